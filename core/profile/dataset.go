@@ -1,0 +1,49 @@
+package profile
+
+// Clip is what is known about one audio file or buffer.
+type Clip struct {
+	Path       string   `json:"path"`               // file path, or the name given to a buffer or an array
+	DurationS  *float64 `json:"duration_s"`         // playable seconds; absent when the file could not be read
+	ClaimedS   *float64 `json:"claimed_duration_s"` // what the header says, only when it differs from what the file holds
+	SampleRate int      `json:"sample_rate"`        // Hz; 0 when unreadable
+	Channels   int      `json:"channels"`           // 0 when unreadable
+	Codec      string   `json:"codec"`              // "pcm_s16le", "pcm_f32le", "flac", "vorbis", "array"; "" when unreadable
+	Method     string   `json:"method"`             // how the duration is known: "header", "tail", "given"; "" when unreadable
+	SizeBytes  int64    `json:"size_bytes"`         // on disk, or of the buffer
+	Error      string   `json:"error"`              // why it cannot be used; "" when it can
+}
+
+// BadFile is one file that was counted out, with the reason.
+type BadFile struct {
+	Path  string `json:"path"`
+	Error string `json:"error"`
+}
+
+// Histogram counts clips by duration: Counts[i] holds Edges[i] <= duration < Edges[i+1], the last bin closed.
+type Histogram struct {
+	EdgesS []float64 `json:"edges_s"`
+	Counts []int     `json:"counts"`
+}
+
+// Dataset sums up the audio. Statistics speak of the usable clips that were measured.
+type Dataset struct {
+	SampleCount    int                `json:"sample_count"`    // clips in the dataset, bad ones not counted; an estimate when Sampled
+	MeasuredCount  int                `json:"measured_count"`  // usable clips that were measured
+	Sampled        bool               `json:"sampled"`         // true when a random sample stands for the whole
+	BadFiles       []BadFile          `json:"bad_files"`       // every one, in source order
+	ShortenedCount int                `json:"shortened_count"` // clips that hold less than their header claims
+	MeanS          float64            `json:"mean_s"`
+	StdS           float64            `json:"std_s"` // population standard deviation
+	MinS           float64            `json:"min_s"`
+	MaxS           float64            `json:"max_s"`
+	PercentilesS   map[string]float64 `json:"percentiles_s"` // "p1" "p5" "p10" "p25" "p50" "p75" "p90" "p95" "p99", linear interpolation
+	Histogram      Histogram          `json:"histogram"`
+	TotalHours     float64            `json:"total_hours"`    // scaled to the whole when Sampled
+	SizeBytes      int64              `json:"size_bytes"`     // on disk, scaled when Sampled
+	DecodedBytes   int64              `json:"decoded_bytes"`  // as 16 kHz mono float32: seconds x 16000 x 4, scaled when Sampled
+	ShareOver30S   float64            `json:"share_over_30s"` // 0..1, by count
+	SampleRates    map[string]int     `json:"sample_rates"`   // Hz as text -> clips
+	Channels       map[string]int     `json:"channels"`       // channel count as text -> clips
+	Codecs         map[string]int     `json:"codecs"`         // codec -> clips
+	Source         string             `json:"source"`         // what was read: "folder /data", "list of 40 paths", "40 arrays"
+}
