@@ -1,0 +1,104 @@
+// Package api is everything that the library can do, as JSON operations: one envelope, strict decoding, and one table
+// from operation name to function (table.go). It never panics and never returns anything but an answer.
+package api
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+
+	"github.com/goccy/go-json"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// EnvelopeVersion is the "v" of requests and answers.
+const EnvelopeVersion = 1
+
+// Version is the package's version; the build sets it (-ldflags -X).
+var Version = "0.0.0+unset"
+
+// BuildInfo is version, Go version and platform on one line.
+func BuildInfo() string {
+	return "asrconfig-go " + Version + " (" + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH + ")"
+}
+
+type request struct {
+	V    int             `json:"v"`
+	Op   string          `json:"op"`
+	Args json.RawMessage `json:"args"`
+}
+
+type answer struct {
+	V      int        `json:"v"`
+	OK     bool       `json:"ok"`
+	Result any        `json:"result,omitempty"`
+	Error  *errorBody `json:"error,omitempty"`
+}
+
+type errorBody struct {
+	Code    fault.Code `json:"code"`
+	Message string     `json:"message"`
+	Hint    string     `json:"hint"`
+}
+
+// Call runs one request and gives the answer's bytes. A panic becomes a "poisoned" answer, as do all calls after it:
+// state that a panic left half changed is not to be trusted.
+func Call(raw []byte) (out []byte) {
+	defer func() {
+		if r := recover(); r != nil {
+			fault.Poison("operation", r)
+			out = encode(nil, fault.PoisonError())
+		}
+	}()
+	if err := fault.PoisonError(); err != nil {
+		return encode(nil, err)
+	}
+	result, err := dispatch(raw)
+	return encode(result, err)
+}
+
+func dispatch(raw []byte) (any, error) {
+	var req request
+	if err := decodeStrict(raw, &req); err != nil {
+		return nil, fault.Wrap(err, fault.InvalidArgument, `send {"v":1,"op":"…","args":{…}}`, "reading the request")
+	}
+	if req.V != EnvelopeVersion {
+		return nil, fault.New(fault.VersionMismatch, "the Python package and its library come from different versions: reinstall asrconfig-go",
+			"request version %d, this library speaks %d", req.V, EnvelopeVersion)
+	}
+	run, known := table[req.Op]
+	if !known {
+		return nil, fault.New(fault.UnknownOperation, "reinstall asrconfig-go so that package and library match", "unknown operation %q", req.Op)
+	}
+	if len(req.Args) == 0 {
+		req.Args = json.RawMessage("{}")
+	}
+	return run(req.Args)
+}
+
+func encode(result any, err error) []byte {
+	a := answer{V: EnvelopeVersion, OK: err == nil, Result: result}
+	if err != nil {
+		f := fault.From(err)
+		a.Result, a.Error = nil, &errorBody{Code: f.Code, Message: f.Message, Hint: f.Hint}
+	}
+	out, failed := json.Marshal(a)
+	if failed != nil { // a NaN in a result, say: a defect, but the caller still gets an answer
+		return encode(nil, fault.Wrap(failed, fault.Internal, "please report this as a defect", "writing the answer"))
+	}
+	return out
+}
+
+// decodeStrict refuses unknown fields and anything after the value.
+func decodeStrict(raw []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}

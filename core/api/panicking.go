@@ -1,0 +1,17 @@
+//go:build panicking
+
+package api
+
+import "github.com/asrconfig/asrconfig-go/core/dataset"
+
+// A library built with the tag "panicking" has operations that panic, in the call and in a goroutine: the tests drive
+// them from a subprocess to see that the process lives on and that the library refuses further work.
+func init() {
+	table["test.panic"] = withArgs(func(struct{}) (any, error) { panic("on request") })
+	table["test.panic_goroutine"] = withArgs(func(struct{}) (any, error) {
+		job := &scanJob{cancel: func() {}, done: make(chan struct{})}
+		go job.run(func(*dataset.Progress) (dataset.Result, error) { panic("on request") })
+		<-job.done
+		return struct{}{}, job.err
+	})
+}

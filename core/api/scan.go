@@ -1,0 +1,151 @@
+package api
+
+import (
+	"context"
+	"time"
+	"unsafe"
+
+	"github.com/asrconfig/asrconfig-go/core/dataset"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// A scan is start / poll / result / cancel: a single long call would keep Ctrl-C and the progress bar waiting.
+type scanJob struct {
+	cancel   context.CancelFunc
+	done     chan struct{}
+	progress dataset.Progress
+	result   dataset.Result // written before done is closed
+	err      error
+}
+
+var scans registry[*scanJob]
+
+const (
+	maxPollWait   = time.Second
+	maxClipsAPage = 1 << 20
+)
+
+type scanArgs struct {
+	dataset.Request
+	Buffers []bufferArgs `json:"buffers"`
+}
+
+// bufferArgs is memory of the caller, which keeps it alive and unchanged until the scan is over.
+type bufferArgs struct {
+	Name    string  `json:"name"`
+	Address uintptr `json:"address"`
+	Size    int     `json:"size"` // bytes
+}
+
+func startScan(a scanArgs) (any, error) {
+	for _, b := range a.Buffers {
+		data, err := b.bytes()
+		if err != nil {
+			return nil, err
+		}
+		a.Request.Buffers = append(a.Request.Buffers, dataset.Buffer{Name: b.Name, Data: data})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	job := &scanJob{cancel: cancel, done: make(chan struct{})}
+	handle := scans.add(job)
+	go job.run(func(p *dataset.Progress) (dataset.Result, error) { return dataset.Scan(ctx, a.Request, p) })
+	return map[string]any{"job": handle}, nil
+}
+
+// bytes views the caller's memory. The address comes from ctypes, so the garbage collector has no say in it; the
+// conversion goes through a pointer to the integer because vet cannot know that.
+func (b bufferArgs) bytes() ([]byte, error) {
+	if b.Size == 0 {
+		return []byte{}, nil
+	}
+	if b.Address == 0 || b.Size < 0 {
+		return nil, fault.New(fault.InvalidArgument, "pass the address and size of a live buffer", "buffer %q: address %#x, size %d", b.Name, b.Address, b.Size)
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&b.Address)), b.Size), nil
+}
+
+func (j *scanJob) run(scan func(*dataset.Progress) (dataset.Result, error)) {
+	defer close(j.done)
+	defer func() {
+		if p := recover(); p != nil {
+			fault.Poison("scan", p)
+			j.err = fault.PoisonError()
+		}
+	}()
+	j.result, j.err = scan(&j.progress)
+}
+
+type pollArgs struct {
+	Job    uint64 `json:"job"`
+	WaitMS int    `json:"wait_ms"` // how long to wait for the end, at most one second
+}
+
+func pollScan(a pollArgs) (any, error) {
+	job, err := scans.get(a.Job, "scan")
+	if err != nil {
+		return nil, err
+	}
+	wait := time.NewTimer(min(time.Duration(max(a.WaitMS, 0))*time.Millisecond, maxPollWait))
+	defer wait.Stop()
+	finished := false
+	select {
+	case <-job.done:
+		finished = true
+	case <-wait.C:
+	}
+	return map[string]any{
+		"finished": finished, "total": job.progress.Total.Load(), "done": job.progress.Done.Load(), "bad": job.progress.Bad.Load(),
+	}, nil
+}
+
+type resultArgs struct {
+	Job         uint64 `json:"job"`
+	ClipsOffset int    `json:"clips_offset"`
+	ClipsLimit  int    `json:"clips_limit"` // 0 for the profile alone
+}
+
+type scanAnswer struct {
+	Profile    profile.Dataset `json:"profile"`
+	Clips      []profile.Clip  `json:"clips"`
+	ClipsTotal int             `json:"clips_total"`
+}
+
+func scanResult(a resultArgs) (any, error) {
+	job, err := scans.get(a.Job, "scan")
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-job.done:
+	default:
+		return nil, fault.New(fault.InvalidArgument, "poll until it has finished", "scan %d is still running", a.Job)
+	}
+	if job.err != nil {
+		return nil, job.err
+	}
+	clips := job.result.Clips
+	if a.ClipsOffset < 0 || a.ClipsLimit < 0 {
+		return nil, fault.New(fault.InvalidArgument, "", "clips_offset %d and clips_limit %d must not be negative", a.ClipsOffset, a.ClipsLimit)
+	}
+	from := min(a.ClipsOffset, len(clips))
+	to := min(from+min(a.ClipsLimit, maxClipsAPage), len(clips))
+	return scanAnswer{Profile: job.result.Profile, Clips: clips[from:to], ClipsTotal: len(clips)}, nil
+}
+
+type jobArgs struct {
+	Job uint64 `json:"job"`
+}
+
+// cancelScan stops a running scan, waits until its goroutine has let go of the caller's buffers, and forgets it.
+// It is also how a finished scan is released.
+func cancelScan(a jobArgs) (any, error) {
+	job, err := scans.get(a.Job, "scan")
+	if err != nil {
+		return nil, err
+	}
+	job.cancel()
+	<-job.done
+	scans.remove(a.Job)
+	return struct{}{}, nil
+}

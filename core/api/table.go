@@ -1,0 +1,104 @@
+package api
+
+import (
+	"runtime"
+	"sort"
+
+	"github.com/goccy/go-json"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/model"
+	"github.com/asrconfig/asrconfig-go/core/plan"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/recovery"
+)
+
+type operation func(args json.RawMessage) (any, error)
+
+// table is every operation. To add one: a function, a row here, a golden pair in capi/testdata, a Python method.
+var table = map[string]operation{
+	"library.info":        withArgs(libraryInfo),
+	"hardware.detect":     withArgs(detectHardware),
+	"hardware.catalogue":  withArgs(func(struct{}) (any, error) { return hardware.Catalogue(), nil }),
+	"model.profile":       withArgs(func(r model.Request) (any, error) { return model.Profile(r) }),
+	"model.names":         withArgs(func(struct{}) (any, error) { return model.Names(), nil }),
+	"scan.start":          withArgs(startScan),
+	"scan.poll":           withArgs(pollScan),
+	"scan.result":         withArgs(scanResult),
+	"scan.cancel":         withArgs(cancelScan),
+	"plan.make":           withArgs(makePlan),
+	"plan.choices":        withArgs(planChoices),
+	"recovery.classify":   withArgs(classifyError),
+	"recovery.next":       withArgs(func(s recovery.State) (any, error) { return recovery.Next(s) }),
+	"monitor.start":       withArgs(startMonitor),
+	"monitor.stop":        withArgs(stopMonitor),
+	"monitor.history":     withArgs(monitorHistory),
+	"monitor.reset_peaks": withArgs(resetMonitorPeaks),
+}
+
+// withArgs decodes the arguments strictly into A and runs f.
+func withArgs[A any](f func(A) (any, error)) operation {
+	return func(raw json.RawMessage) (any, error) {
+		var args A
+		if err := decodeStrict(raw, &args); err != nil {
+			return nil, fault.Wrap(err, fault.InvalidArgument, "see the operation's arguments in docs/architecture.md", "reading the arguments")
+		}
+		return f(args)
+	}
+}
+
+func libraryInfo(struct{}) (any, error) {
+	names := make([]string, 0, len(table))
+	for name := range table {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return map[string]any{
+		"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+		"schema_version": profile.SchemaVersion, "operations": names,
+	}, nil
+}
+
+type hardwareArgs struct {
+	GPU            string  `json:"gpu"`             // plan for this card of the catalogue instead of what is here
+	VisibleDevices *string `json:"visible_devices"` // CUDA_VISIBLE_DEVICES; Go's own copy of the environment is stale
+	LibraryPath    string  `json:"library_path"`
+	Root           string  `json:"root"`
+}
+
+func (a hardwareArgs) options() hardware.Options {
+	return hardware.Options{VisibleDevices: a.VisibleDevices, LibraryPath: a.LibraryPath, Root: a.Root}
+}
+
+func detectHardware(a hardwareArgs) (any, error) {
+	if a.GPU != "" {
+		return hardware.Planned(a.GPU, a.options())
+	}
+	return hardware.Detect(a.options())
+}
+
+type planArgs struct {
+	Hardware profile.Hardware `json:"hardware"`
+	Dataset  profile.Dataset  `json:"dataset"`
+	Model    profile.Model    `json:"model"`
+	Options  plan.Options     `json:"options"`
+}
+
+func makePlan(a planArgs) (any, error) {
+	return plan.Make(plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options})
+}
+
+func planChoices(struct{}) (any, error) {
+	return map[string]any{"policies": plan.Policies(), "presets": plan.Presets()}, nil
+}
+
+type errorArgs struct {
+	Type string `json:"type"` // the exception's class name
+	Text string `json:"text"`
+}
+
+func classifyError(a errorArgs) (any, error) {
+	class, advice := recovery.Classify(a.Type, a.Text)
+	return map[string]any{"class": class, "advice": advice}, nil
+}
