@@ -1,0 +1,168 @@
+"""The only file that knows ctypes: loads the Go library on first use and turns its answers into values or exceptions.
+
+Loading is put off to the first call because the Go runtime does not survive a fork: a process that imports the package
+and forks DataLoader workers before any call is safe, and so is a child that never calls in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from ._errors import BY_CODE, ForkedProcessError, InternalError, LibraryNotLoadedError, PoisonedLibraryError
+
+ABI_VERSION = 1
+MAX_GPUS = 16
+_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+
+
+class GPUStats(ctypes.Structure):
+    """``ac_gpu_stats`` of capi/asrconfig.h: bytes; ``valid`` is 0 while the driver does not answer."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("total", "used", "free", "peak_used", "valid")]  # noqa: RUF012
+
+
+class Stats(ctypes.Structure):
+    """``ac_stats`` of capi/asrconfig.h: the newest sample of a monitor; bytes."""
+
+    _fields_ = [  # noqa: RUF012
+        ("samples", ctypes.c_uint64),
+        ("errors", ctypes.c_uint64),
+        ("unix_nanos", ctypes.c_int64),
+        ("host_total", ctypes.c_uint64),
+        ("host_used", ctypes.c_uint64),
+        ("host_peak_used", ctypes.c_uint64),
+        ("gpu_count", ctypes.c_uint64),
+        ("gpu", GPUStats * MAX_GPUS),
+    ]
+
+
+_lock = threading.Lock()
+_library: ctypes.CDLL | None = None
+_forked = False
+
+
+def _mark_forked() -> None:
+    """In a forked child: a library loaded by the parent is dead here; one not loaded yet may still be loaded."""
+    global _forked, _lock
+    _lock = threading.Lock()  # another thread of the parent may have held it at the moment of the fork
+    _forked = _library is not None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_mark_forked)
+
+
+def library_path() -> Path:
+    """The library that will be loaded: ``ASRCONFIG_LIBRARY`` when set, else the one built into the package."""
+    override = os.environ.get("ASRCONFIG_LIBRARY")
+    return Path(override) if override else Path(__file__).with_name("_core" + _SUFFIX)
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    if not path.is_file():
+        raise LibraryNotLoadedError(
+            f"the native library {path} does not exist",
+            "install a wheel (pip install asrconfig-go), or build it in a checkout with Go: pip install -e .",
+        )
+    try:
+        # Lazy binding: the NVIDIA driver's functions are left undefined until a driver is found.
+        library = ctypes.CDLL(str(path), mode=getattr(os, "RTLD_LAZY", 0))
+    except OSError as error:
+        hint = "this library does not fit this platform: install the wheel for it, or build it with Go: pip install -e ."
+        if os.environ.get("LD_BIND_NOW"):
+            hint = "unset LD_BIND_NOW: the library needs lazy binding on machines without an NVIDIA driver"
+        raise LibraryNotLoadedError(f"cannot load the native library {path}: {error}", hint) from error
+    _declare(library)
+    found = library.ac_abi_version()
+    if found != ABI_VERSION:
+        raise LibraryNotLoadedError(
+            f"{path} has ABI version {found}, this package needs {ABI_VERSION}", "reinstall asrconfig-go"
+        )
+    return library
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    library.ac_abi_version.restype = ctypes.c_uint32
+    library.ac_call.restype = ctypes.c_int32
+    library.ac_call.argtypes = [
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+        ctypes.POINTER(ctypes.c_void_p),
+        ctypes.POINTER(ctypes.c_size_t),
+    ]
+    library.ac_free.restype = None
+    library.ac_free.argtypes = [ctypes.c_void_p]
+    library.ac_stats_read.restype = ctypes.c_int32
+    library.ac_stats_read.argtypes = [ctypes.c_uint64, ctypes.POINTER(Stats), ctypes.c_size_t]
+    library.ac_build_info.restype = ctypes.c_char_p
+
+
+def _load() -> ctypes.CDLL:
+    global _library
+    if _forked:
+        raise ForkedProcessError(
+            f"asrconfig_go was used before this process (pid {os.getpid()}) was forked, and its library does not survive a fork",
+            "call it in the parent process only, or start workers with multiprocessing_context='spawn'",
+        )
+    if _library is None:
+        with _lock:
+            if _library is None:
+                _library = _open(library_path())
+    return _library
+
+
+def call(op: str, args: dict[str, Any] | None = None) -> Any:
+    """Run one operation of core/api and give its result.
+
+    Raises the exception of ``_errors`` that matches the answer's code. Not a number and infinity are refused before
+    the call: JSON has no word for them.
+    """
+    library = _load()
+    try:
+        request = json.dumps({"v": 1, "op": op, "args": args or {}}, allow_nan=False).encode()
+    except ValueError as error:
+        raise BY_CODE["invalid_argument"](f"{op}: the arguments hold a value that is not finite ({error})") from error
+    answer, size = ctypes.c_void_p(), ctypes.c_size_t()
+    rc = library.ac_call(request, len(request), ctypes.byref(answer), ctypes.byref(size))
+    if rc != 0:
+        raise _transport_error(op, rc)
+    try:
+        body = json.loads(ctypes.string_at(answer, size.value))  # type: ignore[arg-type]
+    finally:
+        library.ac_free(answer)
+    if not body["ok"]:
+        error_body = body["error"]
+        raise BY_CODE.get(error_body["code"], InternalError)(error_body["message"], error_body["hint"])
+    return body["result"]
+
+
+def _transport_error(op: str, rc: int) -> Exception:
+    if rc == 3:
+        return PoisonedLibraryError(f"{op}: the library panicked earlier", "save your work and restart the process")
+    return InternalError(f"{op}: the library refused the call with code {rc}", "please report this as a defect")
+
+
+def stats_reader(monitor: int, into: Stats) -> Any:
+    """A function without arguments that refreshes ``into`` and returns 0, or an AC_* code when it could not.
+
+    Everything that can be looked up once is: the call itself takes under a microsecond or two.
+    """
+    library = _load()
+    read, handle, pointer, size = library.ac_stats_read, ctypes.c_uint64(monitor), ctypes.byref(into), ctypes.sizeof(Stats)
+    return lambda: read(handle, pointer, size)
+
+
+def in_forked_child() -> bool:
+    """True in a process where the library can no longer be used."""
+    return _forked
+
+
+def build_info() -> str:
+    """Version, Go version and platform of the loaded library."""
+    return str(_load().ac_build_info().decode())

@@ -1,0 +1,237 @@
+"""The training configuration: every field can be overridden by attribute, and every override is checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import os
+import tempfile
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._errors import InvalidArgumentError, NotFoundError, VersionMismatchError
+from ._records import from_json, to_json
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+SCHEMA_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """One setting with the reason for its value, numbers and units included."""
+
+    setting: str
+    value: str
+    reason: str
+
+
+def _between(low: float, high: float) -> Callable[[Any], str]:
+    return lambda value: "" if low <= value <= high else f"must be between {low:g} and {high:g}"
+
+
+def _one_of(*choices: str) -> Callable[[Any], str]:
+    return lambda value: "" if value in choices else f"must be one of {', '.join(choices)}"
+
+
+# Ranges of the fields that have one; each rule gives "" or what is wrong.
+_RULES: dict[str, Callable[[Any], str]] = {
+    "schema_version": _between(SCHEMA_VERSION, SCHEMA_VERSION),
+    "preset": _one_of("balanced", "speed", "reproducible"),
+    "target_batch_size": _between(1, 65536),
+    "device_count": _between(1, 1024),
+    "per_device_train_batch_size": _between(1, 65536),
+    "gradient_accumulation_steps": _between(1, 65536),
+    "per_device_eval_batch_size": _between(1, 65536),
+    "dataloader_num_workers": _between(0, 256),
+    "dataloader_prefetch_factor": _between(1, 256),
+    "chunk_length_s": _between(0.1, 86400),
+    "learning_rate": _between(1e-12, 10),
+    "lr_scaling": _one_of("sqrt", "linear", "none"),
+    "num_train_epochs": _between(1e-6, 1e6),
+    "warmup_ratio": _between(0, 1),
+    "weight_decay": _between(0, 1),
+    "max_grad_norm": _between(0, 1e6),
+    "seed": _between(0, 2**32 - 1),
+    "safety_margin": _between(0.70, 0.95),
+}
+
+
+@dataclasses.dataclass(repr=False)
+class TrainingConfig:
+    """A whole training configuration, named as in ``transformers.TrainingArguments`` where a name exists there.
+
+    Assigning an attribute checks its type and range and raises ``InvalidArgumentError``; unknown names are refused with
+    the nearest known one. An override changes nothing but its own field: ``effective_batch_size`` shows what results.
+    Sizes are bytes, durations seconds.
+    """
+
+    schema_version: int
+    policy: str
+    preset: str
+    target_batch_size: int
+    device_count: int
+    per_device_train_batch_size: int
+    gradient_accumulation_steps: int
+    per_device_eval_batch_size: int
+    fp16: bool
+    bf16: bool
+    tf32: bool
+    gradient_checkpointing: bool
+    torch_compile: bool
+    cudnn_benchmark: bool
+    deterministic: bool
+    dataloader_num_workers: int
+    dataloader_prefetch_factor: int | None
+    dataloader_pin_memory: bool
+    dataloader_persistent_workers: bool
+    streaming: bool
+    cache_dataset: bool
+    chunk_length_s: float | None
+    group_by_length: bool
+    learning_rate: float
+    lr_scaling: str
+    num_train_epochs: float
+    warmup_ratio: float
+    weight_decay: float
+    max_grad_norm: float
+    optimizer: str
+    seed: int
+    safety_margin: float
+    gpu_name: str
+    gpu_memory_bytes: int | None
+    model_memory_bytes: int
+    predicted_bytes: int
+    decisions: tuple[Decision, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def effective_batch_size(self) -> int:
+        """Samples per optimizer step: micro-batch × accumulation × devices."""
+        return self.per_device_train_batch_size * self.gradient_accumulation_steps * self.device_count
+
+    @property
+    def precision(self) -> str:
+        """``"bf16"``, ``"fp16"`` or ``"fp32"``."""
+        return "bf16" if self.bf16 else "fp16" if self.fp16 else "fp32"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _hints():
+            raise InvalidArgumentError(f"TrainingConfig has no setting {name!r}", _nearest(name))
+        object.__setattr__(self, name, _checked(name, value))
+
+    def to_training_arguments(self, output_dir: str | os.PathLike[str], **overrides: Any) -> TrainingArguments:
+        """Build ``transformers.TrainingArguments`` for the installed transformers (4.46 or newer).
+
+        ``overrides`` are TrainingArguments' own names and win over the plan. Settings that the installed version
+        does not know are reported by an ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
+        """
+        from .training_arguments import build
+
+        return build(self, output_dir, overrides)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of ``save``."""
+        return dict(to_json(self))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> TrainingConfig:
+        """The inverse of ``to_dict``; unknown or missing keys and newer schemas are refused with a hint."""
+        version = data.get("schema_version")
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise VersionMismatchError(
+                f"the configuration has schema version {version}, this package reads up to {SCHEMA_VERSION}",
+                "upgrade: pip install -U asrconfig-go",
+            )
+        for name in data:
+            if name not in _hints():
+                raise InvalidArgumentError(f"the configuration has an unknown setting {name!r}", _nearest(name))
+        missing = [name for name in _hints() if name not in data]
+        if missing:
+            raise InvalidArgumentError(f"the configuration lacks {', '.join(missing)}", "save it again with save_config")
+        return from_json(cls, {name: data[name] for name in _hints()})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write JSON to ``path``, whole or not at all."""
+        target = Path(path)
+        try:
+            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+        except OSError as error:
+            raise NotFoundError(f"cannot write {target}: {error}", "choose a folder that exists and can be written") from error
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(self.to_dict(), file, indent=2, ensure_ascii=False, allow_nan=False)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> TrainingConfig:
+        """Read what ``save`` wrote."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise NotFoundError(f"cannot read the configuration {path}: {error.strerror}", "check the path") from error
+        except ValueError as error:
+            raise InvalidArgumentError(f"{path} is not JSON: {error}", "save it again with save_config") from error
+        if not isinstance(data, dict):
+            raise InvalidArgumentError(f"{path} holds no JSON object", "save it again with save_config")
+        return cls.from_dict(data)
+
+    def explain(self) -> str:
+        """Every decision with its reason, as text."""
+        from .display import explain_config
+
+        return explain_config(self)
+
+    def __repr__(self) -> str:
+        from .display import config_text
+
+        return config_text(self)
+
+    def _repr_html_(self) -> str:
+        from .display import config_html
+
+        return config_html(self)
+
+
+def _hints() -> dict[str, Any]:
+    if not _HINTS:
+        _HINTS.update(typing.get_type_hints(TrainingConfig))
+    return _HINTS
+
+
+_HINTS: dict[str, Any] = {}
+
+
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, _hints(), n=1)
+    return f"did you mean {near[0]!r}?" if near else "see dataclasses.fields(TrainingConfig) for the settings there are"
+
+
+def _checked(name: str, value: Any) -> Any:
+    hint = _hints()[name]
+    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and type(None) in allowed:
+        return None
+    kind = next(a for a in allowed if a is not type(None))
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    expected = typing.get_origin(kind) or kind
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
+        raise InvalidArgumentError(f"{name} = {value!r} is not a {expected.__name__}", f"assign a {expected.__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArgumentError(f"{name} = {value!r} is not finite", "assign a finite number")
+    wrong = _RULES[name](value) if name in _RULES else ""
+    if wrong:
+        raise InvalidArgumentError(f"{name} = {value!r} {wrong}", "choose a value in that range")
+    return value

@@ -1,0 +1,67 @@
+"""Builds the Go core into the package. Everything else is in pyproject.toml."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+
+GO_FLOOR = "1.24"
+LIBRARY_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+
+
+def go_command(output: Path, version: str, tags: str) -> list[str]:
+    """The command that builds the shared library.
+
+    go-nvml leaves the driver's functions undefined, to be bound when they are first called: the linker must not ask
+    for immediate binding, or the library would not load on a machine without a driver.
+    """
+    ldflags = f"-s -w -X github.com/asrconfig/asrconfig-go/core/api.Version={version}"
+    if sys.platform.startswith("linux"):
+        ldflags += " -extldflags=-Wl,-z,lazy"
+    command = ["go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", str(output)]
+    return [*command, *(["-tags", tags] if tags else []), "./capi"]
+
+
+class BuildGo(build_ext):
+    """Runs ``go build`` where setuptools expects a C compiler."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """No Python ABI in the name: the library is loaded by ctypes and fits every Python 3."""
+        return os.path.join(*fullname.split(".")) + LIBRARY_SUFFIX
+
+    def build_extension(self, ext: Extension) -> None:
+        if shutil.which("go") is None:
+            raise SystemExit(
+                f"asrconfig-go: building from source needs Go {GO_FLOOR} or newer and a C compiler (https://go.dev/dl); "
+                "a wheel needs neither: pip install --only-binary :all: asrconfig-go"
+            )
+        output = Path(self.get_ext_fullpath(ext.name)).resolve()
+        output.parent.mkdir(parents=True, exist_ok=True)
+        version = self.distribution.get_version()
+        tags = os.environ.get("ASRCONFIG_BUILD_TAGS", "")
+        subprocess.run(
+            go_command(output, version, tags), check=True, cwd=Path(__file__).parent, env={**os.environ, "CGO_ENABLED": "1"}
+        )
+        output.with_suffix(".h").unlink(missing_ok=True)  # cgo's own header; the contract is capi/asrconfig.h
+
+
+class AnyPythonWheel(bdist_wheel):
+    """One wheel per platform for every Python 3."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(
+    ext_modules=[Extension("asrconfig_go._core", [])],
+    cmdclass={"build_ext": BuildGo, "bdist_wheel": AnyPythonWheel},
+    # build/ holds the wheel scripts, which are tracked: setuptools works elsewhere.
+    options={"build": {"build_base": ".setuptools-build"}, "bdist_wheel": {"bdist_dir": ".setuptools-build/wheel"}},
+)
