@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// Published limits of the dataset rules.
+const (
+	largeBytes, largeHours = 50e9, 100.0 // streaming above
+	smallBytes, smallHours = 10e9, 10.0  // caching below; also the size up to which two workers do
+	longClipS              = 30.0        // chunking above
+)
+
+// streaming: a dataset of more than 50 GB on disk, or more than 100 h.
+func streaming(d profile.Dataset) (on bool, why string) {
+	size := datasetSize(d)
+	if float64(d.SizeBytes) > largeBytes || d.TotalHours > largeHours {
+		return true, size + ": more than 50 GB or more than 100 h"
+	}
+	return false, size + ": at most 50 GB and at most 100 h"
+}
+
+func datasetSize(d profile.Dataset) string {
+	return fmt.Sprintf("%s on disk, %.1f h", gb(float64(d.SizeBytes)), d.TotalHours)
+}
+
+// streamingWarning: a streamed dataset has no length, and the Trainer then wants max_steps.
+func streamingWarning(on bool, samples, effective int, epochs float64) string {
+	if !on {
+		return ""
+	}
+	steps := max(1, float64(samples)*epochs/float64(effective))
+	return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: about %.0f for %s epochs (%d clips × %s / %d).",
+		steps, number(epochs), samples, number(epochs), effective)
+}
+
+// caching: a dataset under 10 GB on disk, or under 10 h, that is not streamed and whose decoded audio fits into the RAM
+// left over. Every loader worker is a process of its own and may come to hold all of it.
+func caching(d profile.Dataset, streamed bool, workers int, left float64) (on bool, why string) {
+	size := datasetSize(d)
+	if streamed {
+		return false, "the dataset is streamed"
+	}
+	if float64(d.SizeBytes) >= smallBytes && d.TotalHours >= smallHours {
+		return false, size + ": not under 10 GB and not under 10 h"
+	}
+	copies := max(1, workers)
+	needed := float64(d.DecodedBytes) * float64(copies)
+	ram := fmt.Sprintf("%s decoded × %d = %s", gb(float64(d.DecodedBytes)), copies, gb(needed))
+	if needed > left {
+		return false, fmt.Sprintf("%s: small, but %s exceeds the %s of RAM left", size, ram, gb(left))
+	}
+	return true, fmt.Sprintf("%s: under 10 GB or under 10 h, and %s fits into the %s of RAM left", size, ram, gb(left))
+}
+
+func chunkLength(d profile.Dataset) (length *float64, why string) {
+	if d.ShareOver30S == 0 && d.MaxS <= longClipS {
+		return nil, fmt.Sprintf("the longest clip has %.1f s ≤ 30 s", d.MaxS)
+	}
+	chunk := longClipS
+	return &chunk, fmt.Sprintf("%.1f %% of the clips exceed 30 s, the longest %.1f s", 100*d.ShareOver30S, d.MaxS)
+}
+
+func chunkWarning(length *float64) string {
+	if length == nil {
+		return ""
+	}
+	return "Clips over 30 s are to be cut: cut their transcripts at the same places (by alignment), or leave these clips out of training."
+}
+
+// lengthWarning speaks when the longest clip is at least twice the mean one: the published formula knows only the mean.
+func lengthWarning(d profile.Dataset, chunk *float64) string {
+	longest := max(d.MaxS, d.MeanS)
+	if chunk != nil {
+		longest = min(longest, *chunk)
+	}
+	if longest < 2*d.MeanS {
+		return ""
+	}
+	return fmt.Sprintf("The published formula plans for the mean clip (%.1f s); a batch with the longest (%.1f s) needs more memory than predicted.",
+		d.MeanS, longest)
+}
+
+// fewClipsWarning speaks when an epoch has no whole optimizer step.
+func fewClipsWarning(samples, effective int) string {
+	if samples >= effective {
+		return ""
+	}
+	return fmt.Sprintf("The dataset has %s, fewer than the effective batch of %d: every epoch is one step. Lower target_batch_size.",
+		plural(samples, "clip"), effective)
+}

@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// draft is a Config in the making. Reasons are kept apart from values, so that the value shown is always the one set.
+type draft struct {
+	profile.Config
+	reasons []reason
+}
+
+type reason struct{ setting, text string }
+
+func (d *draft) because(setting, text string) {
+	d.reasons = append(d.reasons, reason{setting, text})
+}
+
+// warn adds a warning; an empty text is none.
+func (d *draft) warn(text string) {
+	if text != "" {
+		d.Warnings = append(d.Warnings, text)
+	}
+}
+
+// finish writes the decisions, each value read back from its field by JSON name.
+func (d *draft) finish() (profile.Config, error) {
+	fields := fieldsByJSONName(&d.Config)
+	for _, r := range d.reasons {
+		field, known := fields[r.setting]
+		if !known {
+			return profile.Config{}, fault.New(fault.Internal, "please report this as a defect", "no setting is called %q", r.setting)
+		}
+		value := show(r.setting, field)
+		d.Decisions = append(d.Decisions, profile.Decision{Setting: r.setting, Value: value, Reason: r.text})
+	}
+	return d.Config, nil
+}
+
+func fieldsByJSONName(c *profile.Config) map[string]reflect.Value {
+	v := reflect.ValueOf(c).Elem()
+	fields := make(map[string]reflect.Value, v.NumField())
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		fields[name] = v.Field(i)
+	}
+	return fields
+}
+
+// show writes a value for people: bytes in GB, an absent value as "none".
+func show(setting string, v reflect.Value) string {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return "none"
+		}
+		v = v.Elem()
+	}
+	if strings.HasSuffix(setting, "_bytes") {
+		return gb(v.Convert(reflect.TypeFor[float64]()).Float())
+	}
+	if v.Kind() == reflect.Float64 {
+		return number(v.Float())
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// number writes a float without needless digits: 4e-05, 0.85, 3.
+func number(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }
+
+// gb writes bytes as GB (10^9) with two decimals, amounts under 10 MB as MB.
+func gb(bytes float64) string {
+	if bytes < 1e7 && bytes > -1e7 {
+		return fmt.Sprintf("%.1f MB", bytes/1e6)
+	}
+	return fmt.Sprintf("%.2f GB", bytes/1e9)
+}
+
+// plural writes a count with its noun: "1 GPU", "2 GPUs".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

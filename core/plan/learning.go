@@ -1,0 +1,51 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+const (
+	warmupRatio = 0.1
+	maxGradNorm = 1.0
+	adamwDecay  = 0.01 // PyTorch's default for AdamW
+)
+
+// learningRate scales the base rate from the base batch to the effective batch.
+func learningRate(o Options, effective int) (rate float64, why string) {
+	base, at := or(o.BaseLearningRate, defaultBaseRate), or(o.BaseBatchSize, defaultBaseBatchSize)
+	ratio := float64(effective) / float64(at)
+	switch o.LRScaling {
+	case ScaleLinear:
+		rate = base * ratio
+		return rate, fmt.Sprintf("linear scaling: %s × %d / %d = %s", number(base), effective, at, number(rate))
+	case ScaleNone:
+		return base, fmt.Sprintf("%s, not scaled", number(base))
+	}
+	rate = base * math.Sqrt(ratio)
+	return rate, fmt.Sprintf("sqrt scaling: %s × √(%d / %d) = %s", number(base), effective, at, number(rate))
+}
+
+// rateWarning: the published rate is one for Adam-like optimizers.
+func rateWarning(o Options) string {
+	if o.BaseLearningRate != nil || optimizers[o.Optimizer].name != "sgd" {
+		return ""
+	}
+	return "The default base_learning_rate of 2e-05 is meant for AdamW; sgd usually needs one a hundred times larger or more."
+}
+
+func weightDecay(name string) (decay float64, why string) {
+	if strings.HasPrefix(name, "adamw") {
+		return adamwDecay, "PyTorch's default for AdamW"
+	}
+	return 0, fmt.Sprintf("off by default with %s", name)
+}
+
+// asked explains a setting that comes from the options, or its default.
+func asked[T any](given *T, byDefault string) string {
+	if given != nil {
+		return "asked for"
+	}
+	return byDefault
+}

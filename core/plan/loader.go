@@ -1,0 +1,91 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+const (
+	workersRAM       = 32e9 // published: no workers under 32 GB of host RAM
+	workerBytes      = 1e9  // one worker process with torch imported, before any batch; a round, cautious figure
+	smallSetWorkers  = 2    // published, for datasets under 10 h
+	maxLightWorkers  = 8
+	maxHeavyWorkers  = 16
+	lightPrefetch    = 3 // published: 3 to 4 batches
+	heavyPrefetch    = 4
+	coresLeftLight   = 2
+	coresLeftHeavy   = 1
+	coresLeftOfSmall = 1
+)
+
+// loader is what the DataLoader rules look at.
+type loader struct {
+	memory       profile.Memory
+	usableCores  float64
+	hours        float64
+	heavy        bool
+	room         float64 // bytes of host RAM that workers may take
+	batchSeconds float64 // audio of one batch of the longest clips
+}
+
+// workers applies the published rule: none under 32 GB of RAM; 2 for a dataset under 10 h; else min(8, cores - 2), or
+// min(16, cores - 1) for heavy preprocessing; none when their processes and batches do not fit into the RAM left.
+func (l loader) workers() (count int, why string) {
+	cores := int(math.Floor(l.usableCores))
+	if float64(l.memory.TotalBytes) < workersRAM {
+		return 0, fmt.Sprintf("%s of host RAM, under 32 GB", gb(float64(l.memory.TotalBytes)))
+	}
+	switch {
+	case l.hours < smallHours:
+		count = min(smallSetWorkers, cores-coresLeftOfSmall)
+		why = fmt.Sprintf("small dataset (%.1f h < 10 h): 2, if %s leave them", l.hours, plural(cores, "usable core"))
+	case l.heavy:
+		count = min(maxHeavyWorkers, cores-coresLeftHeavy)
+		why = fmt.Sprintf("heavy preprocessing: min(16, %s − 1)", plural(cores, "usable core"))
+	default:
+		count = min(maxLightWorkers, cores-coresLeftLight)
+		why = fmt.Sprintf("min(8, %s − 2)", plural(cores, "usable core"))
+	}
+	if count = max(0, count); l.bytes(count) > l.room {
+		return 0, fmt.Sprintf("%s = %d, but they would take %s and %s of RAM is left: memory is short", why, count, gb(l.bytes(count)), gb(l.room))
+	}
+	return count, fmt.Sprintf("%s = %d; %s of the %s of RAM left", why, count, gb(l.bytes(count)), gb(l.room))
+}
+
+// bytes is the host RAM that a number of workers takes: their processes and the batches that they hold ready.
+func (l loader) bytes(workers int) float64 {
+	ready := float64(l.prefetch()) * l.batchSeconds * sampleRate * bytesPerSample
+	return float64(workers) * (workerBytes + ready)
+}
+
+func (l loader) prefetch() int {
+	if l.heavy {
+		return heavyPrefetch
+	}
+	return lightPrefetch
+}
+
+// prefetchFactor is absent without workers: PyTorch refuses it then.
+func (l loader) prefetchFactor(workers int) (factor *int, why string) {
+	if workers == 0 {
+		return nil, "no workers to prefetch"
+	}
+	batches := l.prefetch()
+	return &batches, fmt.Sprintf("%d batches ready in each of %s", batches, plural(workers, "worker"))
+}
+
+func pinMemory(gpus []profile.GPU) (on bool, why string) {
+	if len(gpus) == 0 {
+		return false, "no GPU to copy to"
+	}
+	return true, "copies to the GPU can overlap with computing"
+}
+
+func persistentWorkers(workers int) (on bool, why string) {
+	if workers == 0 {
+		return false, "no workers to keep"
+	}
+	return true, "workers stay alive between epochs"
+}

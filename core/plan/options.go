@@ -1,0 +1,159 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// Names and values of options. The first of each group is the default.
+const (
+	DefaultPolicy = "published"
+
+	Balanced     = "balanced"     // cuDNN benchmark and mixed precision, no torch.compile
+	Speed        = "speed"        // also torch.compile and the largest batch that the formula allows
+	Reproducible = "reproducible" // deterministic kernels, no mixed precision, no benchmark, no torch.compile
+
+	ScaleSqrt   = "sqrt"   // learning rate grows with the square root of the effective batch
+	ScaleLinear = "linear" // learning rate grows with the effective batch
+	ScaleNone   = "none"   // learning rate stays
+
+	LightPreprocessing = "light" // reading and resampling
+	HeavyPreprocessing = "heavy" // augmentation in the loader: noise, reverberation, speed
+
+	defaultOptimizer     = "adamw_torch"
+	defaultBaseRate      = 2e-5 // published, at defaultBaseBatchSize
+	defaultBaseBatchSize = 8
+	defaultEpochs        = 3.0
+	defaultSeed          = 42
+)
+
+// Limits of options.
+const (
+	MaxTargetBatchSize = 65536
+	MinSafetyMargin    = 0.70
+	MaxSafetyMargin    = 0.95
+	MaxDeviceCount     = 1024
+	maxEpochs          = 10000
+	maxSeed            = math.MaxUint32 // numpy takes no larger one
+)
+
+// Options is what the user wishes. An empty text or an absent pointer takes the default; the two numbers that are not
+// pointers have none and must be given.
+type Options struct {
+	Policy           string   `json:"policy"`             // "published"
+	Preset           string   `json:"preset"`             // "balanced", "speed" or "reproducible"
+	TargetBatchSize  int      `json:"target_batch_size"`  // samples per optimizer step over all devices, 1..65536
+	SafetyMargin     float64  `json:"safety_margin"`      // share of the memory that the plan may use, 0.70..0.95
+	Optimizer        string   `json:"optimizer"`          // Trainer's name, see optimizers
+	LRScaling        string   `json:"lr_scaling"`         // "sqrt", "linear" or "none"
+	BaseLearningRate *float64 `json:"base_learning_rate"` // at BaseBatchSize, above 0 and at most 1; default 2e-5
+	BaseBatchSize    *int     `json:"base_batch_size"`    // 1..65536; default 8
+	NumTrainEpochs   *float64 `json:"num_train_epochs"`   // above 0 and at most 10000; default 3
+	Seed             *int     `json:"seed"`               // 0..2^32-1; default 42
+	DeviceCount      *int     `json:"device_count"`       // GPUs that share one optimizer step, 1..1024; default: those present
+	Preprocessing    string   `json:"preprocessing"`      // "light" or "heavy"
+}
+
+// optimizer is one optimizer of the Trainer.
+type optimizer struct {
+	name  string // Trainer's name, as written to the Config
+	state string // key of profile.Model.OptimizerBytes
+}
+
+// optimizers maps the names that users give, aliases included.
+var optimizers = map[string]optimizer{
+	"adamw_torch":       {"adamw_torch", "adamw"},
+	"adamw_torch_fused": {"adamw_torch", "adamw"}, // same state, another kernel
+	"adamw_bnb_8bit":    {"adamw_bnb_8bit", "adamw_8bit"},
+	"adamw_8bit":        {"adamw_bnb_8bit", "adamw_8bit"},
+	"adafactor":         {"adafactor", "adafactor"},
+	"sgd":               {"sgd", "sgd"},
+}
+
+// normalized fills in defaults, resolves aliases and checks every range.
+func (o Options) normalized() (Options, error) {
+	orDefault(&o.Policy, DefaultPolicy)
+	orDefault(&o.Preset, Balanced)
+	orDefault(&o.Optimizer, defaultOptimizer)
+	orDefault(&o.LRScaling, ScaleSqrt)
+	orDefault(&o.Preprocessing, LightPreprocessing)
+	for _, err := range []error{
+		oneOf("policy", o.Policy, Policies()),
+		oneOf("preset", o.Preset, Presets()),
+		oneOf("optimizer", o.Optimizer, optimizerNames()),
+		oneOf("lr_scaling", o.LRScaling, []string{ScaleSqrt, ScaleLinear, ScaleNone}),
+		oneOf("preprocessing", o.Preprocessing, []string{LightPreprocessing, HeavyPreprocessing}),
+		inRange("target_batch_size", &o.TargetBatchSize, 1, MaxTargetBatchSize),
+		inRange("base_batch_size", o.BaseBatchSize, 1, MaxTargetBatchSize),
+		inRange("seed", o.Seed, 0, maxSeed),
+		inRange("device_count", o.DeviceCount, 1, MaxDeviceCount),
+		checkMargin(o.SafetyMargin),
+		checkPositive("base_learning_rate", o.BaseLearningRate, 1),
+		checkPositive("num_train_epochs", o.NumTrainEpochs, maxEpochs),
+	} {
+		if err != nil {
+			return Options{}, err
+		}
+	}
+	return o, nil
+}
+
+func orDefault(text *string, value string) {
+	if *text == "" {
+		*text = value
+	}
+}
+
+// or gives the value that a pointer holds, or the default of an absent one.
+func or[T any](given *T, value T) T {
+	if given == nil {
+		return value
+	}
+	return *given
+}
+
+func optimizerNames() []string {
+	names := make([]string, 0, len(optimizers))
+	for name := range optimizers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func oneOf(name, value string, allowed []string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	list := strings.Join(allowed, ", ")
+	return fault.New(fault.InvalidArgument, "choose one of: "+list, "%s is %q, not one of %s", name, value, list)
+}
+
+func inRange(name string, value *int, low, high int) error {
+	if value == nil || (*value >= low && *value <= high) {
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, fmt.Sprintf("give %s a whole number from %d to %d", name, low, high),
+		"%s is %d, outside %d..%d", name, *value, low, high)
+}
+
+// checkMargin refuses NaN too, because every comparison with it is false.
+func checkMargin(margin float64) error {
+	if margin >= MinSafetyMargin && margin <= MaxSafetyMargin {
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, "0.85 is usual; lower it when other programs use the same device",
+		"safety_margin is %v, outside %.2f..%.2f", margin, MinSafetyMargin, MaxSafetyMargin)
+}
+
+func checkPositive(name string, value *float64, high float64) error {
+	if value == nil || (*value > 0 && *value <= high) {
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, fmt.Sprintf("give %s a number above 0 and at most %v", name, high),
+		"%s is %v, not above 0 and at most %v", name, *value, high)
+}

@@ -1,0 +1,58 @@
+// Package plan turns measured facts (hardware, dataset, model) and wishes (Options) into one training configuration,
+// with a reason for every setting. It is pure: no input or output, no clock, no randomness; equal inputs give equal plans.
+//
+// Units: bytes and seconds; in the texts GB is 10^9 bytes and MB is 10^6 bytes.
+package plan
+
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// Inputs is everything that a plan depends on.
+type Inputs struct {
+	Hardware profile.Hardware `json:"hardware"`
+	Dataset  profile.Dataset  `json:"dataset"`
+	Model    profile.Model    `json:"model"`
+	Options  Options          `json:"options"`
+}
+
+// Policy is one set of rules. Make checks the inputs and fills in the defaults of Options before it asks a Policy.
+type Policy interface {
+	Plan(in Inputs) (profile.Config, error)
+}
+
+// policies is the table of rule sets by name; a new policy is one row here.
+var policies = map[string]Policy{
+	DefaultPolicy: published{},
+}
+
+// Make plans a training run with the policy that Options names.
+//
+// Errors: InvalidArgument for a value outside its range, EmptyDataset for a dataset without clips, Infeasible when the
+// parameters alone are larger than the memory of the device.
+func Make(in Inputs) (profile.Config, error) {
+	options, err := in.Options.normalized()
+	if err != nil {
+		return profile.Config{}, err
+	}
+	in.Options = options
+	if err := check(in); err != nil {
+		return profile.Config{}, err
+	}
+	return policies[in.Options.Policy].Plan(in)
+}
+
+// Policies lists the names that Options.Policy may hold, sorted.
+func Policies() []string {
+	names := make([]string, 0, len(policies))
+	for name := range policies {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Presets lists the names that Options.Preset may hold, the default first.
+func Presets() []string { return []string{Balanced, Speed, Reproducible} }

@@ -1,0 +1,118 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+const (
+	mixedPrecisionBytes     = 8e9         // published: on from 8 GB of GPU memory
+	checkpointingParameters = 100_000_000 // published: on above 100 M parameters
+	tensorCores             = 7.0         // compute capability; also the oldest that torch.compile's Triton supports
+	ampere                  = 8.0         // compute capability; the first with TF32
+)
+
+// capability reads a compute capability such as "8.9"; 0 when it is unknown.
+func capability(g profile.GPU) float64 {
+	value, err := strconv.ParseFloat(g.ComputeCapability, 64)
+	if err != nil || !(value >= 0 && value < 100) {
+		return 0
+	}
+	return value
+}
+
+// oldest gives the GPU with the lowest compute capability: what it lacks, all must do without.
+func oldest(gpus []profile.GPU) profile.GPU {
+	return slices.MinFunc(gpus, func(a, b profile.GPU) int {
+		switch x, y := capability(a), capability(b); {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+}
+
+// mixedPrecision: on from 8 GB of GPU memory; bf16 where every GPU has it, else fp16 with a loss scaler.
+func mixedPrecision(gpus []profile.GPU, smallest float64, preset string) (fp16, bf16 bool, why string) {
+	switch {
+	case len(gpus) == 0:
+		return false, false, "no GPU: float32 throughout"
+	case preset == Reproducible:
+		return false, false, "preset reproducible: float32 throughout"
+	case smallest < mixedPrecisionBytes:
+		return false, false, fmt.Sprintf("%s of GPU memory, under 8 GB", gb(smallest))
+	case slices.ContainsFunc(gpus, func(g profile.GPU) bool { return !g.BF16 }):
+		return true, false, fmt.Sprintf("%s of GPU memory ≥ 8 GB; compute capability %s has no native bfloat16, so fp16 with a loss scaler",
+			gb(smallest), oldest(gpus).ComputeCapability)
+	}
+	return false, true, fmt.Sprintf("%s of GPU memory ≥ 8 GB; compute capability %s has bfloat16, which needs no loss scaler",
+		gb(smallest), oldest(gpus).ComputeCapability)
+}
+
+// slowHalfWarning speaks for GPUs on which fp16 saves memory but no time.
+func slowHalfWarning(gpus []profile.GPU, fp16 bool) string {
+	if !fp16 {
+		return ""
+	}
+	if g := oldest(gpus); capability(g) > 0 && capability(g) < tensorCores {
+		return fmt.Sprintf("%s (compute capability %s) has no tensor cores: fp16 saves memory there, but hardly any time.", g.Name, g.ComputeCapability)
+	}
+	return ""
+}
+
+func tf32(gpus []profile.GPU, preset string) (on bool, why string) {
+	switch {
+	case len(gpus) == 0:
+		return false, "no GPU"
+	case preset == Reproducible:
+		return false, "preset reproducible: full float32 products"
+	}
+	g := oldest(gpus)
+	if capability(g) < ampere {
+		return false, fmt.Sprintf("compute capability %q is below 8.0 (Ampere)", g.ComputeCapability)
+	}
+	return true, fmt.Sprintf("compute capability %s ≥ 8.0 (Ampere)", g.ComputeCapability)
+}
+
+func gradientCheckpointing(m profile.Model) (on bool, why string) {
+	millions := float64(m.TotalParameters) / 1e6
+	if m.TotalParameters > checkpointingParameters {
+		return true, fmt.Sprintf("%.1f M parameters > 100 M", millions)
+	}
+	return false, fmt.Sprintf("%.1f M parameters ≤ 100 M", millions)
+}
+
+func torchCompile(gpus []profile.GPU, preset string) (on bool, why string) {
+	switch {
+	case preset != Speed:
+		return false, "only the speed preset compiles"
+	case len(gpus) == 0:
+		return false, "no GPU"
+	}
+	if g := oldest(gpus); capability(g) < tensorCores {
+		return false, fmt.Sprintf("torch.compile needs compute capability 7.0; this is %q", g.ComputeCapability)
+	}
+	return true, "preset speed; the first steps are slow while kernels are built"
+}
+
+func cudnnBenchmark(gpus []profile.GPU, preset string) (on bool, why string) {
+	switch {
+	case len(gpus) == 0:
+		return false, "no GPU"
+	case preset == Reproducible:
+		return false, "preset reproducible: the choice of kernels must not depend on timing"
+	}
+	return true, fmt.Sprintf("preset %s; each new input shape is timed once", preset)
+}
+
+func deterministic(preset string) (on bool, why string) {
+	if preset == Reproducible {
+		return true, "preset reproducible: deterministic kernels, where PyTorch has them"
+	}
+	return false, fmt.Sprintf("preset %s", preset)
+}

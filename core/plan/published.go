@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// published is the reference system's formula and rules. Its activations do not grow with the length of the clips, so it is
+// far from real memory; it is kept under its name for comparison.
+type published struct{}
+
+// Plan applies the rules in an order in which each finds what it needs: memory and batch, precision, data, optimizer.
+func (published) Plan(in Inputs) (profile.Config, error) {
+	p := newPool(in.Hardware, in.Options)
+	d := &draft{Config: profile.Config{
+		SchemaVersion: profile.SchemaVersion,
+		Policy:        in.Options.Policy,
+		Preset:        in.Options.Preset,
+		Decisions:     []profile.Decision{},
+		Warnings:      append([]string{}, p.warnings...),
+	}}
+	if err := planBatch(d, in, p); err != nil {
+		return profile.Config{}, err
+	}
+	planPrecision(d, in, p)
+	planData(d, in, p)
+	planOptimizer(d, in)
+	return d.finish()
+}
+
+// effective is the batch of one optimizer step over all devices.
+func effective(c profile.Config) int {
+	return c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps * c.DeviceCount
+}
+
+func planBatch(d *draft, in Inputs, p pool) error {
+	o := in.Options
+	f := newFootprint(in.Model, optimizers[o.Optimizer].state, in.Dataset.MeanS)
+	setMemory(d, in, p)
+	warning, err := feasibility(p, deviceTotal(in.Hardware, p), o.SafetyMargin, f)
+	if err != nil {
+		return err
+	}
+	d.warn(warning)
+
+	d.TargetBatchSize, d.DeviceCount = o.TargetBatchSize, p.count
+	allowed, why := microBatch(p.planned, o.SafetyMargin, f, o.Preset)
+	micro, accumulation := split(allowed, o.TargetBatchSize, p.count)
+	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps, d.PerDeviceEvalBatchSize = micro, accumulation, micro
+	d.ModelMemoryBytes, d.PredictedBytes = f.model(), f.predicted(micro)
+
+	d.because("target_batch_size", "asked for")
+	d.because("device_count", p.why)
+	d.because("model_memory_bytes", fmt.Sprintf("%s parameters + %s gradients + %s %s state (%d of %d parameters trained)",
+		gb(float64(f.parameters)), gb(float64(f.gradients)), gb(float64(f.optimizer)), optimizers[o.Optimizer].state,
+		in.Model.TrainableParameters, in.Model.TotalParameters))
+	d.because("per_device_train_batch_size", why+fitReason(allowed, micro, o.TargetBatchSize, p.count))
+	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d × %d × %d = %d",
+		o.TargetBatchSize, micro, plural(p.count, "device"), micro, accumulation, p.count, effective(d.Config)))
+	d.because("per_device_eval_batch_size", "as in training, which needs more memory: evaluation keeps no gradients and no activations")
+	d.because("predicted_bytes", fmt.Sprintf("%s model + %d × %s a clip: %.0f %% of the %s of %s",
+		gb(float64(f.model())), micro, gb(f.clip()), 100*float64(d.PredictedBytes)/p.planned, gb(p.planned), p.where()))
+	d.warn(effectiveWarning(o.TargetBatchSize, micro, accumulation, p.count))
+	d.warn(fewClipsWarning(in.Dataset.SampleCount, effective(d.Config)))
+	return nil
+}
+
+// setMemory writes down which memory the plan is for.
+func setMemory(d *draft, in Inputs, p pool) {
+	d.SafetyMargin = in.Options.SafetyMargin
+	d.because("safety_margin", fmt.Sprintf("asked for; %s × %v = %s usable on %s",
+		gb(p.planned), d.SafetyMargin, gb(p.planned*d.SafetyMargin), p.where()))
+	if p.onCPU() {
+		d.because("gpu_memory_bytes", fmt.Sprintf("no GPU: planned from the %s of RAM available", gb(p.planned)))
+		return
+	}
+	g := p.gpus[p.tightest]
+	d.GPUName, d.GPUMemoryBytes = g.Name, &g.MemoryTotalBytes
+	d.because("gpu_memory_bytes", fmt.Sprintf("%s, the least memory of %s planned for (source: %s)",
+		p.where(), plural(len(p.gpus), "GPU"), g.Source))
+}
+
+func deviceTotal(h profile.Hardware, p pool) uint64 {
+	if p.onCPU() {
+		return h.Memory.TotalBytes
+	}
+	return p.gpus[p.tightest].MemoryTotalBytes
+}
+
+func planPrecision(d *draft, in Inputs, p pool) {
+	preset, why := in.Options.Preset, ""
+	d.FP16, d.BF16, why = mixedPrecision(p.gpus, smallestTotal(p.gpus), preset)
+	d.because("fp16", why)
+	d.because("bf16", why)
+	d.warn(slowHalfWarning(p.gpus, d.FP16))
+	d.TF32, why = tf32(p.gpus, preset)
+	d.because("tf32", why)
+	d.GradientCheckpointing, why = gradientCheckpointing(in.Model)
+	d.because("gradient_checkpointing", why)
+	d.TorchCompile, why = torchCompile(p.gpus, preset)
+	d.because("torch_compile", why)
+	d.CudnnBenchmark, why = cudnnBenchmark(p.gpus, preset)
+	d.because("cudnn_benchmark", why)
+	d.Deterministic, why = deterministic(preset)
+	d.because("deterministic", why)
+}
+
+// smallestTotal gives the least memory of any GPU, bytes; 0 without one.
+func smallestTotal(gpus []profile.GPU) float64 {
+	smallest := 0.0
+	for i, g := range gpus {
+		if total := float64(g.MemoryTotalBytes); i == 0 || total < smallest {
+			smallest = total
+		}
+	}
+	return smallest
+}
+
+func planData(d *draft, in Inputs, p pool) {
+	data, why := in.Dataset, ""
+	d.Streaming, why = streaming(data)
+	d.because("streaming", why)
+	d.ChunkLengthS, why = chunkLength(data)
+	d.because("chunk_length_s", why)
+	d.warn(chunkWarning(d.ChunkLengthS))
+	d.warn(lengthWarning(data, d.ChunkLengthS))
+
+	l := newLoader(d.Config, in, p)
+	d.DataloaderNumWorkers, why = l.workers()
+	d.because("dataloader_num_workers", why)
+	d.DataloaderPrefetchFactor, why = l.prefetchFactor(d.DataloaderNumWorkers)
+	d.because("dataloader_prefetch_factor", why)
+	d.DataloaderPinMemory, why = pinMemory(p.gpus)
+	d.because("dataloader_pin_memory", why)
+	d.DataloaderPersistentWorkers, why = persistentWorkers(d.DataloaderNumWorkers)
+	d.because("dataloader_persistent_workers", why)
+
+	d.CacheDataset, why = caching(data, d.Streaming, d.DataloaderNumWorkers, l.room-l.bytes(d.DataloaderNumWorkers))
+	d.because("cache_dataset", why)
+	d.because("group_by_length", "the published rules shuffle clips of all lengths together")
+}
+
+// newLoader works out the host RAM that is left for workers: what is available times the margin, and on a CPU less what
+// training itself is predicted to take.
+func newLoader(c profile.Config, in Inputs, p pool) loader {
+	room := float64(in.Hardware.Memory.AvailableBytes) * c.SafetyMargin
+	if p.onCPU() {
+		room = max(0, room-float64(c.PredictedBytes))
+	}
+	longest := max(in.Dataset.MaxS, in.Dataset.MeanS)
+	if c.ChunkLengthS != nil {
+		longest = min(longest, *c.ChunkLengthS)
+	}
+	return loader{
+		memory:       in.Hardware.Memory,
+		usableCores:  in.Hardware.CPU.UsableCores,
+		hours:        in.Dataset.TotalHours,
+		heavy:        in.Options.Preprocessing == HeavyPreprocessing,
+		room:         room,
+		batchSeconds: longest * float64(c.PerDeviceTrainBatchSize),
+	}
+}
+
+func planOptimizer(d *draft, in Inputs) {
+	o, why := in.Options, ""
+	d.Optimizer = optimizers[o.Optimizer].name
+	d.because("optimizer", fmt.Sprintf("asked for as %s; its state takes %s", o.Optimizer,
+		gb(float64(in.Model.OptimizerBytes[optimizers[o.Optimizer].state]))))
+	d.LRScaling = o.LRScaling
+	d.because("lr_scaling", "asked for; sqrt is the default")
+	d.LearningRate, why = learningRate(o, effective(d.Config))
+	d.because("learning_rate", why)
+	d.warn(rateWarning(o))
+	d.NumTrainEpochs = or(o.NumTrainEpochs, defaultEpochs)
+	d.because("num_train_epochs", asked(o.NumTrainEpochs, "the Trainer's default"))
+	d.warn(streamingWarning(d.Streaming, in.Dataset.SampleCount, effective(d.Config), d.NumTrainEpochs))
+	d.WarmupRatio, d.MaxGradNorm = warmupRatio, maxGradNorm
+	d.because("warmup_ratio", "a tenth of all steps, usual for speech models: attention is unstable at the full rate at first")
+	d.because("max_grad_norm", "gradient clipping at the Trainer's default")
+	d.WeightDecay, why = weightDecay(d.Optimizer)
+	d.because("weight_decay", why)
+	d.Seed = or(o.Seed, defaultSeed)
+	d.because("seed", asked(o.Seed, "the Trainer's default"))
+}
