@@ -25,7 +25,17 @@ def go_command(output: Path, version: str, tags: str) -> list[str]:
     ldflags = f"-s -w -X github.com/asrconfig/asrconfig-go/core/api.Version={version}"
     if sys.platform.startswith("linux"):
         ldflags += " -extldflags=-Wl,-z,lazy"
-    command = ["go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", str(output)]
+    command = [
+        "go",
+        "build",
+        "-buildmode=c-shared",
+        "-trimpath",
+        "-buildvcs=false",
+        "-ldflags",
+        ldflags,
+        "-o",
+        str(output),
+    ]
     return [*command, *(["-tags", tags] if tags else []), "./capi"]
 
 
@@ -34,20 +44,24 @@ class BuildGo(build_ext):
 
     def get_ext_filename(self, fullname: str) -> str:
         """No Python ABI in the name: the library is loaded by ctypes and fits every Python 3."""
-        return os.path.join(*fullname.split(".")) + LIBRARY_SUFFIX
+        return str(Path(*fullname.split("."))) + LIBRARY_SUFFIX
 
     def build_extension(self, ext: Extension) -> None:
+        """Build ./capi into the package."""
         if shutil.which("go") is None:
             raise SystemExit(
-                f"asrconfig-go: building from source needs Go {GO_FLOOR} or newer and a C compiler (https://go.dev/dl); "
-                "a wheel needs neither: pip install --only-binary :all: asrconfig-go"
+                f"asrconfig-go: building from source needs Go {GO_FLOOR} or newer (https://go.dev/dl) and a C compiler;"
+                " a wheel needs neither: pip install --only-binary :all: asrconfig-go"
             )
         output = Path(self.get_ext_fullpath(ext.name)).resolve()
         output.parent.mkdir(parents=True, exist_ok=True)
         version = self.distribution.get_version()
         tags = os.environ.get("ASRCONFIG_BUILD_TAGS", "")
         subprocess.run(
-            go_command(output, version, tags), check=True, cwd=Path(__file__).parent, env={**os.environ, "CGO_ENABLED": "1"}
+            go_command(output, version, tags),
+            check=True,
+            cwd=Path(__file__).parent,
+            env={**os.environ, "CGO_ENABLED": "1"},
         )
         output.with_suffix(".h").unlink(missing_ok=True)  # cgo's own header; the contract is capi/asrconfig.h
 
@@ -56,6 +70,7 @@ class AnyPythonWheel(bdist_wheel):
     """One wheel per platform for every Python 3."""
 
     def get_tag(self) -> tuple[str, str, str]:
+        """Only the platform matters."""
         return "py3", "none", super().get_tag()[2]
 
 

@@ -24,13 +24,13 @@ _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 class GPUStats(ctypes.Structure):
     """``ac_gpu_stats`` of capi/asrconfig.h: bytes; ``valid`` is 0 while the driver does not answer."""
 
-    _fields_ = [(name, ctypes.c_uint64) for name in ("total", "used", "free", "peak_used", "valid")]  # noqa: RUF012
+    _fields_ = [(name, ctypes.c_uint64) for name in ("total", "used", "free", "peak_used", "valid")]
 
 
 class Stats(ctypes.Structure):
     """``ac_stats`` of capi/asrconfig.h: the newest sample of a monitor; bytes."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("samples", ctypes.c_uint64),
         ("errors", ctypes.c_uint64),
         ("unix_nanos", ctypes.c_int64),
@@ -74,7 +74,7 @@ def _open(path: Path) -> ctypes.CDLL:
         # Lazy binding: the NVIDIA driver's functions are left undefined until a driver is found.
         library = ctypes.CDLL(str(path), mode=getattr(os, "RTLD_LAZY", 0))
     except OSError as error:
-        hint = "this library does not fit this platform: install the wheel for it, or build it with Go: pip install -e ."
+        hint = "it does not fit this platform: install the wheel made for it, or build it with Go: pip install -e ."
         if os.environ.get("LD_BIND_NOW"):
             hint = "unset LD_BIND_NOW: the library needs lazy binding on machines without an NVIDIA driver"
         raise LibraryNotLoadedError(f"cannot load the native library {path}: {error}", hint) from error
@@ -107,7 +107,7 @@ def _load() -> ctypes.CDLL:
     global _library
     if _forked:
         raise ForkedProcessError(
-            f"asrconfig_go was used before this process (pid {os.getpid()}) was forked, and its library does not survive a fork",
+            f"this process (pid {os.getpid()}) was forked after asrconfig_go was used, which it does not survive",
             "call it in the parent process only, or start workers with multiprocessing_context='spawn'",
         )
     if _library is None:
@@ -133,7 +133,7 @@ def call(op: str, args: dict[str, Any] | None = None) -> Any:
     if rc != 0:
         raise _transport_error(op, rc)
     try:
-        body = json.loads(ctypes.string_at(answer, size.value))  # type: ignore[arg-type]
+        body = json.loads(ctypes.string_at(answer, size.value))
     finally:
         library.ac_free(answer)
     if not body["ok"]:
@@ -154,7 +154,8 @@ def stats_reader(monitor: int, into: Stats) -> Any:
     Everything that can be looked up once is: the call itself takes under a microsecond or two.
     """
     library = _load()
-    read, handle, pointer, size = library.ac_stats_read, ctypes.c_uint64(monitor), ctypes.byref(into), ctypes.sizeof(Stats)
+    read, handle = library.ac_stats_read, ctypes.c_uint64(monitor)
+    pointer, size = ctypes.byref(into), ctypes.sizeof(Stats)
     return lambda: read(handle, pointer, size)
 
 

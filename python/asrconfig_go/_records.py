@@ -6,7 +6,6 @@ A field with ``metadata={"local": True}`` exists in Python only.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import types
 import typing
 from typing import Any, TypeVar
@@ -14,12 +13,14 @@ from typing import Any, TypeVar
 from ._errors import InternalError
 
 T = TypeVar("T")
+_HINTS: dict[type, dict[str, Any]] = {}  # a type's JSON fields, looked up once
 
 
 def from_json(cls: type[T], data: dict[str, Any]) -> T:
     """Build ``cls`` from a JSON object whose keys are exactly its fields.
 
-    Tuples and dictionaries may be null in JSON. A missing or an unknown key means that package and library differ, and is an ``InternalError``.
+    Tuples and dictionaries may be null in JSON. A missing or an unknown key means that package and library differ, and
+    is an ``InternalError``.
     """
     hints = _hints(cls)
     if data.keys() != hints.keys():
@@ -30,8 +31,14 @@ def from_json(cls: type[T], data: dict[str, Any]) -> T:
     return cls(**{name: _value(hints[name], data[name]) for name in hints})
 
 
-@functools.cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
+    known = _HINTS.get(cls)
+    if known is None:
+        known = _HINTS[cls] = _remote_fields(cls)
+    return known
+
+
+def _remote_fields(cls: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if not field.metadata.get("local")}
 

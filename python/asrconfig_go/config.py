@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-import math
 import os
 import tempfile
-import types
 import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._checks import checked
 from ._errors import InvalidArgumentError, NotFoundError, VersionMismatchError
 from ._records import from_json, to_json
 
@@ -154,7 +153,9 @@ class TrainingConfig:
                 raise InvalidArgumentError(f"the configuration has an unknown setting {name!r}", _nearest(name))
         missing = [name for name in _hints() if name not in data]
         if missing:
-            raise InvalidArgumentError(f"the configuration lacks {', '.join(missing)}", "save it again with save_config")
+            raise InvalidArgumentError(
+                f"the configuration lacks {', '.join(missing)}", "save it again with save_config"
+            )
         return from_json(cls, {name: data[name] for name in _hints()})
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -163,7 +164,9 @@ class TrainingConfig:
         try:
             handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
         except OSError as error:
-            raise NotFoundError(f"cannot write {target}: {error}", "choose a folder that exists and can be written") from error
+            raise NotFoundError(
+                f"cannot write {target}: {error}", "choose a folder that exists and can be written"
+            ) from error
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 json.dump(self.to_dict(), file, indent=2, ensure_ascii=False, allow_nan=False)
@@ -219,19 +222,8 @@ def _nearest(name: str) -> str:
 
 
 def _checked(name: str, value: Any) -> Any:
-    hint = _hints()[name]
-    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if value is None and type(None) in allowed:
-        return None
-    kind = next(a for a in allowed if a is not type(None))
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    expected = typing.get_origin(kind) or kind
-    if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
-        raise InvalidArgumentError(f"{name} = {value!r} is not a {expected.__name__}", f"assign a {expected.__name__}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidArgumentError(f"{name} = {value!r} is not finite", "assign a finite number")
-    wrong = _RULES[name](value) if name in _RULES else ""
+    value = checked(name, value, _hints()[name])
+    wrong = _RULES[name](value) if name in _RULES and value is not None else ""
     if wrong:
         raise InvalidArgumentError(f"{name} = {value!r} {wrong}", "choose a value in that range")
     return value

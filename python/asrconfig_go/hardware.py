@@ -1,4 +1,4 @@
-"""The machine as training sees it: GPUs by the driver or from the catalogue, CPU and RAM within the container's limits."""
+"""The machine as training sees it: GPUs by the driver or from the catalogue, CPU and RAM within container limits."""
 
 from __future__ import annotations
 

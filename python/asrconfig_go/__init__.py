@@ -1,0 +1,83 @@
+"""Plans, guards and watches the fine-tuning of speech models with Hugging Face Trainer.
+
+>>> config, manager = create_optimal_config("clips/", "facebook/wav2vec2-xls-r-300m", gpu="T4")
+>>> args = config.to_training_arguments("out")
+>>> trainer = Trainer(model, args, ..., callbacks=[manager.callback()])
+>>> manager.train(trainer)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._errors import (
+    AsrConfigError,
+    CorruptFileError,
+    EmptyDatasetError,
+    ForkedProcessError,
+    InfeasiblePlanError,
+    InternalError,
+    InvalidArgumentError,
+    LibraryError,
+    LibraryNotLoadedError,
+    NotFoundError,
+    PoisonedLibraryError,
+    ScanCancelledError,
+    UnsupportedError,
+    VersionMismatchError,
+)
+from .config import Decision, TrainingConfig
+from .dataset import Clip, DatasetProfile, ScanResult, scan_audio
+from .hardware import GPU, HardwareProfile
+from .manager import ASRConfigManager, PlanOptions, create_optimal_config
+from .model import ModelProfile, known_models, profile_model
+from .monitor import MemoryMonitor
+
+if TYPE_CHECKING:
+    from .callback import AdaptiveMemoryCallback
+
+__all__ = [
+    "GPU",
+    "ASRConfigManager",
+    "AdaptiveMemoryCallback",
+    "AsrConfigError",
+    "Clip",
+    "CorruptFileError",
+    "DatasetProfile",
+    "Decision",
+    "EmptyDatasetError",
+    "ForkedProcessError",
+    "HardwareProfile",
+    "InfeasiblePlanError",
+    "InternalError",
+    "InvalidArgumentError",
+    "LibraryError",
+    "LibraryNotLoadedError",
+    "MemoryMonitor",
+    "ModelProfile",
+    "NotFoundError",
+    "PlanOptions",
+    "PoisonedLibraryError",
+    "ScanCancelledError",
+    "ScanResult",
+    "TrainingConfig",
+    "UnsupportedError",
+    "VersionMismatchError",
+    "create_optimal_config",
+    "known_models",
+    "profile_model",
+    "scan_audio",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Names that cost an import: the callback's base class is in transformers, the version in the metadata."""
+    if name == "AdaptiveMemoryCallback":
+        from .callback import AdaptiveMemoryCallback
+
+        return AdaptiveMemoryCallback
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("asrconfig-go")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

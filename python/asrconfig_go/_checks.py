@@ -1,0 +1,34 @@
+"""Type checks of values that people assign or pass, by their type hints."""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from typing import Any
+
+from ._errors import InvalidArgumentError
+
+
+def checked(name: str, value: Any, hint: Any) -> Any:
+    """Give ``value`` if it fits ``hint``, else raise ``InvalidArgumentError``.
+
+    A whole number becomes a float where one is wanted. Truth values are no numbers here, and floats must be finite.
+    """
+    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and type(None) in allowed:
+        return None
+    kind = next(a for a in allowed if a is not type(None))
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    expected = typing.get_origin(kind) or kind
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
+        raise InvalidArgumentError(f"{name} = {value!r} is not {_words(expected)}", f"pass {_words(expected)}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArgumentError(f"{name} = {value!r} is not finite", "pass a finite number")
+    return value
+
+
+def _words(kind: type) -> str:
+    known = {int: "a whole number", float: "a number", bool: "True or False", str: "text", dict: "a dictionary"}
+    return known.get(kind, f"a {kind.__name__}")
