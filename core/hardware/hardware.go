@@ -1,0 +1,108 @@
+// Package hardware measures the machine as training will see it: the GPUs that CUDA shows to the process, the processors
+// and the RAM after container limits, and the published figures of known cards.
+//
+// GPUs come from NVML, the driver's management library, which is loaded when it is there; CPU and RAM from gopsutil;
+// container limits from the cgroup files (cgroup.go). Nothing here needs CUDA, and a machine without a GPU is a normal
+// answer, not an error.
+package hardware
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// Options says what to look at. The zero value is this process on this machine with every GPU visible.
+type Options struct {
+	// VisibleDevices is CUDA_VISIBLE_DEVICES as the caller's process has it, nil when unset. It is passed in because Go
+	// reads its environment once, at load, and would not see what Python sets later. "" and "-1" hide every GPU.
+	VisibleDevices *string
+	// LibraryPath is the NVML library to load, "" for "libnvidia-ml.so.1". One process can use one library only.
+	LibraryPath string
+	// Root is the folder that holds proc and sys, "" for "/". It does not redirect the driver.
+	Root string
+}
+
+// Detect measures this machine. A machine without a usable GPU gives a profile with no GPUs and the reason in words; the
+// error is for a host that cannot be read (no /proc/meminfo under Root).
+func Detect(options Options) (profile.Hardware, error) {
+	found, err := hostOf(options.Root)
+	if err != nil {
+		return profile.Hardware{}, err
+	}
+	session, err := connect(options.LibraryPath)
+	if err != nil {
+		found.NoGPUReason = err.Error()
+		return found, nil
+	}
+	defer session.close()
+	found.DriverVersion, found.CUDAVersion = session.driverVersion, session.cudaVersion
+	units, reason := session.visible(options.VisibleDevices)
+	for _, u := range units {
+		gpu, err := measure(u, len(found.GPUs))
+		if err != nil {
+			reason = err.Error()
+			continue
+		}
+		found.GPUs = append(found.GPUs, gpu)
+	}
+	if len(found.GPUs) == 0 {
+		found.NoGPUReason = reason
+	}
+	return found, nil
+}
+
+// plannedGPU is "T4", "2xT4", "2 × T4" or "2*T4".
+var plannedGPU = regexp.MustCompile(`^\s*(\d{1,6})\s*[xX×*]\s*(.+)$`)
+
+// maxPlannedGPUs bounds how many GPUs a plan may ask for on one machine; the largest servers hold 16.
+const maxPlannedGPUs = 64
+
+// Planned is this host's CPU and RAM with GPUs from the catalogue in place of the measured ones: "T4", or "2xT4" for two.
+// Unknown names give NotFound with the closest ones, counts outside 1..64 InvalidArgument. The driver is not asked.
+func Planned(gpu string, options Options) (profile.Hardware, error) {
+	count, name := 1, gpu
+	if parts := plannedGPU.FindStringSubmatch(gpu); parts != nil {
+		count, _ = strconv.Atoi(parts[1]) // at most six digits, so it cannot fail
+		name = parts[2]
+	}
+	if count < 1 || count > maxPlannedGPUs {
+		return profile.Hardware{}, fault.New(fault.InvalidArgument, `write the number of GPUs before the name, as in "2xT4"`,
+			"cannot plan for %d GPUs (%q): the count must lie between 1 and %d", count, shorten(gpu), maxPlannedGPUs)
+	}
+	card, err := FromCatalogue(name)
+	if err != nil {
+		return profile.Hardware{}, err
+	}
+	planned, err := hostOf(options.Root)
+	if err != nil {
+		return profile.Hardware{}, err
+	}
+	for i := range count {
+		card.Index = i
+		planned.GPUs = append(planned.GPUs, card)
+	}
+	return planned, nil
+}
+
+// hostOf is the part of the profile that every machine has. GPUs is empty, not nil, so that it is a list in JSON.
+func hostOf(root string) (profile.Hardware, error) {
+	memory, err := HostMemory(root)
+	if err != nil {
+		return profile.Hardware{}, err
+	}
+	return profile.Hardware{GPUs: []profile.GPU{}, CPU: hostCPU(root), Memory: memory}, nil
+}
+
+// shorten keeps a caller's text readable inside a message.
+func shorten(text string) string {
+	const most = 80
+	text = strings.ToValidUTF8(text, "?")
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}

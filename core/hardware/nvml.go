@@ -1,0 +1,257 @@
+//go:build linux && cgo
+
+package hardware
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/NVIDIA/go-nvml/pkg/dl"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// library is what is used of nvml.Interface, and handle what is used of nvml.Device; go-nvml's mocks satisfy both.
+type library interface {
+	Init() nvml.Return
+	Shutdown() nvml.Return
+	SystemGetDriverVersion() (string, nvml.Return)
+	SystemGetCudaDriverVersion() (int, nvml.Return)
+	DeviceGetCount() (int, nvml.Return)
+	DeviceGetHandleByIndex(index int) (nvml.Device, nvml.Return)
+}
+
+type handle interface {
+	GetName() (string, nvml.Return)
+	GetUUID() (string, nvml.Return)
+	GetMemoryInfo() (nvml.Memory, nvml.Return)
+	GetMemoryInfo_v2() (nvml.Memory_v2, nvml.Return)
+	GetCudaComputeCapability() (int, int, nvml.Return)
+	GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
+	GetMigMode() (int, int, nvml.Return)
+	GetMaxMigDeviceCount() (int, nvml.Return)
+	GetMigDeviceHandleByIndex(index int) (nvml.Device, nvml.Return)
+}
+
+const (
+	defaultLibrary = "libnvidia-ml.so.1"
+	maxSlices      = 64 // MIG devices believed of one board; cards of 2026 have 7
+)
+
+// loaded is the NVML library of this process. The first usable one stays: the linker binds each NVML function once, at its
+// first call, so a second library would be asked for its symbols while the first one is called. For the same reason the
+// file is never unloaded.
+var loaded struct {
+	sync.Mutex
+	path      string
+	library   library
+	functions functions
+}
+
+// connect loads the library and starts a session. Every failure is NotFound and worded as the reason for having no GPU.
+func connect(path string) (*session, error) {
+	if path == "" {
+		path = defaultLibrary
+	}
+	loaded.Lock()
+	defer loaded.Unlock()
+	if loaded.library == nil {
+		available, err := load(path)
+		if err != nil {
+			return nil, err
+		}
+		loaded.path, loaded.functions = path, available
+		loaded.library = nvml.New(nvml.WithLibraryPath(path))
+	} else if loaded.path != path {
+		return nil, fault.New(fault.NotFound, "use one NVML library per process",
+			"cannot use the NVML library %q: this process already uses %q", shorten(path), shorten(loaded.path))
+	}
+	return start(loaded.library, loaded.functions)
+}
+
+// load opens the file and lists the functions it has. It comes before Init because go-nvml calls nvmlInit unseen, which
+// ends the process when the file is some other library.
+func load(path string) (functions, error) {
+	file := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL) // global, or the calls through cgo would not find the functions
+	if err := file.Open(); err != nil {
+		if strings.Contains(err.Error(), "No such file") {
+			return functions{}, fault.New(fault.NotFound, "install the NVIDIA driver, or start the container with GPU access",
+				"no NVIDIA driver: its library %s was not found", shorten(path))
+		}
+		return functions{}, fault.Wrap(err, fault.NotFound, "reinstall the NVIDIA driver", "the NVIDIA driver's library cannot be loaded")
+	}
+	available, missing := findFunctions(file.Lookup)
+	if missing != "" {
+		_ = file.Close()
+		return functions{}, fault.New(fault.NotFound, "reinstall the NVIDIA driver",
+			"%s cannot be used as the NVIDIA driver's library: it has no %s", shorten(path), missing)
+	}
+	return available, nil
+}
+
+// start initialises NVML and lists the boards. Init and Shutdown are counted by NVML across the process, so a session
+// does not disturb others (PyTorch's, say). After a failed Init nothing is called, not even Shutdown.
+func start(lib library, available functions) (*session, error) {
+	if result := lib.Init(); result != nvml.SUCCESS {
+		return nil, driverError(result, "the NVIDIA driver does not start")
+	}
+	opened := &session{close: func() {
+		loaded.Lock()
+		defer loaded.Unlock()
+		lib.Shutdown() // its only failures are "not initialised" and "unknown": nothing to do about either
+	}}
+	count, result := lib.DeviceGetCount()
+	if result != nvml.SUCCESS {
+		lib.Shutdown()
+		return nil, driverError(result, "the NVIDIA driver does not list its GPUs")
+	}
+	opened.driverVersion, opened.cudaVersion = versions(lib, available)
+	for i := range min(count, maxBoards) {
+		device, result := lib.DeviceGetHandleByIndex(i)
+		if result != nvml.SUCCESS {
+			broken := board{err: driverError(result, fmt.Sprintf("GPU %d cannot be opened", i))}
+			broken.name = fmt.Sprintf("GPU %d (unusable)", i)
+			opened.boards = append(opened.boards, broken)
+			continue
+		}
+		opened.boards = append(opened.boards, describeBoard(device, available))
+	}
+	return opened, nil
+}
+
+func versions(lib library, available functions) (driver, cuda *string) {
+	if available.driverVersion {
+		if text, result := lib.SystemGetDriverVersion(); result == nvml.SUCCESS && text != "" {
+			text = strings.ToValidUTF8(text, "?")
+			driver = &text
+		}
+	}
+	if available.cudaVersion {
+		if number, result := lib.SystemGetCudaDriverVersion(); result == nvml.SUCCESS && number > 0 {
+			text := fmt.Sprintf("%d.%d", number/1000, number%1000/10) // 12040 is 12.4
+			cuda = &text
+		}
+	}
+	return driver, cuda
+}
+
+func describeBoard(device handle, available functions) board {
+	b := board{unit: describe(device, available)}
+	if major, minor, result := computeCapability(device, available); result == nvml.SUCCESS {
+		b.computeCapability = fmt.Sprintf("%d.%d", major, minor)
+	}
+	if !available.mig {
+		return b
+	}
+	mode, _, result := device.GetMigMode()
+	if result != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
+		return b // cards without MIG answer "not supported"
+	}
+	b.migMode = true
+	count, result := device.GetMaxMigDeviceCount()
+	if result != nvml.SUCCESS {
+		b.err = driverError(result, fmt.Sprintf("the MIG devices of %s cannot be listed", b.name))
+		return b
+	}
+	for i := range min(count, maxSlices) {
+		slice, result := device.GetMigDeviceHandleByIndex(i)
+		if result != nvml.SUCCESS {
+			continue // a free place: instances are not numbered without gaps
+		}
+		b.slices = append(b.slices, describeSlice(slice, b.unit, available))
+	}
+	return b
+}
+
+// describeSlice takes from the board what a slice's own handle may not tell. Drivers before R470 or so name a slice like
+// its board, which must not pass for the whole card.
+func describeSlice(device handle, parent unit, available functions) unit {
+	slice := describe(device, available)
+	slice.mig = true
+	slice.computeCapability = parent.computeCapability
+	if slice.name == "" {
+		slice.name = parent.name
+	}
+	if !strings.Contains(strings.ToUpper(slice.name), "MIG") {
+		slice.name += " MIG"
+	}
+	return slice
+}
+
+// describe reads what a board and a slice have in common. Facts that the driver does not give stay empty.
+func describe(device handle, available functions) unit {
+	u := unit{}
+	if name, result := device.GetName(); result == nvml.SUCCESS {
+		u.name = strings.ToValidUTF8(name, "?")
+	}
+	if available.uuid {
+		if uuid, result := device.GetUUID(); result == nvml.SUCCESS {
+			u.uuid = strings.ToValidUTF8(uuid, "?")
+		}
+	}
+	meter := &memoryMeter{device: device}
+	meter.v2.Store(available.memoryV2)
+	meter.v1 = available.memoryV1
+	u.memory = func() (reading, error) { return meter.read(u.name) }
+	u.processes = func() []profile.Process { return processes(device, available) }
+	return u
+}
+
+func computeCapability(device handle, available functions) (major, minor int, result nvml.Return) {
+	if !available.computeCapability {
+		return 0, 0, nvml.ERROR_FUNCTION_NOT_FOUND
+	}
+	return device.GetCudaComputeCapability()
+}
+
+// memoryMeter reads one device's memory through the newest function that works for it.
+type memoryMeter struct {
+	device handle
+	v1     bool
+	v2     atomic.Bool // cleared when the device refuses it, so that it is tried once only
+}
+
+func (m *memoryMeter) read(name string) (reading, error) {
+	if m.v2.Load() {
+		info, result := m.device.GetMemoryInfo_v2()
+		if result == nvml.SUCCESS {
+			found := reading{used: info.Used, total: info.Total, free: info.Free}
+			return found, found.check(name)
+		}
+		if !m.v1 || !refusesFunction(result) {
+			return reading{}, driverError(result, fmt.Sprintf("cannot read the memory of %q", name))
+		}
+		m.v2.Store(false)
+	}
+	info, result := m.device.GetMemoryInfo()
+	if result != nvml.SUCCESS {
+		return reading{}, driverError(result, fmt.Sprintf("cannot read the memory of %q", name))
+	}
+	found := reading{used: info.Used, total: info.Total, free: info.Free}
+	return found, found.check(name)
+}
+
+// processes lists the compute processes of a device; an empty list where the driver does not tell.
+func processes(device handle, available functions) []profile.Process {
+	found := []profile.Process{}
+	if !available.processes {
+		return found
+	}
+	infos, result := device.GetComputeRunningProcesses()
+	if result != nvml.SUCCESS {
+		return found
+	}
+	for _, info := range infos {
+		process := profile.Process{PID: info.Pid}
+		if info.UsedGpuMemory <= maxGPUMemory { // "not available" is the largest number there is
+			used := info.UsedGpuMemory
+			process.MemoryBytes = &used
+		}
+		found = append(found, process)
+	}
+	return found
+}

@@ -1,0 +1,93 @@
+//go:build linux && cgo
+
+package hardware
+
+import (
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// functions tells which optional NVML functions the installed driver has. Calling one that it lacks ends the process, and
+// neither an error nor a panic would come back, so every function is looked up once, before the first call.
+type functions struct {
+	driverVersion, cudaVersion bool
+	uuid, computeCapability    bool
+	memoryV1, memoryV2         bool // at least one is there
+	processes                  bool
+	mig                        bool // all three that listing slices takes
+}
+
+// required are the functions without which there is nothing to measure; any name of a row will do. go-nvml v0.13 binds the
+// newest name that it finds by itself, and nvmlShutdown, nvmlDeviceGetName as they are.
+var required = [][]string{
+	{"nvmlInit_v2", "nvmlInit"},
+	{"nvmlShutdown"},
+	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
+	{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"},
+	{"nvmlDeviceGetName"},
+	{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"},
+}
+
+// findFunctions asks lookup, which gives an error for a name that is not there. missing is the first required function
+// that has no name there; "" when the library can be used.
+func findFunctions(lookup func(string) error) (found functions, missing string) {
+	has := func(names ...string) bool {
+		for _, name := range names {
+			if lookup(name) == nil {
+				return true
+			}
+		}
+		return false
+	}
+	for _, names := range required {
+		if !has(names...) {
+			return functions{}, names[0]
+		}
+	}
+	return functions{
+		driverVersion:     has("nvmlSystemGetDriverVersion"),
+		cudaVersion:       has("nvmlSystemGetCudaDriverVersion"),
+		uuid:              has("nvmlDeviceGetUUID"),
+		computeCapability: has("nvmlDeviceGetCudaComputeCapability"),
+		memoryV1:          has("nvmlDeviceGetMemoryInfo"),
+		memoryV2:          has("nvmlDeviceGetMemoryInfo_v2"),
+		processes: has("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+			"nvmlDeviceGetComputeRunningProcesses"),
+		mig: has("nvmlDeviceGetMigMode") && has("nvmlDeviceGetMaxMigDeviceCount") && has("nvmlDeviceGetMigDeviceHandleByIndex"),
+	}, ""
+}
+
+// refusesFunction tells answers that mean "not this way" from real failures.
+func refusesFunction(result nvml.Return) bool {
+	switch result {
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
+		return true
+	}
+	return false
+}
+
+// driverTrouble says in words what NVML's codes mean and what helps. go-nvml's own texts call nvmlErrorString, which an
+// unknown driver may lack.
+var driverTrouble = map[nvml.Return][2]string{
+	nvml.ERROR_DRIVER_NOT_LOADED: {"driver not loaded", "load it (modprobe nvidia), or start the container with GPU access"},
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH: {"version mismatch between the driver's library and its kernel module",
+		"reboot, or reload the kernel module, after the driver update"},
+	nvml.ERROR_NO_PERMISSION:      {"no permission", "give this user access to /dev/nvidia*"},
+	nvml.ERROR_GPU_IS_LOST:        {"the GPU is lost", "reboot the machine; see dmesg for the Xid error"},
+	nvml.ERROR_RESET_REQUIRED:     {"the GPU needs a reset", "ask the administrator for nvidia-smi --gpu-reset, or reboot"},
+	nvml.ERROR_INSUFFICIENT_POWER: {"a power cable is missing", "attach the GPU's power cables"},
+	nvml.ERROR_IRQ_ISSUE:          {"the kernel reports an interrupt problem with the GPU", "see dmesg"},
+	nvml.ERROR_NOT_SUPPORTED:      {"not supported by this GPU", "describe the GPU by its catalogue name instead"},
+	nvml.ERROR_UNINITIALIZED:      {"the driver was shut down", "open the devices again"},
+}
+
+// driverError words a failed NVML call. Every failure of the driver is NotFound: there is no usable GPU behind it.
+func driverError(result nvml.Return, doing string) *fault.Error {
+	if words, known := driverTrouble[result]; known {
+		return fault.New(fault.NotFound, words[1], "%s: %s", doing, words[0])
+	}
+	return fault.New(fault.NotFound, "run nvidia-smi, which shows the driver's own diagnosis", "%s: %s", doing, fmt.Sprintf("NVML error %d", int(result)))
+}

@@ -1,0 +1,115 @@
+package hardware
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// session is an open connection to the driver: plain data and closures, so that everything above it is free of NVML types
+// and builds where NVML does not exist.
+type session struct {
+	driverVersion, cudaVersion *string
+	boards                     []board // NVML's order, which is PCI bus order
+	close                      func()  // call once; nothing of the session may be used afterwards
+}
+
+// board is one GPU as the driver lists it.
+type board struct {
+	unit
+	migMode bool   // MIG is on: CUDA runs on the slices, never on the board itself
+	slices  []unit // its MIG devices
+	err     error  // why it cannot be used; it keeps its place, because indices count it
+}
+
+// unit is something that CUDA can run on: a whole GPU or a MIG slice.
+type unit struct {
+	uuid, name        string
+	computeCapability string // "7.5"; "" when the driver does not tell
+	mig               bool
+	memory            func() (reading, error)
+	processes         func() []profile.Process
+}
+
+// reading is one look at a GPU's memory, in bytes. With drivers that tell reserved memory apart (R510 and newer) used is
+// what processes hold, and used+free falls short of total by the reserve; with older ones used includes the reserve.
+type reading struct{ used, total, free uint64 }
+
+// maxBoards bounds how many GPUs are believed of a driver and read from CUDA_VISIBLE_DEVICES.
+const maxBoards = 1024
+
+// maxGPUMemory bounds what is believed of a driver: 16 TiB, some sixty times the largest card of 2026.
+const maxGPUMemory = 1 << 44
+
+// check refuses readings that no GPU can have.
+func (r reading) check(name string) error {
+	if r.total == 0 || r.total > maxGPUMemory || r.used > r.total || r.free > r.total {
+		return fault.New(fault.NotFound, "run nvidia-smi; if it shows the same, reload the driver or reboot",
+			"the driver reports impossible memory for %q: %d B used and %d B free of %d B", name, r.used, r.free, r.total)
+	}
+	return nil
+}
+
+// measure reads one visible unit into the profile. index is its CUDA ordinal.
+func measure(u unit, index int) (profile.GPU, error) {
+	memory, err := u.memory()
+	if err != nil {
+		return profile.GPU{}, err
+	}
+	gpu := profile.GPU{
+		Index: index, UUID: u.uuid, Name: u.name, ComputeCapability: u.computeCapability,
+		MemoryTotalBytes: memory.total, MemoryFreeBytes: &memory.free, MemoryUsedBytes: &memory.used,
+		Processes: u.processes(), MIG: u.mig, Source: "driver",
+	}
+	if entry, known := published(u.name, memory.total); known {
+		entry.fill(&gpu)
+		if gpu.ComputeCapability == "" {
+			gpu.ComputeCapability = entry.ComputeCapability
+		}
+	}
+	gpu.BF16 = nativeBF16(gpu.ComputeCapability)
+	return gpu, nil
+}
+
+// nativeBF16 tells whether tensor cores take bfloat16: from compute capability 8.0 on. "" and garbage count as no.
+func nativeBF16(computeCapability string) bool {
+	var major, minor int
+	if _, err := fmt.Sscanf(computeCapability, "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major >= 8
+}
+
+// visible applies CUDA_VISIBLE_DEVICES and CUDA's MIG rules. With no unit left the reason says why.
+func (s *session) visible(setting *string) (units []unit, reason string) {
+	if len(s.boards) == 0 {
+		return nil, "the NVIDIA driver is loaded but lists no GPU (a container may have been started without one)"
+	}
+	chosen, firstTrouble := selectUnits(s.boards, setting)
+	switch {
+	case len(chosen) > 0:
+		return chosen, ""
+	case firstTrouble != "":
+		return nil, firstTrouble
+	case setting != nil:
+		return nil, fmt.Sprintf("hidden by CUDA_VISIBLE_DEVICES=%q (the driver lists %s)", shorten(*setting), s.names())
+	default:
+		return nil, "MIG mode is on but no MIG instance exists (create one with nvidia-smi mig -cgi … -C)"
+	}
+}
+
+// names lists the boards for a message, at most four of them.
+func (s *session) names() string {
+	const most = 4
+	var names []string
+	for i, b := range s.boards {
+		if i == most {
+			names = append(names, fmt.Sprintf("%d more", len(s.boards)-most))
+			break
+		}
+		names = append(names, b.name)
+	}
+	return strings.Join(names, ", ")
+}

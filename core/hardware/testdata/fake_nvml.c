@@ -1,0 +1,222 @@
+/* A stand-in for the NVIDIA driver's libnvidia-ml.so.1, for tests on machines without a GPU.
+ *
+ * One -D macro picks the machine (see "Machines"). Facts are those of real cards as the catalogue has them; UUIDs are made up.
+ * Layouts follow nvml.h. Calls that break NVML's rules (anything before a successful nvmlInit, more shutdowns than inits,
+ * a memory struct of the wrong version) abort the process, so that a test fails loudly.
+ *
+ *     cc -shared -fPIC -DMACHINE_T4 -o libnvidia-ml.so.1 fake_nvml.c
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15,
+       VERSION_MISMATCH = 18 };
+#define MIB 1048576ULL
+#define NOT_AVAILABLE 0xFFFFFFFFFFFFFFFFULL
+
+struct memory { unsigned long long total, free, used; };
+struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
+struct process { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; };
+
+struct gpu {
+    const char *name, *uuid;
+    int major, minor;
+    unsigned long long total, reserved, used; /* MiB */
+    const struct gpu *slice;                  /* MIG is on and this is the instance at place 1 */
+    unsigned pid;                             /* one compute process, 0 for none */
+    unsigned long long pid_used;              /* bytes */
+};
+
+/* ---- Machines ---- */
+#if defined(MACHINE_T4)
+#define DRIVER "550.54.15"
+#define CUDA 12040
+static const struct gpu gpus[] = {{"Tesla T4", "GPU-aaaa0000-0000-0000-0000-000000000000", 7, 5, 15360, 442, 103, NULL, 4242, 100 * MIB}};
+#elif defined(MACHINE_TWO_T4)
+#define DRIVER "550.54.15"
+#define CUDA 12040
+static const struct gpu gpus[] = {{"Tesla T4", "GPU-aaaa0000-0000-0000-0000-000000000000", 7, 5, 15360, 442, 0, NULL, 0, 0},
+                                  {"Tesla T4", "GPU-bbbb0000-0000-0000-0000-000000000000", 7, 5, 15360, 442, 11, NULL, 0, 0}};
+#elif defined(MACHINE_L4)
+#define DRIVER "580.105.08"
+#define CUDA 13000
+static const struct gpu gpus[] = {{"NVIDIA L4", "GPU-cccc0000-0000-0000-0000-000000000000", 8, 9, 23034, 497, 1, NULL, 0, 0}};
+#elif defined(MACHINE_A100)
+#define DRIVER "535.104.05"
+#define CUDA 12020
+static const struct gpu gpus[] = {
+    {"NVIDIA A100-SXM4-40GB", "GPU-dddd0000-0000-0000-0000-000000000000", 8, 0, 40960, 615, 2048, NULL, 77, NOT_AVAILABLE}};
+#elif defined(MACHINE_H100_MIG)
+#define DRIVER "570.124.06"
+#define CUDA 12080
+static const struct gpu slice = {
+    "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "MIG-eeee1111-0000-0000-0000-000000000000", 0, 0, 40448, 0, 44, NULL, 9, NOT_AVAILABLE};
+static const struct gpu gpus[] = {
+    {"NVIDIA H100 80GB HBM3", "GPU-eeee0000-0000-0000-0000-000000000000", 9, 0, 81559, 600, 0, &slice, 0, 0}};
+#elif defined(MACHINE_OLD) /* a driver with the first names of everything, without version, process and MIG functions */
+#define OLD
+static const struct gpu gpus[] = {{"Tesla V100-SXM2-16GB", "GPU-ffff0000-0000-0000-0000-000000000000", 7, 0, 16160, 300, 10, NULL, 0, 0}};
+#elif defined(MACHINE_LOST) /* the GPU falls off the bus after two memory readings */
+#define DRIVER "550.54.15"
+#define CUDA 12040
+#define READINGS 2
+static const struct gpu gpus[] = {{"Tesla T4", "GPU-aaaa0000-0000-0000-0000-000000000000", 7, 5, 15360, 442, 0, NULL, 0, 0}};
+#elif defined(MACHINE_NO_MODULE) || defined(MACHINE_MISMATCH) || defined(MACHINE_EMPTY)
+#define DRIVER "550.54.15"
+#define CUDA 12040
+static const struct gpu gpus[] = {{0}};
+#elif defined(MACHINE_HOSTILE) /* numbers that no driver gives */
+#define DRIVER "\377\376"
+#define CUDA (-5)
+static const struct gpu gpus[] = {{"Tesla T4", "GPU-\377", -1, 99999, 1ULL << 43, 0, 0, NULL, 1, NOT_AVAILABLE - 1}};
+#elif defined(MACHINE_NOT_NVML) /* a library, but not NVML: no function at all */
+#define NOTHING
+#else
+#error "choose a machine with -DMACHINE_…"
+#endif
+
+#ifndef NOTHING
+
+static int inits;
+
+static void need_init(void) {
+    if (inits < 1) {
+        fprintf(stderr, "fake_nvml: called without nvmlInit\n");
+        abort();
+    }
+}
+
+static int start(void) {
+#if defined(MACHINE_NO_MODULE)
+    return DRIVER_NOT_LOADED;
+#elif defined(MACHINE_MISMATCH)
+    return VERSION_MISMATCH;
+#else
+    inits++;
+    return SUCCESS;
+#endif
+}
+
+int nvmlShutdown(void) {
+    need_init();
+    inits--;
+    return SUCCESS;
+}
+
+static int count(unsigned *out) {
+    need_init();
+#if defined(MACHINE_EMPTY)
+    *out = 0;
+#else
+    *out = sizeof gpus / sizeof *gpus;
+#endif
+    return SUCCESS;
+}
+
+static int by_index(unsigned index, const struct gpu **out) {
+    need_init();
+    if (index >= sizeof gpus / sizeof *gpus)
+        return INVALID_ARGUMENT;
+    *out = &gpus[index];
+    return SUCCESS;
+}
+
+static int text(const char *from, char *to, unsigned size) {
+    need_init();
+    if (strlen(from) + 1 > size)
+        return INSUFFICIENT_SIZE;
+    strcpy(to, from);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetName(const struct gpu *gpu, char *out, unsigned size) { return text(gpu->name, out, size); }
+int nvmlDeviceGetUUID(const struct gpu *gpu, char *out, unsigned size) { return text(gpu->uuid, out, size); }
+
+int nvmlDeviceGetCudaComputeCapability(const struct gpu *gpu, int *major, int *minor) {
+    need_init();
+    *major = gpu->major;
+    *minor = gpu->minor;
+    return SUCCESS;
+}
+
+/* As real drivers do, the first version counts the driver's reserve as used. */
+int nvmlDeviceGetMemoryInfo(const struct gpu *gpu, struct memory *out) {
+    need_init();
+    out->total = gpu->total * MIB;
+    out->used = (gpu->used + gpu->reserved) * MIB;
+    out->free = out->total - out->used;
+    return SUCCESS;
+}
+
+#ifdef OLD
+int nvmlInit(void) { return start(); }
+int nvmlDeviceGetCount(unsigned *out) { return count(out); }
+int nvmlDeviceGetHandleByIndex(unsigned index, const struct gpu **out) { return by_index(index, out); }
+#else
+int nvmlInit_v2(void) { return start(); }
+int nvmlDeviceGetCount_v2(unsigned *out) { return count(out); }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, const struct gpu **out) { return by_index(index, out); }
+int nvmlSystemGetDriverVersion(char *out, unsigned size) { return text(DRIVER, out, size); }
+
+int nvmlSystemGetCudaDriverVersion(int *out) {
+    need_init();
+    *out = CUDA;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(const struct gpu *gpu, struct memory_v2 *out) {
+    need_init();
+    if (out->version != (sizeof *out | 2u << 24))
+        abort();
+#ifdef READINGS
+    static int readings;
+    if (++readings > READINGS)
+        return GPU_IS_LOST;
+#endif
+    out->total = gpu->total * MIB;
+    out->reserved = gpu->reserved * MIB;
+    out->used = gpu->used * MIB;
+    out->free = out->total - out->reserved - out->used;
+#ifdef MACHINE_HOSTILE
+    out->total = 1ULL << 63;
+#endif
+    return SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(const struct gpu *gpu, unsigned *n, struct process *out) {
+    need_init();
+    if (gpu->pid == 0) {
+        *n = 0;
+        return SUCCESS;
+    }
+    if (*n < 1)
+        return INSUFFICIENT_SIZE;
+    *n = 1;
+    out[0] = (struct process){gpu->pid, gpu->pid_used, ~0u, ~0u};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMigMode(const struct gpu *gpu, unsigned *current, unsigned *pending) {
+    need_init();
+    if (gpu->major < 8)
+        return NOT_SUPPORTED;
+    *current = *pending = gpu->slice != NULL;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(const struct gpu *gpu, unsigned *out) {
+    need_init();
+    *out = gpu->slice ? 7 : 0;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(const struct gpu *gpu, unsigned index, const struct gpu **out) {
+    need_init();
+    if (gpu->slice == NULL || index != 1)
+        return NOT_FOUND;
+    *out = gpu->slice;
+    return SUCCESS;
+}
+#endif
+#endif
