@@ -1,0 +1,118 @@
+package audio
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+)
+
+// format is one row of the magic table.
+type format struct {
+	name       string // for people
+	extensions []string
+	magic      func(head []byte) bool
+	parse      func(s *source, base int64) (Info, error) // nil: known, but not read yet
+}
+
+// formats in the order of trial: the loosest magic comes last.
+var formats = []format{
+	{"WAV", []string{".wav", ".wave", ".rf64", ".bwf"}, isWAV, parseWAV},
+	{"FLAC", []string{".flac"}, prefix("fLaC"), parseFLAC},
+	{"Ogg", []string{".ogg", ".oga", ".opus", ".spx"}, prefix("OggS"), parseOgg},
+	{"big-endian WAV (RIFX)", nil, prefix("RIFX"), nil},
+	{"Sony Wave64", []string{".w64"}, prefix("riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb"), nil},
+	{"AIFF", []string{".aif", ".aiff", ".aifc"}, inFORM, nil},
+	{"MP4/M4A", []string{".m4a", ".m4b"}, func(h []byte) bool { return len(h) >= 8 && string(h[4:8]) == "ftyp" }, nil},
+	{"Matroska/WebM", []string{".mka", ".weba"}, prefix("\x1a\x45\xdf\xa3"), nil},
+	{"Windows Media (ASF)", []string{".wma"}, prefix("\x30\x26\xb2\x75\x8e\x66\xcf\x11"), nil},
+	{"AMR", []string{".amr", ".awb"}, prefix("#!AMR"), nil},
+	{"Core Audio (CAF)", []string{".caf"}, prefix("caff\x00\x01"), nil},
+	{"Sun/NeXT AU", []string{".au", ".snd"}, prefix(".snd"), nil},
+	{"NIST SPHERE", []string{".sph", ".nist"}, prefix("NIST_1A"), nil},
+	{"WavPack", []string{".wv"}, prefix("wvpk"), nil},
+	{"Monkey's Audio", []string{".ape"}, prefix("MAC "), nil},
+	{"AAC (ADTS)", []string{".aac"}, isADTS, nil},
+	{"MP3", []string{".mp3", ".mp2"}, isMPEG, nil},
+}
+
+// sniffLen is how many bytes the magic table looks at.
+const sniffLen = 32
+
+func sniff(head []byte) *format {
+	for i := range formats {
+		if formats[i].magic(head) {
+			return &formats[i]
+		}
+	}
+	return nil
+}
+
+func prefix(magic string) func([]byte) bool {
+	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
+}
+
+func inFORM(h []byte) bool {
+	return len(h) >= 12 && string(h[:4]) == "FORM" && (string(h[8:12]) == "AIFF" || string(h[8:12]) == "AIFC")
+}
+
+// isADTS: 12 sync bits, layer 0, a sampling frequency index below 13.
+func isADTS(h []byte) bool {
+	return len(h) >= 7 && h[0] == 0xff && h[1]&0xf6 == 0xf0 && h[2]>>2&0xf < 13
+}
+
+// isMPEG: 11 sync bits, no reserved version, layer, bit rate or sampling rate; or an ID3v2 tag too long to look behind.
+func isMPEG(h []byte) bool {
+	if bytes.HasPrefix(h, []byte("ID3")) {
+		return true
+	}
+	return len(h) >= 4 && h[0] == 0xff && h[1]&0xe0 == 0xe0 && h[1]>>3&3 != 1 && h[1]>>1&3 != 0 && h[2]>>4 != 15 && h[2]>>2&3 != 3
+}
+
+// skipID3 gives the offset behind the ID3v2 tags at the start, 0 without one. Some taggers write them before FLAC too.
+func skipID3(s *source) int64 {
+	var off int64
+	for range 4 {
+		h := s.at(off, 10)
+		if len(h) < 10 || string(h[:3]) != "ID3" || (h[6]|h[7]|h[8]|h[9])&0x80 != 0 {
+			break
+		}
+		n := 10 + int64(h[6])<<21 + int64(h[7])<<14 + int64(h[8])<<7 + int64(h[9])
+		if h[5]&0x10 != 0 { // a footer
+			n += 10
+		}
+		if off+n >= s.size {
+			break
+		}
+		off += n
+	}
+	return off
+}
+
+// notAudio shows what is there instead, which often tells how the file came to be: "<!DOCTYPE html", "version https://git-lfs".
+func notAudio(head []byte) error {
+	return corrupt("is not audio: starts with %q", head)
+}
+
+// Extensions lists the file extensions, lower case with their dot, that a folder scan takes for audio. Formats that are not
+// read yet are among them: their files shall be counted as unusable, not overlooked.
+func Extensions() []string {
+	var all []string
+	for i := range formats {
+		all = append(all, formats[i].extensions...)
+	}
+	return all
+}
+
+var extensions = func() map[string]bool {
+	set := make(map[string]bool)
+	for _, e := range Extensions() {
+		set[e] = true
+	}
+	return set
+}()
+
+// HasExtension says whether name ends like an audio file, in upper or lower case.
+func HasExtension(name string) bool {
+	e := filepath.Ext(name)
+	return extensions[e] || extensions[strings.ToLower(e)]
+}

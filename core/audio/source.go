@@ -1,0 +1,55 @@
+package audio
+
+const (
+	// headLen is read at once: enough for the header of nearly every file, and for the headers and the first audio page of
+	// a Vorbis file.
+	headLen = 8 << 10
+	// maxRead bounds one read, whatever a header asks for.
+	maxRead = 4 << 20
+	noFile  = -1
+)
+
+// source is one encoded file, on disk or in memory, read at offsets with short, bounded reads.
+type source struct {
+	fd    int
+	size  int64  // bytes in all
+	head  []byte // the first bytes; all of them when whole
+	whole bool   // head is everything: nothing more to read
+	err   error  // the first read error
+	heap  [headLen]byte
+	more  []byte // scratch for reads behind the head
+}
+
+// at gives up to n bytes from off, fewer at the end of the file. They are valid until the next call.
+func (s *source) at(off int64, n int) []byte {
+	if off < 0 || off >= s.size || n <= 0 {
+		return nil
+	}
+	n = int(min(int64(n), s.size-off, maxRead))
+	if end := off + int64(n); end <= int64(len(s.head)) {
+		return s.head[off:end]
+	}
+	if s.whole { // the file shrank since its size was taken
+		return s.head[min(off, int64(len(s.head))):]
+	}
+	if cap(s.more) < n {
+		s.more = make([]byte, max(n, 2*headLen))
+	}
+	return s.more[:s.pread(s.more[:n], off)]
+}
+
+// parse finds the format by its magic bytes and lets its parser work.
+func (s *source) parse() (Info, error) {
+	if s.size == 0 {
+		return Info{}, corrupt("is empty")
+	}
+	base := skipID3(s)
+	format := sniff(s.at(base, sniffLen))
+	switch {
+	case format == nil:
+		return Info{}, notAudio(s.at(0, 16))
+	case format.parse == nil:
+		return Info{}, unsupported("is %s, which is not read yet", format.name)
+	}
+	return format.parse(s, base)
+}

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Makes the encoded fixtures beside this script. Needs sox, flac, oggenc, ffmpeg with libopus and libmp3lame.
+# Every file plays the same 1.1 s of decaying tones at 16 kHz mono (17600 samples), if its name does not say otherwise.
+set -eu
+cd "$(dirname "$0")"
+sox -R -n -r 16000 -b 16 -c 1 tone.wav synth 1.1 sine 220:880 fade 0 1.1 0.8
+flac -s -f -o tone.flac tone.wav
+flac -s -f --stdout - <tone.wav >piped.flac 2>/dev/null # knows its length: sent as WAV
+sox tone.wav -t raw - | flac -s --endian=little --sign=signed --channels=1 --bps=16 --sample-rate=16000 --stdout - >unknown_length.flac 2>/dev/null
+ffmpeg -v error -y -i tone.wav -ar 44100 -ac 2 -f flac - >ffmpeg_piped_stereo_44k.flac
+oggenc -Q --serial 7 -o tone.ogg tone.wav
+sox -R tone.wav -r 44100 -c 2 -t wav - repeat 3 | oggenc -Q --serial 8 -q 3 -o stereo_44k_4.4s.ogg -
+sox tone.wav -t wav -e ms-adpcm adpcm_ms.wav
+sox tone.wav -t wav -e ima-adpcm adpcm_ima.wav
+sox tone.wav -t wav -e a-law alaw.wav
+sox tone.wav -t wav -e mu-law mulaw.wav
+sox tone.wav -t wav -e float -b 32 float32.wav
+sox tone.wav -t wav -b 24 pcm24.wav
+sox tone.wav -t wav -e gsm gsm.wav
+ffmpeg -v error -y -i tone.wav -c:a libopus -b:a 16k tone.opus
+ffmpeg -v error -y -i tone.wav -c:a libmp3lame -b:a 32k tone.mp3
+ffmpeg -v error -y -i tone.wav -c:a aac -b:a 32k tone.m4a

@@ -1,0 +1,195 @@
+package audio
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	goaudio "github.com/go-audio/audio"
+	"github.com/go-audio/wav"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// wavBuilder puts a RIFF file together chunk by chunk.
+type wavBuilder struct{ b []byte }
+
+func riff(id string) *wavBuilder {
+	return &wavBuilder{append([]byte(id), "\xff\xff\xff\xffWAVE"...)}
+}
+
+// chunk adds a chunk with its padding.
+func (w *wavBuilder) chunk(id string, body []byte) *wavBuilder {
+	w.claim(id, uint32(len(body)), body)
+	if len(body)%2 == 1 {
+		w.b = append(w.b, 0)
+	}
+	return w
+}
+
+// claim adds a chunk whose size field says something of its own.
+func (w *wavBuilder) claim(id string, size uint32, body []byte) *wavBuilder {
+	w.b = append(le.AppendUint32(append(w.b, id...), size), body...)
+	return w
+}
+
+func (w *wavBuilder) fmt(tag, channels, rate, align, bits int, extra ...byte) *wavBuilder {
+	return w.chunk("fmt ", append(fmtBody(tag, channels, rate, align, bits), extra...))
+}
+
+func fmtBody(tag, channels, rate, align, bits int) []byte {
+	b := binary.LittleEndian.AppendUint16(nil, uint16(tag))
+	b = le.AppendUint16(b, uint16(channels))
+	b = le.AppendUint32(b, uint32(rate))
+	b = le.AppendUint32(b, uint32(rate*align))
+	b = le.AppendUint16(b, uint16(align))
+	return le.AppendUint16(b, uint16(bits))
+}
+
+func extensible(tag int) []byte {
+	b := []byte{22, 0, 16, 0, 4, 0, 0, 0}
+	b = le.AppendUint16(b, uint16(tag))
+	return append(b, "\x00\x00\x00\x00\x10\x00\x80\x00\x00\xaa\x00\x38\x9b\x71"...)
+}
+
+func ds64(data uint64) []byte {
+	b := le.AppendUint64(make([]byte, 8), data)
+	return append(b, make([]byte, 12)...)
+}
+
+func pcm16() *wavBuilder { return riff("RIFF").fmt(tagPCM, 1, 16000, 2, 16) }
+
+func second() []byte { return make([]byte, 32000) }
+
+func TestWAVLength(t *testing.T) {
+	ima := []byte{2, 0, 0xf9, 0x01} // 505 samples a block
+	cases := []struct {
+		name    string
+		file    *wavBuilder
+		seconds float64
+		claimed float64 // 0: none
+		codec   string
+	}{
+		{"plain", pcm16().chunk("data", second()), 1, 0, "pcm_s16le"},
+		{"8 bits", riff("RIFF").fmt(tagPCM, 1, 8000, 1, 8).chunk("data", make([]byte, 8001)), 8001.0 / 8000, 0, "pcm_u8"},
+		{"24 bits stereo", riff("RIFF").fmt(tagPCM, 2, 48000, 6, 24).chunk("data", make([]byte, 48000*6)), 1, 0, "pcm_s24le"},
+		{"24 bits in 4 bytes", riff("RIFF").fmt(tagPCM, 1, 1000, 4, 24).chunk("data", make([]byte, 4000)), 1, 0, "pcm_s32le"},
+		{"32 bits", riff("RIFF").fmt(tagPCM, 1, 1000, 4, 32).chunk("data", make([]byte, 2000)), 0.5, 0, "pcm_s32le"},
+		{"float", riff("RIFF").fmt(tagFloat, 1, 1000, 4, 32, 0, 0).chunk("fact", []byte{9, 0, 0, 0}).chunk("data", make([]byte, 4000)), 1, 0, "pcm_f32le"},
+		{"double", riff("RIFF").fmt(tagFloat, 1, 1000, 8, 64).chunk("data", make([]byte, 8000)), 1, 0, "pcm_f64le"},
+		{"A-law", riff("RIFF").fmt(tagALaw, 1, 8000, 1, 8).chunk("data", make([]byte, 4000)), 0.5, 0, "pcm_alaw"},
+		{"mu-law", riff("RIFF").fmt(tagMuLaw, 2, 8000, 2, 8).chunk("data", make([]byte, 4000)), 0.25, 0, "pcm_mulaw"},
+		{"extensible", riff("RIFF").fmt(tagExtensible, 1, 16000, 2, 16, extensible(tagPCM)...).chunk("data", second()), 1, 0, "pcm_s16le"},
+		{"extensible float", riff("RIFF").fmt(tagExtensible, 1, 8000, 4, 32, extensible(tagFloat)...).chunk("data", second()), 1, 0, "pcm_f32le"},
+		{"long LIST and odd JUNK before data", pcm16().chunk("LIST", make([]byte, 320001)).chunk("JUNK", make([]byte, 5)).chunk("data", second()), 1, 0, "pcm_s16le"},
+		{"JUNK before fmt", riff("RIFF").chunk("JUNK", make([]byte, 28)).fmt(tagPCM, 1, 16000, 2, 16).chunk("data", second()), 1, 0, "pcm_s16le"},
+		{"LIST after data", pcm16().chunk("data", second()).chunk("LIST", make([]byte, 5000)), 1, 0, "pcm_s16le"},
+		{"piped by FFmpeg", pcm16().claim("data", 0xffffffff, second()), 1, 0, "pcm_s16le"},
+		{"piped by espeak-ng", pcm16().claim("data", 0x7ffff000, second()), 1, 0, "pcm_s16le"},
+		{"never closed", pcm16().claim("data", 0, second()), 1, 0, "pcm_s16le"},
+		{"RF64", riff("RF64").chunk("ds64", ds64(32000)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, second()).chunk("LIST", make([]byte, 64)), 1, 0, "pcm_s16le"},
+		{"BW64", riff("BW64").chunk("ds64", ds64(32000)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, second()), 1, 0, "pcm_s16le"},
+		{"RF64 never closed", riff("RF64").chunk("ds64", ds64(0)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, second()), 1, 0, "pcm_s16le"},
+		{"RF64 cut", riff("RF64").chunk("ds64", ds64(10<<30)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, second()), 1, (10 << 30) / 32000.0, "pcm_s16le"},
+		{"cut", pcm16().claim("data", 320000, second()), 1, 10, "pcm_s16le"},
+		{"cut inside a sample", pcm16().claim("data", 64000, make([]byte, 32001)), 1, 2, "pcm_s16le"},
+		{"IMA ADPCM with fact", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("fact", []byte{0xe8, 3, 0, 0}).chunk("data", make([]byte, 512)), 1, 0, "adpcm_ima_wav"},
+		{"IMA ADPCM without fact", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("data", make([]byte, 512)), 1.01, 0, "adpcm_ima_wav"},
+		{"IMA ADPCM, half a block", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("data", make([]byte, 256+128)), 0.505 + 0.249, 0, "adpcm_ima_wav"},
+		{"IMA ADPCM cut", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("fact", []byte{0xe8, 3, 0, 0}).claim("data", 512, make([]byte, 256)), 0.505, 1, "adpcm_ima_wav"},
+		{"MS ADPCM", riff("RIFF").fmt(tagADPCM, 1, 1000, 256, 4).chunk("data", make([]byte, 512)), 1, 0, "adpcm_ms"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			info, err := Bytes(c.name, c.file.b)
+			require.NoError(t, err)
+			assert.InDelta(t, c.seconds, info.DurationS, 1e-9)
+			assert.Equal(t, c.codec, info.Codec)
+			if c.claimed == 0 {
+				assert.Nil(t, info.ClaimedS)
+			} else if assert.NotNil(t, info.ClaimedS) {
+				assert.InDelta(t, c.claimed, *info.ClaimedS, 1e-9)
+			}
+			onDisk, size, err := File(write(t, c.file.b))
+			require.NoError(t, err)
+			assert.Equal(t, info, onDisk, "the same from a file")
+			assert.EqualValues(t, len(c.file.b), size)
+		})
+	}
+}
+
+func TestWAVRefused(t *testing.T) {
+	manyChunks := riff("RIFF")
+	for range maxChunks + 1 {
+		manyChunks.chunk("JUNK", nil)
+	}
+	cases := []struct {
+		name string
+		file *wavBuilder
+		code fault.Code
+		text string
+	}{
+		{"empty data", pcm16().chunk("data", nil), fault.Corrupt, "holds no audio"},
+		{"empty data, then LIST", pcm16().chunk("data", nil).chunk("LIST", make([]byte, 40)), fault.Corrupt, "holds no audio"},
+		{"header only, claims 1 s", pcm16().claim("data", 32000, nil), fault.Corrupt, "holds no audio, though its header claims 1.000 s"},
+		{"less than one sample", pcm16().chunk("data", []byte{1}), fault.Corrupt, "holds no audio"},
+		{"no data chunk", pcm16(), fault.Corrupt, "ends before its data chunk"},
+		{"data before fmt", riff("RIFF").chunk("data", second()), fault.Corrupt, "no fmt chunk"},
+		{"short fmt", riff("RIFF").chunk("fmt ", make([]byte, 14)), fault.Corrupt, "fmt chunk of 14 bytes"},
+		{"rate 0", riff("RIFF").fmt(tagPCM, 1, 0, 2, 16).chunk("data", second()), fault.Corrupt, "sample rate of 0 Hz"},
+		{"channels 0", riff("RIFF").fmt(tagPCM, 0, 16000, 2, 16).chunk("data", second()), fault.Corrupt, "0 channels"},
+		{"block size 0", riff("RIFF").fmt(tagPCM, 1, 16000, 0, 16).chunk("data", second()), fault.Corrupt, "block size of 0"},
+		{"block size 3 for 2 channels", riff("RIFF").fmt(tagPCM, 2, 16000, 3, 16).chunk("data", second()), fault.Corrupt, "block size of 3 bytes"},
+		{"more bits than bytes", riff("RIFF").fmt(tagPCM, 1, 16000, 2, 24).chunk("data", second()), fault.Corrupt, "1 channels of 24 bits"},
+		{"ADPCM block too short", riff("RIFF").fmt(tagIMA, 2, 16000, 4, 4).chunk("data", second()), fault.Corrupt, "shorter than their own head"},
+		{"3-bit ADPCM", riff("RIFF").fmt(tagIMA, 1, 16000, 256, 3).chunk("data", second()), fault.Unsupported, "3 bits"},
+		{"MP3 inside", riff("RIFF").fmt(0x55, 1, 16000, 1, 0).chunk("data", second()), fault.Unsupported, "MP3 inside"},
+		{"unknown codec", riff("RIFF").fmt(0x1234, 1, 16000, 1, 0).chunk("data", second()), fault.Unsupported, "0x1234"},
+		{"endless small chunks", manyChunks, fault.Corrupt, "more than 1024 chunks"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Bytes("clip.wav", c.file.b)
+			refusedAs(t, err, c.code, "clip.wav: ", c.text)
+		})
+	}
+}
+
+// TestWAVAgreesWithDecoder compares durations of plain PCM with go-audio/wav as encoder and as decoder.
+func TestWAVAgreesWithDecoder(t *testing.T) {
+	for _, bits := range []int{8, 16, 24, 32} {
+		for _, channels := range []int{1, 2} {
+			path := filepath.Join(t.TempDir(), "x.wav")
+			f, err := os.Create(path)
+			require.NoError(t, err)
+			e := wav.NewEncoder(f, 22050, bits, channels, 1)
+			format := &goaudio.Format{NumChannels: channels, SampleRate: 22050}
+			require.NoError(t, e.Write(&goaudio.IntBuffer{Format: format, Data: make([]int, 12345*channels), SourceBitDepth: bits}))
+			require.NoError(t, e.Close())
+			require.NoError(t, f.Close())
+
+			b, err := os.ReadFile(path)
+			require.NoError(t, err)
+			buffer, err := wav.NewDecoder(bytes.NewReader(b)).FullPCMBuffer()
+			require.NoError(t, err)
+			info, _, err := File(path)
+			require.NoError(t, err)
+			assert.InDelta(t, float64(buffer.NumFrames())/22050, info.DurationS, 1e-9)
+			assert.Equal(t, []int{22050, channels, bits}, []int{info.SampleRate, info.Channels, info.Bits})
+		}
+	}
+}
+
+func FuzzWAV(f *testing.F) {
+	f.Add(pcm16().chunk("data", second()[:64]).b)
+	f.Add(riff("RF64").chunk("ds64", ds64(64)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, second()[:64]).b)
+	f.Add(riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, 2, 0, 0xf9, 1).chunk("fact", []byte{9, 0, 0, 0}).chunk("data", make([]byte, 512)).b)
+	f.Add(riff("RIFF").fmt(tagExtensible, 1, 16000, 2, 16, extensible(tagPCM)...).claim("data", 0, second()[:9]).b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		sane(t, append([]byte("RIFF\x00\x00\x00\x00WAVE"), b[min(12, len(b)):]...))
+	})
+}
