@@ -77,8 +77,11 @@ func setMemory(d *draft, in Inputs, p pool) {
 	}
 	g := p.gpus[p.tightest]
 	d.GPUName, d.GPUMemoryBytes = g.Name, &g.MemoryTotalBytes
-	d.because("gpu_memory_bytes", fmt.Sprintf("%s, the least memory of %s planned for (source: %s)",
-		p.where(), plural(len(p.gpus), "GPU"), g.Source))
+	why := fmt.Sprintf("total of %s, from the %s", p.where(), g.Source)
+	if len(p.gpus) > 1 {
+		why += fmt.Sprintf(", the tightest of %d", len(p.gpus))
+	}
+	d.because("gpu_memory_bytes", why)
 }
 
 func deviceTotal(h profile.Hardware, p pool) uint64 {
