@@ -1,0 +1,137 @@
+package model
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goccy/go-json"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+//go:embed catalogue.json
+var catalogueJSON []byte
+
+// known is one published checkpoint: the config values that fix its shapes, in transformers' names. A CTC checkpoint
+// without a tokenizer of its own has the 32 symbols of the class default; each further symbol adds hidden_size + 1.
+type known struct {
+	ID         string          `json:"id"`         // on the Hugging Face Hub
+	Aliases    []string        `json:"aliases"`    // further spellings, beside the ID with and without its owner
+	Parameters int64           `json:"parameters"` // published fact for the tests; never an answer
+	Config     json.RawMessage `json:"config"`
+}
+
+type index struct {
+	entries []known
+	byName  map[string]int // normalised spelling -> entry
+}
+
+var catalogue = sync.OnceValues(func() (index, error) {
+	var in index
+	if err := json.Unmarshal(catalogueJSON, &in.entries); err != nil {
+		return index{}, fault.Wrap(err, fault.Internal, "reinstall asrconfig-go", "reading the embedded model catalogue")
+	}
+	in.byName = map[string]int{}
+	for i, e := range in.entries {
+		_, short, _ := strings.Cut(e.ID, "/")
+		for _, spelling := range append([]string{e.ID, short}, e.Aliases...) {
+			in.byName[normalise(spelling)] = i
+		}
+	}
+	return in, nil
+})
+
+// Names lists the known models by their ID on the Hugging Face Hub.
+func Names() []string {
+	in, err := catalogue()
+	if err != nil { // the tests read the catalogue, so a build that has this passed none
+		return []string{}
+	}
+	out := make([]string, len(in.entries))
+	for i, e := range in.entries {
+		out[i] = e.ID
+	}
+	return out
+}
+
+// normalise keeps letters and digits in lower case, and the slash after an owner.
+func normalise(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '/':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return -1
+	}, name)
+}
+
+const maxNameBytes = 200
+
+func fromName(r Request) (profile.Model, error) {
+	in, err := catalogue()
+	if err != nil {
+		return profile.Model{}, err
+	}
+	if len(r.Name) > maxNameBytes {
+		return profile.Model{}, fault.New(fault.InvalidArgument, "give a name such as facebook/wav2vec2-xls-r-300m", "the model name has %d bytes", len(r.Name))
+	}
+	i, found := in.byName[normalise(r.Name)]
+	if !found {
+		return profile.Model{}, fault.New(fault.NotFound,
+			"known names like it: "+strings.Join(in.closest(r.Name), ", ")+"; or pass the live module, its config or a folder with config.json",
+			"no known model is named %q", clip(r.Name))
+	}
+	r.Config = in.entries[i].Config
+	m, err := fromConfig(r, r.Config)
+	m.Name, m.Source = in.entries[i].ID, "catalogue"
+	return m, err
+}
+
+// closest gives the three IDs with the spelling nearest to the name, its owner aside.
+func (in index) closest(name string) []string {
+	wanted := normalise(name)
+	wanted = wanted[strings.LastIndexByte(wanted, '/')+1:]
+	distance := make([]int, len(in.entries))
+	for i := range distance {
+		distance[i] = maxNameBytes * 2
+	}
+	for spelling, i := range in.byName {
+		distance[i] = min(distance[i], editDistance(wanted, spelling))
+	}
+	order := make([]int, len(in.entries))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return distance[a] - distance[b] })
+	out := make([]string, 0, 3)
+	for _, i := range order[:min(3, len(order))] {
+		out = append(out, in.entries[i].ID)
+	}
+	return out
+}
+
+// editDistance is Levenshtein's: insertions, deletions and replacements of one byte.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,101 @@
+package model
+
+import (
+	"encoding/binary"
+	"io"
+	"strings"
+
+	"github.com/goccy/go-json"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// maxHeaderBytes is the limit of the reference reader. https://github.com/huggingface/safetensors
+const maxHeaderBytes = 100 << 20
+
+// dtypeBits is the width of one element of every dtype of the format.
+var dtypeBits = map[string]uint64{
+	"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
+	"I32": 32, "U32": 32, "F32": 32, "C64": 64, "I64": 64, "U64": 64, "F64": 64,
+}
+
+type tensorInfo struct {
+	DType   string   `json:"dtype"`
+	Shape   []int64  `json:"shape"`
+	Offsets []uint64 `json:"data_offsets"` // begin and end within the data
+}
+
+// weights sums the parameters that weight files hold.
+type weights struct {
+	elements uint64
+	factored uint64 // elements of Adafactor's second moment
+}
+
+// readHeader adds up the parameters in a safetensors file of the given size from its header: 8 bytes of length, then JSON.
+// Integer tensors and the running statistics of batch norms are buffers.
+func readHeader(r io.Reader, fileSize int64) (weights, error) {
+	var length uint64
+	if err := binary.Read(r, binary.LittleEndian, &length); err != nil {
+		return weights{}, corrupt("it ends within the length of its header")
+	}
+	if fileSize < 8 || length > uint64(fileSize)-8 || length > maxHeaderBytes {
+		return weights{}, corrupt("its header claims %d bytes, the file has %d and the limit is %d", length, fileSize, maxHeaderBytes)
+	}
+	raw := make([]byte, length)
+	if _, err := io.ReadFull(r, raw); err != nil {
+		return weights{}, corrupt("it ends within its header")
+	}
+	var tensors map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &tensors); err != nil {
+		return weights{}, corrupt("its header is not a JSON object: %v", err)
+	}
+	var sum weights
+	for name, entry := range tensors {
+		if name == "__metadata__" {
+			continue
+		}
+		var t tensorInfo
+		if err := json.Unmarshal(entry, &t); err != nil {
+			return weights{}, corrupt("the entry of %s does not read: %v", clip(name), err)
+		}
+		if err := sum.add(name, t, uint64(fileSize)-8-length); err != nil {
+			return weights{}, err
+		}
+	}
+	return sum, nil
+}
+
+func (w *weights) add(name string, t tensorInfo, dataBytes uint64) error {
+	bits, known := dtypeBits[t.DType]
+	if !known {
+		return corrupt("%s has the unknown dtype %q", clip(name), clip(t.DType))
+	}
+	dims := make([]int, len(t.Shape))
+	for i, d := range t.Shape {
+		dims[i] = int(d)
+	}
+	elements, fits := product(dims...)
+	if !fits || elements > maxElements {
+		return corrupt("%s has the shape %v", clip(name), t.Shape)
+	}
+	if len(t.Offsets) != 2 || t.Offsets[0] > t.Offsets[1] || t.Offsets[1] > dataBytes || t.Offsets[1]-t.Offsets[0] != elements*bits/8 {
+		return corrupt("%s of %d elements of %s lies at %v in %d bytes of data", clip(name), elements, t.DType, t.Offsets, dataBytes)
+	}
+	if (t.DType == "U8" || t.DType == "I8") && len(dims) > 1 {
+		return fault.New(fault.Unsupported, "pass the live module", "%s is stored as %s: weights are quantized", clip(name), t.DType)
+	}
+	if isParameter(name, t.DType) {
+		w.elements += elements // both stay under file size x 8
+		w.factored += factoredState(elements, dims)
+	}
+	return nil
+}
+
+func isParameter(name, dtype string) bool {
+	floating := strings.HasPrefix(dtype, "F") || strings.HasPrefix(dtype, "C") || dtype == "BF16"
+	return floating && !strings.HasSuffix(name, ".running_mean") && !strings.HasSuffix(name, ".running_var")
+}
+
+func corrupt(format string, args ...any) error {
+	return fault.New(fault.Corrupt, "save or download the weights again", "not a sound safetensors file: "+format, args...)
+}
