@@ -1,0 +1,206 @@
+"""Memory of the GPUs and the host, sampled by a thread of the library: Python pays one short read, when it wants to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from . import _lib
+from ._checks import checked
+from ._errors import AsrConfigError, ForkedProcessError, LibraryError
+from ._records import from_json
+from .hardware import driver_arguments
+
+
+@dataclass(frozen=True, slots=True)
+class GPUMemory:
+    """One GPU in bytes, all processes and PyTorch's cache included. All None while the driver does not answer."""
+
+    total: int | None
+    used: int | None
+    free: int | None
+    peak: int | None
+
+    @property
+    def fraction(self) -> float | None:
+        """Used share, 0 to 1."""
+        return self.used / self.total if self.used is not None and self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """One sample. Sizes are bytes, the container's limit applied; None where nothing could be read.
+
+    ``time`` is the sample's wall clock in seconds since 1970; ``samples`` and ``errors`` count since the start.
+    """
+
+    time: float | None
+    samples: int
+    errors: int
+    host_total: int | None
+    host_used: int | None
+    host_peak: int | None
+    gpus: tuple[GPUMemory, ...]
+
+    @property
+    def host_fraction(self) -> float | None:
+        """Used share of the host's memory, 0 to 1."""
+        return self.host_used / self.host_total if self.host_used is not None and self.host_total else None
+
+
+@dataclass(frozen=True)
+class GPUHistory:
+    """Memory of one GPU over time, in bytes; None where it did not answer, a total of 0 when it never did."""
+
+    total_bytes: int
+    used_bytes: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class MemoryHistory:
+    """What a monitor has seen, one entry per point and the highest value of the samples that a point covers.
+
+    ``times_s`` are seconds from the start, which was at ``start_unix_nanos``.
+    """
+
+    start_unix_nanos: int
+    times_s: tuple[float, ...]
+    samples_a_point: int
+    host_total_bytes: int
+    host_used_bytes: tuple[int | None, ...]
+    gpus: tuple[GPUHistory, ...]
+
+
+class MemoryMonitor:
+    """Samples every ``interval_ms`` (1 to 60 000) from construction until ``stop`` or the end of a ``with`` block.
+
+    An abandoned monitor stops when it is collected, at the latest when the process ends. After the stop, reads give the
+    last sample. Without a GPU the host is watched all the same; ``gpu_error`` then says why. A forked child must not
+    use it: reads raise ``ForkedProcessError`` there. A copied or pickled monitor has read nothing and samples nothing.
+
+    ``library_path`` (of NVIDIA's libnvidia-ml) and ``root`` (of /proc and /sys) replace this machine's, for tests.
+    """
+
+    def __init__(self, interval_ms: float = 100.0, *, library_path: str = "", root: str = "") -> None:
+        self.interval_ms: float = checked("interval_ms", interval_ms, float)
+        arguments = {"interval_ms": self.interval_ms, "library_path": library_path, "root": root, **driver_arguments()}
+        started = _lib.call("monitor.start", arguments)
+        self.gpu_names: tuple[str, ...] = tuple(started["gpus"] or ())
+        self.gpu_error: str = started["gpu_error"]
+        self._handle: int | None = started["monitor"]
+        self._finalizer = weakref.finalize(self, _stop, started["monitor"], os.getpid())
+        self._stats = _lib.Stats()
+        self._refresh = _lib.stats_reader(started["monitor"], self._stats)
+        self._gpus = [self._stats.gpu[i] for i in range(len(self.gpu_names))]
+
+    def gpu_fraction(self) -> float | None:
+        """Used share of the fullest GPU, 0 to 1, or None without one that answers. The cheap way: no objects."""
+        self._read()
+        highest = None
+        for gpu in self._gpus:
+            if gpu.valid and gpu.total:
+                share = gpu.used / gpu.total
+                if highest is None or share > highest:
+                    highest = share
+        return highest
+
+    def host_fraction(self) -> float | None:
+        """Used share of the host's memory, 0 to 1, or None when unknown. The cheap way: no objects."""
+        self._read()
+        stats = self._stats
+        return stats.host_used / stats.host_total if stats.host_total else None
+
+    def read(self) -> MemorySnapshot:
+        """The newest sample."""
+        self._read()
+        stats = self._stats
+        known = bool(stats.host_total)
+        return MemorySnapshot(
+            time=stats.unix_nanos / 1e9 if stats.samples else None,
+            samples=stats.samples,
+            errors=stats.errors,
+            host_total=stats.host_total if known else None,
+            host_used=stats.host_used if known else None,
+            host_peak=stats.host_peak_used if known else None,
+            gpus=tuple(_gpu_memory(gpu) for gpu in self._gpus),
+        )
+
+    def history(self, max_points: int = 0) -> MemoryHistory:
+        """All that is kept, in at most ``max_points`` points (0: as many as there are). Not after the stop."""
+        return from_json(
+            MemoryHistory, self._call("monitor.history", max_points=checked("max_points", max_points, int))
+        )
+
+    def reset_peaks(self) -> None:
+        """Let the peaks start again from the next sample. Not after the stop."""
+        self._call("monitor.reset_peaks")
+
+    def stop(self) -> None:
+        """Take no more samples. Stopping twice is harmless."""
+        if self._handle is not None and not _lib.in_forked_child():
+            self._refresh()
+            self._finalizer()
+        self._handle = None
+
+    @property
+    def running(self) -> bool:
+        """Whether samples are being taken."""
+        return self._handle is not None and not _lib.in_forked_child()
+
+    def _read(self) -> None:
+        if self._handle is None:
+            return
+        if _lib.in_forked_child():
+            raise ForkedProcessError(
+                "a monitor was read in a process forked after it was started",
+                "read it in the parent process only, or start workers with multiprocessing_context='spawn'",
+            )
+        code = self._refresh()
+        if code:
+            raise LibraryError(
+                f"the monitor could not be read (code {code})", "an earlier panic is likely: restart the process"
+            )
+
+    def _call(self, op: str, **arguments: Any) -> Any:
+        if self._handle is None:
+            raise AsrConfigError(f"{op}: the monitor was stopped", "ask before stop(), or start another MemoryMonitor")
+        return _lib.call(op, {"monitor": self._handle, **arguments})
+
+    def __enter__(self) -> MemoryMonitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A handle is worth nothing in another process, and two owners of one would stop it twice.
+        return _inert, (self.interval_ms,)
+
+    def __repr__(self) -> str:
+        state = "running" if self.running else "stopped"
+        return f"MemoryMonitor(interval_ms={self.interval_ms:g}, {len(self.gpu_names)} GPUs, {state})"
+
+
+def _gpu_memory(gpu: Any) -> GPUMemory:
+    if not gpu.valid:
+        return GPUMemory(None, None, None, None)
+    return GPUMemory(gpu.total, gpu.used, gpu.free, gpu.peak_used)
+
+
+def _inert(interval_ms: float) -> MemoryMonitor:
+    """A monitor that was never started: what a copy or a pickled one becomes."""
+    monitor = MemoryMonitor.__new__(MemoryMonitor)
+    monitor.interval_ms = interval_ms
+    monitor.gpu_names, monitor.gpu_error = (), "this is a copy of a monitor"
+    monitor._handle, monitor._stats, monitor._gpus = None, _lib.Stats(), []
+    return monitor
+
+
+def _stop(handle: int, pid: int) -> None:
+    """The one way to stop; runs once. A forked child inherits the finalizer, but the monitor is its parent's."""
+    if os.getpid() == pid:
+        with contextlib.suppress(LibraryError):  # a library that panicked samples no more
+            _lib.call("monitor.stop", {"monitor": handle})

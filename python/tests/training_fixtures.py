@@ -1,0 +1,53 @@
+"""Plans made by hand, for tests that need no library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asrconfig_go import TrainingConfig
+
+PLAN: dict[str, Any] = {
+    "schema_version": 1,
+    "policy": "published",
+    "preset": "balanced",
+    "target_batch_size": 32,
+    "device_count": 1,
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 4,
+    "per_device_eval_batch_size": 16,
+    "fp16": False,
+    "bf16": False,
+    "tf32": False,
+    "gradient_checkpointing": False,
+    "torch_compile": False,
+    "cudnn_benchmark": True,
+    "deterministic": False,
+    "dataloader_num_workers": 0,
+    "dataloader_prefetch_factor": None,
+    "dataloader_pin_memory": False,
+    "dataloader_persistent_workers": False,
+    "streaming": False,
+    "cache_dataset": True,
+    "chunk_length_s": None,
+    "group_by_length": False,
+    "learning_rate": 4e-5,
+    "lr_scaling": "sqrt",
+    "num_train_epochs": 5.0,
+    "warmup_ratio": 0.1,
+    "weight_decay": 0.01,
+    "max_grad_norm": 1.0,
+    "optimizer": "adamw_torch",
+    "seed": 7,
+    "safety_margin": 0.85,
+    "gpu_name": "",
+    "gpu_memory_bytes": None,
+    "model_memory_bytes": 1_000_000,
+    "predicted_bytes": 2_000_000,
+    "decisions": [],
+    "warnings": [],
+}
+
+
+def make_plan(**changes: Any) -> TrainingConfig:
+    """A plan for a CPU, with ``changes``."""
+    return TrainingConfig.from_dict({**PLAN, **changes})
