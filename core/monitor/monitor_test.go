@@ -1,0 +1,284 @@
+package monitor
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+const patience, tick = 5 * time.Second, time.Millisecond
+
+// fakeGPUs is a GPUReader whose answers the test sets.
+type fakeGPUs struct {
+	lock    sync.Mutex
+	used    []uint64
+	failing map[int]error
+	panics  bool
+	closed  int
+	hang    func() // when set, called by Memory
+}
+
+func (f *fakeGPUs) Count() int { return len(f.used) }
+
+func (f *fakeGPUs) Memory(i int) (used, total, free uint64, err error) {
+	f.lock.Lock()
+	hang := f.hang
+	f.lock.Unlock()
+	if hang != nil {
+		hang()
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.panics {
+		panic("driver gone")
+	}
+	return f.used[i], 1000, 1000 - f.used[i], f.failing[i]
+}
+
+func (f *fakeGPUs) Close() error {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.closed++
+	return nil
+}
+
+func (f *fakeGPUs) set(edit func()) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	edit()
+}
+
+func (f *fakeGPUs) closings() int {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.closed
+}
+
+func steadyHost() (profile.Memory, error) {
+	return profile.Memory{TotalBytes: 64, AvailableBytes: 40}, nil
+}
+
+func started(t *testing.T, gpu GPUReader, host HostReader) *Monitor {
+	t.Helper()
+	m, err := Start(gpu, host, MinInterval)
+	require.NoError(t, err)
+	t.Cleanup(m.Stop)
+	return m
+}
+
+func statsOf(m *Monitor) Stats {
+	var s Stats
+	m.Read(&s)
+	return s
+}
+
+func eventually(t *testing.T, m *Monitor, condition func(s Stats) bool) {
+	t.Helper()
+	require.Eventually(t, func() bool { return condition(statsOf(m)) }, patience, tick)
+}
+
+func TestTheFirstSampleIsThereAtOnce(t *testing.T) {
+	before := time.Now().UnixNano()
+	m, err := Start(&fakeGPUs{used: []uint64{300, 500}}, steadyHost, MaxInterval)
+	require.NoError(t, err)
+	defer m.Stop()
+	s := statsOf(m)
+	assert.Equal(t, uint64(1), s.Samples)
+	assert.Zero(t, s.Errors)
+	assert.GreaterOrEqual(t, s.UnixNanos, before)
+	assert.Equal(t, []uint64{64, 24, 24}, []uint64{s.HostTotal, s.HostUsed, s.HostPeak})
+	assert.Equal(t, 2, s.GPUCount)
+	assert.Equal(t, GPUStats{Total: 1000, Used: 500, Free: 500, Peak: 500, Valid: true}, s.GPU[1])
+	assert.Equal(t, GPUStats{}, s.GPU[2])
+}
+
+func TestPeaksRiseAndAreReset(t *testing.T) {
+	gpu := &fakeGPUs{used: []uint64{100}}
+	var available atomic.Uint64
+	available.Store(10)
+	m := started(t, gpu, func() (profile.Memory, error) {
+		return profile.Memory{TotalBytes: 64, AvailableBytes: available.Load()}, nil
+	})
+	gpu.set(func() { gpu.used[0] = 900 })
+	eventually(t, m, func(s Stats) bool { return s.GPU[0].Used == 900 })
+	gpu.set(func() { gpu.used[0] = 200 })
+	available.Store(60)
+	eventually(t, m, func(s Stats) bool { return s.GPU[0].Used == 200 && s.HostUsed == 4 })
+	s := statsOf(m)
+	assert.Equal(t, []uint64{900, 54}, []uint64{s.GPU[0].Peak, s.HostPeak})
+	m.ResetPeaks()
+	s = statsOf(m)
+	assert.Equal(t, []uint64{200, 4}, []uint64{s.GPU[0].Peak, s.HostPeak})
+}
+
+func TestAFailingGPUIsInvalidUntilItAnswersAgain(t *testing.T) {
+	gpu := &fakeGPUs{used: []uint64{100, 200}, failing: map[int]error{}}
+	m := started(t, gpu, steadyHost)
+	gpu.set(func() { gpu.failing[1] = errors.New("GPU is lost") })
+	eventually(t, m, func(s Stats) bool { return !s.GPU[1].Valid && s.Errors > 0 })
+	s := statsOf(m)
+	assert.True(t, s.GPU[0].Valid)
+	assert.Equal(t, GPUStats{Total: 1000, Used: 200, Free: 800, Peak: 200}, s.GPU[1])
+	gpu.set(func() { gpu.failing[1] = nil })
+	eventually(t, m, func(s Stats) bool { return s.GPU[1].Valid })
+	assert.NoError(t, m.Err())
+}
+
+func TestAFailingHostIsCounted(t *testing.T) {
+	var failing atomic.Bool
+	failing.Store(true)
+	m := started(t, nil, func() (profile.Memory, error) {
+		if failing.Load() {
+			return profile.Memory{}, errors.New("no /proc")
+		}
+		return steadyHost()
+	})
+	s := statsOf(m)
+	assert.GreaterOrEqual(t, s.Errors, uint64(1))
+	assert.Zero(t, s.HostTotal)
+	assert.Nil(t, m.History(1).HostUsedBytes[0])
+	failing.Store(false)
+	eventually(t, m, func(s Stats) bool { return s.HostUsed == 24 })
+}
+
+func TestAvailableAboveTotalIsNoUse(t *testing.T) {
+	m := started(t, nil, func() (profile.Memory, error) { return profile.Memory{TotalBytes: 5, AvailableBytes: 9}, nil })
+	assert.Zero(t, statsOf(m).HostUsed)
+}
+
+func TestNoMoreThanMaxGPUs(t *testing.T) {
+	m := started(t, &fakeGPUs{used: make([]uint64, 40)}, steadyHost)
+	assert.Equal(t, MaxGPUs, statsOf(m).GPUCount)
+	assert.Len(t, m.History(0).GPUs, MaxGPUs)
+}
+
+func TestStartRefusesBadArguments(t *testing.T) {
+	for _, s := range []struct {
+		host     HostReader
+		interval time.Duration
+		text     string
+	}{
+		{steadyHost, 0, "0s, outside 1ms..1m0s"},
+		{steadyHost, -time.Second, "-1s"},
+		{steadyHost, MinInterval - 1, "999.999µs"},
+		{steadyHost, MaxInterval + 1, "outside"},
+		{nil, time.Second, "no reader of host memory"},
+	} {
+		gpu := &fakeGPUs{used: []uint64{1}}
+		_, err := Start(gpu, s.host, s.interval)
+		var f *fault.Error
+		require.ErrorAs(t, err, &f)
+		assert.Equal(t, fault.InvalidArgument, f.Code)
+		assert.Contains(t, f.Message, s.text)
+		assert.Zero(t, gpu.closings(), "after an error the reader is the caller's")
+	}
+}
+
+func TestAPanicInTheFirstSampleIsAnError(t *testing.T) {
+	gpu := &fakeGPUs{used: []uint64{1}, panics: true}
+	_, err := Start(gpu, steadyHost, time.Second)
+	var f *fault.Error
+	require.ErrorAs(t, err, &f)
+	assert.Equal(t, fault.Internal, f.Code)
+	assert.Contains(t, f.Message, "driver gone")
+}
+
+func TestALaterPanicEndsTheSamplerOnly(t *testing.T) {
+	gpu := &fakeGPUs{used: []uint64{1}}
+	m := started(t, gpu, steadyHost)
+	assert.NoError(t, m.Err())
+	gpu.set(func() { gpu.panics = true })
+	require.Eventually(t, func() bool { return m.Err() != nil }, patience, tick)
+	assert.Contains(t, m.Err().Error(), "driver gone")
+	m.Stop()
+	s := statsOf(m)
+	assert.Equal(t, uint64(1), s.Errors)
+	assert.Equal(t, uint64(1), s.GPU[0].Used, "the last sample stays readable")
+	assert.Equal(t, 1, gpu.closings())
+}
+
+type badClose struct {
+	fakeGPUs
+	panics bool
+}
+
+func (b *badClose) Close() error {
+	if b.panics {
+		panic("close failed badly")
+	}
+	return errors.New("close failed")
+}
+
+func TestAReaderThatCannotBeClosed(t *testing.T) {
+	for _, panics := range []bool{false, true} {
+		m := started(t, &badClose{panics: panics}, steadyHost)
+		m.Stop()
+		require.Error(t, m.Err())
+		assert.Contains(t, m.Err().Error(), "close failed")
+	}
+}
+
+func TestStopIsIdempotentAndClosesOnce(t *testing.T) {
+	gpu := &fakeGPUs{used: []uint64{1}}
+	m := started(t, gpu, steadyHost)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Add(1)
+		go func() { defer group.Done(); m.Stop() }()
+	}
+	group.Wait()
+	assert.Equal(t, 1, gpu.closings())
+	assert.NoError(t, m.Err())
+	samples := statsOf(m).Samples
+	time.Sleep(5 * MinInterval)
+	assert.Equal(t, samples, statsOf(m).Samples)
+}
+
+func TestStopDoesNotWaitForAHangingDriver(t *testing.T) {
+	gpu := &fakeGPUs{used: []uint64{1}}
+	m := started(t, gpu, steadyHost)
+	hanging, release := make(chan struct{}), make(chan struct{})
+	gpu.set(func() { gpu.hang = func() { hanging <- struct{}{}; <-release } })
+	<-hanging
+	m.Stop()
+	assert.Zero(t, gpu.closings(), "a reader in use is not closed")
+	close(release)
+	require.Eventually(t, func() bool { return gpu.closings() == 1 }, patience, tick)
+}
+
+func TestReadDoesNotAllocate(t *testing.T) {
+	m, err := Start(&fakeGPUs{used: make([]uint64, MaxGPUs)}, steadyHost, MaxInterval)
+	require.NoError(t, err)
+	defer m.Stop()
+	var s Stats
+	assert.Zero(t, testing.AllocsPerRun(1000, func() { m.Read(&s) }))
+	assert.Zero(t, testing.AllocsPerRun(1000, m.sample), "nor does the sampler itself")
+}
+
+func TestReadersAndSamplerTogether(t *testing.T) {
+	gpu := &fakeGPUs{used: []uint64{7, 7}}
+	m := started(t, gpu, steadyHost)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			var s Stats
+			for s.Samples < 20 && m.Err() == nil {
+				m.Read(&s)
+				m.ResetPeaks()
+				assert.Equal(t, s.GPU[0].Used+s.GPU[0].Free, s.GPU[0].Total)
+				assert.NotEmpty(t, m.History(3).TimesS)
+			}
+		}()
+	}
+	group.Wait()
+}
