@@ -29,8 +29,10 @@ func lookup(name string) (Entry, bool) {
 	if len(name) > maxName {
 		return Entry{}, false
 	}
-	if entry, ok := named(normalise(name)); ok {
-		return entry, true
+	for _, spelling := range []string{normalise(name), normalise(name) + "g"} { // "A100-80" is "A100-80GB"
+		if entry, ok := named(spelling); ok {
+			return entry, true
+		}
 	}
 	parts := sizeSuffix.FindStringSubmatch(strings.TrimSpace(name))
 	if parts == nil {
