@@ -1,0 +1,146 @@
+// Package dataset measures the clips of a speech dataset in parallel and sums them up. Nothing is decoded: durations come
+// from core/audio. Bad files are counted and listed, the rest is used.
+package dataset
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// maxWorkers bounds the parallel reads.
+const maxWorkers = 64
+
+// Request says what to scan. Exactly one of Folder, Paths, Manifest, Buffers and Clips is given.
+type Request struct {
+	// Folder is searched with its subfolders for files with an audio extension (audio.Extensions), in the order of names.
+	// Linked files and folders are followed, each folder once, so that loops end. Names that start with a dot are skipped:
+	// they are the droppings of editors, notebooks and macOS ("._clip.wav").
+	Folder string `json:"folder"`
+	// Paths are files of any name, and folders, which are searched. A name with an audio extension is taken for a file
+	// without looking, as a list may be long and its disk slow. A path that is listed twice counts twice.
+	Paths []string `json:"paths"`
+	// Manifest is a list of paths: JSON lines (.jsonl, .json, .ndjson), .csv or .tsv. See readManifest.
+	Manifest string `json:"manifest"`
+	// Buffers are encoded files in memory, which must stay unchanged until Scan returns.
+	Buffers []Buffer `json:"-"`
+	// Clips are known already, arrays for example, and only summed up.
+	Clips []profile.Clip `json:"clips"`
+
+	SampleSize *int  `json:"sample_size"` // ≥ 1: this many, drawn at random without replacement; absent: all
+	Seed       int64 `json:"seed"`        // of the draw; the same seed draws the same clips
+	Workers    int   `json:"workers"`     // parallel reads, at most 64; 0: one per usable core
+
+	Source     string `json:"source"`      // what to call it in the profile; "" for a name made here
+	Population *int   `json:"population"`  // of Clips that the caller drew himself: how many there are in all
+	Sampled    bool   `json:"sampled"`     // Clips are such a draw; without Population nothing can be scaled
+	AllowEmpty bool   `json:"allow_empty"` // nothing usable gives a profile of zeros instead of an error
+}
+
+// Buffer is one encoded file in memory.
+type Buffer struct {
+	Name string
+	Data []byte
+}
+
+// Progress may be read while Scan runs.
+type Progress struct {
+	Total atomic.Int64 // files to measure; 0 while they are still being listed
+	Done  atomic.Int64 // measured, bad ones too
+	Bad   atomic.Int64 // of them unusable
+}
+
+// Result is the sum and the parts.
+type Result struct {
+	Profile profile.Dataset
+	Clips   []profile.Clip // every measured and every bad one, in source order
+}
+
+// check refuses what cannot be meant, before anything is read.
+func (r Request) check() error {
+	given, empty := r.sources()
+	switch {
+	case given > 1:
+		return fault.New(fault.InvalidArgument, "scan them one after another", "%d sources given instead of one of folder, paths, manifest, buffers, clips", given)
+	case given == 0 && empty != "" && !r.AllowEmpty:
+		return fault.New(fault.EmptyDataset, "check how the list was made", "the list of %s is empty", empty)
+	case given == 0 && empty == "":
+		return fault.New(fault.InvalidArgument, "name a folder, a list of paths, a manifest, buffers or clips", "no source given")
+	case r.SampleSize != nil && *r.SampleSize < 1:
+		return fault.New(fault.InvalidArgument, "use 1 or more, or leave it out for every file", "sample_size is %d", *r.SampleSize)
+	case r.Workers < 0:
+		return fault.New(fault.InvalidArgument, "use 0 for one per usable core", "workers is %d", r.Workers)
+	case r.Population != nil && (r.Clips == nil || *r.Population < len(r.Clips)):
+		return fault.New(fault.InvalidArgument, "it counts all the clips that the given ones were drawn from", "population is %d with %d clips given", *r.Population, len(r.Clips))
+	case r.SampleSize != nil && (r.Sampled || r.Population != nil):
+		return fault.New(fault.InvalidArgument, "leave sample_size out", "sample_size given for clips that are a sample already")
+	}
+	return nil
+}
+
+// sources counts the sources that say something, and names a list that was given but is empty.
+func (r Request) sources() (given int, empty string) {
+	for _, s := range []struct {
+		name     string
+		there    bool
+		elements int
+	}{
+		{"folder", r.Folder != "", 1}, {"paths", r.Paths != nil, len(r.Paths)}, {"manifest", r.Manifest != "", 1},
+		{"buffers", r.Buffers != nil, len(r.Buffers)}, {"clips", r.Clips != nil, len(r.Clips)},
+	} {
+		if s.there && s.elements > 0 {
+			given++
+		} else if s.there {
+			empty = s.name
+		}
+	}
+	return given, empty
+}
+
+func (r Request) workers(files int) int {
+	n := r.Workers
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	return max(1, min(n, maxWorkers, files))
+}
+
+// list finds what there is to measure and gives the source a name.
+func (r Request) list(ctx context.Context) (entries []entry, name string, err error) {
+	switch {
+	case r.Folder != "":
+		entries, err = listFolder(ctx, r.Folder)
+		name = fmt.Sprintf("folder %s", r.Folder)
+	case r.Manifest != "":
+		entries, err = readManifest(ctx, r.Manifest)
+		name = fmt.Sprintf("manifest %s", r.Manifest)
+	case len(r.Paths) > 0:
+		entries, err = listPaths(ctx, r.Paths)
+		name = fmt.Sprintf("list of %s", plural(len(r.Paths), "path"))
+	case len(r.Buffers) > 0:
+		for i := range r.Buffers {
+			entries = append(entries, entry{path: r.Buffers[i].Name, data: &r.Buffers[i].Data})
+		}
+		name = plural(len(r.Buffers), "buffer")
+	default:
+		for i := range r.Clips {
+			entries = append(entries, entry{path: r.Clips[i].Path, clip: &r.Clips[i]})
+		}
+		name = plural(len(r.Clips), "clip")
+	}
+	if r.Source != "" {
+		name = r.Source
+	}
+	return entries, name, err
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

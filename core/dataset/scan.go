@@ -1,0 +1,81 @@
+package dataset
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// entry is one thing to measure: a file by its path, a buffer, or a clip that is known already.
+type entry struct {
+	path string
+	data *[]byte
+	clip *profile.Clip
+	// stray is a fault met while listing, an unreadable subfolder or a bad line, with its clip saying why. It is always
+	// reported, and never drawn into a sample.
+	stray bool
+}
+
+func stray(path, format string, args ...any) entry {
+	text := fmt.Sprintf(format, args...)
+	return entry{stray: true, clip: &profile.Clip{Path: audio.Printable(path), Error: audio.Printable(text)}}
+}
+
+// Scan measures every clip of the source, or a sample, and sums them up. p may be nil.
+// Errors are *fault.Error: InvalidArgument for a request that cannot be meant, NotFound for a missing folder or manifest,
+// EmptyDataset when nothing is usable, Cancelled at most 100 ms after ctx ends: reads in flight are left behind then, except
+// of buffers, which the caller may free.
+func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
+	if err := r.check(); err != nil {
+		return Result{}, err
+	}
+	if p == nil {
+		p = new(Progress)
+	}
+	entries, source, err := r.list(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	picked, sample := draw(entries, r.SampleSize, r.Seed)
+	clips, err := measureAll(ctx, picked, r.workers(len(picked)), p, measure)
+	if err != nil {
+		return Result{}, err
+	}
+	if r.Sampled || r.Population != nil {
+		sample = &Sample{Drawn: len(clips), Population: len(clips)}
+		if r.Population != nil {
+			sample.Population = *r.Population
+		}
+	}
+	sum := Summarize(clips, audio.Printable(source), sample)
+	if sum.MeasuredCount == 0 && !r.AllowEmpty {
+		return Result{}, nothingUsable(r, sum)
+	}
+	return Result{Profile: sum, Clips: clips}, nil
+}
+
+// nothingUsable says what was looked for, or the first reasons.
+func nothingUsable(r Request, sum profile.Dataset) error {
+	if len(sum.BadFiles) == 0 {
+		hint := "check the path; files with these extensions are looked for: " + strings.Join(audio.Extensions(), " ")
+		if r.Manifest != "" {
+			hint = "write one clip a line"
+		}
+		return fault.New(fault.EmptyDataset, hint, "no audio in %s", sum.Source)
+	}
+	var reasons []string
+	for _, b := range sum.BadFiles[:min(3, len(sum.BadFiles))] {
+		reasons = append(reasons, b.Path+": "+b.Error)
+	}
+	return fault.New(fault.EmptyDataset, "the first reasons: "+strings.Join(reasons, "; "), "no usable audio in %s: %s, none can be used",
+		sum.Source, plural(len(sum.BadFiles), "file"))
+}
+
+// cancelled is the error after ctx has ended.
+func cancelled(ctx context.Context, doing string) error {
+	return fault.Wrap(ctx.Err(), fault.Cancelled, "", "scan stopped while %s", doing)
+}

@@ -1,0 +1,329 @@
+package dataset
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-json"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// wavOf is a 16 kHz mono 16-bit file.
+func wavOf(samples int) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte("RIFF"), uint32(36+2*samples))
+	b = append(b, "WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x80\x3e\x00\x00\x00\x7d\x00\x00\x02\x00\x10\x00data"...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(2*samples))
+	return append(b, make([]byte, 2*samples)...)
+}
+
+// tree writes files under a new folder, by their slashed names.
+func tree(t testing.TB, files map[string][]byte) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, b := range files {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, b, 0o600))
+	}
+	return root
+}
+
+func scan(t *testing.T, r Request) Result {
+	t.Helper()
+	result, err := Scan(context.Background(), r, nil)
+	require.NoError(t, err)
+	return result
+}
+
+func names(clips []profile.Clip, root string) (all []string) {
+	for _, c := range clips {
+		all = append(all, strings.TrimPrefix(strings.TrimPrefix(c.Path, root), "/"))
+	}
+	return all
+}
+
+func isFault(t *testing.T, err error, code fault.Code, texts ...string) {
+	t.Helper()
+	require.Error(t, err)
+	f := fault.From(err)
+	assert.Equal(t, code, f.Code, f.Message)
+	for _, text := range texts {
+		assert.Contains(t, f.Message+"\n"+f.Hint, text)
+	}
+}
+
+func TestFolder(t *testing.T) {
+	root := tree(t, map[string][]byte{
+		"b/2.wav": wavOf(32000), "b/10.WAV": wavOf(16000), "a.wav": wavOf(8000), "c.wav": []byte("text"), "d.mp3": []byte("\xff\xfb\x90\x00"),
+		"empty.flac": nil, "notes.txt": []byte("x"), ".hidden.wav": wavOf(9), ".cache/x.wav": wavOf(9), "._a.wav": []byte("x"),
+	})
+	result := scan(t, Request{Folder: root})
+	assert.Equal(t, []string{"a.wav", "b/10.WAV", "b/2.wav", "c.wav", "d.mp3", "empty.flac"}, names(result.Clips, root))
+	d := result.Profile
+	assert.Equal(t, 3, d.SampleCount)
+	assert.Equal(t, 3, d.MeasuredCount)
+	assert.False(t, d.Sampled)
+	assert.InDelta(t, 3.5/3, d.MeanS, 1e-12)
+	assert.InDelta(t, 3.5/3600, d.TotalHours, 1e-12)
+	assert.EqualValues(t, 3.5*16000*4, d.DecodedBytes)
+	assert.EqualValues(t, 3*44+2*56000, d.SizeBytes)
+	assert.Equal(t, map[string]int{"16000": 3}, d.SampleRates)
+	assert.Equal(t, map[string]int{"pcm_s16le": 3}, d.Codecs)
+	assert.Equal(t, "folder "+root, d.Source)
+	require.Len(t, d.BadFiles, 3)
+	assert.Equal(t, profile.BadFile{Path: root + "/c.wav", Error: `is not audio: starts with "text"`}, d.BadFiles[0])
+	assert.Contains(t, d.BadFiles[1].Error, "is MP3, which is not read yet; convert it")
+	assert.Equal(t, "is empty", d.BadFiles[2].Error)
+}
+
+func TestFolderLinks(t *testing.T) {
+	outside := tree(t, map[string][]byte{"real/one.wav": wavOf(100)})
+	root := tree(t, map[string][]byte{"sub/x.wav": wavOf(100)})
+	link := func(target, name string) { require.NoError(t, os.Symlink(target, filepath.Join(root, name))) }
+	link(root, "sub/loop")
+	link(filepath.Join(outside, "real", "one.wav"), "linked.wav")
+	link(filepath.Join(outside, "real"), "dir")
+	link(filepath.Join(outside, "real"), "dir2")
+	link("nowhere.wav", "dangling.wav")
+	result := scan(t, Request{Folder: root})
+	assert.Equal(t, []string{"dangling.wav", "dir/one.wav", "linked.wav", "sub/x.wav"}, names(result.Clips, root))
+	assert.Equal(t, "no such file", result.Clips[0].Error)
+	assert.Equal(t, 3, result.Profile.MeasuredCount)
+}
+
+func TestFolderNames(t *testing.T) {
+	root := tree(t, map[string][]byte{"gr\xf6\xdfe.wav": wavOf(100), "größe.wav": wavOf(100), "new\nline.wav": wavOf(100)})
+	result := scan(t, Request{Folder: root})
+	assert.Equal(t, 3, result.Profile.MeasuredCount)
+	assert.Equal(t, []string{"größe.wav", `gr\xf6\xdfe.wav`, "new\nline.wav"}, names(result.Clips, root), "bytes that are no text are shown as escapes")
+	_, err := json.Marshal(result.Clips)
+	require.NoError(t, err)
+}
+
+func TestUnreadableSubfolder(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root reads everything")
+	}
+	root := tree(t, map[string][]byte{"a.wav": wavOf(100), "secret/b.wav": wavOf(100)})
+	require.NoError(t, os.Chmod(filepath.Join(root, "secret"), 0))
+	d := scan(t, Request{Folder: root}).Profile
+	assert.Equal(t, 1, d.MeasuredCount)
+	assert.Equal(t, []profile.BadFile{{Path: root + "/secret", Error: "folder cannot be read: permission denied"}}, d.BadFiles)
+}
+
+func TestManyNamesAreSorted(t *testing.T) {
+	for _, n := range []int{0, 1, sortAtOnce, sortAtOnce + 1, 5*sortAtOnce - 3} {
+		items := make([]item, n)
+		for i := range items {
+			items[i].name = fmt.Sprintf("%06d", (i*7919)%n)
+		}
+		got, err := sorted(context.Background(), items)
+		require.NoError(t, err)
+		require.Len(t, got, n)
+		for i := range got {
+			require.Equal(t, fmt.Sprintf("%06d", i), got[i].name)
+		}
+	}
+}
+
+func TestPaths(t *testing.T) {
+	root := tree(t, map[string][]byte{"a.wav": wavOf(16000), "folder/b.wav": wavOf(8000), "noext": wavOf(4000)})
+	at := func(name string) string { return filepath.Join(root, name) }
+	result := scan(t, Request{Paths: []string{at("a.wav"), at("folder"), at("noext"), at("missing.wav"), at("a.wav"), at("folder"), ""}})
+	assert.Equal(t, []string{"a.wav", "folder/b.wav", "noext", "missing.wav", "a.wav", "folder/b.wav", ""}, names(result.Clips, root))
+	assert.Equal(t, 5, result.Profile.MeasuredCount)
+	assert.Equal(t, "list of 7 paths", result.Profile.Source)
+}
+
+func TestBuffersAndClips(t *testing.T) {
+	result := scan(t, Request{Buffers: []Buffer{{"x", wavOf(16000)}, {"y", []byte("no")}, {"z", nil}}})
+	assert.Equal(t, []string{"x", "y", "z"}, names(result.Clips, "/"))
+	assert.EqualValues(t, 32044, result.Clips[0].SizeBytes)
+	assert.Equal(t, "is empty", result.Clips[2].Error)
+	assert.Equal(t, "3 buffers", result.Profile.Source)
+
+	seconds := func(s float64) profile.Clip {
+		return profile.Clip{DurationS: &s, SampleRate: 16000, Channels: 1, Codec: "array", Method: "given"}
+	}
+	clips := []profile.Clip{seconds(1), {Path: "odd"}, seconds(math.NaN()), seconds(0), seconds(-1), seconds(math.Inf(1)), seconds(1e300), {Error: "gone"}, seconds(3)}
+	result = scan(t, Request{Clips: clips, Source: "9 arrays"})
+	assert.Equal(t, 2, result.Profile.MeasuredCount)
+	assert.Len(t, result.Profile.BadFiles, 7)
+	assert.Equal(t, "9 arrays", result.Profile.Source)
+	assert.Equal(t, map[string]int{"array": 2}, result.Profile.Codecs)
+	_, err := json.Marshal(result)
+	require.NoError(t, err, "no number that JSON cannot carry")
+
+	population := 100
+	d := scan(t, Request{Clips: clips[:1], Population: &population, Sampled: true}).Profile
+	assert.Equal(t, []any{100, 1, true}, []any{d.SampleCount, d.MeasuredCount, d.Sampled})
+	assert.InDelta(t, 100.0/3600, d.TotalHours, 1e-12)
+	d = scan(t, Request{Clips: clips[:1], Sampled: true}).Profile
+	assert.Equal(t, []any{1, true}, []any{d.SampleCount, d.Sampled})
+}
+
+func TestRefusedRequests(t *testing.T) {
+	zero, one := 0, 1
+	root := tree(t, map[string][]byte{"readme.txt": []byte("x"), "f/bad.wav": nil, "f/worse.wav": []byte("hi")})
+	cases := []struct {
+		name  string
+		r     Request
+		code  fault.Code
+		texts []string
+	}{
+		{"no source", Request{}, fault.InvalidArgument, []string{"no source"}},
+		{"two sources", Request{Folder: root, Paths: []string{"x"}}, fault.InvalidArgument, []string{"2 sources given"}},
+		{"empty list", Request{Paths: []string{}}, fault.EmptyDataset, []string{"list of paths is empty"}},
+		{"sample of 0", Request{Folder: root, SampleSize: &zero}, fault.InvalidArgument, []string{"sample_size is 0"}},
+		{"workers -1", Request{Folder: root, Workers: -1}, fault.InvalidArgument, []string{"workers is -1"}},
+		{"population without clips", Request{Folder: root, Population: &one}, fault.InvalidArgument, []string{"population"}},
+		{"population too small", Request{Clips: make([]profile.Clip, 2), Population: &one}, fault.InvalidArgument, []string{"population is 1 with 2 clips"}},
+		{"missing folder", Request{Folder: root + "/nope"}, fault.NotFound, []string{"folder " + root + "/nope", "no such file"}},
+		{"file as folder", Request{Folder: root + "/readme.txt"}, fault.InvalidArgument, []string{"is not a folder"}},
+		{"empty folder", Request{Folder: t.TempDir()}, fault.EmptyDataset, []string{"no audio in folder", ".wav", ".flac"}},
+		{"only bad files", Request{Folder: root}, fault.EmptyDataset, []string{"2 files, none can be used", "bad.wav: is empty", "worse.wav: is not audio"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Scan(context.Background(), c.r, nil)
+			isFault(t, err, c.code, c.texts...)
+		})
+	}
+	d := scan(t, Request{Folder: root, AllowEmpty: true}).Profile
+	assert.Equal(t, 0, d.MeasuredCount)
+	assert.Len(t, d.BadFiles, 2)
+	assert.Zero(t, scan(t, Request{Paths: []string{}, AllowEmpty: true}).Profile.SampleCount)
+}
+
+func TestSample(t *testing.T) {
+	files := map[string][]byte{}
+	for i := range 400 {
+		files[fmt.Sprintf("%03d.wav", i)] = wavOf(16000)
+		if i%4 == 3 {
+			files[fmt.Sprintf("%03d.wav", i)] = nil
+		}
+	}
+	root := tree(t, files)
+	size := 100
+	first := scan(t, Request{Folder: root, SampleSize: &size, Seed: 7, Workers: 1})
+	require.Len(t, first.Clips, 100)
+	assert.IsIncreasing(t, names(first.Clips, root), "source order, none twice")
+	assert.Equal(t, first, scan(t, Request{Folder: root, SampleSize: &size, Seed: 7, Workers: 9}), "the same draw")
+	assert.NotEqual(t, names(first.Clips, ""), names(scan(t, Request{Folder: root, SampleSize: &size, Seed: 8}).Clips, ""))
+	d := first.Profile
+	assert.True(t, d.Sampled)
+	assert.Equal(t, 4*d.MeasuredCount, d.SampleCount, "scaled by 400 / 100")
+	assert.InDelta(t, 300, d.SampleCount, 60)
+	assert.InDelta(t, float64(d.SampleCount)/3600, d.TotalHours, 1e-9)
+	assert.EqualValues(t, d.SampleCount*32044, d.SizeBytes)
+	assert.Len(t, d.BadFiles, 100-d.MeasuredCount)
+
+	size = 400
+	assert.False(t, scan(t, Request{Folder: root, SampleSize: &size}).Profile.Sampled, "a sample of all is no sample")
+}
+
+// TestDrawIsFair: every entry is drawn about equally often.
+func TestDrawIsFair(t *testing.T) {
+	entries := make([]entry, 20)
+	for i := range entries {
+		entries[i].path = string(rune('a' + i))
+	}
+	size, often := 5, map[string]int{}
+	for seed := range int64(4000) {
+		picked, sample := draw(entries, &size, seed)
+		require.Len(t, picked, 5)
+		require.Equal(t, Sample{Drawn: 5, Population: 20}, *sample)
+		for _, e := range picked {
+			often[e.path]++
+		}
+	}
+	for path, n := range often {
+		assert.InDelta(t, 1000, n, 150, path)
+	}
+	assert.Len(t, often, 20)
+}
+
+func TestProgress(t *testing.T) {
+	root := tree(t, map[string][]byte{"a.wav": wavOf(1), "b.wav": nil, "c.wav": wavOf(1)})
+	var p Progress
+	_, err := Scan(context.Background(), Request{Folder: root}, &p)
+	require.NoError(t, err)
+	assert.Equal(t, []int64{3, 3, 1}, []int64{p.Total.Load(), p.Done.Load(), p.Bad.Load()})
+}
+
+func TestPanicIsOneBadFile(t *testing.T) {
+	entries := []entry{{path: "a"}, {path: "b"}, {path: "c"}}
+	clips, err := measureAll(context.Background(), entries, 2, new(Progress), func(e entry) profile.Clip {
+		if e.path == "b" {
+			panic("index out of range")
+		}
+		return profile.Clip{Path: e.path}
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b", "c"}, names(clips, "/"))
+	assert.Contains(t, clips[1].Error, "index out of range")
+	assert.Empty(t, clips[0].Error+clips[2].Error)
+}
+
+func TestCancel(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	root := tree(t, map[string][]byte{"a.wav": wavOf(1), "list.csv": []byte("path\na.wav\n"), "list.tsv": []byte("path\na.wav\n"), "list.jsonl": []byte(`{"path":"a.wav"}`)})
+	for _, r := range []Request{
+		{Folder: root}, {Paths: []string{root}}, {Paths: []string{root + "/a.wav"}}, {Buffers: []Buffer{{"x", wavOf(1)}}},
+		{Manifest: root + "/list.csv"}, {Manifest: root + "/list.tsv"}, {Manifest: root + "/list.jsonl"},
+	} {
+		_, err := Scan(ended, r, nil)
+		isFault(t, err, fault.Cancelled, "scan stopped while")
+		require.ErrorIs(t, err, context.Canceled)
+	}
+}
+
+// TestCancelLeavesStuckReads: a read that hangs (a dead network mount) does not hold the caller.
+func TestCancelLeavesStuckReads(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	release, started := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	returned := make(chan error)
+	go func() {
+		_, err := measureAll(ctx, make([]entry, 3), 1, new(Progress), func(entry) profile.Clip { close(started); <-release; return profile.Clip{} })
+		returned <- err
+	}()
+	<-started
+	cancel()
+	select {
+	case err := <-returned:
+		isFault(t, err, fault.Cancelled, "0 of 3 files done")
+	case <-time.After(10 * time.Second):
+		t.Fatal("did not return")
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	files := map[string][]byte{}
+	for i := range 4000 {
+		files[fmt.Sprintf("%02d/%04d.wav", i%40, i)] = wavOf(1600)
+	}
+	root := tree(b, files)
+	for _, workers := range []int{1, 0} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Scan(context.Background(), Request{Folder: root, Workers: workers}, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*4000/b.Elapsed().Seconds(), "files/s")
+		})
+	}
+}

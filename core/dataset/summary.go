@@ -1,0 +1,114 @@
+package dataset
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+const (
+	longClipS    = 30    // speech models cut or drop longer clips
+	decodedRate  = 16000 // Hz, what speech models take
+	decodedWidth = 4     // bytes of a float32
+)
+
+// percents are the percentiles that a profile shows.
+var percents = []int{1, 5, 10, 25, 50, 75, 90, 95, 99}
+
+// Summarize sums up clips; those with an Error are listed, the others counted. source names what was read. With a sample, the
+// counts and totals are scaled to its population, by the share of drawn clips that are usable; nil says that these are all.
+func Summarize(clips []profile.Clip, source string, sample *Sample) profile.Dataset {
+	d := profile.Dataset{
+		BadFiles: []profile.BadFile{}, PercentilesS: map[string]float64{}, SampleRates: map[string]int{}, Channels: map[string]int{},
+		Codecs: map[string]int{}, Source: source, Histogram: profile.Histogram{EdgesS: []float64{}, Counts: []int{}},
+	}
+	durations := make([]float64, 0, len(clips))
+	size := float64(0)
+	for i := range clips {
+		c := &clips[i]
+		if c.Error != "" || c.DurationS == nil {
+			d.BadFiles = append(d.BadFiles, profile.BadFile{Path: c.Path, Error: c.Error})
+			continue
+		}
+		durations = append(durations, *c.DurationS)
+		size += float64(c.SizeBytes)
+		count(&d, c)
+	}
+	d.MeasuredCount = len(durations)
+	scale := 1.0
+	if sample != nil {
+		d.Sampled = true
+		scale = float64(sample.Population) / float64(max(1, sample.Drawn))
+	}
+	d.SampleCount = int(math.Round(float64(d.MeasuredCount) * scale))
+	seconds := spread(&d, durations) * scale
+	d.TotalHours = seconds / 3600
+	d.SizeBytes = whole(size * scale)
+	d.DecodedBytes = whole(seconds * decodedRate * decodedWidth)
+	return d
+}
+
+// count adds one usable clip to the tables.
+func count(d *profile.Dataset, c *profile.Clip) {
+	d.SampleRates[strconv.Itoa(c.SampleRate)]++
+	d.Channels[strconv.Itoa(c.Channels)]++
+	d.Codecs[c.Codec]++
+	if c.ClaimedS != nil && *c.ClaimedS > *c.DurationS {
+		d.ShortenedCount++
+	}
+}
+
+// spread fills in the statistics of the durations, which it sorts, and gives their sum. Without any, all stays zero.
+func spread(d *profile.Dataset, durations []float64) (sum float64) {
+	n := len(durations)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(durations)
+	for _, s := range durations {
+		sum += s
+	}
+	d.MeanS, d.MinS, d.MaxS = sum/float64(n), durations[0], durations[n-1]
+	squares := 0.0
+	for _, s := range durations {
+		squares += (s - d.MeanS) * (s - d.MeanS)
+	}
+	d.StdS = math.Sqrt(squares / float64(n))
+	for _, p := range percents {
+		d.PercentilesS["p"+strconv.Itoa(p)] = percentile(durations, float64(p))
+	}
+	over := n - firstOver(durations, longClipS)
+	d.ShareOver30S = float64(over) / float64(n)
+	d.Histogram = histogram(durations)
+	return sum
+}
+
+// firstOver is the index of the first value above limit.
+func firstOver(sorted []float64, limit float64) int {
+	i, _ := slices.BinarySearch(sorted, math.Nextafter(limit, math.Inf(1)))
+	return i
+}
+
+// percentile interpolates linearly between the two nearest of the sorted values, bit for bit as numpy.percentile does.
+func percentile(sorted []float64, percent float64) float64 {
+	at := percent / 100 * float64(len(sorted)-1)
+	i := int(math.Floor(at))
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	a, b, t := sorted[i], sorted[i+1], at-math.Floor(at)
+	if t >= 0.5 {
+		return b - (b-a)*(1-t)
+	}
+	return a + (b-a)*t
+}
+
+// whole rounds a scaled total. Float64 carries 2^53 bytes exactly, 9 PB.
+func whole(x float64) int64 {
+	if x >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(math.Round(x))
+}
