@@ -57,7 +57,7 @@ func Names() []string {
 	return out
 }
 
-// normalise keeps letters and digits in lower case, and the slash after an owner.
+// normalise keeps letters and digits in lower case, and the slash after an owner; a plus sign is the word.
 func normalise(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -67,7 +67,7 @@ func normalise(name string) string {
 			return r - 'A' + 'a'
 		}
 		return -1
-	}, name)
+	}, strings.ReplaceAll(name, "+", "plus"))
 }
 
 const maxNameBytes = 200
@@ -87,9 +87,12 @@ func fromName(r Request) (profile.Model, error) {
 			"no known model is named %q", clip(r.Name))
 	}
 	r.Config = in.entries[i].Config
-	m, err := fromConfig(r, r.Config)
+	m, err := fromConfig(r, in.entries[i].Config)
+	if err != nil {
+		return profile.Model{}, err
+	}
 	m.Name, m.Source = in.entries[i].ID, "catalogue"
-	return m, err
+	return m, nil
 }
 
 // closest gives the three IDs with the spelling nearest to the name, its owner aside.

@@ -77,7 +77,10 @@ func fromWeights(r Request, f *fields, kind string) (profile.Model, error) {
 	c := counted{class: f.firstOf("architectures"), tally: tally{total: sum.elements, trainable: sum.elements, factored: sum.factored}}
 	m := c.describe(filepath.Base(filepath.Clean(r.Folder)), kind, "folder")
 	m.HiddenSize, m.Layers = f.commonSizes()
-	return m, f.problems.err
+	if f.problems.err != nil {
+		return profile.Model{}, inFolder(f.problems.err, r.Folder)
+	}
+	return m, nil
 }
 
 // commonSizes looks for hidden size and layers under the names that most configs use; nil when absent.

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -8,16 +10,17 @@ import (
 // Counts is a live module as Python counted it, or a profile made by hand. Each parameter counts once, however often it
 // is shared. An absent value takes the default named beside it.
 type Counts struct {
-	Total              int64  `json:"total"`                 // elements, 1..2^50
-	Trainable          *int64 `json:"trainable"`             // elements with requires_grad, 1..total; total
-	ParameterBytes     *int64 `json:"parameter_bytes"`       // storage of all parameters; 4 B x total
-	GradientBytes      *int64 `json:"gradient_bytes"`        // storage of all gradients; 4 B x trainable
-	AdafactorStateByte *int64 `json:"adafactor_state_bytes"` // see optimizerBytes; 4/7 B x trainable
-	ClassName          string `json:"class_name"`            // of the module; "" for a profile made by hand
-	Architecture       string `json:"architecture"`          // model_type; "custom"
-	HiddenSize         *int   `json:"hidden_size"`
-	Layers             *int   `json:"layers"`
-	Name               string `json:"name"`
+	Total               int64  `json:"total"`                 // elements, 1..2^50
+	Trainable           *int64 `json:"trainable"`             // elements with requires_grad, 1..total; total
+	ParameterBytes      *int64 `json:"parameter_bytes"`       // storage of all parameters; 4 B x total
+	GradientBytes       *int64 `json:"gradient_bytes"`        // storage of all gradients; 4 B x trainable
+	AdafactorStateBytes *int64 `json:"adafactor_state_bytes"` // see optimizerBytes; 4/7 B x trainable
+	ClassName           string `json:"class_name"`            // of the module; "" for a profile made by hand
+	Architecture        string `json:"architecture"`          // model_type; "custom"
+	HiddenSize          *int   `json:"hidden_size"`
+	Layers              *int   `json:"layers"`
+	Name                string `json:"name"`
+	Source              string `json:"source"` // "module", "manual" or another of profile.Model's; "manual"
 }
 
 const float32Bytes = 4
@@ -60,19 +63,23 @@ func fromCounts(r Request) (profile.Model, error) {
 		Name: c.Name, Architecture: c.Architecture, ClassName: c.ClassName, TotalParameters: c.Total, TrainableParameters: trainable,
 		HiddenSize: c.HiddenSize, Layers: c.Layers, ParameterBytes: orDefault(c.ParameterBytes, float32Bytes*c.Total),
 		GradientBytes:  orDefault(c.GradientBytes, float32Bytes*trainable),
-		OptimizerBytes: optimizerBytes(trainable, orDefault(c.AdafactorStateByte, guessedAdafactor(trainable))), Source: "module",
+		OptimizerBytes: optimizerBytes(trainable, orDefault(c.AdafactorStateBytes, guessedAdafactor(trainable))), Source: c.Source,
 	}
 	if m.Architecture == "" {
 		m.Architecture = "custom"
 	}
-	if m.ClassName == "" { // a live module always has a class
+	if m.Source == "" {
 		m.Source = "manual"
 	}
 	return m, nil
 }
 
+var sources = []string{"", "module", "config", "folder", "catalogue", "manual"}
+
 func (c Counts) check(trainable int64) error {
 	switch {
+	case !slices.Contains(sources, c.Source):
+		return fault.New(fault.InvalidArgument, "leave it out, or say module or manual", "source is %q", clip(c.Source))
 	case c.Total == 0:
 		return fault.New(fault.InvalidArgument, "pass the module that is trained, after it was built (lazy modules have no parameters before their first input)",
 			"the model has no parameters")
@@ -88,7 +95,7 @@ func (c Counts) check(trainable int64) error {
 	for _, b := range []struct {
 		field string
 		value *int64
-	}{{"parameter_bytes", c.ParameterBytes}, {"gradient_bytes", c.GradientBytes}, {"adafactor_state_bytes", c.AdafactorStateByte}} {
+	}{{"parameter_bytes", c.ParameterBytes}, {"gradient_bytes", c.GradientBytes}, {"adafactor_state_bytes", c.AdafactorStateBytes}} {
 		if v := orDefault(b.value, 0); v < 0 || v > most {
 			return fault.New(fault.InvalidArgument, "give bytes, or leave it out", "%s is %d; the range is 0 to 2^54", b.field, v)
 		}

@@ -97,7 +97,7 @@ func (m module) parameter(name string, dims ...int) {
 // over the one before it (transformers.optimization.Adafactor); a vector is kept whole.
 func factoredState(elements uint64, dims []int) uint64 {
 	n := len(dims)
-	if n < 2 {
+	if n < 2 || elements == 0 {
 		return elements
 	}
 	outer, _ := product(dims[:n-2]...) // not above elements, hence no overflow
