@@ -68,7 +68,7 @@ func steadyHost() (profile.Memory, error) {
 
 func started(t *testing.T, gpu GPUReader, host HostReader) *Monitor {
 	t.Helper()
-	m, err := Start(gpu, host, MinInterval)
+	m, err := start(gpu, hostSource{read: host, every: 1}, MinInterval)
 	require.NoError(t, err)
 	t.Cleanup(m.Stop)
 	return m
@@ -147,6 +147,26 @@ func TestAFailingHostIsCounted(t *testing.T) {
 	assert.Nil(t, m.History(1).HostUsedBytes[0])
 	failing.Store(false)
 	eventually(t, m, func(s Stats) bool { return s.HostUsed == 24 })
+}
+
+func TestTheHostIsReadLessOftenThanTheGPUs(t *testing.T) {
+	var readings atomic.Uint64
+	m, err := Start(nil, func() (profile.Memory, error) {
+		if readings.Add(1) > 1 {
+			return profile.Memory{}, errors.New("no /proc")
+		}
+		return steadyHost()
+	}, 100*time.Millisecond)
+	require.NoError(t, err)
+	m.Stop() // from here on the test samples by itself
+	for range 20 {
+		m.sample()
+	}
+	s := statsOf(m)
+	assert.Equal(t, (s.Samples+4)/5, readings.Load())
+	assert.Equal(t, readings.Load()-1, s.Errors, "a repeated answer is not another error")
+	assert.Equal(t, uint64(24), *m.History(0).HostUsedBytes[4], "between readings the last answer stands")
+	assert.Nil(t, m.History(0).HostUsedBytes[5])
 }
 
 func TestAvailableAboveTotalIsNoUse(t *testing.T) {

@@ -6,6 +6,25 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
+// hostSource reads the host at every n-th sample; the samples between repeat its answer. Only the sampler touches it.
+type hostSource struct {
+	read  HostReader
+	every int // samples from one reading to the next, at least 1
+	wait  int // samples until the next reading
+	last  profile.Memory
+	err   error // of the last reading
+}
+
+// next brings last and err up to this sample and tells whether they were read just now.
+func (h *hostSource) next() (fresh bool) {
+	if fresh = h.wait == 0; fresh {
+		h.last, h.err = h.read()
+		h.wait = h.every
+	}
+	h.wait--
+	return fresh
+}
+
 // reading is one sample before it is published; absent marks what could not be read.
 type reading struct {
 	errors   uint64
@@ -27,13 +46,15 @@ func (m *Monitor) sample() {
 }
 
 func (m *Monitor) read() (r reading) {
-	var err error
-	if r.host, err = m.host(); err != nil {
-		r.errors, r.hostUsed = 1, absent
-	} else {
-		r.hostOK, r.hostUsed = true, r.host.TotalBytes-min(r.host.AvailableBytes, r.host.TotalBytes)
+	fresh := m.host.next()
+	r.host, r.hostOK, r.hostUsed = m.host.last, m.host.err == nil, absent
+	if r.hostOK {
+		r.hostUsed = r.host.TotalBytes - min(r.host.AvailableBytes, r.host.TotalBytes)
+	} else if fresh {
+		r.errors++
 	}
 	for i := range m.history.gpus() {
+		var err error
 		g := &r.gpu[i]
 		if g.Used, g.Total, g.Free, err = m.gpu.Memory(i); err != nil {
 			r.errors++
