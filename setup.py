@@ -57,12 +57,10 @@ class BuildGo(build_ext):
         output.parent.mkdir(parents=True, exist_ok=True)
         version = self.distribution.get_version()
         tags = os.environ.get("ASRCONFIG_BUILD_TAGS", "")
-        subprocess.run(
-            go_command(output, version, tags),
-            check=True,
-            cwd=Path(__file__).parent,
-            env={**os.environ, "CGO_ENABLED": "1"},
-        )
+        # go-nvml's generated wrappers call functions that newer NVML headers mark as deprecated.
+        cflags = os.environ.get("CGO_CFLAGS", "-O2 -g") + " -Wno-deprecated-declarations"
+        environment = {**os.environ, "CGO_ENABLED": "1", "CGO_CFLAGS": cflags}
+        subprocess.run(go_command(output, version, tags), check=True, cwd=Path(__file__).parent, env=environment)
         output.with_suffix(".h").unlink(missing_ok=True)  # cgo's own header; the contract is capi/asrconfig.h
 
 

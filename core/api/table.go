@@ -18,7 +18,6 @@ type operation func(args json.RawMessage) (any, error)
 
 // table is every operation. To add one: a function, a row here, a golden pair in capi/testdata, a Python method.
 var table = map[string]operation{
-	"library.info":        withArgs(libraryInfo),
 	"hardware.detect":     withArgs(detectHardware),
 	"hardware.catalogue":  withArgs(func(struct{}) (any, error) { return hardware.Catalogue(), nil }),
 	"model.profile":       withArgs(func(r model.Request) (any, error) { return model.Profile(r) }),
@@ -36,6 +35,9 @@ var table = map[string]operation{
 	"monitor.history":     withArgs(monitorHistory),
 	"monitor.reset_peaks": withArgs(resetMonitorPeaks),
 }
+
+// library.info lists the table, which may not name it in its own initializer.
+func init() { table["library.info"] = withArgs(libraryInfo) }
 
 // withArgs decodes the arguments strictly into A and runs f.
 func withArgs[A any](f func(A) (any, error)) operation {

@@ -190,7 +190,7 @@ def _fetch(job: int, want_clips: bool) -> tuple[dict[str, Any], tuple[Clip, ...]
         page = _lib.call(
             "scan.result", {"job": job, "clips_offset": len(clips), "clips_limit": _PAGE if want_clips else 0}
         )
-        clips += [from_json(Clip, clip) for clip in page["clips"]]
+        clips += [Clip(**clip) for clip in page["clips"]]
         if not want_clips or len(clips) >= page["clips_total"]:
             return page["profile"], tuple(clips)
 

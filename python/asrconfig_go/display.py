@@ -21,8 +21,10 @@ def gib(size: float | None) -> str:
 
 
 def gb(size: float | None) -> str:
-    """``16.1 GB``; a dash for an unknown size."""
-    return "–" if size is None else f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+    """``16.11 GB``, amounts under 10 MB as MB, as the planner writes them; a dash for an unknown size."""
+    if size is None:
+        return "–"
+    return f"{size / 1e6:.1f} MB" if size < 1e7 else f"{size / 1e9:.2f} GB"
 
 
 def hardware_text(h: HardwareProfile) -> str:
@@ -130,9 +132,21 @@ def explain_config(c: TrainingConfig) -> str:
     """Every decision with its reason, wrapped for a terminal; overridden settings are marked."""
     lines = [f"Plan by policy {c.policy!r}, preset {c.preset!r}, for {c.gpu_name or 'the CPU'}:"]
     for d in c.decisions:
-        lines.append(f"  {d.setting} = {d.value}")
+        now = _shown(d.setting, getattr(c, d.setting))
+        lines.append(f"  {d.setting} = {now}" + ("" if now == d.value else f" (overridden; planned: {d.value})"))
         lines += textwrap.wrap(d.reason, 110, initial_indent="      ", subsequent_indent="      ")
     return "\n".join(lines + [f"  ! {text}" for text in c.warnings])
+
+
+def _shown(setting: str, value: Any) -> str:
+    """A value as the planner writes it in its decisions."""
+    if value is None:
+        return "none"
+    if setting.endswith("_bytes"):
+        return gb(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def as_html(title: str, text: str) -> str:

@@ -1,0 +1,58 @@
+package api
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/asrconfig/asrconfig-go/"
+
+// allowed is the direction of imports inside the module: measure and decide below, the table above, the C boundary on
+// top. Planning and recovery are pure: they see data, never a device or a file.
+var allowed = map[string][]string{
+	"core/fault":    {},
+	"core/profile":  {},
+	"core/audio":    {"core/fault"},
+	"core/dataset":  {"core/audio", "core/fault", "core/profile"},
+	"core/hardware": {"core/fault", "core/profile"},
+	"core/model":    {"core/fault", "core/profile"},
+	"core/plan":     {"core/fault", "core/profile"},
+	"core/recovery": {"core/fault"},
+	"core/monitor":  {"core/fault", "core/profile"},
+	"core/api": {"core/dataset", "core/fault", "core/hardware", "core/model", "core/monitor", "core/plan",
+		"core/profile", "core/recovery"},
+	"capi": {"core/api", "core/fault", "core/monitor"},
+}
+
+func TestImportDirection(t *testing.T) {
+	command := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...")
+	out, err := command.Output()
+	require.NoError(t, err)
+	seen := 0
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		room := strings.TrimPrefix(fields[0], module)
+		rules, known := allowed[room]
+		require.True(t, known, "%s is a new package: give it a row in this table", room)
+		seen++
+		for _, imported := range fields[1:] {
+			if inside, ok := strings.CutPrefix(imported, module); ok {
+				require.Contains(t, rules, inside, "%s must not import %s", room, inside)
+			}
+		}
+	}
+	require.Len(t, allowed, seen)
+}
+
+func TestPureRoomsDoNoIO(t *testing.T) {
+	for _, room := range []string{"core/plan", "core/recovery", "core/profile"} {
+		out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, module+room).Output()
+		require.NoError(t, err)
+		for imported := range strings.Lines(string(out)) {
+			require.NotContains(t, []string{"os", "net", "net/http", "os/exec", "syscall", "io/fs"}, strings.TrimSpace(imported), room)
+		}
+	}
+}

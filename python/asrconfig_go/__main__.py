@@ -1,0 +1,7 @@
+"""``python -m asrconfig_go`` is the command ``asrconfig``."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

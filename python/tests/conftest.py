@@ -1,0 +1,41 @@
+"""What several tests need: clips as files, and a plan."""
+
+from __future__ import annotations
+
+import math
+import struct
+import wave
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import asrconfig_go as ac
+
+WavMaker = Callable[..., Path]
+
+
+@pytest.fixture
+def make_wav(tmp_path: Path) -> WavMaker:
+    """A function (name, seconds, rate) that writes a 16-bit mono WAV file of a tone."""
+
+    def make(name: str, seconds: float = 1.0, rate: int = 16_000) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        samples = (int(8000 * math.sin(i / 8)) for i in range(round(seconds * rate)))
+        with wave.open(str(path), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(rate)
+            file.writeframes(b"".join(struct.pack("<h", s) for s in samples))
+        return path
+
+    return make
+
+
+@pytest.fixture
+def plan() -> ac.TrainingConfig:
+    """A plan for a T4 from arrays of 8 s and a model made by hand."""
+    clips = [[0.0] * 8000 for _ in range(40)]
+    model = ac.ModelProfile(total_parameters=300_000_000)
+    return ac.create_optimal_config(clips, model, gpu="T4", sampling_rate=1000, verbose=False)[0]

@@ -1,0 +1,128 @@
+"""The configuration: overrides, saving, loading, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asrconfig_go as ac
+
+
+def test_override_changes_only_its_field(plan: ac.TrainingConfig) -> None:
+    before = plan.to_dict()
+    plan.per_device_train_batch_size = 2
+    plan.learning_rate = 1
+    assert plan.effective_batch_size == 2 * plan.gradient_accumulation_steps
+    assert plan.learning_rate == 1.0
+    assert isinstance(plan.learning_rate, float)
+    changed = {name for name, value in plan.to_dict().items() if value != before[name]}
+    assert changed == {"per_device_train_batch_size", "learning_rate"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("per_device_train_batch_size", 0, "between 1 and 65536"),
+        ("per_device_train_batch_size", 2.5, "not a whole number"),
+        ("per_device_train_batch_size", True, "not a whole number"),
+        ("per_device_train_batch_size", "8", "not a whole number"),
+        ("fp16", 1, "not True or False"),
+        ("learning_rate", float("nan"), "not finite"),
+        ("learning_rate", float("inf"), "not finite"),
+        ("learning_rate", -1.0, "between"),
+        ("safety_margin", 0.99, "between 0.7 and 0.95"),
+        ("preset", "fast", "one of balanced, speed, reproducible"),
+        ("dataloader_prefetch_factor", 0, "between 1 and 256"),
+        ("batch_size", 8, "no setting 'batch_size'"),
+        ("per_device_train_batchsize", 8, "did you mean 'per_device_train_batch_size'"),
+    ],
+)
+def test_wrong_override_is_refused(plan: ac.TrainingConfig, name: str, value: Any, said: str) -> None:
+    before = plan.to_dict()
+    with pytest.raises(ac.InvalidArgumentError, match=said):
+        setattr(plan, name, value)
+    assert plan.to_dict() == before
+
+
+def test_optional_fields_take_none(plan: ac.TrainingConfig) -> None:
+    plan.chunk_length_s = None
+    plan.dataloader_prefetch_factor = None
+    with pytest.raises(ac.InvalidArgumentError):
+        plan.seed = None  # type: ignore[assignment]
+
+
+def test_saved_and_loaded_is_equal(plan: ac.TrainingConfig, tmp_path: Path) -> None:
+    plan.num_train_epochs = 2.5
+    manager = ac.ASRConfigManager(gpu="T4")
+    manager.save_config(plan, tmp_path / "config.json")
+    assert manager.load_config(tmp_path / "config.json") == plan
+    assert manager.explain() == plan.explain()
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_failed_save_leaves_the_old_file(
+    plan: ac.TrainingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.json"
+    plan.save(path)
+    old = path.read_text()
+
+    def full_disk(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(json, "dump", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        plan.save(path)
+    assert path.read_text() == old
+    assert [found.name for found in tmp_path.iterdir()] == ["config.json"]
+
+
+def edited(plan: ac.TrainingConfig, **changes: Any) -> str:
+    return json.dumps({**plan.to_dict(), **changes})
+
+
+def test_what_load_refuses(plan: ac.TrainingConfig, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    cases: list[tuple[str, type[ac.AsrConfigError], str]] = [
+        (edited(plan, schema_version=2), ac.VersionMismatchError, "pip install -U"),
+        (edited(plan, learning_rat=1), ac.InvalidArgumentError, "did you mean 'learning_rate'"),
+        (edited(plan, learning_rate="fast"), ac.InvalidArgumentError, "learning_rate = 'fast'"),
+        (edited(plan, decisions=[{"x": 1}]), ac.AsrConfigError, "Decision"),
+        ('{"schema_version": 1}', ac.InvalidArgumentError, "lacks policy"),
+        ("[]", ac.InvalidArgumentError, "no JSON object"),
+        ("{", ac.InvalidArgumentError, "not JSON"),
+        ("\x00\xff", ac.InvalidArgumentError, "not JSON"),
+    ]
+    for text, kind, said in cases:
+        path.write_text(text)
+        with pytest.raises(kind, match=said):
+            ac.TrainingConfig.load(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ac.InvalidArgumentError, match="not JSON"):
+        ac.TrainingConfig.load(path)
+    with pytest.raises(ac.NotFoundError, match="missing"):
+        ac.TrainingConfig.load(tmp_path / "missing.json")
+    with pytest.raises(ac.NotFoundError, match="cannot write"):
+        plan.save(tmp_path / "missing" / "config.json")
+
+
+def test_explain_gives_a_reason_for_every_decision(plan: ac.TrainingConfig) -> None:
+    text = plan.explain()
+    settings = [decision.setting for decision in plan.decisions]
+    assert {"per_device_train_batch_size", "gradient_accumulation_steps", "fp16", "learning_rate"} <= set(settings)
+    assert all(setting in text for setting in settings)
+    assert all(decision.reason for decision in plan.decisions)
+    assert "overridden" not in text
+    plan.learning_rate = 1e-3
+    assert "learning_rate = 0.001 (overridden; planned: 4e-05)" in plan.explain()
+
+
+def test_html_escapes(plan: ac.TrainingConfig) -> None:
+    plan.gpu_name = "<script>"
+    plan.warnings = ("<b>careful</b>",)
+    assert "<b>careful" not in plan._repr_html_()
+    assert "&lt;b&gt;careful" in plan._repr_html_()
+    assert "Optimized Settings" in repr(plan)

@@ -1,0 +1,142 @@
+"""The C boundary from Python: lazy loading, forks, panics, and a driver-less machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from asrconfig_go import _lib
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own: what it does to the library must not reach the other tests."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_import_loads_neither_library_nor_torch() -> None:
+    done = run("""
+        import sys, asrconfig_go
+        from asrconfig_go import _lib
+        assert _lib._library is None
+        assert not {"torch", "transformers", "numpy", "datasets", "tqdm"} & sys.modules.keys(), sys.modules.keys()
+        print("fine")
+    """)
+    assert done.stdout.strip() == "fine", done.stderr
+
+
+def test_call_after_fork_raises_at_once() -> None:
+    done = run("""
+        import os, asrconfig_go as ac
+        from asrconfig_go import _lib
+        _lib.call("library.info")
+        child = os.fork()
+        if child == 0:
+            try:
+                _lib.call("library.info")
+            except ac.ForkedProcessError as error:
+                print("refused:", error, flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert _lib.call("library.info")["operations"]
+    """)
+    assert done.returncode == 0, done.stderr
+    assert "refused: this process (pid" in done.stdout
+
+
+def test_load_after_fork_works() -> None:
+    done = run("""
+        import os, asrconfig_go
+        from asrconfig_go import _lib
+        child = os.fork()
+        if child == 0:
+            _lib.call("hardware.detect", {})
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        _lib.call("library.info")
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("preset", [{}, {"LD_BIND_NOW": "1"}])
+def test_machine_without_driver(preset: dict[str, str]) -> None:
+    """The driver's functions are undefined symbols: lazy binding loads, immediate binding gives one clear error."""
+    if os.environ.get("LD_BIND_NOW"):
+        pytest.skip("LD_BIND_NOW is set for the whole test run")
+    done = run("import asrconfig_go as ac; print(ac.HardwareProfile.detect())", **preset)
+    if preset:
+        assert "LibraryNotLoadedError" in done.stderr
+        assert "unset LD_BIND_NOW" in done.stderr
+    else:
+        assert "RAM" in done.stdout, done.stderr
+
+
+def test_missing_library_says_what_to_do() -> None:
+    done = run("from asrconfig_go import _lib; _lib.call('library.info')", ASRCONFIG_LIBRARY="/nowhere/_core.so")
+    assert "/nowhere/_core.so does not exist" in done.stderr
+    assert "pip install" in done.stderr
+
+
+@pytest.fixture(scope="session")
+def panicking_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("go") is None:
+        pytest.skip("building the panicking library needs Go")
+    output = tmp_path_factory.mktemp("panicking") / "_core.so"
+    command = ["go", "build", "-buildmode=c-shared", "-tags", "panicking", "-ldflags", "-extldflags=-Wl,-z,lazy"]
+    subprocess.run([*command, "-o", str(output), "./capi"], check=True, cwd=ROOT, timeout=600)
+    return output
+
+
+@pytest.mark.parametrize("op", ["test.panic", "test.panic_goroutine"])
+def test_panic_poisons_but_does_not_kill(panicking_library: Path, op: str) -> None:
+    done = run(
+        f"""
+        import asrconfig_go as ac
+        from asrconfig_go import _lib
+        for op in ({op!r}, "library.info"):
+            try:
+                _lib.call(op)
+                print("answered")
+            except ac.PoisonedLibraryError as error:
+                print("poisoned" if "on request" in str(error) else error)
+        stats = _lib.Stats()
+        print(_lib.stats_reader(1, stats)())
+        """,
+        ASRCONFIG_LIBRARY=str(panicking_library),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["poisoned", "poisoned", "3"]
+
+
+def test_release_build_has_no_panicking_operation() -> None:
+    assert not [op for op in _lib.call("library.info")["operations"] if op.startswith("test.")]
+
+
+def test_build_info_names_version_and_platform() -> None:
+    assert _lib.build_info().startswith("asrconfig-go ")
+    assert "go1." in _lib.build_info()
+
+
+def test_stats_struct_size_is_checked() -> None:
+    library, stats = _lib._load(), _lib.Stats()
+    assert library.ac_stats_read(1, stats, 8) == 1
+    assert library.ac_stats_read(2**63, stats, _lib.ctypes.sizeof(stats)) == 2
+
+
+def test_not_a_number_never_reaches_the_library() -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        _lib.call("plan.choices", {"x": float("nan")})

@@ -1,0 +1,151 @@
+"""One call from dataset and model to a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import asrconfig_go as ac
+
+CLIPS_8S = [[0.0] * 800 for _ in range(100)]  # 8 s at 100 Hz
+
+
+def plan(clips: Any = CLIPS_8S, model: Any = None, **options: Any) -> ac.TrainingConfig:
+    model = ac.ModelProfile(total_parameters=300_000_000) if model is None else model
+    options = {"gpu": "T4", "sampling_rate": 100, "verbose": False} | options
+    return ac.create_optimal_config(clips, model, **options)[0]
+
+
+# The published inputs: 12.5 GB of model memory is 781.25 M fully trained parameters at 16 B, 4.8 GB is 300 M. The
+# checkpoints of those names are larger: XLS-R-1B has 962.5 M parameters, and the formula then gives 2 × 16 on an L4.
+@pytest.mark.parametrize(
+    ("gpu", "parameters", "batch", "accumulation"),
+    [("L4", 781_250_000, 4, 8), ("A100-40GB", 781_250_000, 8, 4), ("T4", 300_000_000, 8, 4), ("L4", 962_538_400, 2, 16)],
+)
+def test_published_scenarios(gpu: str, parameters: int, batch: int, accumulation: int) -> None:
+    config = plan(model=ac.ModelProfile(total_parameters=parameters), gpu=gpu)
+    assert config.policy == "published"
+    assert (config.per_device_train_batch_size, config.gradient_accumulation_steps) == (batch, accumulation)
+    assert config.effective_batch_size == 32
+
+
+def test_model_by_name_without_torch_and_manual_profile() -> None:
+    named = ac.profile_model("XLS-R-300M")
+    assert named.total_parameters == 315_471_520
+    assert named.parameter_bytes == 4 * named.total_parameters
+    manual = ac.profile_model(ac.ModelProfile(total_parameters=10, trainable_parameters=4))
+    assert (manual.parameter_bytes, manual.gradient_bytes, manual.optimizer_bytes["adamw"]) == (40, 16, 32)
+    assert manual.source == "manual"
+    assert ac.ModelProfile(total_parameters=10).training_bytes() == 160
+    assert ac.profile_model(manual) is manual
+
+
+def test_live_module_and_its_config_agree() -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    config = transformers.WhisperConfig(d_model=64, encoder_layers=2, decoder_layers=2, vocab_size=100, pad_token_id=0)
+    with torch.device("meta"):
+        module = transformers.WhisperForConditionalGeneration(config)
+    live, read = ac.profile_model(module), ac.profile_model(config)
+    for field in ("total_parameters", "trainable_parameters", "optimizer_bytes", "hidden_size", "layers", "architecture"):
+        assert getattr(live, field) == getattr(read, field), field
+    assert (live.source, read.source) == ("module", "config")
+    shared = torch.nn.Linear(4, 4)
+    assert ac.profile_model(torch.nn.Sequential(shared, shared)).total_parameters == 20
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "said"),
+    [
+        ("no-such-model", ac.NotFoundError, "no-such-model"),
+        (ac.ModelProfile(total_parameters=0), ac.AsrConfigError, "parameters"),
+        (ac.ModelProfile(total_parameters=1.5), ac.InvalidArgumentError, "total_parameters"),  # type: ignore[arg-type]
+        (ac.ModelProfile(total_parameters=5, trainable_parameters=6), ac.InvalidArgumentError, "6"),
+        (42, ac.InvalidArgumentError, "from a int"),
+        ({"model_type": "wav2vec2", "hidden_size": "wide"}, ac.InvalidArgumentError, "hidden_size"),
+    ],
+)
+def test_wrong_models_are_named(model: Any, kind: type[ac.AsrConfigError], said: str) -> None:
+    with pytest.raises(kind, match=said) as caught:
+        plan(model=model)
+    assert caught.value.hint
+
+
+def test_module_without_parameters() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ac.InvalidArgumentError, match="parameters"):
+        plan(model=torch.nn.ReLU())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"safety_margin": 0.5}, "safety_margin = 0.5"),
+        ({"safety_margin": 0.99}, "safety_margin = 0.99"),
+        ({"safety_margin": float("nan")}, "safety_margin = nan"),
+        ({"safety_margin": float("inf")}, "safety_margin = inf"),
+        ({"safety_margin": "0.85"}, "safety_margin = '0.85'"),
+        ({"target_batch_size": 0}, "0"),
+        ({"target_batch_size": -4}, "-4"),
+        ({"target_batch_size": 10**9}, "1000000000"),
+        ({"target_batch_size": 10**30}, "target_batch_size"),
+        ({"target_batch_size": 3.5}, "target_batch_size = 3.5"),
+        ({"preset": "fast"}, "fast"),
+        ({"policy": "magic"}, "magic"),
+        ({"optimizer": "adamw9"}, "adamw9"),
+        ({"lr_scaling": "cubic"}, "cubic"),
+        ({"base_learning_rate": float("nan")}, "base_learning_rate = nan"),
+        ({"gpu": 4}, "gpu = 4"),
+        ({"sampling_rate": 0}, "sampling rate 0"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ac.AsrConfigError, match=said) as caught:
+        plan(**options)
+    assert caught.value.hint
+
+
+def test_unknown_gpu_names_the_nearest() -> None:
+    with pytest.raises(ac.NotFoundError, match="T5") as caught:
+        plan(gpu="T5")
+    assert "T4" in caught.value.hint
+
+
+def test_stages_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    plan(verbose=True)
+    printed = capsys.readouterr().out
+    stages = [printed.index(stage) for stage in ("Hardware:", "Dataset:", "Model:", "Planning:")]
+    assert stages == sorted(stages)
+    for line in ("Optimized Settings", "Batch size", "Gradient accumulation", "Effective batch", "Precision"):
+        assert line in printed
+    plan()
+    assert capsys.readouterr().out == ""
+
+
+def test_steps_one_by_one() -> None:
+    manager = ac.ASRConfigManager(gpu="2xT4", safety_margin=0.9)
+    with pytest.raises(ac.InvalidArgumentError, match="profile_dataset"):
+        manager.plan()
+    manager.profile_dataset(CLIPS_8S, sample_size=10, sampling_rate=100)
+    manager.profile_model("whisper-tiny", name="mine")
+    with pytest.raises(ac.InvalidArgumentError, match="no plan yet"):
+        manager.explain()
+    config = manager.plan()
+    assert (config.safety_margin, config.device_count, config.effective_batch_size) == (0.9, 2, 32)
+    assert manager.hardware.usable_memory_bytes == int(0.9 * manager.hardware.gpus[0].memory_total_bytes)
+    assert "mine" in repr(manager)
+
+
+def test_this_machine_has_a_profile() -> None:
+    hardware = ac.HardwareProfile.detect()
+    assert hardware.cpu.usable_cores > 0
+    assert 0 < hardware.memory.available_bytes <= hardware.memory.total_bytes
+    assert bool(hardware.gpus) != bool(hardware.no_gpu_reason)
+
+
+def test_hidden_gpus_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    hidden = ac.HardwareProfile.detect()
+    assert not hidden.gpus
+    assert hidden.no_gpu_reason
