@@ -47,8 +47,11 @@ func File(path string) (Info, int64, error) {
 
 // Bytes does the same for a whole encoded file in memory; name is for the messages. b is not kept.
 func Bytes(name string, b []byte) (Info, error) {
-	s := source{fd: noFile, size: int64(len(b)), head: b, whole: true}
+	s := sources.Get().(*source)
+	defer sources.Put(s)
+	s.fd, s.size, s.head, s.whole, s.err = noFile, int64(len(b)), b, true, nil
 	info, err := s.parse()
+	s.head = nil
 	if err != nil {
 		return Info{}, named(name, err)
 	}

@@ -25,9 +25,12 @@ func histogram(sorted []float64) profile.Histogram {
 		}
 		return i * unit
 	}
-	first, last := math.Floor(low/edge(1)), math.Ceil(high/edge(1))
-	var edges []float64
-	for i := first; i <= math.Max(last, first+1) && len(edges) <= 2*histogramBins; i++ {
+	first := math.Floor(low / edge(1))
+	if edge(first) > low { // the division was rounded
+		first--
+	}
+	edges := []float64{edge(first)}
+	for i := first + 1; edges[len(edges)-1] < high; i++ {
 		edges = append(edges, edge(i))
 	}
 	counts := make([]int, len(edges)-1)

@@ -116,6 +116,7 @@ func FuzzHistogram(f *testing.F) {
 	f.Add(1.0, 15.0, 3.0)
 	f.Add(1e-300, 1e9, 1e-5)
 	f.Add(4.2, 4.2, 4.2000000001)
+	f.Add(1.4000000000000001, 0.6, 0.21000000000500002)
 	f.Fuzz(func(t *testing.T, a, b, c float64) {
 		var values []float64
 		for _, v := range []float64{a, b, c} {
