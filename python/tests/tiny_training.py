@@ -1,0 +1,76 @@
+"""A training small enough for tests: a regression on fixed points, which remembers what it saw and can run out of memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import Trainer, TrainingArguments
+
+OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 14.75 GiB"
+
+
+class Points(torch.utils.data.Dataset):  # type: ignore[misc]
+    """``size`` fixed points with their index."""
+
+    def __init__(self, size: int) -> None:
+        source = torch.Generator().manual_seed(3)
+        self.x = torch.randn(size, 6, generator=source)
+        self.y = torch.randn(size, 1, generator=source)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        return {"x": self.x[i], "labels": self.y[i], "index": i}
+
+
+class Regression(torch.nn.Module):
+    """Two layers, a buffer and a mean squared error; ``dropout`` draws from the global generator.
+
+    ``seen`` holds the indices of every training batch. ``fail`` is asked before each training batch with the model
+    and the batch's size, and may raise.
+    """
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(6, 8), torch.nn.Linear(8, 1)
+        self.dropout = torch.nn.Dropout(dropout)
+        self.register_buffer("batches", torch.zeros(()))
+        self.seen: list[list[int]] = []
+        self.fail: Any = None
+
+    def forward(self, x: Any, labels: Any = None, index: Any = None) -> dict[str, Any]:
+        """Loss and predictions."""
+        if self.training:
+            self.seen.append(index.tolist())
+            if self.fail:
+                self.fail(self, len(x))
+            self.batches += 1
+        logits = self.last(self.dropout(torch.tanh(self.first(x))))
+        return {"loss": torch.nn.functional.mse_loss(logits, labels), "logits": logits}
+
+
+def tiny_trainer(output: Path, *, samples: int = 16, trainer_class: Any = Trainer, **settings: Any) -> Any:
+    """A ``Trainer`` on the CPU, 4 steps an epoch by default.
+
+    ``model``, ``callbacks``, ``optimizers`` and ``model_init`` go to the Trainer, the rest to its arguments.
+    """
+    own = {name: settings.pop(name) for name in ("model", "callbacks", "optimizers", "model_init") if name in settings}
+    arguments: dict[str, Any] = {
+        "per_device_train_batch_size": 4,
+        "num_train_epochs": 1,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "learning_rate": 0.05,
+        **settings,
+    }
+    if "model" not in own and "model_init" not in own:
+        torch.manual_seed(0)
+        own["model"] = Regression()
+    data = Points(samples)
+    return trainer_class(args=TrainingArguments(str(output), **arguments), train_dataset=data, eval_dataset=data, **own)
