@@ -79,6 +79,10 @@ func TestHostMemoryLimits(t *testing.T) {
 			"/sys/fs/cgroup/a/b/memory.max": "8589934592\n", "/sys/fs/cgroup/a/b/memory.current": "1073741824\n",
 			"/sys/fs/cgroup/a/memory.max": "17179869184\n", "/sys/fs/cgroup/a/memory.current": "16106127360\n",
 		}), 8 * gib, 1 * gib, "/sys/fs/cgroup/a/b/memory.max"},
+		{"the narrower group is the fuller one", v2(map[string]string{
+			"/sys/fs/cgroup/a/b/memory.max": "8589934592\n", "/sys/fs/cgroup/a/b/memory.current": "7516192768\n",
+			"/sys/fs/cgroup/a/memory.max": "17179869184\n", "/sys/fs/cgroup/a/memory.current": "7516192768\n",
+		}), 8 * gib, 1 * gib, "/sys/fs/cgroup/a/b/memory.max"},
 		{"v2 memory.high counts", v2(map[string]string{
 			"/sys/fs/cgroup/a/b/memory.max": "17179869184\n", "/sys/fs/cgroup/a/b/memory.high": "8589934592\n",
 		}), 8 * gib, 8 * gib, "/sys/fs/cgroup/a/b/memory.high"},
