@@ -2,8 +2,8 @@
 
     python core/model/testdata/make_golden.py        (recorded with transformers 5.23, torch 2.15)
 
-One line per case: the request, and the class, total and trainable parameters, Adafactor bytes, hidden size, layers and a
-digest over every parameter's name, shape and requires_grad. python/tests/test_model_counts.py uses the same functions
+One line per case: the request, and the class, total and trainable parameters, Adafactor bytes, hidden size, layers and
+a digest over every parameter's name, shape and requires_grad. python/tests/test_model_counts.py uses the same functions
 with other random sizes.
 """
 
@@ -35,8 +35,7 @@ CLASSES = {
     "speech_to_text": ("Speech2Text", "ForConditionalGeneration", "Model"),
     "parakeet_ctc": ("Parakeet", "ForCTC"),
 }
-SEQ2SEQ = ("whisper", "speech_to_text")
-NO_FRONT_END = (*SEQ2SEQ, "parakeet_ctc", "wav2vec2-bert")
+NO_FRONT_END = ("whisper", "speech_to_text", "parakeet_ctc", "wav2vec2-bert")
 
 
 def build(case: Case) -> Any:
@@ -47,8 +46,9 @@ def build(case: Case) -> Any:
     values = dict(case["config"])
     kind = values.pop("model_type")
     stem, default = CLASSES[kind][:2]
+    module_class = getattr(transformers, stem + (case.get("head") or default))
     with torch.device("meta"):
-        module = getattr(transformers, stem + (case.get("head") or default))(transformers.AutoConfig.for_model(kind, **values))
+        module = module_class(transformers.AutoConfig.for_model(kind, **values))
     if case.get("freeze_feature_encoder"):
         module.freeze_feature_encoder()
     return module
@@ -99,14 +99,14 @@ def random_cases(seed: int, per_family: int) -> Iterator[Case]:
     rng = random.Random(seed)
     for kind, (_, *heads) in CLASSES.items():
         for _ in range(per_family):
-            config = seq2seq(rng, kind) if kind in SEQ2SEQ else parakeet(rng) if kind == "parakeet_ctc" else encoder(rng, kind)
-            case: Case = {"config": {"model_type": kind, **config}, "head": rng.choice(heads)}
+            sizes = SIZES.get(kind, encoder)(rng, kind)
+            case: Case = {"config": {"model_type": kind, **sizes}, "head": rng.choice(heads)}
             if case["head"] not in ("ForCTC", "ForPreTraining", "Model"):
-                config_of = case["config"]
-                config_of.pop("add_adapter", None)
-                config_of.pop("use_intermediate_ffn_before_adapter", None)
-                config_of.update(use_weighted_layer_sum=rng.random() < 0.5, classifier_proj_size=rng.randint(1, 20))
-                config_of["id2label"] = {str(i): f"L{i}" for i in range(rng.randint(2, 9))}
+                config = case["config"]
+                config.pop("add_adapter", None)
+                config.pop("use_intermediate_ffn_before_adapter", None)
+                config.update(use_weighted_layer_sum=rng.random() < 0.5, classifier_proj_size=rng.randint(1, 20))
+                config["id2label"] = {str(i): f"L{i}" for i in range(rng.randint(2, 9))}
             if case["head"] == "ForCTC" and kind not in NO_FRONT_END:
                 case["freeze_feature_encoder"] = rng.random() < 0.5
             yield case
@@ -141,7 +141,8 @@ def encoder(rng: random.Random, kind: str) -> Case:
         out["conv_depthwise_kernel_size"] = rng.choice([1, 3, 31])
     if kind == "wav2vec2-bert":
         out |= {"left_max_position_embeddings": rng.randint(0, 9), "right_max_position_embeddings": rng.randint(0, 9)}
-        out |= {"feature_projection_input_dim": rng.randint(1, 40), "use_intermediate_ffn_before_adapter": out["add_adapter"]}
+        out["feature_projection_input_dim"] = rng.randint(1, 40)
+        out["use_intermediate_ffn_before_adapter"] = out["add_adapter"]
         return out
     out |= {
         "conv_dim": [rng.randint(1, 12) for _ in range(convolutions)],
@@ -167,7 +168,7 @@ def encoder(rng: random.Random, kind: str) -> Case:
 def seq2seq(rng: random.Random, kind: str) -> Case:
     heads = rng.choice([1, 2, 3])
     out: Case = {
-        "d_model": 2 * heads * rng.randint(1, 9),
+        "d_model": 4 * heads * rng.randint(1, 9),
         "encoder_attention_heads": heads,
         "decoder_attention_heads": heads,
         "encoder_layers": rng.randint(0, 4),
@@ -183,10 +184,11 @@ def seq2seq(rng: random.Random, kind: str) -> Case:
     if kind == "whisper":
         return out | {"num_mel_bins": rng.choice([80, 128])}
     kernels = [rng.choice([3, 5]) for _ in range(rng.randint(1, 3))]
-    return out | {"num_conv_layers": len(kernels), "conv_kernel_sizes": kernels, "conv_channels": 2 * rng.randint(1, 20)}
+    channels = 2 * rng.randint(1, 20)
+    return out | {"num_conv_layers": len(kernels), "conv_kernel_sizes": kernels, "conv_channels": channels}
 
 
-def parakeet(rng: random.Random) -> Case:
+def parakeet(rng: random.Random, _kind: str) -> Case:
     heads = rng.choice([1, 2, 4])
     inner = {
         "hidden_size": 2 * heads * rng.randint(1, 9),
@@ -201,6 +203,9 @@ def parakeet(rng: random.Random) -> Case:
         "num_mel_bins": rng.choice([80, 128]),
     }
     return {"vocab_size": rng.randint(3, 200), "encoder_config": inner}
+
+
+SIZES = {"whisper": seq2seq, "speech_to_text": seq2seq, "parakeet_ctc": parakeet}
 
 
 def main() -> None:
