@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -57,7 +58,7 @@ func (f family) pickHead(asked, named string, known heads) (string, error) {
 		}
 		slices.Sort(names)
 		return "", fault.New(fault.Unsupported, "set head to one of "+strings.Join(names, ", ")+"; or pass the live module",
-			"the parameters of class %q cannot be counted from a config", clip(asked+named))
+			"the parameters of class %q cannot be counted from a config", clip(cmp.Or(asked, named)))
 	}
 	return head, nil
 }

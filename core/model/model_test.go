@@ -96,6 +96,10 @@ func TestHeads(t *testing.T) {
 	}
 	_, err := Profile(config(`{"model_type": "wav2vec2", "architectures": ["MyModel"], %s}`, tiny))
 	requireFault(t, err, fault.Unsupported, "MyModel", "Wav2Vec2ForCTC")
+	r := config(`{"model_type": "wav2vec2", "architectures": ["Wav2Vec2ForCTC"], %s}`, tiny)
+	r.Head = "Wav2Vec2ForSinging"
+	_, err = Profile(r)
+	requireFault(t, err, fault.Unsupported, `class "Wav2Vec2ForSinging" cannot`)
 	_, err = Profile(Request{Name: "whisper-tiny", Head: "ForCTC"})
 	requireFault(t, err, fault.Unsupported, "ForCTC", "WhisperForConditionalGeneration")
 }

@@ -28,6 +28,7 @@ func readSpeechEncoder(f *fields) *speechEncoder {
 	return e
 }
 
+// wavParts puts in wav2vec2's own parts; a family then replaces those that it has otherwise.
 func (e *speechEncoder) wavParts() {
 	e.require(e.hidden%e.heads == 0, "hidden_size %d is not a multiple of num_attention_heads %d", e.hidden, e.heads)
 	e.frontEnd, e.projection, e.attention = e.waveform, e.normedProjection, e.plainAttention
@@ -114,9 +115,9 @@ func (e *speechEncoder) languageAdapters() {
 	if !e.given("adapter_attn_dim") || !e.flag("do_stable_layer_norm", false) {
 		return
 	}
-	narrow, layer := e.size("adapter_attn_dim", 16), e.encoder
+	narrow, encoder := e.size("adapter_attn_dim", 16), e.encoder
 	e.encoder = func(m module) {
-		layer(m)
+		encoder(m)
 		for i := range e.layers {
 			adapter := m.child("layers").at(i).child("adapter_layer")
 			adapter.norm("norm", e.hidden)
