@@ -9,17 +9,20 @@ func (f flacFrame) end() int64 { return f.first + f.samples }
 
 // Code tables of the frame header, RFC 9639 section 9.1. 0: take it from the stream info; -1: reserved.
 var (
-	frameRates    = [12]int{0, 88200, 176400, 192000, 8000, 16000, 22050, 24000, 32000, 44100, 48000, 96000}
-	frameBits     = [8]int{0, 8, 12, -1, 16, 20, 24, 32}
-	maxFrameHead  = 16
-	stereoModes   = 11 // channel codes 8 to 10: two channels, as left/side, side/right, mid/side
-	frameNumberID = byte(0xf8)
+	frameRates = [12]int{0, 88200, 176400, 192000, 8000, 16000, 22050, 24000, 32000, 44100, 48000, 96000}
+	frameBits  = [8]int{0, 8, 12, -1, 16, 20, 24, 32}
+)
+
+const (
+	frameSync    = 0xf8 // second byte, behind 0xff; its low bit tells a variable block size
+	maxFrameHead = 16   // bytes, with the checksum
+	maxStereo    = 10   // channel codes 8 to 10: two channels, as left/side, side/right, mid/side
 )
 
 // parseFrameHeader reads a frame header that fits the stream info. The checksum and the fields that must agree make it
 // practically certain: of random bytes, less than one in 10^9 passes.
 func parseFrameHeader(b []byte, si *meta.StreamInfo) (flacFrame, bool) {
-	if len(b) < 6 || b[0] != 0xff || b[1]&0xfe != frameNumberID || b[3]&1 != 0 {
+	if len(b) < 6 || b[0] != 0xff || b[1]&0xfe != frameSync || b[3]&1 != 0 {
 		return flacFrame{}, false
 	}
 	if !sameShape(b, si) {
@@ -48,11 +51,12 @@ func parseFrameHeader(b []byte, si *meta.StreamInfo) (flacFrame, bool) {
 
 // sameShape says whether channels and sample size are those of the stream.
 func sameShape(b []byte, si *meta.StreamInfo) bool {
-	channels := int(b[3]>>4) + 1
-	if channels > 8 {
-		if channels > stereoModes {
-			return false
-		}
+	code := int(b[3] >> 4)
+	channels := code + 1
+	switch {
+	case code > maxStereo:
+		return false
+	case code >= 8:
 		channels = 2
 	}
 	bits := frameBits[b[3]>>1&7]
