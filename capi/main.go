@@ -84,7 +84,7 @@ func copyStats(out *C.ac_stats, s *monitor.Stats) {
 // poisonOnPanic turns a panic into AC_POISONED: a panic that leaves an export would end the whole process.
 func poisonOnPanic(symbol string, rc *C.int32_t) {
 	if r := recover(); r != nil {
-		fault.Poison(symbol, r)
+		_ = fault.Poison(symbol, r)
 		*rc = C.AC_POISONED
 	}
 }

@@ -47,8 +47,7 @@ type errorBody struct {
 func Call(raw []byte) (out []byte) {
 	defer func() {
 		if r := recover(); r != nil {
-			fault.Poison("operation", r)
-			out = encode(nil, fault.PoisonError())
+			out = encode(nil, fault.Poison("operation", r))
 		}
 	}()
 	if err := fault.PoisonError(); err != nil {

@@ -73,7 +73,7 @@ type Monitor struct {
 // never an error here.
 //
 // From a successful Start on, the monitor owns gpu and closes it when it ends. On an error gpu stays the caller's.
-// Errors: InvalidArgument for the interval or a missing host reader, Internal when a reader panics.
+// Errors: InvalidArgument for the interval or a missing host reader, Poisoned when a reader panics.
 func Start(gpu GPUReader, host HostReader, interval time.Duration) (*Monitor, error) {
 	if interval < MinInterval || interval > MaxInterval {
 		return nil, fault.New(fault.InvalidArgument, "100 ms is usual", "the sampling interval is %v, outside %v..%v", interval, MinInterval, MaxInterval)
@@ -144,7 +144,7 @@ func (m *Monitor) closeReader() {
 func guarded(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fault.New(fault.Internal, "please report this as a defect; training goes on without the monitor", "the memory sampler failed: %v", p)
+			err = fault.Poison("the memory sampler", p)
 		}
 	}()
 	f()

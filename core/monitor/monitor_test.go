@@ -207,7 +207,7 @@ func TestAPanicInTheFirstSampleIsAnError(t *testing.T) {
 	_, err := Start(gpu, steadyHost, time.Second)
 	var f *fault.Error
 	require.ErrorAs(t, err, &f)
-	assert.Equal(t, fault.Internal, f.Code)
+	assert.Equal(t, fault.Poisoned, f.Code)
 	assert.Contains(t, f.Message, "driver gone")
 }
 
