@@ -45,3 +45,13 @@ func TestPoisonKeepsTheFirstPanic(t *testing.T) {
 	require.ErrorContains(t, PoisonError(), "first place: one")
 	require.Equal(t, Poisoned, From(PoisonError()).Code)
 }
+
+func TestEditDistance(t *testing.T) {
+	for _, row := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"t4", "", 2}, {"", "l4", 2}, {"t4", "t4", 0}, {"t4", "l4", 1}, {"kitten", "sitting", 3}, {"a100", "h100", 1}} {
+		require.Equal(t, row.want, EditDistance(row.a, row.b), "%q %q", row.a, row.b)
+		require.Equal(t, row.want, EditDistance(row.b, row.a), "%q %q", row.b, row.a)
+	}
+}

@@ -148,16 +148,6 @@ func TestTheCatalogueCannotBeChangedFromOutside(t *testing.T) {
 	assert.Equal(t, "K80", Catalogue()[0].Key)
 }
 
-func TestDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b  string
-		edits int
-	}{{"", "", 0}, {"", "abc", 3}, {"t4", "l4", 1}, {"kitten", "sitting", 3}, {"a100", "a10", 1}} {
-		assert.Equal(t, test.edits, distance(test.a, test.b))
-		assert.Equal(t, test.edits, distance(test.b, test.a))
-	}
-}
-
 func FuzzFromCatalogue(f *testing.F) {
 	for _, seed := range []string{"T4", "2xT4", "A100-40GB", "rtx 4090 24GB", "", "-", "g", " 1g", "ſ", "İ", strings.Repeat("9", 200)} {
 		f.Add(seed)

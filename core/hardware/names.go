@@ -93,7 +93,7 @@ func closest(name string) []string {
 	for _, e := range entries() {
 		best := maxName
 		for _, known := range e.names() {
-			best = min(best, distance(given, known))
+			best = min(best, fault.EditDistance(given, known))
 		}
 		candidates = append(candidates, candidate{e.Key, best})
 	}
@@ -103,25 +103,4 @@ func closest(name string) []string {
 		keys[i] = candidates[i].key
 	}
 	return keys
-}
-
-// distance counts the single-byte edits between two texts (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -104,7 +104,7 @@ func (in index) closest(name string) []string {
 		distance[i] = maxNameBytes * 2
 	}
 	for spelling, i := range in.byName {
-		distance[i] = min(distance[i], editDistance(wanted, spelling))
+		distance[i] = min(distance[i], fault.EditDistance(wanted, spelling))
 	}
 	order := make([]int, len(in.entries))
 	for i := range order {
@@ -116,25 +116,4 @@ func (in index) closest(name string) []string {
 		out = append(out, in.entries[i].ID)
 	}
 	return out
-}
-
-// editDistance is Levenshtein's: insertions, deletions and replacements of one byte.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -9,7 +9,8 @@ from typing import Any
 from . import _lib
 from ._errors import InvalidArgumentError
 from ._records import from_json, to_json
-from .sources import Piece, Source, read_source
+from .pieces import Piece, Source
+from .sources import read_source
 
 _POLL_MS = 50  # also how long Ctrl-C may wait
 _PAGE = 20_000  # clips fetched per call

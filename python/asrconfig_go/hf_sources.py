@@ -8,18 +8,15 @@ from itertools import islice
 from typing import Any
 
 from ._errors import EmptyDatasetError, InvalidArgumentError
-from .sources import STREAM_SAMPLE, Piece, Source, array_clip, encoded_piece, known_clip
+from .pieces import Piece, Source, array_clip, encoded_piece, known_clip
 
+STREAM_SAMPLE = 200  # clips read of a streamed dataset, whose files are remote
 _ROWS = 1_000  # rows read at once
 _PREPARED_RATE = 16_000  # hertz of input_values: every speech model of transformers is trained at it
 
 
 def read_hf_dataset(dataset: Any, *, sample_size: int | None, seed: int) -> Source:
     """A ``datasets.Dataset`` or ``IterableDataset`` with an ``Audio`` or an ``input_values`` column."""
-    if isinstance(dataset.column_names, dict):
-        raise InvalidArgumentError(
-            f"the dataset has the splits {', '.join(dataset.column_names)}", "pass one: dataset['train']"
-        )
     if not hasattr(dataset, "__len__"):
         return _streamed(dataset, sample_size or STREAM_SAMPLE)
     if len(dataset) == 0:

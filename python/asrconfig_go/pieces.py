@@ -1,0 +1,97 @@
+"""Pieces of a dataset that are read here rather than by the scanner: clips known already, encoded buffers, paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Piece:
+    """Some rows of a source: clips known already, encoded buffers, and paths, each with their row numbers."""
+
+    known: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    buffers: list[dict[str, Any]] = field(default_factory=list)
+    buffer_rows: list[int] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    path_rows: list[int] = field(default_factory=list)
+    alive: list[Any] = field(default_factory=list)  # keeps the buffers' memory
+
+
+@dataclass
+class Source:
+    """A request for one scan, or ``pieces`` with a ``label``.
+
+    ``population`` is the number of rows that the pieces come from, None when a stream does not tell; ``sampled`` says
+    that the pieces may be fewer.
+    """
+
+    request: dict[str, Any] | None = None
+    pieces: Callable[[], Iterator[Piece]] = lambda: iter(())
+    label: str = ""
+    total: int | None = None
+    population: int | None = None
+    sampled: bool = False
+
+
+def array_clip(item: Any, row: int, sampling_rate: int) -> dict[str, Any]:
+    """The clip of a decoded array: its length over its rate. Samples are not looked at."""
+    rate = sampling_rate
+    if isinstance(item, dict):
+        item, rate = item.get("array"), item.get("sampling_rate", sampling_rate)
+    problem = _array_problem(item, rate)
+    length = 0 if problem else len(item)
+    return known_clip(f"[{row}]", length / rate if not problem else None, 0 if problem else rate, 4 * length, problem)
+
+
+def _array_problem(array: Any, rate: Any) -> str:
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 10_000_000:
+        return f"sampling rate {rate!r} is not a positive number of hertz"
+    if not is_array(array) and not (isinstance(array, list | tuple) and all(isinstance(x, int | float) for x in array)):
+        return f"is {kind(array)}, not a 1-D array"
+    if is_array(array) and len(array.shape) != 1:
+        return f"has the shape {tuple(array.shape)}, not one dimension"
+    return "" if len(array) else "holds no audio"
+
+
+def known_clip(path: str, duration: float | None, rate: float, size: int, error: str) -> dict[str, Any]:
+    """A clip measured here rather than by the library."""
+    usable = not error
+    return {
+        "path": path,
+        "duration_s": duration,
+        "claimed_duration_s": None,
+        "sample_rate": int(rate),
+        "channels": int(usable),
+        "codec": "array" if usable else "",
+        "method": "given" if usable else "",
+        "size_bytes": size,
+        "error": error,
+    }
+
+
+def encoded_piece(rows: Iterable[tuple[int, str | None, Any]]) -> Piece:
+    """A piece of (row, path, buffer) triples; a buffer has ``address`` and ``size`` and may be None."""
+    piece = Piece()
+    for row, path, buffer in rows:
+        if buffer is not None:
+            piece.buffers.append({"name": path or f"[{row}]", "address": buffer.address, "size": buffer.size})
+            piece.buffer_rows.append(row)
+            piece.alive.append(buffer)
+        elif path:
+            piece.paths.append(path)
+            piece.path_rows.append(row)
+        else:
+            piece.known.append((row, known_clip(f"[{row}]", None, 0, 0, "has neither a path nor bytes")))
+    return piece
+
+
+def is_array(value: Any) -> bool:
+    """A NumPy array, a torch tensor, or anything of their shape."""
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def kind(value: Any) -> str:
+    """A value's type in words."""
+    return "None" if value is None else f"a {type(value).__name__}"
