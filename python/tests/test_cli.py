@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import WavMaker
 
 from asrconfig_go.cli import main
+from conftest import WavMaker
 
 
 def test_plan_prints_profile_plan_and_reasons(

@@ -21,7 +21,12 @@ def plan(clips: Any = CLIPS_8S, model: Any = None, **options: Any) -> ac.Trainin
 # checkpoints of those names are larger: XLS-R-1B has 962.5 M parameters, and the formula then gives 2 × 16 on an L4.
 @pytest.mark.parametrize(
     ("gpu", "parameters", "batch", "accumulation"),
-    [("L4", 781_250_000, 4, 8), ("A100-40GB", 781_250_000, 8, 4), ("T4", 300_000_000, 8, 4), ("L4", 962_538_400, 2, 16)],
+    [
+        ("L4", 781_250_000, 4, 8),
+        ("A100-40GB", 781_250_000, 8, 4),
+        ("T4", 300_000_000, 8, 4),
+        ("L4", 962_538_400, 2, 16),
+    ],
 )
 def test_published_scenarios(gpu: str, parameters: int, batch: int, accumulation: int) -> None:
     config = plan(model=ac.ModelProfile(total_parameters=parameters), gpu=gpu)
@@ -44,11 +49,18 @@ def test_model_by_name_without_torch_and_manual_profile() -> None:
 def test_live_module_and_its_config_agree() -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    config = transformers.WhisperConfig(d_model=64, encoder_layers=2, decoder_layers=2, vocab_size=100, pad_token_id=0)
+    config = transformers.WhisperConfig(d_model=96, encoder_layers=2, decoder_layers=2, vocab_size=100, pad_token_id=0)
     with torch.device("meta"):
         module = transformers.WhisperForConditionalGeneration(config)
     live, read = ac.profile_model(module), ac.profile_model(config)
-    for field in ("total_parameters", "trainable_parameters", "optimizer_bytes", "hidden_size", "layers", "architecture"):
+    for field in (
+        "total_parameters",
+        "trainable_parameters",
+        "optimizer_bytes",
+        "hidden_size",
+        "layers",
+        "architecture",
+    ):
         assert getattr(live, field) == getattr(read, field), field
     assert (live.source, read.source) == ("module", "config")
     shared = torch.nn.Linear(4, 4)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import WavMaker
 
 import asrconfig_go as ac
 from asrconfig_go.dataset import scan_audio
+from conftest import WavMaker
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_hugging_face_prepared_values_and_wrong_columns(folder: Path) -> None:
         scan(datasets.Dataset.from_dict({"text": ["a"]}))
     with pytest.raises(ac.EmptyDatasetError, match="no rows"):
         scan(datasets.Dataset.from_dict({"input_values": []}))
-    with pytest.raises(ac.InvalidArgumentError, match="splits train"):
+    with pytest.raises(ac.InvalidArgumentError, match="dictionary of 'train'"):
         scan(datasets.DatasetDict({"train": prepared}))
 
 
