@@ -1,0 +1,130 @@
+"""The demo's data: clips and manifest, characters, padded batches, greedy decoding and word error rate.
+
+Audio is read with soundfile, never through the `datasets` audio decoder: from version 4 on that needs torchcodec.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import datasets
+    import numpy
+    import torch
+
+CLIPS = Path(__file__).parent / "clips"
+SAMPLE_RATE = 16_000  # Hz, of every clip
+BLANK = 0  # token id of the CTC blank, which is also the padding token
+IGNORED = -100  # label value that the loss of transformers' CTC models skips
+
+
+def read_manifest(folder: Path = CLIPS) -> list[dict[str, Any]]:
+    """Return the rows of `folder`/manifest.jsonl in file order, audio_filepath made absolute.
+
+    Raises OSError when the manifest cannot be read, ValueError when a line is not JSON.
+    """
+    lines = (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+    rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    for row in rows:
+        row["audio_filepath"] = str((folder / row["audio_filepath"]).resolve())
+    return rows
+
+
+def load_split(split: str, folder: Path = CLIPS) -> datasets.Dataset:
+    """Return one split ("train" or "test") with the columns audio (not decoded), text and length (samples)."""
+    import datasets
+
+    rows = [row for row in read_manifest(folder) if row["split"] == split]
+    columns = {
+        "audio": [row["audio_filepath"] for row in rows],
+        "text": [row["text"] for row in rows],
+        "length": [round(row["duration"] * SAMPLE_RATE) for row in rows],
+    }
+    return datasets.Dataset.from_dict(columns).cast_column("audio", datasets.Audio(decode=False))
+
+
+def read_audio(path: str | Path) -> numpy.ndarray[Any, Any]:
+    """Return the clip as float32 with zero mean and unit variance, as wav2vec2 expects it.
+
+    Raises ValueError when the clip is not mono at SAMPLE_RATE.
+    """
+    import soundfile
+
+    samples, rate = soundfile.read(path, dtype="float32")
+    if rate != SAMPLE_RATE or samples.ndim != 1:
+        raise ValueError(f"{path}: expected mono at {SAMPLE_RATE} Hz, got {rate} Hz, shape {samples.shape}")
+    clip: numpy.ndarray[Any, Any] = (samples - samples.mean()) / (samples.std() + 1e-7)
+    return clip
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Characters of the transcripts. Token 0 is the CTC blank, character k has token k + 1."""
+
+    characters: str
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str]) -> Vocabulary:
+        """Collect the characters of all texts, sorted, so that the tokens do not depend on the order of the texts."""
+        return cls("".join(sorted(set("".join(texts)))))
+
+    def __len__(self) -> int:
+        """Number of tokens, the blank included."""
+        return len(self.characters) + 1
+
+    def encode(self, text: str) -> list[int]:
+        """Return the text's tokens. Raises ValueError for a character outside the vocabulary."""
+        return [self.characters.index(character) + 1 for character in text]
+
+    def decode(self, frames: Iterable[int]) -> str:
+        """Greedy CTC: merge repeated tokens, drop blanks, return the text."""
+        return "".join(self.characters[token - 1] for token, _ in groupby(frames) if token != BLANK)
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Turn dataset rows into a padded batch. Plain data, so DataLoader workers can pickle it."""
+
+    vocabulary: Vocabulary
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Return input_values (float32, clips × samples, padded with 0), attention_mask and labels (padded -100)."""
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
+        clips = [torch.from_numpy(read_audio(row["audio"]["path"])) for row in rows]
+        masks = [torch.ones(len(clip), dtype=torch.long) for clip in clips]
+        labels = [torch.tensor(self.vocabulary.encode(row["text"])) for row in rows]
+        return {
+            "input_values": pad_sequence(clips, batch_first=True),
+            "attention_mask": pad_sequence(masks, batch_first=True),
+            "labels": pad_sequence(labels, batch_first=True, padding_value=IGNORED),
+        }
+
+
+def edit_distance(reference: Sequence[str], hypothesis: Sequence[str]) -> int:
+    """Levenshtein distance: the fewest insertions, deletions and substitutions from one sequence to the other."""
+    row = list(range(len(hypothesis) + 1))
+    for deleted, wanted in enumerate(reference, start=1):
+        diagonal, row[0] = row[0], deleted
+        for column, given in enumerate(hypothesis, start=1):
+            cheapest = min(row[column] + 1, row[column - 1] + 1, diagonal + (wanted != given))
+            diagonal, row[column] = row[column], cheapest
+    return row[-1]
+
+
+def word_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:
+    """Word errors of all texts over the words of all references: 0.0 is perfect, more than 1.0 is possible.
+
+    Raises ValueError when the two lists differ in length or the references hold no word.
+    """
+    words = sum(len(reference.split()) for reference in references)
+    if words == 0:
+        raise ValueError("word error rate needs at least one reference word")
+    pairs = zip(references, hypotheses, strict=True)
+    return sum(edit_distance(reference.split(), hypothesis.split()) for reference, hypothesis in pairs) / words

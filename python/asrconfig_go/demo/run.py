@@ -1,0 +1,154 @@
+"""Train the demo's model with the Hugging Face Trainer under a plan of this package, and measure what it learnt."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .data import Collator, Vocabulary, load_split, word_error_rate
+from .model import small_model, transcribe
+
+if TYPE_CHECKING:
+    import datasets
+    from transformers import (
+        Trainer,
+        TrainerCallback,
+        TrainerControl,
+        TrainerState,
+        TrainingArguments,
+        Wav2Vec2ForCTC,
+    )
+
+    from ..config import TrainingConfig
+
+TARGET_BATCH = 8  # clips an optimizer step: with so few clips, more and smaller steps learn faster than larger ones
+MAX_STEPS = 800
+SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo did. Word error rates are shares of the reference words, on clips held out from training."""
+
+    wer_before: float
+    wer_after: float
+    train_seconds: float
+    steps: int
+    config: TrainingConfig = field(repr=False)
+    output_dir: Path
+    examples: tuple[tuple[str, str], ...] = field(repr=False)
+    """(reference, transcript) of the first held-out clips."""
+
+    def __str__(self) -> str:
+        """A short report in plain text."""
+        lines = [
+            f"Word error rate on held-out clips: {self.wer_before:.0%} before, {self.wer_after:.1%} after "
+            f"{self.steps} steps ({self.train_seconds:.0f} s)",
+            *(f"  said: {reference:<24}  heard: {heard}" for reference, heard in self.examples),
+            f"Checkpoints and TensorBoard logs: {self.output_dir} (tensorboard --logdir {self.output_dir})",
+        ]
+        return "\n".join(lines)
+
+
+def run(
+    output_dir: str | os.PathLike[str],
+    *,
+    seconds: float | None = SECONDS,
+    max_steps: int | None = None,
+    seed: int = 0,
+    gpu: str | None = None,
+) -> DemoResult:
+    """Plan, train and evaluate, printing every stage.
+
+    `seconds` ends training early on a slow machine (None: never), `max_steps` is the number of optimizer steps
+    (default MAX_STEPS), `gpu` plans for a GPU of the catalogue instead of this machine. On one machine the result
+    depends on `seed` alone, unless `seconds` cuts it short. Raises the package's AsrConfigError when planning fails.
+    """
+    from .. import create_optimal_config
+
+    train, test = load_split("train"), load_split("test")
+    collator = Collator(Vocabulary.from_texts(train["text"]))
+    model = small_model(len(collator.vocabulary), seed)
+    config, manager = create_optimal_config(train, model, target_batch_size=TARGET_BATCH, seed=seed, gpu=gpu)
+    args = config.to_training_arguments(output_dir, **training_settings(max_steps or MAX_STEPS))
+    manager.save_config(config, Path(args.output_dir) / "training_config.json")
+
+    before = transcribe(model, test, collator)
+    trainer, elapsed = train_model(model, args, train, collator, [manager.callback()], manager.train, seconds)
+    after = transcribe(model, test, collator)
+    return DemoResult(
+        wer_before=word_error_rate(test["text"], before),
+        wer_after=word_error_rate(test["text"], after),
+        train_seconds=elapsed,
+        steps=trainer.state.global_step,
+        config=config,
+        output_dir=Path(args.output_dir),
+        examples=tuple(zip(test["text"][:5], after[:5], strict=True)),
+    )
+
+
+def training_settings(max_steps: int) -> dict[str, Any]:
+    """Return the settings a tiny model with random weights needs in place of the plan's, which are for fine-tuning."""
+    return {
+        "max_steps": max_steps,
+        "learning_rate": 1.5e-3,
+        "warmup_steps": max(1, max_steps // 10),
+        "adam_beta2": 0.98,
+        # Sorted by length, the few clips would come in nearly the same order in every epoch.
+        "group_by_length": False,
+        "remove_unused_columns": False,  # the collator reads audio and text, which the model does not know
+        "eval_strategy": "no",
+        "save_strategy": "steps",
+        "save_steps": max(1, max_steps // 2),
+        "save_total_limit": 2,
+        "logging_steps": max(1, min(25, max_steps // 10)),
+        "report_to": ["tensorboard"] if find_spec("tensorboard") else [],
+        "disable_tqdm": False,
+    }
+
+
+def train_model(
+    model: Wav2Vec2ForCTC,
+    args: TrainingArguments,
+    dataset: datasets.Dataset,
+    collator: Collator,
+    callbacks: list[TrainerCallback],
+    train: Callable[[Trainer], object],
+    seconds: float | None = None,
+) -> tuple[Trainer, float]:
+    """Build a Trainer, run `train` on it, and return it with the wall-clock seconds that training took."""
+    from transformers import Trainer
+
+    if seconds is not None:
+        callbacks = [*callbacks, time_limit(seconds)]
+    trainer = Trainer(model=model, args=args, train_dataset=dataset, data_collator=collator, callbacks=callbacks)
+    start = time.monotonic()
+    train(trainer)
+    return trainer, time.monotonic() - start
+
+
+def time_limit(seconds: float) -> TrainerCallback:
+    """Return a callback that saves and stops `seconds` after training began. A restart does not reset the clock."""
+    from transformers import TrainerCallback
+
+    class TimeLimit(TrainerCallback):  # type: ignore[misc]
+        deadline: float | None = None
+
+        def on_train_begin(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        ) -> None:
+            if self.deadline is None:
+                self.deadline = time.monotonic() + seconds
+
+        def on_step_end(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        ) -> None:
+            if self.deadline is not None and time.monotonic() >= self.deadline:
+                control.should_save = control.should_training_stop = True
+
+    return TimeLimit()
