@@ -9,11 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import datasets
-import numpy as np
 import pytest
-import soundfile
-import torch
 
 from asrconfig_go.demo import DemoResult
 from asrconfig_go.demo.data import (
@@ -30,6 +26,12 @@ from asrconfig_go.demo.data import (
 )
 from asrconfig_go.demo.model import small_model, transcribe
 from asrconfig_go.demo.run import time_limit, training_settings
+
+np = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+datasets = pytest.importorskip("datasets")
+soundfile = pytest.importorskip("soundfile")
+pytest.importorskip("transformers")
 
 DIGITS = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"}
 
