@@ -148,7 +148,9 @@ def _in_pieces(found: Source, workers: int, allow_empty: bool, advance: _Advance
         clips += _measure(piece, workers)
         advance(len(clips), found.total)
     request: dict[str, Any] = {"clips": [to_json(clip) for clip in clips], "source": found.label}
-    request |= {"population": found.population, "sampled": found.sampled, "allow_empty": allow_empty}
+    if found.sampled:
+        request |= {"population": found.population, "sampled": True}
+    request["allow_empty"] = allow_empty
     profile, _ = _scan(request, lambda done, total: None, want_clips=False)
     return ScanResult(from_json(DatasetProfile, profile), tuple(clips))
 
