@@ -16,19 +16,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from training_fixtures import make_plan
 
 from asrconfig_go import InvalidArgumentError, LibraryError
 from asrconfig_go.monitor import GPUMemory, MemoryMonitor, MemorySnapshot
+from training_fixtures import make_plan
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-from tiny_training import tiny_trainer  # noqa: E402
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
 from asrconfig_go import callback as module  # noqa: E402
 from asrconfig_go.callback import AdaptiveMemoryCallback  # noqa: E402
+from tiny_training import tiny_trainer  # noqa: E402
 
 GIB = 1 << 30
 WORLD_ZERO = SimpleNamespace(is_local_process_zero=True, is_world_process_zero=True)

@@ -15,12 +15,12 @@ from asrconfig_go import InfeasiblePlanError, InvalidArgumentError, LibraryError
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 from transformers import EarlyStoppingCallback, Trainer  # noqa: E402
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
 from asrconfig_go.callback import AdaptiveMemoryCallback  # noqa: E402
 from asrconfig_go.recovery import train_with_recovery  # noqa: E402
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 
 OutOfMemory = torch.cuda.OutOfMemoryError
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training_fixtures import PLAN, make_plan
 
 from asrconfig_go import InvalidArgumentError, UnsupportedError, training_arguments
 from asrconfig_go.training_arguments import UnsupportedSettingWarning, build
+from training_fixtures import PLAN, make_plan
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
