@@ -91,7 +91,7 @@ def model_text(m: ModelProfile) -> str:
     trainable = m.total_parameters if m.trainable_parameters is None else m.trainable_parameters
     lines = [f"{label}: {m.total_parameters / 1e6:.1f} M parameters, {trainable / 1e6:.1f} M trainable"]
     if m.parameter_bytes is not None:
-        states = ", ".join(f"{name} {gb(size)}" for name, size in sorted(m.optimizer_bytes.items()))
+        states = ", ".join(f"{name} {gb(size)}" for name, size in sorted(m.optimizer_bytes.items()) if size)
         lines.append(f"parameters {gb(m.parameter_bytes)}, gradients {gb(m.gradient_bytes)}, optimizer state: {states}")
     return "\n".join(lines)
 
@@ -151,7 +151,7 @@ def _shown(setting: str, value: Any) -> str:
 
 def as_html(title: str, text: str) -> str:
     """Text in a titled box."""
-    return f"<div><b>{html.escape(title)}</b><pre style='margin:0.3em 0'>{html.escape(text)}</pre></div>"
+    return f"<div><b>{html.escape(title)}</b><pre style='margin:0.3em 0;font-family:monospace'>{html.escape(text)}</pre></div>"
 
 
 def say(verbose: bool, stage: str, what: Any) -> None:
