@@ -151,7 +151,8 @@ def _shown(setting: str, value: Any) -> str:
 
 def as_html(title: str, text: str) -> str:
     """Text in a titled box."""
-    return f"<div><b>{html.escape(title)}</b><pre style='margin:0.3em 0;font-family:monospace'>{html.escape(text)}</pre></div>"
+    style = "margin:0.3em 0;font-family:monospace"
+    return f'<div><b>{html.escape(title)}</b><pre style="{style}">{html.escape(text)}</pre></div>'
 
 
 def say(verbose: bool, stage: str, what: Any) -> None:

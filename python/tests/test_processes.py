@@ -65,7 +65,7 @@ def test_recorded_machines(tmp_path: Path, machine: str, names: list[str], mib: 
 
 
 def test_data_loader_workers_beside_a_monitor() -> None:
-    """Fifty epochs with forked workers while the sampler runs, none of which hangs; a worker that calls in is refused."""
+    """Fifty epochs with forked workers while the sampler runs, and none hangs; a worker that calls in is refused."""
     pytest.importorskip("torch")
     printed = run(
         """
