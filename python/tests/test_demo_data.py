@@ -25,7 +25,7 @@ from asrconfig_go.demo.data import (
     word_error_rate,
 )
 from asrconfig_go.demo.model import small_model, transcribe
-from asrconfig_go.demo.run import time_limit, training_settings
+from asrconfig_go.demo.run import one_thread, time_limit, training_settings
 
 np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
@@ -205,7 +205,15 @@ def test_transcripts_do_not_depend_on_the_batch() -> None:
     assert transcribe(model, test, collator, batch=1) == together
 
 
-@pytest.mark.parametrize("max_steps", [1, 7, 800])
+def test_one_thread_restores_the_threads() -> None:
+    before = torch.get_num_threads()
+    with pytest.raises(KeyboardInterrupt), one_thread():
+        assert torch.get_num_threads() == 1
+        raise KeyboardInterrupt
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("max_steps", [1, 7, 1000])
 def test_settings_fit_any_number_of_steps(max_steps: int) -> None:
     settings = training_settings(max_steps)
     assert settings["max_steps"] == max_steps

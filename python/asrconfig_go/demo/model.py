@@ -23,8 +23,8 @@ def small_config(tokens: int) -> Wav2Vec2Config:
         num_attention_heads=4,
         intermediate_size=384,
         conv_dim=[32, 64, 128, 128],  # the first layers run at the highest rate, so width costs most there
-        conv_stride=[10, 4, 4, 2],  # 320 samples a frame, as in the published wav2vec2 models
-        conv_kernel=[20, 8, 8, 4],
+        conv_stride=[16, 5, 2, 2],  # 320 samples a frame, as in the published wav2vec2 models
+        conv_kernel=[32, 10, 4, 4],
         conv_bias=True,
         feat_extract_activation="relu",  # the gradient of "gelu" alone would take a sixth of a CPU's step
         num_conv_pos_embeddings=32,
