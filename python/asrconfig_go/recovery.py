@@ -273,6 +273,7 @@ def _let_go(trainer: Any) -> None:
         if loader is not None:
             loader.end()
     trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+    trainer.accelerator.free_memory()
     trainer.model_wrapped = trainer.model
     trainer.current_flos = 0
     trainer.__dict__.pop("_eval_dataloaders", None)  # kept, with its batch size, while workers persist
@@ -296,7 +297,6 @@ def _free_memory() -> None:
 
 def _renew_accelerator(trainer: Any) -> None:
     """Make the accelerator anew: it may hold the accumulation steps, and a loss scaler in the middle of a step."""
-    trainer.accelerator.free_memory()
     given = trainer.args.accelerator_config.gradient_accumulation_kwargs
     if given:
         given.pop("num_steps", None)  # written there by the trainer when it made the first one

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import InfeasiblePlanError, InvalidArgumentError, LibraryError, _lib
+from asrconfig_go import InfeasiblePlanError, InvalidArgumentError, LibraryError, _lib, recovery
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
@@ -275,21 +275,27 @@ def test_parameters_unfrozen_on_the_way_cannot_be_restored(tmp_path: Path) -> No
         assert "per_device_train_batch_size=8 and gradient_accumulation_steps=2" in caught.value.__notes__[0]
 
 
-def test_the_failed_step_s_memory_is_free_before_the_next_attempt(tmp_path: Path) -> None:
-    held: list[Any] = []
+def test_nothing_of_the_failed_step_is_held_in_the_next_attempt(tmp_path: Path) -> None:
+    """The exception outlives the step, for the message; what its causes' frames held must not."""
+    activations: list[Any] = []
     alive: list[bool] = []
 
     class Watch(TrainerCallback):
         def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-            if held:
-                alive.append(held[0]() is not None)
+            if activations:
+                alive.append(activations[0]() is not None)
+
+    def layer() -> None:
+        activation = torch.zeros(1000)
+        activations.append(weakref.ref(activation))
+        raise ValueError("in a layer")
 
     def fail(model: Any, size: int) -> None:
-        if not held:
-            activation = torch.zeros(1000)
-            held.append(weakref.ref(activation))
-            model.first.weight.grad = torch.ones_like(model.first.weight)
-            raise OutOfMemory(OUT_OF_MEMORY)
+        if not activations:
+            try:
+                layer()
+            except ValueError as error:
+                raise OutOfMemory(OUT_OF_MEMORY) from error
 
     gc.disable()  # nothing but the recovery itself
     try:
@@ -297,6 +303,49 @@ def test_the_failed_step_s_memory_is_free_before_the_next_attempt(tmp_path: Path
     finally:
         gc.enable()
     assert alive == [False]
+
+
+def test_gradients_and_optimizer_state_are_gone_when_the_cache_is_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model = Regression()
+    optimizers: list[Any] = []
+    held: list[Any] = []
+
+    def free_memory() -> None:
+        gc.collect()
+        held.append(([p.grad for p in model.parameters()], optimizers[0]()))
+
+    monkeypatch.setattr(recovery, "_free_memory", free_memory)
+
+    class Watch(TrainerCallback):
+        def on_step_end(self, *args: Any, optimizer: Any = None, **kwargs: Any) -> None:
+            if not optimizers:
+                optimizers.append(weakref.ref(getattr(optimizer, "optimizer", optimizer)))
+
+    def fail(model: Any, size: int) -> None:
+        if optimizers and not held:
+            model.first.weight.grad = torch.ones_like(model.first.weight)
+            raise OutOfMemory(OUT_OF_MEMORY)
+
+    trained(tmp_path, fail, model=model, callbacks=[Watch()])
+    assert held == [([None] * 4, None)]
+
+
+def test_the_accelerator_is_made_anew(tmp_path: Path) -> None:
+    made: list[Any] = []
+
+    class Watched(Trainer):  # type: ignore[misc]
+        def create_accelerator_and_postprocess(self) -> None:
+            super().create_accelerator_and_postprocess()
+            made.append(self.accelerator)
+
+    given = {"gradient_accumulation_kwargs": {"sync_with_dataloader": False}}
+    trainer = trained(tmp_path, once_at(2), trainer_class=Watched, accelerator_config=given)
+    assert len(made) == 2
+    assert trainer.accelerator is made[1]
+    assert sizes(trainer) == (8, 2)
 
 
 def test_a_failure_in_evaluation_halves_the_evaluation_batch(tmp_path: Path) -> None:
@@ -316,20 +365,32 @@ def test_a_failure_in_evaluation_halves_the_evaluation_batch(tmp_path: Path) -> 
 
 
 def test_early_stopping_counts_as_in_the_undisturbed_run(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
-        "num_train_epochs": 8,
-        "eval_strategy": "steps",
-        "eval_steps": 2,
-        "save_strategy": "steps",
-        "save_steps": 4,
-        "load_best_model_at_end": True,
-        "learning_rate": 0.3,
-    }
-    whole = trained(tmp_path / "whole", callbacks=[EarlyStoppingCallback(3)], **settings)
-    assert whole.state.global_step < whole.state.max_steps
-    for batch in range(6, whole.state.global_step, 3):
-        run = trained(tmp_path / f"{batch}", once_at(batch), callbacks=[EarlyStoppingCallback(3)], **settings)
-        assert_same_run(run, whole)
+    def run(output: Path, fail: Any = None) -> Any:
+        class Clock(TrainerCallback):
+            step = 0
+
+            def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+                self.step = state.global_step
+
+        clock = Clock()
+        return trained(
+            output,
+            fail,
+            callbacks=[clock, EarlyStoppingCallback(4)],
+            compute_metrics=lambda _: {"score": float(clock.step)},  # best at the first evaluation, worse ever after
+            metric_for_best_model="score",
+            greater_is_better=False,
+            load_best_model_at_end=True,
+            eval_strategy="steps",
+            eval_steps=2,
+            save_strategy="steps",
+            save_steps=4,
+        )
+
+    whole = run(tmp_path / "whole")
+    assert whole.state.global_step == 10
+    for batch in (3, 7, 8):  # up to two evaluations are made twice, and count once
+        assert_same_run(run(tmp_path / f"{batch}", once_at(batch)), whole)
 
 
 def test_a_schedule_that_would_change_is_refused(tmp_path: Path) -> None:

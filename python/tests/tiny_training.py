@@ -55,9 +55,11 @@ class Regression(torch.nn.Module):
 def tiny_trainer(output: Path, *, samples: int = 16, trainer_class: Any = Trainer, **settings: Any) -> Any:
     """A ``Trainer`` on the CPU, 4 steps an epoch by default.
 
-    ``model``, ``callbacks``, ``optimizers`` and ``model_init`` go to the Trainer, the rest to its arguments.
+    ``model``, ``callbacks``, ``optimizers``, ``model_init`` and ``compute_metrics`` go to the Trainer, the rest to its
+    arguments.
     """
-    own = {name: settings.pop(name) for name in ("model", "callbacks", "optimizers", "model_init") if name in settings}
+    names = ("model", "callbacks", "optimizers", "model_init", "compute_metrics")
+    own = {name: settings.pop(name) for name in names if name in settings}
     arguments: dict[str, Any] = {
         "per_device_train_batch_size": 4,
         "num_train_epochs": 1,
