@@ -1,0 +1,176 @@
+package api
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/goccy/go-json"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// ask runs one operation as a caller would and decodes its result; code is "" on success.
+func ask[T any](t *testing.T, op string, args any) (result T, code fault.Code) {
+	t.Helper()
+	raw, err := json.Marshal(map[string]any{"v": 1, "op": op, "args": args})
+	require.NoError(t, err)
+	var got struct {
+		OK     bool
+		Result T
+		Error  *errorBody
+	}
+	require.NoError(t, json.Unmarshal(Call(raw), &got))
+	if !got.OK {
+		require.NotNil(t, got.Error)
+		return result, got.Error.Code
+	}
+	return got.Result, ""
+}
+
+type polled struct {
+	Finished         bool
+	Total, Done, Bad int64
+}
+
+// scanned starts a scan and waits for its end.
+func scanned(t *testing.T, args any) (job uint64, last polled) {
+	t.Helper()
+	started, code := ask[jobArgs](t, "scan.start", args)
+	require.Empty(t, code)
+	require.Eventually(t, func() bool {
+		last, code = ask[polled](t, "scan.poll", pollArgs{Job: started.Job, WaitMS: 50})
+		return code == "" && last.Finished
+	}, 30*time.Second, time.Millisecond)
+	return started.Job, last
+}
+
+// wav is a 16-bit mono file of 16 kHz.
+func wav(seconds float64) []byte {
+	data := make([]byte, 2*int(16000*seconds))
+	head := fmt.Sprintf("RIFF%sWAVEfmt %s%s%s%s%s%s%sdata%s", u32(36+len(data)), u32(16), u16(1), u16(1), u32(16000), u32(32000), u16(2), u16(16), u32(len(data)))
+	return append([]byte(head), data...)
+}
+
+func u16(n int) string { return string([]byte{byte(n), byte(n >> 8)}) }
+func u32(n int) string { return u16(n&0xffff) + u16(n>>16) }
+
+func TestScanOfAFolderInPages(t *testing.T) {
+	folder := t.TempDir()
+	for i := range 5 {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d.wav", i)), wav(float64(i)), 0o644))
+	}
+	job, last := scanned(t, map[string]any{"folder": folder})
+	require.Equal(t, polled{Finished: true, Total: 5, Done: 5, Bad: 1}, last) // the first is empty
+
+	page, code := ask[scanAnswer](t, "scan.result", resultArgs{Job: job, ClipsOffset: 3, ClipsLimit: 10})
+	require.Empty(t, code)
+	require.Equal(t, 4, page.Profile.SampleCount)
+	require.Equal(t, 5, page.ClipsTotal)
+	require.Len(t, page.Clips, 2)
+	require.Equal(t, 3.0, *page.Clips[0].DurationS)
+
+	none, code := ask[scanAnswer](t, "scan.result", resultArgs{Job: job, ClipsOffset: 99, ClipsLimit: 10})
+	require.Empty(t, code)
+	require.Empty(t, none.Clips)
+	_, code = ask[scanAnswer](t, "scan.result", resultArgs{Job: job, ClipsOffset: -1})
+	require.Equal(t, fault.InvalidArgument, code)
+
+	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: job})
+	require.Empty(t, code)
+	_, code = ask[polled](t, "scan.poll", pollArgs{Job: job})
+	require.Equal(t, fault.NotFound, code)
+}
+
+func TestScanReadsTheCallersMemory(t *testing.T) {
+	file := wav(2)
+	buffer := map[string]any{"name": "two seconds", "address": uintptr(unsafe.Pointer(&file[0])), "size": len(file)}
+	empty := map[string]any{"name": "empty", "address": 0, "size": 0}
+	job, _ := scanned(t, map[string]any{"buffers": []any{buffer, empty}})
+	page, code := ask[scanAnswer](t, "scan.result", resultArgs{Job: job, ClipsLimit: 2})
+	runtime.KeepAlive(file)
+	require.Empty(t, code)
+	require.Equal(t, 2.0, *page.Clips[0].DurationS)
+	require.NotEmpty(t, page.Clips[1].Error)
+	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: job})
+	require.Empty(t, code)
+}
+
+func TestScanErrorsComeWithTheResult(t *testing.T) {
+	job, _ := scanned(t, map[string]any{"folder": filepath.Join(t.TempDir(), "missing")})
+	_, code := ask[scanAnswer](t, "scan.result", resultArgs{Job: job})
+	require.Equal(t, fault.NotFound, code)
+}
+
+func TestCancelOfARunningScanReturnsAtOnce(t *testing.T) {
+	folder := t.TempDir()
+	clip := filepath.Join(folder, "a.wav")
+	require.NoError(t, os.WriteFile(clip, wav(0.1), 0o644))
+	list := filepath.Join(folder, "list.csv")
+	require.NoError(t, os.WriteFile(list, []byte("path\n"+strings.Repeat(clip+"\n", 500_000)), 0o644))
+	started, code := ask[jobArgs](t, "scan.start", map[string]any{"manifest": list, "workers": 1})
+	require.Empty(t, code)
+	_, code = ask[scanAnswer](t, "scan.result", resultArgs{Job: started.Job})
+	require.Equal(t, fault.InvalidArgument, code, "a running scan has no result")
+	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: started.Job})
+	require.Empty(t, code)
+	_, code = ask[polled](t, "scan.poll", pollArgs{Job: started.Job})
+	require.Equal(t, fault.NotFound, code)
+}
+
+func TestMonitorOverTheTable(t *testing.T) {
+	args := map[string]any{"interval_ms": 5, "library_path": "/nowhere/libnvidia-ml.so.1"}
+	started, code := ask[monitorStarted](t, "monitor.start", args)
+	require.Empty(t, code)
+	require.Empty(t, started.GPUs)
+	require.NotEmpty(t, started.GPUError)
+
+	_, code = ask[struct{}](t, "monitor.reset_peaks", monitorArgs{Monitor: started.Monitor})
+	require.Empty(t, code)
+	history, code := ask[struct {
+		HostTotalBytes uint64 `json:"host_total_bytes"`
+	}](t, "monitor.history", historyArgs{Monitor: started.Monitor})
+	require.Empty(t, code)
+	require.Positive(t, history.HostTotalBytes)
+	_, code = ask[struct{}](t, "monitor.stop", monitorArgs{Monitor: started.Monitor})
+	require.Empty(t, code)
+	_, code = ask[struct{}](t, "monitor.stop", monitorArgs{Monitor: started.Monitor})
+	require.Equal(t, fault.NotFound, code)
+}
+
+func TestCallSurvivesAnything(t *testing.T) {
+	for _, raw := range []string{"", "null", "{", "\x00\xff", `{"v":1}`, `{"v":1,"op":"plan.make","args":[]}`, `{"v":1,"op":"plan.choices"} {}`,
+		strings.Repeat("[", 100_000)} {
+		var got answer
+		require.NoError(t, json.Unmarshal(Call([]byte(raw)), &got), "%.40q", raw)
+		require.False(t, got.OK, "%.40q", raw)
+		require.NotEmpty(t, got.Error.Message)
+	}
+}
+
+func FuzzCall(f *testing.F) {
+	files, err := filepath.Glob(filepath.Join(goldenDir, "plan.*.json"))
+	require.NoError(f, err)
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		require.NoError(f, err)
+		var pairs []goldenPair
+		require.NoError(f, json.Unmarshal(raw, &pairs))
+		for _, pair := range pairs {
+			f.Add([]byte(pair.Request))
+		}
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if strings.Contains(string(raw), "scan.start") || strings.Contains(string(raw), "monitor.start") {
+			return // made-up addresses and folders are not for a fuzzer
+		}
+		require.True(t, json.Valid(Call(raw)))
+		require.NoError(t, fault.PoisonError())
+	})
+}
