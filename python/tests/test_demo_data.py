@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from asrconfig_go import InvalidArgumentError
 from asrconfig_go.demo import DemoResult
 from asrconfig_go.demo.data import (
     CLIPS,
@@ -218,6 +219,12 @@ def test_settings_fit_any_number_of_steps(max_steps: int) -> None:
     settings = training_settings(max_steps)
     assert settings["max_steps"] == max_steps
     assert all(1 <= settings[name] <= max_steps for name in ("warmup_steps", "save_steps", "logging_steps"))
+
+
+@pytest.mark.parametrize("max_steps", [0, -1])
+def test_settings_refuse_to_train_nothing(max_steps: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"max_steps = {max_steps} trains nothing"):
+        training_settings(max_steps)
 
 
 @pytest.mark.parametrize(("seconds", "stops"), [(0.0, True), (1000.0, False)])

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._errors import InvalidArgumentError
 from .data import Collator, Vocabulary, load_split, word_error_rate
 from .model import small_model, transcribe
 
@@ -68,15 +69,16 @@ def run(
 
     `seconds` ends training early on a slow machine (None: never), `max_steps` is the number of optimizer steps
     (default MAX_STEPS), `gpu` plans for a GPU of the catalogue instead of this machine. On one machine the result
-    depends on `seed` alone, unless `seconds` cuts it short. Raises the package's AsrConfigError when planning fails.
+    depends on `seed` alone, unless `seconds` cuts it short. Raises an AsrConfigError that names the input and the remedy.
     """
     from .. import create_optimal_config
 
+    settings = training_settings(MAX_STEPS if max_steps is None else max_steps)
     train, test = load_split("train"), load_split("test")
     collator = Collator(Vocabulary.from_texts(train["text"]))
     model = small_model(len(collator.vocabulary), seed)
     config, manager = create_optimal_config(train, model, target_batch_size=TARGET_BATCH, seed=seed, gpu=gpu)
-    args = config.to_training_arguments(output_dir, **training_settings(max_steps or MAX_STEPS))
+    args = config.to_training_arguments(output_dir, **settings)
     Path(args.output_dir).mkdir(parents=True, exist_ok=True)
     manager.save_config(config, Path(args.output_dir) / "training_config.json")
 
@@ -96,7 +98,12 @@ def run(
 
 
 def training_settings(max_steps: int) -> dict[str, Any]:
-    """Return the settings a tiny model with random weights needs in place of the plan's, which are for fine-tuning."""
+    """Return the settings a tiny model with random weights needs in place of the plan's, which are for fine-tuning.
+
+    Raises InvalidArgumentError when `max_steps` is less than 1.
+    """
+    if max_steps < 1:
+        raise InvalidArgumentError(f"max_steps = {max_steps} trains nothing", "give a number of at least 1")
     return {
         "max_steps": max_steps,
         "learning_rate": 1.5e-3,
