@@ -69,7 +69,7 @@ def run(
 
     `seconds` ends training early on a slow machine (None: never), `max_steps` is the number of optimizer steps
     (default MAX_STEPS), `gpu` plans for a GPU of the catalogue instead of this machine. On one machine the result
-    depends on `seed` alone, unless `seconds` cuts it short. Raises an AsrConfigError that names the input and the remedy.
+    depends on `seed` alone, unless `seconds` cuts it short. Raises an AsrConfigError when planning fails.
     """
     from .. import create_optimal_config
 
