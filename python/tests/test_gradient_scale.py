@@ -153,6 +153,37 @@ def test_the_reported_loss_is_the_mean_over_the_effective_batch(tmp_path: Path, 
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["ctc mean", "ctc sum", "whisper"])
+def test_a_speech_model_that_runs_out_of_memory_once_ends_with_the_same_weights(tmp_path: Path, kind: str) -> None:
+    def run(failing: bool) -> Any:
+        def fail_once(module: Any, *_: Any) -> None:
+            hook.remove()
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+        torch.manual_seed(0)
+        model = MODELS[kind]()
+        if failing:
+            hook = model.register_forward_hook(fail_once)
+        arguments = TrainingArguments(
+            str(tmp_path),
+            per_device_train_batch_size=8,
+            num_train_epochs=4,
+            learning_rate=1e-3,
+            optim="sgd",  # AdamW would hide a gradient of the wrong size
+            max_grad_norm=0.0,
+            save_strategy="no",
+            report_to="none",
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        trainer = Trainer(model, arguments, train_dataset=Clips(kind))
+        train_with_recovery(trainer)
+        assert arguments.per_device_train_batch_size == (4 if failing else 8)
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+    assert torch.allclose(run(failing=True), run(failing=False), atol=1e-5)
+
+
 def kind_of(model: Any, **changes: Any) -> str | None:
     trainer = Trainer.__new__(Trainer)
     defaults = {"model_accepts_loss_kwargs": True, "compute_loss_func": None, "label_smoother": None}

@@ -1,4 +1,4 @@
-"""A training small enough for tests: a regression on fixed points, which remembers what it saw and can run out of memory."""
+"""A training small enough for tests: a regression on fixed points that notes what it saw and fails when asked."""
 
 from __future__ import annotations
 
