@@ -164,7 +164,7 @@ func TestCPUPlan(t *testing.T) {
 		assert.False(t, on, name)
 	}
 	require.Len(t, c.Warnings, 1)
-	assert.Contains(t, c.Warnings[0], "on the CPU (no GPU: no NVIDIA driver)")
+	assert.Contains(t, c.Warnings[0], "on the CPU: no NVIDIA driver")
 }
 
 func TestFreeMemoryLimits(t *testing.T) {

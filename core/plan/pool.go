@@ -49,9 +49,9 @@ func newPool(h profile.Hardware, o Options) pool {
 func cpuPool(h profile.Hardware) pool {
 	p := pool{count: 1, planned: float64(h.Memory.AvailableBytes), why: "no GPU"}
 	if h.NoGPUReason != "" {
-		p.why += ": " + h.NoGPUReason
+		p.why = h.NoGPUReason
 	}
-	p.warnings = []string{fmt.Sprintf("Planned for training on the CPU (%s). It works, but is far slower than any GPU of the catalogue.", p.why)}
+	p.warnings = []string{fmt.Sprintf("Planned for training on the CPU: %s. It works, but is far slower than any GPU of the catalogue.", p.why)}
 	return p
 }
 

@@ -32,6 +32,7 @@ from .hardware import GPU, HardwareProfile
 from .manager import ASRConfigManager, PlanOptions, create_optimal_config
 from .model import ModelProfile, known_models, profile_model
 from .monitor import MemoryMonitor
+from .training_arguments import UnsupportedSettingWarning
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
@@ -62,6 +63,7 @@ __all__ = [
     "ScanResult",
     "TrainingConfig",
     "UnsupportedError",
+    "UnsupportedSettingWarning",
     "VersionMismatchError",
     "create_optimal_config",
     "known_models",

@@ -125,15 +125,22 @@ class TrainingConfig:
             raise InvalidArgumentError(f"TrainingConfig has no setting {name!r}", _nearest(name))
         object.__setattr__(self, name, _checked(name, value))
 
-    def to_training_arguments(self, output_dir: str | os.PathLike[str], **overrides: Any) -> TrainingArguments:
+    def to_training_arguments(
+        self,
+        output_dir: str | os.PathLike[str],
+        *,
+        arguments_class: type[TrainingArguments] | None = None,
+        **overrides: Any,
+    ) -> TrainingArguments:
         """Build ``transformers.TrainingArguments`` for the installed transformers (4.46 or newer).
 
-        ``overrides`` are TrainingArguments' own names and win over the plan. Settings that the installed version
-        does not know are reported by an ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
+        ``arguments_class`` is a subclass to build instead, such as ``Seq2SeqTrainingArguments``. ``overrides`` are
+        TrainingArguments' own names and win over the plan. Settings that the installed version does not know are
+        reported by an ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
         """
         from .training_arguments import build
 
-        return build(self, output_dir, overrides)
+        return build(self, output_dir, overrides, arguments_class)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of ``save``."""

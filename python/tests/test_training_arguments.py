@@ -171,7 +171,7 @@ def test_a_setting_that_this_version_lacks_is_reported(tmp_path: Path, monkeypat
 
 def test_a_subclass_of_the_arguments(tmp_path: Path) -> None:
     overrides = {"predict_with_generate": True}
-    arguments = build(make_plan(), tmp_path, overrides, arguments_class=Seq2SeqTrainingArguments)
+    arguments = make_plan().to_training_arguments(tmp_path, arguments_class=Seq2SeqTrainingArguments, **overrides)
     assert isinstance(arguments, Seq2SeqTrainingArguments)
     assert arguments.predict_with_generate is True
     with pytest.raises(InvalidArgumentError, match="predict_with_generate"):

@@ -39,6 +39,8 @@ class DemoResult:
 
     wer_before: float
     wer_after: float
+    memory: str
+    """Peaks and counts of the memory callback, as text."""
     train_seconds: float
     steps: int
     config: TrainingConfig = field(repr=False)
@@ -52,6 +54,7 @@ class DemoResult:
             f"Word error rate on held-out clips: {self.wer_before:.0%} before, {self.wer_after:.1%} after "
             f"{self.steps} steps ({self.train_seconds:.0f} s)",
             *(f"  said: {reference:<24}  heard: {heard}" for reference, heard in self.examples),
+            self.memory,
             f"Checkpoints and TensorBoard logs: {self.output_dir} (tensorboard --logdir {self.output_dir})",
         ]
         return "\n".join(lines)
@@ -82,13 +85,18 @@ def run(
     Path(args.output_dir).mkdir(parents=True, exist_ok=True)
     manager.save_config(config, Path(args.output_dir) / "training_config.json")
 
+    print(
+        f"Random weights need other settings than the plan's, which are for fine-tuning: {said(settings)}", flush=True
+    )
+    watch = manager.callback()
     with one_thread():
         before = transcribe(model, test, collator)
-        trainer, elapsed = train_model(model, args, train, collator, [manager.callback()], manager.train, seconds)
+        trainer, elapsed = train_model(model, args, train, collator, [watch], manager.train, seconds)
         after = transcribe(model, test, collator)
     return DemoResult(
         wer_before=word_error_rate(test["text"], before),
         wer_after=word_error_rate(test["text"], after),
+        memory=str(watch.summary()),
         train_seconds=elapsed,
         steps=trainer.state.global_step,
         config=config,
@@ -120,6 +128,13 @@ def training_settings(max_steps: int) -> dict[str, Any]:
         "report_to": ["tensorboard"] if find_spec("tensorboard") else [],
         "disable_tqdm": False,
     }
+
+
+def said(settings: dict[str, Any]) -> str:
+    """Return the settings that decide how the model learns, as text."""
+    return ", ".join(
+        f"{name} {settings[name]:g}" for name in ("max_steps", "learning_rate", "warmup_steps", "adam_beta2")
+    )
 
 
 @contextmanager
