@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--files", type=int, default=2_000_000)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it otherwise
     with tempfile.TemporaryDirectory() as folder:
         clip, manifest = Path(folder, "a.wav"), Path(folder, "many.csv")
         with wave.open(str(clip), "wb") as file:

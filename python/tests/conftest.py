@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import signal
 import struct
 import wave
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ import pytest
 import asrconfig_go as ac
 
 WavMaker = Callable[..., Path]
+
+
+@pytest.fixture
+def heard_ctrl_c() -> Iterator[None]:
+    """Lets subprocesses hear SIGINT: where the tests run in the background, they inherit that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

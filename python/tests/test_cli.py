@@ -81,6 +81,7 @@ def test_doctor_without_library() -> None:
     assert "/nowhere/_core.so does not exist" in done.stdout
 
 
+@pytest.mark.usefixtures("heard_ctrl_c")
 def test_ctrl_c_stops_a_long_scan(make_wav: WavMaker, tmp_path: Path) -> None:
     """The scan of a list without end in sight stops soon after SIGINT, with the exit code of Ctrl-C."""
     clip = make_wav("a.wav", 0.1)
