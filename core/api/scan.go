@@ -7,7 +7,6 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/dataset"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // A scan is start / poll / result / cancel: a single long call would keep Ctrl-C and the progress bar waiting.
@@ -99,38 +98,47 @@ func pollScan(a pollArgs) (any, error) {
 	}, nil
 }
 
-type resultArgs struct {
-	Job         uint64 `json:"job"`
-	ClipsOffset int    `json:"clips_offset"`
-	ClipsLimit  int    `json:"clips_limit"` // 0 for the profile alone
+// scanResult gives the profile of a finished scan; its clips come by scan.clips, in pages.
+func scanResult(a jobArgs) (any, error) {
+	job, err := finishedScan(a.Job)
+	if err != nil {
+		return nil, err
+	}
+	return job.result.Profile, nil
 }
 
-type scanAnswer struct {
-	Profile    profile.Dataset `json:"profile"`
-	Clips      []profile.Clip  `json:"clips"`
-	ClipsTotal int             `json:"clips_total"`
+type clipsArgs struct {
+	Job    uint64 `json:"job"`
+	Offset int    `json:"offset"`
+	Limit  int    `json:"limit"` // at most maxClipsAPage are given
 }
 
-func scanResult(a resultArgs) (any, error) {
-	job, err := scans.get(a.Job, "scan")
+// scanClips gives clips from an offset on, in source order; none past the end.
+func scanClips(a clipsArgs) (any, error) {
+	job, err := finishedScan(a.Job)
+	if err != nil {
+		return nil, err
+	}
+	if a.Offset < 0 || a.Limit < 1 {
+		return nil, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
+	}
+	clips := job.result.Clips
+	from := min(a.Offset, len(clips))
+	return clips[from : from+min(a.Limit, maxClipsAPage, len(clips)-from)], nil
+}
+
+// finishedScan gives a scan that has ended well, or its error.
+func finishedScan(handle uint64) (*scanJob, error) {
+	job, err := scans.get(handle, "scan")
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case <-job.done:
+		return job, job.err
 	default:
-		return nil, fault.New(fault.InvalidArgument, "poll until it has finished", "scan %d is still running", a.Job)
+		return nil, fault.New(fault.InvalidArgument, "poll until it has finished", "scan %d is still running", handle)
 	}
-	if job.err != nil {
-		return nil, job.err
-	}
-	clips := job.result.Clips
-	if a.ClipsOffset < 0 || a.ClipsLimit < 0 {
-		return nil, fault.New(fault.InvalidArgument, "", "clips_offset %d and clips_limit %d must not be negative", a.ClipsOffset, a.ClipsLimit)
-	}
-	from := min(a.ClipsOffset, len(clips))
-	to := min(from+min(a.ClipsLimit, maxClipsAPage), len(clips))
-	return scanAnswer{Profile: job.result.Profile, Clips: clips[from:to], ClipsTotal: len(clips)}, nil
 }
 
 type jobArgs struct {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // ask runs one operation as a caller would and decodes its result; code is "" on success.
@@ -69,18 +71,21 @@ func TestScanOfAFolderInPages(t *testing.T) {
 	job, last := scanned(t, map[string]any{"folder": folder})
 	require.Equal(t, polled{Finished: true, Total: 5, Done: 5, Bad: 1}, last) // the first is empty
 
-	page, code := ask[scanAnswer](t, "scan.result", resultArgs{Job: job, ClipsOffset: 3, ClipsLimit: 10})
+	sum, code := ask[profile.Dataset](t, "scan.result", jobArgs{Job: job})
 	require.Empty(t, code)
-	require.Equal(t, 4, page.Profile.SampleCount)
-	require.Equal(t, 5, page.ClipsTotal)
-	require.Len(t, page.Clips, 2)
-	require.Equal(t, 3.0, *page.Clips[0].DurationS)
-
-	none, code := ask[scanAnswer](t, "scan.result", resultArgs{Job: job, ClipsOffset: 99, ClipsLimit: 10})
-	require.Empty(t, code)
-	require.Empty(t, none.Clips)
-	_, code = ask[scanAnswer](t, "scan.result", resultArgs{Job: job, ClipsOffset: -1})
-	require.Equal(t, fault.InvalidArgument, code)
+	require.Equal(t, 4, sum.SampleCount)
+	for _, page := range []struct{ offset, limit, clips int }{{0, 2, 2}, {3, 10, 2}, {4, math.MaxInt, 1}, {5, 1, 0}, {math.MaxInt, math.MaxInt, 0}} {
+		clips, code := ask[[]profile.Clip](t, "scan.clips", clipsArgs{Job: job, Offset: page.offset, Limit: page.limit})
+		require.Empty(t, code)
+		require.Len(t, clips, page.clips, "%+v", page)
+		if len(clips) > 0 && page.offset > 0 {
+			require.Equal(t, float64(page.offset), *clips[0].DurationS)
+		}
+	}
+	for _, wrong := range []clipsArgs{{Job: job, Offset: -1, Limit: 1}, {Job: job}, {Job: job, Limit: -1}} {
+		_, code = ask[[]profile.Clip](t, "scan.clips", wrong)
+		require.Equal(t, fault.InvalidArgument, code)
+	}
 
 	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: job})
 	require.Empty(t, code)
@@ -93,18 +98,18 @@ func TestScanReadsTheCallersMemory(t *testing.T) {
 	buffer := map[string]any{"name": "two seconds", "address": uintptr(unsafe.Pointer(&file[0])), "size": len(file)}
 	empty := map[string]any{"name": "empty", "address": 0, "size": 0}
 	job, _ := scanned(t, map[string]any{"buffers": []any{buffer, empty}})
-	page, code := ask[scanAnswer](t, "scan.result", resultArgs{Job: job, ClipsLimit: 2})
+	clips, code := ask[[]profile.Clip](t, "scan.clips", clipsArgs{Job: job, Limit: 2})
 	runtime.KeepAlive(file)
 	require.Empty(t, code)
-	require.Equal(t, 2.0, *page.Clips[0].DurationS)
-	require.NotEmpty(t, page.Clips[1].Error)
+	require.Equal(t, 2.0, *clips[0].DurationS)
+	require.NotEmpty(t, clips[1].Error)
 	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: job})
 	require.Empty(t, code)
 }
 
 func TestScanErrorsComeWithTheResult(t *testing.T) {
 	job, _ := scanned(t, map[string]any{"folder": filepath.Join(t.TempDir(), "missing")})
-	_, code := ask[scanAnswer](t, "scan.result", resultArgs{Job: job})
+	_, code := ask[profile.Dataset](t, "scan.result", jobArgs{Job: job})
 	require.Equal(t, fault.NotFound, code)
 }
 
@@ -116,7 +121,7 @@ func TestCancelOfARunningScanReturnsAtOnce(t *testing.T) {
 	require.NoError(t, os.WriteFile(list, []byte("path\n"+strings.Repeat(clip+"\n", 500_000)), 0o644))
 	started, code := ask[jobArgs](t, "scan.start", map[string]any{"manifest": list, "workers": 1})
 	require.Empty(t, code)
-	_, code = ask[scanAnswer](t, "scan.result", resultArgs{Job: started.Job})
+	_, code = ask[profile.Dataset](t, "scan.result", jobArgs{Job: started.Job})
 	require.Equal(t, fault.InvalidArgument, code, "a running scan has no result")
 	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: started.Job})
 	require.Empty(t, code)

@@ -25,6 +25,7 @@ var table = map[string]operation{
 	"scan.start":          withArgs(startScan),
 	"scan.poll":           withArgs(pollScan),
 	"scan.result":         withArgs(scanResult),
+	"scan.clips":          withArgs(scanClips),
 	"scan.cancel":         withArgs(cancelScan),
 	"plan.make":           withArgs(makePlan),
 	"plan.choices":        withArgs(planChoices),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,13 +106,15 @@ def scan_audio(
     workers: int = 0,
     progress: bool = True,
     allow_empty: bool = False,
+    clips: bool = True,
 ) -> ScanResult:
     """Measure every clip of ``source`` without decoding it.
 
     ``source`` is a folder, an audio file, a manifest (.jsonl, .csv, .tsv), a list of paths, a ``datasets.Dataset`` with
     an ``Audio`` (or ``input_values``) column, a list of 1-D arrays at ``sampling_rate`` hertz, or a list of
     ``{"array", "sampling_rate"}``. ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a
-    streamed dataset 200 are read unless told otherwise. ``workers`` 0 means one per usable core.
+    streamed dataset 200 are read unless told otherwise. ``workers`` 0 means one per usable core. Without ``clips`` the
+    result has the profile alone, which saves time on millions of files.
 
     Bad files are counted and listed in the profile; when no file is usable an ``EmptyDatasetError`` is raised, or, with
     ``allow_empty``, a profile of zeros is given. Raises ``NotFoundError``, ``EmptyDatasetError`` or
@@ -120,10 +123,13 @@ def scan_audio(
     _check_sample_size(sample_size)
     found = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed)
     with _ProgressBar(found.total, progress) as advance:
-        if found.request is not None:
-            options = {"sample_size": sample_size, "seed": seed, "workers": workers, "allow_empty": allow_empty}
-            return _whole({**found.request, **options}, advance)
-        return _in_pieces(found, workers, allow_empty, advance)
+        if found.request is None:
+            measured = _pieces(found, workers, advance)
+            profile = _summed(found, measured, allow_empty)
+            return ScanResult(profile, tuple(measured) if clips else ())
+        options = {"sample_size": sample_size, "seed": seed, "workers": workers, "allow_empty": allow_empty}
+        with _scan({**found.request, **options}, advance) as job:
+            return ScanResult(_profile(job), tuple(_clips(job)) if clips else ())
 
 
 def _check_sample_size(sample_size: int | None) -> None:
@@ -135,24 +141,13 @@ def _check_sample_size(sample_size: int | None) -> None:
         )
 
 
-def _whole(request: dict[str, Any], advance: _Advance) -> ScanResult:
-    """One scan for the whole source: the library lists, samples and measures."""
-    profile, clips = _scan(request, advance)
-    return ScanResult(from_json(DatasetProfile, profile), clips)
-
-
-def _in_pieces(found: Source, workers: int, allow_empty: bool, advance: _Advance) -> ScanResult:
-    """A source read piece by piece (embedded bytes): measure each, then sum up the clips."""
+def _pieces(found: Source, workers: int, advance: _Advance) -> list[Clip]:
+    """The clips of a source that is read piece by piece."""
     clips: list[Clip] = []
     for piece in found.pieces():
         clips += _measure(piece, workers)
         advance(len(clips), found.total)
-    request: dict[str, Any] = {"clips": [to_json(clip) for clip in clips], "source": found.label}
-    if found.sampled:
-        request |= {"population": found.population, "sampled": True}
-    request["allow_empty"] = allow_empty
-    profile, _ = _scan(request, lambda done, total: None, want_clips=False)
-    return ScanResult(from_json(DatasetProfile, profile), tuple(clips))
+    return clips
 
 
 def _measure(piece: Piece, workers: int) -> list[Clip]:
@@ -163,18 +158,25 @@ def _measure(piece: Piece, workers: int) -> list[Clip]:
         (piece.path_rows, {"paths": piece.paths}),
     ):
         if positions:
-            _, clips = _scan({**request, "workers": workers, "allow_empty": True}, lambda done, total: None)
-            measured.update(zip(positions, clips, strict=True))
+            with _scan({**request, "workers": workers, "allow_empty": True}) as job:
+                measured.update(zip(positions, _clips(job), strict=True))
     return [measured[index] for index in sorted(measured)]
+
+
+def _summed(found: Source, clips: list[Clip], allow_empty: bool) -> DatasetProfile:
+    request = {"clips": [to_json(clip) for clip in clips], "source": found.label, "allow_empty": allow_empty}
+    if found.sampled:
+        request |= {"population": found.population, "sampled": True}
+    with _scan(request) as job:
+        return _profile(job)
 
 
 _Advance = Callable[[int, int | None], None]
 
 
-def _scan(
-    request: dict[str, Any], advance: _Advance, want_clips: bool = True
-) -> tuple[dict[str, Any], tuple[Clip, ...]]:
-    """Start, poll, fetch; whatever happens, the job is cancelled and released before this returns."""
+@contextlib.contextmanager
+def _scan(request: dict[str, Any], advance: _Advance = lambda done, total: None) -> Iterator[int]:
+    """The handle of a finished scan. Whatever happens, Ctrl-C included, it is cancelled and released."""
     job = _lib.call("scan.start", request)["job"]
     try:
         while True:
@@ -182,20 +184,20 @@ def _scan(
             advance(state["done"], state["total"])
             if state["finished"]:
                 break
-        return _fetch(job, want_clips)
+        yield job
     finally:
         _lib.call("scan.cancel", {"job": job})
 
 
-def _fetch(job: int, want_clips: bool) -> tuple[dict[str, Any], tuple[Clip, ...]]:
-    clips: list[Clip] = []
-    while True:
-        page = _lib.call(
-            "scan.result", {"job": job, "clips_offset": len(clips), "clips_limit": _PAGE if want_clips else 0}
-        )
-        clips += [Clip(**clip) for clip in page["clips"]]
-        if not want_clips or len(clips) >= page["clips_total"]:
-            return page["profile"], tuple(clips)
+def _profile(job: int) -> DatasetProfile:
+    return from_json(DatasetProfile, _lib.call("scan.result", {"job": job}))
+
+
+def _clips(job: int) -> Iterator[Clip]:
+    offset = 0
+    while page := _lib.call("scan.clips", {"job": job, "offset": offset, "limit": _PAGE}):
+        yield from (Clip(**clip) for clip in page)
+        offset += len(page)
 
 
 class _ProgressBar:

@@ -65,7 +65,7 @@ class ASRConfigManager:
         if isinstance(dataset, DatasetProfile):
             self.dataset = dataset
         else:
-            self.dataset = scan_audio(dataset, sample_size=sample_size, **options).profile
+            self.dataset = scan_audio(dataset, sample_size=sample_size, clips=False, **options).profile
         return self.dataset
 
     def profile_model(
