@@ -7,7 +7,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/monitor"
-	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 var monitors registry[*monitor.Monitor]
@@ -38,8 +37,7 @@ func startMonitor(a startMonitorArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	host := func() (profile.Memory, error) { return hardware.HostMemory(a.Root) }
-	m, err := monitor.Start(reader, host, time.Duration(a.IntervalMS*float64(time.Millisecond)))
+	m, err := monitor.Start(reader, hardware.OpenHost(a.Root).Memory, time.Duration(a.IntervalMS*float64(time.Millisecond)))
 	if err != nil {
 		if reader != nil {
 			err = errors.Join(err, reader.Close())

@@ -120,24 +120,26 @@ func (l *memoryLimit) take(bytes uint64, source string, used uint64) {
 	l.room = min(l.room, bytes-min(used, bytes))
 }
 
-func (t tree) memoryLimit() memoryLimit {
+// memoryLimit walks the hierarchies of the memory controller. What is not below total, the host's RAM, limits nothing;
+// its usage is not even read, which in version 1 costs more than all the rest.
+func (t tree) memoryLimit(hierarchies []hierarchy, total uint64) memoryLimit {
 	smallest := memoryLimit{bytes: noLimit, room: noLimit}
-	for _, h := range t.hierarchies("memory") {
+	for _, h := range hierarchies {
 		for level, group := range h.groups {
 			if h.v2 {
-				t.memoryV2(&smallest, group)
+				t.memoryV2(&smallest, group, total)
 			} else {
-				t.memoryV1(&smallest, group, level == 0)
+				t.memoryV1(&smallest, group, total, level == 0)
 			}
 		}
 	}
 	return smallest
 }
 
-func (t tree) memoryV2(smallest *memoryLimit, group string) {
+func (t tree) memoryV2(smallest *memoryLimit, group string, total uint64) {
 	for _, name := range []string{"memory.max", "memory.high"} {
 		source := path.Join(group, name)
-		if limit, ok := parseLimit(t.read(source, sizeValue)); ok {
+		if limit, ok := parseLimit(t.read(source, sizeValue)); ok && limit < total {
 			smallest.take(limit, source, t.used(path.Join(group, "memory.current"), path.Join(group, "memory.stat"), "inactive_file"))
 		}
 	}
@@ -145,17 +147,17 @@ func (t tree) memoryV2(smallest *memoryLimit, group string) {
 
 // memoryV1 also takes the limit of invisible ancestors, at the process's own group. Their usage is unknown: the group's own
 // usage stands for it, so the room may be less than told.
-func (t tree) memoryV1(smallest *memoryLimit, group string, own bool) {
+func (t tree) memoryV1(smallest *memoryLimit, group string, total uint64, own bool) {
 	stat := path.Join(group, "memory.stat")
 	used := func() uint64 { return t.used(path.Join(group, "memory.usage_in_bytes"), stat, "total_inactive_file") }
 	source := path.Join(group, "memory.limit_in_bytes")
-	if limit, ok := parseLimit(t.read(source, sizeValue)); ok {
+	if limit, ok := parseLimit(t.read(source, sizeValue)); ok && limit < total {
 		smallest.take(limit, source, used())
 	}
 	if !own {
 		return
 	}
-	if limit, ok := parseStat(t.read(stat, sizeStat), "hierarchical_memory_limit"); ok && limit > 0 && limit < smallest.bytes {
+	if limit, ok := parseStat(t.read(stat, sizeStat), "hierarchical_memory_limit"); ok && limit > 0 && limit < min(total, smallest.bytes) {
 		smallest.take(limit, stat, used())
 	}
 }

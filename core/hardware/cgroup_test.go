@@ -151,7 +151,7 @@ func TestHostMemoryLimits(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			memory, err := HostMemory(machine(t, test.files))
+			memory, err := OpenHost(machine(t, test.files)).Memory()
 			require.NoError(t, err)
 			assert.Equal(t, uint64(64*gib), memory.HostTotalBytes)
 			assert.Equal(t, test.total, memory.TotalBytes)
@@ -165,7 +165,7 @@ func TestUnreadableTrees(t *testing.T) {
 	root := machine(t, map[string]string{"/proc/self/cgroup": "0::/\n", "/proc/self/mountinfo": v2Mount})
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "sys/fs/cgroup/memory.max"), 0o755)) // a folder where a file should be
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "sys/fs/cgroup/cpu.max"), 0o000))
-	memory, err := HostMemory(root)
+	memory, err := OpenHost(root).Memory()
 	require.NoError(t, err)
 	assert.Equal(t, uint64(64*gib), memory.TotalBytes)
 	assert.Equal(t, 8.0, hostCPU(root).UsableCores)
@@ -180,7 +180,7 @@ func TestHostMemoryErrors(t *testing.T) {
 		"MemTotal: 9999999999999999999999 kB\n": "cannot read the host's memory",
 	} {
 		root := machine(t, map[string]string{"/proc/meminfo": text})
-		_, err := HostMemory(root)
+		_, err := OpenHost(root).Memory()
 		require.ErrorContains(t, err, message, "%q", text)
 		assert.Contains(t, err.Error(), filepath.Join(root, "proc"), "the message names the file")
 	}

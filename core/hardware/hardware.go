@@ -90,7 +90,7 @@ func Planned(gpu string, options Options) (profile.Hardware, error) {
 
 // hostOf is the part of the profile that every machine has. GPUs is empty, not nil, so that it is a list in JSON.
 func hostOf(root string) (profile.Hardware, error) {
-	memory, err := HostMemory(root)
+	memory, err := OpenHost(root).Memory()
 	if err != nil {
 		return profile.Hardware{}, err
 	}

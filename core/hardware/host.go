@@ -25,11 +25,22 @@ func hostContext(proc, sys string) context.Context {
 		common.EnvMap{common.HostProcEnvKey: proc, common.HostSysEnvKey: sys})
 }
 
-// HostMemory reads the RAM that this process may use: the host's, cut down to the container's limit. root is the folder
-// that holds proc and sys, "" for "/". It reads a dozen small files, cheap enough for ten readings a second. A missing or
-// impossible meminfo gives NotFound or Corrupt; without readable limits the host's figures stand.
-func HostMemory(root string) (profile.Memory, error) {
+// Host reads the RAM that this process may use again and again: the host's, cut down to the container's limit.
+type Host struct {
+	tree   tree
+	groups []hierarchy // found once: a process that is moved to another group while it is watched is not followed
+}
+
+// OpenHost finds the process's groups. root is the folder that holds proc and sys, "" for "/".
+func OpenHost(root string) *Host {
 	tree := newTree(root)
+	return &Host{tree: tree, groups: tree.hierarchies("memory")}
+}
+
+// Memory reads a few small files, cheap enough for ten readings a second. A missing or impossible meminfo gives NotFound
+// or Corrupt; without readable limits the host's figures stand.
+func (h *Host) Memory() (profile.Memory, error) {
+	tree := h.tree
 	host, err := mem.VirtualMemoryWithContext(hostContext(tree.real("/proc"), tree.real("/sys")))
 	if err != nil {
 		return profile.Memory{}, fault.Wrap(err, fault.Corrupt, "", "cannot read the host's memory from %s", tree.real("/proc/meminfo"))
@@ -45,7 +56,7 @@ func HostMemory(root string) (profile.Memory, error) {
 	memory := profile.Memory{
 		TotalBytes: host.Total, HostTotalBytes: host.Total, AvailableBytes: min(host.Available, host.Total),
 	}
-	limit := tree.memoryLimit()
+	limit := tree.memoryLimit(h.groups, host.Total)
 	if limit.bytes < memory.TotalBytes {
 		memory.TotalBytes, memory.LimitSource = limit.bytes, limit.source
 	}
