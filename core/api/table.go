@@ -28,7 +28,7 @@ var table = map[string]operation{
 	"scan.clips":          withArgs(scanClips),
 	"scan.cancel":         withArgs(cancelScan),
 	"plan.make":           withArgs(makePlan),
-	"plan.choices":        withArgs(planChoices),
+	"plan.check":          withArgs(func(o plan.Options) (any, error) { return o.Normalized() }),
 	"recovery.classify":   withArgs(classifyError),
 	"recovery.next":       withArgs(func(s recovery.State) (any, error) { return recovery.Next(s) }),
 	"monitor.start":       withArgs(startMonitor),
@@ -90,10 +90,6 @@ type planArgs struct {
 
 func makePlan(a planArgs) (any, error) {
 	return plan.Make(plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options})
-}
-
-func planChoices(struct{}) (any, error) {
-	return map[string]any{"policies": plan.Policies(), "presets": plan.Presets()}, nil
 }
 
 type errorArgs struct {

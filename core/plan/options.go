@@ -74,8 +74,8 @@ var optimizers = map[string]optimizer{
 	"sgd":               {"sgd", "sgd"},
 }
 
-// normalized fills in defaults, resolves aliases and checks every range.
-func (o Options) normalized() (Options, error) {
+// Normalized fills in defaults, resolves aliases and checks every range.
+func (o Options) Normalized() (Options, error) {
 	orDefault(&o.Policy, DefaultPolicy)
 	orDefault(&o.Preset, Balanced)
 	orDefault(&o.Optimizer, defaultOptimizer)

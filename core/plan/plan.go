@@ -33,7 +33,7 @@ var policies = map[string]Policy{
 // Errors: InvalidArgument for a value outside its range, EmptyDataset for a dataset without clips, Infeasible when the
 // parameters alone are larger than the memory of the device.
 func Make(in Inputs) (profile.Config, error) {
-	options, err := in.Options.normalized()
+	options, err := in.Options.Normalized()
 	if err != nil {
 		return profile.Config{}, err
 	}

@@ -45,10 +45,23 @@ def hardware_text(h: HardwareProfile) -> str:
 
 def dataset_text(d: DatasetProfile) -> str:
     """Counts, durations, a histogram, and what is wrong with the bad files."""
+    lines = _measured_lines(d) if d.measured_count else [f"no usable clip ({d.source})"]
+    if d.bad_files:
+        lines.append(f"{_plural(len(d.bad_files), 'bad file')} left out:")
+        lines += [f"  {bad.path}: {bad.error}" for bad in d.bad_files[:5]]
+        lines += [f"  … and {len(d.bad_files) - 5} more in bad_files"] if len(d.bad_files) > 5 else []
+    return "\n".join(lines)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _measured_lines(d: DatasetProfile) -> list[str]:
     p = d.percentiles_s
     lines = [
-        f"{d.sample_count} clips, {d.total_hours:.2f} h, {gb(d.size_bytes)} on disk, {gb(d.decoded_bytes)} decoded"
-        f" ({d.source})",
+        f"{_plural(d.sample_count, 'clip')}, {d.total_hours:.2f} h, {gb(d.size_bytes)} on disk, "
+        f"{gb(d.decoded_bytes)} decoded ({d.source})",
         f"durations {d.min_s:.2f}–{d.max_s:.2f} s, mean {d.mean_s:.2f} s, median {p['p50']:.2f} s, "
         f"95 % under {p['p95']:.2f} s",
         f"{d.share_over_30s:.1%} over 30 s; sample rates {_mix(d.sample_rates, ' Hz')}; codecs {_mix(d.codecs)}",
@@ -57,12 +70,7 @@ def dataset_text(d: DatasetProfile) -> str:
         lines.append(f"measured on a random sample of {d.measured_count}")
     if d.shortened_count:
         lines.append(f"{d.shortened_count} files hold less audio than their headers claim; what they hold was counted")
-    lines += histogram_lines(d.histogram)
-    if d.bad_files:
-        lines.append(f"{len(d.bad_files)} bad files left out:")
-        lines += [f"  {bad.path}: {bad.error}" for bad in d.bad_files[:5]]
-        lines += [f"  … and {len(d.bad_files) - 5} more in bad_files"] if len(d.bad_files) > 5 else []
-    return "\n".join(lines)
+    return lines + histogram_lines(d.histogram)
 
 
 def _mix(counts: dict[str, int], unit: str = "") -> str:

@@ -46,6 +46,14 @@ class PlanOptions:
             checked(name, getattr(self, name), hint)
         check_margin(self.safety_margin)
 
+    def check(self) -> None:
+        """Raise ``InvalidArgumentError`` for a value that no plan can be made with."""
+        _lib.call("plan.check", self.given())
+
+    def given(self) -> dict[str, Any]:
+        """What is not left to the policy."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
 
 class ASRConfigManager:
     """Holds the measured profiles and the plan, and accompanies the training.
@@ -86,7 +94,7 @@ class ASRConfigManager:
             "hardware": hardware_json(self.hardware),
             "dataset": to_json(self.dataset),
             "model": to_json(self.model),
-            "options": {name: value for name, value in vars(options).items() if value is not None},
+            "options": options.given(),
         }
         self.config = TrainingConfig.from_dict(_lib.call("plan.make", request))
         return self.config
@@ -169,12 +177,16 @@ def create_optimal_config(
         target_batch_size, safety_margin, policy, preset, optimizer, lr_scaling,
         base_learning_rate, base_batch_size, num_train_epochs, seed, device_count, preprocessing,
     )  # fmt: skip
+    options.check()
     manager = ASRConfigManager(safety_margin=safety_margin, gpu=gpu)
     say(verbose, "Hardware", manager.hardware)
-    found = manager.profile_dataset(dataset, sample_size, sampling_rate=sampling_rate, progress=verbose)
-    say(verbose, "Dataset", found)
-    source = model_name if model is None else model
-    say(verbose, "Model", manager.profile_model(source, name=model_name, freeze_feature_encoder=freeze_feature_encoder))
+    # The model first: a wrong name should not come to light after a long scan.
+    source, label = (model_name, None) if model is None else (model, model_name)
+    found = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
+    say(
+        verbose, "Dataset", manager.profile_dataset(dataset, sample_size, sampling_rate=sampling_rate, progress=verbose)
+    )
+    say(verbose, "Model", found)
     config = manager.plan(options)
     say(verbose, "Planning", config)
     return config, manager

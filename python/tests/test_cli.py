@@ -24,7 +24,7 @@ def test_plan_prints_profile_plan_and_reasons(
     arguments = ["--data", str(tmp_path / "data"), "--model", "xls-r-300m", "--gpu", "T4", "--output", str(saved)]
     assert main(["plan", *arguments]) == 0
     printed = capsys.readouterr().out
-    for part in ("Tesla T4", "1 clips", "315.5 M parameters", "Optimized Settings", "per_device_train_batch_size ="):
+    for part in ("Tesla T4", "1 clip,", "315.5 M parameters", "Optimized Settings", "per_device_train_batch_size ="):
         assert part in printed
     assert json.loads(saved.read_text())["gpu_name"] == "Tesla T4"
 
@@ -53,6 +53,8 @@ def test_scan_prints_one_json_line_per_file(
     assert lines[1]["error"]
     assert main(["scan", str(bad), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]
+    assert main(["scan", str(bad)]) == 1
+    assert "no usable clip" in capsys.readouterr().out
 
 
 def test_errors_are_one_message_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,4 +139,4 @@ def test_stats_struct_size_is_checked() -> None:
 
 def test_not_a_number_never_reaches_the_library() -> None:
     with pytest.raises(ValueError, match="not finite"):
-        _lib.call("plan.choices", {"x": float("nan")})
+        _lib.call("plan.check", {"safety_margin": float("nan")})

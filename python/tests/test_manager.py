@@ -118,6 +118,16 @@ def test_wrong_options_are_named(options: dict[str, Any], said: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("wrong", [{"target_batch_size": 0}, {"preset": "fast"}, {"model": "no-such-model"}])
+def test_wrong_options_come_to_light_before_the_scan(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def scan(*_: object, **__: object) -> None:
+        raise AssertionError("the dataset was scanned first")
+
+    monkeypatch.setattr(ac.manager, "scan_audio", scan)
+    with pytest.raises(ac.AsrConfigError):
+        plan(**wrong)
+
+
 def test_unknown_gpu_names_the_nearest() -> None:
     with pytest.raises(ac.NotFoundError, match="T5") as caught:
         plan(gpu="T5")
