@@ -91,13 +91,9 @@ def histogram_lines(h: Histogram, width: int = 40) -> list[str]:
 
 def model_text(m: ModelProfile) -> str:
     """Parameters and the bytes that training keeps for them."""
-    label = (
-        " ".join(part for part in (m.name, f"({m.class_name})" if m.class_name else "") if part)
-        or m.architecture
-        or "model"
-    )
+    label = f"{m.name} ({m.class_name})" if m.name and m.class_name else m.name or m.class_name or m.architecture
     trainable = m.total_parameters if m.trainable_parameters is None else m.trainable_parameters
-    lines = [f"{label}: {m.total_parameters / 1e6:.1f} M parameters, {trainable / 1e6:.1f} M trainable"]
+    lines = [f"{label or 'model'}: {m.total_parameters / 1e6:.1f} M parameters, {trainable / 1e6:.1f} M trainable"]
     if m.parameter_bytes is not None:
         states = ", ".join(f"{name} {gb(size)}" for name, size in sorted(m.optimizer_bytes.items()) if size)
         lines.append(f"parameters {gb(m.parameter_bytes)}, gradients {gb(m.gradient_bytes)}, optimizer state: {states}")
