@@ -120,27 +120,20 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 		name = fmt.Sprintf("manifest %s", r.Manifest)
 	case len(r.Paths) > 0:
 		entries, err = listPaths(ctx, r.Paths)
-		name = fmt.Sprintf("list of %s", plural(len(r.Paths), "path"))
+		name = fmt.Sprintf("list of %s", fault.Plural(len(r.Paths), "path"))
 	case len(r.Buffers) > 0:
 		for i := range r.Buffers {
 			entries = append(entries, entry{path: r.Buffers[i].Name, data: &r.Buffers[i].Data})
 		}
-		name = plural(len(r.Buffers), "buffer")
+		name = fault.Plural(len(r.Buffers), "buffer")
 	default:
 		for i := range r.Clips {
 			entries = append(entries, entry{path: r.Clips[i].Path, clip: &r.Clips[i]})
 		}
-		name = plural(len(r.Clips), "clip")
+		name = fault.Plural(len(r.Clips), "clip")
 	}
 	if r.Source != "" {
 		name = r.Source
 	}
 	return entries, name, err
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

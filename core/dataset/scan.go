@@ -72,7 +72,7 @@ func nothingUsable(r Request, sum profile.Dataset) error {
 		reasons = append(reasons, b.Path+": "+b.Error)
 	}
 	return fault.New(fault.EmptyDataset, "the first reasons: "+strings.Join(reasons, "; "), "no usable audio in %s: %s, none can be used",
-		sum.Source, plural(len(sum.BadFiles), "file"))
+		sum.Source, fault.Plural(len(sum.BadFiles), "file"))
 }
 
 // cancelled is the error after ctx has ended.

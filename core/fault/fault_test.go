@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,4 +55,14 @@ func TestEditDistance(t *testing.T) {
 		require.Equal(t, row.want, EditDistance(row.a, row.b), "%q %q", row.a, row.b)
 		require.Equal(t, row.want, EditDistance(row.b, row.a), "%q %q", row.b, row.a)
 	}
+}
+
+func TestWords(t *testing.T) {
+	require.Equal(t, "1 GPU", Plural(1, "GPU"))
+	require.Equal(t, "0 GPUs", Plural(0, "GPU"))
+	require.Equal(t, "2 GPUs", Plural(2, "GPU"))
+	require.Equal(t, "T4", Shorten("T4"))
+	require.Equal(t, strings.Repeat("é", 80), Shorten(strings.Repeat("é", 80)))
+	require.Equal(t, strings.Repeat("é", 80)+"…", Shorten(strings.Repeat("é", 81)), "cut between characters, never inside one")
+	require.Equal(t, "a?b", Shorten("a\xffb"))
 }

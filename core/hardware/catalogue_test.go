@@ -109,9 +109,9 @@ func TestUnknownNames(t *testing.T) {
 		"": "T4", "\xff\x00": "T4", strings.Repeat("x", 1<<20): "V100",
 	} {
 		_, err := FromCatalogue(name)
-		require.Error(t, err, shorten(name))
+		require.Error(t, err, fault.Shorten(name))
 		assert.Equal(t, fault.NotFound, fault.From(err).Code)
-		assert.Contains(t, fault.From(err).Hint, suggestion, shorten(name))
+		assert.Contains(t, fault.From(err).Hint, suggestion, fault.Shorten(name))
 		assert.Less(t, len(err.Error()), 500)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -258,7 +259,7 @@ func TestMissingAndBrokenLibrary(t *testing.T) {
 	text := filepath.Join(folder, "text.so")
 	require.NoError(t, os.WriteFile(text, []byte("no library"), 0o600))
 	for path, reason := range map[string]string{
-		filepath.Join(folder, "absent.so"): "its library " + shorten(filepath.Join(folder, "absent.so")) + " was not found",
+		filepath.Join(folder, "absent.so"): "its library " + fault.Shorten(filepath.Join(folder, "absent.so")) + " was not found",
 		text:                               "the NVIDIA driver's library cannot be loaded",
 	} {
 		found, err := Detect(Options{LibraryPath: path})

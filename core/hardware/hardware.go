@@ -9,7 +9,6 @@ package hardware
 import (
 	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -71,7 +70,7 @@ func Planned(gpu string, options Options) (profile.Hardware, error) {
 	}
 	if count < 1 || count > maxPlannedGPUs {
 		return profile.Hardware{}, fault.New(fault.InvalidArgument, `write the number of GPUs before the name, as in "2xT4"`,
-			"cannot plan for %d GPUs (%q): the count must lie between 1 and %d", count, shorten(gpu), maxPlannedGPUs)
+			"cannot plan for %d GPUs (%q): the count must lie between 1 and %d", count, fault.Shorten(gpu), maxPlannedGPUs)
 	}
 	card, err := FromCatalogue(name)
 	if err != nil {
@@ -95,14 +94,4 @@ func hostOf(root string) (profile.Hardware, error) {
 		return profile.Hardware{}, err
 	}
 	return profile.Hardware{GPUs: []profile.GPU{}, CPU: hostCPU(root), Memory: memory}, nil
-}
-
-// shorten keeps a caller's text readable inside a message.
-func shorten(text string) string {
-	const most = 80
-	text = strings.ToValidUTF8(text, "?")
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
 }

@@ -19,7 +19,7 @@ func FromCatalogue(name string) (profile.GPU, error) {
 		return entry.gpu(), nil
 	}
 	return profile.GPU{}, fault.New(fault.NotFound, "did you mean "+strings.Join(closest(name), ", ")+"?",
-		"there is no GPU %q in the catalogue", shorten(name))
+		"there is no GPU %q in the catalogue", fault.Shorten(name))
 }
 
 // sizeSuffix is a memory size at the end of a name: "T4-16GB", "l4 24g".

@@ -68,7 +68,7 @@ func connect(path string) (*session, error) {
 		loaded.library = nvml.New(nvml.WithLibraryPath(path))
 	} else if loaded.path != path {
 		return nil, fault.New(fault.NotFound, "use one NVML library per process",
-			"cannot use the NVML library %q: this process already uses %q", shorten(path), shorten(loaded.path))
+			"cannot use the NVML library %q: this process already uses %q", fault.Shorten(path), fault.Shorten(loaded.path))
 	}
 	return start(loaded.library, loaded.functions)
 }
@@ -80,7 +80,7 @@ func load(path string) (functions, error) {
 	if err := file.Open(); err != nil {
 		if strings.Contains(err.Error(), "No such file") {
 			return functions{}, fault.New(fault.NotFound, "install the NVIDIA driver, or start the container with GPU access",
-				"no NVIDIA driver: its library %s was not found", shorten(path))
+				"no NVIDIA driver: its library %s was not found", fault.Shorten(path))
 		}
 		return functions{}, fault.Wrap(err, fault.NotFound, "reinstall the NVIDIA driver", "the NVIDIA driver's library cannot be loaded")
 	}
@@ -88,7 +88,7 @@ func load(path string) (functions, error) {
 	if missing != "" {
 		_ = file.Close()
 		return functions{}, fault.New(fault.NotFound, "reinstall the NVIDIA driver",
-			"%s cannot be used as the NVIDIA driver's library: it has no %s", shorten(path), missing)
+			"%s cannot be used as the NVIDIA driver's library: it has no %s", fault.Shorten(path), missing)
 	}
 	return available, nil
 }

@@ -94,7 +94,7 @@ func (s *session) visible(setting *string) (units []unit, reason string) {
 	case firstTrouble != "":
 		return nil, firstTrouble
 	case setting != nil:
-		return nil, fmt.Sprintf("hidden by CUDA_VISIBLE_DEVICES=%q (the driver lists %s)", shorten(*setting), s.names())
+		return nil, fmt.Sprintf("hidden by CUDA_VISIBLE_DEVICES=%q (the driver lists %s)", fault.Shorten(*setting), s.names())
 	default:
 		return nil, "MIG mode is on but no MIG instance exists (create one with nvidia-smi mig -cgi … -C)"
 	}

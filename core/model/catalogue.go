@@ -84,7 +84,7 @@ func fromName(r Request) (profile.Model, error) {
 	if !found {
 		return profile.Model{}, fault.New(fault.NotFound,
 			"known names like it: "+strings.Join(in.closest(r.Name), ", ")+"; or pass the live module, its config or a folder with config.json",
-			"no known model is named %q", clip(r.Name))
+			"no known model is named %q", fault.Shorten(r.Name))
 	}
 	r.Config = in.entries[i].Config
 	m, err := fromConfig(r, in.entries[i].Config)

@@ -58,7 +58,7 @@ func (f family) pickHead(asked, named string, known heads) (string, error) {
 		}
 		slices.Sort(names)
 		return "", fault.New(fault.Unsupported, "set head to one of "+strings.Join(names, ", ")+"; or pass the live module",
-			"the parameters of class %q cannot be counted from a config", clip(cmp.Or(asked, named)))
+			"the parameters of class %q cannot be counted from a config", fault.Shorten(cmp.Or(asked, named)))
 	}
 	return head, nil
 }
@@ -88,12 +88,4 @@ func countConfig(f *fields, kind family, asked string, freezeFrontEnd bool, visi
 			"%s has no convolutional feature encoder that transformers can freeze", c.class)
 	}
 	return c, nil
-}
-
-// clip shortens text that comes from outside for a message.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:77] + "..."
-	}
-	return s
 }

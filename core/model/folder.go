@@ -61,7 +61,7 @@ func fromWeights(r Request, f *fields, kind string) (profile.Model, error) {
 		return profile.Model{}, inFolder(unknownFamily(kind), r.Folder)
 	}
 	if r.Head != "" || r.FreezeFeatureEncoder {
-		return profile.Model{}, fault.New(fault.Unsupported, "pass the live module", "model_type %q is counted from its weights as they are, without head or freeze_feature_encoder", clip(kind))
+		return profile.Model{}, fault.New(fault.Unsupported, "pass the live module", "model_type %q is counted from its weights as they are, without head or freeze_feature_encoder", fault.Shorten(kind))
 	}
 	var sum weights
 	for _, file := range files {
@@ -141,7 +141,7 @@ func shards(raw []byte) ([]string, error) {
 		}
 		if file == ".." || filepath.Base(file) != file || len(files) > maxShards {
 			return nil, fault.New(fault.Corrupt, "save or download the weights again",
-				"model.safetensors.index.json names %q; it may name up to %d files beside it", clip(file), maxShards)
+				"model.safetensors.index.json names %q; it may name up to %d files beside it", fault.Shorten(file), maxShards)
 		}
 	}
 	return files, nil

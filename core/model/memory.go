@@ -55,15 +55,15 @@ func fromCounts(r Request) (profile.Model, error) {
 		return profile.Model{}, fault.New(fault.InvalidArgument, "count the module after freezing it, and leave both out",
 			"head and freeze_feature_encoder do not apply to a counted module")
 	}
-	trainable := orDefault(c.Trainable, c.Total)
+	trainable := profile.Or(c.Trainable, c.Total)
 	if err := c.check(trainable); err != nil {
 		return profile.Model{}, err
 	}
 	m := profile.Model{
 		Name: c.Name, Architecture: c.Architecture, ClassName: c.ClassName, TotalParameters: c.Total, TrainableParameters: trainable,
-		HiddenSize: c.HiddenSize, Layers: c.Layers, ParameterBytes: orDefault(c.ParameterBytes, float32Bytes*c.Total),
-		GradientBytes:  orDefault(c.GradientBytes, float32Bytes*trainable),
-		OptimizerBytes: optimizerBytes(trainable, orDefault(c.AdafactorStateBytes, guessedAdafactor(trainable))), Source: c.Source,
+		HiddenSize: c.HiddenSize, Layers: c.Layers, ParameterBytes: profile.Or(c.ParameterBytes, float32Bytes*c.Total),
+		GradientBytes:  profile.Or(c.GradientBytes, float32Bytes*trainable),
+		OptimizerBytes: optimizerBytes(trainable, profile.Or(c.AdafactorStateBytes, guessedAdafactor(trainable))), Source: c.Source,
 	}
 	if m.Architecture == "" {
 		m.Architecture = "custom"
@@ -79,7 +79,7 @@ var sources = []string{"", "module", "config", "folder", "catalogue", "manual"}
 func (c Counts) check(trainable int64) error {
 	switch {
 	case !slices.Contains(sources, c.Source):
-		return fault.New(fault.InvalidArgument, "leave it out, or say module or manual", "source is %q", clip(c.Source))
+		return fault.New(fault.InvalidArgument, "leave it out, or say module or manual", "source is %q", fault.Shorten(c.Source))
 	case c.Total == 0:
 		return fault.New(fault.InvalidArgument, "pass the module that is trained, after it was built (lazy modules have no parameters before their first input)",
 			"the model has no parameters")
@@ -96,7 +96,7 @@ func (c Counts) check(trainable int64) error {
 		field string
 		value *int64
 	}{{"parameter_bytes", c.ParameterBytes}, {"gradient_bytes", c.GradientBytes}, {"adafactor_state_bytes", c.AdafactorStateBytes}} {
-		if v := orDefault(b.value, 0); v < 0 || v > most {
+		if v := profile.Or(b.value, 0); v < 0 || v > most {
 			return fault.New(fault.InvalidArgument, "give bytes, or leave it out", "%s is %d; the range is 0 to 2^54", b.field, v)
 		}
 	}
@@ -104,16 +104,9 @@ func (c Counts) check(trainable int64) error {
 		field string
 		value *int
 	}{{"hidden_size", c.HiddenSize}, {"layers", c.Layers}} {
-		if v := orDefault(n.value, 0); v < 0 || v > maxSize {
+		if v := profile.Or(n.value, 0); v < 0 || v > maxSize {
 			return fault.New(fault.InvalidArgument, "leave it out when unknown", "%s is %d; the range is 0 to %d", n.field, v, maxSize)
 		}
 	}
 	return nil
-}
-
-func orDefault[T any](p *T, fallback T) T {
-	if p == nil {
-		return fallback
-	}
-	return *p
 }

@@ -89,5 +89,5 @@ func readConfig(raw []byte) (f *fields, kind, name string, err error) {
 
 func unknownFamily(kind string) error {
 	return fault.New(fault.Unsupported, "pass the live module, or ModelProfile(total_parameters=…, trainable_parameters=…)",
-		"parameters of model_type %q cannot be counted from its config", clip(kind))
+		"parameters of model_type %q cannot be counted from its config", fault.Shorten(kind))
 }

@@ -56,7 +56,7 @@ func readHeader(r io.Reader, fileSize int64) (weights, error) {
 		}
 		var t tensorInfo
 		if err := json.Unmarshal(entry, &t); err != nil {
-			return weights{}, corrupt("the entry of %s does not read: %v", clip(name), err)
+			return weights{}, corrupt("the entry of %s does not read: %v", fault.Shorten(name), err)
 		}
 		if err := sum.add(name, t, uint64(fileSize)-8-length); err != nil {
 			return weights{}, err
@@ -68,7 +68,7 @@ func readHeader(r io.Reader, fileSize int64) (weights, error) {
 func (w *weights) add(name string, t tensorInfo, dataBytes uint64) error {
 	bits, known := dtypeBits[t.DType]
 	if !known {
-		return corrupt("%s has the unknown dtype %q", clip(name), clip(t.DType))
+		return corrupt("%s has the unknown dtype %q", fault.Shorten(name), fault.Shorten(t.DType))
 	}
 	dims := make([]int, len(t.Shape))
 	for i, d := range t.Shape {
@@ -76,13 +76,13 @@ func (w *weights) add(name string, t tensorInfo, dataBytes uint64) error {
 	}
 	elements, fits := product(dims...)
 	if !fits || elements > maxElements {
-		return corrupt("%s has the shape %v", clip(name), t.Shape)
+		return corrupt("%s has the shape %v", fault.Shorten(name), t.Shape)
 	}
 	if len(t.Offsets) != 2 || t.Offsets[0] > t.Offsets[1] || t.Offsets[1] > dataBytes || t.Offsets[1]-t.Offsets[0] != elements*bits/8 {
-		return corrupt("%s of %d elements of %s lies at %v in %d bytes of data", clip(name), elements, t.DType, t.Offsets, dataBytes)
+		return corrupt("%s of %d elements of %s lies at %v in %d bytes of data", fault.Shorten(name), elements, t.DType, t.Offsets, dataBytes)
 	}
 	if (t.DType == "U8" || t.DType == "I8") && len(dims) > 1 {
-		return fault.New(fault.Unsupported, "pass the live module", "%s is stored as %s: weights are quantized", clip(name), t.DType)
+		return fault.New(fault.Unsupported, "pass the live module", "%s is stored as %s: weights are quantized", fault.Shorten(name), t.DType)
 	}
 	if isParameter(name, t.DType) {
 		w.elements += elements // both stay under file size x 8

@@ -115,7 +115,7 @@ func fitReason(allowed, micro, target, devices int) string {
 	case micro == shareOf(target, devices):
 		return fmt.Sprintf("; reduced to %d, the share of one device in a step of %d", micro, target)
 	default:
-		return fmt.Sprintf("; reduced to %d, whose multiples on %s come closest to %d", micro, plural(devices, "device"), target)
+		return fmt.Sprintf("; reduced to %d, whose multiples on %s come closest to %d", micro, fault.Plural(devices, "device"), target)
 	}
 }
 
@@ -126,5 +126,5 @@ func effectiveWarning(target, micro, accumulation, devices int) string {
 		return ""
 	}
 	return fmt.Sprintf("The effective batch is %d (%d × %d accumulation × %s), not the target of %d. target_batch_size=%d would be met exactly.",
-		effective, micro, accumulation, plural(devices, "device"), target, effective)
+		effective, micro, accumulation, fault.Plural(devices, "device"), target, effective)
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -89,5 +90,5 @@ func fewClipsWarning(samples, effective int) string {
 		return ""
 	}
 	return fmt.Sprintf("The dataset has %s, fewer than the effective batch of %d: every epoch is one step. Lower target_batch_size.",
-		plural(samples, "clip"), effective)
+		fault.Plural(samples, "clip"), effective)
 }

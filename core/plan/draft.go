@@ -80,11 +80,3 @@ func gb(bytes float64) string {
 	}
 	return fmt.Sprintf("%.2f GB", bytes/1e9)
 }
-
-// plural writes a count with its noun: "1 GPU", "2 GPUs".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 const (
@@ -14,7 +16,7 @@ const (
 
 // learningRate scales the base rate from the base batch to the effective batch.
 func learningRate(o Options, effective int) (rate float64, why string) {
-	base, at := or(o.BaseLearningRate, defaultBaseRate), or(o.BaseBatchSize, defaultBaseBatchSize)
+	base, at := profile.Or(o.BaseLearningRate, defaultBaseRate), profile.Or(o.BaseBatchSize, defaultBaseBatchSize)
 	ratio := float64(effective) / float64(at)
 	switch o.LRScaling {
 	case ScaleLinear:

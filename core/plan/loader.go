@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -40,13 +41,13 @@ func (l loader) workers() (count int, why string) {
 	switch {
 	case l.hours < smallHours:
 		count = min(smallSetWorkers, cores-coresLeftOfSmall)
-		why = fmt.Sprintf("small dataset (%.1f h < 10 h): 2, if %s leave them", l.hours, plural(cores, "usable core"))
+		why = fmt.Sprintf("small dataset (%.1f h < 10 h): 2, if %s leave them", l.hours, fault.Plural(cores, "usable core"))
 	case l.heavy:
 		count = min(maxHeavyWorkers, cores-coresLeftHeavy)
-		why = fmt.Sprintf("heavy preprocessing: min(16, %s − 1)", plural(cores, "usable core"))
+		why = fmt.Sprintf("heavy preprocessing: min(16, %s − 1)", fault.Plural(cores, "usable core"))
 	default:
 		count = min(maxLightWorkers, cores-coresLeftLight)
-		why = fmt.Sprintf("min(8, %s − 2)", plural(cores, "usable core"))
+		why = fmt.Sprintf("min(8, %s − 2)", fault.Plural(cores, "usable core"))
 	}
 	if count = max(0, count); l.bytes(count) > l.room {
 		return 0, fmt.Sprintf("%s = %d, but they would take %s and %s of RAM is left: memory is short", why, count, gb(l.bytes(count)), gb(l.room))
@@ -73,7 +74,7 @@ func (l loader) prefetchFactor(workers int) (factor *int, why string) {
 		return nil, "no workers to prefetch"
 	}
 	batches := l.prefetch()
-	return &batches, fmt.Sprintf("%d batches ready in each of %s", batches, plural(workers, "worker"))
+	return &batches, fmt.Sprintf("%d batches ready in each of %s", batches, fault.Plural(workers, "worker"))
 }
 
 func pinMemory(gpus []profile.GPU) (on bool, why string) {

@@ -108,14 +108,6 @@ func orDefault(text *string, value string) {
 	}
 }
 
-// or gives the value that a pointer holds, or the default of an absent one.
-func or[T any](given *T, value T) T {
-	if given == nil {
-		return value
-	}
-	return *given
-}
-
 func optimizerNames() []string {
 	names := make([]string, 0, len(optimizers))
 	for name := range optimizers {

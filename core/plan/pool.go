@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -33,10 +34,10 @@ func newPool(h profile.Hardware, o Options) pool {
 	if len(h.GPUs) == 0 {
 		return cpuPool(h)
 	}
-	p := pool{count: len(h.GPUs), why: plural(len(h.GPUs), "visible GPU")}
+	p := pool{count: len(h.GPUs), why: fault.Plural(len(h.GPUs), "visible GPU")}
 	switch {
 	case o.DeviceCount != nil:
-		p.count, p.why = *o.DeviceCount, fmt.Sprintf("asked for; %s visible", plural(len(h.GPUs), "GPU"))
+		p.count, p.why = *o.DeviceCount, fmt.Sprintf("asked for; %s visible", fault.Plural(len(h.GPUs), "GPU"))
 	case len(h.GPUs) > 1 && h.GPUs[0].MIG:
 		p.count, p.why = 1, fmt.Sprintf("%d MIG slices are visible, and one process can use only the first", len(h.GPUs))
 	}
@@ -84,7 +85,7 @@ func (p *pool) warnDevices() {
 	first := p.gpus[0]
 	if p.count > len(p.gpus) && first.Source == "driver" {
 		p.warnings = append(p.warnings, fmt.Sprintf("Planned for %d devices, but only %s visible: the others are taken to be like %s.",
-			p.count, plural(len(p.gpus), "GPU"), p.where()))
+			p.count, fault.Plural(len(p.gpus), "GPU"), p.where()))
 	}
 	for _, g := range p.gpus[1:] {
 		if g.Name != first.Name {

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -57,7 +58,7 @@ func planBatch(d *draft, in Inputs, p pool) error {
 		in.Model.TrainableParameters, in.Model.TotalParameters))
 	d.because("per_device_train_batch_size", why+fitReason(allowed, micro, o.TargetBatchSize, p.count))
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d × %d × %d = %d",
-		o.TargetBatchSize, micro, plural(p.count, "device"), micro, accumulation, p.count, effective(d.Config)))
+		o.TargetBatchSize, micro, fault.Plural(p.count, "device"), micro, accumulation, p.count, effective(d.Config)))
 	d.because("per_device_eval_batch_size", "as in training, which needs more memory: evaluation keeps no gradients and no activations")
 	d.because("predicted_bytes", fmt.Sprintf("%s model + %d × %s a clip: %.0f %% of the %s of %s",
 		gb(float64(f.model())), micro, gb(f.clip()), 100*float64(d.PredictedBytes)/p.planned, gb(p.planned), p.where()))
@@ -175,7 +176,7 @@ func planOptimizer(d *draft, in Inputs) {
 	d.LearningRate, why = learningRate(o, effective(d.Config))
 	d.because("learning_rate", why)
 	d.warn(rateWarning(o))
-	d.NumTrainEpochs = or(o.NumTrainEpochs, defaultEpochs)
+	d.NumTrainEpochs = profile.Or(o.NumTrainEpochs, defaultEpochs)
 	d.because("num_train_epochs", asked(o.NumTrainEpochs, "the Trainer's default"))
 	d.warn(streamingWarning(d.Streaming, in.Dataset.SampleCount, effective(d.Config), d.NumTrainEpochs))
 	d.WarmupRatio, d.MaxGradNorm = warmupRatio, maxGradNorm
@@ -183,6 +184,6 @@ func planOptimizer(d *draft, in Inputs) {
 	d.because("max_grad_norm", "gradient clipping at the Trainer's default")
 	d.WeightDecay, why = weightDecay(d.Optimizer)
 	d.because("weight_decay", why)
-	d.Seed = or(o.Seed, defaultSeed)
+	d.Seed = profile.Or(o.Seed, defaultSeed)
 	d.because("seed", asked(o.Seed, "the Trainer's default"))
 }

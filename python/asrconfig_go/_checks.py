@@ -9,6 +9,8 @@ from typing import Any
 
 from ._errors import InvalidArgumentError
 
+MARGIN_RANGE = (0.70, 0.95)  # of the safety margin, as core/plan has it
+
 
 def checked(name: str, value: Any, hint: Any) -> Any:
     """Give ``value`` if it fits ``hint``, else raise ``InvalidArgumentError``.

@@ -22,7 +22,7 @@ def from_json(cls: type[T], data: dict[str, Any]) -> T:
     Tuples and dictionaries may be null in JSON. A missing or an unknown key means that package and library differ, and
     is an ``InternalError``.
     """
-    hints = _hints(cls)
+    hints = json_fields(cls)
     if data.keys() != hints.keys():
         raise InternalError(
             f"{cls.__name__}: fields {sorted(data.keys() ^ hints.keys())} differ between package and library",
@@ -31,7 +31,8 @@ def from_json(cls: type[T], data: dict[str, Any]) -> T:
     return cls(**{name: _value(hints[name], data[name]) for name in hints})
 
 
-def _hints(cls: Any) -> dict[str, Any]:
+def json_fields(cls: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are in its JSON, in order, with their type hints."""
     known = _HINTS.get(cls)
     if known is None:
         known = _HINTS[cls] = _remote_fields(cls)
@@ -61,7 +62,7 @@ def _value(hint: Any, value: Any) -> Any:
 def to_json(record: Any) -> Any:
     """The JSON object of a dataclass built by ``from_json``, nested ones included."""
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
-        return {name: to_json(getattr(record, name)) for name in _hints(type(record))}
+        return {name: to_json(getattr(record, name)) for name in json_fields(type(record))}
     if isinstance(record, tuple | list):
         return [to_json(item) for item in record]
     return record

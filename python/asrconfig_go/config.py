@@ -7,14 +7,13 @@ import difflib
 import json
 import os
 import tempfile
-import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._checks import checked
+from ._checks import MARGIN_RANGE, checked
 from ._errors import InvalidArgumentError, NotFoundError, VersionMismatchError
-from ._records import from_json, to_json
+from ._records import from_json, json_fields, to_json
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -58,7 +57,7 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "weight_decay": _between(0, 1),
     "max_grad_norm": _between(0, 1e6),
     "seed": _between(0, 2**32 - 1),
-    "safety_margin": _between(0.70, 0.95),
+    "safety_margin": _between(*MARGIN_RANGE),
 }
 
 
@@ -121,7 +120,7 @@ class TrainingConfig:
         return "bf16" if self.bf16 else "fp16" if self.fp16 else "fp32"
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _hints():
+        if name not in json_fields(TrainingConfig):
             raise InvalidArgumentError(f"TrainingConfig has no setting {name!r}", _nearest(name))
         object.__setattr__(self, name, _checked(name, value))
 
@@ -156,14 +155,14 @@ class TrainingConfig:
                 "upgrade: pip install -U asrconfig-go",
             )
         for name in data:
-            if name not in _hints():
+            if name not in json_fields(TrainingConfig):
                 raise InvalidArgumentError(f"the configuration has an unknown setting {name!r}", _nearest(name))
-        missing = [name for name in _hints() if name not in data]
+        missing = [name for name in json_fields(TrainingConfig) if name not in data]
         if missing:
             raise InvalidArgumentError(
                 f"the configuration lacks {', '.join(missing)}", "save it again with save_config"
             )
-        return from_json(cls, {name: data[name] for name in _hints()})
+        return from_json(cls, {name: data[name] for name in json_fields(TrainingConfig)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON to ``path``, whole or not at all."""
@@ -214,22 +213,13 @@ class TrainingConfig:
         return config_html(self)
 
 
-def _hints() -> dict[str, Any]:
-    if not _HINTS:
-        _HINTS.update(typing.get_type_hints(TrainingConfig))
-    return _HINTS
-
-
-_HINTS: dict[str, Any] = {}
-
-
 def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name, _hints(), n=1)
+    near = difflib.get_close_matches(name, json_fields(TrainingConfig), n=1)
     return f"did you mean {near[0]!r}?" if near else "see dataclasses.fields(TrainingConfig) for the settings there are"
 
 
 def _checked(name: str, value: Any) -> Any:
-    value = checked(name, value, _hints()[name])
+    value = checked(name, value, json_fields(TrainingConfig)[name])
     wrong = _RULES[name](value) if name in _RULES and value is not None else ""
     if wrong:
         raise InvalidArgumentError(f"{name} = {value!r} {wrong}", "choose a value in that range")

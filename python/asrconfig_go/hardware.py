@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 
 from . import _lib
+from ._checks import MARGIN_RANGE
 from ._errors import InvalidArgumentError
 from ._records import from_json, to_json
 
@@ -132,7 +133,8 @@ def _available(gpu: GPU) -> int:
 
 def check_margin(margin: float) -> None:
     """Refuse a safety margin that is no number between 0.70 and 0.95."""
-    if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0.70 <= margin <= 0.95:
+    low, high = MARGIN_RANGE
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not low <= margin <= high:
         raise InvalidArgumentError(
             f"safety_margin = {margin!r} is not between 0.70 and 0.95",
             "0.85 keeps 15 % of the memory free for fragmentation and other processes",
