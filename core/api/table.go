@@ -22,6 +22,7 @@ var table = map[string]operation{
 	"hardware.catalogue":  withArgs(func(struct{}) (any, error) { return hardware.Catalogue(), nil }),
 	"model.profile":       withArgs(func(r model.Request) (any, error) { return model.Profile(r) }),
 	"model.names":         withArgs(func(struct{}) (any, error) { return model.Names(), nil }),
+	"model.config":        withArgs(modelConfig),
 	"scan.start":          withArgs(startScan),
 	"scan.poll":           withArgs(pollScan),
 	"scan.result":         withArgs(scanResult),

@@ -15,8 +15,10 @@ import (
 //go:embed catalogue.json
 var catalogueJSON []byte
 
-// known is one published checkpoint: the config values that fix its shapes, in transformers' names. A CTC checkpoint
-// without a tokenizer of its own has the 32 symbols of the class default; each further symbol adds hidden_size + 1.
+// known is one published checkpoint: the config values that fix its shapes, in transformers' names, and the dropouts and
+// masking that decide what training keeps in memory where they are known to differ from the class defaults. A CTC
+// checkpoint without a tokenizer of its own has the 32 symbols of the class default; each further symbol adds
+// hidden_size + 1.
 type known struct {
 	ID         string          `json:"id"`         // on the Hugging Face Hub
 	Aliases    []string        `json:"aliases"`    // further spellings, beside the ID with and without its owner
@@ -72,27 +74,56 @@ func normalise(name string) string {
 
 const maxNameBytes = 200
 
-func fromName(r Request) (profile.Model, error) {
+// find looks a known model up by any of its spellings.
+func find(name string) (known, error) {
 	in, err := catalogue()
 	if err != nil {
-		return profile.Model{}, err
+		return known{}, err
 	}
-	if len(r.Name) > maxNameBytes {
-		return profile.Model{}, fault.New(fault.InvalidArgument, "give a name such as facebook/wav2vec2-xls-r-300m", "the model name has %d bytes", len(r.Name))
+	if len(name) > maxNameBytes {
+		return known{}, fault.New(fault.InvalidArgument, "give a name such as facebook/wav2vec2-xls-r-300m", "the model name has %d bytes", len(name))
 	}
-	i, found := in.byName[normalise(r.Name)]
+	i, found := in.byName[normalise(name)]
 	if !found {
-		return profile.Model{}, fault.New(fault.NotFound,
-			"known names like it: "+strings.Join(in.closest(r.Name), ", ")+"; or pass the live module, its config or a folder with config.json",
-			"no known model is named %q", fault.Shorten(r.Name))
+		return known{}, fault.New(fault.NotFound,
+			"known names like it: "+strings.Join(in.closest(name), ", ")+"; or pass the live module, its config or a folder with config.json",
+			"no known model is named %q", fault.Shorten(name))
 	}
-	r.Config = in.entries[i].Config
-	m, err := fromConfig(r, in.entries[i].Config)
+	return in.entries[i], nil
+}
+
+func fromName(r Request) (profile.Model, error) {
+	entry, err := find(r.Name)
 	if err != nil {
 		return profile.Model{}, err
 	}
-	m.Name, m.Source = in.entries[i].ID, "catalogue"
+	m, err := fromConfig(r, entry.Config)
+	if err != nil {
+		return profile.Model{}, err
+	}
+	m.Name, m.Source = entry.ID, "catalogue"
 	return m, nil
+}
+
+// Published is a known checkpoint as the catalogue holds it.
+type Published struct {
+	Name      string          `json:"name"`       // ID on the Hugging Face Hub
+	ClassName string          `json:"class_name"` // the class of transformers that fine-tuning for speech recognition trains
+	Config    json.RawMessage `json:"config"`     // model_type and every field that differs from the class default and fixes shapes
+}
+
+// Config gives the transformers config of a known model: AutoConfig.for_model(**config) builds a module of the same
+// shapes. Errors: InvalidArgument (a name that is too long), NotFound.
+func Config(name string) (Published, error) {
+	entry, err := find(name)
+	if err != nil {
+		return Published{}, err
+	}
+	_, kind, _, err := readConfig(entry.Config)
+	if err != nil {
+		return Published{}, err
+	}
+	return Published{entry.ID, families[kind].stem + families[kind].tuned, entry.Config}, nil
 }
 
 // closest gives the three IDs with the spelling nearest to the name, its owner aside.
