@@ -1,0 +1,90 @@
+package allocator
+
+// block is a piece of a segment: allocated, free in its pool, or address space without memory behind it (unmapped, in
+// expandable segments alone). The blocks of a segment tile it and are linked in the order of their addresses.
+type block struct {
+	address    uint64
+	size       uint64
+	requested  uint64 // what the caller asked for; 0 unless allocated
+	sinceCall  uint64 // the pool's count of searches when the block became free; its age is the searches since
+	prev, next int32  // neighbours in the segment, 0 when there is none
+	generation uint32 // changes when an allocation ends, so that its handle no longer fits
+	live       bool   // false for an index that waits to be used again
+	small      bool   // of the small pool
+	allocated  bool
+	mapped     bool
+	expandable bool
+}
+
+func (b *block) owns(handle Block) bool { return b.allocated && b.generation == handle.generation }
+
+func (b *block) split() bool { return b.prev != 0 || b.next != 0 }
+
+// newBlock makes a mapped, unlinked block. Pointers into a.blocks do not survive it.
+func (a *Allocator) newBlock(p *pool, address, size uint64) int32 {
+	var index int32
+	if last := len(a.unused) - 1; last >= 0 {
+		index, a.unused = a.unused[last], a.unused[:last]
+	} else {
+		index = int32(len(a.blocks))
+		a.blocks = append(a.blocks, block{})
+	}
+	a.blocks[index] = block{
+		address: address, size: size, generation: a.blocks[index].generation, live: true, small: p.small, mapped: true,
+		expandable: a.settings.ExpandableSegments,
+	}
+	return index
+}
+
+func (a *Allocator) dropBlock(index int32) {
+	a.blocks[index].live = false
+	a.unused = append(a.unused, index)
+}
+
+// link puts a new block between two neighbours, either of which may be 0.
+func (a *Allocator) link(index, before, after int32) {
+	a.blocks[index].prev, a.blocks[index].next = before, after
+	if before != 0 {
+		a.blocks[before].next = index
+	}
+	if after != 0 {
+		a.blocks[after].prev = index
+	}
+}
+
+// splitFront cuts size bytes off the front of a block that was taken from the pool, and puts the rest back.
+func (a *Allocator) splitFront(p *pool, rest int32, size uint64) int32 {
+	front := a.newBlock(p, a.blocks[rest].address, size)
+	a.link(front, a.blocks[rest].prev, rest)
+	a.blocks[rest].address += size
+	a.blocks[rest].size -= size
+	a.addFree(p, rest)
+	return front
+}
+
+// merge takes a neighbour into a block that is itself in no list, where the neighbour is not allocated and both or neither
+// have memory behind them.
+func (a *Allocator) merge(p *pool, into, neighbour int32) {
+	if neighbour == 0 {
+		return
+	}
+	b, n := &a.blocks[into], &a.blocks[neighbour]
+	if n.allocated || n.mapped != b.mapped {
+		return
+	}
+	if n.mapped {
+		a.removeFree(p, neighbour)
+	} else {
+		p.removeUnmapped(a.blocks, neighbour)
+	}
+	b.size += n.size
+	if b.prev == neighbour {
+		b.address = n.address
+		if b.prev = n.prev; b.prev != 0 {
+			a.blocks[b.prev].next = into
+		}
+	} else if b.next = n.next; b.next != 0 {
+		a.blocks[b.next].prev = into
+	}
+	a.dropBlock(neighbour)
+}

@@ -1,0 +1,228 @@
+package allocator
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// maxText bounds the text of the settings, in bytes.
+const maxText = 4096
+
+// options are the keys that PyTorch 2.15 knows, each with what reads its value. Those with ignored change nothing that a
+// single stream reserves: pinned host memory, locks, graphs, and how much address space expandable segments ask for.
+var options = map[string]func(*Settings, value) error{
+	"backend":                      readBackend,
+	"max_split_size_mb":            readMaxSplit,
+	"max_non_split_rounding_mb":    readNonSplitRounding,
+	"large_segment_size_mb":        readLargeSegment,
+	"roundup_power2_divisions":     readDivisions,
+	"garbage_collection_threshold": readThreshold,
+	"per_process_memory_fraction":  readFraction,
+	"expandable_segments":          readBool(func(s *Settings, on bool) { s.ExpandableSegments = on }),
+	"throw_on_cudamalloc_oom":      readBool(func(s *Settings, on bool) { s.ThrowOnCudaMallocOOM = on }),
+
+	"expandable_segments_reserve":          ignored,
+	"expandable_segments_reserve_by_class": ignored,
+	"graph_capture_record_stream_reuse":    ignored,
+	"pinned_free_catch_all":                ignored,
+	"pinned_max_cached_size_mb":            ignored,
+	"pinned_max_round_threshold_mb":        ignored,
+	"pinned_num_register_threads":          ignored,
+	"pinned_reserve_segment_size_mb":       ignored,
+	"pinned_use_background_threads":        ignored,
+	"pinned_use_cuda_host_register":        ignored,
+	"pinned_use_hip_host_register":         ignored,
+	"release_lock_on_cudamalloc":           ignored,
+	"release_lock_on_hipmalloc":            ignored,
+}
+
+// ParseSettings reads the text of PYTORCH_CUDA_ALLOC_CONF, or PYTORCH_ALLOC_CONF: "key:value,key:[a:b,c:d]", white space
+// ignored, a later key over an earlier one. The empty text means the defaults. It is stricter than PyTorch, which reads
+// "21x" as 21; its errors name the key and the values that it takes.
+func ParseSettings(text string) (Settings, error) {
+	s := Settings{}
+	if len(text) > maxText {
+		return s, fault.New(fault.InvalidArgument, "", "allocator settings of %d bytes; at most %d are read", len(text), maxText)
+	}
+	tokens := tokenize(text)
+	for len(tokens) > 0 {
+		key, given, rest, err := nextOption(tokens)
+		if err != nil {
+			return Settings{}, err
+		}
+		read, known := options[key]
+		if !known {
+			return Settings{}, unknownKey(key)
+		}
+		if err := read(&s, given); err != nil {
+			return Settings{}, err
+		}
+		tokens = rest
+	}
+	return s, s.check()
+}
+
+// check refuses combinations that PyTorch reads but cannot work with.
+func (s Settings) check() error {
+	if s.MaxSplitSize > 0 && s.MaxSplitSize < s.filled().LargeSegmentSize {
+		return fault.New(fault.InvalidArgument, "raise max_split_size_mb", "max_split_size_mb is below large_segment_size_mb")
+	}
+	if s.ExpandableSegments && s.filled().LargeSegmentSize%roundLarge != 0 {
+		return fault.New(fault.InvalidArgument, "use an even number of MB",
+			"large_segment_size_mb with expandable_segments must be a multiple of the device's pages of 2 MB")
+	}
+	return nil
+}
+
+// value is the value of one option: its key, and one word, or the words of a list with their ':' and ','.
+type value struct {
+	key   string
+	words []string
+	list  bool
+}
+
+func (v value) text() string { return strings.Join(v.words, "") }
+
+// wrong is the error of a value that the option does not take.
+func (v value) wrong(takes string) error {
+	return fault.New(fault.InvalidArgument, v.key+" takes "+takes, "allocator setting %s:%s is not understood", v.key,
+		fault.Shorten(v.text()))
+}
+
+// word is the value as a single word, "" for a list.
+func (v value) word() string {
+	if v.list {
+		return ""
+	}
+	return v.words[0]
+}
+
+func tokenize(text string) []string {
+	var tokens []string
+	word := strings.Builder{}
+	flush := func() {
+		if word.Len() > 0 {
+			tokens = append(tokens, word.String())
+			word.Reset()
+		}
+	}
+	for _, r := range text {
+		switch {
+		case strings.ContainsRune(",:[]", r):
+			flush()
+			tokens = append(tokens, string(r))
+		case !unicode.IsSpace(r):
+			word.WriteRune(r)
+		}
+	}
+	flush()
+	return tokens
+}
+
+// nextOption takes "key : value" and the comma after it off the front.
+func nextOption(tokens []string) (key string, given value, rest []string, err error) {
+	key = tokens[0]
+	malformed := fault.New(fault.InvalidArgument, `write "key:value,key:value", lists as "key:[a:b,c:d]"`,
+		"allocator settings are not understood at %q", fault.Shorten(strings.Join(tokens, "")))
+	if isMark(key) || len(tokens) < 3 || tokens[1] != ":" {
+		return key, value{}, nil, malformed
+	}
+	given, rest = value{key: key, words: tokens[2:3]}, tokens[3:]
+	if tokens[2] == "[" {
+		end := slices.Index(tokens, "]")
+		if end < 0 {
+			return key, value{}, nil, malformed
+		}
+		given, rest = value{key: key, words: tokens[3:end], list: true}, tokens[end+1:]
+	} else if isMark(tokens[2]) {
+		return key, value{}, nil, malformed
+	}
+	if len(rest) > 0 {
+		if rest[0] != "," {
+			return key, value{}, nil, malformed
+		}
+		rest = rest[1:]
+	}
+	return key, given, rest, nil
+}
+
+func isMark(token string) bool { return len(token) == 1 && strings.Contains(",:[]", token) }
+
+func unknownKey(key string) error {
+	known := slices.Sorted(maps.Keys(options))
+	short := key[:min(len(key), 64)]
+	nearest := slices.MinFunc(known, func(a, b string) int { return fault.EditDistance(short, a) - fault.EditDistance(short, b) })
+	return fault.New(fault.InvalidArgument, "did you mean "+nearest+"?", "unknown allocator setting %q", fault.Shorten(key))
+}
+
+func ignored(*Settings, value) error { return nil }
+
+func readBackend(_ *Settings, v value) error {
+	switch v.word() {
+	case "native":
+		return nil
+	case "cudaMallocAsync":
+		return fault.New(fault.Unsupported, "leave the backend out, or plan with measured memory",
+			"the allocator backend cudaMallocAsync is not simulated: the driver decides what it reserves")
+	default:
+		return v.wrong("native or cudaMallocAsync")
+	}
+}
+
+func readBool(set func(*Settings, bool)) func(*Settings, value) error {
+	return func(s *Settings, v value) error {
+		if word := v.word(); word != "True" && word != "False" {
+			return v.wrong("True or False")
+		}
+		set(s, v.word() == "True")
+		return nil
+	}
+}
+
+// readMegabytes reads a whole number of MiB of at least least. Above 2^40, more than any device has, the number does not
+// matter and could only overflow sums.
+func readMegabytes(v value, least uint64) (uint64, error) {
+	number, err := strconv.ParseUint(v.word(), 10, 64)
+	if err != nil || number < least {
+		return 0, v.wrong("a whole number of MB from " + strconv.FormatUint(least, 10) + " on")
+	}
+	return min(number, tooLarge/mib) * mib, nil
+}
+
+func readMaxSplit(s *Settings, v value) (err error) {
+	s.MaxSplitSize, err = readMegabytes(v, s.filled().LargeSegmentSize/mib)
+	return err
+}
+
+func readNonSplitRounding(s *Settings, v value) (err error) {
+	s.MaxNonSplitRounding, err = readMegabytes(v, s.filled().LargeSegmentSize/mib)
+	return err
+}
+
+func readLargeSegment(s *Settings, v value) (err error) {
+	s.LargeSegmentSize, err = readMegabytes(v, minLargeAlloc/mib+1)
+	return err
+}
+
+func readThreshold(s *Settings, v value) error {
+	number, err := strconv.ParseFloat(v.word(), 64)
+	if err != nil || !(number > 0 && number < 1) {
+		return v.wrong("a number between 0 and 1, both excluded")
+	}
+	s.GarbageCollectionThreshold = number
+	return nil
+}
+
+func readFraction(s *Settings, v value) error {
+	number, err := strconv.ParseFloat(v.word(), 64)
+	if err != nil || !(number >= 0 && number <= 1) {
+		return v.wrong("a number from 0 to 1")
+	}
+	s.MemoryFraction = &number
+	return nil
+}

@@ -1,0 +1,95 @@
+package allocator
+
+import "sort"
+
+// pool is the small or the large half of the cache.
+type pool struct {
+	free     freeSet
+	unmapped []int32 // blocks without memory behind them, in the order of their addresses
+	searches uint64  // for the age of blocks; counted only where garbage is collected
+	page     uint64  // what an expandable segment grows by
+	small    bool
+}
+
+func (a *Allocator) addFree(p *pool, index int32) {
+	b := &a.blocks[index]
+	b.sinceCall = p.searches
+	p.free.insert(entry{size: b.size, address: b.address, block: index})
+	if b.split() && !b.expandable {
+		a.stats.InactiveSplit += b.size
+	}
+}
+
+func (a *Allocator) removeFree(p *pool, index int32) {
+	b := &a.blocks[index]
+	p.free.remove(b.size, b.address)
+	a.left(b)
+}
+
+// left keeps the count of inactive split bytes when a block leaves the pool.
+func (a *Allocator) left(b *block) {
+	if b.split() && !b.expandable {
+		a.stats.InactiveSplit -= b.size
+	}
+}
+
+// takeFree takes the best fit out of the pool, 0 when there is none: the smallest block that is large enough, the one at
+// the lowest address among equals. When the rules of max_split_size reject it, no other is tried.
+func (a *Allocator) takeFree(p *pool, size uint64) int32 {
+	if a.collects {
+		p.searches++
+	}
+	at := p.free.lowerBound(size, 0)
+	if !p.free.valid(at) {
+		return 0
+	}
+	if a.settings.ExpandableSegments {
+		at = a.skipGrowing(p, at)
+	}
+	found := p.free.at(at)
+	if size < a.maxSplit && found.size >= a.maxSplit {
+		return 0 // an oversize block is kept for oversize requests
+	}
+	if size >= a.maxSplit && found.size >= size+a.settings.MaxNonSplitRounding {
+		return 0 // and wastes no more than the rounding
+	}
+	p.free.removeAt(at)
+	a.left(&a.blocks[found.block])
+	return found.block
+}
+
+// skipGrowing prefers holes of fixed size to the growing end of an expandable segment, which counts with all the address
+// space after it: it moves on while the next block is smaller in that measure.
+func (a *Allocator) skipGrowing(p *pool, at cursor) cursor {
+	for {
+		next := p.free.next(at)
+		if !p.free.valid(next) || a.growable(p.free.at(next).block) >= a.growable(p.free.at(at).block) {
+			return at
+		}
+		at = next
+	}
+}
+
+func (a *Allocator) growable(index int32) uint64 {
+	b := &a.blocks[index]
+	if b.next != 0 && !a.blocks[b.next].mapped {
+		return b.size + a.blocks[b.next].size
+	}
+	return b.size
+}
+
+func (p *pool) unmappedAt(blocks []block, address uint64) int {
+	return sort.Search(len(p.unmapped), func(i int) bool { return blocks[p.unmapped[i]].address >= address })
+}
+
+func (p *pool) addUnmapped(blocks []block, index int32) {
+	at := p.unmappedAt(blocks, blocks[index].address)
+	p.unmapped = append(p.unmapped, 0)
+	copy(p.unmapped[at+1:], p.unmapped[at:])
+	p.unmapped[at] = index
+}
+
+func (p *pool) removeUnmapped(blocks []block, index int32) {
+	at := p.unmappedAt(blocks, blocks[index].address)
+	p.unmapped = append(p.unmapped[:at], p.unmapped[at+1:]...)
+}

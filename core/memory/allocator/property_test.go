@@ -1,0 +1,148 @@
+package allocator
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// randomSettings draws options that let all rules meet: tight devices, odd limits, every option on and off.
+func randomSettings(r *rand.Rand) Settings {
+	s := Settings{ExpandableSegments: r.IntN(3) == 0}
+	if r.IntN(2) == 0 {
+		s.Limit = uint64(40+r.IntN(400)) * mib
+	}
+	if r.IntN(4) == 0 {
+		s.LargeSegmentSize = uint64(12+2*r.IntN(20)) * mib
+	}
+	if r.IntN(3) == 0 {
+		s.MaxSplitSize = s.filled().LargeSegmentSize + uint64(r.IntN(60))*mib
+		s.MaxNonSplitRounding = uint64(20+r.IntN(30)) * mib
+	}
+	if r.IntN(3) == 0 {
+		for i := range s.RoundupPower2Divisions {
+			s.RoundupPower2Divisions[i] = []uint64{0, 1, 2, 4, 8, 32}[r.IntN(6)]
+		}
+	}
+	if r.IntN(2) == 0 {
+		fraction := 0.3 + 0.8*r.Float64()
+		if fraction <= 1 {
+			s.MemoryFraction = &fraction
+		}
+		s.DeviceTotal = uint64(100+r.IntN(500)) * mib
+		s.GarbageCollectionThreshold = float64(r.IntN(2)) * (0.3 + 0.6*r.Float64())
+		s.ThrowOnCudaMallocOOM = r.IntN(4) == 0
+	}
+	return s
+}
+
+// randomSize draws small, middle, large and repeated sizes, with the limits of the rules among them.
+func randomSize(r *rand.Rand) uint64 {
+	switch r.IntN(8) {
+	case 0, 1:
+		return 1 + r.Uint64N(4096)
+	case 2:
+		return 1 + r.Uint64N(2*mib)
+	case 3, 4:
+		return mib + r.Uint64N(12*mib)
+	case 5:
+		return 10*mib + r.Uint64N(60*mib)
+	case 6:
+		edges := []uint64{511, 512, 513, mib - 1, mib, mib + 1, 10*mib - 512, 10 * mib, 10*mib + 1, 20 * mib, 19 * mib, 19*mib + 512}
+		return edges[r.IntN(len(edges))]
+	default:
+		return uint64(1+r.IntN(30)) * mib
+	}
+}
+
+// checkInvariants looks at everything that must hold between events.
+func checkInvariants(t *testing.T, a *Allocator) {
+	t.Helper()
+	stats, sum := a.Stats(), Stats{}
+	freeBlocks := 0
+	for i := range a.blocks {
+		b := &a.blocks[i]
+		if !b.live {
+			continue
+		}
+		require.Positive(t, b.size)
+		require.Zero(t, b.address%minBlock)
+		if b.mapped {
+			sum.Reserved += b.size
+		}
+		if b.allocated {
+			sum.Allocated += b.size
+			sum.Requested += b.requested
+			require.LessOrEqual(t, b.requested, b.size)
+		} else if b.mapped {
+			freeBlocks++
+			sum.LargestFree = max(sum.LargestFree, b.size)
+			if b.split() && !b.expandable {
+				sum.InactiveSplit += b.size
+			}
+		}
+		if b.next != 0 {
+			next := &a.blocks[b.next]
+			require.True(t, next.live)
+			require.Equal(t, int32(i), next.prev)
+			require.Equal(t, b.address+b.size, next.address, "blocks tile their segment")
+			require.Equal(t, b.small, next.small)
+			require.False(t, !b.allocated && !next.allocated && b.mapped == next.mapped, "no two neighbouring free blocks")
+		}
+	}
+	require.Equal(t, sum.Reserved, stats.Reserved)
+	require.Equal(t, sum.Allocated, stats.Allocated)
+	require.Equal(t, sum.Requested, stats.Requested)
+	require.Equal(t, sum.LargestFree, stats.LargestFree)
+	require.Equal(t, sum.InactiveSplit, stats.InactiveSplit)
+	require.Len(t, append(a.small.free.blocks(), a.large.free.blocks()...), freeBlocks, "every free block is in its pool")
+	require.LessOrEqual(t, stats.Reserved, orElse(a.settings.Limit, unlimited))
+	if !a.settings.ExpandableSegments { // there PyTorch checks the segment's size, and maps whole pages
+		require.LessOrEqual(t, stats.Reserved, a.allowed)
+	}
+}
+
+func TestAgreesWithTheReference(t *testing.T) {
+	for seed := range uint64(300) {
+		compare(t, seed, 400)
+	}
+}
+
+// compare runs one random sequence through both and compares them after every event.
+func compare(t *testing.T, seed uint64, events int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	settings := randomSettings(r)
+	a, slow := New(settings), newReference(settings)
+	var live []Block
+	var mirror []*refPiece
+	for event := range events {
+		switch choice := r.IntN(100); {
+		case choice < 2:
+			a.EmptyCache()
+			slow.empty()
+		case choice < 50 || len(live) == 0:
+			size := randomSize(r)
+			block, err := a.Malloc(size)
+			piece, found := slow.malloc(size)
+			require.Equal(t, found, err == nil, "seed %d event %d", seed, event)
+			if found {
+				require.Equal(t, piece.address, a.blocks[block.index].address, "seed %d event %d", seed, event)
+				live, mirror = append(live, block), append(mirror, piece)
+			}
+		default:
+			i := r.IntN(len(live))
+			require.NoError(t, a.Free(live[i]))
+			slow.free(mirror[i])
+			live[i], mirror[i] = live[len(live)-1], mirror[len(live)-1]
+			live, mirror = live[:len(live)-1], mirror[:len(mirror)-1]
+		}
+		stats := a.Stats()
+		require.Equal(t, []uint64{slow.reserved(), slow.allocated, slow.requested, slow.retries},
+			[]uint64{stats.Reserved, stats.Allocated, stats.Requested, stats.Retries}, "seed %d event %d", seed, event)
+		if event%16 == 0 {
+			checkInvariants(t, a)
+		}
+	}
+}

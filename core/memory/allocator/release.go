@@ -1,0 +1,92 @@
+package allocator
+
+// releaseCached gives back every segment that is one free block, and every whole page of a free block in an expandable
+// segment; the large pool first.
+func (a *Allocator) releaseCached() {
+	for _, p := range []*pool{&a.large, &a.small} {
+		for _, index := range p.free.blocks() {
+			switch b := &a.blocks[index]; {
+			case b.expandable:
+				a.unmap(p, index)
+			case !b.split():
+				a.release(p, index)
+			}
+		}
+	}
+}
+
+// release is cudaFree of a segment that is one free block.
+func (a *Allocator) release(p *pool, index int32) {
+	a.removeFree(p, index)
+	a.stats.Reserved -= a.blocks[index].size
+	a.stats.Segments--
+	a.dropBlock(index)
+}
+
+// releaseAvailable, with max_split_size alone, frees oversize blocks of the pool: the smallest one that covers the request
+// or max_split_size, whichever is more; without one, from the largest down until their sum does. False when it does not.
+func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
+	if a.maxSplit == unlimited {
+		return false
+	}
+	wanted := max(size, a.maxSplit)
+	at := p.free.lowerBound(wanted, 0)
+	if p.free.valid(at) && !a.settings.ExpandableSegments {
+		a.release(p, p.free.at(at).block)
+		return true
+	}
+	if a.settings.ExpandableSegments {
+		return false // its blocks cannot be given back whole
+	}
+	released := uint64(0)
+	for released < wanted {
+		last, any := p.free.before(cursor{len(p.free.buckets), 0})
+		if !any || p.free.at(last).size < a.maxSplit {
+			return false
+		}
+		released += p.free.at(last).size
+		a.release(p, p.free.at(last).block)
+	}
+	return true
+}
+
+// collectGarbage runs before the device is asked, once reserved memory is above the threshold's share of what is allowed:
+// unsplit free blocks of the large pool whose age, counted in searches, is at least the mean are given back, all of them
+// in one pass, and again with the new mean until the excess is gone or nothing more goes.
+func (a *Allocator) collectGarbage() {
+	threshold := uint64(a.settings.GarbageCollectionThreshold * float64(a.allowed))
+	if a.stats.Reserved <= threshold {
+		return
+	}
+	excess, collected := a.stats.Reserved-threshold, uint64(0)
+	candidates, ages := a.unsplit()
+	for freed := true; freed && collected < excess && len(candidates) > 0; {
+		freed = false
+		mean := float64(ages) / float64(len(candidates))
+		kept := candidates[:0]
+		for _, index := range candidates {
+			b := &a.blocks[index]
+			age := a.large.searches - b.sinceCall
+			if b.expandable || float64(age) < mean {
+				kept = append(kept, index)
+				continue
+			}
+			freed = true
+			collected += b.size
+			ages -= age
+			a.release(&a.large, index)
+		}
+		candidates = kept
+	}
+}
+
+// unsplit lists the free blocks of the large pool that are whole segments, with the sum of their ages.
+func (a *Allocator) unsplit() (candidates []int32, ages uint64) {
+	for _, index := range a.large.free.blocks() {
+		if b := &a.blocks[index]; !b.split() {
+			candidates = append(candidates, index)
+			ages += a.large.searches - b.sinceCall
+		}
+	}
+	return candidates, ages
+}

@@ -1,0 +1,89 @@
+package allocator
+
+import (
+	"math"
+	"math/bits"
+)
+
+const (
+	unlimited = math.MaxUint64
+	// divisionIntervals are the powers of two from 1 MiB on for which PyTorch keeps a number of divisions.
+	divisionIntervals = 16
+)
+
+// Settings are the options of PYTORCH_CUDA_ALLOC_CONF that change what is reserved, and the memory of the device. The zero
+// value is PyTorch's default on a device without end. Sizes are bytes; 0 means the default.
+type Settings struct {
+	MaxSplitSize               uint64                    // blocks from this size on are not split; default: all are
+	MaxNonSplitRounding        uint64                    // how much larger than the request an unsplit oversize block may be; default 20 MiB
+	LargeSegmentSize           uint64                    // segment for requests between 1 and 10 MiB, page of large expandable segments; default 20 MiB
+	RoundupPower2Divisions     [divisionIntervals]uint64 // by interval from 1 MiB on, the first also for all below; 0 and 1: none
+	GarbageCollectionThreshold float64                   // share of what is allowed, 0 to 1, above which old blocks go; 0: never
+	ExpandableSegments         bool                      //
+	ThrowOnCudaMallocOOM       bool                      // fail before cudaMalloc would
+	MemoryFraction             *float64                  // share of DeviceTotal that may be reserved, 0 to 1; nil and 1: no limit of PyTorch's own
+
+	Limit       uint64 // what cudaMalloc can give in all: the device's memory less the context and other processes; 0: no end
+	DeviceTotal uint64 // the device's memory, of which MemoryFraction is a share; 0: Limit
+}
+
+// filled puts the defaults in.
+func (s Settings) filled() Settings {
+	set := func(value *uint64, otherwise uint64) {
+		if *value == 0 {
+			*value = otherwise
+		}
+	}
+	set(&s.MaxSplitSize, unlimited)
+	set(&s.MaxNonSplitRounding, 20*mib)
+	set(&s.LargeSegmentSize, 20*mib)
+	s.MaxSplitSize = max(s.MaxSplitSize, s.LargeSegmentSize) // else PyTorch would free a part of a segment
+	set(&s.DeviceTotal, s.Limit)
+	return s
+}
+
+// allowed is what the memory fraction lets the allocator reserve.
+func (s Settings) allowed() uint64 {
+	if s.MemoryFraction == nil || *s.MemoryFraction >= 1 || s.DeviceTotal == 0 {
+		return unlimited
+	}
+	return uint64(*s.MemoryFraction * float64(s.DeviceTotal))
+}
+
+// roundSize is the size of the block for a request: at least 512 B, a multiple of 512 B, or the next division of the power
+// of two below where divisions are set and the request is above 512 B x divisions.
+func (s *Settings) roundSize(bytes uint64) uint64 {
+	if bytes < minBlock {
+		return minBlock
+	}
+	interval := min(max(bits.Len64(bytes)-1, 20)-20, divisionIntervals-1)
+	if divisions := s.RoundupPower2Divisions[interval]; divisions > 1 && bytes > minBlock*divisions {
+		return roundToDivision(bytes, divisions)
+	}
+	return (bytes + minBlock - 1) &^ (minBlock - 1)
+}
+
+// roundToDivision rounds up to a multiple of (power of two below) / divisions; 1200 with 4 divisions is 1280.
+func roundToDivision(bytes, divisions uint64) uint64 {
+	below := uint64(1) << (bits.Len64(bytes) - 1)
+	if below == bytes {
+		return bytes
+	}
+	step := below >> (bits.Len64(divisions) - 1)
+	if step == 0 {
+		return below << 1
+	}
+	return (bytes + step - 1) &^ (step - 1)
+}
+
+// segmentSize is what is asked of the device when a rounded size fits nowhere.
+func (s *Settings) segmentSize(size uint64) uint64 {
+	switch {
+	case size <= maxSmall:
+		return smallSegment
+	case size < minLargeAlloc:
+		return s.LargeSegmentSize
+	default:
+		return (size + roundLarge - 1) &^ (roundLarge - 1)
+	}
+}
