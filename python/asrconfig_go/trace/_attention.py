@@ -1,0 +1,95 @@
+"""Scaled dot-product attention as CUDA would run it: which kernel is chosen, and what it saves for backward.
+
+Rules: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (choice) and attention.cpp (masks and padding).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+_LOW = (torch.float16, torch.bfloat16)
+_FLASH_HEAD = 256  # the widest head that flash attention takes
+_MASK_ALIGNMENT = 8  # elements; a mask whose rows do not fill up is padded
+
+
+class Attention:
+    """Stands in for ``aten::scaled_dot_product_attention`` on a GPU of the given compute capability."""
+
+    def __init__(self, capability: tuple[int, int], notes: list[str]) -> None:
+        self._capability = capability
+        self._notes = notes
+
+    def __call__(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        """One attention; q, k, v are (batch, heads, length, head size)."""
+        if enable_gqa and key.shape[1] != query.shape[1]:
+            groups = query.shape[1] // key.shape[1]
+            key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+        mask = _additive(attn_mask, query.dtype)
+        if self._flash(query, mask):
+            return _flash(query, key, value, dropout_p, is_causal, scale)
+        if self._efficient(query, key):
+            return _efficient(query, key, value, mask, dropout_p, is_causal, scale)
+        return aten._scaled_dot_product_attention_math(
+            query, key, value, mask, dropout_p, is_causal, None, scale=scale
+        )[0]
+
+    def _flash(self, query: torch.Tensor, mask: torch.Tensor | None) -> bool:
+        ampere = self._capability >= (8, 0)
+        return ampere and mask is None and query.dtype in _LOW and query.shape[-1] <= _FLASH_HEAD and query.dim() == 4
+
+    def _efficient(self, query: torch.Tensor, key: torch.Tensor) -> bool:
+        if query.dim() != 4 or (query.dtype is torch.bfloat16 and self._capability < (8, 0)):
+            return False
+        alignment = 4 if query.dtype is torch.float32 else 8
+        return query.dtype in (*_LOW, torch.float32) and query.shape[-1] % alignment == 0
+
+
+def _additive(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
+    if mask is None or mask.dtype is not torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask.logical_not(), float("-inf"))
+
+
+def _flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, p: float, causal: bool, scale: float | None) -> Any:
+    head = q.shape[-1]
+    if scale is None:
+        scale = head**-0.5
+    missing = -head % 8
+    if missing:
+        q, k, v = (torch.nn.functional.pad(x, (0, missing)) for x in (q, k, v))
+    out = aten._scaled_dot_product_flash_attention(q, k, v, p, causal, False, scale=scale)[0]
+    return out[..., :head] if missing else out
+
+
+def _efficient(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    p: float,
+    causal: bool,
+    scale: float | None,
+) -> Any:
+    if mask is not None:
+        columns = mask.shape[-1]
+        missing = -columns % _MASK_ALIGNMENT
+        if missing:
+            mask = torch.nn.functional.pad(mask, (0, missing))[..., :columns]
+        mask = mask.expand(q.shape[0], q.shape[1], q.shape[2], columns)
+    save = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    return aten._scaled_dot_product_efficient_attention(q, k, v, mask, save, p, causal, scale=scale)[0]

@@ -1,0 +1,9 @@
+"""What can go wrong while a step is traced."""
+
+from __future__ import annotations
+
+from .._errors import UnsupportedError
+
+
+class TraceError(UnsupportedError):
+    """The step cannot be traced, or a trace file cannot be read; the message names the operation and the module."""

@@ -1,0 +1,132 @@
+"""What a GPU runs where a CPU runs something else: autocast's lists, fused dropout, attention kernels.
+
+The traced tensors are CPU tensors, so torch would take the CPU's way wherever the two differ in memory. These functions
+take the CUDA way, registered with torch's dispatcher while a recorder is active.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ._attention import Attention
+
+aten = torch.ops.aten
+_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+_LOW = (torch.float16, torch.bfloat16)
+
+# Run in float32 under CUDA's autocast, but left alone by the CPU's: aten/src/ATen/autocast_mode.h.
+_FLOAT32 = (
+    "layer_norm",
+    "group_norm",
+    "native_layer_norm",
+    "exp",
+    "expm1",
+    "log",
+    "log10",
+    "log2",
+    "log1p",
+    "reciprocal",
+    "rsqrt",
+    "acos",
+    "asin",
+    "cosh",
+    "erfinv",
+    "sinh",
+    "tan",
+    "softplus",
+    "cosine_similarity",
+    "logsumexp",
+    "dist",
+    "pdist",
+    "renorm",
+    "smooth_l1_loss",
+    "l1_loss",
+    "huber_loss",
+    "pow.Tensor_Scalar",
+    "pow.Tensor_Tensor",
+    "pow.Scalar",
+    "hinge_embedding_loss",
+)
+# The same, where the result's type can be asked for.
+_FLOAT32_RESULT = (
+    "softmax.int",
+    "log_softmax.int",
+    "sum",
+    "sum.dim_IntList",
+    "cumsum",
+    "prod.dim_int",
+    "linalg_vector_norm",
+)
+
+
+def _overload(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(aten, packet), overload or "default")
+
+
+def _below_autocast(op: Any, *args: Any, **kwargs: Any) -> Any:
+    with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
+        return op(*args, **kwargs)
+
+
+def _to_float32(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype in _LOW:
+        return value.to(torch.float32)
+    return value
+
+
+def _in_float32(op: Any) -> Callable[..., Any]:
+    def cast(*args: Any, **kwargs: Any) -> Any:
+        args = tuple(_to_float32(a) for a in args)
+        return _below_autocast(op, *args, **{k: _to_float32(v) for k, v in kwargs.items()})
+
+    return cast
+
+
+def _float32_result(op: Any) -> Callable[..., Any]:
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        given = kwargs.get("dtype", args[2] if op in _DTYPE_THIRD and len(args) > 2 else None)
+        if given is not None or args[0].dtype not in _LOW:
+            return _below_autocast(op, *args, **kwargs)
+        return _below_autocast(op, *args, **{**kwargs, "dtype": torch.float32})
+
+    return ask
+
+
+_DTYPE_THIRD = {aten.softmax.int, aten.log_softmax.int}
+
+
+def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """The fused kernel, which saves a mask of one byte per element: aten/src/ATen/native/Dropout.cpp."""
+    if p == 0 or not train or x.numel() == 0:
+        return x
+    if p < 1:
+        fused: torch.Tensor = aten.native_dropout(x, p, train)[0]
+        return fused
+    return x * torch.zeros((), dtype=x.dtype)
+
+
+def _softmax(kernel: Any, x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
+    """Half to float inside the kernel, without a copy of the input: aten/src/ATen/native/SoftMax.cpp."""
+    if x.dtype is torch.float16 and dtype is torch.float32:
+        return kernel(x, dim, True)
+    return kernel(x if dtype is None else x.to(dtype), dim, False)
+
+
+def register(capability: tuple[int, int], notes: list[str]) -> torch.library.Library:
+    """Put the functions in place; ``_destroy()`` of the result takes them away again."""
+    library = torch.library.Library("aten", "IMPL")
+    for name in _FLOAT32:
+        library.impl(name, _in_float32(_overload(name)), "AutocastCPU")
+    for name in _FLOAT32_RESULT:
+        library.impl(name, _float32_result(_overload(name)), "AutocastCPU")
+    for key in ("AutogradCPU", "CPU"):
+        library.impl("dropout", _dropout, key)
+        library.impl("scaled_dot_product_attention", Attention(capability, notes), key)
+        library.impl("softmax.int", functools.partial(_softmax, aten._softmax), key)
+        library.impl("log_softmax.int", functools.partial(_softmax, aten._log_softmax), key)
+    return library

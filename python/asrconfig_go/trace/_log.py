@@ -1,0 +1,118 @@
+"""The record of a run: births and deaths of storages in segments, with the operation and the module that made each."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+TAGS = ("", "parameter", "buffer", "gradient", "optimizer", "input", "workspace", "output")
+
+
+class Names:
+    """Strings numbered in the order in which they were first seen."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def __call__(self, name: str) -> int:
+        return self.numbers.setdefault(name, len(self.numbers))
+
+
+@dataclass
+class Segment:
+    """A stretch of the run. ``events``: bytes of a birth, or -1 - number of the storage that died."""
+
+    kind: str
+    shape: dict[str, int] = field(default_factory=dict)
+    events: list[int] = field(default_factory=list)
+    op: list[int] = field(default_factory=list)
+    module: list[int] = field(default_factory=list)
+    tag: list[int] = field(default_factory=list)
+    phases: list[tuple[int, str]] = field(default_factory=list)
+
+
+class EventLog:
+    """Watches storages. ``where`` tells the phase and the module of this moment."""
+
+    def __init__(self, where: Callable[[], tuple[str, str]]) -> None:
+        self.ops, self.modules = Names(), Names()
+        self.segments: list[Segment] = []
+        self.births = 0
+        self._where = where
+        self._living: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
+        self._home: list[tuple[Segment, int]] = []  # of each birth: its segment and its place there
+        self._open = False
+
+    def begin(self, kind: str, shape: dict[str, int], phase: str) -> None:
+        """Start a segment; the one before it is over."""
+        self.segments.append(Segment(kind, shape, phases=[(0, phase)]))
+        self._open = True
+
+    def close(self) -> None:
+        """Stop writing: what dies from here on is not part of the run."""
+        self._open = False
+
+    def watches(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor's storage was born in this run and lives on the device."""
+        return tensor.untyped_storage()._cdata in self._living
+
+    def birth(self, tensor: torch.Tensor, op: str, tag: str = "") -> None:
+        """Write down the tensor's storage, unless it is known already or holds nothing."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._living or not self._open:
+            return
+        size = storage.nbytes()
+        if size == 0:
+            return
+        number = self._write_birth(size, op, tag)
+
+        def died(_: object) -> None:
+            del self._living[key]
+            if self._open:
+                self.segments[-1].events.append(-1 - number)
+
+        self._living[key] = (number, weakref.ref(storage, died))
+
+    def passing(self, size: int, op: str) -> None:
+        """A workspace that an operation takes and gives back."""
+        self._write_death(self._write_birth(size, op, "workspace"))
+
+    def staying(self, size: int, op: str) -> None:
+        """A workspace that is kept to the end of the process."""
+        self._write_birth(size, op, "workspace")
+
+    @contextmanager
+    def during(self, size: int, op: str) -> Iterator[None]:
+        """A temporary that lives while the body runs."""
+        number = self._write_birth(size, op, "workspace") if self._open else -1
+        yield
+        if number >= 0:
+            self._write_death(number)
+
+    def retag(self, tensor: torch.Tensor, tag: str) -> None:
+        """Say what a storage turned out to be for: a gradient, a state of the optimizer."""
+        known = self._living.get(tensor.untyped_storage()._cdata)
+        if known is not None:
+            segment, place = self._home[known[0]]
+            segment.tag[place] = TAGS.index(tag)
+
+    def _write_birth(self, size: int, op: str, tag: str) -> int:
+        phase, module = self._where()
+        segment = self.segments[-1]
+        if segment.phases[-1][1] != phase:
+            segment.phases.append((len(segment.events), phase))
+        self._home.append((segment, len(segment.op)))
+        segment.events.append(size)
+        segment.op.append(self.ops(op))
+        segment.module.append(self.modules(module))
+        segment.tag.append(TAGS.index(tag))
+        self.births += 1
+        return self.births - 1
+
+    def _write_death(self, number: int) -> None:
+        self.segments[-1].events.append(-1 - number)

@@ -1,0 +1,164 @@
+"""The dispatch mode that stands between torch and its kernels while a step is traced.
+
+Large floating-point tensors are imaginary (see ``_arena``); whatever touches one is answered from its shapes alone.
+Integers and booleans that do not come from such a tensor stay real and are really computed, and so are small floats:
+control flow over lengths, masks and scalars takes the branch that it will take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ._arena import Arena
+from ._errors import TraceError
+from ._lengths import Lengths
+from ._log import EventLog
+from ._shapes import Shapes, spec_of
+from ._workspaces import Workspaces
+
+aten = torch.ops.aten
+
+SMALL = 64  # elements; a tensor up to this size stays real
+
+
+class _Kind(Enum):
+    VIEW = 0  # shares its input's storage
+    WRITE = 1  # gives back what it wrote to
+    NEW = 2
+
+
+# Views by behaviour that do not say so in their schema, and operations on the storage itself.
+_VIEWS = {aten._unsafe_view.default, aten._reshape_alias.default, aten.set_.source_Storage_storage_offset}
+_READ = aten._local_scalar_dense.default
+
+
+def _kind(op: Any) -> _Kind:
+    if op in _VIEWS or op.is_view:
+        return _Kind.VIEW
+    returns = op._schema.returns
+    written = [r for r in returns if r.alias_info is not None and r.alias_info.is_write]
+    return _Kind.WRITE if len(written) == len(returns) else _Kind.NEW
+
+
+class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
+    """Plays the GPU. ``inside()`` tells whether tensors made from nothing belong to the device at this moment."""
+
+    def __init__(
+        self, log: EventLog, workspaces: Workspaces, inside: Callable[[], bool], where: Callable[[], tuple[str, str]]
+    ) -> None:
+        super().__init__()
+        self.arena = Arena()
+        self.lengths = Lengths()
+        self._log = log
+        self._shapes = Shapes()
+        self._workspaces = workspaces
+        self._inside = inside
+        self._where = where
+        self._kinds: dict[Any, tuple[_Kind, str]] = {}
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        known = self._kinds.get(op)
+        if known is None:
+            known = self._kinds[op] = (_kind(op), str(op))
+        kind, name = known
+        if kind is _Kind.VIEW or op is _READ:
+            return op(*args, **kwargs)
+        tensors = _tensors(args, kwargs)
+        holds = self.arena.holds
+        fake = any(holds(t) for t in tensors)
+        if kind is _Kind.WRITE:
+            return _written(op, args, kwargs) if fake else op(*args, **kwargs)
+        watches = self._log.watches
+        if not self._inside() and not any(map(watches, tensors)):
+            return self._new(op, name, args, kwargs, fake, tensors)
+        for tensor in tensors:
+            if not watches(tensor) and tensor.dim():
+                self._log.birth(tensor, "to", "input")  # it was made on the host, and must be here by now
+        if op is aten.convolution.default and not args[6]:
+            self.lengths.saw(args[1], args[0], args[3], args[4], args[5])
+        with self._workspaces.of(op, name, args):
+            out = self._new(op, name, args, kwargs, fake, tensors)
+            for leaf in pytree.tree_leaves(out):
+                if isinstance(leaf, torch.Tensor):
+                    self._log.birth(leaf, name)
+        return out
+
+    def _new(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: list[torch.Tensor]) -> Any:
+        if op is aten.rand.default and args[0] == []:
+            # The draw by which speech models drop a whole layer: none is dropped, which takes the most memory.
+            return torch.ones(())
+        if fake or self._imagines(op, args, kwargs, tensors):
+            return self._imagined(op, name, args, kwargs)
+        return pytree.tree_map_only(torch.Tensor, self.imagine, op(*args, **kwargs))
+
+    def _imagines(self, op: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> bool:
+        """Whether an operation without inputs would fill a large float tensor."""
+        if tensors:
+            return False
+        _, leaves = self._specs(op, str(op), args, kwargs)
+        return any(isinstance(leaf, tuple) and _is_large(leaf) for leaf in leaves)
+
+    def _imagined(self, op: Any, name: str, args: Any, kwargs: Any) -> Any:
+        tree, leaves = self._specs(op, name, args, kwargs)
+        return pytree.tree_unflatten([self._make(leaf) for leaf in leaves], tree)
+
+    def _specs(self, op: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
+        try:
+            return self._shapes.results(op, args, kwargs)
+        except Exception as error:
+            module = self._where()[1] or "the outermost module"
+            raise TraceError(
+                f"{name} in {module} cannot be traced: {error}",
+                "its result depends on values that do not exist without a GPU, or it has no shape rule; "
+                'use estimator="analytic", or trace the model without this part',
+            ) from error
+
+    def _make(self, spec: Any) -> Any:
+        if not isinstance(spec, tuple):
+            return spec
+        dtype, size, stride, offset, nbytes = spec
+        if nbytes > SMALL * dtype.itemsize:
+            return self.arena.tensor(dtype, size, stride, offset, nbytes)
+        # Nothing is known of its values. Zero keeps losses finite and flags (an overflow found) off.
+        whole = torch.zeros(nbytes // dtype.itemsize, dtype=dtype)
+        return whole.as_strided(size, stride, offset)
+
+    def imagine(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor itself, or an imaginary one of the same shape when it is a large float."""
+        spec = spec_of(tensor)
+        return self.arena.tensor(*spec) if _is_large(spec) and not self.arena.holds(tensor) else tensor
+
+
+def _is_large(spec: Any) -> bool:
+    dtype, nbytes = spec[0], spec[4]
+    return bool((dtype.is_floating_point or dtype.is_complex) and nbytes > SMALL * dtype.itemsize)
+
+
+def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found.extend(v for v in value if isinstance(v, torch.Tensor))
+    return found
+
+
+def _written(op: Any, args: Any, kwargs: Any) -> Any:
+    """What an in-place or ``out=`` operation gives back, without doing it."""
+    out = []
+    schema = op._schema
+    for returned in schema.returns:
+        for place, argument in enumerate(schema.arguments):
+            info = argument.alias_info
+            if info is not None and info.is_write and info.before_set == returned.alias_info.before_set:
+                out.append(args[place] if place < len(args) else kwargs[argument.name])
+                break
+    return out[0] if len(out) == 1 else tuple(out) if out else None

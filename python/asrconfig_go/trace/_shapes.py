@@ -1,0 +1,111 @@
+"""What an operation gives back: shape, strides and type of its results, found once on the meta device and remembered.
+
+Layers repeat, so nearly every call is answered by the memory: that is where the speed of tracing comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._meta_registrations  # registers shape rules for operations that have no C++ one
+from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
+
+# dtype, size, stride, storage offset in elements, bytes of the storage
+Spec = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int, int]
+
+
+def spec_of(tensor: torch.Tensor) -> Spec:
+    """The shape of a tensor and of the storage beneath it."""
+    return (
+        tensor.dtype,
+        tuple(tensor.size()),
+        tuple(tensor.stride()),
+        tensor.storage_offset(),
+        tensor.untyped_storage().nbytes(),
+    )
+
+
+def _contiguous(dtype: torch.dtype, *size: int) -> Spec:
+    return spec_of(torch.empty(size, dtype=dtype, device="meta"))
+
+
+def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, _: Any, target_lengths: Any, *__: Any) -> list[Spec]:
+    """Losses (N) and log alpha (N, T, 2 * longest target + 1): aten/src/ATen/native/cuda/LossCTC.cu."""
+    time, batch = log_probs.shape[0], log_probs.shape[1]
+    longest = max((int(n) for n in target_lengths), default=0)
+    return [
+        _contiguous(log_probs.dtype, batch),
+        _contiguous(log_probs.dtype, batch, time, 2 * longest + 1),
+    ]
+
+
+def _ctc_loss_backward(_: torch.Tensor, log_probs: torch.Tensor, *__: Any) -> list[Spec]:
+    return [_contiguous(log_probs.dtype, *log_probs.shape)]
+
+
+def _masked_select(values: torch.Tensor, mask: torch.Tensor) -> list[Spec]:
+    size = torch.broadcast_shapes(values.shape, mask.shape)
+    return [_contiguous(values.dtype, int(mask.expand(size).sum()))]
+
+
+# Operations without a rule on the meta device, or whose result depends on values that are real.
+_OWN: dict[Any, Callable[..., list[Spec]]] = {
+    aten._ctc_loss.default: _ctc_loss,
+    aten._ctc_loss.Tensor: _ctc_loss,
+    aten._ctc_loss_backward.default: _ctc_loss_backward,
+    aten._ctc_loss_backward.Tensor: _ctc_loss_backward,
+    aten.masked_select.default: _masked_select,
+}
+
+
+class Shapes:
+    """Remembers results by operation and arguments."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[Any, list[Any]]] = {}
+
+    def results(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+        """The tree of results and its leaves: a ``Spec`` for a tensor, anything else as it is."""
+        own = _OWN.get(op)
+        if own is not None:
+            specs = own(*args, **kwargs)
+            return pytree.tree_structure(0 if len(specs) == 1 else (0,) * len(specs)), specs
+        args = _real_masks(op, args)
+        key = (op, _key(args), _key(tuple(kwargs.items())) if kwargs else None)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _on_meta(op, args, kwargs)
+        return known
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return (value.dtype, value.size(), value.stride())
+    if isinstance(value, list | tuple):
+        return tuple(_key(v) for v in value)
+    return value
+
+
+def _real_masks(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Boolean indices as the integer indices that they stand for: the meta device cannot count."""
+    if op is not aten.index.Tensor:
+        return args
+    indices: list[Any] = []
+    for index in args[1]:
+        indices += index.nonzero(as_tuple=True) if index is not None and index.dtype is torch.bool else [index]
+    return (args[0], indices, *args[2:])
+
+
+def _on_meta(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    def to_meta(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="meta")
+        return torch.device("meta") if isinstance(value, torch.device) else value
+
+    out = op(*pytree.tree_map(to_meta, args), **pytree.tree_map(to_meta, kwargs))
+    leaves, tree = pytree.tree_flatten(out)
+    return tree, [spec_of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]

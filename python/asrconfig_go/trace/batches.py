@@ -1,0 +1,149 @@
+"""Batches of the shape that a speech model's collator gives it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .._errors import InvalidArgumentError
+
+SAMPLING_RATE = 16_000
+_PER_SECOND_OF_SPEECH = 15  # characters; about two and a half words
+
+BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class SpeechBatches:
+    """How to feed a model. Lengths are in units of its input: samples, or frames of features."""
+
+    batch: BatchFunction
+    length_per_second: float
+    fixed_length: int | None = None  # every clip is padded to it
+    max_length: int | None = None  # the longest that the model's positions allow
+    max_labels: int | None = None
+    labels_per_second: float = _PER_SECOND_OF_SPEECH
+
+    def length(self, seconds: float) -> int:
+        """The input length of a batch whose longest clip has this duration."""
+        if not seconds > 0 or not math.isfinite(seconds):
+            raise InvalidArgumentError(f"{seconds!r} seconds of audio", "give a duration above 0")
+        length = math.ceil(seconds * self.length_per_second - 1e-6)
+        longest = self.fixed_length or self.max_length
+        if longest is not None and length > longest:
+            raise InvalidArgumentError(
+                f"{seconds:g} s of audio is more than the model takes: {longest / self.length_per_second:g} s",
+                "cut the clips, or choose a model without fixed positions",
+            )
+        return self.fixed_length or length
+
+    def labels(self, seconds: float) -> int:
+        """A usual label length for this duration, as long as the model's positions allow."""
+        usual = max(1, round(seconds * self.labels_per_second))
+        return usual if self.max_labels is None else min(usual, self.max_labels)
+
+    def points(self) -> list[tuple[int, int, int]]:
+        """Shapes that tell every size's formula: lengths without common factors, and a batch of one apart."""
+        if self.fixed_length is not None:
+            n = self.fixed_length
+            return [(2, n, 11), (3, n, 17), (5, n, 29), (1, n, 13), (1, n, 23)]
+        first, second, third, fourth = (self._frames(s) for s in (2.03, 3.19, 4.57, 2.71))
+        return [
+            (2, first, 11),
+            (3, second, 17),
+            (5, third, 7),
+            (4, fourth, 23),
+            (1, first, 13),
+            (1, third, 19),
+            (1, second, 5),
+        ]
+
+    def _frames(self, seconds: float) -> int:
+        return self.length(seconds) | 1
+
+
+def speech_batches(model: Any) -> SpeechBatches:
+    """Batches for a transformers speech model, or for its config.
+
+    Raises ``InvalidArgumentError`` for any other model: pass your own ``batch_fn`` there.
+    """
+    config = getattr(model, "config", model)
+    kind = getattr(config, "model_type", "")
+    encoder = getattr(config, "encoder", None)
+    if kind == "speech-encoder-decoder":
+        inside = speech_batches(encoder)
+        return SpeechBatches(
+            _with_decoder(inside.batch, config), inside.length_per_second, max_labels=None, labels_per_second=4
+        )
+    if hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
+        return _mel_batches(config)
+    if hasattr(config, "conv_kernel") and hasattr(config, "conv_stride"):
+        return SpeechBatches(_waveforms(config), SAMPLING_RATE)
+    if kind == "wav2vec2-bert":
+        return SpeechBatches(_features(config, config.feature_projection_input_dim), 50)
+    if hasattr(encoder or config, "num_mel_bins"):
+        inside = encoder or config
+        return SpeechBatches(_features(config, inside.num_mel_bins), 100)
+    raise InvalidArgumentError(
+        f"the input of {kind or type(model).__name__} is not known",
+        "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
+    )
+
+
+def _labels(config: Any, batch: int, labels: int) -> torch.Tensor:
+    vocabulary = getattr(config, "vocab_size", 32) or 32
+    return torch.randint(3, max(4, min(vocabulary, 30)), (batch, labels))
+
+
+def _mask(batch: int, length: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    """All but the first clip are a little shorter than the batch, as in any real batch of two or more."""
+    mask = torch.ones(batch, length, dtype=dtype)
+    mask[1:, length - length // 16 :] = 0
+    return mask
+
+
+def _waveforms(config: Any) -> BatchFunction:
+    # Models whose features are normalized over time are trained without an attention mask (Wav2Vec2FeatureExtractor).
+    masked = getattr(config, "feat_extract_norm", "layer") == "layer"
+
+    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        made = {"input_values": torch.randn(batch, length), "labels": _labels(config, batch, labels)}
+        return {**made, "attention_mask": _mask(batch, length)} if masked else made
+
+    return make
+
+
+def _features(config: Any, width: int) -> BatchFunction:
+    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        return {
+            "input_features": torch.randn(batch, length, width),
+            "attention_mask": _mask(batch, length),
+            "labels": _labels(config, batch, labels),
+        }
+
+    return make
+
+
+def _mel_batches(config: Any) -> SpeechBatches:
+    """Whisper: mel spectrograms, (batch, bins, frames), always of the full thirty seconds."""
+    frames = 2 * config.max_source_positions
+
+    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        made = {"input_features": torch.randn(batch, config.num_mel_bins, length)}
+        return {**made, "labels": _labels(config, batch, labels)}
+
+    return SpeechBatches(
+        make, 100, fixed_length=frames, max_labels=getattr(config, "max_target_positions", None), labels_per_second=4
+    )
+
+
+def _with_decoder(inside: BatchFunction, config: Any) -> BatchFunction:
+    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        made = inside(batch, length, labels)
+        return {**made, "labels": _labels(config.decoder, batch, labels)}
+
+    return make

@@ -1,0 +1,209 @@
+"""Record what a training loop allocates, without a GPU and without memory."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _foreach_utils as foreach_utils
+from torch.utils import _pytree as pytree
+
+from .._errors import InvalidArgumentError
+from . import _kernels
+from ._log import EventLog
+from ._mode import DeviceMode
+from ._modules import Whereabouts, in_backward
+from ._workspaces import Workspaces
+from .file import Trace, versions
+
+_active: list[MemoryRecorder] = []
+
+
+class MemoryRecorder:
+    """Records a loop that runs inside it: ``with MemoryRecorder() as rec: …; rec.step()``, then ``rec.trace()``.
+
+    Build the model inside, or hand in one that ``imagine`` copied: parameters then take no memory. Nothing is computed
+    on large float tensors; integers stay real. A model and its inputs count from the moment they are used, and
+    everything that is born in a forward pass, a backward pass or an optimizer step counts.
+
+    ``compute_capability`` is that of the GPU in mind: it decides which attention kernels run, and the size of cuBLAS'
+    workspace. ``about`` is kept in the trace as it is.
+    """
+
+    def __init__(self, *, compute_capability: tuple[int, int] = (8, 0), about: dict[str, Any] | None = None) -> None:
+        self.about = {**versions(), "compute_capability": "{}.{}".format(*compute_capability), **(about or {})}
+        self.notes: list[str] = []
+        self._where = Whereabouts(self._entered, self._stepping)
+        self._log = EventLog(self._where.now)
+        self._working = False
+        self._capability = compute_capability
+        self._mode = DeviceMode(
+            self._log, Workspaces(self._log, compute_capability, in_backward), self._inside, self._where.now
+        )
+        self._stack = ExitStack()
+        self._loaded: set[int] = set()
+
+    def __enter__(self) -> MemoryRecorder:
+        if _active:
+            raise InvalidArgumentError("a MemoryRecorder is already active", "leave the other one first")
+        with ExitStack() as stack:
+            stack.enter_context(_same_randomness())
+            stack.enter_context(_foreach_as_on_cuda())
+            stack.enter_context(_no_collector())
+            stack.callback(_kernels.register(self._capability, self.notes)._destroy)
+            stack.enter_context(self._where.hooked())
+            stack.enter_context(self._mode)
+            _active.append(self)
+            stack.callback(_active.remove, self)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._log.close()
+        self._stack.close()
+
+    @property
+    def arena(self) -> Any:
+        """The addresses without memory behind the recorder's tensors."""
+        return self._mode.arena
+
+    def load(self, model: nn.Module) -> None:
+        """Put the model on the device, in the order of ``model.to(device)``. A forward pass does it by itself."""
+        if id(model) in self._loaded:
+            return
+        self._loaded.add(id(model))
+        resumed = self._log.segments[-1] if self._log.segments else None
+        if resumed is None:
+            self._log.begin("load", {}, "load")
+        resting, self._where.resting = self._where.resting, "load"
+        for tag, tensor in _in_order_of_to(model):
+            self._log.birth(tensor, "to", tag)
+        self._where.resting = resting
+
+    def segment(self, kind: str, *, phase: str = "forward", **shape: int) -> None:
+        """Begin a segment by hand; ``shape`` is batch, length and labels."""
+        self._settle()
+        self._log.begin(kind, shape, phase)
+        self._where.resting = phase
+
+    def step(self, **shape: int) -> None:
+        """The end of one iteration of your loop; ``shape`` (batch, length, labels) lets other shapes be computed."""
+        if not self._log.segments:
+            raise InvalidArgumentError("step() before any forward pass", "call it at the end of each iteration")
+        self._log.segments[-1].shape.update(shape)
+        self.segment("iteration")
+
+    def place(self, batch: Any, tag: str = "input") -> Any:
+        """Count the tensors of a batch from here on; gives the batch back with imaginary floats."""
+        with self.working():
+            placed = pytree.tree_map_only(torch.Tensor, self._mode.imagine, batch)
+            for tensor in pytree.tree_leaves(placed):
+                if isinstance(tensor, torch.Tensor):
+                    self._log.birth(tensor, "to", tag)
+        return placed
+
+    def outputs(self, kept: Any) -> None:
+        """Say that these tensors are kept as results."""
+        for tensor in pytree.tree_leaves(kept):
+            if isinstance(tensor, torch.Tensor):
+                self._log.retag(tensor, "output")
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count what is made from nothing in the body, as inside a module."""
+        before, self._working = self._working, True
+        yield
+        self._working = before
+
+    def trace(self) -> Trace:
+        """What was recorded so far."""
+        if not self._log.segments:
+            raise InvalidArgumentError("nothing was recorded", "run a forward pass inside the recorder")
+        self._settle()
+        return Trace.of(self._log, self._mode.lengths.rungs, {**self.about, "notes": "; ".join(self.notes)})
+
+    def _settle(self) -> None:
+        if self._log.segments:
+            self._mode.lengths.settle(self._log.segments[-1].shape.get("length"))
+
+    def _inside(self) -> bool:
+        return self._working or self._where.at_work()
+
+    def _entered(self, model: nn.Module) -> None:
+        first = not self._log.segments
+        self.load(model)
+        if first:
+            self.segment("iteration")
+
+    def _stepping(self, optimizer: torch.optim.Optimizer, done: bool) -> None:
+        """Before a step, what ``.grad`` holds are gradients; after it, the optimizer's tensors are its state."""
+        if done:
+            found = pytree.tree_leaves(list(optimizer.state.values()))
+        else:
+            found = [p.grad for group in optimizer.param_groups for p in group["params"]]
+        for tensor in found:
+            if isinstance(tensor, torch.Tensor):
+                self._log.retag(tensor, "optimizer" if done else "gradient")
+
+
+def _in_order_of_to(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and buffers as ``Module._apply`` visits them: children first."""
+    for child in model.children():
+        yield from _in_order_of_to(child)
+    yield from (("parameter", p) for p in model._parameters.values() if p is not None)
+    yield from (("buffer", b) for b in model._buffers.values() if b is not None)
+
+
+@contextmanager
+def _same_randomness() -> Iterator[None]:
+    """Draws inside are the same in every trace, and the draws outside go on as if there had been none."""
+    numpy = importlib.import_module("numpy")  # transformers draws SpecAugment's masks with it
+    before = torch.get_rng_state(), random.getstate(), numpy.random.get_state()
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        numpy.random.set_state(before[2])
+
+
+@contextmanager
+def _foreach_as_on_cuda() -> Iterator[None]:
+    """Optimizers and clipping take the foreach path for CPU tensors too."""
+    from torch.optim import optimizer as optimizers
+
+    def devices() -> list[str]:
+        return ["cuda", "xpu", "cpu"]
+
+    name = "_get_foreach_kernels_supported_devices"
+    before = getattr(foreach_utils, name)
+    holders = [h for h in (foreach_utils, optimizers) if hasattr(h, name)]
+    for holder in holders:
+        setattr(holder, name, devices)
+    try:
+        yield
+    finally:
+        for holder in holders:
+            setattr(holder, name, before)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Deaths come from reference counts only: the collector's moment is not a property of the loop."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
