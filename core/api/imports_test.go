@@ -19,6 +19,7 @@ var allowed = map[string][]string{
 	"core/dataset":          {"core/audio", "core/fault", "core/profile"},
 	"core/hardware":         {"core/fault", "core/profile"},
 	"core/memory/allocator": {"core/fault"},
+	"core/memory/analytic":  {"core/fault", "core/model", "core/profile"},
 	"core/model":            {"core/fault", "core/profile"},
 	"core/plan":             {"core/fault", "core/profile"},
 	"core/recovery":         {"core/fault"},

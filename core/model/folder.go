@@ -23,9 +23,9 @@ const (
 // fromFolder counts from config.json. Weights are looked at only when the architecture is not known here: beside a known
 // config they may hold more, such as pre-training heads, or less, such as a head that fine-tuning has yet to make.
 func fromFolder(r Request) (profile.Model, error) {
-	raw, err := readBounded(filepath.Join(r.Folder, "config.json"), maxConfigBytes)
+	raw, err := folderConfig(r.Folder)
 	if err != nil {
-		return profile.Model{}, inFolder(err, r.Folder)
+		return profile.Model{}, err
 	}
 	f, kind, name, err := readConfig(raw)
 	if err != nil {
@@ -42,6 +42,14 @@ func fromFolder(r Request) (profile.Model, error) {
 		m.Name = filepath.Base(filepath.Clean(r.Folder))
 	}
 	return m, nil
+}
+
+func folderConfig(folder string) ([]byte, error) {
+	raw, err := readBounded(filepath.Join(folder, "config.json"), maxConfigBytes)
+	if err != nil {
+		return nil, inFolder(err, folder)
+	}
+	return raw, nil
 }
 
 // inFolder says which folder an error is about.

@@ -31,6 +31,45 @@ type Request struct {
 // parameters), NotFound (unknown name, missing folder or file), Unsupported (an architecture or class that cannot be
 // counted from a config), Corrupt (a weights file that breaks its format).
 func Profile(r Request) (profile.Model, error) {
+	config, err := r.check()
+	switch {
+	case err != nil:
+		return profile.Model{}, err
+	case r.Counts != nil:
+		return fromCounts(r)
+	case r.Name != "":
+		return fromName(r)
+	case r.Folder != "":
+		return fromFolder(r)
+	default:
+		return fromConfig(r, config)
+	}
+}
+
+// Describe is Profile with the config that it was read from, for who must know more than counts. Errors are Profile's,
+// and Unsupported for a counted module and for an architecture that is not counted from its config.
+func Describe(r Request) (profile.Model, json.RawMessage, error) {
+	config, err := r.check()
+	switch {
+	case err != nil:
+	case r.Counts != nil:
+		err = fault.New(fault.Unsupported, "pass the module's config, a folder or a known name", "a counted module does not tell its layers")
+	case r.Name != "":
+		var entry known
+		entry, err = find(r.Name)
+		config = entry.Config
+	case r.Folder != "":
+		config, err = folderConfig(r.Folder)
+	}
+	if err != nil {
+		return profile.Model{}, nil, err
+	}
+	m, err := Profile(r)
+	return m, config, err
+}
+
+// check gives the config, nil unless it is the model's source.
+func (r Request) check() (json.RawMessage, error) {
 	config := bytes.TrimSpace(r.Config)
 	if bytes.Equal(config, []byte("null")) {
 		config = nil
@@ -41,19 +80,11 @@ func Profile(r Request) (profile.Model, error) {
 			sources++
 		}
 	}
-	switch {
-	case sources != 1:
-		return profile.Model{}, fault.New(fault.InvalidArgument, "give exactly one of name, config, folder and counts",
+	if sources != 1 {
+		return nil, fault.New(fault.InvalidArgument, "give exactly one of name, config, folder and counts",
 			"%d sources for the model", sources)
-	case r.Counts != nil:
-		return fromCounts(r)
-	case r.Name != "":
-		return fromName(r)
-	case r.Folder != "":
-		return fromFolder(r)
-	default:
-		return fromConfig(r, config)
 	}
+	return config, nil
 }
 
 func fromConfig(r Request, raw []byte) (profile.Model, error) {

@@ -1,0 +1,85 @@
+package analytic
+
+// part is the kind of memory that a storage counts as, as in a trace: what lives into the backward pass is an activation,
+// what does not is temporary.
+type part uint8
+
+const (
+	parameters part = iota
+	gradients
+	optimizer
+	activations
+	temporaries
+	inputs
+	workspaces
+	buffers
+	parts
+)
+
+var partNames = [parts]string{"parameters", "gradients", "optimizer", "activations", "temporaries", "inputs", "workspaces", "buffers"}
+
+// row gathers the storages that one line of code makes: same place, same purpose, same size.
+type row struct {
+	key    rowKey
+	shape  shape
+	kind   dtype
+	source string
+}
+
+type rowKey struct {
+	place, what string
+	bytes       int64
+	backward    bool
+}
+
+// account is how many bytes live, in all, by row and by part.
+type account struct {
+	total int64
+	rows  []int64
+	parts [parts]int64
+}
+
+func (a *account) copyFrom(b *account) {
+	a.total, a.parts = b.total, b.parts
+	a.rows = append(a.rows[:0], b.rows...)
+}
+
+// add counts another account's bytes some times over.
+func (a *account) add(b *account, times int64) {
+	a.total += times * b.total
+	for len(a.rows) < len(b.rows) {
+		a.rows = append(a.rows, 0)
+	}
+	for i, bytes := range b.rows {
+		a.rows[i] += times * bytes
+	}
+	for i, bytes := range b.parts {
+		a.parts[i] += times * bytes
+	}
+}
+
+// window finds the highest moment of a stretch of events and keeps what lived then.
+type window struct {
+	peak   account
+	rising bool // the account at the peak is still to be copied: it is, at the first death after it
+	place  string
+	op     string
+}
+
+// settle copies the account of a peak that no death has followed yet.
+func (w *window) settle(live *account) {
+	if w.rising {
+		w.peak.copyFrom(live)
+		w.rising = false
+	}
+}
+
+// consider takes over another stretch's peak, as it is with `times` times `grown` beneath it, when it is higher.
+func (w *window) consider(other *window, grown *account, times int64) {
+	if other.peak.total+times*grown.total <= w.peak.total {
+		return
+	}
+	w.peak.copyFrom(&other.peak)
+	w.peak.add(grown, times)
+	w.place, w.op = other.place, other.op
+}
