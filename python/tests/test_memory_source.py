@@ -59,15 +59,7 @@ def test_a_frozen_feature_encoder() -> None:
     with pytest.raises(ac.InvalidArgumentError, match="is trainable"):
         model_source(small_model(), freeze_feature_encoder=True)
     assert model_source(module, freeze_feature_encoder=True).identity == structure_of(module)
-    whisper = transformers.WhisperConfig(
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        vocab_size=50,
-        pad_token_id=0,
-    )
+    whisper = transformers.WhisperConfig(d_model=96, encoder_layers=2, decoder_layers=2, vocab_size=100, pad_token_id=0)
     with pytest.raises(ac.InvalidArgumentError, match="no feature encoder"):
         model_source(whisper, freeze_feature_encoder=True).model()
 
