@@ -89,8 +89,9 @@ func (a *Allocator) Malloc(bytes uint64) (Block, error) {
 	return Block{index: found, generation: b.generation}, nil
 }
 
-// Free gives a block back to the cache, merged with its free neighbours. A block that was freed before, or that another
-// allocator made, changes nothing and gives an error; callers whose events are known to be paired may ignore it.
+// Free gives a block back to the cache, merged with its free neighbours. A block that was freed before changes nothing and
+// gives an error; callers whose events are known to be paired may ignore it. A block of another allocator is not always
+// told from one of this.
 func (a *Allocator) Free(handle Block) error {
 	if handle == (Block{}) {
 		return nil

@@ -5,36 +5,74 @@ import (
 	"testing"
 )
 
-// events is a sequence like a training step's: births in order, deaths mostly young, sizes from a few dozen values.
-func events(n, live int) []int64 {
-	r := rand.New(rand.NewPCG(7, 7))
-	sizes := make([]int64, 40)
-	for i := range sizes {
-		sizes[i] = int64(randomSize(r))
-	}
-	var sequence []int64
-	var alive []int64
-	for born := int64(0); len(sequence) < n; {
-		if len(alive) < live || r.IntN(2) == 0 {
-			sequence = append(sequence, sizes[r.IntN(len(sizes))])
-			alive = append(alive, born)
-			born++
-			continue
-		}
-		at := len(alive) - 1 - min(r.IntN(4)*r.IntN(len(alive)), len(alive)-1)
-		sequence = append(sequence, -alive[at]-1)
-		alive = append(alive[:at], alive[at+1:]...)
-	}
-	return sequence
+// sequence collects events as a trace holds them.
+type sequence struct {
+	events []int64
+	born   int64
 }
 
-func run(b *testing.B, sequence []int64) {
+func (s *sequence) birth(bytes int64) int64 {
+	s.events = append(s.events, bytes)
+	s.born++
+	return s.born - 1
+}
+
+func (s *sequence) death(id int64) { s.events = append(s.events, -id-1) }
+
+// steps is what training does to an encoder of 24 layers: parameters, then steps of their own length each, whose forward
+// passes keep activations and drop temporaries and whose backward passes give them back from the last layer to the first.
+func steps(n int) []int64 {
+	r, s := rand.New(rand.NewPCG(7, 7)), &sequence{}
+	for range 24 * 16 {
+		s.birth(4 * mib)
+	}
+	for len(s.events) < n {
+		var kept []int64
+		frames, batch := int64(200+r.IntN(500)), int64(8)
+		sizes := []int64{frames * 1024 * 2 * batch, frames * 4096 * 2 * batch, frames * frames * 16 * batch, frames * 4 * batch, 4096}
+		for range 24 {
+			for op := range 18 {
+				id := s.birth(sizes[op%len(sizes)])
+				if op%3 == 0 {
+					s.death(id)
+				} else {
+					kept = append(kept, id)
+				}
+			}
+		}
+		for i := len(kept) - 1; i >= 0; i-- {
+			gradient := s.birth(sizes[i%len(sizes)])
+			s.death(kept[i])
+			s.death(gradient)
+		}
+	}
+	return s.events
+}
+
+// shuffled frees in no order at all, so that a few hundred free blocks of all sizes lie about.
+func shuffled(n, live int) []int64 {
+	r, s := rand.New(rand.NewPCG(7, 7)), &sequence{}
+	var alive []int64
+	for len(s.events) < n {
+		if len(alive) < live || r.IntN(2) == 0 {
+			alive = append(alive, s.birth(int64(randomSize(r))))
+			continue
+		}
+		at := r.IntN(len(alive))
+		s.death(alive[at])
+		alive[at] = alive[len(alive)-1]
+		alive = alive[:len(alive)-1]
+	}
+	return s.events
+}
+
+func run(b *testing.B, events []int64) {
 	b.ReportAllocs()
-	blocks := make([]Block, 0, len(sequence))
+	blocks := make([]Block, 0, len(events))
 	for b.Loop() {
 		a := New(Settings{})
 		blocks = blocks[:0]
-		for _, event := range sequence {
+		for _, event := range events {
 			if event >= 0 {
 				block, err := a.Malloc(uint64(event))
 				if err != nil {
@@ -46,25 +84,27 @@ func run(b *testing.B, sequence []int64) {
 			}
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(sequence)), "ns/event")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(events)), "ns/event")
 }
 
 // BenchmarkStep is the figure to hold: 30 000 events in 2 ms.
-func BenchmarkStep(b *testing.B) { run(b, events(30_000, 600)) }
+func BenchmarkStep(b *testing.B) { run(b, steps(30_000)) }
+
+func BenchmarkShuffled(b *testing.B) { run(b, shuffled(30_000, 600)) }
 
 // BenchmarkManyFree frees every second of 60 000 blocks first, so that tens of thousands of free blocks lie in the pools
-// while the last third of the events runs.
+// while the last events run.
 func BenchmarkManyFree(b *testing.B) {
-	r := rand.New(rand.NewPCG(8, 8))
-	var sequence []int64
+	r, s := rand.New(rand.NewPCG(8, 8)), &sequence{}
+	size := func() int64 { return int64(512 * (1 + r.IntN(1500))) }
 	for range 60_000 {
-		sequence = append(sequence, int64(512*(1+r.IntN(1500))))
+		s.birth(size())
 	}
 	for id := int64(0); id < 60_000; id += 2 {
-		sequence = append(sequence, -id-1)
+		s.death(id)
 	}
 	for range 20_000 {
-		sequence = append(sequence, int64(512*(1+r.IntN(1500))))
+		s.birth(size())
 	}
-	run(b, sequence)
+	run(b, s.events)
 }

@@ -28,16 +28,10 @@ func (s *freeSet) next(c cursor) cursor {
 	return c
 }
 
-// before steps back; it gives false at the first entry.
-func (s *freeSet) before(c cursor) (cursor, bool) {
-	switch {
-	case c.index > 0:
-		return cursor{c.bucket, c.index - 1}, true
-	case c.bucket > 0:
-		return cursor{c.bucket - 1, len(s.buckets[c.bucket-1]) - 1}, true
-	default:
-		return c, false
-	}
+// last points at the largest entry of a set that is not empty.
+func (s *freeSet) last() cursor {
+	bucket := len(s.buckets) - 1
+	return cursor{bucket, len(s.buckets[bucket]) - 1}
 }
 
 // largest is the size of the last entry, 0 for an empty set.
@@ -45,8 +39,7 @@ func (s *freeSet) largest() uint64 {
 	if len(s.buckets) == 0 {
 		return 0
 	}
-	last := s.buckets[len(s.buckets)-1]
-	return last[len(last)-1].size
+	return s.at(s.last()).size
 }
 
 // lowerBound points at the first entry that is not before (size, address).

@@ -64,7 +64,10 @@ func ParseSettings(text string) (Settings, error) {
 		}
 		tokens = rest
 	}
-	return s, s.check()
+	if err := s.check(); err != nil {
+		return Settings{}, err
+	}
+	return s, nil
 }
 
 // check refuses combinations that PyTorch reads but cannot work with.

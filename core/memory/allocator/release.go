@@ -26,28 +26,20 @@ func (a *Allocator) release(p *pool, index int32) {
 // releaseAvailable, with max_split_size alone, frees oversize blocks of the pool: the smallest one that covers the request
 // or max_split_size, whichever is more; without one, from the largest down until their sum does. False when it does not.
 func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
-	if a.maxSplit == unlimited {
+	if a.maxSplit == unlimited || a.settings.ExpandableSegments { // whose blocks cannot be given back whole
 		return false
 	}
 	wanted := max(size, a.maxSplit)
-	at := p.free.lowerBound(wanted, 0)
-	if p.free.valid(at) && !a.settings.ExpandableSegments {
+	if at := p.free.lowerBound(wanted, 0); p.free.valid(at) {
 		a.release(p, p.free.at(at).block)
 		return true
 	}
-	if a.settings.ExpandableSegments {
-		return false // its blocks cannot be given back whole
-	}
 	released := uint64(0)
-	for released < wanted {
-		last, any := p.free.before(cursor{len(p.free.buckets), 0})
-		if !any || p.free.at(last).size < a.maxSplit {
-			return false
-		}
-		released += p.free.at(last).size
-		a.release(p, p.free.at(last).block)
+	for released < wanted && p.free.largest() >= a.maxSplit {
+		released += p.free.largest()
+		a.release(p, p.free.at(p.free.last()).block)
 	}
-	return true
+	return released >= wanted
 }
 
 // collectGarbage runs before the device is asked, once reserved memory is above the threshold's share of what is allowed:
