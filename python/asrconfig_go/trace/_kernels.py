@@ -18,49 +18,18 @@ aten = torch.ops.aten
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 _LOW = (torch.float16, torch.bfloat16)
 
-# Run in float32 under CUDA's autocast, but left alone by the CPU's: aten/src/ATen/autocast_mode.h.
-_FLOAT32 = (
-    "layer_norm",
-    "group_norm",
-    "native_layer_norm",
-    "exp",
-    "expm1",
-    "log",
-    "log10",
-    "log2",
-    "log1p",
-    "reciprocal",
-    "rsqrt",
-    "acos",
-    "asin",
-    "cosh",
-    "erfinv",
-    "sinh",
-    "tan",
-    "softplus",
-    "cosine_similarity",
-    "logsumexp",
-    "dist",
-    "pdist",
-    "renorm",
-    "smooth_l1_loss",
-    "l1_loss",
-    "huber_loss",
-    "pow.Tensor_Scalar",
-    "pow.Tensor_Tensor",
-    "pow.Scalar",
-    "hinge_embedding_loss",
-)
-# The same, where the result's type can be asked for.
-_FLOAT32_RESULT = (
-    "softmax.int",
-    "log_softmax.int",
-    "sum",
-    "sum.dim_IntList",
-    "cumsum",
-    "prod.dim_int",
-    "linalg_vector_norm",
-)
+# Run in float32 under CUDA's autocast, and left alone by the CPU's: AT_FORALL_FP32 in aten/src/ATen/autocast_mode.h.
+_FLOAT32 = """acos asin cosh cosine_similarity dist erfinv exp expm1 group_norm layer_norm log log10 log1p log2 logsumexp
+native_layer_norm pdist pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor reciprocal renorm rms_norm rsqrt sinh softplus
+tan"""
+# The same where the result's type can be asked for: AT_FORALL_FP32_SET_OPT_DTYPE.
+_FLOAT32_RESULT = "cumprod cumsum linalg_vector_norm log_softmax.int softmax.int sum sum.dim_IntList"
+
+
+def _only_on_cuda(names: str) -> list[str]:
+    """Those that this torch casts for CUDA and not for the CPU."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return [n for n in names.split() if has(f"aten::{n}", "AutocastCUDA") and not has(f"aten::{n}", "AutocastCPU")]
 
 
 def _overload(name: str) -> Any:
@@ -120,9 +89,9 @@ def _softmax(kernel: Any, x: torch.Tensor, dim: int, dtype: torch.dtype | None =
 def register(capability: tuple[int, int], notes: list[str]) -> torch.library.Library:
     """Put the functions in place; ``_destroy()`` of the result takes them away again."""
     library = torch.library.Library("aten", "IMPL")
-    for name in _FLOAT32:
+    for name in _only_on_cuda(_FLOAT32):
         library.impl(name, _in_float32(_overload(name)), "AutocastCPU")
-    for name in _FLOAT32_RESULT:
+    for name in _only_on_cuda(_FLOAT32_RESULT):
         library.impl(name, _float32_result(_overload(name)), "AutocastCPU")
     for key in ("AutogradCPU", "CPU"):
         library.impl("dropout", _dropout, key)

@@ -114,8 +114,9 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
             return self._shapes.results(op, args, kwargs)
         except Exception as error:
             module = self._where()[1] or "the outermost module"
+            reason = str(error).strip().split("\n")[0][:200]
             raise TraceError(
-                f"{name} in {module} cannot be traced: {error}",
+                f"{name} in {module} cannot be traced: {reason}",
                 "its result depends on values that do not exist without a GPU, or it has no shape rule; "
                 'use estimator="analytic", or trace the model without this part',
             ) from error

@@ -52,13 +52,33 @@ def _masked_select(values: torch.Tensor, mask: torch.Tensor) -> list[Spec]:
     return [_contiguous(values.dtype, int(mask.expand(size).sum()))]
 
 
-# Operations without a rule on the meta device, or whose result depends on values that are real.
+def _softmax(x: torch.Tensor, _: int, half_to_float: bool) -> list[Spec]:
+    """Contiguous whatever the input's strides (aten/src/ATen/native/SoftMax.cpp); the meta device keeps the strides."""
+    return [_contiguous(torch.float32 if half_to_float else x.dtype, *x.shape)]
+
+
+def _softmax_backward(grad: torch.Tensor, output: torch.Tensor, _: int, dtype: torch.dtype) -> list[Spec]:
+    return [_contiguous(dtype, *grad.shape)]
+
+
+def _dropout_backward(grad: torch.Tensor, *_: Any) -> list[Spec]:
+    """Contiguous below four dimensions: native_dropout_backward_cuda, aten/src/ATen/native/cuda/Dropout.cu."""
+    return [_contiguous(grad.dtype, *grad.shape)]
+
+
+# Operations without a rule on the meta device, or with one that gives other strides than a GPU, or whose result
+# depends on values that are real.
 _OWN: dict[Any, Callable[..., list[Spec]]] = {
     aten._ctc_loss.default: _ctc_loss,
     aten._ctc_loss.Tensor: _ctc_loss,
     aten._ctc_loss_backward.default: _ctc_loss_backward,
     aten._ctc_loss_backward.Tensor: _ctc_loss_backward,
     aten.masked_select.default: _masked_select,
+    aten.native_dropout_backward.default: _dropout_backward,
+    aten._softmax.default: _softmax,
+    aten._log_softmax.default: _softmax,
+    aten._softmax_backward_data.default: _softmax_backward,
+    aten._log_softmax_backward_data.default: _softmax_backward,
 }
 
 

@@ -32,9 +32,35 @@ def _ctc_beta(args: Any) -> list[int]:
     return [args[6].untyped_storage().nbytes()]
 
 
+def _rounded(n: int, to: int) -> int:
+    return -(-n // to) * to
+
+
+def _efficient_backward(args: Any) -> list[int]:
+    """Float32 sums of the queries' gradient for 16-bit inputs; the product grad * out, to be summed, for float32.
+
+    aten/src/ATen/native/transformers/cuda/attention_backward.cu: ``delta``, and ``workspace`` of the CUTLASS kernel,
+    whose tiles are 64 queries long and whose heads are padded to 64.
+    """
+    query = args[1]
+    batch, heads, length, head = query.shape
+    if query.dtype is torch.float32:
+        return [4 * batch * heads * length * head]
+    return [4 * batch * heads * _rounded(length, 64) * _rounded(head, 64)]
+
+
+def _flash_backward(args: Any) -> list[int]:
+    """``dq_accum`` and ``softmax_d`` of mha_bwd: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp."""
+    batch, heads, length, head = args[1].shape
+    rows = 4 * batch * heads * _rounded(length, 128)
+    return [rows, rows * _rounded(head, 32)]
+
+
 _TEMPORARY: dict[Any, Callable[[Any], list[int]]] = {
     aten._ctc_loss_backward.default: _ctc_beta,
     aten._ctc_loss_backward.Tensor: _ctc_beta,
+    aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
+    aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
 }
 
 

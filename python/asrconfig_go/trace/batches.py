@@ -12,7 +12,10 @@ import torch
 from .._errors import InvalidArgumentError
 
 SAMPLING_RATE = 16_000
-_PER_SECOND_OF_SPEECH = 15  # characters; about two and a half words
+_CHARACTERS_PER_SECOND = 15  # about two and a half words
+_TOKENS_PER_SECOND = 4
+# Fields that give the width of a feature frame, and how many frames a second has.
+_FEATURE_WIDTHS = {"feature_projection_input_dim": 50, "num_mel_bins": 100, "input_feat_per_channel": 100}
 
 BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
 
@@ -26,7 +29,7 @@ class SpeechBatches:
     fixed_length: int | None = None  # every clip is padded to it
     max_length: int | None = None  # the longest that the model's positions allow
     max_labels: int | None = None
-    labels_per_second: float = _PER_SECOND_OF_SPEECH
+    labels_per_second: float = _CHARACTERS_PER_SECOND
 
     def length(self, seconds: float) -> int:
         """The input length of a batch whose longest clip has this duration."""
@@ -73,21 +76,20 @@ def speech_batches(model: Any) -> SpeechBatches:
     """
     config = getattr(model, "config", model)
     kind = getattr(config, "model_type", "")
-    encoder = getattr(config, "encoder", None)
     if kind == "speech-encoder-decoder":
-        inside = speech_batches(encoder)
-        return SpeechBatches(
-            _with_decoder(inside.batch, config), inside.length_per_second, max_labels=None, labels_per_second=4
-        )
+        inside = speech_batches(config.encoder)
+        make = _with_labels_of(config.decoder, inside.batch)
+        return SpeechBatches(make, inside.length_per_second, labels_per_second=_TOKENS_PER_SECOND)
     if hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
         return _mel_batches(config)
     if hasattr(config, "conv_kernel") and hasattr(config, "conv_stride"):
         return SpeechBatches(_waveforms(config), SAMPLING_RATE)
-    if kind == "wav2vec2-bert":
-        return SpeechBatches(_features(config, config.feature_projection_input_dim), 50)
-    if hasattr(encoder or config, "num_mel_bins"):
-        inside = encoder or config
-        return SpeechBatches(_features(config, inside.num_mel_bins), 100)
+    if kind.startswith("moonshine"):
+        return SpeechBatches(_waveforms(config), SAMPLING_RATE, labels_per_second=_TOKENS_PER_SECOND)
+    for name, per_second in _FEATURE_WIDTHS.items():
+        width = getattr(config, name, None) or getattr(getattr(config, "encoder_config", None), name, None)
+        if width is not None:
+            return SpeechBatches(_features(config, width), per_second)
     raise InvalidArgumentError(
         f"the input of {kind or type(model).__name__} is not known",
         "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
@@ -137,13 +139,16 @@ def _mel_batches(config: Any) -> SpeechBatches:
         return {**made, "labels": _labels(config, batch, labels)}
 
     return SpeechBatches(
-        make, 100, fixed_length=frames, max_labels=getattr(config, "max_target_positions", None), labels_per_second=4
+        make,
+        100,
+        fixed_length=frames,
+        max_labels=getattr(config, "max_target_positions", None),
+        labels_per_second=_TOKENS_PER_SECOND,
     )
 
 
-def _with_decoder(inside: BatchFunction, config: Any) -> BatchFunction:
+def _with_labels_of(decoder: Any, inside: BatchFunction) -> BatchFunction:
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
-        made = inside(batch, length, labels)
-        return {**made, "labels": _labels(config.decoder, batch, labels)}
+        return {**inside(batch, length, labels), "labels": _labels(decoder, batch, labels)}
 
     return make

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from .._errors import InvalidArgumentError
 from . import _kernels
+from ._devices import cuda_is_here
 from ._log import EventLog
 from ._mode import DeviceMode
 from ._modules import Whereabouts, in_backward
@@ -28,9 +29,9 @@ _active: list[MemoryRecorder] = []
 class MemoryRecorder:
     """Records a loop that runs inside it: ``with MemoryRecorder() as rec: …; rec.step()``, then ``rec.trace()``.
 
-    Build the model inside, or hand in one that ``imagine`` copied: parameters then take no memory. Nothing is computed
-    on large float tensors; integers stay real. A model and its inputs count from the moment they are used, and
-    everything that is born in a forward pass, a backward pass or an optimizer step counts.
+    Build the model inside: its parameters then take no memory. Nothing is computed on large float tensors; integers
+    stay real. A model and its inputs count from the moment they are used, and everything that is born in a forward pass,
+    a backward pass or an optimizer step counts. "cuda" may be named as if there were one.
 
     ``compute_capability`` is that of the GPU in mind: it decides which attention kernels run, and the size of cuBLAS'
     workspace. ``about`` is kept in the trace as it is.
@@ -58,6 +59,7 @@ class MemoryRecorder:
             stack.enter_context(_no_collector())
             stack.callback(_kernels.register(self._capability, self.notes)._destroy)
             stack.enter_context(self._where.hooked())
+            stack.enter_context(cuda_is_here())
             stack.enter_context(self._mode)
             _active.append(self)
             stack.callback(_active.remove, self)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .._errors import InvalidArgumentError
+from .._errors import InvalidArgumentError, UnsupportedError
 from . import _optimizers
 from ._copy import imaginary_copy
+from ._errors import TraceError
 from .batches import speech_batches
 from .file import Trace
 from .recorder import MemoryRecorder
@@ -134,7 +135,7 @@ class _Loop:
             recorder.segment("accumulate" if number else "micro", **_shape(point))
             self._held.append(recorder.place(self._batch(point)))
             before.clear()
-            with recorder.working():
+            with recorder.working(), _failing_clearly(point):
                 self._kept = self._micro_batch(model, self._held[-1], scaler)
         recorder.segment("step", phase="optimizer", **_shape(point))
         with recorder.working():
@@ -213,6 +214,21 @@ class _Loop:
         model.gradient_checkpointing_enable({"use_reentrant": self._checkpointing == "reentrant"})
         if hasattr(model, "config"):
             model.config.use_cache = False
+
+
+@contextmanager
+def _failing_clearly(point: Point) -> Iterator[None]:
+    """Errors of the model's own code, with the shape that it was given."""
+    try:
+        yield
+    except (InvalidArgumentError, UnsupportedError):
+        raise
+    except Exception as error:
+        raise TraceError(
+            f"the model fails on a batch of {point[0]}, input length {point[1]}, {point[2]} labels: "
+            f"{type(error).__name__}: {error}",
+            "it would fail in training too, or batch_fn gives it what it does not expect",
+        ) from error
 
 
 def _cast(value: Any, low: tuple[torch.dtype, ...]) -> Any:

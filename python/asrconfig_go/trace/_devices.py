@@ -1,0 +1,79 @@
+"""Lets a loop written for a GPU run without one: every CUDA device it names is the traced device.
+
+Functions that torch composes differently for CUDA, above its dispatcher, are taken apart here too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+class CudaIsHere(TorchFunctionMode):  # type: ignore[misc]
+    """Sends what is asked of a CUDA device to the CPU, where the recorder plays the GPU."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.Tensor.cuda:
+            return args[0]
+        if function is torch.nn.functional.cross_entropy and torch.is_autocast_enabled("cpu"):
+            return _cross_entropy(*args, **(kwargs or {}))
+        if kwargs:
+            kwargs = {name: _rewritten(value) for name, value in kwargs.items()}
+        return function(*map(_rewritten, args), **(kwargs or {}))
+
+
+def _cross_entropy(logits: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Under CUDA's autocast only the second half of a cross entropy, the negative log likelihood, is in float32.
+
+    The CPU's autocast casts the logits already. Smoothed labels and label probabilities are left to it.
+    """
+    functional = torch.nn.functional
+    if args or target.dtype.is_floating_point or kwargs.pop("label_smoothing", 0.0):
+        return functional.cross_entropy(logits, target, *args, **kwargs)
+    log_probabilities = functional.log_softmax(logits, 0 if logits.dim() == 1 else 1, dtype=logits.dtype)
+    return functional.nll_loss(log_probabilities, target, **kwargs)
+
+
+def _rewritten(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return torch.device("cpu") if value.type == "cuda" else value
+    if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
+        return "cpu"
+    return value
+
+
+def _on_cpu(init: Callable[..., None], dtype: torch.dtype | None) -> Callable[..., None]:
+    """An ``__init__`` whose first argument, a device type, is "cpu" whenever it was "cuda"."""
+
+    @functools.wraps(init)
+    def redirected(self: Any, *args: Any, **kwargs: Any) -> None:
+        device = args[0] if args else kwargs.get("device_type", kwargs.get("device", "cuda"))
+        if device != "cuda":
+            init(self, *args, **kwargs)
+            return
+        kwargs = {name: value for name, value in kwargs.items() if name not in ("device_type", "device")}
+        if dtype is not None and len(args) < 2 and kwargs.get("dtype") is None:
+            kwargs["dtype"] = dtype
+        init(self, "cpu", *args[1:], **kwargs)
+
+    return redirected
+
+
+@contextmanager
+def cuda_is_here() -> Iterator[None]:
+    """Autocast and the gradient scaler for "cuda", too, work on the traced device; both would switch themselves off."""
+    patched = [(torch.amp.autocast, torch.float16), (torch.amp.GradScaler, None)]
+    before = [cls.__init__ for cls, _ in patched]
+    for cls, dtype in patched:
+        cls.__init__ = _on_cpu(cls.__init__, dtype)
+    try:
+        with CudaIsHere():
+            yield
+    finally:
+        for (cls, _), init in zip(patched, before, strict=True):
+            cls.__init__ = init
