@@ -26,10 +26,16 @@ from ._errors import (
     UnsupportedError,
     VersionMismatchError,
 )
+from .calibration import calibrate
+from .calibration_record import Calibration
 from .config import Decision, TrainingConfig
 from .dataset import Clip, DatasetProfile, ScanResult, scan_audio
 from .hardware import GPU, HardwareProfile
 from .manager import ASRConfigManager, PlanOptions, create_optimal_config
+from .memory import EstimatorWarning, estimate_memory
+from .memory_estimate import EvaluationMemory, MemoryEstimate
+from .memory_model import MemoryModel
+from .memory_runs import RunEstimate
 from .model import ModelProfile, known_models, profile_model
 from .monitor import MemoryMonitor
 from .training_arguments import UnsupportedSettingWarning
@@ -42,11 +48,14 @@ __all__ = [
     "ASRConfigManager",
     "AdaptiveMemoryCallback",
     "AsrConfigError",
+    "Calibration",
     "Clip",
     "CorruptFileError",
     "DatasetProfile",
     "Decision",
     "EmptyDatasetError",
+    "EstimatorWarning",
+    "EvaluationMemory",
     "ForkedProcessError",
     "HardwareProfile",
     "InfeasiblePlanError",
@@ -54,18 +63,23 @@ __all__ = [
     "InvalidArgumentError",
     "LibraryError",
     "LibraryNotLoadedError",
+    "MemoryEstimate",
+    "MemoryModel",
     "MemoryMonitor",
     "ModelProfile",
     "NotFoundError",
     "PlanOptions",
     "PoisonedLibraryError",
+    "RunEstimate",
     "ScanCancelledError",
     "ScanResult",
     "TrainingConfig",
     "UnsupportedError",
     "UnsupportedSettingWarning",
     "VersionMismatchError",
+    "calibrate",
     "create_optimal_config",
+    "estimate_memory",
     "known_models",
     "profile_model",
     "scan_audio",

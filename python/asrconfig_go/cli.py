@@ -1,4 +1,4 @@
-"""The command ``asrconfig``: plan, scan, doctor, demo."""
+"""The command ``asrconfig``: plan, scan, memory, doctor, demo."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from ._errors import AsrConfigError
 from ._records import to_json
+from .cli_memory import add_memory
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     _add_plan(commands)
     _add_scan(commands)
+    add_memory(commands)
     doctor = commands.add_parser("doctor", help="check the library, the driver, the limits and the versions")
     doctor.set_defaults(run=_doctor)
     _add_demo(commands)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,8 @@ def fingerprint(*parts: Any) -> str:
 
 def code_versions() -> dict[str, str]:
     """Versions of the installed packages whose code decides what a training step allocates, and of the recorder."""
+    from importlib import metadata  # costs more than the rest of this package's import
+
     found = {}
     for name in _CODE:
         with contextlib.suppress(metadata.PackageNotFoundError):

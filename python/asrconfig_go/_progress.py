@@ -1,0 +1,35 @@
+"""Progress bars, by tqdm where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Advance = Callable[[int, int | None], None]  # (done, total)
+
+
+class ProgressBar:
+    """A tqdm bar that shows only on work of more than half a second; nothing without tqdm."""
+
+    def __init__(self, what: str, unit: str, total: int | None, shown: bool) -> None:
+        self._bar = _tqdm(what, unit, total) if shown else None
+
+    def __enter__(self) -> Advance:
+        return self._advance
+
+    def _advance(self, done: int, total: int | None) -> None:
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.update(done - self._bar.n)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _tqdm(what: str, unit: str, total: int | None) -> Any:
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm(total=total, desc=what, unit=unit, delay=0.5, leave=False)

@@ -1,0 +1,115 @@
+"""A library whose memory answers follow a formula simple enough to check by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asrconfig_go import _lib
+
+MIB = 2**20
+STATIC = {"parameters": 100 * MIB, "gradients": 100 * MIB, "optimizer": 200 * MIB}
+PER_SECOND = MIB  # of activations, for each second of each sample
+RESERVED = 1.25  # reserved over allocated memory
+CONTEXT = 300 * MIB
+ABOUT = {
+    "model": "Fake", "torch": "2.0", "precision": "fp16", "optimizer": "adamw_torch", "checkpointing": "none",
+    "accumulation": 1, "length_per_second": 16000, "labels_per_second": 15,
+}  # fmt: skip
+
+
+class FakeLibrary:
+    """Stands in for ``_lib.call``: memory operations are answered here, all others by the real library."""
+
+    def __init__(self, about: dict[str, Any] | None = None) -> None:
+        self.about = {**ABOUT, **(about or {})}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.opened: set[int] = set()
+        self._real = _lib.call
+
+    def __call__(self, op: str, args: dict[str, Any] | None = None) -> Any:
+        if not op.startswith("memory."):
+            return self._real(op, args)
+        self.asked.append((op, args or {}))
+        return getattr(self, op.removeprefix("memory."))(**(args or {}))
+
+    def count(self, op: str) -> int:
+        """How often an operation was asked for."""
+        return sum(name == op for name, _ in self.asked)
+
+    def open(self, **_: Any) -> dict[str, Any]:
+        self.opened.add(self.count("memory.open"))
+        points = [{"kind": "micro", "batch": 2, "length": 32000, "labels": 11}]
+        return {"trace": self.count("memory.open"), "about": self.about, "births": 3, "exact": 3, "approximate": 0,
+                "worst_residual": 0.0, "points": points, "classes": []}  # fmt: skip
+
+    def close(self, trace: int) -> None:
+        self.opened.discard(trace)
+
+    def device(self, **_: Any) -> dict[str, Any]:
+        return {
+            "context_bytes": CONTEXT,
+            "nccl_bytes": 0,
+            "low": CONTEXT,
+            "high": CONTEXT,
+            "source": "table",
+            "note": "",
+        }
+
+    def simulate(self, batch: int, length: int, limit_bytes: int | None, **more: Any) -> dict[str, Any]:
+        activations = round(batch * length / 16000 * PER_SECOND)
+        if more.get("kind") == "evaluate":
+            return answer(
+                {**STATIC, "gradients": 0, "activations": activations // 10, "outputs": batch * 1000}, None, more
+            )
+        return answer({**STATIC, "activations": activations}, limit_bytes, more)
+
+    def run(self, batch: int, lengths: list[int], seeds: int, **more: Any) -> dict[str, Any]:
+        whole = self.simulate(batch, max(lengths), **{**more, "limit_bytes": None})
+        rows = [
+            {"seed": n, "peak_allocated": whole["peak_allocated"], "peak_reserved": whole["peak_reserved"] + n,
+             "retries": 0, "out_of_memory": n == 0}
+            for n in range(seeds)
+        ]  # fmt: skip
+        peaks = {name: whole[name] for name in ("peak_allocated", "peak_reserved")}
+        spread = {name: {"median": peak, "p99": peak, "worst": peak} for name, peak in peaks.items()}
+        device = {"median": 1, "p99": 2, "worst": 3}
+        return {**spread, "peak_device": device, "retries": {"median": 0, "p99": 0, "worst": 0},
+                "out_of_memory": 1 / seeds, "largest_batch_only": peaks, "seeds": rows}  # fmt: skip
+
+    def analytic(self, batch: int, seconds: float, checkpointing: bool, limit_bytes: int | None, **more: Any) -> Any:
+        activations = round(batch * seconds * PER_SECOND * (0.2 if checkpointing else 1.0))
+        return {**answer({**STATIC, "activations": activations}, limit_bytes, more), "estimator": "analytic"}
+
+
+def answer(components: dict[str, int], limit: int | None, more: dict[str, Any]) -> dict[str, Any]:
+    """The library's answer to ``memory.simulate`` when all of these are held at once."""
+    allocated = sum(components.values())
+    reserved = round(allocated * RESERVED)
+    context = more.get("device_bytes")
+    full = limit is not None and reserved > limit
+    failure = {"segment": "micro", "phase": "backward", "op": "aten.mm", "module": "layers.1", "wanted": 7 * MIB,
+               "reserved": limit, "allocated": limit}  # fmt: skip
+    phases = [
+        {"segment": "load", "phase": "load", "peak_allocated": 100 * MIB, "peak_reserved": 120 * MIB},
+        {"segment": "micro", "phase": "backward", "peak_allocated": allocated, "peak_reserved": reserved},
+    ]
+    steps = {name: [0, size, size // 2] for name, size in components.items()}
+    timeline = {"event": [0, 50, 100], "phase": [0, 1, 1], "allocated": [0, allocated, allocated // 2],
+                "reserved": [0, reserved, reserved], "components": steps}  # fmt: skip
+    return {
+        "estimator": "trace",
+        "peak_allocated": min(allocated, limit) if full and limit else allocated,
+        "peak_requested": allocated,
+        "peak_reserved": limit if full else reserved,
+        "peak_device": None if context is None else reserved + context,
+        "fits": None if limit is None else not full,
+        "retries": 0,
+        "out_of_memory": failure if full else None,
+        "fragmentation": 0.2,
+        "at_peak": {"segment": "micro", "phase": "backward", "op": "aten.mm", "module": "layers.1",
+                    "components": components, "modules": [{"module": "layers.1", "bytes": 5 * MIB}]},
+        "phases": phases,
+        "timeline": timeline if more.get("timeline") else None,
+        "approximate": 0,
+        "notes": [],
+    }  # fmt: skip
