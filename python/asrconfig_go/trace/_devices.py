@@ -33,8 +33,9 @@ def _cross_entropy(logits: torch.Tensor, target: torch.Tensor, *args: Any, **kwa
     The CPU's autocast casts the logits already. Smoothed labels and label probabilities are left to it.
     """
     functional = torch.nn.functional
-    if args or target.dtype.is_floating_point or kwargs.pop("label_smoothing", 0.0):
+    if args or target.dtype.is_floating_point or kwargs.get("label_smoothing"):
         return functional.cross_entropy(logits, target, *args, **kwargs)
+    kwargs = {name: value for name, value in kwargs.items() if name != "label_smoothing"}
     log_probabilities = functional.log_softmax(logits, 0 if logits.dim() == 1 else 1, dtype=logits.dtype)
     return functional.nll_loss(log_probabilities, target, **kwargs)
 

@@ -19,9 +19,9 @@ _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 _LOW = (torch.float16, torch.bfloat16)
 
 # Run in float32 under CUDA's autocast, and left alone by the CPU's: AT_FORALL_FP32 in aten/src/ATen/autocast_mode.h.
-_FLOAT32 = """acos asin cosh cosine_similarity dist erfinv exp expm1 group_norm layer_norm log log10 log1p log2 logsumexp
-native_layer_norm pdist pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor reciprocal renorm rms_norm rsqrt sinh softplus
-tan"""
+_FLOAT32 = """acos asin cosh cosine_similarity dist erfinv exp expm1 group_norm layer_norm log log10 log1p log2
+logsumexp native_layer_norm pdist pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor reciprocal renorm rms_norm rsqrt sinh
+softplus tan"""
 # The same where the result's type can be asked for: AT_FORALL_FP32_SET_OPT_DTYPE.
 _FLOAT32_RESULT = "cumprod cumsum linalg_vector_norm log_softmax.int softmax.int sum sum.dim_IntList"
 

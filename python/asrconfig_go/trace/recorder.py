@@ -30,8 +30,8 @@ class MemoryRecorder:
     """Records a loop that runs inside it: ``with MemoryRecorder() as rec: …; rec.step()``, then ``rec.trace()``.
 
     Build the model inside: its parameters then take no memory. Nothing is computed on large float tensors; integers
-    stay real. A model and its inputs count from the moment they are used, and everything that is born in a forward pass,
-    a backward pass or an optimizer step counts. "cuda" may be named as if there were one.
+    stay real. A model and its inputs count from the moment they are used, and everything that is born in a forward
+    pass, a backward pass or an optimizer step counts. "cuda" may be named as if there were one.
 
     ``compute_capability`` is that of the GPU in mind: it decides which attention kernels run, and the size of cuBLAS'
     workspace. ``about`` is kept in the trace as it is.

@@ -206,12 +206,16 @@ class _Loop:
     def _enable_checkpointing(self, model: nn.Module) -> None:
         if self._checkpointing is None:
             return
-        if not hasattr(model, "gradient_checkpointing_enable"):
+        reentrant = self._checkpointing == "reentrant"
+        # transformers 5.x calls it activation checkpointing, and warns at the older name.
+        names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
+        enable = next((getattr(model, name) for name in names if hasattr(model, name)), None)
+        if enable is None:
             raise InvalidArgumentError(
                 f"{type(model).__name__} has no gradient_checkpointing_enable",
                 "trace it with gradient_checkpointing=False",
             )
-        model.gradient_checkpointing_enable({"use_reentrant": self._checkpointing == "reentrant"})
+        enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": {"use_reentrant": reentrant}})
         if hasattr(model, "config"):
             model.config.use_cache = False
 

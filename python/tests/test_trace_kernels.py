@@ -1,0 +1,148 @@
+"""What a GPU runs where the CPU runs something else: the traced operations and their sizes, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional  # noqa: E402
+
+from asrconfig_go.trace import MemoryRecorder  # noqa: E402
+from asrconfig_go.trace._workspaces import cublas_bytes  # noqa: E402
+
+MIB = 1 << 20
+
+
+def births(function: Any, *, capability: tuple[int, int] = (8, 0)) -> list[tuple[str, int]]:
+    """Operation and bytes of everything that the function makes."""
+    with MemoryRecorder(compute_capability=capability) as recorder:
+        recorder.segment("iteration")
+        with recorder.working():
+            function()
+    trace = recorder.trace()
+    segment = trace.segments[0]
+    sizes = [e for e in segment["events"] if e >= 0]
+    return [(trace.ops[op].removeprefix("aten."), size) for op, size in zip(segment["op"], sizes, strict=True)]
+
+
+def attention(dtype: Any, *, mask: str = "", head: int = 64, length: int = 100, gradients: bool = False) -> Any:
+    def run() -> None:
+        q, k, v = (torch.randn(2, 4, length, head, dtype=dtype, requires_grad=gradients) for _ in range(3))
+        made = {"": None, "bool": torch.ones(2, 1, 1, length, dtype=torch.bool)}[mask]
+        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=made)
+        if gradients:
+            out.sum().backward()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("dtype", "mask", "head", "capability", "kernel"),
+    [
+        (torch.float16, "", 64, (8, 0), "flash"),
+        (torch.bfloat16, "", 80, (9, 0), "flash"),
+        (torch.float16, "", 64, (7, 5), "efficient"),
+        (torch.float16, "bool", 64, (8, 0), "efficient"),
+        (torch.float32, "", 64, (8, 0), "efficient"),
+        (torch.float16, "", 512, (8, 0), "efficient"),
+        (torch.bfloat16, "", 64, (7, 5), "math"),
+        (torch.float32, "", 63, (8, 0), "math"),
+    ],
+)
+def test_the_attention_kernel(dtype: Any, mask: str, head: int, capability: tuple[int, int], kernel: str) -> None:
+    made = [op for op, _ in births(attention(dtype, mask=mask, head=head), capability=capability)]
+    fused = [op for op in made if "_attention" in op]
+    if kernel == "math":
+        assert not fused and any("softmax" in op for op in made)
+    else:
+        assert {op.split(".")[0] for op in fused} == {f"_scaled_dot_product_{kernel}_attention"}
+
+
+def test_efficient_attention_keeps_the_sums_of_32_rows_only_for_backward() -> None:
+    made = births(attention(torch.float32, gradients=True))
+    kernel = [size for op, size in made if op == "_scaled_dot_product_efficient_attention.default"]
+    assert kernel[0] == 2 * 4 * 100 * 64 * 4
+    assert kernel[1] == 2 * 4 * 128 * 4  # logsumexp: 100 rows rounded up to 128
+    without = [size for op, size in births(attention(torch.float32)) if "efficient" in op]
+    assert 2 * 4 * 128 * 4 not in without
+
+
+def test_a_mask_is_padded_to_a_multiple_of_eight() -> None:
+    made = births(attention(torch.float16, mask="bool", length=100))
+    assert ("constant_pad_nd.default", 2 * 104 * 2) in made
+    assert "constant_pad_nd.default" not in [op for op, _ in births(attention(torch.float16, mask="bool", length=96))]
+
+
+def test_heads_that_flash_cannot_take_are_padded() -> None:
+    made = births(attention(torch.float16, head=60))
+    assert made.count(("constant_pad_nd.default", 2 * 4 * 100 * 64 * 2)) == 3
+
+
+def test_dropout_keeps_a_mask_of_a_byte_an_element() -> None:
+    made = births(lambda: functional.dropout(torch.randn(100, 100), 0.1))
+    assert made[1:] == [("native_dropout.default", 40_000), ("native_dropout.default", 10_000)]
+    assert len(births(lambda: functional.dropout(torch.randn(100, 100), 0.0))) == 1
+    assert len(births(lambda: functional.dropout(torch.randn(100, 100), 0.5, training=False))) == 1
+
+
+def test_autocast_follows_cudas_lists() -> None:
+    def norms() -> None:
+        with torch.autocast("cuda", dtype=torch.float16):
+            x = torch.randn(100, 64, dtype=torch.float16)
+            assert functional.layer_norm(x, (64,)).dtype is torch.float32
+            assert torch.softmax(x, -1).dtype is torch.float32
+            assert x.exp().dtype is torch.float32
+            assert functional.linear(x.float(), torch.randn(64, 64)).dtype is torch.float16
+            assert functional.gelu(x).dtype is torch.float16
+
+    assert ("_to_copy.default", 100 * 64 * 4) in births(norms)
+
+
+def test_softmax_of_half_needs_no_copy_in_float() -> None:
+    made = births(lambda: torch.softmax(torch.randn(100, 64, dtype=torch.float16), -1, dtype=torch.float32))
+    assert made[1:] == [("_softmax.default", 100 * 64 * 4)]
+    made = births(lambda: torch.softmax(torch.randn(100, 64, dtype=torch.bfloat16), -1, dtype=torch.float32))
+    assert made[1:] == [("_to_copy.default", 100 * 64 * 4), ("_softmax.default", 100 * 64 * 4)]
+
+
+def test_cross_entropy_under_autocast_takes_the_logarithm_in_half() -> None:
+    def loss() -> None:
+        with torch.autocast("cuda"):
+            functional.cross_entropy(torch.randn(100, 64, dtype=torch.float16), torch.zeros(100, dtype=torch.long))
+
+    made = births(loss)
+    assert [b for b in made if b[1] > 4000] == [
+        ("randn.default", 12_800),
+        ("_log_softmax.default", 12_800),
+        ("_to_copy.default", 25_600),
+    ]
+
+
+@pytest.mark.parametrize(("capability", "mib"), [((7, 5), 8.125), ((8, 0), 8.125), ((8, 9), 8.125), ((9, 0), 32)])
+def test_cublas_takes_its_workspace_once_a_thread(capability: tuple[int, int], mib: float) -> None:
+    assert cublas_bytes(capability) == mib * MIB
+
+    def multiply() -> None:
+        x = torch.randn(100, 100, requires_grad=True)
+        for _ in range(3):
+            (x @ x).sum().backward()
+
+    taken = [size for _, size in births(multiply, capability=capability) if size == mib * MIB]
+    assert len(taken) == 2
+
+
+def test_ctc_keeps_alpha_and_takes_beta_in_backward() -> None:
+    def loss() -> None:
+        frames, batch, longest = 50, 3, 12
+        log_probabilities = torch.randn(frames, batch, 40, requires_grad=True).log_softmax(-1)
+        labels = torch.randint(1, 30, (batch, longest))
+        full = torch.full((batch,), longest)
+        functional.ctc_loss(log_probabilities, labels, torch.full((batch,), frames), full).backward()
+
+    alpha = 3 * 50 * (2 * 12 + 1) * 4
+    sizes = [size for op, size in births(loss) if op.startswith("_ctc_loss")]
+    assert sizes.count(alpha) == 2
+    assert 50 * 3 * 40 * 4 in sizes

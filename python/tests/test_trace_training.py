@@ -1,0 +1,225 @@
+"""The Trainer's loop, traced: windows, optimizers, checkpointing, evaluation, and models that refuse."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from torch import nn  # noqa: E402
+
+import asrconfig_go as ac  # noqa: E402
+import trace_fixtures as models  # noqa: E402
+from asrconfig_go.trace import Trace, TraceError, speech_batches, trace_training  # noqa: E402
+
+POINTS = [(2, 16_001, 7), (3, 24_001, 11)]
+
+
+def trace(model: Any = models.wav2vec2, **settings: Any) -> Trace:
+    return trace_training(model, **{"points": POINTS, **settings})
+
+
+def bytes_of(trace: Trace, tag: str, kind: str = "") -> int:
+    total = 0
+    for s in trace.segments:
+        if s["kind"].startswith(kind):
+            sizes = [e for e in s["events"] if e >= 0]
+            total += sum(e for e, t in zip(sizes, s["tag"], strict=True) if trace.tags[t] == tag)
+    return total
+
+
+def peak(trace: Trace) -> int:
+    sizes: list[int] = []
+    now = highest = 0
+    for s in trace.segments:
+        for event in s["events"]:
+            if event >= 0:
+                sizes.append(event)
+                now += event
+            else:
+                now -= sizes[-1 - event]
+            highest = max(highest, now)
+    return highest
+
+
+def test_windows_follow_the_points() -> None:
+    made = trace()
+    kinds = [(s["kind"], s.get("batch"), s.get("length"), s.get("labels")) for s in made.segments]
+    first, second = POINTS
+    train = [(kind, *point) for point in (first, first, second) for kind in ("micro", "step")]
+    assert kinds == [("load", None, None, None), *train, ("evaluate", *first), ("evaluate", *second)]
+    assert made.about["precision"] == "fp32" and made.about["length_per_second"] == 16_000
+
+
+def test_the_ladder_of_lengths_is_the_feature_encoders() -> None:
+    made = trace()
+    convolutions = [(r["kernel"], r["stride"]) for r in made.lengths[1:8]]
+    assert convolutions == [(10, 5), (3, 2), (3, 2), (3, 2), (3, 2), (2, 2), (2, 2)]
+    assert [r["of"] for r in made.lengths[1:8]] == list(range(7))
+
+
+def test_the_model_is_left_as_it_is() -> None:
+    model = models.wav2vec2().eval()
+    model.lm_head.weight.grad = torch.ones_like(model.lm_head.weight)
+    before = copy.deepcopy(model.state_dict())
+    handle = model.lm_head.register_forward_hook(lambda *_: None)
+    trace(model, precision="fp16", gradient_checkpointing=True)
+    assert not model.training and not model.is_gradient_checkpointing
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert torch.equal(model.lm_head.weight.grad, torch.ones_like(model.lm_head.weight))
+    assert list(model.lm_head._forward_hooks) == [handle.id]
+
+
+def test_a_live_model_and_one_built_inside_give_the_same_trace() -> None:
+    torch.manual_seed(0)
+    assert trace(models.wav2vec2()).segments == trace(models.wav2vec2).segments
+
+
+def test_gradients_optimizer_and_parameters() -> None:
+    model = models.wav2vec2()
+    model.freeze_feature_encoder()
+    total = sum(p.numel() for p in model.parameters()) * 4
+    trainable = sum(p.numel() for p in model.parameters() if p.requires_grad) * 4
+    assert trainable < total
+    made = trace(model)
+    assert bytes_of(made, "parameter") == total
+    assert bytes_of(made, "optimizer") == 2 * trainable
+    assert bytes_of(made, "gradient") == 3 * trainable
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "share"),
+    [("adamw_torch", 2.0), ("adamw_torch_fused", 2.0), ("sgd", 0.0), ("rmsprop", 1.0), ("adagrad", 1.0)],
+)
+def test_states_of_optimizers(optimizer: str, share: float) -> None:
+    made = trace(optimizer=optimizer)
+    parameters = bytes_of(made, "parameter")
+    scalars = 4 * sum(p.requires_grad for p in models.wav2vec2().parameters())
+    assert bytes_of(made, "optimizer") - share * parameters in (0, scalars)  # fused keeps its step counts on the GPU
+
+
+def test_small_states() -> None:
+    parameters = bytes_of(trace(), "parameter")
+    assert bytes_of(trace(optimizer="adafactor"), "optimizer") < 0.3 * parameters
+    eight_bit = bytes_of(trace(optimizer="adamw_8bit"), "optimizer")
+    assert 0.5 * parameters < eight_bit < parameters
+
+
+def test_an_optimizer_of_ones_own() -> None:
+    made = trace(optimizer=lambda groups: torch.optim.SGD(groups, lr=0.1, momentum=0.9, foreach=True))
+    assert bytes_of(made, "optimizer") == bytes_of(made, "parameter")
+
+
+@pytest.mark.parametrize("kind", ["non_reentrant", "reentrant"])
+def test_checkpointing_takes_less(kind: str) -> None:
+    def model() -> Any:
+        return models.wav2vec2(num_hidden_layers=6)
+
+    points = [(4, 64_000, 7)]
+    assert peak(trace(model, points=points, gradient_checkpointing=kind)) < 0.9 * peak(trace(model, points=points))
+
+
+def test_accumulation() -> None:
+    kinds = [s["kind"] for s in trace(accumulation=2, points=POINTS[:1], evaluation=False).segments]
+    assert kinds == ["load", *["micro", "accumulate", "step"] * 2]
+    kinds = [s["kind"] for s in trace(accumulation=8, points=POINTS[:1], evaluation=False).segments]
+    assert kinds == ["load", *["micro", "accumulate", "accumulate", "step"] * 2]
+
+
+def test_layers_are_never_dropped_and_masks_are_drawn() -> None:
+    made = trace(lambda: models.wav2vec2(layerdrop=1.0))
+    modules = {made.modules[m] for s in made.segments for m in s["module"]}
+    assert any(name.startswith("wav2vec2.encoder.layers.1") for name in modules)
+
+
+def test_a_compiled_model_is_traced_as_the_eager_one() -> None:
+    model = models.wav2vec2()
+    made = trace(torch.compile(model))
+    assert made.segments == trace(model).segments
+    assert "torch.compile" in made.about["notes"]
+
+
+def test_adapters() -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"])
+    model = peft.get_peft_model(models.whisper(), config)
+    trainable = sum(p.numel() for p in model.parameters() if p.requires_grad) * 4
+    made = trace_training(model)
+    assert bytes_of(made, "optimizer") == 2 * trainable
+
+
+def test_progress_counts_windows() -> None:
+    seen: list[tuple[int, int]] = []
+    trace(progress=lambda done, all_: seen.append((done, all_)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_loss_and_a_batch_of_ones_own() -> None:
+    def batch(batch: int, length: int, labels: int) -> dict[str, Any]:
+        return {"x": torch.randn(batch, length), "y": torch.zeros(batch, dtype=torch.long)}
+
+    def loss(model: nn.Module, given: dict[str, Any]) -> Any:
+        return nn.functional.cross_entropy(model(given["x"]), given["y"])
+
+    made = trace_training(nn.Linear(100, 10), batch, points=[(4, 100, 0)], loss=loss)
+    assert bytes_of(made, "input") > 0 and "length_per_second" not in made.about
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"precision": "int8"}, "precision 'int8'"),
+        ({"optimizer": "lion_32"}, "optimizer 'lion_32'"),
+        ({"gradient_checkpointing": "full"}, "gradient_checkpointing is 'full'"),
+        ({"accumulation": 0}, "accumulation is 0"),
+        ({"steps": 0}, "steps is 0"),
+        ({"points": [(0, 16_000, 3)]}, "is not a shape"),
+        ({"points": [(2, 16_000)]}, "is not a shape"),
+        ({"batch_fn": lambda *_: [], "points": POINTS}, "batch_fn gave a list"),
+    ],
+)
+def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ac.InvalidArgumentError, match=message):
+        trace(**settings)
+
+
+def test_models_that_cannot_be_traced() -> None:
+    with pytest.raises(ac.InvalidArgumentError, match="input of Linear is not known"):
+        trace_training(nn.Linear(3, 3))
+    frozen = models.wav2vec2().requires_grad_(False)
+    with pytest.raises(ac.InvalidArgumentError, match="no trainable parameters"):
+        trace(frozen)
+
+    class Locked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.file = nn.Linear(100, 100), (i for i in ())
+
+    with pytest.raises(TraceError, match="cannot be copied"):
+        trace(Locked(), batch_fn=lambda *_: {})
+
+    class Broken(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            raise KeyError("mel")
+
+    with pytest.raises(TraceError, match=r"fails on a batch of 2, input length 9, 1 labels: KeyError"):
+        trace_training(Broken(100, 100), lambda *_: {"x": torch.zeros(3)}, points=[(2, 9, 1)])
+
+
+def test_speech_batches() -> None:
+    whisper = speech_batches(models.whisper())
+    assert whisper.length(1.5) == 200 and whisper.fixed_length == 200
+    with pytest.raises(ac.InvalidArgumentError, match="more than the model takes: 2 s"):
+        whisper.length(2.5)
+    assert speech_batches(models.w2v_bert()).length(2.0) == 100
+    batches = speech_batches(models.wav2vec2())
+    made = batches.batch(3, 1600, 5)
+    assert made["input_values"].shape == (3, 1600) and made["labels"].shape == (3, 5)
+    assert 0 < made["attention_mask"].sum() < 3 * 1600
+    for seconds in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ac.InvalidArgumentError, match="seconds of audio"):
+            batches.length(seconds)
