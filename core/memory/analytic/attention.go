@@ -5,7 +5,7 @@ type heads struct {
 	n, size       dim // how many, and elements of each
 	queries, keys dim // lengths
 	dropout       float64
-	causal        bool
+	contiguous    bool // each head's queries, keys and values lie together: flash attention's result does too, and is copied back
 }
 
 // capability is a GPU's compute capability; it decides which attention kernels run.
@@ -18,14 +18,18 @@ const (
 	sdpaMask   = "aten/src/ATen/native/transformers/attention.cpp: a boolean mask becomes one of numbers in each layer"
 )
 
-// attend is attention over (batch, length, heads × size) views; the result has the shape of the queries. The mask is
-// boolean (batch, queries, keys), or additive, or absent.
-func (t *tape) attend(h heads, q, k, v value, mask *value) value {
+// attend is attention over (batch, length, heads × size) views; the result has the shape of the queries. A mask is
+// boolean (batch, queries, keys) or additive; only eager attention takes several.
+func (t *tape) attend(h heads, q, k, v value, masks ...value) value {
+	var mask *value
+	if len(masks) > 0 {
+		mask = &masks[0]
+	}
 	switch {
 	case t.eager:
-		return t.eagerAttention(h, q, k, v, mask)
+		return t.eagerAttention(h, q, k, v, masks)
 	case t.flash(h, q.kind, mask):
-		return t.fused("flash attention", h, q, k, v, nil, h.queries)
+		return t.flashAttention(h, q, k, v)
 	case t.efficient(h, q.kind):
 		return t.efficientAttention(h, q, k, v, mask)
 	}
@@ -45,15 +49,29 @@ func (t *tape) efficient(h heads, d dtype) bool {
 	return h.size.n%4 == 0
 }
 
+// flashAttention sums the queries' gradient in float32, in rows of 128 and heads of 32: mha_bwd, flash_api.cpp.
+func (t *tape) flashAttention(h heads, q, k, v value) value {
+	sums := of(q.shape[0], h.n, h.queries.padded(128), h.size.padded(32))
+	y := t.fused("flash attention", h, q, k, v, nil, h.queries, sums)
+	if h.contiguous {
+		y = t.then(y, t.cloned("attention output, contiguous", y))
+	}
+	return y
+}
+
+// efficientAttention sums the queries' gradient in float32 too, in tiles of 64, when they have 16 bits, and multiplies
+// result and gradient when not: attention_backward.cu. Its log-sum-exp comes in rows of 32.
 func (t *tape) efficientAttention(h heads, q, k, v value, mask *value) value {
-	const rowsAtOnce = 32 // the log-sum-exp is padded to it
-	padded := dim{h.queries.name, (h.queries.n + rowsAtOnce - 1) / rowsAtOnce * rowsAtOnce}
+	sums := of(q.shape[0], h.n, h.queries, h.size)
+	if q.kind == halves {
+		sums = of(q.shape[0], h.n, h.queries.padded(64), h.size.padded(64))
+	}
 	if mask == nil {
-		return t.fused("efficient attention", h, q, k, v, nil, padded)
+		return t.fused("efficient attention", h, q, k, v, nil, h.queries.padded(32), sums)
 	}
 	additive := t.additive(*mask, q.kind)
 	aligned := t.alignedMask(additive)
-	y := t.fused("efficient attention", h, q, k, v, &aligned, padded)
+	y := t.fused("efficient attention", h, q, k, v, &aligned, h.queries.padded(32), sums)
 	t.drop(additive, aligned)
 	return y
 }
@@ -70,20 +88,25 @@ func (t *tape) additive(mask value, d dtype) value {
 
 // alignedMask pads the rows to eight elements, in a copy.
 func (t *tape) alignedMask(mask value) value {
-	const alignment = 8
 	columns := mask.shape.lastDim()
-	if columns.n%alignment == 0 {
+	aligned := columns.padded(8)
+	if aligned == columns {
 		return t.same(mask)
 	}
-	columns.n = (columns.n + alignment - 1) / alignment * alignment
-	return t.copied("attention mask, aligned", mask, mask.shape.last(columns))
+	y := t.scaled("attention mask, aligned", mask, mask.shape.last(aligned))
+	if y.grad { // backward undoes the slice that hides the padding before it undoes the padding
+		whole := y
+		n := t.graph("slice", &y, &whole)
+		t.back(n, whole)
+	}
+	return y
 }
 
 // fused is one kernel that saves queries, keys, values, its result and the log-sum-exp, and draws dropout again in
 // backward.
-func (t *tape) fused(what string, h heads, q, k, v value, mask *value, sums dim) value {
+func (t *tape) fused(what string, h heads, q, k, v value, mask *value, rows dim, backward shape) value {
 	y := t.fresh(what, q.shape, q.kind, saveResult)
-	sum := t.fresh("log-sum-exp", of(q.shape[0], h.n, sums), float32s, saveResult)
+	sum := t.fresh("log-sum-exp", of(q.shape[0], h.n, rows), float32s, saveResult)
 	n := t.graph(what, &y, &q, &k, &v)
 	t.save(n, q, k, v, y, sum)
 	t.back(n, q)
@@ -93,6 +116,7 @@ func (t *tape) fused(what string, h heads, q, k, v value, mask *value, sums dim)
 		t.save(n, *mask)
 		t.back(n, *mask)
 	}
+	t.needs(n, what+" sums", backward, float32s)
 	t.drop(sum)
 	return y
 }
@@ -101,25 +125,33 @@ func (t *tape) fused(what string, h heads, q, k, v value, mask *value, sums dim)
 func (h heads) scores(batch dim) shape { return of(batch, h.n, h.queries, h.keys) }
 
 // eagerAttention multiplies, adds the mask, normalizes and multiplies again: eager_attention_forward of the models.
-func (t *tape) eagerAttention(h heads, q, k, v value, mask *value) value {
-	left, right := t.copied("queries, contiguous", q, q.shape), t.copied("keys, contiguous", k, k.shape)
+func (t *tape) eagerAttention(h heads, q, k, v value, masks []value) value {
+	left, right := t.byHeads(h, "queries by heads", q), t.byHeads(h, "keys by heads", k)
 	w := t.matmul("attention scores", left, right, h.scores(q.shape[0]))
 	t.drop(left, right)
-	w = t.then(w, t.copied("attention scores, scaled", w, w.shape))
-	if mask != nil {
-		w = t.then(w, t.sum(w, *mask))
+	w = t.then(w, t.scaled("attention scores, scaled", w, w.shape))
+	for _, mask := range masks {
+		w = t.then(w, t.sum(w, mask))
 	}
 	w = t.then(w, t.softmax("attention weights", w))
 	w = t.then(w, t.dropout(w, h.dropout))
-	right = t.copied("values, contiguous", v, v.shape)
+	right = t.byHeads(h, "values by heads", v)
 	y := t.matmul("attention output", w, right, q.shape)
 	t.drop(w, right)
-	return t.then(y, t.copied("attention output, contiguous", y, q.shape))
+	return t.then(y, t.cloned("attention output, contiguous", y))
+}
+
+// byHeads is the copy that a batched product makes of operands whose heads do not lie together.
+func (t *tape) byHeads(h heads, what string, x value) value {
+	if h.contiguous {
+		return t.same(x)
+	}
+	return t.cloned(what, x)
 }
 
 // mathAttention is what scaled_dot_product_attention falls back to: scaled queries and keys, then as eager.
 func (t *tape) mathAttention(h heads, q, k, v value, mask *value) value {
-	left, right := t.copied("queries, scaled", q, q.shape), t.copied("keys, scaled", k, k.shape)
+	left, right := t.scaled("queries, scaled", q, q.shape), t.scaled("keys, scaled", k, k.shape)
 	w := t.matmul("attention scores", left, right, h.scores(q.shape[0]))
 	t.drop(left, right)
 	if mask != nil {
@@ -129,10 +161,10 @@ func (t *tape) mathAttention(h heads, q, k, v value, mask *value) value {
 	}
 	w = t.then(w, t.softmaxIn("attention weights", w, w.kind))
 	w = t.then(w, t.dropout(w, h.dropout))
-	right = t.copied("values, contiguous", v, v.shape)
+	right = t.byHeads(h, "values by heads", v)
 	y := t.matmul("attention output", w, right, q.shape)
 	t.drop(w, right)
-	return t.then(y, t.copied("attention output, contiguous", y, q.shape))
+	return t.then(y, t.cloned("attention output, contiguous", y))
 }
 
 // matmul multiplies two activations, in 16 bits under autocast.

@@ -13,7 +13,7 @@ func (t *tape) runBackward(loss value) {
 		if next >= 0 && t.blocks[next].to == end {
 			b := t.blocks[next]
 			next--
-			t.scaled(b.times, func() { t.walk(b.from, b.to) })
+			t.standing(b.times, func() { t.walk(b.from, b.to) })
 			end = b.from
 			continue
 		}
@@ -77,7 +77,7 @@ func (t *tape) gradient(n *node, e edge) int32 {
 // again makes a storage of a known row.
 func (t *tape) again(r int32, p part, op string) int32 {
 	bytes := t.rows[r].key.bytes
-	t.storages = append(t.storages, storage{bytes, 1, r, p})
+	t.storages = append(t.storages, storage{bytes: bytes, refs: 1, row: r, part: p})
 	t.count(r, p, bytes)
 	if w := t.window; t.live.total > w.peak.total {
 		w.peak.total, w.rising, w.place, w.op = t.live.total, true, t.place, op+" backward"

@@ -11,29 +11,18 @@ func (t *tape) ctcLoss(logits value, batch, frames, labels dim) value {
 	t.back(n, logs)
 	t.needs(n, "CTC backward variables", alpha.shape, float32s)
 	t.drop(logs, alpha)
-	return t.then(each, t.copied("loss", each, of(dim{"loss", 1})))
+	return t.then(each, t.scaled("loss", each, of(dim{"loss", 1})))
 }
 
-// crossEntropy is log-softmax in float32 and the likelihood of the labels, which keeps the log-probabilities.
+// crossEntropy is log-softmax in the type of the logits, which cross_entropy_loss asks for, and the likelihood of the
+// labels in float32, which keeps its input (aten/src/ATen/native/LossNLL.cpp).
 func (t *tape) crossEntropy(logits value) value {
-	logs := t.softmax("log-probabilities", logits)
+	logs := t.softmaxIn("log-probabilities", logits, logits.kind)
+	wide := t.then(logs, t.cast(logs, float32s))
 	loss := t.fresh("loss", of(dim{"loss", 1}), float32s, "")
-	n := t.graph("cross-entropy", &loss, &logs)
-	t.save(n, logs)
-	t.back(n, logs)
-	t.drop(logs)
+	n := t.graph("likelihood", &loss, &wide)
+	t.save(n, wide)
+	t.back(n, wide)
+	t.drop(wide)
 	return loss
-}
-
-// returned is what accelerate makes of the model's results under mixed precision: float32 copies, for a moment
-// (convert_outputs_to_fp32).
-func (t *tape) returned(results ...value) {
-	var copies []value
-	for _, v := range results {
-		if v.kind == halves {
-			copies = append(copies, t.fresh("results in float32", v.shape, float32s, "accelerate.utils.convert_outputs_to_fp32"))
-		}
-	}
-	t.drop(copies...)
-	t.drop(results...)
 }

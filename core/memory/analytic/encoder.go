@@ -25,6 +25,7 @@ type speechConfig struct {
 	AdapterStep int64   `json:"adapter_stride"`
 	AdapterN    int     `json:"num_adapter_layers"`
 	AdapterSize int64   `json:"output_hidden_size"`
+	Buckets     int64   `json:"num_buckets"` // WavLM: rows of the table of relative positions
 	MaskTime    float64 `json:"mask_time_prob"`
 	SpecAugment bool    `json:"apply_spec_augment"`
 
@@ -38,7 +39,7 @@ type speechConfig struct {
 func speechDefaults() speechConfig {
 	return speechConfig{Hidden: 768, Layers: 12, Heads: 12, Inner: 3072, Vocabulary: 32,
 		ConvDim: []int64{512, 512, 512, 512, 512, 512, 512}, ConvKernel: []int64{10, 3, 3, 3, 3, 2, 2}, ConvStride: []int64{5, 2, 2, 2, 2, 2, 2},
-		ConvNorm: "group", Positions: 128, Groups: 16, ProjectNorm: true, AdapterTaps: 3, AdapterStep: 2, AdapterN: 3,
+		ConvNorm: "group", Positions: 128, Groups: 16, ProjectNorm: true, AdapterTaps: 3, AdapterStep: 2, AdapterN: 3, Buckets: 320,
 		MaskTime: 0.05, SpecAugment: true,
 		HiddenDropout: 0.1, ActivationDropout: 0.1, AttentionDropout: 0.1, FinalDropout: 0.1}
 }
@@ -51,8 +52,9 @@ type speechEncoder struct {
 	kind   string // model_type
 	shape  Shape
 	freeze bool
-	padded bool // a batch with an attention mask that masks something
 
+	samples                                       int64
+	bias                                          value // WavLM's position bias
 	batch, frames, hidden, inner, heads, headSize dim
 }
 
@@ -77,11 +79,13 @@ func (c *speechConfig) frameCounts(samples int64) []int64 {
 
 // masked tells whether the family's processor gives an attention mask: those whose features are not normalized over
 // time do (Wav2Vec2FeatureExtractor, return_attention_mask).
-func (e *speechEncoder) masked() bool { return e.ConvNorm == "layer" || e.kind == "data2vec-audio" }
+func (e *speechEncoder) masked() bool {
+	return e.ConvNorm == "layer" || e.kind == "data2vec-audio" || e.kind == "wav2vec2-bert"
+}
 
 // forward is ForCTC.forward.
-func (e *speechEncoder) forward(samples int64) value {
-	input := e.inputs(samples)
+func (e *speechEncoder) forward() value {
+	input := e.inputs()
 	x := e.frontEnd(input)
 	x = e.then(x, e.projection(x))
 	x = e.then(x, e.encoder(x))
@@ -94,9 +98,9 @@ func (e *speechEncoder) forward(samples int64) value {
 }
 
 // inputs are the batch: waveforms, labels, and the mask where the processor gives one.
-func (e *speechEncoder) inputs(samples int64) value {
+func (e *speechEncoder) inputs() value {
 	e.place = "inputs"
-	n := dim{"samples", samples}
+	n := dim{"samples", e.samples}
 	waves := value{at: e.birth("waveforms", of(e.batch, n), float32s, inputs, "data collator"), node: none, shape: of(e.batch, n)}
 	e.birth("labels", of(e.batch, dim{"labels", e.shape.Labels}), int64s, inputs, "data collator")
 	if e.masked() {
@@ -144,14 +148,28 @@ func (e *speechEncoder) projection(x value) (y value) {
 		in.shape = of(e.batch, e.frames, x.shape[1])
 		y = e.linear("projection", in, e.hidden, true)
 		y = e.then(y, e.dropout(y, e.ProjectDropout))
-		if in.at != x.at {
-			e.hold(in) // returned as extract_features, and normed_features of the others
+		switch {
+		case e.kind != "hubert":
+			e.hold(in) // given back as extract_features
+		case in.at == x.at:
+			e.hold(e.same(x))
+		default:
+			e.drop(in)
+			e.hold(e.same(x)) // still a variable of HubertModel.forward
 		}
 		if e.SpecAugment && e.MaskTime > 0 {
 			y = e.maskedInPlace(y, nil)
+			e.maskVector(y)
 		}
 	})
 	return y
+}
+
+// maskVector is the gradient of the learned vector that SpecAugment writes.
+func (e *speechEncoder) maskVector(x value) {
+	if x.node != none {
+		e.leaf(&e.nodes[x.node], of(e.hidden))
+	}
 }
 
 // maskedInPlace writes into a value where a mask says so; backward needs the mask, and a gradient of its own.
@@ -166,30 +184,48 @@ func (t *tape) maskedInPlace(x value, mask *value) value {
 }
 
 func (e *speechEncoder) encoder(x value) value {
-	var mask *value
 	x = e.same(x)
-	e.at("encoder", func() {
+	e.call("encoder", func() {
+		var mask *value
 		if e.masked() {
 			x = e.zeroPadding(x)
 			mask = e.attentionMask()
 		}
-		positions := e.positions(x)
-		x = e.then(x, e.sum(x, positions))
-		e.hold(positions)
-		if !e.Stable {
+		x = e.positioned(x)
+		e.at("encoder layers", func() {
+			e.repeat(e.Layers, func(i int) {
+				layer := func(x value) value { return e.layer(i, x, mask) }
+				x = e.then(x, e.checkpointed(x, layer, e.shared(i, mask)...))
+			})
+		})
+		e.drop(e.bias)
+		if e.Stable {
 			x = e.then(x, e.norm("layer norm", x, of(e.batch, e.frames), e.hidden))
 		}
-		x = e.then(x, e.dropout(x, e.HiddenDropout))
 	})
-	e.at("encoder layers", func() {
-		e.repeat(e.Layers, func(i int) {
-			x = e.then(x, e.checkpointed(x, func(x value) value { return e.layer(x, mask) }))
-		})
-	})
-	if e.Stable {
-		e.at("encoder", func() { x = e.then(x, e.norm("layer norm", x, of(e.batch, e.frames), e.hidden)) })
-	}
 	return x
+}
+
+// shared is what layer i is given beside the hidden states.
+func (e *speechEncoder) shared(i int, mask *value) (out []value) {
+	if mask != nil {
+		out = append(out, *mask)
+	}
+	if e.kind == "wavlm" && i > 0 {
+		out = append(out, e.bias)
+	}
+	return out
+}
+
+// positioned adds the positional convolution.
+func (e *speechEncoder) positioned(x value) value {
+	positions := e.positions(x)
+	x = e.then(x, e.sum(x, positions))
+	e.hold(positions)
+	if !e.Stable {
+		x = e.then(x, e.norm("layer norm", x, of(e.batch, e.frames), e.hidden))
+	}
+	return e.then(x, e.dropout(x, e.HiddenDropout))
 }
 
 // zeroPadding sets padded frames to zero: a mask as wide as the hidden states, and its inverse, which backward needs.
@@ -206,7 +242,7 @@ func (e *speechEncoder) zeroPadding(x value) value {
 // attentionMask is (batch, 1, frames, frames), which all layers share; nil when nothing is padded.
 // transformers/masking_utils.py, create_bidirectional_mask.
 func (e *speechEncoder) attentionMask() *value {
-	if !e.padded {
+	if !e.padded || e.kind == "wavlm" {
 		return nil
 	}
 	d := bools
@@ -269,12 +305,20 @@ func (e *speechEncoder) positionStack(x value) value {
 }
 
 // layer is one transformer layer; with do_stable_layer_norm the norms stand before attention and feed-forward.
-func (e *speechEncoder) layer(x value, mask *value) value {
-	if e.Stable {
-		return e.stableLayer(x, mask)
-	}
+func (e *speechEncoder) layer(i int, x value, mask *value) (y value) {
+	e.call(e.place, func() {
+		if e.Stable {
+			y = e.stableLayer(i, x, mask)
+		} else {
+			y = e.plainLayer(i, x, mask)
+		}
+	})
+	return y
+}
+
+func (e *speechEncoder) plainLayer(i int, x value, mask *value) value {
 	rows := of(e.batch, e.frames)
-	y := e.attention(x, mask)
+	y := e.attention(i, x, mask)
 	y = e.then(y, e.dropout(y, e.HiddenDropout))
 	y = e.then(y, e.sum(x, y))
 	y = e.then(y, e.norm("layer norm", y, rows, e.hidden))
@@ -284,10 +328,10 @@ func (e *speechEncoder) layer(x value, mask *value) value {
 	return e.then(y, e.norm("final layer norm", y, rows, e.hidden))
 }
 
-func (e *speechEncoder) stableLayer(x value, mask *value) value {
+func (e *speechEncoder) stableLayer(i int, x value, mask *value) value {
 	rows := of(e.batch, e.frames)
 	normed := e.norm("layer norm", x, rows, e.hidden)
-	y := e.then(normed, e.attention(normed, mask))
+	y := e.then(normed, e.attention(i, normed, mask))
 	y = e.then(y, e.dropout(y, e.HiddenDropout))
 	y = e.then(y, e.sum(x, y))
 	normed = e.norm("final layer norm", y, rows, e.hidden)
@@ -310,12 +354,19 @@ func (e *speechEncoder) languageAdapter(x value) value {
 	return e.then(y, e.linear("adapter linear", y, e.hidden, true))
 }
 
-func (e *speechEncoder) attention(x value, mask *value) value {
+func (e *speechEncoder) attention(i int, x value, mask *value) value {
+	if e.kind == "wavlm" {
+		return e.wavlmAttention(i, x)
+	}
 	q := e.linear("queries", x, e.hidden, true)
 	k := e.linear("keys", x, e.hidden, true)
 	v := e.linear("values", x, e.hidden, true)
 	h := heads{n: e.heads, size: e.headSize, queries: e.frames, keys: dim{"frames", e.frames.n}, dropout: e.AttentionDropout}
-	y := e.attend(h, q, k, v, mask)
+	var masks []value
+	if mask != nil {
+		masks = append(masks, *mask)
+	}
+	y := e.attend(h, q, k, v, masks...)
 	out := e.linear("attention projection", y, e.hidden, true)
 	e.drop(q, k, v, y)
 	return out
@@ -363,9 +414,12 @@ func (t *tape) gated(x value, s shape) value {
 func (e *speechEncoder) ctcHead(x value) value {
 	y := e.dropout(x, e.FinalDropout)
 	logits := e.linear("logits", y, dim{"vocabulary", e.Vocabulary}, true)
+	if !e.masked() { // the model asks a mask for the lengths, and makes one
+		e.hold(e.fresh("mask of ones", of(e.batch, dim{"samples", e.samples}), int64s, "ForCTC.forward"))
+	}
 	loss := e.ctcLoss(logits, e.batch, e.frames, dim{"labels", e.shape.Labels})
 	e.drop(y)
 	e.hold(x)
-	e.returned(logits)
+	e.logits = logits
 	return loss
 }

@@ -5,6 +5,8 @@
 package analytic
 
 import (
+	"math"
+
 	"github.com/goccy/go-json"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -19,10 +21,12 @@ type Model struct {
 	freeze  bool // the convolutional feature encoder does not train
 	family  family
 	speech  speechConfig
+	bert    bertConfig
+	whisper whisperConfig
 }
 
 // player plays one forward pass on a tape and gives the loss.
-type player func(m *Model, t *tape, s Shape, set settings) (value, error)
+type player func(m *Model, t *tape, s Shape) (value, error)
 
 // family is what the estimator knows of a model_type.
 type family struct {
@@ -38,6 +42,9 @@ var families = map[string]family{
 	"unispeech":      {"UniSpeechForCTC", 15, readSpeech, playSpeech},
 	"unispeech-sat":  {"UniSpeechSatForCTC", 15, readSpeech, playSpeech},
 	"data2vec-audio": {"Data2VecAudioForCTC", 15, readSpeech, playSpeech},
+	"wavlm":          {"WavLMForCTC", 15, readSpeech, playSpeech},
+	"wav2vec2-bert":  {"Wav2Vec2BertForCTC", 15, readBert, playBert},
+	"whisper":        {"WhisperForConditionalGeneration", 4, readWhisper, playWhisper},
 }
 
 // Make reads the model of a request and estimates its step.
@@ -82,13 +89,13 @@ func (m *Model) decode(into any) error {
 	return nil
 }
 
-func playSpeech(m *Model, t *tape, s Shape, set settings) (value, error) {
-	e := &speechEncoder{speechConfig: m.speech, tape: t, kind: m.profile.Architecture, shape: s, freeze: m.freeze, padded: set.padded}
-	samples := int64(s.Seconds * 16000)
-	counts := e.frameCounts(samples)
+func playSpeech(m *Model, t *tape, s Shape) (value, error) {
+	e := &speechEncoder{speechConfig: m.speech, tape: t, kind: m.profile.Architecture, shape: s, freeze: m.freeze, bias: nothing}
+	e.samples = int64(math.Ceil(s.Seconds*16000 - 1e-6))
+	counts := e.frameCounts(e.samples)
 	e.sized(counts[len(counts)-1])
 	if e.frames.n == 0 {
 		return value{}, fault.New(fault.InvalidArgument, "give a longer duration", "%v s of audio are too short for the model's convolutions", s.Seconds)
 	}
-	return e.forward(samples), nil
+	return e.forward(), nil
 }

@@ -7,10 +7,9 @@ const (
 
 // edge is one gradient that a node hands back.
 type edge struct {
-	to    int32 // node that made the input; none for a parameter
-	row   int32 // of the gradient; none: the incoming gradient itself is handed on
-	part  part
-	taken bool
+	to   int32 // node that made the input; none for a parameter
+	row  int32 // of the gradient; none: the incoming gradient itself is handed on
+	part part
 }
 
 // node is one operation of the graph: what it saved, and the gradients that its backward makes.
@@ -89,6 +88,14 @@ func (t *tape) leaf(n *node, s shape) {
 	n.leads++
 }
 
+// leafAgain says that the node makes a further gradient of a parameter that has one already: it is added and gone.
+func (t *tape) leafAgain(n *node, s shape) {
+	t.leaf(n, s)
+	if n != nil {
+		n.edges[n.leads-1].part = temporaries
+	}
+}
+
 // needs says that the node's backward takes memory for the moment, beside its results.
 func (t *tape) needs(n *node, what string, s shape, d dtype) {
 	if n != nil {
@@ -114,14 +121,14 @@ func (t *tape) repeat(n int, layer func(i int)) {
 			times = int64(n - 2)
 		}
 		from := len(t.nodes)
-		t.scaled(times, func() { layer(i) })
+		t.standing(times, func() { layer(i) })
 		t.blocks = append(t.blocks, block{from, len(t.nodes), times})
 	}
 }
 
-// scaled plays a stretch once and counts it as often as asked: what it adds is added that often, and the highest moment
+// standing plays a stretch once and counts it as often as asked: what it adds is added that often, and the highest moment
 // is that of the first or of the last.
-func (t *tape) scaled(times int64, play func()) {
+func (t *tape) standing(times int64, play func()) {
 	if times == 1 {
 		play()
 		return
@@ -136,14 +143,19 @@ func (t *tape) scaled(times int64, play func()) {
 	inner.settle(&t.live)
 	grown.add(&t.live, 1)
 	t.live.add(&grown, times-1)
+	for _, at := range t.once {
+		s := t.storages[at]
+		t.count(s.row, s.part, (times-1)*s.bytes)
+	}
+	t.once = t.once[:0]
 	outer.consider(inner, &grown, 0)
 	outer.consider(inner, &grown, times-1)
 	t.window = outer
 }
 
-// checkpointed plays a layer that transformers may recompute: forward keeps its input only, and backward plays it again.
-// torch/utils/checkpoint.py, without reentrance, which is the Trainer's default.
-func (t *tape) checkpointed(x value, layer func(x value) value) value {
+// checkpointed plays a layer that transformers may recompute: forward keeps its input and further arguments only, and
+// backward plays it again. torch/utils/checkpoint.py, without reentrance, which is the Trainer's default.
+func (t *tape) checkpointed(x value, layer func(x value) value, arguments ...value) value {
 	if !t.checkpointing || t.quiet > 0 {
 		return layer(x)
 	}
@@ -154,7 +166,10 @@ func (t *tape) checkpointed(x value, layer func(x value) value) value {
 	n := t.graph("checkpoint", &y, &x)
 	if n != nil {
 		t.save(n, x)
-		n = &t.nodes[y.node]
+		t.save(n, arguments...)
+		for _, a := range arguments {
+			t.storages[a.at].shared = true
+		}
 		n.replay = func() value { return layer(x) }
 	}
 	return y

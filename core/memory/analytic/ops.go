@@ -131,8 +131,16 @@ func (t *tape) fromResult(what string, x value) value {
 	return y
 }
 
-// copied is an operation that saves nothing: scaling by a number, a contiguous copy, padding.
-func (t *tape) copied(what string, x value, s shape) value {
+// cloned is a contiguous copy; backward hands its gradient on.
+func (t *tape) cloned(what string, x value) value {
+	y := t.fresh(what, x.shape, x.kind, "")
+	n := t.graph(what, &y, &x)
+	t.pass(n, x, y.kind)
+	return y
+}
+
+// scaled is an operation that saves nothing: a product with a number, padding, filling.
+func (t *tape) scaled(what string, x value, s shape) value {
 	y := t.fresh(what, s, x.kind, "")
 	n := t.graph(what, &y, &x)
 	t.back(n, x)

@@ -26,6 +26,9 @@ type dim struct {
 
 func (d dim) times(name string, factor int64) dim { return dim{name, d.n * factor} }
 
+// padded rounds the dimension up to whole tiles.
+func (d dim) padded(to int64) dim { return dim{d.name, (d.n + to - 1) / to * to} }
+
 const maxRank = 4
 
 // shape is the dimensions of a storage, of which unused ones are empty.

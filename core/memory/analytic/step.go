@@ -21,7 +21,7 @@ func (m *Model) Estimate(r Request) (Estimate, error) {
 		t.place = ""
 		t.birth("parameter gradients", of(dim{"trained parameters", m.profile.TrainableParameters}), float32s, gradients, "one per trained parameter")
 	}
-	loss, err := m.family.play(m, t, s, set)
+	loss, err := m.family.play(m, t, s)
 	if err != nil {
 		return Estimate{}, err
 	}

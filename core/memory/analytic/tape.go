@@ -20,14 +20,18 @@ type tape struct {
 	backward bool
 	cache    []cached // 16-bit copies of parameters that autocast keeps until its context ends
 	times    int64    // how many equal layers the one at work stands for
-	held     []int32  // variables of the model's code that live as long as the forward pass
+	once     []int32  // storages that went during such a layer, though all of them shared it
+	held     []value  // variables of the model's code that live as long as the forward pass
+	results  []value  // what the model gives back, beside the logits
+	logits   value
 }
 
 type storage struct {
-	bytes int64
-	refs  int32
-	row   int32
-	part  part
+	bytes  int64
+	refs   int32
+	row    int32
+	part   part
+	shared bool // by equal layers: it goes once, with the last of them
 }
 
 // cached is a storage that autocast keeps, for as many layers as the one that made it stands for.
@@ -38,6 +42,9 @@ type cached struct {
 
 // none stands for no storage and for no node.
 const none = -1
+
+// nothing is a value that is not there.
+var nothing = value{at: none, node: none}
 
 // value is a tensor as the model's code holds it: a view of a storage, the node that made it, and whether a gradient
 // will come back for it.
@@ -71,7 +78,7 @@ func (t *tape) rowFor(what string, s shape, d dtype, source string) int32 {
 func (t *tape) birth(what string, s shape, d dtype, p part, source string) int32 {
 	r := t.rowFor(what, s, d, source)
 	bytes := t.rows[r].key.bytes
-	t.storages = append(t.storages, storage{bytes, 1, r, p})
+	t.storages = append(t.storages, storage{bytes: bytes, refs: 1, row: r, part: p})
 	t.count(r, p, bytes)
 	if w := t.window; t.live.total > w.peak.total {
 		w.peak.total, w.rising, w.place, w.op = t.live.total, true, t.place, what
@@ -101,6 +108,9 @@ func (t *tape) release(at int32) {
 	}
 	t.window.settle(&t.live)
 	t.count(s.row, s.part, -s.bytes)
+	if s.shared && t.times > 1 {
+		t.once = append(t.once, at)
+	}
 }
 
 // keep marks a storage as saved for backward: from now on it counts as an activation.
@@ -140,21 +150,31 @@ func (t *tape) same(v value) value {
 	return v
 }
 
-// hold keeps a variable until the forward pass is over.
-func (t *tape) hold(values ...value) {
-	for _, v := range values {
-		t.held = append(t.held, v.at)
-	}
+// hold keeps variables until the model returns.
+func (t *tape) hold(values ...value) { t.held = append(t.held, values...) }
+
+// call plays a function of the model's code: the variables that it holds go when it returns.
+func (t *tape) call(place string, play func()) {
+	from := len(t.held)
+	t.at(place, play)
+	t.drop(t.held[from:]...)
+	t.held = t.held[:from]
 }
 
-// endForward is the moment when the model has returned and only the loss is kept: variables go, and with autocast's
-// context its cache of parameters.
+// result keeps values that the model gives back, until the loss has been taken out.
+func (t *tape) result(values ...value) { t.results = append(t.results, values...) }
+
+// endForward is what follows when the model returns: its variables go, autocast's context ends, accelerate makes float32
+// copies of the results (convert_outputs_to_fp32), and all but the loss is dropped.
 func (t *tape) endForward() {
-	for _, at := range t.held {
-		t.release(at)
-	}
-	t.held = nil
+	t.drop(t.held...)
 	t.endAutocast(0)
+	t.place = "head"
+	if t.logits.kind == halves {
+		t.drop(t.fresh("logits in float32", t.logits.shape, float32s, "accelerate.utils.convert_outputs_to_fp32"))
+	}
+	t.drop(t.logits)
+	t.drop(t.results...)
 	t.window.settle(&t.live)
 }
 
