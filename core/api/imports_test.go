@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"core/hardware":         {"core/fault", "core/profile"},
 	"core/memory/allocator": {"core/fault"},
 	"core/memory/analytic":  {"core/fault", "core/model", "core/profile"},
+	"core/memory/device":    {"core/fault", "core/profile"},
 	"core/model":            {"core/fault", "core/profile"},
 	"core/plan":             {"core/fault", "core/profile"},
 	"core/recovery":         {"core/fault"},

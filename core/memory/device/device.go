@@ -1,0 +1,97 @@
+// Package device tells what a training process holds on a GPU beside PyTorch's caching allocator: the CUDA context with the
+// kernels loaded so far, and NCCL's buffers; and the workspaces of cuBLAS, which lie inside what the allocator reserves.
+//
+// Nothing here is exact. Every figure carries a range and says whether it was measured on this machine or comes from a table
+// of what others published.
+package device
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+const mib = 1 << 20
+
+// Request asks for the terms of one process on one GPU.
+type Request struct {
+	GPU   GPU    `json:"gpu"`
+	Torch string `json:"torch"` // version, "2.15.0+cu132"; "" means the newest known
+	NCCL  bool   `json:"nccl"`  // training on several GPUs
+	GPUs  *int   `json:"gpus"`  // how many take part, when known
+
+	// Both or neither: what NVML says that this process uses, and torch.cuda.memory_reserved() at the same moment, after the
+	// first training step, when the kernels are loaded.
+	ProcessUsedBytes   *uint64 `json:"process_used_bytes"`
+	TorchReservedBytes *uint64 `json:"torch_reserved_bytes"`
+	NCCLIncluded       bool    `json:"nccl_included"` // the measurement was taken after the first collective operation
+}
+
+// GPU is a device of the hardware profile, with its multiprocessors where they are known.
+type GPU struct {
+	profile.GPU
+	SMs *int `json:"sms"` // streaming multiprocessors; absent: looked up by name, else a range for the compute capability
+}
+
+// Terms is what must be added to reserved memory. Sizes are bytes.
+type Terms struct {
+	ContextBytes uint64     `json:"context_bytes"`
+	NCCLBytes    uint64     `json:"nccl_bytes"` // 0 without NCCL, and where the measured context holds it already
+	Low          uint64     `json:"low"`        // of both together
+	High         uint64     `json:"high"`       // of both together
+	Source       string     `json:"source"`     // of the context: "measured" or "table"
+	Note         string     `json:"note"`       // how the context's figure came about
+	Figures      []Figure   `json:"figures"`    // each term by itself
+	Workspaces   Workspaces `json:"workspaces"` // not to be added: they are inside reserved memory
+}
+
+// Figure is one term with its range.
+type Figure struct {
+	Name       string   `json:"name"` // "context" or "nccl"
+	Bytes      uint64   `json:"bytes"`
+	Low        uint64   `json:"low"`
+	High       uint64   `json:"high"`
+	Source     string   `json:"source"` // "measured" or "table"
+	Note       string   `json:"note"`
+	References []string `json:"references"` // where the figures behind it were published
+}
+
+// Describe gives the terms of a process. Errors: InvalidArgument for a malformed compute capability or version, for half a
+// measurement, and for one that cannot be.
+func Describe(r Request) (Terms, error) {
+	workspaces, err := WorkspacesOf(r.GPU.ComputeCapability, r.Torch)
+	if err != nil {
+		return Terms{}, err
+	}
+	context, err := r.context()
+	if err != nil {
+		return Terms{}, err
+	}
+	terms := Terms{
+		ContextBytes: context.Bytes, Low: context.Low, High: context.High, Source: context.Source, Note: context.Note,
+		Figures: []Figure{context}, Workspaces: workspaces,
+	}
+	if r.NCCL && (context.Source == "table" || !r.NCCLIncluded) {
+		nccl := ncclFigure(r.GPUs)
+		terms.NCCLBytes = nccl.Bytes
+		terms.Low += nccl.Low
+		terms.High += nccl.High
+		terms.Figures = append(terms.Figures, nccl)
+	}
+	return terms, nil
+}
+
+func (r Request) context() (Figure, error) {
+	table, err := r.GPU.contextFigure()
+	if err != nil {
+		return Figure{}, err
+	}
+	switch {
+	case r.ProcessUsedBytes == nil && r.TorchReservedBytes == nil:
+		return table, nil
+	case r.ProcessUsedBytes == nil || r.TorchReservedBytes == nil:
+		return Figure{}, fault.New(fault.InvalidArgument, "give both, or neither for the table",
+			"a measured context needs process_used_bytes and torch_reserved_bytes")
+	default:
+		return measured(*r.ProcessUsedBytes, *r.TorchReservedBytes, table)
+	}
+}
