@@ -54,6 +54,7 @@ type speechEncoder struct {
 	freeze bool
 
 	samples                                       int64
+	extracted                                     value // normed features
 	bias                                          value // WavLM's position bias
 	batch, frames, hidden, inner, heads, headSize dim
 }
@@ -86,11 +87,17 @@ func (e *speechEncoder) masked() bool {
 // forward is ForCTC.forward.
 func (e *speechEncoder) forward() value {
 	input := e.inputs()
-	x := e.frontEnd(input)
-	x = e.then(x, e.projection(x))
-	x = e.then(x, e.encoder(x))
-	if e.Adapter && e.kind != "hubert" {
-		x = e.then(x, e.lengthAdapter(x))
+	var x value
+	e.call("model", func() {
+		x = e.frontEnd(input)
+		x = e.then(x, e.projection(x))
+		x = e.then(x, e.encoder(x))
+		if e.Adapter && e.kind != "hubert" {
+			x = e.then(x, e.lengthAdapter(x))
+		}
+	})
+	if e.kind != "hubert" {
+		e.hold(e.extracted) // given back as extract_features
 	}
 	var loss value
 	e.at("head", func() { loss = e.ctcHead(x) })
@@ -141,21 +148,17 @@ func (e *speechEncoder) convLayer(i int, x value, s, weight shape) value {
 // projection is the norm, the linear layer to the hidden size, and SpecAugment.
 func (e *speechEncoder) projection(x value) (y value) {
 	e.at("feature projection", func() {
-		in := x
+		in := e.same(x)
 		if e.kind != "hubert" || e.ProjectNorm {
-			in = e.norm("layer norm", x, of(e.batch, e.frames), x.shape[1])
+			in = e.then(in, e.norm("layer norm", x, of(e.batch, e.frames), x.shape[1]))
 		}
 		in.shape = of(e.batch, e.frames, x.shape[1])
 		y = e.linear("projection", in, e.hidden, true)
 		y = e.then(y, e.dropout(y, e.ProjectDropout))
-		switch {
-		case e.kind != "hubert":
-			e.hold(in) // given back as extract_features
-		case in.at == x.at:
-			e.hold(e.same(x))
-		default:
+		e.extracted = in
+		if e.kind == "hubert" { // only its input stays, as a variable
 			e.drop(in)
-			e.hold(e.same(x)) // still a variable of HubertModel.forward
+			e.hold(e.same(x))
 		}
 		if e.SpecAugment && e.MaskTime > 0 {
 			y = e.maskedInPlace(y, nil)

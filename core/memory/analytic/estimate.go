@@ -16,13 +16,14 @@ import (
 
 // Model is a model that was read once and can be estimated at many shapes.
 type Model struct {
-	profile profile.Model
-	config  json.RawMessage
-	freeze  bool // the convolutional feature encoder does not train
-	family  family
-	speech  speechConfig
-	bert    bertConfig
-	whisper whisperConfig
+	profile  profile.Model
+	config   json.RawMessage
+	freeze   bool // the convolutional feature encoder does not train
+	family   family
+	speech   speechConfig
+	bert     bertConfig
+	whisper  whisperConfig
+	parakeet parakeetConfig
 }
 
 // player plays one forward pass on a tape and gives the loss.
@@ -44,6 +45,7 @@ var families = map[string]family{
 	"data2vec-audio": {"Data2VecAudioForCTC", 15, readSpeech, playSpeech},
 	"wavlm":          {"WavLMForCTC", 15, readSpeech, playSpeech},
 	"wav2vec2-bert":  {"Wav2Vec2BertForCTC", 15, readBert, playBert},
+	"parakeet_ctc":   {"ParakeetForCTC", 15, readParakeet, playParakeet},
 	"whisper":        {"WhisperForConditionalGeneration", 4, readWhisper, playWhisper},
 }
 

@@ -110,6 +110,19 @@ func (t *tape) norm(what string, x value, rows shape, size dim) value {
 	return y
 }
 
+// batchNorm saves its input and runs in its type.
+func (t *tape) batchNorm(what string, x value, channels dim) value {
+	y := t.fresh(what, x.shape, x.kind, saveInput)
+	n := t.graph(what, &y, &x, t.weights())
+	t.save(n, x)
+	t.back(n, x)
+	if !t.frozen {
+		t.leaf(n, of(channels))
+		t.leaf(n, of(channels))
+	}
+	return y
+}
+
 // weights stands for an operation's float32 parameters when asking whether a gradient flows.
 func (t *tape) weights() *value { return &value{at: none, node: none, grad: !t.frozen} }
 
