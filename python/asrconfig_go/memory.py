@@ -9,7 +9,7 @@ from typing import Any
 from . import _lib
 from ._errors import AsrConfigError, UnsupportedError
 from ._records import from_json
-from .memory_estimate import MemoryEstimate
+from .memory_estimate import MemoryEstimate, Term
 from .memory_model import MemoryModel
 from .memory_published import published_estimate
 from .memory_remedies import changes_that_fit
@@ -114,7 +114,9 @@ class _Question:
     def _analytic(self) -> MemoryEstimate:
         target = Target.find(self.gpu)
         found = _lib.call("memory.analytic", self.analytic_arguments(self.settings, target))
-        return self._advised(self._finished(from_json(MemoryEstimate, found), target))
+        terms = tuple(from_json(Term, term) for term in found.pop("terms"))
+        estimate = dataclasses.replace(from_json(MemoryEstimate, found), terms=terms)
+        return self._advised(self._finished(estimate, target))
 
     def _published(self) -> MemoryEstimate:
         target = Target.find(self.gpu)
@@ -145,6 +147,7 @@ class _Question:
             "labels": self.shape.labels,
             "precision": settings.precision,
             "checkpointing": settings.gradient_checkpointing is not False,
+            "accumulation": settings.accumulation,
             "optimizer": settings.optimizer,
             "freeze_feature_encoder": settings.freeze_feature_encoder,
             "compute_capability": target.compute_capability,

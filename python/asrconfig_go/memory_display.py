@@ -131,12 +131,20 @@ def _modules(e: MemoryEstimate) -> list[str]:
 
 def remarks(e: MemoryEstimate) -> list[str]:
     """What else the reader should know, most important first."""
-    found = [*e.warnings, *(f"to make it fit: {text}" for text in e.remedies)]
+    found = [*e.warnings, *(f"to make it fit: {text}" for text in e.remedies), *_doubt(e)]
     if e.calibration is not None:
         found.append(e.calibration.words())
     if e.approximate:
         found.append(f"{e.approximate} sizes are not exact polynomials of the shape and were approximated")
     return found + list(e.notes)
+
+
+def _doubt(e: MemoryEstimate) -> list[str]:
+    """Whether it fits may hang on what the context takes, which a table knows only roughly."""
+    context, high = e.target.context_bytes, e.target.context_high_bytes
+    if not e.fits or context is None or high is None or (e.headroom_bytes or 0) >= high - context:
+        return []
+    return [f"the CUDA context may take up to {size(high)}, and then it would not fit; calibrate on the GPU to know"]
 
 
 def evaluation_words(v: EvaluationMemory) -> str:

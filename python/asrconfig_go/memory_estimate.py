@@ -56,6 +56,16 @@ class Timeline:
 
 
 @dataclass(frozen=True)
+class Term:
+    """One sum of an analytic estimate: bytes at the peak, the formula with its numbers, and where it comes from."""
+
+    name: str
+    bytes: int
+    formula: str
+    source: str
+
+
+@dataclass(frozen=True)
 class OutOfMemoryPoint:
     """Where the run would stop: the request that the device cannot serve, and what was held then."""
 
@@ -145,6 +155,7 @@ class MemoryEstimate:
     shape: Shape = field(default=Shape(1, 1.0), metadata=_LOCAL)
     settings: MemorySettings = field(default=MemorySettings(), metadata=_LOCAL)
     target: Target = field(default=Target(), metadata=_LOCAL)
+    terms: tuple[Term, ...] = field(default=(), metadata=_LOCAL)
     calibration: Calibration | None = field(default=None, metadata=_LOCAL)
     evaluation: EvaluationMemory | None = field(default=None, metadata=_LOCAL)
     remedies: tuple[str, ...] = field(default=(), metadata=_LOCAL)
@@ -166,6 +177,7 @@ class MemoryEstimate:
             "gpu": vars(self.target) if self.target.name else None,
             **to_json(self),
             "headroom_bytes": self.headroom_bytes,
+            "terms": [vars(term) for term in self.terms],
             "calibration": None if self.calibration is None else vars(self.calibration),
             "evaluation": None if self.evaluation is None else vars(self.evaluation),
             "remedies": list(self.remedies),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -29,16 +30,20 @@ COLOURS = {
     "buffers": "#86bcb6",
     "gradients": "#f28e2b",
     "optimizer": "#b07aa1",
-    "activations": "#e15759",
+    "activations": "#59a14f",
     "temporaries": "#edc948",
     "logits_loss": "#ff9da7",
     "outputs": "#ff9da7",
-    "inputs": "#59a14f",
+    "inputs": "#76b7b2",
     "workspaces": "#9c755f",
+    "reserved, not held": "#d0d0d0",
+    "context": "#7f7f7f",
 }
-OTHER_COLOUR = "#8c8c8c"
+_OTHER_COLOUR = "#8c8c8c"
+_SLACK, _CONTEXT = "reserved, not held", "context"
 _LIMIT_COLOUR = "#d62728"
 _DASHES = 'stroke-dasharray="5 3"'
+_HALO = 'paint-order="stroke" stroke="white" stroke-width="3"'
 _AT_RIGHT = 'text-anchor="end" fill="currentColor"'
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 720, 190, 46, 22, 14
 
@@ -61,7 +66,7 @@ def estimate_html(e: MemoryEstimate) -> str:
     facts += [evaluation_words(e.evaluation)] if e.evaluation is not None else []
     facts += [f"⚠ {text}" for text in remarks(e)]
     parts += [f"<div><small>{_text(fact)}</small></div>" for fact in facts]
-    parts.append(_modules(e))
+    parts += [_modules(e), _terms(e)]
     return f'<div style="font-family:sans-serif;max-width:{_WIDTH}px;line-height:1.4">{"".join(parts)}</div>'
 
 
@@ -71,7 +76,7 @@ def _text(text: str) -> str:
 
 def colour_of(component: str) -> str:
     """The colour that stands for a component in every picture."""
-    return COLOURS.get(component, OTHER_COLOUR)
+    return COLOURS.get(component, _OTHER_COLOUR)
 
 
 def _svg(width: int, height: int, body: str, label: str) -> str:
@@ -87,13 +92,12 @@ def _bar(e: MemoryEstimate) -> str:
     held = sum(n for _, n in parts)
     slack = max(0, e.peak_reserved - held)
     whole = max(e.target.available_bytes or 0, e.peak_device or e.peak_reserved, 1)
-    rows = [*parts, ("reserved, not held", slack), ("context", e.target.context_bytes or 0)]
+    rows = [*parts, (_SLACK, slack), (_CONTEXT, e.target.context_bytes or 0)]
     body, x = "", 0.0
     for name, n in rows:
         width = _WIDTH * n / whole
-        fill = {"reserved, not held": "#d0d0d0", "context": "#7f7f7f"}.get(name) or colour_of(name)
         body += (
-            f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="22" fill="{fill}">'
+            f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="22" fill="{colour_of(name)}">'
             f"<title>{_text(name)}: {size(n)}</title></rect>"
         )
         x += width
@@ -105,10 +109,14 @@ def _bar(e: MemoryEstimate) -> str:
 
 
 def _legend(e: MemoryEstimate) -> str:
+    whole = max(e.peak_allocated, 1)
+    rows = [(name, f"{size(n)} ({n / whole:.0%})") for name, n in ordered(e.at_peak.components)]
+    rows.append((_SLACK, size(e.peak_reserved - e.peak_allocated)))
+    rows += [(_CONTEXT, size(e.target.context_bytes))] if e.target.context_bytes else []
     chips = "".join(
         f'<span style="white-space:nowrap;margin-right:12px"><span style="display:inline-block;width:10px;height:10px;'
-        f'background:{colour_of(name)}"></span> {_text(name)} {size(n)} ({n / max(e.peak_allocated, 1):.0%})</span> '
-        for name, n in ordered(e.at_peak.components)
+        f'background:{colour_of(name)}"></span> {_text(name)} {held}</span> '
+        for name, held in rows
     )
     return f'<div style="margin:4px 0 8px"><small>{chips}</small></div>'
 
@@ -125,9 +133,8 @@ def _timeline(e: MemoryEstimate, t: Timeline) -> str:
     if shown_limit and limit is not None:
         y = axes.y(limit)
         body += f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="{_LIMIT_COLOUR}" {_DASHES}/>'
-        body += (
-            f'<text x="{_WIDTH}" y="{y - 3:.1f}" text-anchor="end" fill="{_LIMIT_COLOUR}">limit {size(limit)}</text>'
-        )
+        label = f"limit {size(limit)}</text>"
+        body += f'<text x="{_WIDTH}" y="{y - 3:.1f}" text-anchor="end" fill="{_LIMIT_COLOUR}" {_HALO}>{label}'
     return _svg(_WIDTH, _HEIGHT, body + axes.ticks(), "memory over the events of the run")
 
 
@@ -142,13 +149,20 @@ class _Axes:
         return _HEIGHT - _BOTTOM - (_HEIGHT - _BOTTOM - _TOP) * held / self._top
 
     def ticks(self) -> str:
-        """Three sizes at the left, and what the horizontal axis counts."""
-        sizes = [self._top * share for share in (0, 0.5, 1)]
+        """Round sizes at the left, and their unit."""
+        unit, name = (2**30, "GiB") if self._top >= 2**30 else (2**20, "MiB")
+        step = _round_step(self._top / unit)
         marks = "".join(
-            f'<text x="{_LEFT - 5}" y="{self.y(n) + 4:.1f}" {_AT_RIGHT}>{n / 2**30:.3g}</text>' for n in sizes
+            f'<text x="{_LEFT - 5}" y="{self.y(n * step * unit) + 4:.1f}" {_AT_RIGHT}>{n * step:g}</text>'
+            for n in range(int(self._top / unit / step) + 1)
         )
-        unit = f'<text x="0" y="{_HEIGHT - 6}" fill="currentColor">GiB</text>'
-        return marks + unit
+        return marks + f'<text x="0" y="{_HEIGHT - 6}" fill="currentColor">{name}</text>'
+
+
+def _round_step(top: float) -> float:
+    """1, 2 or 5 times a power of ten, so that a few marks fit below ``top``."""
+    power: float = 10.0 ** math.floor(math.log10(top / 3))
+    return max(power * n for n in (1, 2, 5) if power * n <= top / 3)
 
 
 def _bands(t: Timeline, axes: _Axes) -> list[str]:
@@ -213,6 +227,17 @@ def _modules(e: MemoryEstimate) -> str:
     return f"<details><summary><small>what holds it, by module</small></summary><table>{rows}</table></details>"
 
 
+def _terms(e: MemoryEstimate) -> str:
+    if not e.terms:
+        return ""
+    rows = "".join(
+        f'<tr><td style="text-align:right">{size(t.bytes)}</td><td style="text-align:left" title="{_text(t.source)}">'
+        f"{_text(t.name)}</td><td style='text-align:left'><code>{_text(t.formula)}</code></td></tr>"
+        for t in e.terms
+    )
+    return f"<details><summary><small>by which formulas</small></summary><table>{rows}</table></details>"
+
+
 def run_html(r: RunEstimate) -> str:
     """Peaks over the orders as a table."""
     head = "".join(f"<th>{name}</th>" for name in ("", "median", "p99", "worst"))
@@ -222,7 +247,8 @@ def run_html(r: RunEstimate) -> str:
     )
     alone = r.largest_batch_only
     return (
-        f"<div><b>{_text(f'{r.model}, batch {r.batch}, {r.clips} clips up to {r.longest_s:g} s')}</b><br>"
+        '<div style="font-family:sans-serif;line-height:1.4">'
+        f"<b>{_text(f'{r.model}, batch {r.batch}, {r.clips} clips up to {r.longest_s:g} s')}</b><br>"
         f"{r.steps} steps in {len(r.seeds)} orders ({_text(r.order)}): {_text(run_verdict(r))}"
         f"<table><tr>{head}</tr>{rows}</table><small>the longest clips' batch alone: allocated "
         f"{size(alone.peak_allocated)}, reserved {size(alone.peak_reserved)}</small></div>"

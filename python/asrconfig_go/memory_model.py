@@ -102,7 +102,10 @@ class MemoryModel:
         """Correct every answer from here on by a measurement; None leaves them as they are."""
         self.calibration = calibration
         if calibration is not None and calibration.context_bytes is not None:
-            self.target = dataclasses.replace(self.target, context_bytes=calibration.context_bytes)
+            measured = calibration.context_bytes
+            self.target = dataclasses.replace(
+                self.target, context_bytes=measured, context_high_bytes=measured, context_source="measured"
+            )
 
     def estimate(
         self,

@@ -10,6 +10,7 @@ from . import _lib
 from ._checks import checked
 from ._errors import InvalidArgumentError
 from ._records import to_json
+from .calibration_record import torch_version
 from .hardware import GPU, HardwareProfile
 
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -117,7 +118,8 @@ class Target:
     """The GPU that an estimate is for; sizes in bytes.
 
     ``available_bytes`` is what this process may use in all, ``context_bytes`` what the driver's context and, with
-    several GPUs, NCCL take of it; the allocator gets the rest. All are None without a GPU.
+    several GPUs, NCCL take of it, ``context_high_bytes`` what they may take at most; the allocator gets the rest.
+    ``context_source`` is ``"measured"`` or ``"table"``. All are None or "" without a GPU.
     """
 
     name: str = ""
@@ -125,7 +127,8 @@ class Target:
     total_bytes: int | None = None
     available_bytes: int | None = None
     context_bytes: int | None = None
-    note: str = ""
+    context_high_bytes: int | None = None
+    context_source: str = ""
 
     @classmethod
     def find(cls, gpu: str | None) -> Target:
@@ -134,10 +137,16 @@ class Target:
         if not gpus:
             return cls()
         found = min(gpus, key=_available)
-        device = _lib.call("memory.device", {"gpu": to_json(found), "nccl": len(gpus) > 1})
-        context = device["context_bytes"] + (device["nccl_bytes"] if len(gpus) > 1 else 0)
+        request = {"gpu": to_json(found), "torch": torch_version(), "nccl": len(gpus) > 1, "gpus": len(gpus)}
+        device = _lib.call("memory.device", request)
         return cls(
-            found.name, found.compute_capability, found.memory_total_bytes, _available(found), context, device["note"]
+            found.name,
+            found.compute_capability,
+            found.memory_total_bytes,
+            _available(found),
+            device["context_bytes"] + device["nccl_bytes"],
+            device["high"],
+            device["source"],
         )
 
     @property

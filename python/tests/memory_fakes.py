@@ -50,9 +50,8 @@ class FakeLibrary:
             "context_bytes": CONTEXT,
             "nccl_bytes": 0,
             "low": CONTEXT,
-            "high": CONTEXT,
+            "high": 2 * CONTEXT,
             "source": "table",
-            "note": "",
         }
 
     def simulate(self, batch: int, length: int, limit_bytes: int | None, **more: Any) -> dict[str, Any]:
@@ -78,7 +77,9 @@ class FakeLibrary:
 
     def analytic(self, batch: int, seconds: float, checkpointing: bool, limit_bytes: int | None, **more: Any) -> Any:
         activations = round(batch * seconds * PER_SECOND * (0.2 if checkpointing else 1.0))
-        return {**answer({**STATIC, "activations": activations}, limit_bytes, more), "estimator": "analytic"}
+        term = {"name": "activations", "bytes": activations, "formula": "batch × seconds × 1 MiB", "source": "made up"}
+        found = answer({**STATIC, "activations": activations}, limit_bytes, more)
+        return {**found, "estimator": "analytic", "terms": [term]}
 
 
 def answer(components: dict[str, int], limit: int | None, more: dict[str, Any]) -> dict[str, Any]:

@@ -102,6 +102,12 @@ def test_the_largest_batch_is_the_last_that_fits(traced: MemoryModel) -> None:
     assert traced.largest_batch(7.0, MIB) == 0
 
 
+def test_a_close_fit_says_that_the_context_is_known_roughly(traced: MemoryModel) -> None:
+    assert "may take up to" not in repr(traced.estimate(8, 10.0))
+    close = traced.estimate(traced.largest_batch(10.0), 10.0)
+    assert "the CUDA context may take up to 0.59 GiB, and then it would not fit" in repr(close)
+
+
 def test_a_run_over_many_clips(traced: MemoryModel, library: FakeLibrary) -> None:
     run = traced.simulate_run([2.0, 7.0, 3.0], batch=4, steps=50, seeds=4, order="grouped")
     assert run.out_of_memory == 0.25
