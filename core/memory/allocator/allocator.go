@@ -1,13 +1,14 @@
 // Package allocator simulates the native CUDA caching allocator of PyTorch for one stream: what it would reserve from the
 // device, to the byte, for a sequence of allocations and frees. It holds no memory of its own, only the bookkeeping.
 //
-// The rules are those of c10/cuda/CUDACachingAllocator.cpp; docs/allocator.md tells them in words and says which version
-// each belongs to. Out of scope: several streams and their events, private pools (CUDA graphs, MemPool), IPC, the backend
+// The rules are those of c10/cuda/CUDACachingAllocator.cpp; docs/allocator.md tells them in words, and how they were checked
+// against PyTorch's own. Out of scope: several streams and their events, private pools (CUDA graphs, MemPool), IPC, the backend
 // cudaMallocAsync, and PYTORCH_NO_CUDA_MEMORY_CACHING, with which every tensor is a cudaMalloc of its own.
 //
 // Addresses rise with every segment and are never used twice. Best fit prefers the lower address among free blocks of one
 // size, so the choice between segments follows their age. From PyTorch 2.13 on that is the rule itself (a counter of the
-// segment comes before the address); before, the driver's addresses decided, which rise mostly but not always.
+// segment comes before the address); up to 2.11 the driver's addresses decided, which rise mostly but not always, and 2.12
+// alone goes by the age of each block.
 //
 // An Allocator is not safe for use by several goroutines at once.
 package allocator
