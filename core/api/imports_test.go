@@ -18,6 +18,7 @@ var allowed = map[string][]string{
 	"core/audio":            {"core/fault"},
 	"core/dataset":          {"core/audio", "core/fault", "core/profile"},
 	"core/hardware":         {"core/fault", "core/profile"},
+	"core/memory":           {"core/fault", "core/memory/allocator"},
 	"core/memory/allocator": {"core/fault"},
 	"core/memory/analytic":  {"core/fault", "core/model", "core/profile"},
 	"core/memory/device":    {"core/fault", "core/profile"},
@@ -25,8 +26,8 @@ var allowed = map[string][]string{
 	"core/plan":             {"core/fault", "core/profile"},
 	"core/recovery":         {"core/fault"},
 	"core/monitor":          {"core/fault", "core/profile"},
-	"core/api": {"core/dataset", "core/fault", "core/hardware", "core/model", "core/monitor", "core/plan",
-		"core/profile", "core/recovery"},
+	"core/api": {"core/dataset", "core/fault", "core/hardware", "core/memory", "core/memory/allocator", "core/memory/device",
+		"core/model", "core/monitor", "core/plan", "core/profile", "core/recovery"},
 	"capi": {"core/api", "core/fault", "core/monitor"},
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/device"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -32,6 +34,12 @@ var table = map[string]operation{
 	"plan.check":          withArgs(func(o plan.Options) (any, error) { return o.Normalized() }),
 	"recovery.classify":   withArgs(classifyError),
 	"recovery.next":       withArgs(func(s recovery.State) (any, error) { return recovery.Next(s) }),
+	"memory.open":         withArgs(openTrace),
+	"memory.close":        withArgs(closeTrace),
+	"memory.simulate":     withArgs(simulate),
+	"memory.run":          withArgs(runTraining),
+	"memory.device":       withArgs(func(r device.Request) (any, error) { return device.Describe(r) }),
+	"memory.replay":       withArgs(func(s allocator.Sequence) (any, error) { return allocator.Replay(s) }),
 	"monitor.start":       withArgs(startMonitor),
 	"monitor.stop":        withArgs(stopMonitor),
 	"monitor.history":     withArgs(monitorHistory),

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"github.com/goccy/go-json"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory"
+)
+
+var traces registry[*memory.Model]
+
+type openTraceArgs struct {
+	Path  string `json:"path"`  // of a trace file, or
+	Trace []byte `json:"trace"` // its content, base64 in JSON
+}
+
+type openedTrace struct {
+	Trace uint64 `json:"trace"`
+	memory.Summary
+}
+
+func openTrace(a openTraceArgs) (any, error) {
+	m, err := a.model()
+	if err != nil {
+		return nil, err
+	}
+	return openedTrace{traces.add(m), m.Summary()}, nil
+}
+
+func (a openTraceArgs) model() (*memory.Model, error) {
+	if (a.Path == "") == (len(a.Trace) == 0) {
+		return nil, fault.New(fault.InvalidArgument, "give the path of a trace file, or its content", "path and trace: one of them is needed")
+	}
+	var t *memory.Trace
+	var err error
+	if a.Path != "" {
+		t, err = memory.ReadFile(a.Path)
+	} else {
+		t, err = memory.Decode(a.Trace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return memory.New(t)
+}
+
+// traceRef is an opened trace, by its handle, or the content of a trace file for a single question.
+type traceRef struct {
+	handle  uint64
+	content []byte
+}
+
+func (r *traceRef) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '"' {
+		return json.Unmarshal(raw, &r.content)
+	}
+	return json.Unmarshal(raw, &r.handle)
+}
+
+func (r traceRef) model() (*memory.Model, error) {
+	if len(r.content) > 0 {
+		return openTraceArgs{Trace: r.content}.model()
+	}
+	return traces.get(r.handle, "trace")
+}
+
+type simulateArgs struct {
+	Trace traceRef `json:"trace"`
+	memory.Request
+}
+
+func simulate(a simulateArgs) (any, error) {
+	m, err := a.Trace.model()
+	if err != nil {
+		return nil, err
+	}
+	return m.Simulate(a.Request)
+}
+
+type runArgs struct {
+	Trace traceRef `json:"trace"`
+	memory.RunRequest
+}
+
+func runTraining(a runArgs) (any, error) {
+	m, err := a.Trace.model()
+	if err != nil {
+		return nil, err
+	}
+	return m.Run(a.RunRequest)
+}
+
+type traceArgs struct {
+	Trace uint64 `json:"trace"`
+}
+
+func closeTrace(a traceArgs) (any, error) {
+	if _, err := traces.get(a.Trace, "trace"); err != nil {
+		return nil, err
+	}
+	traces.remove(a.Trace)
+	return struct{}{}, nil
+}
