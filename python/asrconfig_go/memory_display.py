@@ -15,6 +15,7 @@ _BAR = 32
 _TOP_MODULES = 5
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _ORDER = ("parameters", "buffers", "gradients", "optimizer", "activations", "temporaries", "logits_loss", "outputs")
+NO_MODULE = "(weights, optimizer, inputs: outside any module's work)"
 ESTIMATOR_WORDS = {
     "trace": "traced",
     "analytic": "analytic estimate: formulas from the config, not a trace",
@@ -126,7 +127,7 @@ def _modules(e: MemoryEstimate) -> list[str]:
     rows = [m for m in e.at_peak.modules if m.bytes][:_TOP_MODULES]
     if not rows:
         return []
-    return ["  held for:", *(f"    {size(m.bytes):>10}  {m.module or '(outside any module)'}" for m in rows)]
+    return ["  held for:", *(f"    {size(m.bytes):>10}  {m.module or NO_MODULE}" for m in rows)]
 
 
 def remarks(e: MemoryEstimate) -> list[str]:
@@ -134,8 +135,6 @@ def remarks(e: MemoryEstimate) -> list[str]:
     found = [*e.warnings, *(f"to make it fit: {text}" for text in e.remedies), *_doubt(e)]
     if e.calibration is not None:
         found.append(e.calibration.words())
-    if e.approximate:
-        found.append(f"{e.approximate} sizes are not exact polynomials of the shape and were approximated")
     return found + list(e.notes)
 
 
@@ -162,7 +161,7 @@ def evaluation_words(v: EvaluationMemory) -> str:
 def run_text(r: RunEstimate) -> str:
     """Peaks over the orders, and how often it runs out of memory."""
     lines = [
-        f"{r.model or 'model'}, batch {r.batch}, {r.clips} clips up to {r.longest_s:g} s, {r.order} order, "
+        f"{r.model or 'model'}, batch {r.batch}, {r.clips} clips up to {r.longest_s:.1f} s, {r.order} order, "
         f"{r.settings.words()}",
         f"  {r.steps} steps in {len(r.seeds)} orders: {run_verdict(r)}",
         f"    {'':<10} {'median':>11} {'p99':>11} {'worst':>11}",

@@ -12,17 +12,16 @@ _USUAL_TOKENS = 448  # what Whisper generates at most
 
 
 def evaluation_of(
-    shape: Shape, found: dict[str, Any], about: dict[str, Any], settings: MemorySettings
+    shape: Shape, found: dict[str, Any], held: dict[str, list[int]], about: dict[str, Any], settings: MemorySettings
 ) -> EvaluationMemory:
-    """Read the simulation of one evaluation batch of this shape."""
-    components = found["timeline"]["components"]
-    outputs = max(components.get("outputs", [0]))
+    """Read the simulation of evaluation batches of this shape; ``held`` is each component over one batch's events."""
+    outputs = max(held.get("outputs", [0]))
     return EvaluationMemory(
         batch=shape.batch,
         seconds=shape.seconds,
         peak_allocated=found["peak_allocated"],
         peak_reserved=found["peak_reserved"],
-        resident_bytes=sum(max(components.get(name, [0])) for name in _RESIDENT),
+        resident_bytes=sum(max(held.get(name, [0])) for name in _RESIDENT),
         outputs_bytes_per_sample=round(outputs / shape.batch),
         generation_cache_bytes=_generation_cache(shape.batch, about, settings.precision),
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .memory_display import (
+    NO_MODULE,
     evaluation_words,
     heading,
     ordered,
@@ -221,7 +222,7 @@ def _modules(e: MemoryEstimate) -> str:
         return ""
     rows = "".join(
         f'<tr><td style="text-align:right">{size(m.bytes)}</td><td style="text-align:left">'
-        f"<code>{_text(m.module or '(outside any module)')}</code></td></tr>"
+        f"<code>{_text(m.module or NO_MODULE)}</code></td></tr>"
         for m in e.at_peak.modules
     )
     return f"<details><summary><small>what holds it, by module</small></summary><table>{rows}</table></details>"
@@ -248,7 +249,7 @@ def run_html(r: RunEstimate) -> str:
     alone = r.largest_batch_only
     return (
         '<div style="font-family:sans-serif;line-height:1.4">'
-        f"<b>{_text(f'{r.model}, batch {r.batch}, {r.clips} clips up to {r.longest_s:g} s')}</b><br>"
+        f"<b>{_text(f'{r.model}, batch {r.batch}, {r.clips} clips up to {r.longest_s:.1f} s')}</b><br>"
         f"{r.steps} steps in {len(r.seeds)} orders ({_text(r.order)}): {_text(run_verdict(r))}"
         f"<table><tr>{head}</tr>{rows}</table><small>the longest clips' batch alone: allocated "
         f"{size(alone.peak_allocated)}, reserved {size(alone.peak_reserved)}</small></div>"

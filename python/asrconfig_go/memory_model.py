@@ -25,6 +25,7 @@ from .trace_cache import TraceCache, fingerprint
 
 _STEPS = 3  # optimizer steps replayed: the first makes the optimizer's state, the third repeats the second
 _POINTS = 400  # of a timeline
+_EVERY_EVENT = 100_000
 _MODULES = 12  # rows at the peak
 
 
@@ -146,8 +147,13 @@ class MemoryModel:
         from .memory_evaluation import evaluation_of
 
         shape = Shape(batch, seconds, labels)
-        request = {**self._request(shape), "kind": "evaluate", "limit_bytes": None, "timeline": _POINTS, "modules": 1}
-        return evaluation_of(shape, _lib.call("memory.simulate", request), self.about, self.settings)
+        request = {**self._request(shape), "kind": "evaluate", "limit_bytes": None}
+        found = _lib.call("memory.simulate", request)
+        # What the outputs take by themselves: expandable segments hand out no more than was asked for, and the outputs
+        # are often there only for the last few events.
+        exact = {**request, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}
+        held = _lib.call("memory.simulate", exact)["timeline"]["components"]
+        return evaluation_of(shape, found, held, self.about, self.settings)
 
     def simulate_run(
         self,
@@ -177,6 +183,7 @@ class MemoryModel:
             "batch": positive("batch", batch, MAX_BATCH),
             "lengths": [self.length(s) for s in durations],
             "labels": [self.labels(s) for s in durations] if labels is None else list(labels),
+            "accumulation": self.settings.accumulation,
             "steps": positive("steps", steps, 100_000),
             "seeds": positive("seeds", seeds, 1_000),
             "order": one_of("order", order, ("random", "grouped")),

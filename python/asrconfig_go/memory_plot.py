@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ._errors import InvalidArgumentError, UnsupportedError
@@ -49,12 +50,10 @@ def plot_estimate(e: MemoryEstimate, ax: Any) -> Any:
 
 
 def _mark_phases(ax: Any, starts: list[tuple[int, str]], span: int) -> None:
-    free_from = float("-inf")
-    for event, name in starts:
+    for (event, name), (following, _) in zip(starts, [*starts[1:], (math.inf, "")], strict=True):
         ax.axvline(event, color="black", alpha=0.3, linewidth=0.8, linestyle=":")
-        if event >= free_from:
+        if following - event >= 0.03 * span:
             ax.text(event, 0.99, f" {name}", transform=ax.get_xaxis_transform(), fontsize=7, va="top", rotation=90)
-            free_from = event + 0.02 * span
 
 
 def plot_run(r: RunEstimate, ax: Any) -> Any:

@@ -66,7 +66,7 @@ def model_source(model: Any, freeze_feature_encoder: bool = False) -> ModelSourc
 
 def is_module(model: Any) -> bool:
     """Whether this is a live torch module."""
-    return callable(getattr(model, "named_parameters", None))
+    return not isinstance(model, type) and callable(getattr(model, "named_parameters", None))
 
 
 def analytic_request(model: Any, freeze_feature_encoder: bool = False) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def test_a_run_over_many_clips(traced: MemoryModel, library: FakeLibrary) -> Non
     assert asked["lengths"] == [32_000, 112_000, 48_000]
     assert asked["labels"] == [30, 105, 45]
     text = repr(run)
-    for part in ("3 clips up to 7 s, grouped order", "in 25% of them", "median", "p99", "worst", "batch alone"):
+    for part in ("3 clips up to 7.0 s, grouped order", "in 25% of them", "median", "p99", "worst", "batch alone"):
         assert part in text
     assert "<table>" in run._repr_html_()
 

@@ -21,6 +21,7 @@ SMALL = {
     "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "conv_dim": [32, 32],
     "conv_kernel": [10, 8], "conv_stride": [8, 8], "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4,
     "feat_extract_norm": "layer", "do_stable_layer_norm": True, "vocab_size": 40,
+    "mask_time_prob": 0.0,  # how many frames are masked is drawn, so no formula is exact
 }  # fmt: skip
 
 
@@ -70,17 +71,12 @@ def test_parameters_gradients_and_states_are_exact(traced: ac.MemoryModel, confi
 
 
 def test_a_traced_shape_and_one_between_are_the_same_as_traced_directly(config: Any, traced: ac.MemoryModel) -> None:
-    shapes = [(6, 80_000, 30), (7, 33_333, 9), (1, 50_000, 12)]
-    for batch, length, labels in shapes:
-        points = [(batch, length, labels)]
-        with ac.MemoryModel.trace(
-            config, precision="fp32", gpu="L4", points=points, cache=False, progress=False
-        ) as direct:
-            seconds = length / 16_000
-            assert (
-                direct.estimate(batch, seconds, labels).peak_reserved
-                == traced.estimate(batch, seconds, labels).peak_reserved
-            )
+    options: dict[str, Any] = {"precision": "fp32", "gpu": "L4", "cache": False, "progress": False}
+    for point in [(6, 80_000, 30), (7, 33_333, 9), (1, 50_000, 12)]:
+        with ac.MemoryModel.trace(config, points=[point], **options) as model:
+            direct, fitted = (m.estimate(point[0], point[1] / 16_000, point[2]) for m in (model, traced))
+        assert fitted.peak_requested == pytest.approx(direct.peak_requested, abs=1024)
+        assert fitted.peak_allocated == pytest.approx(direct.peak_allocated, rel=0.01)
 
 
 def test_more_audio_needs_more_memory(traced: ac.MemoryModel) -> None:
@@ -142,7 +138,7 @@ def test_evaluation_keeps_the_logits(traced: ac.MemoryModel) -> None:
     v = traced.estimate(4, 5.0, evaluation_batch=16).evaluation
     assert v is not None
     logits = frames(80_000) * 40 * 4
-    assert logits <= v.outputs_bytes_per_sample <= logits + 64, "the rest is the loss and rounding"
+    assert logits <= v.outputs_bytes_per_sample <= logits + 64  # the rest is the loss and rounding
     assert v.generation_cache_bytes is None
     assert v.resident_bytes < v.peak_allocated < traced.estimate(16, 5.0).peak_allocated
     assert v.host_bytes(10) == 10 * v.outputs_bytes_per_sample
@@ -187,7 +183,7 @@ def own_batch(batch: int, length: int, labels: int) -> dict[str, Any]:
 def test_an_own_model_with_its_own_batches() -> None:
     with ac.MemoryModel.trace(OwnModel(), own_batch, length_per_second=100, precision="fp32", progress=False) as model:
         assert model.length(2.0) == 200
-        small, large = (model.estimate(8, s, 0).at_peak.components["activations"] for s in (20.0, 40.0))
+        small, large = (model.estimate(32, s, 0).at_peak.components["activations"] for s in (40.0, 80.0))
         assert large == pytest.approx(2 * small, rel=0.01)
     with ac.MemoryModel.trace(OwnModel, own_batch, length_per_second=100, precision="fp32", progress=False) as built:
         assert built.name == "OwnModel"
@@ -247,10 +243,10 @@ def test_a_run_is_never_cheaper_than_its_longest_batch(traced: ac.MemoryModel) -
 
 
 def test_the_largest_batch_fits_and_the_next_does_not(traced: ac.MemoryModel) -> None:
-    limit = 60 * 2**20
+    limit = traced.estimate(5, 8.0).peak_reserved
     largest = traced.largest_batch(8.0, limit)
-    assert largest >= 2
-    assert traced.estimate(largest, 8.0).peak_reserved <= limit
+    assert largest >= 5
+    assert traced.estimate(largest, 8.0).peak_allocated <= limit < traced.estimate(2 * largest, 8.0).peak_allocated
     assert traced.largest_batch(8.0, 2**20) == 0
 
 
