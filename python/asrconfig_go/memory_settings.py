@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,15 +137,17 @@ class Target:
         gpus = HardwareProfile.detect(gpu).gpus
         if not gpus:
             return cls()
-        found = min(gpus, key=_available)
+        place, found = min(enumerate(gpus), key=lambda item: _available(item[1], 0))
         request = {"gpu": to_json(found), "torch": torch_version(), "nccl": len(gpus) > 1, "gpus": len(gpus)}
         device = _lib.call("memory.device", request)
+        context = device["context_bytes"] + device["nccl_bytes"]
+        available = _available(found, _held_by_torch(place, context))
         return cls(
             found.name,
             found.compute_capability,
             found.memory_total_bytes,
-            _available(found),
-            device["context_bytes"] + device["nccl_bytes"],
+            available,
+            context,
             device["high"],
             device["source"],
         )
@@ -163,9 +166,21 @@ class Target:
         return max(0, self.available_bytes - self.context_bytes)
 
 
-def _available(gpu: GPU) -> int:
-    """Free memory and what this process holds of it already, which its training will use again."""
+def _available(gpu: GPU, held: int) -> int:
+    """Free memory, and what this process has of the rest: its training will use it again.
+
+    In a container the driver numbers processes otherwise than the system; ``held`` is then what torch says.
+    """
     if gpu.memory_free_bytes is None:
         return gpu.memory_total_bytes
     own = sum(p.memory_bytes or 0 for p in gpu.processes if p.pid == os.getpid())
-    return gpu.memory_free_bytes + own
+    return min(gpu.memory_total_bytes, gpu.memory_free_bytes + (own or held))
+
+
+def _held_by_torch(place: int, context: int) -> int:
+    """What torch has taken of the GPU in this process; 0 when it has not begun to use it."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    reserved = int(torch.cuda.memory_reserved(place))
+    return reserved + context if reserved else 0

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import math
+import os
+import sys
+import types
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -392,9 +396,6 @@ def test_an_estimate_is_json(traced: MemoryModel) -> None:
 
 
 def test_a_live_gpu_s_own_memory_counts_as_available(monkeypatch: pytest.MonkeyPatch, library: FakeLibrary) -> None:
-    import dataclasses
-    import os
-
     from asrconfig_go.hardware import GPUProcess, HardwareProfile
 
     planned = HardwareProfile.detect("L4")
@@ -405,3 +406,13 @@ def test_a_live_gpu_s_own_memory_counts_as_available(monkeypatch: pytest.MonkeyP
     target = Target.find(None)
     assert target.available_bytes == 103 * MIB
     assert target.limit_bytes == 0
+
+    class Cuda:
+        is_initialized = staticmethod(lambda: True)
+        memory_reserved = staticmethod(lambda place: 40 * MIB)
+
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=Cuda))
+    assert Target.find(None).available_bytes == 103 * MIB
+    strangers = dataclasses.replace(found, gpus=(dataclasses.replace(gpu, processes=(GPUProcess(1, 9 * MIB),)),))
+    monkeypatch.setattr(HardwareProfile, "detect", classmethod(lambda cls, *_: strangers))
+    assert Target.find(None).available_bytes == 140 * MIB + CONTEXT
