@@ -20,13 +20,24 @@ type candidates struct {
 	tiers []tier
 }
 
+// bases lists the lengths from the last rung to the first, with the labels before them. Where the traced lengths do not
+// tell two rungs apart (one twice the other at every shape), most of a model works at the later one.
+func (c *candidates) bases() []int {
+	bases := make([]int, c.vars.bases())
+	for i := range bases {
+		bases[i] = len(bases) - 1 - i
+	}
+	return bases
+}
+
 func newCandidates(vars variables, rows [][]int64) *candidates {
 	c := &candidates{vars: vars, rows: rows, moves: make([]bool, vars.count())}
 	for i := range c.moves {
 		c.moves[i] = slices.ContainsFunc(rows, func(row []int64) bool { return row[i] != rows[0][i] })
 	}
 	c.moves[variableOne] = true // it need not vary
-	c.tiers = []tier{c.plain(), c.products(), c.derived(), c.derivedProducts(false), c.derivedProducts(true)}
+	bases := c.bases()
+	c.tiers = []tier{c.plain(bases), c.products(bases), c.derived(bases), c.derivedProducts(bases, false), c.derivedProducts(bases, true)}
 	return c
 }
 
@@ -51,24 +62,24 @@ func (c *candidates) add(t tier, m monomial) tier {
 }
 
 // plain: B, B·n, n, B·labels, labels.
-func (c *candidates) plain() tier {
+func (c *candidates) plain(bases []int) tier {
 	t := c.add(nil, monomial{})
 	t = t[:len(t)-1] // 1 is no candidate: constants are found before
-	for base := range c.vars.bases() {
+	for _, base := range bases {
 		t = c.add(t, monomial{b: int16(c.vars.at(base, 0))})
 	}
 	return t
 }
 
 // products: n², n·labels, labels² and n·m of two rungs, with and without B.
-func (c *candidates) products() tier {
+func (c *candidates) products(bases []int) tier {
 	var t tier
-	for base := range c.vars.bases() {
+	for _, base := range bases {
 		n := int16(c.vars.at(base, 0))
 		t = c.add(t, monomial{b: n, c: n})
 	}
-	for base := range c.vars.bases() {
-		for other := range base {
+	for i, base := range bases {
+		for _, other := range bases[:i] {
 			t = c.add(t, monomial{b: int16(c.vars.at(other, 0)), c: int16(c.vars.at(base, 0))})
 		}
 	}
@@ -76,9 +87,9 @@ func (c *candidates) products() tier {
 }
 
 // derived: one variable that a kernel made of a length.
-func (c *candidates) derived() tier {
+func (c *candidates) derived(bases []int) tier {
 	var t tier
-	for base := range c.vars.bases() {
+	for _, base := range bases {
 		for d := 1; d < len(derivations); d++ {
 			t = c.add(t, monomial{b: int16(c.vars.at(base, d))})
 		}
@@ -88,10 +99,10 @@ func (c *candidates) derived() tier {
 
 // derivedProducts: a length times a derived one, or, with both, two derived ones. Different rungs do not meet in one
 // kernel; a rung and the labels do.
-func (c *candidates) derivedProducts(both bool) tier {
+func (c *candidates) derivedProducts(bases []int, both bool) tier {
 	var t tier
 	labels := c.vars.bases() - 1
-	for base := range c.vars.bases() {
+	for _, base := range bases {
 		t = c.addProducts(t, base, base, both)
 		if base != labels {
 			t = c.addProducts(t, base, labels, both)
@@ -111,11 +122,14 @@ func (c *candidates) addProducts(t tier, base, other int, both bool) tier {
 	return t
 }
 
-// basis is what sums are made of, in order of preference: 1, and the first two tiers.
+// basis is what sums are made of, in order of preference: 1, and the monomials of the first two tiers, from the input's
+// length on, as what pads a length does it early.
 func (c *candidates) basis() []candidate {
 	ones := make([]int64, len(c.rows))
 	for i := range ones {
 		ones[i] = 1
 	}
-	return slices.Concat([]candidate{{at: ones}}, c.tiers[0], c.tiers[1])
+	bases := c.bases()
+	slices.Reverse(bases)
+	return slices.Concat([]candidate{{at: ones}}, c.plain(bases), c.products(bases))
 }

@@ -12,18 +12,43 @@ type fitted struct {
 	worst                     float64 // residual of an inexact form
 }
 
+// fitAll finds the forms of all classes. What a class cannot tell apart, because its batch or its lengths vary too little,
+// another one may: such a class is fitted once more with what the others know.
+func fitAll(classes []*class, vars variables) error {
+	known := familiar{}
+	for _, c := range classes {
+		if err := c.fit(vars, nil); err != nil {
+			return err
+		}
+		for _, f := range c.forms {
+			if !f.inexact && !f.ambiguous {
+				known.add(f)
+			}
+		}
+	}
+	for _, c := range classes {
+		if !slices.ContainsFunc(c.forms, func(f form) bool { return f.ambiguous }) {
+			continue
+		}
+		if err := c.fit(vars, known); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fit finds the forms of a class. Births whose sizes are the same everywhere share one, so that a model of many equal
 // layers costs as much as one layer.
-func (c *class) fit(vars variables) error {
+func (c *class) fit(vars variables, familiar familiar) error {
 	shapes, of := c.shapes()
 	fitter := &fitter{}
 	if c.shaped() {
 		var err error
-		if fitter, err = newFitter(vars, shapes); err != nil {
+		if fitter, err = newFitter(vars, shapes, familiar); err != nil {
 			return err
 		}
 	}
-	c.form = make([]int32, len(c.op))
+	c.form, c.forms = make([]int32, len(c.op)), nil
 	known := map[string]int32{}
 	constants := map[int64]int32{}
 	key := make([]byte, 0, 8*len(c.members))
@@ -87,7 +112,7 @@ func (c *class) largest(birth int) form {
 	for _, m := range c.members {
 		least, most = min(least, m.sizes[birth]), max(most, m.sizes[birth])
 	}
-	return form{terms: []term{{}}, divisor: 1, inexact: true, factor: float64(most), residual: 1 - float64(least)/float64(most)}
+	return form{terms: []term{{}}, divisor: 1, inexact: true, factors: [maxTerms]float64{float64(most)}, residual: 1 - float64(least)/float64(most)}
 }
 
 // shaped tells whether every segment says its shape.

@@ -13,12 +13,13 @@ type fitter struct {
 	rows   [][]int64 // variables of each shape
 	probes [][]int64 // variables of shapes that were not traced, to tell forms apart
 	vars   variables
+	known  familiar
 	tried  *candidates // nil until a size varies
 	basis  []candidate
 }
 
-func newFitter(vars variables, shapes []Shape) (*fitter, error) {
-	f := &fitter{shapes: shapes, vars: vars}
+func newFitter(vars variables, shapes []Shape, known familiar) (*fitter, error) {
+	f := &fitter{shapes: shapes, vars: vars, known: known}
 	for _, s := range shapes {
 		row, err := vars.values(s, nil)
 		if err != nil {
@@ -42,15 +43,16 @@ func probesOf(shapes []Shape) []Shape {
 		least = Shape{min(least.Batch, s.Batch), min(least.Length, s.Length), min(least.Labels, s.Labels)}
 	}
 	var probes []Shape
-	for _, k := range []int64{2, 3, 5} {
-		probe := Shape{most.Batch*k + 1, most.Length*k + 1063*k*k, most.Labels*k + k*k}
-		for _, p := range []struct {
-			value       *int64
-			least, most int64
-		}{{&probe.Batch, least.Batch, most.Batch}, {&probe.Length, least.Length, most.Length}, {&probe.Labels, least.Labels, most.Labels}} {
-			if p.least == p.most {
-				*p.value = p.most
-			}
+	for k := range int64(8) {
+		probe := Shape{most.Batch + 1 + 3*k, most.Length*2 + 61*k*k, most.Labels + 5 + 2*k*k}
+		if least.Batch == most.Batch {
+			probe.Batch = most.Batch
+		}
+		if least.Length == most.Length {
+			probe.Length = most.Length
+		}
+		if least.Labels == most.Labels {
+			probe.Labels = most.Labels
 		}
 		probes = append(probes, probe)
 	}
@@ -84,10 +86,26 @@ func (f *fitter) prepare() {
 	}
 }
 
-// best prefers whole coefficients, then the earlier form.
+// familiar are the products of lengths that some class of the trace needs beyond doubt.
+type familiar map[[2]int16]bool
+
+func (k familiar) add(f form) {
+	for _, t := range f.terms {
+		k[[2]int16{t.b, t.c}] = true
+	}
+}
+
+func (k familiar) has(f form) bool {
+	return !slices.ContainsFunc(f.terms, func(t term) bool { return !k[[2]int16{t.b, t.c}] })
+}
+
+// best prefers what is familiar, then whole coefficients, then the earlier form.
 func (f *fitter) best(fitting []form) (found form, ambiguous, ok bool) {
 	if len(fitting) == 0 {
 		return form{}, false, false
+	}
+	if usual := slices.DeleteFunc(slices.Clone(fitting), func(x form) bool { return !f.known.has(x) }); len(usual) > 0 {
+		fitting = usual
 	}
 	found = fitting[0]
 	if whole := slices.IndexFunc(fitting, func(x form) bool { return x.divisor == 1 }); whole >= 0 {
@@ -99,9 +117,15 @@ func (f *fitter) best(fitting []form) (found form, ambiguous, ok bool) {
 	return found, ambiguous, true
 }
 
+// differ tells whether two forms are apart where it matters. Half of an odd length, rounded, is as good as its half.
 func (f *fitter) differ(a, b *form) bool {
-	return slices.ContainsFunc(f.probes, func(v []int64) bool { return a.size(Shape{}, v) != b.size(Shape{}, v) })
+	return slices.ContainsFunc(f.probes, func(v []int64) bool {
+		x, y := float64(a.size(Shape{}, v)), float64(b.size(Shape{}, v))
+		return math.Abs(x-y) > ambiguity*max(x, y)
+	})
 }
+
+const ambiguity = 0.01
 
 // single gives every coefficient times one monomial of the tier that fits.
 func (f *fitter) single(t tier, sizes []int64) (fitting []form) {
@@ -273,24 +297,80 @@ func solve(sizes []int64, parts []candidate) (x [maxTerms]float64, ok bool) {
 	return x, true
 }
 
-// closest gives the monomial whose ratio to the sizes varies least, times the largest ratio: a size that follows no
-// formula (the count of masked frames, say) is rather a little too large than too small.
+// closest gives a form for a size that follows no formula. Where a kernel rounds inside a sum, a constant part and a
+// monomial are all but exact; else (the count of masked frames, say) it is the monomial whose ratio to the sizes varies
+// least. Either is scaled to be a little too large rather than too small.
 func (f *fitter) closest(sizes []int64) form {
 	f.prepare()
 	best := form{inexact: true, residual: math.Inf(1), divisor: 1}
 	for _, c := range f.basis {
-		least, most := math.Inf(1), 0.0
-		for i, n := range sizes {
-			ratio := float64(n) / float64(max(c.at[i], 1))
-			least, most = min(least, ratio), max(most, ratio)
-		}
-		if residual := 1 - least/most; residual < best.residual {
-			best.residual, best.factor = residual, most
-			best.terms = []term{{monomial: c.monomial}}
+		best = f.closer(best, sizes, [maxTerms]float64{1}, c)
+	}
+	if best.residual > nearly {
+		for _, c := range f.basis {
+			if parts, ok := f.shifted(c); ok {
+				if x, ok := regress(sizes, parts); ok {
+					if found := f.closer(best, sizes, x, parts[:]...); found.residual <= nearly {
+						best = found
+					}
+				}
+			}
 		}
 	}
 	for i, s := range f.shapes {
 		best.seen = append(best.seen, seen{s, sizes[i]})
 	}
 	return best
+}
+
+// nearly is the relative error up to which a sum with any factors counts as more than chance.
+const nearly = 0.002
+
+// shifted gives a monomial with its constant part: B for what has B in it, else 1.
+func (f *fitter) shifted(c candidate) ([2]candidate, bool) {
+	for _, part := range f.basis {
+		if part.a == c.a && part.b == variableOne && part.c == variableOne && part.monomial != c.monomial {
+			return [2]candidate{part, c}, true
+		}
+	}
+	return [2]candidate{}, false
+}
+
+// closer gives the form of some parts times factors, scaled up to no less than every size, if it is better than best.
+func (f *fitter) closer(best form, sizes []int64, factors [maxTerms]float64, parts ...candidate) form {
+	least, most := math.Inf(1), 0.0
+	for i, n := range sizes {
+		sum := 0.0
+		for k, p := range parts {
+			sum += factors[k] * float64(p.at[i])
+		}
+		if sum <= 0 {
+			return best
+		}
+		least, most = min(least, float64(n)/sum), max(most, float64(n)/sum)
+	}
+	if residual := 1 - least/most; residual < best.residual {
+		best.residual, best.terms = residual, nil
+		for k, p := range parts {
+			best.factors[k] = factors[k] * most
+			best.terms = append(best.terms, term{monomial: p.monomial})
+		}
+	}
+	return best
+}
+
+// regress finds the two factors with the least squared relative errors; false unless both are positive and a shape is left
+// to judge them by.
+func regress(sizes []int64, parts [2]candidate) (x [maxTerms]float64, ok bool) {
+	if len(sizes) < 3 {
+		return x, false
+	}
+	var aa, ab, bb, a, b float64
+	for i, n := range sizes {
+		p, q := float64(parts[0].at[i])/float64(max(n, 1)), float64(parts[1].at[i])/float64(max(n, 1))
+		aa, ab, bb, a, b = aa+p*p, ab+p*q, bb+q*q, a+p, b+q
+	}
+	determinant := aa*bb - ab*ab
+	x[0], x[1] = (a*bb-b*ab)/determinant, (b*aa-a*ab)/determinant
+	return x, x[0] > 0 && x[1] > 0
 }

@@ -26,15 +26,15 @@ const (
 	maxDivisor = 16 // of the coefficients: sizes count bytes of whole elements, eight flags in a byte at the finest
 )
 
-// form gives a size for any shape: the sum of its terms, divided. An inexact one is a share of a monomial, with the sizes
-// that were seen at the traced shapes.
+// form gives a size for any shape: the sum of its terms, divided. An inexact one has factors instead of coefficients, and
+// the sizes that were seen at the traced shapes.
 type form struct {
 	terms     []term
 	divisor   int64
 	inexact   bool
-	ambiguous bool    // another form as simple fits the traced shapes as well
-	factor    float64 // of an inexact form's monomial
-	residual  float64 // largest relative error of an inexact form at the traced shapes
+	ambiguous bool              // another form as simple fits the traced shapes as well
+	factors   [maxTerms]float64 // of an inexact form's terms
+	residual  float64           // largest relative error of an inexact form at the traced shapes
 	seen      []seen
 }
 
@@ -76,26 +76,31 @@ func (f *form) inexactSize(shape Shape, v []int64) uint64 {
 			return uint64(s.size)
 		}
 	}
-	size := math.Ceil(f.factor * f.terms[0].float(v))
-	if size > tooLarge {
-		return tooLarge
+	size := 0.0
+	for i, t := range f.terms {
+		size += f.factors[i] * t.float(v)
 	}
-	return uint64(size)
+	return uint64(min(math.Ceil(size), tooLarge))
 }
 
-// describe writes a form for people: "8·B·length7 + 4·B".
+// describe writes a form for people: "8·B·length7 + 4·B", "≈ 1.5·B".
 func (f *form) describe(v variables) string {
-	if f.inexact {
-		return fmt.Sprintf("≈ %.6g·%s", f.factor, f.terms[0].describe(v))
-	}
 	words := make([]string, len(f.terms))
 	for i, t := range f.terms {
-		words[i] = fmt.Sprintf("%.6g", float64(t.coefficient)/float64(f.divisor))
-		if t.monomial != (monomial{}) {
-			words[i] += "·" + t.describe(v)
+		factor := float64(t.coefficient) / float64(f.divisor)
+		if f.inexact {
+			factor = f.factors[i]
+		}
+		words[i] = fmt.Sprintf("%.6g", factor)
+		if name := t.describe(v); name != "" {
+			words[i] += "·" + name
 		}
 	}
-	return strings.Join(words, " + ")
+	text := strings.Join(words, " + ")
+	if f.inexact {
+		return "≈ " + text
+	}
+	return text
 }
 
 func (m monomial) describe(v variables) string {

@@ -28,10 +28,8 @@ func New(t *Trace) (*Model, error) {
 	a := align(t)
 	m := &Model{about: t.About, ops: t.Ops, modules: t.Modules, vars: variables{t.Lengths}, classes: a.classes, of: a.of, where: a.where}
 	m.parts, _ = components(t.Tags)
-	for _, c := range m.classes {
-		if err := c.fit(m.vars); err != nil {
-			return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "the ladder of lengths does not hold at a traced shape")
-		}
+	if err := fitAll(m.classes, m.vars); err != nil {
+		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "the ladder of lengths does not hold at a traced shape")
 	}
 	for _, s := range t.Segments {
 		if s.Kind == KindMicro || s.Kind == KindIteration && m.loop == "" {
