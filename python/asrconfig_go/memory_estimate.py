@@ -152,7 +152,7 @@ class MemoryEstimate:
     approximate: int
     notes: tuple[str, ...]
     model: str = field(default="", metadata=_LOCAL)
-    shape: Shape = field(default=Shape(1, 1.0), metadata=_LOCAL)
+    shape: Shape | None = field(default=None, metadata=_LOCAL)
     settings: MemorySettings = field(default=MemorySettings(), metadata=_LOCAL)
     target: Target = field(default=Target(), metadata=_LOCAL)
     terms: tuple[Term, ...] = field(default=(), metadata=_LOCAL)
@@ -172,7 +172,7 @@ class MemoryEstimate:
         """Everything as a JSON object."""
         return {
             "model": self.model,
-            "shape": vars(self.shape),
+            "shape": None if self.shape is None else vars(self.shape),
             "settings": vars(self.settings),
             "gpu": vars(self.target) if self.target.name else None,
             **to_json(self),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import math
@@ -9,7 +10,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _lib
 from ._errors import CorruptFileError, InvalidArgumentError, LibraryError, NotFoundError
@@ -19,9 +20,12 @@ from .memory_estimate import EvaluationMemory, MemoryEstimate
 from .memory_recording import Recording
 from .memory_remedies import smaller_batch
 from .memory_runs import RunEstimate
-from .memory_settings import MAX_BATCH, MemorySettings, Shape, Target, check_seconds, one_of, positive
+from .memory_settings import MAX_BATCH, MemorySettings, Shape, Target, check_labels, check_seconds, one_of, positive
 from .memory_source import model_source
 from .trace_cache import TraceCache, fingerprint
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 _STEPS = 3  # optimizer steps replayed: the first makes the optimizer's state, the third repeats the second
 _POINTS = 400  # of a timeline
@@ -71,8 +75,8 @@ class MemoryModel:
 
         ``batch_fn(batch, length, labels)`` gives the model's keyword arguments for models whose input is not known
         here; ``length`` then counts ``length_per_second`` units, and ``points`` are the shapes to record.
-        ``loss(model, batch)`` replaces ``model(**batch).loss``. With either, or with a function as ``model``, nothing
-        is kept in the cache. Raises ``TraceError`` (an ``UnsupportedError``) with the operation and the module for a
+        ``loss(model, batch)`` replaces ``model(**batch).loss``. With any of these, or with a function as ``model``,
+        nothing is kept in the cache. Raises ``TraceError`` (an ``UnsupportedError``) with the operation and the module for a
         step that cannot be recorded.
         """
         settings = MemorySettings(
@@ -88,10 +92,13 @@ class MemoryModel:
         return cls(opened, settings, target, model_key)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, gpu: str | None = None, allocator: str = "") -> MemoryModel:
-        """Open a trace that ``Trace.save`` wrote."""
-        file = Path(path).expanduser().absolute()
-        opened = _lib.call("memory.open", {"path": str(file)})
+    def load(cls, trace: str | os.PathLike[str] | Trace, *, gpu: str | None = None, allocator: str = "") -> MemoryModel:
+        """Open a ``Trace``, or the file that ``Trace.save`` wrote."""
+        if isinstance(trace, str | os.PathLike):
+            request = {"path": str(Path(trace).expanduser().absolute())}
+        else:
+            request = {"trace": base64.b64encode(trace.to_bytes()).decode()}
+        opened = _lib.call("memory.open", request)
         return cls(opened, _settings_of(opened["about"], allocator), Target.find(gpu), None)
 
     @property
@@ -123,24 +130,28 @@ class MemoryModel:
         ``timeline`` is the most points to keep, 0 for none.
         """
         shape = Shape(batch, seconds, labels)
-        request = {**self._request(shape), "timeline": timeline, "modules": _MODULES}
+        estimate = self._simulated(self._request(shape), timeline)
+        evaluation = None if evaluation_batch is None else self.evaluation(evaluation_batch, seconds, labels)
+        estimate = dataclasses.replace(estimate, shape=shape, evaluation=evaluation)
+        if estimate.fits is not False:
+            return estimate
+        return dataclasses.replace(estimate, remedies=(smaller_batch(self, shape),))
+
+    def as_recorded(self, steps: int = _STEPS, *, timeline: int = _POINTS) -> MemoryEstimate:
+        """The memory of ``steps`` iterations of a loop that was recorded without shapes, as ``MemoryRecorder`` does."""
+        request = {**self._common(self.target.limit_bytes), "steps": positive("steps", steps, 1000)}
+        return self._simulated(request, timeline)
+
+    def _simulated(self, question: dict[str, Any], timeline: int) -> MemoryEstimate:
+        request = {**question, "timeline": timeline, "modules": _MODULES}
         found = _lib.call("memory.simulate", request)
         if found["out_of_memory"] is not None:
             # The peaks of a GPU that is large enough say more than those up to the failure.
             whole = _lib.call("memory.simulate", {**request, "limit_bytes": None})
             found = {**whole, "fits": False, "out_of_memory": found["out_of_memory"]}
-        estimate = dataclasses.replace(
-            from_json(MemoryEstimate, scaled(found, self._factor, self.target.context_bytes)),
-            model=self.name,
-            shape=shape,
-            settings=self.settings,
-            target=self.target,
-            calibration=self.calibration,
-            evaluation=None if evaluation_batch is None else self.evaluation(evaluation_batch, seconds, labels),
-        )
-        if estimate.fits is not False:
-            return estimate
-        return dataclasses.replace(estimate, remedies=(smaller_batch(self, estimate),))
+        estimate = from_json(MemoryEstimate, _scaled(found, self._factor, self.target.context_bytes))
+        known = {"settings": self.settings, "target": self.target, "calibration": self.calibration}
+        return dataclasses.replace(estimate, model=self.name, **known)
 
     def evaluation(self, batch: int, seconds: float, labels: int | None = None) -> EvaluationMemory:
         """The memory of evaluating with ``batch`` samples of ``seconds`` seconds at a time."""
@@ -174,15 +185,11 @@ class MemoryModel:
         durations = [check_seconds(f"seconds[{i}]", s) for i, s in enumerate(seconds)]
         if not durations:
             raise InvalidArgumentError("seconds is empty", "pass the duration of every clip")
-        if labels is not None and len(labels) != len(durations):
-            raise InvalidArgumentError(
-                f"{len(labels)} labels for {len(durations)} clips", "pass one label length for each clip"
-            )
         request = {
             **self._common(self.target.limit_bytes),
             "batch": positive("batch", batch, MAX_BATCH),
             "lengths": [self.length(s) for s in durations],
-            "labels": [self.labels(s) for s in durations] if labels is None else list(labels),
+            "labels": self._label_lengths(durations, labels),
             "accumulation": self.settings.accumulation,
             "steps": positive("steps", steps, 100_000),
             "seeds": positive("seeds", seeds, 1_000),
@@ -211,7 +218,10 @@ class MemoryModel:
         return low
 
     def length(self, seconds: float) -> int:
-        """The input length of a batch whose longest clip has this duration, in samples or frames of features."""
+        """The input length of a batch whose longest clip has this duration, in samples or frames of features.
+
+        As ``SpeechBatches.length`` of the recorder says it, which needs torch.
+        """
         about, per_second = self.about, float(self.about.get("length_per_second") or 16_000.0)
         length = math.ceil(seconds * per_second - 1e-6)
         longest = about.get("fixed_length") or about.get("max_length")
@@ -264,18 +274,30 @@ class MemoryModel:
             "device_bytes": self.target.context_bytes,
         }
 
-    def _request(self, shape: Shape) -> dict[str, Any]:
+    def _allowed(self, labels: int) -> int:
         most = self.about.get("max_labels")
-        labels = self.labels(shape.seconds) if shape.labels is None else shape.labels
         if most and labels > most:
             raise InvalidArgumentError(
                 f"labels = {labels} is more than the {most} tokens that {self.name} takes", "cut or drop longer texts"
             )
+        return labels
+
+    def _label_lengths(self, durations: list[float], labels: Sequence[int] | None) -> list[int]:
+        """The label length of every clip, as given or as usual."""
+        if labels is None:
+            return [self.labels(s) for s in durations]
+        if len(labels) != len(durations):
+            raise InvalidArgumentError(
+                f"{len(labels)} labels for {len(durations)} clips", "pass one label length for each clip"
+            )
+        return [self._allowed(check_labels(f"labels[{i}]", n)) for i, n in enumerate(labels)]
+
+    def _request(self, shape: Shape) -> dict[str, Any]:
         return {
             **self._common(self.target.limit_bytes),
             "batch": shape.batch,
             "length": self.length(shape.seconds),
-            "labels": labels,
+            "labels": self.labels(shape.seconds) if shape.labels is None else self._allowed(shape.labels),
             "accumulation": self.settings.accumulation,
             "steps": _STEPS,
         }
@@ -300,7 +322,7 @@ def _close(trace: Any) -> None:
         _lib.call("memory.close", {"trace": trace})
 
 
-def scaled(found: dict[str, Any], factor: float, device_bytes: int | None) -> dict[str, Any]:
+def _scaled(found: dict[str, Any], factor: float, device_bytes: int | None) -> dict[str, Any]:
     """A simulation's answer with its reserved memory corrected by a calibration's factor."""
     if factor == 1.0:
         return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import AsrConfigError
 from .display import gib
-from .memory_settings import MemorySettings
+from .memory_settings import MemorySettings, Shape
 
 if TYPE_CHECKING:
     from .memory_estimate import MemoryEstimate
@@ -24,9 +24,8 @@ _CHANGES: tuple[tuple[str, Any], ...] = (
 _WORTH_SAYING = 0.97  # of the memory before the change
 
 
-def smaller_batch(model: MemoryModel, estimate: MemoryEstimate) -> str:
+def smaller_batch(model: MemoryModel, shape: Shape) -> str:
     """The largest batch that fits, in words."""
-    shape = estimate.shape
     largest = model.largest_batch(shape.seconds, labels=shape.labels)
     if largest == 0:
         return f"not even one clip of {shape.seconds:g} s fits with these settings"

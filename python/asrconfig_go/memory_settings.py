@@ -93,15 +93,23 @@ class Shape:
     def __post_init__(self) -> None:
         positive("batch", self.batch, MAX_BATCH)
         check_seconds("seconds", self.seconds)
-        if self.labels is not None and not 0 <= checked("labels", self.labels, int) <= MAX_LABELS:
-            raise InvalidArgumentError(
-                f"labels = {self.labels} is not between 0 and {MAX_LABELS}", "pass the tokens of the longest text"
-            )
+        if self.labels is not None:
+            check_labels("labels", self.labels)
 
     def words(self) -> str:
         """``8 × 15 s``, with the labels where they were given."""
         labels = "" if self.labels is None else f", {self.labels} labels"
         return f"{self.batch} × {self.seconds:g} s{labels}"
+
+
+def check_labels(name: str, labels: Any) -> int:
+    """Give a label length from 0 up to a million tokens, else raise ``InvalidArgumentError``."""
+    value: int = checked(name, labels, int)
+    if not 0 <= value <= MAX_LABELS:
+        raise InvalidArgumentError(
+            f"{name} = {value} is not between 0 and {MAX_LABELS}", "pass the tokens of the longest text"
+        )
+    return value
 
 
 def check_seconds(name: str, seconds: Any) -> float:

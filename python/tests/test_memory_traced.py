@@ -258,10 +258,38 @@ def test_saved_traces_are_loaded(config: Any, tmp_path: Path) -> None:
     with ac.MemoryModel.load(tmp_path / "x.trace", gpu="L4") as model:
         assert (model.settings.precision, model.name) == ("bf16", "Wav2Vec2ForCTC")
         assert model.estimate(4, 3.0).shape == Shape(4, 3.0)
+        peak = model.estimate(4, 3.0, 20).peak_reserved
+    with ac.MemoryModel.load(made) as same:
+        assert same.estimate(4, 3.0, 20).peak_reserved == peak
     for wrong in ("none.trace", "junk.trace"):
         (tmp_path / "junk.trace").write_bytes(b"junk")
         with pytest.raises((ac.NotFoundError, ac.CorruptFileError)):
             ac.MemoryModel.load(tmp_path / wrong)
+
+
+def test_a_loop_of_the_user_s_own_is_replayed_as_recorded() -> None:
+    with recorder.MemoryRecorder() as recording:
+        model = OwnModel()
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(2):
+            model(**own_batch(8, 100, 0))["loss"].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            recording.step()
+    with ac.MemoryModel.load(recording.trace(), gpu="L4") as loop:
+        e = loop.as_recorded()
+        assert e.shape is None and "as recorded" in repr(e)
+        assert e.at_peak.components["parameters"] == rounded(model.parameters())
+        assert e.fits is True
+        with pytest.raises(ac.AsrConfigError, match="shape"):
+            loop.estimate(8, 1.0)
+
+
+def test_lengths_are_those_of_the_recorder(traced: ac.MemoryModel, config: Any) -> None:
+    batches = recorder.speech_batches(config)
+    for seconds in (0.1, 1.0, 3.14159, 29.99, 30.0):
+        assert traced.length(seconds) == batches.length(seconds)
+        assert traced.labels(seconds) == batches.labels(seconds)
 
 
 def test_the_formulas_agree_with_the_trace_about_what_is_exact(config: Any, traced: ac.MemoryModel) -> None:
