@@ -56,7 +56,8 @@ def estimate_text(e: MemoryEstimate) -> str:
 
 def heading(e: MemoryEstimate) -> str:
     """The question in one line."""
-    return f"{e.model or 'model'}, {'as recorded' if e.shape is None else e.shape.words()}, {e.settings.words()} ({ESTIMATOR_WORDS[e.estimator]})"
+    shape = "as recorded" if e.shape is None else e.shape.words()
+    return f"{e.model or 'model'}, {shape}, {e.settings.words()} ({ESTIMATOR_WORDS[e.estimator]})"
 
 
 def verdict(e: MemoryEstimate) -> str:

@@ -76,8 +76,10 @@ class MemoryModel:
         ``batch_fn(batch, length, labels)`` gives the model's keyword arguments for models whose input is not known
         here; ``length`` then counts ``length_per_second`` units, and ``points`` are the shapes to record.
         ``loss(model, batch)`` replaces ``model(**batch).loss``. With any of these, or with a function as ``model``,
-        nothing is kept in the cache. Raises ``TraceError`` (an ``UnsupportedError``) with the operation and the module for a
-        step that cannot be recorded.
+        nothing is kept in the cache.
+
+        Raises ``TraceError`` (an ``UnsupportedError``) with the operation and the module for a step that cannot be
+        recorded.
         """
         settings = MemorySettings(
             precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator
@@ -150,8 +152,9 @@ class MemoryModel:
             whole = _lib.call("memory.simulate", {**request, "limit_bytes": None})
             found = {**whole, "fits": False, "out_of_memory": found["out_of_memory"]}
         estimate = from_json(MemoryEstimate, _scaled(found, self._factor, self.target.context_bytes))
-        known = {"settings": self.settings, "target": self.target, "calibration": self.calibration}
-        return dataclasses.replace(estimate, model=self.name, **known)
+        return dataclasses.replace(
+            estimate, model=self.name, settings=self.settings, target=self.target, calibration=self.calibration
+        )
 
     def evaluation(self, batch: int, seconds: float, labels: int | None = None) -> EvaluationMemory:
         """The memory of evaluating with ``batch`` samples of ``seconds`` seconds at a time."""
