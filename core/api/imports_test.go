@@ -20,14 +20,14 @@ var allowed = map[string][]string{
 	"core/hardware":         {"core/fault", "core/profile"},
 	"core/memory":           {"core/fault", "core/memory/allocator"},
 	"core/memory/allocator": {"core/fault"},
-	"core/memory/analytic":  {"core/fault", "core/model", "core/profile"},
+	"core/memory/analytic":  {"core/fault", "core/memory", "core/memory/allocator", "core/model", "core/profile"},
 	"core/memory/device":    {"core/fault", "core/profile"},
 	"core/model":            {"core/fault", "core/profile"},
 	"core/plan":             {"core/fault", "core/profile"},
 	"core/recovery":         {"core/fault"},
 	"core/monitor":          {"core/fault", "core/profile"},
-	"core/api": {"core/dataset", "core/fault", "core/hardware", "core/memory", "core/memory/allocator", "core/memory/device",
-		"core/model", "core/monitor", "core/plan", "core/profile", "core/recovery"},
+	"core/api": {"core/dataset", "core/fault", "core/hardware", "core/memory", "core/memory/allocator", "core/memory/analytic",
+		"core/memory/device", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery"},
 	"capi": {"core/api", "core/fault", "core/monitor"},
 }
 

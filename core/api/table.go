@@ -9,6 +9,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/device"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/plan"
@@ -38,6 +39,7 @@ var table = map[string]operation{
 	"memory.close":        withArgs(closeTrace),
 	"memory.simulate":     withArgs(simulate),
 	"memory.run":          withArgs(runTraining),
+	"memory.analytic":     withArgs(func(r analytic.Request) (any, error) { return analytic.Make(r) }),
 	"memory.device":       withArgs(func(r device.Request) (any, error) { return device.Describe(r) }),
 	"memory.replay":       withArgs(func(s allocator.Sequence) (any, error) { return allocator.Replay(s) }),
 	"monitor.start":       withArgs(startMonitor),

@@ -46,9 +46,16 @@ func Profile(r Request) (profile.Model, error) {
 	}
 }
 
-// Describe is Profile with the config that it was read from, for who must know more than counts. Errors are Profile's,
-// and Unsupported for a counted module and for an architecture that is not counted from its config.
-func Describe(r Request) (profile.Model, json.RawMessage, error) {
+// Description is a model with the config that its profile was read from, for who must know more than counts.
+type Description struct {
+	Profile profile.Model
+	Config  json.RawMessage
+	request Request
+}
+
+// Describe is Profile with what it was read from. Errors are Profile's, and Unsupported for a counted module, which does
+// not tell its layers.
+func Describe(r Request) (Description, error) {
 	config, err := r.check()
 	switch {
 	case err != nil:
@@ -62,10 +69,25 @@ func Describe(r Request) (profile.Model, json.RawMessage, error) {
 		config, err = folderConfig(r.Folder)
 	}
 	if err != nil {
-		return profile.Model{}, nil, err
+		return Description{}, err
 	}
 	m, err := Profile(r)
-	return m, config, err
+	return Description{m, config, r}, err
+}
+
+// EachParameter visits the parameters in the order in which the module declares them. Errors: Unsupported for an
+// architecture that is not counted from its config.
+func (d Description) EachParameter(visit func(dims []int, trainable bool)) error {
+	f, kind, _, err := readConfig(d.Config)
+	if err != nil {
+		return err
+	}
+	if _, known := families[kind]; !known {
+		return unknownFamily(kind)
+	}
+	_, err = countConfig(f, families[kind], d.request.Head, d.request.FreezeFeatureEncoder,
+		func(_ string, trainable bool, dims []int) { visit(dims, trainable) })
+	return err
 }
 
 // check gives the config, nil unless it is the model's source.

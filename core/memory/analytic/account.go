@@ -1,7 +1,7 @@
 package analytic
 
-// part is the kind of memory that a storage counts as, as in a trace: what lives into the backward pass is an activation,
-// what does not is temporary.
+// part is the kind of memory that a storage counts as, as in a trace: what is saved for the backward pass is an
+// activation, what is not is temporary.
 type part uint8
 
 const (
@@ -12,13 +12,28 @@ const (
 	temporaries
 	inputs
 	workspaces
-	buffers
 	parts
 )
 
-var partNames = [parts]string{"parameters", "gradients", "optimizer", "activations", "temporaries", "inputs", "workspaces", "buffers"}
+var partNames = [parts]string{"parameters", "gradients", "optimizer", "activations", "temporaries", "inputs", "workspaces"}
 
-// row gathers the storages that one line of code makes: same place, same purpose, same size.
+// rowKey tells rows apart: one line of the model's code makes storages of one size for one purpose.
+type rowKey struct {
+	place, what string
+	bytes       int64
+	moment      moment
+}
+
+// moment is when a storage is made.
+type moment uint8
+
+const (
+	forward    moment = iota
+	recomputed        // the forward pass of a checkpointed layer, again
+	backward          // a gradient
+)
+
+// row gathers the storages of one key.
 type row struct {
 	key    rowKey
 	shape  shape
@@ -26,13 +41,7 @@ type row struct {
 	source string
 }
 
-type rowKey struct {
-	place, what string
-	bytes       int64
-	backward    bool
-}
-
-// account is how many bytes live, in all, by row and by part.
+// account is how many bytes live: in all, by row and by part.
 type account struct {
 	total int64
 	rows  []int64
@@ -61,9 +70,16 @@ func (a *account) add(b *account, times int64) {
 // window finds the highest moment of a stretch of events and keeps what lived then.
 type window struct {
 	peak   account
-	rising bool // the account at the peak is still to be copied: it is, at the first death after it
+	rising bool // the account at the peak is still to be copied; it is at the first death after it
 	place  string
 	op     string
+}
+
+// rise notes a birth.
+func (w *window) rise(live int64, place, op string) {
+	if live > w.peak.total {
+		w.peak.total, w.rising, w.place, w.op = live, true, place, op
+	}
 }
 
 // settle copies the account of a peak that no death has followed yet.
@@ -74,12 +90,12 @@ func (w *window) settle(live *account) {
 	}
 }
 
-// consider takes over another stretch's peak, as it is with `times` times `grown` beneath it, when it is higher.
-func (w *window) consider(other *window, grown *account, times int64) {
-	if other.peak.total+times*grown.total <= w.peak.total {
+// consider takes over another stretch's peak, as it is with some times an account beneath it, when it is higher.
+func (w *window) consider(other *window, beneath *account, times int64) {
+	if other.peak.total+times*beneath.total <= w.peak.total {
 		return
 	}
 	w.peak.copyFrom(&other.peak)
-	w.peak.add(grown, times)
+	w.peak.add(beneath, times)
 	w.place, w.op = other.place, other.op
 }

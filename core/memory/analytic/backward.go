@@ -2,25 +2,19 @@ package analytic
 
 // runBackward walks the graph from the loss to the inputs, last operation first, as autograd's engine does.
 func (t *tape) runBackward(loss value) {
-	t.backward = true
+	t.moment, t.place = backward, "head"
 	t.drop(loss)
-	t.nodes[loss.node].grad = t.birth("gradient of the loss", of(dim{"loss", 1}), float32s, temporaries, "")
-	next := len(t.blocks) - 1
-	for end := len(t.nodes); end > 0; {
-		for next >= 0 && t.blocks[next].from >= end {
-			next--
-		}
-		if next >= 0 && t.blocks[next].to == end {
-			b := t.blocks[next]
-			next--
-			t.standing(b.times, func() { t.walk(b.from, b.to) })
-			end = b.from
-			continue
-		}
-		end--
-		t.apply(end)
+	t.nodes[loss.node].grad = t.standing("gradient of the loss", of(dim{"loss", 1}), float32s, temporaries, "")
+	end := len(t.nodes)
+	for i := len(t.blocks) - 1; i >= 0; i-- {
+		b := t.blocks[i]
+		t.walk(b.to, end)
+		t.multiplied(b.times, func() { t.walk(b.from, b.to) })
+		end = b.from
 	}
+	t.walk(0, end)
 	t.window.settle(&t.live)
+	t.nodes, t.blocks, t.moment = t.nodes[:0], t.blocks[:0], forward
 }
 
 func (t *tape) walk(from, to int) {
@@ -29,36 +23,36 @@ func (t *tape) walk(from, to int) {
 	}
 }
 
-// apply runs one node: its results are made, its inputs and what it saved go, and the results move on.
-// torch/csrc/autograd/engine.cpp, Engine::evaluate_function.
+// apply runs one node: its results are made, its input and what it saved go, and the results move on
+// (torch/csrc/autograd/engine.cpp, Engine::evaluate_function).
 func (t *tape) apply(i int) {
-	n := t.nodes[i] // a copy: replaying adds nodes
-	if n.grad == none {
+	n := t.nodes[i] // a copy: playing a layer again adds nodes
+	t.place = n.place
+	switch {
+	case n.grad == none:
 		t.forget(&n)
 		return
-	}
-	t.place = n.place
-	if n.replay != nil {
+	case n.replay != nil:
 		t.recompute(&n)
 		return
 	}
 	var made [maxEdges]int32
-	for j := range n.leads {
-		made[j] = t.gradient(&n, n.edges[j])
+	for j, e := range n.edges[:n.leads] {
+		made[j] = t.gradient(&n, e)
 	}
 	if n.extra != none {
-		t.release(t.again(n.extra, temporaries, n.op))
+		t.release(t.birth(n.extra, temporaries, n.place, n.op+" backward"))
 	}
 	t.release(n.grad)
 	t.forget(&n)
-	for j := range n.leads {
-		t.deliver(n.edges[j], made[j])
+	for j, e := range n.edges[:n.leads] {
+		t.deliver(e, made[j])
 	}
 }
 
 func (t *tape) forget(n *node) {
-	for j := range n.saves {
-		t.release(n.saved[j])
+	for _, at := range n.saved[:n.saves] {
+		t.release(at)
 	}
 }
 
@@ -68,30 +62,21 @@ func (t *tape) gradient(n *node, e edge) int32 {
 		return n.grad
 	}
 	p := e.part
-	if p == gradients && t.accumulating {
+	if t.accumulating {
 		p = temporaries
 	}
-	return t.again(e.row, p, n.op)
-}
-
-// again makes a storage of a known row.
-func (t *tape) again(r int32, p part, op string) int32 {
-	bytes := t.rows[r].key.bytes
-	t.storages = append(t.storages, storage{bytes: bytes, refs: 1, row: r, part: p})
-	t.count(r, p, bytes)
-	if w := t.window; t.live.total > w.peak.total {
-		w.peak.total, w.rising, w.place, w.op = t.live.total, true, t.place, op+" backward"
-	}
-	return int32(len(t.storages) - 1)
+	return t.birth(e.row, p, n.place, n.op+" backward")
 }
 
 // deliver adds a gradient to what its receiver has so far, in place when nobody else looks at that
 // (torch/csrc/autograd/input_buffer.cpp, accumulate), and to a parameter's .grad, which takes the first as it is.
 func (t *tape) deliver(e edge, made int32) {
-	if e.to == none {
-		if e.part != gradients || t.accumulating {
-			t.release(made)
-		}
+	switch {
+	case e.to == none && e.part == gradients && !t.accumulating:
+		t.trained = append(t.trained, made)
+		return
+	case e.to == none:
+		t.release(made)
 		return
 	}
 	to := &t.nodes[e.to]
@@ -99,24 +84,22 @@ func (t *tape) deliver(e edge, made int32) {
 		to.grad = made
 		return
 	}
-	if t.storages[to.grad].refs > 1 {
-		s := t.storages[to.grad]
-		sum := t.again(s.row, temporaries, "sum")
+	if s := t.storages[to.grad]; s.refs > 1 {
+		sum := t.birth(s.row, temporaries, to.place, "sum of gradients")
 		t.release(to.grad)
 		to.grad = sum
 	}
 	t.release(made)
 }
 
-// recompute plays a checkpointed layer again, now saving, and walks it.
+// recompute plays a checkpointed layer again, now saving, and walks it. Its autocast context ends with it.
 func (t *tape) recompute(n *node) {
-	from, kept := len(t.nodes), len(t.cache)
-	outer := t.times
-	t.times = 1 // its autocast context ends right here
+	from, kept, times := len(t.nodes), len(t.cache), t.times
+	t.moment, t.times = recomputed, 1
 	made := n.replay()
 	t.endAutocast(kept)
-	t.times = outer
 	t.drop(made)
+	t.moment, t.times = backward, times
 	t.nodes[made.node].grad = n.grad
 	t.walk(from, len(t.nodes))
 	t.nodes = t.nodes[:from]

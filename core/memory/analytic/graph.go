@@ -1,5 +1,7 @@
 package analytic
 
+// The graph that autograd builds during the forward pass.
+
 const (
 	maxSaved = 8
 	maxEdges = 6
@@ -9,7 +11,7 @@ const (
 type edge struct {
 	to   int32 // node that made the input; none for a parameter
 	row  int32 // of the gradient; none: the incoming gradient itself is handed on
-	part part
+	part part  // gradients for a parameter's first
 }
 
 // node is one operation of the graph: what it saved, and the gradients that its backward makes.
@@ -25,16 +27,12 @@ type node struct {
 	replay func() value
 }
 
-// block is a stretch of nodes that stands for several equal ones in a row.
-type block struct {
-	from, to int
-	times    int64
-}
-
-// graph starts the node of an operation that made y; nil where no gradient will flow or nothing is saved.
-func (t *tape) graph(op string, y *value, from ...*value) *node {
-	for _, x := range from {
-		y.grad = y.grad || x.grad
+// graph starts the node of an operation that made y of x; nil where no gradient will flow, or nothing is saved.
+// The operation's own parameters count with trains.
+func (t *tape) graph(op string, y *value, trains bool, x ...value) *node {
+	y.grad = trains
+	for _, each := range x {
+		y.grad = y.grad || each.grad
 	}
 	if !y.grad || t.quiet > 0 {
 		return nil
@@ -56,36 +54,47 @@ func (t *tape) save(n *node, values ...value) {
 	}
 }
 
-// back says that the node makes a gradient of its own for x.
-func (t *tape) back(n *node, x value) {
-	if n == nil || !x.grad {
-		return
-	}
-	n.edges[n.leads] = edge{to: x.node, row: t.gradientRow("gradient of "+n.op+" input", x.shape, x.kind), part: temporaries}
+func (n *node) lead(e edge) {
+	n.edges[n.leads] = e
 	n.leads++
 }
 
-// pass says that the node hands its gradient on to x, cast when x has another type.
+// back says that the node makes gradients of its own for its inputs.
+func (t *tape) back(n *node, inputs ...value) {
+	if n == nil {
+		return
+	}
+	for _, x := range inputs {
+		if x.grad {
+			n.lead(edge{to: x.node, row: t.rowFor(n.op, backward, x.shape, x.kind, ""), part: temporaries})
+		}
+	}
+}
+
+// pass says that the node hands its gradient on to x, in a cast when x has another type.
 func (t *tape) pass(n *node, x value, from dtype) {
 	switch {
 	case n == nil || !x.grad:
 	case x.kind != from:
 		t.back(n, x)
 	default:
-		n.edges[n.leads] = edge{to: x.node, row: none}
-		n.leads++
+		n.lead(edge{to: x.node, row: none})
 	}
 }
 
-// leaf says that the node makes the gradient of a parameter, which stays.
-func (t *tape) leaf(n *node, s shape) {
+// parameterGradients is the row of gradients that stay.
+const parameterGradients = "parameter gradients"
+
+// leaf says that the node makes the gradients of parameters of these shapes.
+func (t *tape) leaf(n *node, shapes ...shape) {
 	if n == nil {
 		return
 	}
-	r := t.gradientRow("parameter gradients", s, float32s)
-	t.widest = max(t.widest, t.rows[r].key.bytes)
-	n.edges[n.leads] = edge{to: none, row: r, part: gradients}
-	n.leads++
+	for _, s := range shapes {
+		r := t.rowFor(parameterGradients, backward, s, float32s, "one for each trained parameter")
+		t.widest = max(t.widest, t.rows[r].key.bytes)
+		n.lead(edge{to: none, row: r, part: gradients})
+	}
 }
 
 // leafAgain says that the node makes a further gradient of a parameter that has one already: it is added and gone.
@@ -97,64 +106,14 @@ func (t *tape) leafAgain(n *node, s shape) {
 }
 
 // needs says that the node's backward takes memory for the moment, beside its results.
-func (t *tape) needs(n *node, what string, s shape, d dtype) {
+func (t *tape) needs(n *node, what string, s shape, source string) {
 	if n != nil {
-		n.extra = t.gradientRow(what, s, d)
+		n.extra = t.rowFor(what, backward, s, float32s, source)
 	}
-}
-
-// gradientRow is a row of the backward pass, whenever it is asked for.
-func (t *tape) gradientRow(what string, s shape, d dtype) int32 {
-	before := t.backward
-	t.backward = true
-	r := t.rowFor(what, s, d, "")
-	t.backward = before
-	return r
-}
-
-// repeat plays n equal layers. The first and the last are played; one between them stands for all the others, since
-// each adds the same, in both directions.
-func (t *tape) repeat(n int, layer func(i int)) {
-	for i := range min(n, 3) {
-		times := int64(1)
-		if n > 3 && i == 1 {
-			times = int64(n - 2)
-		}
-		from := len(t.nodes)
-		t.standing(times, func() { layer(i) })
-		t.blocks = append(t.blocks, block{from, len(t.nodes), times})
-	}
-}
-
-// standing plays a stretch once and counts it as often as asked: what it adds is added that often, and the highest moment
-// is that of the first or of the last.
-func (t *tape) standing(times int64, play func()) {
-	if times == 1 {
-		play()
-		return
-	}
-	outer, inner := t.window, &window{}
-	outer.settle(&t.live)
-	var grown account
-	grown.add(&t.live, -1)
-	t.window, t.times = inner, times
-	play()
-	t.times = 1
-	inner.settle(&t.live)
-	grown.add(&t.live, 1)
-	t.live.add(&grown, times-1)
-	for _, at := range t.once {
-		s := t.storages[at]
-		t.count(s.row, s.part, (times-1)*s.bytes)
-	}
-	t.once = t.once[:0]
-	outer.consider(inner, &grown, 0)
-	outer.consider(inner, &grown, times-1)
-	t.window = outer
 }
 
 // checkpointed plays a layer that transformers may recompute: forward keeps its input and further arguments only, and
-// backward plays it again. torch/utils/checkpoint.py, without reentrance, which is the Trainer's default.
+// backward plays it again (torch/utils/checkpoint.py without reentrance, the Trainer's default).
 func (t *tape) checkpointed(x value, layer func(x value) value, arguments ...value) value {
 	if !t.checkpointing || t.quiet > 0 {
 		return layer(x)
@@ -163,7 +122,7 @@ func (t *tape) checkpointed(x value, layer func(x value) value, arguments ...val
 	y := layer(x)
 	t.quiet--
 	y.node = none
-	n := t.graph("checkpoint", &y, &x)
+	n := t.graph("checkpoint", &y, y.grad, x)
 	if n != nil {
 		t.save(n, x)
 		t.save(n, arguments...)

@@ -2,13 +2,13 @@ package analytic
 
 // The operations that speech models are made of. Each says what its result takes, what autograd saves
 // (tools/autograd/derivatives.yaml) and which gradients its backward makes. Under autocast an operation runs in the type
-// of its list (aten/src/ATen/autocast_mode.h): linear, convolution and attention in 16 bits, norms and softmax in float32.
+// of its list (aten/src/ATen/autocast_mode.h): products, convolutions and attention in 16 bits, norms in float32.
 
 const (
-	saveInput  = "saved input: derivatives.yaml"
-	saveResult = "saved result: derivatives.yaml"
-	saveMask   = "one byte an element: aten/src/ATen/native/cuda/Dropout.cu"
-	castCopy   = "autocast copy: aten/src/ATen/autocast_mode.h"
+	savedInput  = "input saved for backward: tools/autograd/derivatives.yaml"
+	savedResult = "result saved for backward: tools/autograd/derivatives.yaml"
+	savedMask   = "saved, one byte an element: aten/src/ATen/native/cuda/Dropout.cu"
+	autocast    = "autocast's copy: aten/src/ATen/autocast_mode.h"
 )
 
 // cast gives the value in another type: itself, or a copy.
@@ -16,13 +16,13 @@ func (t *tape) cast(x value, d dtype) value {
 	if x.kind == d {
 		return t.same(x)
 	}
-	y := t.fresh("cast", x.shape, d, castCopy)
-	n := t.graph("cast", &y, &x)
+	y := t.fresh("cast", x.shape, d, autocast)
+	n := t.graph("cast", &y, false, x)
 	t.back(n, x)
 	return y
 }
 
-// lower is the type in which matrix products run.
+// lower is the type in which products run.
 func (t *tape) lower() dtype {
 	if t.low {
 		return halves
@@ -30,24 +30,32 @@ func (t *tape) lower() dtype {
 	return float32s
 }
 
-// toLower casts an operand of a matrix product.
+// toLower casts an operand of a product.
 func (t *tape) toLower(x value) value { return t.cast(x, t.lower()) }
 
-// parameter is a weight as an operation sees it: itself, counted with the model, or autocast's 16-bit copy, which is made
-// once per forward pass and kept until its end (frozen ones are copied for each use).
-func (t *tape) parameter(s shape, d dtype, trained bool) value {
-	w := value{at: none, node: none, grad: trained, shape: s, kind: float32s}
-	if d == float32s {
+// parameter is a weight as a product sees it: itself, which counts with the model, or autocast's 16-bit copy. That is made
+// once in a forward pass and kept until its end; of a frozen one for each use.
+func (t *tape) parameter(dims ...dim) value {
+	w := value{at: none, node: none, grad: !t.frozen, shape: of(dims...), kind: float32s}
+	if !t.low {
 		return w
 	}
-	y := t.fresh("weights in 16 bits", s, d, castCopy)
-	n := t.graph("weight cast", &y, &w)
-	t.leaf(n, s)
-	if trained {
+	y := t.fresh("weights in 16 bits", w.shape, halves, autocast)
+	n := t.graph("weight cast", &y, w.grad)
+	t.leaf(n, w.shape)
+	if w.grad {
 		t.retain(y.at)
 		t.cache = append(t.cache, cached{y.at, t.times})
 	}
 	return y
+}
+
+// optional is a parameter that may be absent.
+func (t *tape) optional(there bool, dims ...dim) value {
+	if !there {
+		return nothing
+	}
+	return t.parameter(dims...)
 }
 
 // gradientOf says that a node makes the gradient of a parameter, or of its 16-bit copy.
@@ -61,22 +69,18 @@ func (t *tape) gradientOf(n *node, w value) {
 	}
 }
 
-// linear is x·W + b. It saves the input for the weight's gradient and the weight for the input's.
+// linear is x·W + b. The input is saved for the gradient of the weight, and the weight for that of the input.
 func (t *tape) linear(what string, x value, out dim, bias bool) value {
-	d, trained := t.lower(), !t.frozen
-	var b value
-	if bias {
-		b = t.parameter(of(out), d, trained)
-	}
-	w := t.parameter(of(out, x.shape.lastDim()), d, trained)
-	return t.product(what, x, w, b, bias, out)
+	b := t.optional(bias, out)
+	w := t.parameter(out, x.shape.last())
+	return t.product(what, x, w, b)
 }
 
-// product is linear with a weight that is there already.
-func (t *tape) product(what string, x, w, b value, bias bool, out dim) value {
-	in := t.cast(x, t.lower())
-	y := t.fresh(what, x.shape.last(out), in.kind, saveInput)
-	n := t.graph(what, &y, &in, &w)
+// product is linear with parameters that are there already.
+func (t *tape) product(what string, x, w, b value) value {
+	in := t.toLower(x)
+	y := t.fresh(what, x.shape.withLast(w.shape[0]), in.kind, savedInput)
+	n := t.graph(what, &y, w.grad, in)
 	if w.grad {
 		t.save(n, in)
 	}
@@ -85,60 +89,80 @@ func (t *tape) product(what string, x, w, b value, bias bool, out dim) value {
 	}
 	t.back(n, in)
 	t.gradientOf(n, w)
-	if bias {
-		t.gradientOf(n, b)
-		t.drop(b)
-	}
-	t.drop(in, w)
+	t.gradientOf(n, b)
+	t.drop(in, w, b)
 	return y
 }
 
-// norm is a layer norm over the last dimension: it saves its input, mean and deviation.
+// convolution is over (batch, channels, time…); the weight's dimensions are (out, in / groups, taps…).
+func (t *tape) convolution(what string, x value, s shape, bias bool, weight ...dim) value {
+	b := t.optional(bias, weight[0])
+	w := t.parameter(weight...)
+	return t.convolve(what, x, s, w, b)
+}
+
+// convolve is convolution with parameters that are there already.
+func (t *tape) convolve(what string, x value, s shape, w, b value) value {
+	in := t.toLower(x)
+	y := t.fresh(what, s, in.kind, savedInput)
+	n := t.graph(what, &y, w.grad, in)
+	t.save(n, in, w)
+	t.back(n, in)
+	t.gradientOf(n, w)
+	t.gradientOf(n, b)
+	t.drop(in, w, b)
+	return y
+}
+
+// norm is a layer or group norm, in float32: it saves its input, and a mean and a deviation for each of the rows.
 func (t *tape) norm(what string, x value, rows shape, size dim) value {
 	in := t.cast(x, float32s)
 	y := t.fresh(what, in.shape, float32s, "")
-	mean := t.fresh(what+" statistics", rows, float32s, saveResult)
-	deviation := t.fresh(what+" statistics", rows, float32s, saveResult)
-	n := t.graph(what, &y, &in, t.weights())
+	mean := t.fresh(what+" statistics", rows, float32s, savedResult)
+	deviation := t.fresh(what+" statistics", rows, float32s, savedResult)
+	n := t.graph(what, &y, !t.frozen, in)
 	t.save(n, in, mean, deviation)
 	t.back(n, in)
-	if !t.frozen {
-		t.leaf(n, of(size))
-		t.leaf(n, of(size))
-	}
+	t.affine(n, size)
 	t.drop(in, mean, deviation)
 	return y
 }
 
-// batchNorm saves its input and runs in its type.
-func (t *tape) batchNorm(what string, x value, channels dim) value {
-	y := t.fresh(what, x.shape, x.kind, saveInput)
-	n := t.graph(what, &y, &x, t.weights())
+// batchNorm saves its input and runs in the type of it.
+func (t *tape) batchNorm(what string, x value, size dim) value {
+	y := t.fresh(what, x.shape, x.kind, savedInput)
+	n := t.graph(what, &y, !t.frozen, x)
 	t.save(n, x)
 	t.back(n, x)
+	t.affine(n, size)
+	return y
+}
+
+// affine says that the node makes the gradients of a norm's weight and bias.
+func (t *tape) affine(n *node, size dim) {
 	if !t.frozen {
-		t.leaf(n, of(channels))
-		t.leaf(n, of(channels))
+		t.leaf(n, of(size), of(size))
 	}
-	return y
 }
 
-// weights stands for an operation's float32 parameters when asking whether a gradient flows.
-func (t *tape) weights() *value { return &value{at: none, node: none, grad: !t.frozen} }
+// pointwise is an operation on each element that saves its input: gelu, silu.
+func (t *tape) pointwise(what string, x value) value { return t.saving(what, x, x.shape) }
 
-// pointwise is an operation on each element that saves its input: gelu, silu, sigmoid of a gate.
-func (t *tape) pointwise(what string, x value) value {
-	y := t.fresh(what, x.shape, x.kind, saveInput)
-	n := t.graph(what, &y, &x)
+// gated is a gated linear unit: it halves the channels, and saves its input.
+func (t *tape) gated(x value, s shape) value { return t.saving("gate", x, s) }
+
+func (t *tape) saving(what string, x value, s shape) value {
+	y := t.fresh(what, s, x.kind, savedInput)
+	n := t.graph(what, &y, false, x)
 	t.save(n, x)
 	t.back(n, x)
 	return y
 }
 
-// fromResult is an operation on each element whose backward needs its result only: relu, sigmoid, tanh.
+// fromResult is an operation on each element whose backward needs the result only: relu, sigmoid.
 func (t *tape) fromResult(what string, x value) value {
-	y := t.fresh(what, x.shape, x.kind, saveResult)
-	n := t.graph(what, &y, &x)
+	y := t.fresh(what, x.shape, x.kind, savedResult)
+	n := t.graph(what, &y, false, x)
 	t.save(n, y)
 	t.back(n, x)
 	return y
@@ -147,15 +171,18 @@ func (t *tape) fromResult(what string, x value) value {
 // cloned is a contiguous copy; backward hands its gradient on.
 func (t *tape) cloned(what string, x value) value {
 	y := t.fresh(what, x.shape, x.kind, "")
-	n := t.graph(what, &y, &x)
+	n := t.graph(what, &y, false, x)
 	t.pass(n, x, y.kind)
 	return y
 }
 
-// scaled is an operation that saves nothing: a product with a number, padding, filling.
-func (t *tape) scaled(what string, x value, s shape) value {
-	y := t.fresh(what, s, x.kind, "")
-	n := t.graph(what, &y, &x)
+// scaled is an operation that saves nothing: a product with a number, padding, filling, repeating.
+func (t *tape) scaled(what string, x value, s shape) value { return t.summed(what, x, s, x.kind) }
+
+// summed is one that may also change the type, as sums do under autocast.
+func (t *tape) summed(what string, x value, s shape, d dtype) value {
+	y := t.fresh(what, s, d, "")
+	n := t.graph(what, &y, false, x)
 	t.back(n, x)
 	return y
 }
@@ -166,54 +193,75 @@ func (t *tape) dropout(x value, p float64) value {
 		return t.same(x)
 	}
 	y := t.fresh("dropout", x.shape, x.kind, "")
-	mask := t.fresh("dropout mask", x.shape, bools, saveMask)
-	n := t.graph("dropout", &y, &x)
+	mask := t.fresh("dropout mask", x.shape, bools, savedMask)
+	n := t.graph("dropout", &y, false, x)
 	t.save(n, mask)
 	t.back(n, x)
 	t.drop(mask)
 	return y
 }
 
-// sum adds two values of the same shape, in the wider of their types.
+// sum adds two values of one shape, in the wider of their types.
 func (t *tape) sum(a, b value) value {
 	y := t.fresh("sum", a.shape, min(a.kind, b.kind), "")
-	n := t.graph("sum", &y, &a, &b)
+	n := t.graph("sum", &y, false, a, b)
 	t.pass(n, a, y.kind)
 	t.pass(n, b, y.kind)
 	return y
 }
 
-// convolution is a conv1d over (batch, channels, time); the weight is (out, in / groups, taps).
-func (t *tape) convolution(what string, x value, s, weight shape, bias bool) value {
-	d, trained := t.lower(), !t.frozen
-	var b value
-	if bias {
-		b = t.parameter(of(weight[0]), d, trained)
-	}
-	w := t.parameter(weight, d, trained)
-	return t.convolve(what, x, w, b, bias, s)
-}
-
-func (t *tape) convolve(what string, x, w, b value, bias bool, s shape) value {
-	in := t.cast(x, t.lower())
-	y := t.fresh(what, s, in.kind, saveInput)
-	n := t.graph(what, &y, &in, &w)
-	t.save(n, in, w)
-	t.back(n, in)
-	t.gradientOf(n, w)
-	if bias {
-		t.gradientOf(n, b)
-		t.drop(b)
-	}
-	t.drop(in, w)
+// matmul multiplies two activations.
+func (t *tape) matmul(what string, a, b value, s shape) value {
+	left, right := t.toLower(a), t.toLower(b)
+	y := t.fresh(what, s, left.kind, savedInput)
+	n := t.graph(what, &y, false, left, right)
+	t.save(n, left, right)
+	t.back(n, left, right)
+	t.drop(left, right)
 	return y
 }
 
-func (s shape) lastDim() dim {
-	for i := maxRank - 1; i >= 0; i-- {
-		if s[i].name != "" {
-			return s[i]
-		}
+// softmax saves its result. The kernel reads half itself; bfloat16 goes through a copy in the result's type
+// (aten/src/ATen/native/SoftMax.cpp).
+func (t *tape) softmax(what string, x value, d dtype) value {
+	in := t.same(x)
+	if t.bfloat {
+		in = t.then(in, t.cast(in, d))
 	}
-	return dim{"one", 1}
+	y := t.fresh(what, in.shape, d, savedResult)
+	n := t.graph(what, &y, false, in)
+	t.save(n, y)
+	t.back(n, in)
+	t.drop(in)
+	return y
+}
+
+// embedding looks rows of a table up; the gradient is as large as the table. A tied one's joins that of the head.
+func (t *tape) embedding(what string, s, table shape, tied bool) value {
+	y := t.fresh(what, s, float32s, "")
+	n := t.graph(what, &y, !t.frozen)
+	if tied {
+		t.leafAgain(n, table)
+	} else {
+		t.leaf(n, table)
+	}
+	return y
+}
+
+// written is a value that was written into in place where a mask says so: backward needs the mask, if large, and makes a
+// gradient of its own.
+func (t *tape) written(x value, masks ...value) value {
+	y := x
+	n := t.graph("masking", &y, false, x)
+	t.save(n, masks...)
+	t.back(n, x)
+	return y
+}
+
+// sliced is a view of the first elements; backward pads the gradient.
+func (t *tape) sliced(x value, s shape) value {
+	y := x.as(s)
+	n := t.graph("slice", &y, false, x)
+	t.back(n, x)
+	return y
 }

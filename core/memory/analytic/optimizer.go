@@ -9,26 +9,31 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// optimizerRule is what an optimizer takes: its state in the words of profile.Model, and the memory of its step beside
-// parameters, gradients and state.
+// optimizerRule is what an optimizer takes of the GPU.
 type optimizerRule struct {
 	name   string
-	state  string // key of profile.Model.OptimizerBytes
-	copies int64  // float32 copies of every trained parameter during the step
-	widest int64  // float32 copies of the largest one
-	factor float64
+	state  string  // key of profile.Model.OptimizerBytes; "" for float32 copies of the trained parameters
+	moment int64   // how many such copies
+	scales float64 // further state, as a share of it
+	copies int64   // float32 copies of all trained parameters during a step
+	widest int64   // float32 copies of the largest one during a step
 	why    string
 }
 
-// optimizerRules by the Trainer's names.
+// optimizerRules by the Trainer's names. Foreach implementations work on all parameters at once.
 var optimizerRules = map[string]optimizerRule{
-	"adamw_torch":       {state: "adamw", copies: 1, why: "torch.optim.adam, foreach: the square roots of all second moments at once"},
-	"adamw_torch_fused": {state: "adamw", why: "one kernel, in place"},
-	"adamw_8bit":        {state: "adamw_8bit", factor: 8.0 / 256 / 2, why: "bitsandbytes: two bytes an element and a float32 scale per 256 for each moment; in place"},
-	"adamw_bnb_8bit":    {state: "adamw_8bit", factor: 8.0 / 256 / 2, why: "bitsandbytes: two bytes an element and a float32 scale per 256 for each moment; in place"},
-	"adafactor":         {state: "adafactor", widest: 2, why: "transformers.optimization.Adafactor: the update and one step of it, one parameter at a time"},
-	"sgd":               {state: "sgd", why: "in place"},
+	"adamw_torch":       {state: "adamw", copies: 1, why: "torch/optim/adam.py, foreach: two moments; in a step the square roots of the second"},
+	"adamw_torch_fused": {state: "adamw", why: "torch/optim/adam.py, fused: two moments; in a step nothing more"},
+	"adamw_8bit":        eightBit,
+	"adamw_bnb_8bit":    eightBit,
+	"adafactor":         {state: "adafactor", widest: 2, why: "transformers/optimization.py: means of rows and columns; in a step the update of one parameter and its negative"},
+	"sgd":               {state: "sgd", copies: 1, why: "torch/optim/sgd.py, foreach: in a step the gradients with weight decay"},
+	"adagrad":           {moment: 1, copies: 2, why: "torch/optim/adagrad.py, foreach: a sum of squares; in a step gradients with weight decay and square roots"},
+	"rmsprop":           {moment: 1, copies: 2, why: "torch/optim/rmsprop.py, foreach: a mean of squares; in a step gradients with weight decay and square roots"},
 }
+
+// eightBit has a float32 scale for each 256 elements of either moment, 2 × 4 B / 256 beside 2 B an element.
+var eightBit = optimizerRule{state: "adamw_8bit", scales: 4.0 / 256, why: "bitsandbytes: two moments of a byte an element, and their scales; in a step nothing more"}
 
 // Optimizers are the names that a request may give.
 func Optimizers() []string { return slices.Sorted(maps.Keys(optimizerRules)) }
@@ -39,7 +44,7 @@ func findOptimizer(name string) (optimizerRule, error) {
 	}
 	rule, known := optimizerRules[name]
 	if !known {
-		return rule, fault.New(fault.InvalidArgument, "choose one of "+strings.Join(Optimizers(), ", "),
+		return rule, fault.New(fault.Unsupported, "choose one of "+strings.Join(Optimizers(), ", "),
 			"the memory of optimizer %q is not known", fault.Shorten(name))
 	}
 	rule.name = name
@@ -48,11 +53,28 @@ func findOptimizer(name string) (optimizerRule, error) {
 
 // stateBytes is what the optimizer keeps between steps.
 func (o optimizerRule) stateBytes(m profile.Model) int64 {
+	if o.state == "" {
+		return o.moment * m.GradientBytes
+	}
 	state := m.OptimizerBytes[o.state]
-	return state + int64(o.factor*float64(state))
+	return state + int64(o.scales*float64(state))
 }
 
-// stepBytes is what a step takes for the moment.
+// pieces are the tensors of one parameter's state, for a parameter of so many bytes. An equal share stands for means of
+// rows and columns, whose sizes are not known here.
+func (o optimizerRule) pieces(bytes, share int64) []int64 {
+	switch o.state {
+	case "adamw":
+		return []int64{bytes, bytes}
+	case "adamw_8bit":
+		return []int64{bytes / 4, bytes / 4, bytes / 256, bytes / 256}
+	case "adafactor":
+		return []int64{share}
+	}
+	return slices.Repeat([]int64{bytes}, int(o.moment))
+}
+
+// stepBytes is what a step takes for the moment; widest is the size of the largest trained parameter.
 func (o optimizerRule) stepBytes(m profile.Model, widest int64) int64 {
 	return o.copies*m.GradientBytes + o.widest*widest
 }

@@ -7,27 +7,30 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/model"
 )
 
-// Request is one training step to estimate. An absent value takes the default named beside it.
+// Request is a training step to estimate. An absent value takes the default named at the end of its line.
 type Request struct {
 	Model   model.Request `json:"model"`   // a known name, a config or a folder
 	Batch   int64         `json:"batch"`   // clips of a micro-batch, 1..65536
 	Seconds float64       `json:"seconds"` // the longest clip of the batch, above 0 to 86400; Whisper pads any to 30
 	Labels  *int64        `json:"labels"`  // tokens of the longest transcript, 0..65536; 15 a second for CTC, 4 for Whisper
 
-	Precision            string `json:"precision"`              // "fp32", "fp16", "bf16": the last two by autocast; "fp32"
+	Precision            string `json:"precision"`              // "fp32", or by autocast "fp16" or "bf16"; "fp32"
 	Checkpointing        bool   `json:"checkpointing"`          // gradient checkpointing of every layer, not reentrant
 	Accumulation         int64  `json:"accumulation"`           // micro-batches of an optimizer step, 1..2^20; 1
 	Optimizer            string `json:"optimizer"`              // the Trainer's name: see Optimizers; "adamw_torch"
-	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` // as model.freeze_feature_encoder() does; Read takes it from its own request
+	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` // as model.freeze_feature_encoder() does
 	Attention            string `json:"attention"`              // "sdpa" or "eager"; "sdpa"
-	ComputeCapability    string `json:"compute_capability"`     // of the GPU in mind: "7.5"; "8.0"
+	ComputeCapability    string `json:"compute_capability"`     // of the GPU in mind, such as "7.5"; "8.0"
 	Padded               *bool  `json:"padded"`                 // whether clips differ in length; true from a batch of 2
 
+	Simulate    bool   `json:"simulate"`     // play every layer of three steps through the simulated allocator: exact peaks of reserved memory, in milliseconds
+	Settings    string `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF for the simulation
 	DeviceBytes *int64 `json:"device_bytes"` // context and what else the process takes outside the allocator; unknown
-	LimitBytes  *int64 `json:"limit_bytes"`  // what the allocator may reserve; without one, whether it fits is not said
+	LimitBytes  *int64 `json:"limit_bytes"`  // what the allocator may reserve; without it, whether it fits is not said
 }
 
 // Shape is the size of a micro-batch.
@@ -41,6 +44,7 @@ const (
 	maxBatch   = 1 << 16
 	maxSeconds = 24 * 3600
 	maxLabels  = 1 << 16
+	maxGiven   = 1 << 60 // bytes
 )
 
 // settings are the checked choices of a request.
@@ -48,28 +52,32 @@ type settings struct {
 	low, bfloat, eager, checkpointing, accumulating, padded bool
 	gpu                                                     capability
 	optimizer                                               optimizerRule
+	allocator                                               allocator.Settings
 }
 
-func (r Request) settings() (settings, error) {
-	s := settings{checkpointing: r.Checkpointing, accumulating: r.Accumulation > 1}
-	if err := r.checkSizes(); err != nil {
+func (r Request) settings() (s settings, err error) {
+	if err = r.checkSizes(); err != nil {
 		return s, err
 	}
-	s.padded = r.Batch > 1
+	s.low, s.bfloat, s.eager = r.Precision == "fp16" || r.Precision == "bf16", r.Precision == "bf16", r.Attention == "eager"
+	s.checkpointing, s.accumulating, s.padded = r.Checkpointing, r.Accumulation > 1, r.Batch > 1
 	if r.Padded != nil {
 		s.padded = *r.Padded
 	}
-	var err error
-	if err = choose("precision", r.Precision, "fp32", "fp32", "fp16", "bf16"); err != nil {
+	if err = choose("precision", r.Precision, "fp32", "fp16", "bf16"); err != nil {
 		return s, err
 	}
-	s.low, s.bfloat = r.Precision == "fp16" || r.Precision == "bf16", r.Precision == "bf16"
-	if err = choose("attention", r.Attention, "sdpa", "sdpa", "eager"); err != nil {
+	if err = choose("attention", r.Attention, "sdpa", "eager"); err != nil {
 		return s, err
 	}
-	s.eager = r.Attention == "eager"
 	if s.gpu, err = parseCapability(r.ComputeCapability); err != nil {
 		return s, err
+	}
+	if s.allocator, err = allocator.ParseSettings(r.Settings); err != nil {
+		return s, err
+	}
+	if r.LimitBytes != nil && *r.LimitBytes > 0 {
+		s.allocator.Limit, s.allocator.DeviceTotal = uint64(*r.LimitBytes), uint64(*r.LimitBytes)
 	}
 	s.optimizer, err = findOptimizer(r.Optimizer)
 	return s, err
@@ -84,25 +92,21 @@ func (r Request) checkSizes() error {
 	case r.Labels != nil && (*r.Labels < 0 || *r.Labels > maxLabels):
 		return fault.New(fault.InvalidArgument, "give the tokens of the longest transcript, or leave it out", "labels is %d; the range is 0 to %d", *r.Labels, maxLabels)
 	case r.Accumulation < 0 || r.Accumulation > 1<<20:
-		return fault.New(fault.InvalidArgument, "leave it out, or give the micro-batches of an optimizer step", "accumulation is %d; the range is 1 to 2^20", r.Accumulation)
-	}
-	for _, b := range []struct {
-		field string
-		value *int64
-	}{{"device_bytes", r.DeviceBytes}, {"limit_bytes", r.LimitBytes}} {
-		if b.value != nil && (*b.value < 0 || *b.value > maxBytes) {
-			return fault.New(fault.InvalidArgument, "give bytes, or leave it out", "%s is %d; the range is 0 to 2^60", b.field, *b.value)
-		}
+		return fault.New(fault.InvalidArgument, "give the micro-batches of an optimizer step, or leave it out", "accumulation is %d; the range is 1 to 2^20", r.Accumulation)
+	case r.DeviceBytes != nil && (*r.DeviceBytes < 0 || *r.DeviceBytes > maxGiven):
+		return fault.New(fault.InvalidArgument, "give bytes, or leave it out", "device_bytes is %d; the range is 0 to 2^60", *r.DeviceBytes)
+	case r.LimitBytes != nil && (*r.LimitBytes < 1 || *r.LimitBytes > maxGiven):
+		return fault.New(fault.InvalidArgument, "give bytes, or leave it out", "limit_bytes is %d; the range is 1 to 2^60", *r.LimitBytes)
 	}
 	return nil
 }
 
-// choose checks a word against those known; absent is the default.
-func choose(field, given, otherwise string, known ...string) error {
+// choose checks a word against those known; the first one is the default.
+func choose(field, given string, known ...string) error {
 	if given == "" || slices.Contains(known, given) {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, "leave it out for "+otherwise, "%s is %q; it must be one of %s",
+	return fault.New(fault.InvalidArgument, "leave it out for "+known[0], "%s is %q; it must be one of %s",
 		field, fault.Shorten(given), strings.Join(known, ", "))
 }
 

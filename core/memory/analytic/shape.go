@@ -1,7 +1,7 @@
 package analytic
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -24,14 +24,15 @@ type dim struct {
 	n    int64
 }
 
-func (d dim) times(name string, factor int64) dim { return dim{name, d.n * factor} }
-
 // padded rounds the dimension up to whole tiles.
 func (d dim) padded(to int64) dim { return dim{d.name, (d.n + to - 1) / to * to} }
 
+// twice doubles the dimension.
+func (d dim) twice() dim { return dim{"2 " + d.name, 2 * d.n} }
+
 const maxRank = 4
 
-// shape is the dimensions of a storage, of which unused ones are empty.
+// shape is the dimensions of a storage; the unused ones have no name.
 type shape [maxRank]dim
 
 func of(dims ...dim) (s shape) {
@@ -39,37 +40,40 @@ func of(dims ...dim) (s shape) {
 	return s
 }
 
-// last gives the shape with its last dimension replaced.
-func (s shape) last(d dim) shape {
-	for i := maxRank - 1; i >= 0; i-- {
-		if s[i].name != "" {
-			s[i] = d
-			break
+func (s shape) rank() int {
+	for i, d := range s {
+		if d.name == "" {
+			return i
 		}
 	}
+	return maxRank
+}
+
+func (s shape) last() dim { return s[s.rank()-1] }
+
+// withLast gives the shape with its last dimension replaced.
+func (s shape) withLast(d dim) shape {
+	s[s.rank()-1] = d
 	return s
 }
 
-// elements saturates far above any memory, so that absurd sizes stay comparable.
+// maxElements bounds one storage. With it no sum over rows and layers leaves 64 bits, and no GPU comes near it.
+const maxElements = 1 << 42
+
+// elements is the product of the dimensions, or a little more than maxElements.
 func (s shape) elements() int64 {
-	n := 1.0
-	exact := int64(1)
-	for _, d := range s {
-		if d.name != "" {
-			n, exact = n*float64(d.n), exact*d.n
+	n := int64(1)
+	for _, d := range s[:s.rank()] {
+		if d.n > 0 && n > maxElements/d.n {
+			return maxElements + 1
 		}
+		n *= d.n
 	}
-	if n > maxBytes {
-		return maxBytes
-	}
-	return exact
+	return n
 }
 
-// maxBytes bounds one storage: 1 EiB.
-const maxBytes = 1 << 60
-
-// allocated is what the caching allocator counts for a tensor: multiples of 512 bytes, at least one.
-// c10/cuda/CUDACachingAllocator.cpp, round_size.
+// allocated is what the caching allocator counts for a tensor: multiples of 512 bytes, at least one
+// (c10/cuda/CUDACachingAllocator.cpp, round_size).
 func allocated(bytes int64) int64 {
 	const block = 512
 	return max(block, (bytes+block-1)/block*block)
@@ -78,11 +82,8 @@ func allocated(bytes int64) int64 {
 // formula writes the bytes of one storage: "batch 8 × frames 749 × hidden 1024 × 2 B".
 func (s shape) formula(d dtype) string {
 	var b strings.Builder
-	for _, each := range s {
-		if each.name != "" {
-			fmt.Fprintf(&b, "%s %d × ", each.name, each.n)
-		}
+	for _, each := range s[:s.rank()] {
+		b.WriteString(each.name + " " + strconv.FormatInt(each.n, 10) + " × ")
 	}
-	fmt.Fprintf(&b, "%d B", d.bytes())
-	return b.String()
+	return b.String() + strconv.FormatInt(d.bytes(), 10) + " B"
 }

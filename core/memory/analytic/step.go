@@ -1,50 +1,76 @@
 package analytic
 
 import (
-	"fmt"
-
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// Estimate plays one training step in a steady run: the optimizer's state is there, and with accumulation the gradients
-// of earlier micro-batches too. Errors: InvalidArgument for a value out of range and for a clip that the model cannot
-// take.
+// Make reads the model of a request and estimates its step.
+func Make(r Request) (Estimate, error) {
+	r.Model.FreezeFeatureEncoder = r.Model.FreezeFeatureEncoder || r.FreezeFeatureEncoder
+	m, err := Read(r.Model)
+	if err != nil {
+		return Estimate{}, err
+	}
+	return m.Estimate(r)
+}
+
+// Estimate plays one training step of a steady run: the optimizer's state is there, and with accumulation the gradients
+// of earlier micro-batches too. The request's model is not looked at, and neither is freeze_feature_encoder. Errors:
+// InvalidArgument for a value out of range and for a clip that the model cannot take, Unsupported for an optimizer.
 func (m *Model) Estimate(r Request) (Estimate, error) {
 	set, err := r.settings()
 	if err != nil {
 		return Estimate{}, err
 	}
-	s := Shape{Batch: r.Batch, Seconds: r.Seconds, Labels: profile.Or(r.Labels, int64(m.family.labelsPerSecond*r.Seconds+0.5))}
-	t := newTape(set)
-	m.standing(t, set)
-	if set.accumulating {
-		t.place = ""
-		t.birth("parameter gradients", of(dim{"trained parameters", m.profile.TrainableParameters}), float32s, gradients, "one per trained parameter")
-	}
-	loss, err := m.family.play(m, t, s)
+	s := Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))}
+	t, windows, err := m.playStep(set, s)
 	if err != nil {
 		return Estimate{}, err
 	}
-	t.endForward()
-	forward := t.window
-	t.window = &window{}
-	t.runBackward(loss)
-	backward := t.window
-	t.window = &window{}
-	m.step(t, set)
-	return m.answer(r, t, set, [3]*window{forward, backward, t.window}), nil
+	e := m.describe(r, set, t, windows)
+	if r.Simulate {
+		err = m.simulate(&e, r, set, s)
+	}
+	return e, err
 }
 
-// standing is what is there before the step begins.
-func (m *Model) standing(t *tape, set settings) {
-	p := m.profile
-	t.birth("parameters", of(dim{"parameters", p.TotalParameters}), float32s, parameters, "core/model, exact")
-	if state := set.optimizer.stateBytes(p); state > 0 {
-		t.birth("optimizer state ("+set.optimizer.name+")", of(dim{"bytes", state}), bools, optimizer, set.optimizer.why)
+// playStep plays forward pass, backward pass and optimizer step; a window is the highest moment of each.
+func (m *Model) playStep(set settings, s Shape) (t *tape, windows [phases]*window, err error) {
+	t = newTape(set)
+	m.resident(t)
+	if set.accumulating {
+		t.standing(parameterGradients, of(dim{"trained parameters", m.profile.TrainableParameters}), float32s, gradients, "of earlier micro-batches")
 	}
-	// One for the thread of the forward pass, one for autograd's.
+	loss, err := m.play(t, s)
+	if err != nil {
+		return nil, windows, err
+	}
+	t.endForward()
+	windows[0], t.window = t.window, &window{}
+	t.runBackward(loss)
+	windows[1], t.window = t.window, &window{}
+	m.optimize(t)
+	windows[2] = t.window
+	if t.absurd {
+		return nil, windows, fault.New(fault.InvalidArgument, "check batch and seconds", "a batch of %d clips of %v s needs single tensors of more than 2^42 elements", s.Batch, s.Seconds)
+	}
+	return t, windows, nil
+}
+
+// resident is what is there before a step begins.
+func (m *Model) resident(t *tape) {
+	t.standing("parameters", of(dim{"parameters", m.profile.TotalParameters}), float32s, parameters, "core/model: exact")
+	if state := t.optimizer.stateBytes(m.profile); state > 0 {
+		t.standing("optimizer state", of(dim{t.optimizer.name, state}), bools, optimizer, t.optimizer.why)
+	}
+	t.workspaces()
+}
+
+// workspaces are cuBLAS': one for the thread of the forward pass, one for autograd's.
+func (t *tape) workspaces() {
 	for range 2 {
-		t.birth("cuBLAS workspace", of(dim{"bytes", set.gpu.cublasBytes()}), bools, workspaces, "aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize")
+		t.standing("cuBLAS workspace", of(dim{"workspace", t.gpu.cublasBytes()}), bools, workspaces, "aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize")
 	}
 }
 
@@ -56,55 +82,9 @@ func (c capability) cublasBytes() int64 {
 	return (2*4096 + 8*16) << 10
 }
 
-// step is the optimizer's: the micro-batch is over, its gradients are there.
-func (m *Model) step(t *tape, set settings) {
-	t.place, t.backward = "optimizer", false
-	if bytes := set.optimizer.stepBytes(m.profile, t.widest); bytes > 0 {
-		t.release(t.birth("step ("+set.optimizer.name+")", of(dim{"bytes", bytes}), bools, temporaries, set.optimizer.why))
-		return
-	}
-	t.birth("step", of(dim{"bytes", 0}), bools, temporaries, "in place")
-}
-
-func (m *Model) answer(r Request, t *tape, set settings, windows [3]*window) Estimate {
-	segment := "micro"
-	if set.accumulating {
-		segment = "accumulate"
-	}
-	names := [3][2]string{{segment, "forward"}, {segment, "backward"}, {"step", "optimizer"}}
-	highest := 0
-	e := Estimate{Estimator: "analytic", Notes: m.notes(r, set)}
-	for i, w := range windows {
-		if w.peak.total > windows[highest].peak.total {
-			highest = i
-		}
-		e.Phases = append(e.Phases, Phase{names[i][0], names[i][1], w.peak.total, reserved(w.peak.total)})
-	}
-	w := windows[highest]
-	e.PeakAllocated = w.peak.total
-	e.Terms, e.PeakRequested = t.terms(&w.peak)
-	e.AtPeak = Peak{Segment: names[highest][0], Phase: names[highest][1], Op: w.op, Module: w.place,
-		Components: w.peak.components(), Modules: t.modules(&w.peak)}
-	e.PeakReserved = reserved(e.PeakAllocated)
-	e.Fragmentation = 1 - float64(e.PeakAllocated)/float64(e.PeakReserved)
-	if r.DeviceBytes != nil {
-		device := e.PeakReserved + *r.DeviceBytes
-		e.PeakDevice = &device
-	}
-	if r.LimitBytes != nil {
-		fits := e.PeakReserved <= *r.LimitBytes
-		e.Fits = &fits
-	}
-	return e
-}
-
-// reserved is what the caching allocator holds for an allocated peak.
-func reserved(allocated int64) int64 { return allocated }
-
-func (m *Model) notes(r Request, set settings) []string {
-	notes := []string{}
-	if r.Labels == nil {
-		notes = append(notes, fmt.Sprintf("labels assumed: %v tokens a second", m.family.labelsPerSecond))
-	}
-	return notes
+// optimize is the optimizer's step; the gradients are there.
+func (m *Model) optimize(t *tape) {
+	t.place = "optimizer"
+	bytes := t.optimizer.stepBytes(m.profile, t.widest)
+	t.release(t.standing("step", of(dim{t.optimizer.name, bytes}), bools, temporaries, t.optimizer.why))
 }

@@ -1,0 +1,91 @@
+package analytic
+
+// What the model's Python code does with tensors: makes them, gives them names, forgets them, and calls functions.
+
+// fresh is a new tensor, made by the operation at work.
+func (t *tape) fresh(what string, s shape, d dtype, source string) value {
+	at := t.standing(what, s, d, temporaries, source)
+	t.largest = max(t.largest, t.storages[at].bytes)
+	return value{at: at, node: none, shape: s, kind: d}
+}
+
+// input is a tensor of the batch.
+func (t *tape) input(what string, s shape, d dtype, source string) value {
+	at := t.standing(what, s, d, inputs, source)
+	t.batch = append(t.batch, at)
+	return value{at: at, node: none, shape: s, kind: d}
+}
+
+// drop ends a variable's hold on values.
+func (t *tape) drop(values ...value) {
+	for _, v := range values {
+		t.release(v.at)
+	}
+}
+
+// then is "x = f(x)": the variable's old value goes once the new one is there.
+func (t *tape) then(old, made value) value {
+	t.drop(old)
+	return made
+}
+
+// same is another hold on a value, as of a function that gives back its argument.
+func (t *tape) same(v value) value {
+	t.retain(v.at)
+	return v
+}
+
+// as is a view of another shape.
+func (v value) as(s shape) value {
+	v.shape = s
+	return v
+}
+
+// at names the part of the model that plays, for the rows of what it makes.
+func (t *tape) at(place string, play func()) {
+	outer := t.place
+	t.place = place
+	play()
+	t.place = outer
+}
+
+// call plays a function of the model's code; the variables that it holds go when it returns.
+func (t *tape) call(place string, play func()) {
+	from := len(t.held)
+	t.at(place, play)
+	t.drop(t.held[from:]...)
+	t.held = t.held[:from]
+}
+
+// hold keeps variables until the function at work returns.
+func (t *tape) hold(values ...value) { t.held = append(t.held, values...) }
+
+// give keeps values that the model gives back, until the loss has been taken out.
+func (t *tape) give(values ...value) { t.result = append(t.result, values...) }
+
+// endForward is what follows when the model returns: its variables go, autocast's context ends, accelerate makes a
+// float32 copy of the logits (accelerate.utils.convert_outputs_to_fp32), and all but the loss is dropped.
+func (t *tape) endForward() {
+	t.drop(t.held...)
+	t.endAutocast(0)
+	t.place = "head"
+	if t.logits.kind == halves {
+		t.drop(t.fresh("logits in float32", t.logits.shape, float32s, "accelerate.utils.convert_outputs_to_fp32"))
+	}
+	t.drop(t.logits)
+	t.drop(t.result...)
+	t.held, t.result, t.logits = t.held[:0], t.result[:0], nothing
+	t.window.settle(&t.live)
+}
+
+// endAutocast empties the cache of what came after a moment.
+func (t *tape) endAutocast(from int) {
+	for _, c := range t.cache[from:] {
+		s := t.storages[c.at]
+		t.release(c.at)
+		if s.refs == 1 { // the copies of the layers that this one stands for go with it
+			t.count(s.row, s.part, -(c.times-1)*s.bytes)
+		}
+	}
+	t.cache = t.cache[:from]
+}

@@ -1,0 +1,33 @@
+package analytic
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/memory"
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+)
+
+// device follows the births and deaths of a tape in PyTorch's caching allocator.
+type device struct {
+	alloc  *allocator.Allocator
+	blocks []allocator.Block // of each storage
+	full   *memory.OutOfMemory
+	where  [2]string // segment and phase
+}
+
+func (d *device) birth(r *row, place, op string) {
+	var b allocator.Block
+	if d.full == nil {
+		var err error
+		if b, err = d.alloc.Malloc(uint64(r.bytes())); err != nil {
+			s := d.alloc.Stats()
+			d.full = &memory.OutOfMemory{Segment: d.where[0], Phase: d.where[1], Op: op, Module: place,
+				Wanted: uint64(r.bytes()), Reserved: s.Reserved, Allocated: s.Allocated}
+		}
+	}
+	d.blocks = append(d.blocks, b)
+}
+
+func (d *device) death(at int32) {
+	if d.full == nil {
+		_ = d.alloc.Free(d.blocks[at]) // a tape pairs births and deaths
+	}
+}
