@@ -50,7 +50,7 @@ def given_optimizer(trainer: Any) -> Any:
 def run_trainer(trainer: Any, made: dict[str, Any], samples: int, steps: int) -> None:
     """``trainer.train()`` for ``steps`` optimizer steps over copies of one batch; no logs, no checkpoints."""
     before, patched = dict(vars(trainer)), _forwards(trainer.model)
-    checkpointing = getattr(trainer.model, "is_gradient_checkpointing", False)
+    checkpointing = _checkpointing(trainer.model)
     cached = getattr(getattr(trainer.model, "config", None), "use_cache", None)
     try:
         with tempfile.TemporaryDirectory(prefix="asrconfig-") as folder:
@@ -63,10 +63,17 @@ def run_trainer(trainer: Any, made: dict[str, Any], samples: int, steps: int) ->
         for name in _FORWARD:
             vars(trainer.model).pop(name, None)
         vars(trainer.model).update(patched)
-        if not checkpointing and getattr(trainer.model, "is_gradient_checkpointing", False):
-            trainer.model.gradient_checkpointing_disable()
+        if not checkpointing and _checkpointing(trainer.model):
+            # The second name is that of transformers before 5.
+            disable = getattr(trainer.model, "activation_checkpointing_disable", None)
+            (disable or trainer.model.gradient_checkpointing_disable)()
         if cached is not None:
             trainer.model.config.use_cache = cached
+
+
+def _checkpointing(model: Any) -> bool:
+    """Whether a model's layers are set to recompute."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
 
 def _forwards(model: Any) -> dict[str, Any]:

@@ -40,7 +40,14 @@ class MemoryModel:
     longer used.
     """
 
-    def __init__(self, opened: dict[str, Any], settings: MemorySettings, target: Target, model_key: str | None) -> None:
+    def __init__(
+        self,
+        opened: dict[str, Any],
+        settings: MemorySettings,
+        target: Target,
+        model_key: str | None = None,
+        label: str = "",
+    ) -> None:
         self.about: dict[str, Any] = opened["about"]
         """Model, versions and settings as the trace has them."""
         self.points: list[dict[str, Any]] = opened["points"]
@@ -49,6 +56,7 @@ class MemoryModel:
         self.calibration: Calibration | None = None
         """What ``calibrate`` measured of this model on this GPU, if it did."""
         self.apply(find_calibration(model_key, target.name))
+        self._label = label
         self._trace = opened["trace"]
         self._finalizer = weakref.finalize(self, _close, self._trace)
 
@@ -91,7 +99,7 @@ class MemoryModel:
         recording = Recording(source, settings, target.capability, batch_fn, points, length_per_second, loss)
         cached = recording.key(model_key) if cache and model_key else None
         opened = _cached(cached) or _lib.call("memory.open", recording.make(cached, progress))
-        return cls(opened, settings, target, model_key)
+        return cls(opened, settings, target, model_key, source.label)
 
     @classmethod
     def load(cls, trace: str | os.PathLike[str] | Trace, *, gpu: str | None = None, allocator: str = "") -> MemoryModel:
@@ -101,12 +109,13 @@ class MemoryModel:
         else:
             request = {"trace": base64.b64encode(trace.to_bytes()).decode()}
         opened = _lib.call("memory.open", request)
-        return cls(opened, _settings_of(opened["about"], allocator), Target.find(gpu), None)
+        return cls(opened, _settings_of(opened["about"], allocator), Target.find(gpu))
 
     @property
     def name(self) -> str:
-        """The traced class."""
-        return str(self.about.get("model") or "model")
+        """What was asked for, and the traced class."""
+        traced = str(self.about.get("model") or "model")
+        return traced if self._label in ("", traced) else f"{self._label} ({traced})"
 
     def apply(self, calibration: Calibration | None) -> None:
         """Correct every answer from here on by a measurement; None leaves them as they are."""

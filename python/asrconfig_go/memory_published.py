@@ -5,21 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from .memory_estimate import MemoryEstimate, PeakMoment, PhasePeak
-from .memory_settings import MemorySettings, Shape, Target
+from .memory_settings import MemorySettings, Shape, Target, one_of
 from .model import profile_model
 
 _SAMPLE_BYTES = 16_000 * 4  # one second of audio
 _SHARE_PER_SAMPLE = 0.1
-_STATES = {"adafactor": "adafactor", "sgd": "sgd", "adamw_bnb_8bit": "adamw_8bit", "adamw_8bit": "adamw_8bit"}
+_STATES = {
+    "adamw_torch": "adamw",
+    "adamw_torch_fused": "adamw",
+    "adamw_bnb_8bit": "adamw_8bit",
+    "adamw_8bit": "adamw_8bit",
+    "adafactor": "adafactor",
+    "sgd": "sgd",
+}
 
 
 def published_estimate(model: Any, shape: Shape, settings: MemorySettings, target: Target) -> MemoryEstimate:
     """Parameters, gradients and optimizer state, and for each sample its audio and a tenth of the model's memory."""
+    one_of("optimizer", settings.optimizer, tuple(_STATES))
     profile = profile_model(model, freeze_feature_encoder=settings.freeze_feature_encoder)
     kept = {
         "parameters": profile.parameter_bytes or 0,
         "gradients": profile.gradient_bytes or 0,
-        "optimizer": profile.optimizer_bytes[_STATES.get(settings.optimizer, "adamw")],
+        "optimizer": profile.optimizer_bytes[_STATES[settings.optimizer]],
     }
     activations = round(shape.batch * _SHARE_PER_SAMPLE * sum(kept.values()))
     inputs = round(shape.batch * shape.seconds * _SAMPLE_BYTES)
