@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ._errors import AsrConfigError
+from ._errors import AsrConfigError, UnsupportedError
 from .display import gib
 from .memory_settings import MemorySettings, Shape
 
@@ -26,7 +26,10 @@ _WORTH_SAYING = 0.97  # of the memory before the change
 
 def smaller_batch(model: MemoryModel, shape: Shape) -> str:
     """The largest batch that fits, in words."""
-    largest = model.largest_batch(shape.seconds, labels=shape.labels)
+    try:
+        largest = model.largest_batch(shape.seconds, labels=shape.labels)
+    except UnsupportedError:  # too few shapes were traced to tell of others
+        return "a smaller batch: trace more shapes to learn which one fits"
     if largest == 0:
         return f"not even one clip of {shape.seconds:g} s fits with these settings"
     return f"batch={largest} is the largest that fits"
