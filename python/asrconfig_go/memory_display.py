@@ -90,7 +90,8 @@ def _failure(e: MemoryEstimate) -> str:
 def peaks(e: MemoryEstimate) -> str:
     """The three figures that other tools show, told apart."""
     context = e.target.context_bytes
-    device = "" if context is None else f", device {size(e.peak_device)} with {size(context)} of context"
+    source = "" if e.target.context_source == "measured" else " (by a table)"
+    device = "" if context is None else f", device {size(e.peak_device)} with {size(context)} of context{source}"
     return f"peak: allocated {size(e.peak_allocated)}, reserved {size(e.peak_reserved)}{device}"
 
 

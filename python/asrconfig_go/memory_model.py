@@ -143,7 +143,10 @@ class MemoryModel:
         shape = Shape(batch, seconds, labels)
         estimate = self._simulated(self._request(shape), timeline)
         evaluation = None if evaluation_batch is None else self.evaluation(evaluation_batch, seconds, labels)
-        estimate = dataclasses.replace(estimate, shape=shape, evaluation=evaluation)
+        notes = estimate.notes
+        if labels is None:
+            notes = (f"transcripts of {self.labels(seconds)} tokens assumed", *notes)
+        estimate = dataclasses.replace(estimate, shape=shape, evaluation=evaluation, notes=notes)
         if estimate.fits is not False:
             return estimate
         return dataclasses.replace(estimate, remedies=(smaller_batch(self, shape),))
