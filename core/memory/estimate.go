@@ -123,10 +123,10 @@ func (m *Model) remarks(plan []planned) (approximate int, notes []string) {
 		}
 	}
 	if all.inexact > 0 {
-		notes = append(notes, fmt.Sprintf("%d sizes follow no exact formula; they are taken from above, by up to %.1f %% at the traced shapes", all.inexact, 100*all.worst))
+		notes = append(notes, fmt.Sprintf("sizes without an exact formula: %d; they are taken from above, by up to %.1f %% at the traced shapes", all.inexact, 100*all.worst))
 	}
 	if all.ambiguous > 0 {
-		notes = append(notes, fmt.Sprintf("%d sizes follow more than one formula at the traced shapes; a further shape would tell which", all.ambiguous))
+		notes = append(notes, fmt.Sprintf("sizes with more than one formula at the traced shapes: %d; a further shape would tell which holds", all.ambiguous))
 	}
 	if grafted {
 		notes = append(notes, "the first step was traced at another shape; here it is a later step with what the first one leaves")

@@ -103,7 +103,7 @@ func (f *fakeLoop) micro(s Shape, first bool) {
 	n := frames(s.Length)
 	var saved []int64
 	for layer := range f.layers {
-		f.module = int32(1 + layer)
+		f.module = int32(1 + layer%3)
 		casts := []int64{f.born(width*width*2, "", 0), f.born(width*2, "", 0)}
 		saved = append(saved, f.born(s.Batch*n*width*2, "", 1))
 		if s.Batch > 1 {

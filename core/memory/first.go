@@ -72,24 +72,26 @@ func (c *class) borrow(later *class, vars variables) error {
 		c.form[birth] = index
 	}
 	c.like, c.counterparts = later, counterparts
-	c.foreign = !later.isConstant() && strangers(counterparts) > max(fewStrangers, len(counterparts)/foreignShare)
+	c.foreign = !later.isConstant() && strangers(counterparts, later) > max(fewStrangers, len(counterparts)/foreignShare)
 	return nil
 }
 
-// A first window with more births of its own than these few, and than a twentieth, is not a later one with additions: its
-// sizes cannot be told at other shapes.
+// A first window that differs from a later one by more births than these few, and by more than a twentieth, is not a later
+// one with additions: its sizes cannot be told at other shapes.
 const (
 	fewStrangers = 8
 	foreignShare = 20
 )
 
-func strangers(counterparts []int32) (n int) {
+// strangers counts the births that only one of two classes has.
+func strangers(counterparts []int32, later *class) int {
+	found := 0
 	for _, other := range counterparts {
-		if other < 0 {
-			n++
+		if other >= 0 {
+			found++
 		}
 	}
-	return n
+	return len(counterparts) + len(later.op) - 2*found
 }
 
 func sizesOf(forms []form, shape Shape, v []int64) []uint64 {

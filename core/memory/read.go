@@ -61,7 +61,7 @@ func decode(data []byte, what string) (*Trace, error) {
 	if len(data) > maxFile {
 		return nil, tooBig(what, "its size of %d MiB", len(data)>>20)
 	}
-	raw, err := unpack(data, what)
+	raw, err := unpack(data, what, maxUnpacked)
 	if err != nil {
 		return nil, err
 	}
@@ -80,17 +80,17 @@ func decode(data []byte, what string) (*Trace, error) {
 	return &f.Trace, nil
 }
 
-func unpack(data []byte, what string) ([]byte, error) {
+func unpack(data []byte, what string, most int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s is not a gzip file", what)
 	}
-	raw, err := io.ReadAll(io.LimitReader(z, maxUnpacked+1))
+	raw, err := io.ReadAll(io.LimitReader(z, most+1))
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s ends early or is damaged", what)
 	}
-	if len(raw) > maxUnpacked {
-		return nil, tooBig(what, "more than %d MiB unpacked", maxUnpacked>>20)
+	if int64(len(raw)) > most {
+		return nil, tooBig(what, "more than %d MiB unpacked", most>>20)
 	}
 	return raw, nil
 }

@@ -37,6 +37,10 @@ func (m *Model) window(number int, shapes []Shape) ([]planned, error) {
 		case len(shapes) - 1:
 			p.role = roleLast
 		}
+		if i > 2 && shape == shapes[i-1] { // there may be thousands
+			plan = append(plan, planned{class: plan[i-1].class, place: p, shape: shape})
+			continue
+		}
 		c, err := m.class(p, shape)
 		if err != nil {
 			return nil, err
@@ -101,9 +105,10 @@ func (m *Model) repeated(shape Shape, accumulation, steps int) ([]planned, error
 		if err != nil {
 			return nil, err
 		}
-		if plan = append(plan, window...); eventsOf(plan) > maxPlayed {
+		if number == 0 && eventsOf(window) > maxPlayed/steps {
 			return nil, tooMuch()
 		}
+		plan = append(plan, window...)
 	}
 	return plan, nil
 }
@@ -115,13 +120,13 @@ func (m *Model) evaluation(kind string, shape Shape, batches int) ([]planned, er
 	if err != nil {
 		return nil, err
 	}
+	if len(c.events) > maxPlayed/batches {
+		return nil, tooMuch()
+	}
 	plan := []planned{{class: m.state, place: place{window: -1}, exact: &m.state.members[0]}}
 	for range batches {
 		plan = append(plan, planned{class: c, place: p, shape: shape})
 		p.window++
-	}
-	if eventsOf(plan) > maxPlayed {
-		return nil, tooMuch()
 	}
 	return plan, nil
 }

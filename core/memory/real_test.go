@@ -1,0 +1,52 @@
+package memory
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+)
+
+func openReal(t testing.TB, name string) (*Trace, *Model) {
+	t.Helper()
+	trace, err := ReadFile("testdata/" + name)
+	require.NoError(t, err)
+	m, err := New(trace)
+	require.NoError(t, err)
+	return trace, m
+}
+
+func TestRealTraceIsExact(t *testing.T) {
+	_, m := openReal(t, "wav2vec2.trace")
+	s := m.Summary()
+	require.Equal(t, 6939, s.Births)
+	require.Equal(t, s.Births, s.Exact)
+	require.Zero(t, s.Approximate)
+	require.Zero(t, s.Ambiguous)
+	structures := map[string]int{}
+	for _, c := range s.Classes {
+		structures[c.Kind]++
+	}
+	// A first window, later ones, and later ones of a batch of one; the optimizer's step knows no batch.
+	require.Equal(t, map[string]int{KindLoad: 1, KindMicro: 3, KindStep: 2, KindEvaluate: 2}, structures)
+}
+
+// TestRealTracePredictsAnother: a recording of the same model at other, larger shapes, the first window included, comes out
+// of the formulas to the byte, segment by segment.
+func TestRealTracePredictsAnother(t *testing.T) {
+	_, m := openReal(t, "wav2vec2.trace")
+	other, _ := openReal(t, "wav2vec2-other-shapes.trace")
+	var windows [][]Shape
+	for _, s := range other.Segments {
+		if s.Kind == KindMicro {
+			shape, _ := s.shape()
+			windows = append(windows, []Shape{shape})
+		}
+	}
+	want := direct(training(other), allocator.Settings{})
+	got := replayed(t, m, windows, allocator.Settings{})
+	require.Len(t, got, 15)
+	require.Equal(t, want[:14], got[:14]) // the recording ends in the last step, and takes its inputs with it
+	require.Greater(t, got[5].peakAllocated, uint64(2<<30))
+}

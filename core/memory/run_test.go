@@ -1,0 +1,156 @@
+package memory
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+func someLengths(n int) (lengths, labels []int64) {
+	r := rand.New(rand.NewPCG(3, 3))
+	for range n {
+		length := 800 + r.Int64N(4000)
+		lengths, labels = append(lengths, length), append(labels, 1+length/100)
+	}
+	return lengths, labels
+}
+
+func runOf(order string) RunRequest {
+	lengths, labels := someLengths(100)
+	return RunRequest{Lengths: lengths, Labels: labels, Batch: 4, Steps: 30, Seeds: 4, Order: order}
+}
+
+// TestRunPlaysItsOwnOrder replays one seed's windows by hand.
+func TestRunPlaysItsOwnOrder(t *testing.T) {
+	f := usualTrace(2)
+	r := runOf("random")
+	e, err := f.opened(t).Run(r)
+	require.NoError(t, err)
+	require.Len(t, e.Seeds, 4)
+	for _, seed := range e.Seeds {
+		next := (&clips{lengths: r.Lengths, labels: r.Labels, batch: 4, group: 8}).shapes(seed.Seed)
+		other := newFakeLoop(3)
+		for range r.Steps {
+			shapes := []Shape{next(), next()}
+			other.micro(shapes[0], true)
+			other.micro(shapes[1], false)
+			other.step(shapes[1])
+		}
+		var want Peaks
+		for _, s := range direct(other.t.Segments, settingsNone) {
+			want = Peaks{max(want.PeakAllocated, s.peakAllocated), max(want.PeakReserved, s.peakReserved)}
+		}
+		require.Equal(t, want, seed.Peaks)
+		require.False(t, seed.OutOfMemory)
+		require.LessOrEqual(t, seed.PeakAllocated, e.Largest.PeakAllocated)
+	}
+	require.NotEqual(t, e.Seeds[0].Peaks, e.Seeds[1].Peaks)
+	again, err := f.opened(t).Run(r)
+	require.NoError(t, err)
+	require.Equal(t, e, again)
+}
+
+func TestRunOutOfMemory(t *testing.T) {
+	m := usualTrace(1).opened(t)
+	r := runOf("grouped")
+	e, err := m.Run(r)
+	require.NoError(t, err)
+	require.Zero(t, e.OutOfMemory)
+	require.Nil(t, e.PeakDevice)
+
+	r.LimitBytes, r.DeviceBytes = ptr(uint64(e.PeakAllocated.Worst)-1), ptr[uint64](1000)
+	short, err := m.Run(r)
+	require.NoError(t, err)
+	require.Positive(t, short.OutOfMemory)
+	require.Equal(t, e.Largest, short.Largest, "without the limit")
+	require.Equal(t, short.PeakReserved.Worst+1000, short.PeakDevice.Worst)
+	for _, s := range short.Seeds {
+		require.LessOrEqual(t, s.PeakReserved, *r.LimitBytes)
+	}
+}
+
+func TestRunsAreChecked(t *testing.T) {
+	m := usualTrace(1).opened(t)
+	for says, change := range map[string]func(*RunRequest){
+		"batch is 0":               func(r *RunRequest) { r.Batch = 0 },
+		"3 lengths":                func(r *RunRequest) { r.Lengths = r.Lengths[:3] },
+		"2 labels for 100 lengths": func(r *RunRequest) { r.Labels = r.Labels[:2] },
+		"sample 7: length is 0":    func(r *RunRequest) { r.Lengths[7] = 0 },
+		"sample 9: labels is -1":   func(r *RunRequest) { r.Labels[9] = -1 },
+		"steps is 0":               func(r *RunRequest) { r.Steps = 0 },
+		"seeds is 1001":            func(r *RunRequest) { r.Seeds = 1001 },
+		"order":                    func(r *RunRequest) { r.Order = "sorted" },
+		"accumulation is 0":        func(r *RunRequest) { r.Accumulation = ptr(0) },
+		"limit_bytes is 0":         func(r *RunRequest) { r.LimitBytes = ptr[uint64](0) },
+		"events to play":           func(r *RunRequest) { r.Steps, r.Seeds = 100_000, 1000 },
+	} {
+		r := runOf("random")
+		change(&r)
+		_, err := m.Run(r)
+		require.ErrorContains(t, err, says)
+		require.Equal(t, fault.InvalidArgument, fault.From(err).Code, says)
+	}
+	r := runOf("")
+	r.Labels, r.Batch = nil, 1
+	_, err := traceOf(usual[1:5]...).opened(t).Run(r)
+	require.Equal(t, fault.Unsupported, fault.From(err).Code)
+}
+
+func TestGroupedOrder(t *testing.T) {
+	lengths, labels := someLengths(1000)
+	c := &clips{lengths: lengths, labels: labels, batch: 4, group: 8, grouped: true}
+	order := c.epoch(rand.New(rand.NewPCG(5, 0)))
+	sorted := slices.Clone(order)
+	slices.Sort(sorted)
+	for i := range sorted {
+		require.Equal(t, i, sorted[i], "every sample once")
+	}
+	require.Equal(t, slices.Max(lengths), lengths[order[0]], "the longest first")
+	size := 8 * 31 // a quarter of the samples, in whole steps
+	falls := func(part []int) bool {
+		return slices.IsSortedFunc(part, func(a, b int) int { return int(lengths[b] - lengths[a]) })
+	}
+	require.True(t, falls(order[1:size]))
+	for start := size + 1; start < len(order); start += size {
+		require.True(t, falls(order[start:min(start+size-1, len(order))]))
+	}
+	require.False(t, falls(order))
+
+	// Two clips and a batch of four: one group, whatever is left over.
+	few := &clips{lengths: lengths[:5], labels: labels[:5], batch: 4, group: 4, grouped: true}
+	require.Len(t, few.epoch(rand.New(rand.NewPCG(5, 0))), 5)
+}
+
+func TestEpochs(t *testing.T) {
+	lengths := []int64{1, 2, 3, 4, 5, 6, 7}
+	next := (&clips{lengths: lengths, labels: make([]int64, 7), batch: 3, group: 3}).shapes(1)
+	longest := 0
+	for range 20 {
+		s := next()
+		require.Equal(t, int64(3), s.Batch)
+		require.GreaterOrEqual(t, s.Length, int64(3))
+		if s.Length == 7 {
+			longest++
+		}
+	}
+	require.InDelta(t, 20*3.0/7, longest, 5)
+}
+
+func TestSpread(t *testing.T) {
+	require.Equal(t, Spread{3, 4.96, 5}, spreadOf([]float64{5, 1, 4, 2, 3}))
+	require.Equal(t, Spread{7, 7, 7}, spreadOf([]float64{7}))
+}
+
+func TestPanicInASeed(t *testing.T) {
+	err := inParallel(3, func(i int) error {
+		if i == 1 {
+			return fault.New(fault.Internal, "", "seed %d", i)
+		}
+		return nil
+	})
+	require.EqualError(t, err, "seed 1")
+}

@@ -1,0 +1,259 @@
+package memory
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+)
+
+var settingsNone allocator.Settings
+
+func ptr[T any](v T) *T { return &v }
+
+// at is a request for a shape, to be filled in further.
+func at(s Shape) Request { return Request{Batch: &s.Batch, Length: &s.Length, Labels: &s.Labels} }
+
+func simulated(t *testing.T, m *Model, r Request) Estimate {
+	t.Helper()
+	e, err := m.Simulate(r)
+	require.NoError(t, err)
+	return e
+}
+
+func sum[K comparable](parts map[K]uint64) (all uint64) {
+	for _, n := range parts {
+		all += n
+	}
+	return all
+}
+
+func TestSimulate(t *testing.T) {
+	shape := Shape{6, 4000, 30}
+	f := newFakeLoop(3)
+	f.run(slices.Repeat([]Shape{shape}, 3), 1)
+	want := slices.MaxFunc(direct(training(&f.t), settingsNone), func(a, b state) int { return int(a.peakAllocated) - int(b.peakAllocated) })
+
+	r := at(shape)
+	r.Timeline, r.DeviceBytes = 40, ptr[uint64](1<<20)
+	e := simulated(t, usualTrace(1).opened(t), r)
+	require.Equal(t, want.peakAllocated, e.PeakAllocated)
+	require.Equal(t, want.peakRequested, e.PeakRequested)
+	require.Equal(t, want.peakReserved, e.PeakReserved)
+	require.Equal(t, e.PeakReserved+1<<20, *e.PeakDevice)
+	require.Nil(t, e.Fits)
+	require.Nil(t, e.OutOfMemory)
+	require.Zero(t, e.Approximate)
+	require.Empty(t, e.Notes)
+	require.InDelta(t, 0.5, e.Fragmentation, 0.5)
+
+	require.Equal(t, "micro", e.AtPeak.Segment)
+	require.Equal(t, "backward", e.AtPeak.Phase)
+	require.Equal(t, e.PeakAllocated, sum(e.AtPeak.Components))
+	require.Equal(t, uint64(3*width*width*4), e.AtPeak.Components["parameters"])
+	require.Equal(t, uint64(6*width*width*4), e.AtPeak.Components["optimizer"])
+	require.Equal(t, uint64(1<<20), e.AtPeak.Components["workspaces"])
+	modules := map[string]uint64{}
+	for _, row := range e.AtPeak.Modules {
+		modules[row.Module] = row.Bytes
+	}
+	require.Equal(t, e.PeakAllocated, sum(modules))
+	require.Contains(t, modules, "encoder.layers.1")
+
+	highest := uint64(0)
+	for _, p := range e.Phases {
+		highest = max(highest, p.PeakAllocated)
+	}
+	require.Equal(t, e.PeakAllocated, highest)
+	require.Equal(t, PhasePeak{"load", "load", 3 * width * width * 4, 2 << 20}, e.Phases[0])
+	require.Len(t, e.Phases, 4)
+}
+
+func TestTimeline(t *testing.T) {
+	m := usualTrace(2).opened(t)
+	for _, points := range []int{1, 7, 50, 100_000} {
+		r := at(Shape{6, 4000, 30})
+		r.Timeline = points
+		e := simulated(t, m, r)
+		line := e.Timeline
+		require.LessOrEqual(t, len(line.Event), points)
+		require.GreaterOrEqual(t, len(line.Event), min(points, 40))
+		require.Equal(t, e.PeakAllocated, slices.Max(line.Allocated), "peaks are kept")
+		require.Equal(t, e.PeakReserved, slices.Max(line.Reserved))
+		require.True(t, slices.IsSorted(line.Event))
+		for i := range line.Event {
+			held := uint64(0)
+			for _, column := range line.Components {
+				held += column[i]
+			}
+			require.Equal(t, line.Allocated[i], held)
+			require.GreaterOrEqual(t, line.Reserved[i], line.Allocated[i])
+			require.LessOrEqual(t, line.Allocated[i], e.Phases[line.Phase[i]].PeakAllocated)
+		}
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	m := usualTrace(1).opened(t)
+	whole := simulated(t, m, at(Shape{6, 4000, 30}))
+	r := at(Shape{6, 4000, 30})
+	r.LimitBytes = ptr(whole.PeakReserved)
+	require.Equal(t, true, *simulated(t, m, r).Fits)
+
+	r.LimitBytes, r.Timeline = ptr(whole.PeakAllocated-1), 10
+	e := simulated(t, m, r)
+	require.Equal(t, false, *e.Fits)
+	require.Equal(t, "micro", e.OutOfMemory.Segment)
+	require.NotZero(t, e.OutOfMemory.Wanted)
+	require.LessOrEqual(t, e.OutOfMemory.Reserved, *r.LimitBytes)
+	require.LessOrEqual(t, e.OutOfMemory.Allocated, e.OutOfMemory.Reserved)
+	require.Equal(t, uint64(1), e.Retries)
+	require.Equal(t, e.PeakAllocated, sum(e.AtPeak.Components))
+	require.Equal(t, e.PeakAllocated, slices.Max(e.Timeline.Allocated))
+
+	r.LimitBytes = ptr[uint64](1) // not even the model
+	e = simulated(t, m, r)
+	require.Equal(t, "load", e.OutOfMemory.Phase)
+	require.Empty(t, e.AtPeak.Components)
+	require.Empty(t, e.Phases)
+
+	huge := simulated(t, m, at(Shape{maxBatch, maxLength, maxLabels})) // beyond any number of bytes
+	require.Equal(t, false, *huge.Fits)
+	require.Equal(t, "forward", huge.OutOfMemory.Phase)
+}
+
+func TestEvaluation(t *testing.T) {
+	shape := Shape{16, 4000, 0}
+	r := at(shape)
+	r.Kind = KindEvaluate
+	e := simulated(t, usualTrace(1).opened(t), r)
+	hidden := uint64(16 * frames(4000) * width * 2)
+	require.Equal(t, "evaluate", e.AtPeak.Segment)
+	require.Equal(t, map[string]uint64{
+		"parameters": 3 * width * width * 4, "optimizer": 6 * width * width * 4, "workspaces": 1 << 20,
+		"inputs": 16 * 4000 * 4, "temporaries": 2 * hidden, "activations": 512, // the last loss
+	}, e.AtPeak.Components)
+
+	r.Kind = KindGenerate
+	_, err := usualTrace(1).opened(t).Simulate(r)
+	require.ErrorContains(t, err, `no segment of kind "generate"`)
+}
+
+// TestManyMicroBatches: the inputs of a window stay until the next one.
+func TestManyMicroBatches(t *testing.T) {
+	m := usualTrace(3).opened(t)
+	r := at(Shape{2, 2000, 10})
+	inputs := func(accumulation int) uint64 {
+		r.Accumulation = &accumulation
+		return simulated(t, m, r).AtPeak.Components["inputs"]
+	}
+	one := uint64(up(2*2000*4, 512))
+	require.Equal(t, 3*one, inputs(3))
+	require.Equal(t, 200*one, inputs(200))
+	require.Equal(t, 3*one, simulated(t, m, at(Shape{2, 2000, 10})).AtPeak.Components["inputs"], "as traced")
+}
+
+func TestIterations(t *testing.T) {
+	loop := func(shaped bool, shapes []Shape) *fakeLoop {
+		f := newFakeLoop(2)
+		for _, s := range shapes {
+			f.micro(s, true)
+			f.here().Kind = KindIteration
+			if !shaped {
+				f.here().Batch, f.here().Length, f.here().Labels = nil, nil, nil
+			}
+			f.die(f.grads...)
+			f.grads = nil
+		}
+		return f
+	}
+	shapes := []Shape{usual[0], usual[0], usual[2], usual[3], usual[4]}
+	other := []Shape{{6, 3333, 8}, {6, 3333, 8}, {6, 3333, 8}}
+	e := simulated(t, loop(true, shapes).opened(t), at(other[0]))
+	want := direct(loop(true, other).t.Segments, settingsNone)
+	require.Equal(t, want[3].peakAllocated, e.PeakAllocated)
+	require.Equal(t, "iteration", e.AtPeak.Segment)
+
+	bare := loop(false, shapes).opened(t)
+	steps := len(shapes)
+	e = simulated(t, bare, Request{Steps: &steps})
+	highest := uint64(0)
+	for _, s := range direct(loop(false, shapes).t.Segments, settingsNone) {
+		highest = max(highest, s.peakAllocated)
+	}
+	require.Equal(t, highest, e.PeakAllocated)
+	steps = 20 // the last again and again
+	require.Equal(t, highest, simulated(t, bare, Request{Steps: &steps}).PeakAllocated)
+	_, err := bare.Simulate(at(other[0]))
+	require.ErrorContains(t, err, "no shapes")
+	_, err = bare.Run(RunRequest{Lengths: []int64{1}, Batch: 1, Steps: 1, Seeds: 1})
+	require.ErrorContains(t, err, "no shapes")
+}
+
+func TestRequestsAreChecked(t *testing.T) {
+	m := usualTrace(1).opened(t)
+	good := at(Shape{2, 2000, 10})
+	for says, change := range map[string]func(*Request){
+		"batch is 0":                    func(r *Request) { r.Batch = ptr[int64](0) },
+		"batch is 65537":                func(r *Request) { r.Batch = ptr[int64](65537) },
+		"length is -1":                  func(r *Request) { r.Length = ptr[int64](-1) },
+		"length is 9223372036854775807": func(r *Request) { r.Length = ptr[int64](math.MaxInt64) },
+		"labels is -1":                  func(r *Request) { r.Labels = ptr[int64](-1) },
+		"a shape needs both":            func(r *Request) { r.Batch = nil },
+		"batch and length are missing":  func(r *Request) { r.Batch, r.Length, r.Labels = nil, nil, nil },
+		"accumulation is 0":             func(r *Request) { r.Accumulation = ptr(0) },
+		"accumulation is 65537":         func(r *Request) { r.Accumulation = ptr(65537) },
+		"steps is 0":                    func(r *Request) { r.Steps = ptr(0) },
+		"steps is 1001":                 func(r *Request) { r.Steps = ptr(1001) },
+		"timeline is -1":                func(r *Request) { r.Timeline = -1 },
+		"modules is 0":                  func(r *Request) { r.Modules = ptr(0) },
+		`kind "dream"`:                  func(r *Request) { r.Kind = "dream" },
+		"limit_bytes is 0":              func(r *Request) { r.LimitBytes = ptr[uint64](0) },
+		"device_bytes":                  func(r *Request) { r.DeviceBytes = ptr[uint64](math.MaxUint64) },
+		"no_such_option":                func(r *Request) { r.Settings = "no_such_option:1" },
+		"too short":                     func(r *Request) { r.Length = ptr[int64](3) },
+	} {
+		r := good
+		change(&r)
+		_, err := m.Simulate(r)
+		require.ErrorContains(t, err, says)
+		require.Equal(t, fault.InvalidArgument, fault.From(err).Code, says)
+		require.NotEmpty(t, fault.From(err).Hint, says)
+	}
+	m = usualTrace(3).opened(t)
+	good.Accumulation, good.Steps = ptr(maxAccumulation), ptr(maxSteps)
+	_, err := m.Simulate(good)
+	require.ErrorContains(t, err, "events to play")
+}
+
+func TestModuleRows(t *testing.T) {
+	names := []string{"", "lm_head", "w.encoder.layers.0.attention.q", "w.encoder.layers.0.attention.k", "w.encoder.layers.10.mlp", "w.encoder.pos_conv.conv.weight", "w.decoder.layers.0"}
+	bytes := []uint64{1, 0, 20, 30, 400, 5000, 60000}
+	require.Equal(t, []ModuleBytes{{"w.decoder.layers.0", 60000}, {"w.encoder.pos_conv", 5000}, {"w.encoder.layers.10", 400}, {"w.encoder.layers.0", 50}, {"", 1}},
+		moduleRows(names, bytes, 5))
+	require.Equal(t, []ModuleBytes{{"w.decoder.layers.*", 60000}, {"w.encoder.pos_conv", 5000}, {"w.encoder.layers.*", 450}, {"", 1}},
+		moduleRows(names, bytes, 4))
+	require.Equal(t, []ModuleBytes{{"w.decoder.layers.*", 60000}, {"…", 5451}}, moduleRows(names, bytes, 2))
+	require.Equal(t, []ModuleBytes{{"…", 65451}}, moduleRows(names, bytes, 1))
+}
+
+func TestNotes(t *testing.T) {
+	f := newFakeLoop(2)
+	f.t.About["notes"] = "torch.compile: the eager model was traced"
+	turn := int64(0)
+	f.extra = func(Shape) int64 { turn++; return 100_000 + turn%3*5000 }
+	f.run(usual, 1)
+	e := simulated(t, f.opened(t), at(Shape{7, 2000, 10}))
+	require.Equal(t, 1, e.Approximate) // the first window keeps the size that it was seen with
+	require.Contains(t, e.Notes[0], "torch.compile")
+	require.Contains(t, e.Notes[1], "sizes without an exact formula: 1;")
+	s := f.opened(t).Summary()
+	require.Equal(t, s.Births, s.Exact+s.Approximate)
+	require.Equal(t, 7, s.Approximate)
+	require.InDelta(t, 0.09, s.WorstResidual, 0.01)
+	require.Contains(t, simulated(t, f.opened(t), at(Shape{1, 2000, 10})).Notes, "the first step was traced at another shape; here it is a later step with what the first one leaves")
+}
