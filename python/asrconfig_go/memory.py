@@ -6,11 +6,10 @@ import dataclasses
 import warnings
 from typing import Any
 
-from . import _lib
 from ._errors import AsrConfigError, UnsupportedError
 from ._records import from_json
 from .memory_estimate import MemoryEstimate, Term
-from .memory_model import MemoryModel
+from .memory_model import MemoryModel, to_the_end
 from .memory_published import published_estimate
 from .memory_remedies import changes_that_fit
 from .memory_settings import ESTIMATORS, MemorySettings, Shape, Target, one_of
@@ -113,7 +112,7 @@ class _Question:
 
     def _analytic(self) -> MemoryEstimate:
         target = Target.find(self.gpu)
-        found = _lib.call("memory.analytic", self.analytic_arguments(self.settings, target))
+        found = self._asked(self.settings, target)
         terms = tuple(from_json(Term, term) for term in found.pop("terms"))
         estimate = dataclasses.replace(from_json(MemoryEstimate, found), terms=terms)
         return self._advised(self._finished(estimate, target))
@@ -132,15 +131,12 @@ class _Question:
     def _advised(self, found: MemoryEstimate) -> MemoryEstimate:
         if found.fits is not False:
             return found
-        return dataclasses.replace(found, remedies=found.remedies + changes_that_fit(found, self.analytic_peak))
+        changes = changes_that_fit(self.settings, lambda settings: self._asked(settings, found.target))
+        return dataclasses.replace(found, remedies=found.remedies + changes)
 
-    def analytic_peak(self, settings: MemorySettings) -> int:
-        """Peak of reserved memory by the analytic estimator."""
-        return int(_lib.call("memory.analytic", self.analytic_arguments(settings, Target()))["peak_reserved"])
-
-    def analytic_arguments(self, settings: MemorySettings, target: Target) -> dict[str, Any]:
-        """The request of memory.analytic."""
-        return {
+    def _asked(self, settings: MemorySettings, target: Target) -> dict[str, Any]:
+        """The analytic estimator's answer."""
+        request = {
             "model": analytic_request(self.model, settings.freeze_feature_encoder),
             "batch": self.shape.batch,
             "seconds": self.shape.seconds,
@@ -150,7 +146,10 @@ class _Question:
             "accumulation": settings.accumulation,
             "optimizer": settings.optimizer,
             "freeze_feature_encoder": settings.freeze_feature_encoder,
+            "simulate": True,
+            "settings": settings.allocator,
             "compute_capability": target.compute_capability,
             "device_bytes": target.context_bytes,
             "limit_bytes": target.limit_bytes,
         }
+        return to_the_end("memory.analytic", request)

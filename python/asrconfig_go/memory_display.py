@@ -50,7 +50,7 @@ def estimate_text(e: MemoryEstimate) -> str:
     lines += _modules(e)
     if e.evaluation is not None:
         lines += _wrapped(evaluation_words(e.evaluation), "  ")
-    lines += [line for text in remarks(e) for line in _wrapped(f"! {text}", "  ")]
+    lines += [line for text in remarks(e) for line in _wrapped(text, "  ")]
     return "\n".join(lines)
 
 
@@ -62,11 +62,16 @@ def heading(e: MemoryEstimate) -> str:
 
 def verdict(e: MemoryEstimate) -> str:
     """Whether it fits, and by how much; the need alone when there is no GPU in mind."""
+    return short_verdict(e) + ("" if e.fits else _failure(e))
+
+
+def short_verdict(e: MemoryEstimate) -> str:
+    """The verdict without where it would stop."""
     if e.fits is None or e.headroom_bytes is None:
         return f'needs {size(e.peak_reserved)} and the CUDA context; name a GPU (gpu="L4") to see whether it fits'
     need, available = size(e.peak_device), size(e.target.available_bytes)
     if not e.fits:
-        return f"does not fit {e.target.name}: needs {need}, has {available}{_failure(e)}"
+        return f"does not fit {e.target.name}: needs {need}, has {available}"
     tight = f", after emptying the allocator's cache {times(e.retries)}" if e.retries else ""
     return f"fits {e.target.name}: {need} of {available}, {size(e.headroom_bytes)} to spare{tight}"
 
@@ -133,11 +138,11 @@ def _modules(e: MemoryEstimate) -> list[str]:
 
 
 def remarks(e: MemoryEstimate) -> list[str]:
-    """What else the reader should know, most important first."""
-    found = [*e.warnings, *(f"to make it fit: {text}" for text in e.remedies), *_doubt(e)]
-    if e.calibration is not None:
-        found.append(e.calibration.words())
-    return found + list(e.notes)
+    """What else the reader should know, each with its mark: a warning, a remedy, a note."""
+    found = [f"! {text}" for text in (*e.warnings, *_doubt(e))]
+    found += [f"→ to make it fit: {text}" for text in e.remedies]
+    found += [f"· {e.calibration.words()}"] if e.calibration is not None else []
+    return found + [f"· {text}" for text in e.notes]
 
 
 def _doubt(e: MemoryEstimate) -> list[str]:

@@ -65,7 +65,7 @@ def estimate_html(e: MemoryEstimate) -> str:
     facts = [f"at the peak: {moment}"] if moment else []
     facts.append(f"peaks by phase: {phases(e)}")
     facts += [evaluation_words(e.evaluation)] if e.evaluation is not None else []
-    facts += [f"⚠ {text}" for text in remarks(e)]
+    facts += remarks(e)
     parts += [f"<div><small>{_text(fact)}</small></div>" for fact in facts]
     parts += [_modules(e), _terms(e)]
     return f'<div style="font-family:sans-serif;max-width:{_WIDTH}px;line-height:1.4">{"".join(parts)}</div>'
@@ -225,7 +225,12 @@ def _modules(e: MemoryEstimate) -> str:
         f"<code>{_text(m.module or NO_MODULE)}</code></td></tr>"
         for m in e.at_peak.modules
     )
-    return f"<details><summary><small>what holds it, by module</small></summary><table>{rows}</table></details>"
+    return _folded("what holds it, by module", rows)
+
+
+def _folded(title: str, rows: str) -> str:
+    table = f'<table style="font-size:smaller">{rows}</table>'
+    return f"<details><summary><small>{title}</small></summary>{table}</details>"
 
 
 def _terms(e: MemoryEstimate) -> str:
@@ -236,7 +241,7 @@ def _terms(e: MemoryEstimate) -> str:
         f"{_text(t.name)}</td><td style='text-align:left'><code>{_text(t.formula)}</code></td></tr>"
         for t in e.terms
     )
-    return f"<details><summary><small>by which formulas</small></summary><table>{rows}</table></details>"
+    return _folded("by which formulas", rows)
 
 
 def run_html(r: RunEstimate) -> str:

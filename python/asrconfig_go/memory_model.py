@@ -158,11 +158,7 @@ class MemoryModel:
 
     def _simulated(self, question: dict[str, Any], timeline: int) -> MemoryEstimate:
         request = {**question, "timeline": timeline, "modules": _MODULES}
-        found = _lib.call("memory.simulate", request)
-        if found["out_of_memory"] is not None:
-            # The peaks of a GPU that is large enough say more than those up to the failure.
-            whole = _lib.call("memory.simulate", {**request, "limit_bytes": None})
-            found = {**whole, "fits": False, "out_of_memory": found["out_of_memory"]}
+        found = to_the_end("memory.simulate", request)
         estimate = from_json(MemoryEstimate, _scaled(found, self._factor, self.target.context_bytes))
         return dataclasses.replace(
             estimate, model=self.name, settings=self.settings, target=self.target, calibration=self.calibration
@@ -316,6 +312,18 @@ class MemoryModel:
             "accumulation": self.settings.accumulation,
             "steps": _STEPS,
         }
+
+
+def to_the_end(op: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Ask for an estimate; of a run that would stop, where it would and what it would need to go on.
+
+    The peaks of a GPU that is large enough say more than those up to the failure.
+    """
+    found: dict[str, Any] = _lib.call(op, request)
+    if found["out_of_memory"] is None:
+        return found
+    whole = _lib.call(op, {**request, "limit_bytes": None})
+    return {**whole, "fits": False, "out_of_memory": found["out_of_memory"]}
 
 
 def _cached(key: str | None) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import InvalidArgumentError, UnsupportedError
 from .display import GIB
-from .memory_display import heading, ordered, verdict
+from .memory_display import heading, ordered, short_verdict
 from .memory_html import colour_of, phase_starts
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def plot_estimate(e: MemoryEstimate, ax: Any) -> Any:
     ax.set_ylim(bottom=0)
     ax.set_xlabel("allocations and frees")
     ax.set_ylabel("GiB")
-    ax.set_title(f"{heading(e)}\n{verdict(e)}", fontsize=9, loc="left")
+    ax.set_title(f"{heading(e)}\n{short_verdict(e)}", fontsize=9, loc="left")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
     return ax
 

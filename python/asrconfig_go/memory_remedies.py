@@ -11,17 +11,17 @@ from .display import gib
 from .memory_settings import MemorySettings, Shape
 
 if TYPE_CHECKING:
-    from .memory_estimate import MemoryEstimate
     from .memory_model import MemoryModel
 
-_CHANGES: tuple[tuple[str, Any], ...] = (
+Change = tuple[str, Any]  # a setting and its value
+Asked = Callable[[MemorySettings], dict[str, Any]]
+
+_CHANGES: tuple[Change, ...] = (
     ("gradient_checkpointing", True),
     ("precision", "fp16"),
-    ("optimizer", "adamw_bnb_8bit"),
-    ("optimizer", "adafactor"),
     ("freeze_feature_encoder", True),
+    ("optimizer", "adafactor"),
 )
-_WORTH_SAYING = 0.97  # of the memory before the change
 
 
 def smaller_batch(model: MemoryModel, shape: Shape) -> str:
@@ -35,34 +35,38 @@ def smaller_batch(model: MemoryModel, shape: Shape) -> str:
     return f"batch={largest} is the largest that fits"
 
 
-def changes_that_fit(estimate: MemoryEstimate, peak: Callable[[MemorySettings], int]) -> tuple[str, ...]:
-    """One setting changed at a time, with what would be left by the analytic estimator, applied as a ratio.
+def changes_that_fit(settings: MemorySettings, ask: Asked) -> tuple[str, ...]:
+    """Single settings that would make it fit; when none does, as many together as it takes.
 
-    ``peak`` gives that estimator's reserved bytes. Empty when it does not know the model.
+    ``ask`` gives the analytic estimator's answer for the GPU in mind. Empty when it does not know the model.
     """
+    changes = [change for change in _CHANGES if _applies(settings, change)]
     try:
-        before = peak(estimate.settings)
-        return tuple(words for change in _CHANGES if (words := _tried(estimate, change, peak, before)))
+        singles = [_tried(settings, [change], ask) for change in changes]
+        fitting = tuple(words for words, fits in singles if fits)
+        return fitting or _together(settings, changes, ask)
     except AsrConfigError:
         return ()
 
 
-def _tried(
-    estimate: MemoryEstimate, change: tuple[str, Any], peak: Callable[[MemorySettings], int], before: int
-) -> str:
-    name, value = change
-    settings = estimate.settings
-    if not _applies(settings, change):
-        return ""
-    share = peak(dataclasses.replace(settings, **{name: value})) / before
-    if share > _WORTH_SAYING:
-        return ""
-    needed = round(estimate.peak_reserved * share) + (estimate.target.context_bytes or 0)
-    verdict = "fits" if needed <= (estimate.target.available_bytes or 0) else "still too much"
-    return f"{name}={value!r}: about {gib(needed)}, {verdict}"
+def _together(settings: MemorySettings, changes: list[Change], ask: Asked) -> tuple[str, ...]:
+    for count in range(2, len(changes) + 1):
+        words, fits = _tried(settings, changes[:count], ask)
+        if fits:
+            return (words,)
+        if count == len(changes):
+            return (f"not even {words} would do",)
+    return ()
 
 
-def _applies(settings: MemorySettings, change: tuple[str, Any]) -> bool:
+def _tried(settings: MemorySettings, changes: list[Change], ask: Asked) -> tuple[str, bool]:
+    """The changes in words with what would be needed, and whether the GPU has that much."""
+    found = ask(dataclasses.replace(settings, **dict(changes)))
+    words = " and ".join(f"{name}={value!r}" for name, value in changes)
+    return f"{words}: about {gib(found['peak_device'])}", bool(found["fits"])
+
+
+def _applies(settings: MemorySettings, change: Change) -> bool:
     """Whether the change is one: from a setting that takes more."""
     name, _ = change
     more: dict[str, tuple[Any, ...]] = {"precision": ("fp32",), "optimizer": ("adamw_torch", "adamw_torch_fused")}

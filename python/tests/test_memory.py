@@ -321,11 +321,14 @@ def test_changes_that_would_fit_are_named(recorded: list[Recording]) -> None:
     e = estimate_memory("xls-r-300m", batch=2500, seconds=10, gpu="L4")
     assert e.fits is False
     assert e.remedies[0].startswith("batch=")
-    share = (STATIC_BYTES + 5000 * PER_SECOND) / (STATIC_BYTES + 25_000 * PER_SECOND)
-    gib = (e.peak_reserved * share + CONTEXT) / 2**30
-    assert e.remedies[1] == f"gradient_checkpointing=True: about {gib:.1f} GiB, fits"
+    gib = (RESERVED * (STATIC_BYTES + 5000 * PER_SECOND) + CONTEXT) / 2**30
+    assert e.remedies[1] == f"gradient_checkpointing=True: about {gib:.1f} GiB"
     assert len(e.remedies) == 2, "the fake library's other settings change nothing"
-    assert "to make it fit: batch=" in repr(e)
+    assert "→ to make it fit: batch=" in repr(e)
+    tight = estimate_memory("xls-r-300m", batch=5000, seconds=20, gpu="L4").remedies[1]
+    assert tight.startswith(
+        "not even gradient_checkpointing=True and freeze_feature_encoder=True and optimizer='adafactor':"
+    )
 
 
 @pytest.mark.parametrize(

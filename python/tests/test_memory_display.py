@@ -76,7 +76,7 @@ def test_text_has_the_breakdown_and_the_moment(estimate: MemoryEstimate) -> None
 def test_notes_and_approximations_are_said(estimate: MemoryEstimate) -> None:
     odd = dataclasses.replace(estimate, approximate=3, notes=("from afar",), retries=2, warnings=("careful",))
     text = estimate_text(odd)
-    for part in ("! careful", "! from afar", "after emptying the allocator's cache 2 times"):
+    for part in ("! careful", "· from afar", "after emptying the allocator's cache 2 times"):
         assert part in text
 
 
