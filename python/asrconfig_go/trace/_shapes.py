@@ -12,6 +12,8 @@ import torch
 import torch._meta_registrations  # registers shape rules for operations that have no C++ one
 from torch.utils import _pytree as pytree
 
+from ._modules import in_backward
+
 aten = torch.ops.aten
 
 # dtype, size, stride, storage offset in elements, bytes of the storage
@@ -111,12 +113,21 @@ def _key(value: Any) -> Any:
 
 
 def _real_masks(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Boolean indices as the integer indices that they stand for: the meta device cannot count."""
+    """Boolean indices as the integer indices that they stand for: the meta device cannot count.
+
+    In backward, where nothing else depends on the number, a mask counts as full. SpecAugment's masks are random, and
+    sizes that follow no formula would spoil every answer; the gradient of masked frames is a passing tensor, and at
+    most twice as large for it.
+    """
     if op is not aten.index.Tensor:
         return args
     indices: list[Any] = []
     for index in args[1]:
-        indices += index.nonzero(as_tuple=True) if index is not None and index.dtype is torch.bool else [index]
+        if index is None or index.dtype is not torch.bool:
+            indices.append(index)
+        else:
+            chosen = torch.ones_like(index) if in_backward() else index
+            indices += chosen.nonzero(as_tuple=True)
     return (args[0], indices, *args[2:])
 
 

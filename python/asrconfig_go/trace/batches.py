@@ -14,6 +14,9 @@ from .._errors import InvalidArgumentError
 SAMPLING_RATE = 16_000
 _CHARACTERS_PER_SECOND = 15  # about two and a half words
 _TOKENS_PER_SECOND = 4
+# Durations to trace: their lengths have no common factor, and halving them again and again, as convolutions of stride 2
+# do, rounds down in some and not in others, so that no length can be mistaken for twice the next.
+_SECONDS = (2.0300625, 3.1993125, 4.5839375, 2.7285625)
 # Fields that give the width of a feature frame, and how many frames a second has.
 _FEATURE_WIDTHS = {"feature_projection_input_dim": 50, "num_mel_bins": 100, "input_feat_per_channel": 100}
 
@@ -54,7 +57,7 @@ class SpeechBatches:
         if self.fixed_length is not None:
             n = self.fixed_length
             return [(2, n, 11), (3, n, 17), (5, n, 29), (1, n, 13), (1, n, 23)]
-        first, second, third, fourth = (self._frames(s) for s in (2.03, 3.19, 4.57, 2.71))
+        first, second, third, fourth = (self._frames(s) for s in _SECONDS)
         return [
             (2, first, 11),
             (3, second, 17),
