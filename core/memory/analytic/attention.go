@@ -49,13 +49,10 @@ func (t *tape) flashAttention(h heads, q, k, v value) value {
 	return y
 }
 
-// efficientAttention sums the queries' gradient in float32 too, in tiles of 64, when they have 16 bits, and multiplies
-// result and gradient when not: attention_backward.cu. Its log-sum-exp comes in rows of 32.
+// efficientAttention sums the queries' gradient in float32 too, in tiles of 64: attention_backward.cu. Its log-sum-exp
+// comes in rows of 32.
 func (t *tape) efficientAttention(h heads, q, k, v value, masks []value) value {
-	sums := of(q.shape[0], h.n, h.queries, h.size)
-	if q.kind == halves {
-		sums = of(q.shape[0], h.n, h.queries.padded(64), h.size.padded(64))
-	}
+	sums := of(q.shape[0], h.n, h.queries.padded(64), h.size.padded(64))
 	var additive, aligned []value
 	for _, mask := range masks {
 		additive = append(additive, t.additive(mask, q.kind))
@@ -115,30 +112,34 @@ func (t *tape) eagerAttention(h heads, q, k, v value, masks []value) value {
 		w = t.then(w, t.sum(w, mask))
 	}
 	w = t.then(w, t.softmax("attention weights", w, float32s))
-	return t.weighted(h, w, v, q.shape)
+	w = t.then(w, t.dropout(w, h.dropout))
+	right = t.byHeads(h, "values by heads", v)
+	y := t.matmul("attention output", w, right, q.shape)
+	t.drop(w, right)
+	return t.then(y, t.cloned("attention output, contiguous", y))
 }
 
-// mathAttention is what scaled_dot_product_attention falls back to: scaled queries and keys, and all in their type
+// mathAttention is what scaled_dot_product_attention falls back to: separate operations in float32, whatever the type
 // (aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math).
 func (t *tape) mathAttention(h heads, q, k, v value, masks []value) value {
-	left, right := t.scaled("queries, scaled", q, q.shape), t.scaled("keys, scaled", k, k.shape)
-	w := t.matmul("attention scores", left, right, h.scores(q.shape[0]))
-	t.drop(left, right)
+	wide := []value{t.cast(q, float32s), t.cast(k, float32s), t.cast(v, float32s)}
+	left, right := t.scaled("queries, scaled", wide[0], q.shape), t.scaled("keys, scaled", wide[1], k.shape)
+	byHeads := []value{t.byHeads(h, "queries by heads", left), t.byHeads(h, "keys by heads", right)}
+	w := t.bmm("attention scores", byHeads[0], byHeads[1], h.scores(q.shape[0]))
+	t.drop(byHeads...)
 	for _, mask := range masks {
-		additive := t.additive(mask, w.kind)
+		additive := t.additive(mask, q.kind)
 		w = t.then(w, t.sum(w, additive))
 		t.drop(additive)
 	}
-	w = t.then(w, t.softmax("attention weights", w, w.kind))
-	return t.weighted(h, w, v, q.shape)
-}
-
-// weighted applies attention weights, which it takes over.
-func (t *tape) weighted(h heads, w, v value, s shape) value {
+	w = t.then(w, t.softmax("attention weights", w, float32s))
 	w = t.then(w, t.dropout(w, h.dropout))
-	right := t.byHeads(h, "values by heads", v)
-	y := t.matmul("attention output", w, right, s)
-	t.drop(w, right)
+	narrow := t.cast(w, q.kind) // given back beside the result, and dropped
+	last := t.byHeads(h, "values by heads", wide[2])
+	y := t.bmm("attention output", w, last, q.shape)
+	y = t.then(y, t.cast(y, q.kind))
+	t.drop(narrow, w, last, left, right)
+	t.drop(wide...)
 	return t.then(y, t.cloned("attention output, contiguous", y))
 }
 

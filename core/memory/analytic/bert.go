@@ -56,6 +56,7 @@ func (b *bert) forward() value {
 		x = b.project(features)
 		b.call("encoder", func() { x = b.then(x, b.encode(x)) })
 		if b.Adapter {
+			b = &bert{b.apart(), b.bertConfig, b.masks}
 			b.call("length adapter", func() { x = b.then(x, b.adapt(x)) })
 		}
 	})

@@ -2,7 +2,7 @@ package analytic
 
 // relativeAttention adds to the scores a product of the queries with an embedding of each distance (relative_key).
 func (b *bert) relativeAttention(x value) value {
-	if profile := b.Relative; profile == nil || *profile == "" {
+	if kind := b.Relative; kind == nil || *kind == "" {
 		return b.plainAttention(x, b.hidden, b.masks)
 	}
 	q, k, v := b.linear("queries", x, b.hidden, true), b.linear("keys", x, b.hidden, true), b.linear("values", x, b.hidden, true)
@@ -37,10 +37,8 @@ func (b *bert) combined(bias value) []value {
 func (b *bert) distanceBias(h heads, q value) value {
 	square := of(b.frames, b.frames)
 	distance, index := b.fresh("distances", square, int64s, ""), b.fresh("distance indices", square, int64s, savedInput)
-	table := b.fresh("distance embedding", of(b.frames, b.frames, b.headSize), float32s, "distance_embedding")
-	n := b.graph("distance embedding", &table, true)
+	table, n := b.embedding("distance embedding", of(b.frames, b.frames, b.headSize), of(dim{"distances", b.Left + b.Right + 1}, b.headSize), false)
 	b.save(n, index)
-	b.leaf(n, of(dim{"distances", b.Left + b.Right + 1}, b.headSize))
 	b.drop(index)
 	table = b.then(table, b.toLower(table))
 	by := b.cloned("queries by position", q)

@@ -9,10 +9,14 @@ func (t *tape) fresh(what string, s shape, d dtype, source string) value {
 	return value{at: at, node: none, shape: s, kind: d}
 }
 
-// input is a tensor of the batch.
+// input is a tensor of the batch. The Trainer fetches the micro-batches of a step together and keeps them all.
 func (t *tape) input(what string, s shape, d dtype, source string) value {
 	at := t.standing(what, s, d, inputs, source)
 	t.batch = append(t.batch, at)
+	if others := t.accumulation - 1; others > 0 && t.accumulating {
+		all := of(append([]dim{{"other micro-batches", others}}, s[:s.rank()]...)...)
+		t.batch = append(t.batch, t.standing(what, all, d, inputs, "Trainer.get_batch_samples"))
+	}
 	return value{at: at, node: none, shape: s, kind: d}
 }
 
@@ -61,7 +65,11 @@ func (t *tape) call(place string, play func()) {
 func (t *tape) hold(values ...value) { t.held = append(t.held, values...) }
 
 // give keeps values that the model gives back, until the loss has been taken out.
-func (t *tape) give(values ...value) { t.result = append(t.result, values...) }
+func (t *tape) give(values ...value) {
+	for _, v := range values {
+		t.result = append(t.result, cached{v.at, t.times})
+	}
+}
 
 // endForward is what follows when the model returns: its variables go, autocast's context ends, accelerate makes a
 // float32 copy of the logits (accelerate.utils.convert_outputs_to_fp32), and all but the loss is dropped.
@@ -73,19 +81,24 @@ func (t *tape) endForward() {
 		t.drop(t.fresh("logits in float32", t.logits.shape, float32s, "accelerate.utils.convert_outputs_to_fp32"))
 	}
 	t.drop(t.logits)
-	t.drop(t.result...)
+	t.releaseAll(t.result)
 	t.held, t.result, t.logits = t.held[:0], t.result[:0], nothing
 	t.window.settle(&t.live)
 }
 
 // endAutocast empties the cache of what came after a moment.
 func (t *tape) endAutocast(from int) {
-	for _, c := range t.cache[from:] {
+	t.releaseAll(t.cache[from:])
+	t.cache = t.cache[:from]
+}
+
+// releaseAll forgets what outlived its layer; with the last reference the copies go that it stands for.
+func (t *tape) releaseAll(all []cached) {
+	for _, c := range all {
 		s := t.storages[c.at]
 		t.release(c.at)
-		if s.refs == 1 { // the copies of the layers that this one stands for go with it
+		if s.refs == 1 {
 			t.count(s.row, s.part, -(c.times-1)*s.bytes)
 		}
 	}
-	t.cache = t.cache[:from]
 }

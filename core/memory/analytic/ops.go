@@ -213,11 +213,17 @@ func (t *tape) sum(a, b value) value {
 // matmul multiplies two activations.
 func (t *tape) matmul(what string, a, b value, s shape) value {
 	left, right := t.toLower(a), t.toLower(b)
-	y := t.fresh(what, s, left.kind, savedInput)
-	n := t.graph(what, &y, false, left, right)
-	t.save(n, left, right)
-	t.back(n, left, right)
+	y := t.bmm(what, left, right, s)
 	t.drop(left, right)
+	return y
+}
+
+// bmm is matmul in the type of its operands.
+func (t *tape) bmm(what string, a, b value, s shape) value {
+	y := t.fresh(what, s, a.kind, savedInput)
+	n := t.graph(what, &y, false, a, b)
+	t.save(n, a, b)
+	t.back(n, a, b)
 	return y
 }
 
@@ -237,15 +243,19 @@ func (t *tape) softmax(what string, x value, d dtype) value {
 }
 
 // embedding looks rows of a table up; the gradient is as large as the table. A tied one's joins that of the head.
-func (t *tape) embedding(what string, s, table shape, tied bool) value {
-	y := t.fresh(what, s, float32s, "")
-	n := t.graph(what, &y, !t.frozen)
+// Over 3072 indices, backward sums runs of equal ones (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu).
+func (t *tape) embedding(what string, s, table shape, tied bool) (y value, n *node) {
+	y = t.fresh(what, s, float32s, "")
+	n = t.graph(what, &y, !t.frozen)
 	if tied {
 		t.leafAgain(n, table)
 	} else {
 		t.leaf(n, table)
 	}
-	return y
+	if indices := s.elements() / s.last().n; indices > 3072 {
+		t.needs(n, what+" sums", of(dim{"runs", indices/10 + min(indices, table[0].n)}, s.last()), "EmbeddingBackwardKernel.cu")
+	}
+	return y, n
 }
 
 // written is a value that was written into in place where a mask says so: backward needs the mask, if large, and makes a

@@ -51,6 +51,7 @@ const (
 type settings struct {
 	low, bfloat, eager, checkpointing, accumulating, padded bool
 	gpu                                                     capability
+	accumulation                                            int64
 	optimizer                                               optimizerRule
 	allocator                                               allocator.Settings
 }
@@ -60,7 +61,8 @@ func (r Request) settings() (s settings, err error) {
 		return s, err
 	}
 	s.low, s.bfloat, s.eager = r.Precision == "fp16" || r.Precision == "bf16", r.Precision == "bf16", r.Attention == "eager"
-	s.checkpointing, s.accumulating, s.padded = r.Checkpointing, r.Accumulation > 1, r.Batch > 1
+	s.checkpointing, s.padded = r.Checkpointing, r.Batch > 1
+	s.accumulation, s.accumulating = r.Accumulation, r.Accumulation > 1
 	if r.Padded != nil {
 		s.padded = *r.Padded
 	}

@@ -1,7 +1,8 @@
 package analytic
 
-// Families whose code differs from wav2vec2's in places, by model_type.
+// Families by model_type, where their code differs.
 const (
+	wav2vec2 = "wav2vec2"
 	hubert   = "hubert"
 	wavlm    = "wavlm"
 	data2vec = "data2vec-audio"
@@ -49,7 +50,8 @@ func (e *speechEncoder) forward() value {
 		x = e.frontEnd(waves)
 		x = e.then(x, e.projection(x))
 		x = e.then(x, e.encoder(x))
-		if e.Adapter && e.kind != hubert {
+		if e.adapts() {
+			e = e.apart()
 			x = e.then(x, e.lengthAdapter(x))
 		}
 	})
@@ -58,6 +60,17 @@ func (e *speechEncoder) forward() value {
 	}
 	e.at("head", func() { loss = e.ctcHead(x) })
 	return loss
+}
+
+// adapts tells whether the length adapter follows; HuBERT and UniSpeech do not know add_adapter.
+func (e *speechEncoder) adapts() bool {
+	return e.Adapter && (e.kind == wav2vec2 || e.kind == wavlm || e.kind == data2vec)
+}
+
+// apart is a copy whose lengths may change: layers that are played again in backward have those that they had.
+func (e *speechEncoder) apart() *speechEncoder {
+	c := *e
+	return &c
 }
 
 // inputs are the batch: waveforms, labels, and the mask where the processor gives one.

@@ -26,7 +26,7 @@ type tape struct {
 	once    []int32  // storages that died during such a layer, though all of those layers shared them
 	cache   []cached // 16-bit copies of parameters that autocast keeps until its context ends
 	held    []value  // variables of the model's code, until the function that they belong to returns
-	result  []value  // what the model gives back, beside logits and loss
+	result  []cached // what the model gives back, beside logits and loss
 	logits  value
 	batch   []int32 // the inputs of this micro-batch
 	trained []int32 // the parameters' gradients
@@ -41,7 +41,7 @@ type storage struct {
 	shared bool // by equal layers: it dies once, with the last of them
 }
 
-// cached is a storage that autocast keeps, for as many layers as the one that made it stands for.
+// cached is a storage that outlives the layer that made it, and as many like it as layers that this one stands for.
 type cached struct {
 	at    int32
 	times int64

@@ -52,10 +52,8 @@ func (e *speechEncoder) biasOf(i int) value {
 // positionBias is the table's value for each distance, repeated for each clip.
 func (e *speechEncoder) positionBias() value {
 	buckets := e.fresh("position buckets", of(e.frames, e.frames), int64s, savedInput)
-	values := e.fresh("position values", of(e.frames, e.frames, e.heads), float32s, "rel_attn_embed")
-	n := e.graph("position values", &values, true)
+	values, n := e.embedding("position values", of(e.frames, e.frames, e.heads), of(dim{"buckets", e.Buckets}, e.heads), false)
 	e.save(n, buckets)
-	e.leaf(n, of(dim{"buckets", e.Buckets}, e.heads))
 	e.drop(buckets)
 	return e.then(values, e.scaled("position bias", values, e.allScores()))
 }

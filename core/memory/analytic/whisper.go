@@ -57,8 +57,8 @@ func (w *whisper) decode() (loss value) {
 
 func (w *whisper) embedTokens() value {
 	s := of(w.batch, w.tokens, w.size)
-	tokens := w.embedding("token embeddings", s, of(dim{"vocabulary", w.Vocabulary}, w.size), w.Tied)
-	positions := w.embedding("position embeddings", s, of(dim{"target positions", w.Targets}, w.size), false)
+	tokens, _ := w.embedding("token embeddings", s, of(dim{"vocabulary", w.Vocabulary}, w.size), w.Tied)
+	positions, _ := w.embedding("position embeddings", s, of(dim{"target positions", w.Targets}, w.size), false)
 	x := w.sum(tokens, positions)
 	w.hold(tokens, positions)
 	return w.then(x, w.dropout(x, w.Dropout))
