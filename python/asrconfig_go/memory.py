@@ -14,6 +14,7 @@ from .memory_published import published_estimate
 from .memory_remedies import changes_that_fit
 from .memory_settings import ESTIMATORS, MemorySettings, Shape, Target, one_of
 from .memory_source import analytic_request, can_trace
+from .model import profile_model
 
 
 class EstimatorWarning(UserWarning):
@@ -124,8 +125,8 @@ class _Question:
     def _finished(self, found: MemoryEstimate, target: Target) -> MemoryEstimate:
         if self.evaluation_batch is not None:
             self.warnings.append(f"evaluation is estimated from traces only, not by {found.estimator!r}")
-        name = getattr(self.model, "model_type", None) or (self.model if isinstance(self.model, str) else "")
-        label = str(name or type(self.model).__name__)
+        profile = profile_model(self.model, freeze_feature_encoder=self.settings.freeze_feature_encoder)
+        label = f"{profile.name} ({profile.class_name})" if profile.name else profile.class_name
         return dataclasses.replace(found, model=label, shape=self.shape, settings=self.settings, target=target)
 
     def _advised(self, found: MemoryEstimate) -> MemoryEstimate:
