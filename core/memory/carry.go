@@ -1,5 +1,7 @@
 package memory
 
+import "slices"
+
 // carry is a group of deaths in a class's segments: of storages that an earlier segment of a class left alive.
 type carry struct {
 	link   link
@@ -58,6 +60,9 @@ func (a *alignment) settleCarries() {
 			}
 		}
 		a.of[i].addCarries(groups)
+	}
+	for _, c := range a.classes { // those without a death have done their duty: a run looks for the others at every segment
+		c.carries = slices.DeleteFunc(c.carries, func(g carry) bool { return len(g.deaths) == 0 })
 	}
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,4 +76,26 @@ func TestForeignFirstWindow(t *testing.T) {
 	traced, err := m.class(place{window: 0, role: roleMicro}, usual[0])
 	require.NoError(t, err)
 	require.Same(t, m.of[1], traced)
+}
+
+// TestStructureThatDependsOnTheLength: the shape that was traced itself decides, else what holds for more shapes.
+func TestStructureThatDependsOnTheLength(t *testing.T) {
+	f := newFakeLoop(2)
+	odd := Shape{4, 2000, 9}
+	for _, s := range append(slices.Clone(usual[:5]), odd) {
+		f.extra = nil
+		if s == odd {
+			f.extra = func(Shape) int64 { return 77 }
+		}
+		f.window(s, 1)
+	}
+	m := f.opened(t)
+	births := func(s Shape) int {
+		c, err := m.class(place{window: 1, role: roleMicro}, s)
+		require.NoError(t, err)
+		return len(c.op)
+	}
+	require.Equal(t, births(usual[2])+2, births(odd), "the storage and its gradient")
+	require.Equal(t, births(usual[2]), births(Shape{4, 2001, 9}))
+	require.Equal(t, births(usual[2]), births(Shape{9, 8000, 9}))
 }
