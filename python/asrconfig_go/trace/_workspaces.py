@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from ._log import EventLog
 aten = torch.ops.aten
 
 KIB = 1024
+_CUBLAS_LT = 1024 * KIB  # CUBLASLT_WORKSPACE_SIZE, for products with a bias
 
 
 def cublas_bytes(capability: tuple[int, int]) -> int:
@@ -23,6 +24,9 @@ def cublas_bytes(capability: tuple[int, int]) -> int:
     """
     return 32 * KIB * KIB if capability[0] >= 9 and capability != (8, 9) else (2 * 4096 + 8 * 16) * KIB
 
+
+# From torch 2.15 on TORCH_CUBLAS_WORKSPACE_CACHE is off: aten/src/ATen/cuda/CublasHandlePool.cpp.
+_PER_CALL = tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 15)
 
 _MATMULS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten._int_mm.default}
 
@@ -37,16 +41,32 @@ def _rounded(n: int, to: int) -> int:
 
 
 def _efficient_backward(args: Any) -> list[int]:
-    """Float32 sums of the queries' gradient for 16-bit inputs; the product grad * out, to be summed, for float32.
+    """The product grad * out, to be summed, for float32; then the sums of the queries' gradient in float32.
 
-    aten/src/ATen/native/transformers/cuda/attention_backward.cu: ``delta``, and ``workspace`` of the CUTLASS kernel,
-    whose tiles are 64 queries long and whose heads are padded to 64.
+    aten/src/ATen/native/transformers/cuda/attention_backward.cu: ``delta``, and ``workspace`` of the CUTLASS kernel
+    (mem_eff_attention/kernel_backward.h: GradQTempStorage). Its tiles are 64 queries long, heads are padded to 64, and
+    each tile carries 16 bytes more.
     """
     query = args[1]
     batch, heads, length, head = query.shape
+    tiles = batch * heads * -(-length // 64) * -(-head // 64)
+    workspace = tiles * (4 * 64 * 64 + 16)
     if query.dtype is torch.float32:
-        return [4 * batch * heads * length * head]
-    return [4 * batch * heads * _rounded(length, 64) * _rounded(head, 64)]
+        return [4 * batch * heads * length * head, workspace]
+    return [workspace]
+
+
+_FEW = 3072  # indices, up to which no sorting is needed
+_ROWS_PER_THREAD = 10
+
+
+def _embedding_backward(args: Any) -> list[int]:
+    """Sums of runs of equal indices: grad_weight_per_segment, aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu."""
+    grad, indices, rows = args[:3]
+    count = indices.numel()
+    if count <= _FEW:
+        return []
+    return [4 * grad.shape[-1] * (count // _ROWS_PER_THREAD + min(count, rows))]
 
 
 def _flash_backward(args: Any) -> list[int]:
@@ -56,11 +76,55 @@ def _flash_backward(args: Any) -> list[int]:
     return [rows, rows * _rounded(head, 32)]
 
 
-_TEMPORARY: dict[Any, Callable[[Any], list[int]]] = {
+def _copies(*tensors: torch.Tensor) -> list[int]:
+    """Kernels that want rows in order copy transposed tensors first, and give the copies back with their result.
+
+    Convolutions over time: aten/src/ATen/native/Convolution.cpp ("avoid accidentally going through NHWC for permuted
+    3d input"); layer norm: layer_norm_cuda in aten/src/ATen/native/cuda/layer_norm_kernel.cu.
+    """
+    return [t.numel() * t.element_size() for t in tensors if t.dim() <= 3 and not t.is_contiguous()]
+
+
+# Sizes of what a call takes before it makes its results, and gives back after.
+_HELD: dict[Any, Callable[[Any], list[int]]] = {
+    aten.convolution.default: lambda args: _copies(args[0]),
+    aten.convolution_backward.default: lambda args: _copies(args[1], args[0]),
+    aten.native_layer_norm.default: lambda args: _copies(args[0]),
+    aten.native_layer_norm_backward.default: lambda args: _copies(args[0], args[1]),
+}
+
+
+def _summed_columns(x: torch.Tensor, axes: Any, *_: Any) -> list[tuple[str, int]]:
+    """A sum over the leading axes, such as a bias' gradient, and the rows that it sums.
+
+    Its buffer follows no polynomial of the shape and depends on the GPU's multiprocessors, so the trace names the
+    columns and counts the rows; the replay knows the rule (gpu_reduce_kernel, aten/src/ATen/native/cuda/Reduce.cuh).
+    """
+    leading = len(axes or ())
+    if not 0 < leading < x.dim() or sorted(a % x.dim() for a in axes) != list(range(leading)) or not x.is_contiguous():
+        return []
+    rows = x.shape[:leading].numel()
+    return [(f"column_sum:{x.numel() // rows}", rows)] if rows else []
+
+
+def _summed_bias(grad: torch.Tensor, *rest: Any) -> list[tuple[str, int]]:
+    """The bias' gradient of a convolution over time whose output's gradient is transposed."""
+    wanted = rest[-1][2]
+    return _summed_columns(grad.transpose(1, 2), (0, 1)) if wanted and grad.dim() == 3 else []
+
+
+_SUMS: dict[Any, Callable[..., list[tuple[str, int]]]] = {
+    aten.sum.dim_IntList: _summed_columns,
+    aten.convolution_backward.default: _summed_bias,
+}
+
+# Sizes of what a call takes when its results are there, one after the other.
+_PASSING: dict[Any, Callable[[Any], list[int]]] = {
     aten._ctc_loss_backward.default: _ctc_beta,
     aten._ctc_loss_backward.Tensor: _ctc_beta,
     aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
     aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
+    aten.embedding_dense_backward.default: _embedding_backward,
 }
 
 
@@ -76,16 +140,29 @@ class Workspaces:
     @contextmanager
     def of(self, op: Any, name: str, args: Any) -> Iterator[None]:
         """Workspaces of one call, alive while the body makes its results."""
-        yield
+        held = _HELD.get(op)
+        with ExitStack() as first, ExitStack() as others:
+            for number, size in enumerate(held(args) if held else ()):
+                (others if number else first).enter_context(self._log.during(size, name))
+            yield
+            others.close()
+            sums = _SUMS.get(op)
+            for columns, rows in sums(*args) if sums else ():
+                self._log.passing(rows, columns)
         if op in _MATMULS:
-            self._matmul(name)
-        rule = _TEMPORARY.get(op)
-        if rule is not None:
-            for size in rule(args):
-                self._log.passing(size, name)
+            self._matmul(op, name)
+        passing = _PASSING.get(op)
+        for size in passing(args) if passing else ():
+            self._log.passing(size, name)
 
-    def _matmul(self, name: str) -> None:
-        """One workspace per thread that multiplies: autograd's device thread has a cuBLAS handle of its own."""
+    def _matmul(self, op: Any, name: str) -> None:
+        """A workspace per call in newer versions; before, one per thread that multiplies, and kept.
+
+        Autograd's device thread has a cuBLAS handle of its own.
+        """
+        if _PER_CALL:
+            self._log.passing(_CUBLAS_LT if op is aten.addmm.default else self._cublas, name)
+            return
         thread = self._in_backward()
         if thread not in self._handles:
             self._handles.add(thread)
