@@ -26,16 +26,20 @@ from ._errors import (
     UnsupportedError,
     VersionMismatchError,
 )
-from .calibration import calibrate
-from .calibration_record import Calibration
 from .config import Decision, TrainingConfig
 from .dataset import Clip, DatasetProfile, ScanResult, scan_audio
 from .hardware import GPU, HardwareProfile
 from .manager import ASRConfigManager, PlanOptions, create_optimal_config
-from .memory import EstimatorWarning, estimate_memory
-from .memory_estimate import EvaluationMemory, MemoryEstimate
-from .memory_model import MemoryModel
-from .memory_runs import RunEstimate
+from .memory import (
+    Calibration,
+    EstimatorWarning,
+    EvaluationMemory,
+    MemoryEstimate,
+    MemoryModel,
+    RunEstimate,
+    calibrate,
+    estimate_memory,
+)
 from .model import ModelProfile, known_models, profile_model
 from .monitor import MemoryMonitor
 from .training_arguments import UnsupportedSettingWarning

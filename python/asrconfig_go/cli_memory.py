@@ -12,7 +12,7 @@ from ._errors import NotFoundError
 from ._files import write_whole
 
 if TYPE_CHECKING:
-    from .memory_estimate import MemoryEstimate
+    from .memory.estimate import MemoryEstimate
 
 
 def add_memory(commands: Any) -> None:
@@ -43,7 +43,7 @@ def add_memory(commands: Any) -> None:
 
 
 def _memory(arguments: argparse.Namespace) -> int:
-    from .memory import EstimatorWarning, estimate_memory
+    from .memory.question import EstimatorWarning, estimate_memory
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EstimatorWarning)  # the estimate says it itself

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go import _lib, calibration
-from asrconfig_go.calibration import calibrate
-from asrconfig_go.calibration_record import find_calibration
-from asrconfig_go.memory_model import MemoryModel
-from asrconfig_go.memory_recording import Recording
+from asrconfig_go import _lib
+from asrconfig_go.memory import calibration
+from asrconfig_go.memory.calibration import calibrate
+from asrconfig_go.memory.calibration_record import find_calibration
+from asrconfig_go.memory.model import MemoryModel
+from asrconfig_go.memory.recording import Recording
 from memory_fakes import CONTEXT, MIB, FakeLibrary
 
 torch = pytest.importorskip("torch")

@@ -11,7 +11,7 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go import _lib
 from asrconfig_go.cli import main
-from asrconfig_go.memory_recording import Recording
+from asrconfig_go.memory.recording import Recording
 from memory_fakes import CONTEXT, FakeLibrary
 
 QUESTION = ["memory", "--model", "xls-r-300m", "--batch", "8", "--seconds", "10"]

@@ -18,12 +18,12 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go import _lib
-from asrconfig_go.calibration_record import Calibration, find_calibration, store_calibration, torch_version
-from asrconfig_go.memory import EstimatorWarning, estimate_memory
-from asrconfig_go.memory_evaluation import generation_cache_bytes
-from asrconfig_go.memory_model import MemoryModel
-from asrconfig_go.memory_recording import Recording
-from asrconfig_go.memory_settings import MemorySettings, Shape, Target
+from asrconfig_go.memory.calibration_record import Calibration, find_calibration, store_calibration, torch_version
+from asrconfig_go.memory.evaluation import generation_cache_bytes
+from asrconfig_go.memory.model import MemoryModel
+from asrconfig_go.memory.question import EstimatorWarning, estimate_memory
+from asrconfig_go.memory.recording import Recording
+from asrconfig_go.memory.settings import MemorySettings, Shape, Target
 from memory_fakes import CONTEXT, MIB, PER_SECOND, RESERVED, STATIC, FakeLibrary
 
 STATIC_BYTES = sum(STATIC.values())
@@ -231,7 +231,7 @@ def test_settings_reach_the_recorder_and_the_simulation(recorded: list[Recording
 
 
 def test_cached_traces_are_opened_by_path(recorded: list[Recording], library: FakeLibrary) -> None:
-    from asrconfig_go.trace_cache import TraceCache
+    from asrconfig_go.memory.cache import TraceCache
 
     def keys(**settings: Any) -> str:
         MemoryModel.trace("xls-r-300m", **settings).close()
@@ -257,7 +257,7 @@ def test_cached_traces_are_opened_by_path(recorded: list[Recording], library: Fa
 def test_a_broken_cached_trace_is_recorded_anew(
     recorded: list[Recording], library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from asrconfig_go.trace_cache import TraceCache
+    from asrconfig_go.memory.cache import TraceCache
 
     key = MemoryModel.trace("xls-r-300m").model_key
     path = TraceCache().store(recorded[-1].key(str(key)), b"junk")
@@ -307,11 +307,11 @@ def test_the_published_formula(library: FakeLibrary) -> None:
 def test_without_torch_the_analytic_answer_comes_without_a_warning(
     library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asrconfig_go.memory.can_trace", lambda: False)
+    monkeypatch.setattr("asrconfig_go.memory.question.can_trace", lambda: False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert estimate_memory("xls-r-300m", batch=8, seconds=10).estimator == "analytic"
-    monkeypatch.setattr("asrconfig_go.memory_recording.can_trace", lambda: False)
+    monkeypatch.setattr("asrconfig_go.memory.recording.can_trace", lambda: False)
     with pytest.raises(ac.UnsupportedError, match="torch and transformers") as caught:
         estimate_memory("xls-r-300m", batch=8, seconds=10, estimator="trace", cache=False)
     assert "pip install" in caught.value.hint

@@ -13,9 +13,9 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go import _lib
-from asrconfig_go.memory_display import bar, estimate_text, ordered, size
-from asrconfig_go.memory_estimate import MemoryEstimate
-from asrconfig_go.memory_model import MemoryModel
+from asrconfig_go.memory.estimate import MemoryEstimate
+from asrconfig_go.memory.model import MemoryModel
+from asrconfig_go.memory.text import bar, estimate_text, ordered, size
 from memory_fakes import MIB, STATIC, FakeLibrary
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.memory_source import analytic_request, model_source, structure_of
+from asrconfig_go.memory.source import analytic_request, model_source, structure_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

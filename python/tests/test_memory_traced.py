@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.memory_settings import Shape
+from asrconfig_go.memory.settings import Shape
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

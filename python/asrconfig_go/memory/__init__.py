@@ -1,0 +1,19 @@
+"""How much memory a training takes, before it runs: see docs/memory-model.md."""
+
+from .calibration import calibrate
+from .calibration_record import Calibration
+from .estimate import EvaluationMemory, MemoryEstimate
+from .model import MemoryModel
+from .question import EstimatorWarning, estimate_memory
+from .runs import RunEstimate
+
+__all__ = [
+    "Calibration",
+    "EstimatorWarning",
+    "EvaluationMemory",
+    "MemoryEstimate",
+    "MemoryModel",
+    "RunEstimate",
+    "calibrate",
+    "estimate_memory",
+]

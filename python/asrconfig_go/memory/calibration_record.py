@@ -1,0 +1,70 @@
+"""What a real GPU needed, against what was predicted: one factor for each model, GPU and torch version."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from .._files import write_whole
+from .cache import cache_folder, fingerprint
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """One measurement; sizes in bytes.
+
+    ``factor`` is measured over predicted peak reserved memory. ``context_bytes`` is what the process had on the GPU
+    beside the allocator's memory; None where the driver does not tell.
+    """
+
+    model: str
+    gpu: str
+    torch: str
+    day: str
+    batch: int
+    seconds: float
+    factor: float
+    measured_allocated: int
+    measured_reserved: int
+    predicted_allocated: int
+    predicted_reserved: int
+    context_bytes: int | None
+
+    def words(self) -> str:
+        """One line for people."""
+        return f"calibrated on {self.gpu}, torch {self.torch}, {self.day}: factor {self.factor:.3f}"
+
+
+def find_calibration(model_key: str | None, gpu: str) -> Calibration | None:
+    """What was measured of this model on this GPU with the installed torch; None when nothing was, or it is broken."""
+    if model_key is None or not gpu:
+        return None
+    try:
+        data = json.loads(_path(model_key, gpu, torch_version()).read_text(encoding="utf-8"))
+        known = Calibration(**{f.name: data[f.name] for f in fields(Calibration)})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return known if 0.1 < known.factor < 10 else None
+
+
+def store_calibration(model_key: str, calibration: Calibration) -> Path:
+    """Keep a measurement for later estimates; the one before it is replaced."""
+    path = _path(model_key, calibration.gpu, calibration.torch)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(asdict(calibration), indent=2).encode())
+    return path
+
+
+def torch_version() -> str:
+    """The installed torch, "" without one; torch is not imported for the answer."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _path(model_key: str, gpu: str, torch: str) -> Path:
+    return cache_folder("calibrations") / f"{fingerprint(model_key, gpu, torch)}.json"

@@ -1,0 +1,99 @@
+"""A few steps of a ``transformers.Trainer`` on made-up clips, with everything of it as before afterwards."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from typing import Any
+
+from torch.utils.data import DataLoader
+from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
+
+from .._errors import InvalidArgumentError
+from .settings import MemorySettings
+
+_FORWARD = ("forward", "_original_forward")
+
+
+def check_settings(trainer: Any, settings: MemorySettings) -> None:
+    """Refuse a trainer that runs with other settings than those that were predicted."""
+    args = trainer.args
+    precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32"
+    ours = [settings.precision, settings.gradient_checkpointing is not False, settings.optimizer, settings.accumulation]
+    theirs = [
+        precision,
+        _checkpoints(args),
+        str(getattr(args.optim, "value", args.optim)),
+        args.gradient_accumulation_steps,
+    ]
+    names = ("precision", "gradient_checkpointing", "optimizer", "accumulation")
+    wrong = [
+        f"{name} {theirs_!r} instead of {ours_!r}"
+        for name, theirs_, ours_ in zip(names, theirs, ours, strict=True)
+        if theirs_ != ours_
+    ]
+    if wrong:
+        raise InvalidArgumentError(
+            f"the trainer has {', '.join(wrong)}", "trace the memory model with the trainer's own settings"
+        )
+
+
+def _checkpoints(args: Any) -> bool:
+    return bool(getattr(args, "activation_checkpointing", False) or getattr(args, "gradient_checkpointing", False))
+
+
+def given_optimizer(trainer: Any) -> Any:
+    """The optimizer that the user gave, None where the Trainer makes its own."""
+    return getattr(trainer.optimizer, "optimizer", trainer.optimizer)
+
+
+def run_trainer(trainer: Any, made: dict[str, Any], samples: int, steps: int) -> None:
+    """``trainer.train()`` for ``steps`` optimizer steps over copies of one batch; no logs, no checkpoints."""
+    before, patched = dict(vars(trainer)), _forwards(trainer.model)
+    checkpointing = _checkpointing(trainer.model)
+    cached = getattr(getattr(trainer.model, "config", None), "use_cache", None)
+    try:
+        with tempfile.TemporaryDirectory(prefix="asrconfig-") as folder:
+            _prepare(trainer, made, samples, steps, folder)
+            trainer.train()
+    finally:
+        trainer.accelerator.free_memory()
+        vars(trainer).clear()
+        vars(trainer).update(before)
+        for name in _FORWARD:
+            vars(trainer.model).pop(name, None)
+        vars(trainer.model).update(patched)
+        if not checkpointing and _checkpointing(trainer.model):
+            # The second name is that of transformers before 5.
+            disable = getattr(trainer.model, "activation_checkpointing_disable", None)
+            (disable or trainer.model.gradient_checkpointing_disable)()
+        if cached is not None:
+            trainer.model.config.use_cache = cached
+
+
+def _checkpointing(model: Any) -> bool:
+    """Whether a model's layers are set to recompute."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+
+
+def _forwards(model: Any) -> dict[str, Any]:
+    """What accelerate puts onto a model for mixed precision."""
+    return {name: vars(model)[name] for name in _FORWARD if name in vars(model)}
+
+
+def _prepare(trainer: Any, made: dict[str, Any], samples: int, steps: int, folder: str) -> None:
+    args = trainer.args = copy.copy(trainer.args)
+    changes = {
+        "output_dir": folder, "max_steps": steps, "per_device_train_batch_size": samples, "num_train_epochs": 1.0,
+        "save_strategy": "no", "eval_strategy": "no", "logging_strategy": "no", "load_best_model_at_end": False,
+        "eval_on_start": False, "push_to_hub": False, "disable_tqdm": True, "skip_memory_metrics": True,
+    }  # fmt: skip
+    for name, value in changes.items():
+        if hasattr(args, name):
+            object.__setattr__(args, name, value)
+    trainer._train_batch_size = samples
+    trainer.model_init = None
+    trainer.callback_handler = CallbackHandler([DefaultFlowCallback()], trainer.model, None, trainer.optimizer, None)
+    rows = list(range(samples * args.gradient_accumulation_steps * steps))
+    loader = DataLoader(rows, batch_size=samples, collate_fn=lambda _: {n: t.clone() for n, t in made.items()})
+    trainer.get_train_dataloader = lambda: trainer.accelerator.prepare(loader)

@@ -1,0 +1,201 @@
+"""What is known about a training's memory: plain records, all sizes in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._checks import checked
+from .._errors import InvalidArgumentError
+from .._records import to_json
+from .calibration_record import Calibration
+from .settings import MemorySettings, Shape, Target
+
+_LOCAL = {"local": True}
+
+
+@dataclass(frozen=True)
+class ModuleBytes:
+    """What one module's tensors hold at the peak."""
+
+    module: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class PeakMoment:
+    """The moment of the highest allocated memory, and what holds it. ``module`` is "" outside any module."""
+
+    segment: str
+    phase: str
+    op: str
+    module: str
+    components: dict[str, int]
+    modules: tuple[ModuleBytes, ...]
+
+
+@dataclass(frozen=True)
+class PhasePeak:
+    """The highest memory within one phase (load, forward, backward, optimizer, evaluation) of one segment."""
+
+    segment: str
+    phase: str
+    peak_allocated: int
+    peak_reserved: int
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Memory after some of the run's events; ``phase`` is an index into the estimate's phases."""
+
+    event: tuple[int, ...]
+    phase: tuple[int, ...]
+    allocated: tuple[int, ...]
+    reserved: tuple[int, ...]
+    components: dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One sum of an analytic estimate: bytes at the peak, the formula with its numbers, and where it comes from."""
+
+    name: str
+    bytes: int
+    formula: str
+    source: str
+
+
+@dataclass(frozen=True)
+class OutOfMemoryPoint:
+    """Where the run would stop: the request that the device cannot serve, and what was held then."""
+
+    segment: str
+    phase: str
+    op: str
+    module: str
+    wanted: int
+    reserved: int
+    allocated: int
+
+
+@dataclass(frozen=True)
+class EvaluationMemory:
+    """The evaluation of the same model with ``batch`` samples at a time, as ``Trainer.evaluate`` runs it.
+
+    ``peak_allocated`` and ``peak_reserved`` are of one batch, with nothing kept of the batches before it;
+    ``resident_bytes`` is what lies on the GPU between batches (weights, buffers and the optimizer's state).
+    ``outputs_bytes_per_sample`` is what the Trainer keeps of each sample: logits, and a Whisper model's last encoder
+    states. ``generation_cache_bytes`` is the key-value cache of generating for one batch, None for models that do not
+    generate.
+    """
+
+    batch: int
+    seconds: float
+    peak_allocated: int
+    peak_reserved: int
+    resident_bytes: int
+    outputs_bytes_per_sample: int
+    generation_cache_bytes: int | None
+
+    def gpu_bytes(self, samples: int, eval_accumulation_steps: int | None = None) -> int:
+        """Peak of allocated GPU memory in an evaluation of ``samples`` samples.
+
+        Without ``eval_accumulation_steps`` the outputs of all samples stay on the GPU, and each batch's are appended
+        by a copy of all (transformers.trainer_pt_utils.nested_concat), which doubles them for a moment.
+        """
+        kept = self._kept(samples, eval_accumulation_steps) * self.outputs_bytes_per_sample
+        return max(self.peak_allocated + kept, self.resident_bytes + 2 * kept)
+
+    def host_bytes(self, samples: int, eval_accumulation_steps: int | None = None) -> int:
+        """Host memory of the outputs of ``samples`` samples, in fp32.
+
+        With ``eval_accumulation_steps`` the arrays grow on the host, and appending doubles them for a moment
+        (EvalLoopContainer.to_cpu_and_numpy). ``preprocess_logits_for_metrics`` makes both figures small.
+        """
+        copies = 1 if self._kept(samples, eval_accumulation_steps) == samples else 2
+        return copies * samples * self.outputs_bytes_per_sample
+
+    def _kept(self, samples: int, eval_accumulation_steps: int | None) -> int:
+        for name, value in (("samples", samples), ("eval_accumulation_steps", eval_accumulation_steps)):
+            if value is not None and checked(name, value, int) < 1:
+                raise InvalidArgumentError(f"{name} = {value} is not positive", "pass a whole number of at least 1")
+        return samples if eval_accumulation_steps is None else min(samples, self.batch * eval_accumulation_steps)
+
+
+@dataclass(frozen=True, repr=False)
+class MemoryEstimate:
+    """The GPU memory of a training: peaks, what holds them, when, and whether a GPU has that much.
+
+    ``peak_allocated`` is what tensors take, ``peak_reserved`` what PyTorch's allocator takes from the driver for them,
+    ``peak_device`` that and the driver's context (None without a GPU in mind). ``fits`` is None without a GPU; no
+    safety margin is applied. When it does not fit, ``out_of_memory`` is where the run would stop, and the peaks are
+    those of a GPU that is large enough.
+
+    ``estimator`` is ``"trace"`` (a recorded training step, replayed through a simulation of the allocator),
+    ``"analytic"`` (formulas from the config) or ``"published"`` (a tenth of the model's memory per sample).
+    ``approximate`` counts tensors whose size is not an exact polynomial of the shape; ``fragmentation`` is the share of
+    the reserved memory that no tensor holds at the peak.
+    """
+
+    estimator: str
+    peak_allocated: int
+    peak_requested: int
+    peak_reserved: int
+    peak_device: int | None
+    fits: bool | None
+    retries: int
+    out_of_memory: OutOfMemoryPoint | None
+    fragmentation: float
+    at_peak: PeakMoment
+    phases: tuple[PhasePeak, ...]
+    timeline: Timeline | None
+    approximate: int
+    notes: tuple[str, ...]
+    model: str = field(default="", metadata=_LOCAL)
+    shape: Shape | None = field(default=None, metadata=_LOCAL)
+    settings: MemorySettings = field(default=MemorySettings(), metadata=_LOCAL)
+    target: Target = field(default=Target(), metadata=_LOCAL)
+    terms: tuple[Term, ...] = field(default=(), metadata=_LOCAL)
+    calibration: Calibration | None = field(default=None, metadata=_LOCAL)
+    evaluation: EvaluationMemory | None = field(default=None, metadata=_LOCAL)
+    remedies: tuple[str, ...] = field(default=(), metadata=_LOCAL)
+    warnings: tuple[str, ...] = field(default=(), metadata=_LOCAL)
+
+    @property
+    def headroom_bytes(self) -> int | None:
+        """What is left of the GPU at the peak, negative when it is too small; None without a GPU."""
+        if self.peak_device is None or self.target.available_bytes is None:
+            return None
+        return self.target.available_bytes - self.peak_device
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as a JSON object."""
+        return {
+            "model": self.model,
+            "shape": None if self.shape is None else vars(self.shape),
+            "settings": vars(self.settings),
+            "gpu": vars(self.target) if self.target.name else None,
+            **to_json(self),
+            "headroom_bytes": self.headroom_bytes,
+            "terms": [vars(term) for term in self.terms],
+            "calibration": None if self.calibration is None else vars(self.calibration),
+            "evaluation": None if self.evaluation is None else vars(self.evaluation),
+            "remedies": list(self.remedies),
+            "warnings": list(self.warnings),
+        }
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the timeline by component with matplotlib, into ``ax`` or a new figure; gives the axes."""
+        from .plot import plot_estimate
+
+        return plot_estimate(self, ax)
+
+    def __repr__(self) -> str:
+        from .text import estimate_text
+
+        return estimate_text(self)
+
+    def _repr_html_(self) -> str:
+        from .html import estimate_html
+
+        return estimate_html(self)

@@ -1,0 +1,372 @@
+"""A traced training step, ready to answer for any batch: ``MemoryModel``."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import math
+import os
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import _lib
+from .._errors import CorruptFileError, InvalidArgumentError, LibraryError, NotFoundError
+from .._records import from_json
+from .cache import TraceCache, fingerprint
+from .calibration_record import Calibration, find_calibration
+from .estimate import EvaluationMemory, MemoryEstimate
+from .recording import Recording
+from .remedies import smaller_batch
+from .runs import RunEstimate
+from .settings import MAX_BATCH, MemorySettings, Shape, Target, check_labels, check_seconds, one_of, positive
+from .source import model_source
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+_STEPS = 3  # optimizer steps replayed: the first makes the optimizer's state, the third repeats the second
+_POINTS = 400  # of a timeline
+_EVERY_EVENT = 100_000
+_MODULES = 12  # rows at the peak
+
+
+class MemoryModel:
+    """One model with its training settings, opened for questions of a few milliseconds each.
+
+    Made by ``MemoryModel.trace`` or ``MemoryModel.load``. A context manager; otherwise it is closed when it is no
+    longer used.
+    """
+
+    def __init__(
+        self,
+        opened: dict[str, Any],
+        settings: MemorySettings,
+        target: Target,
+        model_key: str | None = None,
+        label: str = "",
+    ) -> None:
+        self.about: dict[str, Any] = opened["about"]
+        """Model, versions and settings as the trace has them."""
+        self.points: list[dict[str, Any]] = opened["points"]
+        """The shapes that were traced."""
+        self.settings, self.target, self.model_key = settings, target, model_key
+        self.calibration: Calibration | None = None
+        """What ``calibrate`` measured of this model on this GPU, if it did."""
+        self.apply(find_calibration(model_key, target.name))
+        self._label = label
+        self._trace = opened["trace"]
+        self._finalizer = weakref.finalize(self, _close, self._trace)
+
+    @classmethod
+    def trace(
+        cls,
+        model: Any,
+        batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
+        *,
+        precision: str = "fp16",
+        gradient_checkpointing: bool | str = False,
+        optimizer: str = "adamw_torch",
+        accumulation: int = 1,
+        freeze_feature_encoder: bool = False,
+        gpu: str | None = None,
+        allocator: str = "",
+        points: Sequence[tuple[int, int, int]] | None = None,
+        length_per_second: float = 16_000.0,
+        loss: Callable[[Any, dict[str, Any]], Any] | None = None,
+        cache: bool = True,
+        progress: bool = True,
+    ) -> MemoryModel:
+        """Record a training step of ``model`` (see ``estimate_memory``) at a few shapes, or find an earlier recording.
+
+        ``batch_fn(batch, length, labels)`` gives the model's keyword arguments for models whose input is not known
+        here; ``length`` then counts ``length_per_second`` units, and ``points`` are the shapes to record.
+        ``loss(model, batch)`` replaces ``model(**batch).loss``. With any of these, or with a function as ``model``,
+        nothing is kept in the cache.
+
+        Raises ``TraceError`` (an ``UnsupportedError``) with the operation and the module for a step that cannot be
+        recorded.
+        """
+        settings = MemorySettings(
+            precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator
+        )
+        target = Target.find(gpu)
+        source = model_source(model, freeze_feature_encoder)
+        own = batch_fn is not None or loss is not None or points is not None
+        model_key = None if own or source.identity is None else fingerprint(source.identity)
+        recording = Recording(source, settings, target.capability, batch_fn, points, length_per_second, loss)
+        cached = recording.key(model_key) if cache and model_key else None
+        opened = _cached(cached) or _lib.call("memory.open", recording.make(cached, progress))
+        return cls(opened, settings, target, model_key, source.label)
+
+    @classmethod
+    def load(cls, trace: str | os.PathLike[str] | Trace, *, gpu: str | None = None, allocator: str = "") -> MemoryModel:
+        """Open a ``Trace``, or the file that ``Trace.save`` wrote."""
+        if isinstance(trace, str | os.PathLike):
+            request = {"path": str(Path(trace).expanduser().absolute())}
+        else:
+            request = {"trace": base64.b64encode(trace.to_bytes()).decode()}
+        opened = _lib.call("memory.open", request)
+        return cls(opened, _settings_of(opened["about"], allocator), Target.find(gpu))
+
+    @property
+    def name(self) -> str:
+        """What was asked for, and the traced class."""
+        traced = str(self.about.get("model") or "model")
+        return traced if self._label in ("", traced) else f"{self._label} ({traced})"
+
+    def apply(self, calibration: Calibration | None) -> None:
+        """Correct every answer from here on by a measurement; None leaves them as they are."""
+        self.calibration = calibration
+        if calibration is not None and calibration.context_bytes is not None:
+            measured = calibration.context_bytes
+            self.target = dataclasses.replace(
+                self.target, context_bytes=measured, context_high_bytes=measured, context_source="measured"
+            )
+
+    def estimate(
+        self,
+        batch: int,
+        seconds: float,
+        labels: int | None = None,
+        *,
+        evaluation_batch: int | None = None,
+        timeline: int = _POINTS,
+    ) -> MemoryEstimate:
+        """The memory of steps with ``batch`` samples of ``seconds`` seconds and ``labels`` label tokens each.
+
+        Without ``labels`` a usual text of that duration is assumed. ``evaluation_batch`` adds ``.evaluation``.
+        ``timeline`` is the most points to keep, 0 for none.
+        """
+        shape = Shape(batch, seconds, labels)
+        estimate = self._simulated(self._request(shape), timeline)
+        evaluation = None if evaluation_batch is None else self.evaluation(evaluation_batch, seconds, labels)
+        notes = estimate.notes
+        if labels is None:
+            notes = (f"transcripts of {self.labels(seconds)} tokens assumed", *notes)
+        estimate = dataclasses.replace(estimate, shape=shape, evaluation=evaluation, notes=notes)
+        if estimate.fits is not False:
+            return estimate
+        return dataclasses.replace(estimate, remedies=(smaller_batch(self, shape),))
+
+    def as_recorded(self, steps: int = _STEPS, *, timeline: int = _POINTS) -> MemoryEstimate:
+        """The memory of ``steps`` iterations of a loop that was recorded without shapes, as ``MemoryRecorder`` does."""
+        request = {**self._common(self.target.limit_bytes), "steps": positive("steps", steps, 1000)}
+        return self._simulated(request, timeline)
+
+    def _simulated(self, question: dict[str, Any], timeline: int) -> MemoryEstimate:
+        request = {**question, "timeline": timeline, "modules": _MODULES}
+        found = to_the_end("memory.simulate", request)
+        estimate = from_json(MemoryEstimate, _scaled(found, self._factor, self.target.context_bytes))
+        return dataclasses.replace(
+            estimate, model=self.name, settings=self.settings, target=self.target, calibration=self.calibration
+        )
+
+    def evaluation(self, batch: int, seconds: float, labels: int | None = None) -> EvaluationMemory:
+        """The memory of evaluating with ``batch`` samples of ``seconds`` seconds at a time."""
+        from .evaluation import evaluation_of
+
+        shape = Shape(batch, seconds, labels)
+        request = {**self._request(shape), "kind": "evaluate", "limit_bytes": None}
+        found = _lib.call("memory.simulate", request)
+        # What the outputs take by themselves: expandable segments hand out no more than was asked for, and the outputs
+        # are often there only for the last few events.
+        exact = {**request, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}
+        held = _lib.call("memory.simulate", exact)["timeline"]["components"]
+        return evaluation_of(shape, found, held, self.about, self.settings)
+
+    def simulate_run(
+        self,
+        seconds: Iterable[float],
+        batch: int,
+        *,
+        labels: Sequence[int] | None = None,
+        steps: int = 300,
+        seeds: int = 5,
+        order: str = "random",
+    ) -> RunEstimate:
+        """The peaks of a whole run over clips of these durations, in ``seeds`` different orders.
+
+        Reserved memory depends on the order in which lengths come, so the answer is a median, a 99th percentile and a
+        worst case over the orders. ``order`` is ``"random"`` or ``"grouped"`` (batches of similar length, as the
+        Trainer's group_by_length makes them).
+        """
+        durations = [check_seconds(f"seconds[{i}]", s) for i, s in enumerate(seconds)]
+        if not durations:
+            raise InvalidArgumentError("seconds is empty", "pass the duration of every clip")
+        request = {
+            **self._common(self.target.limit_bytes),
+            "batch": positive("batch", batch, MAX_BATCH),
+            "lengths": [self.length(s) for s in durations],
+            "labels": self._label_lengths(durations, labels),
+            "accumulation": self.settings.accumulation,
+            "steps": positive("steps", steps, 100_000),
+            "seeds": positive("seeds", seeds, 1_000),
+            "order": one_of("order", order, ("random", "grouped")),
+        }
+        found = _lib.call("memory.run", request)
+        return RunEstimate.read(
+            found, self._factor, model=self.name, batch=batch, clips=len(durations), longest_s=max(durations),
+            steps=steps, order=order, settings=self.settings, target=self.target,
+        )  # fmt: skip
+
+    def largest_batch(self, seconds: float, limit_bytes: int | None = None, labels: int | None = None) -> int:
+        """The largest micro-batch that fits, 0 when even one sample does not, by bisection over simulations.
+
+        ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU in mind leaves.
+        """
+        limit = self.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)
+        if limit is None:
+            raise InvalidArgumentError("there is no GPU to fit into", 'pass limit_bytes, or trace with gpu="L4"')
+        low, high = 0, 1
+        while high <= MAX_BATCH and self._fits(Shape(high, seconds, labels), limit):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._fits(Shape(middle, seconds, labels), limit) else (low, middle)
+        return low
+
+    def length(self, seconds: float) -> int:
+        """The input length of a batch whose longest clip has this duration, in samples or frames of features.
+
+        As ``SpeechBatches.length`` of the recorder says it, which needs torch.
+        """
+        about, per_second = self.about, float(self.about.get("length_per_second") or 16_000.0)
+        length = math.ceil(seconds * per_second - 1e-6)
+        longest = about.get("fixed_length") or about.get("max_length")
+        if longest and length > longest:
+            raise InvalidArgumentError(
+                f"{seconds:g} s of audio are longer than the {longest / per_second:g} s that {self.name} takes",
+                "cut the clips, or choose a model without fixed positions",
+            )
+        return int(about.get("fixed_length") or length)
+
+    def labels(self, seconds: float) -> int:
+        """A usual number of label tokens for this duration."""
+        usual = max(1, round(seconds * float(self.about.get("labels_per_second") or 15)))
+        most = self.about.get("max_labels")
+        return min(usual, int(most)) if most else usual
+
+    def close(self) -> None:
+        """Give the trace's memory back; a second call does nothing."""
+        self._finalizer()
+
+    def __enter__(self) -> MemoryModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "" if self._finalizer.alive else ", closed"
+        return f"MemoryModel({self.name}, {self.settings.words()}, for {self.target.name or 'any GPU'}{state})"
+
+    def _fits(self, shape: Shape, limit: int) -> bool:
+        request = {**self._request(shape), "limit_bytes": self._uncorrected(limit), "timeline": 0, "modules": 1}
+        return bool(_lib.call("memory.simulate", request)["fits"])
+
+    @property
+    def _factor(self) -> float:
+        return 1.0 if self.calibration is None else self.calibration.factor
+
+    def _uncorrected(self, limit: int | None) -> int | None:
+        """The limit at which the simulation stops, so that its answer times the factor stays within ``limit``."""
+        return None if limit is None else max(1, int(limit / self._factor))
+
+    def _common(self, limit: int | None) -> dict[str, Any]:
+        if not self._finalizer.alive:
+            raise InvalidArgumentError("the memory model is closed", "ask inside the with block, or trace again")
+        return {
+            "trace": self._trace,
+            "settings": self.settings.allocator,
+            "limit_bytes": self._uncorrected(limit),
+            "device_bytes": self.target.context_bytes,
+        }
+
+    def _allowed(self, labels: int) -> int:
+        most = self.about.get("max_labels")
+        if most and labels > most:
+            raise InvalidArgumentError(
+                f"labels = {labels} is more than the {most} tokens that {self.name} takes", "cut or drop longer texts"
+            )
+        return labels
+
+    def _label_lengths(self, durations: list[float], labels: Sequence[int] | None) -> list[int]:
+        """The label length of every clip, as given or as usual."""
+        if labels is None:
+            return [self.labels(s) for s in durations]
+        if len(labels) != len(durations):
+            raise InvalidArgumentError(
+                f"{len(labels)} labels for {len(durations)} clips", "pass one label length for each clip"
+            )
+        return [self._allowed(check_labels(f"labels[{i}]", n)) for i, n in enumerate(labels)]
+
+    def _request(self, shape: Shape) -> dict[str, Any]:
+        return {
+            **self._common(self.target.limit_bytes),
+            "batch": shape.batch,
+            "length": self.length(shape.seconds),
+            "labels": self.labels(shape.seconds) if shape.labels is None else self._allowed(shape.labels),
+            "accumulation": self.settings.accumulation,
+            "steps": _STEPS,
+        }
+
+
+def to_the_end(op: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Ask for an estimate; of a run that would stop, where it would and what it would need to go on.
+
+    The peaks of a GPU that is large enough say more than those up to the failure.
+    """
+    found: dict[str, Any] = _lib.call(op, request)
+    if found["out_of_memory"] is None:
+        return found
+    whole = _lib.call(op, {**request, "limit_bytes": None})
+    return {**whole, "fits": False, "out_of_memory": found["out_of_memory"]}
+
+
+def _cached(key: str | None) -> dict[str, Any] | None:
+    """The opened trace of an earlier recording; None when there is none, or none that can be read."""
+    path = None if key is None else TraceCache().find(key)
+    if key is None or path is None:
+        return None
+    try:
+        return dict(_lib.call("memory.open", {"path": str(path)}))
+    except NotFoundError:  # another process made room
+        return None
+    except CorruptFileError:
+        TraceCache().discard(key)
+        return None
+
+
+def _close(trace: Any) -> None:
+    with contextlib.suppress(LibraryError):  # a library that no longer works holds nothing worth closing
+        _lib.call("memory.close", {"trace": trace})
+
+
+def _scaled(found: dict[str, Any], factor: float, device_bytes: int | None) -> dict[str, Any]:
+    """A simulation's answer with its reserved memory corrected by a calibration's factor."""
+    if factor == 1.0:
+        return found
+    reserved = round(found["peak_reserved"] * factor)
+    timeline = found["timeline"]
+    return {
+        **found,
+        "peak_reserved": reserved,
+        "peak_device": None if device_bytes is None else reserved + device_bytes,
+        "phases": [{**p, "peak_reserved": round(p["peak_reserved"] * factor)} for p in found["phases"]],
+        "timeline": timeline and {**timeline, "reserved": [round(r * factor) for r in timeline["reserved"]]},
+    }
+
+
+def _settings_of(about: dict[str, Any], allocator: str) -> MemorySettings:
+    """The settings that a trace was recorded with."""
+    recorded = str(about.get("checkpointing") or "none")
+    return MemorySettings(
+        precision=str(about.get("precision") or "fp32"),
+        gradient_checkpointing=False if recorded == "none" else recorded,
+        optimizer=str(about.get("optimizer") or "own"),
+        accumulation=int(about.get("accumulation") or 1),
+        allocator=allocator,
+    )

@@ -1,0 +1,156 @@
+"""How much GPU memory a training needs, without a GPU: ``estimate_memory``."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+from .._errors import AsrConfigError, UnsupportedError
+from .._records import from_json
+from ..model import profile_model
+from .estimate import MemoryEstimate, Term
+from .model import MemoryModel, to_the_end
+from .published import published_estimate
+from .remedies import changes_that_fit
+from .settings import ESTIMATORS, MemorySettings, Shape, Target, one_of
+from .source import analytic_request, can_trace
+
+
+class EstimatorWarning(UserWarning):
+    """The training step could not be traced, so a formula answered instead."""
+
+
+def estimate_memory(
+    model: Any,
+    *,
+    batch: int,
+    seconds: float,
+    labels: int | None = None,
+    precision: str = "fp16",
+    gradient_checkpointing: bool | str = False,
+    optimizer: str = "adamw_torch",
+    accumulation: int = 1,
+    freeze_feature_encoder: bool = False,
+    gpu: str | None = None,
+    evaluation_batch: int | None = None,
+    estimator: str = "auto",
+    allocator: str = "",
+    cache: bool = True,
+    progress: bool = True,
+) -> MemoryEstimate:
+    """Say what training ``model`` takes of a GPU, what holds it, when, and whether it fits.
+
+    ``model`` is a ``torch.nn.Module``, a function that builds one, a transformers config (object or dictionary), a
+    folder with ``config.json``, or a known name. ``batch`` is the micro-batch, ``seconds`` its longest clip, ``labels``
+    its longest text in tokens (None: usual for that duration). ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"``;
+    ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per optimizer step; ``allocator`` the text of
+    PYTORCH_CUDA_ALLOC_CONF. ``gpu`` names a GPU of the catalogue; None takes this machine's, if there is one.
+    ``evaluation_batch`` adds the memory of evaluating (traced models only).
+
+    ``estimator`` is ``"trace"``: the training step is recorded with imaginary tensors and replayed through a simulation
+    of PyTorch's allocator, in seconds the first time and at once from the cache (``cache``) later; ``"analytic"``:
+    formulas from the config, without torch; ``"published"``: the formula of the policy of that name; ``"auto"``: the
+    first of them that works, with an ``EstimatorWarning`` where tracing failed.
+
+    The answer is the plain prediction, without a safety margin. Raises ``InvalidArgumentError`` for a value out of its
+    range, ``NotFoundError`` for an unknown name, and with ``estimator="trace"`` ``TraceError`` for a step that cannot
+    be traced.
+    """
+    one_of("estimator", estimator, ESTIMATORS)
+    settings = MemorySettings(
+        precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator
+    )
+    shape = Shape(batch, seconds, labels)
+    question = _Question(model, shape, settings, gpu, evaluation_batch, cache, progress)
+    for name in _order(estimator):
+        try:
+            found = question.ask(name)
+        except UnsupportedError as error:
+            if name == estimator or name == "published":
+                raise
+            question.failed(name, error)
+        else:
+            return dataclasses.replace(found, warnings=tuple(question.warnings))
+    raise AssertionError("the published estimator answers or raises")
+
+
+def _order(estimator: str) -> tuple[str, ...]:
+    if estimator != "auto":
+        return (estimator,)
+    return ("trace", "analytic", "published") if can_trace() else ("analytic", "published")
+
+
+@dataclasses.dataclass
+class _Question:
+    model: Any
+    shape: Shape
+    settings: MemorySettings
+    gpu: str | None
+    evaluation_batch: int | None
+    cache: bool
+    progress: bool
+    warnings: list[str] = dataclasses.field(default_factory=list)
+
+    def ask(self, estimator: str) -> MemoryEstimate:
+        """One estimator's answer."""
+        return {"trace": self._trace, "analytic": self._analytic, "published": self._published}[estimator]()
+
+    def failed(self, estimator: str, error: AsrConfigError) -> None:
+        """Remember, and say once, why an estimator could not answer."""
+        text = f"the {estimator} estimator could not answer: {error.message}"
+        self.warnings.append(text)
+        warnings.warn(text, EstimatorWarning, stacklevel=3)
+
+    def _trace(self) -> MemoryEstimate:
+        with MemoryModel.trace(
+            self.model, **vars(self.settings), gpu=self.gpu, cache=self.cache, progress=self.progress
+        ) as traced:
+            found = traced.estimate(
+                self.shape.batch, self.shape.seconds, self.shape.labels, evaluation_batch=self.evaluation_batch
+            )
+        return self._advised(found)
+
+    def _analytic(self) -> MemoryEstimate:
+        target = Target.find(self.gpu)
+        found = self._asked(self.settings, target)
+        terms = tuple(from_json(Term, term) for term in found.pop("terms"))
+        estimate = dataclasses.replace(from_json(MemoryEstimate, found), terms=terms)
+        return self._advised(self._finished(estimate, target))
+
+    def _published(self) -> MemoryEstimate:
+        target = Target.find(self.gpu)
+        return self._finished(published_estimate(self.model, self.shape, self.settings, target), target)
+
+    def _finished(self, found: MemoryEstimate, target: Target) -> MemoryEstimate:
+        if self.evaluation_batch is not None:
+            self.warnings.append(f"evaluation is estimated from traces only, not by {found.estimator!r}")
+        profile = profile_model(self.model, freeze_feature_encoder=self.settings.freeze_feature_encoder)
+        label = f"{profile.name} ({profile.class_name})" if profile.name else profile.class_name
+        return dataclasses.replace(found, model=label, shape=self.shape, settings=self.settings, target=target)
+
+    def _advised(self, found: MemoryEstimate) -> MemoryEstimate:
+        if found.fits is not False:
+            return found
+        changes = changes_that_fit(self.settings, lambda settings: self._asked(settings, found.target))
+        return dataclasses.replace(found, remedies=found.remedies + changes)
+
+    def _asked(self, settings: MemorySettings, target: Target) -> dict[str, Any]:
+        """The analytic estimator's answer."""
+        request = {
+            "model": analytic_request(self.model, settings.freeze_feature_encoder),
+            "batch": self.shape.batch,
+            "seconds": self.shape.seconds,
+            "labels": self.shape.labels,
+            "precision": settings.precision,
+            "checkpointing": settings.gradient_checkpointing is not False,
+            "accumulation": settings.accumulation,
+            "optimizer": settings.optimizer,
+            "freeze_feature_encoder": settings.freeze_feature_encoder,
+            "simulate": True,
+            "settings": settings.allocator,
+            "compute_capability": target.compute_capability,
+            "device_bytes": target.context_bytes,
+            "limit_bytes": target.limit_bytes,
+        }
+        return to_the_end("memory.analytic", request)

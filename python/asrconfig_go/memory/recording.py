@@ -1,0 +1,127 @@
+"""Recording a training step for the memory model, once for each model and setting."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .._checks import checked
+from .._errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from .._progress import ProgressBar
+from .cache import TraceCache, code_versions, fingerprint
+from .settings import MemorySettings
+from .source import ModelSource, can_trace, is_module
+
+if TYPE_CHECKING:
+    from ..trace import SpeechBatches, Trace
+
+_WINDOW = 3  # micro-batches of a window that the recorder runs; further ones repeat the third
+_KEPT = ("length_per_second", "fixed_length", "max_length", "max_labels", "labels_per_second")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Everything that decides what the recorder sees."""
+
+    source: ModelSource
+    settings: MemorySettings
+    capability: tuple[int, int]
+    batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
+    points: Sequence[tuple[int, int, int]] | None = None
+    length_per_second: float = 16_000.0
+    loss: Callable[[Any, dict[str, Any]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_fn is not None and not callable(self.batch_fn):
+            raise InvalidArgumentError(
+                f"batch_fn is a {type(self.batch_fn).__name__}, not a function",
+                "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
+            )
+        if checked("length_per_second", self.length_per_second, float) <= 0:
+            raise InvalidArgumentError("length_per_second is not positive", "16000 for samples, 100 for mel frames")
+
+    def key(self, model_key: str) -> str:
+        """Names the trace in the cache."""
+        s = self.settings
+        checkpointing = "non_reentrant" if s.gradient_checkpointing is True else s.gradient_checkpointing
+        settings = [s.precision, checkpointing, s.optimizer, min(s.accumulation, _WINDOW), self.capability]
+        return fingerprint(model_key, settings, code_versions())
+
+    def make(self, key: str | None, progress: bool) -> dict[str, Any]:
+        """Record, keep the trace under ``key``, and give the request that opens it."""
+        data = self._record(progress).to_bytes()
+        if key is not None:
+            TraceCache().store(key, data)
+        return {"trace": base64.b64encode(data).decode()}
+
+    def _record(self, progress: bool) -> Trace:
+        if not can_trace():
+            raise UnsupportedError(
+                "a training step is traced with torch and transformers, which are not installed here",
+                'pip install "asrconfig-go[train]", or ask with estimator="analytic"',
+            )
+        built: list[Any] = []
+        model = self.source.model if is_module(self.source.model) else self._noting(built)
+        with ProgressBar(f"Tracing {self.source.label}", "step", None, progress) as advance:
+            trace = self._run(model, advance)
+        facts = self._facts(model if is_module(model) else built[0])
+        return dataclasses.replace(trace, about={**trace.about, **facts})
+
+    def _noting(self, built: list[Any]) -> Callable[[], Any]:
+        """The source's builder, keeping the config of what it builds."""
+
+        def build() -> Any:
+            model = self.source.model()
+            built.append(getattr(model, "config", None))
+            return model
+
+        return build
+
+    def _run(self, model: Any, advance: Callable[[int, int | None], None]) -> Trace:
+        from ..trace import TraceError, trace_training
+
+        s = self.settings
+        points = self.points
+        if points is None and self.batch_fn is not None:
+            points = self._batches(None).points()
+        try:
+            return trace_training(
+                model, self.batch_fn, points=points, optimizer=s.optimizer, precision=s.precision,
+                gradient_checkpointing=s.gradient_checkpointing, accumulation=s.accumulation, loss=self.loss,
+                compute_capability=self.capability, progress=advance,
+            )  # fmt: skip
+        except AsrConfigError:
+            raise
+        except Exception as error:
+            hint = "check that batch_fn gives the model's keyword arguments" if self.batch_fn else "train it for a step"
+            raise TraceError(f"{self.source.label} failed in its training step: {named(error)}", hint) from error
+
+    def _batches(self, config: Any) -> SpeechBatches:
+        from ..trace import SpeechBatches, speech_batches
+
+        if self.batch_fn is not None:
+            return SpeechBatches(self.batch_fn, self.length_per_second)
+        return speech_batches(config)
+
+    def _facts(self, model: Any) -> dict[str, Any]:
+        """What later questions need to know of the model, so that the trace alone answers them."""
+        batches = self._batches(model)
+        return {name: getattr(batches, name) for name in _KEPT} | generation_facts(getattr(model, "config", model))
+
+
+def generation_facts(config: Any) -> dict[str, int]:
+    """Sizes of a decoder's key-value cache, for encoder-decoder models with a fixed source length."""
+    layers, width = getattr(config, "decoder_layers", None), getattr(config, "d_model", None)
+    source = getattr(config, "max_source_positions", None)
+    if not (getattr(config, "is_encoder_decoder", False) and layers and width and source):
+        return {}
+    return {"decoder_layers": int(layers), "decoder_width": int(width), "source_frames": int(source)}
+
+
+def named(error: Exception) -> str:
+    """An exception in one line."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -1,0 +1,73 @@
+"""What to change when a training does not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .._errors import AsrConfigError, UnsupportedError
+from ..display import gib
+from .settings import MemorySettings, Shape
+
+if TYPE_CHECKING:
+    from .model import MemoryModel
+
+Change = tuple[str, Any]  # a setting and its value
+Asked = Callable[[MemorySettings], dict[str, Any]]
+
+_CHANGES: tuple[Change, ...] = (
+    ("gradient_checkpointing", True),
+    ("precision", "fp16"),
+    ("freeze_feature_encoder", True),
+    ("optimizer", "adafactor"),
+)
+
+
+def smaller_batch(model: MemoryModel, shape: Shape) -> str:
+    """The largest batch that fits, in words."""
+    try:
+        largest = model.largest_batch(shape.seconds, labels=shape.labels)
+    except UnsupportedError:  # too few shapes were traced to tell of others
+        return "a smaller batch: trace more shapes to learn which one fits"
+    if largest == 0:
+        return f"not even one clip of {shape.seconds:g} s fits with these settings"
+    return f"batch={largest} is the largest that fits"
+
+
+def changes_that_fit(settings: MemorySettings, ask: Asked) -> tuple[str, ...]:
+    """Single settings that would make it fit; when none does, as many together as it takes.
+
+    ``ask`` gives the analytic estimator's answer for the GPU in mind. Empty when it does not know the model.
+    """
+    changes = [change for change in _CHANGES if _applies(settings, change)]
+    try:
+        singles = [_tried(settings, [change], ask) for change in changes]
+        fitting = tuple(words for words, fits in singles if fits)
+        return fitting or _together(settings, changes, ask)
+    except AsrConfigError:
+        return ()
+
+
+def _together(settings: MemorySettings, changes: list[Change], ask: Asked) -> tuple[str, ...]:
+    for count in range(2, len(changes) + 1):
+        words, fits = _tried(settings, changes[:count], ask)
+        if fits:
+            return (words,)
+        if count == len(changes):
+            return (f"not even {words} would do",)
+    return ()
+
+
+def _tried(settings: MemorySettings, changes: list[Change], ask: Asked) -> tuple[str, bool]:
+    """The changes in words with what would be needed, and whether the GPU has that much."""
+    found = ask(dataclasses.replace(settings, **dict(changes)))
+    words = " and ".join(f"{name}={value!r}" for name, value in changes)
+    return f"{words}: about {gib(found['peak_device'])}", bool(found["fits"])
+
+
+def _applies(settings: MemorySettings, change: Change) -> bool:
+    """Whether the change is one: from a setting that takes more."""
+    name, _ = change
+    more: dict[str, tuple[Any, ...]] = {"precision": ("fp32",), "optimizer": ("adamw_torch", "adamw_torch_fused")}
+    return getattr(settings, name) in more.get(name, (False,))
