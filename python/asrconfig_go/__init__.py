@@ -30,22 +30,22 @@ from .config import Decision, TrainingConfig
 from .dataset import Clip, DatasetProfile, ScanResult, scan_audio
 from .hardware import GPU, HardwareProfile
 from .manager import ASRConfigManager, PlanOptions, create_optimal_config
-from .memory import (
-    Calibration,
-    EstimatorWarning,
-    EvaluationMemory,
-    MemoryEstimate,
-    MemoryModel,
-    RunEstimate,
-    calibrate,
-    estimate_memory,
-)
 from .model import ModelProfile, known_models, profile_model
 from .monitor import MemoryMonitor
 from .training_arguments import UnsupportedSettingWarning
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
+    from .memory import (
+        Calibration,
+        EstimatorWarning,
+        EvaluationMemory,
+        MemoryEstimate,
+        MemoryModel,
+        RunEstimate,
+        calibrate,
+        estimate_memory,
+    )
 
 __all__ = [
     "GPU",
@@ -91,11 +91,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names that cost an import: the callback's base class is in transformers, the version in the metadata."""
+    """Names that cost an import: the callback's base class, the memory model, the version in the metadata."""
     if name == "AdaptiveMemoryCallback":
         from .callback import AdaptiveMemoryCallback
 
         return AdaptiveMemoryCallback
+    if name in __all__:
+        from . import memory
+
+        return getattr(memory, name)
     if name == "__version__":
         from importlib.metadata import version
 
