@@ -83,9 +83,51 @@ def test_heads_that_flash_cannot_take_are_padded() -> None:
 
 def test_dropout_keeps_a_mask_of_a_byte_an_element() -> None:
     made = births(lambda: functional.dropout(torch.randn(100, 100), 0.1))
-    assert made[1:] == [("native_dropout.default", 40_000), ("native_dropout.default", 10_000)]
+    assert made[1:] == [("native_dropout.default", 10_000), ("native_dropout.default", 40_000)]  # the mask comes first
     assert len(births(lambda: functional.dropout(torch.randn(100, 100), 0.0))) == 1
     assert len(births(lambda: functional.dropout(torch.randn(100, 100), 0.5, training=False))) == 1
+
+
+def used_twice() -> None:
+    x = torch.randn(16, 8, requires_grad=True)
+    twice = x * 2
+    (functional.relu(twice) + twice * 3).sum().backward()
+
+
+def test_two_gradients_are_added_in_place_as_without_a_mode() -> None:
+    with torch.autograd.profiler.profile() as profile:
+        used_twice()
+    real = [event.name for event in profile.function_events if event.name.startswith("aten::add")]
+    assert real.count("aten::add_") == 1 and real.count("aten::add") == 1  # the other one is the forward pass's sum
+    assert [name for name, _ in births(used_twice)].count("add.Tensor") == 1
+
+
+def test_a_gradient_that_somebody_keeps_is_not_overwritten() -> None:
+    kept: list[Any] = []
+
+    class Keep(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            kept.append(grad * 2)
+            return kept[-1]
+
+    def run() -> None:
+        x = torch.randn(16, 8, requires_grad=True)
+        both = x * 2
+        (Keep.apply(both) * 5 + Keep.apply(both) * 3).sum().backward()
+
+    assert [name for name, _ in births(run)].count("add.Tensor") == 2
+
+
+def test_efficient_attention_in_backward_multiplies_and_sums_in_float() -> None:
+    made = births(attention(torch.float32, mask="bool", gradients=True))
+    sizes = [size for name, size in made if name == "_scaled_dot_product_efficient_attention_backward.default"]
+    product, tiles = 2 * 4 * 100 * 64 * 4, 2 * 4 * 2
+    assert sizes[-2:] == [product, tiles * (64 * 64 * 4 + 16)]
 
 
 def test_autocast_follows_cudas_lists() -> None:

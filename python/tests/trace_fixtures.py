@@ -11,6 +11,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from asrconfig_go.trace import Trace, _kernels
+from asrconfig_go.trace._accumulate import ADD, Accumulation
+from asrconfig_go.trace._mode import LAST_FIRST
 from asrconfig_go.trace.recorder import _foreach_as_on_cuda
 
 Birth = tuple[str, int]  # operation, bytes
@@ -106,12 +108,17 @@ class RealRun(TorchDispatchMode):
         self.births: list[list[Birth]] = [[]]
         self.watching = False
         self._living: dict[int, weakref.ref[Any]] = {}
+        self._sums = Accumulation()
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        into = self._sums.place(args, kwargs or {}) if op is ADD else None
+        if into is not None:
+            return args[into].add_(args[1 - into])
         out = op(*args, **(kwargs or {}))
         if self.watching:
             given = {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
-            for tensor in _tensors(out):
+            made = _tensors(out)
+            for tensor in reversed(made) if op in LAST_FIRST else made:
                 if tensor.untyped_storage()._cdata not in given:
                     self._add(tensor.untyped_storage(), str(op))
         return out

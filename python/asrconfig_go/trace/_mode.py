@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ._accumulate import ADD, Accumulation
 from ._arena import Arena
 from ._errors import TraceError
 from ._lengths import Lengths
@@ -36,6 +37,8 @@ class _Kind(Enum):
 # Views by behaviour that do not say so in their schema, and operations on the storage itself.
 _VIEWS = {aten._unsafe_view.default, aten._reshape_alias.default, aten.set_.source_Storage_storage_offset}
 _READ = aten._local_scalar_dense.default
+# The mask is made before the result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu.
+LAST_FIRST = {aten.native_dropout.default}
 
 
 def _kind(op: Any) -> _Kind:
@@ -61,9 +64,13 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
         self._inside = inside
         self._where = where
         self._kinds: dict[Any, tuple[_Kind, str]] = {}
+        self._sums = Accumulation()
 
     def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        into = self._sums.place(args, kwargs) if op is ADD else None
+        if into is not None:
+            return self._added(args, into)
         known = self._kinds.get(op)
         if known is None:
             known = self._kinds[op] = (_kind(op), str(op))
@@ -85,10 +92,16 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
             self.lengths.saw(args[1], args[0], args[3], args[4], args[5])
         with self._workspaces.of(op, name, args):
             out = self._new(op, name, args, kwargs, fake, tensors)
-            for leaf in pytree.tree_leaves(out):
+            leaves = pytree.tree_leaves(out)
+            for leaf in reversed(leaves) if op in LAST_FIRST else leaves:
                 if isinstance(leaf, torch.Tensor):
                     self._log.birth(leaf, name)
         return out
+
+    def _added(self, args: tuple[Any, ...], into: int) -> torch.Tensor:
+        """One gradient added into the other; really, where both have values."""
+        held: torch.Tensor = args[into]
+        return held if any(map(self.arena.holds, args)) else held.add_(args[1 - into])
 
     def _new(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: list[torch.Tensor]) -> Any:
         if op is aten.rand.default and args[0] == []:

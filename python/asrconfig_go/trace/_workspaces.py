@@ -56,19 +56,6 @@ def _efficient_backward(args: Any) -> list[int]:
     return [workspace]
 
 
-_FEW = 3072  # indices, up to which no sorting is needed
-_ROWS_PER_THREAD = 10
-
-
-def _embedding_backward(args: Any) -> list[int]:
-    """Sums of runs of equal indices: grad_weight_per_segment, aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu."""
-    grad, indices, rows = args[:3]
-    count = indices.numel()
-    if count <= _FEW:
-        return []
-    return [4 * grad.shape[-1] * (count // _ROWS_PER_THREAD + min(count, rows))]
-
-
 def _flash_backward(args: Any) -> list[int]:
     """``dq_accum`` and ``softmax_d`` of mha_bwd: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp."""
     batch, heads, length, head = args[1].shape
@@ -124,7 +111,6 @@ _PASSING: dict[Any, Callable[[Any], list[int]]] = {
     aten._ctc_loss_backward.Tensor: _ctc_beta,
     aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
     aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
-    aten.embedding_dense_backward.default: _embedding_backward,
 }
 
 

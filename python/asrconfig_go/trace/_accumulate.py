@@ -1,0 +1,77 @@
+"""Sums of gradients: where autograd adds in place, which it does not do under a dispatch mode.
+
+A tensor that is used twice gets two gradients. The engine adds one into the other when it alone holds that one, and
+makes a third tensor only otherwise (can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp). A dispatch mode
+makes it always take the second way, with a tensor and its fragmentation that a real run does not have.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ._modules import in_backward
+
+ADD = torch.ops.aten.add.Tensor
+_storage_owners: Any = getattr(torch._C, "_storage_Use_Count", None)
+_Owners = tuple[int, int, int]
+
+
+def _owners(args: tuple[Any, ...], place: int) -> _Owners:
+    """How many hold the tensor, its storage and its Python object, seen from within a dispatch mode."""
+    tensor = args[place]
+    return tensor._use_count(), _storage_owners(tensor.untyped_storage()._cdata), sys.getrefcount(tensor)
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[_Owners] = []
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if op is ADD and in_backward():
+            self.seen.append(_owners(args, 0))
+        return op(*args, **(kwargs or {}))
+
+
+def _engine_alone() -> _Owners | None:
+    """The counts when nobody but the engine holds a gradient; None where this torch does not tell them."""
+    if _storage_owners is None or not hasattr(torch.Tensor, "_use_count"):
+        return None
+    x = torch.ones(1, requires_grad=True)
+    with torch.enable_grad(), _Watch() as watch:
+        twice = x * 2
+        (twice * 3 + twice * 4).backward()
+    return watch.seen[0] if watch.seen else None
+
+
+class Accumulation:
+    """Tells into which of its two arguments the engine would add. A backward formula that adds two tensors of its own
+    looks the same, and is rare."""
+
+    def __init__(self) -> None:
+        self._alone = _engine_alone()
+
+    def place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+        """0 or 1: the argument that becomes the sum; None when a new tensor does. To be asked in __torch_dispatch__."""
+        if self._alone is None or kwargs or not in_backward() or torch.is_grad_enabled():
+            return None
+        if not all(isinstance(a, torch.Tensor) for a in args) or args[0].size() != args[1].size():
+            return None
+        for place in (0, 1):
+            if _owners(args, place) == self._alone and _dense(args[place]):
+                return place
+        return None
+
+
+def _dense(tensor: torch.Tensor) -> bool:
+    """Whether the elements fill the memory between the first and the last, each once, in some order of axes."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
