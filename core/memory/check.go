@@ -42,6 +42,11 @@ func (t *Trace) check() error {
 			return fmt.Errorf("%d %s; the range is 1 to %d", names.n, names.what, names.most)
 		}
 	}
+	for _, op := range t.Ops {
+		if _, err := parseColumns(op); err != nil {
+			return err
+		}
+	}
 	if err := checkLadder(t.Lengths); err != nil {
 		return err
 	}

@@ -50,27 +50,32 @@ func (c *class) fit(vars variables, familiar familiar) error {
 	}
 	c.form, c.forms = make([]int32, len(c.op)), nil
 	known := map[string]int32{}
-	constants := map[int64]int32{}
-	key := make([]byte, 0, 8*len(c.members))
+	constants := map[[2]int64]int32{} // by size and columns
+	key := make([]byte, 0, 8+8*len(c.members))
 	for birth := range c.form {
-		key = key[:0]
+		columns := c.columns[birth]
+		key = binary.LittleEndian.AppendUint64(key[:0], uint64(columns))
 		size, same := c.members[0].sizes[birth], true
 		for _, m := range c.members {
 			same = same && m.sizes[birth] == size
 			key = binary.LittleEndian.AppendUint64(key, uint64(m.sizes[birth]))
 		}
 		if same {
-			index, found := constants[size]
+			index, found := constants[[2]int64{size, columns}]
 			if !found {
-				index = c.addForm(constant(size))
-				constants[size] = index
+				f := constant(size)
+				f.columns = columns
+				index = c.addForm(f)
+				constants[[2]int64{size, columns}] = index
 			}
 			c.form[birth] = index
 			continue
 		}
 		index, found := known[string(key)]
 		if !found {
-			index = c.addForm(c.formOf(birth, fitter, of))
+			f := c.formOf(birth, fitter, of)
+			f.columns = columns
+			index = c.addForm(f)
 			known[string(key)] = index
 		}
 		c.form[birth] = index

@@ -21,7 +21,8 @@ type fakeLoop struct {
 	warm                          bool
 	shuffle                       bool // caches give up their entries in the other order now and then
 
-	extra func(Shape) int64 // size of one more activation; none when nil
+	extra func(Shape) int64      // size of one more activation; none when nil
+	sum   func(rows int64) int64 // size of the buffer of each layer's column sum, in the trace's terms; none when nil
 }
 
 const (
@@ -34,7 +35,7 @@ func newFakeLoop(layers int64) *fakeLoop {
 	f := &fakeLoop{layers: layers, loss: none}
 	f.t = Trace{
 		About: map[string]any{"model": "Fake", "length_per_second": 100.0, "notes": ""},
-		Ops:   []string{"to", "mm", "attention", "backward", "optimizer"}, Modules: []string{"", "encoder.layers.0.attention", "encoder.layers.1.attention", "encoder.layers.2.attention"},
+		Ops:   []string{"to", "mm", "attention", "backward", "optimizer", "column_sum:1024"}, Modules: []string{"", "encoder.layers.0.attention", "encoder.layers.1.attention", "encoder.layers.2.attention"},
 		Tags: []string{"", "parameter", "gradient", "optimizer", "input", "workspace", "output"},
 		Lengths: []Rung{{Name: "input"}, {Name: "length1", Of: of(0), Kernel: 5, Stride: 3, Dilation: 1},
 			{Name: "length2", Of: of(1), Kernel: 3, Stride: 2, Padding: 1, Dilation: 1}},
@@ -131,6 +132,9 @@ func (f *fakeLoop) micro(s Shape, first bool) {
 			f.grads = append(f.grads, f.born(width*width*4, "gradient", 3))
 		}
 		f.die(id, temporary)
+		if f.sum != nil && i < int(f.layers) {
+			f.die(f.born(f.sum(s.Batch*n), "workspace", 5))
+		}
 	}
 }
 

@@ -184,6 +184,7 @@ func (g *grafting) copyBirth(from *class, birth, form int32, part uint8) int32 {
 	c.events = append(c.events, number)
 	c.op, c.module, c.tag = append(c.op, from.op[birth]), append(c.module, from.module[birth]), append(c.tag, from.tag[birth])
 	c.form, c.part = append(c.form, form), append(c.part, part)
+	c.columns = append(c.columns, from.columns[birth])
 	return number
 }
 

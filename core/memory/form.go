@@ -31,6 +31,7 @@ const (
 type form struct {
 	terms     []term
 	divisor   int64
+	columns   int64 // of a column sum, whose rows the form gives; 0: it gives bytes
 	inexact   bool
 	ambiguous bool              // another form as simple fits the traced shapes as well
 	factors   [maxTerms]float64 // of an inexact form's terms
@@ -52,7 +53,7 @@ func (f *form) isConstant() bool {
 	return !f.inexact && len(f.terms) == 1 && f.terms[0].monomial == monomial{}
 }
 
-// size evaluates a form; v are the variables of the shape.
+// size evaluates a form, in bytes or in rows of a column sum; v are the variables of the shape.
 func (f *form) size(shape Shape, v []int64) uint64 {
 	if f.inexact {
 		return f.inexactSize(shape, v)
@@ -83,7 +84,7 @@ func (f *form) inexactSize(shape Shape, v []int64) uint64 {
 	return uint64(min(math.Ceil(size), tooLarge))
 }
 
-// describe writes a form for people: "8·B·length7 + 4·B", "≈ 1.5·B".
+// describe writes a form for people: "8·B·length7 + 4·B", "≈ 1.5·B", "(B·length7) rows".
 func (f *form) describe(v variables) string {
 	words := make([]string, len(f.terms))
 	for i, t := range f.terms {
@@ -97,6 +98,9 @@ func (f *form) describe(v variables) string {
 		}
 	}
 	text := strings.Join(words, " + ")
+	if f.columns > 0 {
+		text = "(" + text + ") rows"
+	}
 	if f.inexact {
 		return "≈ " + text
 	}

@@ -191,6 +191,7 @@ func (a *alignment) stateOf(alive []bool) *class {
 		state.events = append(state.events, number)
 		state.op, state.module, state.tag = append(state.op, from.op[birth]), append(state.module, from.module[birth]), append(state.tag, from.tag[birth])
 		state.part, state.slot = append(state.part, from.part[birth]), append(state.slot, number)
+		state.columns = append(state.columns, from.columns[birth])
 		state.outlive = append(state.outlive, number)
 		sizes = append(sizes, a.views[segment].sizes[birth])
 	}

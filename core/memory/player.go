@@ -13,13 +13,14 @@ import (
 type player struct {
 	vars    variables
 	alloc   *allocator.Allocator
+	reduce  reducer
 	load    *played
 	history []*played // segments of this window and the two before
 	spare   []*played
 	watch   *watcher // nil when only the allocator's own figures are wanted
 
 	blocks   []allocator.Block // of the segment's births
-	sizes    []uint64          // of the segment's forms
+	sizes    []uint64          // of the segment's forms, in bytes
 	values   []int64           // variables of the shape
 	deaths   []death           // of earlier segments' storages in this segment
 	identity []int32
@@ -54,8 +55,8 @@ type failure struct {
 	cause   *allocator.OutOfMemory
 }
 
-func newPlayer(m *Model, settings allocator.Settings) *player {
-	return &player{vars: m.vars, alloc: allocator.New(settings)}
+func newPlayer(m *Model, settings allocator.Settings, gpu GPU) *player {
+	return &player{vars: m.vars, alloc: allocator.New(settings), reduce: gpu.reducer()}
 }
 
 // play runs one segment. A failure is the device running out of memory; the segment then ends there.
@@ -115,7 +116,7 @@ func (p *player) prepare(s planned) (form []int32, err error) {
 		form = p.numbers(len(c.op))
 		p.sizes = resized(p.sizes, len(c.op))
 		for i, size := range s.exact.sizes {
-			p.sizes[i] = uint64(size)
+			p.sizes[i] = p.reduce.bytes(uint64(size), c.columns[i])
 		}
 	} else {
 		p.sizes = resized(p.sizes, len(c.forms))
@@ -123,7 +124,7 @@ func (p *player) prepare(s planned) (form []int32, err error) {
 			return nil, err
 		}
 		for i := range c.forms {
-			p.sizes[i] = c.forms[i].size(s.shape, p.values)
+			p.sizes[i] = p.reduce.bytes(c.forms[i].size(s.shape, p.values), c.forms[i].columns)
 		}
 	}
 	p.findDeaths(s)

@@ -49,7 +49,7 @@ func training(t *Trace) []Segment {
 // replayed plays windows of the model and gives the state after each segment.
 func replayed(t *testing.T, m *Model, windows [][]Shape, settings allocator.Settings) (after []state) {
 	t.Helper()
-	p := newPlayer(m, settings)
+	p := newPlayer(m, settings, GPU{})
 	plan := m.load()
 	for number, shapes := range windows {
 		window, err := m.window(number, shapes)

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 )
 
 // RunRequest is a question about a whole training over given samples.
@@ -21,6 +20,7 @@ type RunRequest struct {
 	Settings     string  `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF
 	LimitBytes   *uint64 `json:"limit_bytes"`  // what the allocator may reserve in all; no limit when absent
 	DeviceBytes  *uint64 `json:"device_bytes"` // what the process takes beside the allocator
+	GPU
 }
 
 // RunEstimate is what a training over given samples needs. Sizes are bytes.
@@ -80,7 +80,7 @@ func (m *Model) Run(r RunRequest) (RunEstimate, error) {
 	}
 	seeds := make([]OfSeed, r.Seeds)
 	err = inParallel(r.Seeds, func(i int) (err error) {
-		seeds[i], err = m.runSeed(c, uint64(i), accumulation, r.Steps, settings)
+		seeds[i], err = m.runSeed(newPlayer(m, settings, r.GPU), c, uint64(i), accumulation, r.Steps)
 		return err
 	})
 	if err != nil {
@@ -91,7 +91,7 @@ func (m *Model) Run(r RunRequest) (RunEstimate, error) {
 
 func (m *Model) checkRun(r *RunRequest) error {
 	batch, longest, tokens := int64(r.Batch), int64(1), int64(0)
-	check := Request{Batch: &batch, Length: &longest, Labels: &tokens, Accumulation: r.Accumulation, LimitBytes: r.LimitBytes, DeviceBytes: r.DeviceBytes}
+	check := Request{Batch: &batch, Length: &longest, Labels: &tokens, Accumulation: r.Accumulation, LimitBytes: r.LimitBytes, DeviceBytes: r.DeviceBytes, GPU: r.GPU}
 	if err := check.check(); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (m *Model) largestOnly(c *clips, accumulation int, r RunRequest) (Peaks, er
 	if err != nil {
 		return Peaks{}, err
 	}
-	p := newPlayer(m, settings)
+	p := newPlayer(m, settings, r.GPU)
 	_, err = p.playAll(plan)
 	return p.peaks(), err
 }
@@ -144,9 +144,9 @@ func (p *player) peaks() Peaks {
 	return Peaks{s.PeakAllocated, s.PeakReserved}
 }
 
-// runSeed plays one order of the samples, until it ends or memory does.
-func (m *Model) runSeed(c *clips, seed uint64, accumulation, steps int, settings allocator.Settings) (OfSeed, error) {
-	p, next := newPlayer(m, settings), c.shapes(seed)
+// runSeed plays one order of the samples through a fresh player, until it ends or memory does.
+func (m *Model) runSeed(p *player, c *clips, seed uint64, accumulation, steps int) (OfSeed, error) {
+	next := c.shapes(seed)
 	full, err := p.playAll(m.load())
 	shapes := make([]Shape, accumulation)
 	for step := 0; step < steps && full == nil && err == nil; step++ {

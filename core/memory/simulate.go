@@ -17,6 +17,7 @@ type Request struct {
 	Timeline     int     `json:"timeline"`     // most points of the timeline, up to 100 000; 0: none
 	Modules      *int    `json:"modules"`      // most rows of modules at the peak, 1 to 10 000; 12
 	Kind         string  `json:"kind"`         // "train", "evaluate" or "generate"; "train"
+	GPU
 }
 
 const (
@@ -44,7 +45,7 @@ func (m *Model) Simulate(r Request) (Estimate, error) {
 	if r.Timeline > 0 {
 		timeline = newSampler(r.Timeline, eventsOf(plan))
 	}
-	p := newPlayer(m, settings)
+	p := newPlayer(m, settings, r.GPU)
 	p.watch = newWatcher(m, timeline)
 	full, err := p.playAll(plan)
 	if err != nil {
@@ -126,6 +127,8 @@ func (r Request) check() error {
 		{"steps", orElse(r.Steps, 1), 1, maxSteps},
 		{"timeline", r.Timeline, 0, maxPoints},
 		{"modules", r.modules(), 1, maxModules},
+		{"multiprocessors", orElse(r.Multiprocessors, usualMultiprocessors), 1, maxMultiprocessors},
+		{"threads_per_multiprocessor", orElse(r.Threads, usualThreads), leastThreads, maxThreads},
 	} {
 		if f.value < f.least || f.value > f.most {
 			return outOfRange("%s is %d; the range is %d to %d", f.name, f.value, f.least, f.most)

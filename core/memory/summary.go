@@ -41,9 +41,9 @@ type Class struct {
 type Doubt struct {
 	Op       string  `json:"op"`
 	Module   string  `json:"module"`
-	Formula  string  `json:"formula"` // in bytes; B is the batch, up8(n) is n rounded up to a multiple of 8
+	Formula  string  `json:"formula"` // in bytes, or in rows of a column sum; B is the batch, up8(n) is n rounded up to a multiple of 8
 	Residual float64 `json:"residual"`
-	Bytes    int64   `json:"bytes"` // largest traced
+	Bytes    int64   `json:"bytes"` // largest traced; of a column sum, on the usual GPU
 }
 
 const mostDoubts = 8 // listed of one class
@@ -89,7 +89,7 @@ func (m *Model) classSummary(c *class, n fitted) Class {
 		seen[index] = true
 		d := Doubt{Op: m.ops[c.op[birth]], Module: m.modules[c.module[birth]], Formula: f.describe(m.vars), Residual: f.residual}
 		for _, x := range c.members {
-			d.Bytes = max(d.Bytes, x.sizes[birth])
+			d.Bytes = max(d.Bytes, int64(GPU{}.reducer().bytes(uint64(x.sizes[birth]), c.columns[birth])))
 		}
 		s.Doubtful = append(s.Doubtful, d)
 	}
