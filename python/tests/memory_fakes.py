@@ -48,6 +48,8 @@ class FakeLibrary:
     def device(self, **_: Any) -> dict[str, Any]:
         return {
             "context_bytes": CONTEXT,
+            "multiprocessors": 108,
+            "threads_per_multiprocessor": 2048,
             "nccl_bytes": 0,
             "low": CONTEXT,
             "high": 2 * CONTEXT,

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402
 
-from asrconfig_go.trace import MemoryRecorder  # noqa: E402
+from asrconfig_go.trace import MemoryRecorder, _workspaces  # noqa: E402
 from asrconfig_go.trace._workspaces import cublas_bytes  # noqa: E402
 
 MIB = 1 << 20
@@ -164,7 +164,9 @@ def test_cross_entropy_under_autocast_takes_the_logarithm_in_half() -> None:
 
 
 @pytest.mark.parametrize(("capability", "mib"), [((7, 5), 8.125), ((8, 0), 8.125), ((8, 9), 8.125), ((9, 0), 32)])
-def test_cublas_takes_its_workspace_once_a_thread(capability: tuple[int, int], mib: float) -> None:
+def test_cublas_takes_its_workspace_once_a_thread_or_at_each_call(
+    capability: tuple[int, int], mib: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert cublas_bytes(capability) == mib * MIB
 
     def multiply() -> None:
@@ -172,8 +174,30 @@ def test_cublas_takes_its_workspace_once_a_thread(capability: tuple[int, int], m
         for _ in range(3):
             (x @ x).sum().backward()
 
-    taken = [size for _, size in births(multiply, capability=capability) if size == mib * MIB]
-    assert len(taken) == 2
+    for per_call, times in ((False, 2), (True, 9)):  # three products forward, six backward
+        monkeypatch.setattr(_workspaces, "_PER_CALL", per_call)
+        taken = [size for _, size in births(multiply, capability=capability) if size == mib * MIB]
+        assert len(taken) == times
+
+
+def test_transposed_tensors_are_copied() -> None:
+    def run() -> None:
+        x = torch.randn(2, 100, 8, requires_grad=True).transpose(1, 2)
+        out = functional.conv1d(x, torch.randn(16, 8, 3))
+        functional.layer_norm(out.transpose(1, 2), (16,))
+
+    made = births(run)
+    assert made.count(("convolution.default", 2 * 100 * 8 * 4)) == 1
+    assert made.count(("convolution.default", 2 * 98 * 16 * 4)) == 1
+    assert made.count(("native_layer_norm.default", 2 * 98 * 16 * 4)) == 2  # the copy and the result
+
+
+def test_column_sums_count_rows() -> None:
+    def run() -> None:
+        x = torch.randn(6, 50, 32, requires_grad=True)
+        functional.linear(x, torch.randn(16, 32), torch.randn(16, requires_grad=True)).exp().sum().backward()
+
+    assert [b for b in births(run) if b[0].startswith("column_sum")] == [("column_sum:16", 300)]
 
 
 def test_ctc_keeps_alpha_and_takes_beta_in_backward() -> None:
@@ -188,3 +212,15 @@ def test_ctc_keeps_alpha_and_takes_beta_in_backward() -> None:
     sizes = [size for op, size in births(loss) if op.startswith("_ctc_loss")]
     assert sizes.count(alpha) == 2
     assert 50 * 3 * 40 * 4 in sizes
+
+
+def test_random_masks_count_as_full_in_backward() -> None:
+    def run() -> None:
+        x, masked = torch.randn(4, 50, 16, requires_grad=True), torch.randn(16, requires_grad=True)
+        mask = torch.zeros(4, 50, dtype=torch.bool)
+        mask[:, ::7] = True
+        out = x * 1
+        out[mask] = masked
+        out.exp().sum().backward()
+
+    assert ("index.Tensor", 4 * 50 * 16 * 4) in births(run)

@@ -54,10 +54,7 @@ func (g GPU) contextFigure() (Figure, error) {
 	if err != nil {
 		return Figure{}, err
 	}
-	threads, listed := residentThreads[g.ComputeCapability]
-	if !listed {
-		threads = 2048
-	}
+	threads := g.residentThreads()
 	low, high := fitted(least, threads), fitted(most, threads)
 	return Figure{
 		Name: "context", Bytes: uint64(math.Round((low + high) / 2)), Low: uint64(low * contextLow), High: uint64(high * contextHigh),
@@ -65,6 +62,13 @@ func (g GPU) contextFigure() (Figure, error) {
 		Note: fmt.Sprintf("from published out-of-memory reports: 31 MiB and 2.25 MiB for every 1024 resident threads, %s of %d threads; "+
 			"PyTorch 2 with CUDA 11.7 or newer", known, threads),
 	}, nil
+}
+
+func (g GPU) residentThreads() int {
+	if threads, listed := residentThreads[g.ComputeCapability]; listed {
+		return threads
+	}
+	return 2048
 }
 
 func fitted(sms, threads int) float64 { return contextBase + contextPerThread*float64(sms*threads) }

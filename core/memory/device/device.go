@@ -42,6 +42,9 @@ type Terms struct {
 	Note         string     `json:"note"`       // how the context's figure came about
 	Figures      []Figure   `json:"figures"`    // each term by itself
 	Workspaces   Workspaces `json:"workspaces"` // not to be added: they are inside reserved memory
+
+	Multiprocessors          int `json:"multiprocessors"` // the largest number known for such a card
+	ThreadsPerMultiprocessor int `json:"threads_per_multiprocessor"`
 }
 
 // Figure is one term with its range.
@@ -66,7 +69,12 @@ func Describe(r Request) (Terms, error) {
 	if err != nil {
 		return Terms{}, err
 	}
+	_, most, _, err := r.GPU.multiprocessors()
+	if err != nil {
+		return Terms{}, err
+	}
 	terms := Terms{
+		Multiprocessors: most, ThreadsPerMultiprocessor: r.GPU.residentThreads(),
 		ContextBytes: context.Bytes, Low: context.Low, High: context.High, Source: context.Source, Note: context.Note,
 		Figures: []Figure{context}, Workspaces: workspaces,
 	}

@@ -283,6 +283,8 @@ class MemoryModel:
             "settings": self.settings.allocator,
             "limit_bytes": self._uncorrected(limit),
             "device_bytes": self.target.context_bytes,
+            "multiprocessors": self.target.multiprocessors,
+            "threads_per_multiprocessor": self.target.threads_per_multiprocessor,
         }
 
     def _allowed(self, labels: int) -> int:

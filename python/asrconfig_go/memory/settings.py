@@ -128,7 +128,8 @@ class Target:
 
     ``available_bytes`` is what this process may use in all, ``context_bytes`` what the driver's context and, with
     several GPUs, NCCL take of it, ``context_high_bytes`` what they may take at most; the allocator gets the rest.
-    ``context_source`` is ``"measured"`` or ``"table"``. All are None or "" without a GPU.
+    ``context_source`` is ``"measured"`` or ``"table"``. The multiprocessors and the threads that each holds decide how
+    large some kernels' buffers are. All are None or "" without a GPU.
     """
 
     name: str = ""
@@ -138,6 +139,8 @@ class Target:
     context_bytes: int | None = None
     context_high_bytes: int | None = None
     context_source: str = ""
+    multiprocessors: int | None = None
+    threads_per_multiprocessor: int | None = None
 
     @classmethod
     def find(cls, gpu: str | None) -> Target:
@@ -158,6 +161,8 @@ class Target:
             context,
             device["high"],
             device["source"],
+            device["multiprocessors"],
+            device["threads_per_multiprocessor"],
         )
 
     @property

@@ -69,10 +69,10 @@ def _copies(*tensors: torch.Tensor) -> list[int]:
     Convolutions over time: aten/src/ATen/native/Convolution.cpp ("avoid accidentally going through NHWC for permuted
     3d input"); layer norm: layer_norm_cuda in aten/src/ATen/native/cuda/layer_norm_kernel.cu.
     """
-    return [t.numel() * t.element_size() for t in tensors if t.dim() <= 3 and not t.is_contiguous()]
+    return [t.numel() * t.element_size() if t.dim() <= 3 and not t.is_contiguous() else 0 for t in tensors]
 
 
-# Sizes of what a call takes before it makes its results, and gives back after.
+# Sizes of what a call takes before it makes its results, and gives back after: all but the first before it sums a bias.
 _HELD: dict[Any, Callable[[Any], list[int]]] = {
     aten.convolution.default: lambda args: _copies(args[0]),
     aten.convolution_backward.default: lambda args: _copies(args[1], args[0]),
@@ -129,7 +129,8 @@ class Workspaces:
         held = _HELD.get(op)
         with ExitStack() as first, ExitStack() as others:
             for number, size in enumerate(held(args) if held else ()):
-                (others if number else first).enter_context(self._log.during(size, name))
+                if size:
+                    (others if number else first).enter_context(self._log.during(size, name))
             yield
             others.close()
             sums = _SUMS.get(op)
