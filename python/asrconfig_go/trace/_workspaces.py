@@ -81,26 +81,25 @@ _HELD: dict[Any, Callable[[Any], list[int]]] = {
 }
 
 
-def _summed_columns(x: torch.Tensor, axes: Any, *_: Any) -> list[tuple[str, int]]:
-    """A sum over the leading axes, such as a bias' gradient, and the rows that it sums.
+def _summed_columns(x: torch.Tensor, axes: Any, *_: Any) -> tuple[int, int]:
+    """The columns and the rows of a sum over all axes but the last, such as a bias' gradient; (0, 0) for other sums.
 
     Its buffer follows no polynomial of the shape and depends on the GPU's multiprocessors, so the trace names the
     columns and counts the rows; the replay knows the rule (gpu_reduce_kernel, aten/src/ATen/native/cuda/Reduce.cuh).
     """
-    leading = len(axes or ())
-    if not 0 < leading < x.dim() or sorted(a % x.dim() for a in axes) != list(range(leading)) or not x.is_contiguous():
-        return []
-    rows = x.shape[:leading].numel()
-    return [(f"column_sum:{x.numel() // rows}", rows)] if rows else []
+    leading = x.dim() - 1
+    if leading < 1 or sorted(a % x.dim() for a in axes or ()) != list(range(leading)) or not x.is_contiguous():
+        return 0, 0
+    return x.shape[-1], x.shape[:-1].numel()
 
 
-def _summed_bias(grad: torch.Tensor, *rest: Any) -> list[tuple[str, int]]:
+def _summed_bias(grad: torch.Tensor, *rest: Any) -> tuple[int, int]:
     """The bias' gradient of a convolution over time whose output's gradient is transposed."""
     wanted = rest[-1][2]
-    return _summed_columns(grad.transpose(1, 2), (0, 1)) if wanted and grad.dim() == 3 else []
+    return _summed_columns(grad.transpose(1, 2), (0, 1)) if wanted and grad.dim() == 3 else (0, 0)
 
 
-_SUMS: dict[Any, Callable[..., list[tuple[str, int]]]] = {
+_SUMS: dict[Any, Callable[..., tuple[int, int]]] = {
     aten.sum.dim_IntList: _summed_columns,
     aten.convolution_backward.default: _summed_bias,
 }
@@ -122,6 +121,8 @@ class Workspaces:
         self._cublas = cublas_bytes(capability)
         self._in_backward = in_backward
         self._handles: set[bool] = set()
+        self.widths: set[int] = set()
+        """Lengths of the loaded model's vectors: biases, and weights of norms."""
 
     @contextmanager
     def of(self, op: Any, name: str, args: Any) -> Iterator[None]:
@@ -133,14 +134,19 @@ class Workspaces:
                     (others if number else first).enter_context(self._log.during(size, name))
             yield
             others.close()
-            sums = _SUMS.get(op)
-            for columns, rows in sums(*args) if sums else ():
-                self._log.passing(rows, columns)
+            self._sum(op, args)
         if op in _MATMULS:
             self._matmul(op, name)
         passing = _PASSING.get(op)
         for size in passing(args) if passing else ():
             self._log.passing(size, name)
+
+    def _sum(self, op: Any, args: Any) -> None:
+        """Only columns as wide as a parameter: other widths may change with the shape, and are never summed much."""
+        rule = _SUMS.get(op)
+        columns, rows = rule(*args) if rule else (0, 0)
+        if columns in self.widths and rows:
+            self._log.passing(rows, f"column_sum:{columns}")
 
     def _matmul(self, op: Any, name: str) -> None:
         """A workspace per call in newer versions; before, one per thread that multiplies, and kept.

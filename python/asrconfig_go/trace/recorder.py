@@ -44,9 +44,8 @@ class MemoryRecorder:
         self._log = EventLog(self._where.now)
         self._working = False
         self._capability = compute_capability
-        self._mode = DeviceMode(
-            self._log, Workspaces(self._log, compute_capability, in_backward), self._inside, self._where.now
-        )
+        self._workspaces = Workspaces(self._log, compute_capability, in_backward)
+        self._mode = DeviceMode(self._log, self._workspaces, self._inside, self._where.now)
         self._stack = ExitStack()
         self._loaded: set[int] = set()
 
@@ -86,6 +85,8 @@ class MemoryRecorder:
         resting, self._where.resting = self._where.resting, "load"
         for tag, tensor in _in_order_of_to(model):
             self._log.birth(tensor, "to", tag)
+            if tag == "parameter" and tensor.dim() == 1:
+                self._workspaces.widths.add(tensor.numel())
         self._where.resting = resting
 
     def segment(self, kind: str, *, phase: str = "forward", **shape: int) -> None:
