@@ -20,7 +20,7 @@ var allowed = map[string][]string{
 	"core/hardware":         {"core/fault", "core/profile"},
 	"core/memory":           {"core/fault", "core/memory/allocator"},
 	"core/memory/allocator": {"core/fault"},
-	"core/memory/analytic":  {"core/fault", "core/memory", "core/memory/allocator", "core/model", "core/profile"},
+	"core/memory/analytic":  {"core/fault", "core/memory", "core/memory/allocator", "core/memory/device", "core/model", "core/profile"},
 	"core/memory/device":    {"core/fault", "core/profile"},
 	"core/model":            {"core/fault", "core/profile"},
 	"core/plan":             {"core/fault", "core/profile"},

@@ -34,6 +34,27 @@ const (
 	maxThreads           = 4096
 )
 
+// Check finds numbers that no GPU has. Errors: InvalidArgument.
+func (g GPU) Check() error {
+	for _, f := range []struct {
+		name               string
+		value, least, most int
+	}{
+		{"multiprocessors", orElse(g.Multiprocessors, usualMultiprocessors), 1, maxMultiprocessors},
+		{"threads_per_multiprocessor", orElse(g.Threads, usualThreads), leastThreads, maxThreads},
+	} {
+		if f.value < f.least || f.value > f.most {
+			return outOfRange("%s is %d; the range is %d to %d", f.name, f.value, f.least, f.most)
+		}
+	}
+	return nil
+}
+
+// ColumnSum gives the bytes of the buffer that a checked GPU takes to sum up a rows × columns matrix's columns, 1 to 2^31.
+func (g GPU) ColumnSum(rows, columns int64) uint64 {
+	return g.reducer().columnSum(columns, uint64(max(0, rows)))
+}
+
 // reducer knows the GPU on which columns are summed up.
 type reducer struct{ multiprocessors, threads int64 }
 

@@ -127,12 +127,13 @@ func (r Request) check() error {
 		{"steps", orElse(r.Steps, 1), 1, maxSteps},
 		{"timeline", r.Timeline, 0, maxPoints},
 		{"modules", r.modules(), 1, maxModules},
-		{"multiprocessors", orElse(r.Multiprocessors, usualMultiprocessors), 1, maxMultiprocessors},
-		{"threads_per_multiprocessor", orElse(r.Threads, usualThreads), leastThreads, maxThreads},
 	} {
 		if f.value < f.least || f.value > f.most {
 			return outOfRange("%s is %d; the range is %d to %d", f.name, f.value, f.least, f.most)
 		}
+	}
+	if err := r.GPU.Check(); err != nil {
+		return err
 	}
 	switch r.Kind {
 	case "", "train", KindEvaluate, KindGenerate:

@@ -31,6 +31,7 @@ const (
 	forward    moment = iota
 	recomputed        // the forward pass of a checkpointed layer, again
 	backward          // a gradient
+	beside            // what a node's backward takes beside its gradients
 )
 
 // row gathers the storages of one key.

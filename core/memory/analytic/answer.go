@@ -95,6 +95,8 @@ func (k rowKey) name() string {
 		name = "gradient of the input of " + k.what
 	case k.moment == recomputed:
 		name += ", recomputed"
+	case k.moment == beside:
+		name += ", in backward"
 	}
 	if k.place != "" {
 		name = k.place + ": " + name

@@ -1,5 +1,7 @@
 package analytic
 
+import "fmt"
+
 // heads is the shape of one attention.
 type heads struct {
 	n, size       dim // how many, and elements of each
@@ -13,6 +15,8 @@ type heads struct {
 type capability struct{ major, minor int }
 
 func (c capability) ampere() bool { return c.major >= 8 }
+
+func (c capability) String() string { return fmt.Sprintf("%d.%d", c.major, c.minor) }
 
 // scores is a (batch, heads, queries, keys) shape.
 func (h heads) scores(batch dim) shape { return of(batch, h.n, h.queries, h.keys) }

@@ -37,17 +37,28 @@ func (t *tape) apply(i int) {
 		return
 	}
 	var made [maxEdges]int32
+	in, grad := t.copied(&n, n.inCopy), t.copied(&n, n.gradCopy)
 	for j, e := range n.edges[:n.leads] {
 		made[j] = t.gradient(&n, e)
 	}
-	if n.extra != none {
-		t.release(t.birth(n.extra, temporaries, n.place, n.op+" backward"))
+	t.release(grad)
+	for _, e := range n.passing[:n.passes] {
+		t.release(t.birth(e.row, e.part, n.place, n.op+" backward"))
 	}
+	t.release(in)
 	t.release(n.grad)
 	t.forget(&n)
 	for j, e := range n.edges[:n.leads] {
 		t.deliver(e, made[j])
 	}
+}
+
+// copied is a contiguous copy that a node makes before its results.
+func (t *tape) copied(n *node, row int32) int32 {
+	if row == none {
+		return none
+	}
+	return t.birth(row, temporaries, n.place, n.op+" backward")
 }
 
 func (t *tape) forget(n *node) {
@@ -100,7 +111,8 @@ func (t *tape) recompute(n *node) {
 	t.endAutocast(kept)
 	t.drop(made)
 	t.moment, t.times = backward, times
-	t.nodes[made.node].grad = n.grad
+	last := &t.nodes[made.node]
+	last.grad, last.gradCopy = n.grad, n.gradCopy
 	t.walk(from, len(t.nodes))
 	t.nodes = t.nodes[:from]
 	t.forget(n)

@@ -130,13 +130,16 @@ func (b *bert) swish(x value) value {
 func (b *bert) convolutionModule(x value) value {
 	s, one := of(b.batch, b.hidden, b.frames), dim{"taps", 1}
 	y := b.norm("convolution layer norm", x, b.rows(), b.hidden)
-	y = b.then(y, b.filled(y)).as(s)
+	y = b.then(y, b.filled(y)).as(s).turn()
 	y = b.then(y, b.convolution("pointwise convolution", y, of(b.batch, b.hidden.twice(), b.frames), false, b.hidden.twice(), b.hidden, one))
 	y = b.then(y, b.gated(y, s))
 	y = b.then(y, b.scaled("padded on the left", y, of(b.batch, b.hidden, dim{"frames + taps - 1", b.frames.n + b.Taps - 1})))
 	y = b.then(y, b.convolution("depthwise convolution", y, s, false, b.hidden, dim{"taps", b.Taps}))
-	y = b.then(y, b.norm("depthwise layer norm", y, b.rows(), b.hidden))
+	b.turnedGradient(y, false)
+	y = b.then(y, b.norm("depthwise layer norm", y.turn(), b.rows(), b.hidden)).turn()
+	b.turnedGradient(y, false)
 	y = b.then(y, b.pointwise("silu", y))
 	y = b.then(y, b.convolution("pointwise convolution", y, s, false, b.hidden, b.hidden, one))
-	return b.then(y, b.dropout(y, b.ConvDropout)).as(x.shape)
+	b.turnedGradient(y, false)
+	return b.then(y, b.dropout(y.turn(), b.ConvDropout)).as(x.shape)
 }

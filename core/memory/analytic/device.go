@@ -5,15 +5,15 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 )
 
-// device follows the births and deaths of a tape in PyTorch's caching allocator.
-type device struct {
+// simulator follows the births and deaths of a tape in PyTorch's caching allocator.
+type simulator struct {
 	alloc  *allocator.Allocator
 	blocks []allocator.Block // of each storage
 	full   *memory.OutOfMemory
 	where  [2]string // segment and phase
 }
 
-func (d *device) birth(r *row, place, op string) {
+func (d *simulator) birth(r *row, place, op string) {
 	var b allocator.Block
 	if d.full == nil {
 		var err error
@@ -26,7 +26,7 @@ func (d *device) birth(r *row, place, op string) {
 	d.blocks = append(d.blocks, b)
 }
 
-func (d *device) death(at int32) {
+func (d *simulator) death(at int32) {
 	if d.full == nil {
 		_ = d.alloc.Free(d.blocks[at]) // a tape pairs births and deaths
 	}

@@ -3,8 +3,9 @@ package analytic
 // The graph that autograd builds during the forward pass.
 
 const (
-	maxSaved = 8
-	maxEdges = 6
+	maxSaved   = 8
+	maxEdges   = 6
+	maxPassing = 2
 )
 
 // edge is one gradient that a node hands back.
@@ -23,8 +24,11 @@ type node struct {
 	edges  [maxEdges]edge
 	saves  uint8
 	leads  uint8
-	extra  int32 // row of memory that backward needs for the moment; none
 	replay func() value
+
+	passing          [maxPassing]edge // what backward takes for the moment, one after the other; without receivers
+	passes           uint8
+	inCopy, gradCopy int32 // rows of contiguous copies of the saved input and of the gradient, which backward makes first; none
 }
 
 // graph starts the node of an operation that made y of x; nil where no gradient will flow, or nothing is saved.
@@ -37,7 +41,7 @@ func (t *tape) graph(op string, y *value, trains bool, x ...value) *node {
 	if !y.grad || t.quiet > 0 {
 		return nil
 	}
-	t.nodes = append(t.nodes, node{op: op, place: t.place, grad: none, extra: none})
+	t.nodes = append(t.nodes, node{op: op, place: t.place, grad: none, inCopy: none, gradCopy: none})
 	y.node = int32(len(t.nodes) - 1)
 	return &t.nodes[y.node]
 }
@@ -108,8 +112,13 @@ func (t *tape) leafAgain(n *node, s shape) {
 // needs says that the node's backward takes memory for the moment, beside its results.
 func (t *tape) needs(n *node, what string, s shape, source string) {
 	if n != nil {
-		n.extra = t.rowFor(what, backward, s, float32s, source)
+		n.take(edge{row: t.rowFor(what, beside, s, float32s, source), part: temporaries})
 	}
+}
+
+func (n *node) take(e edge) {
+	n.passing[n.passes] = e
+	n.passes++
 }
 
 // checkpointed plays a layer that transformers may recompute: forward keeps its input and further arguments only, and

@@ -102,7 +102,7 @@ func TestEveryLayerPlayedGivesTheSame(t *testing.T) {
 			for i := range peaks {
 				p := newTape(set)
 				if i == 1 {
-					p.device = &device{alloc: allocator.New(allocator.Settings{})}
+					p.device = &simulator{alloc: allocator.New(allocator.Settings{})}
 				}
 				loss, err := m.play(p, Shape{Batch: 2, Seconds: 3, Labels: 11})
 				require.NoError(t, err)

@@ -17,6 +17,7 @@ func (t *tape) cast(x value, d dtype) value {
 		return t.same(x)
 	}
 	y := t.fresh("cast", x.shape, d, autocast)
+	y.turned = x.turned
 	n := t.graph("cast", &y, false, x)
 	t.back(n, x)
 	return y
@@ -80,6 +81,7 @@ func (t *tape) linear(what string, x value, out dim, bias bool) value {
 func (t *tape) product(what string, x, w, b value) value {
 	in := t.toLower(x)
 	y := t.fresh(what, x.shape.withLast(w.shape[0]), in.kind, savedInput)
+	t.multiplies(b.shape.rank() > 0)
 	n := t.graph(what, &y, w.grad, in)
 	if w.grad {
 		t.save(n, in)
@@ -90,6 +92,10 @@ func (t *tape) product(what string, x, w, b value) value {
 	t.back(n, in)
 	t.gradientOf(n, w)
 	t.gradientOf(n, b)
+	t.multipliesBack(n)
+	if b.grad {
+		t.sumsColumns(n, y.shape.elements()/w.shape[0].n, w.shape[0].n)
+	}
 	t.drop(in, w, b)
 	return y
 }
@@ -104,8 +110,11 @@ func (t *tape) convolution(what string, x value, s shape, bias bool, weight ...d
 // convolve is convolution with parameters that are there already.
 func (t *tape) convolve(what string, x value, s shape, w, b value) value {
 	in := t.toLower(x)
+	inOrder := t.ordered(in)
 	y := t.fresh(what, s, in.kind, savedInput)
+	t.drop(inOrder)
 	n := t.graph(what, &y, w.grad, in)
+	t.copiesInput(n, in)
 	t.save(n, in, w)
 	t.back(n, in)
 	t.gradientOf(n, w)
@@ -117,10 +126,13 @@ func (t *tape) convolve(what string, x value, s shape, w, b value) value {
 // norm is a layer or group norm, in float32: it saves its input, and a mean and a deviation for each of the rows.
 func (t *tape) norm(what string, x value, rows shape, size dim) value {
 	in := t.cast(x, float32s)
+	inOrder := t.ordered(in)
 	y := t.fresh(what, in.shape, float32s, "")
 	mean := t.fresh(what+" statistics", rows, float32s, savedResult)
 	deviation := t.fresh(what+" statistics", rows, float32s, savedResult)
+	t.drop(inOrder)
 	n := t.graph(what, &y, !t.frozen, in)
+	t.copiesInput(n, in)
 	t.save(n, in, mean, deviation)
 	t.back(n, in)
 	t.affine(n, size)
@@ -146,7 +158,11 @@ func (t *tape) affine(n *node, size dim) {
 }
 
 // pointwise is an operation on each element that saves its input: gelu, silu.
-func (t *tape) pointwise(what string, x value) value { return t.saving(what, x, x.shape) }
+func (t *tape) pointwise(what string, x value) value {
+	y := t.saving(what, x, x.shape)
+	y.turned = x.turned
+	return y
+}
 
 // gated is a gated linear unit: it halves the channels, and saves its input.
 func (t *tape) gated(x value, s shape) value { return t.saving("gate", x, s) }
@@ -162,6 +178,7 @@ func (t *tape) saving(what string, x value, s shape) value {
 // fromResult is an operation on each element whose backward needs the result only: relu, sigmoid.
 func (t *tape) fromResult(what string, x value) value {
 	y := t.fresh(what, x.shape, x.kind, savedResult)
+	y.turned = x.turned
 	n := t.graph(what, &y, false, x)
 	t.save(n, y)
 	t.back(n, x)
@@ -193,6 +210,7 @@ func (t *tape) dropout(x value, p float64) value {
 		return t.same(x)
 	}
 	y := t.fresh("dropout", x.shape, x.kind, "")
+	y.turned = x.turned
 	mask := t.fresh("dropout mask", x.shape, bools, savedMask)
 	n := t.graph("dropout", &y, false, x)
 	t.save(n, mask)
@@ -204,6 +222,7 @@ func (t *tape) dropout(x value, p float64) value {
 // sum adds two values of one shape, in the wider of their types.
 func (t *tape) sum(a, b value) value {
 	y := t.fresh("sum", a.shape, min(a.kind, b.kind), "")
+	y.turned = a.turned
 	n := t.graph("sum", &y, false, a, b)
 	t.pass(n, a, y.kind)
 	t.pass(n, b, y.kind)
@@ -221,9 +240,11 @@ func (t *tape) matmul(what string, a, b value, s shape) value {
 // bmm is matmul in the type of its operands.
 func (t *tape) bmm(what string, a, b value, s shape) value {
 	y := t.fresh(what, s, a.kind, savedInput)
+	t.multiplies(false)
 	n := t.graph(what, &y, false, a, b)
 	t.save(n, a, b)
 	t.back(n, a, b)
+	t.multipliesBack(n)
 	return y
 }
 

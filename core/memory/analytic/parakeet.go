@@ -66,7 +66,8 @@ func (p *parakeet) forward() value {
 	p.call("encoder", func() { x = p.encode(features) })
 	p.at("head", func() {
 		vocabulary := dim{"vocabulary", p.Vocabulary}
-		p.logits = p.convolution("logits", x.as(of(p.batch, p.hidden, p.frames)), of(p.batch, vocabulary, p.frames), true, vocabulary, p.hidden, dim{"taps", 1})
+		p.logits = p.convolution("logits", x.as(of(p.batch, p.hidden, p.frames)).turn(), of(p.batch, vocabulary, p.frames), true, vocabulary, p.hidden, dim{"taps", 1})
+		p.turnedGradient(p.logits, true)
 		p.hold(x)
 		loss = p.ctcLoss(p.logits, p.batch, p.frames, labels)
 	})
@@ -87,6 +88,7 @@ func (p *parakeet) encode(features value) value {
 	p.at("encoder layers", func() {
 		p.repeat(p.Layers, func(int) { x = p.then(x, p.checkpointed(x, layer, mask, p.positions)) })
 	})
+	p.turnedGradient(x, false) // the head is a convolution
 	return x
 }
 

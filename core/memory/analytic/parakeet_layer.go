@@ -7,6 +7,7 @@ func (p *parakeet) layer(x value) value {
 	a := p.attention(normed)
 	y = p.then(y, p.sum(y, a))
 	n := p.norm("convolution layer norm", y, p.rows(), p.hidden)
+	p.turnedGradient(n, false)
 	c := p.then(n, p.convolutionModule(n))
 	y = p.then(y, p.sum(y, c))
 	p.hold(normed, a, c)
@@ -73,7 +74,7 @@ func (p *parakeet) positionBias(q, relative value) value {
 
 func (p *parakeet) convolutionModule(x value) value {
 	s, double, one := of(p.batch, p.hidden, p.frames), p.hidden.twice(), dim{"taps", 1}
-	x = x.as(s)
+	x = x.as(s).turn()
 	y := p.convolution("pointwise convolution", x, of(p.batch, double, p.frames), p.ConvBias, double, p.hidden, one)
 	y = p.then(y, p.gated(y, s))
 	y = p.then(y, p.scaled("padding filled", y, s))
@@ -81,5 +82,6 @@ func (p *parakeet) convolutionModule(x value) value {
 	y = p.then(y, p.batchNorm("batch norm", y, p.hidden))
 	y = p.then(y, p.pointwise("silu", y))
 	y = p.then(y, p.convolution("pointwise convolution", y, s, p.ConvBias, p.hidden, p.hidden, one))
-	return y.as(of(p.batch, p.frames, p.hidden))
+	p.turnedGradient(y, p.ConvBias)
+	return y.as(of(p.batch, p.frames, p.hidden)).turn()
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/device"
 	"github.com/asrconfig/asrconfig-go/core/model"
 )
 
@@ -25,12 +27,14 @@ type Request struct {
 	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` // as model.freeze_feature_encoder() does
 	Attention            string `json:"attention"`              // "sdpa" or "eager"; "sdpa"
 	ComputeCapability    string `json:"compute_capability"`     // of the GPU in mind, such as "7.5"; "8.0"
+	Torch                string `json:"torch"`                  // version of PyTorch in mind, such as "2.14"; the newest known
 	Padded               *bool  `json:"padded"`                 // whether clips differ in length; true from a batch of 2
 
 	Simulate    bool   `json:"simulate"`     // play every layer of three steps through the simulated allocator: exact peaks of reserved memory, in milliseconds
 	Settings    string `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF for the simulation
 	DeviceBytes *int64 `json:"device_bytes"` // context and what else the process takes outside the allocator; unknown
 	LimitBytes  *int64 `json:"limit_bytes"`  // what the allocator may reserve; without it, whether it fits is not said
+	memory.GPU         // its multiprocessors, for the size of some kernels' buffers
 }
 
 // Shape is the size of a micro-batch.
@@ -53,6 +57,8 @@ type settings struct {
 	gpu                                                     capability
 	accumulation                                            int64
 	optimizer                                               optimizerRule
+	libraries                                               device.Workspaces
+	sums                                                    memory.GPU
 	allocator                                               allocator.Settings
 }
 
@@ -75,6 +81,10 @@ func (r Request) settings() (s settings, err error) {
 	if s.gpu, err = parseCapability(r.ComputeCapability); err != nil {
 		return s, err
 	}
+	if s.libraries, err = device.WorkspacesOf(s.gpu.String(), r.Torch); err != nil {
+		return s, err
+	}
+	s.sums = r.GPU
 	if s.allocator, err = allocator.ParseSettings(r.Settings); err != nil {
 		return s, err
 	}
@@ -100,7 +110,7 @@ func (r Request) checkSizes() error {
 	case r.LimitBytes != nil && (*r.LimitBytes < 1 || *r.LimitBytes > maxGiven):
 		return fault.New(fault.InvalidArgument, "give bytes, or leave it out", "limit_bytes is %d; the range is 1 to 2^60", *r.LimitBytes)
 	}
-	return nil
+	return r.GPU.Check()
 }
 
 // choose checks a word against those known; the first one is the default.

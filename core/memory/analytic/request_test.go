@@ -32,6 +32,8 @@ func TestBadRequests(t *testing.T) {
 		{"an attention of another kind", func(r *Request) { r.Attention = "ring" }, fault.InvalidArgument, `attention is "ring"; it must be one of sdpa, eager`},
 		{"an unknown optimizer", func(r *Request) { r.Optimizer = "lion" }, fault.Unsupported, `the memory of optimizer "lion" is not known`},
 		{"no compute capability", func(r *Request) { r.ComputeCapability = "hopper" }, fault.InvalidArgument, `compute_capability is "hopper"; it must look like 8.0`},
+		{"no version of PyTorch", func(r *Request) { r.Torch = "nightly" }, fault.InvalidArgument, `version of PyTorch "nightly"`},
+		{"a GPU of no multiprocessors", func(r *Request) { r.Multiprocessors = ptr(0) }, fault.InvalidArgument, "multiprocessors is 0; the range is 1 to 1024"},
 		{"negative accumulation", func(r *Request) { r.Accumulation = -2 }, fault.InvalidArgument, "accumulation is -2"},
 		{"a limit of nothing", func(r *Request) { r.LimitBytes = ptr(int64(0)) }, fault.InvalidArgument, "limit_bytes is 0"},
 		{"a negative context", func(r *Request) { r.DeviceBytes = ptr(int64(-1)) }, fault.InvalidArgument, "device_bytes is -1"},

@@ -15,7 +15,7 @@ const steady = 3
 // allocator did into an estimate.
 func (m *Model) simulate(e *Estimate, r Request, set settings, s Shape) error {
 	t := newTape(set)
-	t.device = &device{alloc: allocator.New(set.allocator)}
+	t.device = &simulator{alloc: allocator.New(set.allocator)}
 	e.Phases = nil
 	var err error
 	t.phase(e, "load", "load", func() { err = m.load(t) })
@@ -33,7 +33,7 @@ func (m *Model) simulate(e *Estimate, r Request, set settings, s Shape) error {
 }
 
 // simulated takes the peaks over from the phases.
-func (e *Estimate) simulated(r Request, d *device) {
+func (e *Estimate) simulated(r Request, d *simulator) {
 	e.PeakAllocated, e.PeakReserved = 0, 0
 	for _, p := range e.Phases {
 		e.PeakAllocated, e.PeakReserved = max(e.PeakAllocated, p.PeakAllocated), max(e.PeakReserved, p.PeakReserved)

@@ -105,11 +105,26 @@ func (e *speechEncoder) frontEnd(waves value) value {
 // convLayer has one of three kinds: with a layer norm, with a group norm, without norm.
 func (e *speechEncoder) convLayer(i int, x value, s shape, weight []dim) value {
 	y := e.convolution("convolution", x, s, e.ConvBias, weight...)
-	switch {
-	case e.ConvNorm == "layer" || e.kind == data2vec:
-		y = e.then(y, e.norm("layer norm", y, of(s[0], s[2]), s[1]))
-	case i == 0:
+	last := i == len(e.ConvDim)-1
+	if e.ConvNorm == "layer" || e.kind == data2vec {
+		return e.normedByTime(y, of(s[0], s[2]), s[1], e.ConvBias, last)
+	}
+	if last {
+		e.turnedGradient(y, e.ConvBias)
+	}
+	if i == 0 {
 		y = e.then(y, e.norm("group norm", y, of(s[0], s[1]), s[1]))
+	}
+	return e.then(y, e.pointwise("gelu", y))
+}
+
+// normedByTime is a layer norm of a convolution's result, which it looks at with time first, and a gelu. What follows the
+// last one looks at it so too.
+func (e *speechEncoder) normedByTime(y value, rows shape, size dim, bias, last bool) value {
+	e.turnedGradient(y, bias)
+	y = e.then(y, e.norm("layer norm", y.turn(), rows, size).turn())
+	if !last {
+		e.turnedGradient(y, false)
 	}
 	return e.then(y, e.pointwise("gelu", y))
 }
@@ -119,7 +134,7 @@ func (e *speechEncoder) projection(x value) (y value) {
 	e.at("feature projection", func() {
 		in := e.same(x)
 		if e.kind != hubert || e.FeatNorm {
-			in = e.then(in, e.norm("layer norm", x, e.rows(), x.shape[1]))
+			in = e.then(in, e.norm("layer norm", x.turn(), e.rows(), x.shape[1]))
 		}
 		y = e.linear("projection", in.as(of(e.batch, e.frames, x.shape[1])), e.hidden, true)
 		y = e.augmented(e.then(y, e.dropout(y, e.ProjectDropout)))
@@ -139,7 +154,9 @@ func (e *speechEncoder) augmented(x value) value {
 	}
 	y := e.written(x)
 	if y.node != none {
-		e.leaf(&e.nodes[y.node], of(e.hidden))
+		n := &e.nodes[y.node]
+		e.leaf(n, of(e.hidden))
+		e.sumsColumns(n, e.batch.n*e.frames.n, e.Hidden)
 	}
 	return y
 }

@@ -73,7 +73,7 @@ func (e *speechEncoder) positions(x value) value {
 	if e.kind == data2vec {
 		return e.positionStack(x)
 	}
-	in := e.same(x)
+	in := e.same(x).turn()
 	if e.normedByBatch() {
 		in = e.then(in, e.batchNorm("batch norm", in, e.hidden))
 	}
@@ -82,6 +82,8 @@ func (e *speechEncoder) positions(x value) value {
 	e.drop(in)
 	if e.Positions%2 == 0 {
 		y = e.sliced(y, of(e.batch, e.hidden, e.frames))
+	} else {
+		e.turnedGradient(y, true)
 	}
 	return e.then(y, e.pointwise("gelu", y))
 }
@@ -109,15 +111,14 @@ func (e *speechEncoder) normedWeight(s shape) value {
 
 func (e *speechEncoder) positionStack(x value) value {
 	s := of(e.batch, e.hidden, e.frames)
-	x = e.same(x)
-	for range e.Positions {
+	x = e.same(x).turn()
+	for i := range e.Positions {
 		y := e.convolution("positional convolution", x, s, true, e.hidden, dim{"group", e.Hidden / e.Groups}, dim{"taps", e.StackTaps})
 		e.frozen = true // its norm has no weights
-		y = e.then(y, e.norm("layer norm", y, e.rows(), e.hidden))
+		x = e.then(x, e.normedByTime(y, e.rows(), e.hidden, true, i == e.Positions-1))
 		e.frozen = false
-		x = e.then(x, e.then(y, e.pointwise("gelu", y)))
 	}
-	return x
+	return x.turn()
 }
 
 // lengthAdapter is strided convolutions with gates after the encoder (add_adapter).

@@ -67,21 +67,6 @@ func (m *Model) resident(t *tape) {
 	t.workspaces()
 }
 
-// workspaces are cuBLAS': one for the thread of the forward pass, one for autograd's.
-func (t *tape) workspaces() {
-	for range 2 {
-		t.standing("cuBLAS workspace", of(dim{"workspace", t.gpu.cublasBytes()}), bools, workspaces, "aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize")
-	}
-}
-
-// cublasBytes is PyTorch's default workspace of a cuBLAS handle: 32 MiB from Hopper on, else ":4096:2:16:8".
-func (c capability) cublasBytes() int64 {
-	if c.major >= 9 {
-		return 32 << 20
-	}
-	return (2*4096 + 8*16) << 10
-}
-
 // optimize is the optimizer's step; the gradients are there.
 func (m *Model) optimize(t *tape) {
 	t.place = "optimizer"

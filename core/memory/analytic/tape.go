@@ -5,7 +5,7 @@ package analytic
 // of the graph that saved it for backward, autocast's cache, or a gradient on its way. Nothing is computed.
 type tape struct {
 	settings
-	device *device // follows every birth and death in a simulated allocator; nil without one
+	device *simulator // follows every birth and death in a simulated allocator; nil without one
 
 	storages []storage
 	nodes    []node
@@ -58,6 +58,8 @@ type value struct {
 	grad  bool
 	shape shape
 	kind  dtype
+
+	turned bool // the dimensions lie in memory in another order than here, as after transpose()
 }
 
 // nothing is a value that is not there.

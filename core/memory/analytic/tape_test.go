@@ -120,7 +120,7 @@ func TestRepeatCountsWhatItDoesNotPlay(t *testing.T) {
 func stackPeaks(layers int, checkpointing, all bool) [3]int64 {
 	p := newTape(settings{low: true, checkpointing: checkpointing})
 	if all {
-		p.device = &device{alloc: allocator.New(allocator.Settings{})}
+		p.device = &simulator{alloc: allocator.New(allocator.Settings{})}
 	}
 	x := p.fresh("x", of(testBatch, testFrames, narrow), float32s, "")
 	x.grad = true

@@ -106,10 +106,12 @@ func (e *speechEncoder) gateProduct(gates value) value {
 func (e *speechEncoder) biasedProduct(bias, q, k value) value {
 	in := e.toLower(bias)
 	y := e.fresh("attention scores", e.allScores(), in.kind, "")
+	e.multiplies(false)
 	n := e.graph("attention scores", &y, false, in, q, k)
 	e.save(n, q, k)
 	e.pass(n, in, y.kind)
 	e.back(n, q, k)
+	e.multipliesBack(n)
 	e.drop(in)
 	return y
 }
