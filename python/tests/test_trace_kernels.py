@@ -96,12 +96,19 @@ def used_twice() -> None:
     (functional.relu(twice) + twice * 3).sum().backward()
 
 
-def test_two_gradients_are_added_in_place_as_without_a_mode() -> None:
+def tied() -> None:
+    """An embedding's weight that also makes the logits: the first of its gradients is a transposed view."""
+    weight = torch.randn(32, 8, requires_grad=True)
+    functional.linear(functional.embedding(torch.arange(4), weight), weight).sum().backward()
+
+
+@pytest.mark.parametrize(("run", "in_place", "anew"), [(used_twice, 1, 1), (tied, 0, 1)])
+def test_two_gradients_are_added_in_place_where_they_are_without_a_mode(run: Any, in_place: int, anew: int) -> None:
     with torch.autograd.profiler.profile() as profile:
-        used_twice()
-    real = [event.name for event in profile.function_events if event.name.startswith("aten::add")]
-    assert real.count("aten::add_") == 1 and real.count("aten::add") == 1  # the other one is the forward pass's sum
-    assert [name for name, _ in births(used_twice)].count("add.Tensor") == 1
+        run()
+    real = [event.name for event in profile.function_events]
+    assert (real.count("aten::add_"), real.count("aten::add")) == (in_place, anew)
+    assert [name for name, _ in births(run)].count("add.Tensor") == anew
 
 
 def test_a_gradient_that_somebody_keeps_is_not_overwritten() -> None:

@@ -112,9 +112,8 @@ class RealRun(TorchDispatchMode):
         self._sums = Accumulation()
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        into = self._sums.place(args, kwargs or {}) if op is ADD else None
-        if into is not None:
-            return args[into].add_(args[1 - into])
+        if op is ADD and self._sums.in_place(args, kwargs or {}):
+            return args[0].add_(args[1])
         out = op(*args, **(kwargs or {}))
         if self.watching:
             given = {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}

@@ -20,9 +20,9 @@ _storage_owners: Any = getattr(torch._C, "_storage_Use_Count", None)
 _Owners = tuple[int, int, int]
 
 
-def _owners(args: tuple[Any, ...], place: int) -> _Owners:
-    """How many hold the tensor, its storage and its Python object, seen from within a dispatch mode."""
-    tensor = args[place]
+def _owners(args: tuple[Any, ...]) -> _Owners:
+    """How many hold the first tensor, its storage and its Python object, seen from within a dispatch mode."""
+    tensor = args[0]
     return tensor._use_count(), _storage_owners(tensor.untyped_storage()._cdata), sys.getrefcount(tensor)
 
 
@@ -33,7 +33,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         if op is ADD and in_backward():
-            self.seen.append(_owners(args, 0))
+            self.seen.append(_owners(args))
         return op(*args, **(kwargs or {}))
 
 
@@ -49,22 +49,20 @@ def _engine_alone() -> _Owners | None:
 
 
 class Accumulation:
-    """Tells into which of its two arguments the engine would add. A backward formula that adds two tensors of its own
-    looks the same, and is rare."""
+    """Tells whether the engine would add the second gradient into the first: only when it alone holds the first, which
+    the gradient of a transposed weight, a view, never is. A backward formula that adds two tensors of its own looks the
+    same, and is rare."""
 
     def __init__(self) -> None:
         self._alone = _engine_alone()
 
-    def place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
-        """0 or 1: the argument that becomes the sum; None when a new tensor does. To be asked in __torch_dispatch__."""
+    def in_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Of the arguments of an addition; to be asked directly in ``__torch_dispatch__``."""
         if self._alone is None or kwargs or not in_backward() or torch.is_grad_enabled():
-            return None
+            return False
         if not all(isinstance(a, torch.Tensor) for a in args) or args[0].size() != args[1].size():
-            return None
-        for place in (0, 1):
-            if _owners(args, place) == self._alone and _dense(args[place]):
-                return place
-        return None
+            return False
+        return _owners(args) == self._alone and _dense(args[0])
 
 
 def _dense(tensor: torch.Tensor) -> bool:

@@ -68,9 +68,8 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        into = self._sums.place(args, kwargs) if op is ADD else None
-        if into is not None:
-            return self._added(args, into)
+        if op is ADD and self._sums.in_place(args, kwargs):
+            return self._added(args)
         known = self._kinds.get(op)
         if known is None:
             known = self._kinds[op] = (_kind(op), str(op))
@@ -98,10 +97,10 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
                     self._log.birth(leaf, name)
         return out
 
-    def _added(self, args: tuple[Any, ...], into: int) -> torch.Tensor:
-        """One gradient added into the other; really, where both have values."""
-        held: torch.Tensor = args[into]
-        return held if any(map(self.arena.holds, args)) else held.add_(args[1 - into])
+    def _added(self, args: tuple[Any, ...]) -> torch.Tensor:
+        """The second gradient added into the first; really, where both have values."""
+        held: torch.Tensor = args[0]
+        return held if any(map(self.arena.holds, args)) else held.add_(args[1])
 
     def _new(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: list[torch.Tensor]) -> Any:
         if op is aten.rand.default and args[0] == []:
