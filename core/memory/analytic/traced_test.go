@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// traced is what the recorder and the simulation of the allocator say of the same steps. Made by
-// python benchmarks/analytic_vs_trace.py --write core/memory/analytic/testdata/traced.json
+// traced is what the recorder and the simulated allocator say of the same steps: docs/analytic-memory.md has the shapes.
 type traced struct {
 	Versions map[string]string
 	Rows     []struct {
@@ -29,7 +28,7 @@ type traced struct {
 
 // The error that docs/analytic-memory.md states.
 const (
-	allocatedMedian, allocatedWorst = 0.002, 0.03
+	allocatedMedian, allocatedWorst = 0.005, 0.03
 	ruledMedian, ruledWorst         = 0.10, 0.40
 	simulatedMedian, simulatedWorst = 0.03, 0.30
 )
