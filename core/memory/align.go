@@ -20,14 +20,14 @@ func align(t *Trace) *alignment {
 		a.resident = append(a.resident, tag == "parameter" || tag == "buffer" || tag == "optimizer")
 	}
 	_, tagParts := components(t.Tags)
-	opColumns := columnsOf(t.Ops)
+	rules := rulesOf(t.Ops)
 	known := map[uint64][]*class{}
 	births := int64(0)
 	for i := range t.Segments {
 		v := canonical(&t.Segments[i], births)
 		c := find(known, &v.class)
 		if len(c.members) == 0 {
-			c.settle(tagParts, opColumns)
+			c.settle(tagParts, rules)
 			a.classes = append(a.classes, c)
 		}
 		shape, shaped := t.Segments[i].shape()

@@ -21,11 +21,24 @@ type candidates struct {
 }
 
 // bases lists the lengths from the last rung to the first, with the labels before them. Where the traced lengths do not
-// tell two rungs apart (one twice the other at every shape), most of a model works at the later one.
+// tell two rungs apart (one twice the other at every shape), most of a model works at the later one. But a convolution of
+// stride 1 makes a length that is soon cut back to what it was made of, and comes after that.
 func (c *candidates) bases() []int {
-	bases := make([]int, c.vars.bases())
-	for i := range bases {
-		bases[i] = len(bases) - 1 - i
+	rungs := c.vars.rungs
+	bases := []int{len(rungs)}
+	var add func(rung int)
+	add = func(rung int) {
+		bases = append(bases, rung)
+		for i := len(rungs) - 1; i > rung; i-- {
+			if *rungs[i].Of == rung && rungs[i].Stride == 1 {
+				add(i)
+			}
+		}
+	}
+	for i := len(rungs) - 1; i >= 0; i-- {
+		if i == 0 || rungs[i].Stride > 1 {
+			add(i)
+		}
 	}
 	return bases
 }

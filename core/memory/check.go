@@ -43,7 +43,7 @@ func (t *Trace) check() error {
 		}
 	}
 	for _, op := range t.Ops {
-		if _, err := parseColumns(op); err != nil {
+		if _, err := parseRule(op); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func checkLadder(rungs []Rung) error {
 }
 
 func (t *Trace) checkSegments() error {
-	life := lifeCheck{}
+	life, rules := lifeCheck{}, rulesOf(t.Ops)
 	window := false // a micro segment has begun a window
 	for i := range t.Segments {
 		s := &t.Segments[i]
@@ -87,6 +87,9 @@ func (t *Trace) checkSegments() error {
 		err := s.check(t)
 		if err == nil {
 			err = life.check(s)
+		}
+		if err == nil {
+			err = s.checkPads(rules)
 		}
 		switch {
 		case err != nil:

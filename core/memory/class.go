@@ -12,7 +12,8 @@ type class struct {
 	tag     []int32
 	phases  []phaseStart
 	part    []uint8 // of each birth: component, an index into Model.components
-	columns []int64 // of each birth: those of a column sum, whose size counts rows; 0 where it is bytes
+	columns []int64 // of each birth: those of a column sum, whose size counts rows; 0 where it is bytes; or countOnly
+	pads    []pad
 	slot    []int32 // of each birth: its place among those that outlive the segment, or -1
 	outlive []int32 // the births that no event of the segment ends
 
@@ -118,9 +119,10 @@ func (c *class) hash() uint64 {
 	return h
 }
 
-// settle finds what outlives the segment and what each birth is for. tagParts gives the component of a tag, opColumns the
-// columns that an operation sums up.
-func (c *class) settle(tagParts []uint8, opColumns []int64) {
+// settle finds what outlives the segment and what each birth is for. tagParts gives the component of a tag, rules what
+// operations say.
+func (c *class) settle(tagParts []uint8, rules []rule) {
+	c.findPads(rules)
 	born, died := c.lives()
 	c.slot, c.part, c.columns = make([]int32, len(c.op)), make([]uint8, len(c.op)), make([]int64, len(c.op))
 	phase := 0
@@ -128,7 +130,7 @@ func (c *class) settle(tagParts []uint8, opColumns []int64) {
 		for phase+1 < len(c.phases) && int(c.phases[phase+1].birth) <= birth {
 			phase++
 		}
-		c.slot[birth], c.columns[birth] = -1, opColumns[c.op[birth]]
+		c.slot[birth], c.columns[birth] = -1, rules[c.op[birth]].columns
 		if died[birth] < 0 {
 			c.slot[birth] = int32(len(c.outlive))
 			c.outlive = append(c.outlive, int32(birth))

@@ -21,13 +21,17 @@ type fakeLoop struct {
 	warm                          bool
 	shuffle                       bool // caches give up their entries in the other order now and then
 
-	extra func(Shape) int64      // size of one more activation; none when nil
-	sum   func(rows int64) int64 // size of the buffer of each layer's column sum, in the trace's terms; none when nil
+	extra func(Shape) int64                                 // size of one more activation; none when nil
+	sum   func(rows int64) int64                            // size of the buffer of each layer's column sum, in the trace's terms; none when nil
+	mask  func(s Shape, shared int64) (source, saved int64) // makes a layer's mask, if it shares none; none when nil
 }
 
 const (
 	none  = -1
 	width = 64 // elements of the model's hidden state
+
+	opLength = 6 // of newFakeLoop's names
+	opPadOwn = 7
 )
 
 func newFakeLoop(layers int64) *fakeLoop {
@@ -35,7 +39,7 @@ func newFakeLoop(layers int64) *fakeLoop {
 	f := &fakeLoop{layers: layers, loss: none}
 	f.t = Trace{
 		About: map[string]any{"model": "Fake", "length_per_second": 100.0, "notes": ""},
-		Ops:   []string{"to", "mm", "attention", "backward", "optimizer", "column_sum:1024"}, Modules: []string{"", "encoder.layers.0.attention", "encoder.layers.1.attention", "encoder.layers.2.attention"},
+		Ops:   []string{"to", "mm", "attention", "backward", "optimizer", "column_sum:1024", "length", "pad:8:2"}, Modules: []string{"", "encoder.layers.0.attention", "encoder.layers.1.attention", "encoder.layers.2.attention"},
 		Tags: []string{"", "parameter", "gradient", "optimizer", "input", "workspace", "output"},
 		Lengths: []Rung{{Name: "input"}, {Name: "length1", Of: of(0), Kernel: 5, Stride: 3, Dilation: 1},
 			{Name: "length2", Of: of(1), Kernel: 3, Stride: 2, Padding: 1, Dilation: 1}},
@@ -49,6 +53,9 @@ func newFakeLoop(layers int64) *fakeLoop {
 
 // frames is the encoder's length by hand: two convolutions.
 func frames(n int64) int64 { return ((n-5)/3+1+2-3)/2 + 1 }
+
+// lengthOf gives a length of so many frames.
+func lengthOf(n int64) int64 { return 5 + 6*(n-1) }
 
 func up(n, k int64) int64 { return (n + k - 1) / k * k }
 
@@ -102,7 +109,11 @@ func (f *fakeLoop) micro(s Shape, first bool) {
 		f.warm = true
 	}
 	n := frames(s.Length)
-	var saved []int64
+	var saved, masks []int64
+	shared := int64(none)
+	if f.mask != nil {
+		shared = f.ownMask(s, none)
+	}
 	for layer := range f.layers {
 		f.module = int32(1 + layer%3)
 		casts := []int64{f.born(width*width*2, "", 0), f.born(width*2, "", 0)}
@@ -111,12 +122,16 @@ func (f *fakeLoop) micro(s Shape, first bool) {
 			saved = append(saved, f.born(s.Batch*n*up(n, 8)*2, "", 2)) // a mask that is broadcast for one sample
 		}
 		saved = append(saved, f.born(s.Batch*4*up(n, 32)*4, "", 2))
+		if f.mask != nil {
+			masks = append(masks, f.masked(s, shared, layer))
+		}
 		if f.shuffle = !f.shuffle; f.shuffle {
 			slices.Reverse(casts)
 		}
 		f.die(casts...)
 	}
 	f.module = 0
+	f.unless(masks, shared)
 	if f.extra != nil {
 		saved = append(saved, f.born(f.extra(s), "", 1))
 	}
@@ -132,10 +147,53 @@ func (f *fakeLoop) micro(s Shape, first bool) {
 			f.grads = append(f.grads, f.born(width*width*4, "gradient", 3))
 		}
 		f.die(id, temporary)
+		if left := len(masks) - 1; left >= 0 {
+			f.unless(masks[:left], masks[left])
+			masks = masks[:left]
+		}
 		if f.sum != nil && i < int(f.layers) {
 			f.die(f.born(f.sum(s.Batch*n), "workspace", 5))
 		}
 	}
+}
+
+// ownMask is the shared mask, or one that a layer makes for itself.
+func (f *fakeLoop) ownMask(s Shape, shared int64) int64 {
+	if shared != none {
+		return shared
+	}
+	n := frames(s.Length)
+	return f.born(s.Batch*n*n*2, "", 2)
+}
+
+// masked gives what a layer keeps of its mask for the backward pass: every second layer has one of its own, which ends
+// with the layer unless it is kept.
+func (f *fakeLoop) masked(s Shape, shared, layer int64) int64 {
+	if layer%2 == 0 {
+		shared = none
+	}
+	source, saved := f.mask(s, shared)
+	if shared == none && source != saved {
+		f.die(source)
+	}
+	return saved
+}
+
+// unless ends a mask that no layer of these keeps.
+func (f *fakeLoop) unless(kept []int64, mask int64) {
+	if !slices.Contains(kept, mask) {
+		f.die(mask)
+	}
+}
+
+// op is the number of an operation's name.
+func (f *fakeLoop) op(name string) int32 {
+	at := slices.Index(f.t.Ops, name)
+	if at < 0 {
+		at = len(f.t.Ops)
+		f.t.Ops = append(f.t.Ops, name)
+	}
+	return int32(at)
 }
 
 func (f *fakeLoop) step(s Shape) {

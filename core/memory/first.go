@@ -169,6 +169,11 @@ func (g *grafting) run(inserts map[int32][]int32) {
 		g.class.phases = append(g.class.phases, phaseStart{birth, p.name})
 	}
 	g.class.phases[0].birth = 0
+	for _, p := range g.onto.pads {
+		p.copied, p.length, p.copy = g.moved[p.copied], g.moved[p.length], g.moved[p.copy]
+		g.class.pads = append(g.class.pads, p)
+	}
+	g.class.placePads()
 	g.setSlots()
 }
 

@@ -19,11 +19,16 @@ type player struct {
 	spare   []*played
 	watch   *watcher // nil when only the allocator's own figures are wanted
 
-	blocks   []allocator.Block // of the segment's births
-	sizes    []uint64          // of the segment's forms, in bytes
-	values   []int64           // variables of the shape
-	deaths   []death           // of earlier segments' storages in this segment
-	identity []int32
+	blocks  []allocator.Block // of the segment's births
+	sizes   []uint64          // of the segment's forms, in bytes
+	events  []int32           // the segment's
+	parts   []uint8           // components of the segment's births
+	changed []int32           // events of a segment without some copies
+
+	otherParts []uint8 // likewise components
+	values     []int64 // variables of the shape
+	deaths     []death // of earlier segments' storages in this segment
+	identity   []int32
 }
 
 // played is what is left of a segment.
@@ -65,7 +70,7 @@ func (p *player) play(s planned) (*failure, error) {
 	if err != nil {
 		return nil, err
 	}
-	events, blocks, sizes, watch := s.class.events, p.blocks, p.sizes, p.watch
+	events, blocks, sizes, watch := p.events, p.blocks, p.sizes, p.watch
 	left, next := p.deaths, nextOf(p.deaths)
 	for at, e := range events {
 		if at >= next {
@@ -90,7 +95,7 @@ func (p *player) play(s planned) (*failure, error) {
 	}
 	p.bury(left, math.MaxInt)
 	if watch != nil {
-		watch.sweep(p.deaths, len(events))
+		watch.sweep(events, p.parts, p.deaths)
 	}
 	p.keep(s)
 	return nil, nil
@@ -102,7 +107,7 @@ func (p *player) failed(s planned, birth int32, at int, err error) (*failure, er
 		return nil, err
 	}
 	if p.watch != nil {
-		p.watch.sweep(p.deaths, at)
+		p.watch.sweep(p.events[:at], p.parts, p.deaths)
 	}
 	return &failure{s, birth, full}, nil
 }
@@ -131,6 +136,7 @@ func (p *player) prepare(s planned) (form []int32, err error) {
 	if p.watch != nil {
 		p.watch.begin(s)
 	}
+	p.withoutCopies(s)
 	return form, nil
 }
 
@@ -255,7 +261,7 @@ func (p *player) keep(s planned) {
 	c := s.class
 	t.class, t.place, t.slots = c.named(), s.place, t.slots[:0]
 	for _, birth := range c.outlive {
-		k := kept{block: p.blocks[birth], module: c.module[birth], part: c.part[birth], alive: true}
+		k := kept{block: p.blocks[birth], module: c.module[birth], part: p.parts[birth], alive: true}
 		if p.watch != nil {
 			k.held = p.watch.held[birth]
 		}

@@ -75,19 +75,14 @@ func parseColumns(op string) (int64, error) {
 	return int64(columns), nil
 }
 
-// columnsOf gives the columns of each operation of a checked trace, 0 for those that sum none.
-func columnsOf(ops []string) []int64 {
-	columns := make([]int64, len(ops))
-	for i, op := range ops {
-		columns[i], _ = parseColumns(op)
-	}
-	return columns
-}
-
-// bytes gives what a birth of a size takes: the size itself, or the buffer of a column sum of so many rows.
+// bytes gives what a birth of a size takes: the size itself, the buffer of a column sum of so many rows, or nothing for a
+// count.
 func (r reducer) bytes(size uint64, columns int64) uint64 {
-	if columns == 0 {
+	switch columns {
+	case 0:
 		return size
+	case countOnly:
+		return 0
 	}
 	return r.columnSum(columns, size)
 }

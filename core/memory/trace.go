@@ -37,7 +37,7 @@ type Segment struct {
 	Batch  *int64  `json:"batch,omitempty"`  // samples of the micro-batch; the three are absent where they do not apply
 	Length *int64  `json:"length,omitempty"` // of the longest input, in the model's own units: samples or frames
 	Labels *int64  `json:"labels,omitempty"` // of the longest transcript, in tokens; 0: none
-	Events []int64 `json:"events"`           // n >= 0: a storage of n bytes (rows, of a column_sum:<C>) is born; n < 0: storage number -n-1 dies
+	Events []int64 `json:"events"`           // n >= 0: a storage of n bytes is born (rows of a column_sum:<C>, elements of a length); n < 0: storage number -n-1 dies
 	Op     []int32 `json:"op"`               // of each birth: what made it
 	Module []int32 `json:"module"`           // of each birth: in which module
 	Tag    []int32 `json:"tag"`              // of each birth: what for

@@ -114,16 +114,16 @@ func (w *watcher) reserve(at int, s allocator.Stats) {
 	}
 }
 
-// sweep goes through the events of the segment up to one once more, with the blocks' sizes known, and follows what is held
-// for what.
-func (w *watcher) sweep(deaths []death, upTo int) {
+// sweep goes through the events of the segment that were played once more, with the blocks' sizes known, and follows what
+// is held for what.
+func (w *watcher) sweep(events []int32, parts []uint8, deaths []death) {
 	now := &w.segment
 	c := now.class
 	if now.peakAt >= 0 {
 		w.peak.segment = now.planned
 	}
 	w.enter(0)
-	for at, e := range c.events[:upTo] {
+	for at, e := range events {
 		for len(deaths) > 0 && int(deaths[0].pos) <= at {
 			w.drop(deaths[0].kept)
 			deaths = deaths[1:]
@@ -132,7 +132,7 @@ func (w *watcher) sweep(deaths []death, upTo int) {
 		if e < 0 {
 			birth, sign = ^e, ^uint64(0) // adding it subtracts
 		}
-		w.parts[c.part[birth]] += sign * w.held[birth]
+		w.parts[parts[birth]] += sign * w.held[birth]
 		w.modules[c.module[birth]] += sign * w.held[birth]
 		now.allocated += sign * w.held[birth]
 		if at == now.peakAt {
@@ -143,13 +143,13 @@ func (w *watcher) sweep(deaths []death, upTo int) {
 			w.sample(at, e)
 		}
 	}
-	if upTo == len(c.events) {
+	if len(events) == len(c.events) {
 		for _, d := range deaths {
 			w.drop(d.kept)
 		}
 	}
 	if w.timeline != nil {
-		w.timeline.passed += upTo
+		w.timeline.passed += len(events)
 	}
 }
 

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from asrconfig_go.trace import Trace, _kernels
 from asrconfig_go.trace._accumulate import ADD, Accumulation
+from asrconfig_go.trace._log import EventLog
 from asrconfig_go.trace._mode import LAST_FIRST
 from asrconfig_go.trace.recorder import _foreach_as_on_cuda
 
@@ -140,7 +141,7 @@ def real_births(
     """Births of two micro-batches of a run that computes every value, with the kernels that the recorder has."""
     model = make().train()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
-    library = _kernels.register((8, 0), [])
+    library = _kernels.register((8, 0), EventLog(lambda: ("", "")))
     try:
         with _foreach_as_on_cuda(), RealRun() as run:
             for _ in range(2):

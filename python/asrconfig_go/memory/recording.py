@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..trace import SpeechBatches, Trace
 
 _WINDOW = 3  # micro-batches of a window that the recorder runs; further ones repeat the third
-_KEPT = ("length_per_second", "fixed_length", "max_length", "max_labels", "labels_per_second")
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,7 @@ class Recording:
 
     def _facts(self, model: Any) -> dict[str, Any]:
         """What later questions need to know of the model, so that the trace alone answers them."""
-        batches = self._batches(model)
-        return {name: getattr(batches, name) for name in _KEPT} | generation_facts(getattr(model, "config", model))
+        return self._batches(model).facts() | generation_facts(getattr(model, "config", model))
 
 
 def generation_facts(config: Any) -> dict[str, int]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from ._log import EventLog
+
 aten = torch.ops.aten
 
 _LOW = (torch.float16, torch.bfloat16)
@@ -19,9 +21,9 @@ _MASK_ALIGNMENT = 8  # elements; a mask whose rows do not fill up is padded
 class Attention:
     """Stands in for ``aten::scaled_dot_product_attention`` on a GPU of the given compute capability."""
 
-    def __init__(self, capability: tuple[int, int], notes: list[str]) -> None:
+    def __init__(self, capability: tuple[int, int], log: EventLog) -> None:
         self._capability = capability
-        self._notes = notes
+        self._log = log
 
     def __call__(
         self,
@@ -43,7 +45,7 @@ class Attention:
         if self._flash(query, mask):
             return _flash(query, key, value, dropout_p, is_causal, scale)
         if self._efficient(query, key):
-            return _efficient(query, key, value, mask, dropout_p, is_causal, scale)
+            return _efficient(query, key, value, self._bias(mask, query), dropout_p, is_causal, scale)
         return aten._scaled_dot_product_attention_math(
             query, key, value, mask, dropout_p, is_causal, None, scale=scale
         )[0]
@@ -57,6 +59,20 @@ class Attention:
             return False
         alignment = 4 if query.dtype is torch.float32 else 8
         return query.dtype in (*_LOW, torch.float32) and query.shape[-1] % alignment == 0
+
+
+    def _bias(self, mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor | None:
+        """The mask for all heads, its rows padded to what the kernel wants: pad_bias in attention.cpp."""
+        if mask is None:
+            return None
+        columns = mask.shape[-1]
+        missing = -columns % _MASK_ALIGNMENT
+        with self._log.padding(mask, _MASK_ALIGNMENT) as at_every_length:
+            if missing:
+                mask = torch.nn.functional.pad(mask, (0, missing))[..., :columns]
+            elif at_every_length:
+                mask = mask.clone()
+        return mask.expand(*query.shape[:-1], columns)
 
 
 def _additive(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
@@ -85,11 +101,5 @@ def _efficient(
     causal: bool,
     scale: float | None,
 ) -> Any:
-    if mask is not None:
-        columns = mask.shape[-1]
-        missing = -columns % _MASK_ALIGNMENT
-        if missing:
-            mask = torch.nn.functional.pad(mask, (0, missing))[..., :columns]
-        mask = mask.expand(q.shape[0], q.shape[1], q.shape[2], columns)
     save = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
     return aten._scaled_dot_product_efficient_attention(q, k, v, mask, save, p, causal, scale=scale)[0]

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ._attention import Attention
+from ._log import EventLog
 
 aten = torch.ops.aten
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
@@ -86,7 +87,7 @@ def _softmax(kernel: Any, x: torch.Tensor, dim: int, dtype: torch.dtype | None =
     return kernel(x if dtype is None else x.to(dtype), dim, False)
 
 
-def register(capability: tuple[int, int], notes: list[str]) -> torch.library.Library:
+def register(capability: tuple[int, int], log: EventLog) -> torch.library.Library:
     """Put the functions in place; ``_destroy()`` of the result takes them away again."""
     library = torch.library.Library("aten", "IMPL")
     for name in _only_on_cuda(_FLOAT32):
@@ -95,7 +96,7 @@ def register(capability: tuple[int, int], notes: list[str]) -> torch.library.Lib
         library.impl(name, _float32_result(_overload(name)), "AutocastCPU")
     for key in ("AutogradCPU", "CPU"):
         library.impl("dropout", _dropout, key)
-        library.impl("scaled_dot_product_attention", Attention(capability, notes), key)
+        library.impl("scaled_dot_product_attention", Attention(capability, log), key)
         library.impl("softmax.int", functools.partial(_softmax, aten._softmax), key)
         library.impl("log_softmax.int", functools.partial(_softmax, aten._log_softmax), key)
     return library

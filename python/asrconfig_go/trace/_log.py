@@ -46,6 +46,7 @@ class EventLog:
         self._living: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
         self._home: list[tuple[Segment, int]] = []  # of each birth: its segment and its place there
         self._open = False
+        self._called = ""  # what the next birth is called; "" for its operation
 
     def begin(self, kind: str, shape: dict[str, int], phase: str) -> None:
         """Start a segment; the one before it is over."""
@@ -94,6 +95,22 @@ class EventLog:
         if number >= 0:
             self._write_death(number)
 
+    @contextmanager
+    def padding(self, source: torch.Tensor, multiple: int) -> Iterator[bool]:
+        """Name the copy that the body makes of a tensor, which a GPU makes only where rows are no multiple of elements.
+
+        With True the body must make it at every length, so that all have one structure: the file says what is copied,
+        and how long its rows are. False: the tensor is not of this segment, and the copy is like any other.
+        """
+        known = self._living.get(source.untyped_storage()._cdata)
+        if known is None or self._home[known[0]][0] is not self.segments[-1]:
+            yield False
+            return
+        self.passing(source.shape[-1], "length")
+        self._called = f"pad:{multiple}:{self.births - known[0]}"
+        yield True
+        self._called = ""
+
     def retag(self, tensor: torch.Tensor, tag: str) -> None:
         """Say what a storage turned out to be for: a gradient, a state of the optimizer."""
         known = self._living.get(tensor.untyped_storage()._cdata)
@@ -108,7 +125,7 @@ class EventLog:
             segment.phases.append((len(segment.events), phase))
         self._home.append((segment, len(segment.op)))
         segment.events.append(size)
-        segment.op.append(self.ops(op))
+        segment.op.append(self.ops(self._called or op))
         segment.module.append(self.modules(module))
         segment.tag.append(TAGS.index(tag))
         self.births += 1

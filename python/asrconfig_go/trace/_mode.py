@@ -37,6 +37,13 @@ class _Kind(Enum):
 # Views by behaviour that do not say so in their schema, and operations on the storage itself.
 _VIEWS = {aten._unsafe_view.default, aten._reshape_alias.default, aten.set_.source_Storage_storage_offset}
 _READ = aten._local_scalar_dense.default
+# There is no CPU kernel for these, so their results are imaginary, however small.
+_CUDA_ONLY = {
+    aten._scaled_dot_product_flash_attention.default,
+    aten._scaled_dot_product_flash_attention_backward.default,
+    aten._scaled_dot_product_efficient_attention.default,
+    aten._scaled_dot_product_efficient_attention_backward.default,
+}
 # The mask is made before the result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu.
 LAST_FIRST = {aten.native_dropout.default}
 
@@ -106,7 +113,7 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
         if op is aten.rand.default and args[0] == []:
             # The draw by which speech models drop a whole layer: none is dropped, which takes the most memory.
             return torch.ones(())
-        if fake or self._imagines(op, args, kwargs, tensors):
+        if fake or op in _CUDA_ONLY or self._imagines(op, args, kwargs, tensors):
             return self._imagined(op, name, args, kwargs)
         return pytree.tree_map_only(torch.Tensor, self.imagine, op(*args, **kwargs))
 

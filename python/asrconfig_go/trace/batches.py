@@ -17,6 +17,9 @@ _TOKENS_PER_SECOND = 4
 # Durations to trace: their lengths have no common factor, and halving them again and again, as convolutions of stride 2
 # do, rounds down in some and not in others, so that no length can be mistaken for twice the next.
 _SECONDS = (2.0300625, 3.1993125, 4.5839375, 2.7285625)
+# Transcripts to trace: by turns short and long. A decoder's attention rounds their length up to 128, so some are longer.
+_CHARACTERS = (11, 17, 7, 23, 13, 19, 5)
+_TOKENS = (11, 140, 29, 290, 13, 187, 47)
 # Fields that give the width of a feature frame, and how many frames a second has.
 _FEATURE_WIDTHS = {"feature_projection_input_dim": 50, "num_mel_bins": 100, "input_feat_per_channel": 100}
 
@@ -33,6 +36,10 @@ class SpeechBatches:
     max_length: int | None = None  # the longest that the model's positions allow
     max_labels: int | None = None
     labels_per_second: float = _CHARACTERS_PER_SECOND
+
+    def facts(self) -> dict[str, float | int | None]:
+        """All but the function, as a trace keeps it, so that the trace alone tells lengths from durations."""
+        return {name: value for name, value in vars(self).items() if name != "batch"}
 
     def length(self, seconds: float) -> int:
         """The input length of a batch whose longest clip has this duration."""
@@ -53,20 +60,19 @@ class SpeechBatches:
         return usual if self.max_labels is None else min(usual, self.max_labels)
 
     def points(self) -> list[tuple[int, int, int]]:
-        """Shapes that tell every size's formula: lengths without common factors, and a batch of one apart."""
+        """Shapes that tell every size's formula: lengths without common factors, and batches of one apart."""
+        labels = self._labels_to_trace()
         if self.fixed_length is not None:
-            n = self.fixed_length
-            return [(2, n, 11), (3, n, 17), (5, n, 29), (1, n, 13), (1, n, 23)]
+            return [(batch, self.fixed_length, n) for batch, n in zip((2, 3, 5, 1, 1, 1), labels, strict=False)]
         first, second, third, fourth = (self._frames(s) for s in _SECONDS)
-        return [
-            (2, first, 11),
-            (3, second, 17),
-            (5, third, 7),
-            (4, fourth, 23),
-            (1, first, 13),
-            (1, third, 19),
-            (1, second, 5),
-        ]
+        lengths = (first, second, third, fourth, first, third, second)
+        return list(zip((2, 3, 5, 4, 1, 1, 1), lengths, labels, strict=True))
+
+    def _labels_to_trace(self) -> list[int]:
+        usual = _TOKENS if self.labels_per_second == _TOKENS_PER_SECOND else _CHARACTERS
+        if self.max_labels is None or self.max_labels >= max(usual):
+            return list(usual)
+        return [max(1, n * self.max_labels // max(usual)) for n in usual]
 
     def _frames(self, seconds: float) -> int:
         return self.length(seconds) | 1

@@ -56,7 +56,7 @@ class MemoryRecorder:
             stack.enter_context(_same_randomness())
             stack.enter_context(_foreach_as_on_cuda())
             stack.enter_context(_no_collector())
-            stack.callback(_kernels.register(self._capability, self.notes)._destroy)
+            stack.callback(_kernels.register(self._capability, self._log)._destroy)
             stack.enter_context(self._where.hooked())
             stack.enter_context(cuda_is_here())
             stack.enter_context(self._mode)

@@ -112,7 +112,7 @@ class _Loop:
         if self._batch_fn is None:
             speech = speech_batches(model)
             self._batch_fn, points = speech.batch, points or speech.points()
-            recorder.about["length_per_second"] = speech.length_per_second
+            recorder.about.update(speech.facts())
         if not points:
             raise InvalidArgumentError("no points to trace", "give (batch, length, labels) of at least one batch")
         windows = [points[0]] * (self._steps - 1) + list(points)
