@@ -22,7 +22,7 @@ type Info struct {
 	Channels   int      // > 0
 	Bits       int      // per sample as stored; 0 for Vorbis, which has none
 	Codec      string   // FFmpeg's name: "pcm_s16le", "pcm_f32le", "adpcm_ima_wav", "flac", "vorbis"
-	Method     string   // "header"; "tail" when the end of the file tells, because the header does not or is wrong
+	Method     string   // how DurationS is known: "header", "tail", "walked" or "estimated" (profile.Methods says what they mean)
 }
 
 // File reads the regular file at path and gives its size in bytes too, which is known even when the audio is not.

@@ -56,7 +56,7 @@ func sane(t *testing.T, b []byte) {
 	assert.Positive(t, info.SampleRate)
 	assert.Positive(t, info.Channels)
 	assert.NotEmpty(t, info.Codec)
-	assert.Contains(t, []string{"header", "tail"}, info.Method)
+	assert.Contains(t, []string{"header", "tail", "walked", "estimated"}, info.Method)
 	if info.ClaimedS != nil {
 		assert.Positive(t, *info.ClaimedS)
 		assert.False(t, math.IsInf(*info.ClaimedS, 0))

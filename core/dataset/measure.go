@@ -88,7 +88,7 @@ func measure(e entry) profile.Clip {
 		return clip
 	}
 	clip.DurationS, clip.ClaimedS = &info.DurationS, info.ClaimedS
-	clip.SampleRate, clip.Channels = info.SampleRate, info.Channels
+	clip.SampleRate, clip.Channels, clip.Bits = info.SampleRate, info.Channels, info.Bits
 	clip.Codec, clip.Method = info.Codec, info.Method
 	return clip
 }

@@ -7,11 +7,20 @@ type Clip struct {
 	ClaimedS   *float64 `json:"claimed_duration_s"` // what the header says, only when it differs from what the file holds
 	SampleRate int      `json:"sample_rate"`        // Hz; 0 when unreadable
 	Channels   int      `json:"channels"`           // 0 when unreadable
+	Bits       int      `json:"bits"`               // per stored sample; 0 where the codec has none (Vorbis), and when unreadable
 	Codec      string   `json:"codec"`              // "pcm_s16le", "pcm_f32le", "flac", "vorbis", "array"; "" when unreadable
-	Method     string   `json:"method"`             // how the duration is known: "header", "tail", "given"; "" when unreadable
+	Method     string   `json:"method"`             // how the duration is known, see Methods; "" when unreadable
 	SizeBytes  int64    `json:"size_bytes"`         // on disk, or of the buffer
 	Error      string   `json:"error"`              // why it cannot be used; "" when it can
 }
+
+// Methods are the ways in which a duration is known:
+//   - "header": the header says it and the file's size agrees;
+//   - "tail": the end of the file tells;
+//   - "walked": frames or pages were counted one by one;
+//   - "estimated": computed from a rate or a sample of frames, where counting is impossible or takes too long;
+//   - "given": by the caller, of an array or a clip measured before.
+var Methods = []string{"header", "tail", "walked", "estimated", "given"}
 
 // BadFile is one file that was counted out, with the reason.
 type BadFile struct {

@@ -98,7 +98,7 @@ def _add_scan(commands: Any) -> None:
     scan.set_defaults(run=_scan)
 
 
-_LINE = ("path", "duration_s", "claimed_duration_s", "sample_rate", "channels", "codec", "method", "error")
+_LINE = ("path", "duration_s", "claimed_duration_s", "sample_rate", "channels", "bits", "codec", "method", "error")
 
 
 def _scan(arguments: argparse.Namespace) -> int:

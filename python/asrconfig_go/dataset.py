@@ -21,7 +21,10 @@ _PAGE = 20_000  # clips fetched per call
 class Clip:
     """One audio file or buffer; ``duration_s`` is None and ``error`` says why when it cannot be used.
 
-    ``claimed_duration_s`` is what the header says, only when the file holds something else.
+    ``claimed_duration_s`` is what the header says, only when the file holds something else. ``bits`` are those of a
+    stored sample, 0 where the codec has none. ``method`` says how the duration is known: ``"header"`` (and the file's
+    size agrees), ``"tail"`` (the end of the file tells), ``"walked"`` (frames were counted one by one), ``"estimated"``
+    (from a rate or a sample of frames, where counting is impossible or takes too long), ``"given"`` (by the caller).
     """
 
     path: str
@@ -29,6 +32,7 @@ class Clip:
     claimed_duration_s: float | None
     sample_rate: int
     channels: int
+    bits: int
     codec: str
     method: str
     size_bytes: int

@@ -64,6 +64,7 @@ def known_clip(path: str, duration: float | None, rate: float, size: int, error:
         "claimed_duration_s": None,
         "sample_rate": int(rate),
         "channels": int(usable),
+        "bits": 0,
         "codec": "array" if usable else "",
         "method": "given" if usable else "",
         "size_bytes": size,

@@ -46,8 +46,9 @@ def test_scan_prints_one_json_line_per_file(
     bad.write_text("not audio")
     assert main(["scan", str(good), str(bad), "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    fields = ["path", "duration_s", "claimed_duration_s", "sample_rate", "channels", "codec", "method", "error"]
+    fields = ["path", "duration_s", "claimed_duration_s", "sample_rate", "channels", "bits", "codec", "method", "error"]
     assert [list(line) for line in lines] == [fields, fields]
+    assert lines[0]["bits"] == 16
     assert (lines[0]["duration_s"], lines[0]["error"]) == (2.0, "")
     assert lines[1]["duration_s"] is None
     assert lines[1]["error"]
