@@ -12,6 +12,8 @@ const (
 // source is one encoded file, on disk or in memory, read at offsets with short, bounded reads.
 type source struct {
 	fd    int
+	start int64  // where it begins in the file on disk, 0 unless it is a section
+	limit int64  // bytes of a section, 0 for the file to its end
 	size  int64  // bytes in all
 	head  []byte // the first bytes; all of them when whole
 	whole bool   // head is everything: nothing more to read

@@ -40,7 +40,10 @@ func (s *source) load(st *syscall.Stat_t) error {
 	if err := regular(st); err != nil {
 		return err
 	}
-	s.size = st.Size
+	s.size = max(0, st.Size-s.start)
+	if s.limit > 0 {
+		s.size = min(s.size, s.limit)
+	}
 	s.head = s.heap[:s.pread(s.heap[:min(s.size, headLen)], 0)]
 	s.whole = s.size <= headLen
 	return nil
@@ -57,7 +60,7 @@ func (s *source) close() {
 func (s *source) pread(p []byte, off int64) int {
 	got := 0
 	for got < len(p) {
-		n, err := syscall.Pread(s.fd, p[got:], off+int64(got))
+		n, err := syscall.Pread(s.fd, p[got:], s.start+off+int64(got))
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -50,7 +51,7 @@ func measureAll(ctx context.Context, entries []entry, workers int, p *Progress, 
 	select {
 	case <-finished:
 	case <-ctx.Done():
-		if len(entries) > 0 && entries[0].data != nil {
+		if slices.ContainsFunc(entries, func(e entry) bool { return e.data != nil }) {
 			<-finished
 		}
 	}
@@ -73,6 +74,9 @@ func guarded(e entry, measure func(entry) profile.Clip) (clip profile.Clip) {
 func measure(e entry) profile.Clip {
 	if e.clip != nil {
 		return checked(*e.clip)
+	}
+	if e.more != nil && e.more.by != nil {
+		return e.more.by.measure(e)
 	}
 	clip := profile.Clip{Path: audio.Printable(e.path)}
 	var info audio.Info

@@ -31,6 +31,11 @@ type Request struct {
 	// Clips are known already, arrays for example, and only summed up.
 	Clips []profile.Clip `json:"clips"`
 
+	// Texts asks a manifest, a Kaldi folder or shards for what is said in each clip. TextField names the column, the field
+	// or the member's extension that holds it; without it, the first of textColumns is taken.
+	Texts     bool   `json:"texts"`
+	TextField string `json:"text_field"`
+
 	SampleSize *int  `json:"sample_size"` // ≥ 1: this many, drawn at random without replacement; absent: all
 	Seed       int64 `json:"seed"`        // of the draw; the same seed draws the same clips
 	Workers    int   `json:"workers"`     // parallel reads, at most 64; 0: one per usable core
@@ -58,6 +63,7 @@ type Progress struct {
 type Result struct {
 	Profile profile.Dataset
 	Clips   []profile.Clip // every measured and every bad one, in source order
+	Texts   []*string      // what is said in each of them, nil where unknown; only with Request.Texts
 }
 
 // check refuses what cannot be meant, before anything is read.

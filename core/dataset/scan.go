@@ -18,6 +18,30 @@ type entry struct {
 	// stray is a fault met while listing, an unreadable subfolder or a bad line, with its clip saying why. It is always
 	// reported, and never drawn into a sample.
 	stray bool
+	// more is what the source says beside the path; nil for a plain file, of which there may be millions.
+	more *detail
+}
+
+// detail is what a manifest or an archive says of one clip.
+type detail struct {
+	text *string  // what is said in it
+	by   measurer // nil for a whole file
+}
+
+// measurer measures what is no whole file: a piece of one, or a member of an archive.
+type measurer interface {
+	measure(e entry) profile.Clip
+}
+
+// texts are those of the entries, nil where the source has none.
+func texts(entries []entry) []*string {
+	all := make([]*string, len(entries))
+	for i, e := range entries {
+		if e.more != nil {
+			all[i] = e.more.text
+		}
+	}
+	return all
 }
 
 func stray(path, format string, args ...any) entry {
@@ -55,7 +79,11 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if sum.MeasuredCount == 0 && !r.AllowEmpty {
 		return Result{}, nothingUsable(r, sum)
 	}
-	return Result{Profile: sum, Clips: clips}, nil
+	result := Result{Profile: sum, Clips: clips}
+	if r.Texts {
+		result.Texts = texts(picked)
+	}
+	return result, nil
 }
 
 // nothingUsable says what was looked for, or the first reasons.
