@@ -37,7 +37,7 @@ func parseRule(op string) (rule, error) {
 	}
 	text, found := strings.CutPrefix(op, padOp)
 	if !found {
-		columns, err := parseColumns(op)
+		columns, err := parseCounted(op)
 		return rule{columns: columns}, err
 	}
 	first, second, _ := strings.Cut(text, ":")

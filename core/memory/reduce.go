@@ -62,29 +62,72 @@ func (g GPU) reducer() reducer {
 	return reducer{int64(orElse(g.Multiprocessors, usualMultiprocessors)), int64(orElse(g.Threads, usualThreads))}
 }
 
-// parseColumns gives the columns of a column sum's operation, and 0 for any other operation.
-func parseColumns(op string) (int64, error) {
-	text, found := strings.CutPrefix(op, columnSumOp)
-	if !found {
-		return 0, nil
+// counted are the operations whose births count rows: what heads the operation, before the number of columns, and what is
+// added to that number to tell them apart.
+var counted = []struct {
+	head string
+	kind int64
+}{{columnSumOp, 0}, {"norm_sum:", normSum}, {"norm_blocks:4:", normBlocks}, {"norm_blocks:2:", normBlocksHalf}}
+
+// Kinds of counted rows beside the column sum, in the bits above the columns.
+const (
+	normSum        = 1 << 32 // the sum over the blocks of a norm's gradient
+	normBlocks     = 2 << 32 // the blocks, of four bytes an element
+	normBlocksHalf = 3 << 32 // of two bytes
+	kindMask       = 3 << 32
+)
+
+// parseCounted gives the columns of an operation that counts rows, with its kind, and 0 for any other operation.
+func parseCounted(op string) (int64, error) {
+	for _, c := range counted {
+		text, found := strings.CutPrefix(op, c.head)
+		if !found {
+			continue
+		}
+		columns, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || columns < 1 || columns > maxColumns {
+			return 0, fmt.Errorf("operation %q: the columns are a number from 1 to %d", fault.Shorten(op), int64(maxColumns))
+		}
+		return c.kind | int64(columns), nil
 	}
-	columns, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || columns < 1 || columns > maxColumns {
-		return 0, fmt.Errorf("operation %q: the columns of a sum are a number from 1 to %d", fault.Shorten(op), int64(maxColumns))
-	}
-	return int64(columns), nil
+	return 0, nil
 }
 
-// bytes gives what a birth of a size takes: the size itself, the buffer of a column sum of so many rows, or nothing for a
-// count.
-func (r reducer) bytes(size uint64, columns int64) uint64 {
-	switch columns {
-	case 0:
+// bytes gives what a birth of a size takes: the size itself, a buffer for so many rows, or nothing for a count.
+func (r reducer) bytes(size uint64, counts int64) uint64 {
+	columns := counts &^ kindMask
+	switch {
+	case counts == 0:
 		return size
-	case countOnly:
+	case counts == countOnly:
+		return 0
+	case counts&kindMask == 0:
+		return r.columnSum(columns, size)
+	}
+	blocks := r.normBlocks(columns, size)
+	switch counts & kindMask {
+	case normBlocks:
+		return uint64(4 * columns * blocks)
+	case normBlocksHalf:
+		return uint64(2 * columns * blocks)
+	}
+	return r.columnSum(columns, uint64(blocks))
+}
+
+// A layer norm's gradients of weight and bias, over more rows than these and with too few columns to keep the GPU busy, are
+// summed in blocks of rows first (ConfigureAndLaunchGammaBetaBackwardKernel in aten/src/ATen/native/cuda/layer_norm_kernel.cu).
+const (
+	normRows    = 64 << 10
+	normTile    = 32       // rows, and columns, of a block
+	normMostRun = 32 << 10 // blocks in all
+)
+
+// normBlocks gives the blocks of rows that a rows × columns layer norm's gradients are summed in, 0 where there are none.
+func (r reducer) normBlocks(columns int64, rows uint64) int64 {
+	if rows <= normRows || rows >= tooLarge || columns/normTile >= r.multiprocessors/2 {
 		return 0
 	}
-	return r.columnSum(columns, size)
+	return min(normMostRun/ceilDiv(columns, normTile), ceilDiv(int64(rows), normTile))
 }
 
 // How a reduction is laid out, aten/src/ATen/native/cuda/Reduce.cuh.

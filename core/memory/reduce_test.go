@@ -193,3 +193,27 @@ func TestNoMachineHasSuchRows(t *testing.T) {
 	_, err := allocator.New(settingsNone).Malloc(GPU{}.reducer().columnSum(maxColumns, math.MaxUint64>>1))
 	require.Error(t, err)
 }
+
+// TestNormBlocks: rows and columns as XLS-R's feature extractor has them, on an A100 and on a card too small to split them.
+func TestNormBlocks(t *testing.T) {
+	few := 16
+	for op, c := range map[string]struct {
+		rows, a100, small uint64
+	}{
+		"norm_blocks:4:512":  {191992, 2048 * 512 * 4, 0},
+		"norm_blocks:2:512":  {191992, 2048 * 512 * 2, 0},
+		"norm_sum:512":       {191992, 8388608, 0},
+		"norm_blocks:4:500":  {65568, 2048 * 500 * 4, 0},
+		"norm_blocks:4:100":  {65537, 2049 * 100 * 4, 2049 * 100 * 4},
+		"norm_blocks:4:1024": {65536, 0, 0},
+		"norm_sum:1024":      {65536, 0, 0},
+		"norm_blocks:4:4096": {1 << 20, 0, 0}, // wide enough to keep every multiprocessor busy
+	} {
+		columns, err := parseCounted(op)
+		require.NoError(t, err)
+		require.Equal(t, c.a100, GPU{}.reducer().bytes(c.rows, columns), op)
+		require.Equal(t, c.small, GPU{Multiprocessors: &few}.reducer().bytes(c.rows, columns), op)
+	}
+	_, err := parseCounted("norm_blocks:4:x")
+	require.ErrorContains(t, err, "from 1 to 2147483648")
+}

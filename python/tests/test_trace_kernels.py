@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
 from asrconfig_go.trace import MemoryRecorder, _workspaces  # noqa: E402
+from asrconfig_go.trace import _workspaces  # noqa: E402
 from asrconfig_go.trace._workspaces import cublas_bytes  # noqa: E402
 
 MIB = 1 << 20
@@ -76,8 +77,8 @@ def test_a_mask_is_padded_to_a_multiple_of_eight() -> None:
     for length, padded in ((100, 104), (96, 96)):  # where rows fill up, the file says so, and no copy is played
         made = births(attention(torch.float16, mask="bool", length=length))
         at = made.index(("length", length))
-        assert made[at + 1] == ("pad:8:3", 2 * padded * 2)
-        assert made[at - 2 : at] == [("zeros_like.default", 2 * length * 2), ("logical_not.default", 2 * length)]
+        assert made[at + 1] == ("pad:8:2", 2 * padded * 2)
+        assert made[at - 3 : at] == [("new_empty.default", 2)] * 2 + [("zeros_like.default", 2 * length * 2)]
 
 
 def test_heads_that_flash_cannot_take_are_padded() -> None:
@@ -137,8 +138,8 @@ def test_a_gradient_that_somebody_keeps_is_not_overwritten() -> None:
 def test_efficient_attention_in_backward_multiplies_and_sums_in_float() -> None:
     made = births(attention(torch.float32, mask="bool", gradients=True))
     sizes = [size for name, size in made if name == "_scaled_dot_product_efficient_attention_backward.default"]
-    product, tiles = 2 * 4 * 100 * 64 * 4, 2 * 4 * 2
-    assert sizes[-2:] == [product, tiles * (64 * 64 * 4 + 16)]
+    product, sums, tiles = 2 * 4 * 100 * 64 * 4, 2 * 4 * 100 * 4, 2 * 4 * 2
+    assert sizes[-3:] == [product, sums, tiles * (64 * 64 * 4 + 16)]
 
 
 def test_autocast_follows_cudas_lists() -> None:
@@ -201,6 +202,27 @@ def test_transposed_tensors_are_copied() -> None:
     assert made.count(("convolution.default", 2 * 100 * 8 * 4)) == 1
     assert made.count(("convolution.default", 2 * 98 * 16 * 4)) == 1
     assert made.count(("native_layer_norm.default", 2 * 98 * 16 * 4)) == 2  # the copy and the result
+
+
+@pytest.mark.skipif(not _workspaces._SPLITS_NORMS, reason="this torch sums a norm's gradient in one go")
+def test_gradients_of_a_norm_count_rows() -> None:
+    norm = torch.nn.LayerNorm(16)
+
+    def run() -> None:
+        x = torch.randn(2, 16, 300, requires_grad=True)
+        norm(x.transpose(1, 2)).sum().backward()
+
+    made = births(run, model=norm)
+    assert [b for b in made if b[0].startswith("norm_")] == [("norm_blocks:4:16", 600)] * 2 + [("norm_sum:16", 600)] * 2
+    at = made.index(("norm_blocks:4:16", 600))
+    copies, results = [2 * 16 * 300 * 4] * 2, [2 * 16 * 300 * 4, 16 * 4, 16 * 4]
+    assert [size for _, size in made[at - 5 : at]] == copies + results
+
+
+def test_sums_of_narrow_integers_are_widened_first() -> None:
+    mask = torch.ones(3, 100, dtype=torch.int32)
+    assert births(lambda: mask.sum(-1)) == [("to", 1200), ("sum.dim_IntList", 2400), ("sum.dim_IntList", 24)]
+    assert births(lambda: mask.long().cumsum(-1)).count(("cumsum.default", 2400)) == 1
 
 
 def test_column_sums_count_rows() -> None:

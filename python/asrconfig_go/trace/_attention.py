@@ -41,11 +41,13 @@ class Attention:
         if enable_gqa and key.shape[1] != query.shape[1]:
             groups = query.shape[1] // key.shape[1]
             key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-        mask = _additive(attn_mask, query.dtype)
-        if self._flash(query, mask):
+        if self._flash(query, attn_mask):
             return _flash(query, key, value, dropout_p, is_causal, scale)
         if self._efficient(query, key):
-            return _efficient(query, key, value, self._bias(mask, query), dropout_p, is_causal, scale)
+            # No name keeps the additive mask here: it ends with its padded copy, before the kernel makes its results.
+            bias = self._bias(_additive(attn_mask, query.dtype), query)
+            return _efficient(query, key, value, bias, dropout_p, is_causal, scale)
+        mask = _additive(attn_mask, query.dtype)
         return aten._scaled_dot_product_attention_math(
             query, key, value, mask, dropout_p, is_causal, None, scale=scale
         )[0]
@@ -76,9 +78,13 @@ class Attention:
 
 
 def _additive(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
+    """convert_boolean_attn_mask: both values as tensors, then the choice between them."""
     if mask is None or mask.dtype is not torch.bool:
         return mask
-    return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask.logical_not(), float("-inf"))
+    values = mask.new_empty((), dtype=dtype), mask.new_empty((), dtype=dtype)
+    chosen = torch.zeros_like(mask, dtype=dtype)  # not torch.where: nobody reads what it would take long to compute
+    del values
+    return chosen
 
 
 def _flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, p: float, causal: bool, scale: float | None) -> Any:

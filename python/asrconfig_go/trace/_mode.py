@@ -44,6 +44,8 @@ _CUDA_ONLY = {
     aten._scaled_dot_product_efficient_attention.default,
     aten._scaled_dot_product_efficient_attention_backward.default,
 }
+# Results that stay on the host: the seed of a dropout and its offset.
+_ON_HOST = {aten._scaled_dot_product_efficient_attention.default: 2}
 # The mask is made before the result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu.
 LAST_FIRST = {aten.native_dropout.default}
 
@@ -98,7 +100,7 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
             self.lengths.saw(args[1], args[0], args[3], args[4], args[5])
         with self._workspaces.of(op, name, args):
             out = self._new(op, name, args, kwargs, fake, tensors)
-            leaves = pytree.tree_leaves(out)
+            leaves = pytree.tree_leaves(out)[: _ON_HOST.get(op)]
             for leaf in reversed(leaves) if op in LAST_FIRST else leaves:
                 if isinstance(leaf, torch.Tensor):
                     self._log.birth(leaf, name)

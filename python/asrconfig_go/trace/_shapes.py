@@ -68,14 +68,28 @@ def _dropout_backward(grad: torch.Tensor, *_: Any) -> list[Spec]:
     return [_contiguous(grad.dtype, *grad.shape)]
 
 
+def _layer_norm(x: torch.Tensor, normalized: list[int], *_: Any) -> list[Spec]:
+    """Contiguous whatever the input's strides, as the gradient below: aten/src/ATen/native/cuda/layer_norm_kernel.cu."""
+    rows = x.shape[: x.dim() - len(normalized)]
+    statistics = _contiguous(torch.promote_types(x.dtype, torch.float32), *rows, *(1 for _ in normalized))
+    return [_contiguous(x.dtype, *x.shape), statistics, statistics]
+
+
+def _layer_norm_backward(_: Any, x: torch.Tensor, *others: Any) -> list[Spec | None]:
+    weight, bias, wanted = others[-3:]
+    return [_contiguous(t.dtype, *t.shape) if asked else None for t, asked in zip((x, weight, bias), wanted, strict=True)]
+
+
 # Operations without a rule on the meta device, or with one that gives other strides than a GPU, or whose result
 # depends on values that are real.
-_OWN: dict[Any, Callable[..., list[Spec]]] = {
+_OWN: dict[Any, Callable[..., list[Any]]] = {
     aten._ctc_loss.default: _ctc_loss,
     aten._ctc_loss.Tensor: _ctc_loss,
     aten._ctc_loss_backward.default: _ctc_loss_backward,
     aten._ctc_loss_backward.Tensor: _ctc_loss_backward,
     aten.masked_select.default: _masked_select,
+    aten.native_layer_norm.default: _layer_norm,
+    aten.native_layer_norm_backward.default: _layer_norm_backward,
     aten.native_dropout_backward.default: _dropout_backward,
     aten._softmax.default: _softmax,
     aten._log_softmax.default: _softmax,

@@ -26,22 +26,25 @@ def cublas_bytes(capability: tuple[int, int]) -> int:
 
 
 # From torch 2.15 on TORCH_CUBLAS_WORKSPACE_CACHE is off: aten/src/ATen/cuda/CublasHandlePool.cpp.
-_PER_CALL = tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 15)
+_VERSION = tuple(int(n) for n in torch.__version__.split(".")[:2])
+_PER_CALL = _VERSION >= (2, 15)
+
+_SPLITS_NORMS = _VERSION >= (2, 8)
 
 _MATMULS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten._int_mm.default}
 
 
-def _ctc_beta(args: Any) -> list[int]:
+def _ctc_beta(args: Any) -> list[list[int]]:
     """Log beta of the backward pass, as large as the saved log alpha: ctc_loss_backward_gpu_template, LossCTC.cu."""
-    return [args[6].untyped_storage().nbytes()]
+    return [[args[6].untyped_storage().nbytes()]]
 
 
 def _rounded(n: int, to: int) -> int:
     return -(-n // to) * to
 
 
-def _efficient_backward(args: Any) -> list[int]:
-    """The product grad * out, to be summed, for float32; then the sums of the queries' gradient in float32.
+def _efficient_backward(args: Any) -> list[list[int]]:
+    """The queries' gradient in float32, beside the sums of grad * out over a head; before that, in float32, the product.
 
     aten/src/ATen/native/transformers/cuda/attention_backward.cu: ``delta``, and ``workspace`` of the CUTLASS kernel
     (mem_eff_attention/kernel_backward.h: GradQTempStorage). Its tiles are 64 queries long, heads are padded to 64, and
@@ -50,17 +53,23 @@ def _efficient_backward(args: Any) -> list[int]:
     query = args[1]
     batch, heads, length, head = query.shape
     tiles = batch * heads * -(-length // 64) * -(-head // 64)
-    workspace = tiles * (4 * 64 * 64 + 16)
+    kernel = [4 * batch * heads * length, tiles * (4 * 64 * 64 + 16)]
     if query.dtype is torch.float32:
-        return [4 * batch * heads * length * head, workspace]
-    return [workspace]
+        return [[4 * batch * heads * length * head], kernel]
+    return [kernel]
 
 
-def _flash_backward(args: Any) -> list[int]:
+def _flash_backward(args: Any) -> list[list[int]]:
     """``dq_accum`` and ``softmax_d`` of mha_bwd: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp."""
     batch, heads, length, head = args[1].shape
     rows = 4 * batch * heads * _rounded(length, 128)
-    return [rows, rows * _rounded(head, 32)]
+    return [[rows, rows * _rounded(head, 32)]]
+
+
+def _widened(x: torch.Tensor) -> list[int]:
+    """Sums of narrow integers first make 64-bit ones of them: make_reduction in aten/src/ATen/native/ReduceOps.cpp."""
+    narrow = not x.is_floating_point() and not x.is_complex() and x.dtype is not torch.int64
+    return [8 * x.numel() if narrow else 0]
 
 
 def _copies(*tensors: torch.Tensor) -> list[int]:
@@ -76,6 +85,9 @@ def _copies(*tensors: torch.Tensor) -> list[int]:
 _HELD: dict[Any, Callable[[Any], list[int]]] = {
     aten.convolution.default: lambda args: _copies(args[0]),
     aten.convolution_backward.default: lambda args: _copies(args[1], args[0]),
+    aten.cumsum.default: lambda args: _widened(args[0]),
+    aten.sum.default: lambda args: _widened(args[0]),
+    aten.sum.dim_IntList: lambda args: _widened(args[0]),
     aten.native_layer_norm.default: lambda args: _copies(args[0]),
     aten.native_layer_norm_backward.default: lambda args: _copies(args[0], args[1]),
 }
@@ -104,8 +116,8 @@ _SUMS: dict[Any, Callable[..., tuple[int, int]]] = {
     aten.convolution_backward.default: _summed_bias,
 }
 
-# Sizes of what a call takes when its results are there, one after the other.
-_PASSING: dict[Any, Callable[[Any], list[int]]] = {
+# Sizes of what a call takes when its results are there: one group after the other, each alive together.
+_PASSING: dict[Any, Callable[[Any], list[list[int]]]] = {
     aten._ctc_loss_backward.default: _ctc_beta,
     aten._ctc_loss_backward.Tensor: _ctc_beta,
     aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
@@ -133,13 +145,17 @@ class Workspaces:
                 if size:
                     (others if number else first).enter_context(self._log.during(size, name))
             yield
+            if op is aten.native_layer_norm_backward.default:
+                self._norm(args[1], args[5])
             others.close()
             self._sum(op, args)
         if op in _MATMULS:
             self._matmul(op, name)
         passing = _PASSING.get(op)
-        for size in passing(args) if passing else ():
-            self._log.passing(size, name)
+        for group in passing(args) if passing else ():
+            with ExitStack() as together:
+                for size in group:
+                    together.enter_context(self._log.during(size, name))
 
     def _sum(self, op: Any, args: Any) -> None:
         """Only columns as wide as a parameter: other widths may change with the shape, and are never summed much."""
@@ -147,6 +163,20 @@ class Workspaces:
         columns, rows = rule(*args) if rule else (0, 0)
         if columns in self.widths and rows:
             self._log.passing(rows, f"column_sum:{columns}")
+
+    def _norm(self, x: torch.Tensor, weight: torch.Tensor | None) -> None:
+        """Gradients of a norm's weight and bias over many rows: sums of blocks of rows, then of these.
+
+        Whether there are any depends on the rows and on the GPU, so the trace counts rows as for column sums
+        (ConfigureAndLaunchGammaBetaBackwardKernel, aten/src/ATen/native/cuda/layer_norm_kernel.cu, from torch 2.8 on).
+        """
+        if weight is None or not _SPLITS_NORMS:
+            return
+        columns = weight.numel()
+        rows, blocks = x.numel() // columns, f"norm_blocks:{weight.element_size()}:{columns}"
+        with self._log.during(rows, blocks), self._log.during(rows, blocks):
+            for _ in range(2):
+                self._log.passing(rows, f"norm_sum:{columns}")
 
     def _matmul(self, op: Any, name: str) -> None:
         """A workspace per call in newer versions; before, one per thread that multiplies, and kept.
