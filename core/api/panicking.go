@@ -9,9 +9,12 @@ import "github.com/asrconfig/asrconfig-go/core/dataset"
 func init() {
 	table["test.panic"] = withArgs(func(struct{}) (any, error) { panic("on request") })
 	table["test.panic_goroutine"] = withArgs(func(struct{}) (any, error) {
-		job := &scanJob{cancel: func() {}, done: make(chan struct{})}
-		go job.run(func(*dataset.Progress) (dataset.Result, error) { panic("on request") })
-		<-job.done
+		job := newScanJob()
+		if err := job.run(false, func() (dataset.Result, error) { panic("on request") }); err != nil {
+			return nil, err
+		}
+		done, _ := job.latest()
+		<-done
 		return struct{}{}, job.err
 	})
 }

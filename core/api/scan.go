@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -10,13 +11,25 @@ import (
 )
 
 // A scan is start / poll / result / cancel: a single long call would keep Ctrl-C and the progress bar waiting.
+// A source that comes in pieces is open / add, poll / … / end, poll / result / cancel.
 type scanJob struct {
-	cancel   context.CancelFunc
-	done     chan struct{}
-	progress dataset.Progress
-	result   dataset.Result // written before done is closed
+	ctx        context.Context
+	cancel     context.CancelFunc
+	progress   dataset.Progress
+	collection *dataset.Collection // of a job that was opened
+
+	mu       sync.Mutex
+	done     chan struct{}  // of the latest stage; closed when that has ended
+	result   dataset.Result // like the rest, of the latest stage; written before done is closed
 	err      error
 	borrowed bool // it reads memory of the caller
+}
+
+func newScanJob() *scanJob {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	close(done)
+	return &scanJob{ctx: ctx, cancel: cancel, done: done}
 }
 
 var scans registry[*scanJob]
@@ -39,18 +52,82 @@ type bufferArgs struct {
 }
 
 func startScan(a scanArgs) (any, error) {
-	for _, b := range a.Buffers {
+	var err error
+	if a.Request.Buffers, err = buffersOf(a.Buffers); err != nil {
+		return nil, err
+	}
+	job := newScanJob()
+	if err := job.run(len(a.Buffers) > 0, func() (dataset.Result, error) { return dataset.Scan(job.ctx, a.Request, &job.progress) }); err != nil {
+		return nil, err
+	}
+	return map[string]any{"job": scans.add(job)}, nil
+}
+
+// openScan starts a job whose clips come in pieces.
+func openScan(o dataset.Options) (any, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	job := newScanJob()
+	job.collection = dataset.NewCollection(o)
+	return map[string]any{"job": scans.add(job)}, nil
+}
+
+type addArgs struct {
+	Job uint64 `json:"job"`
+	dataset.Piece
+	Buffers []bufferArgs `json:"buffers"`
+}
+
+// addToScan begins to measure a piece; scan.poll tells when it is done.
+func addToScan(a addArgs) (any, error) {
+	job, err := openedScan(a.Job)
+	if err != nil {
+		return nil, err
+	}
+	if a.Piece.Buffers, err = buffersOf(a.Buffers); err != nil {
+		return nil, err
+	}
+	return struct{}{}, job.run(len(a.Buffers) > 0, func() (dataset.Result, error) {
+		return dataset.Result{}, job.collection.Add(job.ctx, &a.Piece, &job.progress)
+	})
+}
+
+type endArgs struct {
+	Job uint64 `json:"job"`
+	dataset.Ending
+}
+
+// endScan begins to sum up what was added; scan.poll tells when that is done.
+func endScan(a endArgs) (any, error) {
+	job, err := openedScan(a.Job)
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, job.run(false, func() (dataset.Result, error) { return job.collection.Finish(job.ctx, a.Ending) })
+}
+
+func openedScan(handle uint64) (*scanJob, error) {
+	job, err := scans.get(handle, "scan")
+	if err != nil {
+		return nil, err
+	}
+	if job.collection == nil {
+		return nil, fault.New(fault.InvalidArgument, "make the job with scan.open", "scan %d takes no pieces", handle)
+	}
+	return job, nil
+}
+
+func buffersOf(args []bufferArgs) ([]dataset.Buffer, error) {
+	var buffers []dataset.Buffer
+	for _, b := range args {
 		data, err := b.bytes()
 		if err != nil {
 			return nil, err
 		}
-		a.Request.Buffers = append(a.Request.Buffers, dataset.Buffer{Name: b.Name, Data: data})
+		buffers = append(buffers, dataset.Buffer{Name: b.Name, Data: data})
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	job := &scanJob{cancel: cancel, done: make(chan struct{}), borrowed: len(a.Buffers) > 0}
-	handle := scans.add(job)
-	go job.run(func(p *dataset.Progress) (dataset.Result, error) { return dataset.Scan(ctx, a.Request, p) })
-	return map[string]any{"job": handle}, nil
+	return buffers, nil
 }
 
 // bytes views the caller's memory. The address comes from ctypes, so the garbage collector has no say in it; the
@@ -65,14 +142,37 @@ func (b bufferArgs) bytes() ([]byte, error) {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&b.Address)), b.Size), nil
 }
 
-func (j *scanJob) run(scan func(*dataset.Progress) (dataset.Result, error)) {
-	defer close(j.done)
-	defer func() {
-		if p := recover(); p != nil {
-			j.err = fault.Poison("scan", p)
-		}
+// run begins the next stage. The error is that the one before has not ended, or has failed.
+func (j *scanJob) run(borrowed bool, stage func() (dataset.Result, error)) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	select {
+	case <-j.done:
+	default:
+		return fault.New(fault.InvalidArgument, "poll until it has finished", "the scan is still running")
+	}
+	if j.err != nil {
+		return j.err
+	}
+	done := make(chan struct{})
+	j.done, j.borrowed = done, borrowed
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				j.err = fault.Poison("scan", p)
+			}
+		}()
+		j.result, j.err = stage()
 	}()
-	j.result, j.err = scan(&j.progress)
+	return nil
+}
+
+// latest gives what tells the end of the latest stage, and whether that reads memory of the caller.
+func (j *scanJob) latest() (done <-chan struct{}, borrowed bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.done, j.borrowed
 }
 
 type pollArgs struct {
@@ -88,8 +188,9 @@ func pollScan(a pollArgs) (any, error) {
 	wait := time.NewTimer(min(time.Duration(max(a.WaitMS, 0))*time.Millisecond, maxPollWait))
 	defer wait.Stop()
 	finished := false
+	done, _ := job.latest()
 	select {
-	case <-job.done:
+	case <-done:
 		finished = true
 	case <-wait.C:
 	}
@@ -113,7 +214,7 @@ type clipsArgs struct {
 	Limit  int    `json:"limit"` // at most maxClipsAPage are given
 }
 
-// scanClips gives clips from an offset on, in source order; none past the end.
+// scanClips gives a page of clips.
 func scanClips(a clipsArgs) (any, error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {
@@ -122,9 +223,7 @@ func scanClips(a clipsArgs) (any, error) {
 	if a.Offset < 0 || a.Limit < 1 {
 		return nil, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
 	}
-	clips := job.result.Clips
-	from := min(a.Offset, len(clips))
-	return clips[from : from+min(a.Limit, maxClipsAPage, len(clips)-from)], nil
+	return job.result.Clips.Page(a.Offset, min(a.Limit, maxClipsAPage)), nil
 }
 
 // finishedScan gives a scan that has ended well, or its error.
@@ -133,12 +232,16 @@ func finishedScan(handle uint64) (*scanJob, error) {
 	if err != nil {
 		return nil, err
 	}
+	done, _ := job.latest()
 	select {
-	case <-job.done:
-		return job, job.err
+	case <-done:
 	default:
 		return nil, fault.New(fault.InvalidArgument, "poll until it has finished", "scan %d is still running", handle)
 	}
+	if job.err == nil && job.result.Clips == nil {
+		return nil, fault.New(fault.InvalidArgument, "call scan.end first", "scan %d has not been summed up", handle)
+	}
+	return job, job.err
 }
 
 type jobArgs struct {
@@ -153,8 +256,8 @@ func cancelScan(a jobArgs) (any, error) {
 		return nil, err
 	}
 	job.cancel()
-	if job.borrowed {
-		<-job.done
+	if done, borrowed := job.latest(); borrowed {
+		<-done
 	}
 	scans.remove(a.Job)
 	return struct{}{}, nil

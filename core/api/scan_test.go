@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/goccy/go-json"
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/dataset"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -63,6 +65,10 @@ func wav(seconds float64) []byte {
 func u16(n int) string { return string([]byte{byte(n), byte(n >> 8)}) }
 func u32(n int) string { return u16(n&0xffff) + u16(n>>16) }
 
+func secondsOf(p dataset.Page, i int) float64 {
+	return math.Float64frombits(binary.LittleEndian.Uint64(p.DurationsS[8*i:]))
+}
+
 func TestScanOfAFolderInPages(t *testing.T) {
 	folder := t.TempDir()
 	for i := range 5 {
@@ -75,15 +81,16 @@ func TestScanOfAFolderInPages(t *testing.T) {
 	require.Empty(t, code)
 	require.Equal(t, 4, sum.SampleCount)
 	for _, page := range []struct{ offset, limit, clips int }{{0, 2, 2}, {3, 10, 2}, {4, math.MaxInt, 1}, {5, 1, 0}, {math.MaxInt, math.MaxInt, 0}} {
-		clips, code := ask[[]profile.Clip](t, "scan.clips", clipsArgs{Job: job, Offset: page.offset, Limit: page.limit})
+		clips, code := ask[dataset.Page](t, "scan.clips", clipsArgs{Job: job, Offset: page.offset, Limit: page.limit})
 		require.Empty(t, code)
-		require.Len(t, clips, page.clips, "%+v", page)
-		if len(clips) > 0 && page.offset > 0 {
-			require.Equal(t, float64(page.offset), *clips[0].DurationS)
+		require.Equal(t, page.clips, clips.Count, "%+v", page)
+		require.Len(t, clips.DurationsS, 8*page.clips)
+		if page.clips > 0 && page.offset > 0 {
+			require.Equal(t, float64(page.offset), secondsOf(clips, 0))
 		}
 	}
 	for _, wrong := range []clipsArgs{{Job: job, Offset: -1, Limit: 1}, {Job: job}, {Job: job, Limit: -1}} {
-		_, code = ask[[]profile.Clip](t, "scan.clips", wrong)
+		_, code = ask[dataset.Page](t, "scan.clips", wrong)
 		require.Equal(t, fault.InvalidArgument, code)
 	}
 
@@ -98,13 +105,68 @@ func TestScanReadsTheCallersMemory(t *testing.T) {
 	buffer := map[string]any{"name": "two seconds", "address": uintptr(unsafe.Pointer(&file[0])), "size": len(file)}
 	empty := map[string]any{"name": "empty", "address": 0, "size": 0}
 	job, _ := scanned(t, map[string]any{"buffers": []any{buffer, empty}})
-	clips, code := ask[[]profile.Clip](t, "scan.clips", clipsArgs{Job: job, Limit: 2})
+	clips, code := ask[dataset.Page](t, "scan.clips", clipsArgs{Job: job, Limit: 2})
 	runtime.KeepAlive(file)
 	require.Empty(t, code)
-	require.Equal(t, 2.0, *clips[0].DurationS)
-	require.NotEmpty(t, clips[1].Error)
+	require.Equal(t, 2.0, secondsOf(clips, 0))
+	require.Len(t, clips.Errors, 1)
+	require.Equal(t, 1, clips.Errors[0].Index)
 	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: job})
 	require.Empty(t, code)
+}
+
+// polling waits for the end of the latest stage.
+func polling(t *testing.T, job uint64) polled {
+	t.Helper()
+	var last polled
+	require.Eventually(t, func() bool {
+		var code fault.Code
+		last, code = ask[polled](t, "scan.poll", pollArgs{Job: job, WaitMS: 50})
+		return code == "" && last.Finished
+	}, 30*time.Second, time.Millisecond)
+	return last
+}
+
+func TestScanInPieces(t *testing.T) {
+	file := wav(2)
+	path := filepath.Join(t.TempDir(), "one.wav")
+	require.NoError(t, os.WriteFile(path, wav(1), 0o644))
+	opened, code := ask[jobArgs](t, "scan.open", map[string]any{})
+	require.Empty(t, code)
+	_, code = ask[profile.Dataset](t, "scan.result", jobArgs{Job: opened.Job})
+	require.Equal(t, fault.InvalidArgument, code, "not summed up yet")
+	buffer := map[string]any{"name": "two seconds", "address": uintptr(unsafe.Pointer(&file[0])), "size": len(file)}
+	for range 2 {
+		_, code = ask[struct{}](t, "scan.add", map[string]any{
+			"job": opened.Job, "buffers": []any{buffer}, "buffer_rows": []int{2}, "paths": []string{path}, "path_rows": []int{0},
+			"clips": []any{map[string]any{"path": "given", "duration_s": 3, "sample_rate": 8000, "method": "given"}}, "clip_rows": []int{1},
+		})
+		require.Empty(t, code)
+		polling(t, opened.Job)
+	}
+	runtime.KeepAlive(file)
+	population := 12
+	_, code = ask[struct{}](t, "scan.end", map[string]any{"job": opened.Job, "source": "rows", "population": population, "sampled": true})
+	require.Empty(t, code)
+	require.Equal(t, polled{Finished: true, Total: 6, Done: 6}, polling(t, opened.Job))
+	sum, code := ask[profile.Dataset](t, "scan.result", jobArgs{Job: opened.Job})
+	require.Empty(t, code)
+	require.Equal(t, []any{"rows", 6, 12}, []any{sum.Source, sum.MeasuredCount, sum.SampleCount})
+	page, code := ask[dataset.Page](t, "scan.clips", clipsArgs{Job: opened.Job, Limit: 9})
+	require.Empty(t, code)
+	require.Equal(t, strings.Repeat(path+"giventwo seconds", 2), page.Paths, "in the order of rows")
+	require.Equal(t, []float64{1, 3, 2, 1}, []float64{secondsOf(page, 0), secondsOf(page, 1), secondsOf(page, 2), secondsOf(page, 3)})
+
+	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "paths": []string{path}})
+	require.Empty(t, code)
+	polling(t, opened.Job)
+	_, code = ask[profile.Dataset](t, "scan.result", jobArgs{Job: opened.Job})
+	require.Equal(t, fault.InvalidArgument, code, "a path without its row number")
+	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": opened.Job})
+	require.Equal(t, fault.InvalidArgument, code, "a failed scan goes on failing")
+	job, _ := scanned(t, map[string]any{"paths": []string{path}})
+	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": job})
+	require.Equal(t, fault.InvalidArgument, code, "it takes no pieces")
 }
 
 func TestScanErrorsComeWithTheResult(t *testing.T) {

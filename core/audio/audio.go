@@ -29,20 +29,45 @@ type Info struct {
 // Errors are *fault.Error: NotFound when it is missing, unreadable or no regular file, Corrupt when it breaks its format or
 // holds no audio, Unsupported when its format or codec is not handled. Every message starts with the path.
 func File(path string) (Info, int64, error) {
+	info, st, err := Read(path, false, nil)
+	return info, max(st.Size, 0), err
+}
+
+// Look asks the system about the regular file at path, without opening it; errors are those of File.
+func Look(path string) (Stat, error) {
+	st, err := look(path)
+	if err != nil {
+		return st, named(path, missing(err))
+	}
+	return st, nil
+}
+
+// Read is File that spares a question to the system where the answer is known: listed says that the folder of path has it
+// as a regular file, known is what Look said a moment ago. The Stat's size is negative when the file cannot be opened.
+func Read(path string, listed bool, known *Stat) (Info, Stat, error) {
 	s := sources.Get().(*source)
 	defer sources.Put(s)
-	if err := s.open(path); err != nil {
-		return Info{}, 0, named(path, refused(fault.NotFound, "check the path and its permissions", "%w", err))
+	st := unknownStat
+	if known != nil {
+		st = *known
+	}
+	if err := s.open(path, listed, &st); err != nil {
+		return Info{}, st, named(path, missing(err))
 	}
 	defer s.close()
+	st.Digest = Digest(s.head)
 	info, err := s.parse()
 	switch {
 	case s.err != nil: // whatever the parser made of the bytes that did arrive
-		return Info{}, s.size, named(path, refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w", s.err))
+		return Info{}, st, named(path, refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w", s.err))
 	case err != nil:
-		return Info{}, s.size, named(path, err)
+		return Info{}, st, named(path, err)
 	}
-	return info, s.size, nil
+	return info, st, nil
+}
+
+func missing(err error) error {
+	return refused(fault.NotFound, "check the path and its permissions", "%w", err)
 }
 
 // Bytes does the same for a whole encoded file in memory; name is for the messages. b is not kept.

@@ -10,8 +10,9 @@ func Section(path, name string, start, size int64) (Info, error) {
 	defer sources.Put(s)
 	s.start, s.limit = start, size
 	defer func() { s.start, s.limit = 0, 0 }()
-	if err := s.open(path); err != nil {
-		return Info{}, named(name, refused(fault.NotFound, "check the path and its permissions", "%w", err))
+	st := unknownStat
+	if err := s.open(path, false, &st); err != nil {
+		return Info{}, named(name, missing(err))
 	}
 	defer s.close()
 	info, err := s.parse()

@@ -9,15 +9,16 @@ import (
 
 // Plain system calls instead of os.File: for the small reads of a scan, the poller and the finalizer cost more than the read.
 
-// open opens path if it is a regular file and reads its head. It never opens a pipe or a device, which could block or act.
-func (s *source) open(path string) error {
+// open opens path if it is a regular file and reads its head. Opening a pipe would end its writer's wait and opening a device
+// can act (rewind a tape, start a watchdog), so what path is must be known before: from st, filled a moment ago by Look, or
+// from the folder that lists it as a regular file. Otherwise the system is asked first.
+func (s *source) open(path string, listed bool, st *Stat) error {
 	s.fd, s.size, s.head, s.whole, s.err = noFile, 0, nil, false, nil
-	var st syscall.Stat_t
-	if err := retry(func() error { return syscall.Stat(path, &st) }); err != nil {
-		return readable(err)
-	}
-	if err := regular(&st); err != nil {
-		return err
+	if !listed && st.Size < 0 {
+		var err error
+		if *st, err = look(path); err != nil {
+			return err
+		}
 	}
 	flags := syscall.O_RDONLY | syscall.O_CLOEXEC | syscall.O_NONBLOCK | syscall.O_NOCTTY
 	err := retry(func() (err error) { s.fd, err = syscall.Open(path, flags, 0); return err })
@@ -25,27 +26,43 @@ func (s *source) open(path string) error {
 		s.fd = noFile
 		return readable(err)
 	}
-	if err := s.load(&st); err != nil {
-		s.close()
-		return err
-	}
-	return nil
-}
-
-// load looks again at what was really opened, and reads the head.
-func (s *source) load(st *syscall.Stat_t) error {
-	if err := retry(func() error { return syscall.Fstat(s.fd, st) }); err != nil {
-		return readable(err)
-	}
-	if err := regular(st); err != nil {
-		return err
+	if st.Size < 0 {
+		if err := s.inspect(st); err != nil {
+			s.close()
+			return err
+		}
 	}
 	s.size = max(0, st.Size-s.start)
-	if s.limit > 0 {
+	if s.limit > 0 { // a section
 		s.size = min(s.size, s.limit)
 	}
 	s.head = s.heap[:s.pread(s.heap[:min(s.size, headLen)], 0)]
 	s.whole = s.size <= headLen
+	return nil
+}
+
+// look asks what is at path; the error is that it is no regular file.
+func look(path string) (Stat, error) {
+	var raw syscall.Stat_t
+	if err := retry(func() error { return syscall.Stat(path, &raw) }); err != nil {
+		return unknownStat, readable(err)
+	}
+	if err := regular(&raw); err != nil {
+		return unknownStat, err
+	}
+	return statOf(&raw), nil
+}
+
+// inspect asks what was opened.
+func (s *source) inspect(st *Stat) error {
+	var raw syscall.Stat_t
+	if err := retry(func() error { return syscall.Fstat(s.fd, &raw) }); err != nil {
+		return readable(err)
+	}
+	if err := regular(&raw); err != nil {
+		return err
+	}
+	*st = statOf(&raw)
 	return nil
 }
 

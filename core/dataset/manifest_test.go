@@ -115,7 +115,7 @@ func TestManifestScan(t *testing.T) {
 	assert.Equal(t, []string{"wavs/a.wav", "wavs/b.wav", "wavs/a.wav", "list.csv:5"}, names(result.Clips, root))
 	assert.Equal(t, 2, result.Profile.MeasuredCount)
 	one := 1
-	sampled := scan(t, Request{Manifest: root + "/list.csv", SampleSize: &one, AllowEmpty: true}).Profile
+	sampled := scan(t, Request{Manifest: root + "/list.csv", SampleSize: &one, Ending: Ending{AllowEmpty: true}}).Profile
 	assert.Contains(t, fmt.Sprint(sampled.BadFiles), "list.csv:5", "bad lines are always told")
 }
 

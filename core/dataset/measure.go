@@ -20,10 +20,9 @@ const maxClipS = 1e9
 // maxStep is how many entries a worker takes at a time: few enough that all end together.
 const maxStep = 64
 
-// measureAll measures the entries in parallel; the clips come in their order.
-func measureAll(ctx context.Context, entries []entry, workers int, p *Progress, measure func(entry) profile.Clip) ([]profile.Clip, error) {
-	p.Total.Store(int64(len(entries)))
-	clips := make([]profile.Clip, len(entries))
+// measureAll measures the entries in parallel into rows, one each.
+func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p *Progress, measure func(*entry, *row)) error {
+	p.Total.Add(int64(len(entries)))
 	step := max(1, min(maxStep, len(entries)/(4*workers)))
 	var next atomic.Int64
 	var wait sync.WaitGroup
@@ -37,8 +36,8 @@ func measureAll(ctx context.Context, entries []entry, workers int, p *Progress, 
 					return
 				}
 				for i := from; i < min(from+step, len(entries)) && ctx.Err() == nil; i++ {
-					clips[i] = guarded(entries[i], measure)
-					if clips[i].Error != "" {
+					guarded(&entries[i], &rows[i], measure)
+					if rows[i].err() != "" {
 						p.Bad.Add(1)
 					}
 					p.Done.Add(1)
@@ -51,63 +50,82 @@ func measureAll(ctx context.Context, entries []entry, workers int, p *Progress, 
 	select {
 	case <-finished:
 	case <-ctx.Done():
-		if slices.ContainsFunc(entries, func(e entry) bool { return e.data != nil }) {
+		if borrowed(entries) {
 			<-finished
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, cancelled(ctx, fmt.Sprintf("measuring, %d of %d files done", p.Done.Load(), len(entries)))
+	if ctx.Err() != nil {
+		return cancelled(ctx, fmt.Sprintf("measuring, %d of %d files done", p.Done.Load(), p.Total.Load()))
 	}
-	return clips, nil
+	return nil
+}
+
+// borrowed says whether there is memory of the caller among the entries.
+func borrowed(entries []entry) bool {
+	return slices.ContainsFunc(entries, func(e entry) bool { return e.data != nil })
 }
 
 // guarded turns a panic over one file into a bad file. Parsers keep no state, so the others are not touched by it.
-func guarded(e entry, measure func(entry) profile.Clip) (clip profile.Clip) {
+func guarded(e *entry, r *row, measure func(*entry, *row)) {
 	defer func() {
 		if p := recover(); p != nil {
-			clip = profile.Clip{Path: audio.Printable(e.path), Error: fmt.Sprintf("defect of this library, please report it with the file: %v", p)}
+			*r = row{path: e.path}
+			r.bad(fmt.Sprintf("defect of this library, please report it with the file: %v", p))
 		}
 	}()
-	return measure(e)
+	measure(e, r)
 }
 
-func measure(e entry) profile.Clip {
-	if e.clip != nil {
-		return checked(*e.clip)
+// measure fills in the row of one entry.
+func (c *Clips) measure(e *entry, r *row) {
+	r.path = e.path
+	switch {
+	case e.clip != nil:
+		c.given(e.clip, r)
+	case e.more != nil && e.more.by != nil:
+		clip := e.more.by.measure(*e)
+		c.given(&clip, r)
+	case e.data != nil:
+		info, err := audio.Bytes(e.path, *e.data)
+		r.size, r.digest = int64(len(*e.data)), audio.Digest(*e.data)
+		c.found(&info, err, r)
+	default:
+		info, st, err := audio.Read(e.path, e.listed, nil)
+		r.size, r.digest = max(st.Size, 0), st.Digest
+		c.found(&info, err, r)
 	}
-	if e.more != nil && e.more.by != nil {
-		return e.more.by.measure(e)
-	}
-	clip := profile.Clip{Path: audio.Printable(e.path)}
-	var info audio.Info
-	var err error
-	if e.data != nil {
-		clip.SizeBytes = int64(len(*e.data))
-		info, err = audio.Bytes(e.path, *e.data)
-	} else {
-		info, clip.SizeBytes, err = audio.File(e.path)
-	}
+}
+
+// found takes what the file says.
+func (c *Clips) found(info *audio.Info, err error, r *row) {
 	if err != nil {
-		clip.Error = why(err)
-		return clip
+		r.bad(why(err))
+		return
 	}
-	clip.DurationS, clip.ClaimedS = &info.DurationS, info.ClaimedS
-	clip.SampleRate, clip.Channels, clip.Bits = info.SampleRate, info.Channels, info.Bits
-	clip.Codec, clip.Method = info.Codec, info.Method
-	return clip
+	r.duration = info.DurationS
+	if info.ClaimedS != nil {
+		r.odd = &odd{claimed: *info.ClaimedS}
+	}
+	r.kind = c.kinds.of(kind{info.SampleRate, info.Channels, info.Bits, info.Codec, info.Method})
 }
 
-// checked marks a known clip as bad when its duration cannot be.
-func checked(clip profile.Clip) profile.Clip {
-	clip.Path = audio.Printable(clip.Path)
+// given takes a clip that is known already. It is bad when its duration cannot be.
+func (c *Clips) given(clip *profile.Clip, r *row) {
+	r.path, r.size = clip.Path, clip.SizeBytes
 	switch d := clip.DurationS; {
 	case clip.Error != "":
+		r.bad(clip.Error)
 	case d == nil:
-		clip.Error = "its duration is not known"
+		r.bad("its duration is not known")
 	case math.IsNaN(*d) || math.IsInf(*d, 0) || *d <= 0, *d > maxClipS:
-		clip.Error, clip.DurationS = fmt.Sprintf("has a duration of %v s", *d), nil
+		r.bad(fmt.Sprintf("has a duration of %v s", *d))
+	default:
+		r.duration = *d
+		if clip.ClaimedS != nil && *clip.ClaimedS > 0 && *clip.ClaimedS <= math.MaxFloat64 {
+			r.odd = &odd{claimed: *clip.ClaimedS}
+		}
+		r.kind = c.kinds.of(kind{clip.SampleRate, clip.Channels, clip.Bits, clip.Codec, clip.Method})
 	}
-	return clip
 }
 
 // why is the reason without the file's name, which stands beside it, and with the remedy where there is one.

@@ -5,7 +5,6 @@ package dataset
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -38,12 +37,9 @@ type Request struct {
 
 	SampleSize *int  `json:"sample_size"` // ≥ 1: this many, drawn at random without replacement; absent: all
 	Seed       int64 `json:"seed"`        // of the draw; the same seed draws the same clips
-	Workers    int   `json:"workers"`     // parallel reads, at most 64; 0: one per usable core
+	Options
 
-	Source     string `json:"source"`      // what to call it in the profile; "" for a name made here
-	Population *int   `json:"population"`  // of Clips that the caller drew himself: how many there are in all
-	Sampled    bool   `json:"sampled"`     // Clips are such a draw; without Population nothing can be scaled
-	AllowEmpty bool   `json:"allow_empty"` // nothing usable gives a profile of zeros instead of an error
+	Ending // without a source, a name is made here
 }
 
 // Buffer is one encoded file in memory.
@@ -62,8 +58,8 @@ type Progress struct {
 // Result is the sum and the parts.
 type Result struct {
 	Profile profile.Dataset
-	Clips   []profile.Clip // every measured and every bad one, in source order
-	Texts   []*string      // what is said in each of them, nil where unknown; only with Request.Texts
+	Clips   *Clips    // every measured and every bad one, in source order
+	Texts   []*string // what is said in each of them, nil where unknown; only with Request.Texts
 }
 
 // check refuses what cannot be meant, before anything is read.
@@ -78,14 +74,12 @@ func (r Request) check() error {
 		return fault.New(fault.InvalidArgument, "name a folder, a list of paths, a manifest, buffers or clips", "no source given")
 	case r.SampleSize != nil && *r.SampleSize < 1:
 		return fault.New(fault.InvalidArgument, "use 1 or more, or leave it out for every file", "sample_size is %d", *r.SampleSize)
-	case r.Workers < 0:
-		return fault.New(fault.InvalidArgument, "use 0 for one per usable core", "workers is %d", r.Workers)
 	case r.Population != nil && (r.Clips == nil || *r.Population < len(r.Clips)):
 		return fault.New(fault.InvalidArgument, "it counts all the clips that the given ones were drawn from", "population is %d with %d clips given", *r.Population, len(r.Clips))
 	case r.SampleSize != nil && (r.Sampled || r.Population != nil):
 		return fault.New(fault.InvalidArgument, "leave sample_size out", "sample_size given for clips that are a sample already")
 	}
-	return nil
+	return r.Options.Check()
 }
 
 // sources counts the sources that say something, and names a list that was given but is empty.
@@ -105,14 +99,6 @@ func (r Request) sources() (given int, empty string) {
 		}
 	}
 	return given, empty
-}
-
-func (r Request) workers(files int) int {
-	n := r.Workers
-	if n == 0 {
-		n = runtime.GOMAXPROCS(0)
-	}
-	return max(1, min(n, maxWorkers, files))
 }
 
 // list finds what there is to measure and gives the source a name.

@@ -17,7 +17,8 @@ type entry struct {
 	clip *profile.Clip
 	// stray is a fault met while listing, an unreadable subfolder or a bad line, with its clip saying why. It is always
 	// reported, and never drawn into a sample.
-	stray bool
+	stray  bool
+	listed bool // its folder says that it is a regular file
 	// more is what the source says beside the path; nil for a plain file, of which there may be millions.
 	more *detail
 }
@@ -46,7 +47,7 @@ func texts(entries []entry) []*string {
 
 func stray(path, format string, args ...any) entry {
 	text := fmt.Sprintf(format, args...)
-	return entry{stray: true, clip: &profile.Clip{Path: audio.Printable(path), Error: audio.Printable(text)}}
+	return entry{stray: true, clip: &profile.Clip{Path: path, Error: audio.Printable(text)}}
 }
 
 // Scan measures every clip of the source, or a sample, and sums them up. p may be nil.
@@ -57,40 +58,33 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if err := r.check(); err != nil {
 		return Result{}, err
 	}
-	if p == nil {
-		p = new(Progress)
-	}
 	entries, source, err := r.list(ctx)
 	if err != nil {
 		return Result{}, err
 	}
 	picked, sample := draw(entries, r.SampleSize, r.Seed)
-	clips, err := measureAll(ctx, picked, r.workers(len(picked)), p, measure)
-	if err != nil {
+	c := NewCollection(r.Options)
+	if err := c.measure(ctx, picked, p); err != nil {
 		return Result{}, err
 	}
 	if r.Sampled || r.Population != nil {
-		sample = &Sample{Drawn: len(clips), Population: len(clips)}
+		sample = &Sample{Drawn: c.clips.Len(), Population: c.clips.Len()}
 		if r.Population != nil {
 			sample.Population = *r.Population
 		}
 	}
-	sum := Summarize(clips, audio.Printable(source), sample)
-	if sum.MeasuredCount == 0 && !r.AllowEmpty {
-		return Result{}, nothingUsable(r, sum)
-	}
-	result := Result{Profile: sum, Clips: clips}
-	if r.Texts {
+	result, err := c.sum(ctx, source, sample, r.AllowEmpty, r.Manifest != "")
+	if err == nil && r.Texts {
 		result.Texts = texts(picked)
 	}
-	return result, nil
+	return result, err
 }
 
 // nothingUsable says what was looked for, or the first reasons.
-func nothingUsable(r Request, sum profile.Dataset) error {
-	if len(sum.BadFiles) == 0 {
+func nothingUsable(sum *profile.Dataset, byLine bool) error {
+	if sum.BadCount == 0 {
 		hint := "check the path; files with these extensions are looked for: " + strings.Join(audio.Extensions(), " ")
-		if r.Manifest != "" {
+		if byLine {
 			hint = "write one clip a line"
 		}
 		return fault.New(fault.EmptyDataset, hint, "no audio in %s", sum.Source)
@@ -100,7 +94,7 @@ func nothingUsable(r Request, sum profile.Dataset) error {
 		reasons = append(reasons, b.Path+": "+b.Error)
 	}
 	return fault.New(fault.EmptyDataset, "the first reasons: "+strings.Join(reasons, "; "), "no usable audio in %s: %s, none can be used",
-		sum.Source, fault.Plural(len(sum.BadFiles), "file"))
+		sum.Source, fault.Plural(sum.BadCount, "file"))
 }
 
 // cancelled is the error after ctx has ended.

@@ -46,11 +46,19 @@ func scan(t *testing.T, r Request) Result {
 	return result
 }
 
-func names(clips []profile.Clip, root string) (all []string) {
-	for _, c := range clips {
-		all = append(all, strings.TrimPrefix(strings.TrimPrefix(c.Path, root), "/"))
+// all writes every clip out.
+func all(c *Clips) (clips []profile.Clip) {
+	for i := range c.Len() {
+		clips = append(clips, c.At(i))
 	}
-	return all
+	return clips
+}
+
+func names(c *Clips, root string) (names []string) {
+	for _, clip := range all(c) {
+		names = append(names, strings.TrimPrefix(strings.TrimPrefix(clip.Path, root), "/"))
+	}
+	return names
 }
 
 func isFault(t *testing.T, err error, code fault.Code, texts ...string) {
@@ -98,7 +106,7 @@ func TestFolderLinks(t *testing.T) {
 	link("nowhere.wav", "dangling.wav")
 	result := scan(t, Request{Folder: root})
 	assert.Equal(t, []string{"dangling.wav", "dir/one.wav", "linked.wav", "sub/x.wav"}, names(result.Clips, root))
-	assert.Equal(t, "no such file", result.Clips[0].Error)
+	assert.Equal(t, "no such file", result.Clips.At(0).Error)
 	assert.Equal(t, 3, result.Profile.MeasuredCount)
 }
 
@@ -107,7 +115,7 @@ func TestFolderNames(t *testing.T) {
 	result := scan(t, Request{Folder: root})
 	assert.Equal(t, 3, result.Profile.MeasuredCount)
 	assert.Equal(t, []string{"größe.wav", `gr\xf6\xdfe.wav`, "new\nline.wav"}, names(result.Clips, root), "bytes that are no text are shown as escapes")
-	_, err := json.Marshal(result.Clips)
+	_, err := json.Marshal(all(result.Clips))
 	require.NoError(t, err)
 }
 
@@ -149,27 +157,27 @@ func TestPaths(t *testing.T) {
 func TestBuffersAndClips(t *testing.T) {
 	result := scan(t, Request{Buffers: []Buffer{{"x", wavOf(16000)}, {"y", []byte("no")}, {"z", nil}}})
 	assert.Equal(t, []string{"x", "y", "z"}, names(result.Clips, "/"))
-	assert.EqualValues(t, 32044, result.Clips[0].SizeBytes)
-	assert.Equal(t, "is empty", result.Clips[2].Error)
+	assert.EqualValues(t, 32044, result.Clips.At(0).SizeBytes)
+	assert.Equal(t, "is empty", result.Clips.At(2).Error)
 	assert.Equal(t, "3 buffers", result.Profile.Source)
 
 	seconds := func(s float64) profile.Clip {
 		return profile.Clip{DurationS: &s, SampleRate: 16000, Channels: 1, Codec: "array", Method: "given"}
 	}
 	clips := []profile.Clip{seconds(1), {Path: "odd"}, seconds(math.NaN()), seconds(0), seconds(-1), seconds(math.Inf(1)), seconds(1e300), {Error: "gone"}, seconds(3)}
-	result = scan(t, Request{Clips: clips, Source: "9 arrays"})
+	result = scan(t, Request{Clips: clips, Ending: Ending{Source: "9 arrays"}})
 	assert.Equal(t, 2, result.Profile.MeasuredCount)
 	assert.Len(t, result.Profile.BadFiles, 7)
 	assert.Equal(t, "9 arrays", result.Profile.Source)
 	assert.Equal(t, map[string]int{"array": 2}, result.Profile.Codecs)
-	_, err := json.Marshal(result)
+	_, err := json.Marshal([]any{result.Profile, all(result.Clips)})
 	require.NoError(t, err, "no number that JSON cannot carry")
 
 	population := 100
-	d := scan(t, Request{Clips: clips[:1], Population: &population, Sampled: true}).Profile
+	d := scan(t, Request{Clips: clips[:1], Ending: Ending{Population: &population, Sampled: true}}).Profile
 	assert.Equal(t, []any{100, 1, true}, []any{d.SampleCount, d.MeasuredCount, d.Sampled})
 	assert.InDelta(t, 100.0/3600, d.TotalHours, 1e-12)
-	d = scan(t, Request{Clips: clips[:1], Sampled: true}).Profile
+	d = scan(t, Request{Clips: clips[:1], Ending: Ending{Sampled: true}}).Profile
 	assert.Equal(t, []any{1, true}, []any{d.SampleCount, d.Sampled})
 }
 
@@ -186,9 +194,9 @@ func TestRefusedRequests(t *testing.T) {
 		{"two sources", Request{Folder: root, Paths: []string{"x"}}, fault.InvalidArgument, []string{"2 sources given"}},
 		{"empty list", Request{Paths: []string{}}, fault.EmptyDataset, []string{"list of paths is empty"}},
 		{"sample of 0", Request{Folder: root, SampleSize: &zero}, fault.InvalidArgument, []string{"sample_size is 0"}},
-		{"workers -1", Request{Folder: root, Workers: -1}, fault.InvalidArgument, []string{"workers is -1"}},
-		{"population without clips", Request{Folder: root, Population: &one}, fault.InvalidArgument, []string{"population"}},
-		{"population too small", Request{Clips: make([]profile.Clip, 2), Population: &one}, fault.InvalidArgument, []string{"population is 1 with 2 clips"}},
+		{"workers -1", Request{Folder: root, Options: Options{Workers: -1}}, fault.InvalidArgument, []string{"workers is -1"}},
+		{"population without clips", Request{Folder: root, Ending: Ending{Population: &one}}, fault.InvalidArgument, []string{"population"}},
+		{"population too small", Request{Clips: make([]profile.Clip, 2), Ending: Ending{Population: &one}}, fault.InvalidArgument, []string{"population is 1 with 2 clips"}},
 		{"missing folder", Request{Folder: root + "/nope"}, fault.NotFound, []string{"folder " + root + "/nope", "no such file"}},
 		{"file as folder", Request{Folder: root + "/readme.txt"}, fault.InvalidArgument, []string{"is not a folder"}},
 		{"empty folder", Request{Folder: t.TempDir()}, fault.EmptyDataset, []string{"no audio in folder", ".wav", ".flac"}},
@@ -200,10 +208,10 @@ func TestRefusedRequests(t *testing.T) {
 			isFault(t, err, c.code, c.texts...)
 		})
 	}
-	d := scan(t, Request{Folder: root, AllowEmpty: true}).Profile
+	d := scan(t, Request{Folder: root, Ending: Ending{AllowEmpty: true}}).Profile
 	assert.Equal(t, 0, d.MeasuredCount)
 	assert.Len(t, d.BadFiles, 2)
-	assert.Zero(t, scan(t, Request{Paths: []string{}, AllowEmpty: true}).Profile.SampleCount)
+	assert.Zero(t, scan(t, Request{Paths: []string{}, Ending: Ending{AllowEmpty: true}}).Profile.SampleCount)
 }
 
 func TestSample(t *testing.T) {
@@ -216,10 +224,12 @@ func TestSample(t *testing.T) {
 	}
 	root := tree(t, files)
 	size := 100
-	first := scan(t, Request{Folder: root, SampleSize: &size, Seed: 7, Workers: 1})
-	require.Len(t, first.Clips, 100)
+	first := scan(t, Request{Folder: root, SampleSize: &size, Seed: 7, Options: Options{Workers: 1}})
+	require.Equal(t, 100, first.Clips.Len())
 	assert.IsIncreasing(t, names(first.Clips, root), "source order, none twice")
-	assert.Equal(t, first, scan(t, Request{Folder: root, SampleSize: &size, Seed: 7, Workers: 9}), "the same draw")
+	again := scan(t, Request{Folder: root, SampleSize: &size, Seed: 7, Options: Options{Workers: 9}})
+	assert.Equal(t, first.Profile, again.Profile, "the same draw")
+	assert.Equal(t, all(first.Clips), all(again.Clips))
 	assert.NotEqual(t, names(first.Clips, ""), names(scan(t, Request{Folder: root, SampleSize: &size, Seed: 8}).Clips, ""))
 	d := first.Profile
 	assert.True(t, d.Sampled)
@@ -263,17 +273,18 @@ func TestProgress(t *testing.T) {
 }
 
 func TestPanicIsOneBadFile(t *testing.T) {
-	entries := []entry{{path: "a"}, {path: "b"}, {path: "c"}}
-	clips, err := measureAll(context.Background(), entries, 2, new(Progress), func(e entry) profile.Clip {
+	entries, rows := []entry{{path: "a"}, {path: "b"}, {path: "c"}}, make([]row, 3)
+	err := measureAll(context.Background(), entries, rows, 2, new(Progress), func(e *entry, r *row) {
+		r.path, r.duration = e.path, 1
 		if e.path == "b" {
 			panic("index out of range")
 		}
-		return profile.Clip{Path: e.path}
 	})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"a", "b", "c"}, names(clips, "/"))
-	assert.Contains(t, clips[1].Error, "index out of range")
-	assert.Empty(t, clips[0].Error+clips[2].Error)
+	assert.Equal(t, []string{"a", "b", "c"}, names(&Clips{rows: rows}, "/"))
+	assert.Contains(t, rows[1].err(), "index out of range")
+	assert.Zero(t, rows[1].duration)
+	assert.Empty(t, rows[0].err()+rows[2].err())
 }
 
 func TestCancel(t *testing.T) {
@@ -297,8 +308,7 @@ func TestCancelLeavesStuckReads(t *testing.T) {
 	defer close(release)
 	returned := make(chan error)
 	go func() {
-		_, err := measureAll(ctx, make([]entry, 3), 1, new(Progress), func(entry) profile.Clip { close(started); <-release; return profile.Clip{} })
-		returned <- err
+		returned <- measureAll(ctx, make([]entry, 3), make([]row, 3), 1, new(Progress), func(*entry, *row) { close(started); <-release })
 	}()
 	<-started
 	cancel()
@@ -319,7 +329,7 @@ func BenchmarkScan(b *testing.B) {
 	for _, workers := range []int{1, 0} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Scan(context.Background(), Request{Folder: root, Workers: workers}, nil); err != nil {
+				if _, err := Scan(context.Background(), Request{Folder: root, Options: Options{Workers: workers}}, nil); err != nil {
 					b.Fatal(err)
 				}
 			}

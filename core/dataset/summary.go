@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -17,25 +18,17 @@ const (
 // percents are the percentiles that a profile shows.
 var percents = []int{1, 5, 10, 25, 50, 75, 90, 95, 99}
 
-// Summarize sums up clips; those with an Error are listed, the others counted. source names what was read. With a sample, the
+// maxBadFiles is how many bad files a profile lists; a folder of a million text files named .wav shall not fill a notebook.
+const maxBadFiles = 10_000
+
+// Summarize sums up clips; bad ones are listed, the others counted. source names what was read. With a sample, the
 // counts and totals are scaled to its population, by the share of drawn clips that are usable; nil says that these are all.
-func Summarize(clips []profile.Clip, source string, sample *Sample) profile.Dataset {
+func Summarize(c *Clips, source string, sample *Sample) profile.Dataset {
 	d := profile.Dataset{
 		BadFiles: []profile.BadFile{}, PercentilesS: map[string]float64{}, SampleRates: map[string]int{}, Channels: map[string]int{},
 		Codecs: map[string]int{}, Source: source, Histogram: profile.Histogram{EdgesS: []float64{}, Counts: []int{}},
 	}
-	durations := make([]float64, 0, len(clips))
-	size := float64(0)
-	for i := range clips {
-		c := &clips[i]
-		if c.Error != "" || c.DurationS == nil {
-			d.BadFiles = append(d.BadFiles, profile.BadFile{Path: c.Path, Error: c.Error})
-			continue
-		}
-		durations = append(durations, *c.DurationS)
-		size += float64(c.SizeBytes)
-		count(&d, c)
-	}
+	durations, size := collect(&d, c)
 	d.MeasuredCount = len(durations)
 	scale := 1.0
 	if sample != nil {
@@ -50,14 +43,35 @@ func Summarize(clips []profile.Clip, source string, sample *Sample) profile.Data
 	return d
 }
 
-// count adds one usable clip to the tables.
-func count(d *profile.Dataset, c *profile.Clip) {
-	d.SampleRates[strconv.Itoa(c.SampleRate)]++
-	d.Channels[strconv.Itoa(c.Channels)]++
-	d.Codecs[c.Codec]++
-	if c.ClaimedS != nil && *c.ClaimedS > *c.DurationS {
-		d.ShortenedCount++
+// collect counts the usable clips by kind, lists the others, and gives the durations and the bytes of the usable ones.
+func collect(d *profile.Dataset, c *Clips) (durations []float64, size float64) {
+	durations = make([]float64, 0, len(c.rows))
+	counts := make([]int, max(1, len(c.kinds.list)))
+	for i := range c.rows {
+		r := &c.rows[i]
+		if r.duration <= 0 {
+			d.BadCount++
+			if len(d.BadFiles) < maxBadFiles {
+				d.BadFiles = append(d.BadFiles, profile.BadFile{Path: audio.Printable(r.path), Error: r.err()})
+			}
+			continue
+		}
+		durations = append(durations, r.duration)
+		size += float64(r.size)
+		counts[r.kind]++
+		if r.claimed() > r.duration {
+			d.ShortenedCount++
+		}
 	}
+	for number, n := range counts {
+		if n > 0 {
+			k := c.kinds.at(uint32(number))
+			d.SampleRates[strconv.Itoa(k.sampleRate)] += n
+			d.Channels[strconv.Itoa(k.channels)] += n
+			d.Codecs[k.codec] += n
+		}
+	}
+	return durations, size
 }
 
 // spread fills in the statistics of the durations, which it sorts, and gives their sum. Without any, all stays zero.

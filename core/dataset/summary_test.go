@@ -9,6 +9,15 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
+// summed sums clips up that are known.
+func summed(clips []profile.Clip, source string, sample *Sample) profile.Dataset {
+	c := &Clips{rows: make([]row, len(clips))}
+	for i := range clips {
+		c.given(&clips[i], &c.rows[i])
+	}
+	return Summarize(c, source, sample)
+}
+
 func clipsOf(seconds ...float64) (clips []profile.Clip) {
 	for _, s := range seconds {
 		clips = append(clips, profile.Clip{DurationS: &s, SampleRate: 8000, Channels: 2, Codec: "flac", SizeBytes: 10})
@@ -21,7 +30,7 @@ func TestStatistics(t *testing.T) {
 	clips := clipsOf(2, 4, 4, 4, 5, 5, 7, 9)
 	clips[0].ClaimedS = &claimed
 	clips = append(clips, profile.Clip{Path: "bad", Error: "is empty"})
-	d := Summarize(clips, "8 clips", nil)
+	d := summed(clips, "8 clips", nil)
 	assert.Equal(t, 5.0, d.MeanS)
 	assert.Equal(t, 2.0, d.StdS, "population, not sample")
 	assert.Equal(t, []float64{2, 9}, []float64{d.MinS, d.MaxS})
@@ -40,12 +49,12 @@ func TestStatistics(t *testing.T) {
 }
 
 func TestShareOver30(t *testing.T) {
-	assert.Equal(t, 0.5, Summarize(clipsOf(30, 29.99, 30.000001, 3600), "", nil).ShareOver30S, "30 s itself is not over")
-	assert.Zero(t, Summarize(clipsOf(1), "", nil).ShareOver30S)
+	assert.Equal(t, 0.5, summed(clipsOf(30, 29.99, 30.000001, 3600), "", nil).ShareOver30S, "30 s itself is not over")
+	assert.Zero(t, summed(clipsOf(1), "", nil).ShareOver30S)
 }
 
 func TestNothing(t *testing.T) {
-	d := Summarize(nil, "nothing", nil)
+	d := summed(nil, "nothing", nil)
 	assert.Zero(t, d.MeanS)
 	assert.Empty(t, d.PercentilesS)
 	assert.NotNil(t, d.BadFiles)
@@ -53,7 +62,7 @@ func TestNothing(t *testing.T) {
 }
 
 func TestOneClip(t *testing.T) {
-	d := Summarize(clipsOf(4.2), "", nil)
+	d := summed(clipsOf(4.2), "", nil)
 	assert.Equal(t, 4.2, d.PercentilesS["p1"])
 	assert.Equal(t, 4.2, d.PercentilesS["p99"])
 	assert.Zero(t, d.StdS)
@@ -61,7 +70,7 @@ func TestOneClip(t *testing.T) {
 }
 
 func TestHugeTotals(t *testing.T) {
-	d := Summarize(clipsOf(1e9, 1e9), "", &Sample{Drawn: 2, Population: 1 << 60})
+	d := summed(clipsOf(1e9, 1e9), "", &Sample{Drawn: 2, Population: 1 << 60})
 	assert.EqualValues(t, math.MaxInt64, d.DecodedBytes)
 	assert.False(t, math.IsInf(d.TotalHours, 0))
 }
@@ -125,7 +134,7 @@ func FuzzHistogram(f *testing.F) {
 			}
 			values = append(values, v)
 		}
-		h := Summarize(clipsOf(values...), "", nil).Histogram
+		h := summed(clipsOf(values...), "", nil).Histogram
 		counted(t, h, values)
 		assert.LessOrEqual(t, len(h.Counts), 2*histogramBins)
 	})

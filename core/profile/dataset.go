@@ -39,7 +39,8 @@ type Dataset struct {
 	SampleCount    int                `json:"sample_count"`    // clips in the dataset, bad ones not counted; an estimate when Sampled
 	MeasuredCount  int                `json:"measured_count"`  // usable clips that were measured
 	Sampled        bool               `json:"sampled"`         // true when a random sample stands for the whole
-	BadFiles       []BadFile          `json:"bad_files"`       // every one, in source order
+	BadCount       int                `json:"bad_count"`       // clips that cannot be used
+	BadFiles       []BadFile          `json:"bad_files"`       // the first 10 000 of them, in source order
 	ShortenedCount int                `json:"shortened_count"` // clips that hold less than their header claims
 	MeanS          float64            `json:"mean_s"`
 	StdS           float64            `json:"std_s"` // population standard deviation

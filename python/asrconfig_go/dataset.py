@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from . import _lib
 from ._errors import InvalidArgumentError
-from ._records import from_json, to_json
+from ._progress import Advance, ProgressBar
+from ._records import from_json
+from .clips import COLUMNS, Clip, Clips
 from .pieces import Piece, Source
 from .sources import read_source
 
+__all__ = ["BadFile", "Clip", "Clips", "DatasetProfile", "Histogram", "ScanResult", "scan_audio"]
+
 _POLL_MS = 50  # also how long Ctrl-C may wait
-_PAGE = 20_000  # clips fetched per call
-
-
-@dataclass(frozen=True)
-class Clip:
-    """One audio file or buffer; ``duration_s`` is None and ``error`` says why when it cannot be used.
-
-    ``claimed_duration_s`` is what the header says, only when the file holds something else. ``bits`` are those of a
-    stored sample, 0 where the codec has none. ``method`` says how the duration is known: ``"header"`` (and the file's
-    size agrees), ``"tail"`` (the end of the file tells), ``"walked"`` (frames were counted one by one), ``"estimated"``
-    (from a rate or a sample of frames, where counting is impossible or takes too long), ``"given"`` (by the caller).
-    """
-
-    path: str
-    duration_s: float | None
-    claimed_duration_s: float | None
-    sample_rate: int
-    channels: int
-    bits: int
-    codec: str
-    method: str
-    size_bytes: int
-    error: str
 
 
 @dataclass(frozen=True)
@@ -65,6 +47,7 @@ class DatasetProfile:
     sample_count: int
     measured_count: int
     sampled: bool
+    bad_count: int
     bad_files: tuple[BadFile, ...]
     shortened_count: int
     mean_s: float
@@ -93,12 +76,30 @@ class DatasetProfile:
         return as_html("Dataset", repr(self))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScanResult:
     """What a scan found: the profile, and every clip in source order, bad ones included."""
 
     profile: DatasetProfile
-    clips: tuple[Clip, ...]
+    clips: Clips
+
+    @property
+    def durations(self) -> array[float]:
+        """Seconds of every clip as an array of doubles, not a number (NaN) for bad ones."""
+        return self.clips.durations
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """The table of clips as one list for each field of ``Clip``, as pandas and datasets take it."""
+        return {name: self.clips.column(name) for name in COLUMNS}
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def __repr__(self) -> str:
+        return repr(self.profile)
+
+    def _repr_html_(self) -> str:
+        return self.profile._repr_html_()
 
 
 def scan_audio(
@@ -126,14 +127,16 @@ def scan_audio(
     """
     _check_sample_size(sample_size)
     found = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed)
-    with _ProgressBar(found.total, progress) as advance:
+    with ProgressBar("Scanning audio", "file", found.total, progress) as advance:
         if found.request is None:
-            measured = _pieces(found, workers, advance)
-            profile = _summed(found, measured, allow_empty)
-            return ScanResult(profile, tuple(measured) if clips else ())
+            with _job("scan.open", {"workers": workers}) as job:
+                _add_pieces(job, found, advance)
+                _finish(job, found, allow_empty)
+                return _result(job, clips)
         options = {"sample_size": sample_size, "seed": seed, "workers": workers, "allow_empty": allow_empty}
-        with _scan({**found.request, **options}, advance) as job:
-            return ScanResult(_profile(job), tuple(_clips(job)) if clips else ())
+        with _job("scan.start", {**found.request, **options}) as job:
+            _wait(job, advance)
+            return _result(job, clips)
 
 
 def _check_sample_size(sample_size: int | None) -> None:
@@ -145,87 +148,57 @@ def _check_sample_size(sample_size: int | None) -> None:
         )
 
 
-def _pieces(found: Source, workers: int, advance: _Advance) -> list[Clip]:
-    """The clips of a source that is read piece by piece."""
-    clips: list[Clip] = []
-    for piece in found.pieces():
-        clips += _measure(piece, workers)
-        advance(len(clips), found.total)
-    return clips
-
-
-def _measure(piece: Piece, workers: int) -> list[Clip]:
-    """The clips of one piece in its order: known ones as they are, buffers and paths by a scan each."""
-    measured: dict[int, Clip] = {index: Clip(**clip) for index, clip in piece.known}
-    for positions, request in (
-        (piece.buffer_rows, {"buffers": piece.buffers}),
-        (piece.path_rows, {"paths": piece.paths}),
-    ):
-        if positions:
-            with _scan({**request, "workers": workers, "allow_empty": True}) as job:
-                measured.update(zip(positions, _clips(job), strict=True))
-    return [measured[index] for index in sorted(measured)]
-
-
-def _summed(found: Source, clips: list[Clip], allow_empty: bool) -> DatasetProfile:
-    request = {"clips": [to_json(clip) for clip in clips], "source": found.label, "allow_empty": allow_empty}
-    if found.sampled:
-        request |= {"population": found.population, "sampled": True}
-    with _scan(request) as job:
-        return _profile(job)
-
-
-_Advance = Callable[[int, int | None], None]
-
-
 @contextlib.contextmanager
-def _scan(request: dict[str, Any], advance: _Advance = lambda done, total: None) -> Iterator[int]:
-    """The handle of a finished scan. Whatever happens, Ctrl-C included, it is cancelled and released."""
-    job = _lib.call("scan.start", request)["job"]
+def _job(op: str, request: dict[str, Any]) -> Iterator[int]:
+    """The handle of a scan. Whatever happens, Ctrl-C included, it is cancelled and released."""
+    job = _lib.call(op, request)["job"]
     try:
-        while True:
-            state = _lib.call("scan.poll", {"job": job, "wait_ms": _POLL_MS})
-            advance(state["done"], state["total"])
-            if state["finished"]:
-                break
         yield job
     finally:
         _lib.call("scan.cancel", {"job": job})
 
 
-def _profile(job: int) -> DatasetProfile:
-    return from_json(DatasetProfile, _lib.call("scan.result", {"job": job}))
+def _wait(job: int, advance: Advance = lambda done, total: None, total: int | None = None) -> None:
+    """Until what was started last has ended."""
+    while True:
+        state = _lib.call("scan.poll", {"job": job, "wait_ms": _POLL_MS})
+        advance(state["done"], total or state["total"])
+        if state["finished"]:
+            return
 
 
-def _clips(job: int) -> Iterator[Clip]:
-    offset = 0
-    while page := _lib.call("scan.clips", {"job": job, "offset": offset, "limit": _PAGE}):
-        yield from (Clip(**clip) for clip in page)
-        offset += len(page)
+def _add_pieces(job: int, found: Source, advance: Advance) -> None:
+    """Measure a source that is read piece by piece: one is measured while the next is read."""
+    piece = None  # kept, as its buffers are borrowed
+    for following in found.pieces():
+        if piece is not None:
+            _wait(job, advance, found.total)
+        piece = following
+        _lib.call("scan.add", {"job": job, **_piece_request(piece)})
+    _wait(job, advance, found.total)
 
 
-class _ProgressBar:
-    """A tqdm bar that shows only on scans of more than half a second; nothing without tqdm."""
-
-    def __init__(self, total: int | None, shown: bool) -> None:
-        self._bar = _tqdm(total) if shown else None
-
-    def __enter__(self) -> _Advance:
-        return self._advance
-
-    def _advance(self, done: int, total: int | None) -> None:
-        if self._bar is not None:
-            self._bar.total = total
-            self._bar.update(done - self._bar.n)
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+def _piece_request(piece: Piece) -> dict[str, Any]:
+    return {
+        "clips": [clip for _, clip in piece.known],
+        "clip_rows": [row for row, _ in piece.known],
+        "buffers": piece.buffers,
+        "buffer_rows": piece.buffer_rows,
+        "paths": piece.paths,
+        "path_rows": piece.path_rows,
+    }
 
 
-def _tqdm(total: int | None) -> Any:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        return None
-    return tqdm(total=total, desc="Scanning audio", unit="file", delay=0.5, leave=False)
+def _finish(job: int, found: Source, allow_empty: bool) -> None:
+    request = {"job": job, "source": found.label, "allow_empty": allow_empty}
+    if found.sampled:
+        request |= {"population": found.population, "sampled": True}
+    _lib.call("scan.end", request)
+    _wait(job)
+
+
+def _result(job: int, clips: bool) -> ScanResult:
+    profile = from_json(DatasetProfile, _lib.call("scan.result", {"job": job}))
+    if not clips:
+        return ScanResult(profile, Clips())
+    return ScanResult(profile, Clips(lambda at, n: _lib.call("scan.clips", {"job": job, "offset": at, "limit": n})))

@@ -46,10 +46,10 @@ def hardware_text(h: HardwareProfile) -> str:
 def dataset_text(d: DatasetProfile) -> str:
     """Counts, durations, a histogram, and what is wrong with the bad files."""
     lines = _measured_lines(d) if d.measured_count else [f"no usable clip ({d.source})"]
-    if d.bad_files:
-        lines.append(f"{_plural(len(d.bad_files), 'bad file')} left out:")
+    if d.bad_count:
+        lines.append(f"{_plural(d.bad_count, 'bad file')} left out:")
         lines += [f"  {bad.path}: {bad.error}" for bad in d.bad_files[:5]]
-        lines += [f"  … and {len(d.bad_files) - 5} more in bad_files"] if len(d.bad_files) > 5 else []
+        lines += [f"  … and {d.bad_count - 5} more in bad_files"] if d.bad_count > 5 else []
     return "\n".join(lines)
 
 

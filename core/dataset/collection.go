@@ -1,0 +1,136 @@
+package dataset
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// Collection gathers clips that come piece by piece: the rows of a table, of a stream. One goroutine at a time may use it,
+// and none after a cancelled Add.
+type Collection struct {
+	options Options
+	clips   *Clips
+}
+
+// NewCollection starts an empty one.
+func NewCollection(o Options) *Collection { return &Collection{options: o, clips: new(Clips)} }
+
+// Piece is some rows of a source. Each list has the row numbers of its elements beside it, by which they are put in order.
+type Piece struct {
+	Clips      []profile.Clip `json:"clips"` // known already
+	ClipRows   []int          `json:"clip_rows"`
+	Paths      []string       `json:"paths"` // of files
+	PathRows   []int          `json:"path_rows"`
+	Buffers    []Buffer       `json:"-"` // encoded files in memory, unchanged until Add returns
+	BufferRows []int          `json:"buffer_rows"`
+}
+
+// Add measures a piece behind the clips that are there. Errors are InvalidArgument and Cancelled.
+func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
+	if len(piece.Clips) != len(piece.ClipRows) || len(piece.Paths) != len(piece.PathRows) || len(piece.Buffers) != len(piece.BufferRows) {
+		return fault.New(fault.InvalidArgument, "give one row number for each element",
+			"%d clips, %d paths and %d buffers with %d, %d and %d row numbers", len(piece.Clips), len(piece.Paths), len(piece.Buffers),
+			len(piece.ClipRows), len(piece.PathRows), len(piece.BufferRows))
+	}
+	return c.measure(ctx, piece.entries(), p)
+}
+
+// Finish sums up what was added. Errors are InvalidArgument, EmptyDataset and Cancelled.
+func (c *Collection) Finish(ctx context.Context, e Ending) (Result, error) {
+	var sample *Sample
+	if e.Sampled || e.Population != nil {
+		sample = &Sample{Drawn: c.clips.Len(), Population: c.clips.Len()}
+	}
+	if e.Population != nil {
+		if *e.Population < c.clips.Len() {
+			return Result{}, fault.New(fault.InvalidArgument, "it counts all the clips that the given ones were drawn from",
+				"population is %d with %d clips given", *e.Population, c.clips.Len())
+		}
+		sample.Population = *e.Population
+	}
+	return c.sum(ctx, e.Source, sample, e.AllowEmpty, false)
+}
+
+// Ending says what a finished collection stands for.
+type Ending struct {
+	Source     string `json:"source"`      // what to call it in the profile
+	Population *int   `json:"population"`  // of clips that the caller drew himself: how many there are in all
+	Sampled    bool   `json:"sampled"`     // the clips are such a draw; without Population nothing can be scaled
+	AllowEmpty bool   `json:"allow_empty"` // nothing usable gives a profile of zeros instead of an error
+}
+
+// measure appends the rows of entries.
+func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) error {
+	if p == nil {
+		p = new(Progress)
+	}
+	have := len(c.clips.rows)
+	rows := slices.Grow(c.clips.rows, len(entries))[:have+len(entries)]
+	if err := measureAll(ctx, entries, rows[have:], c.options.workers(len(entries)), p, c.clips.measure); err != nil {
+		return err
+	}
+	c.clips.rows = rows
+	return nil
+}
+
+func (c *Collection) sum(ctx context.Context, source string, sample *Sample, allowEmpty, byLine bool) (Result, error) {
+	if ctx.Err() != nil {
+		return Result{}, cancelled(ctx, "summing up")
+	}
+	sum := Summarize(c.clips, audio.Printable(source), sample)
+	if sum.MeasuredCount == 0 && !allowEmpty {
+		return Result{}, nothingUsable(&sum, byLine)
+	}
+	return Result{Profile: sum, Clips: c.clips}, nil
+}
+
+// entries puts the elements of a piece in the order of their rows.
+func (p *Piece) entries() []entry {
+	type numbered struct {
+		row int
+		entry
+	}
+	all := make([]numbered, 0, len(p.Clips)+len(p.Paths)+len(p.Buffers))
+	for i := range p.Clips {
+		all = append(all, numbered{p.ClipRows[i], entry{path: p.Clips[i].Path, clip: &p.Clips[i]}})
+	}
+	for i, path := range p.Paths {
+		all = append(all, numbered{p.PathRows[i], entry{path: path}})
+	}
+	for i := range p.Buffers {
+		all = append(all, numbered{p.BufferRows[i], entry{path: p.Buffers[i].Name, data: &p.Buffers[i].Data}})
+	}
+	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.row, b.row) })
+	entries := make([]entry, len(all))
+	for i := range all {
+		entries[i] = all[i].entry
+	}
+	return entries
+}
+
+// Options say how to measure.
+type Options struct {
+	Workers int `json:"workers"` // parallel reads, at most 64; 0: one per usable core
+}
+
+// Check refuses what cannot be meant.
+func (o Options) Check() error {
+	if o.Workers < 0 {
+		return fault.New(fault.InvalidArgument, "use 0 for one per usable core", "workers is %d", o.Workers)
+	}
+	return nil
+}
+
+func (o Options) workers(files int) int {
+	n := o.Workers
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	return max(1, min(n, maxWorkers, files))
+}
