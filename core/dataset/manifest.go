@@ -2,27 +2,33 @@ package dataset
 
 import (
 	"bufio"
+	"compress/flate"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // columns are the names of the field that holds the path, the first that is there. Case does not matter.
 var columns = []string{"audio_filepath", "audio", "path", "file", "wav", "filename"}
 
+// textColumns are the names of the field that holds what is said, the first that is there.
+var textColumns = []string{"text", "sentence", "transcription", "transcript", "normalized_text", "raw_transcription", "wrd"}
+
 const (
 	maxLine      = 16 << 20 // bytes of one line, or one CSV record
 	maxBadStart  = 1000     // bad lines before the first good one: then it is no manifest
 	readAtOnce   = 1 << 16
-	manifestKind = ".jsonl, .json or .ndjson (one JSON object a line), .csv or .tsv"
+	manifestKind = ".jsonl, .json or .ndjson (one JSON object a line), .csv or .tsv, .txt or .lst (one path a line), " +
+		".scp, segments or utt2dur (Kaldi); each also with .gz"
 )
 
 // manifest is one that is being read.
@@ -31,45 +37,90 @@ type manifest struct {
 	path    string
 	folder  string // relative paths are against it
 	in      *bufio.Reader
+	texts   bool   // whether what is said is wanted,
+	field   string // and the name of its field, "" for any of textColumns
 	entries []entry
 	good    int
+	files   map[string]*measured // files that rows cut pieces out of
+	tables  kaldiTables
 }
 
-// readManifest lists the paths in a manifest; relative ones are against its folder. By extension:
-//   - .jsonl, .json, .ndjson: one JSON object a line with the path in one of the columns (NeMo, ESPnet, Hugging Face);
+// manifestReaders are by extension; Kaldi's files without one go by their whole name.
+var manifestReaders = map[string]func(*manifest) error{
+	".jsonl": (*manifest).jsonLines, ".json": (*manifest).jsonLines, ".ndjson": (*manifest).jsonLines,
+	".csv": (*manifest).csv, ".tsv": (*manifest).tsv, ".scp": (*manifest).scp,
+	".txt": (*manifest).list, ".lst": (*manifest).list, ".list": (*manifest).list,
+	"segments": (*manifest).segments, "utt2dur": (*manifest).durations, "reco2dur": (*manifest).durations,
+}
+
+// readManifest lists the paths in a manifest; relative ones are against its folder (see settle). By extension:
+//   - .jsonl, .json, .ndjson: one JSON object a line with the path in one of the columns (NeMo, ESPnet, Hugging Face), or
+//     Lhotse's cuts and recordings;
 //   - .csv: comma-separated with a header line, quoted as in RFC 4180;
-//   - .tsv: tab-separated with a header line and no quoting (Common Voice), though a quoted path is unquoted.
+//   - .tsv: tab-separated with a header line and no quoting (Common Voice), though a quoted path is unquoted; or with the
+//     folder alone in the first line (fairseq);
+//   - .txt, .lst: one path a line; .scp, segments, utt2dur: Kaldi.
 //
-// A byte order mark, CRLF and empty lines do not matter. A bad line becomes a stray that names it; a manifest without any
-// path column is an error that names the columns it has.
-func readManifest(ctx context.Context, path string) ([]entry, error) {
-	read := map[string]func(*manifest) error{
-		".jsonl": (*manifest).jsonLines, ".json": (*manifest).jsonLines, ".ndjson": (*manifest).jsonLines,
-		".csv": (*manifest).csv, ".tsv": (*manifest).tsv,
-	}[strings.ToLower(filepath.Ext(path))]
+// A row may cut a piece out of a file (see cut). A byte order mark, CRLF and empty lines do not matter. A bad line becomes a
+// stray that names it; a manifest without any path column is an error that names the columns it has.
+func readManifest(ctx context.Context, path string, r Request) ([]entry, error) {
+	plain := strings.TrimSuffix(strings.ToLower(path), ".gz")
+	read := manifestReaders[filepath.Ext(plain)]
+	if read == nil {
+		read = manifestReaders[filepath.Base(plain)]
+	}
 	if read == nil {
 		return nil, fault.New(fault.Unsupported, "use "+manifestKind, "manifest %s has none of the known extensions", audio.Printable(path))
 	}
+	m, done, err := openManifest(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	m.texts, m.field = r.Texts, r.TextField
+	if err := m.skipMark(); err != nil {
+		return nil, err
+	}
+	if err := read(m); err != nil {
+		return nil, err
+	}
+	if err := m.settle(); err != nil {
+		return nil, err
+	}
+	return m.entries, nil
+}
+
+// openManifest opens a regular file for reading line by line, through gzip when its name says so.
+func openManifest(ctx context.Context, path string) (m *manifest, done func(), err error) {
 	st, err := os.Stat(path) // before it is opened: a pipe would block
 	if err == nil && !st.Mode().IsRegular() {
 		err = errors.New("not a regular file")
 	}
 	if err != nil {
-		return nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "manifest %s", audio.Printable(path))
+		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "manifest %s", audio.Printable(path))
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fault.Wrap(bare(err), fault.NotFound, "check its permissions", "manifest %s", audio.Printable(path))
+		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check its permissions", "manifest %s", audio.Printable(path))
 	}
-	defer f.Close()
-	m := manifest{ctx: ctx, path: path, folder: filepath.Dir(path), in: bufio.NewReaderSize(f, readAtOnce)}
-	if err := m.skipMark(); err != nil {
-		return nil, err
+	m = &manifest{ctx: ctx, path: path, folder: filepath.Dir(path), files: map[string]*measured{}}
+	var in io.Reader = f
+	if strings.EqualFold(filepath.Ext(path), ".gz") {
+		if in, err = gzip.NewReader(f); err != nil {
+			_ = f.Close() // only read from
+			return nil, nil, fault.Wrap(err, fault.Corrupt, "make it again, or unpack it", "manifest %s", audio.Printable(path))
+		}
 	}
-	if err := read(&m); err != nil {
-		return nil, err
+	m.in = bufio.NewReaderSize(in, readAtOnce)
+	return m, func() { _ = f.Close() }, nil
+}
+
+// broken is the error of a manifest that cannot be read to its end.
+func (m *manifest) broken(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, new(flate.CorruptInputError)) {
+		return fault.Wrap(err, fault.Corrupt, "make it again", "manifest %s is cut off or damaged", audio.Printable(m.path))
 	}
-	return m.entries, nil
+	return fault.Wrap(bare(err), fault.NotFound, "check the disk and the mount", "reading %s", audio.Printable(m.path))
 }
 
 // skipMark skips a UTF-8 byte order mark and refuses UTF-16, which spreadsheets call "Unicode text".
@@ -84,13 +135,72 @@ func (m *manifest) skipMark() error {
 	return nil
 }
 
-// add takes the path that a line gives.
-func (m *manifest) add(path string) {
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(m.folder, path)
+// mention is what one line says of one clip.
+type mention struct {
+	path    string
+	text    *string
+	cut     bool // only seconds from offset on, of the file at path
+	offset  float64
+	seconds float64 // 0: to the end
+}
+
+// add takes what a line gives. Its path stays as it is until all are known.
+func (m *manifest) add(r mention) {
+	e := entry{path: r.path}
+	if r.text != nil || r.cut {
+		e.more = &detail{text: r.text}
 	}
-	m.entries = append(m.entries, entry{path: path})
+	if r.cut {
+		file := m.files[r.path]
+		if file == nil {
+			file = new(measured)
+			m.files[r.path] = file
+		}
+		e.more.by = &cut{file, r.offset, r.seconds}
+	}
+	m.entries = append(m.entries, e)
 	m.good++
+}
+
+// given takes a clip that is not to be measured, only believed.
+func (m *manifest) given(name string, seconds float64, rate int, text *string) {
+	m.entries = append(m.entries, entry{clip: &profile.Clip{Path: name, DurationS: &seconds, SampleRate: rate, Method: "given"}, more: &detail{text: text}})
+	m.good++
+}
+
+// triedPaths is how many relative paths are looked for before their folder is decided.
+const triedPaths = 32
+
+// settle makes relative paths absolute. They are against the manifest's folder or its subfolder clips (Common Voice); else
+// against the working folder, or two folders up (Kaldi's recipes list paths from there): the first where one of the first
+// few is found.
+func (m *manifest) settle() error {
+	bases := []string{m.folder, filepath.Join(m.folder, "clips"), ".", filepath.Join(m.folder, "..", "..")}
+	base, tried := "", 0
+	for i := 0; i < len(m.entries) && base == "" && tried < triedPaths; i++ {
+		if e := &m.entries[i]; e.clip == nil && !filepath.IsAbs(e.path) {
+			tried++
+			for _, b := range bases {
+				if _, err := os.Stat(filepath.Join(b, e.path)); err == nil {
+					base = b
+					break
+				}
+			}
+		}
+	}
+	if base == "" {
+		base = m.folder
+	}
+	base, err := filepath.Abs(base)
+	if err != nil {
+		return fault.Wrap(bare(err), fault.NotFound, "change to a folder that exists", "the working folder")
+	}
+	for i := range m.entries {
+		if e := &m.entries[i]; e.clip == nil && !filepath.IsAbs(e.path) {
+			e.path = filepath.Join(base, e.path)
+		}
+	}
+	return nil
 }
 
 // bad notes a line that gives none, as "manifest.jsonl:17". The error is that it cannot be a manifest.
@@ -113,16 +223,6 @@ func (m *manifest) missing(found []string) error {
 		"manifest %s has no column with paths; columns found: %s", audio.Printable(m.path), shown)
 }
 
-// pathColumn finds the path column in a header.
-func pathColumn(header []string) int {
-	for _, c := range columns {
-		if i := slices.IndexFunc(header, func(h string) bool { return strings.EqualFold(strings.TrimSpace(h), c) }); i >= 0 {
-			return i
-		}
-	}
-	return -1
-}
-
 // eachLine calls do with every line that is not blank, without its line end, until do fails. Line numbers start at 1. A line
 // over maxLine bytes is noted as bad and skipped.
 func (m *manifest) eachLine(do func(number int, line []byte) error) error {
@@ -132,7 +232,7 @@ func (m *manifest) eachLine(do func(number int, line []byte) error) error {
 		}
 		line, long, err := m.line()
 		if err != nil && !errors.Is(err, io.EOF) {
-			return fault.Wrap(bare(err), fault.NotFound, "check the disk and the mount", "reading %s", audio.Printable(m.path))
+			return m.broken(err)
 		}
 		var failed error
 		if long {

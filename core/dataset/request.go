@@ -104,11 +104,14 @@ func (r Request) sources() (given int, empty string) {
 // list finds what there is to measure and gives the source a name.
 func (r Request) list(ctx context.Context) (entries []entry, name string, err error) {
 	switch {
+	case r.Folder != "" && kaldiList(r.Folder) != "":
+		entries, err = readManifest(ctx, kaldiList(r.Folder), r)
+		name = fmt.Sprintf("Kaldi folder %s", r.Folder)
 	case r.Folder != "":
 		entries, err = listFolder(ctx, r.Folder)
 		name = fmt.Sprintf("folder %s", r.Folder)
 	case r.Manifest != "":
-		entries, err = readManifest(ctx, r.Manifest)
+		entries, err = readManifest(ctx, r.Manifest, r)
 		name = fmt.Sprintf("manifest %s", r.Manifest)
 	case len(r.Paths) > 0:
 		entries, err = listPaths(ctx, r.Paths)

@@ -65,13 +65,23 @@ func collect(d *profile.Dataset, c *Clips) (durations []float64, size float64) {
 	}
 	for number, n := range counts {
 		if n > 0 {
-			k := c.kinds.at(uint32(number))
-			d.SampleRates[strconv.Itoa(k.sampleRate)] += n
-			d.Channels[strconv.Itoa(k.channels)] += n
-			d.Codecs[k.codec] += n
+			tally(d, c.kinds.at(uint32(number)), n)
 		}
 	}
 	return durations, size
+}
+
+// tally counts n clips of a kind. What a manifest does not tell of clips that cannot be opened is left out.
+func tally(d *profile.Dataset, k kind, n int) {
+	if k.sampleRate > 0 {
+		d.SampleRates[strconv.Itoa(k.sampleRate)] += n
+	}
+	if k.channels > 0 {
+		d.Channels[strconv.Itoa(k.channels)] += n
+	}
+	if k.codec != "" {
+		d.Codecs[k.codec] += n
+	}
 }
 
 // spread fills in the statistics of the durations, which it sorts, and gives their sum. Without any, all stays zero.
