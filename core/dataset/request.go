@@ -5,6 +5,8 @@ package dataset
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -14,17 +16,20 @@ import (
 // maxWorkers bounds the parallel reads.
 const maxWorkers = 64
 
-// Request says what to scan. Exactly one of Folder, Paths, Manifest, Buffers and Clips is given.
+// Request says what to scan. Exactly one of Folder, Paths, Manifest, Shards, Buffers and Clips is given.
 type Request struct {
 	// Folder is searched with its subfolders for files with an audio extension (audio.Extensions), in the order of names.
 	// Linked files and folders are followed, each folder once, so that loops end. Names that start with a dot are skipped:
-	// they are the droppings of editors, notebooks and macOS ("._clip.wav").
+	// they are the droppings of editors, notebooks and macOS ("._clip.wav"). A folder with wav.scp is one of Kaldi's, and the
+	// tar archives in a folder without any audio file are shards.
 	Folder string `json:"folder"`
 	// Paths are files of any name, and folders, which are searched. A name with an audio extension is taken for a file
 	// without looking, as a list may be long and its disk slow. A path that is listed twice counts twice.
 	Paths []string `json:"paths"`
 	// Manifest is a list of paths: JSON lines (.jsonl, .json, .ndjson), .csv or .tsv. See readManifest.
 	Manifest string `json:"manifest"`
+	// Shards are tar archives of audio (WebDataset), which are not unpacked. See listShards.
+	Shards []string `json:"shards"`
 	// Buffers are encoded files in memory, which must stay unchanged until Scan returns.
 	Buffers []Buffer `json:"-"`
 	// Clips are known already, arrays for example, and only summed up.
@@ -67,11 +72,11 @@ func (r Request) check() error {
 	given, empty := r.sources()
 	switch {
 	case given > 1:
-		return fault.New(fault.InvalidArgument, "scan them one after another", "%d sources given instead of one of folder, paths, manifest, buffers, clips", given)
+		return fault.New(fault.InvalidArgument, "scan them one after another", "%d sources given instead of one of folder, paths, manifest, shards, buffers, clips", given)
 	case given == 0 && empty != "" && !r.AllowEmpty:
 		return fault.New(fault.EmptyDataset, "check how the list was made", "the list of %s is empty", empty)
 	case given == 0 && empty == "":
-		return fault.New(fault.InvalidArgument, "name a folder, a list of paths, a manifest, buffers or clips", "no source given")
+		return fault.New(fault.InvalidArgument, "name a folder, a list of paths, a manifest, shards, buffers or clips", "no source given")
 	case r.SampleSize != nil && *r.SampleSize < 1:
 		return fault.New(fault.InvalidArgument, "use 1 or more, or leave it out for every file", "sample_size is %d", *r.SampleSize)
 	case r.Population != nil && (r.Clips == nil || *r.Population < len(r.Clips)):
@@ -90,7 +95,7 @@ func (r Request) sources() (given int, empty string) {
 		elements int
 	}{
 		{"folder", r.Folder != "", 1}, {"paths", r.Paths != nil, len(r.Paths)}, {"manifest", r.Manifest != "", 1},
-		{"buffers", r.Buffers != nil, len(r.Buffers)}, {"clips", r.Clips != nil, len(r.Clips)},
+		{"shards", r.Shards != nil, len(r.Shards)}, {"buffers", r.Buffers != nil, len(r.Buffers)}, {"clips", r.Clips != nil, len(r.Clips)},
 	} {
 		if s.there && s.elements > 0 {
 			given++
@@ -109,12 +114,20 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 		name = fmt.Sprintf("Kaldi folder %s", r.Folder)
 	case r.Folder != "":
 		entries, err = listFolder(ctx, r.Folder)
+		if err == nil && !slices.ContainsFunc(entries, func(e entry) bool { return !e.stray }) {
+			entries, err = r.shardsOfFolder(ctx, entries)
+		}
 		name = fmt.Sprintf("folder %s", r.Folder)
 	case r.Manifest != "":
 		entries, err = readManifest(ctx, r.Manifest, r)
 		name = fmt.Sprintf("manifest %s", r.Manifest)
+	case len(r.Shards) > 0:
+		entries, err = listShards(ctx, &r)
+		name = "shards " + strings.Join(r.Shards[:min(3, len(r.Shards))], ", ")
 	case len(r.Paths) > 0:
-		entries, err = listPaths(ctx, r.Paths)
+		if entries, err = listPaths(ctx, r.Paths); err == nil {
+			entries, err = withShards(ctx, entries, &r)
+		}
 		name = fmt.Sprintf("list of %s", fault.Plural(len(r.Paths), "path"))
 	case len(r.Buffers) > 0:
 		for i := range r.Buffers {
@@ -131,4 +144,14 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 		name = r.Source
 	}
 	return entries, name, err
+}
+
+// shardsOfFolder adds the archives of a folder that holds no other audio. Beside unpacked audio they are what it came from.
+func (r Request) shardsOfFolder(ctx context.Context, strays []entry) ([]entry, error) {
+	paths, err := shardsIn(ctx, r.Folder)
+	if err != nil {
+		return nil, err
+	}
+	members, err := readShards(ctx, paths, &r)
+	return append(strays, members...), err
 }

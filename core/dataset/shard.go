@@ -1,0 +1,215 @@
+package dataset
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/goccy/go-json"
+
+	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// maxText bounds what is read of one member that says what is said.
+const maxText = 1 << 20
+
+// tarMember is an audio file inside a tar archive, measured where it lies.
+type tarMember struct {
+	shard       string
+	start, size int64
+}
+
+func (m *tarMember) measure(e entry) profile.Clip {
+	if m.size == 0 { // to audio.Section, 0 is no limit
+		return profile.Clip{Path: e.path, Error: "is empty"}
+	}
+	return sectionClip(m.shard, e.path, m.start, m.size)
+}
+
+// shardReader lists one archive. Members that share a key, their name up to the first dot, belong together (WebDataset).
+type shardReader struct {
+	path    string
+	in      *jumper
+	tar     *tar.Reader
+	request *Request
+	entries []entry
+	keys    []string           // of the entries, when texts are wanted
+	texts   map[string]*string // by key
+	members int
+	end     int64 // of the last member, with its padding
+}
+
+// readShard lists the audio of one tar archive, with what is said in members beside it when that is asked for. An archive
+// that cannot be read, or not to its end, leaves a stray.
+func readShard(ctx context.Context, name string, r *Request) []entry {
+	in, err := openJumper(name)
+	if err != nil {
+		return []entry{stray(name, "%v", err)}
+	}
+	defer in.file.Close()
+	s := shardReader{path: name, in: in, tar: tar.NewReader(in), request: r, texts: map[string]*string{}}
+	if problem := s.read(ctx); problem != "" {
+		s.entries = append(s.entries, stray(name, "%s", problem))
+	}
+	for i, key := range s.keys {
+		s.entries[i].more.text = s.texts[key]
+	}
+	return s.entries
+}
+
+// read goes through the members and says what went wrong.
+func (s *shardReader) read(ctx context.Context) string {
+	if kind := s.in.packed(); kind != "" {
+		return fmt.Sprintf("is compressed with %s, which would have to be unpacked whole to look inside; unpack it once: audio hardly gets smaller by it", kind)
+	}
+	for ctx.Err() == nil {
+		h, err := s.tar.Next()
+		switch {
+		case errors.Is(err, io.EOF) && (s.in.at == 0 || s.in.at > s.end && s.in.endMark()):
+			return ""
+		case errors.Is(err, io.EOF):
+			return fmt.Sprintf("ends behind member %d without the blocks that end an archive: it may be cut off", s.members)
+		case err != nil && s.members == 0:
+			return fmt.Sprintf("is no tar archive: starts with %q", s.in.head())
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return fmt.Sprintf("is cut off behind member %d", s.members)
+		case err != nil:
+			return fmt.Sprintf("cannot be read behind member %d: %v", s.members, err)
+		}
+		s.members++
+		s.end = s.in.at + (h.Size+511)&^511
+		s.take(h)
+	}
+	return ""
+}
+
+// take notes one member. What macOS and editors drop is skipped, as in folders.
+func (s *shardReader) take(h *tar.Header) {
+	base := path.Base(h.Name)
+	isAudio := audio.HasExtension(base)
+	if strings.HasPrefix(base, ".") || h.Typeflag == tar.TypeDir || !isAudio && !s.request.Texts {
+		return
+	}
+	name := s.path + "/" + strings.TrimPrefix(h.Name, "./")
+	folder, _ := path.Split(h.Name)
+	stem, extension, _ := strings.Cut(base, ".")
+	switch {
+	case !isAudio:
+		if text := s.said(h, extension); text != nil {
+			s.texts[folder+stem] = text
+		}
+		return
+	case h.Typeflag == tar.TypeGNUSparse, h.PAXRecords["GNU.sparse.major"] != "", h.PAXRecords["GNU.sparse.map"] != "":
+		s.entries = append(s.entries, stray(name, "is stored with holes (GNU sparse); make the archive again without --sparse"))
+	case h.Typeflag != tar.TypeReg:
+		s.entries = append(s.entries, stray(name, "is a link or no file; make the archive again with --hard-dereference --dereference"))
+	default:
+		e := entry{path: name, more: &detail{by: &tarMember{s.path, s.in.at, h.Size}}}
+		s.entries = append(s.entries, e)
+	}
+	if s.request.Texts {
+		s.keys = append(s.keys, folder+stem)
+		if last := &s.entries[len(s.entries)-1]; last.more == nil {
+			last.more = new(detail)
+		}
+	}
+}
+
+// said reads what is said from a member: the whole of a .txt, or a field of a .json; or of the extension that was named. A
+// .txt goes before a .json of the same key.
+func (s *shardReader) said(h *tar.Header, extension string) *string {
+	field := s.request.TextField
+	isText := extension == "txt" && field == "" || extension == field
+	if h.Size > maxText || h.Typeflag != tar.TypeReg || !isText && extension != "json" {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(s.tar, maxText))
+	if err != nil {
+		return nil
+	}
+	if isText {
+		text := strings.TrimSpace(string(b))
+		return &text
+	}
+	folder, base := path.Split(h.Name)
+	stem, _, _ := strings.Cut(base, ".")
+	if earlier := s.texts[folder+stem]; earlier != nil || !json.Valid(b) {
+		return earlier
+	}
+	return fieldText(b, field)
+}
+
+// jumper reads an archive through a small window, so that a member is jumped over without being read.
+type jumper struct {
+	file   *os.File
+	at     int64 // where the next Read is
+	from   int64 // of the window
+	window []byte
+	space  [4096]byte
+}
+
+func openJumper(name string) (*jumper, error) {
+	if st, err := os.Stat(name); err != nil {
+		return nil, bare(err)
+	} else if !st.Mode().IsRegular() { // a pipe would block
+		return nil, errors.New("is not a regular file")
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, bare(err)
+	}
+	return &jumper{file: f}, nil
+}
+
+func (j *jumper) Read(p []byte) (int, error) {
+	if j.at < j.from || j.at >= j.from+int64(len(j.window)) {
+		n, err := j.file.ReadAt(j.space[:], j.at)
+		if n == 0 {
+			return 0, err
+		}
+		j.from, j.window = j.at, j.space[:n]
+	}
+	n := copy(p, j.window[j.at-j.from:])
+	j.at += int64(n)
+	return n, nil
+}
+
+// Seek goes forward from where it is: all that the tar package asks for.
+func (j *jumper) Seek(by int64, whence int) (int64, error) {
+	if whence != io.SeekCurrent || by < 0 || by > math.MaxInt64-j.at {
+		return 0, errors.New("a size that no file has")
+	}
+	j.at += by
+	return j.at, nil
+}
+
+// head gives the first bytes.
+func (j *jumper) head() []byte {
+	b := make([]byte, 16)
+	n, _ := j.file.ReadAt(b, 0) // an error shows as nothing
+	return b[:n]
+}
+
+// endMark says whether a block of zeros was read last.
+func (j *jumper) endMark() bool {
+	var block [512]byte
+	n, _ := j.file.ReadAt(block[:], j.at-512) // an error shows as fewer bytes
+	return n == 512 && block == [512]byte{}
+}
+
+// packed names the compression, "" for none.
+func (j *jumper) packed() string {
+	for magic, name := range map[string]string{"\x1f\x8b": "gzip", "BZh": "bzip2", "\xfd7zXZ": "xz", "\x28\xb5\x2f\xfd": "zstd"} {
+		if strings.HasPrefix(string(j.head()), magic) {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,190 @@
+package dataset
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// maxShards bounds what a pattern may stand for.
+const maxShards = 1 << 20
+
+var shardEndings = []string{".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"}
+
+func isShard(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(shardEndings, func(e string) bool { return strings.HasSuffix(name, e) })
+}
+
+// listShards lists the audio in tar archives: paths, folders of archives, patterns with *, ? and [ ], and braces as in
+// "shard-{000000..000012}.tar" or "{train,dev}.tar". An archive that is missing leaves a stray.
+func listShards(ctx context.Context, r *Request) ([]entry, error) {
+	var paths []string
+	for _, pattern := range r.Shards {
+		found, err := shardPaths(ctx, pattern)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, found...)
+	}
+	return readShards(ctx, paths, r)
+}
+
+func shardPaths(ctx context.Context, pattern string) ([]string, error) {
+	if strings.HasPrefix(pattern, "pipe:") || strings.Contains(pattern, "://") {
+		return nil, fault.New(fault.Unsupported, "download the shards first", "%s is not on this disk", audio.Printable(pattern))
+	}
+	expanded, err := braces(pattern)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, path := range expanded {
+		st, err := os.Stat(path)
+		switch {
+		case err == nil && st.IsDir():
+			found, err := shardsIn(ctx, path)
+			if err != nil {
+				return nil, err
+			}
+			paths = append(paths, found...)
+		case err != nil && strings.ContainsAny(path, "*?["):
+			found, err := filepath.Glob(path)
+			if err != nil || len(found) == 0 {
+				return nil, fault.New(fault.NotFound, "check the pattern", "no file matches %s", audio.Printable(path))
+			}
+			paths = append(paths, found...)
+		default:
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// shardsIn finds the archives of a folder and its subfolders, in the order of names.
+func shardsIn(ctx context.Context, folder string) (paths []string, err error) {
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return cancelled(ctx, "listing shards")
+		case err != nil: // an unreadable subfolder
+			return nil
+		case path != folder && strings.HasPrefix(d.Name(), ".") && d.IsDir():
+			return fs.SkipDir
+		case !d.IsDir() && isShard(d.Name()) && !strings.HasPrefix(d.Name(), "."):
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	return paths, err
+}
+
+// braces expands "{000..012}" and "{a,b}", several too, but not nested.
+func braces(pattern string) ([]string, error) {
+	todo, done := []string{pattern}, []string(nil)
+	for len(todo) > 0 {
+		p := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		end := strings.IndexByte(p, '}')
+		start := strings.LastIndexByte(p[:max(end, 0)], '{')
+		if start < 0 || end < 0 {
+			done = append(done, p)
+			continue
+		}
+		words, err := alternatives(p[start+1 : end])
+		if err != nil || len(todo)+len(done)+len(words) > maxShards {
+			return nil, fault.New(fault.InvalidArgument, "write {000000..000012} or {a,b}", "%s stands for more than %d files, or for none", audio.Printable(pattern), maxShards)
+		}
+		for _, word := range slices.Backward(words) {
+			todo = append(todo, p[:start]+word+p[end+1:])
+		}
+	}
+	return done, nil
+}
+
+// alternatives gives the words of one pair of braces; numbers keep the width of the first.
+func alternatives(inside string) ([]string, error) {
+	low, high, isRange := strings.Cut(inside, "..")
+	if !isRange {
+		return strings.Split(inside, ","), nil
+	}
+	from, errFrom := strconv.Atoi(low)
+	to, errTo := strconv.Atoi(high)
+	if errFrom != nil || errTo != nil || from < 0 || to < from || to-from >= maxShards {
+		return nil, strconv.ErrRange
+	}
+	width := len(low)
+	if low[0] != '0' {
+		width = 0
+	}
+	var words []string
+	for n := from; n <= to; n++ {
+		words = append(words, fmt.Sprintf("%0*d", width, n))
+	}
+	return words, nil
+}
+
+// withShards puts the members of archives in the place of the archives among entries.
+func withShards(ctx context.Context, entries []entry, r *Request) ([]entry, error) {
+	if !slices.ContainsFunc(entries, func(e entry) bool { return e.clip == nil && isShard(e.path) }) {
+		return entries, nil
+	}
+	var all []entry
+	for i, e := range entries {
+		if e.clip != nil || !isShard(e.path) {
+			all = append(all, entries[i])
+			continue
+		}
+		members, err := readShards(ctx, []string{e.path}, r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, members...)
+	}
+	return all, nil
+}
+
+// readShards lists archives in parallel; the members come in the order of the archives.
+func readShards(ctx context.Context, paths []string, r *Request) ([]entry, error) {
+	found := make([][]entry, len(paths))
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range r.workers(len(paths)) {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(paths) {
+					return
+				}
+				found[i] = guardedShard(ctx, paths[i], r)
+			}
+		}()
+	}
+	wait.Wait()
+	if ctx.Err() != nil {
+		return nil, cancelled(ctx, "listing shards")
+	}
+	return slices.Concat(found...), nil
+}
+
+// guardedShard turns a panic over one archive into a bad one.
+func guardedShard(ctx context.Context, path string, r *Request) (entries []entry) {
+	defer func() {
+		if p := recover(); p != nil {
+			entries = []entry{stray(path, "defect of this library, please report it with the file: %v", p)}
+		}
+	}()
+	return readShard(ctx, path, r)
+}
