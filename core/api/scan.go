@@ -42,6 +42,7 @@ const (
 type scanArgs struct {
 	dataset.Request
 	Buffers []bufferArgs `json:"buffers"`
+	Arrow   *arrowArgs   `json:"arrow"`
 }
 
 // bufferArgs is memory of the caller, which keeps it alive and unchanged until the scan is over.
@@ -56,8 +57,11 @@ func startScan(a scanArgs) (any, error) {
 	if a.Request.Buffers, err = buffersOf(a.Buffers); err != nil {
 		return nil, err
 	}
+	if a.Request.Arrow, err = a.Arrow.view(); err != nil {
+		return nil, err
+	}
 	job := newScanJob()
-	if err := job.run(len(a.Buffers) > 0, func() (dataset.Result, error) { return dataset.Scan(job.ctx, a.Request, &job.progress) }); err != nil {
+	if err := job.run(len(a.Buffers) > 0 || a.Arrow != nil, func() (dataset.Result, error) { return dataset.Scan(job.ctx, a.Request, &job.progress) }); err != nil {
 		return nil, err
 	}
 	return map[string]any{"job": scans.add(job)}, nil
@@ -77,6 +81,7 @@ type addArgs struct {
 	Job uint64 `json:"job"`
 	dataset.Piece
 	Buffers []bufferArgs `json:"buffers"`
+	Arrow   *arrowArgs   `json:"arrow"`
 }
 
 // addToScan begins to measure a piece; scan.poll tells when it is done.
@@ -88,7 +93,10 @@ func addToScan(a addArgs) (any, error) {
 	if a.Piece.Buffers, err = buffersOf(a.Buffers); err != nil {
 		return nil, err
 	}
-	return struct{}{}, job.run(len(a.Buffers) > 0, func() (dataset.Result, error) {
+	if a.Piece.Arrow, err = a.Arrow.view(); err != nil {
+		return nil, err
+	}
+	return struct{}{}, job.run(len(a.Buffers) > 0 || a.Arrow != nil, func() (dataset.Result, error) {
 		return dataset.Result{}, job.collection.Add(job.ctx, &a.Piece, &job.progress)
 	})
 }
@@ -242,6 +250,20 @@ func finishedScan(handle uint64) (*scanJob, error) {
 		return nil, fault.New(fault.InvalidArgument, "call scan.end first", "scan %d has not been summed up", handle)
 	}
 	return job, job.err
+}
+
+// scanTexts gives what is said in clips from an offset on, of a scan that was asked for texts; null where that is not known.
+func scanTexts(a clipsArgs) (any, error) {
+	job, err := finishedScan(a.Job)
+	if err != nil {
+		return nil, err
+	}
+	if a.Offset < 0 || a.Limit < 1 {
+		return nil, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
+	}
+	texts := job.result.Texts
+	from := min(a.Offset, len(texts))
+	return texts[from : from+min(a.Limit, maxClipsAPage, len(texts)-from)], nil
 }
 
 type jobArgs struct {

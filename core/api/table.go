@@ -33,6 +33,7 @@ var table = map[string]operation{
 	"scan.poll":           withArgs(pollScan),
 	"scan.result":         withArgs(scanResult),
 	"scan.clips":          withArgs(scanClips),
+	"scan.texts":          withArgs(scanTexts),
 	"scan.cancel":         withArgs(cancelScan),
 	"plan.make":           withArgs(makePlan),
 	"plan.check":          withArgs(func(o plan.Options) (any, error) { return o.Normalized() }),

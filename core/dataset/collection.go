@@ -29,6 +29,7 @@ type Piece struct {
 	PathRows   []int          `json:"path_rows"`
 	Buffers    []Buffer       `json:"-"` // encoded files in memory, unchanged until Add returns
 	BufferRows []int          `json:"buffer_rows"`
+	Arrow      *Arrow         `json:"-"` // rows of a table, instead of all these, unchanged until Add returns
 }
 
 // Add measures a piece behind the clips that are there. Errors are InvalidArgument and Cancelled.
@@ -37,6 +38,13 @@ func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
 		return fault.New(fault.InvalidArgument, "give one row number for each element",
 			"%d clips, %d paths and %d buffers with %d, %d and %d row numbers", len(piece.Clips), len(piece.Paths), len(piece.Buffers),
 			len(piece.ClipRows), len(piece.PathRows), len(piece.BufferRows))
+	}
+	if piece.Arrow != nil {
+		entries, err := piece.Arrow.entries(ctx)
+		if err != nil {
+			return err
+		}
+		return c.measure(ctx, entries, p)
 	}
 	return c.measure(ctx, piece.entries(), p)
 }

@@ -16,7 +16,7 @@ import (
 // maxWorkers bounds the parallel reads.
 const maxWorkers = 64
 
-// Request says what to scan. Exactly one of Folder, Paths, Manifest, Shards, Buffers and Clips is given.
+// Request says what to scan. Exactly one of Folder, Paths, Manifest, Shards, Buffers, Arrow and Clips is given.
 type Request struct {
 	// Folder is searched with its subfolders for files with an audio extension (audio.Extensions), in the order of names.
 	// Linked files and folders are followed, each folder once, so that loops end. Names that start with a dot are skipped:
@@ -32,6 +32,8 @@ type Request struct {
 	Shards []string `json:"shards"`
 	// Buffers are encoded files in memory, which must stay unchanged until Scan returns.
 	Buffers []Buffer `json:"-"`
+	// Arrow is a column of a table in memory, which must stay unchanged until Scan returns.
+	Arrow *Arrow `json:"-"`
 	// Clips are known already, arrays for example, and only summed up.
 	Clips []profile.Clip `json:"clips"`
 
@@ -95,7 +97,7 @@ func (r Request) sources() (given int, empty string) {
 		elements int
 	}{
 		{"folder", r.Folder != "", 1}, {"paths", r.Paths != nil, len(r.Paths)}, {"manifest", r.Manifest != "", 1},
-		{"shards", r.Shards != nil, len(r.Shards)}, {"buffers", r.Buffers != nil, len(r.Buffers)}, {"clips", r.Clips != nil, len(r.Clips)},
+		{"shards", r.Shards != nil, len(r.Shards)}, {"buffers", r.Buffers != nil, len(r.Buffers)}, {"arrow", r.Arrow != nil, 1}, {"clips", r.Clips != nil, len(r.Clips)},
 	} {
 		if s.there && s.elements > 0 {
 			given++
@@ -129,6 +131,9 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 			entries, err = withShards(ctx, entries, &r)
 		}
 		name = fmt.Sprintf("list of %s", fault.Plural(len(r.Paths), "path"))
+	case r.Arrow != nil:
+		entries, err = r.Arrow.entries(ctx)
+		name = fmt.Sprintf("table of %s", fault.Plural(len(entries), "row"))
 	case len(r.Buffers) > 0:
 		for i := range r.Buffers {
 			entries = append(entries, entry{path: r.Buffers[i].Name, data: &r.Buffers[i].Data})

@@ -103,7 +103,7 @@ func TestRefusedShards(t *testing.T) {
 	root := t.TempDir()
 	for pattern, code := range map[string]fault.Code{
 		"pipe:cat a.tar": fault.Unsupported, "s3://bucket/{0..1}.tar": fault.Unsupported, root + "/*.tar": fault.NotFound, root + "/[.tar": fault.NotFound,
-		"{0..99999999999}.tar": fault.InvalidArgument, "{9..1}.tar": fault.InvalidArgument, "{a..b}.tar": fault.InvalidArgument, "{0..999999}{0..999999}.tar": fault.InvalidArgument,
+		"{0..99999999999}.tar": fault.InvalidArgument, "{9..1}.tar": fault.InvalidArgument, "{a..b}.tar": fault.InvalidArgument, "{0..99999}{0..99999}.tar": fault.InvalidArgument,
 	} {
 		_, err := Scan(context.Background(), Request{Shards: []string{pattern}}, nil)
 		isFault(t, err, code)

@@ -17,7 +17,7 @@ import (
 )
 
 // maxShards bounds what a pattern may stand for.
-const maxShards = 1 << 20
+const maxShards = 100_000
 
 var shardEndings = []string{".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"}
 
