@@ -29,7 +29,8 @@ func parseFLAC(s *source, base int64) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	info := Info{SampleRate: int(si.SampleRate), Channels: int(si.NChannels), Bits: int(si.BitsPerSample), Codec: "flac", Method: "header"}
+	info := flacInfo(si)
+	info.Method = "header"
 	claimed := int64(si.NSamples)
 	if claimed/maxFrameSamples > (s.size-start)/minFrameLen {
 		return Info{}, corrupt("claims %d samples, more than %d bytes can hold", claimed, s.size-start)
@@ -44,6 +45,10 @@ func parseFLAC(s *source, base int64) (Info, error) {
 		held = claimed
 	}
 	return finish(info, held, claimed)
+}
+
+func flacInfo(si *meta.StreamInfo) Info {
+	return Info{SampleRate: int(si.SampleRate), Channels: int(si.NChannels), Bits: int(si.BitsPerSample), Codec: "flac"}
 }
 
 // streamInfo parses a metadata block, header included, that must be STREAMINFO.

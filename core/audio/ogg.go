@@ -1,26 +1,31 @@
 package audio
 
-import "bytes"
+import (
+	"hash/crc32"
+	"math/bits"
+)
 
 const (
-	pageHead = 27               // bytes before the lacing values
-	pageMax  = 27 + 255*(1+255) // the longest page
-	flagBOS  = 0x02             // first page of a stream
-	maxBOS   = 64               // streams side by side in one file
+	pageHead      = 27               // bytes before the lacing values
+	pageMax       = 27 + 255*(1+255) // the longest page
+	flagContinued = 0x01             // the first packet of the page began on an earlier one
+	flagBOS       = 0x02             // first page of a stream
 )
 
 // oggPage is the header of one page. Source: RFC 3533.
 type oggPage struct {
 	off     int64
 	flags   byte
-	granule int64 // samples per channel up to the end of this page, for Vorbis; -1 when no packet ends here
+	granule int64 // samples per channel up to the end of the last packet that ends here, for audio; -1 when none ends here
 	serial  uint32
+	number  uint32
 	packets int   // that end here
 	head    int64 // bytes of the header with its lacing values
 	body    int64
 }
 
 func (p oggPage) next() int64 { return p.off + p.head + p.body }
+func (p oggPage) len() int64  { return p.head + p.body }
 
 // oggPageAt parses b, the bytes from off on, as a page header.
 func oggPageAt(b []byte, off int64) (oggPage, bool) {
@@ -31,7 +36,10 @@ func oggPageAt(b []byte, off int64) (oggPage, bool) {
 	if len(b) < pageHead+n {
 		return oggPage{}, false
 	}
-	p := oggPage{off: off, flags: b[5], granule: int64(le.Uint64(b[6:])), serial: le.Uint32(b[14:]), head: int64(pageHead + n)}
+	p := oggPage{
+		off: off, flags: b[5], granule: int64(le.Uint64(b[6:])), serial: le.Uint32(b[14:]), number: le.Uint32(b[18:]),
+		head: int64(pageHead + n),
+	}
 	for _, lace := range b[pageHead : pageHead+n] {
 		p.body += int64(lace)
 		if lace < 255 {
@@ -43,45 +51,77 @@ func oggPageAt(b []byte, off int64) (oggPage, bool) {
 
 func (s *source) oggPage(off int64) (oggPage, bool) { return oggPageAt(s.at(off, pageHead+255), off) }
 
-// oggCodecs are the first bytes of the first packet of streams that are not read yet.
-var oggCodecs = []struct{ magic, name string }{
-	{"OpusHead", "Ogg Opus"}, {"\x7fFLAC", "FLAC inside Ogg"}, {"Speex   ", "Ogg Speex"},
+// intact says whether b, a whole page, has the checksum that it names. Decoders drop a page without.
+func intact(b []byte) bool {
+	sum := oggSum(oggSum(oggSum(noSum, b[:22]), []byte{0, 0, 0, 0}), b[26:])
+	return bits.Reverse32(^sum) == le.Uint32(b[22:])
 }
 
-// parseOgg finds the Vorbis stream among those that start the file.
-func parseOgg(s *source, base int64) (Info, error) {
-	var v *vorbis
-	var other string
-	serials := make(map[uint32]bool)
-	off := base
-	for range maxBOS {
-		p, ok := s.oggPage(off)
-		if !ok || p.flags&flagBOS == 0 {
-			break
+const noSum = 0xffffffff // of no bytes, in the way crc32 keeps it
+
+// oggSum goes on with the checksum of a page. Its polynomial, 0x04c11db7, is that of crc32 with every bit order turned round, so
+// that turned bytes go through the processor's own instructions. Source: RFC 3533, section 6.
+func oggSum(sum uint32, b []byte) uint32 {
+	var turned [512]byte
+	for len(b) > 0 {
+		n := copy(turned[:], b)
+		for i := 0; i < n; i += 8 {
+			x := le.Uint64(turned[i:])
+			x = x>>1&0x5555555555555555 | x&0x5555555555555555<<1
+			x = x>>2&0x3333333333333333 | x&0x3333333333333333<<2
+			x = x>>4&0x0f0f0f0f0f0f0f0f | x&0x0f0f0f0f0f0f0f0f<<4
+			le.PutUint64(turned[i:], x)
 		}
-		serials[p.serial] = true
-		body := s.at(off+p.head, int(min(p.body, 64)))
-		if bytes.HasPrefix(body, vorbisMagic) && v == nil {
-			var err error
-			if v, err = parseVorbisHead(body); err != nil {
-				return Info{}, err
-			}
-			v.serial = p.serial
-		}
-		for _, c := range oggCodecs {
-			if bytes.HasPrefix(body, []byte(c.magic)) {
-				other = c.name
-			}
-		}
-		off = p.next()
+		sum = crc32.Update(sum, crc32.IEEETable, turned[:n])
+		b = b[n:]
 	}
+	return sum
+}
+
+// parseOgg reads the streams that start the file and takes the length of the first audio among them from its last page. Only a
+// file of several streams one after another is walked page by page.
+func parseOgg(s *source, base int64) (Info, error) {
+	link, err := oggLinkAt(s, base)
 	switch {
-	case v == nil && other != "":
-		return Info{}, unsupported("is %s, which is not read yet", other)
-	case v == nil && len(serials) == 0:
+	case err != nil:
+		return Info{}, err
+	case link.streams == 0:
 		return Info{}, corrupt("ends inside its first Ogg page")
-	case v == nil:
+	case link.audio == nil:
 		return Info{}, unsupported("is an Ogg file without audio that is read")
 	}
-	return v.length(s, base, off, serials)
+	if err := link.begin(s); err != nil {
+		return Info{}, err
+	}
+	last := link.searchTail(s)
+	if last.lost || last.foreign || s.size <= headLen || link.repeats(last) {
+		return walkOgg(s, base, link, last)
+	}
+	held, claimed, err := link.length(s, last.granule, last.claimed)
+	if err != nil {
+		return Info{}, err
+	}
+	return finish(link.info(held), held, claimed)
+}
+
+// info says how the length is known: by the header when the stream's own header has one and the last page agrees.
+func (l *oggLink) info(held int64) Info {
+	info := l.audio.info
+	info.Method = "tail"
+	if l.audio.claimed == held {
+		info.Method = "header"
+	}
+	return info
+}
+
+// length gives the samples between the start of the stream and position end, and those that its header or a cut last page
+// claims, 0 when nothing does.
+func (l *oggLink) length(s *source, end, cut int64) (held, claimed int64, err error) {
+	a := l.audio
+	front := l.start + a.skip
+	held = max(0, end-front)
+	if held/a.most() > s.size {
+		return 0, 0, corrupt("ends at sample %d, more than %d bytes can hold", end, s.size)
+	}
+	return held, max(a.claimed, cut-front, 0), nil
 }

@@ -1,0 +1,49 @@
+package audio
+
+import "github.com/mewkiz/flac/meta"
+
+const (
+	oggFLACHead = 9  // magic, version and number of header packets, in front of the native magic
+	oggFLACLen  = 51 // all of the first packet
+)
+
+// oggFLAC is the stream info: packets are frames of native FLAC.
+type oggFLAC struct{ *meta.StreamInfo }
+
+// parseOggFLACHead reads the first packet. Source: RFC 9639, section 10.1.
+func parseOggFLACHead(b []byte) (*oggStream, error) {
+	if len(b) < oggFLACLen {
+		return nil, corrupt("ends inside its FLAC header")
+	}
+	if b[5] != 1 {
+		return nil, unsupported("is FLAC inside Ogg of version %d instead of 1", b[5])
+	}
+	si, err := streamInfo(b[oggFLACHead+flacMagicLen : oggFLACLen])
+	if err != nil {
+		return nil, err
+	}
+	headers := int(b[7])<<8 + int(b[8])
+	if headers > 0 {
+		headers++ // this one is not among them
+	}
+	return &oggStream{oggCodec: oggFLAC{si}, info: flacInfo(si), headers: headers, claimed: int64(si.NSamples)}, nil
+}
+
+// parseOldOggFLAC: before 2004, frames were put into Ogg without a mapping.
+func parseOldOggFLAC([]byte) (*oggStream, error) {
+	return nil, unsupported("is FLAC inside Ogg of before version 1.1.1, which is not read")
+}
+
+func (oggFLAC) most() int64                { return maxFrameSamples }
+func (oggFLAC) setup(*source, int64) error { return nil }
+
+// plain: a first frame with number 0 starts at sample 0.
+func (f oggFLAC) plain(_ oggPage, packet []byte) bool {
+	frame, ok := parseFrameHeader(packet, f.StreamInfo)
+	return ok && frame.first == 0
+}
+
+func (f oggFLAC) samples(packet []byte) int64 {
+	frame, _ := parseFrameHeader(packet, f.StreamInfo)
+	return frame.samples
+}

@@ -1,0 +1,176 @@
+package audio
+
+import "bytes"
+
+const (
+	maxBOS       = 64  // streams side by side in one file
+	maxHeadPages = 256 // pages of headers before the first sound: pictures of 16 MB
+	headPeek     = 80  // bytes of a first packet that any codec needs
+)
+
+// oggStream is one audio stream, as its first packet tells.
+type oggStream struct {
+	oggCodec
+	serial  uint32
+	info    Info  // all but the duration
+	headers int   // packets before the first that holds sound, 0 if unknown
+	skip    int64 // samples at the start that decoders drop
+	claimed int64 // samples that the header claims; 0 when it does not
+}
+
+// oggCodec counts the samples that a decoder makes of packets.
+type oggCodec interface {
+	most() int64 // no packet gives more
+	// plain says by a look at the first page with sound, and at the first bytes of its first packet, that it starts at sample 0.
+	plain(p oggPage, packet []byte) bool
+	// setup is called before samples, with the offset at which the last header packet ends.
+	setup(s *source, end int64) error
+	// samples gives those of a packet by its first bytes. Packets are shown in their order.
+	samples(packet []byte) int64
+}
+
+// oggCodecs are the first bytes of the first packet, and the parsers of that packet.
+var oggCodecs = []struct {
+	magic string
+	parse func(b []byte) (*oggStream, error)
+}{
+	{"\x01vorbis", parseVorbisHead}, {"OpusHead", parseOpusHead}, {"\x7fFLAC", parseOggFLACHead}, {"Speex   ", parseSpeexHead},
+	{"fLaC", parseOldOggFLAC},
+}
+
+// oggLink is a group of streams that start together: a whole file, or one link of a chained file.
+type oggLink struct {
+	audio   *oggStream // the first audio among them, nil if there is none
+	serials [maxBOS]uint32
+	streams int
+	body    int64   // offset behind the first pages of all streams
+	first   oggPage // the first page with sound
+	start   int64   // sample position at which the audio begins
+}
+
+func (l *oggLink) has(serial uint32) bool {
+	for _, x := range l.serials[:l.streams] {
+		if x == serial {
+			return true
+		}
+	}
+	return false
+}
+
+// oggLinkAt reads the first pages of all streams that start at off. An error is about an audio stream among them.
+func oggLinkAt(s *source, off int64) (*oggLink, error) {
+	l := &oggLink{body: off}
+	for range maxBOS {
+		p, ok := s.oggPage(l.body)
+		if !ok || p.flags&flagBOS == 0 || l.has(p.serial) {
+			break
+		}
+		l.serials[l.streams] = p.serial
+		l.streams++
+		if l.audio == nil {
+			var err error
+			if l.audio, err = parseOggHead(s.at(p.off+p.head, int(min(p.body, headPeek)))); err != nil {
+				return l, err
+			}
+			if l.audio != nil {
+				l.audio.serial = p.serial
+			}
+		}
+		l.body = p.next()
+	}
+	return l, nil
+}
+
+func parseOggHead(packet []byte) (*oggStream, error) {
+	for _, c := range oggCodecs {
+		if bytes.HasPrefix(packet, []byte(c.magic)) {
+			return c.parse(packet)
+		}
+	}
+	return nil, nil
+}
+
+// begin finds the first page with sound and the sample position at which the stream begins: 0, except in a piece cut from a
+// longer stream that kept its positions, as recordings of radio do. That page tells: it ends later than its packets reach.
+func (l *oggLink) begin(s *source) error {
+	a := l.audio
+	off, headers, end := l.body, a.headers-1, int64(0)
+	for range maxHeadPages {
+		p, ok := s.oggPage(off)
+		if !ok || p.next() > s.size || p.flags&flagBOS != 0 {
+			return nil
+		}
+		off = p.next()
+		switch {
+		case p.serial != a.serial:
+		case headers < 0 && p.granule <= 0: // an unknown number of headers, which are at position 0
+		case headers > 0 && p.packets <= headers:
+			headers, end = headers-p.packets, p.next()
+		default:
+			l.first = p
+			return l.findStart(s, max(0, headers), end)
+		}
+	}
+	return nil
+}
+
+// findStart counts the samples up to the first page that has a position. headers packets are still to come before the sound.
+func (l *oggLink) findStart(s *source, headers int, end int64) error {
+	a, p := l.audio, l.first
+	if headers == 0 && p.flags&flagContinued == 0 && a.plain(p, s.at(p.off+p.head, maxFrameHead)) {
+		return nil
+	}
+	if err := a.setup(s, end); err != nil {
+		if p.granule > int64(p.packets)*a.most() {
+			return err
+		}
+		return nil
+	}
+	samples, carried := int64(0), int64(0)
+	for range maxHeadPages {
+		if p.serial == a.serial {
+			page := s.at(p.off, int(p.len()))
+			if int64(len(page)) < p.len() {
+				return nil
+			}
+			for _, packet := range p.split(page) {
+				if packet.begins && headers == 0 {
+					carried = a.samples(packet.b)
+				}
+				if packet.ends {
+					samples, carried, headers = samples+carried, 0, max(0, headers-1)
+				}
+			}
+			if p.granule >= 0 {
+				l.start = max(0, p.granule-samples)
+				return nil
+			}
+		}
+		var ok bool
+		if p, ok = s.oggPage(p.next()); !ok {
+			return nil
+		}
+	}
+	return nil
+}
+
+// oggPacket is the part of a packet on one page.
+type oggPacket struct {
+	b            []byte
+	begins, ends bool
+}
+
+// split cuts a whole page into its packets.
+func (p oggPage) split(page []byte) []oggPacket {
+	all := make([]oggPacket, 0, p.packets+1)
+	body := page[p.head:]
+	begins, n := p.flags&flagContinued == 0, 0
+	for i, lace := range page[pageHead:p.head] {
+		n += int(lace)
+		if ends := lace < 255; ends || int64(i) == p.head-pageHead-1 {
+			all = append(all, oggPacket{body[:n], begins, ends})
+			body, begins, n = body[n:], true, 0
+		}
+	}
+	return all
+}

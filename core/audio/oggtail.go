@@ -1,0 +1,122 @@
+package audio
+
+import "bytes"
+
+const (
+	minWindow = 4 << 10 // read first at the end
+	// Sums of checksums that are tried in the end of a file, in bytes: hostile files have many pages that are none.
+	maxSummed = 4 << 20
+	maxPageNo = 4096 // "OggS" that are looked at
+)
+
+// oggTail is what the last pages say.
+type oggTail struct {
+	oggPage       // the last whole page of the audio that has a position
+	claimed int64 // the position that a broken last page would have reached; 0 without one
+	foreign bool  // the last page is of a stream that did not start at the front
+	lost    bool  // no page within reach of the end
+}
+
+// searchTail looks for pages backwards from the end of the file. The window is as long as the pages at the front let expect.
+func (l *oggLink) searchTail(s *source) oggTail {
+	for window := max(minWindow, l.first.len()*3/2); ; window *= 4 {
+		off := max(l.body, s.size-min(window, maxRead))
+		t, done := l.searchPages(s.at(off, int(s.size-off)), off)
+		if done || off == l.body {
+			return t
+		}
+		if window >= maxRead {
+			t.lost = true
+			return t
+		}
+	}
+}
+
+// searchPages looks in b, the end of the file, from off on. done is false when no whole page of the audio is there.
+func (l *oggLink) searchPages(b []byte, off int64) (t oggTail, done bool) {
+	broken := oggPage{granule: -1}
+	summed := 0
+	for i, tried := len(b), 0; tried < maxPageNo && summed < maxSummed; tried++ {
+		i = lastIndex(b[:i], "OggS")
+		if i < 0 {
+			break
+		}
+		p, ok := oggPageAt(b[i:], off+int64(i))
+		if !ok {
+			p, ok = oggPageStub(b[i:], off+int64(i))
+		}
+		if !ok {
+			continue
+		}
+		whole := int64(len(b)-i) >= p.len()
+		if whole {
+			summed += int(p.len())
+			whole = intact(b[i : i+int(p.len())])
+		}
+		switch {
+		case !whole:
+			if p.serial == l.audio.serial && broken.granule < 0 {
+				broken = p
+			}
+		case !l.has(p.serial):
+			return oggTail{foreign: true}, true
+		case p.serial == l.audio.serial && p.granule >= 0:
+			t.oggPage = p
+			t.claimed = l.claimOf(broken, p.granule)
+			return t, true
+		}
+	}
+	t.claimed = l.claimOf(broken, 0)
+	return t, false
+}
+
+// oggPageStub reads the header of a page that is cut inside it, of which no more than the position and the stream count.
+func oggPageStub(b []byte, off int64) (oggPage, bool) {
+	const known = 18
+	if len(b) < known || len(b) >= pageHead+255 || b[4] != 0 {
+		return oggPage{}, false
+	}
+	granule, serial := int64(le.Uint64(b[6:])), le.Uint32(b[14:])
+	return oggPage{off: off, granule: granule, serial: serial, packets: 255, head: pageHead + 255}, true
+}
+
+// claimOf gives the position that a broken page claims, if its packets could reach it from there; else 0.
+func (l *oggLink) claimOf(broken oggPage, from int64) int64 {
+	if reach := broken.granule - from; reach <= 0 || reach > int64(broken.packets+1)*l.audio.most() {
+		return 0
+	}
+	return broken.granule
+}
+
+// repeats says whether there is so much before the last page that its number cannot be right for a single stream, as when
+// files with the same serial number were joined. It may be wrong where page sizes vary a lot: a walk tells.
+func (l *oggLink) repeats(last oggTail) bool {
+	if l.streams > 1 || l.first.head == 0 || last.off < l.first.off {
+		return false
+	}
+	size := max(l.first.len(), last.len(), minWindow)
+	pages := int64(last.number) - int64(l.first.number)
+	return last.off-l.first.off > pages*size*3/2
+}
+
+// lastIndex is bytes.LastIndex made of searches forward through short pieces, which the processor does many times faster.
+func lastIndex(b []byte, sep string) int {
+	const piece = 1 << 10
+	want := []byte(sep)
+	for hi := len(b); hi > 0; hi -= piece {
+		lo := max(0, hi-piece)
+		last, text := -1, b[lo:min(len(b), hi+len(sep)-1)]
+		for from := 0; ; {
+			i := bytes.Index(text[from:], want)
+			if i < 0 {
+				break
+			}
+			last = lo + from + i
+			from += i + 1
+		}
+		if last >= 0 {
+			return last
+		}
+	}
+	return -1
+}
