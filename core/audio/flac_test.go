@@ -3,9 +3,12 @@ package audio
 import (
 	"bytes"
 	"io"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/mewkiz/flac"
+	"github.com/mewkiz/flac/frame"
+	"github.com/mewkiz/flac/meta"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -109,9 +112,9 @@ func TestFLACRefused(t *testing.T) {
 		{"no stream info first", edit(4, 4), fault.Corrupt, "instead of its stream info"},
 		{"long stream info", edit(7, 35), fault.Corrupt, "instead of its stream info"},
 		{"sample rate 0", noRate, fault.Corrupt, "sample rate (0)"},
-		{"claims a year", withTotal(tone, 1<<36-1), fault.Corrupt, "more than"},
 		{"endless metadata", endless, fault.Corrupt, "more than 1024 metadata blocks"},
-		{"no length anywhere", append(withTotal(tone, 0), make([]byte, 5<<20)...), fault.Unsupported, "does not say its length"},
+		{"no frames in a long file", append(bytes.Clone(tone[:8300]), make([]byte, 5<<20)...), fault.Corrupt, "no frame that can be played"},
+		{"other sample rate", withRate(tone, 44100), fault.Corrupt, "frames of 16000 Hz, though its header says 44100 Hz"},
 		{"no frames", append(bytes.Clone(tone[:8600]), make([]byte, 9000)...), fault.Corrupt, "holds no audio"},
 	}
 	for _, c := range cases {
@@ -120,6 +123,164 @@ func TestFLACRefused(t *testing.T) {
 			refusedAs(t, err, c.code, "clip.flac: ", c.text)
 		})
 	}
+}
+
+func withRate(b []byte, rate int) []byte {
+	b = bytes.Clone(b)
+	b[18], b[19], b[20] = byte(rate>>12), byte(rate>>4), byte(rate<<4)|b[20]&15
+	return b
+}
+
+// TestFLACLies: of the length, the frames are believed, as FFmpeg does; the header's word is shown beside it.
+func TestFLACLies(t *testing.T) {
+	tone := fixture(t, "tone.flac")
+	blocks := bytes.Clone(tone)
+	copy(blocks[8:], "\x04\x00\x04\x00") // 1024 samples instead of 4096
+	sizes := bytes.Clone(tone)
+	copy(sizes[12:], "\x00\x00\x0e\x00\x00\x0e") // frames of 14 bytes
+	huge := bytes.Clone(tone)
+	copy(huge[12:], "\xff\xff\xff\xff\xff\xff")
+	cases := []struct {
+		name    string
+		b       []byte
+		claimed float64 // samples, 0: none
+	}{
+		{"more", withTotal(tone, 1<<36-1), 1<<36 - 1},
+		{"less", withTotal(tone, 9000), 9000},
+		{"none, far too much behind", append(withTotal(tone, 0), make([]byte, 9<<20)...), 0},
+		{"less, far too much behind", append(withTotal(tone, 9000), make([]byte, 9<<20)...), 9000},
+		{"block sizes", blocks, 0},
+		{"small frames", sizes, 0},
+		{"huge frames", huge, 0},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			info, held, err := samplesOf(c.b)
+			require.NoError(t, err)
+			assert.EqualValues(t, 17600, held)
+			if c.claimed == 0 {
+				assert.Nil(t, info.ClaimedS)
+			} else if assert.NotNil(t, info.ClaimedS) {
+				assert.InDelta(t, c.claimed/16000, *info.ClaimedS, 1e-9)
+			}
+		})
+	}
+}
+
+// encoded makes a FLAC file of uncompressed frames with these block sizes. Nothing closes it: its header claims nothing.
+func encoded(t *testing.T, fixed bool, sizes ...uint16) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	enc, err := flac.NewEncoder(&out, &meta.StreamInfo{BlockSizeMin: 16, BlockSizeMax: 5000, SampleRate: 16000, NChannels: 1, BitsPerSample: 16})
+	require.NoError(t, err)
+	first := uint64(0)
+	for i, n := range sizes {
+		one := &frame.Frame{Header: frame.Header{HasFixedBlockSize: fixed, BlockSize: n, SampleRate: 16000, BitsPerSample: 16, Num: first}}
+		if fixed {
+			one.Num = uint64(i)
+		}
+		samples := make([]int32, n)
+		for j := range samples {
+			samples[j] = int32(j*7919%30011) - 15000
+		}
+		one.Subframes = []*frame.Subframe{{SubHeader: frame.SubHeader{Pred: frame.PredVerbatim}, NSamples: int(n), Samples: samples}}
+		require.NoError(t, enc.WriteFrame(one))
+		first += uint64(n)
+	}
+	return out.Bytes()
+}
+
+func TestFLACVariableBlocks(t *testing.T) {
+	b := encoded(t, false, 4000, 16, 300, 5000, 1234, 77)
+	info, held, err := samplesOf(b)
+	require.NoError(t, err)
+	assert.EqualValues(t, 4000+16+300+5000+1234+77, held)
+	assert.Equal(t, decodable(t, b), held)
+	assert.Equal(t, "tail", info.Method)
+	_, held, err = samplesOf(b[:len(b)-10])
+	require.NoError(t, err)
+	assert.EqualValues(t, 4000+16+300+5000+1234, held)
+}
+
+// TestFLACPiece: frames cut from the middle of a file keep their numbers.
+func TestFLACPiece(t *testing.T) {
+	b := encoded(t, true, 1000, 1000, 1000, 1000, 400)
+	second := bytes.Index(b[60:], []byte("\xff\xf8")) + 60
+	piece := append(bytes.Clone(b[:42]), b[second:]...)
+	_, held, err := samplesOf(piece)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3400, held)
+	assert.Equal(t, decodable(t, piece), held)
+}
+
+// TestFLACLargePictures: metadata of many megabytes is hopped over.
+func TestFLACLargePictures(t *testing.T) {
+	tone := fixture(t, "tone.flac")
+	b := bytes.Clone(tone[:42])
+	for range 3 {
+		b = append(append(b, 6, 0x7f, 0xff, 0xff), make([]byte, 0x7fffff)...)
+	}
+	b = append(b, tone[42:]...)
+	info, held, err := samplesOf(b)
+	require.NoError(t, err)
+	assert.EqualValues(t, 17600, held)
+	assert.Equal(t, "header", info.Method)
+	_, err = Bytes("x", b[:1<<20])
+	refusedAs(t, err, fault.Corrupt, "x: ", "ends inside its metadata")
+}
+
+// TestFLACCutAnywhere: exactly the whole frames count, wherever the file ends.
+func TestFLACCutAnywhere(t *testing.T) {
+	tone := fixture(t, "tone.flac")
+	si, err := streamInfo(tone[4:42])
+	require.NoError(t, err)
+	var ends []int // of frames
+	var last flacFrame
+	for i := range tone {
+		if f, ok := parseFrameHeader(tone[i:], si); ok {
+			ends, last = append(ends, i), f
+		}
+	}
+	ends = append(ends[1:], len(tone))
+	require.EqualValues(t, 17600, last.end())
+	for keep := range len(tone) {
+		info, held, err := samplesOf(tone[:keep])
+		whole := int64(0)
+		for _, end := range ends {
+			if end <= keep {
+				whole++
+			}
+		}
+		if whole == 0 {
+			require.Error(t, err, "cut to %d", keep)
+			continue
+		}
+		require.NoError(t, err, "cut to %d", keep)
+		require.Equal(t, 4096*whole, held, "cut to %d", keep)
+		require.NotNil(t, info.ClaimedS)
+	}
+}
+
+func TestFLACBitFlips(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, whole := range [][]byte{fixture(t, "tone.flac"), encoded(t, false, 400, 16, 300)} {
+		for range 2000 {
+			b := bytes.Clone(whole)
+			for range 1 + random.IntN(3) {
+				b[random.IntN(min(len(b), 60))] ^= 1 << random.IntN(8)
+				b[random.IntN(len(b))] ^= 1 << random.IntN(8)
+			}
+			sane(t, b)
+		}
+	}
+}
+
+// TestFLACHostile: many frame headers, none with a frame behind it.
+func TestFLACHostile(t *testing.T) {
+	tone := fixture(t, "tone.flac")
+	start := bytes.Index(tone[8200:], []byte("\xff\xf8")) + 8200
+	_, err := Bytes("x", append(bytes.Clone(tone[:start]), bytes.Repeat(tone[start:start+16], 1<<19)...))
+	refusedAs(t, err, fault.Corrupt, "x: ", "no frame that can be played")
 }
 
 // TestFrameHeaders finds every frame that the decoder sees, with its number, and no other.
@@ -179,6 +340,7 @@ func FuzzFLAC(f *testing.F) {
 	f.Add(tone[4:9500])
 	f.Add(withTotal(tone, 0)[4:])
 	f.Add(fixture(f, "ffmpeg_piped_stereo_44k.flac")[4:6000])
+	f.Add(append(bytes.Clone(tone[4:]), make([]byte, 300)...))
 	f.Fuzz(func(t *testing.T, b []byte) { sane(t, append([]byte("fLaC"), b...)) })
 }
 

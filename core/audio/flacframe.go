@@ -49,6 +49,19 @@ func parseFrameHeader(b []byte, si *meta.StreamInfo) (flacFrame, bool) {
 	return flacFrame{number, samples}, true
 }
 
+// frameRate gives the sample rate that a frame names, 0 for the stream's own, when b starts with a frame header of any stream.
+func frameRate(b []byte) (rate int, ok bool) {
+	if len(b) < 6 || b[0] != 0xff || b[1]&0xfe != frameSync || b[3]&1 != 0 {
+		return 0, false
+	}
+	_, n := codedNumber(b[4:])
+	rest := b[4+n:]
+	_, k := blockSamples(b[2]>>4, rest)
+	rate, m := sampleRate(b[2]&15, rest[min(k, len(rest)):])
+	head := 4 + n + k + m
+	return rate, n > 0 && rate >= 0 && head < len(b) && crc8(b[:head]) == b[head]
+}
+
 // sameShape says whether channels and sample size are those of the stream.
 func sameShape(b []byte, si *meta.StreamInfo) bool {
 	code := int(b[3] >> 4)
@@ -153,16 +166,4 @@ func crc16(b []byte) (sum uint16) {
 		sum = sum<<8 ^ t[0][byte(sum>>8)^x]
 	}
 	return sum
-}
-
-// wholeSomewhere says whether a frame that starts b ends before b does, with other matter behind it.
-func wholeSomewhere(b []byte) bool {
-	sum := uint16(0)
-	for i, x := range b {
-		sum = sum<<8 ^ crc16Tables[0][byte(sum>>8)^x]
-		if sum == 0 && i >= minFrameLen {
-			return true
-		}
-	}
-	return false
 }

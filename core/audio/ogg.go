@@ -3,6 +3,7 @@ package audio
 import (
 	"hash/crc32"
 	"math/bits"
+	"sync"
 )
 
 const (
@@ -53,16 +54,22 @@ func (s *source) oggPage(off int64) (oggPage, bool) { return oggPageAt(s.at(off,
 
 // intact says whether b, a whole page, has the checksum that it names. Decoders drop a page without.
 func intact(b []byte) bool {
-	sum := oggSum(oggSum(oggSum(noSum, b[:22]), []byte{0, 0, 0, 0}), b[26:])
+	turned := turnedBytes.Get().(*[1 << 10]byte)
+	defer turnedBytes.Put(turned)
+	var head [26]byte // with the checksum's own place empty
+	copy(head[:22], b)
+	sum := oggSum(oggSum(noSum, head[:], turned), b[26:], turned)
 	return bits.Reverse32(^sum) == le.Uint32(b[22:])
 }
+
+// turnedBytes keeps scratch buffers, which would else be allocated for every page.
+var turnedBytes = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
 const noSum = 0xffffffff // of no bytes, in the way crc32 keeps it
 
 // oggSum goes on with the checksum of a page. Its polynomial, 0x04c11db7, is that of crc32 with every bit order turned round, so
 // that turned bytes go through the processor's own instructions. Source: RFC 3533, section 6.
-func oggSum(sum uint32, b []byte) uint32 {
-	var turned [512]byte
+func oggSum(sum uint32, b []byte, turned *[1 << 10]byte) uint32 {
 	for len(b) > 0 {
 		n := copy(turned[:], b)
 		for i := 0; i < n; i += 8 {

@@ -3,9 +3,11 @@ package audio
 import "bytes"
 
 const (
-	maxWalked  = 1 << 17  // pages: half a gigabyte of usual ones
+	maxWalked  = 1 << 16  // pages: a quarter of a gigabyte of usual ones
 	maxSkipped = 16 << 20 // bytes read between pages in search of the next one, in all
 	skipPiece  = 64 << 10
+	linkCost   = 16 // pages that could be walked in the time that a new link takes
+	walkPiece  = 16 << 10
 )
 
 // oggWalk goes over a file page by page, header by header.
@@ -15,6 +17,15 @@ type oggWalk struct {
 	pages, jumped int64 // pages seen, bytes read to find the next
 	held, claimed float64
 	links         int
+	b             []byte // read ahead, at offset bOff; gone after any other read
+	bOff          int64
+}
+
+func (w *oggWalk) page() (oggPage, bool) {
+	if at := w.off - w.bOff; at < 0 || at+pageHead+255 > int64(len(w.b)) {
+		w.b, w.bOff = w.s.at(w.off, walkPiece), w.off
+	}
+	return oggPageAt(w.b[w.off-w.bOff:], w.off)
 }
 
 // walkOgg adds up the lengths of streams one after another. first is the link at base, and last what the end of the file says.
@@ -27,8 +38,7 @@ func walkOgg(s *source, base int64, first *oggLink, last oggTail) (Info, error) 
 		}
 		link = next
 	}
-	told := !last.lost && !last.foreign
-	if told && (w.links == 1 || w.pages >= maxWalked) {
+	if w.links == 1 && !last.lost && !last.foreign {
 		held, claimed, err := first.length(s, last.granule, last.claimed)
 		if err != nil {
 			return Info{}, err
@@ -54,6 +64,7 @@ func walkOgg(s *source, base int64, first *oggLink, last oggTail) (Info, error) 
 // add counts one link and gives the next, nil at the end.
 func (w *oggWalk) add(l *oggLink) (next *oggLink, err error) {
 	position := w.follow(l)
+	w.b = nil
 	next, err = w.nextLink()
 	if err != nil || l.audio == nil {
 		return next, err
@@ -78,15 +89,24 @@ func (w *oggWalk) add(l *oggLink) (next *oggLink, err error) {
 
 // follow goes to the end of a link and gives the position of the audio there.
 func (w *oggWalk) follow(l *oggLink) int64 {
-	var last, before oggPage
+	var last, before, here oggPage
 	for ; w.pages < maxWalked; w.pages++ {
-		p, ok := w.s.oggPage(w.off)
+		p, ok := w.page()
 		if !ok || p.next() > w.s.size {
+			w.b = nil
+			if here.head > 0 && !w.intact(here) { // it is cut, and another stream's page lies in it
+				w.off = here.off
+				if last.off == here.off {
+					last = before
+				}
+			}
 			if !w.skip() {
 				break
 			}
+			here = oggPage{}
 			continue
 		}
+		here = p
 		if p.flags&flagBOS != 0 {
 			break
 		}
@@ -95,11 +115,13 @@ func (w *oggWalk) follow(l *oggLink) int64 {
 		}
 		w.off = p.next()
 	}
-	if last.head > 0 && !intact(w.s.at(last.off, int(last.len()))) {
+	if last.head > 0 && !w.intact(last) {
 		last = before
 	}
 	return last.granule
 }
+
+func (w *oggWalk) intact(p oggPage) bool { return intact(w.s.at(p.off, int(p.len()))) }
 
 // skip goes on to the next whole page behind other matter; false if there is none within reach.
 func (w *oggWalk) skip() bool {
@@ -113,7 +135,7 @@ func (w *oggWalk) skip() bool {
 		}
 		off += int64(i)
 		if p, ok := w.s.oggPage(off); ok && p.next() <= w.s.size {
-			if intact(w.s.at(off, int(p.len()))) {
+			if w.intact(p) {
 				w.off = off
 				return true
 			}
@@ -133,7 +155,7 @@ func (w *oggWalk) nextLink() (*oggLink, error) {
 	if err != nil || l.streams == 0 {
 		return nil, err
 	}
-	w.off, w.pages = l.body, w.pages+int64(l.streams)
+	w.off, w.pages = l.body, w.pages+int64(l.streams)+linkCost
 	if l.audio == nil {
 		return l, nil
 	}

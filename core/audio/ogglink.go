@@ -133,14 +133,14 @@ func (l *oggLink) findStart(s *source, headers int, end int64) error {
 			if int64(len(page)) < p.len() {
 				return nil
 			}
-			for _, packet := range p.split(page) {
-				if packet.begins && headers == 0 {
-					carried = a.samples(packet.b)
+			p.split(page, func(packet []byte, begins, ends bool) {
+				if begins && headers == 0 {
+					carried = a.samples(packet)
 				}
-				if packet.ends {
+				if ends {
 					samples, carried, headers = samples+carried, 0, max(0, headers-1)
 				}
-			}
+			})
 			if p.granule >= 0 {
 				l.start = max(0, p.granule-samples)
 				return nil
@@ -154,23 +154,15 @@ func (l *oggLink) findStart(s *source, headers int, end int64) error {
 	return nil
 }
 
-// oggPacket is the part of a packet on one page.
-type oggPacket struct {
-	b            []byte
-	begins, ends bool
-}
-
-// split cuts a whole page into its packets.
-func (p oggPage) split(page []byte) []oggPacket {
-	all := make([]oggPacket, 0, p.packets+1)
+// split shows every packet of a whole page: its bytes there, and whether it begins and ends on the page.
+func (p oggPage) split(page []byte, show func(packet []byte, begins, ends bool)) {
 	body := page[p.head:]
 	begins, n := p.flags&flagContinued == 0, 0
 	for i, lace := range page[pageHead:p.head] {
 		n += int(lace)
 		if ends := lace < 255; ends || int64(i) == p.head-pageHead-1 {
-			all = append(all, oggPacket{body[:n], begins, ends})
+			show(body[:n], begins, ends)
 			body, begins, n = body[n:], true, 0
 		}
 	}
-	return all
 }

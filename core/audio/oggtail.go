@@ -14,7 +14,7 @@ type oggTail struct {
 	oggPage       // the last whole page of the audio that has a position
 	claimed int64 // the position that a broken last page would have reached; 0 without one
 	foreign bool  // the last page is of a stream that did not start at the front
-	lost    bool  // no page within reach of the end
+	lost    bool  // no page found within reach of the end
 }
 
 // searchTail looks for pages backwards from the end of the file. The window is as long as the pages at the front let expect.
@@ -36,7 +36,11 @@ func (l *oggLink) searchTail(s *source) oggTail {
 func (l *oggLink) searchPages(b []byte, off int64) (t oggTail, done bool) {
 	broken := oggPage{granule: -1}
 	summed := 0
-	for i, tried := len(b), 0; tried < maxPageNo && summed < maxSummed; tried++ {
+	for i, tried := len(b), 0; ; tried++ {
+		if tried == maxPageNo || summed > maxSummed {
+			t.lost = true
+			return t, true
+		}
 		i = lastIndex(b[:i], "OggS")
 		if i < 0 {
 			break
@@ -94,14 +98,14 @@ func (l *oggLink) repeats(last oggTail) bool {
 	if l.streams > 1 || l.first.head == 0 || last.off < l.first.off {
 		return false
 	}
-	size := max(l.first.len(), last.len(), minWindow)
+	size := max(l.first.len(), last.len())
 	pages := int64(last.number) - int64(l.first.number)
 	return last.off-l.first.off > pages*size*3/2
 }
 
 // lastIndex is bytes.LastIndex made of searches forward through short pieces, which the processor does many times faster.
 func lastIndex(b []byte, sep string) int {
-	const piece = 1 << 10
+	const piece = 256
 	want := []byte(sep)
 	for hi := len(b); hi > 0; hi -= piece {
 		lo := max(0, hi-piece)
