@@ -54,6 +54,9 @@ func (s *source) oggPage(off int64) (oggPage, bool) { return oggPageAt(s.at(off,
 
 // intact says whether b, a whole page, has the checksum that it names. Decoders drop a page without.
 func intact(b []byte) bool {
+	if len(b) < pageHead {
+		return false
+	}
 	turned := turnedBytes.Get().(*[1 << 10]byte)
 	defer turnedBytes.Put(turned)
 	var head [26]byte // with the checksum's own place empty

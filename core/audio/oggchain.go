@@ -127,7 +127,10 @@ func (w *oggWalk) intact(p oggPage) bool { return intact(w.s.at(p.off, int(p.len
 func (w *oggWalk) skip() bool {
 	for off := w.off + 1; off < w.s.size && w.jumped < maxSkipped; {
 		b := w.s.at(off, skipPiece)
-		w.jumped += int64(len(b)) + 1
+		if len(b) == 0 {
+			return false
+		}
+		w.jumped += int64(len(b))
 		i := bytes.Index(b, []byte("OggS"))
 		if i < 0 {
 			off += max(1, int64(len(b))-3)

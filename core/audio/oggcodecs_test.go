@@ -69,6 +69,28 @@ func TestOggCutAnywhere(t *testing.T) {
 	}
 }
 
+// TestShrunk: a file that became shorter after its size was taken.
+func TestShrunk(t *testing.T) {
+	files := []string{"tone.flac", "unknown_length.flac"}
+	for _, c := range oggFixtures {
+		files = append(files, c.file)
+	}
+	for _, file := range files {
+		b := fixture(t, file)
+		_, full, err := samplesOf(b)
+		require.NoError(t, err)
+		for left := 4; left < len(b); left += 41 {
+			for _, size := range []int{len(b), 10 * len(b)} {
+				s := &source{fd: noFile, size: int64(size), head: b[:left:left], whole: true}
+				if info, err := s.parse(); err == nil {
+					held := info.DurationS * float64(info.SampleRate)
+					require.LessOrEqual(t, held, float64(full)+0.5, "%s, %d bytes of %d", file, left, size)
+				}
+			}
+		}
+	}
+}
+
 // TestOggGarbageBehind: whatever follows the last page, near or far, does not count.
 func TestOggGarbageBehind(t *testing.T) {
 	noise := make([]byte, 300_000)
