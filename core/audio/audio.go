@@ -138,19 +138,24 @@ func Printable(name string) string {
 
 // finish checks what every format must have and turns samples per channel into seconds. claimed may be 0: no claim.
 func finish(info Info, held, claimed int64) (Info, error) {
+	return finishAt(info, held, claimed, int64(info.SampleRate))
+}
+
+// finishAt does the same for a format whose clock is not its sample rate: held and claimed count clock ticks.
+func finishAt(info Info, held, claimed, perSecond int64) (Info, error) {
 	switch {
 	case info.SampleRate <= 0:
 		return Info{}, corrupt("has a sample rate of 0 Hz")
 	case info.Channels <= 0:
 		return Info{}, corrupt("has 0 channels")
 	case held <= 0 && claimed > 0:
-		return Info{}, corrupt("holds no audio, though its header claims %.3f s", float64(claimed)/float64(info.SampleRate))
+		return Info{}, corrupt("holds no audio, though its header claims %.3f s", float64(claimed)/float64(perSecond))
 	case held <= 0:
 		return Info{}, corrupt("holds no audio")
 	}
-	info.DurationS = float64(held) / float64(info.SampleRate)
+	info.DurationS = float64(held) / float64(perSecond)
 	if claimed > 0 && claimed != held {
-		seconds := float64(claimed) / float64(info.SampleRate)
+		seconds := float64(claimed) / float64(perSecond)
 		info.ClaimedS = &seconds
 	}
 	return info, nil

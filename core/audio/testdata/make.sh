@@ -28,3 +28,17 @@ speexenc --quiet tone.wav tone.spx
 sox -R -n -r 8000 -b 16 -c 1 -t wav - synth 5 sine 220:880 | speexenc --quiet -n --quality 4 --nframes 2 - narrow_5s.spx
 flac -s -f --ogg --serial-number 13 --no-padding --no-seektable -o tone.oga tone.wav
 ffmpeg -v error -y -i tone.wav -c:a flac -f ogg -bitexact tone_ffmpeg.oga
+# MP4 family. fdkaac 1.0 (with libfdk-aac 2) writes what FFmpeg's encoder cannot: SBR, PS and iTunSMPB instead of an edit list.
+ffmpeg -v error -y -i tone.wav -c:a aac -b:a 16k -movflags +faststart front.m4a
+ffmpeg -v error -y -i tone.wav -c:a aac -b:a 16k -movflags +frag_keyframe+delay_moov -frag_duration 200000 fragments.m4a
+ffmpeg -v error -y -i tone.wav -c:a libopus -b:a 16k -movflags +frag_keyframe+empty_moov -frag_duration 200000 fragments_opus.mp4
+ffmpeg -v error -y -i tone.wav -t 0.1 -ar 96000 -c:a alac alac_96k_0.1s.m4a
+ffmpeg -v error -y -i tone.wav -t 0.3 -c:a flac -strict -2 flac_0.3s.mp4
+ffmpeg -v error -y -i tone.wav -ar 8000 -c:a adpcm_ima_qt ima4_8k.mov
+ffmpeg -v error -y -i tone.wav -ar 48000 -c:a ac3 -b:a 32k ac3_48k.mp4
+ffmpeg -v error -y -f lavfi -i color=d=1.5:s=16x16:r=4 -i tone.wav -c:v mpeg4 -c:a aac -b:a 16k film.mp4
+sox -R tone.wav -r 44100 -c 2 stereo.wav
+fdkaac -S -p 5 -b 24k -o sbr_itunes_44k.m4a stereo.wav
+fdkaac -S -p 29 -b 16k -G 1 -o sbr_ps_44k.m4a stereo.wav
+rm stereo.wav
+gst-launch-1.0 -q filesrc location=tone.wav ! wavparse ! audioconvert ! voamrwbenc ! 3gppmux ! filesink location=amrwb.3gp

@@ -1,0 +1,156 @@
+package audio
+
+// isMP4: most files start with ftyp; QuickTime files may start with any other box of the top level.
+func isMP4(h []byte) bool {
+	if len(h) < boxHead {
+		return false
+	}
+	switch string(h[4:8]) {
+	case "ftyp", "moov", "mdat", "wide", "free", "skip", "pnot", "styp", "sidx", "moof":
+		return true
+	}
+	return false
+}
+
+// claimSlack is how much a header's duration may differ from what the samples say before it is a claim of its own: priming,
+// padding and coarse clocks explain no more.
+const claimSlack = 0.5
+
+// mp4 is what is known of a file while its top level is walked.
+type mp4 struct {
+	w          *window
+	moov       bool
+	movie      int64 // ticks per second of the movie's clock, in which edits are timed; 0 when not known
+	track      *mp4Track
+	fragmented bool
+	whole      bool // the media data that the index speaks of is all there
+	data       []box
+	fragments
+}
+
+// parseMP4 takes the duration of the first audio track from its sample table, cut by its edit list, or adds up its
+// fragments. Source: ISO/IEC 14496-12; Apple, QuickTime File Format.
+func parseMP4(s *source, base int64) (Info, error) {
+	m := &mp4{w: newWindow(s)}
+	return m.bounded(m.parse(base))
+}
+
+func (m *mp4) parse(base int64) (Info, error) {
+	for b := range m.w.boxes(base, m.w.s.size) {
+		if done, err := m.top(b); err != nil {
+			return Info{}, err
+		} else if done {
+			break
+		}
+	}
+	switch {
+	case !m.moov && m.starts > 0:
+		return Info{}, corrupt("is a piece of a fragmented file without its header (moov box)")
+	case !m.moov:
+		return Info{}, corrupt("has no moov box, its index: the recording or the transfer was cut short")
+	case m.track == nil:
+		return Info{}, corrupt("holds no audio track")
+	case m.fragmented:
+		return m.fragmentLength()
+	}
+	return m.tableLength()
+}
+
+// bounded turns an answer that was cut short by the bound on work into an error.
+func (m *mp4) bounded(info Info, err error) (Info, error) {
+	if m.w.hops < 0 {
+		return Info{}, unsupported("has more than %d boxes and table entries", maxHops)
+	}
+	return info, err
+}
+
+// top looks at one box of the top level. done: nothing behind it need be looked at.
+func (m *mp4) top(b box) (done bool, err error) {
+	switch string(b.kind[:]) {
+	case "moov":
+		if m.moov {
+			return false, nil
+		}
+		if b.cut {
+			return false, corrupt("ends inside its moov box, its index")
+		}
+		err = m.index(b)
+	case "mdat":
+		if len(m.data) < 64 {
+			m.data = append(m.data, b)
+		}
+	case "moof":
+		m.starts++
+		if m.fragmented && m.track != nil {
+			err = m.fragment(b)
+		}
+	case "sidx":
+		m.sidx(b)
+	}
+	return m.moov && !m.fragmented && m.settled(), err
+}
+
+// index reads the moov box up to the end of the first audio track.
+func (m *mp4) index(moov box) error {
+	m.moov = true
+	for b := range m.w.boxes(moov.body, moov.end) {
+		switch string(b.kind[:]) {
+		case "cmov":
+			return unsupported("has a compressed index (cmov box), which is not read")
+		case "mvhd":
+			m.movie, _ = m.w.clock(b)
+		case "trak":
+			if m.track == nil {
+				var err error
+				if m.track, err = m.w.parseTrack(b); err != nil {
+					return err
+				}
+			}
+		case "mvex":
+			m.fragmented = true
+			m.extends(b)
+		}
+	}
+	if m.track == nil {
+		return nil
+	}
+	m.w.step = hopLen
+	return m.track.settle(m.w, moov, m.movie)
+}
+
+// settled says whether the media data that holds the last sample was seen.
+func (m *mp4) settled() bool {
+	if m.track == nil {
+		return true
+	}
+	for _, b := range m.data {
+		if m.track.last >= b.body && m.track.last < b.end {
+			m.whole = !b.cut && !b.open
+			return true
+		}
+	}
+	return false
+}
+
+// tableLength is the length of a file whose sample table is all in its index.
+func (m *mp4) tableLength() (Info, error) {
+	t := m.track
+	all, err := t.ticks(m.w, t.samples)
+	if err != nil {
+		return Info{}, err
+	}
+	held := all
+	if u := t.unit(); !m.whole || t.samples/max(1, u.samples) > m.w.s.size/max(1, u.bytes) {
+		n, err := t.heldSamples(m.w)
+		if err != nil {
+			return Info{}, err
+		}
+		if n < t.samples {
+			t.info.Method = "walked"
+			if held, err = t.ticks(m.w, n); err != nil {
+				return Info{}, err
+			}
+		}
+	}
+	return t.finish(held, all, t.header)
+}

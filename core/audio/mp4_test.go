@@ -1,0 +1,453 @@
+package audio
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// TestMP4Fixtures holds the length against the sound that was encoded, and against what FFmpeg 5.1 decodes
+// (ffmpeg -i FILE -map 0:a -f s16le - | wc -c). FFmpeg plays the last frame out even where the file says that only part of it
+// is sound, passes over the edit list of fragments, and knows iTunSMPB's priming but not its length: it may be longer, but by
+// less than that.
+func TestMP4Fixtures(t *testing.T) {
+	cases := []struct {
+		file    string
+		samples int // encoded, or whole frames where the format has no place for the padding
+		decoded int
+		slack   int // samples of one frame, or of the padding of iTunSMPB
+		want    Info
+	}{
+		{"tone.m4a", 17600, 18432, 1024, Info{SampleRate: 16000, Channels: 1, Codec: "aac", Method: "header"}},
+		{"front.m4a", 17600, 18432, 1024, Info{SampleRate: 16000, Channels: 1, Codec: "aac", Method: "header"}},
+		{"film.mp4", 17600, 18432, 1024, Info{SampleRate: 16000, Channels: 1, Codec: "aac", Method: "header"}},
+		{"fragments.m4a", 17600, 19456, 2048, Info{SampleRate: 16000, Channels: 1, Codec: "aac", Method: "walked"}},
+		{"fragments_opus.mp4", 52800, 53448, 960, Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
+		{"sbr_itunes_44k.m4a", 48510, 51200, 4096, Info{SampleRate: 44100, Channels: 2, Codec: "aac", Method: "header"}},
+		{"sbr_ps_44k.m4a", 48510, 49152, 2048, Info{SampleRate: 44100, Channels: 2, Codec: "aac", Method: "header"}},
+		{"alac_96k_0.1s.m4a", 9600, 9600, 0, Info{SampleRate: 96000, Channels: 1, Bits: 16, Codec: "alac", Method: "header"}},
+		{"flac_0.3s.mp4", 4800, 4800, 0, Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "header"}},
+		{"ima4_8k.mov", 8832, 8832, 0, Info{SampleRate: 8000, Channels: 1, Bits: 4, Codec: "adpcm_ima_qt", Method: "header"}},
+		{"ac3_48k.mp4", 53504, 53504, 0, Info{SampleRate: 48000, Channels: 1, Codec: "ac3", Method: "header"}},
+		{"amrwb.3gp", 17600, 17600, 0, Info{SampleRate: 16000, Channels: 1, Codec: "amr_wb", Method: "header"}},
+	}
+	for _, c := range cases {
+		t.Run(c.file, func(t *testing.T) {
+			got, _, err := File(filepath.Join("testdata", c.file))
+			require.NoError(t, err)
+			rate := float64(c.want.SampleRate)
+			assert.InDelta(t, float64(c.samples)/rate, got.DurationS, 0.001)
+			assert.GreaterOrEqual(t, float64(c.decoded)/rate, got.DurationS-0.001)
+			assert.LessOrEqual(t, float64(c.decoded)/rate, got.DurationS+float64(c.slack)/rate+0.001)
+			inMemory, err := Bytes(c.file, fixture(t, c.file))
+			require.NoError(t, err)
+			assert.Equal(t, got, inMemory)
+			c.want.DurationS = got.DurationS
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+// TestMP4Truncated cuts a file whose index is in front at every byte: what is left counts by whole samples, and is flagged.
+func TestMP4Truncated(t *testing.T) {
+	b := fixture(t, "front.m4a")
+	at := func(kind string) int { return bytes.Index(b, []byte(kind)) + 4 }
+	data := at("mdat")
+	first := int(be.Uint32(b[at("stco")+8:]))
+	sizes := b[at("stsz")+12:]
+	const samples, frame, priming, total = 19, 1024, 1024, 17600
+	for n := range len(b) {
+		held, end := 0, first
+		for i := range samples {
+			if end += int(be.Uint32(sizes[4*i:])); end <= n {
+				held = min((i+1)*frame-priming, total)
+			}
+		}
+		info, err := Bytes("cut", b[:n])
+		switch {
+		case held <= 0:
+			refusedAs(t, err, fault.Corrupt, "cut: ", "")
+			if n >= data {
+				assert.ErrorContains(t, err, "holds no audio, though its header claims 1.100 s")
+			}
+		default:
+			require.NoError(t, err, n)
+			assert.InDelta(t, float64(held)/16000, info.DurationS, 1e-9, n)
+			if held < total {
+				require.NotNil(t, info.ClaimedS, n)
+				assert.InDelta(t, 1.1, *info.ClaimedS, 1e-9)
+				assert.Equal(t, "walked", info.Method)
+			}
+		}
+	}
+	tail := fixture(t, "tone.m4a")
+	for _, n := range []int{30, 1000, bytes.Index(tail, []byte("moov")) - 4} {
+		_, err := Bytes("x", tail[:n])
+		refusedAs(t, err, fault.Corrupt, "x: ", "has no moov box, its index: the recording or the transfer was cut short")
+	}
+	_, err := Bytes("x", tail[:len(tail)-1])
+	refusedAs(t, err, fault.Corrupt, "x: ", "ends inside its moov box")
+}
+
+func TestMP4FragmentsTruncated(t *testing.T) {
+	for _, name := range []string{"fragments.m4a", "fragments_opus.mp4"} {
+		b := fixture(t, name)
+		whole, err := Bytes(name, b)
+		require.NoError(t, err)
+		before := 0.0
+		for n := bytes.Index(b, []byte("moof")) - 4; n < len(b); n++ {
+			info, err := Bytes(name, b[:n])
+			if err != nil {
+				refusedAs(t, err, fault.Corrupt, name+": ", "holds no audio")
+				assert.Zero(t, before, n)
+				continue
+			}
+			assert.GreaterOrEqual(t, info.DurationS, before, n)
+			assert.LessOrEqual(t, info.DurationS, whole.DurationS)
+			if info.ClaimedS != nil {
+				assert.Greater(t, *info.ClaimedS, info.DurationS)
+			}
+			before = info.DurationS
+		}
+		assert.Equal(t, whole.DurationS, before, "what is behind the last sample is not missed")
+		_, err = Bytes(name, append(bytes.Clone(b[:24]), b[bytes.Index(b, []byte("moof"))-4:]...))
+		refusedAs(t, err, fault.Corrupt, name+": ", "piece of a fragmented file without its header")
+	}
+}
+
+// boxed makes a box.
+func boxed(kind string, parts ...[]byte) []byte {
+	body := bytes.Join(parts, nil)
+	return append(append(be.AppendUint32(nil, uint32(8+len(body))), kind...), body...)
+}
+
+func words(values ...uint32) (b []byte) {
+	for _, v := range values {
+		b = be.AppendUint32(b, v)
+	}
+	return b
+}
+
+// mp4Maker builds a small file of PCM or any other codec whose samples are 2 bytes; each part can be replaced.
+type mp4Maker struct {
+	start, mvhd, mdhd, hdlr, elst, entry, stts, stsc, stsz, stco, mvex []byte
+	data                                                               int
+	front                                                              bool // the index in front
+	behind                                                             []byte
+}
+
+const makerRate = 1000
+
+func entry(kind string, version, channels, bits uint16, rate uint32, more ...[]byte) []byte {
+	head := be.AppendUint16(be.AppendUint16(make([]byte, 6), 1), version)
+	head = be.AppendUint16(be.AppendUint16(append(head, make([]byte, 6)...), channels), bits)
+	return boxed(kind, head, make([]byte, 4), words(rate<<16), bytes.Join(more, nil))
+}
+
+// maker has 2000 samples of 16 bits in 4 chunks of 500, at 1000 Hz.
+func maker() *mp4Maker {
+	return &mp4Maker{
+		start: boxed("ftyp", []byte("qt  \x00\x00\x02\x00qt  ")),
+		mvhd:  boxed("mvhd", words(0, 0, 0, 600, 1200), make([]byte, 80)),
+		mdhd:  boxed("mdhd", words(0, 0, 0, makerRate, 2000, 0)),
+		hdlr:  boxed("hdlr", words(0, 0), []byte("soun"), make([]byte, 13)),
+		entry: entry("sowt", 0, 1, 16, makerRate),
+		stts:  words(0, 1, 2000, 1),
+		stsc:  words(0, 1, 1, 500, 1),
+		stsz:  boxed("stsz", words(0, 2, 2000)),
+		data:  4000,
+	}
+}
+
+// bytes puts the file together; chunk i starts 1000 i bytes into the media data, if stco does not say otherwise.
+func (m *mp4Maker) bytes() []byte {
+	index := func(base uint32) []byte {
+		stco := m.stco
+		if stco == nil {
+			stco = boxed("stco", words(0, 4, base, base+1000, base+2000, base+3000))
+		}
+		table := boxed("stbl", boxed("stsd", words(0, 1), m.entry), boxed("stts", m.stts), boxed("stsc", m.stsc), m.stsz, stco)
+		var edts []byte
+		if m.elst != nil {
+			edts = boxed("edts", boxed("elst", m.elst))
+		}
+		trak := boxed("trak", boxed("tkhd", words(7, 0, 0, 1), make([]byte, 68)), edts,
+			boxed("mdia", m.mdhd, m.hdlr, boxed("minf", boxed("smhd", make([]byte, 8)), table)))
+		return boxed("moov", m.mvhd, trak, m.mvex)
+	}
+	data := boxed("mdat", make([]byte, m.data))
+	head := uint32(len(m.start) + 8)
+	if m.front {
+		return bytes.Join([][]byte{m.start, index(head + uint32(len(index(0)))), data, m.behind}, nil)
+	}
+	return bytes.Join([][]byte{m.start, data, index(head), m.behind}, nil)
+}
+
+func TestMP4Odd(t *testing.T) {
+	long := func(m *mp4Maker) []byte { // media data with a size of 64 bits
+		b := m.bytes()
+		at := bytes.Index(b, []byte("mdat"))
+		wide := append(append(words(1), "mdat"...), be.AppendUint64(nil, uint64(m.data+16))...)
+		return bytes.Join([][]byte{b[:at-4], wide, b[at+4:]}, nil)
+	}
+	open := func(m *mp4Maker) []byte {
+		m.front = true
+		b := m.bytes()
+		be.PutUint32(b[bytes.Index(b, []byte("mdat"))-4:], 0)
+		return b
+	}
+	plain := (*mp4Maker).bytes
+	ms := func(samples ...uint32) []byte { return words(samples...) }
+	offsets := func(b ...uint64) (x []byte) {
+		x = words(0, uint32(len(b)))
+		for _, o := range b {
+			x = be.AppendUint64(x, o)
+		}
+		return boxed("co64", x)
+	}
+	lpcm := entry("lpcm", 2, 3, 16, 1, words(72, 0x408f4000, 0, 1, 0x7f000000, 16, 12, 2, 1))
+	cases := []struct {
+		name    string
+		change  func(m *mp4Maker)
+		make    func(m *mp4Maker) []byte
+		seconds float64
+		claimed float64
+		method  string
+	}{
+		{"plain", func(m *mp4Maker) {}, plain, 2, 0, "header"},
+		{"index in front", func(m *mp4Maker) { m.front = true }, plain, 2, 0, "header"},
+		{"no ftyp", func(m *mp4Maker) { m.start = nil }, plain, 2, 0, "header"},
+		{"wide in front", func(m *mp4Maker) { m.start = boxed("wide") }, plain, 2, 0, "header"},
+		{"64-bit media data", func(m *mp4Maker) { m.stco = boxed("stco", words(0, 4, 36, 1036, 2036, 3036)) }, long, 2, 0, "header"},
+		{"media data to the end", func(m *mp4Maker) {}, open, 2, 0, "header"},
+		{"64-bit headers", func(m *mp4Maker) {
+			m.mvhd = boxed("mvhd", words(1<<24, 0, 0, 0, 0, 600, 0, 1200), make([]byte, 80))
+			m.mdhd = boxed("mdhd", words(1<<24, 0, 0, 0, 0, makerRate, 0, 2000, 0))
+			m.elst = words(1<<24, 1, 0, 600, 0, 250, 1<<16)
+			m.stco = offsets(28, 1028, 2028, 3028)
+		}, plain, 1, 0, "header"},
+		{"edit", func(m *mp4Maker) { m.elst = words(0, 1, 300, 250, 1<<16) }, plain, 0.5, 0, "header"},
+		{"edit to the end", func(m *mp4Maker) { m.elst = words(0, 1, 0, 250, 1<<16) }, plain, 1.75, 0, "header"},
+		{"edit longer than the media", func(m *mp4Maker) { m.elst = words(0, 1, 1200, 250, 1<<16) }, plain, 1.75, 0, "header"},
+		{"edit off by less than the clock tells", func(m *mp4Maker) { m.stts, m.elst = words(0, 1, 1999, 1), words(0, 1, 1199, 0, 1<<16) }, plain, 1.999, 0, "header"},
+		{"late start", func(m *mp4Maker) { m.elst = words(0, 2, 600, 0xffffffff, 1<<16, 600, 0, 1<<16) }, plain, 1, 0, "header"},
+		{"three edits", func(m *mp4Maker) { m.elst = words(0, 3, 60, 0, 1<<16, 60, 500, 1<<16, 600, 1900, 1<<16) }, plain, 0.3, 0, "header"},
+		{"no chunk behind the file", func(m *mp4Maker) { m.data = 2500 }, func(m *mp4Maker) []byte { m.front = true; return m.bytes() }, 1.25, 2, "walked"},
+		{"chunks in another order", func(m *mp4Maker) { m.stco = boxed("stco", words(0, 4, 3028, 28, 1028, 2028)) }, plain, 2, 0, "header"},
+		{"two runs of chunks", func(m *mp4Maker) { m.stsc = words(0, 2, 1, 500, 1, 3, 100, 1) }, plain, 1.2, 2, "header"},
+		{"fewer sizes than durations", func(m *mp4Maker) { m.stsz = boxed("stsz", words(0, 2, 700)) }, plain, 0.7, 2, "header"},
+		{"durations one by one", func(m *mp4Maker) {
+			m.stts = words(0, 3, 500, 1, 500, 2, 1000, 1)
+			m.mdhd = boxed("mdhd", words(0, 0, 0, makerRate, 2500, 0))
+		}, plain, 2.5, 0, "header"},
+		{"header claims more", func(m *mp4Maker) { m.mdhd = boxed("mdhd", words(0, 0, 0, makerRate, 90_000, 0)) }, plain, 2, 90, "header"},
+		{"header knows nothing", func(m *mp4Maker) { m.mdhd = boxed("mdhd", words(0, 0, 0, makerRate, 0xffffffff, 0)) }, plain, 2, 0, "header"},
+		{"sizes of 1 in QuickTime", func(m *mp4Maker) { m.stsz = boxed("stsz", words(0, 1, 2000)) }, plain, 2, 0, "header"},
+		{"sizes of 1 in QuickTime, cut", func(m *mp4Maker) { m.front, m.data, m.stsz = true, 1500, boxed("stsz", words(0, 1, 2000)) }, plain, 0.75, 2, "walked"},
+		{"sizes of 4 bits", func(m *mp4Maker) {
+			m.stsz, m.stts, m.stsc = boxed("stz2", words(0, 4, 4), []byte{0x5a, 0xf1}), words(0, 1, 4, 500), words(0, 1, 1, 1, 1)
+		}, func(m *mp4Maker) []byte { m.front, m.data = true, 2014; return m.bytes() }, 1, 2, "walked"},
+		{"sizes of 16 bits", func(m *mp4Maker) {
+			m.stsz, m.stts, m.stsc = boxed("stz2", words(0, 16, 2), []byte{1, 0, 0, 200}), words(0, 1, 2, 1000), words(0, 1, 1, 2, 1)
+		}, func(m *mp4Maker) []byte { m.front, m.data = true, 256+199; return m.bytes() }, 1, 2, "walked"},
+		{"garbage behind", func(m *mp4Maker) { m.front, m.behind = true, bytes.Repeat([]byte{7}, 100) }, plain, 2, 0, "header"},
+		{"QuickTime version 2", func(m *mp4Maker) { m.entry = lpcm }, plain, 2, 0, "header"},
+		{"sound in a clock of its own", func(m *mp4Maker) {
+			m.mdhd, m.stts = boxed("mdhd", words(0, 0, 0, 90_000, 180_000, 0)), ms(0, 1, 2000, 90)
+		}, plain, 2, 0, "header"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			m := maker()
+			c.change(m)
+			b := c.make(m)
+			info, err := Bytes(c.name, b)
+			require.NoError(t, err)
+			assert.InDelta(t, c.seconds, info.DurationS, 1e-9)
+			assert.Equal(t, makerRate, info.SampleRate)
+			assert.Equal(t, "pcm_s16le", info.Codec)
+			assert.Equal(t, c.method, info.Method)
+			if c.claimed == 0 {
+				assert.Nil(t, info.ClaimedS)
+			} else if assert.NotNil(t, info.ClaimedS) {
+				assert.InDelta(t, c.claimed, *info.ClaimedS, 1e-9)
+			}
+			onDisk, _, err := File(write(t, append(b, make([]byte, headLen)...)[:len(b)]))
+			require.NoError(t, err)
+			assert.Equal(t, info, onDisk, "the same from a file")
+		})
+	}
+}
+
+func TestMP4Refused(t *testing.T) {
+	edit := func(change func(m *mp4Maker)) []byte { m := maker(); change(m); return m.bytes() }
+	huge := make([]byte, 0, 100)
+	huge = append(huge, boxed("ftyp", []byte("M4A \x00\x00\x02\x00"))...)
+	huge = append(append(huge, "\x00\x00\x00\x01moov\xff\xff\xff\xff\xff\xff\xff\xff"...), make([]byte, 40)...)
+	cases := []struct {
+		name string
+		b    []byte
+		code fault.Code
+		text string
+	}{
+		{"nothing but ftyp", maker().start, fault.Corrupt, "no moov box"},
+		{"index of 2^64 bytes", huge, fault.Corrupt, "ends inside its moov box"},
+		{"64-bit size below its own head", append(bytes.Clone(maker().start), "\x00\x00\x00\x01moov\x00\x00\x00\x00\x00\x00\x00\x0f"...), fault.Corrupt, "no moov box"},
+		{"film without sound", edit(func(m *mp4Maker) { m.hdlr = boxed("hdlr", words(0, 0), []byte("vide"), make([]byte, 13)) }), fault.Corrupt, "holds no audio track"},
+		{"no time scale", edit(func(m *mp4Maker) { m.mdhd = boxed("mdhd", words(0, 0, 0, 0, 9, 0)) }), fault.Corrupt, "without a time scale"},
+		{"unknown codec", edit(func(m *mp4Maker) { m.entry = entry("abcd", 0, 1, 16, 1000) }), fault.Unsupported, `unknown codec ("abcd")`},
+		{"encrypted", edit(func(m *mp4Maker) { m.entry = entry("enca", 0, 1, 16, 1000) }), fault.Unsupported, "is encrypted"},
+		{"short description", edit(func(m *mp4Maker) { m.entry = boxed("mp4a", make([]byte, 20)) }), fault.Corrupt, "ends inside the description"},
+		{"no description", edit(func(m *mp4Maker) { m.entry = nil }), fault.Corrupt, "does not name its codec"},
+		{"no channels", edit(func(m *mp4Maker) { m.entry = entry("sowt", 0, 0, 16, 1000) }), fault.Corrupt, "0 channels"},
+		{"no samples", edit(func(m *mp4Maker) { m.stsz = boxed("stsz", words(0, 2, 0)) }), fault.Corrupt, "holds no audio"},
+		{"only an empty edit", edit(func(m *mp4Maker) { m.elst = words(0, 1, 600, 0xffffffff, 1<<16) }), fault.Corrupt, "holds no audio"},
+		{"endless samples", edit(func(m *mp4Maker) {
+			m.stts, m.stsz, m.stsc = words(0, 1, 0xffffffff, 0xffffffff), boxed("stsz", words(0, 2, 0xffffffff)), words(0, 1, 1, 0xffffffff, 1)
+		}), fault.Corrupt, "2^53 ticks"},
+		{"chunks backwards", edit(func(m *mp4Maker) { m.stsc = words(0, 2, 3, 500, 1, 1, 500, 1) }), fault.Corrupt, "stsc"},
+		{"chunk 0", edit(func(m *mp4Maker) { m.stsc = words(0, 1, 0, 500, 1) }), fault.Corrupt, "stsc"},
+		{"all sound elsewhere", edit(func(m *mp4Maker) { m.stco = boxed("stco", words(0, 4, 1<<30, 1<<30, 1<<30, 1<<30)) }), fault.Corrupt, "holds no audio, though its header claims 2.000 s"},
+		{"compressed index", bytes.Join([][]byte{maker().start, boxed("moov", boxed("cmov"))}, nil), fault.Unsupported, "compressed index"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Bytes("clip.m4a", c.b)
+			refusedAs(t, err, c.code, "clip.m4a: ", c.text)
+		})
+	}
+}
+
+func TestMP4PCMNames(t *testing.T) {
+	cases := []struct {
+		kind string
+		bits int
+		pcm  mp4PCM
+		want string
+	}{
+		{"sowt", 16, mp4PCM{}, "pcm_s16le"}, {"twos", 16, mp4PCM{}, "pcm_s16be"}, {"twos", 8, mp4PCM{}, "pcm_s8"}, {"raw ", 8, mp4PCM{}, "pcm_u8"},
+		{"in24", 16, mp4PCM{}, "pcm_s24be"}, {"in24", 16, mp4PCM{little: true}, "pcm_s24le"}, {"in32", 16, mp4PCM{}, "pcm_s32be"},
+		{"fl32", 16, mp4PCM{little: true}, "pcm_f32le"}, {"fl64", 16, mp4PCM{}, "pcm_f64be"}, {"ipcm", 24, mp4PCM{little: true}, "pcm_s24le"},
+		{"fpcm", 32, mp4PCM{}, "pcm_f32be"}, {"lpcm", 32, mp4PCM{known: true, float: true}, "pcm_f32le"}, {"lpcm", 20, mp4PCM{known: true, signed: true, big: true}, "pcm_s24be"},
+	}
+	for _, c := range cases {
+		got, bits := c.pcm.name(c.kind, c.bits)
+		assert.Equal(t, c.want, got, c.kind)
+		assert.Zero(t, bits%8, c.kind)
+	}
+}
+
+func TestAACConfig(t *testing.T) {
+	cases := []struct {
+		name string
+		b    string
+		want aacConfig
+	}{
+		{"LC 44.1 kHz stereo", "\x12\x10", aacConfig{rate: 44100, core: 44100, channels: 2, frame: 1024}},
+		{"LC, frames of 960", "\x12\x14", aacConfig{rate: 44100, core: 44100, channels: 2, frame: 960}},
+		{"SBR told first", "\x2b\x92\x08\x00", aacConfig{rate: 44100, core: 22050, channels: 2, frame: 1024}},
+		{"SBR told behind", "\x13\x90\x56\xe5\xa0", aacConfig{rate: 44100, core: 22050, channels: 2, frame: 1024}},
+		{"SBR and PS told behind", "\x13\x88\x56\xe5\xa5\x48\x80", aacConfig{rate: 44100, core: 22050, channels: 2, frame: 1024}},
+		{"PS told first", "\xeb\x8a\x08\x00", aacConfig{rate: 44100, core: 22050, channels: 2, frame: 1024}},
+		{"rate in full", "\x17\x80\x1f\x40\x08", aacConfig{rate: 16000, core: 16000, channels: 1, frame: 1024}},
+		{"7.1", "\x12\x38", aacConfig{rate: 44100, core: 44100, channels: 8, frame: 1024}},
+		{"MP3 inside", "\xf8\x46\x40", aacConfig{codec: "mp3", rate: 48000, core: 48000, channels: 2}},
+	}
+	for _, c := range cases {
+		got, ok := parseAACConfig([]byte(c.b))
+		assert.True(t, ok, c.name)
+		assert.Equal(t, c.want, got, c.name)
+	}
+	for _, b := range []string{"", "\x12", "\x16\x90", "\xff\xff"} {
+		_, ok := parseAACConfig([]byte(b))
+		assert.False(t, ok, "%x", b)
+	}
+}
+
+// TestMP4BitFlips: no bit of the index makes a parser fall over, nor a length that cannot be.
+func TestMP4BitFlips(t *testing.T) {
+	for _, name := range []string{"front.m4a", "fragments.m4a", "sbr_itunes_44k.m4a", "ima4_8k.mov"} {
+		b := fixture(t, name)
+		sound := bytes.Index(b, []byte("mdat")) + 4
+		for i := range 8 * len(b) {
+			if at := i / 8; at < sound || at > sound+2000 {
+				b[at] ^= 1 << (i % 8)
+				sane(t, b)
+				b[at] ^= 1 << (i % 8)
+			}
+		}
+	}
+}
+
+func TestMP4FewReads(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "long.m4a")
+	m := maker()
+	m.data, m.stsz = 1<<20, boxed("stsz", append(words(0, 0, 2000), bytes.Repeat([]byte{0, 0, 0, 2}, 2000)...))
+	require.NoError(t, os.WriteFile(path, m.bytes(), 0o600))
+	s := new(source)
+	st := unknownStat
+	require.NoError(t, s.open(path, false, &st))
+	defer s.close()
+	w := newWindow(s)
+	reads, last := 0, int64(-1)
+	mp := &mp4{w: w}
+	for b := range w.boxes(0, s.size) {
+		done, err := mp.top(b)
+		require.NoError(t, err)
+		if w.off != last && w.b != nil {
+			reads, last = reads+1, w.off
+		}
+		if done {
+			break
+		}
+	}
+	assert.LessOrEqual(t, reads, 1, "behind the head")
+}
+
+func FuzzMP4(f *testing.F) {
+	for _, name := range []string{"front.m4a", "fragments.m4a", "fragments_opus.mp4", "sbr_itunes_44k.m4a", "ima4_8k.mov", "flac_0.3s.mp4", "amrwb.3gp"} {
+		f.Add(fixture(f, name)[4:])
+	}
+	f.Add(maker().bytes()[4:])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		kinds := [...]string{"ftyp", "moov", "wide"}
+		kind := kinds[len(b)%len(kinds)]
+		sane(t, append(append(binary.BigEndian.AppendUint32(nil, 8), kind...), b...))
+		if len(b) > 4 {
+			sane(t, append([]byte{0, 0, 0, b[0]}, b...))
+		}
+	})
+}
+
+func FuzzAACConfig(f *testing.F) {
+	f.Add([]byte("\x13\x88\x56\xe5\xa5\x48\x80"))
+	f.Add([]byte("\x12\x04\x04\x88\x00\x04\xc4\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if c, ok := parseAACConfig(b); ok {
+			assert.Positive(t, c.rate)
+			assert.Positive(t, c.channels)
+			assert.GreaterOrEqual(t, c.frame, int64(0))
+		}
+	})
+}
+
+func BenchmarkMP4(b *testing.B) {
+	for _, name := range []string{"tone.m4a", "front.m4a", "fragments.m4a", "film.mp4"} {
+		b.Run(name, func(b *testing.B) {
+			path := filepath.Join("testdata", name)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := File(path); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package audio
+
+import "encoding/binary"
+
+var be = binary.BigEndian
+
+const (
+	windowLen = 16 << 10 // one read of a window: the index of most short files
+	hopLen    = 4 << 10  // one read while hopping from header to header
+	// maxHops bounds the structures looked at in one file: a day of fragments of 0.1 s, or 50 ms of work where they lie close.
+	maxHops = 1 << 21
+)
+
+// window remembers the last stretch read of a source: a walk over small neighbouring structures then costs few reads.
+type window struct {
+	s    *source
+	step int    // least bytes of a read
+	hops int    // structures that may still be looked at
+	own  []byte // for a window that must survive reads by others: its own copy
+	off  int64
+	b    []byte
+}
+
+func newWindow(s *source) *window { return &window{s: s, step: windowLen, hops: maxHops} }
+
+// beside gives a second window on the same source: each keeps its stretch while the other reads.
+func (w *window) beside() *window {
+	return &window{s: w.s, step: hopLen, hops: maxHops, own: make([]byte, hopLen)}
+}
+
+// at gives up to n bytes from off, fewer at the end of the file. They are valid until the next call.
+func (w *window) at(off int64, n int) []byte {
+	if off < 0 || off >= w.s.size || n <= 0 {
+		return nil
+	}
+	n = int(min(int64(n), w.s.size-off))
+	if off+int64(n) <= int64(len(w.s.head)) {
+		return w.s.head[off : off+int64(n)]
+	}
+	if from := off - w.off; from < 0 || from+int64(n) > int64(len(w.b)) {
+		w.off, w.b = off, w.s.at(off, max(n, w.step))
+		if w.own != nil {
+			w.b = w.own[:copy(w.own, w.b)]
+		}
+	}
+	from := int(off - w.off)
+	return w.b[from:min(from+n, len(w.b))]
+}
+
+// forget drops the stretch, which windows beside this one have overwritten.
+func (w *window) forget() { w.b = nil }
+
+// hop takes one structure off the budget and says whether there was one left.
+func (w *window) hop() bool {
+	w.hops--
+	return w.hops >= 0
+}
