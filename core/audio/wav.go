@@ -4,124 +4,142 @@ import "encoding/binary"
 
 var le = binary.LittleEndian
 
-// Sizes of a data chunk that writers put down when they cannot seek back: FFmpeg and RF64, sox and espeak-ng, libraries
-// with signed sizes. They claim nothing.
-var openSizes = map[int64]bool{0xffffffff: true, 0x7ffff000: true, 0x7fffffff: true, 0x80000000: true}
-
-const (
-	maxChunks   = 1024 // before data: more is no sound file
-	chunkHead   = 8    // id and size
-	chunkPeek   = chunkHead + 40
-	unknownSize = -1
-)
-
 func isWAV(h []byte) bool {
 	if len(h) < 12 || string(h[8:12]) != "WAVE" {
 		return false
 	}
 	id := string(h[:4])
-	return id == "RIFF" || id == "RF64" || id == "BW64"
+	return id == "RIFF" || id == "RF64" || id == "BW64" || id == "RIFX"
 }
 
-// parseWAV walks the chunks of a RIFF, RF64 or BW64 file up to its data. The RIFF size is not used: writers get it wrong.
-// Sources: Microsoft "Multiple Channel Audio Data and WAVE Files", EBU Tech 3306 (RF64), ITU-R BS.2088 (BW64).
+// parseWAV reads RIFF, its big-endian twin RIFX, and the 64-bit RF64 and BW64. The RIFF size is not used: writers get it
+// wrong. Sources: Microsoft "Multiple Channel Audio Data and WAVE Files", EBU Tech 3306 (RF64), ITU-R BS.2088 (BW64).
 func parseWAV(s *source, base int64) (Info, error) {
-	var f *wavFormat
-	fact, long := int64(0), int64(unknownSize)
-	off := base + 12
-	for range maxChunks {
-		c := s.at(off, chunkPeek)
-		if len(c) < chunkHead {
-			return Info{}, corrupt("ends before its data chunk")
-		}
-		id, size, body := string(c[:4]), int64(le.Uint32(c[4:])), c[chunkHead:]
-		body = body[:min(size, int64(len(body)))]
-		switch id {
-		case "fmt ":
-			var err error
-			if f, err = parseWAVFormat(body); err != nil {
-				return Info{}, err
-			}
-		case "ds64":
-			long = ds64DataSize(body)
-		case "fact":
-			if len(body) >= 4 {
-				fact = int64(le.Uint32(body))
-			}
-		case "data":
-			if f == nil {
-				return Info{}, corrupt("has no fmt chunk before its data")
-			}
-			return wavLength(s, f, off+chunkHead, size, long, fact)
-		}
-		off += chunkHead + size + size&1
+	style := &riffChunks
+	if string(s.at(base, 4)) == "RIFX" {
+		style = &rifxChunks
 	}
-	return Info{}, corrupt("has more than %d chunks before its data", maxChunks)
+	return parseWave(s, style, base+12)
 }
 
-// ds64DataSize gives the 64-bit size of the data chunk, unknownSize where a writer left it open.
+// wave is what the chunks of a WAV or Wave64 file say.
+type wave struct {
+	s     *source
+	style *chunkStyle
+	fmt   *wavFormat
+	fact  int64 // samples per channel, of a compressed file; 0: not told
+	long  int64 // the size of the data by a ds64 chunk; openSize
+	data  chunk // the first that is not empty
+	empty bool  // there is a data chunk, of size 0
+	more  int64 // bytes in further data chunks
+}
+
+// parseWave walks the chunks from off on.
+func parseWave(s *source, style *chunkStyle, off int64) (Info, error) {
+	w := wave{s: s, style: style, long: openSize}
+	n := 0
+	for ; n < maxChunks; n++ {
+		c, ok := style.at(s, off)
+		if !ok || w.data.id != "" && !printable(c.id) { // what is no chunk behind the data is no matter of ours
+			break
+		}
+		if err := w.take(&c); err != nil {
+			return Info{}, err
+		}
+		off = style.next(s, c)
+	}
+	switch {
+	case w.fmt == nil && w.data.id != "":
+		return Info{}, corrupt("has no fmt chunk with its data")
+	case w.data.id != "":
+		return w.length()
+	case w.empty:
+		return Info{}, corrupt("holds no audio")
+	case n == maxChunks:
+		return Info{}, corrupt("has more than %d chunks before its data", maxChunks)
+	default:
+		return Info{}, corrupt("ends before its data chunk")
+	}
+}
+
+// take notes what one chunk says. It may correct the size of a data chunk.
+func (w *wave) take(c *chunk) (err error) {
+	switch c.id {
+	case "fmt ":
+		if w.fmt == nil { // decoders go by the first
+			w.fmt, err = parseWAVFormat(c.peek, w.style.order)
+		}
+	case "ds64":
+		w.long = ds64DataSize(c.peek)
+	case "fact":
+		if len(c.peek) >= 4 {
+			w.fact = int64(w.style.order.Uint32(c.peek))
+		}
+	case "LIST":
+		if len(c.peek) >= 4 && string(c.peek[:4]) == "wavl" {
+			return unsupported("is a WAV file with a list of waves and silences inside, which is not read")
+		}
+	case "data":
+		c.size = w.dataSize(*c)
+		switch {
+		case c.size == 0:
+			w.empty = true
+		case w.data.id == "":
+			w.data = *c
+		case c.size != openSize:
+			w.more = min(w.more+c.size, maxClaim)
+		}
+	}
+	return err
+}
+
+// ds64DataSize gives the 64-bit size of the data chunk, openSize where a writer left it open.
 func ds64DataSize(body []byte) int64 {
 	if len(body) < 16 {
-		return unknownSize
+		return openSize
 	}
-	n := le.Uint64(body[8:])
-	if n == 0 || n >= 1<<62 {
-		return unknownSize
+	if n := le.Uint64(body[8:]); n > 0 && n < maxClaim {
+		return int64(n)
 	}
-	return int64(n)
+	return openSize
 }
 
-// wavLength settles how much audio lies at start: size is the data chunk's own, long that of ds64, fact the sample count.
-func wavLength(s *source, f *wavFormat, start, size, long, fact int64) (Info, error) {
-	rest := max(0, s.size-start)
-	claim := size
+// dataSize settles how many bytes a data chunk claims.
+func (w *wave) dataSize(c chunk) int64 {
+	rest := w.s.size - c.body
 	switch {
-	case size == 0xffffffff && long != unknownSize:
-		claim = long
-	case openSizes[size] && size > rest:
-		claim = unknownSize
-	case size == 0 && !chunksReachEnd(s, start):
-		claim = unknownSize // a recording that was never closed
+	case (c.size == 0xffffffff || c.size == 0) && w.long != openSize:
+		return w.long
+	case !w.style.wide && c.size > rest && isOpen32(c.size):
+		return openSize
+	case c.size == 0 && rest > 0 && !w.style.reachEnd(w.s, c.body): // a recording that was never closed
+		return openSize
+	default:
+		return c.size
 	}
-	held := rest
-	if claim != unknownSize {
-		held = min(rest, claim)
-	}
-	frames, claimed := f.frames(held), int64(0)
-	if claim != unknownSize {
-		claimed = f.frames(claim)
-		if f.blockSamples > 0 && fact > 0 && fact < claimed { // the last block of a compressed file is rarely full
-			claimed = fact
-		}
-		frames = min(frames, claimed)
-	}
-	info := Info{SampleRate: f.rate, Channels: f.channels, Bits: f.bits, Codec: f.codec, Method: "header"}
-	if claim == unknownSize {
-		info.Method = "tail"
-	}
-	return finish(info, frames, claimed)
 }
 
-// chunksReachEnd says whether only whole chunks follow: then a data chunk of size 0 is truly empty.
-func chunksReachEnd(s *source, off int64) bool {
-	for range maxChunks {
-		if off >= s.size {
-			return true
-		}
-		c := s.at(off, chunkHead)
-		if len(c) < chunkHead {
-			return false
-		}
-		for _, b := range c[:4] {
-			if b < ' ' || b > '~' {
-				return false
-			}
-		}
-		size := int64(le.Uint32(c[4:]))
-		if off+chunkHead+size > s.size {
-			return false
-		}
-		off += chunkHead + size + size&1
+// length tells how much audio the data holds. No decoder plays further data chunks behind the first: they are a claim.
+func (w *wave) length() (Info, error) {
+	f, rest := w.fmt, max(0, w.s.size-w.data.body)
+	info := Info{SampleRate: f.rate, Channels: f.channels, Bits: f.bits, Codec: f.codec, Method: "header"}
+	if w.data.size == openSize {
+		info.Method = "tail"
+		return finish(info, f.frames(rest), 0)
 	}
-	return false
+	held := f.frames(min(rest, w.data.size))
+	return finish(info, held, w.claimed())
+}
+
+// claimed counts the samples per channel that sizes and fact chunk claim. A fact chunk that ends inside the last block is
+// none: decoders play that block to its end.
+func (w *wave) claimed() int64 {
+	f := w.fmt
+	claimed := f.frames(w.data.size) + f.frames(w.more)
+	if short := claimed - w.fact; f.samples > 1 && w.fact > 0 && w.more == 0 && (short < 0 || short >= f.samples) {
+		if w.fact != claimed*int64(f.channels) { // counted over all channels by some
+			return w.fact
+		}
+	}
+	return claimed
 }

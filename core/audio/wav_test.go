@@ -15,6 +15,17 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
+// Format tags of the fmt chunk.
+const (
+	tagPCM   = 1
+	tagADPCM = 2
+	tagFloat = 3
+	tagALaw  = 6
+	tagMuLaw = 7
+	tagIMA   = 0x11
+	tagGSM   = 0x31
+)
+
 // wavBuilder puts a RIFF file together chunk by chunk.
 type wavBuilder struct{ b []byte }
 
@@ -97,11 +108,36 @@ func TestWAVLength(t *testing.T) {
 		{"RF64 cut", riff("RF64").chunk("ds64", ds64(10<<30)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, second()), 1, (10 << 30) / 32000.0, "pcm_s16le"},
 		{"cut", pcm16().claim("data", 320000, second()), 1, 10, "pcm_s16le"},
 		{"cut inside a sample", pcm16().claim("data", 64000, make([]byte, 32001)), 1, 2, "pcm_s16le"},
-		{"IMA ADPCM with fact", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("fact", []byte{0xe8, 3, 0, 0}).chunk("data", make([]byte, 512)), 1, 0, "adpcm_ima_wav"},
+		{"IMA ADPCM, fact inside the last block", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("fact", []byte{0xe8, 3, 0, 0}).chunk("data", make([]byte, 512)), 1.01, 0, "adpcm_ima_wav"},
+		{"IMA ADPCM, fact far off", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("fact", []byte{0xf4, 1, 0, 0}).chunk("data", make([]byte, 512)), 1.01, 0.5, "adpcm_ima_wav"},
+		{"IMA ADPCM stereo, fact over both channels", riff("RIFF").fmt(tagIMA, 2, 1000, 512, 4, ima...).chunk("fact", []byte{0xf2, 3, 0, 0}).chunk("data", make([]byte, 512)), 0.505, 0, "adpcm_ima_wav"},
 		{"IMA ADPCM without fact", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("data", make([]byte, 512)), 1.01, 0, "adpcm_ima_wav"},
 		{"IMA ADPCM, half a block", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("data", make([]byte, 256+128)), 0.505 + 0.249, 0, "adpcm_ima_wav"},
-		{"IMA ADPCM cut", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("fact", []byte{0xe8, 3, 0, 0}).claim("data", 512, make([]byte, 256)), 0.505, 1, "adpcm_ima_wav"},
+		{"IMA ADPCM cut", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, ima...).chunk("fact", []byte{0xe8, 3, 0, 0}).claim("data", 512, make([]byte, 256)), 0.505, 1.01, "adpcm_ima_wav"},
+		{"IMA ADPCM of 3 bits", riff("RIFF").fmt(tagIMA, 1, 1000, 256, 3, 2, 0, 0, 0).chunk("data", make([]byte, 2560)), 6.73, 0, "adpcm_ima_wav"},
 		{"MS ADPCM", riff("RIFF").fmt(tagADPCM, 1, 1000, 256, 4).chunk("data", make([]byte, 512)), 1, 0, "adpcm_ms"},
+		{"MS ADPCM, half a block", riff("RIFF").fmt(tagADPCM, 1, 1000, 256, 4).chunk("data", make([]byte, 256+131)), 0.75, 0, "adpcm_ms"},
+		{"OKI ADPCM", riff("RIFF").fmt(0x10, 1, 8000, 1, 4).chunk("data", make([]byte, 4000)), 1, 0, "adpcm_ima_oki"},
+		{"G.729", riff("RIFF").fmt(0x83, 1, 8000, 10, 0).chunk("data", make([]byte, 1009)), 1, 0, "g729"},
+		{"GSM, half a block", riff("RIFF").fmt(tagGSM, 1, 8000, 65, 0, 2, 0, 0x40, 1).chunk("data", make([]byte, 65*25+33)), 1, 0, "gsm_ms"},
+		{"64 bits", riff("RIFF").fmt(tagPCM, 1, 1000, 8, 64).chunk("data", make([]byte, 8000)), 1, 0, "pcm_s64le"},
+		{"20 bits in 3 bytes", riff("RIFF").fmt(tagPCM, 1, 1000, 3, 20).chunk("data", make([]byte, 3000)), 1, 0, "pcm_s24le"},
+		{"no bits", riff("RIFF").fmt(tagPCM, 2, 1000, 4, 0).chunk("data", make([]byte, 4000)), 1, 0, "pcm_s16le"},
+		{"A-law that says 16 bits", riff("RIFF").fmt(tagALaw, 1, 8000, 1, 16).chunk("data", make([]byte, 8000)), 1, 0, "pcm_alaw"},
+		{"block size 0", riff("RIFF").fmt(tagPCM, 1, 16000, 0, 16).chunk("data", second()), 1, 0, "pcm_s16le"},
+		{"block size of one channel for two", riff("RIFF").fmt(tagPCM, 2, 16000, 2, 16).chunk("data", second()), 0.5, 0, "pcm_s16le"},
+		{"block size too large", riff("RIFF").fmt(tagPCM, 1, 16000, 8, 16).chunk("data", second()), 1, 0, "pcm_s16le"},
+		{"two fmt chunks", pcm16().fmt(tagPCM, 1, 8000, 2, 16).chunk("data", second()), 1, 0, "pcm_s16le"},
+		{"fmt behind data", riff("RIFF").chunk("data", second()).fmt(tagPCM, 1, 16000, 2, 16), 1, 0, "pcm_s16le"},
+		{"two data chunks", pcm16().chunk("data", second()).chunk("LIST", make([]byte, 8)).chunk("data", second()[:16000]), 1, 1.5, "pcm_s16le"},
+		{"an empty data chunk first", pcm16().chunk("data", nil).chunk("data", second()), 1, 0, "pcm_s16le"},
+		{"no padding behind an odd LIST", pcm16().claim("LIST", 5, make([]byte, 5)).chunk("data", second()), 1, 0, "pcm_s16le"},
+		{"garbage behind the data", pcm16().chunk("data", second()).claim("\x00\x01\x02\x03", 77, second()), 1, 0, "pcm_s16le"},
+		{"piped by lame", pcm16().claim("data", 0xffffffff-36, second()), 1, 0, "pcm_s16le"},
+		{"piped by arecord", pcm16().claim("data", 0x80000000, second()), 1, 0, "pcm_s16le"},
+		{"3 GiB, cut", pcm16().claim("data", 0xc0000000, second()), 1, 0xc0000000 / 32000.0, "pcm_s16le"},
+		{"RIFF with ds64", riff("RIFF").chunk("ds64", ds64(32000)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, second()).chunk("LIST", make([]byte, 64)), 1, 0, "pcm_s16le"},
+		{"RF64 of a size beyond belief", riff("RF64").chunk("ds64", ds64(1<<63)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, second()), 1, 0, "pcm_s16le"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -138,15 +174,18 @@ func TestWAVRefused(t *testing.T) {
 		{"header only, claims 1 s", pcm16().claim("data", 32000, nil), fault.Corrupt, "holds no audio, though its header claims 1.000 s"},
 		{"less than one sample", pcm16().chunk("data", []byte{1}), fault.Corrupt, "holds no audio"},
 		{"no data chunk", pcm16(), fault.Corrupt, "ends before its data chunk"},
-		{"data before fmt", riff("RIFF").chunk("data", second()), fault.Corrupt, "no fmt chunk"},
+		{"data before fmt", riff("RIFF").chunk("data", second()), fault.Corrupt, "no fmt chunk with its data"},
 		{"short fmt", riff("RIFF").chunk("fmt ", make([]byte, 14)), fault.Corrupt, "fmt chunk of 14 bytes"},
 		{"rate 0", riff("RIFF").fmt(tagPCM, 1, 0, 2, 16).chunk("data", second()), fault.Corrupt, "sample rate of 0 Hz"},
 		{"channels 0", riff("RIFF").fmt(tagPCM, 0, 16000, 2, 16).chunk("data", second()), fault.Corrupt, "0 channels"},
-		{"block size 0", riff("RIFF").fmt(tagPCM, 1, 16000, 0, 16).chunk("data", second()), fault.Corrupt, "block size of 0"},
-		{"block size 3 for 2 channels", riff("RIFF").fmt(tagPCM, 2, 16000, 3, 16).chunk("data", second()), fault.Corrupt, "block size of 3 bytes"},
-		{"more bits than bytes", riff("RIFF").fmt(tagPCM, 1, 16000, 2, 24).chunk("data", second()), fault.Corrupt, "1 channels of 24 bits"},
+		{"no bits and no block size", riff("RIFF").fmt(tagPCM, 1, 16000, 0, 0).chunk("data", second()), fault.Corrupt, "samples of 0 bits"},
+		{"56 bits", riff("RIFF").fmt(tagPCM, 1, 16000, 7, 56).chunk("data", second()), fault.Corrupt, "samples of 56 bits and blocks of 7 bytes"},
+		{"extensible without a codec", riff("RIFF").fmt(tagExtensible, 1, 16000, 2, 16, 0, 0).chunk("data", second()), fault.Corrupt, "too short to name its codec"},
+		{"wave list", pcm16().chunk("LIST", []byte("wavldata")).chunk("data", second()), fault.Unsupported, "list of waves"},
+		{"1-bit G.726", riff("RIFF").fmt(0x45, 1, 8000, 1, 1).chunk("data", second()), fault.Corrupt, "1 bits"},
+		{"stereo GSM", riff("RIFF").fmt(tagGSM, 2, 8000, 65, 0).chunk("data", second()), fault.Corrupt, "2 channels instead of one"},
 		{"ADPCM block too short", riff("RIFF").fmt(tagIMA, 2, 16000, 4, 4).chunk("data", second()), fault.Corrupt, "shorter than their own head"},
-		{"3-bit ADPCM", riff("RIFF").fmt(tagIMA, 1, 16000, 256, 3).chunk("data", second()), fault.Unsupported, "3 bits"},
+		{"7-bit ADPCM", riff("RIFF").fmt(tagIMA, 1, 16000, 256, 7).chunk("data", second()), fault.Unsupported, "7 bits"},
 		{"MP3 inside", riff("RIFF").fmt(0x55, 1, 16000, 1, 0).chunk("data", second()), fault.Unsupported, "MP3 inside"},
 		{"unknown codec", riff("RIFF").fmt(0x1234, 1, 16000, 1, 0).chunk("data", second()), fault.Unsupported, "0x1234"},
 		{"endless small chunks", manyChunks, fault.Corrupt, "more than 1024 chunks"},
@@ -157,6 +196,23 @@ func TestWAVRefused(t *testing.T) {
 			refusedAs(t, err, c.code, "clip.wav: ", c.text)
 		})
 	}
+}
+
+func TestWAVFixtures(t *testing.T) {
+	agree(t, []decoded{
+		{"short.wav", 801, Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "pcm_s16le", Method: "header"}, 44, 0.5},
+		{"short_rf64.wav", 801, Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "pcm_s16le", Method: "header"}, 80, 0.5},
+		{"piped_rf64.wav", 801, Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "pcm_s16le", Method: "tail"}, 80, 0.5},
+		{"short_rifx.wav", 801, Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "pcm_s16be", Method: "header"}, 44, 0.5},
+		{"short_rifx_float.wav", 801, Info{SampleRate: 16000, Channels: 1, Bits: 32, Codec: "pcm_f32be", Method: "header"}, 58, 0.25},
+		{"short_s64.wav", 801, Info{SampleRate: 16000, Channels: 1, Bits: 64, Codec: "pcm_s64le", Method: "header"}, 44, 0.125},
+		{"short_ima.wav", 1010, Info{SampleRate: 16000, Channels: 1, Bits: 4, Codec: "adpcm_ima_wav", Method: "header"}, 60, 2},
+		{"short_yamaha.wav", 2048, Info{SampleRate: 16000, Channels: 1, Bits: 4, Codec: "adpcm_yamaha", Method: "header"}, 44, 2},
+		{"short_g726_3_8k.wav", 402, Info{SampleRate: 8000, Channels: 1, Bits: 3, Codec: "adpcm_g726", Method: "header"}, 44, 8.0 / 3},
+		{"short_g722_8k.wav", 402, Info{SampleRate: 8000, Channels: 1, Bits: 4, Codec: "adpcm_g722", Method: "header"}, 44, 2},
+		{"gsm.wav", 17600, Info{SampleRate: 16000, Channels: 1, Codec: "gsm_ms", Method: "header"}, 60, 320.0 / 65},
+		{"adpcm_ms.wav", 18000, Info{SampleRate: 16000, Channels: 1, Bits: 4, Codec: "adpcm_ms", Method: "header"}, 90, 2},
+	})
 }
 
 // TestWAVAgreesWithDecoder compares durations of plain PCM with go-audio/wav as encoder and as decoder.
@@ -188,8 +244,13 @@ func FuzzWAV(f *testing.F) {
 	f.Add(pcm16().chunk("data", second()[:64]).b)
 	f.Add(riff("RF64").chunk("ds64", ds64(64)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, second()[:64]).b)
 	f.Add(riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, 2, 0, 0xf9, 1).chunk("fact", []byte{9, 0, 0, 0}).chunk("data", make([]byte, 512)).b)
+	f.Add(fixture(f, "short_rifx.wav"))
+	f.Add(fixture(f, "short_g726_3_8k.wav"))
 	f.Add(riff("RIFF").fmt(tagExtensible, 1, 16000, 2, 16, extensible(tagPCM)...).claim("data", 0, second()[:9]).b)
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if bytes.HasPrefix(b, []byte("RIFX")) || bytes.HasPrefix(b, []byte("RF64")) {
+			sane(t, b)
+		}
 		sane(t, append([]byte("RIFF\x00\x00\x00\x00WAVE"), b[min(12, len(b)):]...))
 	})
 }

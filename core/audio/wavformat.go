@@ -1,131 +1,161 @@
 package audio
 
-// Format tags of the fmt chunk (mmreg.h).
-const (
-	tagPCM        = 0x0001
-	tagADPCM      = 0x0002
-	tagFloat      = 0x0003
-	tagALaw       = 0x0006
-	tagMuLaw      = 0x0007
-	tagIMA        = 0x0011
-	tagExtensible = 0xfffe
+import (
+	"encoding/binary"
+	"strings"
 )
 
-// otherTags names common codecs that WAV files hold and this package does not read.
-var otherTags = map[int]string{0x31: "GSM 6.10", 0x40: "G.721", 0x45: "G.726", 0x50: "MPEG layer 2", 0x55: "MP3", 0x161: "WMA", 0xff: "AAC"}
+const tagExtensible = 0xfffe
+
+// otherTags names common codecs that WAV files hold and this package does not read (mmreg.h).
+var otherTags = map[int]string{
+	0x22: "TrueSpeech", 0x42: "G.723.1", 0x50: "MPEG layer 2", 0x55: "MP3", 0x160: "WMA", 0x161: "WMA", 0x162: "WMA", 0xff: "AAC",
+	0x2000: "AC-3", 0x674f: "Vorbis", 0xf1ac: "FLAC",
+}
 
 // wavFormat is the fmt chunk.
 type wavFormat struct {
-	codec        string
-	rate         int   // Hz
-	channels     int   // > 0
-	bits         int   // per sample
-	align        int64 // bytes per sample of all channels, or per block when compressed; > 0
-	blockSamples int64 // samples per channel in a block; 0 when not compressed
-	blockHead    int64 // ADPCM: bytes in front of a block, for all channels
-	headSamples  int64 // ADPCM: samples per channel in that head
-	step         int64 // ADPCM: the smallest group of bytes that gives whole samples, and
-	stepSamples  int64 // how many per channel
+	packing
+	codec    string
+	rate     int // Hz
+	channels int // > 0
+	bits     int // per sample
 }
 
 // parseWAVFormat reads the body of a fmt chunk, 16 to 40 bytes of it.
-func parseWAVFormat(b []byte) (*wavFormat, error) {
+func parseWAVFormat(b []byte, order binary.ByteOrder) (*wavFormat, error) {
 	if len(b) < 16 {
 		return nil, corrupt("has a fmt chunk of %d bytes instead of 16 or more", len(b))
 	}
-	tag := int(le.Uint16(b))
+	tag := int(order.Uint16(b))
 	f := &wavFormat{
-		channels: int(le.Uint16(b[2:])),
-		rate:     int(le.Uint32(b[4:])),
-		align:    int64(le.Uint16(b[12:])),
-		bits:     int(le.Uint16(b[14:])),
+		channels: int(order.Uint16(b[2:])),
+		rate:     int(order.Uint32(b[4:])),
+		bits:     int(order.Uint16(b[14:])),
 	}
-	if tag == tagExtensible && len(b) >= 26 {
-		tag = int(le.Uint16(b[24:])) // the GUID of the subformat starts with the tag
+	if tag == tagExtensible {
+		if len(b) < 26 {
+			return nil, corrupt("has an extensible fmt chunk of %d bytes, too short to name its codec", len(b))
+		}
+		tag = int(order.Uint16(b[24:])) // the GUID of the subformat starts with the tag
 	}
 	switch {
 	case f.rate == 0:
 		return nil, corrupt("has a sample rate of 0 Hz")
 	case f.channels == 0:
 		return nil, corrupt("has 0 channels")
-	case f.align == 0:
-		return nil, corrupt("has a block size of 0 bytes")
 	}
-	switch tag {
-	case tagADPCM, tagIMA:
-		return f, f.compressed(tag, b)
-	default:
-		return f, f.plain(tag)
+	align := int64(order.Uint16(b[12:]))
+	if codecs := plainCodecs[tag]; codecs != nil {
+		return f, f.plain(codecs, align, order)
 	}
-}
-
-// plain names a codec with one fixed-size sample per channel. Its size is what the block size says: 24 bits may lie in 4 bytes.
-func (f *wavFormat) plain(tag int) error {
-	channels := int64(f.channels)
-	width := f.align / channels
-	if names, known := plainCodecs[tag]; !known {
-		return unknownTag(tag)
-	} else if f.align%channels == 0 && int64(f.bits) <= 8*width {
-		f.codec = names[width]
+	told := int64(0) // samples per block
+	if len(b) >= 20 {
+		told = int64(order.Uint16(b[18:]))
 	}
-	if f.codec == "" {
-		return corrupt("has a block size of %d bytes, which %d channels of %d bits cannot have", f.align, f.channels, f.bits)
-	}
-	return nil
+	return f, f.compressed(tag, align, told)
 }
 
 // plainCodecs maps the tag and the bytes per sample to the codec.
 var plainCodecs = map[int]map[int64]string{
-	tagPCM:   {1: "pcm_u8", 2: "pcm_s16le", 3: "pcm_s24le", 4: "pcm_s32le", 8: "pcm_s64le"},
-	tagFloat: {4: "pcm_f32le", 8: "pcm_f64le"},
-	tagALaw:  {1: "pcm_alaw"},
-	tagMuLaw: {1: "pcm_mulaw"},
+	0x0001: {1: "pcm_u8", 2: "pcm_s16le", 3: "pcm_s24le", 4: "pcm_s32le", 8: "pcm_s64le"},
+	0x0003: {4: "pcm_f32le", 8: "pcm_f64le"},
+	0x0006: {1: "pcm_alaw"},
+	0x0007: {1: "pcm_mulaw"},
 }
 
-func unknownTag(tag int) error {
-	name := otherTags[tag]
-	if name == "" {
-		name = "an unknown codec"
+// plain takes a codec with one sample of a fixed size per channel. Like every decoder it goes by the bits and not by the
+// block size, which many writers get wrong; but 24 bits may lie in 4 bytes.
+func (f *wavFormat) plain(codecs map[int64]string, align int64, order binary.ByteOrder) error {
+	width := int64(f.bits+7) / 8
+	switch {
+	case len(codecs) == 1: // A-law and mu-law, whatever the bits say
+		width, f.bits = 1, 8
+	case f.bits == 0 && align%int64(f.channels) == 0:
+		width = align / int64(f.channels)
+		f.bits = int(8 * width)
+	case width == 3 && align == 4*int64(f.channels):
+		width = 4
 	}
-	return unsupported("is a WAV file with %s inside (format tag 0x%04x), which is not read yet", name, tag)
-}
-
-// compressed takes the block layout of ADPCM, 4 bits a sample: Microsoft's block head holds 7 bytes and 2 samples per
-// channel, then come single bytes; IMA's 4 bytes and 1 sample, then groups of 4 bytes per channel.
-func (f *wavFormat) compressed(tag int, b []byte) error {
-	channels := int64(f.channels)
-	if tag == tagADPCM {
-		f.codec, f.blockHead, f.headSamples, f.step, f.stepSamples = "adpcm_ms", 7*channels, 2, channels, 2
-	} else {
-		f.codec, f.blockHead, f.headSamples, f.step, f.stepSamples = "adpcm_ima_wav", 4*channels, 1, 4*channels, 8
+	f.codec, f.packing = codecs[width], plainPacking(f.channels, width)
+	if f.codec == "" {
+		return corrupt("has samples of %d bits and blocks of %d bytes for %d channels, which cannot be", f.bits, align, f.channels)
 	}
-	if f.bits != 4 {
-		return unsupported("is %s with %d bits a sample, which is not read yet", f.codec, f.bits)
-	}
-	if f.align < f.blockHead {
-		return corrupt("has %s blocks of %d bytes, shorter than their own head", f.codec, f.align)
-	}
-	f.blockSamples = f.inBlock(f.align)
-	if len(b) >= 20 {
-		if told := int64(le.Uint16(b[18:])); told > 0 {
-			f.blockSamples = min(f.blockSamples, told)
+	if order == binary.BigEndian {
+		if name, found := strings.CutSuffix(f.codec, "le"); found {
+			f.codec = name + "be"
 		}
 	}
 	return nil
 }
 
-// inBlock counts the samples per channel in the first n bytes of an ADPCM block.
-func (f *wavFormat) inBlock(n int64) int64 {
-	if n < f.blockHead {
-		return 0
+// compressed takes a codec that packs samples into blocks or a few bits each.
+func (f *wavFormat) compressed(tag int, align, told int64) error {
+	switch tag {
+	case 0x0002:
+		f.codec = "adpcm_ms"
+		return f.adpcm(align, told, 4, 7, 2, 1, 2)
+	case 0x0011:
+		return f.ima(align, told)
+	case 0x0010, 0x0017:
+		return f.streamed("adpcm_ima_oki", 4)
+	case 0x0020:
+		return f.streamed("adpcm_yamaha", 4)
+	case 0x0014, 0x0040, 0x0045, 0x0064:
+		return f.streamed("adpcm_g726", f.bits)
+	case 0x028f:
+		return f.streamed("adpcm_g722", 4)
+	case 0x0031:
+		return f.fixed("gsm_ms", 65, 320)
+	case 0x0083:
+		return f.fixed("g729", 10, 80)
 	}
-	return f.headSamples + (n-f.blockHead)/f.step*f.stepSamples
+	name := otherTags[tag]
+	if name == "" {
+		name = "an unknown codec"
+	}
+	return unsupported("is a WAV file with %s inside (format tag 0x%04x), which is not read", name, tag)
 }
 
-// frames counts the samples per channel in n bytes of data.
-func (f *wavFormat) frames(n int64) int64 {
-	if f.blockSamples == 0 {
-		return n / f.align
+// ima takes IMA ADPCM: a head of 4 bytes and 1 sample per channel, then groups of 4 bytes per channel, or 12 and 20 where
+// 3 and 5 bits do not fit otherwise.
+func (f *wavFormat) ima(align, told int64) error {
+	f.codec = "adpcm_ima_wav"
+	group := map[int][2]int64{2: {4, 16}, 3: {12, 32}, 4: {4, 8}, 5: {20, 32}}[f.bits]
+	return f.adpcm(align, told, f.bits, 4, 1, group[0], group[1])
+}
+
+// adpcm takes blocks of align bytes with a head; sizes are per channel. told may be 0.
+func (f *wavFormat) adpcm(align, told int64, bits int, head, headSamples, step, stepSamples int64) error {
+	n := int64(f.channels)
+	switch {
+	case f.bits != bits || step == 0:
+		return unsupported("is %s with %d bits a sample, which is not read", f.codec, f.bits)
+	case align < head*n:
+		return corrupt("has %s blocks of %d bytes, shorter than their own head", f.codec, align)
 	}
-	return n/f.align*f.blockSamples + min(f.blockSamples, f.inBlock(n%f.align))
+	f.packing = packing{align: align, head: head * n, headSamples: headSamples, step: step * n, stepSamples: stepSamples}
+	f.samples = headSamples + (align-f.head)/f.step*stepSamples
+	if told > 0 {
+		f.samples = min(f.samples, told)
+	}
+	return nil
+}
+
+// streamed takes ADPCM of a few bits a sample without blocks.
+func (f *wavFormat) streamed(codec string, bits int) error {
+	if bits < 2 || bits > 5 {
+		return corrupt("is %s with %d bits a sample", codec, bits)
+	}
+	f.codec, f.packing = codec, bitPacking(f.channels, bits)
+	return nil
+}
+
+// fixed takes speech codecs of one channel with blocks of a size of their own.
+func (f *wavFormat) fixed(codec string, align, samples int64) error {
+	if f.channels != 1 {
+		return corrupt("is %s with %d channels instead of one", codec, f.channels)
+	}
+	f.codec, f.packing = codec, fixedPacking(align, samples)
+	return nil
 }
