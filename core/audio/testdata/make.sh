@@ -42,3 +42,60 @@ fdkaac -S -p 5 -b 24k -o sbr_itunes_44k.m4a stereo.wav
 fdkaac -S -p 29 -b 16k -G 1 -o sbr_ps_44k.m4a stereo.wav
 rm stereo.wav
 gst-launch-1.0 -q filesrc location=tone.wav ! wavparse ! audioconvert ! voamrwbenc ! 3gppmux ! filesink location=amrwb.3gp
+
+# PCM and its kin, short and of an odd length: 801 samples at 16 kHz, or 401 at 8 kHz in names with 8k. The lengths in the
+# tests are what sox or ffmpeg decode. Needs libvo-amrwbenc0 (and python3 to call it).
+sox -R -D tone.wav short.wav trim 0 801s
+sox -R -D tone.wav -r 8000 short_8k.wav trim 0 802s
+in=short.wav
+ff() { ffmpeg -v error -y -fflags +bitexact -i "$in" -flags:a +bitexact "$@"; }
+sox -D $in -B short_rifx.wav
+sox -D $in -B -e float -b 32 short_rifx_float.wav
+sox -D $in -e ima-adpcm short_ima.wav
+ff -f wav -rf64 always short_rf64.wav
+ff -f wav -rf64 always - | cat >piped_rf64.wav
+ff -c:a pcm_s64le short_s64.wav
+ff -c:a adpcm_yamaha short_yamaha.wav
+in=short_8k.wav
+ff -c:a adpcm_g726 -code_size 3 short_g726_3_8k.wav
+ff -c:a adpcm_g722 short_g722_8k.wav
+ff -c:a libmp3lame -f wav short_mp3_8k.wav
+ff -c:a adpcm_g726le -f au short_g726_8k.au
+ff -c:a adpcm_g722 -f au short_g722_8k.au
+sox -D tone.wav -r 8000 -t amr-nb - >tone_8k.amr
+in=short.wav
+ff -f w64 short.w64
+ff -f w64 - | cat >piped.w64
+sox -D $in -e ima-adpcm short_ima.w64
+sox -D $in short.aiff
+sox -D $in -t aiff - | cat >piped_sox.aiff
+ff -f aiff - | cat >piped_ffmpeg.aiff
+ff -c:a adpcm_ima_qt -f aiff short_ima4.aifc
+ff -c:a pcm_s16le -f aiff short_sowt.aifc
+sox -D $in -t aifc -e float -b 32 short_fl32.aifc
+ff -c:a pcm_alaw -f aiff short_alaw.aifc
+sox -D $in short.au
+sox -D $in -L short_le.au
+ff -c:a pcm_mulaw -f au - | cat >piped.au
+sox -D $in -t sph short.sph
+sox -D $in -t sph -e mu-law short_mulaw.sph
+sox -t raw -r 16000 -b 16 -e signed -c 1 - -t sph - <short.wav trim 22s | cat >piped.sph # 22 samples of RIFF header
+ff -c:a pcm_s16le -f caf short.caf
+ff -c:a pcm_s16be -f caf - | cat >piped.caf
+ff -c:a adpcm_ima_qt -f caf short_ima4.caf
+ff -c:a alac -f caf short_alac.caf
+ff -c:a libopus -f caf short_opus.caf
+python3 - <<'PY'
+import ctypes
+
+lib = ctypes.CDLL("libvo-amrwbenc.so.0")
+lib.E_IF_init.restype = ctypes.c_void_p
+state = ctypes.c_void_p(lib.E_IF_init())
+pcm = open("tone.wav", "rb").read()[44:]
+with open("tone.awb", "wb") as f:
+    f.write(b"#!AMR-WB\n")
+    for mode, i in enumerate(range(0, 10 * 640, 640)):  # 10 frames of 20 ms, of every rate and with silence
+        out = ctypes.create_string_buffer(100)
+        n = lib.E_IF_encode(state, min(mode, 8), pcm[i : i + 640], out, 1)
+        f.write(out.raw[:n])
+PY

@@ -1,0 +1,95 @@
+package audio
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// nist puts a SPHERE file with 32000 bytes of samples together. Each field is "name type value".
+func nist(fields ...string) []byte {
+	head := "NIST_1A\n   1024\n" + strings.Join(fields, "\n") + "\nend_head\n"
+	return append([]byte(fmt.Sprintf("%-1024s", head)), second()...)
+}
+
+func TestSPHEREFixtures(t *testing.T) {
+	pcm := Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "pcm_s16le", Method: "header"}
+	piped := pcm
+	piped.Method = "tail"
+	agree(t, []decoded{
+		{"short.sph", 801, pcm, 1024, 0.5},
+		{"piped.sph", 801, piped, 1024, 0.5},
+		{"short_mulaw.sph", 801, Info{SampleRate: 16000, Channels: 1, Bits: 8, Codec: "pcm_mulaw", Method: "header"}, 1024, 1},
+	})
+}
+
+func TestSPHERELength(t *testing.T) {
+	const rate, count = "sample_rate -i 16000", "sample_count -i 16000"
+	for name, c := range map[string]struct {
+		b                []byte
+		seconds, claimed float64
+		codec, method    string
+	}{
+		"as of TIMIT":          {nist("database_id -s5 TIMIT", count, rate, "channel_count -i 1", "sample_n_bytes -i 2", "sample_byte_format -s2 01", "sample_sig_bits -i 16"), 1, 0, "pcm_s16le", "header"},
+		"big endian stereo":    {nist("channel_count -i 2", "sample_count -i 8000", rate, "sample_n_bytes -i 2", "sample_byte_format -s2 10", "sample_coding -s3 pcm"), 0.5, 0, "pcm_s16be", "header"},
+		"ulaw, bytes not told": {nist("sample_count -i 32000", rate, "sample_coding -s4 ulaw"), 2, 0, "pcm_mulaw", "header"},
+		"alaw":                 {nist("sample_count -i 32000", rate, "sample_coding -s4 alaw", "sample_n_bytes -i 1"), 2, 0, "pcm_alaw", "header"},
+		"24 bits":              {nist("sample_count -i 10666", rate, "sample_n_bytes -i 3"), 10666.0 / 16000, 0, "pcm_s24le", "header"},
+		"real rate":            {nist(count, "sample_rate -r 16000.000000", "sample_n_bytes -i 2"), 1, 0, "pcm_s16le", "header"},
+		"no count":             {nist(rate, "sample_n_bytes -i 2"), 1, 0, "pcm_s16le", "tail"},
+		"claims half":          {nist("sample_count -i 8000", rate, "sample_n_bytes -i 2"), 1, 0.5, "pcm_s16le", "header"},
+		"cut":                  {nist("sample_count -i 32000", rate, "sample_n_bytes -i 2"), 1, 2, "pcm_s16le", "header"},
+		"shorten":              {nist("sample_count -i 48000", rate, "sample_coding -s26 pcm,embedded-shorten-v2.00", "sample_n_bytes -i 2"), 3, 0, "shorten", "estimated"},
+	} {
+		info, err := Bytes(name, c.b)
+		require.NoError(t, err, name)
+		assert.Equal(t, []any{c.seconds, c.codec, c.method}, []any{info.DurationS, info.Codec, info.Method}, name)
+		if c.claimed == 0 {
+			assert.Nil(t, info.ClaimedS, name)
+		} else if assert.NotNil(t, info.ClaimedS, name) {
+			assert.Equal(t, c.claimed, *info.ClaimedS, name)
+		}
+	}
+}
+
+func TestSPHERERefused(t *testing.T) {
+	const rate = "sample_rate -i 16000"
+	head := func(n string) []byte { return append([]byte("NIST_1A\n"+n+"\n"), second()...) }
+	for _, c := range []struct {
+		b    []byte
+		code fault.Code
+		text string
+	}{
+		{[]byte("NIST_1A\n   10"), fault.Corrupt, "ends inside its header"},
+		{nist(rate)[:1000], fault.Corrupt, "ends inside its header of 1024 bytes"},
+		{nist(rate)[:1024], fault.Corrupt, "holds no audio"},
+		{head("   abcd"), fault.Corrupt, `header of "abcd" bytes`},
+		{head("     -1"), fault.Corrupt, `header of "-1" bytes`},
+		{head("9999999"), fault.Corrupt, `header of "9999999" bytes`},
+		{nist("sample_count -i 16000"), fault.Corrupt, "0 Hz"},
+		{nist("sample_rate -i 1e300"), fault.Corrupt, "0 Hz"},
+		{nist(rate, "channel_count -i 1000000"), fault.Corrupt, "1000000 channels"},
+		{nist(rate, "sample_n_bytes -i 7"), fault.Corrupt, "samples of 7 bytes"},
+		{nist(rate, "sample_coding -s4 cvsd"), fault.Unsupported, `"cvsd"`},
+		{nist(rate, "sample_coding -s20 pcm,embedded-wavpack"), fault.Unsupported, `"wavpack"`},
+		{nist(rate, "sample_coding -s26 pcm,embedded-shorten-v2.00"), fault.Unsupported, "does not say its length"},
+		{nist(rate, "sample_count -i 9000000", "sample_coding -s26 pcm,embedded-shorten-v2.00"), fault.Corrupt, "more than its 32000 bytes can hold"},
+	} {
+		_, err := Bytes("x.sph", c.b)
+		refusedAs(t, err, c.code, "x.sph: ", c.text)
+	}
+}
+
+func FuzzSPHERE(f *testing.F) {
+	f.Add(fixture(f, "short.sph")[:1100])
+	f.Add([]byte("NIST_1A\n     99\nsample_rate -i 8000\nsample_count -i 9\nsample_coding -s26 ulaw,embedded-shorten-v2.00\nend_head\n123456789"))
+	f.Add([]byte("NIST_1A\n     40\nsample_rate -i 8000\nend_head12"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		sane(t, append([]byte("NIST_1A"), b[min(7, len(b)):]...))
+	})
+}
