@@ -1,32 +1,27 @@
 package dataset
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// How much is done between two looks at the context: some milliseconds' worth.
-const (
-	namesAtOnce = 1024    // directory entries read
-	sortAtOnce  = 1 << 14 // names sorted
-)
+// namesAtOnce is how many files are listed between two looks at the context: well under a millisecond's worth.
+const namesAtOnce = 1024
 
 // walker collects the audio files of folders.
 type walker struct {
 	ctx     context.Context
 	entries []entry
 	seen    map[identity]bool // folders that were entered
+	buffer  [1 << 16]byte     // of what the system says of a folder
+	arena   arena
 }
 
 // identity tells folders apart whatever their names.
@@ -41,11 +36,11 @@ func listFolder(ctx context.Context, root string) ([]entry, error) {
 	case !st.IsDir():
 		return nil, fault.New(fault.InvalidArgument, "pass a single file as a list of paths, or as a manifest", "%s is not a folder", audio.Printable(root))
 	}
-	w := walker{ctx: ctx, seen: make(map[identity]bool)}
-	if err := w.enter(root); err != nil {
+	w := &walker{ctx: ctx, seen: make(map[identity]bool)}
+	if err := w.enter(filepath.Clean(root)); err != nil {
 		return nil, err
 	}
-	if len(w.entries) == 1 && w.entries[0].stray && w.entries[0].clip.Path == audio.Printable(root) {
+	if len(w.entries) == 1 && w.entries[0].stray && w.entries[0].clip.Path == filepath.Clean(root) {
 		return nil, fault.New(fault.NotFound, "check its permissions", "folder %s: %s", audio.Printable(root), w.entries[0].clip.Error)
 	}
 	return w.entries, nil
@@ -53,7 +48,7 @@ func listFolder(ctx context.Context, root string) ([]entry, error) {
 
 // listPaths takes files as they are and searches folders.
 func listPaths(ctx context.Context, paths []string) ([]entry, error) {
-	w := walker{ctx: ctx}
+	w := &walker{ctx: ctx}
 	for _, path := range paths {
 		if err := w.alive(); err != nil {
 			return nil, err
@@ -61,7 +56,7 @@ func listPaths(ctx context.Context, paths []string) ([]entry, error) {
 		if path != "" && !audio.HasExtension(path) {
 			if st, err := os.Stat(path); err == nil && st.IsDir() {
 				w.seen = make(map[identity]bool) // a folder that is listed twice counts twice
-				if err := w.enter(path); err != nil {
+				if err := w.enter(filepath.Clean(path)); err != nil {
 					return nil, err
 				}
 				continue
@@ -78,77 +73,67 @@ func (w *walker) enter(folder string) error {
 	if err != nil {
 		return err
 	}
-	for _, item := range items {
-		if err := w.alive(); err != nil {
-			return err
-		}
-		path := filepath.Join(folder, item.name)
-		isFolder := item.kind.IsDir()
-		if item.kind&fs.ModeSymlink != 0 {
-			st, err := os.Stat(path)
-			isFolder = err == nil && st.IsDir()
-		}
-		if isFolder {
-			if err := w.enter(path); err != nil {
+	for i := range items {
+		it := &items[i]
+		if i%namesAtOnce == 0 || it.kind != syscall.DT_REG {
+			if err := w.alive(); err != nil {
 				return err
 			}
-		} else if audio.HasExtension(item.name) {
-			w.entries = append(w.entries, entry{path: path})
+		}
+		isFolder, isFile := it.kind == syscall.DT_DIR, it.kind == syscall.DT_REG
+		if it.kind == syscall.DT_LNK || it.kind == syscall.DT_UNKNOWN {
+			st, err := os.Stat(it.path)
+			isFolder, isFile = err == nil && st.IsDir(), err == nil && st.Mode().IsRegular()
+		}
+		if isFolder {
+			if err := w.enter(it.path); err != nil {
+				return err
+			}
+		} else if audio.HasExtension(it.path) {
+			w.entries = append(w.entries, entry{path: it.path, listed: isFile})
 		}
 	}
 	return nil
 }
 
-// item is what a folder says of one of its members.
-type item struct {
-	name string
-	kind fs.FileMode
-}
-
 // read lists one folder in the order of names, without what is hidden and what can be no audio. A folder that was entered
 // before is empty; one that cannot be read leaves a stray.
 func (w *walker) read(folder string) ([]item, error) {
-	d, err := os.Open(folder)
+	fd, err := syscall.Open(folder, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		w.entries = append(w.entries, stray(folder, "folder cannot be read: %v", bare(err)))
+		w.entries = append(w.entries, stray(folder, "folder cannot be read: %v", err))
 		return nil, nil
 	}
-	defer d.Close()
-	if w.entered(d) {
+	defer syscall.Close(fd)
+	if w.entered(fd) {
 		return nil, nil
 	}
-	var items []item
+	names := members{prefix: prefixOf(folder), arena: &w.arena}
 	for {
 		if err := w.alive(); err != nil {
 			return nil, err
 		}
-		found, err := d.ReadDir(namesAtOnce)
-		for _, f := range found {
-			linkOrFolder := f.IsDir() || f.Type()&fs.ModeSymlink != 0
-			if !strings.HasPrefix(f.Name(), ".") && (linkOrFolder || audio.HasExtension(f.Name())) {
-				items = append(items, item{f.Name(), f.Type()})
-			}
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				w.entries = append(w.entries, stray(folder, "folder cannot be read to its end: %v", bare(err)))
-			}
-			return sorted(w.ctx, items)
+		n, err := syscall.ReadDirent(fd, w.buffer[:])
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			w.entries = append(w.entries, stray(folder, "folder cannot be read to its end: %v", err))
+			return names.sorted(w.ctx)
+		case n <= 0:
+			return names.sorted(w.ctx)
+		default:
+			names.add(w.buffer[:n])
 		}
 	}
 }
 
-// entered says whether the folder was entered before, and marks it.
-func (w *walker) entered(d *os.File) bool {
-	st, err := d.Stat()
-	if err != nil {
+// entered says whether the open folder was entered before, and marks it.
+func (w *walker) entered(fd int) bool {
+	var st syscall.Stat_t
+	if syscall.Fstat(fd, &st) != nil {
 		return false // reading it will fail and say why
 	}
-	raw, ok := st.Sys().(*syscall.Stat_t)
-	if !ok {
-		return false
-	}
-	id := identity{uint64(raw.Dev), raw.Ino}
+	id := identity{uint64(st.Dev), st.Ino}
 	before := w.seen[id]
 	w.seen[id] = true
 	return before
@@ -160,37 +145,6 @@ func (w *walker) alive() error {
 		return cancelled(w.ctx, "listing files")
 	}
 	return nil
-}
-
-// sorted sorts by name in pieces and merges them, so that a folder of a million files can be left at any time.
-func sorted(ctx context.Context, items []item) ([]item, error) {
-	byName := func(a, b item) int { return cmp.Compare(a.name, b.name) }
-	for piece := range slices.Chunk(items, sortAtOnce) {
-		if ctx.Err() != nil {
-			return nil, cancelled(ctx, "sorting names")
-		}
-		slices.SortFunc(piece, byName)
-	}
-	spare := make([]item, 0, len(items))
-	for width := sortAtOnce; width < len(items); width *= 2 {
-		spare = spare[:0]
-		for from := 0; from < len(items); from += 2 * width {
-			middle, end := min(from+width, len(items)), min(from+2*width, len(items))
-			a, b := items[from:middle], items[middle:end]
-			for len(a)+len(b) > 0 {
-				if len(spare)%sortAtOnce == 0 && ctx.Err() != nil {
-					return nil, cancelled(ctx, "sorting names")
-				}
-				if len(b) == 0 || len(a) > 0 && byName(a[0], b[0]) <= 0 {
-					spare, a = append(spare, a[0]), a[1:]
-				} else {
-					spare, b = append(spare, b[0]), b[1:]
-				}
-			}
-		}
-		items, spare = spare, items
-	}
-	return items, nil
 }
 
 // bare takes the path out of a file error: it stands beside it.

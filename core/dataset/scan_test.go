@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -132,17 +133,59 @@ func TestUnreadableSubfolder(t *testing.T) {
 
 func TestManyNamesAreSorted(t *testing.T) {
 	for _, n := range []int{0, 1, sortAtOnce, sortAtOnce + 1, 5*sortAtOnce - 3} {
-		items := make([]item, n)
-		for i := range items {
-			items[i].name = fmt.Sprintf("%06d", (i*7919)%n)
+		m := members{items: make([]item, n)}
+		for i := range m.items {
+			m.items[i].path = fmt.Sprintf("data/clip-%06d.wav", (i*7919)%n)
 		}
-		got, err := sorted(context.Background(), items)
+		got, err := m.sorted(context.Background())
 		require.NoError(t, err)
 		require.Len(t, got, n)
 		for i := range got {
-			require.Equal(t, fmt.Sprintf("%06d", i), got[i].name)
+			require.Equal(t, fmt.Sprintf("data/clip-%06d.wav", i), got[i].path)
 		}
 	}
+}
+
+func TestNamesAreSortedByBytes(t *testing.T) {
+	m := members{}
+	want := []string{"d/", "d/a", "d/a ", "d/a-very-long-name-1", "d/a-very-long-name-2", "d/a.b", "d/ab", "d/b", "d/\xf6", "d/\xff"}
+	for _, i := range []int{7, 3, 9, 0, 5, 1, 8, 2, 6, 4} {
+		m.items = append(m.items, item{path: want[i]})
+	}
+	got, err := m.sorted(context.Background())
+	require.NoError(t, err)
+	for i := range got {
+		assert.Equal(t, want[i], got[i].path)
+	}
+}
+
+func TestNamesOfFolders(t *testing.T) {
+	root := tree(t, map[string][]byte{"sub/a.wav": wavOf(100)})
+	t.Chdir(root)
+	for folder, want := range map[string]string{".": "sub/a.wav", "./": "sub/a.wav", "sub": "sub/a.wav", "sub//": "sub/a.wav", root + "/": root + "/sub/a.wav"} {
+		assert.Equal(t, want, scan(t, Request{Folder: folder}).Clips.At(0).Path, folder)
+	}
+}
+
+// TestNotFilesInAFolder: what is named like audio and is none costs an error each, and is never opened.
+func TestNotFilesInAFolder(t *testing.T) {
+	root := tree(t, map[string][]byte{"good.wav": wavOf(100), "folder.wav/inside.wav": wavOf(100)})
+	require.NoError(t, syscall.Mkfifo(filepath.Join(root, "pipe.wav"), 0o600))
+	require.NoError(t, os.Symlink("pipe.wav", filepath.Join(root, "to-pipe.wav")))
+	require.NoError(t, os.Symlink("/dev/null", filepath.Join(root, "device.wav")))
+	for _, r := range []Request{{Folder: root}, {Paths: []string{root + "/device.wav", root + "/folder.wav/inside.wav", root + "/good.wav", root + "/pipe.wav", root + "/to-pipe.wav"}}} {
+		result := scan(t, r)
+		assert.Equal(t, []string{"device.wav", "folder.wav/inside.wav", "good.wav", "pipe.wav", "to-pipe.wav"}, names(result.Clips, root))
+		for i, bad := range []bool{true, false, false, true, true} {
+			want := ""
+			if bad {
+				want = "is a pipe, socket or device, not a regular file"
+			}
+			assert.Equal(t, want, result.Clips.At(i).Error)
+		}
+	}
+	listed := scan(t, Request{Paths: []string{root + "/folder.wav"}, Ending: Ending{AllowEmpty: true}})
+	assert.Equal(t, "is a folder, not a file", listed.Clips.At(0).Error)
 }
 
 func TestPaths(t *testing.T) {
