@@ -80,11 +80,23 @@ func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) 
 	}
 	have := len(c.clips.rows)
 	rows := slices.Grow(c.clips.rows, len(entries))[:have+len(entries)]
-	if err := measureAll(ctx, entries, rows[have:], c.options.workers(len(entries)), p, c.clips.measure); err != nil {
+	cache := openCache(c.options.Cache, files(entries))
+	meters := func() meter { return &reader{Clips: c.clips, cache: cache.user()} }
+	if err := measureAll(ctx, entries, rows[have:], c.options.workers(len(entries)), p, meters); err != nil {
 		return err
 	}
 	c.clips.rows = rows
 	return nil
+}
+
+// files counts the entries that a cache can help with.
+func files(entries []entry) (n int) {
+	for i := range entries {
+		if e := &entries[i]; e.clip == nil && e.data == nil && (e.more == nil || e.more.by == nil) {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *Collection) sum(ctx context.Context, source string, sample *Sample, allowEmpty, byLine bool) (Result, error) {
@@ -124,7 +136,8 @@ func (p *Piece) entries() []entry {
 
 // Options say how to measure.
 type Options struct {
-	Workers int `json:"workers"` // parallel reads, at most 64; 0: one per usable core
+	Workers int   `json:"workers"` // parallel reads, at most 64; 0: one per usable core
+	Cache   Cache `json:"cache"`   // of whole files; what lies in memory or within larger files is measured anew
 }
 
 // Check refuses what cannot be meant.

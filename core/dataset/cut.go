@@ -55,6 +55,6 @@ func (c *cut) measure(e entry) profile.Clip {
 // measureOne measures one entry by itself.
 func measureOne(e entry) profile.Clip {
 	c := Clips{rows: make([]row, 1)}
-	guarded(&e, &c.rows[0], c.measure)
+	guarded(&e, &c.rows[0], &reader{Clips: &c})
 	return c.At(0)
 }

@@ -20,23 +20,38 @@ const maxClipS = 1e9
 // maxStep is how many entries a worker takes at a time: few enough that all end together.
 const maxStep = 64
 
+// meter is one worker's way to measure.
+type meter interface {
+	measure(*entry, *row)
+	pause(ctx context.Context, last bool) // between some entries and the next
+}
+
 // measureAll measures the entries in parallel into rows, one each.
-func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p *Progress, measure func(*entry, *row)) error {
+func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p *Progress, meters func() meter) error {
 	p.Total.Add(int64(len(entries)))
 	step := max(1, min(maxStep, len(entries)/(4*workers)))
 	var next atomic.Int64
+	var defect atomic.Value
 	var wait sync.WaitGroup
 	for range workers {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
+			defer func() {
+				if p := recover(); p != nil {
+					defect.Store(fmt.Sprint(p))
+				}
+			}()
+			m := meters()
+			defer m.pause(ctx, true)
 			for ctx.Err() == nil {
+				m.pause(ctx, false)
 				from := int(next.Add(int64(step))) - step
 				if from >= len(entries) {
 					return
 				}
 				for i := from; i < min(from+step, len(entries)) && ctx.Err() == nil; i++ {
-					guarded(&entries[i], &rows[i], measure)
+					guarded(&entries[i], &rows[i], m)
 					if rows[i].err() != "" {
 						p.Bad.Add(1)
 					}
@@ -54,6 +69,9 @@ func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p
 			<-finished
 		}
 	}
+	if p := defect.Load(); p != nil {
+		panic(p) // on to the caller's recovery
+	}
 	if ctx.Err() != nil {
 		return cancelled(ctx, fmt.Sprintf("measuring, %d of %d files done", p.Done.Load(), p.Total.Load()))
 	}
@@ -66,18 +84,30 @@ func borrowed(entries []entry) bool {
 }
 
 // guarded turns a panic over one file into a bad file. Parsers keep no state, so the others are not touched by it.
-func guarded(e *entry, r *row, measure func(*entry, *row)) {
+func guarded(e *entry, r *row, m meter) {
 	defer func() {
 		if p := recover(); p != nil {
 			*r = row{path: e.path}
 			r.bad(fmt.Sprintf("defect of this library, please report it with the file: %v", p))
 		}
 	}()
-	measure(e, r)
+	m.measure(e, r)
+}
+
+// reader measures by reading, or by what the cache remembers.
+type reader struct {
+	*Clips
+	cache *cacheUser // nil without one
+}
+
+func (c *reader) pause(ctx context.Context, last bool) {
+	if c.cache != nil {
+		c.cache.flush(ctx, last)
+	}
 }
 
 // measure fills in the row of one entry.
-func (c *Clips) measure(e *entry, r *row) {
+func (c *reader) measure(e *entry, r *row) {
 	r.path = e.path
 	switch {
 	case e.clip != nil:
@@ -89,10 +119,37 @@ func (c *Clips) measure(e *entry, r *row) {
 		info, err := audio.Bytes(e.path, *e.data)
 		r.size, r.digest = int64(len(*e.data)), audio.Digest(*e.data)
 		c.found(&info, err, r)
+	case c.cache != nil:
+		c.remembered(e, r)
 	default:
 		info, st, err := audio.Read(e.path, e.listed, nil)
 		r.size, r.digest = max(st.Size, 0), st.Digest
 		c.found(&info, err, r)
+	}
+}
+
+// remembered measures a file unless the cache has it.
+func (c *reader) remembered(e *entry, r *row) {
+	var m remembered
+	key := c.cache.key(e.path)
+	st, found, err := c.cache.find(e.path, key, &m)
+	var info audio.Info
+	switch {
+	case err != nil:
+	case found:
+		r.size, r.digest, r.duration, r.kind = st.Size, st.Digest, m.duration, c.kinds.of(m.kind)
+		if m.claimed > 0 {
+			r.odd = &odd{claimed: m.claimed}
+		}
+		return
+	case st.Size >= 0:
+		info, st, err = audio.Read(e.path, false, &st)
+	default:
+		info, st, err = audio.Read(e.path, e.listed, nil)
+	}
+	r.size, r.digest = max(st.Size, 0), st.Digest
+	if c.found(&info, err, r); err == nil {
+		c.cache.keep(&remembered{key: key, stat: st, duration: r.duration, claimed: r.claimed(), kind: kindOf(&info)})
 	}
 }
 
@@ -106,7 +163,11 @@ func (c *Clips) found(info *audio.Info, err error, r *row) {
 	if info.ClaimedS != nil {
 		r.odd = &odd{claimed: *info.ClaimedS}
 	}
-	r.kind = c.kinds.of(kind{info.SampleRate, info.Channels, info.Bits, info.Codec, info.Method})
+	r.kind = c.kinds.of(kindOf(info))
+}
+
+func kindOf(info *audio.Info) kind {
+	return kind{info.SampleRate, info.Channels, info.Bits, info.Codec, info.Method}
 }
 
 // given takes a clip that is known already. It is bad when its duration cannot be.

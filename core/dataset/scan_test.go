@@ -315,14 +315,24 @@ func TestProgress(t *testing.T) {
 	assert.Equal(t, []int64{3, 3, 1}, []int64{p.Total.Load(), p.Done.Load(), p.Bad.Load()})
 }
 
+// meterOf measures by a function.
+func meterOf(measure func(*entry, *row)) func() meter {
+	return func() meter { return byFunction(measure) }
+}
+
+type byFunction func(*entry, *row)
+
+func (f byFunction) measure(e *entry, r *row)    { f(e, r) }
+func (f byFunction) pause(context.Context, bool) {}
+
 func TestPanicIsOneBadFile(t *testing.T) {
 	entries, rows := []entry{{path: "a"}, {path: "b"}, {path: "c"}}, make([]row, 3)
-	err := measureAll(context.Background(), entries, rows, 2, new(Progress), func(e *entry, r *row) {
+	err := measureAll(context.Background(), entries, rows, 2, new(Progress), meterOf(func(e *entry, r *row) {
 		r.path, r.duration = e.path, 1
 		if e.path == "b" {
 			panic("index out of range")
 		}
-	})
+	}))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b", "c"}, names(&Clips{rows: rows}, "/"))
 	assert.Contains(t, rows[1].err(), "index out of range")
@@ -351,7 +361,7 @@ func TestCancelLeavesStuckReads(t *testing.T) {
 	defer close(release)
 	returned := make(chan error)
 	go func() {
-		returned <- measureAll(ctx, make([]entry, 3), make([]row, 3), 1, new(Progress), func(*entry, *row) { close(started); <-release })
+		returned <- measureAll(ctx, make([]entry, 3), make([]row, 3), 1, new(Progress), meterOf(func(*entry, *row) { close(started); <-release }))
 	}()
 	<-started
 	cancel()
