@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and where cached ones are."""
 
 from __future__ import annotations
 
@@ -20,3 +20,12 @@ def write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def cache_folder(part: str) -> Path:
+    """Where this user's cached files of one kind are: ``ASRCONFIG_CACHE``, else the XDG cache folder."""
+    override = os.environ.get("ASRCONFIG_CACHE")
+    if override:
+        return Path(override).expanduser() / part
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "asrconfig-go" / part

@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _lib
 from ._errors import InvalidArgumentError
+from ._files import cache_folder
 from ._progress import Advance, ProgressBar
 from ._records import from_json
 from .clips import COLUMNS, Clip, Clips
@@ -109,6 +110,7 @@ def scan_audio(
     sampling_rate: int = 16_000,
     seed: int = 0,
     workers: int = 0,
+    cache: bool = True,
     progress: bool = True,
     allow_empty: bool = False,
     clips: bool = True,
@@ -121,6 +123,9 @@ def scan_audio(
     streamed dataset 200 are read unless told otherwise. ``workers`` 0 means one per usable core. Without ``clips`` the
     result has the profile alone, which saves time on millions of files.
 
+    With ``cache`` the durations of files are kept in the user's cache folder (``ASRCONFIG_CACHE``, else the XDG one)
+    and believed as long as a file's size and times of change stay the same and the library is the same.
+
     Bad files are counted and listed in the profile; when no file is usable an ``EmptyDatasetError`` is raised, or, with
     ``allow_empty``, a profile of zeros is given. Raises ``NotFoundError``, ``EmptyDatasetError`` or
     ``InvalidArgumentError``.
@@ -129,11 +134,12 @@ def scan_audio(
     found = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed)
     with ProgressBar("Scanning audio", "file", found.total, progress) as advance:
         if found.request is None:
-            with _job("scan.open", {"workers": workers}) as job:
+            with _job("scan.open", {"workers": workers, "cache": _cache(cache)}) as job:
                 _add_pieces(job, found, advance)
                 _finish(job, found, allow_empty)
                 return _result(job, clips)
-        options = {"sample_size": sample_size, "seed": seed, "workers": workers, "allow_empty": allow_empty}
+        options: dict[str, Any] = {"sample_size": sample_size, "seed": seed, "allow_empty": allow_empty}
+        options |= {"workers": workers, "cache": _cache(cache)}
         with _job("scan.start", {**found.request, **options}) as job:
             _wait(job, advance)
             return _result(job, clips)
@@ -146,6 +152,16 @@ def _check_sample_size(sample_size: int | None) -> None:
         raise InvalidArgumentError(
             f"sample_size = {sample_size!r} is not a positive whole number", "None measures every file"
         )
+
+
+def _cache(used: bool) -> dict[str, str]:
+    """Where the scanner keeps durations, and what marks them as this library's: another may measure otherwise."""
+    if not used:
+        return {"folder": ""}
+    mark, library = "", _lib.library_path()
+    if library.is_file():
+        mark = f"{library.stat().st_size} {library.stat().st_mtime_ns}"
+    return {"folder": str(cache_folder("durations")), "mark": mark}
 
 
 @contextlib.contextmanager

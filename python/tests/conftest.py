@@ -16,6 +16,14 @@ import asrconfig_go as ac
 WavMaker = Callable[..., Path]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keeps what the tests cache out of the user's folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASRCONFIG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def heard_ctrl_c() -> Iterator[None]:
     """Lets subprocesses hear SIGINT: where the tests run in the background, they inherit that it is ignored."""

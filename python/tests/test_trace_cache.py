@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from asrconfig_go.memory.cache import TraceCache, cache_folder, code_versions, fingerprint
+from asrconfig_go._files import cache_folder
+from asrconfig_go.memory.cache import TraceCache, code_versions, fingerprint
 
 
 def test_folders_follow_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,20 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .._files import write_whole
+from .._files import cache_folder, write_whole
 
 MAX_BYTES = 512 * 2**20
 _STALE_S = 3600  # a temporary file this old belongs to a process that died
 _CODE = ("torch", "transformers", "accelerate", "peft", "bitsandbytes")
-
-
-def cache_folder(part: str) -> Path:
-    """Where this user's cached files of one kind are: ``ASRCONFIG_CACHE``, else the XDG cache folder."""
-    override = os.environ.get("ASRCONFIG_CACHE")
-    if override:
-        return Path(override).expanduser() / part
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "asrconfig-go" / part
 
 
 def fingerprint(*parts: Any) -> str:

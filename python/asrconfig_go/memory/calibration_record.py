@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from .._files import write_whole
-from .cache import cache_folder, fingerprint
+from .._files import cache_folder, write_whole
+from .cache import fingerprint
 
 
 @dataclass(frozen=True)
