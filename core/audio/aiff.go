@@ -22,12 +22,12 @@ func parseAIFF(s *source, base int64) (Info, error) {
 		if !ok {
 			break
 		}
-		switch {
-		case c.id == "COMM" && a.info.Codec == "":
+		switch id := string(c.id[:]); {
+		case id == "COMM" && a.info.Codec == "":
 			if err := a.common(c.peek, compressed); err != nil {
 				return Info{}, err
 			}
-		case c.id == "SSND" && a.ssnd.id == "":
+		case id == "SSND" && a.ssnd.body == 0:
 			if len(c.peek) >= 4 { // offset and block size count even where the chunk's own size was never filled in
 				a.start = int64(be.Uint32(c.peek))
 			}
@@ -35,7 +35,7 @@ func parseAIFF(s *source, base int64) (Info, error) {
 			c.size = a.soundSize(s, c)
 			a.ssnd = c
 		}
-		if a.info.Codec != "" && a.ssnd.id != "" {
+		if a.info.Codec != "" && a.ssnd.body != 0 {
 			return a.length(s)
 		}
 		off = rifxChunks.next(s, c)
@@ -49,7 +49,7 @@ func parseAIFF(s *source, base int64) (Info, error) {
 // soundSize settles how many bytes an SSND chunk claims.
 func (a *aiff) soundSize(s *source, c chunk) int64 {
 	rest := s.size - c.body
-	if c.size > rest && isOpen32(c.size) || c.size == 0 && rest > 8 && !rifxChunks.reachEnd(s, c.body) {
+	if rifxChunks.isOpen(s, c) || c.size == 0 && rest > 8 && !rifxChunks.reachEnd(s, c.body) {
 		return openSize
 	}
 	return c.size

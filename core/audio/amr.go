@@ -1,8 +1,8 @@
 package audio
 
 const (
-	// amrWalk is how many bytes are walked at most: more than 2 hours at the highest rate.
-	amrWalk   = 8 << 20
+	// amrWalk is how many frames are counted at most: a day of them.
+	amrWalk   = 50 * 86400
 	amrWindow = 64 << 10
 	amrPerS   = 50 // frames of 20 ms
 )
@@ -46,9 +46,8 @@ func parseAMR(s *source, base int64) (Info, error) {
 		}
 		off += 4
 	}
-	end := min(s.size, off+amrWalk)
-	frames, cut := amrFrames(s, &kind.sizes, off, end)
-	if end < s.size { // too long to walk: the rest is like what was seen
+	frames, end, cut := amrFrames(s, &kind.sizes, off)
+	if end < s.size && !cut { // too long to walk: the rest is like what was seen
 		info.Method = "estimated"
 		frames = int64(float64(frames) * float64(s.size-off) / float64(end-off))
 	}
@@ -70,16 +69,13 @@ func amrMagic(s *source, base int64) (*amrKind, int64) {
 	return nil, 0
 }
 
-// amrFrames counts the whole frames of all channels between off and end, and says whether the last is cut. Bytes of a
-// reserved type hold no frame: decoders skip them.
-func amrFrames(s *source, sizes *[16]byte, off, end int64) (frames int64, cut bool) {
-	for off < end {
-		b := s.at(off, int(min(amrWindow, end-off)))
-		if len(b) == 0 {
-			break
-		}
+// amrFrames counts the whole frames of all channels from off on, up to the end that it tells, and says whether the last is
+// cut. Bytes of a reserved type hold no frame: decoders skip them.
+func amrFrames(s *source, sizes *[16]byte, off int64) (frames, end int64, cut bool) {
+	for left := amrWalk; left > 0 && off < s.size; {
+		b := s.at(off, amrWindow)
 		i := 0
-		for i < len(b) {
+		for ; i < len(b) && left > 0; left-- {
 			n := int(sizes[b[i]>>3&0xf])
 			if n > len(b)-i {
 				break
@@ -90,9 +86,9 @@ func amrFrames(s *source, sizes *[16]byte, off, end int64) (frames int64, cut bo
 			i += max(1, n)
 		}
 		if i == 0 {
-			return frames, true
+			return frames, off, true
 		}
 		off += int64(i)
 	}
-	return frames, false
+	return frames, off, false
 }

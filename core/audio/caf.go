@@ -28,20 +28,20 @@ func parseCAF(s *source, base int64) (Info, error) {
 		if !ok {
 			break
 		}
-		switch {
-		case c.id == "desc" && a.info.Codec == "":
+		switch id := string(c.id[:]); {
+		case id == "desc" && a.info.Codec == "":
 			if err := a.description(c.peek); err != nil {
 				return Info{}, err
 			}
-		case c.id == "data" && a.data.id == "":
+		case id == "data" && a.data.body == 0:
 			if rest := s.size - c.body; c.size <= cafEditCount && rest > cafEditCount && !cafChunks.reachEnd(s, c.body+c.size) {
 				c.size = openSize // a recording that was never closed
 			}
 			a.data = c
-		case c.id == "pakt" && a.table.id == "":
+		case id == "pakt" && a.table.body == 0:
 			a.table = c
 		}
-		if a.info.Codec != "" && a.data.id != "" && (a.packet == 0 || a.table.id != "") {
+		if a.info.Codec != "" && a.data.body != 0 && (a.packet == 0 || a.table.body != 0) {
 			break
 		}
 		off = cafChunks.next(s, c)
@@ -49,7 +49,7 @@ func parseCAF(s *source, base int64) (Info, error) {
 	switch {
 	case a.info.Codec == "":
 		return Info{}, corrupt("has no desc chunk, which tells its rate and format")
-	case a.data.id == "":
+	case a.data.body == 0:
 		return Info{}, corrupt("ends before its data chunk and holds no audio")
 	case a.packet > 0:
 		return a.varying(s)

@@ -27,9 +27,9 @@ const (
 
 // chunk is the head of one, and the first bytes of its body, valid until the next read.
 type chunk struct {
-	id   string // the first 4 bytes of it
-	body int64  // where its body starts
-	size int64  // bytes of the body, as claimed; openSize
+	id   [4]byte // the first bytes of it
+	body int64   // where its body starts; 0 only for no chunk
+	size int64   // bytes of the body, as claimed; openSize
 	peek []byte
 }
 
@@ -40,7 +40,7 @@ func (st *chunkStyle) at(s *source, off int64) (c chunk, ok bool) {
 	if int64(len(b)) < head {
 		return chunk{}, false
 	}
-	c = chunk{id: string(b[:4]), body: off + head, size: st.size(b[st.idLen:]), peek: b[head:]}
+	c = chunk{id: [4]byte(b), body: off + head, size: st.size(b[st.idLen:]), peek: b[head:]}
 	if st.counted && c.size != openSize {
 		c.size = max(0, c.size-head)
 	}
@@ -106,13 +106,18 @@ func (st *chunkStyle) reachEnd(s *source, off int64) bool {
 	return false
 }
 
-func printable(id string) bool {
-	for i := range len(id) {
-		if id[i] < ' ' || id[i] > '~' {
+func printable(id [4]byte) bool {
+	for _, b := range id {
+		if b < ' ' || b > '~' {
 			return false
 		}
 	}
 	return true
+}
+
+// isOpen says whether a chunk has a 32-bit size that means nothing: there is less, or more that is no chunk.
+func (st *chunkStyle) isOpen(s *source, c chunk) bool {
+	return isOpen32(c.size) && (c.body+c.size > s.size || !st.reachEnd(s, st.next(s, c)))
 }
 
 // isOpen32 says whether a 32-bit size is one of those that writers leave when they cannot seek back, more or less a header:

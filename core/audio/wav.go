@@ -32,6 +32,7 @@ type wave struct {
 	data  chunk // the first that is not empty
 	empty bool  // there is a data chunk, of size 0
 	more  int64 // bytes in further data chunks
+	whole bool  // only whole chunks follow up to the end of the file
 }
 
 // parseWave walks the chunks from off on.
@@ -40,7 +41,7 @@ func parseWave(s *source, style *chunkStyle, off int64) (Info, error) {
 	n := 0
 	for ; n < maxChunks; n++ {
 		c, ok := style.at(s, off)
-		if !ok || w.data.id != "" && !printable(c.id) { // what is no chunk behind the data is no matter of ours
+		if !ok || w.data.body != 0 && !printable(c.id) { // what is no chunk behind the data is no matter of ours
 			break
 		}
 		if err := w.take(&c); err != nil {
@@ -49,9 +50,9 @@ func parseWave(s *source, style *chunkStyle, off int64) (Info, error) {
 		off = style.next(s, c)
 	}
 	switch {
-	case w.fmt == nil && w.data.id != "":
+	case w.fmt == nil && w.data.body != 0:
 		return Info{}, corrupt("has no fmt chunk with its data")
-	case w.data.id != "":
+	case w.data.body != 0:
 		return w.length()
 	case w.empty:
 		return Info{}, corrupt("holds no audio")
@@ -64,7 +65,7 @@ func parseWave(s *source, style *chunkStyle, off int64) (Info, error) {
 
 // take notes what one chunk says. It may correct the size of a data chunk.
 func (w *wave) take(c *chunk) (err error) {
-	switch c.id {
+	switch string(c.id[:]) {
 	case "fmt ":
 		if w.fmt == nil { // decoders go by the first
 			w.fmt, err = parseWAVFormat(c.peek, w.style.order)
@@ -84,7 +85,7 @@ func (w *wave) take(c *chunk) (err error) {
 		switch {
 		case c.size == 0:
 			w.empty = true
-		case w.data.id == "":
+		case w.data.body == 0:
 			w.data = *c
 		case c.size != openSize:
 			w.more = min(w.more+c.size, maxClaim)
@@ -106,17 +107,18 @@ func ds64DataSize(body []byte) int64 {
 
 // dataSize settles how many bytes a data chunk claims.
 func (w *wave) dataSize(c chunk) int64 {
-	rest := w.s.size - c.body
 	switch {
 	case (c.size == 0xffffffff || c.size == 0) && w.long != openSize:
 		return w.long
-	case !w.style.wide && c.size > rest && isOpen32(c.size):
+	case !w.style.wide && w.style.isOpen(w.s, c):
 		return openSize
-	case c.size == 0 && rest > 0 && !w.style.reachEnd(w.s, c.body): // a recording that was never closed
-		return openSize
-	default:
+	case c.size != 0 || w.whole:
 		return c.size
 	}
+	if w.whole = w.style.reachEnd(w.s, c.body); w.whole {
+		return 0
+	}
+	return openSize // a recording that was never closed
 }
 
 // length tells how much audio the data holds. No decoder plays further data chunks behind the first: they are a claim.

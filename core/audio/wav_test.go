@@ -215,6 +215,35 @@ func TestWAVFixtures(t *testing.T) {
 	})
 }
 
+// TestWAVLarge reads files of more than 4 GiB, of which the disk holds the header alone.
+func TestWAVLarge(t *testing.T) {
+	const size = 10 << 30
+	for name, c := range map[string]struct {
+		head    *wavBuilder
+		claimed float64
+	}{
+		"RF64":                    {riff("RF64").chunk("ds64", ds64(size)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, nil), 0},
+		"RF64 that claims double": {riff("RF64").chunk("ds64", ds64(2*size)).fmt(tagPCM, 1, 16000, 2, 16).claim("data", 0xffffffff, nil), 2 * size / 32000.0},
+		"RIFF of unknown size":    {pcm16().claim("data", 0xffffffff, nil), 0},
+		"sox's unknown size":      {pcm16().claim("data", 0x7ffff000, nil), 0},
+		"AIFF of unknown size":    {&wavBuilder{form("AIFF", comm(1, 0, 16, ""), ssndClaim(0x7f000008, nil))}, 0},
+		"Wave64":                  {&wavBuilder{wave64(24+size, nil)[:104]}, 0},
+		"Core Audio":              {&wavBuilder{core(desc(16000, "lpcm", 2, 2, 1, 1, 16), cafData(4 + size)[:16])}, 0},
+	} {
+		path := write(t, c.head.b)
+		require.NoError(t, os.Truncate(path, int64(len(c.head.b)+size)))
+		info, n, err := File(path)
+		require.NoError(t, err, name)
+		assert.EqualValues(t, len(c.head.b)+size, n)
+		assert.Equal(t, size/32000.0, info.DurationS, name)
+		if c.claimed == 0 {
+			assert.Nil(t, info.ClaimedS, name)
+		} else if assert.NotNil(t, info.ClaimedS, name) {
+			assert.Equal(t, c.claimed, *info.ClaimedS, name)
+		}
+	}
+}
+
 // TestWAVAgreesWithDecoder compares durations of plain PCM with go-audio/wav as encoder and as decoder.
 func TestWAVAgreesWithDecoder(t *testing.T) {
 	for _, bits := range []int{8, 16, 24, 32} {
