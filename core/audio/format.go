@@ -30,8 +30,8 @@ var formats = []format{
 	{"NIST SPHERE", []string{".sph", ".nist"}, prefix("NIST_1A"), parseSPHERE},
 	{"WavPack", []string{".wv"}, prefix("wvpk"), nil},
 	{"Monkey's Audio", []string{".ape"}, prefix("MAC "), nil},
-	{"AAC (ADTS)", []string{".aac"}, isADTS, nil},
-	{"MP3", []string{".mp3", ".mp2"}, isMPEG, nil},
+	{"AAC (ADTS)", []string{".aac"}, isADTS, parseFrames},
+	{"MP3", []string{".mp3", ".mp2"}, isMPEG, parseFrames},
 }
 
 // sniffLen is how many bytes the magic table looks at.

@@ -48,8 +48,8 @@ func (s *source) parse() (Info, error) {
 	base := skipID3(s)
 	format := sniff(s.at(base, sniffLen))
 	switch {
-	case format == nil:
-		return Info{}, notAudio(s.at(0, 16))
+	case format == nil: // or frames behind something else
+		return parseFrames(s, base)
 	case format.parse == nil:
 		return Info{}, unsupported("is %s, which is not read yet", format.name)
 	}
