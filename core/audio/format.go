@@ -31,7 +31,7 @@ var formats = []format{
 	{"WavPack", []string{".wv"}, prefix("wvpk"), nil},
 	{"Monkey's Audio", []string{".ape"}, prefix("MAC "), nil},
 	{"AAC (ADTS)", []string{".aac"}, isADTS, parseFrames},
-	{"MP3", []string{".mp3", ".mp2"}, isMPEG, parseFrames},
+	{"MP3", []string{".mp3", ".mp2", ".mp1", ".mpga"}, isMPEG, parseFrames},
 }
 
 // sniffLen is how many bytes the magic table looks at.
@@ -54,30 +54,34 @@ func inFORM(h []byte) bool {
 	return len(h) >= 12 && string(h[:4]) == "FORM" && (string(h[8:12]) == "AIFF" || string(h[8:12]) == "AIFC")
 }
 
-// isADTS: 12 sync bits, layer 0, a sampling frequency index below 13.
 func isADTS(h []byte) bool {
-	return len(h) >= 7 && h[0] == 0xff && h[1]&0xf6 == 0xf0 && h[2]>>2&0xf < 13
+	_, ok := parseADTSHead(h)
+	return ok
 }
 
-// isMPEG: 11 sync bits, no reserved version, layer, bit rate or sampling rate; or an ID3v2 tag too long to look behind.
+// isMPEG takes an ID3v2 tag too that nothing follows.
 func isMPEG(h []byte) bool {
-	if bytes.HasPrefix(h, []byte("ID3")) {
-		return true
-	}
-	return len(h) >= 4 && h[0] == 0xff && h[1]&0xe0 == 0xe0 && h[1]>>3&3 != 1 && h[1]>>1&3 != 0 && h[2]>>4 != 15 && h[2]>>2&3 != 3
+	f, ok := parseSyncFrame(h)
+	return ok && !f.isADTS() || bytes.HasPrefix(h, []byte("ID3"))
 }
 
-// skipID3 gives the offset behind the ID3v2 tags at the start, 0 without one. Some taggers write them before FLAC too.
+const (
+	id3HeadLen  = 10
+	maxHeadTags = 16
+)
+
+// skipID3 gives the offset behind the ID3v2 tags at the start, 0 without one. Some taggers write them before FLAC too. Only
+// their headers are read. A tag that claims the whole file or more is not skipped: then it is wrong, or all there is.
 func skipID3(s *source) int64 {
 	var off int64
-	for range 4 {
-		h := s.at(off, 10)
-		if len(h) < 10 || string(h[:3]) != "ID3" || (h[6]|h[7]|h[8]|h[9])&0x80 != 0 {
+	for range maxHeadTags {
+		h := s.at(off, id3HeadLen)
+		if len(h) < id3HeadLen || string(h[:3]) != "ID3" || h[3] == 0xff || h[4] == 0xff || (h[6]|h[7]|h[8]|h[9])&0x80 != 0 {
 			break
 		}
-		n := 10 + int64(h[6])<<21 + int64(h[7])<<14 + int64(h[8])<<7 + int64(h[9])
+		n := id3HeadLen + syncsafe(h[6:])
 		if h[5]&0x10 != 0 { // a footer
-			n += 10
+			n += id3HeadLen
 		}
 		if off+n >= s.size {
 			break

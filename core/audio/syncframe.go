@@ -32,12 +32,20 @@ const (
 
 func (f syncFrame) isADTS() bool { return f.kind&kindLayer == 0 }
 
+// headLen is how many bytes of a frame tell its size.
+func (f syncFrame) headLen() int64 {
+	if f.isADTS() {
+		return adtsHeadLen
+	}
+	return mpegHeadLen
+}
+
 // layer is that of MPEG audio: 1 to 3.
 func (f syncFrame) layer() int { return int(4 - f.kind>>9&3) }
 
 func (f syncFrame) rate() int {
 	if f.isADTS() {
-		return adtsRates[f.kind>>2&15]
+		return aacRates[f.kind>>2&15]
 	}
 	return mpegRates[f.kind>>2&3] >> mpegShift[f.kind>>11&3]
 }
@@ -118,7 +126,7 @@ func (r *frames) at(pos, keep int64) (syncFrame, bool) {
 func (r *frames) follow(f syncFrame, pos int64, n int) (found int, end bool) {
 	for at := pos; found < n; found++ {
 		at += int64(f.size)
-		if at > r.end-mpegHeadLen {
+		if at > r.end-f.headLen() {
 			return found, found > 0 || at <= r.end
 		}
 		next, ok := r.at(at, pos)

@@ -3,9 +3,9 @@ package audio
 import "bytes"
 
 const (
-	id3v1Len, id3v1PlusLen, apeFootLen, id3FootLen = 128, 227, 32, 10
-	maxTailTags                                    = 8
-	maxLyrics                                      = 5100 // of Lyrics3 version 1, which does not tell its length
+	id3v1Len, id3v1PlusLen, apeFootLen = 128, 227, 32
+	maxTailTags                        = 8
+	maxLyrics                          = 5100 // of Lyrics3 version 1, which does not tell its length
 )
 
 // tagsEnd gives where the audio ends: before the tags at the end of the file. Nothing before start is taken for one.
@@ -42,8 +42,8 @@ func tailTag(s *source, end int64) int64 {
 			size += apeFootLen
 		}
 		return max(size, apeFootLen)
-	case string(foot[apeFootLen-id3FootLen:][:3]) == "3DI":
-		return syncsafe(foot[apeFootLen-4:]) + 2*id3FootLen
+	case string(foot[apeFootLen-id3HeadLen:][:3]) == "3DI":
+		return syncsafe(foot[apeFootLen-4:]) + 2*id3HeadLen
 	case string(foot[apeFootLen-9:]) == "LYRICS200":
 		return lyrics2Len(foot[apeFootLen-15:][:6])
 	case string(foot[apeFootLen-9:]) == "LYRICSEND":

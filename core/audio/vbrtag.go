@@ -1,9 +1,5 @@
 package audio
 
-import "encoding/binary"
-
-var be = binary.BigEndian
-
 const (
 	vbrTagLen    = 4 + 32 + 16 + 100 + 4 + 24 // frame header, side information, the longest tag with its LAME extension
 	decoderDelay = 529                        // samples that every Layer III decoder puts in front; gapless ones drop them again

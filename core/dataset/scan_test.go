@@ -74,11 +74,11 @@ func isFault(t *testing.T, err error, code fault.Code, texts ...string) {
 
 func TestFolder(t *testing.T) {
 	root := tree(t, map[string][]byte{
-		"b/2.wav": wavOf(32000), "b/10.WAV": wavOf(16000), "a.wav": wavOf(8000), "c.wav": []byte("text"), "d.mp3": []byte("\xff\xfb\x90\x00"),
+		"b/2.wav": wavOf(32000), "b/10.WAV": wavOf(16000), "a.wav": wavOf(8000), "c.wav": []byte("text"), "d.wma": []byte("\x30\x26\xb2\x75\x8e\x66\xcf\x11"),
 		"empty.flac": nil, "notes.txt": []byte("x"), ".hidden.wav": wavOf(9), ".cache/x.wav": wavOf(9), "._a.wav": []byte("x"),
 	})
 	result := scan(t, Request{Folder: root})
-	assert.Equal(t, []string{"a.wav", "b/10.WAV", "b/2.wav", "c.wav", "d.mp3", "empty.flac"}, names(result.Clips, root))
+	assert.Equal(t, []string{"a.wav", "b/10.WAV", "b/2.wav", "c.wav", "d.wma", "empty.flac"}, names(result.Clips, root))
 	d := result.Profile
 	assert.Equal(t, 3, d.SampleCount)
 	assert.Equal(t, 3, d.MeasuredCount)
@@ -92,7 +92,7 @@ func TestFolder(t *testing.T) {
 	assert.Equal(t, "folder "+root, d.Source)
 	require.Len(t, d.BadFiles, 3)
 	assert.Equal(t, profile.BadFile{Path: root + "/c.wav", Error: `is not audio: starts with "text"`}, d.BadFiles[0])
-	assert.Contains(t, d.BadFiles[1].Error, "is MP3, which is not read yet; convert it")
+	assert.Contains(t, d.BadFiles[1].Error, "is Windows Media (ASF), which is not read yet; convert it")
 	assert.Equal(t, "is empty", d.BadFiles[2].Error)
 }
 

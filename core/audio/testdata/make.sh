@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the encoded fixtures beside this script. Needs sox, flac, oggenc, ffmpeg with libopus and libmp3lame.
+# Makes the encoded fixtures beside this script. Needs sox, flac, oggenc, lame, twolame, ffmpeg with libopus and libmp3lame.
 # Every file plays the same 1.1 s of decaying tones at 16 kHz mono (17600 samples), if its name does not say otherwise.
 set -eu
 cd "$(dirname "$0")"
@@ -99,3 +99,15 @@ with open("tone.awb", "wb") as f:
         n = lib.E_IF_encode(state, min(mode, 8), pcm[i : i + 640], out, 1)
         f.write(out.raw[:n])
 PY
+# MPEG audio and ADTS. Their tests state how many samples FFmpeg (free format: mpg123) decodes from each.
+sox -R tone.wav -r 44100 -t wav - | lame --quiet --resample 44.1 -m m -b 56 - lame_cbr_44k.mp3
+sox -R tone.wav -r 44100 -c 2 -t wav - | lame --quiet --resample 44.1 -V 9 - lame_vbr_44k_stereo.mp3
+sox -R tone.wav -r 44100 -t wav - | lame --quiet --resample 44.1 -m m -t -V 9 - vbr_untagged_44k.mp3
+sox -R tone.wav -r 44100 -t wav - | lame --quiet --resample 44.1 -m m -t -p -b 48 - cbr_untagged_crc_44k.mp3
+sox -R tone.wav -r 44100 -t wav - | lame --quiet --resample 44.1 -m m --freeformat -b 37 - free_format_44k.mp3
+lame --quiet --resample 8 -b 16 tone.wav mpeg25_8k.mp3
+twolame --quiet -b 32 -m mono tone.wav tone.mp2 >/dev/null
+ffmpeg -v error -y -i tone.wav -ar 44100 -ac 2 -c:a mp2 -b:a 64k stereo_44k.mp2
+ffmpeg -v error -y -i tone.wav -c:a aac -b:a 24k tone.aac
+ffmpeg -v error -y -i tone.wav -ar 44100 -ac 2 -c:a aac -b:a 32k -write_mpeg2 1 mpeg2_stereo_44k.aac
+ffmpeg -v error -y -i tone.wav -af aformat=channel_layouts=hexagonal -c:a aac -b:a 32k six_channels_by_pce.aac

@@ -1,0 +1,389 @@
+package audio
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// TestFrameFixtures holds the samples against what FFmpeg 5.1 decodes; free format, which it refuses, against mpg123 1.31.
+func TestFrameFixtures(t *testing.T) {
+	cases := []struct {
+		file    string
+		samples int64
+		want    Info
+	}{
+		{"tone.mp3", 17600, Info{SampleRate: 16000, Channels: 1, Codec: "mp3", Method: "header"}},
+		{"lame_cbr_44k.mp3", 48510, Info{SampleRate: 44100, Channels: 1, Codec: "mp3", Method: "header"}},
+		{"lame_vbr_44k_stereo.mp3", 48510, Info{SampleRate: 44100, Channels: 2, Codec: "mp3", Method: "header"}},
+		{"vbr_untagged_44k.mp3", 50688, Info{SampleRate: 44100, Channels: 1, Codec: "mp3", Method: "walked"}},
+		{"cbr_untagged_crc_44k.mp3", 50688, Info{SampleRate: 44100, Channels: 1, Codec: "mp3", Method: "walked"}},
+		{"free_format_44k.mp3", 50688, Info{SampleRate: 44100, Channels: 1, Codec: "mp3", Method: "walked"}},
+		{"mpeg25_8k.mp3", 10368, Info{SampleRate: 8000, Channels: 1, Codec: "mp3", Method: "walked"}},
+		{"tone.mp2", 18432, Info{SampleRate: 16000, Channels: 1, Codec: "mp2", Method: "walked"}},
+		{"stereo_44k.mp2", 49536, Info{SampleRate: 44100, Channels: 2, Codec: "mp2", Method: "walked"}},
+		{"tone.aac", 19456, Info{SampleRate: 16000, Channels: 1, Codec: "aac", Method: "walked"}},
+		{"mpeg2_stereo_44k.aac", 50176, Info{SampleRate: 44100, Channels: 2, Codec: "aac", Method: "walked"}},
+		{"six_channels_by_pce.aac", 19456, Info{SampleRate: 16000, Channels: 6, Codec: "aac", Method: "walked"}},
+	}
+	for _, c := range cases {
+		t.Run(c.file, func(t *testing.T) {
+			c.want.DurationS = float64(c.samples) / float64(c.want.SampleRate)
+			got, _, err := File(filepath.Join("testdata", c.file))
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+			got, err = Bytes(c.file, fixture(t, c.file))
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestMPEGHeads(t *testing.T) {
+	cases := []struct {
+		head          string
+		size, samples int32
+		rate, bitrate int
+		layer         int
+	}{
+		{"\xff\xfb\x90\x00", 417, 1152, 44100, 128000, 3},
+		{"\xff\xfa\x92\xc0", 418, 1152, 44100, 128000, 3}, // checksum, padding
+		{"\xff\xfb\xe8\x00", 1440, 1152, 32000, 320000, 3},
+		{"\xff\xf3\x14\x00", 24, 576, 24000, 8000, 3},
+		{"\xff\xf3\x88\xc0", 288, 576, 16000, 64000, 3},
+		{"\xff\xe3\x18\xc0", 72, 576, 8000, 8000, 3},
+		{"\xff\xfd\xc4\x00", 768, 1152, 48000, 256000, 2},
+		{"\xff\xf5\x80\x00", 417, 1152, 22050, 64000, 2},
+		{"\xff\xff\x10\x00", 32, 384, 44100, 32000, 1},
+		{"\xff\xff\x12\x00", 36, 384, 44100, 32000, 1}, // a slot of padding is four bytes
+		{"\xff\xff\xe4\x00", 448, 384, 48000, 448000, 1},
+		{"\xff\xf7\xe8\x00", 768, 384, 16000, 256000, 1},
+	}
+	for _, c := range cases {
+		f, ok := parseSyncFrame([]byte(c.head))
+		require.True(t, ok, "%x", c.head)
+		assert.Equal(t, c.size, f.size, "%x", c.head)
+		assert.Equal(t, c.samples, f.samples, "%x", c.head)
+		assert.Equal(t, c.rate, f.rate(), "%x", c.head)
+		assert.Equal(t, c.bitrate, mpegBitrate([]byte(c.head), f), "%x", c.head)
+		assert.Equal(t, c.layer, f.layer(), "%x", c.head)
+	}
+	for _, bad := range []string{"", "\xff\xfb\x90", "\xff\xeb\x90\x00", "\xff\xfb\xf0\x00", "\xff\xfb\x9c\x00", "\xff\xdb\x90\x00", "\xfe\xfb\x90\x00"} {
+		_, ok := parseSyncFrame([]byte(bad))
+		assert.False(t, ok, "%x", bad)
+	}
+}
+
+// stream makes n silent frames that start with head, padded as encoders do where size is no whole number.
+func stream(head string, n int) []byte {
+	var out []byte
+	f, _ := parseSyncFrame([]byte(head))
+	exact := float64(f.samples) / 8 * float64(mpegBitrate([]byte(head), f)) / float64(f.rate())
+	for i := range n {
+		frame := make([]byte, f.size, f.size+1)
+		copy(frame, head)
+		if float64(len(out)+len(frame)+mpegSlot(f)) <= exact*float64(i+1) {
+			frame[2] |= 2
+			frame = append(frame, make([]byte, mpegSlot(f))...)
+		}
+		out = append(out, frame...)
+	}
+	return out
+}
+
+func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	rand.New(rand.NewSource(int64(n))).Read(b)
+	return b
+}
+
+func id3(body []byte, flags byte) []byte {
+	n := len(body)
+	return append([]byte{'I', 'D', '3', 4, 0, flags, byte(n >> 21 & 127), byte(n >> 14 & 127), byte(n >> 7 & 127), byte(n & 127)}, body...)
+}
+
+const (
+	low, high, mono = "\xff\xfb\x10\x00", "\xff\xfb\x90\x00", "\xff\xfb\x90\xc0" // 44.1 kHz at 32 and 128 kbit/s
+)
+
+func TestFrontAndTailTags(t *testing.T) {
+	lyrics := "LYRICSBEGININD0000210LYR00005hello"
+	apeFoot := "APETAGEX\xd0\x07\x00\x00\x48\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00"
+	ape := []byte("APETAGEX\xd0\x07\x00\x00\x48\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\xa0\x00\x00\x00\x00\x00\x00\x00\x00" + string(noise(40)) + apeFoot)
+	v1 := append([]byte("TAG"), make([]byte, 125)...)
+	plus := append([]byte("TAG+"), make([]byte, 223)...)
+	foot := append(id3(noise(300), 0x10), append([]byte("3DI\x04\x00\x10"), 0, 0, 2, 44)...)
+	fronts := map[string][]byte{
+		"nothing": nil, "a tag": id3(noise(50), 0), "a tag of 5 MB": id3(noise(5<<20), 0), "two tags": join(id3(noise(900), 0), id3(noise(9000), 0)),
+		"a tag with a footer": join(id3(make([]byte, 20), 0x10), []byte("3DI\x04\x00\x10\x00\x00\x00\x14")),
+	}
+	tails := map[string][]byte{
+		"nothing": nil, "ID3v1": v1, "ID3v1 enhanced": join(plus, v1), "APE": ape, "APE and ID3v1": join(ape, v1),
+		"Lyrics3 v2": join([]byte(lyrics), fmt.Appendf(nil, "%06dLYRICS200", len(lyrics)), v1),
+		"Lyrics3 v1": join([]byte("LYRICSBEGIN[00:01]hello LYRICSEND"), v1), "ID3v2 behind": foot,
+	}
+	for _, name := range []string{"lame_vbr_44k_stereo.mp3", "vbr_untagged_44k.mp3", "tone.aac"} {
+		audio := fixture(t, name)
+		want, err := Bytes(name, audio)
+		require.NoError(t, err)
+		for front, head := range fronts {
+			for behind, tail := range tails {
+				got, _, err := File(write(t, join(head, audio, tail)))
+				require.NoError(t, err)
+				expected := want
+				if want.Method == "header" && len(tail) > len(audio)/16 {
+					expected.DurationS = (44*1152 - 1105) / 44100. // for FFmpeg another stream follows: it does not know where this one ends
+				}
+				assert.Equal(t, expected, got, "%s: %s in front, %s behind", name, front, behind)
+			}
+		}
+		for _, junk := range [][]byte{make([]byte, 300), noise(300)} {
+			got, err := Bytes(name, join(audio, junk))
+			require.NoError(t, err)
+			assert.Equal(t, want.DurationS, got.DurationS)
+			assert.Nil(t, got.ClaimedS)
+		}
+	}
+}
+
+// TestSomethingBeforeTheFirstFrame: FFmpeg takes no tag from a frame that something else than ID3v2 comes before, and then
+// plays every frame whole: 44 and the tag's.
+func TestSomethingBeforeTheFirstFrame(t *testing.T) {
+	tagged, plain := fixture(t, "lame_vbr_44k_stereo.mp3"), fixture(t, "vbr_untagged_44k.mp3")
+	ape := []byte("APETAGEX\xd0\x07\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\xa0\x00\x00\x00\x00\x00\x00\x00\x00datadata")
+	for name, front := range map[string][]byte{
+		"zeros": make([]byte, 4000), "many zeros": make([]byte, 200<<10), "noise": noise(3000), "a tag and zeros": join(id3(noise(99), 0), make([]byte, 9000)),
+		"a tag and noise": join(id3(noise(99), 0), noise(30000)), "a tag that claims too little": join(id3(noise(99), 0), noise(20)), "an APE tag": ape,
+	} {
+		info, samples, err := samplesOf(join(front, tagged))
+		require.NoError(t, err, name)
+		assert.EqualValues(t, 45*1152, samples, name)
+		assert.Equal(t, 2, info.Channels)
+		_, samples, err = samplesOf(join(front, plain))
+		require.NoError(t, err, name)
+		assert.EqualValues(t, 50688, samples, name)
+	}
+	for name, b := range map[string][]byte{
+		"too much of it": join(make([]byte, 300<<10), plain), "mostly something else": join(noise(2000), plain, noise(3*len(plain))),
+		"text": []byte("\xff\xfeH\x00e\x00l\x00l\x00o\x00"), "one frame header": []byte(high), "no end of sync": bytes.Repeat([]byte{0xff}, 1<<20),
+		"no frame behind a header": bytes.Repeat([]byte(high), 1<<18),
+	} {
+		_, err := Bytes("x", b)
+		refusedAs(t, err, fault.Corrupt, "x: ", fmt.Sprintf("is not audio: starts with %q", b[:min(16, len(b))]))
+		_ = name
+	}
+	_, err := Bytes("x", id3(noise(500), 0))
+	refusedAs(t, err, fault.Corrupt, "x: ", "ends inside its ID3 tag")
+	_, err = Bytes("x", join(id3(noise(500), 0), noise(500)))
+	refusedAs(t, err, fault.Corrupt, "x: ", "holds no audio behind its ID3 tag")
+}
+
+// TestFrameCutAtEveryByte: of MPEG audio FFmpeg plays a cut frame once its header is whole, of ADTS it does not.
+func TestFrameCutAtEveryByte(t *testing.T) {
+	for _, c := range []struct {
+		file       string
+		skip, drop int64 // frames that are a tag, samples in front
+	}{
+		{"lame_vbr_44k_stereo.mp3", 1, 1105}, {"vbr_untagged_44k.mp3", 0, 0}, {"tone.mp2", 0, 0}, {"tone.aac", 0, 0},
+	} {
+		whole := fixture(t, c.file)
+		want, err := Bytes(c.file, whole)
+		require.NoError(t, err)
+		frames, perFrame, pos := -c.skip, int64(0), 0
+		for k := range whole {
+			f, ok := parseSyncFrame(whole[pos:])
+			require.True(t, ok)
+			perFrame = int64(f.samples)
+			started, ended := k >= pos+mpegHeadLen, k == pos+int(f.size)
+			if ended {
+				frames, pos = frames+1, k
+				started = false
+			}
+			held := frames
+			if started && !f.isADTS() {
+				held++
+			}
+			info, samples, err := samplesOf(whole[:k])
+			if c.skip == 0 && frames == 0 || held*perFrame <= c.drop {
+				require.Error(t, err, "%s cut to %d", c.file, k)
+				continue
+			}
+			require.NoError(t, err, "%s cut to %d", c.file, k)
+			if c.skip > 0 && samples == 48510 {
+				continue // only padding is missing
+			}
+			require.Equal(t, held*perFrame-c.drop, samples, "%s cut to %d", c.file, k)
+			if c.skip > 0 {
+				require.NotNil(t, info.ClaimedS)
+				assert.Equal(t, want.DurationS, *info.ClaimedS)
+			}
+		}
+	}
+}
+
+func TestConstantBitRate(t *testing.T) {
+	cases := map[string]struct {
+		b      []byte
+		frames int64
+		method string
+	}{
+		"constant":                {stream(high, 3000), 3000, "tail"},
+		"mono":                    {stream(mono, 3000), 3000, "tail"},
+		"low":                     {stream(low, 3000), 3000, "tail"},
+		"48 kHz":                  {stream("\xff\xfb\x94\x00", 3000), 3000, "tail"},
+		"Layer II":                {stream("\xff\xfd\x90\x00", 3000), 3000, "tail"},
+		"Layer I":                 {stream("\xff\xff\x50\x00", 3000), 3000, "tail"},
+		"short":                   {stream(high, 100), 100, "walked"},
+		"cut":                     {stream(high, 3000)[:417*2000+100], 1996, "tail"},
+		"silence first":           {join(stream(low, 1149), stream(high, 2000)), 3149, "walked"},
+		"silence last":            {join(stream(high, 2000), stream(low, 400)), 2400, "walked"},
+		"silence inside":          {join(stream(high, 2000), stream(low, 3), stream(high, 2000)), 4003, "walked"},
+		"never padded":            {bytes.Repeat(stream(high, 1), 3000), 3000, "walked"},
+		"something between":       {join(stream(high, 1500), noise(5000), stream(high, 1500)), 3000, "walked"},
+		"a tag between":           {join(stream(high, 1500), id3(noise(9000), 0), stream(high, 1500)), 3000, "walked"},
+		"much behind":             {join(stream(high, 1500), make([]byte, 100<<10)), 1500, "walked"},
+		"from the middle":         {stream(high, 3001)[200:], 3000, "tail"},
+		"from the middle, silent": {join(stream(low, 2000), stream(high, 2000))[60:], 3999, "walked"},
+		"false syncs between":     {join(stream(high, 1500), bytes.Repeat([]byte(high), 5000), stream(high, 1500)), 3001, "walked"}, // the first of them is where a frame should be
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, ok := parseSyncFrame(c.b)
+			if !ok {
+				f, _ = parseSyncFrame([]byte(high))
+			}
+			info, samples, err := samplesOf(c.b)
+			require.NoError(t, err)
+			assert.InDelta(t, c.frames*int64(f.samples), samples, 0)
+			assert.Equal(t, c.method, info.Method)
+			onDisk, _, err := File(write(t, c.b))
+			require.NoError(t, err)
+			assert.Equal(t, info, onDisk)
+		})
+	}
+}
+
+// TestJoinedStreams adds up seconds, as the rates differ.
+func TestJoinedStreams(t *testing.T) {
+	info, err := Bytes("x", join(stream("\xff\xf3\x88\xc0", 500), stream(high, 700), stream("\xff\xfd\x94\x00", 300)))
+	require.NoError(t, err)
+	assert.InDelta(t, 500*576/16000.+700*1152/44100.+300*1152/48000., info.DurationS, 1e-4)
+	assert.Equal(t, 16000, info.SampleRate)
+	assert.Equal(t, "walked", info.Method)
+}
+
+// TestFramesWithBitFlips: a broken header costs its frame, and those that its wrong size covers, not the rest of the file.
+func TestFramesWithBitFlips(t *testing.T) {
+	for _, c := range []struct {
+		file   string
+		frames float64 // of the usual size that one of the largest size covers, and one
+	}{
+		{"vbr_untagged_44k.mp3", 5}, {"tone.mp2", 4}, {"tone.aac", 45}, {"lame_vbr_44k_stereo.mp3", 0},
+	} {
+		name, whole := c.file, fixture(t, c.file)
+		if c.frames > 40 {
+			whole = bytes.Repeat(whole, 4)
+		}
+		want, err := Bytes(name, whole)
+		require.NoError(t, err)
+		f, _ := parseSyncFrame(whole)
+		frame := float64(f.samples) / float64(f.rate())
+		for i := 2000; i < min(len(whole), 6000); i++ {
+			for bit := range 8 {
+				b := bytes.Clone(whole)
+				b[i] ^= 1 << bit
+				got, err := Bytes(name, b)
+				require.NoError(t, err)
+				assert.InDelta(t, want.DurationS, got.DurationS, (c.frames+0.01)*frame, "%s: bit %d of byte %d", name, bit, i)
+			}
+		}
+		for i := range min(2000, len(whole)) {
+			b := bytes.Clone(whole)
+			b[i] ^= 0xff
+			sane(t, b)
+		}
+	}
+}
+
+func TestTooLongToWalk(t *testing.T) {
+	b := join(stream(low, 9000), stream(high, 9000))
+	s := &source{fd: noFile, size: int64(len(b)), head: b, whole: true}
+	first, _ := parseSyncFrame(b)
+	r := newFrames(s)
+	r.work = 1000
+	samples, method, dense := r.count(first, 0)
+	assert.InEpsilon(t, 18000*1152, samples, 0.02)
+	assert.Equal(t, "estimated", method)
+	assert.True(t, dense)
+
+	for name, b := range map[string][]byte{
+		"endless false syncs": join(stream(high, 500), bytes.Repeat([]byte(high), 4<<20)),
+		"no end of sync":      join(stream(high, 500), bytes.Repeat([]byte{0xff}, 16<<20)),
+		"tiny frames":         bytes.Repeat([]byte("\xff\xf1\x50\x80\x00\xff\xfc"), 3<<20),
+	} {
+		info, err := Bytes("x", b)
+		require.NoError(t, err, name)
+		assert.Equal(t, "estimated", info.Method, name)
+	}
+}
+
+// TestHugeSparseFile finds a frame at the start of a file that is nothing else, and does not read the rest.
+func TestHugeSparseFile(t *testing.T) {
+	path := write(t, stream(high, 500))
+	require.NoError(t, os.Truncate(path, 1<<40))
+	info, size, err := File(path)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1<<40, size)
+	assert.Equal(t, "estimated", info.Method)
+}
+
+func FuzzMPEG(f *testing.F) {
+	for _, name := range []string{"tone.mp3", "lame_vbr_44k_stereo.mp3", "vbr_untagged_44k.mp3", "free_format_44k.mp3", "mpeg25_8k.mp3", "tone.mp2"} {
+		f.Add(fixture(f, name)[1:2500])
+	}
+	f.Add(join([]byte{0xfb}, stream(high, 3)[2:], []byte("TAG")))
+	f.Fuzz(func(t *testing.T, b []byte) { sane(t, append([]byte{0xff}, b...)) })
+}
+
+func FuzzTailTag(f *testing.F) {
+	audio := stream(high, 4)
+	f.Add([]byte("LYRICSBEGINhello000016LYRICS200"))
+	f.Add([]byte("LYRICSBEGINhelloLYRICSEND"))
+	f.Add([]byte("APETAGEX\xd0\x07\x00\x00\x20\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Add([]byte("3DI\x04\x00\x10\x00\x00\x00\x14"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := &source{fd: noFile, head: join(audio, b), whole: true}
+		s.size = int64(len(s.head))
+		end := tagsEnd(s, int64(len(audio)))
+		assert.GreaterOrEqual(t, end, int64(len(audio)))
+		assert.LessOrEqual(t, end, s.size)
+		sane(t, s.head)
+	})
+}
+
+func BenchmarkFrames(b *testing.B) {
+	for name, data := range map[string][]byte{
+		"constant": stream(high, 24000), "walked 10 MB": join(stream(low, 12000), stream(high, 20700)), "false syncs": bytes.Repeat([]byte(high), 1<<20),
+	} {
+		path := filepath.Join(b.TempDir(), "clip.mp3")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				_, _, _ = File(path)
+			}
+		})
+	}
+}
