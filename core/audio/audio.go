@@ -18,7 +18,7 @@ import (
 type Info struct {
 	DurationS  float64  // playable seconds that the file really holds; finite and > 0
 	ClaimedS   *float64 // seconds that the header claims, only when the file holds something else
-	SampleRate int      // Hz, of the first stream where several are chained; > 0
+	SampleRate int      // Hz, of the first stream where several are chained; > 0. 48000 for every Opus file, as decoders give it
 	Channels   int      // > 0
 	Bits       int      // per sample as stored; 0 for Vorbis, which has none
 	Codec      string   // FFmpeg's name: "pcm_s16le", "pcm_f32le", "adpcm_ima_wav", "flac", "vorbis"

@@ -188,7 +188,7 @@ func FuzzSniff(f *testing.F) {
 }
 
 func BenchmarkFile(b *testing.B) {
-	for _, name := range []string{"tone.wav", "tone.flac", "tone.ogg"} {
+	for _, name := range []string{"tone.wav", "tone.flac", "tone.ogg", "stereo_44k_4.4s.ogg", "tone.opus", "tone.spx", "tone.oga"} {
 		b.Run(name, func(b *testing.B) {
 			path := filepath.Join("testdata", name)
 			b.ReportAllocs()

@@ -25,7 +25,7 @@ func parseFLAC(s *source, base int64) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	f := flacStream{s: s, si: si, start: start}
+	f := flacStream{s: s, si: si, start: start, sync: "\xff"}
 	if err := f.look(s.at(start, maxFrameHead)); err != nil {
 		return Info{}, err
 	}

@@ -206,10 +206,13 @@ func TestFLACVariableBlocks(t *testing.T) {
 func TestFLACPiece(t *testing.T) {
 	b := encoded(t, true, 1000, 1000, 1000, 1000, 400)
 	second := bytes.Index(b[60:], []byte("\xff\xf8")) + 60
-	piece := append(bytes.Clone(b[:42]), b[second:]...)
-	_, held, err := samplesOf(piece)
+	piece := append(withTotal(b[:42], 4400), b[second:]...) // FFmpeg's copy keeps the header too
+	info, held, err := samplesOf(piece)
 	require.NoError(t, err)
 	assert.EqualValues(t, 3400, held)
+	if assert.NotNil(t, info.ClaimedS) {
+		assert.InDelta(t, 4400.0/16000, *info.ClaimedS, 1e-9)
+	}
 	assert.Equal(t, decodable(t, piece), held)
 }
 

@@ -23,14 +23,13 @@ const (
 type flacStream struct {
 	s     *source
 	si    *meta.StreamInfo
-	start int64 // offset of the first frame
-	first int64 // the sample that it starts with: not 0 in a piece cut from a longer file
-	sync  string
+	start int64  // offset of the first frame
+	first int64  // the sample that it starts with: not 0 in a piece cut from a longer file
+	sync  string // how every frame begins
 }
 
 // look reads the header of the first frame. It must fit the stream info; of the block size, the frames are believed.
 func (f *flacStream) look(b []byte) error {
-	f.sync = "\xff"
 	if rate, ok := frameRate(b); ok && rate != 0 && rate != int(f.si.SampleRate) {
 		return corrupt("has frames of %d Hz, though its header says %d Hz", rate, f.si.SampleRate)
 	}

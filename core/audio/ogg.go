@@ -11,6 +11,8 @@ const (
 	pageMax       = 27 + 255*(1+255) // the longest page
 	flagContinued = 0x01             // the first packet of the page began on an earlier one
 	flagBOS       = 0x02             // first page of a stream
+	flagEOS       = 0x04             // last page of a stream
+	noPosition    = -1               // granule of a page on which no packet ends
 )
 
 // oggPage is the header of one page. Source: RFC 3533.
@@ -75,12 +77,12 @@ const noSum = 0xffffffff // of no bytes, in the way crc32 keeps it
 func oggSum(sum uint32, b []byte, turned *[1 << 10]byte) uint32 {
 	for len(b) > 0 {
 		n := copy(turned[:], b)
-		for i := 0; i < n; i += 8 {
-			x := le.Uint64(turned[i:])
+		for rest := turned[:(n+7)&^7]; len(rest) >= 8; rest = rest[8:] {
+			x := le.Uint64(rest)
 			x = x>>1&0x5555555555555555 | x&0x5555555555555555<<1
 			x = x>>2&0x3333333333333333 | x&0x3333333333333333<<2
 			x = x>>4&0x0f0f0f0f0f0f0f0f | x&0x0f0f0f0f0f0f0f0f<<4
-			le.PutUint64(turned[i:], x)
+			le.PutUint64(rest, x)
 		}
 		sum = crc32.Update(sum, crc32.IEEETable, turned[:n])
 		b = b[n:]
@@ -133,5 +135,9 @@ func (l *oggLink) length(s *source, end, cut int64) (held, claimed int64, err er
 	if held/a.most() > s.size {
 		return 0, 0, corrupt("ends at sample %d, more than %d bytes can hold", end, s.size)
 	}
-	return held, max(a.claimed, cut-front, 0), nil
+	claimed = a.claimed
+	if cut != 0 {
+		claimed = max(claimed, cut-front)
+	}
+	return held, claimed, nil
 }

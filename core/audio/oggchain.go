@@ -32,7 +32,7 @@ func (w *oggWalk) page() (oggPage, bool) {
 func walkOgg(s *source, base int64, first *oggLink, last oggTail) (Info, error) {
 	w := &oggWalk{s: s, off: first.body}
 	for link := first; link != nil; {
-		next, err := w.add(link)
+		next, err := w.add(link, &last)
 		if err != nil {
 			return Info{}, err
 		}
@@ -62,20 +62,26 @@ func walkOgg(s *source, base int64, first *oggLink, last oggTail) (Info, error) 
 }
 
 // add counts one link and gives the next, nil at the end.
-func (w *oggWalk) add(l *oggLink) (next *oggLink, err error) {
-	position := w.follow(l)
+func (w *oggWalk) add(l *oggLink, tail *oggTail) (next *oggLink, err error) {
+	last, before := w.follow(l)
 	w.b = nil
 	next, err = w.nextLink()
 	if err != nil || l.audio == nil {
 		return next, err
 	}
-	cut := int64(0)
+	end := oggTail{lost: true}
 	if next == nil && w.pages < maxWalked {
-		if last := l.searchTail(w.s); !last.lost && !last.foreign {
-			position, cut = last.granule, last.claimed
+		if end = *tail; w.links > 0 {
+			end = l.searchTail(w.s)
 		}
 	}
-	held, claimed, err := l.length(w.s, position, cut)
+	if end.lost || end.foreign {
+		if last.head > 0 && !w.intact(last) {
+			last = before
+		}
+		end = oggTail{oggPage: last}
+	}
+	held, claimed, err := l.length(w.s, end.granule, end.claimed)
 	if err != nil {
 		return nil, err
 	}
@@ -87,9 +93,9 @@ func (w *oggWalk) add(l *oggLink) (next *oggLink, err error) {
 	return next, nil
 }
 
-// follow goes to the end of a link and gives the position of the audio there.
-func (w *oggWalk) follow(l *oggLink) int64 {
-	var last, before, here oggPage
+// follow goes to the end of a link and gives its last two pages with a position of the audio.
+func (w *oggWalk) follow(l *oggLink) (last, before oggPage) {
+	var here oggPage
 	for ; w.pages < maxWalked; w.pages++ {
 		p, ok := w.page()
 		if !ok || p.next() > w.s.size {
@@ -106,19 +112,15 @@ func (w *oggWalk) follow(l *oggLink) int64 {
 			here = oggPage{}
 			continue
 		}
-		here = p
 		if p.flags&flagBOS != 0 {
 			break
 		}
-		if l.audio != nil && p.serial == l.audio.serial && p.granule >= 0 {
+		if here = p; l.audio != nil && p.serial == l.audio.serial && p.granule != noPosition && p.off >= l.first.off {
 			before, last = last, p
 		}
 		w.off = p.next()
 	}
-	if last.head > 0 && !w.intact(last) {
-		last = before
-	}
-	return last.granule
+	return last, before
 }
 
 func (w *oggWalk) intact(p oggPage) bool { return intact(w.s.at(p.off, int(p.len()))) }

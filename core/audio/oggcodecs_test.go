@@ -149,6 +149,26 @@ func TestOggPiece(t *testing.T) {
 	}
 }
 
+// TestOggBeforeZero: positions before 0, as copying a part of a file with FFmpeg leaves them. Measured on these very bytes: oggdec
+// and libsndfile drop up to a packet of the Vorbis file, FFmpeg plays all of Opus and FLAC; libopusfile refuses the Opus one.
+func TestOggBeforeZero(t *testing.T) {
+	cases := []struct {
+		file       string
+		move, held int64
+	}{
+		{"stereo_44k_4.4s.ogg", -500, 193540}, {"stereo_44k_4.4s.ogg", -40000, 193016},
+		{"stereo_3.3s.opus", -500, 158400},
+		{"tone.oga", -500, 17600}, {"narrow_5s.spx", -100, 39900},
+	}
+	for _, c := range cases {
+		moved := reserial(t, fixture(t, c.file), 3, c.move)
+		info, held, err := samplesOf(moved)
+		require.NoError(t, err)
+		assert.Equal(t, c.held, held, "%s moved by %d", c.file, c.move)
+		assert.Nil(t, info.ClaimedS)
+	}
+}
+
 // lying writes header pages: those of fixture, with its first packet edited.
 func lying(t *testing.T, file string, at int, b ...byte) []byte {
 	t.Helper()

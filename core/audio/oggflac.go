@@ -37,10 +37,9 @@ func parseOldOggFLAC([]byte) (*oggStream, error) {
 func (oggFLAC) most() int64                { return maxFrameSamples }
 func (oggFLAC) setup(*source, int64) error { return nil }
 
-// plain: a first frame with number 0 starts at sample 0.
-func (f oggFLAC) plain(_ oggPage, packet []byte) bool {
-	frame, ok := parseFrameHeader(packet, f.StreamInfo)
-	return ok && frame.first == 0
+// plain: the frames of a stream are nearly always of one length.
+func (f oggFLAC) plain(p oggPage, packet []byte) bool {
+	return p.granule == int64(p.packets)*f.samples(packet)
 }
 
 func (f oggFLAC) samples(packet []byte) int64 {

@@ -15,6 +15,7 @@ type oggStream struct {
 	info    Info  // all but the duration
 	headers int   // packets before the first that holds sound, 0 if unknown
 	skip    int64 // samples at the start that decoders drop
+	trims   bool  // decoders drop samples before position 0, though of no more than one packet
 	claimed int64 // samples that the header claims; 0 when it does not
 }
 
@@ -117,7 +118,7 @@ func (l *oggLink) begin(s *source) error {
 // findStart counts the samples up to the first page that has a position. headers packets are still to come before the sound.
 func (l *oggLink) findStart(s *source, headers int, end int64) error {
 	a, p := l.audio, l.first
-	if headers == 0 && p.flags&flagContinued == 0 && a.plain(p, s.at(p.off+p.head, maxFrameHead)) {
+	if headers == 0 && p.granule >= 0 && p.flags&flagContinued == 0 && a.plain(p, s.at(p.off+p.head, maxFrameHead)) {
 		return nil
 	}
 	if err := a.setup(s, end); err != nil {
@@ -126,7 +127,7 @@ func (l *oggLink) findStart(s *source, headers int, end int64) error {
 		}
 		return nil
 	}
-	samples, carried := int64(0), int64(0)
+	samples, carried, last := int64(0), int64(0), int64(0)
 	for range maxHeadPages {
 		if p.serial == a.serial {
 			page := s.at(p.off, int(p.len()))
@@ -138,11 +139,11 @@ func (l *oggLink) findStart(s *source, headers int, end int64) error {
 					carried = a.samples(packet)
 				}
 				if ends {
-					samples, carried, headers = samples+carried, 0, max(0, headers-1)
+					samples, last, carried, headers = samples+carried, carried, 0, max(0, headers-1)
 				}
 			})
-			if p.granule >= 0 {
-				l.start = max(0, p.granule-samples)
+			if p.granule != noPosition {
+				l.start = a.startBefore(p, samples, last)
 				return nil
 			}
 		}
@@ -152,6 +153,21 @@ func (l *oggLink) findStart(s *source, headers int, end int64) error {
 		}
 	}
 	return nil
+}
+
+// startBefore gives the position at which samples before the end of page p begin; last of them are from its last packet. Copying
+// a part of a file with FFmpeg leaves positions before 0, which libvorbis and FFmpeg play but for a packet, or all.
+func (a *oggStream) startBefore(p oggPage, samples, last int64) int64 {
+	start := p.granule - samples
+	switch {
+	case start >= 0:
+		return start
+	case p.flags&flagEOS != 0: // cut at its end instead
+		return 0
+	case a.trims:
+		return min(0, start+last)
+	}
+	return start
 }
 
 // split shows every packet of a whole page: its bytes there, and whether it begins and ends on the page.

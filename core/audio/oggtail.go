@@ -19,10 +19,11 @@ type oggTail struct {
 
 // searchTail looks for pages backwards from the end of the file. The window is as long as the pages at the front let expect.
 func (l *oggLink) searchTail(s *source) oggTail {
+	front := max(l.body, l.first.off)
 	for window := max(minWindow, l.first.len()*3/2); ; window *= 4 {
-		off := max(l.body, s.size-min(window, maxRead))
+		off := max(front, s.size-min(window, maxRead))
 		t, done := l.searchPages(s.at(off, int(s.size-off)), off)
-		if done || off == l.body {
+		if done || off == front {
 			return t
 		}
 		if window >= maxRead {
@@ -34,7 +35,7 @@ func (l *oggLink) searchTail(s *source) oggTail {
 
 // searchPages looks in b, the end of the file, from off on. done is false when no whole page of the audio is there.
 func (l *oggLink) searchPages(b []byte, off int64) (t oggTail, done bool) {
-	broken := oggPage{granule: -1}
+	broken := oggPage{granule: noPosition}
 	summed := 0
 	for i, tried := len(b), 0; ; tried++ {
 		if tried == maxPageNo || summed > maxSummed {
@@ -59,12 +60,12 @@ func (l *oggLink) searchPages(b []byte, off int64) (t oggTail, done bool) {
 		}
 		switch {
 		case !whole:
-			if p.serial == l.audio.serial && broken.granule < 0 {
+			if p.serial == l.audio.serial && broken.granule == noPosition {
 				broken = p
 			}
 		case !l.has(p.serial):
 			return oggTail{foreign: true}, true
-		case p.serial == l.audio.serial && p.granule >= 0:
+		case p.serial == l.audio.serial && p.granule != noPosition:
 			t.oggPage = p
 			t.claimed = l.claimOf(broken, p.granule)
 			return t, true

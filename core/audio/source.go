@@ -1,9 +1,9 @@
 package audio
 
 const (
-	// headLen is read at once: enough for the header of nearly every file, and for the headers and the first audio page of
-	// a Vorbis file.
-	headLen = 8 << 10
+	// headLen is read at once: enough for the header of nearly every file, for the headers and the first audio page of a Vorbis
+	// file, and for a FLAC file up to its first frame, with the 8 KiB that its encoder leaves free for tags.
+	headLen = 9 << 10
 	// maxRead bounds one read, whatever a header asks for.
 	maxRead = 4 << 20
 	noFile  = -1

@@ -27,10 +27,15 @@ func parseSpeexHead(b []byte) (*oggStream, error) {
 		return nil, corrupt("has %d frames of %d samples in a packet and %d more headers, which Speex cannot", frames, frame, extra)
 	}
 	info := Info{SampleRate: int(rate), Channels: int(channels), Codec: "speex"}
-	return &oggStream{oggCodec: speex(frame * max(1, frames)), info: info, headers: 2 + int(extra)}, nil
+	return &oggStream{oggCodec: speex(frame * max(1, frames)), info: info, headers: 2 + int(extra), trims: true}, nil
 }
 
 func (x speex) most() int64                    { return int64(x) }
 func (x speex) setup(*source, int64) error     { return nil }
 func (x speex) samples([]byte) int64           { return int64(x) }
-func (x speex) plain(p oggPage, _ []byte) bool { return p.granule <= int64(p.packets)*int64(x) }
+
+// plain: the encoder's look-ahead, less than a frame, is in no position.
+func (x speex) plain(p oggPage, _ []byte) bool {
+	ahead := int64(p.packets)*int64(x) - p.granule
+	return ahead >= 0 && ahead <= int64(x)
+}

@@ -33,7 +33,7 @@ func parseVorbisHead(b []byte) (*oggStream, error) {
 		return nil, corrupt("has Vorbis block sizes of 2^%d and 2^%d samples", short, long)
 	}
 	info := Info{SampleRate: int(rate), Channels: int(b[11]), Codec: "vorbis"}
-	return &oggStream{oggCodec: &vorbis{short: 1 << short, long: 1 << long}, info: info, headers: vorbisHeaders}, nil
+	return &oggStream{oggCodec: &vorbis{short: 1 << short, long: 1 << long}, info: info, headers: vorbisHeaders, trims: true}, nil
 }
 
 func (v *vorbis) most() int64 { return v.long / 2 }
