@@ -20,7 +20,7 @@ type Info struct {
 	ClaimedS   *float64 // seconds that the header claims, only when the file holds something else
 	SampleRate int      // Hz, of the first stream where several are chained; > 0. 48000 for every Opus file, as decoders give it
 	Channels   int      // > 0
-	Bits       int      // per sample as stored; 0 for Vorbis, which has none
+	Bits       int      // per sample as stored; 0 for Vorbis, Opus and Speex, which have none
 	Codec      string   // FFmpeg's name: "pcm_s16le", "pcm_f32le", "adpcm_ima_wav", "flac", "vorbis"
 	Method     string   // how DurationS is known: "header", "tail", "walked" or "estimated" (profile.Methods says what they mean)
 }

@@ -30,9 +30,9 @@ func parseSpeexHead(b []byte) (*oggStream, error) {
 	return &oggStream{oggCodec: speex(frame * max(1, frames)), info: info, headers: 2 + int(extra), trims: true}, nil
 }
 
-func (x speex) most() int64                    { return int64(x) }
-func (x speex) setup(*source, int64) error     { return nil }
-func (x speex) samples([]byte) int64           { return int64(x) }
+func (x speex) most() int64                { return int64(x) }
+func (x speex) setup(*source, int64) error { return nil }
+func (x speex) samples([]byte) int64       { return int64(x) }
 
 // plain: the encoder's look-ahead, less than a frame, is in no position.
 func (x speex) plain(p oggPage, _ []byte) bool {
