@@ -21,7 +21,7 @@ ffmpeg -v error -y -i tone.wav -c:a libopus -b:a 16k tone.opus
 ffmpeg -v error -y -i tone.wav -c:a libmp3lame -b:a 32k tone.mp3
 ffmpeg -v error -y -i tone.wav -c:a aac -b:a 32k tone.m4a
 # Ogg with other codecs. Decoded by opusdec, speexdec and flac -d: 52800, 158400 (both Opus), 17600 (both FLAC) samples; speexdec
-# gives 40000 for speech.spx, and 17680 for tone.spx: it does not drop the look-ahead in a file of one page of sound.
+# gives 40000 for narrow_5s.spx, and 17680 for tone.spx: it does not drop the look-ahead in a file of one page of sound.
 opusenc --quiet --serial 11 --bitrate 12 tone.wav tone_opusenc.opus
 sox -R -n -r 48000 -b 16 -c 2 -t wav - synth 3.3 sine 220:880 | opusenc --quiet --serial 12 --bitrate 16 - stereo_3.3s.opus
 speexenc --quiet tone.wav tone.spx
