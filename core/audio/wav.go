@@ -124,6 +124,9 @@ func (w *wave) dataSize(c chunk) int64 {
 // length tells how much audio the data holds. No decoder plays further data chunks behind the first: they are a claim.
 func (w *wave) length() (Info, error) {
 	f, rest := w.fmt, max(0, w.s.size-w.data.body)
+	if f.codec == "" {
+		return w.mpeg(rest)
+	}
 	info := Info{SampleRate: f.rate, Channels: f.channels, Bits: f.bits, Codec: f.codec, Method: "header"}
 	if w.data.size == openSize {
 		info.Method = "tail"
@@ -131,6 +134,24 @@ func (w *wave) length() (Info, error) {
 	}
 	held := f.frames(min(rest, w.data.size))
 	return finish(info, held, w.claimed())
+}
+
+// mpeg lets the frames of MPEG audio in the data tell their length and all else: fmt and fact chunks are often wrong there.
+func (w *wave) mpeg(rest int64) (Info, error) {
+	s, size := w.s, w.s.size
+	if w.data.size != openSize {
+		s.size = min(size, w.data.body+w.data.size)
+		defer func() { s.size = size }()
+	}
+	info, err := parseFrames(s, w.data.body)
+	if err != nil {
+		return Info{}, corrupt("is a WAV file with MPEG audio inside, but holds no frames of it")
+	}
+	if w.data.size > rest && info.ClaimedS == nil {
+		claimed := info.DurationS * float64(w.data.size) / float64(rest)
+		info.ClaimedS = &claimed
+	}
+	return info, nil
 }
 
 // claimed counts the samples per channel that sizes and fact chunk claim. A fact chunk that ends inside the last block is

@@ -186,7 +186,8 @@ func TestWAVRefused(t *testing.T) {
 		{"stereo GSM", riff("RIFF").fmt(tagGSM, 2, 8000, 65, 0).chunk("data", second()), fault.Corrupt, "2 channels instead of one"},
 		{"ADPCM block too short", riff("RIFF").fmt(tagIMA, 2, 16000, 4, 4).chunk("data", second()), fault.Corrupt, "shorter than their own head"},
 		{"7-bit ADPCM", riff("RIFF").fmt(tagIMA, 1, 16000, 256, 7).chunk("data", second()), fault.Unsupported, "7 bits"},
-		{"MP3 inside", riff("RIFF").fmt(0x55, 1, 16000, 1, 0).chunk("data", second()), fault.Unsupported, "MP3 inside"},
+		{"no MP3 inside", riff("RIFF").fmt(0x55, 1, 16000, 1, 0).chunk("data", second()), fault.Corrupt, "holds no frames"},
+		{"WMA inside", riff("RIFF").fmt(0x161, 1, 16000, 1, 0).chunk("data", second()), fault.Unsupported, "WMA inside"},
 		{"unknown codec", riff("RIFF").fmt(0x1234, 1, 16000, 1, 0).chunk("data", second()), fault.Unsupported, "0x1234"},
 		{"endless small chunks", manyChunks, fault.Corrupt, "more than 1024 chunks"},
 	}
@@ -213,6 +214,29 @@ func TestWAVFixtures(t *testing.T) {
 		{"gsm.wav", 17600, Info{SampleRate: 16000, Channels: 1, Codec: "gsm_ms", Method: "header"}, 60, 320.0 / 65},
 		{"adpcm_ms.wav", 18000, Info{SampleRate: 16000, Channels: 1, Bits: 4, Codec: "adpcm_ms", Method: "header"}, 90, 2},
 	})
+}
+
+// TestWAVWithMPEG reads frames of MPEG audio between other chunks; the frames tell more than fmt.
+func TestWAVWithMPEG(t *testing.T) {
+	info, err := Bytes("x", fixture(t, "short_mp3_8k.wav"))
+	require.NoError(t, err)
+	assert.Nil(t, info.ClaimedS)
+	assert.Equal(t, []any{1728.0, 8000, 1, "mp3", "walked"}, []any{info.DurationS * 8000, info.SampleRate, info.Channels, info.Codec, info.Method})
+
+	frames := fixture(t, "short_mp3_8k.wav")[104:]
+	tail := append([]byte("TAG"), make([]byte, 400)...)
+	whole := riff("RIFF").fmt(0x55, 2, 44100, 1, 0).chunk("data", frames).chunk("LIST", append(frames, tail...))
+	info, err = Bytes("x", whole.b)
+	require.NoError(t, err)
+	assert.Equal(t, []any{0.216, 8000, 1}, []any{info.DurationS, info.SampleRate, info.Channels}, "frames behind the data do not count")
+
+	for n := range frames {
+		info, err := Bytes("x", riff("RIFF").fmt(0x50, 1, 8000, 1, 0).claim("data", uint32(len(frames)), frames[:n]).b)
+		if err == nil {
+			assert.LessOrEqual(t, info.DurationS, 0.216)
+			assert.NotNil(t, info.ClaimedS)
+		}
+	}
 }
 
 // TestWAVLarge reads files of more than 4 GiB, of which the disk holds the header alone.
@@ -275,6 +299,7 @@ func FuzzWAV(f *testing.F) {
 	f.Add(riff("RIFF").fmt(tagIMA, 1, 1000, 256, 4, 2, 0, 0xf9, 1).chunk("fact", []byte{9, 0, 0, 0}).chunk("data", make([]byte, 512)).b)
 	f.Add(fixture(f, "short_rifx.wav"))
 	f.Add(fixture(f, "short_g726_3_8k.wav"))
+	f.Add(fixture(f, "short_mp3_8k.wav"))
 	f.Add(riff("RIFF").fmt(tagExtensible, 1, 16000, 2, 16, extensible(tagPCM)...).claim("data", 0, second()[:9]).b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if bytes.HasPrefix(b, []byte("RIFX")) || bytes.HasPrefix(b, []byte("RF64")) {

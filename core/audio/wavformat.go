@@ -9,17 +9,17 @@ const tagExtensible = 0xfffe
 
 // otherTags names common codecs that WAV files hold and this package does not read (mmreg.h).
 var otherTags = map[int]string{
-	0x22: "TrueSpeech", 0x42: "G.723.1", 0x50: "MPEG layer 2", 0x55: "MP3", 0x160: "WMA", 0x161: "WMA", 0x162: "WMA", 0xff: "AAC",
+	0x22: "TrueSpeech", 0x42: "G.723.1", 0x160: "WMA", 0x161: "WMA", 0x162: "WMA", 0xff: "AAC",
 	0x2000: "AC-3", 0x674f: "Vorbis", 0xf1ac: "FLAC",
 }
 
 // wavFormat is the fmt chunk.
 type wavFormat struct {
 	packing
-	codec    string
-	rate     int // Hz
-	channels int // > 0
-	bits     int // per sample
+	codec    string // "" where the data are frames of MPEG audio that speak for themselves
+	rate     int    // Hz
+	channels int    // > 0
+	bits     int    // per sample
 }
 
 // parseWAVFormat reads the body of a fmt chunk, 16 to 40 bytes of it.
@@ -107,6 +107,8 @@ func (f *wavFormat) compressed(tag int, align, told int64) error {
 		return f.streamed("adpcm_g722", 4)
 	case 0x0031:
 		return f.fixed("gsm_ms", 65, 320)
+	case 0x0050, 0x0055:
+		return nil
 	case 0x0083:
 		return f.fixed("g729", 10, 80)
 	}
