@@ -63,6 +63,7 @@ ff -c:a libmp3lame -f wav short_mp3_8k.wav
 ff -c:a adpcm_g726le -f au short_g726_8k.au
 ff -c:a adpcm_g722 -f au short_g722_8k.au
 sox -D tone.wav -r 8000 -t amr-nb - >tone_8k.amr
+rm $in
 in=short.wav
 ff -f w64 short.w64
 ff -f w64 - | cat >piped.w64
