@@ -138,8 +138,8 @@ func (r *frames) follow(f syncFrame, pos int64, n int) (found int, end bool) {
 	return found, false
 }
 
-// sync looks for a frame from pos up to limit that others follow: fewer are enough for one of the known kind. At the end of
-// the audio there may be too few.
+// sync looks for a frame from pos up to limit that others follow: fewer are enough for one of the known kind, and near the
+// end of the audio still fewer.
 func (r *frames) sync(pos, limit int64, known uint32) (syncFrame, int64, bool) {
 	for pos < min(limit, r.end-mpegHeadLen) && r.work > 0 {
 		b := r.from(pos, pos, adtsHeadLen)
@@ -159,7 +159,7 @@ func (r *frames) sync(pos, limit int64, known uint32) (syncFrame, int64, bool) {
 				need = confirmSame
 			}
 			r.work--
-			if n, end := r.follow(f, pos, need); n == need || end && n > 0 || end && f.kind == known {
+			if n, end := r.follow(f, pos, need); n == need || end && f.kind == known {
 				return f, pos, true
 			}
 		}
