@@ -32,6 +32,8 @@ func TestFrameFixtures(t *testing.T) {
 		{"stereo_44k.mp2", 49536, Info{SampleRate: 44100, Channels: 2, Codec: "mp2", Method: "walked"}},
 		{"tone.aac", 19456, Info{SampleRate: 16000, Channels: 1, Codec: "aac", Method: "walked"}},
 		{"mpeg2_stereo_44k.aac", 50176, Info{SampleRate: 44100, Channels: 2, Codec: "aac", Method: "walked"}},
+		{"checksums.aac", 20480, Info{SampleRate: 16000, Channels: 1, Codec: "aac", Method: "walked"}},
+		{"sbr_ps_44k.aac", 57344 / 2, Info{SampleRate: 22050, Channels: 1, Codec: "aac", Method: "walked"}}, // plays at 44.1 kHz, stereo
 		{"six_channels_by_pce.aac", 19456, Info{SampleRate: 16000, Channels: 6, Codec: "aac", Method: "walked"}},
 	}
 	for _, c := range cases {
@@ -337,6 +339,28 @@ func TestTooLongToWalk(t *testing.T) {
 	}
 }
 
+// TestFramesReadLittle: a header that agrees with the file is enough, and so are some places of a constant rate.
+func TestFramesReadLittle(t *testing.T) {
+	tone := fixture(t, "lame_vbr_44k_stereo.mp3")
+	for name, c := range map[string]struct {
+		b    []byte
+		most int
+	}{
+		"a header":              {tone, 0},
+		"a header and a tag":    {join(tone, append([]byte("TAG"), make([]byte, 125)...)), 0},
+		"a header behind a tag": {join(id3(noise(3<<20), 0), tone), 3 * headLen},
+		"a constant rate":       {stream(high, 9000), 3 * headLen},
+		"no audio at all":       {noise(8 << 20), 2 * maxChunk},
+	} {
+		s := new(source)
+		st := unknownStat
+		require.NoError(t, s.open(write(t, c.b), false, &st))
+		_, _ = s.parse()
+		s.close()
+		assert.LessOrEqual(t, cap(s.more), c.most, name)
+	}
+}
+
 // TestHugeSparseFile finds a frame at the start of a file that is nothing else, and does not read the rest.
 func TestHugeSparseFile(t *testing.T) {
 	path := write(t, stream(high, 500))
@@ -373,7 +397,7 @@ func FuzzTailTag(f *testing.F) {
 
 func BenchmarkFrames(b *testing.B) {
 	for name, data := range map[string][]byte{
-		"constant": stream(high, 24000), "walked 10 MB": join(stream(low, 12000), stream(high, 20700)), "false syncs": bytes.Repeat([]byte(high), 1<<20),
+		"header": fixture(b, "lame_vbr_44k_stereo.mp3"), "constant": stream(high, 24000), "walked 10 MB": join(stream(low, 12000), stream(high, 20700)), "false syncs": bytes.Repeat([]byte(high), 1<<20),
 	} {
 		path := filepath.Join(b.TempDir(), "clip.mp3")
 		if err := os.WriteFile(path, data, 0o600); err != nil {

@@ -112,3 +112,5 @@ ffmpeg -v error -y -i tone.wav -ar 44100 -ac 2 -c:a mp2 -b:a 64k stereo_44k.mp2
 ffmpeg -v error -y -i tone.wav -c:a aac -b:a 24k tone.aac
 ffmpeg -v error -y -i tone.wav -ar 44100 -ac 2 -c:a aac -b:a 32k -write_mpeg2 1 mpeg2_stereo_44k.aac
 ffmpeg -v error -y -i tone.wav -af aformat=channel_layouts=hexagonal -c:a aac -b:a 32k six_channels_by_pce.aac
+sox -R tone.wav -r 44100 -c 2 -t wav - | fdkaac -S -p 29 -b 24k -f 2 -o sbr_ps_44k.aac - # the frames show 22.05 kHz and one channel
+fdkaac -S -p 2 -b 16k -f 2 --adts-crc-check -o checksums.aac tone.wav
