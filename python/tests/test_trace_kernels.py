@@ -11,7 +11,6 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
 from asrconfig_go.trace import MemoryRecorder, _workspaces  # noqa: E402
-from asrconfig_go.trace import _workspaces  # noqa: E402
 from asrconfig_go.trace._workspaces import cublas_bytes  # noqa: E402
 
 MIB = 1 << 20

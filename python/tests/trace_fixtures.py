@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from asrconfig_go.trace import Trace, _kernels
-from asrconfig_go.trace._accumulate import ADD, Accumulation
+from asrconfig_go.trace._accumulate import ADD, Accumulation, as_without_mode
 from asrconfig_go.trace._log import EventLog
 from asrconfig_go.trace._mode import LAST_FIRST
 from asrconfig_go.trace.recorder import _foreach_as_on_cuda
@@ -115,7 +115,7 @@ class RealRun(TorchDispatchMode):
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if op is ADD and self._sums.in_place(args, kwargs or {}):
             return args[0].add_(args[1])
-        out = op(*args, **(kwargs or {}))
+        out = as_without_mode(op)(*args, **(kwargs or {}))
         if self.watching:
             given = {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
             made = _tensors(out)

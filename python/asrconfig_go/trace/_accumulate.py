@@ -1,4 +1,4 @@
-"""Sums of gradients: where autograd adds in place, which it does not do under a dispatch mode.
+"""Where autograd writes in place, which it does not do under a dispatch mode: above all, sums of gradients.
 
 A tensor that is used twice gets two gradients. The engine adds one into the other when it alone holds that one, and
 makes a third tensor only otherwise (can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp). A dispatch mode
@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ._modules import in_backward
 
 ADD = torch.ops.aten.add.Tensor
+_SCATTERED = torch.ops.aten.index_put.default
 _storage_owners: Any = getattr(torch._C, "_storage_Use_Count", None)
 _Owners = tuple[int, int, int]
 
@@ -46,6 +47,15 @@ def _engine_alone() -> _Owners | None:
         twice = x * 2
         (twice * 3 + twice * 4).backward()
     return watch.seen[0] if watch.seen else None
+
+
+def as_without_mode(op: Any) -> Any:
+    """The operation that autograd calls where no mode watches: the gradient of an index is written into its zeros.
+
+    ``index_backward`` in torch/csrc/autograd/FunctionsManual.cpp makes a further tensor only for tensor subclasses, for
+    which it takes everything under a mode.
+    """
+    return torch.ops.aten.index_put_.default if op is _SCATTERED and in_backward() else op
 
 
 class Accumulation:

@@ -62,7 +62,6 @@ class Attention:
         alignment = 4 if query.dtype is torch.float32 else 8
         return query.dtype in (*_LOW, torch.float32) and query.shape[-1] % alignment == 0
 
-
     def _bias(self, mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor | None:
         """The mask for all heads, its rows padded to what the kernel wants: pad_bias in attention.cpp."""
         if mask is None:

@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._accumulate import ADD, Accumulation
+from ._accumulate import ADD, Accumulation, as_without_mode
 from ._arena import Arena
 from ._errors import TraceError
 from ._lengths import Lengths
@@ -79,6 +79,7 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if op is ADD and self._sums.in_place(args, kwargs):
             return self._added(args)
+        op = as_without_mode(op)
         known = self._kinds.get(op)
         if known is None:
             known = self._kinds[op] = (_kind(op), str(op))

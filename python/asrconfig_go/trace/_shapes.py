@@ -69,7 +69,7 @@ def _dropout_backward(grad: torch.Tensor, *_: Any) -> list[Spec]:
 
 
 def _layer_norm(x: torch.Tensor, normalized: list[int], *_: Any) -> list[Spec]:
-    """Contiguous whatever the input's strides, as the gradient below: aten/src/ATen/native/cuda/layer_norm_kernel.cu."""
+    """Contiguous whatever the input's strides, as its gradient: aten/src/ATen/native/cuda/layer_norm_kernel.cu."""
     rows = x.shape[: x.dim() - len(normalized)]
     statistics = _contiguous(torch.promote_types(x.dtype, torch.float32), *rows, *(1 for _ in normalized))
     return [_contiguous(x.dtype, *x.shape), statistics, statistics]
@@ -77,7 +77,9 @@ def _layer_norm(x: torch.Tensor, normalized: list[int], *_: Any) -> list[Spec]:
 
 def _layer_norm_backward(_: Any, x: torch.Tensor, *others: Any) -> list[Spec | None]:
     weight, bias, wanted = others[-3:]
-    return [_contiguous(t.dtype, *t.shape) if asked else None for t, asked in zip((x, weight, bias), wanted, strict=True)]
+    return [
+        _contiguous(t.dtype, *t.shape) if asked else None for t, asked in zip((x, weight, bias), wanted, strict=True)
+    ]
 
 
 # Operations without a rule on the meta device, or with one that gives other strides than a GPU, or whose result

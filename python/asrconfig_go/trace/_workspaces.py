@@ -44,7 +44,7 @@ def _rounded(n: int, to: int) -> int:
 
 
 def _efficient_backward(args: Any) -> list[list[int]]:
-    """The queries' gradient in float32, beside the sums of grad * out over a head; before that, in float32, the product.
+    """The queries' gradient in float32, beside the sums of grad * out; before that, in float32, the product.
 
     aten/src/ATen/native/transformers/cuda/attention_backward.cu: ``delta``, and ``workspace`` of the CUTLASS kernel
     (mem_eff_attention/kernel_backward.h: GradQTempStorage). Its tiles are 64 queries long, heads are padded to 64, and
@@ -81,6 +81,11 @@ def _copies(*tensors: torch.Tensor) -> list[int]:
     return [t.numel() * t.element_size() if t.dim() <= 3 and not t.is_contiguous() else 0 for t in tensors]
 
 
+def _in_order(*tensors: torch.Tensor) -> list[int]:
+    """Flash attention's backward wants (batch, length, heads, head size) in order: _flash_attention_backward."""
+    return [0 if t.transpose(1, 2).is_contiguous() else t.numel() * t.element_size() for t in tensors]
+
+
 # Sizes of what a call takes before it makes its results, and gives back after: all but the first before it sums a bias.
 _HELD: dict[Any, Callable[[Any], list[int]]] = {
     aten.convolution.default: lambda args: _copies(args[0]),
@@ -88,6 +93,7 @@ _HELD: dict[Any, Callable[[Any], list[int]]] = {
     aten.cumsum.default: lambda args: _widened(args[0]),
     aten.sum.default: lambda args: _widened(args[0]),
     aten.sum.dim_IntList: lambda args: _widened(args[0]),
+    aten._scaled_dot_product_flash_attention_backward.default: lambda args: _in_order(args[0], args[4]),
     aten.native_layer_norm.default: lambda args: _copies(args[0]),
     aten.native_layer_norm_backward.default: lambda args: _copies(args[0], args[1]),
 }
@@ -145,14 +151,17 @@ class Workspaces:
                 if size:
                     (others if number else first).enter_context(self._log.during(size, name))
             yield
-            if op is aten.native_layer_norm_backward.default:
-                self._norm(args[1], args[5])
+            self._passing(op, name, args)
             others.close()
             self._sum(op, args)
         if op in _MATMULS:
             self._matmul(op, name)
-        passing = _PASSING.get(op)
-        for group in passing(args) if passing else ():
+
+    def _passing(self, op: Any, name: str, args: Any) -> None:
+        if op is aten.native_layer_norm_backward.default:
+            self._norm(args[1], args[5])
+        rule = _PASSING.get(op)
+        for group in rule(args) if rule else ():
             with ExitStack() as together:
                 for size in group:
                     together.enter_context(self._log.during(size, name))

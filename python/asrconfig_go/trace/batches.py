@@ -17,7 +17,7 @@ _TOKENS_PER_SECOND = 4
 # Durations to trace: their lengths have no common factor, and halving them again and again, as convolutions of stride 2
 # do, rounds down in some and not in others, so that no length can be mistaken for twice the next.
 _SECONDS = (2.0300625, 3.1993125, 4.5839375, 2.7285625)
-# Transcripts to trace: by turns short and long. A decoder's attention rounds their length up to 128, so some are longer.
+# Transcripts to trace, by turns short and long: a decoder's attention rounds their length up to 128.
 _CHARACTERS = (11, 17, 7, 23, 13, 19, 5)
 _TOKENS = (11, 140, 29, 290, 13, 187, 47)
 # Fields that give the width of a feature frame, and how many frames a second has.

@@ -118,6 +118,7 @@ class _Loop:
         windows = [points[0]] * (self._steps - 1) + list(points)
         model.train()
         self._enable_checkpointing(model)
+        self._stop_caching(model)
         recorder.load(model)
         optimizer = _optimizers.build(self._optimizer, model)
         scaler = torch.amp.GradScaler("cpu") if self._dtype is torch.float16 else None
@@ -150,11 +151,15 @@ class _Loop:
 
     def _forward(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """The loss; everything else that the model gives is dropped here, as ``compute_loss`` does."""
-        with self._autocast():
-            if self._loss is not None:
+        if self._loss is not None:
+            with self._autocast():
                 return self._loss(model, batch)
-            outputs = model(**batch)
-        return _loss_of(self._as_float32(outputs))
+        # Nothing else may hold the outputs: those in half precision end when those in float32 are made.
+        return _loss_of(self._as_float32(self._outputs(model, batch)))
+
+    def _outputs(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
+        with self._autocast():
+            return model(**batch)
 
     def _step(self, model: nn.Module, optimizer: Any, scaler: Any) -> None:
         if scaler is not None:
@@ -216,8 +221,20 @@ class _Loop:
                 "trace it with gradient_checkpointing=False",
             )
         enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": {"use_reentrant": reentrant}})
-        if hasattr(model, "config"):
+
+    def _stop_caching(self, model: nn.Module) -> None:
+        """A decoder's keys and values are not gathered: with checkpointing, and where the Trainer sees to it."""
+        if hasattr(model, "config") and (self._checkpointing or _trainer_stops_caching()):
             model.config.use_cache = False
+
+
+def _trainer_stops_caching() -> bool:
+    """From transformers 5 on, the Trainer writes its own ``use_cache``, False unless asked for, into the config."""
+    try:
+        from transformers import TrainingArguments
+    except ImportError:
+        return False
+    return hasattr(TrainingArguments, "use_cache")
 
 
 @contextmanager
