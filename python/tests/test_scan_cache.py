@@ -93,7 +93,7 @@ def test_scans_at_the_same_time(corpus: Path, cache: Path) -> None:
 
 
 def test_killed_scans_leave_a_right_cache(corpus: Path, cache: Path) -> None:
-    """Scans are killed at many moments, many of them while they write; the next is right, and the cache is used again."""
+    """Scans are killed at many moments, often while they write; the next is right, and the cache is used again."""
     command = [sys.executable, "-c", WRITE_FOR_EVER, str(corpus), str(cache)]
     for moment in range(12):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
