@@ -55,8 +55,8 @@ func Read(path string, listed bool, known *Stat) (Info, Stat, error) {
 		return Info{}, st, named(path, missing(err))
 	}
 	defer s.close()
-	st.Digest = Digest(s.head)
 	info, err := s.parse()
+	st.Digest = digest(s.head, s.rest)
 	switch {
 	case s.err != nil: // whatever the parser made of the bytes that did arrive
 		return Info{}, st, named(path, refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w", s.err))

@@ -1,5 +1,7 @@
 package audio
 
+import "hash/crc32"
+
 const (
 	// headLen is read at once: enough for the header of nearly every file, for the headers and the first audio page of a Vorbis
 	// file, and for a FLAC file up to its first frame, with the 8 KiB that its encoder leaves free for tags.
@@ -18,6 +20,7 @@ type source struct {
 	head  []byte // the first bytes; all of them when whole
 	whole bool   // head is everything: nothing more to read
 	err   error  // the first read error
+	rest  uint32 // checksum of what was read behind the head
 	heap  [headLen]byte
 	more  []byte // scratch for reads behind the head
 }
@@ -37,7 +40,9 @@ func (s *source) at(off int64, n int) []byte {
 	if cap(s.more) < n {
 		s.more = make([]byte, max(n, 2*headLen))
 	}
-	return s.more[:s.pread(s.more[:n], off)]
+	found := s.more[:s.pread(s.more[:n], off)]
+	s.rest = crc32.Update(s.rest, castagnoli, found)
+	return found
 }
 
 // parse finds the format by its magic bytes and lets its parser work.

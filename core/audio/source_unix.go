@@ -13,7 +13,7 @@ import (
 // can act (rewind a tape, start a watchdog), so what path is must be known before: from st, filled a moment ago by Look, or
 // from the folder that lists it as a regular file. Otherwise the system is asked first.
 func (s *source) open(path string, listed bool, st *Stat) error {
-	s.fd, s.size, s.head, s.whole, s.err = noFile, 0, nil, false, nil
+	s.fd, s.size, s.head, s.whole, s.err, s.rest = noFile, 0, nil, false, nil, 0
 	if !listed && st.Size < 0 {
 		var err error
 		if *st, err = look(path); err != nil {

@@ -103,7 +103,7 @@ func (c *Collection) sum(ctx context.Context, source string, sample *Sample, all
 	if ctx.Err() != nil {
 		return Result{}, cancelled(ctx, "summing up")
 	}
-	sum := Summarize(c.clips, audio.Printable(source), sample)
+	sum := Summarize(c.clips, audio.Printable(source), sample, c.options)
 	if sum.MeasuredCount == 0 && !allowEmpty {
 		return Result{}, nothingUsable(&sum, byLine)
 	}
@@ -138,12 +138,18 @@ func (p *Piece) entries() []entry {
 type Options struct {
 	Workers int   `json:"workers"` // parallel reads, at most 64; 0: one per usable core
 	Cache   Cache `json:"cache"`   // of whole files; what lies in memory or within larger files is measured anew
+	// BatchSize is the number of clips a batch, 1 to 65536, for what padding costs; 0 for 8.
+	BatchSize int   `json:"batch_size"`
+	Seed      int64 `json:"seed"` // of the draw of a sample and of shuffled batches; the same seed gives the same
 }
 
 // Check refuses what cannot be meant.
 func (o Options) Check() error {
 	if o.Workers < 0 {
 		return fault.New(fault.InvalidArgument, "use 0 for one per usable core", "workers is %d", o.Workers)
+	}
+	if o.BatchSize < 0 || o.BatchSize > maxBatch {
+		return fault.New(fault.InvalidArgument, "use 1 to 65536", "batch_size is %d", o.BatchSize)
 	}
 	return nil
 }

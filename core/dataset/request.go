@@ -42,8 +42,7 @@ type Request struct {
 	Texts     bool   `json:"texts"`
 	TextField string `json:"text_field"`
 
-	SampleSize *int  `json:"sample_size"` // ≥ 1: this many, drawn at random without replacement; absent: all
-	Seed       int64 `json:"seed"`        // of the draw; the same seed draws the same clips
+	SampleSize *int `json:"sample_size"` // ≥ 1: this many, drawn at random without replacement; absent: all
 	Options
 
 	Ending // without a source, a name is made here

@@ -267,13 +267,13 @@ func TestSample(t *testing.T) {
 	}
 	root := tree(t, files)
 	size := 100
-	first := scan(t, Request{Folder: root, SampleSize: &size, Seed: 7, Options: Options{Workers: 1}})
+	first := scan(t, Request{Folder: root, SampleSize: &size, Options: Options{Seed: 7, Workers: 1}})
 	require.Equal(t, 100, first.Clips.Len())
 	assert.IsIncreasing(t, names(first.Clips, root), "source order, none twice")
-	again := scan(t, Request{Folder: root, SampleSize: &size, Seed: 7, Options: Options{Workers: 9}})
+	again := scan(t, Request{Folder: root, SampleSize: &size, Options: Options{Seed: 7, Workers: 9}})
 	assert.Equal(t, first.Profile, again.Profile, "the same draw")
 	assert.Equal(t, all(first.Clips), all(again.Clips))
-	assert.NotEqual(t, names(first.Clips, ""), names(scan(t, Request{Folder: root, SampleSize: &size, Seed: 8}).Clips, ""))
+	assert.NotEqual(t, names(first.Clips, ""), names(scan(t, Request{Folder: root, SampleSize: &size, Options: Options{Seed: 8}}).Clips, ""))
 	d := first.Profile
 	assert.True(t, d.Sampled)
 	assert.Equal(t, 4*d.MeasuredCount, d.SampleCount, "scaled by 400 / 100")

@@ -23,10 +23,13 @@ const maxBadFiles = 10_000
 
 // Summarize sums up clips; bad ones are listed, the others counted. source names what was read. With a sample, the
 // counts and totals are scaled to its population, by the share of drawn clips that are usable; nil says that these are all.
-func Summarize(c *Clips, source string, sample *Sample) profile.Dataset {
+func Summarize(c *Clips, source string, sample *Sample, o Options) profile.Dataset {
 	d := profile.Dataset{
 		BadFiles: []profile.BadFile{}, PercentilesS: map[string]float64{}, SampleRates: map[string]int{}, Channels: map[string]int{},
-		Codecs: map[string]int{}, Source: source, Histogram: profile.Histogram{EdgesS: []float64{}, Counts: []int{}},
+		Codecs: map[string]int{}, Methods: map[string]int{}, BatchSize: o.BatchSize, Source: source, Histogram: profile.Histogram{EdgesS: []float64{}, Counts: []int{}},
+	}
+	if d.BatchSize == 0 {
+		d.BatchSize = defaultBatch
 	}
 	durations, size := collect(&d, c)
 	d.MeasuredCount = len(durations)
@@ -40,6 +43,10 @@ func Summarize(c *Clips, source string, sample *Sample) profile.Dataset {
 	d.TotalHours = seconds / 3600
 	d.SizeBytes = whole(size * scale)
 	d.DecodedBytes = whole(seconds * decodedRate * decodedWidth)
+	d.Padding = paddings(durations, d.BatchSize, o.Seed)
+	d.Outliers = outliers(durations, d.BatchSize)
+	d.Duplicates = duplicates(c.rows)
+	d.Warnings = warnings(&d, durations)
 	return d
 }
 
@@ -81,6 +88,9 @@ func tally(d *profile.Dataset, k kind, n int) {
 	}
 	if k.codec != "" {
 		d.Codecs[k.codec] += n
+	}
+	if k.method != "" {
+		d.Methods[k.method] += n
 	}
 }
 

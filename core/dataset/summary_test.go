@@ -11,11 +11,15 @@ import (
 
 // summed sums clips up that are known.
 func summed(clips []profile.Clip, source string, sample *Sample) profile.Dataset {
+	return Summarize(collectionOf(clips), source, sample, Options{})
+}
+
+func collectionOf(clips []profile.Clip) *Clips {
 	c := &Clips{rows: make([]row, len(clips))}
 	for i := range clips {
 		c.given(&clips[i], &c.rows[i])
 	}
-	return Summarize(c, source, sample)
+	return c
 }
 
 func clipsOf(seconds ...float64) (clips []profile.Clip) {

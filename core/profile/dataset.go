@@ -34,6 +34,28 @@ type Histogram struct {
 	Counts []int     `json:"counts"`
 }
 
+// Padding is what one way of making batches costs: each batch lasts as long as its longest clip.
+type Padding struct {
+	Order   string  `json:"order"`    // "random", "grouped", "bucketed" or "sorted"
+	PaddedS float64 `json:"padded_s"` // seconds that all batches hold, padding included
+	Waste   float64 `json:"waste"`    // 0..1: the share of them that is padding
+}
+
+// Outliers are a few long clips that much of the batches' time is spent on.
+type Outliers struct {
+	OverS       float64 `json:"over_s"`       // they are longer than this
+	Count       int     `json:"count"`        // of the measured clips
+	PaddedShare float64 `json:"padded_share"` // 0..1: by how much random batches would hold fewer seconds without them
+}
+
+// Duplicates are clips that are very likely copies of others: the same size, the same duration, the same bytes where they
+// were read.
+type Duplicates struct {
+	Count  int        `json:"count"`  // of the measured clips, the first of each group not counted
+	Hours  float64    `json:"hours"`  // that they last
+	Groups [][]string `json:"groups"` // at most 20, with at most 5 paths each
+}
+
 // Dataset sums up the audio. Statistics speak of the usable clips that were measured.
 type Dataset struct {
 	SampleCount    int                `json:"sample_count"`    // clips in the dataset, bad ones not counted; an estimate when Sampled
@@ -55,5 +77,11 @@ type Dataset struct {
 	SampleRates    map[string]int     `json:"sample_rates"`   // Hz as text -> clips
 	Channels       map[string]int     `json:"channels"`       // channel count as text -> clips
 	Codecs         map[string]int     `json:"codecs"`         // codec -> clips
-	Source         string             `json:"source"`         // what was read: "folder /data", "list of 40 paths", "40 arrays"
+	Methods        map[string]int     `json:"methods"`        // how durations are known -> clips
+	BatchSize      int                `json:"batch_size"`     // clips a batch, for Padding
+	Padding        []Padding          `json:"padding"`        // by order; of the measured clips; empty without any
+	Outliers       *Outliers          `json:"outliers"`       // absent when no few clips take much time
+	Duplicates     Duplicates         `json:"duplicates"`
+	Warnings       []string           `json:"warnings"` // what may go wrong in training; silence is not looked for
+	Source         string             `json:"source"`   // what was read: "folder /data", "list of 40 paths", "40 arrays"
 }

@@ -1,0 +1,90 @@
+package dataset
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// noisy is a WAV file that is no silence.
+func noisy(samples int, seed byte) []byte {
+	b := wavOf(samples)
+	for i := 44; i < len(b); i++ {
+		b[i] = byte(i*i>>3) ^ seed
+	}
+	return b
+}
+
+func TestDuplicates(t *testing.T) {
+	other := noisy(9000, 1)
+	other[6000]++
+	root := tree(t, map[string][]byte{
+		"a.wav": noisy(9000, 1), "b.wav": noisy(9000, 2), "c.wav": noisy(9000, 1), "d/a.wav": noisy(9000, 1), "e.wav": noisy(8000, 1), "f.wav": other,
+		"silent1.wav": wavOf(9000), "silent2.wav": wavOf(9000), "tiny1.wav": wavOf(90), "tiny2.wav": wavOf(90),
+	})
+	d := scan(t, Request{Folder: root}).Profile
+	at := func(name string) string { return filepath.Join(root, name) }
+	assert.Equal(t, [][]string{{at("a.wav"), at("c.wav"), at("d/a.wav")}, {at("tiny1.wav"), at("tiny2.wav")}}, d.Duplicates.Groups,
+		"long files that begin with silence are not judged by it")
+	assert.Equal(t, 3, d.Duplicates.Count)
+	assert.InDelta(t, (2*9000+90)/16000.0/3600, d.Duplicates.Hours, 1e-9)
+	assert.Contains(t, d.Warnings, "3 clips very likely copies of others (0.00 h): same size, same length, same bytes where read")
+
+	listed := scan(t, Request{Paths: []string{at("b.wav"), at("b.wav")}}).Profile
+	assert.Equal(t, 1, listed.Duplicates.Count, "listed twice")
+	buffers := scan(t, Request{Buffers: []Buffer{{"x", noisy(9000, 1)}, {"y", other}, {"z", noisy(9000, 1)}}}).Profile
+	assert.Equal(t, [][]string{{"x", "z"}}, buffers.Duplicates.Groups)
+	assert.Zero(t, summed(clipsOf(1, 1, 1), "", nil).Duplicates.Count, "of arrays nothing was read")
+}
+
+func TestManyDuplicatesAreShownInPart(t *testing.T) {
+	rows := make([]row, 300)
+	for i := range rows {
+		rows[i] = row{path: "x", duration: 1, size: int64(i % 30), digest: 7}
+	}
+	d := duplicates(rows)
+	assert.Equal(t, 270, d.Count)
+	require.Len(t, d.Groups, shownGroups)
+	assert.Len(t, d.Groups[0], shownMembers)
+}
+
+func TestWarnings(t *testing.T) {
+	clips := clipsOf(0.05, 0.1, 5, 30, 31, 90)
+	claimed := 9.0
+	for i := range clips {
+		clips[i].SampleRate, clips[i].Channels, clips[i].Method = 16000, 1, "header"
+	}
+	clips[0].SampleRate, clips[1].SampleRate, clips[2].SampleRate = 8000, 44100, 8000
+	clips[3].Channels, clips[2].ClaimedS, clips[4].Method = 2, &claimed, "estimated"
+	d := summed(clips, "", nil)
+	assert.Equal(t, []string{
+		"1 clip under 0.1 s, too short to say anything; CTC needs a frame (20 ms) for each label",
+		"2 clips over 30 s, where Whisper stops listening; others need memory by the length",
+		"3 clips not at 16 kHz, to be resampled (16000 Hz ×3, 8000 Hz ×2, 44100 Hz ×1)",
+		"1 clip not mono, to be mixed down",
+		"1 clip hold less audio than their headers claim; what they hold is counted",
+		"1 clip of estimated length: their formats do not tell it without decoding",
+	}, d.Warnings)
+	assert.Equal(t, map[string]int{"header": 5, "estimated": 1}, d.Methods)
+	quiet := clipsOf(3)
+	quiet[0].SampleRate, quiet[0].Channels = 16000, 1
+	assert.Equal(t, []string{}, summed(quiet, "", nil).Warnings)
+	assert.Equal(t, "a ×9, b ×2, c ×2, d ×1 and 1 more", mix(map[string]int{"a": 9, "c": 2, "b": 2, "e": 1, "d": 1}, ""))
+}
+
+// TestDigestOfWhatIsRead: two files with the same long tag in front differ behind it.
+func TestDigestOfWhatIsRead(t *testing.T) {
+	tag := append([]byte("ID3\x04\x00\x00\x00\x01\x00\x00"), make([]byte, 16384)...)
+	flac, err := os.ReadFile("../audio/testdata/tone.flac")
+	require.NoError(t, err)
+	changed := append([]byte(nil), flac...)
+	changed[30] ^= 1 // in the MD5 of the samples
+	root := tree(t, map[string][]byte{"a.flac": slices.Concat(tag, flac), "b.flac": slices.Concat(tag, changed), "c.flac": slices.Concat(tag, flac)})
+	clips := scan(t, Request{Folder: root}).Clips
+	require.Equal(t, 3, clips.Len())
+	require.Equal(t, [][]string{{clips.At(0).Path, clips.At(2).Path}}, scan(t, Request{Folder: root}).Profile.Duplicates.Groups)
+}

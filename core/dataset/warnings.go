@@ -1,0 +1,67 @@
+package dataset
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// shortClipS is less than any word lasts: five frames of wav2vec2.
+const shortClipS = 0.1
+
+// warnings says what of the measured clips may go wrong in training. Silence is not judged: nothing is decoded.
+func warnings(d *profile.Dataset, sorted []float64) []string {
+	all := []string{}
+	say := func(n int, format string, args ...any) {
+		if n > 0 {
+			all = append(all, fault.Plural(n, "clip")+" "+fmt.Sprintf(format, args...))
+		}
+	}
+	short, _ := slices.BinarySearch(sorted, shortClipS)
+	say(short, "under 0.1 s, too short to say anything; CTC needs a frame (20 ms) for each label")
+	say(len(sorted)-firstOver(sorted, longClipS), "over 30 s, where Whisper stops listening; others need memory by the length")
+	say(others(d.SampleRates, strconv.Itoa(decodedRate)), "not at 16 kHz, to be resampled (%s)", mix(d.SampleRates, " Hz"))
+	say(others(d.Channels, "1"), "not mono, to be mixed down")
+	say(d.ShortenedCount, "hold less audio than their headers claim; what they hold is counted")
+	say(d.Methods["estimated"], "of estimated length: their formats do not tell it without decoding")
+	if d.Duplicates.Count > 0 {
+		say(d.Duplicates.Count, "very likely copies of others (%.2f h): same size, same length, same bytes where read", d.Duplicates.Hours)
+	}
+	return all
+}
+
+// others counts what is not called name.
+func others(counts map[string]int, name string) (n int) {
+	for other, count := range counts {
+		if other != name {
+			n += count
+		}
+	}
+	return n
+}
+
+// mix lists counts, the most frequent first.
+func mix(counts map[string]int, unit string) (text string) {
+	names := make([]string, 0, len(counts))
+	for name := range counts {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(counts[b]-counts[a], cmp.Compare(a, b))
+	})
+	const shown = 4
+	for i, name := range names[:min(shown, len(names))] {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s%s ×%d", name, unit, counts[name])
+	}
+	if len(names) > shown {
+		text += fmt.Sprintf(" and %d more", len(names)-shown)
+	}
+	return text
+}
