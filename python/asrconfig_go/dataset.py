@@ -14,67 +14,13 @@ from ._files import cache_folder
 from ._progress import Advance, ProgressBar
 from ._records import from_json
 from .clips import COLUMNS, Clip, Clips
+from .dataset_profile import BadFile, DatasetProfile
 from .pieces import Piece, Source
 from .sources import read_source
 
-__all__ = ["BadFile", "Clip", "Clips", "DatasetProfile", "Histogram", "ScanResult", "scan_audio"]
+__all__ = ["BadFile", "Clip", "Clips", "DatasetProfile", "ScanResult", "scan_audio"]
 
 _POLL_MS = 50  # also how long Ctrl-C may wait
-
-
-@dataclass(frozen=True)
-class BadFile:
-    """One file that was counted out, with the reason."""
-
-    path: str
-    error: str
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Clips by duration: ``counts[i]`` of ``edges_s[i]`` ≤ duration < ``edges_s[i + 1]``, the last bin closed."""
-
-    edges_s: tuple[float, ...]
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True, repr=False)
-class DatasetProfile:
-    """The audio summed up; statistics speak of the usable clips that were measured. Seconds, bytes, hertz.
-
-    With ``sampled`` a random sample stands for the whole: counts, hours and bytes are then scaled to it.
-    """
-
-    sample_count: int
-    measured_count: int
-    sampled: bool
-    bad_count: int
-    bad_files: tuple[BadFile, ...]
-    shortened_count: int
-    mean_s: float
-    std_s: float
-    min_s: float
-    max_s: float
-    percentiles_s: dict[str, float]
-    histogram: Histogram
-    total_hours: float
-    size_bytes: int
-    decoded_bytes: int
-    share_over_30s: float
-    sample_rates: dict[str, int]
-    channels: dict[str, int]
-    codecs: dict[str, int]
-    source: str
-
-    def __repr__(self) -> str:
-        from .display import dataset_text
-
-        return dataset_text(self)
-
-    def _repr_html_(self) -> str:
-        from .display import as_html
-
-        return as_html("Dataset", repr(self))
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,6 +48,10 @@ class ScanResult:
     def _repr_html_(self) -> str:
         return self.profile._repr_html_()
 
+    def plot(self, ax: Any = None) -> Any:
+        """The histogram by matplotlib (see ``DatasetProfile.plot``)."""
+        return self.profile.plot(ax)
+
 
 def scan_audio(
     source: Any,
@@ -109,6 +59,7 @@ def scan_audio(
     sample_size: int | None = None,
     sampling_rate: int = 16_000,
     seed: int = 0,
+    batch_size: int = 8,
     workers: int = 0,
     cache: bool = True,
     progress: bool = True,
@@ -120,8 +71,9 @@ def scan_audio(
     ``source`` is a folder, an audio file, a manifest (.jsonl, .csv, .tsv), a list of paths, a ``datasets.Dataset`` with
     an ``Audio`` (or ``input_values``) column, a list of 1-D arrays at ``sampling_rate`` hertz, or a list of
     ``{"array", "sampling_rate"}``. ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a
-    streamed dataset 200 are read unless told otherwise. ``workers`` 0 means one per usable core. Without ``clips`` the
-    result has the profile alone, which saves time on millions of files.
+    streamed dataset 200 are read unless told otherwise. ``batch_size`` is what the profile's padding speaks of.
+    ``workers`` 0 means one per usable core. Without ``clips`` the result has the profile alone, which saves time on
+    millions of files.
 
     With ``cache`` the durations of files are kept in the user's cache folder (``ASRCONFIG_CACHE``, else the XDG one)
     and believed as long as a file's size and times of change stay the same and the library is the same.
@@ -131,15 +83,15 @@ def scan_audio(
     ``InvalidArgumentError``.
     """
     _check_sample_size(sample_size)
+    options: dict[str, Any] = {"workers": workers, "cache": _cache(cache), "batch_size": batch_size, "seed": seed}
     found = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed)
     with ProgressBar("Scanning audio", "file", found.total, progress) as advance:
         if found.request is None:
-            with _job("scan.open", {"workers": workers, "cache": _cache(cache)}) as job:
+            with _job("scan.open", options) as job:
                 _add_pieces(job, found, advance)
                 _finish(job, found, allow_empty)
                 return _result(job, clips)
-        options: dict[str, Any] = {"sample_size": sample_size, "seed": seed, "allow_empty": allow_empty}
-        options |= {"workers": workers, "cache": _cache(cache)}
+        options |= {"sample_size": sample_size, "allow_empty": allow_empty}
         with _job("scan.start", {**found.request, **options}) as job:
             _wait(job, advance)
             return _result(job, clips)

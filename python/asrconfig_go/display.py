@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .config import TrainingConfig
-    from .dataset import DatasetProfile, Histogram
     from .hardware import HardwareProfile
     from .model import ModelProfile
 
@@ -43,50 +42,9 @@ def hardware_text(h: HardwareProfile) -> str:
     return "\n".join([*lines, f"CPU {cores}, {ram}"])
 
 
-def dataset_text(d: DatasetProfile) -> str:
-    """Counts, durations, a histogram, and what is wrong with the bad files."""
-    lines = _measured_lines(d) if d.measured_count else [f"no usable clip ({d.source})"]
-    if d.bad_count:
-        lines.append(f"{_plural(d.bad_count, 'bad file')} left out:")
-        lines += [f"  {bad.path}: {bad.error}" for bad in d.bad_files[:5]]
-        lines += [f"  … and {d.bad_count - 5} more in bad_files"] if d.bad_count > 5 else []
-    return "\n".join(lines)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
-
-
-def _measured_lines(d: DatasetProfile) -> list[str]:
-    p = d.percentiles_s
-    lines = [
-        f"{_plural(d.sample_count, 'clip')}, {d.total_hours:.2f} h, {gb(d.size_bytes)} on disk, "
-        f"{gb(d.decoded_bytes)} decoded ({d.source})",
-        f"durations {d.min_s:.2f}–{d.max_s:.2f} s, mean {d.mean_s:.2f} s, median {p['p50']:.2f} s, "
-        f"95 % under {p['p95']:.2f} s",
-        f"{d.share_over_30s:.1%} over 30 s; sample rates {_mix(d.sample_rates, ' Hz')}; codecs {_mix(d.codecs)}",
-    ]
-    if d.sampled:
-        lines.append(f"measured on a random sample of {d.measured_count}")
-    if d.shortened_count:
-        lines.append(f"{d.shortened_count} files hold less audio than their headers claim; what they hold was counted")
-    return lines + histogram_lines(d.histogram)
-
-
-def _mix(counts: dict[str, int], unit: str = "") -> str:
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    return (
-        ", ".join(f"{name}{unit}" + (f" ×{count}" if len(ordered) > 1 else "") for name, count in ordered) or "unknown"
-    )
-
-
-def histogram_lines(h: Histogram, width: int = 40) -> list[str]:
-    """One bar a bin, scaled to the tallest."""
-    tallest = max(h.counts, default=0)
-    return [
-        f"  {low:7.2f}–{high:7.2f} s |{'█' * max(round(width * n / tallest), int(n > 0)):<{width}}| {n}"
-        for low, high, n in zip(h.edges_s, h.edges_s[1:], h.counts, strict=False)
-    ]
+def plural(count: int, noun: str, many: str = "") -> str:
+    """``1 clip``, ``2 clips``; ``many`` where an s is not enough."""
+    return f"{count} {noun if count == 1 else many or noun + 's'}"
 
 
 def model_text(m: ModelProfile) -> str:
