@@ -74,6 +74,11 @@ func TestADTSHeads(t *testing.T) {
 	}
 }
 
+func TestADIF(t *testing.T) {
+	_, err := Bytes("x", []byte("ADIF\x00\x00\x00\x00\x00"))
+	refusedAs(t, err, fault.Unsupported, "x: ", "is AAC (ADIF), which is not read yet")
+}
+
 // TestProgramConfig: one and a pair in front, a pair behind, one low, told by the data.
 func TestProgramConfig(t *testing.T) {
 	for _, head := range []int{7, 9} {

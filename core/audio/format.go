@@ -30,6 +30,7 @@ var formats = []format{
 	{"NIST SPHERE", []string{".sph", ".nist"}, prefix("NIST_1A"), parseSPHERE},
 	{"WavPack", []string{".wv"}, prefix("wvpk"), nil},
 	{"Monkey's Audio", []string{".ape"}, prefix("MAC "), nil},
+	{"AAC (ADIF)", nil, prefix("ADIF"), nil},
 	{"AAC (ADTS)", []string{".aac"}, isADTS, parseFrames},
 	{"MP3", []string{".mp3", ".mp2", ".mp1", ".mpga"}, isMPEG, parseFrames},
 }
