@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccy/go-json"
 
+	"github.com/asrconfig/asrconfig-go/core/dataset"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
@@ -74,7 +75,7 @@ func libraryInfo(struct{}) (any, error) {
 	sort.Strings(names)
 	return map[string]any{
 		"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
-		"schema_version": profile.SchemaVersion, "operations": names,
+		"schema_version": profile.SchemaVersion, "operations": names, "audio_extensions": dataset.Extensions(),
 	}, nil
 }
 

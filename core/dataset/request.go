@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -47,6 +48,9 @@ type Request struct {
 
 	Ending // without a source, a name is made here
 }
+
+// Extensions are those of the files that a folder is searched for, lower case with their dot.
+func Extensions() []string { return audio.Extensions() }
 
 // Buffer is one encoded file in memory.
 type Buffer struct {

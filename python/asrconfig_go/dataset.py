@@ -147,6 +147,8 @@ def _add_pieces(job: int, found: Source, advance: Advance) -> None:
 
 
 def _piece_request(piece: Piece) -> dict[str, Any]:
+    if piece.arrow is not None:
+        return {"arrow": piece.arrow}
     return {
         "clips": [clip for _, clip in piece.known],
         "clip_rows": [row for row, _ in piece.known],

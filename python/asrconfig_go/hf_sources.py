@@ -1,105 +1,134 @@
-"""Hugging Face datasets as sources, without decoding: paths, bytes by address, or prepared ``input_values``."""
+"""Hugging Face datasets as sources, without decoding: their Arrow tables by address, streams row by row."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 from ._errors import EmptyDatasetError, InvalidArgumentError
-from .pieces import Piece, Source, array_clip, encoded_piece, known_clip
+from .arrow_columns import PATH_COLUMNS, PREPARED_RATE, TEXT_COLUMNS, arrow_request
+from .pieces import Piece, Source, array_clip, encoded_piece
 
 STREAM_SAMPLE = 200  # clips read of a streamed dataset, whose files are remote
-_ROWS = 1_000  # rows read at once
-_PREPARED_RATE = 16_000  # hertz of input_values: every speech model of transformers is trained at it
 
 
-def read_hf_dataset(dataset: Any, *, sample_size: int | None, seed: int) -> Source:
-    """A ``datasets.Dataset`` or ``IterableDataset`` with an ``Audio`` or an ``input_values`` column."""
+def read_hf_dataset(dataset: Any, *, sample_size: int | None) -> Source:
+    """A ``datasets.Dataset`` or ``IterableDataset`` with an ``Audio``, a path or an ``input_values`` column."""
     if not hasattr(dataset, "__len__"):
         return _streamed(dataset, sample_size or STREAM_SAMPLE)
-    if len(dataset) == 0:
+    return _tables([dataset], f"dataset of {len(dataset)} rows, column {audio_column(dataset)!r}")
+
+
+def read_hf_splits(splits: dict[Any, Any], *, sample_size: int | None) -> Source:
+    """A ``DatasetDict``: its split ``train``, which is what gets trained on, or all of them where none is called so."""
+    if "train" in splits:
+        source = read_hf_dataset(splits["train"], sample_size=sample_size)
+        source.label = source.label.replace("dataset", "split 'train'", 1)
+        if source.request is not None:
+            source.request["source"] = source.label
+        return source
+    if not all(hasattr(split, "__len__") for split in splits.values()):
+        raise InvalidArgumentError(
+            f"the streamed dataset has the splits {', '.join(map(repr, splits))}",
+            f"pass one of them, such as dataset[{next(iter(splits))!r}]",
+        )
+    sizes = ", ".join(f"{name} {len(split)}" for name, split in splits.items())
+    return _tables(list(splits.values()), f"dataset of {sizes} rows")
+
+
+def _tables(datasets: list[Any], label: str) -> Source:
+    rows = sum(map(len, datasets))
+    if not rows:
         raise EmptyDatasetError("the dataset has no rows", "check the split and the filters applied to it")
-    column, encoded = _audio_column(dataset)
-    rows = list(range(len(dataset)))
-    if sample_size is not None and sample_size < len(rows):
-        rows = sorted(random.Random(seed).sample(rows, sample_size))
-        dataset_rows = dataset.select(rows)
-    else:
-        dataset_rows = dataset
-    read = _encoded_pieces if encoded else _prepared_pieces
-    label = f"dataset of {len(dataset)} rows, column {column!r}"
-    return Source(None, lambda: read(dataset_rows, column), label, len(rows), len(dataset), len(rows) < len(dataset))
+    request, alive = arrow_request(stored_column(dataset, audio_column(dataset)) for dataset in datasets)
+    return Source({"arrow": request, "source": label}, label=label, total=rows, alive=alive, texts=_texts_of(datasets))
 
 
-def _audio_column(dataset: Any) -> tuple[str, bool]:
-    """The column to measure and whether it holds encoded audio."""
+def stored_column(dataset: Any, name: str) -> tuple[Any, Any]:
+    """A column as the dataset's table stores it, undecoded, and the rows that the dataset takes of it, None for all."""
+    indices = dataset._indices  # what select and shuffle leave instead of moving rows; there is no public name for it
+    return dataset.data.table.column(name), None if indices is None else indices.table.column(0)
+
+
+def _texts_of(datasets: list[Any]) -> Callable[[str | None], list[Any]]:
+    def texts(column: str | None) -> list[Any]:
+        found: list[Any] = []
+        for dataset in datasets:
+            name = text_column(dataset.column_names, column)
+            found += dataset.select_columns([name]).with_format("arrow")[:].column(name).to_pylist()
+        return found
+
+    return texts
+
+
+def text_column(names: Iterable[str], wanted: str | None) -> str:
+    """The column that holds what is said: the one that was named, or the first of those known; ``labels`` at last."""
+    there = list(names)
+    for name in [wanted] if wanted else (*TEXT_COLUMNS, "labels"):
+        if name in there:
+            return name
+    missing = f"no column {wanted!r}" if wanted else "no column with texts"
+    raise InvalidArgumentError(f"the dataset has {missing} (columns: {', '.join(there)})", "name it: text=…")
+
+
+def audio_column(dataset: Any) -> str:
+    """The column to measure: marked as ``Audio``, ``input_values``, or of paths or bytes under a usual name."""
     features = dataset.features or {}
     for name, feature in features.items():
         if type(feature).__name__ == "Audio":
-            return name, True
-    if "input_values" in features:
-        return "input_values", False
+            return str(name)
+    for name in ("input_values", *PATH_COLUMNS):
+        feature = features.get(name)
+        if isinstance(feature, dict) and {"bytes", "path", "array"} & set(feature):
+            return name
+        if feature is not None and (name == "input_values" or getattr(feature, "dtype", "") in _STORED):
+            return name
     raise InvalidArgumentError(
         f"the dataset has no Audio column (columns: {', '.join(dataset.column_names or ['unknown'])})",
         'mark it: dataset.cast_column("audio", datasets.Audio(decode=False)), or pass a list of paths',
     )
 
 
-def _undecoded(dataset: Any, column: str) -> Any:
-    from datasets import Audio
-
-    return dataset.cast_column(column, Audio(decode=False))
-
-
-def _encoded_pieces(dataset: Any, column: str) -> Iterator[Piece]:
-    table = _undecoded(dataset.select_columns([column]), column).with_format("arrow")
-    for start in range(0, len(dataset), _ROWS):
-        structs = table[start : start + _ROWS].column(column).combine_chunks()
-        paths = structs.field("path").to_pylist()
-        data = structs.field("bytes")
-        # as_buffer is a view of Arrow's own memory, often of the file itself: nothing is copied.
-        buffers = (data[i].as_buffer() if data[i].is_valid else None for i in range(len(paths)))
-        yield encoded_piece(zip(range(start, start + len(paths)), paths, buffers, strict=True))
-
-
-def _prepared_pieces(dataset: Any, column: str) -> Iterator[Piece]:
-    import pyarrow.compute as pc
-
-    table = dataset.select_columns([column]).with_format("arrow")
-    for start in range(0, len(dataset), _ROWS):
-        lengths = pc.list_value_length(table[start : start + _ROWS].column(column)).to_pylist()
-        yield Piece(known=[(start + i, _prepared_clip(start + i, n or 0)) for i, n in enumerate(lengths)])
-
-
-def _prepared_clip(row: int, length: int) -> dict[str, Any]:
-    error = "" if length else "holds no audio"
-    return known_clip(
-        f"[{row}]", length / _PREPARED_RATE if length else None, _PREPARED_RATE if length else 0, 4 * length, error
-    )
+_STORED = ("string", "large_string", "binary", "large_binary")
 
 
 def _streamed(dataset: Any, limit: int) -> Source:
     """The first rows of a stream: it cannot be sampled at random without reading it whole."""
-    column, encoded = _audio_column(dataset)
+    if dataset.features is None and hasattr(dataset, "_resolve_features"):
+        dataset = dataset._resolve_features()
+    column = audio_column(dataset)
     population = _split_size(dataset)
+    encoded = type(dataset.features[column]).__name__ == "Audio"
     rows = _undecoded(dataset, column) if encoded else dataset
 
     def pieces() -> Iterator[Piece]:
-        import pyarrow as pa
-
         for number, row in enumerate(islice(rows, limit)):
-            value = row[column]
-            if encoded:
-                data = None if value.get("bytes") is None else pa.py_buffer(value["bytes"])
-                yield encoded_piece([(number, value.get("path"), data)])
-            else:
-                yield Piece(known=[(number, array_clip(value, number, _PREPARED_RATE))])
+            yield _stream_piece(number, row[column])
 
     total = limit if population is None else min(limit, population)
     sampled = population is None or limit < population
     return Source(None, pieces, f"first {limit} rows of a stream, column {column!r}", total, population, sampled)
+
+
+def _stream_piece(number: int, value: Any) -> Piece:
+    import pyarrow as pa
+
+    if isinstance(value, str):
+        return encoded_piece([(number, value, None)])
+    if isinstance(value, bytes):
+        value = {"bytes": value}
+    if value is None or (isinstance(value, dict) and "array" not in value):
+        value = value or {}
+        data = None if value.get("bytes") is None else pa.py_buffer(value["bytes"])
+        return encoded_piece([(number, value.get("path"), data)])
+    return Piece(known=[(number, array_clip(value, number, PREPARED_RATE))])
+
+
+def _undecoded(dataset: Any, column: str) -> Any:
+    from datasets import Audio
+
+    return dataset.cast_column(column, Audio(decode=False))
 
 
 def _split_size(dataset: Any) -> int | None:

@@ -9,13 +9,17 @@ from typing import Any
 
 @dataclass
 class Piece:
-    """Some rows of a source: clips known already, encoded buffers, and paths, each with their row numbers."""
+    """Some rows of a source: clips known already, encoded buffers, and paths, each with their row numbers.
+
+    Or all of them in ``arrow``, a column of a table (see ``arrow_columns``).
+    """
 
     known: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     buffers: list[dict[str, Any]] = field(default_factory=list)
     buffer_rows: list[int] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     path_rows: list[int] = field(default_factory=list)
+    arrow: dict[str, Any] | None = None
     alive: list[Any] = field(default_factory=list)  # keeps the buffers' memory
 
 
@@ -24,7 +28,8 @@ class Source:
     """A request for one scan, or ``pieces`` with a ``label``.
 
     ``population`` is the number of rows that the pieces come from, None when a stream does not tell; ``sampled`` says
-    that the pieces may be fewer.
+    that the pieces may be fewer. ``texts`` gives what is said in every row, by the name of the column or None for the
+    usual ones; it is None where the library reads it, from manifests and shards, or where there is none.
     """
 
     request: dict[str, Any] | None = None
@@ -33,6 +38,8 @@ class Source:
     total: int | None = None
     population: int | None = None
     sampled: bool = False
+    alive: list[Any] = field(default_factory=list)  # keeps the memory that the request points to
+    texts: Callable[[str | None], list[Any]] | None = None
 
 
 def array_clip(item: Any, row: int, sampling_rate: int) -> dict[str, Any]:

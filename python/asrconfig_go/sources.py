@@ -1,35 +1,37 @@
 """What people pass as a dataset, turned into requests for the scanner.
 
-A source is either one request that the library lists and measures by itself (folder, manifest, paths), or pieces read
-here in order (rows with embedded bytes, arrays, streams).
+A source is either one request that the library lists and measures by itself (folder, manifest, shards, paths, an Arrow
+table in memory), or pieces read here in order (Parquet, arrays, streams).
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import random
 from pathlib import Path
 from typing import Any
 
 from ._errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
-from .hf_sources import read_hf_dataset
+from .hf_sources import read_hf_dataset, read_hf_splits
+from .parquet_sources import parquet_files, read_arrow_file, read_parquet, read_saved, read_table
 from .pieces import Piece, Source, array_clip, is_array, kind
 
-MANIFESTS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv")
+_MANIFESTS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".lst", ".list", ".scp")
+_KALDI = ("segments", "utt2dur", "reco2dur")
+_SHARDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
 def read_source(source: Any, *, sampling_rate: int, sample_size: int | None, seed: int) -> Source:
     """Recognise ``source``; raises ``InvalidArgumentError`` with what is accepted when it is none of it."""
     if isinstance(source, str | os.PathLike):
-        return _path(Path(os.fsdecode(source)).expanduser())
+        return _path(os.fsdecode(source), sample_size, seed)
     if hasattr(source, "column_names") and hasattr(source, "features"):
-        return read_hf_dataset(source, sample_size=sample_size, seed=seed)
+        return read_hf_dataset(source, sample_size=sample_size)
+    if hasattr(source, "column_names") and hasattr(source, "schema"):
+        return read_table(source, f"table of {source.num_rows} rows")
     if isinstance(source, dict):
-        splits = ", ".join(map(repr, source))
-        raise InvalidArgumentError(
-            f"the dataset is a dictionary of {splits}",
-            f"pass one split, such as dataset[{next(iter(source), 'train')!r}]",
-        )
+        return _splits(source, sample_size)
     if (is_array(source) and len(source.shape) != 1) or isinstance(source, bytes | int | float | None):
         raise InvalidArgumentError(f"cannot read a dataset from {kind(source)}", _ACCEPTED)
     try:
@@ -40,26 +42,69 @@ def read_source(source: Any, *, sampling_rate: int, sample_size: int | None, see
 
 
 _ACCEPTED = (
-    "pass a folder, an audio file, a manifest (.jsonl, .csv, .tsv), a list of paths, a datasets.Dataset with an Audio "
-    'column, a list of 1-D arrays, or a list of {"array", "sampling_rate"}'
+    "pass a folder, an audio file, a manifest (.jsonl, .csv, .tsv, .scp, …), tar shards, Parquet files, a list of "
+    "paths, a datasets.Dataset with an Audio column, a list of 1-D arrays, or a list of "
+    '{"array", "sampling_rate"}'
 )
 
 
-def _path(path: Path) -> Source:
+def _splits(source: dict[Any, Any], sample_size: int | None) -> Source:
+    if source and all(hasattr(split, "column_names") for split in source.values()):
+        return read_hf_splits(source, sample_size=sample_size)
+    splits = ", ".join(map(repr, source))
+    raise InvalidArgumentError(
+        f"the dataset is a dictionary of {splits}", f"pass one split, such as dataset[{next(iter(source), 'train')!r}]"
+    )
+
+
+def _path(name: str, sample_size: int | None, seed: int) -> Source:
+    path = Path(name).expanduser()
     if path.is_dir():
-        return Source({"folder": str(path)})
+        return _folder(path, sample_size, seed)
     if not path.exists():
-        raise NotFoundError(f"the dataset {str(path)!r} does not exist", f"the working folder is {Path.cwd()}")
-    if path.suffix.lower() in MANIFESTS:
+        return _pattern(name, sample_size, seed)
+    plain = path.name.lower().removesuffix(".gz")
+    if plain.endswith(_MANIFESTS) or plain in _KALDI:
         return Source({"manifest": str(path)})
-    return Source({"paths": [str(path)]})
+    if path.name.lower().endswith(_SHARDS):
+        return Source({"shards": [str(path)]})
+    if plain.endswith(".parquet"):
+        return read_parquet([path], sample_size=sample_size, seed=seed)
+    return read_arrow_file(path) if plain.endswith(".arrow") else Source({"paths": [str(path)]})
+
+
+def _folder(path: Path, sample_size: int | None, seed: int) -> Source:
+    saved = read_saved(path)
+    if saved is not None:
+        return read_source(saved, sampling_rate=0, sample_size=sample_size, seed=seed)
+    files = parquet_files(path)
+    return read_parquet(files, sample_size=sample_size, seed=seed) if files else Source({"folder": str(path)})
+
+
+def _pattern(name: str, sample_size: int | None, seed: int) -> Source:
+    """What a name with wildcards, or with braces for tar shards, stands for."""
+    pattern = str(Path(name).expanduser())
+    if name.startswith("pipe:") or (set(name) & set("*?[{") and name.lower().endswith(_SHARDS)):
+        return Source({"shards": [name if name.startswith("pipe:") else pattern]})
+    wild = bool(set(name) & set("*?["))
+    found = sorted(glob.glob(pattern, recursive=True)) if wild else []  # noqa: PTH207
+    if not found:
+        raise NotFoundError(f"the dataset {name!r} does not exist", f"the working folder is {Path.cwd()}")
+    if all(path.endswith(".parquet") for path in found):
+        return read_parquet([Path(path) for path in found], sample_size=sample_size, seed=seed)
+    return Source({"paths": found}, total=len(found))
 
 
 def _items(items: list[Any], sampling_rate: int, sample_size: int | None, seed: int) -> Source:
     if not items:
         raise EmptyDatasetError("the dataset is an empty list", _ACCEPTED)
     if all(isinstance(item, str | os.PathLike) for item in items):
-        return Source({"paths": [os.fsdecode(item) for item in items]}, total=len(items))
+        paths = [os.fsdecode(item) for item in items]
+        if all(path.lower().endswith(_SHARDS) for path in paths):
+            return Source({"shards": paths})
+        if all(path.lower().endswith(".parquet") for path in paths):
+            return read_parquet([Path(path) for path in paths], sample_size=sample_size, seed=seed)
+        return Source({"paths": paths}, total=len(paths))
     rows = list(range(len(items)))
     if sample_size is not None and sample_size < len(items):
         rows = sorted(random.Random(seed).sample(rows, sample_size))
