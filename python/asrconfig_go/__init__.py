@@ -29,6 +29,8 @@ from ._errors import (
 from .config import Decision, TrainingConfig
 from .dataset import Clip, DatasetProfile, ScanResult, scan_audio
 from .hardware import GPU, HardwareProfile
+from .labels import InfeasiblePair, LabelReport, check_labels
+from .lengths import BadAudioWarning, add_durations
 from .manager import ASRConfigManager, PlanOptions, create_optimal_config
 from .model import ModelProfile, known_models, profile_model
 from .monitor import MemoryMonitor
@@ -52,6 +54,7 @@ __all__ = [
     "ASRConfigManager",
     "AdaptiveMemoryCallback",
     "AsrConfigError",
+    "BadAudioWarning",
     "Calibration",
     "Clip",
     "CorruptFileError",
@@ -62,9 +65,11 @@ __all__ = [
     "EvaluationMemory",
     "ForkedProcessError",
     "HardwareProfile",
+    "InfeasiblePair",
     "InfeasiblePlanError",
     "InternalError",
     "InvalidArgumentError",
+    "LabelReport",
     "LibraryError",
     "LibraryNotLoadedError",
     "MemoryEstimate",
@@ -81,7 +86,9 @@ __all__ = [
     "UnsupportedError",
     "UnsupportedSettingWarning",
     "VersionMismatchError",
+    "add_durations",
     "calibrate",
+    "check_labels",
     "create_optimal_config",
     "estimate_memory",
     "known_models",

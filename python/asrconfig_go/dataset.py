@@ -20,6 +20,7 @@ from .sources import read_source
 
 __all__ = ["BadFile", "Clip", "Clips", "DatasetProfile", "ScanResult", "scan_audio"]
 
+_TEXTS = 50_000  # fetched per call
 _POLL_MS = 50  # also how long Ctrl-C may wait
 
 
@@ -68,12 +69,20 @@ def scan_audio(
 ) -> ScanResult:
     """Measure every clip of ``source`` without decoding it.
 
-    ``source`` is a folder, an audio file, a manifest (.jsonl, .csv, .tsv), a list of paths, a ``datasets.Dataset`` with
-    an ``Audio`` (or ``input_values``) column, a list of 1-D arrays at ``sampling_rate`` hertz, or a list of
-    ``{"array", "sampling_rate"}``. ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a
-    streamed dataset 200 are read unless told otherwise. ``batch_size`` is what the profile's padding speaks of.
-    ``workers`` 0 means one per usable core. Without ``clips`` the result has the profile alone, which saves time on
-    millions of files.
+    ``source`` is one of these:
+
+    - a folder: of audio, of tar or Parquet files, a Kaldi data folder, or what ``save_to_disk`` wrote;
+    - an audio file, or a list of paths;
+    - a manifest: .jsonl (NeMo, Lhotse, …), .csv, .tsv (Common Voice, fairseq), .scp, segments, utt2dur (Kaldi), or .txt
+      with one path a line, also with .gz. A row that cuts a piece out of a file counts as that piece;
+    - tar shards or Parquet files: a path, a list, or a pattern such as ``"train-{000000..000099}.tar"``;
+    - a ``datasets.Dataset`` with an ``Audio`` column (or one of paths, or ``input_values``), or a ``pyarrow.Table``; of
+      a ``DatasetDict`` the split ``train``, or all splits where none is called so;
+    - a list of 1-D arrays at ``sampling_rate`` hertz, or of ``{"array", "sampling_rate"}``.
+
+    ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a streamed dataset 200 are read
+    unless told otherwise. ``batch_size`` is what the profile's padding speaks of. ``workers`` 0 means one per usable
+    core. Without ``clips`` the result has the profile alone, which saves time on millions of files.
 
     With ``cache`` the durations of files are kept in the user's cache folder (``ASRCONFIG_CACHE``, else the XDG one)
     and believed as long as a file's size and times of change stay the same and the library is the same.
@@ -95,6 +104,20 @@ def scan_audio(
         with _job("scan.start", {**found.request, **options}) as job:
             _wait(job, advance)
             return _result(job, clips)
+
+
+def scan_with_texts(
+    found: Source, column: str | None, *, workers: int, progress: bool
+) -> tuple[ScanResult, list[str | None]]:
+    """Every clip of a source that the library lists, and what is said in it by its manifest or its shard."""
+    request = {**(found.request or {}), "texts": True, "text_field": column or "", "allow_empty": True}
+    request |= {"workers": workers, "cache": _cache(True)}
+    with ProgressBar("Scanning audio", "file", found.total, progress) as advance, _job("scan.start", request) as job:
+        _wait(job, advance)
+        texts: list[str | None] = []
+        while page := _lib.call("scan.texts", {"job": job, "offset": len(texts), "limit": _TEXTS}):
+            texts += page
+        return _result(job, True), texts
 
 
 def _check_sample_size(sample_size: int | None) -> None:

@@ -13,6 +13,7 @@ from ._records import to_json
 from .config import TrainingConfig
 from .dataset import DatasetProfile, scan_audio
 from .hardware import HardwareProfile, check_margin, hardware_json
+from .lengths import add_durations
 from .model import ModelProfile, profile_model
 
 if TYPE_CHECKING:
@@ -75,6 +76,10 @@ class ASRConfigManager:
         else:
             self.dataset = scan_audio(dataset, sample_size=sample_size, clips=False, **options).profile
         return self.dataset
+
+    def add_durations(self, dataset: Any, column: str = "length", unit: str = "samples", **options: Any) -> Any:
+        """``dataset`` with every clip's length in a ``column`` for ``group_by_length`` (see ``add_durations``)."""
+        return add_durations(dataset, column, unit, **options)
 
     def profile_model(
         self, model: Any, *, name: str | None = None, freeze_feature_encoder: bool = False
