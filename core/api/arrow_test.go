@@ -24,7 +24,12 @@ func TestScanReadsAnArrowTable(t *testing.T) {
 	for _, n := range []uint64{1, 0, 1} {
 		indices = binary.LittleEndian.AppendUint64(indices, n)
 	}
-	at := func(b []byte) uintptr { return uintptr(unsafe.Pointer(&b[0])) }
+	var pinner runtime.Pinner // a slice on the stack would move with it
+	defer pinner.Unpin()
+	at := func(b []byte) uintptr {
+		pinner.Pin(&b[0])
+		return uintptr(unsafe.Pointer(&b[0]))
+	}
 	column := arrowColumnArgs{Offsets: at(offsets), Width: 64, Data: at(data), Size: len(data)}
 	table := arrowArgs{Batches: []arrowBatchArgs{{Rows: 2, Bytes: &column}}, Indices: at(indices), Count: 3}
 	job, _ := scanned(t, map[string]any{"arrow": table})
@@ -33,7 +38,6 @@ func TestScanReadsAnArrowTable(t *testing.T) {
 	require.Equal(t, []any{3, 5.0 / 3}, []any{sum.MeasuredCount, sum.MeanS})
 	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: job})
 	require.Empty(t, code)
-	runtime.KeepAlive([][]byte{data, offsets, indices})
 
 	for name, wrong := range map[string]arrowArgs{
 		"rows":    {Batches: []arrowBatchArgs{{Rows: -1, Bytes: &column}}},
