@@ -98,6 +98,9 @@ func parseOgg(s *source, base int64) (Info, error) {
 	case err != nil:
 		return Info{}, err
 	case link.streams == 0:
+		if _, ok := s.oggPage(base); ok {
+			return Info{}, corrupt("starts in the middle of an Ogg stream, whose header is missing")
+		}
 		return Info{}, corrupt("ends inside its first Ogg page")
 	case link.audio == nil:
 		return Info{}, unsupported("is an Ogg file without audio that is read")

@@ -150,6 +150,7 @@ func TestOggRefused(t *testing.T) {
 		text string
 	}{
 		{"first page cut", tone[:20], fault.Corrupt, "ends inside its first Ogg page"},
+		{"no header", bytes.Join(all[1:], nil), fault.Corrupt, "starts in the middle"},
 		{"first header cut", tone[:45], fault.Corrupt, "ends inside its Vorbis header"},
 		{"headers only", bytes.Join(all[:2], nil), fault.Corrupt, "holds no audio"},
 		{"rate 0", edit(28+12, 0, 0, 0, 0), fault.Corrupt, "0 Hz"},

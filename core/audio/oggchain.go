@@ -96,7 +96,7 @@ func (w *oggWalk) add(l *oggLink, tail *oggTail) (next *oggLink, err error) {
 // follow goes to the end of a link and gives its last two pages with a position of the audio.
 func (w *oggWalk) follow(l *oggLink) (last, before oggPage) {
 	var here oggPage
-	for ; w.pages < maxWalked; w.pages++ {
+	for ; w.pages < maxWalked && w.off < w.s.size; w.pages++ {
 		p, ok := w.page()
 		if !ok || p.next() > w.s.size {
 			w.b = nil
