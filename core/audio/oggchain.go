@@ -17,6 +17,7 @@ type oggWalk struct {
 	pages, jumped int64 // pages seen, bytes read to find the next
 	held, claimed float64
 	links         int
+	foreign       bool   // the file ends with another stream than it starts with
 	b             []byte // read ahead, at offset bOff; gone after any other read
 	bOff          int64
 }
@@ -30,7 +31,7 @@ func (w *oggWalk) page() (oggPage, bool) {
 
 // walkOgg adds up the lengths of streams one after another. first is the link at base, and last what the end of the file says.
 func walkOgg(s *source, base int64, first *oggLink, last oggTail) (Info, error) {
-	w := &oggWalk{s: s, off: first.body}
+	w := &oggWalk{s: s, off: first.body, foreign: last.foreign}
 	for link := first; link != nil; {
 		next, err := w.add(link, &last)
 		if err != nil {
@@ -96,6 +97,7 @@ func (w *oggWalk) add(l *oggLink, tail *oggTail) (next *oggLink, err error) {
 // follow goes to the end of a link and gives its last two pages with a position of the audio.
 func (w *oggWalk) follow(l *oggLink) (last, before oggPage) {
 	var here oggPage
+	positions := 0
 	for ; w.pages < maxWalked && w.off < w.s.size; w.pages++ {
 		p, ok := w.page()
 		if !ok || p.next() > w.s.size {
@@ -117,6 +119,10 @@ func (w *oggWalk) follow(l *oggLink) (last, before oggPage) {
 		}
 		if here = p; l.audio != nil && p.serial == l.audio.serial && p.granule != noPosition && p.off >= l.first.off {
 			before, last = last, p
+			if positions++; positions == leapAfter && w.foreign {
+				w.leap(l, p)
+				continue
+			}
 		}
 		w.off = p.next()
 	}

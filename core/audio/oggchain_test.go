@@ -134,3 +134,43 @@ func TestOggEndless(t *testing.T) {
 	require.NoError(t, err)
 	assert.InDelta(t, 1.1, info.DurationS, 1e-9)
 }
+
+// long makes an Opus stream of that many pages with one packet of 20 ms each.
+func long(t *testing.T, serial uint32, pageCount int) []byte {
+	t.Helper()
+	out := bytes.Join(pages(t, reserial(t, fixture(t, "tone.opus"), serial, 0))[:2], nil)
+	for i := range pageCount {
+		p := le.AppendUint64([]byte("OggS\x00\x00"), uint64(960*(i+1)))
+		p = le.AppendUint32(le.AppendUint32(p, serial), uint32(2+i))
+		p = append(p, "\x00\x00\x00\x00\x01\x02\x98\x55"...)
+		le.PutUint32(p[22:], pageSum(p))
+		out = append(out, p...)
+	}
+	return out
+}
+
+// TestOggLeap: more pages than are ever walked, and yet counted to the sample; the short links between are not overlooked.
+func TestOggLeap(t *testing.T) {
+	const many = 150_000
+	a, b, short := long(t, 1, many), long(t, 2, many), fixture(t, "tone.spx")
+	play := (960*many - 312) / 48000.0
+	for name, c := range map[string]struct {
+		b    []byte
+		held float64
+	}{
+		"two long":                {bytes.Join([][]byte{a, b}, nil), 2 * play},
+		"short ones between":      {bytes.Join([][]byte{a, short, reserial(t, short, 9, 0), b, reserial(t, short, 10, 0)}, nil), 2*play + 3.3},
+		"short ones first":        {bytes.Join([][]byte{short, reserial(t, short, 9, 0), a, b}, nil), 2*play + 2.2},
+		"matter between":          {bytes.Join([][]byte{a, make([]byte, 1<<20), b}, nil), 2 * play},
+		"first cut":               {bytes.Join([][]byte{a[:len(a)-10], b}, nil), 2*play - 0.02},
+		"a long and many shorter": {append(bytes.Clone(a), bytes.Repeat(append(reserial(t, short, 9, 0), reserial(t, short, 8, 0)...), 300)...), play + 660},
+	} {
+		t.Run(name, func(t *testing.T) {
+			info, err := Bytes("x", c.b)
+			require.NoError(t, err)
+			assert.Equal(t, "walked", info.Method)
+			assert.InDelta(t, c.held, info.DurationS, 1e-6)
+			assert.Nil(t, info.ClaimedS)
+		})
+	}
+}
