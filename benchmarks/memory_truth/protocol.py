@@ -87,31 +87,52 @@ _CUBLAS_LT = MIB  # CUBLASLT_WORKSPACE_SIZE, taken and given back by each produc
 def allocations(trace: Trace) -> list[int]:
     """The trace's events as memory.replay reads them, with the libraries' workspaces of torch 2.6.0+cu124.
 
-    What the recorder says of cuBLAS belongs to the installed torch, and of column sums to another replay: both go out.
+    What the recorder says of cuBLAS belongs to the installed torch, and what it counts (rows, lengths) to another
+    replay: both go out. A padded copy where rows fill up is what it copies, and ends with the last of both.
     """
     events: list[int] = []
     numbers: list[int | None] = []  # of each birth of the trace: its number here
-    births = 0
+    holders: list[int] = []  # of each number: births of the trace that stand for it and live
+    length = 0
     for segment in trace.segments:
         born = iter(zip(segment["op"], segment["tag"], strict=True))
         for event in segment["events"]:
             if event < 0:
                 number = numbers[-event - 1]
                 if number is not None:
-                    events.append(-1 - number)
+                    holders[number] -= 1
+                    events += [] if holders[number] else [-1 - number]
                 continue
             op, tag = next(born)
             name, workspace = trace.ops[op], trace.tags[tag] == "workspace"
-            if workspace and (name.startswith("column_sum") or _multiplies(name)):
+            if workspace and (name.startswith(_COUNTED) or _multiplies(name)):
+                length = event if name == "length" else length
                 numbers.append(None)
                 continue
-            numbers.append(births)
+            source = _copied(name, length, numbers)
+            if source is not None:
+                numbers.append(source)
+                holders[source] += 1
+                continue
+            numbers.append(len(holders))
+            holders.append(1)
             events.append(event)
-            births += 1
             if name == "aten.addmm.default":
-                events += [_CUBLAS_LT, -1 - births]
-                births += 1
+                events += [_CUBLAS_LT, -1 - len(holders)]
+                holders.append(0)
     return events
+
+
+_COUNTED = ("column_sum", "norm_", "length")
+
+
+def _copied(name: str, length: int, numbers: list[int | None]) -> int | None:
+    """The number of what a padded copy of rows of this length would copy, where it copies nothing."""
+    kind, _, rest = name.partition(":")
+    if kind != "pad":
+        return None
+    multiple, back = map(int, rest.split(":"))
+    return None if length % multiple else numbers[-back]
 
 
 def _multiplies(name: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` through a temporary file beside it; readers see the old file or the new one.
+    """Write ``data`` to ``path`` through a temporary file beside it: there is the old file or the new one, ever.
 
     Raises ``OSError`` as ``open`` does.
     """
@@ -16,6 +16,8 @@ def write_whole(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

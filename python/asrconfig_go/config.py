@@ -6,13 +6,13 @@ import dataclasses
 import difflib
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._checks import MARGIN_RANGE, checked
 from ._errors import InvalidArgumentError, NotFoundError, VersionMismatchError
+from ._files import write_whole
 from ._records import from_json, json_fields, to_json
 
 if TYPE_CHECKING:
@@ -166,22 +166,13 @@ class TrainingConfig:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON to ``path``, whole or not at all."""
-        target = Path(path)
+        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
         try:
-            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+            write_whole(Path(path), text.encode())
         except OSError as error:
             raise NotFoundError(
-                f"cannot write {target}: {error}", "choose a folder that exists and can be written"
+                f"cannot write {path}: {error}", "choose a folder that exists and can be written"
             ) from error
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(self.to_dict(), file, indent=2, ensure_ascii=False, allow_nan=False)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TrainingConfig:

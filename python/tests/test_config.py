@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,8 @@ def test_failed_save_leaves_the_old_file(
     def full_disk(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(json, "dump", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(ac.NotFoundError, match="No space"):
         plan.save(path)
     assert path.read_text() == old
     assert [found.name for found in tmp_path.iterdir()] == ["config.json"]

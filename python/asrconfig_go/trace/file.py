@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from .._files import write_whole
 from ._errors import TraceError
 from ._log import TAGS, EventLog
 
@@ -54,10 +55,7 @@ class Trace:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file; an older one is replaced whole or not at all."""
-        target = Path(path)
-        partial = target.with_name(f"{target.name}.{os.getpid()}.part")
-        partial.write_bytes(self.to_bytes())
-        partial.replace(target)
+        write_whole(Path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:
