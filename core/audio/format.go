@@ -22,7 +22,7 @@ var formats = []format{
 	{"Sony Wave64", []string{".w64"}, prefix("riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb"), parseW64},
 	{"AIFF", []string{".aif", ".aiff", ".aifc"}, inFORM, parseAIFF},
 	{"MP4/M4A", []string{".m4a", ".m4b", ".m4r", ".mp4", ".mov", ".3gp"}, isMP4, parseMP4},
-	{"Matroska/WebM", []string{".mka", ".weba"}, prefix("\x1a\x45\xdf\xa3"), nil},
+	{"Matroska/WebM", []string{".mka", ".mkv", ".weba", ".webm"}, prefix("\x1a\x45\xdf\xa3"), parseMatroska},
 	{"Windows Media (ASF)", []string{".wma"}, prefix("\x30\x26\xb2\x75\x8e\x66\xcf\x11"), nil},
 	{"AMR", []string{".amr", ".awb"}, prefix("#!AMR"), parseAMR},
 	{"Core Audio (CAF)", []string{".caf"}, prefix("caff\x00\x01"), parseCAF},

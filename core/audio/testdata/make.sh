@@ -42,6 +42,14 @@ fdkaac -S -p 5 -b 24k -o sbr_itunes_44k.m4a stereo.wav
 fdkaac -S -p 29 -b 16k -G 1 -o sbr_ps_44k.m4a stereo.wav
 rm stereo.wav
 gst-launch-1.0 -q filesrc location=tone.wav ! wavparse ! audioconvert ! voamrwbenc ! 3gppmux ! filesink location=amrwb.3gp
+# Matroska family. aac_delay.mka is by FFmpeg 8.0, which writes CodecDelay: ffmpeg -i tone.wav -ac 2 -c:a aac -b:a 16k aac_delay.mka
+ffmpeg -v error -y -i tone.wav -c:a libopus -b:a 16k opus.webm
+ffmpeg -v error -y -i tone.wav -c:a libopus -b:a 16k -live 1 live.webm
+ffmpeg -v error -y -i tone.wav -c:a libvorbis -q:a 0 vorbis.webm
+ffmpeg -v error -y -i tone.wav -t 0.3 -c:a flac flac_0.3s.mka
+ffmpeg -v error -y -i tone.wav -ar 8000 -t 0.7 -c:a alac alac_8k_0.7s.mka
+ffmpeg -v error -y -f lavfi -i color=d=1.5:s=16x16:r=4 -i tone.wav -c:v libvpx -c:a libopus -b:a 16k film.webm
+mkvmerge -q -o laced_mp3.mka tone.mp3
 
 # PCM and its kin, short and of an odd length: 801 samples at 16 kHz, or 401 at 8 kHz in names with 8k. The lengths in the
 # tests are what sox or ffmpeg decode. Needs libvo-amrwbenc0 (and python3 to call it).
