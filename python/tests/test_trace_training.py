@@ -136,6 +136,18 @@ def test_layers_are_never_dropped_and_masks_are_drawn() -> None:
     assert any(name.startswith("wav2vec2.encoder.layers.1") for name in modules)
 
 
+def test_a_decoder_caches_as_the_trainer_lets_it() -> None:
+    from transformers import TrainingArguments
+
+    model = models.whisper()
+    assert model.config.use_cache
+    trace = trace_training(model, points=[(2, 200, 9)], evaluation=False)
+    gathered = [trace.modules[m] for s in trace.segments for op, m in zip(s["op"], s["module"], strict=True)
+                if trace.ops[op] == "aten.cat.default" and "attn" in trace.modules[m]]  # fmt: skip
+    assert bool(gathered) is not hasattr(TrainingArguments, "use_cache")
+    assert model.config.use_cache
+
+
 def test_a_compiled_model_is_traced_as_the_eager_one() -> None:
     model = models.wav2vec2()
     made = trace(torch.compile(model))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -228,13 +231,17 @@ class _Loop:
             model.config.use_cache = False
 
 
+@functools.cache
 def _trainer_stops_caching() -> bool:
-    """From transformers 5 on, the Trainer writes its own ``use_cache``, False unless asked for, into the config."""
-    try:
-        from transformers import TrainingArguments
-    except ImportError:
+    """From transformers 5 on, the Trainer writes its own ``use_cache``, False unless asked for, into the config.
+
+    Read in the installed source: importing TrainingArguments takes longer than many a trace.
+    """
+    found = importlib.util.find_spec("transformers")
+    if found is None or found.origin is None:
         return False
-    return hasattr(TrainingArguments, "use_cache")
+    source = Path(found.origin).with_name("training_args.py")
+    return source.exists() and "use_cache:" in source.read_text(encoding="utf-8")
 
 
 @contextmanager
