@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_plan(commands: Any) -> None:
     plan = commands.add_parser("plan", help="plan a training run")
-    plan.add_argument("--data", required=True, help="folder, manifest (.jsonl, .csv, .tsv) or audio file")
+    plan.add_argument("--data", required=True, help="folder, manifest, tar shards, Parquet or audio file (see scan)")
     plan.add_argument("--model", required=True, help="known name, or folder with config.json")
     plan.add_argument("--gpu", help="plan for this GPU (T4, L4, A100-40GB, 2xT4, …) instead of what is here")
     plan.add_argument("--target-batch-size", type=int, default=32, help="samples per optimizer step (default 32)")
@@ -91,7 +91,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _add_scan(commands: Any) -> None:
     scan = commands.add_parser("scan", help="measure audio files without decoding them")
-    scan.add_argument("paths", nargs="+", metavar="PATH", help="folders, audio files, or one manifest")
+    scan.add_argument("paths", nargs="+", metavar="PATH", help="folders, audio files, a manifest, tar shards or Parquet")
     scan.add_argument("--json", action="store_true", help="one JSON line per file")
     scan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
     scan.add_argument("--workers", type=int, default=0, help="threads (default: one per usable core)")

@@ -76,8 +76,8 @@ def scan_audio(
     - a manifest: .jsonl (NeMo, Lhotse, …), .csv, .tsv (Common Voice, fairseq), .scp, segments, utt2dur (Kaldi), or .txt
       with one path a line, also with .gz. A row that cuts a piece out of a file counts as that piece;
     - tar shards or Parquet files: a path, a list, or a pattern such as ``"train-{000000..000099}.tar"``;
-    - a ``datasets.Dataset`` with an ``Audio`` column (or one of paths, or ``input_values``), or a ``pyarrow.Table``; of
-      a ``DatasetDict`` the split ``train``, or all splits where none is called so;
+    - a ``datasets.Dataset`` with an ``Audio`` column (or one of paths, or ``input_values``), a ``pyarrow.Table`` or a
+      ``pandas.DataFrame``; of a ``DatasetDict`` the split ``train``, or all splits where none is called so;
     - a list of 1-D arrays at ``sampling_rate`` hertz, or of ``{"array", "sampling_rate"}``.
 
     ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a streamed dataset 200 are read

@@ -39,6 +39,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 def read_parquet(files: list[Path], *, sample_size: int | None, seed: int) -> Source:
     """Parquet files one behind the other; of a sample, only the row groups that it touches are read."""
+    _need_pyarrow(str(files[0]))
     readers = _Files(files)
     rows = readers.starts[-1]
     if not rows:
@@ -155,8 +156,24 @@ def read_table(table: Any, label: str) -> Source:
     )
 
 
+def read_frame(frame: Any) -> Source:
+    """A ``pandas.DataFrame``."""
+    _need_pyarrow("a DataFrame")
+    import pyarrow as pa
+
+    return read_table(pa.Table.from_pandas(frame, preserve_index=False), f"frame of {len(frame)} rows")
+
+
+def _need_pyarrow(what: str) -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise InvalidArgumentError(f"reading {what} needs the package pyarrow", "pip install pyarrow") from None
+
+
 def read_arrow_file(path: Path) -> Source:
     """An Arrow file or stream, as datasets keeps them, mapped into memory."""
+    _need_pyarrow(str(path))
     import pyarrow as pa
 
     try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ._errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .hf_sources import read_hf_dataset, read_hf_splits
-from .parquet_sources import parquet_files, read_arrow_file, read_parquet, read_saved, read_table
+from .parquet_sources import parquet_files, read_arrow_file, read_frame, read_parquet, read_saved, read_table
 from .pieces import Piece, Source, array_clip, is_array, kind
 
 _MANIFESTS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".lst", ".list", ".scp")
@@ -30,6 +30,8 @@ def read_source(source: Any, *, sampling_rate: int, sample_size: int | None, see
         return read_hf_dataset(source, sample_size=sample_size)
     if hasattr(source, "column_names") and hasattr(source, "schema"):
         return read_table(source, f"table of {source.num_rows} rows")
+    if hasattr(source, "columns") and hasattr(source, "iloc"):
+        return read_frame(source)
     if isinstance(source, dict):
         return _splits(source, sample_size)
     if (is_array(source) and len(source.shape) != 1) or isinstance(source, bytes | int | float | None):

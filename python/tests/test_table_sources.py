@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -194,6 +195,21 @@ def test_shards(files: list[Path], tmp_path: Path) -> None:
     assert scan_audio(first, progress=False).clips[0].path == f"{first}/0.wav"
     with pytest.raises(ac.UnsupportedError, match="pipe:"):
         durations("pipe:curl https://example.org/a.tar")
+
+
+def test_frames(files: list[Path]) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": range(5), "path": [str(file) for file in files]})
+    assert durations(frame) == SECONDS
+    assert durations(frame.iloc[[4, 1]]) == [0.5, 0.2]
+
+
+def test_without_pyarrow(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.parquet").touch()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ac.InvalidArgumentError, match="needs the package pyarrow"):
+        durations(tmp_path / "a.parquet")
+    assert durations(files) == SECONDS
 
 
 def test_patterns_of_files(files: list[Path], tmp_path: Path) -> None:
