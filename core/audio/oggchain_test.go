@@ -2,6 +2,7 @@ package audio
 
 import (
 	"bytes"
+	"math/bits"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -142,8 +143,8 @@ func long(t *testing.T, serial uint32, pageCount int) []byte {
 	for i := range pageCount {
 		p := le.AppendUint64([]byte("OggS\x00\x00"), uint64(960*(i+1)))
 		p = le.AppendUint32(le.AppendUint32(p, serial), uint32(2+i))
-		p = append(p, "\x00\x00\x00\x00\x01\x02\x98\x55"...)
-		le.PutUint32(p[22:], pageSum(p))
+		p = append(append(p, "\x00\x00\x00\x00\x01\x28\x98"...), make([]byte, 39)...)
+		le.PutUint32(p[22:], bits.Reverse32(^oggSum(noSum, p, new([1 << 10]byte)))) // the quick way: there are many
 		out = append(out, p...)
 	}
 	return out
@@ -151,7 +152,7 @@ func long(t *testing.T, serial uint32, pageCount int) []byte {
 
 // TestOggLeap: more pages than are ever walked, and yet counted to the sample; the short links between are not overlooked.
 func TestOggLeap(t *testing.T) {
-	const many = 150_000
+	const many = 75_000
 	a, b, short := long(t, 1, many), long(t, 2, many), fixture(t, "tone.spx")
 	play := (960*many - 312) / 48000.0
 	for name, c := range map[string]struct {
