@@ -91,7 +91,9 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _add_scan(commands: Any) -> None:
     scan = commands.add_parser("scan", help="measure audio files without decoding them")
-    scan.add_argument("paths", nargs="+", metavar="PATH", help="folders, audio files, a manifest, tar shards or Parquet")
+    scan.add_argument(
+        "paths", nargs="+", metavar="PATH", help="folders, audio files, a manifest, tar shards or Parquet"
+    )
     scan.add_argument("--json", action="store_true", help="one JSON line per file")
     scan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
     scan.add_argument("--workers", type=int, default=0, help="threads (default: one per usable core)")
