@@ -61,7 +61,7 @@ func vint(b []byte) (x uint64, n int, ones bool) {
 // elements gives the children of an element of known size, up to the first that is none.
 func (w *window) elements(parent element) iter.Seq[element] {
 	return func(yield func(element) bool) {
-		for off := parent.body; off < parent.end && w.hop(); {
+		for off := parent.body; off < parent.end && w.spend(stepsHead); {
 			e, ok := w.element(off, parent.end)
 			if !ok || e.open || !yield(e) {
 				return

@@ -31,10 +31,11 @@ type matroska struct {
 	scale   float64 // ns in a tick
 	claimed float64 // s that the header claims, 0 for nothing
 	track   *mkvTrack
-	others  int     // tracks that are not it
-	every   bool    // look at every block
-	cut     bool    // something that was told of is missing
-	cluster float64 // ticks at which the cluster starts
+	others  int       // tracks that are not it
+	frames  []element // of the block looked at
+	every   bool      // look at every block
+	cut     bool      // something that was told of is missing
+	cluster float64   // ticks at which the cluster starts
 	heard
 	skipping
 }
@@ -60,7 +61,7 @@ func parseMatroska(s *source, base int64) (Info, error) {
 	}
 	var segment element
 	for off := head.end; ; off = segment.end {
-		if segment, ok = m.w.element(off, s.size); !ok || !m.w.hop() {
+		if segment, ok = m.w.element(off, s.size); !ok || !m.w.spend(stepsHead) {
 			return Info{}, corrupt("ends before its segment, which holds everything")
 		}
 		if segment.id == idSegment {
@@ -69,8 +70,8 @@ func parseMatroska(s *source, base int64) (Info, error) {
 	}
 	m.every = s.size <= wholeWalk
 	info, err := m.segment(segment)
-	if m.w.hops < 0 {
-		return Info{}, unsupported("has more than %d elements", maxHops)
+	if m.w.steps < 0 {
+		return Info{}, m.w.spent()
 	}
 	return info, err
 }
@@ -90,7 +91,7 @@ func (m *matroska) segment(e element) (Info, error) {
 	if err := m.lastCluster(e.end); err != nil {
 		return Info{}, err
 	}
-	if len(m.passed) > 0 && (m.contradicted() || !m.plausible()) {
+	if m.skipped && (m.blocks == 0 || m.contradicted() || !m.plausible()) {
 		m.every, m.heard, m.skipping = true, heard{}, skipping{}
 		if err := m.walk(e.body, e.end); err != nil {
 			return Info{}, err
@@ -102,7 +103,7 @@ func (m *matroska) segment(e element) (Info, error) {
 // walk looks at the elements from off to end. Clusters and what is in them are taken as one row: a live recording does not
 // say where its clusters end.
 func (m *matroska) walk(off, end int64) error {
-	for off < end && m.w.hop() {
+	for off < end && m.w.spend(stepsHead) {
 		e, ok := m.w.element(off, end)
 		if !ok {
 			m.cut = true
@@ -117,9 +118,7 @@ func (m *matroska) walk(off, end int64) error {
 				return err
 			}
 		case idCluster:
-			if off = e.body; !m.enters(e) {
-				off = m.jump(e, end)
-			}
+			off = m.enter(e, end)
 		case idTimestamp:
 			m.cluster = float64(m.w.number(e))
 		case idSimpleBlock:
@@ -167,13 +166,13 @@ func (m *matroska) length() (Info, error) {
 	if m.unknown && m.claimed > m.end && m.others == 0 && !m.cut {
 		m.end, t.info.Method = m.claimed, "header"
 	}
-	if (m.unknown || len(m.passed) > 0) && !m.plausible() {
+	if (m.unknown || m.skipped) && !m.plausible() {
 		return Info{}, corrupt("ends after %.0f s, more than %d bytes can hold", m.end, m.w.s.size)
 	}
 	held := int64((m.end-m.first)*rate + 0.5)
 	switch {
 	case t.info.Method == "header":
-	case len(m.passed) > 0:
+	case m.skipped:
 		t.info.Method = "tail"
 		held = t.packets.snap((m.end-m.first)*rate, 1.5*rate*max(m.scale/nanos, 0.001))
 	default:

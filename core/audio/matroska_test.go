@@ -199,6 +199,11 @@ func TestMatroskaLong(t *testing.T) {
 	}
 	alone := append([][]byte{info(40_000), elem(idTracks, pcmTrack())}, sound[2:]...)
 	wrong := append([][]byte{info(9000), elem(idTracks, pcmTrack())}, sound[2:]...)
+	live := [][]byte{ebmlHead, openElem(idSegment), elem(idTracks, pcmTrack())}
+	thousand := bytes.Repeat(pcmBlock(0, 1), 1000)
+	for i := range 300 {
+		live = append(live, openElem(idCluster, uintElem(idTimestamp, uint64(1000*i))), thousand, pcmBlock(999, 1))
+	}
 	cues := elem(0x1c53bb6b, make([]byte, 3000))
 	last := len(matroskaFile(sound...)) - len(sound[41])
 	cases := []struct {
@@ -216,6 +221,7 @@ func TestMatroskaLong(t *testing.T) {
 		{"header is right", matroskaFile(alone...), 40, 0, "tail"},
 		{"header is wrong", matroskaFile(wrong...), 40, 9, "walked"},
 		{"live", append(bytes.Clone(ebmlHead), openElem(idSegment, sound...)...), 40, 0, "tail"},
+		{"live and very long", bytes.Join(live, nil), 300, 0, "tail"},
 		{"impossible clock", matroskaFile(append(bytes.Clone(bytes.Join(sound, nil)), filled(1<<50)...)), 41, 0, "walked"},
 	}
 	for _, c := range cases {
@@ -253,6 +259,7 @@ func TestMatroskaRefused(t *testing.T) {
 		{"nothing behind the first element", ebmlHead, fault.Corrupt, "ends before its segment"},
 		{"other elements for ever", append(bytes.Clone(ebmlHead), bytes.Repeat([]byte{0xec, 0x80}, 5000)...), fault.Corrupt, "ends before its segment"},
 		{"segment of 2^56 bytes", append(huge, elem(idInfo)...), fault.Corrupt, "ends before its tracks"},
+		{"too many elements", append(append(bytes.Clone(ebmlHead), openElem(idSegment)...), bytes.Repeat([]byte{0xec, 0x80}, maxSteps/stepsHead+1)...), fault.Unsupported, "more parts than"},
 		{"no sound", matroskaFile(elem(idTracks, film(1)), cluster(0, 1)), fault.Corrupt, "holds no audio track"},
 		{"tracks only", matroskaFile(elem(idTracks, pcmTrack())), fault.Corrupt, "holds no audio"},
 		{"rate 0", matroskaFile(elem(idTracks, elem(idTrackEntry, uintElem(idTrackNumber, 1), uintElem(idTrackType, 2), elem(idCodecID, []byte("A_AC3")), elem(idAudio, realElem(idSampling, math.NaN())))), cluster(0, 1)), fault.Corrupt, "0 Hz"},
@@ -336,7 +343,8 @@ func FuzzLaces(f *testing.F) {
 		if count < 1 || count > maxLaced || lacing < lacingXiph || lacing > lacingEBML || total < 0 {
 			return
 		}
-		sizes, used, ok := laceSizes(b, count, lacing, total)
+		sizes := make([]int64, count)
+		used, ok := laceSizes(b, sizes, lacing, total)
 		if !ok {
 			return
 		}

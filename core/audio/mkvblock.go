@@ -45,12 +45,16 @@ func (m *matroska) block(e element, duration, discard float64) {
 		return
 	}
 	m.blocks++
+	m.w.spend(stepsBlock)
 	at := (m.cluster + float64(int16(be.Uint16(h[n:])))) * m.scale / nanos
-	frames := m.w.laces(e, e.body+int64(n+blockFixed), int(h[n+2]>>1&3))
+	frames := m.laces(e, e.body+int64(n+blockFixed), int(h[n+2]>>1&3))
 	rate := float64(m.track.info.SampleRate)
 	var samples int64
 	told := len(frames) > 0
-	for _, f := range frames {
+	for i, f := range frames {
+		if i > 0 && !m.w.spend(stepsHead) {
+			return
+		}
 		k := int64(0)
 		if !m.track.opaque {
 			k = m.track.packets.samples(m.peek(f), f.size())
@@ -83,37 +87,39 @@ func (m *matroska) peek(f element) []byte {
 	return b
 }
 
-// laces gives the frames of a block, which start at off.
-func (w *window) laces(e element, off int64, lacing int) []element {
+// laces gives the frames of a block, which start at off. They are valid until the next call.
+func (m *matroska) laces(e element, off int64, lacing int) []element {
+	m.frames = m.frames[:0]
 	if lacing == lacingNone {
-		return []element{{body: off, end: e.end}}
+		m.frames = append(m.frames, element{body: off, end: e.end})
+		return m.frames
 	}
-	h := w.at(off, int(min(blockPeek, e.end-off)))
+	h := m.w.at(off, int(min(blockPeek, e.end-off)))
 	if len(h) < 1 {
 		return nil
 	}
-	count, h := int(h[0])+1, h[1:]
-	sizes, used, ok := laceSizes(h, count, lacing, e.end-off-1)
+	var sizes [maxLaced]int64
+	count := int(h[0]) + 1
+	used, ok := laceSizes(h[1:], sizes[:count], lacing, e.end-off-1)
 	if !ok {
 		return nil
 	}
-	frames := make([]element, count)
 	at := off + 1 + int64(used)
-	for i, size := range sizes {
-		frames[i] = element{body: at, end: at + size}
+	for _, size := range sizes[:count] {
+		m.frames = append(m.frames, element{body: at, end: at + size})
 		at += size
 	}
-	return frames
+	return m.frames
 }
 
-// laceSizes reads the sizes of count frames, which with h itself take total bytes; the last one has what is left.
-func laceSizes(h []byte, count, lacing int, total int64) (sizes []int64, used int, ok bool) {
-	sizes = make([]int64, count)
+// laceSizes reads the sizes of frames, which with h itself take total bytes; the last one has what is left.
+func laceSizes(h []byte, sizes []int64, lacing int, total int64) (used int, ok bool) {
+	count := len(sizes)
 	if lacing == lacingFixed {
 		for i := range sizes {
 			sizes[i] = total / int64(count)
 		}
-		return sizes, 0, total%int64(count) == 0
+		return 0, total%int64(count) == 0
 	}
 	var sum int64
 	for i := range count - 1 {
@@ -130,12 +136,12 @@ func laceSizes(h []byte, count, lacing int, total int64) (sizes []int64, used in
 		used += n
 		sum += size
 		if n == 0 || size < 0 || sum+int64(used) > total {
-			return nil, 0, false
+			return 0, false
 		}
 		sizes[i] = size
 	}
 	sizes[count-1] = total - int64(used) - sum
-	return sizes, used, true
+	return used, true
 }
 
 // xiphSize adds up bytes to the first that is not 255.

@@ -176,7 +176,7 @@ func (p *mkvPackets) samples(head []byte, size int64) int64 {
 	case "eac3":
 		return dolbySamples(head)
 	case "alac":
-		return alacPacket(head, p.fixed)
+		return alacSamples(head, p.fixed)
 	case "wavpack": // the block head is stripped down to this count
 		if len(head) >= 4 {
 			return int64(le.Uint32(head))
@@ -213,15 +213,4 @@ func dolbySamples(b []byte) int64 {
 		return 1536
 	}
 	return 256 * [4]int64{1, 2, 3, 6}[b[4]>>4&3]
-}
-
-// alacPacket: only a frame that is not full says its length. 3 bits kind, 4 number, 12 unused, 1 length follows, 3 others.
-func alacPacket(b []byte, full int64) int64 {
-	if len(b) >= 7 && b[2]>>4&1 == 1 {
-		r := bitReader{b: b, at: 23}
-		if n := int64(r.read(32)); n > 0 && n < full {
-			return n
-		}
-	}
-	return full
 }

@@ -13,50 +13,59 @@ var clusterMagic = be.AppendUint32(nil, idCluster)
 
 // skipping is what was left out of a walk.
 type skipping struct {
-	passed []element // clusters not looked into
-	near   int       // how many of them lie before the jump to the end of the file; 0 without one
-	jumped bool      // a jump was tried
-	blocks int64     // of the track, since the last cluster that was passed
+	passed  []element // clusters not looked into
+	near    int       // how many of them lie before the jump to the end of the file; 0 without one
+	jumped  bool      // a jump was tried
+	skipped bool      // there are blocks that were not looked at
+	blocks  int64     // of the track, since the last ones that were skipped
 }
 
-// enters says whether to look into a cluster.
-func (m *matroska) enters(e element) bool {
-	if m.every || !m.any || e.open || e.cut || len(m.passed) >= maxClusters {
-		return true
+// enter gives the offset at which to go on at a cluster: inside, behind, or at the last cluster. Of a live recording, whose
+// clusters do not say where they end, every block is looked at as long as there is time.
+func (m *matroska) enter(e element, end int64) int64 {
+	live := e.open || len(m.passed) >= maxClusters
+	if m.every || !m.any || e.cut || live && m.w.steps > maxSteps/2 {
+		return e.body
+	}
+	if live {
+		at := m.jump(e.body, end)
+		if at > e.body {
+			m.skipped, m.blocks = true, 0
+		}
+		return at
 	}
 	m.w.step = hopLen
-	m.passed, m.blocks = append(m.passed, e), 0
-	return false
+	m.passed, m.skipped, m.blocks = append(m.passed, e), true, 0
+	return m.jump(e.end, end)
 }
 
-// jump gives the offset at which to go on behind a cluster that was passed: for the first one that is the last cluster, where
-// it is found near the end.
-func (m *matroska) jump(e element, end int64) int64 {
+// jump gives, once, the offset of the last cluster, where it is found near the end and behind from; else from.
+func (m *matroska) jump(from, end int64) int64 {
 	if m.jumped {
-		return e.end
+		return from
 	}
 	m.jumped = true
 	for _, n := range [...]int64{64 << 10, 1 << 20} {
-		off := max(e.end, end-n)
+		off := max(from, end-n)
 		m.w.off, m.w.b = off, m.w.s.at(off, int(end-off))
-		for i := len(m.w.b); i > 0 && m.w.hop(); {
+		for i := len(m.w.b); i > 0 && m.w.spend(stepsHead); {
 			if i = bytes.LastIndex(m.w.b[:i], clusterMagic); i >= 0 && m.startsCluster(off+int64(i), end) {
 				m.near = len(m.passed)
 				return off + int64(i)
 			}
 		}
-		if off == e.end {
+		if off == from {
 			break
 		}
 	}
-	return e.end
+	return from
 }
 
 // startsCluster says whether the bytes at off, which look like the ID of a cluster, are one: its clock comes first, or after a
 // checksum, and behind it another element or the end.
 func (m *matroska) startsCluster(off, end int64) bool {
 	e, ok := m.w.element(off, end)
-	if !ok || e.open || e.cut && !m.cut {
+	if !ok || e.cut && !m.cut {
 		return false
 	}
 	first, ok := m.w.element(e.body, e.end)

@@ -58,8 +58,8 @@ func (m *mp4) parse(base int64) (Info, error) {
 
 // bounded turns an answer that was cut short by the bound on work into an error.
 func (m *mp4) bounded(info Info, err error) (Info, error) {
-	if m.w.hops < 0 {
-		return Info{}, unsupported("has more than %d boxes and table entries", maxHops)
+	if m.w.steps < 0 {
+		return Info{}, m.w.spent()
 	}
 	return info, err
 }

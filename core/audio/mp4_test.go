@@ -300,6 +300,7 @@ func TestMP4Refused(t *testing.T) {
 		{"nothing but ftyp", maker().start, fault.Corrupt, "no moov box"},
 		{"index of 2^64 bytes", huge, fault.Corrupt, "ends inside its moov box"},
 		{"64-bit size below its own head", append(bytes.Clone(maker().start), "\x00\x00\x00\x01moov\x00\x00\x00\x00\x00\x00\x00\x0f"...), fault.Corrupt, "no moov box"},
+		{"too many boxes", append(bytes.Clone(maker().start), bytes.Repeat([]byte("\x00\x00\x00\x08free"), maxSteps/stepsHead+1)...), fault.Unsupported, "more parts than"},
 		{"film without sound", edit(func(m *mp4Maker) { m.hdlr = boxed("hdlr", words(0, 0), []byte("vide"), make([]byte, 13)) }), fault.Corrupt, "holds no audio track"},
 		{"no time scale", edit(func(m *mp4Maker) { m.mdhd = boxed("mdhd", words(0, 0, 0, 0, 9, 0)) }), fault.Corrupt, "without a time scale"},
 		{"unknown codec", edit(func(m *mp4Maker) { m.entry = entry("abcd", 0, 1, 16, 1000) }), fault.Unsupported, `unknown codec ("abcd")`},

@@ -19,7 +19,7 @@ func (b box) size() int64         { return b.end - b.body }
 // boxes gives the boxes that lie from off to end, up to the first that is none.
 func (w *window) boxes(off, end int64) iter.Seq[box] {
 	return func(yield func(box) bool) {
-		for end-off >= boxHead && w.hop() {
+		for end-off >= boxHead && w.spend(stepsHead) {
 			b, ok := w.box(off, end)
 			if !ok || !yield(b) {
 				return

@@ -25,8 +25,8 @@ func (t *mp4Track) heldSamples(w *window) (int64, error) {
 			break
 		}
 		for c := r.first; c < r.last && n < t.samples; c++ {
-			if !offsets.hop() {
-				return 0, unsupported("is cut, and its sample table has more than %d chunks", maxHops)
+			if !offsets.spend(1) {
+				return 0, w.spent()
 			}
 			off, want := t.chunks.value(offsets, c), min(r.samples, t.samples-n)
 			got, err := t.inChunk(sizes, off, n, want)
@@ -49,8 +49,8 @@ func (t *mp4Track) inChunk(w *window, off, n, want int64) (got int64, err error)
 		return min(want, rest/u.bytes*u.samples), nil
 	}
 	for got < want {
-		if !w.hop() {
-			return 0, unsupported("is cut, and its sample table has more than %d samples", maxHops)
+		if !w.spend(1) {
+			return 0, w.spent()
 		}
 		if rest -= t.stsz.value(w, n+got); rest < 0 {
 			break

@@ -25,7 +25,7 @@ func (m *mp4) run(f *traf, b box, ours bool) error {
 	}
 	for i := range min(count, (b.end-off)/width) {
 		e := m.w.at(off+i*width, int(width))
-		if int64(len(e)) < width || !m.w.hop() {
+		if int64(len(e)) < width || !m.w.spend(2) {
 			break
 		}
 		duration, size := f.duration, f.size

@@ -60,7 +60,7 @@ func (t mp4Table) value(w *window, i int64) int64 {
 func (t *mp4Track) ticks(w *window, n int64) (sum int64, err error) {
 	for i := int64(0); i < t.stts.n && n > 0; i++ {
 		e := w.at(t.stts.off+8*i, 8)
-		if len(e) < 8 || !w.hop() {
+		if len(e) < 8 || !w.spend(1) {
 			break
 		}
 		count, delta := min(n, int64(be.Uint32(e))), int64(be.Uint32(e[4:]))
@@ -81,7 +81,7 @@ type run struct{ first, last, samples int64 }
 
 func (t *mp4Track) run(w *window, i int64) (run, bool) {
 	e := w.at(t.stsc.off+12*i, 24)
-	if len(e) < 12 || !w.hop() {
+	if len(e) < 12 || !w.spend(2) {
 		return run{}, false
 	}
 	r := run{int64(be.Uint32(e)) - 1, t.chunks.n, int64(be.Uint32(e[4:]))}

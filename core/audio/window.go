@@ -7,25 +7,27 @@ var be = binary.BigEndian
 const (
 	windowLen = 16 << 10 // one read of a window: the index of most short files
 	hopLen    = 4 << 10  // one read while hopping from header to header
-	// maxHops bounds the structures looked at in one file: a day of fragments of 0.1 s, or 50 ms of work where they lie close.
-	maxHops = 1 << 21
+	// maxSteps bounds the steps taken in one file: some 40 ms. A table entry is one; what takes longer counts for more.
+	maxSteps   = 1 << 22
+	stepsHead  = 4 // the head of a box or an element
+	stepsBlock = 8 // a block of Matroska
 )
 
 // window remembers the last stretch read of a source: a walk over small neighbouring structures then costs few reads.
 type window struct {
-	s    *source
-	step int    // least bytes of a read
-	hops int    // structures that may still be looked at
-	own  []byte // for a window that must survive reads by others: its own copy
-	off  int64
-	b    []byte
+	s     *source
+	step  int    // least bytes of a read
+	steps int    // that may still be taken
+	own   []byte // for a window that must survive reads by others: its own copy
+	off   int64
+	b     []byte
 }
 
-func newWindow(s *source) *window { return &window{s: s, step: windowLen, hops: maxHops} }
+func newWindow(s *source) *window { return &window{s: s, step: windowLen, steps: maxSteps} }
 
 // beside gives a second window on the same source: each keeps its stretch while the other reads.
 func (w *window) beside() *window {
-	return &window{s: w.s, step: hopLen, hops: maxHops, own: make([]byte, hopLen)}
+	return &window{s: w.s, step: hopLen, steps: maxSteps / 2, own: make([]byte, hopLen)}
 }
 
 // at gives up to n bytes from off, fewer at the end of the file. They are valid until the next call.
@@ -50,8 +52,13 @@ func (w *window) at(off int64, n int) []byte {
 // forget drops the stretch, which windows beside this one have overwritten.
 func (w *window) forget() { w.b = nil }
 
-// hop takes one structure off the budget and says whether there was one left.
-func (w *window) hop() bool {
-	w.hops--
-	return w.hops >= 0
+// spend takes steps off those that are left and says whether there were as many.
+func (w *window) spend(steps int) bool {
+	w.steps -= steps
+	return w.steps >= 0
+}
+
+// spent is the error of a file that takes too many steps.
+func (w *window) spent() error {
+	return unsupported("has more parts than are looked at in bounded time")
 }
