@@ -1,0 +1,139 @@
+"""Durations of odd files against decoded truth: ours, soundfile, mutagen, tinytag and ffprobe.
+
+    python benchmarks/make_audio_corpus.py FOLDER --only odd
+    python benchmarks/audio_truth.py FOLDER/odd [--out benchmarks/audio_truth.md]
+
+An answer is right within 1 ms, of MP3, MP2 and ADTS AAC within one frame; on a file without audio, an error or 0 is right.
+Median and worst error are of the files that hold audio and for which there was an answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from audio_peers import CRASHED, HUNG, TRUTH_PEERS, read_each
+
+import asrconfig_go
+
+OURS = "asrconfig"
+LOST = {CRASHED, HUNG}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a decoder found in one file."""
+
+    name: str
+    family: str
+    seconds: float | None
+    tolerance_s: float
+    known_by: str
+
+    def right(self, answer: float | str) -> bool:
+        """Whether the answer is within the tolerance, or an error or 0 where nothing can be played."""
+        if isinstance(answer, str):
+            return self.seconds is None and answer not in LOST
+        if self.seconds is None:
+            return answer == 0
+        return abs(answer - self.seconds) <= self.tolerance_s + 1e-9
+
+
+def ours(paths: list[Path]) -> list[float | str]:
+    """Our answers; notes tell what the header claims instead, and how the duration is known."""
+    clips = asrconfig_go.scan_audio(paths, progress=False, **_uncached()).clips
+    return [clip.error if clip.duration_s is None else clip.duration_s for clip in clips]
+
+
+def _uncached() -> dict[str, bool]:
+    import inspect
+
+    return {"cache": False} if "cache" in inspect.signature(asrconfig_go.scan_audio).parameters else {}
+
+
+def cell(truths: list[Truth], answers: list[float | str]) -> str:
+    """Median and worst error, and what is not right."""
+    pairs = list(zip(truths, answers, strict=True))
+    errors = [abs(a - t.seconds) for t, a in pairs if t.seconds is not None and not isinstance(a, str)]
+    refused = sum(t.seconds is not None and isinstance(a, str) and a not in LOST for t, a in pairs)
+    believed = sum(t.seconds is None and not t.right(a) and a not in LOST for t, a in pairs)
+    wrong = sum(not t.right(a) for t, a in pairs if t.seconds is not None and not isinstance(a, str))
+    lost = sum(a in LOST for _, a in pairs if isinstance(a, str))
+    text = f"{seconds(statistics.median(errors))} / {seconds(max(errors))}" if errors else "–"
+    counts = {"wrong": wrong, "refused": refused, "made up": believed, "lost": lost}
+    notes = [f"{count} {word}" for word, count in counts.items() if count]
+    return text + (f" ({', '.join(notes)})" if notes else "")
+
+
+def seconds(value: float) -> str:
+    """A duration or error, short."""
+    if value < 1:
+        return f"{value * 1000:.2f} ms" if value >= 5e-6 else "0"
+    return f"{value:.1f} s" if value < 3600 else f"{value / 3600:.0f} h"
+
+
+def detail(truth: Truth, answer: float | str) -> str:
+    """One answer beside its truth: bold when it is not right."""
+    if isinstance(answer, str):
+        text = answer if answer in LOST else "error"
+    elif truth.seconds is None:
+        text = seconds(answer)
+    else:
+        off = answer - truth.seconds
+        text = ("−" if off < 0 else "+") + seconds(abs(off)) if abs(off) >= 5e-6 else "0"
+    return text if truth.right(answer) else f"**{text}**"
+
+
+def tables(truths: list[Truth], answers: dict[str, list[float | str]]) -> str:
+    """Both tables: a row per format, and a row per file."""
+    readers = list(answers)
+    rule = f"| {' | '.join(['---'] * (len(readers) + 2))} |"
+    lines = [f"| format | files | {' | '.join(readers)} |", rule]
+    for family in dict.fromkeys(t.family for t in truths):
+        rows = [n for n, t in enumerate(truths) if t.family == family]
+        cells = [cell([truths[n] for n in rows], [answers[r][n] for n in rows]) for r in readers]
+        lines.append(f"| {family} | {len(rows)} | {' | '.join(cells)} |")
+    right = [sum(t.right(a) for t, a in zip(truths, answers[r], strict=True)) for r in readers]
+    lines.append(f"| **right** | {len(truths)} | {' | '.join(f'**{n}**' for n in right)} |")
+    lines += ["", f"| file | truth | {' | '.join(readers)} |", rule]
+    for n, truth in enumerate(truths):
+        told = "no audio" if truth.seconds is None else f"{truth.seconds:.4f} s by {truth.known_by}"
+        cells = [detail(truth, answers[r][n]) for r in readers]
+        lines.append(f"| {truth.family}: {truth.name} | {told} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def versions() -> str:
+    """Whom we are compared with."""
+    ffprobe = subprocess.run(["ffprobe", "-version"], capture_output=True, text=True).stdout.split()[2]
+    found = [f"{name} {importlib.metadata.version(name)}" for name in ("soundfile", "mutagen", "tinytag")]
+    return ", ".join([*found, f"ffprobe {ffprobe}"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
+    arguments = parser.parse_args()
+    truths = [Truth(name, **t) for name, t in json.loads((arguments.folder / "truth.json").read_text()).items()]
+    paths = [arguments.folder / t.name for t in truths]
+    answers = {OURS: ours(paths)} | {reader: read_each(reader, paths) for reader in TRUTH_PEERS}
+    text = f"# Durations of odd files against decoded truth\n\nMade by `benchmarks/audio_truth.py`; {versions()}.\n"
+    text += (__doc__ or "").split("\n\n")[-1]
+    text += "Cells of the first table: median / worst error. Bold in the second: not right.\n\n"
+    text += tables(truths, answers) + "\n"
+    arguments.out.write_text(text)
+    print(text)
+    failed = [t.name for t, a in zip(truths, answers[OURS], strict=True) if not t.right(a)]
+    if failed:
+        sys.exit(f"ours is wrong on {len(failed)}: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
