@@ -3,8 +3,9 @@
     python benchmarks/make_audio_corpus.py FOLDER --only odd
     python benchmarks/audio_truth.py FOLDER/odd [--out benchmarks/audio_truth.md]
 
-An answer is right within 1 ms, of MP3, MP2 and ADTS AAC within one frame; on a file without audio, an error or 0 is right.
-Median and worst error are of the files that hold audio and for which there was an answer.
+An answer is right within 1 ms, of MP3, MP2 and ADTS AAC within one frame; of a file without audio, an error or 0 is
+right.
+Median and worst error are of the files that hold audio and got an answer.
 """
 
 from __future__ import annotations
