@@ -13,7 +13,7 @@ from .speech import Cutter
 
 
 def make_odd(folder: Path, cutter: Cutter) -> None:
-    """Write the files and truth.json: of each its family, seconds (null: no audio), tolerance, how they are known."""
+    """Write the files and truth.json: each file's family, seconds (null: no audio) and how they are known."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     truth = {}
@@ -24,7 +24,12 @@ def make_odd(folder: Path, cutter: Cutter) -> None:
                 path = folder / odd.name
                 path.write_bytes(odd.data)
                 seconds = decoded(path) if odd.known_by == "ffmpeg" else odd.seconds
-                told = {"seconds": seconds, "tolerance_s": tolerance(odd, path), "known_by": odd.known_by}
+                told = {
+                    "seconds": seconds,
+                    "tolerance_s": tolerance(odd, path),
+                    "known_by": odd.known_by,
+                    "declared": odd.declared,
+                }
                 truth[odd.name] = {"family": odd.family, **told}
     (folder / "truth.json").write_text(json.dumps(truth, indent=1))
     print(f"{folder}: {len(truth)} files")

@@ -5,15 +5,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from .odd_kit import Kit, Odd, nothing, part
+from .odd_kit import MUSIC_RATE, MUSIC_SECONDS, SPEECH_SECONDS, Kit, Odd, nothing, part
+from .speech import RATE
 
 # A picture of 7 s in front of the sound.
 _VIDEO = ("-f", "lavfi", "-i", "testsrc=s=64x48:r=5:d=7", "-map", "1:v", "-map", "0:a", "-c:v")
 
 
+PRIMING = 1024  # samples in front of ffmpeg's AAC, which nothing takes off in a file of fragments
+
+
 def files(kit: Kit) -> Iterator[Odd]:
     """Every odd file of these formats."""
     yield from _m4a(kit)
+    yield from _m4a_fragments(kit)
     yield from _m4a_codecs(kit)
     yield from _matroska(kit)
 
@@ -33,41 +38,45 @@ def _with_open_mdat(data: bytes) -> bytes:
 
 
 def _m4a(kit: Kit) -> Iterator[Odd]:
-    aac = ("-c:a", "aac", "-b:a", "48k")
-    first = ("-movflags", "+faststart")
-    fragments = ("-movflags", "+frag_keyframe+empty_moov", "-frag_duration", "500000")
+    aac, first = ("-c:a", "aac", "-b:a", "48k"), ("-movflags", "+faststart")
     last, start = kit.ffmpeg(kit.speech, "last.m4a", *aac), kit.ffmpeg(kit.speech, "first.m4a", *aac, *first)
     music = kit.ffmpeg(kit.music, "music.m4a", *aac, *first)
-    yield Odd("M4A", "moov_last.m4a", last)
-    yield Odd("M4A", "moov_first.m4a", start)
-    yield Odd("M4A", "stereo_44k.m4a", music)
+    yield Odd("M4A", "moov_last.m4a", last, declared=SPEECH_SECONDS)
+    yield Odd("M4A", "moov_first.m4a", start, declared=SPEECH_SECONDS)
+    yield Odd("M4A", "stereo_44k.m4a", music, declared=MUSIC_SECONDS)
     yield Odd("M4A", "truncated_mdat.m4a", part(start, 0.6))
     yield Odd("M4A", "truncated_mdat_stereo.m4a", part(music, 0.4))
-    yield Odd("M4A", "mdat_size_0.m4a", _with_open_mdat(start))
+    yield Odd("M4A", "mdat_size_0.m4a", _with_open_mdat(start), declared=SPEECH_SECONDS)
     yield nothing("M4A", "truncated_without_moov.m4a", part(last, 0.7))
-    fragmented = kit.ffmpeg(kit.speech, "fragmented.m4a", *aac, *fragments)
-    yield Odd("M4A", "fragmented.m4a", fragmented)
-    yield Odd("M4A", "fragmented_truncated.m4a", part(fragmented, 0.6))
-    piped = ("-movflags", "+frag_keyframe+empty_moov+default_base_moof", "-frag_duration", "300000")
-    yield Odd("M4A", "fragmented_piped.m4a", kit.piped(kit.music, "mp4", *aac, *piped))
     source = kit.saved("whole.m4a", start)
-    yield Odd("M4A", "edit_list_cut.m4a", kit.ffmpeg(source, "cut.m4a", "-ss", "1.5", "-c", "copy"), None)
-    delayed = kit.folder / "delayed.m4a"
-    kit.tool("delayed.m4a", "ffmpeg", "-v", "error", "-y", "-itsoffset", "0.7", "-i", source, "-c", "copy")
-    yield Odd("M4A", "edit_list_delay.m4a", delayed.read_bytes())
+    cut = kit.ffmpeg(source, "cut.m4a", "-ss", "1.5", "-c", "copy")
+    delayed = kit.tool("delayed.m4a", "ffmpeg", "-v", "error", "-y", "-itsoffset", "0.7", "-i", source, "-c", "copy")
+    yield Odd("M4A", "edit_list_cut.m4a", cut, declared=57_776 / RATE)
+    yield Odd("M4A", "edit_list_delay.m4a", delayed, declared=83_376 / RATE)
+
+
+def _m4a_fragments(kit: Kit) -> Iterator[Odd]:
+    aac, flags = ("-c:a", "aac", "-b:a", "48k"), "+frag_keyframe+empty_moov"
+    whole = kit.ffmpeg(kit.speech, "fragmented.m4a", *aac, "-movflags", flags, "-frag_duration", "500000")
+    piped = ("-movflags", flags + "+default_base_moof", "-frag_duration", "300000")
+    piped = kit.piped(kit.music, "mp4", *aac, *piped)
+    yield Odd("M4A", "fragmented.m4a", whole, declared=SPEECH_SECONDS + PRIMING / RATE)
+    yield Odd("M4A", "fragmented_truncated.m4a", part(whole, 0.6))
+    yield Odd("M4A", "fragmented_piped.m4a", piped, declared=MUSIC_SECONDS + PRIMING / MUSIC_RATE)
 
 
 def _m4a_codecs(kit: Kit) -> Iterator[Odd]:
+    opus = kit.ffmpeg(kit.speech, "opus.mp4", "-c:a", "libopus", "-b:a", "24k")
+    mp3 = kit.ffmpeg(kit.speech, "mp3.mp4", "-c:a", "libmp3lame")
     yield Odd("M4A", "alac.m4a", kit.ffmpeg(kit.speech, "alac.m4a", "-c:a", "alac"))
-    yield Odd("M4A", "opus.mp4.m4a", kit.ffmpeg(kit.speech, "opus.mp4", "-c:a", "libopus", "-b:a", "24k"))
+    yield Odd("M4A", "opus.mp4.m4a", opus, declared=SPEECH_SECONDS)
     yield Odd("M4A", "flac.mp4.m4a", kit.ffmpeg(kit.speech, "flac.mp4", "-c:a", "flac", "-strict", "-2"))
-    yield Odd("M4A", "mp3.mp4.m4a", kit.ffmpeg(kit.speech, "mp3.mp4", "-c:a", "libmp3lame"))
-    chapters = kit.saved("chapters.txt", b";FFMETADATA1\n[CHAPTER]\nTIMEBASE=1/1\nSTART=0\nEND=9\ntitle=a\n")
-    out = kit.folder / "chapters.m4b"
-    kit.tool("chapters.m4b", "ffmpeg", "-v", "error", "-y", "-i", kit.speech, "-i", chapters, "-map_metadata", "1",
-             "-c:a", "aac", "-f", "ipod")  # fmt: skip
-    yield Odd("M4A", "chapters.m4b", out.read_bytes())
-    yield Odd("M4A", "longer_video.m4a", kit.ffmpeg(kit.speech, "video.mp4", *_VIDEO, "mpeg4", "-c:a", "aac"))
+    yield Odd("M4A", "mp3.mp4.m4a", mp3, declared=SPEECH_SECONDS)
+    titles = kit.saved("chapters.txt", b";FFMETADATA1\n[CHAPTER]\nTIMEBASE=1/1\nSTART=0\nEND=9\ntitle=a\n")
+    book = ("ffmpeg", "-v", "error", "-y", "-i", kit.speech, "-i", titles, "-map_metadata", "1", "-c:a", "aac")
+    yield Odd("M4A", "chapters.m4b", kit.tool("chapters.m4b", *book, "-f", "ipod"), declared=SPEECH_SECONDS)
+    film = kit.ffmpeg(kit.speech, "video.mp4", *_VIDEO, "mpeg4", "-c:a", "aac")
+    yield Odd("M4A", "longer_video.m4a", film, declared=SPEECH_SECONDS)
 
 
 def _matroska(kit: Kit) -> Iterator[Odd]:

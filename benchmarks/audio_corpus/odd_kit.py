@@ -16,13 +16,17 @@ MUSIC_RATE, MUSIC_SAMPLES = 44_100, 181_001  # stereo
 
 @dataclass(frozen=True)
 class Odd:
-    """One file; seconds are those of its decoder where that is not ffmpeg, None where nothing in it can be played."""
+    """One file; seconds are those of its decoder where that is not ffmpeg, None where nothing in it can be played.
+
+    declared are the seconds that a container states of its sound where ffmpeg plays the padding of the last frame too.
+    """
 
     family: str
     name: str
     data: bytes
     seconds: float | None = None
     known_by: str = "ffmpeg"
+    declared: float | None = None
 
 
 def nothing(family: str, name: str, data: bytes) -> Odd:
