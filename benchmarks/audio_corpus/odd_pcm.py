@@ -39,7 +39,7 @@ def _wav_layouts(kit: Kit) -> Iterator[Odd]:
     yield Odd("WAV", "big_endian_rifx.wav", kit.sox(kit.speech, "rifx.wav", "-B"))
     yield Odd("WAV", "rf64.wav", kit.ffmpeg(kit.speech, "rf64.wav", "-rf64", "always"))
     yield Odd("WAV", "bw64.wav", b"BW64" + kit.ffmpeg(kit.speech, "rf64.wav", "-rf64", "always")[4:])
-    yield Odd("WAV", "sony.w64", kit.ffmpeg(kit.speech, "sony.w64"), SPEECH_SECONDS, "encoded samples")
+    yield Odd("WAV", "sony.w64", kit.ffmpeg(kit.speech, "sony.w64"))
     yield Odd("WAV", "sony_truncated.w64", part(kit.ffmpeg(kit.music, "music.w64"), 0.4))
 
 
