@@ -134,23 +134,29 @@ func (m *mp4) settled() bool {
 
 // tableLength is the length of a file whose sample table is all in its index.
 func (m *mp4) tableLength() (Info, error) {
-	t := m.track
-	all, err := t.ticks(m.w, t.samples)
+	held, all, err := m.tableTicks()
 	if err != nil {
 		return Info{}, err
 	}
-	held := all
-	if u := t.unit(); !m.whole || t.samples/max(1, u.samples) > m.w.s.size/max(1, u.bytes) {
-		n, err := t.heldSamples(m.w)
-		if err != nil {
-			return Info{}, err
-		}
-		if n < t.samples {
-			t.info.Method = "walked"
-			if held, err = t.ticks(m.w, n); err != nil {
-				return Info{}, err
-			}
-		}
+	if held < all {
+		m.track.info.Method = "walked"
 	}
-	return t.finish(held, all, t.header)
+	return m.track.finish(held, all, m.track.header)
+}
+
+// tableTicks gives how long the samples of the table play: those that the file holds, and all.
+func (m *mp4) tableTicks() (held, all int64, err error) {
+	t := m.track
+	if all, err = t.ticks(m.w, t.samples); err != nil {
+		return 0, 0, err
+	}
+	if u := t.unit(); m.whole && t.samples/max(1, u.samples) <= m.w.s.size/max(1, u.bytes) {
+		return all, all, nil
+	}
+	n, err := t.heldSamples(m.w)
+	if err != nil || n == t.samples {
+		return all, all, err
+	}
+	held, err = t.ticks(m.w, n)
+	return held, all, err
 }

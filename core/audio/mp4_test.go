@@ -257,6 +257,7 @@ func TestMP4Odd(t *testing.T) {
 		{"sizes of 16 bits", func(m *mp4Maker) {
 			m.stsz, m.stts, m.stsc = boxed("stz2", words(0, 16, 2), []byte{1, 0, 0, 200}), words(0, 1, 2, 1000), words(0, 1, 1, 2, 1)
 		}, func(m *mp4Maker) []byte { m.front, m.data = true, 256+199; return m.bytes() }, 1, 2, "walked"},
+		{"fragments to come, cut before them", func(m *mp4Maker) { m.front, m.data, m.mvex = true, 2500, boxed("mvex") }, plain, 1.25, 2, "walked"},
 		{"garbage behind", func(m *mp4Maker) { m.front, m.behind = true, bytes.Repeat([]byte{7}, 100) }, plain, 2, 0, "header"},
 		{"QuickTime version 2", func(m *mp4Maker) { m.entry = lpcm }, plain, 2, 0, "header"},
 		{"sound in a clock of its own", func(m *mp4Maker) {

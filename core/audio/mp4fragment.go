@@ -151,7 +151,8 @@ func (m *mp4) rescale(ticks, scale int64) int64 {
 // that starts later than its media does have been played before it.
 func (m *mp4) fragmentLength() (Info, error) {
 	t := m.track
-	table, err := t.ticks(m.w, t.samples)
+	m.settled()
+	held, all, err := m.tableTicks()
 	if err != nil {
 		return Info{}, err
 	}
@@ -164,5 +165,5 @@ func (m *mp4) fragmentLength() (Info, error) {
 	if m.mehd > 0 && m.movie > 0 {
 		claimed = m.rescale(m.mehd, m.movie)
 	}
-	return t.finish(table+m.held, table+m.all, claimed)
+	return t.finish(held+m.held, all+m.all, claimed)
 }
