@@ -6,6 +6,8 @@ const (
 	// headLen is read at once: enough for the header of nearly every file, for the headers and the first audio page of a Vorbis
 	// file, and for a FLAC file up to its first frame, with the 8 KiB that its encoder leaves free for tags.
 	headLen = 9 << 10
+	// wavHeadLen is read at once of a file named .wav, which need no more: of the many bytes, most are samples.
+	wavHeadLen = 4 << 10
 	// maxRead bounds one read, whatever a header asks for.
 	maxRead = 4 << 20
 	noFile  = -1
@@ -37,12 +39,28 @@ func (s *source) at(off int64, n int) []byte {
 	if s.whole { // the file shrank since its size was taken
 		return s.head[min(off, int64(len(s.head))):]
 	}
+	if off+int64(n) <= headLen && s.extend() {
+		return s.at(off, n)
+	}
 	if cap(s.more) < n {
 		s.more = make([]byte, max(n, 2*headLen))
 	}
 	found := s.more[:s.pread(s.more[:n], off)]
 	s.rest = crc32.Update(s.rest, castagnoli, found)
 	return found
+}
+
+// extend reads the rest of a short head. It says no when there was none to read.
+func (s *source) extend() bool {
+	have := len(s.head)
+	want := int(min(s.size, headLen))
+	if have >= want || have != wavHeadLen {
+		return false
+	}
+	more := s.pread(s.heap[have:want], int64(have))
+	s.rest = crc32.Update(s.rest, castagnoli, s.heap[have:have+more])
+	s.head = s.heap[:have+more]
+	return more > 0
 }
 
 // parse finds the format by its magic bytes and lets its parser work.

@@ -4,6 +4,7 @@ package audio
 
 import (
 	"errors"
+	"strings"
 	"syscall"
 )
 
@@ -36,8 +37,12 @@ func (s *source) open(path string, listed bool, st *Stat) error {
 	if s.limit > 0 { // a section
 		s.size = min(s.size, s.limit)
 	}
-	s.head = s.heap[:s.pread(s.heap[:min(s.size, headLen)], 0)]
-	s.whole = s.size <= headLen
+	first := int64(headLen)
+	if strings.HasSuffix(path, ".wav") {
+		first = wavHeadLen
+	}
+	s.head = s.heap[:s.pread(s.heap[:min(s.size, first)], 0)]
+	s.whole = s.size <= first
 	return nil
 }
 
