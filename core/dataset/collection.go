@@ -136,7 +136,7 @@ func (p *Piece) entries() []entry {
 
 // Options say how to measure.
 type Options struct {
-	Workers int   `json:"workers"` // parallel reads, at most 64; 0: one per usable core
+	Workers int   `json:"workers"` // parallel reads, at most 64; 0: four for each usable core
 	Cache   Cache `json:"cache"`   // of whole files; what lies in memory or within larger files is measured anew
 	// BatchSize is the number of clips a batch, 1 to 65536, for what padding costs; 0 for 8.
 	BatchSize int   `json:"batch_size"`
@@ -146,7 +146,7 @@ type Options struct {
 // Check refuses what cannot be meant.
 func (o Options) Check() error {
 	if o.Workers < 0 {
-		return fault.New(fault.InvalidArgument, "use 0 for one per usable core", "workers is %d", o.Workers)
+		return fault.New(fault.InvalidArgument, "use 0 for four for each usable core", "workers is %d", o.Workers)
 	}
 	if o.BatchSize < 0 || o.BatchSize > maxBatch {
 		return fault.New(fault.InvalidArgument, "use 1 to 65536", "batch_size is %d", o.BatchSize)
@@ -154,10 +154,11 @@ func (o Options) Check() error {
 	return nil
 }
 
+// workers are four for each usable core when not told: most of a worker's time goes into waiting for the disk.
 func (o Options) workers(files int) int {
 	n := o.Workers
 	if n == 0 {
-		n = runtime.GOMAXPROCS(0)
+		n = 4 * runtime.GOMAXPROCS(0)
 	}
 	return max(1, min(n, maxWorkers, files))
 }

@@ -96,7 +96,8 @@ def _add_scan(commands: Any) -> None:
     )
     scan.add_argument("--json", action="store_true", help="one JSON line per file")
     scan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
-    scan.add_argument("--workers", type=int, default=0, help="threads (default: one per usable core)")
+    scan.add_argument("--workers", type=int, default=0, help="parallel reads (default: four for each usable core)")
+    scan.add_argument("--batch-size", type=int, default=8, help="clips a batch, for what padding costs (default 8)")
     scan.add_argument("--no-cache", action="store_true", help="read every file, and keep nothing for the next scan")
     scan.set_defaults(run=_scan)
 
@@ -111,6 +112,7 @@ def _scan(arguments: argparse.Namespace) -> int:
     result = scan_audio(
         source,
         sample_size=arguments.sample_size,
+        batch_size=arguments.batch_size,
         workers=arguments.workers,
         cache=not arguments.no_cache,
         progress=not arguments.json,

@@ -58,6 +58,18 @@ def test_scan_prints_one_json_line_per_file(
     assert "no usable clip" in capsys.readouterr().out
 
 
+def test_scan_shows_what_padding_costs(make_wav: WavMaker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seconds in (1.0, 1.0, 1.0, 3.0):
+        make_wav(f"data/{len(list(tmp_path.glob('data/*')))}.wav", seconds)
+    assert main(["scan", str(tmp_path / "data"), "--batch-size", "2", "--no-cache"]) == 0
+    printed = capsys.readouterr().out
+    assert "4 clips," in printed
+    assert "padding in batches of 2: random 25.0%, grouped by length 25.0%," in printed
+    assert "sorted 25.0%" in printed
+    assert main(["scan", str(tmp_path / "data"), "--batch-size", "-2"]) == 1
+    assert "batch_size is -2" in capsys.readouterr().err
+
+
 def test_errors_are_one_message_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scan", "/no/such/folder"]) == 1
     captured = capsys.readouterr()
