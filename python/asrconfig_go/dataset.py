@@ -81,8 +81,8 @@ def scan_audio(
     - a list of 1-D arrays at ``sampling_rate`` hertz, or of ``{"array", "sampling_rate"}``.
 
     ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a streamed dataset 200 are read
-    unless told otherwise. ``batch_size`` is what the profile's padding speaks of. ``workers`` 0 means one per usable
-    core. Without ``clips`` the result has the profile alone, which saves time on millions of files.
+    unless told otherwise. ``batch_size`` is what the profile's padding speaks of. ``workers`` 0 means four for each
+    usable core. Without ``clips`` the result has the profile alone, which saves time on millions of files.
 
     With ``cache`` the durations of files are kept in the user's cache folder (``ASRCONFIG_CACHE``, else the XDG one)
     and believed as long as a file's size and times of change stay the same and the library is the same.
