@@ -130,6 +130,7 @@ func FuzzPadding(f *testing.F) {
 	f.Add(uint64(1), 100, 8)
 	f.Add(uint64(2), 1, 1)
 	f.Add(uint64(3), 7, 3000)
+	f.Add(uint64(2), 5, 4)
 	f.Fuzz(func(t *testing.T, seed uint64, n, b int) {
 		if n < 1 || n > 3000 || b < 1 || b > maxBatch {
 			return
@@ -138,7 +139,7 @@ func FuzzPadding(f *testing.F) {
 		for _, p := range paddings(sorted, b, int64(seed)) {
 			name := fmt.Sprintf("%s, %d clips, batches of %d", p.Order, n, b)
 			assert.False(t, math.IsNaN(p.PaddedS) || math.IsInf(p.PaddedS, 0), name)
-			if p.Order != "bucketed" { // it has more batches that are not full
+			if n%b == 0 && p.Order != "bucketed" { // a batch that is not full may do better elsewhere; buckets have more of them
 				assert.GreaterOrEqual(t, p.PaddedS, inOrder(descending(sorted), b)*(1-1e-9), name)
 			}
 			assert.LessOrEqual(t, p.PaddedS, float64(n)*sorted[n-1]*(1+1e-9), name)
