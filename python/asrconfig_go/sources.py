@@ -100,8 +100,9 @@ def _pattern(name: str, sample_size: int | None, seed: int) -> Source:
 def _items(items: list[Any], sampling_rate: int, sample_size: int | None, seed: int) -> Source:
     if not items:
         raise EmptyDatasetError("the dataset is an empty list", _ACCEPTED)
-    if all(isinstance(item, str | os.PathLike) for item in items):
-        paths = [os.fsdecode(item) for item in items]
+    kinds = set(map(type, items))  # a million paths are of one type or two
+    if all(issubclass(each, str | os.PathLike) for each in kinds):
+        paths = items if kinds == {str} else [os.fsdecode(item) for item in items]
         if all(path.lower().endswith(_SHARDS) for path in paths):
             return Source({"shards": paths})
         if all(path.lower().endswith(".parquet") for path in paths):
