@@ -6,8 +6,8 @@ const (
 	// headLen is read at once: enough for the header of nearly every file, for the headers and the first audio page of a Vorbis
 	// file, and for a FLAC file up to its first frame, with the 8 KiB that its encoder leaves free for tags.
 	headLen = 9 << 10
-	// wavHeadLen is read at once of a file named .wav, which need no more: of the many bytes, most are samples.
-	wavHeadLen = 4 << 10
+	// shortHeadLen is read at once of files whose names say that they need no more: what follows is mostly samples.
+	shortHeadLen = 4 << 10
 	// maxRead bounds one read, whatever a header asks for.
 	maxRead = 4 << 20
 	noFile  = -1
@@ -54,7 +54,7 @@ func (s *source) at(off int64, n int) []byte {
 func (s *source) extend() bool {
 	have := len(s.head)
 	want := int(min(s.size, headLen))
-	if have >= want || have != wavHeadLen {
+	if have >= want || have != shortHeadLen {
 		return false
 	}
 	more := s.pread(s.heap[have:want], int64(have))

@@ -4,27 +4,32 @@ package audio
 
 import (
 	"errors"
-	"strings"
+	"path/filepath"
 	"syscall"
 )
 
 // Plain system calls instead of os.File: for the small reads of a scan, the poller and the finalizer cost more than the read.
 
 // open opens path if it is a regular file and reads its head. Opening a pipe would end its writer's wait and opening a device
-// can act (rewind a tape, start a watchdog), so what path is must be known before: from st, filled a moment ago by Look, or
-// from the folder that lists it as a regular file. Otherwise the system is asked first.
+// can act (rewind a tape, start a watchdog), so what path is must be known before: from st, filled a moment ago by Look,
+// from the folder that lists it as a regular file, or from a name that ends like an audio file's: pipes and devices of such
+// names are made by hand alone, but links of such names to them come in archives and are not followed unasked. Otherwise
+// the system is asked first.
 func (s *source) open(path string, listed bool, st *Stat) error {
 	s.fd, s.size, s.head, s.whole, s.err, s.rest = noFile, 0, nil, false, nil, 0
-	if !listed && st.Size < 0 {
-		var err error
-		if *st, err = look(path); err != nil {
-			return err
-		}
+	known, named := listed || st.Size >= 0, HasExtension(path)
+	err := syscall.ELOOP
+	if known || named {
+		err = s.openFile(path, !known)
 	}
-	flags := syscall.O_RDONLY | syscall.O_CLOEXEC | syscall.O_NONBLOCK | syscall.O_NOCTTY
-	err := retry(func() (err error) { s.fd, err = syscall.Open(path, flags, 0); return err })
-	if err != nil {
-		s.fd = noFile
+	if err == syscall.ELOOP { // a link, or nothing is known
+		var found error
+		if *st, found = look(path); found != nil {
+			return found
+		}
+		err = s.openFile(path, false)
+	}
+	if err != 0 {
 		return readable(err)
 	}
 	if st.Size < 0 {
@@ -38,12 +43,33 @@ func (s *source) open(path string, listed bool, st *Stat) error {
 		s.size = min(s.size, s.limit)
 	}
 	first := int64(headLen)
-	if strings.HasSuffix(path, ".wav") {
-		first = wavHeadLen
+	if named && !longHeads[filepath.Ext(path)] {
+		first = shortHeadLen
 	}
 	s.head = s.heap[:s.pread(s.heap[:min(s.size, first)], 0)]
 	s.whole = s.size <= first
 	return nil
+}
+
+// longHeads end the names of files whose audio begins behind long headers.
+var longHeads = map[string]bool{".flac": true, ".ogg": true, ".oga": true, ".opus": true, ".spx": true}
+
+// openFile opens path; ELOOP says that it is a link and links are not wanted.
+func (s *source) openFile(path string, noLink bool) syscall.Errno {
+	flags := syscall.O_RDONLY | syscall.O_CLOEXEC | syscall.O_NONBLOCK | syscall.O_NOCTTY
+	if noLink {
+		flags |= syscall.O_NOFOLLOW
+	}
+	err := retry(func() (err error) { s.fd, err = syscall.Open(path, flags, 0); return err })
+	if err == nil {
+		return 0
+	}
+	s.fd = noFile
+	var number syscall.Errno
+	if !errors.As(err, &number) {
+		number = syscall.EIO
+	}
+	return number
 }
 
 // look asks what is at path; the error is that it is no regular file.

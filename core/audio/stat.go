@@ -24,7 +24,7 @@ const plain = 1 << 10
 // Digest marks an encoded file in memory by its first 4 KiB and its last. Files of the same size with the same digest are
 // very likely copies. It is 0, saying nothing, when the head ends in silence, as that of uncompressed files may.
 func Digest(b []byte) uint64 {
-	rest := b[min(len(b), wavHeadLen):]
+	rest := b[min(len(b), shortHeadLen):]
 	end, mark := rest[max(0, len(rest)-plain):], uint32(0)
 	if !same(end) {
 		mark = crc32.Checksum(end, castagnoli)
@@ -34,7 +34,7 @@ func Digest(b []byte) uint64 {
 
 // digest marks a file by its head and the checksum of what else was read of it.
 func digest(head []byte, rest uint32) uint64 {
-	if rest == 0 && len(head) >= wavHeadLen && same(head[len(head)-plain:]) {
+	if rest == 0 && len(head) >= shortHeadLen && same(head[len(head)-plain:]) {
 		return 0
 	}
 	middle := len(head) / 2
