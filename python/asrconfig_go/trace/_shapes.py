@@ -100,6 +100,10 @@ _OWN: dict[Any, Callable[..., list[Any]]] = {
 }
 
 
+# Those whose results depend on values, so that equal shapes do not tell them.
+_BY_VALUES = {aten._ctc_loss.default, aten._ctc_loss.Tensor, aten.masked_select.default}
+
+
 class Shapes:
     """Remembers results by operation and arguments."""
 
@@ -109,15 +113,19 @@ class Shapes:
     def results(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """The tree of results and its leaves: a ``Spec`` for a tensor, anything else as it is."""
         own = _OWN.get(op)
-        if own is not None:
-            specs = own(*args, **kwargs)
-            return pytree.tree_structure(0 if len(specs) == 1 else (0,) * len(specs)), specs
+        if op in _BY_VALUES:
+            return _tree_of(_OWN[op](*args, **kwargs))
         args = _real_masks(op, args)
         key = (op, _key(args), _key(tuple(kwargs.items())) if kwargs else None)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _on_meta(op, args, kwargs)
+            known = _tree_of(own(*args, **kwargs)) if own is not None else _on_meta(op, args, kwargs)
+            self._known[key] = known
         return known
+
+
+def _tree_of(specs: list[Any]) -> tuple[Any, list[Any]]:
+    return pytree.tree_structure(0 if len(specs) == 1 else (0,) * len(specs)), specs
 
 
 def _key(value: Any) -> Any:
