@@ -54,11 +54,7 @@ func TestAUEncodings(t *testing.T) {
 }
 
 func TestAULength(t *testing.T) {
-	for name, c := range map[string]struct {
-		b                []byte
-		seconds, claimed float64
-		codec, method    string
-	}{
+	tells(t, map[string]told{
 		"size not known":       {au(".snd", be, 28, 0xffffffff, 3, 16000, 1), 1, 0, "pcm_s16be", "tail"},
 		"size never filled in": {au(".snd", be, 28, 0, 3, 16000, 1), 1, 0, "pcm_s16be", "tail"},
 		"text between":         {au(".snd", be, 60, 32000, 3, 16000, 2), 0.5, 0, "pcm_s16be", "header"},
@@ -66,16 +62,7 @@ func TestAULength(t *testing.T) {
 		"cut":                  {au(".snd", be, 24, 64000, 3, 16000, 1), 1, 2, "pcm_s16be", "header"},
 		"libsndfile's little":  {au("dns.", le, 24, 32000, 3, 16000, 1), 1, 0, "pcm_s16le", "header"},
 		"DEC's little":         {au(".sd\x00", be, 24, 32000, 3, 16000, 1), 1, 0, "pcm_s16be", "header"},
-	} {
-		info, err := Bytes(name, c.b)
-		require.NoError(t, err, name)
-		assert.Equal(t, []any{c.seconds, c.codec, c.method}, []any{info.DurationS, info.Codec, info.Method}, name)
-		if c.claimed == 0 {
-			assert.Nil(t, info.ClaimedS, name)
-		} else if assert.NotNil(t, info.ClaimedS, name) {
-			assert.Equal(t, c.claimed, *info.ClaimedS, name)
-		}
-	}
+	})
 }
 
 func TestAURefused(t *testing.T) {

@@ -2,10 +2,13 @@ package audio
 
 import (
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
 // decoded is a fixture and what decoders make of it: the samples per channel that sox and ffmpeg wrote, counted when it was
@@ -33,6 +36,68 @@ func agree(t *testing.T, cases []decoded) {
 			assert.Equal(t, c.want, got, "the same from a file")
 			everyCut(t, b, c)
 			everyFlip(t, b)
+		})
+	}
+}
+
+// whole is a fixture with the samples per channel that decoders make of it.
+type whole struct {
+	file    string
+	samples int
+	want    Info // without its duration
+}
+
+// plays checks that each fixture has that length, on disk and in memory.
+func plays(t *testing.T, cases []whole) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.file, func(t *testing.T) {
+			c.want.DurationS = float64(c.samples) / float64(c.want.SampleRate)
+			got, _, err := File(filepath.Join("testdata", c.file))
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+			got, err = Bytes(c.file, fixture(t, c.file))
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+// told is a file, and what its header and its size tell; claimed is 0 for no claim.
+type told struct {
+	b                []byte
+	seconds, claimed float64
+	codec, method    string
+}
+
+func tells(t *testing.T, cases map[string]told) {
+	t.Helper()
+	for name, c := range cases {
+		info, err := Bytes(name, c.b)
+		require.NoError(t, err, name)
+		assert.Equal(t, []any{c.seconds, c.codec, c.method}, []any{info.DurationS, info.Codec, info.Method}, name)
+		if c.claimed == 0 {
+			assert.Nil(t, info.ClaimedS, name)
+		} else if assert.NotNil(t, info.ClaimedS, name) {
+			assert.Equal(t, c.claimed, *info.ClaimedS, name)
+		}
+	}
+}
+
+// refusal is a file that cannot be used, and why.
+type refusal struct {
+	name string
+	b    []byte
+	code fault.Code
+	text string
+}
+
+func refuses(t *testing.T, file string, cases []refusal) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Bytes(file, c.b)
+			refusedAs(t, err, c.code, file+": ", c.text)
 		})
 	}
 }

@@ -14,11 +14,7 @@ import (
 
 // TestMatroskaFixtures holds the length against what FFmpeg decodes: ffmpeg -i FILE -map 0:a -f s16le - | wc -c.
 func TestMatroskaFixtures(t *testing.T) {
-	cases := []struct {
-		file    string
-		decoded int
-		want    Info
-	}{
+	plays(t, []whole{
 		{"opus.webm", 52800, Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
 		{"live.webm", 52800, Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
 		{"film.webm", 52800, Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
@@ -27,18 +23,7 @@ func TestMatroskaFixtures(t *testing.T) {
 		{"alac_8k_0.7s.mka", 5600, Info{SampleRate: 8000, Channels: 1, Bits: 16, Codec: "alac", Method: "walked"}},
 		{"laced_mp3.mka", 19584, Info{SampleRate: 16000, Channels: 1, Codec: "mp3", Method: "walked"}},
 		{"aac_delay.mka", 18432, Info{SampleRate: 16000, Channels: 2, Codec: "aac", Method: "walked"}}, // by FFmpeg 8.0; 5.1 passes over CodecDelay
-	}
-	for _, c := range cases {
-		t.Run(c.file, func(t *testing.T) {
-			c.want.DurationS = float64(c.decoded) / float64(c.want.SampleRate)
-			got, _, err := File(filepath.Join("testdata", c.file))
-			require.NoError(t, err)
-			assert.Equal(t, c.want, got)
-			got, err = Bytes(c.file, fixture(t, c.file))
-			require.NoError(t, err)
-			assert.Equal(t, c.want, got)
-		})
-	}
+	})
 }
 
 // TestMatroskaTruncated cuts at every byte. FFmpeg 5.1 decodes as many samples at the points named.
@@ -249,12 +234,7 @@ func TestMatroskaRefused(t *testing.T) {
 	encrypted := elem(idEncodings, elem(idEncoding, elem(idEncryption)))
 	huge := append(bytes.Clone(ebmlHead), idBytes(idSegment)...)
 	huge = append(huge, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe)
-	cases := []struct {
-		name string
-		b    []byte
-		code fault.Code
-		text string
-	}{
+	refuses(t, "clip.webm", []refusal{
 		{"cut inside the first element", ebmlHead[:9], fault.Corrupt, "ends inside its EBML header"},
 		{"nothing behind the first element", ebmlHead, fault.Corrupt, "ends before its segment"},
 		{"other elements for ever", append(bytes.Clone(ebmlHead), bytes.Repeat([]byte{0xec, 0x80}, 5000)...), fault.Corrupt, "ends before its segment"},
@@ -269,13 +249,7 @@ func TestMatroskaRefused(t *testing.T) {
 		{"FLAC without headers", codec("A_FLAC"), fault.Corrupt, "without its stream info"},
 		{"Opus of version 16", codec("A_OPUS", elem(idCodecPrivate, []byte("OpusHead\x10\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"))), fault.Unsupported, "version 16"},
 		{"a clock that cannot be", matroskaFile(elem(idTracks, elem(idTrackEntry, uintElem(idTrackNumber, 1), uintElem(idTrackType, 2), elem(idCodecID, []byte("A_TTA1")))), elem(idCluster, elem(idSimpleBlock, blockBody(1, 0, 0)), uintElem(idTimestamp, 1<<60), elem(idSimpleBlock, blockBody(1, 0, 0)))), fault.Corrupt, "more than"},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := Bytes("clip.webm", c.b)
-			refusedAs(t, err, c.code, "clip.webm: ", c.text)
-		})
-	}
+	})
 }
 
 func TestVint(t *testing.T) {

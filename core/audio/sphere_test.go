@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
@@ -30,11 +27,7 @@ func TestSPHEREFixtures(t *testing.T) {
 
 func TestSPHERELength(t *testing.T) {
 	const rate, count = "sample_rate -i 16000", "sample_count -i 16000"
-	for name, c := range map[string]struct {
-		b                []byte
-		seconds, claimed float64
-		codec, method    string
-	}{
+	tells(t, map[string]told{
 		"as of TIMIT":          {nist("database_id -s5 TIMIT", count, rate, "channel_count -i 1", "sample_n_bytes -i 2", "sample_byte_format -s2 01", "sample_sig_bits -i 16"), 1, 0, "pcm_s16le", "header"},
 		"big endian stereo":    {nist("channel_count -i 2", "sample_count -i 8000", rate, "sample_n_bytes -i 2", "sample_byte_format -s2 10", "sample_coding -s3 pcm"), 0.5, 0, "pcm_s16be", "header"},
 		"ulaw, bytes not told": {nist("sample_count -i 32000", rate, "sample_coding -s4 ulaw"), 2, 0, "pcm_mulaw", "header"},
@@ -45,16 +38,7 @@ func TestSPHERELength(t *testing.T) {
 		"claims half":          {nist("sample_count -i 8000", rate, "sample_n_bytes -i 2"), 1, 0.5, "pcm_s16le", "header"},
 		"cut":                  {nist("sample_count -i 32000", rate, "sample_n_bytes -i 2"), 1, 2, "pcm_s16le", "header"},
 		"shorten":              {nist("sample_count -i 48000", rate, "sample_coding -s26 pcm,embedded-shorten-v2.00", "sample_n_bytes -i 2"), 3, 0, "shorten", "estimated"},
-	} {
-		info, err := Bytes(name, c.b)
-		require.NoError(t, err, name)
-		assert.Equal(t, []any{c.seconds, c.codec, c.method}, []any{info.DurationS, info.Codec, info.Method}, name)
-		if c.claimed == 0 {
-			assert.Nil(t, info.ClaimedS, name)
-		} else if assert.NotNil(t, info.ClaimedS, name) {
-			assert.Equal(t, c.claimed, *info.ClaimedS, name)
-		}
-	}
+	})
 }
 
 func TestSPHERERefused(t *testing.T) {
