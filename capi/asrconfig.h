@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define AC_ABI_VERSION 1
+#define AC_ABI_VERSION 2
 #define AC_MAX_GPUS 16
 
 /* Return codes. Anything but AC_OK is a failure of the transport: no answer was made. A failed operation is an answer. */
@@ -54,7 +54,8 @@ uint32_t ac_abi_version(void);
 
 /* Runs one operation: {"v":1,"op":"plan.make","args":{…}} of n bytes, UTF-8.
  * On AC_OK *resp holds *resp_n bytes of {"v":1,"ok":true,"result":…} or {"v":1,"ok":false,"error":{code,message,hint}},
- * to be given back with ac_free. The request is not kept after the return. */
+ * to be given back with ac_free. Behind a zero byte, request and answer may carry bytes that are no JSON, where the
+ * operation says so: paths, columns of numbers. The request is not kept after the return. */
 int32_t ac_call(ac_const_char *req, size_t n, char **resp, size_t *resp_n);
 
 /* Frees an answer of ac_call. A null pointer is ignored. */

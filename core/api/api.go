@@ -42,7 +42,8 @@ type errorBody struct {
 	Hint    string     `json:"hint"`
 }
 
-// Call runs one request and gives the answer's bytes. A panic becomes a "poisoned" answer, as do all calls after it:
+// Call runs one request and gives the answer's bytes. Either may carry bytes that are no JSON, behind a zero byte: JSON has
+// none, and many paths or numbers cross faster as they are. A panic becomes a "poisoned" answer, as do all calls after it:
 // state that a panic left half changed is not to be trusted.
 func Call(raw []byte) (out []byte) {
 	defer func() {
@@ -59,7 +60,8 @@ func Call(raw []byte) (out []byte) {
 
 func dispatch(raw []byte) (any, error) {
 	var req request
-	if err := decodeStrict(raw, &req); err != nil {
+	text, attached, _ := bytes.Cut(raw, []byte{0})
+	if err := decodeStrict(text, &req); err != nil {
 		return nil, fault.Wrap(err, fault.InvalidArgument, `send {"v":1,"op":"…","args":{…}}`, "reading the request")
 	}
 	if req.V != EnvelopeVersion {
@@ -73,10 +75,19 @@ func dispatch(raw []byte) (any, error) {
 	if len(req.Args) == 0 {
 		req.Args = json.RawMessage("{}")
 	}
-	return run(req.Args)
+	return run(req.Args, attached)
+}
+
+// attachment is a result with bytes behind its JSON.
+type attachment struct {
+	result any
+	bytes  []byte
 }
 
 func encode(result any, err error) []byte {
+	if a, is := result.(attachment); is && err == nil {
+		return append(append(encode(a.result, nil), 0), a.bytes...)
+	}
 	a := answer{V: EnvelopeVersion, OK: err == nil, Result: result}
 	if err != nil {
 		f := fault.From(err)

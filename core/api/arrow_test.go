@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/dataset"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -68,7 +67,7 @@ func TestScanGivesTexts(t *testing.T) {
 	}
 	_, code := ask[[]*string](t, "scan.texts", clipsArgs{Job: job})
 	require.Equal(t, fault.InvalidArgument, code)
-	clips, code := ask[dataset.Page](t, "scan.clips", clipsArgs{Job: job, Limit: 9})
+	clips, code := pageOf(t, clipsArgs{Job: job, Limit: 9})
 	require.Empty(t, code)
 	require.Equal(t, 2, clips.Count)
 }

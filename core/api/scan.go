@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -43,6 +45,20 @@ type scanArgs struct {
 	dataset.Request
 	Buffers []bufferArgs `json:"buffers"`
 	Arrow   *arrowArgs   `json:"arrow"`
+}
+
+// attach takes more paths, each ended by a zero byte, behind those of the JSON.
+func (a *scanArgs) attach(b []byte) error {
+	if len(b) > 0 && b[len(b)-1] != 0 {
+		return fault.New(fault.InvalidArgument, "end each path with a zero byte", "the last of the attached paths is cut")
+	}
+	all := string(b) // one copy, of which each path is a part
+	a.Paths = slices.Grow(a.Paths, strings.Count(all, "\x00"))
+	for len(all) > 0 {
+		path, rest, _ := strings.Cut(all, "\x00")
+		a.Paths, all = append(a.Paths, path), rest
+	}
+	return nil
 }
 
 // bufferArgs is memory of the caller, which keeps it alive and unchanged until the scan is over.
@@ -222,7 +238,7 @@ type clipsArgs struct {
 	Limit  int    `json:"limit"` // at most maxClipsAPage are given
 }
 
-// scanClips gives a page of clips.
+// scanClips gives a page of clips, its columns attached.
 func scanClips(a clipsArgs) (any, error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {
@@ -231,7 +247,8 @@ func scanClips(a clipsArgs) (any, error) {
 	if a.Offset < 0 || a.Limit < 1 {
 		return nil, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
 	}
-	return job.result.Clips.Page(a.Offset, min(a.Limit, maxClipsAPage)), nil
+	page := job.result.Clips.Page(a.Offset, min(a.Limit, maxClipsAPage))
+	return attachment{page, page.Columns}, nil
 }
 
 // finishedScan gives a scan that has ended well, or its error.

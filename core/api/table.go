@@ -18,7 +18,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/recovery"
 )
 
-type operation func(args json.RawMessage) (any, error)
+type operation func(args json.RawMessage, attached []byte) (any, error)
 
 // table is every operation. To add one: a function, a row here, a golden pair in capi/testdata, a Python method.
 var table = map[string]operation{
@@ -56,15 +56,31 @@ var table = map[string]operation{
 // library.info lists the table, which may not name it in its own initializer.
 func init() { table["library.info"] = withArgs(libraryInfo) }
 
+// attachable are arguments that come with bytes behind the JSON. They are the caller's: what is kept must be copied.
+type attachable interface{ attach(b []byte) error }
+
 // withArgs decodes the arguments strictly into A and runs f.
 func withArgs[A any](f func(A) (any, error)) operation {
-	return func(raw json.RawMessage) (any, error) {
+	return func(raw json.RawMessage, attached []byte) (any, error) {
 		var args A
 		if err := decodeStrict(raw, &args); err != nil {
 			return nil, fault.Wrap(err, fault.InvalidArgument, "see the operation's arguments in docs/architecture.md", "reading the arguments")
 		}
+		if err := attach(&args, attached); err != nil {
+			return nil, err
+		}
 		return f(args)
 	}
+}
+
+func attach(args any, b []byte) error {
+	if a, is := args.(attachable); is {
+		return a.attach(b)
+	}
+	if len(b) > 0 {
+		return fault.New(fault.InvalidArgument, "end the request behind its JSON", "the operation takes no attachment, %d bytes came", len(b))
+	}
+	return nil
 }
 
 func libraryInfo(struct{}) (any, error) {

@@ -29,7 +29,9 @@ type Info struct {
 // Errors are *fault.Error: NotFound when it is missing, unreadable or no regular file, Corrupt when it breaks its format or
 // holds no audio, Unsupported when its format or codec is not handled. Every message starts with the path.
 func File(path string) (Info, int64, error) {
-	info, st, err := Read(path, false, nil)
+	s := sources.Get().(*source)
+	defer sources.Put(s)
+	info, st, err := s.file(path, false, nil)
 	return info, max(st.Size, 0), err
 }
 
@@ -42,11 +44,27 @@ func Look(path string) (Stat, error) {
 	return st, nil
 }
 
-// Read is File that spares a question to the system where the answer is known: listed says that the folder of path has it
-// as a regular file, known is what Look said a moment ago. The Stat's size is negative when the file cannot be opened.
-func Read(path string, listed bool, known *Stat) (Info, Stat, error) {
-	s := sources.Get().(*source)
-	defer sources.Put(s)
+// Reader reads many files, one after another: it keeps its buffers, and the folders that it came by open.
+type Reader struct {
+	source  source
+	folders folders
+}
+
+// NewReader makes one of as many that work side by side.
+func NewReader(readers int) Reader { return Reader{folders: folders{limit: share(readers)}} }
+
+// File is the File of this package that spares a question to the system where the answer is known: listed says that the
+// folder of path has it as a regular file, known is what Look said a moment ago. The Stat's size is negative when the file
+// cannot be opened.
+func (r *Reader) File(path string, listed bool, known *Stat) (Info, Stat, error) {
+	r.source.folders = &r.folders
+	return r.source.file(path, listed, known)
+}
+
+// Close lets go of the folders. The reader can be used again.
+func (r *Reader) Close() { r.folders.close() }
+
+func (s *source) file(path string, listed bool, known *Stat) (Info, Stat, error) {
 	st := unknownStat
 	if known != nil {
 		st = *known
@@ -56,7 +74,7 @@ func Read(path string, listed bool, known *Stat) (Info, Stat, error) {
 	}
 	defer s.close()
 	info, err := s.parse()
-	st.Digest = digest(s.head, s.rest)
+	st.Digest = s.digest()
 	switch {
 	case s.err != nil: // whatever the parser made of the bytes that did arrive
 		return Info{}, st, named(path, refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w", s.err))

@@ -8,6 +8,8 @@ const (
 	headLen = 9 << 10
 	// shortHeadLen is read at once of files whose names say that they need no more: what follows is mostly samples.
 	shortHeadLen = 4 << 10
+	// wavHeadLen is read at once of WAV files. Their headers are shorter still, and for copying less a scan is a tenth faster.
+	wavHeadLen = 1 << 10
 	// maxRead bounds one read, whatever a header asks for.
 	maxRead = 4 << 20
 	noFile  = -1
@@ -15,16 +17,19 @@ const (
 
 // source is one encoded file, on disk or in memory, read at offsets with short, bounded reads.
 type source struct {
-	fd    int
-	start int64  // where it begins in the file on disk, 0 unless it is a section
-	limit int64  // bytes of a section, 0 for the file to its end
-	size  int64  // bytes in all
-	head  []byte // the first bytes; all of them when whole
-	whole bool   // head is everything: nothing more to read
-	err   error  // the first read error
-	rest  uint32 // checksum of what was read behind the head
-	heap  [headLen]byte
-	more  []byte // scratch for reads behind the head
+	fd int
+	// folders may be nil.
+	folders *folders
+	start   int64  // where it begins in the file on disk, 0 unless it is a section
+	limit   int64  // bytes of a section, 0 for the file to its end
+	size    int64  // bytes in all
+	head    []byte // the first bytes; all of them when whole
+	whole   bool   // head is everything: nothing more to read
+	err     error  // the first read error
+	rest    uint32 // checksum of what was read behind the head
+	telling bool   // that is not dull
+	heap    [headLen]byte
+	more    []byte // scratch for reads behind the head
 }
 
 // at gives up to n bytes from off, fewer at the end of the file. They are valid until the next call.
@@ -39,28 +44,37 @@ func (s *source) at(off int64, n int) []byte {
 	if s.whole { // the file shrank since its size was taken
 		return s.head[min(off, int64(len(s.head))):]
 	}
-	if off+int64(n) <= headLen && s.extend() {
+	if off+int64(n) <= headLen && s.extend(off+int64(n)) {
 		return s.at(off, n)
 	}
 	if cap(s.more) < n {
 		s.more = make([]byte, max(n, 2*headLen))
 	}
 	found := s.more[:s.pread(s.more[:n], off)]
-	s.rest = crc32.Update(s.rest, castagnoli, found)
+	s.mark(found)
 	return found
 }
 
-// extend reads the rest of a short head. It says no when there was none to read.
-func (s *source) extend() bool {
-	have := len(s.head)
-	want := int(min(s.size, headLen))
-	if have >= want || have != shortHeadLen {
+// extend reads more of the head: up to a byte, and some behind it. It says no when there was none to read.
+func (s *source) extend(to int64) bool {
+	have, want := len(s.head), headLen
+	if to <= shortHeadLen {
+		want = shortHeadLen
+	}
+	want = int(min(s.size, int64(want)))
+	if s.whole || have >= want {
 		return false
 	}
 	more := s.pread(s.heap[have:want], int64(have))
-	s.rest = crc32.Update(s.rest, castagnoli, s.heap[have:have+more])
+	s.mark(s.heap[have : have+more])
 	s.head = s.heap[:have+more]
 	return more > 0
+}
+
+// mark notes what was read behind the head.
+func (s *source) mark(b []byte) {
+	s.rest = crc32.Update(s.rest, castagnoli, b)
+	s.telling = s.telling || !dull(b)
 }
 
 // parse finds the format by its magic bytes and lets its parser work.

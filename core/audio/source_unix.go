@@ -4,7 +4,6 @@ package audio
 
 import (
 	"errors"
-	"path/filepath"
 	"syscall"
 )
 
@@ -16,10 +15,10 @@ import (
 // names are made by hand alone, but links of such names to them come in archives and are not followed unasked. Otherwise
 // the system is asked first.
 func (s *source) open(path string, listed bool, st *Stat) error {
-	s.fd, s.size, s.head, s.whole, s.err, s.rest = noFile, 0, nil, false, nil, 0
-	known, named := listed || st.Size >= 0, HasExtension(path)
+	s.fd, s.size, s.head, s.whole, s.err, s.rest, s.telling = noFile, 0, nil, false, nil, 0, false
+	known, first := listed || st.Size >= 0, int64(firstRead[ending(path)])
 	err := syscall.ELOOP
-	if known || named {
+	if known || first > 0 {
 		err = s.openFile(path, !known)
 	}
 	if err == syscall.ELOOP { // a link, or nothing is known
@@ -42,17 +41,13 @@ func (s *source) open(path string, listed bool, st *Stat) error {
 	if s.limit > 0 { // a section
 		s.size = min(s.size, s.limit)
 	}
-	first := int64(headLen)
-	if named && !longHeads[filepath.Ext(path)] {
-		first = shortHeadLen
+	if first == 0 {
+		first = headLen
 	}
 	s.head = s.heap[:s.pread(s.heap[:min(s.size, first)], 0)]
 	s.whole = s.size <= first
 	return nil
 }
-
-// longHeads end the names of files whose audio begins behind long headers.
-var longHeads = map[string]bool{".flac": true, ".ogg": true, ".oga": true, ".opus": true, ".spx": true}
 
 // openFile opens path; ELOOP says that it is a link and links are not wanted.
 func (s *source) openFile(path string, noLink bool) syscall.Errno {
@@ -60,16 +55,20 @@ func (s *source) openFile(path string, noLink bool) syscall.Errno {
 	if noLink {
 		flags |= syscall.O_NOFOLLOW
 	}
-	err := retry(func() (err error) { s.fd, err = syscall.Open(path, flags, 0); return err })
-	if err == nil {
-		return 0
+	for {
+		fd, err := s.folders.open(path, flags)
+		if err == nil {
+			s.fd = fd
+			return 0
+		}
+		var number syscall.Errno
+		if !errors.As(err, &number) {
+			return syscall.EIO
+		}
+		if number != syscall.EINTR {
+			return number
+		}
 	}
-	s.fd = noFile
-	var number syscall.Errno
-	if !errors.As(err, &number) {
-		number = syscall.EIO
-	}
-	return number
 }
 
 // look asks what is at path; the error is that it is no regular file.

@@ -18,35 +18,45 @@ var unknownStat = Stat{Size: -1}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// plain is how many bytes must not be all the same for a digest to say anything.
-const plain = 1 << 10
-
 // Digest marks an encoded file in memory by its first 4 KiB and its last. Files of the same size with the same digest are
-// very likely copies. It is 0, saying nothing, when the head ends in silence, as that of uncompressed files may.
+// very likely copies. It is 0, saying nothing, when that is silence, as in uncompressed files.
 func Digest(b []byte) uint64 {
-	rest := b[min(len(b), shortHeadLen):]
-	end, mark := rest[max(0, len(rest)-plain):], uint32(0)
-	if !same(end) {
-		mark = crc32.Checksum(end, castagnoli)
-	}
-	return digest(b[:len(b)-len(rest)], mark)
-}
-
-// digest marks a file by its head and the checksum of what else was read of it.
-func digest(head []byte, rest uint32) uint64 {
-	if rest == 0 && len(head) >= shortHeadLen && same(head[len(head)-plain:]) {
+	head := b[:min(len(b), shortHeadLen)]
+	end := b[max(len(head), len(b)-1<<10):]
+	if len(end) > 0 && dull(head) && dull(end) {
 		return 0
 	}
+	return digest(head, crc32.Checksum(end, castagnoli))
+}
+
+// digest marks the open file by what was read of it, and by a little more where that was silence. 0 says nothing.
+func (s *source) digest() uint64 {
+	telling := s.whole || s.telling || !dull(s.head)
+	if !telling && !(s.extend(shortHeadLen) && s.telling) {
+		return 0
+	}
+	return digest(s.head, s.rest)
+}
+
+func digest(head []byte, rest uint32) uint64 {
 	middle := len(head) / 2
 	first, second := crc32.Checksum(head[:middle], castagnoli), crc32.Checksum(head[middle:], castagnoli)
 	return uint64(first)<<32 | uint64(second^bits.RotateLeft32(rest, 16))
 }
 
-// same says whether all bytes are equal.
-func same(b []byte) bool {
-	for i := range b {
-		if b[i] != b[0] {
-			return false
+// fewValues is how many different bytes silence has, with some noise at the last bits.
+const fewValues = 16
+
+// dull says whether the last of some bytes are too few or too much alike to tell one recording from another.
+func dull(b []byte) bool {
+	var met [4]uint64
+	values := 0
+	for _, c := range b[max(0, len(b)-512):] {
+		if bit := uint64(1) << (c % 64); met[c/64]&bit == 0 {
+			met[c/64] |= bit
+			if values++; values > fewValues {
+				return false
+			}
 		}
 	}
 	return true

@@ -15,13 +15,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// Format tags of the fmt chunk.
+// Format tags beside those of plain samples.
 const (
-	tagPCM   = 1
 	tagADPCM = 2
-	tagFloat = 3
-	tagALaw  = 6
-	tagMuLaw = 7
 	tagIMA   = 0x11
 	tagGSM   = 0x31
 )

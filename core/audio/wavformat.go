@@ -5,7 +5,14 @@ import (
 	"strings"
 )
 
-const tagExtensible = 0xfffe
+// Format tags of plain samples, and of the chunk that names its codec elsewhere (mmreg.h).
+const (
+	tagPCM        = 1
+	tagFloat      = 3
+	tagALaw       = 6
+	tagMuLaw      = 7
+	tagExtensible = 0xfffe
+)
 
 // otherTags names common codecs that WAV files hold and this package does not read (mmreg.h).
 var otherTags = map[int]string{
@@ -46,8 +53,8 @@ func parseWAVFormat(b []byte, order binary.ByteOrder) (*wavFormat, error) {
 		return nil, corrupt("has 0 channels")
 	}
 	align := int64(order.Uint16(b[12:]))
-	if codecs := plainCodecs[tag]; codecs != nil {
-		return f, f.plain(codecs, align, order)
+	if tag == tagPCM || tag == tagFloat || tag == tagALaw || tag == tagMuLaw {
+		return f, f.plain(tag, align, order)
 	}
 	told := int64(0) // samples per block
 	if len(b) >= 20 {
@@ -56,20 +63,29 @@ func parseWAVFormat(b []byte, order binary.ByteOrder) (*wavFormat, error) {
 	return f, f.compressed(tag, align, told)
 }
 
-// plainCodecs maps the tag and the bytes per sample to the codec.
-var plainCodecs = map[int]map[int64]string{
-	0x0001: {1: "pcm_u8", 2: "pcm_s16le", 3: "pcm_s24le", 4: "pcm_s32le", 8: "pcm_s64le"},
-	0x0003: {4: "pcm_f32le", 8: "pcm_f64le"},
-	0x0006: {1: "pcm_alaw"},
-	0x0007: {1: "pcm_mulaw"},
+// plainCodec names a codec by its tag and the bytes per sample, little-endian; "" when there is none.
+func plainCodec(tag int, width int64) string {
+	switch {
+	case tag == tagALaw:
+		return "pcm_alaw"
+	case tag == tagMuLaw:
+		return "pcm_mulaw"
+	case tag == tagFloat && width == 4:
+		return "pcm_f32le"
+	case tag == tagFloat && width == 8:
+		return "pcm_f64le"
+	case tag == tagPCM && 0 < width && width < 9:
+		return [9]string{1: "pcm_u8", 2: "pcm_s16le", 3: "pcm_s24le", 4: "pcm_s32le", 8: "pcm_s64le"}[width]
+	}
+	return ""
 }
 
 // plain takes a codec with one sample of a fixed size per channel. Like every decoder it goes by the bits and not by the
 // block size, which many writers get wrong; but 24 bits may lie in 4 bytes.
-func (f *wavFormat) plain(codecs map[int64]string, align int64, order binary.ByteOrder) error {
+func (f *wavFormat) plain(tag int, align int64, order binary.ByteOrder) error {
 	width := int64(f.bits+7) / 8
 	switch {
-	case len(codecs) == 1: // A-law and mu-law, whatever the bits say
+	case tag == tagALaw || tag == tagMuLaw: // whatever the bits say
 		width, f.bits = 1, 8
 	case f.bits == 0 && align%int64(f.channels) == 0:
 		width = align / int64(f.channels)
@@ -77,7 +93,7 @@ func (f *wavFormat) plain(codecs map[int64]string, align int64, order binary.Byt
 	case width == 3 && align == 4*int64(f.channels):
 		width = 4
 	}
-	f.codec, f.packing = codecs[width], plainPacking(f.channels, width)
+	f.codec, f.packing = plainCodec(tag, width), plainPacking(f.channels, width)
 	if f.codec == "" {
 		return corrupt("has samples of %d bits and blocks of %d bytes for %d channels, which cannot be", f.bits, align, f.channels)
 	}

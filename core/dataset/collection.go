@@ -81,8 +81,9 @@ func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) 
 	have := len(c.clips.rows)
 	rows := slices.Grow(c.clips.rows, len(entries))[:have+len(entries)]
 	cache := openCache(c.options.Cache, files(entries))
-	meters := func() meter { return &reader{Clips: c.clips, cache: cache.user()} }
-	if err := measureAll(ctx, entries, rows[have:], c.options.workers(len(entries)), p, meters); err != nil {
+	workers := c.options.workers(len(entries))
+	meters := func() meter { return &reader{Clips: c.clips, files: audio.NewReader(workers), cache: cache.user()} }
+	if err := measureAll(ctx, entries, rows[have:], workers, p, meters); err != nil {
 		return err
 	}
 	c.clips.rows = rows

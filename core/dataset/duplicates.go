@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
@@ -15,12 +16,7 @@ const (
 
 // duplicates finds usable clips that are very likely copies: the same digest, size and duration.
 func duplicates(rows []row) profile.Duplicates {
-	marks := make([]mark, 0, len(rows))
-	for i := range rows {
-		if rows[i].digest != 0 && rows[i].duration > 0 {
-			marks = append(marks, mark{rows[i].digest, i})
-		}
-	}
+	marks := suspects(rows)
 	alike := func(a, b mark) int {
 		x, y := &rows[a.row], &rows[b.row]
 		return cmp.Or(cmp.Compare(a.digest, b.digest), cmp.Compare(x.size, y.size), cmp.Compare(x.duration, y.duration))
@@ -57,6 +53,27 @@ func duplicates(rows []row) profile.Duplicates {
 	}
 	return d
 }
+
+// suspects are the usable clips that share the low bits of their digest with another: few, unless there are many copies.
+func suspects(rows []row) (marks []mark) {
+	size := uint64(1) << bits.Len(uint(16*len(rows)))
+	once, more := make([]uint64, size/64+1), make([]uint64, size/64+1)
+	for i := range rows {
+		if marked(&rows[i]) {
+			at, bit := rows[i].digest%size/64, uint64(1)<<(rows[i].digest%64)
+			more[at] |= once[at] & bit
+			once[at] |= bit
+		}
+	}
+	for i := range rows {
+		if digest := rows[i].digest; marked(&rows[i]) && more[digest%size/64]&(1<<(digest%64)) != 0 {
+			marks = append(marks, mark{digest, i})
+		}
+	}
+	return marks
+}
+
+func marked(r *row) bool { return r.digest != 0 && r.duration > 0 }
 
 // mark is what copies share.
 type mark struct {

@@ -48,12 +48,17 @@ func listFolder(ctx context.Context, root string) ([]entry, error) {
 
 // listPaths takes files as they are and searches folders.
 func listPaths(ctx context.Context, paths []string) ([]entry, error) {
-	w := &walker{ctx: ctx}
-	for _, path := range paths {
-		if err := w.alive(); err != nil {
-			return nil, err
+	w := &walker{ctx: ctx, entries: make([]entry, 0, len(paths))}
+	for i, path := range paths {
+		if i%namesAtOnce == 0 {
+			if err := w.alive(); err != nil {
+				return nil, err
+			}
 		}
 		if path != "" && !audio.HasExtension(path) {
+			if err := w.alive(); err != nil {
+				return nil, err
+			}
 			if st, err := os.Stat(path); err == nil && st.IsDir() {
 				w.seen = make(map[identity]bool) // a folder that is listed twice counts twice
 				if err := w.enter(filepath.Clean(path)); err != nil {

@@ -20,6 +20,9 @@ const maxClipS = 1e9
 // maxStep is how many entries a worker takes at a time: few enough that all end together.
 const maxStep = 64
 
+// countedAtOnce is how many entries a worker measures before it counts them as done: the counters are shared.
+const countedAtOnce = 8
+
 // meter is one worker's way to measure.
 type meter interface {
 	measure(*entry, *row)
@@ -50,12 +53,10 @@ func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p
 				if from >= len(entries) {
 					return
 				}
-				for i := from; i < min(from+step, len(entries)) && ctx.Err() == nil; i++ {
-					guarded(&entries[i], &rows[i], m)
-					if rows[i].err() != "" {
-						p.Bad.Add(1)
-					}
-					p.Done.Add(1)
+				to := min(from+step, len(entries))
+				for ; from < to && ctx.Err() == nil; from += countedAtOnce {
+					some := min(from+countedAtOnce, to)
+					measureSome(entries[from:some], rows[from:some], m, p)
 				}
 			}
 		}()
@@ -78,6 +79,18 @@ func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p
 	return nil
 }
 
+func measureSome(entries []entry, rows []row, m meter, p *Progress) {
+	bad := 0
+	for i := range entries {
+		guarded(&entries[i], &rows[i], m)
+		if rows[i].err() != "" {
+			bad++
+		}
+	}
+	p.Done.Add(int64(len(entries)))
+	p.Bad.Add(int64(bad))
+}
+
 // borrowed says whether there is memory of the caller among the entries.
 func borrowed(entries []entry) bool {
 	return slices.ContainsFunc(entries, func(e entry) bool { return e.data != nil })
@@ -97,12 +110,33 @@ func guarded(e *entry, r *row, m meter) {
 // reader measures by reading, or by what the cache remembers.
 type reader struct {
 	*Clips
-	cache *cacheUser // nil without one
+	files   audio.Reader
+	cache   *cacheUser // nil without one
+	kinds   []kind     // the first few that were met
+	numbers []uint32   // of them
+}
+
+// manyKinds are more than nearly all datasets have.
+const manyKinds = 16
+
+// kind numbers a kind. It mostly does not ask the table that all readers share.
+func (c *reader) kind(k kind) uint32 {
+	if i := slices.Index(c.kinds, k); i >= 0 {
+		return c.numbers[i]
+	}
+	n := c.Clips.kinds.of(k)
+	if len(c.kinds) < manyKinds {
+		c.kinds, c.numbers = append(c.kinds, k), append(c.numbers, n)
+	}
+	return n
 }
 
 func (c *reader) pause(ctx context.Context, last bool) {
 	if c.cache != nil {
 		c.cache.flush(ctx, last)
+	}
+	if last {
+		c.files.Close()
 	}
 }
 
@@ -122,7 +156,7 @@ func (c *reader) measure(e *entry, r *row) {
 	case c.cache != nil:
 		c.remembered(e, r)
 	default:
-		info, st, err := audio.Read(e.path, e.listed, nil)
+		info, st, err := c.files.File(e.path, e.listed, nil)
 		r.size, r.digest = max(st.Size, 0), st.Digest
 		c.found(&info, err, r)
 	}
@@ -137,15 +171,15 @@ func (c *reader) remembered(e *entry, r *row) {
 	switch {
 	case err != nil:
 	case found:
-		r.size, r.digest, r.duration, r.kind = st.Size, st.Digest, m.duration, c.kinds.of(m.kind)
+		r.size, r.digest, r.duration, r.kind = st.Size, st.Digest, m.duration, c.kind(m.kind)
 		if m.claimed > 0 {
 			r.odd = &odd{claimed: m.claimed}
 		}
 		return
 	case st.Size >= 0:
-		info, st, err = audio.Read(e.path, false, &st)
+		info, st, err = c.files.File(e.path, false, &st)
 	default:
-		info, st, err = audio.Read(e.path, e.listed, nil)
+		info, st, err = c.files.File(e.path, e.listed, nil)
 	}
 	r.size, r.digest = max(st.Size, 0), st.Digest
 	if c.found(&info, err, r); err == nil {
@@ -154,7 +188,7 @@ func (c *reader) remembered(e *entry, r *row) {
 }
 
 // found takes what the file says.
-func (c *Clips) found(info *audio.Info, err error, r *row) {
+func (c *reader) found(info *audio.Info, err error, r *row) {
 	if err != nil {
 		r.bad(why(err))
 		return
@@ -163,7 +197,7 @@ func (c *Clips) found(info *audio.Info, err error, r *row) {
 	if info.ClaimedS != nil {
 		r.odd = &odd{claimed: *info.ClaimedS}
 	}
-	r.kind = c.kinds.of(kindOf(info))
+	r.kind = c.kind(kindOf(info))
 }
 
 func kindOf(info *audio.Info) kind {

@@ -3,24 +3,20 @@ package dataset
 import (
 	"encoding/binary"
 	"math"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
 )
 
-// Page is some clips in columns, little-endian numbers in bytes: a caller can keep millions of clips so without an object
-// for each, and JSON carries it quickly.
+// Page is some clips in columns: a caller can keep millions of clips so without an object for each.
 type Page struct {
-	Count       int       `json:"count"`
-	Paths       string    `json:"paths"`        // one behind the other
-	PathLengths []byte    `json:"path_lengths"` // uint32 each: characters, not bytes
-	DurationsS  []byte    `json:"durations_s"`  // float64 each; NaN of a bad clip
-	SizesBytes  []byte    `json:"sizes_bytes"`  // int64 each
-	Kinds       []byte    `json:"kinds"`        // uint32 each: index in KindList
-	KindList    []Kind    `json:"kind_list"`    // all of the scan so far, not only of the page; the first is of bad clips
-	Claims      []Claim   `json:"claims"`       // of the few clips whose header claims something else
-	Errors      []Problem `json:"errors"`       // of the bad clips
+	Count    int       `json:"count"`
+	KindList []Kind    `json:"kind_list"` // all of the scan so far, not only of the page; the first is of bad clips
+	Claims   []Claim   `json:"claims"`    // of the few clips whose header claims something else
+	Errors   []Problem `json:"errors"`    // of the bad clips
+	// Columns are little-endian numbers, one of each clip: seconds (float64, NaN of a bad clip), bytes (int64), kinds (uint32,
+	// index in KindList), lengths of paths (uint32, in characters); then the paths in UTF-8, one behind the other.
+	Columns []byte `json:"-"`
 }
 
 // Kind is what clips of a kind have in common; the fields are those of profile.Clip.
@@ -53,16 +49,21 @@ func (c *Clips) Page(offset, limit int) Page {
 		k := c.kinds.list[number]
 		p.KindList = append(p.KindList, Kind{k.sampleRate, k.channels, k.bits, k.codec, k.method})
 	}
-	var paths strings.Builder
-	le := binary.LittleEndian
+	bytes := 0
+	for i := range rows {
+		bytes += len(rows[i].path)
+	}
+	n, le := len(rows), binary.LittleEndian
+	numbers, paths := make([]byte, 24*n, 24*n+bytes), make([]byte, 0, bytes)
+	sizes, kinds, lengths := numbers[8*n:], numbers[16*n:], numbers[20*n:]
 	for i := range rows {
 		r := &rows[i]
 		path := audio.Printable(r.path)
-		paths.WriteString(path)
-		p.PathLengths = le.AppendUint32(p.PathLengths, uint32(utf8.RuneCountInString(path)))
-		p.DurationsS = le.AppendUint64(p.DurationsS, math.Float64bits(r.durationOrNaN()))
-		p.SizesBytes = le.AppendUint64(p.SizesBytes, uint64(r.size))
-		p.Kinds = le.AppendUint32(p.Kinds, r.kind)
+		le.PutUint64(numbers[8*i:], math.Float64bits(r.durationOrNaN()))
+		le.PutUint64(sizes[8*i:], uint64(r.size))
+		le.PutUint32(kinds[4*i:], r.kind)
+		le.PutUint32(lengths[4*i:], uint32(utf8.RuneCountInString(path)))
+		paths = append(paths, path...)
 		if claimed := r.claimed(); claimed > 0 {
 			p.Claims = append(p.Claims, Claim{i, claimed})
 		}
@@ -70,7 +71,7 @@ func (c *Clips) Page(offset, limit int) Page {
 			p.Errors = append(p.Errors, Problem{i, err})
 		}
 	}
-	p.Paths = paths.String()
+	p.Columns = append(numbers, paths...)
 	return p
 }
 

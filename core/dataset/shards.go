@@ -22,6 +22,9 @@ const maxShards = 100_000
 var shardEndings = []string{".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"}
 
 func isShard(name string) bool {
+	if audio.HasExtension(name) { // nearly all
+		return false
+	}
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(shardEndings, func(e string) bool { return strings.HasSuffix(name, e) })
 }

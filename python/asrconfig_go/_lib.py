@@ -16,7 +16,7 @@ from typing import Any
 
 from ._errors import BY_CODE, ForkedProcessError, InternalError, LibraryNotLoadedError, PoisonedLibraryError
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MAX_GPUS = 16
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 
@@ -117,15 +117,21 @@ def _load() -> ctypes.CDLL:
     return _library
 
 
-def call(op: str, args: dict[str, Any] | None = None) -> Any:
-    """Run one operation of core/api and give its result.
+def call(op: str, args: dict[str, Any] | None = None, attached: bytes = b"") -> Any:
+    """Run one operation of core/api and give its result (see ``exchange``)."""
+    return exchange(op, args, attached)[0]
 
-    Raises the exception of ``_errors`` that matches the answer's code. Not a number and infinity are refused before
+
+def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"") -> tuple[Any, memoryview]:
+    """Run one operation of core/api and give its result, and the bytes that come with it.
+
+    ``attached`` are bytes for the operations that take some. Raises the exception of ``_errors`` that matches the answer's code. Not a number and infinity are refused before
     the call: JSON has no word for them.
     """
     library = _load()
     try:
         request = json.dumps({"v": 1, "op": op, "args": args or {}}, allow_nan=False).encode()
+        request += b"\0" + attached if attached else b""
     except ValueError as error:
         raise BY_CODE["invalid_argument"](f"{op}: the arguments hold a value that is not finite ({error})") from error
     answer, size = ctypes.c_void_p(), ctypes.c_size_t()
@@ -133,13 +139,15 @@ def call(op: str, args: dict[str, Any] | None = None) -> Any:
     if rc != 0:
         raise _transport_error(op, rc)
     try:
-        body = json.loads(ctypes.string_at(answer, size.value))
+        raw = ctypes.string_at(answer, size.value)
     finally:
         library.ac_free(answer)
+    end = raw.find(b"\0")
+    body = json.loads(raw if end < 0 else raw[:end])
     if not body["ok"]:
         error_body = body["error"]
         raise BY_CODE.get(error_body["code"], InternalError)(error_body["message"], error_body["hint"])
-    return body["result"]
+    return body["result"], memoryview(raw)[end + 1 if end >= 0 else len(raw) :]
 
 
 def _transport_error(op: str, rc: int) -> Exception:

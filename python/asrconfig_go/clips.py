@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -41,13 +40,14 @@ COLUMNS = ("path", "duration_s", "claimed_duration_s", *_KIND, "size_bytes", "er
 class _Page:
     """Some clips as the library sends them (core/dataset/page.go)."""
 
-    def __init__(self, sent: dict[str, Any]) -> None:
+    def __init__(self, sent: dict[str, Any], view: memoryview) -> None:
         self.count: int = sent["count"]
-        self.paths: str = sent["paths"]
-        self.ends = array("Q", accumulate(_numbers("I", sent["path_lengths"])))
-        self.durations: array[float] = _numbers("d", sent["durations_s"])
-        self.sizes: array[int] = _numbers("q", sent["sizes_bytes"])
-        self.kinds: array[int] = _numbers("I", sent["kinds"])
+        n = self.count
+        self.durations: array[float] = _numbers("d", view[: 8 * n])
+        self.sizes: array[int] = _numbers("q", view[8 * n : 16 * n])
+        self.kinds: array[int] = _numbers("I", view[16 * n : 20 * n])
+        self.ends = array("Q", accumulate(_numbers("I", view[20 * n : 24 * n])))
+        self.paths = str(view[24 * n :], "utf-8")
         self.claims: dict[int, float] = {claim["index"]: claim["seconds"] for claim in sent["claims"]}
         self.errors: dict[int, str] = {problem["index"]: problem["error"] for problem in sent["errors"]}
 
@@ -59,10 +59,13 @@ class _Page:
         return None if math.isnan(seconds) else seconds
 
 
-def _numbers(kind: str, encoded: str | None) -> array[Any]:
+def _numbers(kind: str, encoded: memoryview) -> array[Any]:
     numbers = array(kind)
-    numbers.frombytes(base64.b64decode(encoded or ""))
+    numbers.frombytes(encoded)
     return numbers
+
+
+Fetch = Callable[[int, int], tuple[dict[str, Any], memoryview]]  # a page from an offset on, and its columns
 
 
 class Clips(Sequence[Clip]):
@@ -71,19 +74,19 @@ class Clips(Sequence[Clip]):
     A slice is a list. ``column`` gives one field of all clips without making any ``Clip``.
     """
 
-    def __init__(self, fetch: Callable[[int, int], dict[str, Any]] | None = None) -> None:
+    def __init__(self, fetch: Fetch | None = None) -> None:
         self._pages: list[_Page] = []
         self._kinds: list[tuple[Any, ...]] = []
         self._count = 0
         if fetch is not None:
             self._load(fetch)
 
-    def _load(self, fetch: Callable[[int, int], dict[str, Any]]) -> None:
+    def _load(self, fetch: Fetch) -> None:
         while True:
-            sent = fetch(self._count, _PAGE)
+            sent, columns = fetch(self._count, _PAGE)
             self._kinds = [tuple(kind[name] for name in _KIND) for kind in sent["kind_list"]]
             if sent["count"]:
-                self._pages.append(_Page(sent))
+                self._pages.append(_Page(sent, columns))
                 self._count += sent["count"]
             if sent["count"] < _PAGE:
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import struct
 from array import array
@@ -70,20 +69,18 @@ def test_result_is_shown_as_its_profile(result: ac.ScanResult) -> None:
     assert result._repr_html_() == result.profile._repr_html_()
 
 
-def page_of(first: int, count: int) -> dict[str, Any]:
+def page_of(first: int, count: int) -> tuple[dict[str, Any], memoryview]:
     """A page as the library sends it: clip n is named n and lasts n + 0.5 seconds; every 1000th is bad."""
     numbers = range(first, first + count)
 
-    def packed(kind: str, values: list[Any]) -> str:
-        return base64.b64encode(struct.pack(f"<{count}{kind}", *values)).decode()
+    def packed(kind: str, values: list[Any]) -> bytes:
+        return struct.pack(f"<{count}{kind}", *values)
 
-    return {
+    columns = packed("d", [n + 0.5 if n % 1000 else math.nan for n in numbers])
+    columns += packed("q", [n << 40 for n in numbers]) + packed("I", [int(n % 1000 > 0) for n in numbers])
+    columns += packed("I", [len(str(n)) for n in numbers]) + "".join(map(str, numbers)).encode()
+    sent = {
         "count": count,
-        "paths": "".join(map(str, numbers)),
-        "path_lengths": packed("I", [len(str(n)) for n in numbers]),
-        "durations_s": packed("d", [n + 0.5 if n % 1000 else math.nan for n in numbers]),
-        "sizes_bytes": packed("q", [n << 40 for n in numbers]),
-        "kinds": packed("I", [int(n % 1000 > 0) for n in numbers]),
         "kind_list": [
             {"sample_rate": 0, "channels": 0, "bits": 0, "codec": "", "method": ""},
             {"sample_rate": 16000, "channels": 2, "bits": 16, "codec": "flac", "method": "header"},
@@ -91,9 +88,10 @@ def page_of(first: int, count: int) -> dict[str, Any]:
         "claims": [{"index": n - first, "seconds": 1.0} for n in numbers if n % 1000 == 7],
         "errors": [{"index": n - first, "error": "bad"} for n in numbers if n % 1000 == 0],
     }
+    return sent, memoryview(columns)
 
 
-def fetcher(total: int) -> Callable[[int, int], dict[str, Any]]:
+def fetcher(total: int) -> Callable[[int, int], tuple[dict[str, Any], memoryview]]:
     return lambda offset, limit: page_of(offset, min(limit, total - offset))
 
 

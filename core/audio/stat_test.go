@@ -1,0 +1,111 @@
+package audio
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// hissing is 16-bit samples up to a loudness.
+func hissing(seed uint64, samples, loudness int) []byte {
+	random := rand.New(rand.NewPCG(seed, 0))
+	var b []byte
+	for range samples {
+		b = le.AppendUint16(b, uint16(random.IntN(2*loudness+1)-loudness))
+	}
+	return b
+}
+
+// TestDigest: what tells recordings from each other is in the digest, wherever the samples begin, and silence says nothing.
+func TestDigest(t *testing.T) {
+	long := riff("RIFF").chunk("bext", hissing(9, 2500, 9000)).b
+	wavWith := func(head, samples []byte) []byte {
+		w := &wavBuilder{bytes.Clone(head)}
+		return w.chunk("fmt ", fmtBody(tagPCM, 1, 16000, 2, 16)).chunk("data", samples).b
+	}
+	plain := riff("RIFF").b
+	quiet, loud, other := make([]byte, 20000), hissing(1, 10000, 9000), hissing(2, 10000, 9000)
+	hiss, otherHiss := hissing(3, 10000, 2), hissing(4, 10000, 2)
+	late := append(append([]byte(nil), quiet[:3000]...), loud[:17000]...)
+	otherLate := append(append([]byte(nil), quiet[:3000]...), other[:17000]...)
+	for name, c := range map[string]struct {
+		a, b  []byte
+		known bool // the digest says something
+	}{
+		"recordings":                         {wavWith(plain, loud), wavWith(plain, other), true},
+		"behind a long header":               {wavWith(long, loud), wavWith(long, other), true},
+		"behind some silence":                {wavWith(plain, late), wavWith(plain, otherLate), true},
+		"silence":                            {wavWith(plain, quiet), wavWith(plain, quiet), false},
+		"hiss, of which one is as any other": {wavWith(plain, hiss), wavWith(plain, otherHiss), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second, copied := digestOf(t, c.a), digestOf(t, c.b), digestOf(t, bytes.Clone(c.a))
+			assert.Equal(t, first, copied)
+			if !c.known {
+				assert.Zero(t, first)
+				assert.Zero(t, second)
+				return
+			}
+			assert.NotZero(t, first)
+			assert.NotEqual(t, first, second)
+			assert.NotEqual(t, Digest(c.a), Digest(c.b), "in memory")
+		})
+	}
+}
+
+func digestOf(t *testing.T, b []byte) uint64 {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.wav")
+	require.NoError(t, os.WriteFile(path, b, 0o644))
+	var r Reader
+	defer r.Close()
+	_, st, err := r.File(path, true, nil)
+	require.NoError(t, err)
+	return st.Digest
+}
+
+// TestReaderKeepsFolders: files are found in open folders, also when those change, and nothing stays open.
+func TestReaderKeepsFolders(t *testing.T) {
+	root := t.TempDir()
+	tone := fixture(t, "tone.wav")
+	var paths []string
+	for _, name := range []string{"a/1.wav", "b/1.wav", "a/2.wav", "c/1.wav", "b/2.wav", "a/3.wav", "c/2.wav"} {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, tone, 0o644))
+		paths = append(paths, path)
+	}
+	before := openFiles(t)
+	r := Reader{folders: folders{limit: 2}}
+	for range 3 {
+		for _, path := range paths {
+			info, st, err := r.File(path, false, nil)
+			require.NoError(t, err)
+			require.Equal(t, 1.1, info.DurationS)
+			require.EqualValues(t, len(tone), st.Size)
+		}
+		_, _, err := r.File(filepath.Join(root, "a/none.wav"), false, nil)
+		require.ErrorContains(t, err, "no such file")
+		_, _, err = r.File(filepath.Join(root, "none/1.wav"), false, nil)
+		require.ErrorContains(t, err, "no such file")
+		_, _, err = r.File(root+"/a/", false, nil)
+		require.ErrorContains(t, err, "is a folder")
+	}
+	require.NoError(t, os.RemoveAll(filepath.Join(root, "a")))
+	_, _, err := r.File(paths[0], false, nil)
+	require.ErrorContains(t, err, "no such file")
+	r.Close()
+	assert.Equal(t, before, openFiles(t))
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	open, err := os.ReadDir("/dev/fd")
+	require.NoError(t, err)
+	return len(open)
+}
