@@ -34,9 +34,10 @@ func ac_call(req *C.ac_const_char, n C.size_t, resp **C.char, respN *C.size_t) (
 	if req == nil || resp == nil || respN == nil || n > maxRequest {
 		return C.AC_BAD_CALL
 	}
-	answer := api.Call(unsafe.Slice((*byte)(unsafe.Pointer(req)), int(n)))
-	*resp = (*C.char)(C.CBytes(answer))
-	*respN = C.size_t(len(answer))
+	api.CallInto(unsafe.Slice((*byte)(unsafe.Pointer(req)), int(n)), func(size int) []byte {
+		*resp, *respN = (*C.char)(C.malloc(C.size_t(size))), C.size_t(size)
+		return unsafe.Slice((*byte)(unsafe.Pointer(*resp)), size)
+	})
 	return C.AC_OK
 }
 

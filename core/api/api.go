@@ -45,17 +45,20 @@ type errorBody struct {
 // Call runs one request and gives the answer's bytes. Either may carry bytes that are no JSON, behind a zero byte: JSON has
 // none, and many paths or numbers cross faster as they are. A panic becomes a "poisoned" answer, as do all calls after it:
 // state that a panic left half changed is not to be trusted.
-func Call(raw []byte) (out []byte) {
+func Call(raw []byte) []byte { return CallInto(raw, func(n int) []byte { return make([]byte, n) }) }
+
+// CallInto is Call with the answer in memory of the caller: n bytes, all of which it fills.
+func CallInto(raw []byte, memory func(n int) []byte) (out []byte) {
 	defer func() {
 		if r := recover(); r != nil {
-			out = encode(nil, fault.Poison("operation", r))
+			out = encode(nil, fault.Poison("operation", r), memory)
 		}
 	}()
 	if err := fault.PoisonError(); err != nil {
-		return encode(nil, err)
+		return encode(nil, err, memory)
 	}
 	result, err := dispatch(raw)
-	return encode(result, err)
+	return encode(result, err, memory)
 }
 
 func dispatch(raw []byte) (any, error) {
@@ -78,16 +81,28 @@ func dispatch(raw []byte) (any, error) {
 	return run(req.Args, attached)
 }
 
-// attachment is a result with bytes behind its JSON.
+// attachment is a result with bytes behind its JSON, written where the answer goes: there may be many.
 type attachment struct {
 	result any
-	bytes  []byte
+	size   int
+	write  func(to []byte)
 }
 
-func encode(result any, err error) []byte {
-	if a, is := result.(attachment); is && err == nil {
-		return append(append(encode(a.result, nil), 0), a.bytes...)
+func encode(result any, err error, memory func(n int) []byte) []byte {
+	a, attached := result.(attachment)
+	if !attached || err != nil {
+		text := marshal(result, err)
+		out := memory(len(text))
+		copy(out, text)
+		return out
 	}
+	text := append(marshal(a.result, nil), 0)
+	out := memory(len(text) + a.size)
+	a.write(out[copy(out, text):])
+	return out
+}
+
+func marshal(result any, err error) []byte {
 	a := answer{V: EnvelopeVersion, OK: err == nil, Result: result}
 	if err != nil {
 		f := fault.From(err)
@@ -95,7 +110,7 @@ func encode(result any, err error) []byte {
 	}
 	out, failed := json.Marshal(a)
 	if failed != nil { // a NaN in a result, say: a defect, but the caller still gets an answer
-		return encode(nil, fault.Wrap(failed, fault.Internal, "please report this as a defect", "writing the answer"))
+		return marshal(nil, fault.Wrap(failed, fault.Internal, "please report this as a defect", "writing the answer"))
 	}
 	return out
 }

@@ -248,7 +248,7 @@ func scanClips(a clipsArgs) (any, error) {
 		return nil, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
 	}
 	page := job.result.Clips.Page(a.Offset, min(a.Limit, maxClipsAPage))
-	return attachment{page, page.Columns}, nil
+	return attachment{page, page.Size(), page.Write}, nil
 }
 
 // finishedScan gives a scan that has ended well, or its error.
@@ -290,14 +290,32 @@ type jobArgs struct {
 // cancelScan stops a running scan and forgets it; a finished one is released by it. It waits for the goroutine only when
 // that reads the caller's buffers: summing up millions of clips takes longer than a person who pressed Ctrl-C waits.
 func cancelScan(a jobArgs) (any, error) {
-	job, err := scans.get(a.Job, "scan")
+	clips, err := releaseScan(a.Job)
 	if err != nil {
 		return nil, err
 	}
+	dataset.ReturnMemory(clips)
+	return struct{}{}, nil
+}
+
+// releaseScan says how many clips are forgotten.
+func releaseScan(handle uint64) (clips int, err error) {
+	job, err := scans.get(handle, "scan")
+	if err != nil {
+		return 0, err
+	}
 	job.cancel()
-	if done, borrowed := job.latest(); borrowed {
+	done, borrowed := job.latest()
+	if borrowed {
 		<-done
 	}
-	scans.remove(a.Job)
-	return struct{}{}, nil
+	scans.remove(handle)
+	select {
+	case <-done:
+		if job.result.Clips != nil {
+			clips = job.result.Clips.Len()
+		}
+	default:
+	}
+	return clips, nil
 }

@@ -50,12 +50,17 @@ func exchange[T any](t *testing.T, op string, args any, attached []byte) (result
 	return got.Result, data, ""
 }
 
+// fullPage is a page with its columns.
+type fullPage struct {
+	dataset.Page
+	columns []byte
+}
+
 // pageOf fetches clips with their columns.
-func pageOf(t *testing.T, args clipsArgs) (dataset.Page, fault.Code) {
+func pageOf(t *testing.T, args clipsArgs) (p fullPage, code fault.Code) {
 	t.Helper()
-	page, columns, code := exchange[dataset.Page](t, "scan.clips", args, nil)
-	page.Columns = columns
-	return page, code
+	p.Page, p.columns, code = exchange[dataset.Page](t, "scan.clips", args, nil)
+	return p, code
 }
 
 type polled struct {
@@ -85,8 +90,8 @@ func wav(seconds float64) []byte {
 func u16(n int) string { return string([]byte{byte(n), byte(n >> 8)}) }
 func u32(n int) string { return u16(n&0xffff) + u16(n>>16) }
 
-func secondsOf(p dataset.Page, i int) float64 {
-	return math.Float64frombits(binary.LittleEndian.Uint64(p.Columns[8*i:]))
+func secondsOf(p fullPage, i int) float64 {
+	return math.Float64frombits(binary.LittleEndian.Uint64(p.columns[8*i:]))
 }
 
 func TestScanOfAFolderInPages(t *testing.T) {
@@ -104,7 +109,7 @@ func TestScanOfAFolderInPages(t *testing.T) {
 		clips, code := pageOf(t, clipsArgs{Job: job, Offset: page.offset, Limit: page.limit})
 		require.Empty(t, code)
 		require.Equal(t, page.clips, clips.Count, "%+v", page)
-		require.GreaterOrEqual(t, len(clips.Columns), 24*page.clips)
+		require.GreaterOrEqual(t, len(clips.columns), 24*page.clips)
 		if page.clips > 0 && page.offset > 0 {
 			require.Equal(t, float64(page.offset), secondsOf(clips, 0))
 		}
@@ -118,6 +123,35 @@ func TestScanOfAFolderInPages(t *testing.T) {
 	require.Empty(t, code)
 	_, code = ask[polled](t, "scan.poll", pollArgs{Job: job})
 	require.Equal(t, fault.NotFound, code)
+}
+
+func TestPathsAreAttached(t *testing.T) {
+	folder := t.TempDir()
+	names := []string{"a.wav", "caf\xe9.wav", "b.wav"} // the second is no UTF-8
+	attached := ""
+	for i, name := range names {
+		names[i] = filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(names[i], wav(float64(i+1)), 0o644))
+		attached += names[i] + "\x00"
+	}
+	started, data, code := exchange[jobArgs](t, "scan.start", map[string]any{"paths": []string{names[2]}}, []byte(attached+"\x00"))
+	require.Empty(t, code)
+	require.Empty(t, data)
+	require.Equal(t, polled{Finished: true, Total: 5, Done: 5, Bad: 1}, polling(t, started.Job), "an empty path is a bad file")
+	page, code := pageOf(t, clipsArgs{Job: started.Job, Limit: 9})
+	require.Empty(t, code)
+	var seconds []float64
+	for i := range page.Count - 1 {
+		seconds = append(seconds, secondsOf(page, i))
+	}
+	require.Equal(t, []float64{3, 1, 2, 3}, seconds, "behind those of the JSON")
+	paths := names[2] + names[0] + strings.Replace(names[1], "\xe9", `\xe9`, 1) + names[2]
+	require.Equal(t, paths, string(page.columns[24*page.Count:]))
+
+	_, _, code = exchange[jobArgs](t, "scan.start", map[string]any{}, []byte("no end"))
+	require.Equal(t, fault.InvalidArgument, code)
+	_, _, code = exchange[polled](t, "scan.poll", jobArgs{Job: started.Job}, []byte("x"))
+	require.Equal(t, fault.InvalidArgument, code, "an operation that takes none")
 }
 
 func TestScanReadsTheCallersMemory(t *testing.T) {
@@ -174,7 +208,7 @@ func TestScanInPieces(t *testing.T) {
 	require.Equal(t, []any{"rows", 6, 12}, []any{sum.Source, sum.MeasuredCount, sum.SampleCount})
 	page, code := pageOf(t, clipsArgs{Job: opened.Job, Limit: 9})
 	require.Empty(t, code)
-	require.Equal(t, strings.Repeat(path+"giventwo seconds", 2), string(page.Columns[24*page.Count:]), "in the order of rows")
+	require.Equal(t, strings.Repeat(path+"giventwo seconds", 2), string(page.columns[24*page.Count:]), "in the order of rows")
 	require.Equal(t, []float64{1, 3, 2, 1}, []float64{secondsOf(page, 0), secondsOf(page, 1), secondsOf(page, 2), secondsOf(page, 3)})
 
 	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "paths": []string{path}})

@@ -65,9 +65,17 @@ func suspects(rows []row) (marks []mark) {
 			once[at] |= bit
 		}
 	}
+	suspect := func(r *row) bool { return marked(r) && more[r.digest%size/64]&(1<<(r.digest%64)) != 0 }
+	count := 0
 	for i := range rows {
-		if digest := rows[i].digest; marked(&rows[i]) && more[digest%size/64]&(1<<(digest%64)) != 0 {
-			marks = append(marks, mark{digest, i})
+		if suspect(&rows[i]) {
+			count++
+		}
+	}
+	marks = make([]mark, 0, count)
+	for i := range rows {
+		if suspect(&rows[i]) {
+			marks = append(marks, mark{rows[i].digest, i})
 		}
 	}
 	return marks

@@ -14,9 +14,7 @@ type Page struct {
 	KindList []Kind    `json:"kind_list"` // all of the scan so far, not only of the page; the first is of bad clips
 	Claims   []Claim   `json:"claims"`    // of the few clips whose header claims something else
 	Errors   []Problem `json:"errors"`    // of the bad clips
-	// Columns are little-endian numbers, one of each clip: seconds (float64, NaN of a bad clip), bytes (int64), kinds (uint32,
-	// index in KindList), lengths of paths (uint32, in characters); then the paths in UTF-8, one behind the other.
-	Columns []byte `json:"-"`
+	rows     []row
 }
 
 // Kind is what clips of a kind have in common; the fields are those of profile.Clip.
@@ -44,35 +42,48 @@ type Problem struct {
 func (c *Clips) Page(offset, limit int) Page {
 	from := min(offset, len(c.rows))
 	rows := c.rows[from : from+min(limit, len(c.rows)-from)]
-	p := Page{Count: len(rows), KindList: []Kind{{}}, Claims: []Claim{}, Errors: []Problem{}}
+	p := Page{Count: len(rows), KindList: []Kind{{}}, Claims: []Claim{}, Errors: []Problem{}, rows: rows}
 	for number := 1; number < len(c.kinds.list); number++ {
 		k := c.kinds.list[number]
 		p.KindList = append(p.KindList, Kind{k.sampleRate, k.channels, k.bits, k.codec, k.method})
 	}
-	bytes := 0
 	for i := range rows {
-		bytes += len(rows[i].path)
-	}
-	n, le := len(rows), binary.LittleEndian
-	numbers, paths := make([]byte, 24*n, 24*n+bytes), make([]byte, 0, bytes)
-	sizes, kinds, lengths := numbers[8*n:], numbers[16*n:], numbers[20*n:]
-	for i := range rows {
-		r := &rows[i]
-		path := audio.Printable(r.path)
-		le.PutUint64(numbers[8*i:], math.Float64bits(r.durationOrNaN()))
-		le.PutUint64(sizes[8*i:], uint64(r.size))
-		le.PutUint32(kinds[4*i:], r.kind)
-		le.PutUint32(lengths[4*i:], uint32(utf8.RuneCountInString(path)))
-		paths = append(paths, path...)
-		if claimed := r.claimed(); claimed > 0 {
+		if claimed := rows[i].claimed(); claimed > 0 {
 			p.Claims = append(p.Claims, Claim{i, claimed})
 		}
-		if err := r.err(); err != "" {
+		if err := rows[i].err(); err != "" {
 			p.Errors = append(p.Errors, Problem{i, err})
 		}
 	}
-	p.Columns = append(numbers, paths...)
 	return p
+}
+
+// rowBytes are those of a row's numbers in the columns.
+const rowBytes = 8 + 8 + 4 + 4
+
+// Size is how many bytes the columns take.
+func (p *Page) Size() int {
+	n := rowBytes * len(p.rows)
+	for i := range p.rows {
+		n += len(audio.Printable(p.rows[i].path))
+	}
+	return n
+}
+
+// Write writes the columns: little-endian numbers, one of each clip: seconds (float64, NaN of a bad clip), bytes (int64),
+// kinds (uint32, index in KindList), lengths of paths (uint32, in characters); then the paths in UTF-8, one behind the other.
+func (p *Page) Write(to []byte) {
+	n, le := len(p.rows), binary.LittleEndian
+	seconds, sizes, kinds, lengths, paths := to[:8*n], to[8*n:16*n], to[16*n:20*n], to[20*n:rowBytes*n], to[rowBytes*n:]
+	for i := range p.rows {
+		r := &p.rows[i]
+		path := audio.Printable(r.path)
+		le.PutUint64(seconds[8*i:], math.Float64bits(r.durationOrNaN()))
+		le.PutUint64(sizes[8*i:], uint64(r.size))
+		le.PutUint32(kinds[4*i:], r.kind)
+		le.PutUint32(lengths[4*i:], uint32(utf8.RuneCountInString(path)))
+		paths = paths[copy(paths, path):]
+	}
 }
 
 func (r *row) durationOrNaN() float64 {

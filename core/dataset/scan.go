@@ -62,11 +62,18 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	r.Paths = nil // the entries have them
 	picked, sample := draw(entries, r.SampleSize, r.Seed)
+	defer frugally(len(picked))()
 	c := NewCollection(r.Options)
 	if err := c.measure(ctx, picked, p); err != nil {
 		return Result{}, err
 	}
+	var said []*string
+	if r.Texts {
+		said = texts(picked)
+	}
+	entries, picked = nil, nil // the rows have them
 	if r.Sampled || r.Population != nil {
 		sample = &Sample{Drawn: c.clips.Len(), Population: c.clips.Len()}
 		if r.Population != nil {
@@ -74,8 +81,8 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 		}
 	}
 	result, err := c.sum(ctx, source, sample, r.AllowEmpty, r.Manifest != "")
-	if err == nil && r.Texts {
-		result.Texts = texts(picked)
+	if err == nil {
+		result.Texts = said
 	}
 	return result, err
 }

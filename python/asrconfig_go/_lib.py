@@ -125,8 +125,8 @@ def call(op: str, args: dict[str, Any] | None = None, attached: bytes = b"") -> 
 def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"") -> tuple[Any, memoryview]:
     """Run one operation of core/api and give its result, and the bytes that come with it.
 
-    ``attached`` are bytes for the operations that take some. Raises the exception of ``_errors`` that matches the answer's code. Not a number and infinity are refused before
-    the call: JSON has no word for them.
+    ``attached`` are bytes for the operations that take some. Raises the exception of ``_errors`` that matches the
+    answer's code. Not a number and infinity are refused before the call: JSON has no word for them.
     """
     library = _load()
     try:

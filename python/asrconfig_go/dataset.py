@@ -143,8 +143,7 @@ def _cache(used: bool) -> dict[str, str]:
 @contextlib.contextmanager
 def _job(op: str, request: dict[str, Any]) -> Iterator[int]:
     """The handle of a scan. Whatever happens, Ctrl-C included, it is cancelled and released."""
-    args, paths = _split(request)
-    job = _lib.call(op, args, paths)["job"]
+    job = _lib.call(op, *_split(request))["job"]
     try:
         yield job
     finally:
@@ -152,20 +151,26 @@ def _job(op: str, request: dict[str, Any]) -> Iterator[int]:
 
 
 def _split(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """A request without its paths, and those as bytes: hundreds of thousands cross in milliseconds so.
-
-    What cannot be a path stays, to be counted as a bad file.
-    """
+    """A request without its paths, and those as bytes: hundreds of thousands cross in milliseconds so."""
     paths = request.get("paths")
     if not paths:
         return request, b""
     joined = "\0".join(paths) + "\0"
-    if joined.count("\0") != len(paths):
-        return request, b""
     try:
-        return {**request, "paths": []}, os.fsencode(joined)
+        attached = os.fsencode(joined) if joined.count("\0") == len(paths) else None
     except UnicodeEncodeError:
-        return request, b""
+        attached = None
+    if attached is None:
+        attached = b"".join(_impossible(path) + b"\0" for path in paths)
+    return {**request, "paths": []}, attached
+
+
+def _impossible(path: str) -> bytes:
+    """A path whose characters no file name can have is written out, to be counted as a missing file."""
+    try:
+        return os.fsencode(path.replace("\0", "\\0"))
+    except UnicodeEncodeError:
+        return path.encode("utf-8", "backslashreplace")
 
 
 def _wait(job: int, advance: Advance = lambda done, total: None, total: int | None = None) -> None:
