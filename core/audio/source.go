@@ -71,8 +71,12 @@ func (s *source) extend(to int64) bool {
 	return more > 0
 }
 
+// markLen is as much of the end of each read behind the head as marks the file.
+const markLen = 1 << 10
+
 // mark notes what was read behind the head.
 func (s *source) mark(b []byte) {
+	b = b[max(0, len(b)-markLen):]
 	s.rest = crc32.Update(s.rest, castagnoli, b)
 	s.telling = s.telling || !dull(b)
 }

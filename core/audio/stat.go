@@ -39,6 +39,7 @@ func (s *source) digest() uint64 {
 }
 
 func digest(head []byte, rest uint32) uint64 {
+	head = head[:min(len(head), shortHeadLen)]
 	middle := len(head) / 2
 	first, second := crc32.Checksum(head[:middle], castagnoli), crc32.Checksum(head[middle:], castagnoli)
 	return uint64(first)<<32 | uint64(second^bits.RotateLeft32(rest, 16))
