@@ -24,6 +24,7 @@ type State struct {
 	Retries      int   `json:"retries"`       // made so far, 0..100
 	MaybeRetries int   `json:"maybe_retries"` // of those, the ones after a failure of class "maybe"
 	MaxRetries   *int  `json:"max_retries"`   // 0..100; absent: DefaultMaxRetries
+	Cut          bool  `json:"cut"`           // batches are cut into micro-batches of any size: accumulation stays as it is
 }
 
 // Decision is how to go on. Without Retry the numbers are those of the State.
@@ -37,7 +38,8 @@ type Decision struct {
 }
 
 // Next decides after a failure. The micro-batch becomes the largest divisor of the effective batch that is at most half of
-// it (8 x 4 -> 4 x 8, 5 x 2 -> 2 x 5), so that the effective batch is kept exactly. It gives up at a micro-batch of 1, when
+// it (8 x 4 -> 4 x 8, 5 x 2 -> 2 x 5), so that the effective batch is kept exactly; where batches are cut, it is halved
+// (5 -> 2). It gives up at a micro-batch of 1, when
 // the retries are used up, on the second "maybe", and on every class that a smaller micro-batch does not mend.
 //
 // Errors: InvalidArgument for a number outside its range or an unknown class.
@@ -101,6 +103,11 @@ func (s State) halved(limit int) Decision {
 	d := Decision{Retry: true, MicroBatch: micro, Accumulation: effective / micro, Retries: s.Retries + 1, MaybeRetries: s.MaybeRetries}
 	if s.Class == Maybe {
 		d.MaybeRetries++
+	}
+	if s.Cut {
+		d.MicroBatch, d.Accumulation = s.MicroBatch/2, s.Accumulation
+		d.Reason = fmt.Sprintf("retry %d of %d: micro-batch %d → %d", d.Retries, limit, s.MicroBatch, d.MicroBatch)
+		return d
 	}
 	d.Reason = fmt.Sprintf("retry %d of %d: micro-batch %d → %d, accumulation %d → %d, effective batch still %d a device",
 		d.Retries, limit, s.MicroBatch, d.MicroBatch, s.Accumulation, d.Accumulation, effective)

@@ -45,6 +45,23 @@ func TestNextReasonHasTheNumbers(t *testing.T) {
 	assert.Equal(t, "retry 2 of 5: micro-batch 8 → 4, accumulation 4 → 8, effective batch still 32 a device", d.Reason)
 }
 
+func TestNextWhereBatchesAreCut(t *testing.T) {
+	s := State{Class: GPUOOM, MicroBatch: 11, Accumulation: 3, Cut: true}
+	var sizes []int
+	for range DefaultMaxRetries {
+		d, err := Next(s)
+		require.NoError(t, err)
+		require.True(t, d.Retry)
+		require.Equal(t, 3, d.Accumulation)
+		sizes = append(sizes, d.MicroBatch)
+		s.MicroBatch, s.Retries = d.MicroBatch, d.Retries
+	}
+	assert.Equal(t, []int{5, 2, 1}, sizes)
+	d, err := Next(State{Class: GPUOOM, MicroBatch: 11, Accumulation: 1, Cut: true})
+	require.NoError(t, err)
+	assert.Equal(t, "retry 1 of 3: micro-batch 11 → 5", d.Reason)
+}
+
 func TestNextGivesUp(t *testing.T) {
 	for _, s := range []struct {
 		name  string

@@ -34,13 +34,13 @@ def loss_kind(trainer: Any) -> str | None:
     if getattr(trainer, "compute_loss_func", None) or getattr(trainer, "loss_is_scaled_for_ga", None):
         return None
     if not trainer.model_accepts_loss_kwargs:
-        return _ctc_reduction(trainer) or "mean"
+        return ctc_reduction(trainer) or "mean"
     if _overrides_compute_loss(trainer):
         return None
     if trainer.label_smoother is not None:
         honoured = "num_items_in_batch" in inspect.signature(trainer.label_smoother.__call__).parameters
         return None if honoured else "mean"
-    return _ctc_reduction(trainer) or ("mean" if _computes_own_mean(_base_model(trainer)) else None)
+    return ctc_reduction(trainer) or ("mean" if _computes_own_mean(_base_model(trainer)) else None)
 
 
 def _base_model(trainer: Any) -> Any:
@@ -48,7 +48,8 @@ def _base_model(trainer: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def _ctc_reduction(trainer: Any) -> str | None:
+def ctc_reduction(trainer: Any) -> str | None:
+    """``config.ctc_loss_reduction`` of a model for CTC, ``"mean"`` or ``"sum"``; None of any other."""
     model = _base_model(trainer)
     reduction = getattr(getattr(model, "config", None), "ctc_loss_reduction", None)
     known = type(model).__name__.endswith("ForCTC") or any(c.__name__.endswith("ForCTC") for c in type(model).__mro__)

@@ -18,6 +18,7 @@ from .model import ModelProfile, profile_model
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
+    from .guard import Guard
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,16 @@ class ASRConfigManager:
         from .callback import AdaptiveMemoryCallback
 
         return AdaptiveMemoryCallback(self.config, **options)
+
+    def attach(self, trainer: Any, **options: Any) -> Guard:
+        """Guard the training steps of a ``transformers.Trainer``: they survive running out of GPU memory, exactly.
+
+        ``options`` are those of ``Guard``. A second call gives the same guard; its ``detach()`` leaves the Trainer as
+        it was.
+        """
+        from .guard import attach
+
+        return attach(trainer, **options)
 
     def train(self, trainer: Any, *, max_retries: int = 3, **train_arguments: Any) -> Any:
         """``trainer.train(…)`` that survives running out of GPU memory.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-import sys
 import traceback
 from collections.abc import Callable
 from types import TracebackType
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import _lib
 from ._errors import InfeasiblePlanError, InvalidArgumentError, LibraryError
 from .gradient_scale import GradientScale, override
+from .out_of_memory import classify, clear_frames, first_line, free_memory, note
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
@@ -74,7 +73,7 @@ class _Run:
         self.retries = self.maybe_retries = 0
         self.begin = self.resume = _resume_point(trainer, arguments.pop("resume_from_checkpoint", None))
         self.scale, self.journal, self.initial = GradientScale(trainer), Journal(trainer), InitialState(trainer)
-        self.single = _single_process(trainer)
+        self.single = single_process(trainer)
         self.undo_batch_size = _use_batch_size_of_args(trainer)
 
     def train(self) -> Any:
@@ -96,7 +95,7 @@ class _Run:
                 decision = self.decide(error)
                 if decision is None:
                     raise
-                _clear_frames(error)
+                clear_frames(error)
                 failure = error.with_traceback(None)
             # Outside of the except block: nothing holds the failed step any more.
             self.go_on(decision)
@@ -116,22 +115,21 @@ class _Run:
     def decide(self, error: Exception) -> dict[str, Any] | None:
         """How to go on; None when ``error``, by now with a note, is to be raised."""
         try:
-            name = f"{type(error).__module__}.{type(error).__qualname__}"
-            found = _lib.call("recovery.classify", {"type": name, "text": str(error)})
+            found = classify(error)
             if found["class"] not in ("gpu_oom", "maybe"):
                 if found["class"] != "other":
-                    _note(error, found["advice"])
+                    note(error, found["advice"])
                 return None
             decision = self.next_sizes(found["class"], _in_evaluation(error.__traceback__))
         except LibraryError as unavailable:
-            _note(error, f"no recovery was tried: {unavailable}")
+            note(error, f"no recovery was tried: {unavailable}")
             return None
         if not decision["retry"]:
             if found["class"] == "maybe":
-                _note(error, decision["reason"])
+                note(error, decision["reason"])
                 return None
             raise InfeasiblePlanError(
-                f"training ran out of GPU memory: {_first_line(error)}", decision["reason"]
+                f"training ran out of GPU memory: {first_line(error)}", decision["reason"]
             ) from error
         return decision if self.can_go_on(error, decision) else None
 
@@ -161,7 +159,7 @@ class _Run:
             why = "there is neither a checkpoint of this run nor its initial state to continue from; restart"
         else:
             return True
-        _note(error, f"GPU memory ran out: {why} with {_words(decision)}")
+        note(error, f"GPU memory ran out: {why} with {_words(decision)}")
         return False
 
     def go_on(self, decision: dict[str, Any]) -> None:
@@ -171,7 +169,7 @@ class _Run:
         self.scale.remove()
         _let_go(trainer)
         self.initial.restore_objects()
-        _free_memory()
+        free_memory()
         for name, value in _settings(decision).items():
             setattr(trainer.args, name, value)
         _renew_accelerator(trainer)
@@ -212,7 +210,8 @@ def _resume_point(trainer: Any, given: Any) -> str | None:
     return os.fspath(given) if given else None
 
 
-def _single_process(trainer: Any) -> bool:
+def single_process(trainer: Any) -> bool:
+    """Whether no other process takes part in the training."""
     return bool(
         trainer.args.world_size == 1
         and not trainer.is_deepspeed_enabled
@@ -247,22 +246,6 @@ def _in_evaluation(trace: TracebackType | None) -> bool:
     return any(frame.f_code.co_name in _EVALUATION for frame, _ in traceback.walk_tb(trace))
 
 
-def _clear_frames(error: BaseException) -> None:
-    """Empty the local variables of everything that failed: they hold the step's tensors.
-
-    Exceptions that it was raised from count, and so does the notebook's last one, which would hold those of an earlier
-    cell.
-    """
-    chain: list[BaseException | None] = [error, getattr(sys, "last_value", None)]
-    seen: set[int] = set()
-    while chain:
-        current = chain.pop()
-        if current is not None and id(current) not in seen:
-            seen.add(id(current))
-            traceback.clear_frames(current.__traceback__)
-            chain += [current.__cause__, current.__context__]
-
-
 def _let_go(trainer: Any) -> None:
     """Drop the references that a failed ``train()`` leaves behind, on the GPU and elsewhere."""
     trainer.model.zero_grad(set_to_none=True)
@@ -287,29 +270,9 @@ def _let_go(trainer: Any) -> None:
                 setattr(callback, name, None)
 
 
-def _free_memory() -> None:
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
 def _renew_accelerator(trainer: Any) -> None:
     """Make the accelerator anew: it may hold the accumulation steps, and a loss scaler in the middle of a step."""
     given = trainer.args.accelerator_config.gradient_accumulation_kwargs
     if given:
         given.pop("num_steps", None)  # written there by the trainer when it made the first one
     trainer.create_accelerator_and_postprocess()
-
-
-def _note(error: BaseException, text: str) -> None:
-    """Add ``text`` to the exception's own report; Python 3.10 has no notes, so it is logged."""
-    if hasattr(error, "add_note"):
-        error.add_note(text)
-    else:
-        logger.error(text)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

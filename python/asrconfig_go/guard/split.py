@@ -1,0 +1,62 @@
+"""Collated batches in pieces.
+
+The batch is cut as it was collated, padding included: collating its samples again would pad them to other lengths,
+which changes what group normalisation over time and convolutions compute.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import UserDict
+from collections.abc import Mapping
+from typing import Any
+
+from .._errors import InvalidArgumentError
+
+_HINT = "give attach(split=…) a function that takes (inputs, size) and gives a list of inputs"
+_MAIN = ("labels", "input_values", "input_features", "input_ids")
+
+
+def batch_size(inputs: Mapping[str, Any]) -> int:
+    """The number of samples in a collated batch: the length of what has one entry for each.
+
+    Raises ``InvalidArgumentError`` when the entries disagree, naming them.
+    """
+    lengths = {name: len(value) for name, value in inputs.items() if _per_sample(value)}
+    main = [lengths[name] for name in _MAIN if name in lengths] or list(lengths.values())
+    if not main:
+        raise InvalidArgumentError(f"a batch of {sorted(inputs)} has no entry with one value for each sample", _HINT)
+    odd = sorted(name for name, length in lengths.items() if length != main[0])
+    if odd:
+        told = ", ".join(f"{name} has {lengths[name]}" for name in odd)
+        raise InvalidArgumentError(f"a batch of {main[0]} samples cannot be cut: {told}", _HINT)
+    return main[0]
+
+
+def _per_sample(value: Any) -> bool:
+    """Tensors and arrays but scalars, and lists; not texts or settings."""
+    shape = getattr(value, "shape", None)
+    return len(shape) > 0 if shape is not None else isinstance(value, list | tuple)
+
+
+def split(inputs: Any, size: int) -> list[Any]:
+    """``inputs`` in pieces of at most ``size`` samples, in order; what is shared is in all."""
+    n = batch_size(inputs)
+    return [piece(inputs, start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def piece(inputs: Any, start: int, stop: int) -> Any:
+    """The samples from ``start`` to ``stop``, as the same kind of mapping."""
+    cut = {name: value[start:stop] if _per_sample(value) else value for name, value in inputs.items()}
+    return like(inputs, cut)
+
+
+def like(inputs: Any, values: dict[str, Any]) -> Any:
+    """A mapping of the kind of ``inputs`` (``BatchFeature``, dict) with other values."""
+    made = copy.copy(inputs)
+    if isinstance(made, UserDict):
+        made.data = values  # a copy shares it
+        return made
+    made.clear()
+    made.update(values)
+    return made

@@ -1,0 +1,135 @@
+"""Speech models small enough for tests, with clips for them, and a callback that keeps a gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import (
+    Wav2Vec2BertConfig,
+    Wav2Vec2BertForCTC,
+    Wav2Vec2Config,
+    Wav2Vec2ForCTC,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
+)
+from transformers.trainer_callback import TrainerCallback
+
+from tiny_training import Regression
+
+
+def wav2vec2(reduction: str) -> Any:
+    config = Wav2Vec2Config(
+        vocab_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        conv_dim=(8, 8),
+        conv_stride=(5, 4),
+        conv_kernel=(10, 8),
+        num_conv_pos_embeddings=4,
+        num_conv_pos_embedding_groups=2,
+        feat_extract_norm="layer",
+        apply_spec_augment=False,
+        layerdrop=0.0,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        feat_proj_dropout=0.0,
+        activation_dropout=0.0,
+        final_dropout=0.0,
+        ctc_loss_reduction=reduction,
+        pad_token_id=0,
+    )
+    return Wav2Vec2ForCTC(config)
+
+
+def whisper() -> Any:
+    config = WhisperConfig(
+        vocab_size=20,
+        num_mel_bins=4,
+        d_model=8,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=8,
+        decoder_ffn_dim=8,
+        max_source_positions=16,
+        max_target_positions=8,
+        dropout=0.0,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+        suppress_tokens=[],
+        begin_suppress_tokens=[],
+    )
+    return WhisperForConditionalGeneration(config)
+
+
+def w2v_bert() -> Any:
+    """Its loss is CTC's, a mean over samples."""
+    config = Wav2Vec2BertConfig(
+        vocab_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        feature_projection_input_dim=8,
+        apply_spec_augment=False,
+        layerdrop=0.0,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        feat_proj_dropout=0.0,
+        activation_dropout=0.0,
+        final_dropout=0.0,
+        conformer_conv_dropout=0.0,
+        add_adapter=False,
+        ctc_loss_reduction="mean",
+        pad_token_id=0,
+    )
+    return Wav2Vec2BertForCTC(config)
+
+
+MODELS = {
+    "ctc mean": lambda: wav2vec2("mean"),
+    "ctc sum": lambda: wav2vec2("sum"),
+    "whisper": whisper,
+    "w2v-bert": w2v_bert,
+    "regression": Regression,
+}
+SHAPES = {"whisper": ("input_features", (16, 4, 32)), "w2v-bert": ("input_features", (16, 40, 8))}
+
+
+class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
+    """16 clips of the same length, with four labels each, or ``unequal`` numbers from one to four."""
+
+    def __init__(self, kind: str, unequal: bool = False) -> None:
+        source = torch.Generator().manual_seed(1)
+        if kind == "regression":
+            x, y = torch.randn(16, 6, generator=source), torch.randn(16, 1, generator=source)
+            self.items = [{"x": x[i], "labels": y[i], "index": i} for i in range(16)]
+            return
+        labels = torch.randint(3, 8, (16, 4), generator=source)
+        if unequal:
+            for i in range(16):
+                labels[i, 1 + i % 4 :] = -100
+        name, shape = SHAPES.get(kind, ("input_values", (16, 800)))
+        inputs = torch.randn(*shape, generator=source)
+        self.items = [{name: inputs[i], "labels": labels[i]} for i in range(16)]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        return dict(self.items[i])
+
+
+class Keep(TrainerCallback):
+    """The gradients of the first optimizer step."""
+
+    gradient: Any = None
+
+    def on_pre_optimizer_step(self, *args: Any, model: Any = None, **kwargs: Any) -> None:
+        self.gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
