@@ -18,7 +18,9 @@ from speech_models import MODELS, Clips, Keep  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 
 RULES = {"ctc mean": "mean", "ctc sum": "sum", "whisper": "token_mean", "w2v-bert": "mean"}
-RATES = {"ctc sum": 1e-4}  # a sum over samples is large: at other models' rates it is tossed about, and rounding with it
+RATES = {
+    "ctc sum": 1e-4
+}  # a sum over samples is large: at other models' rates it is tossed about, and rounding with it
 
 
 def weights(model: Any) -> Any:
@@ -150,8 +152,45 @@ def test_the_order_of_later_epochs_does_not_depend_on_ooms(tmp_path: Path) -> No
     assert calm[:16] != calm[16:32]
 
 
+@pytest.mark.parametrize("kind", list(RULES))
+def test_evaluation_in_pieces_gives_the_same(tmp_path: Path, kind: str) -> None:
+    def evaluated(failing: bool) -> Any:
+        torch.manual_seed(0)
+        model = MODELS[kind]()
+        sizes = []
+
+        def hungry(module: Any, args: Any, kwargs: Any) -> None:
+            sizes.append(len(kwargs["labels"]))
+            if failing and sizes[-1] > 3:
+                raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+
+        model.register_forward_pre_hook(hungry, with_kwargs=True)
+        arguments = TrainingArguments(
+            str(tmp_path), per_device_eval_batch_size=7, report_to="none", use_cpu=True, disable_tqdm=True
+        )
+        trainer = Trainer(model, arguments, eval_dataset=Clips(kind, unequal=True))
+        guard = attach(trainer)
+        return trainer.predict(trainer.eval_dataset), guard, sizes
+
+    calm, _, _ = evaluated(failing=False)
+    got, guard, sizes = evaluated(failing=True)
+    assert got.metrics["test_loss"] == pytest.approx(calm.metrics["test_loss"], rel=1e-5)
+    for mine, theirs in zip(_arrays(got.predictions), _arrays(calm.predictions), strict=True):
+        assert abs(mine - theirs).max() < 1e-5
+    assert (got.label_ids == calm.label_ids).all()
+    assert [(e.place, e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [("evaluation", 7, 3)]
+    assert sizes == [7, 3, 3, 1, 3, 3, 1, 2]
+    assert guard.micro_batch is None
+
+
+def _arrays(predictions: Any) -> list[Any]:
+    return list(predictions) if isinstance(predictions, tuple) else [predictions]
+
+
 def test_giving_up_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ac.InfeasiblePlanError, match="step 0 ran out of GPU memory: CUDA out of memory") as caught:
+    with pytest.raises(
+        ac.InfeasiblePlanError, match=r"step 0 \(training\) ran out of GPU memory: CUDA out of memory"
+    ) as caught:
         trained("ctc mean", tmp_path, hungry=("forward", 0, 99))
     assert "micro-batch is 1 already" in str(caught.value) or "retries are used up" in str(caught.value)
     assert isinstance(caught.value.__cause__, torch.cuda.OutOfMemoryError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from .. import _lib
 from .._errors import InfeasiblePlanError, InvalidArgumentError
 from ..gradient_scale import override
 from ..out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .evaluation import evaluation_rule, predict_in_parts
 from .losses import WeightedLosses
 from .randomness import cpu_generators_kept, seed_cpu
 from .split import batch_size, like, split
@@ -24,8 +26,12 @@ _KEY = "_asrconfig_guard"
 
 @dataclass(frozen=True)
 class GuardEvent:
-    """GPU memory ran out: in which optimizer step, the micro-batch before and after, and the error's first line."""
+    """GPU memory ran out: in which optimizer step, the micro-batch before and after, and the error's first line.
 
+    ``place`` is ``"training"`` or ``"evaluation"``, which have micro-batches of their own.
+    """
+
+    place: str
     global_step: int
     micro_batch_before: int
     micro_batch_after: int
@@ -42,7 +48,9 @@ class Guard:
     - Micro-batches are weighted by what the loss divides by (see ``weights``), so that 16 × 1, 8 × 2 and 1 × 16 follow
       the same gradient; by itself the Trainer multiplies that of most speech models by the accumulation steps.
 
-    Not yet guarded: the optimizer's step, evaluation, several processes or GPUs.
+    - Evaluation and prediction do the same for each batch, with the results of the whole one.
+
+    Not yet guarded: the optimizer's step, saving, several processes or GPUs.
     """
 
     def __init__(
@@ -56,6 +64,7 @@ class Guard:
     ) -> None:
         _check(trainer, max_halvings, micro_batch, rule)
         self.trainer, self.max_halvings, self.micro_batch = trainer, max_halvings, micro_batch
+        self.eval_micro_batch: int | None = None
         self.events: list[GuardEvent] = []
         self._split = split
         self._losses = WeightedLosses(trainer, rule)
@@ -66,8 +75,9 @@ class Guard:
         """Take effect, until ``detach``; a second time does nothing."""
         if not self._undo:
             trainer = self.trainer
-            self._train_step = trainer.training_step
+            self._train_step, self._predict = trainer.training_step, trainer.prediction_step
             self._undo = [
+                override(trainer, "prediction_step", self._prediction_step),
                 override(trainer, "training_step", self._training_step),
                 override(trainer, "get_batch_samples", self._window.collecting(trainer.get_batch_samples)),
                 self._losses.install(),
@@ -90,33 +100,61 @@ class Guard:
 
     def _training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         call = self._window.begin(inputs)
-        halvings = maybes = 0
 
         def step(call: Call) -> Any:
             return self._step(model, call, args, kwargs)
 
-        with cpu_generators_kept():
-            loss = self._attempt([call], step, halvings, maybes)
-            while loss is None:
-                halvings, maybes = self._decided["retries"], self._decided["maybe_retries"]
-                self._make_room(model)
-                loss = self._attempt(self._window.calls, step, halvings, maybes)
-        return loss
+        def again(size: int) -> Any:
+            self.micro_batch = size
+            self._window.rewind()
+            return [step(call) for call in self._window.calls][-1]
 
-    def _attempt(self, calls: list[Call], step: Callable[[Call], Any], halvings: int, maybes: int) -> Any:
-        """The loss of the last of ``calls``, or None when memory ran out and there is something left to try."""
-        loss = None
-        try:
-            for call in calls:
-                loss = step(call)
-            return loss
-        except Exception as error:
-            decided = self._decide(error, [call.inputs for call in calls], halvings, maybes)
-            if decided is None:
-                raise
-            clear_frames(error)
-            self._decided = decided
-        return None
+        with cpu_generators_kept():
+            size = min(self.micro_batch or batch_size(inputs), batch_size(inputs))
+            return self._until_it_fits("training", model, size, lambda: step(call), again)
+
+    def _prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        def predict(part: Any) -> Any:
+            return self._predict(model, part, *args, **kwargs)
+
+        def again(size: int) -> Any:
+            self.eval_micro_batch = size
+            parts = (self._split or split)(inputs, size)
+            return predict_in_parts(self.trainer, predict, parts, evaluation_rule(self.trainer, self.rule))
+
+        size = self.eval_micro_batch
+        if size is not None and size < batch_size(inputs):
+            return self._until_it_fits("evaluation", model, size, lambda: again(size), again)
+        whole = like(inputs, dict(inputs))
+        return self._until_it_fits("evaluation", model, None, lambda: predict(whole), again, inputs)
+
+    def _until_it_fits(
+        self,
+        place: str,
+        model: Any,
+        size: int | None,
+        first: Callable[[], Any],
+        again: Callable[[int], Any],
+        inputs: Any = None,
+    ) -> Any:
+        """What ``first`` gives, or else ``again`` with smaller micro-batches than ``size`` (that of ``inputs``)."""
+        halvings = maybes = 0
+        attempt = first
+        while True:
+            try:
+                return attempt()
+            except Exception as error:
+                before = batch_size(inputs) if size is None else size
+                decided = self._decide(error, place, before, halvings, maybes)
+                if decided is None:
+                    raise
+                clear_frames(error)
+            # Outside of the except block: nothing holds the failed attempt any more.
+            size, halvings, maybes = decided["micro_batch"], decided["retries"], decided["maybe_retries"]
+            if place == "training":
+                model.zero_grad(set_to_none=True)
+            free_memory()
+            attempt = functools.partial(again, size)
 
     def _step(self, model: Any, call: Call, args: Any, kwargs: Any) -> Any:
         """Forward and backward of one collated batch, in micro-batches."""
@@ -129,39 +167,33 @@ class Guard:
             total = total + self._losses.step(self._train_step, self._window.totals, model, part, args, kwargs)
         return total
 
-    def _decide(self, error: Exception, calls: list[Any], halvings: int, maybes: int) -> dict[str, Any] | None:
+    def _decide(self, error: Exception, place: str, before: int, halvings: int, maybes: int) -> dict[str, Any] | None:
+        """How to go on after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
         found = classify(error)
         if found["class"] not in ("gpu_oom", "maybe"):
             if found["class"] != "other":
                 note(error, found["advice"])
             return None
-        before = min(self.micro_batch or batch_size(calls[-1]), max(map(batch_size, calls)))
         state = {"class": found["class"], "micro_batch": before, "accumulation": 1, "cut": True}
         state |= {"retries": halvings, "maybe_retries": maybes, "max_retries": self.max_halvings}
         decided: dict[str, Any] = _lib.call("recovery.next", state)
+        step = self.trainer.state.global_step
         if not decided["retry"]:
             if found["class"] == "maybe":
                 note(error, decided["reason"])
                 return None
-            message = f"step {self.trainer.state.global_step} ran out of GPU memory: {first_line(error)}"
+            message = f"step {step} ({place}) ran out of GPU memory: {first_line(error)}"
             raise InfeasiblePlanError(message, decided["reason"]) from error
-        event = GuardEvent(self.trainer.state.global_step, before, decided["micro_batch"], first_line(error))
-        self.events.append(event)
-        return decided
-
-    def _make_room(self, model: Any) -> None:
-        """Free what the failed attempt holds, and go back to where the window began."""
-        event = self.events[-1]
-        model.zero_grad(set_to_none=True)
-        free_memory()
-        self._window.rewind()
-        self.micro_batch = event.micro_batch_after
+        after = decided["micro_batch"]
+        self.events.append(GuardEvent(place, step, before, after, first_line(error)))
         logger.warning(
-            "step %d ran out of GPU memory with a micro-batch of %d; computed again with %d, the same effective batch",
-            event.global_step,
-            event.micro_batch_before,
-            event.micro_batch_after,
+            "step %d (%s) ran out of GPU memory with a micro-batch of %d; computed again with %d, the same result",
+            step,
+            place,
+            before,
+            after,
         )
+        return decided
 
     def __repr__(self) -> str:
         size = self.micro_batch or self.trainer.args.per_device_train_batch_size
@@ -169,7 +201,7 @@ class Guard:
             f"Guard of {type(self.trainer).__name__}: micro-batch {size}, weights by {self.rule or 'not known yet'}"
         ]
         lines += [
-            f"  step {e.global_step}: {e.micro_batch_before} → {e.micro_batch_after} after {e.error}"
+            f"  step {e.global_step} ({e.place}): {e.micro_batch_before} → {e.micro_batch_after} after {e.error}"
             for e in self.events
         ]
         return "\n".join(lines)
@@ -188,7 +220,7 @@ def attach(trainer: Any, **options: Any) -> Guard:
 def _check(trainer: Any, max_halvings: Any, micro_batch: Any, rule: Any) -> None:
     from ..recovery import single_process
 
-    for name in ("training_step", "get_batch_samples", "compute_loss", "accelerator"):
+    for name in ("training_step", "prediction_step", "get_batch_samples", "compute_loss", "accelerator"):
         if not hasattr(trainer, name):
             raise InvalidArgumentError(f"{type(trainer).__name__} has no {name}", "pass a transformers.Trainer")
     if not single_process(trainer) or trainer.args.n_gpu > 1:

@@ -23,8 +23,8 @@ class Window:
     """The accumulation window that a Trainer is in: from one optimizer step to the next."""
 
     def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
         self._labels = (getattr(trainer, "label_names", None) or ["labels"])[0]
+        self._changing = _changing(trainer.model)  # once: large models have thousands of modules
         self.clear()
 
     def clear(self) -> None:
@@ -49,7 +49,7 @@ class Window:
         """Note one more batch; with the first, what its forward changes."""
         if not self.calls:
             self._gpu = gpu_states()
-            self._statistics = [(buffer, buffer.detach().clone()) for buffer in _changing(self._trainer.model)]
+            self._statistics = [(buffer, buffer.detach().clone()) for buffer in self._changing]
         # A copy: compute_loss may take labels out of what it is given.
         self.calls.append(Call(like(inputs, dict(inputs)), draw_seed()))
         return self.calls[-1]
