@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import (
+    Trainer,
+    TrainingArguments,
     Wav2Vec2BertConfig,
     Wav2Vec2BertForCTC,
     Wav2Vec2Config,
@@ -17,29 +20,30 @@ from transformers.trainer_callback import TrainerCallback
 
 from tiny_training import Regression
 
+# Sizes of both kinds of CTC models, and nothing random.
+_SMALL: dict[str, Any] = {
+    "vocab_size": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "apply_spec_augment": False,
+    "pad_token_id": 0,
+    "layerdrop": 0.0,
+    **dict.fromkeys((f"{where}_dropout" for where in ("hidden", "attention", "feat_proj", "activation", "final")), 0.0),
+}
+
 
 def wav2vec2(reduction: str) -> Any:
     config = Wav2Vec2Config(
-        vocab_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
         conv_dim=(8, 8),
         conv_stride=(5, 4),
         conv_kernel=(10, 8),
         num_conv_pos_embeddings=4,
         num_conv_pos_embedding_groups=2,
         feat_extract_norm="layer",
-        apply_spec_augment=False,
-        layerdrop=0.0,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-        feat_proj_dropout=0.0,
-        activation_dropout=0.0,
-        final_dropout=0.0,
         ctc_loss_reduction=reduction,
-        pad_token_id=0,
+        **_SMALL,
     )
     return Wav2Vec2ForCTC(config)
 
@@ -69,25 +73,8 @@ def whisper() -> Any:
 
 
 def w2v_bert() -> Any:
-    """Its loss is CTC's, a mean over samples."""
     config = Wav2Vec2BertConfig(
-        vocab_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        feature_projection_input_dim=8,
-        apply_spec_augment=False,
-        layerdrop=0.0,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-        feat_proj_dropout=0.0,
-        activation_dropout=0.0,
-        final_dropout=0.0,
-        conformer_conv_dropout=0.0,
-        add_adapter=False,
-        ctc_loss_reduction="mean",
-        pad_token_id=0,
+        feature_projection_input_dim=8, conformer_conv_dropout=0.0, ctc_loss_reduction="mean", **_SMALL
     )
     return Wav2Vec2BertForCTC(config)
 
@@ -133,3 +120,25 @@ class Keep(TrainerCallback):
 
     def on_pre_optimizer_step(self, *args: Any, model: Any = None, **kwargs: Any) -> None:
         self.gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def gradient(
+    kind: str, output: Path, micro: int, accumulation: int, train: Any, unequal: bool = False
+) -> tuple[Any, Any]:
+    """The gradient of one step over the same 16 samples, and the trainer."""
+    torch.manual_seed(0)
+    keep = Keep()
+    arguments = TrainingArguments(
+        str(output),
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=accumulation,
+        max_steps=1,
+        max_grad_norm=0.0,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    trainer = Trainer(MODELS[kind](), arguments, train_dataset=Clips(kind, unequal), callbacks=[keep])
+    train(trainer)
+    return keep.gradient, trainer

@@ -15,28 +15,8 @@ from transformers import Trainer, TrainingArguments  # noqa: E402
 
 from asrconfig_go.gradient_scale import GradientScale, loss_kind  # noqa: E402
 from asrconfig_go.recovery import train_with_recovery  # noqa: E402
-from speech_models import MODELS, Clips, Keep, wav2vec2, whisper  # noqa: E402
+from speech_models import MODELS, Clips, gradient, wav2vec2, whisper  # noqa: E402
 from tiny_training import Regression, tiny_trainer  # noqa: E402
-
-
-def gradient(kind: str, output: Path, micro: int, accumulation: int, train: Any) -> tuple[Any, Any]:
-    """The gradient of one step over the same 16 samples, and the trainer."""
-    torch.manual_seed(0)
-    keep = Keep()
-    arguments = TrainingArguments(
-        str(output),
-        per_device_train_batch_size=micro,
-        gradient_accumulation_steps=accumulation,
-        max_steps=1,
-        max_grad_norm=0.0,
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-        disable_tqdm=True,
-    )
-    trainer = Trainer(MODELS[kind](), arguments, train_dataset=Clips(kind), callbacks=[keep])
-    train(trainer)
-    return keep.gradient, trainer
 
 
 @pytest.mark.parametrize("kind", list(MODELS))

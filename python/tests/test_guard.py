@@ -14,7 +14,7 @@ from transformers import Trainer, TrainingArguments  # noqa: E402
 
 import asrconfig_go as ac  # noqa: E402
 from asrconfig_go.guard import Guard, attach  # noqa: E402
-from speech_models import MODELS, Clips, Keep  # noqa: E402
+from speech_models import MODELS, Clips, gradient  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 
 RULES = {"ctc mean": "mean", "ctc sum": "sum", "whisper": "token_mean", "w2v-bert": "mean"}
@@ -80,24 +80,14 @@ def trained(kind: str, output: Path, *, hungry: tuple[str, int, int] | None = No
 def test_the_gradient_does_not_depend_on_the_micro_batch(tmp_path: Path, kind: str) -> None:
     found = {}
     for micro, accumulation in ((16, 1), (8, 2), (4, 4), (1, 16)):
-        torch.manual_seed(0)
-        keep = Keep()
-        arguments = TrainingArguments(
-            str(tmp_path),
-            per_device_train_batch_size=micro,
-            gradient_accumulation_steps=accumulation,
-            max_steps=1,
-            max_grad_norm=0.0,
-            save_strategy="no",
-            report_to="none",
-            use_cpu=True,
-            disable_tqdm=True,
-        )
-        trainer = Trainer(MODELS[kind](), arguments, train_dataset=Clips(kind, unequal=True), callbacks=[keep])
-        guard = attach(trainer, rule=RULES[kind] if micro == 1 else None)
-        trainer.train()
-        assert guard.rule == RULES[kind]
-        found[micro] = (keep.gradient, trainer.state.log_history[-1]["train_loss"])
+
+        def train(trainer: Any, given: str | None = RULES[kind] if micro == 1 else None) -> None:
+            guard = attach(trainer, rule=given)
+            trainer.train()
+            assert guard.rule == RULES[kind]
+
+        cut, trainer = gradient(kind, tmp_path, micro, accumulation, train, unequal=True)
+        found[micro] = (cut, trainer.state.log_history[-1]["train_loss"])
     whole, loss = found.pop(16)
     for micro, (cut, told) in found.items():
         assert float((cut - whole).norm() / whole.norm()) < 2e-6, micro
