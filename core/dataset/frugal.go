@@ -9,7 +9,7 @@ import (
 const manyFiles = 1 << 16
 
 // frugalPercent is how much garbage may lie beside what is in use while many files are scanned.
-const frugalPercent = 15
+const frugalPercent = 30
 
 // frugal counts the scans that want the collector to be frugal; its setting is that of the whole process.
 var frugal struct {
@@ -33,7 +33,6 @@ func frugally(files int) (end func()) {
 			debug.SetGCPercent(frugal.before)
 		}
 		frugal.Unlock()
-		ReturnMemory(files)
 	}
 }
 

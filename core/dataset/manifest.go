@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bufio"
+	"bytes"
 	"compress/flate"
 	"compress/gzip"
 	"context"
@@ -112,7 +113,22 @@ func openManifest(ctx context.Context, path string) (m *manifest, done func(), e
 		}
 	}
 	m.in = bufio.NewReaderSize(in, readAtOnce)
+	if in == f {
+		m.expect(st.Size())
+	}
 	return m, func() { _ = f.Close() }, nil
+}
+
+// mostExpected bounds what room is made for before it is needed.
+const mostExpected = 1 << 22
+
+// expect makes room for as many rows as a file of this size should have, by its first lines: a list that grows to millions is
+// copied again and again, and Ctrl-C waits meanwhile.
+func (m *manifest) expect(size int64) {
+	head, _ := m.in.Peek(readAtOnce) // a read error shows again at the first line
+	lines := float64(bytes.Count(head, []byte("\n")) + 1)
+	rows := lines * float64(size) / float64(max(1, len(head)))
+	m.entries = make([]entry, 0, int(min(1.02*rows, mostExpected)))
 }
 
 // broken is the error of a manifest that cannot be read to its end.

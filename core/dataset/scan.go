@@ -64,7 +64,8 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	}
 	r.Paths = nil // the entries have them
 	picked, sample := draw(entries, r.SampleSize, r.Seed)
-	defer frugally(len(picked))()
+	files := len(picked)
+	defer frugally(files)()
 	c := NewCollection(r.Options)
 	if err := c.measure(ctx, picked, p); err != nil {
 		return Result{}, err
@@ -81,10 +82,12 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 		}
 	}
 	result, err := c.sum(ctx, source, sample, r.AllowEmpty, r.Manifest != "")
-	if err == nil {
-		result.Texts = said
+	if err != nil { // perhaps cancelled: giving memory back takes a while
+		return Result{}, err
 	}
-	return result, err
+	result.Texts = said
+	ReturnMemory(files)
+	return result, nil
 }
 
 // nothingUsable says what was looked for, or the first reasons.
