@@ -170,7 +170,7 @@ def test_evaluation_in_pieces_gives_the_same(tmp_path: Path, kind: str) -> None:
     assert (got.label_ids == calm.label_ids).all()
     assert [(e.place, e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [("evaluation", 7, 3)]
     assert sizes == [7, 3, 3, 1, 3, 3, 1, 2]
-    assert guard.micro_batch is None
+    assert guard.budgets["training"].values is None
 
 
 def _arrays(predictions: Any) -> list[Any]:

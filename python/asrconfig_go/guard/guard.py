@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from .. import _lib
 from .._errors import InfeasiblePlanError, InvalidArgumentError
 from ..gradient_scale import override
 from ..out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .budget import Budget
 from .evaluation import evaluation_rule, predict_in_parts
 from .losses import WeightedLosses
 from .randomness import cpu_generators_kept, seed_cpu
@@ -42,15 +42,16 @@ class Guard:
     """Keeps a Trainer's optimizer steps what they are, however small the micro-batches must be.
 
     - When a training step runs out of GPU memory, what it holds is freed, gradients are cleared, the random numbers put
-      back, and the whole accumulation window is computed again in micro-batches of half the size, which stay. Steps,
-      samples, their order, the schedule, checkpoints and logged losses are those of a run in which nothing happened;
-      gradients are, up to rounding, where nothing random is drawn. Dropout draws other masks for other micro-batches.
+      back, and the whole accumulation window is computed again in micro-batches of half the size. Half of what failed
+      stays the limit, in samples × padded length: shorter clips ride in larger micro-batches. Steps, samples, their
+      order, the schedule, checkpoints and logged losses are those of a run in which nothing happened; gradients are, up
+      to rounding, where nothing random is drawn. Dropout draws other masks for other micro-batches.
     - Micro-batches are weighted by what the loss divides by (see ``weights``), so that 16 × 1, 8 × 2 and 1 × 16 follow
       the same gradient; by itself the Trainer multiplies that of most speech models by the accumulation steps.
-
     - Evaluation and prediction do the same for each batch, with the results of the whole one.
 
-    Not yet guarded: the optimizer's step, saving, several processes or GPUs.
+    Not yet guarded: the optimizer's step, saving, several processes or GPUs. ``micro_batch`` limits the samples of a
+    micro-batch from the beginning; ``split`` cuts batches whose entries do not all have one value for each sample.
     """
 
     def __init__(
@@ -63,9 +64,10 @@ class Guard:
         split: Callable[[Any, int], list[Any]] | None = None,
     ) -> None:
         _check(trainer, max_halvings, micro_batch, rule)
-        self.trainer, self.max_halvings, self.micro_batch = trainer, max_halvings, micro_batch
-        self.eval_micro_batch: int | None = None
+        self.trainer, self.max_halvings = trainer, max_halvings
+        self.budgets = {"training": Budget(micro_batch), "evaluation": Budget(None)}
         self.events: list[GuardEvent] = []
+        self._running: Any = None  # the batch that is being computed
         self._split = split
         self._losses = WeightedLosses(trainer, rule)
         self._window = Window(trainer)
@@ -101,71 +103,60 @@ class Guard:
     def _training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         call = self._window.begin(inputs)
 
-        def step(call: Call) -> Any:
-            return self._step(model, call, args, kwargs)
-
-        def again(size: int) -> Any:
-            self.micro_batch = size
+        def again() -> Any:
             self._window.rewind()
-            return [step(call) for call in self._window.calls][-1]
+            return [self._step(model, each, args, kwargs) for each in self._window.calls][-1]
 
         with cpu_generators_kept():
-            size = min(self.micro_batch or batch_size(inputs), batch_size(inputs))
-            return self._until_it_fits("training", model, size, lambda: step(call), again)
+            return self._until_it_fits("training", model, lambda: self._step(model, call, args, kwargs), again)
+
+    def _step(self, model: Any, call: Call, args: Any, kwargs: Any) -> Any:
+        """Forward and backward of one collated batch, in micro-batches; its weighted loss."""
+        seed_cpu(call.seed)
+        total = 0.0
+        for part in self._parts("training", call.inputs):
+            total = total + self._losses.step(self._train_step, self._window.totals, model, part, args, kwargs)
+        return total
 
     def _prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         def predict(part: Any) -> Any:
             return self._predict(model, part, *args, **kwargs)
 
-        def again(size: int) -> Any:
-            self.eval_micro_batch = size
-            parts = (self._split or split)(inputs, size)
+        def attempt() -> Any:
+            parts = self._parts("evaluation", inputs)
+            if len(parts) == 1:
+                return predict(parts[0])
             return predict_in_parts(self.trainer, predict, parts, evaluation_rule(self.trainer, self.rule))
 
-        size = self.eval_micro_batch
-        if size is not None and size < batch_size(inputs):
-            return self._until_it_fits("evaluation", model, size, lambda: again(size), again)
-        whole = like(inputs, dict(inputs))
-        return self._until_it_fits("evaluation", model, None, lambda: predict(whole), again, inputs)
+        return self._until_it_fits("evaluation", model, attempt, attempt)
 
-    def _until_it_fits(
-        self,
-        place: str,
-        model: Any,
-        size: int | None,
-        first: Callable[[], Any],
-        again: Callable[[int], Any],
-        inputs: Any = None,
-    ) -> Any:
-        """What ``first`` gives, or else ``again`` with smaller micro-batches than ``size`` (that of ``inputs``)."""
+    def _parts(self, place: str, inputs: Any) -> list[Any]:
+        """A batch in micro-batches as large as may be; copies, as the Trainer may take entries out of them."""
+        self._running = inputs
+        size = self.budgets[place].size(inputs)
+        return (self._split or split)(inputs, size) if size < batch_size(inputs) else [like(inputs, dict(inputs))]
+
+    def _until_it_fits(self, place: str, model: Any, first: Callable[[], Any], again: Callable[[], Any]) -> Any:
+        """What ``first`` gives, or else ``again`` with smaller micro-batches."""
         halvings = maybes = 0
-        attempt = first
+        attempt, budget = first, self.budgets[place]
         while True:
             try:
                 return attempt()
             except Exception as error:
-                before = batch_size(inputs) if size is None else size
-                decided = self._decide(error, place, before, halvings, maybes)
+                decided = self._decide(error, place, budget.size(self._running), halvings, maybes)
                 if decided is None:
                     raise
                 clear_frames(error)
+            finally:
+                failed, self._running = self._running, None
             # Outside of the except block: nothing holds the failed attempt any more.
-            size, halvings, maybes = decided["micro_batch"], decided["retries"], decided["maybe_retries"]
+            budget.shrink(failed, decided["micro_batch"])
+            halvings, maybes = decided["retries"], decided["maybe_retries"]
             if place == "training":
                 model.zero_grad(set_to_none=True)
             free_memory()
-            attempt = functools.partial(again, size)
-
-    def _step(self, model: Any, call: Call, args: Any, kwargs: Any) -> Any:
-        """Forward and backward of one collated batch, in micro-batches."""
-        seed_cpu(call.seed)
-        whole = batch_size(call.inputs)
-        size = self.micro_batch or whole
-        parts = (self._split or split)(call.inputs, size) if size < whole else [like(call.inputs, dict(call.inputs))]
-        total = 0.0
-        for part in parts:
-            total = total + self._losses.step(self._train_step, self._window.totals, model, part, args, kwargs)
-        return total
+            attempt = again
 
     def _decide(self, error: Exception, place: str, before: int, halvings: int, maybes: int) -> dict[str, Any] | None:
         """How to go on after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
@@ -196,14 +187,11 @@ class Guard:
         return decided
 
     def __repr__(self) -> str:
-        size = self.micro_batch or self.trainer.args.per_device_train_batch_size
-        lines = [
-            f"Guard of {type(self.trainer).__name__}: micro-batch {size}, weights by {self.rule or 'not known yet'}"
-        ]
-        lines += [
-            f"  step {e.global_step} ({e.place}): {e.micro_batch_before} → {e.micro_batch_after} after {e.error}"
-            for e in self.events
-        ]
+        rule = self.rule or "(not known yet)"
+        lines = [f"Guard of {type(self.trainer).__name__}: weights by {rule}; out of memory {len(self.events)} times"]
+        for e in self.events:
+            sizes = f"{e.micro_batch_before} → {e.micro_batch_after}"
+            lines.append(f"  step {e.global_step} ({e.place}): {sizes} after {e.error}")
         return "\n".join(lines)
 
 

@@ -18,19 +18,16 @@ _MAIN = ("labels", "input_values", "input_features", "input_ids")
 
 
 def batch_size(inputs: Mapping[str, Any]) -> int:
-    """The number of samples in a collated batch: the length of what has one entry for each.
-
-    Raises ``InvalidArgumentError`` when the entries disagree, naming them.
-    """
-    lengths = {name: len(value) for name, value in inputs.items() if _per_sample(value)}
+    """The number of samples in a collated batch: the length of its labels or its input, or else of its first list."""
+    lengths = _lengths(inputs)
     main = [lengths[name] for name in _MAIN if name in lengths] or list(lengths.values())
     if not main:
         raise InvalidArgumentError(f"a batch of {sorted(inputs)} has no entry with one value for each sample", _HINT)
-    odd = sorted(name for name, length in lengths.items() if length != main[0])
-    if odd:
-        told = ", ".join(f"{name} has {lengths[name]}" for name in odd)
-        raise InvalidArgumentError(f"a batch of {main[0]} samples cannot be cut: {told}", _HINT)
     return main[0]
+
+
+def _lengths(inputs: Mapping[str, Any]) -> dict[str, int]:
+    return {name: len(value) for name, value in inputs.items() if _per_sample(value)}
 
 
 def _per_sample(value: Any) -> bool:
@@ -40,8 +37,14 @@ def _per_sample(value: Any) -> bool:
 
 
 def split(inputs: Any, size: int) -> list[Any]:
-    """``inputs`` in pieces of at most ``size`` samples, in order; what is shared is in all."""
+    """``inputs`` in pieces of at most ``size`` samples, in order; what is shared is in all.
+
+    Raises ``InvalidArgumentError`` when entries have other lengths than the batch, naming them.
+    """
     n = batch_size(inputs)
+    odd = [f"{name} has {length}" for name, length in sorted(_lengths(inputs).items()) if length != n]
+    if odd:
+        raise InvalidArgumentError(f"a batch of {n} samples cannot be cut: {', '.join(odd)}", _HINT)
     return [piece(inputs, start, min(start + size, n)) for start in range(0, n, size)]
 
 
