@@ -142,7 +142,7 @@ def test_gradients_and_optimizer_state_are_gone_when_the_cache_is_emptied(
         gc.collect()
         held.append(([p.grad for p in model.parameters()], optimizers[0]()))
 
-    monkeypatch.setattr(recovery, "_free_memory", free_memory)
+    monkeypatch.setattr(recovery, "free_memory", free_memory)
 
     class Watch(TrainerCallback):
         def on_step_end(self, *args: Any, optimizer: Any = None, **kwargs: Any) -> None:
