@@ -5,37 +5,18 @@ from __future__ import annotations
 import copy
 import logging
 import os
-import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from transformers.trainer_callback import ExportableState, TrainerCallback
+
+from .randomness import rng_state, set_rng_state
 
 logger = logging.getLogger("asrconfig_go")
 
 _INITIAL_STATE = ".asrconfig-initial-state.pt"
 _CHECKPOINT_FILES = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
-
-
-def rng_state() -> dict[str, Any]:
-    """The global random number generators: Python, numpy, torch, CUDA."""
-    return {
-        "python": random.getstate(),
-        "numpy": np.random.get_state(),
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None,
-    }
-
-
-def set_rng_state(state: dict[str, Any]) -> None:
-    """Put back what ``rng_state`` gave. The torch seed, which the Trainer's sampler starts from, is part of it."""
-    random.setstate(state["python"])
-    np.random.set_state(state["numpy"])
-    torch.set_rng_state(state["torch"])
-    if state["cuda"] is not None:
-        torch.cuda.set_rng_state_all(state["cuda"])
 
 
 class Journal(TrainerCallback):  # type: ignore[misc]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..gradient_scale import ctc_reduction
 from .split import like
-from .weights import Totals, expected_rules, totals
+from .weights import Totals, expected_rules, labels_name, totals
 
 
 def evaluation_rule(trainer: Any, rule: str | None) -> str:
@@ -22,8 +22,7 @@ def predict_in_parts(trainer: Any, predict: Any, parts: list[Any], rule: str) ->
     """
     from transformers.trainer_pt_utils import nested_concat
 
-    labels_name = (getattr(trainer, "label_names", None) or ["labels"])[0]
-    counts = [totals(part, labels_name) for part in parts]
+    counts = [totals(part, labels_name(trainer)) for part in parts]
     whole = Totals()
     for count in counts:
         whole.add(count)

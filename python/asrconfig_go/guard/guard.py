@@ -11,10 +11,10 @@ from .. import _lib
 from .._errors import InfeasiblePlanError, InvalidArgumentError
 from ..gradient_scale import override
 from ..out_of_memory import classify, clear_frames, first_line, free_memory, note
+from ..randomness import cpu_generators_kept, seed_cpu
 from .budget import Budget
 from .evaluation import evaluation_rule, predict_in_parts
 from .losses import WeightedLosses
-from .randomness import cpu_generators_kept, seed_cpu
 from .split import batch_size, like, split
 from .weights import RULES
 from .window import Call, Window

@@ -8,9 +8,9 @@ from typing import Any
 
 from .._errors import InvalidArgumentError
 from ..gradient_scale import override
-from ..restart import rng_state, set_rng_state
+from ..randomness import rng_state, set_rng_state
 from .split import batch_size, like
-from .weights import Totals, expected_rules, find_rule, totals
+from .weights import Totals, expected_rules, find_rule, labels_name, totals
 
 
 class WeightedLosses:
@@ -21,7 +21,7 @@ class WeightedLosses:
 
     def __init__(self, trainer: Any, rule: str | None) -> None:
         self._trainer = trainer
-        self._labels = (getattr(trainer, "label_names", None) or ["labels"])[0]
+        self._labels = labels_name(trainer)
         self.rule = rule
         self._raw: Any = None
         self._weight: Any = None  # None outside of a step

@@ -47,6 +47,11 @@ class Totals:
         return self.tokens / (tokens.clamp(min=1) if hasattr(tokens, "clamp") else max(1, tokens))
 
 
+def labels_name(trainer: Any) -> str:
+    """The entry of a batch that holds its labels."""
+    return str((getattr(trainer, "label_names", None) or ["labels"])[0])
+
+
 def totals(inputs: Any, labels: str = "labels") -> Totals:
     """Those of one collated batch; without ``labels`` there are no tokens."""
     values = inputs.get(labels)

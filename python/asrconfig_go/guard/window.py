@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .randomness import draw_seed, gpu_states, set_gpu_states
+from ..randomness import draw_seed, gpu_states, set_gpu_states
 from .split import like
-from .weights import Totals, totals
+from .weights import Totals, labels_name, totals
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Window:
     """The accumulation window that a Trainer is in: from one optimizer step to the next."""
 
     def __init__(self, trainer: Any) -> None:
-        self._labels = (getattr(trainer, "label_names", None) or ["labels"])[0]
+        self._labels = labels_name(trainer)
         self._changing = _changing(trainer.model)  # once: large models have thousands of modules
         self.clear()
 

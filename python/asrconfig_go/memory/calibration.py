@@ -183,7 +183,8 @@ def _kept(torch: Any, job: _Job) -> Iterator[None]:
 
     The tensors wait in a temporary file: a copy of a large model in RAM is what small machines lack.
     """
-    from ..restart import _changing_tensors, rng_state, set_rng_state
+    from ..randomness import rng_state, set_rng_state
+    from ..restart import _changing_tensors
 
     modes = [(m, m.training) for m in job.model.modules()]
     random = rng_state()

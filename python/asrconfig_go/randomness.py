@@ -1,0 +1,73 @@
+"""The global random number generators: kept and put back, and made to run alike however a step is computed.
+
+The order of the next epoch is drawn from the same generators that layer drop and time masking draw from. A step that is
+computed in more pieces draws more, and all that follows would be another run. So each guarded training step gets a seed
+of its own, one number from torch's generator, and leaves the generators of the CPU as they were behind that number.
+Those of the GPU, which nothing but the model draws from, are left to run on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def draw_seed() -> int:
+    """One number, from 0 to 2³¹ − 1."""
+    return int(torch.randint(2**31, (1,)))
+
+
+def seed_cpu(seed: int) -> None:
+    """Start the CPU's generators anew: Python's, numpy's and torch's."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+
+
+def cpu_state() -> dict[str, Any]:
+    """That of the CPU's generators."""
+    return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}
+
+
+def set_cpu_state(state: dict[str, Any]) -> None:
+    """Put back what ``cpu_state`` gave. The torch seed, which the Trainer's sampler starts from, is part of it."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+
+
+@contextlib.contextmanager
+def cpu_generators_kept() -> Iterator[None]:
+    """Put the CPU's generators back, whatever happens in between."""
+    state = cpu_state()
+    try:
+        yield
+    finally:
+        set_cpu_state(state)
+
+
+def gpu_states() -> list[torch.Tensor]:
+    """Those of the GPUs' generators; none without a GPU that is in use."""
+    return torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+
+
+def set_gpu_states(states: list[torch.Tensor]) -> None:
+    """Put back what ``gpu_states`` gave."""
+    if states:
+        torch.cuda.set_rng_state_all(states)
+
+
+def rng_state() -> dict[str, Any]:
+    """All the global random number generators: Python, numpy, torch, CUDA."""
+    return {**cpu_state(), "cuda": gpu_states()}
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Put back what ``rng_state`` gave."""
+    set_cpu_state(state)
+    set_gpu_states(state["cuda"])
