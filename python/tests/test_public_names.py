@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
+import re
+from pathlib import Path
 
 import asrconfig_go as ac
 from asrconfig_go import _errors, memory
@@ -17,6 +20,15 @@ def test_all_is_sorted_complete_and_documented() -> None:
         if name != "AdaptiveMemoryCallback":
             assert inspect.getdoc(getattr(ac, name)), name
     assert len(set(ac.__all__)) == len(ac.__all__)
+
+
+def test_every_package_is_shipped() -> None:
+    package = Path(ac.__file__).parent
+    settings = (package.parents[1] / "pyproject.toml").read_text()
+    shipped = re.search(r"^packages = (\[.*\])$", settings, re.MULTILINE)
+    assert shipped
+    found = sorted(".".join(p.parent.relative_to(package.parent).parts) for p in package.rglob("__init__.py"))
+    assert sorted(json.loads(shipped[1])) == found
 
 
 def test_every_exception_is_public_and_in_the_tree() -> None:
