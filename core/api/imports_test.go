@@ -16,7 +16,8 @@ var allowed = map[string][]string{
 	"core/fault":            {},
 	"core/profile":          {},
 	"core/audio":            {"core/fault"},
-	"core/dataset":          {"core/audio", "core/fault", "core/profile"},
+	"core/batching":         {"core/fault"},
+	"core/dataset":          {"core/audio", "core/batching", "core/fault", "core/profile"},
 	"core/hardware":         {"core/fault", "core/profile"},
 	"core/memory":           {"core/fault", "core/memory/allocator"},
 	"core/memory/allocator": {"core/fault"},
@@ -25,9 +26,13 @@ var allowed = map[string][]string{
 	"core/model":            {"core/fault", "core/profile"},
 	"core/plan":             {"core/fault", "core/profile"},
 	"core/recovery":         {"core/fault"},
-	"core/monitor":          {"core/fault", "core/profile"},
-	"core/api": {"core/dataset", "core/fault", "core/hardware", "core/memory", "core/memory/allocator", "core/memory/analytic",
-		"core/memory/device", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery"},
+	"core/timing":           {"core/fault", "core/memory/analytic", "core/profile"},
+	"core/timing/compare": {"core/fault", "core/hardware", "core/memory/analytic", "core/memory/device", "core/model", "core/profile",
+		"core/timing"},
+	"core/monitor": {"core/fault", "core/profile"},
+	"core/api": {"core/batching", "core/dataset", "core/fault", "core/hardware", "core/memory", "core/memory/allocator", "core/memory/analytic",
+		"core/memory/device", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
+		"core/timing", "core/timing/compare"},
 	"capi": {"core/api", "core/fault", "core/monitor"},
 
 	"benchmarks/scan_floor": {}, // measures what the system needs, without any of this
@@ -54,7 +59,7 @@ func TestImportDirection(t *testing.T) {
 }
 
 func TestPureRoomsDoNoIO(t *testing.T) {
-	for _, room := range []string{"core/plan", "core/recovery", "core/profile"} {
+	for _, room := range []string{"core/batching", "core/plan", "core/recovery", "core/profile"} {
 		out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, module+room).Output()
 		require.NoError(t, err)
 		for imported := range strings.Lines(string(out)) {

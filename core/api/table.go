@@ -16,6 +16,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/recovery"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/compare"
 )
 
 type operation func(args json.RawMessage, attached []byte) (any, error)
@@ -38,6 +40,10 @@ var table = map[string]operation{
 	"scan.cancel":         withArgs(cancelScan),
 	"plan.make":           withArgs(makePlan),
 	"plan.check":          withArgs(func(o plan.Options) (any, error) { return o.Normalized() }),
+	"batching.compare":    withArgs(compareBatching),
+	"batching.order":      withArgs(orderSteps),
+	"batching.cut":        withArgs(cutStep),
+	"batching.longest":    withArgs(costOfLongest),
 	"recovery.classify":   withArgs(classifyError),
 	"recovery.next":       withArgs(func(s recovery.State) (any, error) { return recovery.Next(s) }),
 	"memory.open":         withArgs(openTrace),
@@ -47,6 +53,10 @@ var table = map[string]operation{
 	"memory.analytic":     withArgs(func(r analytic.Request) (any, error) { return analytic.Make(r) }),
 	"memory.device":       withArgs(func(r device.Request) (any, error) { return device.Describe(r) }),
 	"memory.replay":       withArgs(func(s allocator.Sequence) (any, error) { return allocator.Replay(s) }),
+	"timing.step":         withArgs(func(r compare.StepRequest) (any, error) { return compare.Step(r) }),
+	"timing.compare":      withArgs(func(r compare.Request) (any, error) { return compare.Make(r) }),
+	"timing.largest":      withArgs(func(r compare.LargestRequest) (any, error) { return compare.LargestModels(r) }),
+	"timing.prices":       withArgs(func(struct{}) (any, error) { return timing.Prices(), nil }),
 	"monitor.start":       withArgs(startMonitor),
 	"monitor.stop":        withArgs(stopMonitor),
 	"monitor.history":     withArgs(monitorHistory),

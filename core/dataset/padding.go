@@ -1,9 +1,9 @@
 package dataset
 
 import (
-	"math/rand/v2"
 	"slices"
 
+	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -11,12 +11,11 @@ const (
 	defaultBatch = 8
 	maxBatch     = 1 << 16
 	bucketCount  = 10
-	megabatches  = 50 // batches that a group is made of, as transformers' LengthGroupedSampler has it
 )
 
 // paddings tells what four ways of making batches of b clips cost, from the sorted durations. A batch lasts as long as its
 // longest clip; the last one may be smaller.
-//   - random: in expectation, exactly (see expected);
+//   - random: in expectation, exactly (see batching.Expected);
 //   - grouped: as transformers' LengthGroupedSampler does: shuffled, cut into groups of 50 batches (fewer, where there are not
 //     four such groups), each sorted, the longest clip moved to the front; for one shuffle, by the seed;
 //   - bucketed: ten buckets that last equally long, as Lhotse and NeMo cut them, random batches within each, in expectation;
@@ -33,34 +32,11 @@ func paddings(sorted []float64, b int, seed int64) []profile.Padding {
 		return profile.Padding{Order: order, PaddedS: padded, Waste: max(0, 1-audio/padded)}
 	}
 	return []profile.Padding{
-		one("random", expected(sorted, b)),
+		one("random", batching.Expected(sorted, b)),
 		one("grouped", grouped(sorted, b, seed)),
 		one("bucketed", bucketed(sorted, b, audio)),
 		one("sorted", inOrder(descending(sorted), b)),
 	}
-}
-
-// expected is the mean over all orders of the seconds that batches of b hold: of n clips, the longest of b lasts
-// sum over i of x_i C(i-1, b-1) / C(n, b) on average, with x ascending; likewise for what is left for the last batch.
-func expected(sorted []float64, b int) float64 {
-	n := len(sorted)
-	return float64(n/b*b)*meanLongest(sorted, b) + float64(n%b)*meanLongest(sorted, n%b)
-}
-
-// meanLongest is the mean of the longest of b clips, over all choices; 0 of none.
-func meanLongest(sorted []float64, b int) (mean float64) {
-	n := len(sorted)
-	if b == 0 || b > n {
-		return 0
-	}
-	chance := float64(b) / float64(n) // that the i-th is the longest
-	for i := n; i >= b && chance > 0; i-- {
-		mean += chance * sorted[i-1]
-		if i > 1 {
-			chance *= float64(i-b) / float64(i-1)
-		}
-	}
-	return mean
 }
 
 // inOrder is how many seconds the batches of an order hold.
@@ -77,22 +53,12 @@ func descending(sorted []float64) []float64 {
 	return order
 }
 
-// grouped follows get_length_grouped_indices of transformers, with another random order.
+// grouped is how many seconds the batches of transformers' groups hold.
 func grouped(sorted []float64, b int, seed int64) float64 {
-	order := slices.Clone(sorted)
-	random := rand.New(rand.NewPCG(uint64(seed), 1))
-	random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	size := max(1, min(len(order)/(b*4), megabatches)) * b
-	longest := 0
-	for at := 0; at < len(order); at += size {
-		group := order[at:min(at+size, len(order))]
-		slices.Sort(group)
-		slices.Reverse(group)
-		if group[0] > order[longest] {
-			longest = at
-		}
+	order := make([]float64, 0, len(sorted))
+	for _, position := range batching.Grouped(sorted, b, uint64(seed)) {
+		order = append(order, sorted[position])
 	}
-	order[0], order[longest] = order[longest], order[0]
 	return inOrder(order, b)
 }
 
@@ -104,7 +70,7 @@ func bucketed(sorted []float64, b int, audio float64) (padded float64) {
 			held += sorted[to]
 			to++
 		}
-		padded += expected(sorted[from:to], b)
+		padded += batching.Expected(sorted[from:to], b)
 		from = to
 	}
 	return padded
@@ -132,7 +98,7 @@ func outliers(sorted []float64, b int) *profile.Outliers {
 	if count == 0 || count == n {
 		return nil
 	}
-	share := 1 - expected(sorted[:n-count], b)/expected(sorted, b)
+	share := 1 - batching.Expected(sorted[:n-count], b)/batching.Expected(sorted, b)
 	if share < muchShare || share < 3*float64(count)/float64(n) {
 		return nil
 	}

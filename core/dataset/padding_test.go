@@ -13,33 +13,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// everyOrder calls do with all orders of values.
-func everyOrder(values []float64, do func([]float64)) {
-	var swap func(k int)
-	swap = func(k int) {
-		if k == len(values) {
-			do(values)
-		}
-		for i := k; i < len(values); i++ {
-			values[k], values[i] = values[i], values[k]
-			swap(k + 1)
-			values[k], values[i] = values[i], values[k]
-		}
-	}
-	swap(0)
-}
-
-func TestExpectedIsTheMeanOfAllOrders(t *testing.T) {
-	sorted := []float64{0.5, 1, 1, 2.5, 4, 7, 20}
-	for b := 1; b <= 9; b++ {
-		total, orders := 0.0, 0
-		everyOrder(slices.Clone(sorted), func(order []float64) { total += inOrder(order, b); orders++ })
-		require.Equal(t, 5040, orders)
-		assert.InDelta(t, total/5040, expected(sorted, b), 1e-9, "batches of %d", b)
-	}
-	assert.Zero(t, expected(nil, 8))
-}
-
 func byOrder(p []profile.Padding) map[string]float64 {
 	all := map[string]float64{}
 	for _, one := range p {

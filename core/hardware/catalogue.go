@@ -70,8 +70,8 @@ var entries = sync.OnceValue(func() []Entry {
 // is shared and must not be changed.
 func Catalogue() []Entry { return slices.Clone(entries()) }
 
-// gpu is the entry as a planned GPU.
-func (e Entry) gpu() profile.GPU {
+// GPU is the entry as a planned GPU.
+func (e Entry) GPU() profile.GPU {
 	planned := profile.GPU{
 		Name: e.DriverNames[0], ComputeCapability: e.ComputeCapability, MemoryTotalBytes: e.MemoryTotalBytes,
 		Processes: []profile.Process{}, MIG: e.MIG, BF16: nativeBF16(e.ComputeCapability), Source: "catalogue",

@@ -63,19 +63,11 @@ const maxPlannedGPUs = 64
 // Planned is this host's CPU and RAM with GPUs from the catalogue in place of the measured ones: "T4", or "2xT4" for two.
 // Unknown names give NotFound with the closest ones, counts outside 1..64 InvalidArgument. The driver is not asked.
 func Planned(gpu string, options Options) (profile.Hardware, error) {
-	count, name := 1, gpu
-	if parts := plannedGPU.FindStringSubmatch(gpu); parts != nil {
-		count, _ = strconv.Atoi(parts[1]) // at most six digits, so it cannot fail
-		name = parts[2]
-	}
-	if count < 1 || count > maxPlannedGPUs {
-		return profile.Hardware{}, fault.New(fault.InvalidArgument, `write the number of GPUs before the name, as in "2xT4"`,
-			"cannot plan for %d GPUs (%q): the count must lie between 1 and %d", count, fault.Shorten(gpu), maxPlannedGPUs)
-	}
-	card, err := FromCatalogue(name)
+	entry, count, err := Asked(gpu)
 	if err != nil {
 		return profile.Hardware{}, err
 	}
+	card := entry.GPU()
 	planned, err := hostOf(options.Root)
 	if err != nil {
 		return profile.Hardware{}, err
@@ -85,6 +77,23 @@ func Planned(gpu string, options Options) (profile.Hardware, error) {
 		planned.GPUs = append(planned.GPUs, card)
 	}
 	return planned, nil
+}
+
+// Asked reads "T4", or "2xT4" for two. Errors are those of Planned.
+func Asked(gpu string) (card Entry, count int, err error) {
+	count, name := 1, gpu
+	if parts := plannedGPU.FindStringSubmatch(gpu); parts != nil {
+		count, _ = strconv.Atoi(parts[1]) // at most six digits, so it cannot fail
+		name = parts[2]
+	}
+	if count < 1 || count > maxPlannedGPUs {
+		return Entry{}, 0, fault.New(fault.InvalidArgument, `write the number of GPUs before the name, as in "2xT4"`,
+			"cannot plan for %d GPUs (%q): the count must lie between 1 and %d", count, fault.Shorten(gpu), maxPlannedGPUs)
+	}
+	if card, known := lookup(name); known {
+		return card, count, nil
+	}
+	return Entry{}, 0, unknown(name)
 }
 
 // hostOf is the part of the profile that every machine has. GPUs is empty, not nil, so that it is a list in JSON.

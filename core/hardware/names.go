@@ -16,9 +16,13 @@ import (
 // An unknown name gives NotFound, with the closest names as the hint.
 func FromCatalogue(name string) (profile.GPU, error) {
 	if entry, ok := lookup(name); ok {
-		return entry.gpu(), nil
+		return entry.GPU(), nil
 	}
-	return profile.GPU{}, fault.New(fault.NotFound, "did you mean "+strings.Join(closest(name), ", ")+"?",
+	return profile.GPU{}, unknown(name)
+}
+
+func unknown(name string) error {
+	return fault.New(fault.NotFound, "did you mean "+strings.Join(closest(name), ", ")+"?",
 		"there is no GPU %q in the catalogue", fault.Shorten(name))
 }
 

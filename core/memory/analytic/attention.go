@@ -101,6 +101,7 @@ func (t *tape) fused(what string, h heads, q, k, v value, rows dim, sums shape, 
 	t.save(n, masks...)
 	t.back(n, q, k, v)
 	t.back(n, masks...)
+	t.computesFused(n, q.kind, q.shape.flops(h.keys.n))
 	t.needs(n, what+" sums", sums, "aten/src/ATen/native/transformers/cuda")
 	t.drop(sum)
 	return y
@@ -109,7 +110,7 @@ func (t *tape) fused(what string, h heads, q, k, v value, rows dim, sums shape, 
 // eagerAttention multiplies, adds masks, normalizes and multiplies again: eager_attention_forward of the models.
 func (t *tape) eagerAttention(h heads, q, k, v value, masks []value) value {
 	left, right := t.byHeads(h, "queries by heads", q), t.byHeads(h, "keys by heads", k)
-	w := t.matmul("attention scores", left, right, h.scores(q.shape[0]))
+	w := t.matmul("attention scores", left, right, h.scores(q.shape[0]), h.size)
 	t.drop(left, right)
 	w = t.then(w, t.scaled("attention scores, scaled", w, w.shape))
 	for _, mask := range masks {
@@ -118,7 +119,7 @@ func (t *tape) eagerAttention(h heads, q, k, v value, masks []value) value {
 	w = t.then(w, t.softmax("attention weights", w, float32s))
 	w = t.then(w, t.dropout(w, h.dropout))
 	right = t.byHeads(h, "values by heads", v)
-	y := t.matmul("attention output", w, right, q.shape)
+	y := t.matmul("attention output", w, right, q.shape, h.keys)
 	t.drop(w, right)
 	return t.then(y, t.cloned("attention output, contiguous", y))
 }
@@ -129,7 +130,7 @@ func (t *tape) mathAttention(h heads, q, k, v value, masks []value) value {
 	wide := []value{t.cast(q, float32s), t.cast(k, float32s), t.cast(v, float32s)}
 	left, right := t.scaled("queries, scaled", wide[0], q.shape), t.scaled("keys, scaled", wide[1], k.shape)
 	byHeads := []value{t.byHeads(h, "queries by heads", left), t.byHeads(h, "keys by heads", right)}
-	w := t.bmm("attention scores", byHeads[0], byHeads[1], h.scores(q.shape[0]))
+	w := t.bmm("attention scores", byHeads[0], byHeads[1], h.scores(q.shape[0]), h.size)
 	t.drop(byHeads...)
 	for _, mask := range masks {
 		additive := t.additive(mask, q.kind)
@@ -140,7 +141,7 @@ func (t *tape) mathAttention(h heads, q, k, v value, masks []value) value {
 	w = t.then(w, t.dropout(w, h.dropout))
 	narrow := t.cast(w, q.kind) // given back beside the result, and dropped
 	last := t.byHeads(h, "values by heads", wide[2])
-	y := t.bmm("attention output", w, last, q.shape)
+	y := t.bmm("attention output", w, last, q.shape, h.keys)
 	y = t.then(y, t.cast(y, q.kind))
 	t.drop(narrow, w, last, left, right)
 	t.drop(wide...)

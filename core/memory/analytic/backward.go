@@ -63,6 +63,7 @@ func (t *tape) copied(n *node, row int32) int32 {
 
 func (t *tape) forget(n *node) {
 	for _, at := range n.saved[:n.saves] {
+		t.reads(at)
 		t.release(at)
 	}
 }

@@ -42,7 +42,7 @@ func (b *bert) distanceBias(h heads, q value) value {
 	b.drop(index)
 	table = b.then(table, b.toLower(table))
 	by := b.cloned("queries by position", q)
-	y := b.matmul("position scores", by, table, h.scores(b.batch))
+	y := b.matmul("position scores", by, table, h.scores(b.batch), b.headSize)
 	b.drop(by)
 	bias := b.then(y, b.scaled("position bias", y, y.shape))
 	b.drop(table, distance)

@@ -34,7 +34,7 @@ type node struct {
 // graph starts the node of an operation that made y of x; nil where no gradient will flow, or nothing is saved.
 // The operation's own parameters count with trains.
 func (t *tape) graph(op string, y *value, trains bool, x ...value) *node {
-	y.grad = trains
+	y.grad = trains && !t.fixed()
 	for _, each := range x {
 		y.grad = y.grad || each.grad
 	}
@@ -91,12 +91,13 @@ const parameterGradients = "parameter gradients"
 
 // leaf says that the node makes the gradients of parameters of these shapes.
 func (t *tape) leaf(n *node, shapes ...shape) {
-	if n == nil {
+	if n == nil || t.fixed() {
 		return
 	}
 	for _, s := range shapes {
 		r := t.rowFor(parameterGradients, backward, s, float32s, "one for each trained parameter")
 		t.widest = max(t.widest, t.rows[r].key.bytes)
+		t.work.TrainedParameters += s.elements() * t.equal
 		n.lead(edge{to: none, row: r, part: gradients})
 	}
 }
@@ -104,8 +105,9 @@ func (t *tape) leaf(n *node, shapes ...shape) {
 // leafAgain says that the node makes a further gradient of a parameter that has one already: it is added and gone.
 func (t *tape) leafAgain(n *node, s shape) {
 	t.leaf(n, s)
-	if n != nil {
+	if n != nil && !t.fixed() {
 		n.edges[n.leads-1].part = temporaries
+		t.work.TrainedParameters -= s.elements() * t.equal
 	}
 }
 
@@ -131,7 +133,8 @@ func (t *tape) checkpointed(x value, layer func(x value) value, arguments ...val
 	y := layer(x)
 	t.quiet--
 	y.node = none
-	n := t.graph("checkpoint", &y, y.grad, x)
+	var n *node
+	t.unfrozen(func() { n = t.graph("checkpoint", &y, y.grad, x) })
 	if n != nil {
 		t.save(n, x)
 		t.save(n, arguments...)

@@ -7,6 +7,7 @@ package analytic
 import (
 	"cmp"
 	"math"
+	"sync"
 
 	"github.com/goccy/go-json"
 
@@ -21,8 +22,10 @@ type Model struct {
 	source     model.Description
 	freeze     bool // the convolutional feature encoder does not train
 	family     family
-	longest    float64 // seconds that the model's positions allow; 0 without end
-	mostLabels int64   // tokens that they allow; 0 without end
+	longest    float64   // seconds that the model's positions allow; 0 without end
+	mostLabels int64     // tokens that they allow; 0 without end
+	adapters   int64     // parameters that LoRA adds
+	adapted    *sync.Map // by rank: the model as LoRA trains it
 	play       func(*tape, Shape) (value, error)
 }
 
@@ -58,7 +61,7 @@ func Read(r model.Request) (*Model, error) {
 	if !known || d.Profile.ClassName != f.class {
 		return nil, fault.New(fault.Unsupported, traceIt, "the memory of %s cannot be estimated from its config", cmp.Or(d.Profile.ClassName, d.Profile.Architecture))
 	}
-	m := &Model{profile: d.Profile, source: d, freeze: r.FreezeFeatureEncoder, family: f}
+	m := &Model{profile: d.Profile, source: d, freeze: r.FreezeFeatureEncoder, family: f, adapted: &sync.Map{}}
 	return m, f.read(m)
 }
 

@@ -37,7 +37,7 @@ func (t *tape) toLower(x value) value { return t.cast(x, t.lower()) }
 // parameter is a weight as a product sees it: itself, which counts with the model, or autocast's 16-bit copy. That is made
 // once in a forward pass and kept until its end; of a frozen one for each use.
 func (t *tape) parameter(dims ...dim) value {
-	w := value{at: none, node: none, grad: !t.frozen, shape: of(dims...), kind: float32s}
+	w := value{at: none, node: none, grad: !t.frozen && !t.fixed(), shape: of(dims...), kind: float32s}
 	if !t.low {
 		return w
 	}
@@ -92,12 +92,13 @@ func (t *tape) product(what string, x, w, b value) value {
 	t.back(n, in)
 	t.gradientOf(n, w)
 	t.gradientOf(n, b)
+	t.computes(n, product, in.kind, y.shape.flops(w.shape.last().n), in.grad, w.grad)
 	t.multipliesBack(n)
 	if b.grad {
 		t.sumsColumns(n, y.shape.elements()/w.shape[0].n, w.shape[0].n)
 	}
 	t.drop(in, w, b)
-	return y
+	return t.adapted(what, x, y)
 }
 
 // convolution is over (batch, channels, time…); the weight's dimensions are (out, in / groups, taps…).
@@ -119,6 +120,7 @@ func (t *tape) convolve(what string, x value, s shape, w, b value) value {
 	t.back(n, in)
 	t.gradientOf(n, w)
 	t.gradientOf(n, b)
+	t.computes(n, convolution, in.kind, y.shape.flops(w.shape.elements()/max(1, w.shape[0].n)), in.grad, w.grad)
 	t.drop(in, w, b)
 	return y
 }
@@ -229,21 +231,22 @@ func (t *tape) sum(a, b value) value {
 	return y
 }
 
-// matmul multiplies two activations.
-func (t *tape) matmul(what string, a, b value, s shape) value {
+// matmul multiplies two activations; each element of the result sums over the inner dimension.
+func (t *tape) matmul(what string, a, b value, s shape, inner dim) value {
 	left, right := t.toLower(a), t.toLower(b)
-	y := t.bmm(what, left, right, s)
+	y := t.bmm(what, left, right, s, inner)
 	t.drop(left, right)
 	return y
 }
 
 // bmm is matmul in the type of its operands.
-func (t *tape) bmm(what string, a, b value, s shape) value {
+func (t *tape) bmm(what string, a, b value, s shape, inner dim) value {
 	y := t.fresh(what, s, a.kind, savedInput)
 	t.multiplies(false)
 	n := t.graph(what, &y, false, a, b)
 	t.save(n, a, b)
 	t.back(n, a, b)
+	t.computes(n, product, a.kind, s.flops(inner.n), a.grad, b.grad)
 	t.multipliesBack(n)
 	return y
 }

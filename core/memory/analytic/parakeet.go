@@ -66,7 +66,9 @@ func (p *parakeet) forward() value {
 	p.call("encoder", func() { x = p.encode(features) })
 	p.at("head", func() {
 		vocabulary := dim{"vocabulary", p.Vocabulary}
-		p.logits = p.convolution("logits", x.as(of(p.batch, p.hidden, p.frames)).turn(), of(p.batch, vocabulary, p.frames), true, vocabulary, p.hidden, dim{"taps", 1})
+		p.unfrozen(func() {
+			p.logits = p.convolution("logits", x.as(of(p.batch, p.hidden, p.frames)).turn(), of(p.batch, vocabulary, p.frames), true, vocabulary, p.hidden, dim{"taps", 1})
+		})
 		p.turnedGradient(p.logits, true)
 		p.hold(x)
 		loss = p.ctcLoss(p.logits, p.batch, p.frames, labels)

@@ -65,7 +65,7 @@ func (p *parakeet) positionBias(q, relative value) value {
 	left := p.toLower(q)
 	left = p.then(left, p.cloned("queries by heads", left))
 	right := p.cloned("relative keys by heads", relative)
-	y := p.matmul("relative scores", left, right, of(p.batch, p.heads, p.frames, twice))
+	y := p.matmul("relative scores", left, right, of(p.batch, p.heads, p.frames, twice), p.size)
 	p.drop(left, right)
 	y = p.then(y, p.scaled("shifted scores", y, of(p.batch, p.heads, p.frames, dim{"2 frames", twice.n + 1})))
 	y = p.then(y, p.scaled("position bias", y, of(p.batch, p.heads, p.frames, p.frames)))

@@ -35,9 +35,9 @@ func (t *tape) multiplied(times int64, play func()) {
 	outer.settle(&t.live)
 	var added account
 	added.add(&t.live, -1)
-	t.window, t.times = inner, times
+	t.window, t.times, t.equal = inner, times, times
 	play()
-	t.times = 1
+	t.times, t.equal = 1, 1
 	inner.settle(&t.live)
 	added.add(&t.live, 1)
 	t.live.add(&added, times-1)

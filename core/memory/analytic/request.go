@@ -25,6 +25,7 @@ type Request struct {
 	Accumulation         int64  `json:"accumulation"`           // micro-batches of an optimizer step, 1..2^20; 1
 	Optimizer            string `json:"optimizer"`              // the Trainer's name: see Optimizers; "adamw_torch"
 	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` // as model.freeze_feature_encoder() does
+	LoRARank             int64  `json:"lora_rank"`              // rank of adapters beside queries and values, with all else but a CTC head frozen, 0..4096; 0, none
 	Attention            string `json:"attention"`              // "sdpa" or "eager"; "sdpa"
 	ComputeCapability    string `json:"compute_capability"`     // of the GPU in mind, such as "7.5"; "8.0"
 	Torch                string `json:"torch"`                  // version of PyTorch in mind, such as "2.14"; the newest known
@@ -48,7 +49,9 @@ const (
 	maxBatch   = 1 << 16
 	maxSeconds = 24 * 3600
 	maxLabels  = 1 << 16
-	maxGiven   = 1 << 60 // bytes
+
+	maxRankOfLoRA = 4096
+	maxGiven      = 1 << 60 // bytes
 )
 
 // settings are the checked choices of a request.
@@ -56,6 +59,7 @@ type settings struct {
 	low, bfloat, eager, checkpointing, accumulating, padded bool
 	gpu                                                     capability
 	accumulation                                            int64
+	rank                                                    int64 // of LoRA; 0 without
 	optimizer                                               optimizerRule
 	libraries                                               device.Workspaces
 	sums                                                    memory.GPU
@@ -67,7 +71,7 @@ func (r Request) settings() (s settings, err error) {
 		return s, err
 	}
 	s.low, s.bfloat, s.eager = r.Precision == "fp16" || r.Precision == "bf16", r.Precision == "bf16", r.Attention == "eager"
-	s.checkpointing, s.padded = r.Checkpointing, r.Batch > 1
+	s.checkpointing, s.padded, s.rank = r.Checkpointing, r.Batch > 1, r.LoRARank
 	s.accumulation, s.accumulating = r.Accumulation, r.Accumulation > 1
 	if r.Padded != nil {
 		s.padded = *r.Padded
@@ -105,6 +109,8 @@ func (r Request) checkSizes() error {
 		return fault.New(fault.InvalidArgument, "give the tokens of the longest transcript, or leave it out", "labels is %d; the range is 0 to %d", *r.Labels, maxLabels)
 	case r.Accumulation < 0 || r.Accumulation > 1<<20:
 		return fault.New(fault.InvalidArgument, "give the micro-batches of an optimizer step, or leave it out", "accumulation is %d; the range is 1 to 2^20", r.Accumulation)
+	case r.LoRARank < 0 || r.LoRARank > maxRankOfLoRA:
+		return fault.New(fault.InvalidArgument, "give the rank of the adapters, or leave it out", "lora_rank is %d; the range is 0 to %d", r.LoRARank, maxRankOfLoRA)
 	case r.DeviceBytes != nil && (*r.DeviceBytes < 0 || *r.DeviceBytes > maxGiven):
 		return fault.New(fault.InvalidArgument, "give bytes, or leave it out", "device_bytes is %d; the range is 0 to 2^60", *r.DeviceBytes)
 	case r.LimitBytes != nil && (*r.LimitBytes < 1 || *r.LimitBytes > maxGiven):

@@ -64,6 +64,9 @@ func (t *tape) phase(e *Estimate, segment, name string, play func()) {
 
 // load puts every parameter on the device.
 func (m *Model) load(t *tape) error {
+	if m.adapters > 0 {
+		t.standing("adapters", of(dim{"parameters", m.adapters}), float32s, parameters, "")
+	}
 	return m.source.EachParameter(func(dims []int, _ bool) {
 		n := int64(1)
 		for _, d := range dims {

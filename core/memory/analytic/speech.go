@@ -82,7 +82,7 @@ func (e *speechEncoder) inputs() value {
 	if e.masked() {
 		e.input("attention mask", s, int32s, "data collator")
 	}
-	waves.grad = !e.freeze // Wav2Vec2FeatureEncoder asks for it, for the sake of checkpointing
+	waves.grad = !e.freeze && e.rank == 0 // Wav2Vec2FeatureEncoder asks for it, for the sake of checkpointing
 	return waves
 }
 
@@ -164,7 +164,7 @@ func (e *speechEncoder) augmented(x value) value {
 // ctcHead is dropout, the linear layer to the vocabulary, and the loss.
 func (e *speechEncoder) ctcHead(x value) value {
 	y := e.dropout(x, e.FinalDropout)
-	e.logits = e.linear("logits", y, dim{"vocabulary", e.Vocabulary}, true)
+	e.unfrozen(func() { e.logits = e.linear("logits", y, dim{"vocabulary", e.Vocabulary}, true) })
 	if !e.masked() { // the lengths come from a mask, and the model makes one of ones
 		e.hold(e.fresh("mask of ones", of(e.batch, dim{"samples", e.samples}), int64s, "ForCTC.forward"))
 	}

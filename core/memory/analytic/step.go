@@ -23,6 +23,9 @@ func (m *Model) Estimate(r Request) (Estimate, error) {
 	if err != nil {
 		return Estimate{}, err
 	}
+	if m, err = m.adapting(set); err != nil {
+		return Estimate{}, err
+	}
 	s := Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))}
 	t, windows, err := m.playStep(set, s)
 	if err != nil {

@@ -17,12 +17,15 @@ type tape struct {
 	absurd   bool  // a storage beyond maxElements was asked for
 	widest   int64 // bytes of the largest trained parameter
 	largest  int64 // bytes of the largest storage that the model makes
+	work     Work
 
 	place   string // the part of the model at work
 	moment  moment
 	frozen  bool     // the parameters at work do not train
+	apart   bool     // they train though LoRA freezes the model: adapters and a new head
 	quiet   int      // inside a checkpointed forward, where nothing is saved
 	times   int64    // how many equal layers the one at work stands for
+	equal   int64    // the same for counting work, also while a layer is recomputed
 	once    []int32  // storages that died during such a layer, though all of those layers shared them
 	cache   []cached // 16-bit copies of parameters that autocast keeps until its context ends
 	held    []value  // variables of the model's code, until the function that they belong to returns
@@ -67,7 +70,7 @@ var nothing = value{at: none, node: none}
 
 func newTape(set settings) *tape {
 	return &tape{settings: set, rowOf: make(map[rowKey]int32, 256), storages: make([]storage, 0, 1024), nodes: make([]node, 0, 512),
-		rows: make([]row, 0, 256), window: &window{}, times: 1, logits: nothing}
+		rows: make([]row, 0, 256), window: &window{}, times: 1, equal: 1, logits: nothing}
 }
 
 // rowFor finds or makes the row of a storage.
@@ -90,6 +93,9 @@ func (t *tape) birth(r int32, p part, place, op string) int32 {
 	bytes := t.rows[r].key.bytes
 	t.storages = append(t.storages, storage{bytes: bytes, refs: 1, row: r, part: p})
 	t.count(r, p, bytes)
+	if p != workspaces {
+		t.makes(bytes)
+	}
 	t.window.rise(t.live.total, place, op)
 	if t.device != nil {
 		t.device.birth(&t.rows[r], place, op)

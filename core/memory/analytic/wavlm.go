@@ -20,7 +20,7 @@ func (e *speechEncoder) wavlmAttention(i int, x value) value {
 	e.drop(q, k)
 	w = e.then(w, e.softmax("attention weights", w, float32s))
 	w = e.then(w, e.dropout(w, e.AttentionDropout))
-	y := e.matmul("attention output", w, v, x.shape)
+	y := e.matmul("attention output", w, v, x.shape, e.frames)
 	e.drop(v)
 	y = e.then(y, e.cloned("attention output, contiguous", y))
 	y = e.then(y, e.linear("attention projection", y, e.hidden, true))
@@ -46,6 +46,7 @@ func (e *speechEncoder) biasOf(i int) value {
 	e.quiet = quiet
 	e.keep(e.bias.at) // all layers save it
 	e.release(e.bias.at)
+	e.storages[e.bias.at].shared = true
 	return e.same(e.bias)
 }
 
@@ -111,6 +112,7 @@ func (e *speechEncoder) biasedProduct(bias, q, k value) value {
 	e.save(n, q, k)
 	e.pass(n, in, y.kind)
 	e.back(n, q, k)
+	e.computes(n, product, in.kind, e.allScores().flops(e.headSize.n), q.grad, k.grad)
 	e.multipliesBack(n)
 	e.drop(in)
 	return y

@@ -1,0 +1,113 @@
+package batching
+
+import (
+	"math"
+	"slices"
+	"sort"
+)
+
+const bins = 512 // of the histogram, about equally full, beside the lengths at which another micro-batch fits
+
+// Bucket is a range of durations and the micro-batch that fits its longest clip.
+type Bucket struct {
+	UpToS      float64 `json:"up_to_s"` // its longest clip
+	Clips      int     `json:"clips"`
+	MicroBatch *int    `json:"micro_batch"` // null without a table of memory
+	AudioS     float64 `json:"audio_s"`
+}
+
+// cells are the ends of the histogram's bins, as positions: clips of one duration are never told apart.
+func (c *clips) cells() []int {
+	n := len(c.sorted)
+	ends := []int{n}
+	past := func(seconds float64) int {
+		return sort.Search(n, func(i int) bool { return c.sorted[i] > seconds })
+	}
+	for i := 1; i < bins; i++ {
+		if at := i * n / bins; at > 0 {
+			ends = append(ends, past(c.sorted[at-1]))
+		}
+	}
+	for _, row := range c.memory {
+		ends = append(ends, past(row.Seconds))
+	}
+	slices.Sort(ends)
+	ends = slices.Compact(ends)
+	if ends[0] == 0 {
+		ends = ends[1:]
+	}
+	return ends
+}
+
+// cost of a clip in a bucket whose longest clip is at a position: its padding to that one, and its part in the overhead of
+// the micro-batches that a process's share of a step needs.
+func (c *clips) cost(last, share int, overhead float64) float64 {
+	if c.largest == nil {
+		return c.sorted[last]
+	}
+	size := min(share, int(c.largest[last]))
+	return c.sorted[last] + overhead*float64((share+size-1)/size)/float64(share)
+}
+
+// buckets cuts the clips into at most k ranges so that the sum of their costs is least, by dynamic programming over the
+// histogram; gives the ends as positions. A bucket has at least as many clips as least asks for one that ends there.
+func (c *clips) buckets(k, share int, overhead float64, least func(last int) int) []int {
+	ends := c.cells()
+	h := len(ends)
+	begins := func(i int) int { // of bin i
+		if i == 0 {
+			return 0
+		}
+		return ends[i-1]
+	}
+	before, from := make([]float64, h+1), make([][]int32, 0, k) // before: the least cost of the first j bins
+	for j := 1; j <= h; j++ {
+		before[j] = math.Inf(1)
+	}
+	best, used := math.Inf(1), 0
+	for round := 1; round <= min(k, h); round++ {
+		now, link := make([]float64, h+1), make([]int32, h+1)
+		for j := range now {
+			now[j] = math.Inf(1)
+		}
+		for j := 1; j <= h; j++ {
+			each, enough := c.cost(ends[j-1]-1, share, overhead), least(ends[j-1]-1)
+			for i := 0; i < j; i++ {
+				count := ends[j-1] - begins(i)
+				if count < enough && !(i == 0 && j == h) {
+					break // and the buckets that begin later are smaller still
+				}
+				if cost := before[i] + float64(count)*each; cost < now[j] {
+					now[j], link[j] = cost, int32(i)
+				}
+			}
+		}
+		from, before = append(from, link), now
+		if now[h] < best {
+			best, used = now[h], round
+		}
+	}
+	cuts := make([]int, used)
+	for j := h; used > 0; used-- {
+		cuts[used-1] = ends[j-1]
+		j = int(from[used-1][j])
+	}
+	return cuts
+}
+
+// describe tells what is in the buckets that end at these positions.
+func (c *clips) describe(cuts []int) []Bucket {
+	all, from := make([]Bucket, len(cuts)), 0
+	for i, to := range cuts {
+		b := Bucket{UpToS: c.sorted[to-1], Clips: to - from}
+		for _, s := range c.sorted[from:to] {
+			b.AudioS += s
+		}
+		if c.largest != nil {
+			size := int(c.largest[to-1])
+			b.MicroBatch = &size
+		}
+		all[i], from = b, to
+	}
+	return all
+}

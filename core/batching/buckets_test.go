@@ -1,0 +1,93 @@
+package batching
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestBucketsAreTheBestOfAll: against every set of boundaries, of few clips, where the histogram tells all of them apart.
+func TestBucketsAreTheBestOfAll(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 1))
+	memory := Memory{{2, 9}, {4, 5}, {7, 2}, {12, 1}}
+	for round := range 200 {
+		seconds := make([]float64, 1+random.IntN(10))
+		for i := range seconds {
+			seconds[i] = float64(random.IntN(12)) + 0.5*float64(random.IntN(2))
+		}
+		table := memory
+		if round%3 == 0 {
+			table = nil
+		}
+		c, err := sortClips(seconds, table)
+		require.NoError(t, err)
+		k, share, overhead, enough := 1+random.IntN(4), 1+random.IntN(8), float64(random.IntN(6)), 1+random.IntN(3)
+		cuts := c.buckets(k, share, overhead, func(int) int { return enough })
+		n := len(seconds)
+		require.LessOrEqual(t, len(cuts), k)
+		require.Equal(t, n, cuts[len(cuts)-1])
+		best := math.Inf(1)
+		for set := range 1 << (n - 1) { // bit i: a boundary behind clip i
+			ends := []int{}
+			for i := range n - 1 {
+				if set>>i&1 == 1 {
+					ends = append(ends, i+1)
+				}
+			}
+			if ends = append(ends, n); len(ends) <= k && allowed(c, ends, enough) {
+				best = min(best, bucketCost(c, ends, share, overhead))
+			}
+		}
+		require.True(t, allowed(c, cuts, enough), "%v: %v", c.sorted, cuts)
+		assert.InDelta(t, best, bucketCost(c, cuts, share, overhead), 1e-9, "%v in %d: %v", c.sorted, k, cuts)
+	}
+}
+
+func allowed(c *clips, ends []int, enough int) bool {
+	from := 0
+	for _, to := range ends {
+		if to < len(c.sorted) && c.sorted[to] == c.sorted[to-1] || to-from < enough && len(ends) > 1 {
+			return false
+		}
+		from = to
+	}
+	return true
+}
+
+// bucketCost is written out: padding of every clip to its bucket's longest, and for every share of clips its micro-batches.
+func bucketCost(c *clips, ends []int, share int, overhead float64) (cost float64) {
+	from := 0
+	for _, to := range ends {
+		longest, count := c.sorted[to-1], float64(to-from)
+		cost += count * longest
+		if c.memory != nil {
+			cost += count / float64(share) * overhead * math.Ceil(float64(share)/float64(min(share, c.memory.Largest(longest))))
+		}
+		from = to
+	}
+	return cost
+}
+
+func TestMoreBucketsHoldLessPadding(t *testing.T) {
+	c, err := sortClips(lognormal(20_000, 1), nil)
+	require.NoError(t, err)
+	last := math.Inf(1)
+	for _, k := range []int{1, 2, 5, 10, 30} {
+		cuts := c.buckets(k, 32, 0, func(int) int { return 96 })
+		cost := bucketCost(c, cuts, 32, 0)
+		assert.Less(t, cost, last)
+		last = cost
+		for _, b := range c.describe(cuts) {
+			require.GreaterOrEqual(t, b.Clips, 96)
+			require.Nil(t, b.MicroBatch)
+		}
+	}
+	equal := slices.Repeat([]float64{3}, 1000)
+	c, err = sortClips(equal, fits(60, 30))
+	require.NoError(t, err)
+	assert.Equal(t, []int{1000}, c.buckets(10, 32, 1, func(int) int { return 1 }), "clips of one length are one bucket")
+}

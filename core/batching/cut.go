@@ -1,0 +1,107 @@
+package batching
+
+import "slices"
+
+// cutter cuts clips, the longest first, into micro-batches of neighbours. A micro-batch costs its padded seconds, clips ×
+// longest, and overhead seconds besides.
+type cutter struct {
+	sorted   []float64 // of all clips
+	largest  []int32   // that fits for each of them
+	overhead float64
+	sizes    []int
+	best     []float64
+	take     []int32
+	audio    []float64
+}
+
+// cut gives the sizes of the micro-batches of a share.
+func (c *cutter) cut(how string, clips []uint32) []int {
+	switch how {
+	case Optimal:
+		return c.optimal(clips)
+	case Fixed:
+		return c.fixed(clips)
+	}
+	return c.greedy(clips)
+}
+
+// fixed is one size, which the longest clip allows.
+func (c *cutter) fixed(clips []uint32) []int {
+	c.sizes = c.sizes[:0]
+	size := int(c.largest[clips[0]])
+	for left := len(clips); left > 0; left -= size {
+		c.sizes = append(c.sizes, min(size, left))
+	}
+	return c.sizes
+}
+
+// greedy fills one micro-batch after the other. The sizes are valid until the next cut.
+func (c *cutter) greedy(clips []uint32) []int {
+	c.sizes = c.sizes[:0]
+	for left := clips; len(left) > 0; {
+		size := min(len(left), int(c.largest[left[0]]))
+		c.sizes = append(c.sizes, size)
+		left = left[size:]
+	}
+	return c.sizes
+}
+
+// optimal is the cheapest cut there is, by dynamic programming from the shortest clip on. Neighbours suffice: any cut can be
+// rearranged into one of neighbours with the same sizes, whose longest clips are no longer.
+func (c *cutter) optimal(clips []uint32) []int {
+	n := len(clips)
+	c.best, c.take = slices.Grow(c.best[:0], n+1)[:n+1], slices.Grow(c.take[:0], n+1)[:n+1]
+	c.audio = slices.Grow(c.audio[:0], n+1)[:n+1]
+	c.best[n], c.audio[n] = 0, 0
+	for i := n - 1; i >= 0; i-- {
+		longest := c.sorted[clips[i]]
+		c.audio[i] = c.audio[i+1] + longest
+		c.best[i], c.take[i] = c.overhead+longest+c.best[i+1], 1
+		for size := 2; size <= min(n-i, int(c.largest[clips[i]])); size++ {
+			held := c.overhead + float64(size)*longest
+			// No cut of the rest costs less than its audio, and with the size this bound only grows.
+			if held+c.audio[i+size] >= c.best[i] {
+				break
+			}
+			if cost := held + c.best[i+size]; cost < c.best[i] {
+				c.best[i], c.take[i] = cost, int32(size)
+			}
+		}
+	}
+	c.sizes = c.sizes[:0]
+	for i := 0; i < n; i += int(c.take[i]) {
+		c.sizes = append(c.sizes, int(c.take[i]))
+	}
+	return c.sizes
+}
+
+// Cut is the cheapest way to cut these clips into micro-batches: each as the numbers of its clips, the longest first. A
+// micro-batch costs clips × longest + overhead, in seconds of audio.
+func Cut(seconds []float64, memory Memory, overhead float64) ([][]int, error) {
+	c, err := sortClips(seconds, memory)
+	if err != nil {
+		return nil, err
+	}
+	positions := make([]uint32, len(seconds))
+	for i := range positions {
+		positions[i] = uint32(len(seconds) - 1 - i)
+	}
+	cutter, batches := cutter{sorted: c.sorted, largest: c.largest, overhead: overhead}, [][]int{}
+	for _, size := range cutter.optimal(positions) {
+		batch := make([]int, size)
+		for i, p := range positions[:size] {
+			batch[i] = int(c.number[p])
+		}
+		batches, positions = append(batches, batch), positions[size:]
+	}
+	return batches, nil
+}
+
+// price is what a cut costs.
+func (c *cutter) price(clips []uint32, sizes []int) (cost float64) {
+	for _, size := range sizes {
+		cost += c.overhead + float64(size)*c.sorted[clips[0]]
+		clips = clips[size:]
+	}
+	return cost
+}

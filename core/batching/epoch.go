@@ -1,0 +1,138 @@
+package batching
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// Epoch is the clips of an epoch in the order of its steps.
+type Epoch struct {
+	Steps   int      `json:"steps"` // full ones
+	Tail    []int    `json:"tail"`  // sizes of the shorter steps behind them
+	Buckets []Bucket `json:"buckets"`
+	Notes   []string `json:"notes"`
+	Order   []uint32 `json:"-"` // numbers of clips. Each process's share of a step lies together, the longest clip first
+}
+
+// MakeEpoch orders the clips of one epoch: every clip once, or at most once with DropLast, by the recipe's seed and epoch.
+func MakeEpoch(seconds []float64, r Recipe) (*Epoch, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	c, err := sortClips(seconds, r.Memory)
+	if err != nil {
+		return nil, err
+	}
+	e, err := c.epoch(r)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range e.Order {
+		e.Order[i] = c.number[p]
+	}
+	return e, nil
+}
+
+// epoch is MakeEpoch with positions in the order.
+func (c *clips) epoch(r Recipe) (*Epoch, error) {
+	n := len(c.sorted)
+	tail, err := r.tail(n)
+	if err != nil {
+		return nil, err
+	}
+	random := rand.New(rand.NewPCG(r.Seed, r.Epoch))
+	cuts := []int{n}
+	if r.Mode != Random {
+		cuts = c.buckets(r.Buckets, r.share(), r.OverheadS, r.leastIn(c))
+	}
+	order := shuffled(n, random)
+	behind := 0
+	for _, size := range tail {
+		behind += size
+	}
+	full := order[:n-behind]
+	switch r.Mode {
+	case Bucketed:
+		c.bucketed(full, r, cuts, random)
+	case Packed:
+		c.packed(full, r, cuts, random)
+	default:
+		eachStep(full, r.StepSamples, func(step []uint32) { deal(step, r.Ranks) })
+	}
+	at := len(full)
+	for _, size := range tail { // any clips, so that no length is always among the last
+		deal(order[at:at+size], r.Ranks)
+		at += size
+	}
+	if r.DropLast {
+		order, tail = full, []int{}
+	}
+	return &Epoch{len(full) / r.StepSamples, tail, c.describe(cuts), r.notes(n, len(cuts)), order}, nil
+}
+
+// leastIn is the fewest clips of a bucket by its last position: enough for its clips to meet others in another epoch.
+func (r Recipe) leastIn(c *clips) func(int) int {
+	if r.Mode == Bucketed {
+		return func(int) int { return bucketSteps * r.StepSamples }
+	}
+	return func(last int) int { return bucketSteps * min(r.share(), int(c.largest[last])) }
+}
+
+func eachStep(order []uint32, size int, do func(step []uint32)) {
+	for at := 0; at < len(order); at += size {
+		do(order[at : at+size])
+	}
+}
+
+// deal gives the clips of a step to the processes in turns from the longest to the shortest, back and forth, so that all
+// get about the same seconds; the first ones get one clip more when they are not to be shared evenly.
+func deal(step []uint32, ranks int) {
+	longestFirst(step)
+	if ranks == 1 {
+		return
+	}
+	sorted := slices.Clone(step)
+	base, more := len(step)/ranks, len(step)%ranks
+	for i, p := range sorted {
+		turn, rank := i/ranks, i%ranks
+		if turn%2 == 1 && turn < base {
+			rank = ranks - 1 - rank
+		}
+		step[rank*base+min(rank, more)+turn] = p
+	}
+}
+
+// split gives the clips, in their order, to the buckets that end at these positions.
+func split(order []uint32, cuts []int) [][]uint32 {
+	of := make([]uint8, cuts[len(cuts)-1])
+	from := 0
+	counts := make([]int, len(cuts))
+	for b, to := range cuts {
+		for p := from; p < to; p++ {
+			of[p] = uint8(b)
+		}
+		from = to
+	}
+	for _, p := range order {
+		counts[of[p]]++
+	}
+	buckets := make([][]uint32, len(cuts))
+	for b, count := range counts {
+		buckets[b] = make([]uint32, 0, count)
+	}
+	for _, p := range order {
+		buckets[of[p]] = append(buckets[of[p]], p)
+	}
+	return buckets
+}
+
+// bucketed puts shuffled clips into steps of one bucket each; where a bucket ends, a step has clips of the next one too.
+func (c *clips) bucketed(order []uint32, r Recipe, cuts []int, random *rand.Rand) {
+	all := slices.Concat(split(order, cuts)...)
+	steps := slices.Collect(slices.Chunk(all, r.StepSamples))
+	shuffle(steps, random)
+	for i, step := range steps {
+		deal(step, r.Ranks)
+		copy(order[i*r.StepSamples:], step)
+	}
+}

@@ -1,0 +1,182 @@
+package batching
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var modes = []string{Random, Bucketed, Packed}
+
+// TestEveryClipComesOnce over recipes of all kinds, also those with very few clips.
+func TestEveryClipComesOnce(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 9))
+	for range 400 {
+		r := recipe(modes[random.IntN(3)], 0, fits(60, 30))
+		r.Ranks = 1 + random.IntN(4)
+		r.StepSamples = r.Ranks * (1 + random.IntN(20))
+		r.Buckets, r.DropLast, r.Epoch = 1+random.IntN(12), random.IntN(2) == 0, random.Uint64N(5)
+		seconds := lognormal(1+random.IntN(600), random.Uint64())
+		n := len(seconds)
+		rest := n % r.StepSamples
+		e, err := MakeEpoch(seconds, r)
+		if err != nil {
+			require.True(t, rest > 0 && (r.DropLast && n < r.StepSamples || !r.DropLast && rest < r.Ranks), "%d clips, %+v: %v", n, r, err)
+			continue
+		}
+		held := e.Steps * r.StepSamples
+		for _, size := range e.Tail {
+			require.GreaterOrEqual(t, size, r.Ranks, "every process gets a clip")
+			require.Less(t, size, max(r.StepSamples, 2))
+			held += size
+		}
+		want := n
+		if r.DropLast {
+			want -= rest
+			require.Empty(t, e.Tail)
+		}
+		require.Equal(t, want, held)
+		require.Equal(t, (want+r.StepSamples-1)/r.StepSamples, e.Steps+len(e.Tail))
+		require.Len(t, e.Order, want)
+		once := slices.Clone(e.Order)
+		slices.Sort(once)
+		require.Len(t, slices.Compact(once), want, "no clip comes twice")
+		again, err := MakeEpoch(seconds, r)
+		require.NoError(t, err)
+		require.Equal(t, e.Order, again.Order)
+	}
+}
+
+func TestEpochsAndSeedsDiffer(t *testing.T) {
+	seconds := lognormal(10_000, 1)
+	for _, mode := range modes {
+		r := recipe(mode, 32, fits(60, 30))
+		first, err := MakeEpoch(seconds, r)
+		require.NoError(t, err)
+		r.Epoch = 1
+		second, err := MakeEpoch(seconds, r)
+		require.NoError(t, err)
+		assert.NotEqual(t, first.Order, second.Order)
+		assert.Less(t, alike(first, second), 0.2, "%s: steps meet other clips in another epoch", mode)
+		r.Epoch, r.Seed = 0, 8
+		third, err := MakeEpoch(seconds, r)
+		require.NoError(t, err)
+		assert.NotEqual(t, first.Order, third.Order)
+	}
+}
+
+// alike is the mean share of a step's clips that were together in one step of the other epoch.
+func alike(a, b *Epoch) (share float64) {
+	step := map[uint32]int{}
+	for i, number := range b.Order {
+		step[number] = i / 32
+	}
+	for k := range a.Steps {
+		most, counts := 0, map[int]int{}
+		for _, number := range a.Order[32*k : 32*k+32] {
+			counts[step[number]]++
+			most = max(most, counts[step[number]])
+		}
+		share += float64(most) / 32
+	}
+	return share / float64(a.Steps)
+}
+
+func TestProcessesGetAboutTheSame(t *testing.T) {
+	seconds := lognormal(4000, 1)
+	for _, mode := range modes {
+		r := recipe(mode, 128, fits(60, 30))
+		r.Ranks = 4
+		e, err := MakeEpoch(seconds, r)
+		require.NoError(t, err)
+		most, all, held := 0.0, 0.0, 0.0
+		e.eachShare(r, func(share []uint32, last bool) {
+			audio := 0.0
+			for _, number := range share {
+				audio += seconds[number]
+			}
+			all += audio
+			held = max(held, audio)
+			require.True(t, slices.IsSortedFunc(share, func(a, b uint32) int { return int(1e9 * (seconds[b] - seconds[a])) }))
+			if last {
+				most, held = most+4*held, 0
+			}
+		})
+		assert.Less(t, most/all, 1.06, mode)
+	}
+}
+
+// TestRandomStepsDoNotDependOnProcesses: a training that is resumed on another number of processes goes on exactly.
+func TestRandomStepsDoNotDependOnProcesses(t *testing.T) {
+	seconds := lognormal(1000, 1)
+	steps := func(ranks int) (all [][]uint32) {
+		r := recipe(Random, 32, fits(60, 30))
+		r.Ranks = ranks
+		e, err := MakeEpoch(seconds, r)
+		require.NoError(t, err)
+		for step := range slices.Chunk(e.Order, 32) {
+			slices.Sort(step)
+			all = append(all, step)
+		}
+		return all
+	}
+	assert.Equal(t, steps(1), steps(4))
+}
+
+func TestBucketedStepsAreOfSimilarLength(t *testing.T) {
+	seconds := lognormal(20_000, 1)
+	spread := func(mode string) (sum float64) {
+		e, err := MakeEpoch(seconds, recipe(mode, 32, fits(60, 30)))
+		require.NoError(t, err)
+		for k := range e.Steps {
+			step := e.Order[32*k : 32*k+32]
+			sum += seconds[step[0]] - seconds[step[31]] // from the longest to the shortest
+		}
+		return sum / float64(e.Steps)
+	}
+	assert.Less(t, spread(Bucketed), spread(Random)/15)
+}
+
+func TestLittleDataIsSaid(t *testing.T) {
+	r := recipe(Bucketed, 32, nil)
+	e, err := MakeEpoch(lognormal(100, 1), r)
+	require.NoError(t, err)
+	require.Len(t, e.Notes, 2)
+	assert.Contains(t, e.Notes[0], "only 3 steps of 32 clips")
+	assert.Contains(t, e.Notes[1], "100 clips do not fill two buckets")
+	require.Len(t, e.Buckets, 1)
+	e, err = MakeEpoch(lognormal(2000, 1), r)
+	require.NoError(t, err)
+	assert.Empty(t, e.Notes)
+	assert.Greater(t, len(e.Buckets), 5)
+	e, err = MakeEpoch(lognormal(100, 1), recipe(Random, 32, nil))
+	require.NoError(t, err)
+	assert.Empty(t, e.Notes)
+}
+
+func TestRecipesThatCannotBe(t *testing.T) {
+	for name, spoil := range map[string]func(*Recipe){
+		"mode":       func(r *Recipe) { r.Mode = "sorted" },
+		"no clips":   func(r *Recipe) { r.StepSamples = 0 },
+		"many":       func(r *Recipe) { r.StepSamples = MaxStep + 1 },
+		"no process": func(r *Recipe) { r.Ranks = 0 },
+		"uneven":     func(r *Recipe) { r.Ranks = 5 },
+		"no buckets": func(r *Recipe) { r.Buckets = 0 },
+		"overhead":   func(r *Recipe) { r.OverheadS = -1 },
+		"no step":    func(r *Recipe) { r.StepSamples, r.DropLast = 128, true },
+		"no memory":  func(r *Recipe) { r.Memory = nil },
+		"too long":   func(r *Recipe) { r.Memory = Memory{{0.1, 1}} },
+	} {
+		r := recipe(Packed, 32, fits(60, 30))
+		spoil(&r)
+		_, err := MakeEpoch(lognormal(100, 1), r)
+		require.Error(t, err, name)
+		if name != "mode" {
+			_, err = Compare(lognormal(100, 1), r)
+			require.Error(t, err, name)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package batching
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+)
+
+// packer makes shares, what one process gets of a step, of micro-batches that are as full as they can be.
+type packer struct {
+	buckets [][]uint32 // shuffled clips that are left
+	sizes   []int      // of a full micro-batch of each; all of a bucket's clips when they are fewer
+	left    int
+	waste   []float64 // least share of micro-batches left empty, in all, when so many clips are to be added
+	random  *rand.Rand
+}
+
+// packed puts shuffled clips into steps of full micro-batches. Each step has clips of several lengths.
+func (c *clips) packed(order []uint32, r Recipe, cuts []int, random *rand.Rand) {
+	p := packer{buckets: split(order, cuts), left: len(order), random: random}
+	p.sizes = make([]int, len(cuts))
+	for b, to := range cuts {
+		p.sizes[b] = min(r.share(), int(c.largest[to-1]))
+	}
+	shares := make([][]uint32, 0, len(order)/r.share())
+	for p.left > 0 {
+		share := p.share(r.share())
+		longestFirst(share)
+		shares = append(shares, share)
+	}
+	c.level(shares, r, random)
+	at := 0
+	for _, share := range shares {
+		at += copy(order[at:], share)
+	}
+}
+
+// level puts shares that take about as long side by side, one for each process, and shuffles the steps that they make.
+func (c *clips) level(shares [][]uint32, r Recipe, random *rand.Rand) {
+	shuffle(shares, random)
+	if r.Ranks == 1 {
+		return
+	}
+	cut := cutter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
+	type priced struct {
+		cost  float64
+		share []uint32
+	}
+	all := make([]priced, len(shares))
+	for i, share := range shares {
+		all[i] = priced{cut.price(share, cut.greedy(share)), share}
+	}
+	slices.SortStableFunc(all, func(a, b priced) int { return cmp.Compare(a.cost, b.cost) })
+	steps := slices.Collect(slices.Chunk(all, r.Ranks))
+	shuffle(steps, random)
+	for i, step := range steps {
+		shuffle(step, random)
+		for j, one := range step {
+			shares[i*r.Ranks+j] = one.share
+		}
+	}
+}
+
+// share takes clips for one share. Among the buckets whose full micro-batch leaves room that others can fill best, the one
+// to take from is drawn by how many clips are left, so that all buckets last as long.
+func (p *packer) share(size int) []uint32 {
+	share := make([]uint32, 0, size)
+	for len(share) < size {
+		p.measure(size)
+		room := size - len(share)
+		least, weight, chosen := p.waste[room]+1e-9, 0, -1
+		for b, clips := range p.buckets {
+			if len(clips) == 0 || p.after(b, room) > least {
+				continue
+			}
+			weight += len(clips)
+			if p.random.IntN(weight) < len(clips) {
+				chosen = b
+			}
+		}
+		share = append(share, p.takeFrom(chosen, min(room, p.sizes[chosen]))...)
+	}
+	return share
+}
+
+// takeFrom takes the next clips of a bucket.
+func (p *packer) takeFrom(bucket, count int) []uint32 {
+	clips := p.buckets[bucket]
+	count = min(count, len(clips))
+	p.buckets[bucket] = clips[count:]
+	p.left -= count
+	if len(clips)-count < p.sizes[bucket] {
+		p.waste = nil // a full one is no longer to be had of it
+	}
+	return clips[:count]
+}
+
+// after is the waste of filling the room when the next micro-batch is of a bucket.
+func (p *packer) after(bucket, room int) float64 {
+	size := p.sizes[bucket]
+	held := min(size, room, len(p.buckets[bucket]))
+	return 1 - float64(held)/float64(size) + p.waste[room-held]
+}
+
+// measure works out what filling any room wastes, from the buckets that have clips.
+func (p *packer) measure(size int) {
+	if p.waste != nil {
+		return
+	}
+	p.waste = make([]float64, size+1)
+	for room := 1; room <= size; room++ {
+		least := -1.0
+		for b, clips := range p.buckets {
+			if len(clips) == 0 {
+				continue
+			}
+			if waste := p.after(b, room); least < 0 || waste < least {
+				least = waste
+			}
+		}
+		p.waste[room] = least
+	}
+}

@@ -1,0 +1,224 @@
+package batching
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+)
+
+// How a step is cut into micro-batches.
+const (
+	Fixed   = "fixed"   // one size: for all steps, or for those of a bucket; clips as they come
+	Greedy  = "greedy"  // from the longest clip on, as many as fit
+	Optimal = "optimal" // the cheapest there is
+)
+
+// Figures is what an epoch costs with one strategy.
+type Figures struct {
+	Order        string  `json:"order"` // random, grouped (as transformers has it), bucketed or packed
+	Cut          string  `json:"cut"`
+	MicroBatch   *int    `json:"micro_batch"` // the size where there is one
+	MicroBatches int     `json:"micro_batches"`
+	Steps        int     `json:"steps"`
+	PaddedS      float64 `json:"padded_s"`    // sum of clips × longest over the micro-batches
+	Padding      float64 `json:"padding"`     // share of the padded seconds that is no audio
+	Use          float64 `json:"use"`         // mean over the micro-batches of clips / largest that fits their longest
+	UseByTime    float64 `json:"use_by_time"` // the same, each weighted by its cost
+	CostS        float64 `json:"cost_s"`      // of all micro-batches, in seconds of audio
+	SlowestS     float64 `json:"slowest_s"`   // of the slowest process of each step: what the epoch takes
+	OverMemory   int     `json:"over_memory"` // micro-batches larger than what fits: 0
+	Speed        float64 `json:"speed"`       // against random order with one size
+}
+
+// Comparison is an epoch by every strategy.
+type Comparison struct {
+	Clips      int       `json:"clips"`
+	AudioS     float64   `json:"audio_s"`
+	LongestS   float64   `json:"longest_s"`
+	Strategies []Figures `json:"strategies"`
+	Buckets    []Bucket  `json:"buckets"` // of bucketed steps
+	Notes      []string  `json:"notes"`
+}
+
+// Compare simulates an epoch with every strategy; the mode of the recipe is not looked at. The first one is what the Trainer
+// does by itself: random order and one micro-batch size, which the longest clip allows and which divides a step. Of more than
+// a quarter of a million clips, as many are simulated, evenly chosen.
+func Compare(seconds []float64, r Recipe) (*Comparison, error) {
+	r.Mode = Packed // the one that asks for most
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	c, err := sortClips(seconds, r.Memory)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.tail(len(seconds)); err != nil {
+		return nil, err
+	}
+	found := c.sample(simulated / r.StepSamples * r.StepSamples).everyStrategy(r)
+	for i := range found {
+		found[i].scaleTo(len(seconds), r)
+		found[i].Speed = 1
+		if found[i].SlowestS > 0 {
+			found[i].Speed = found[0].SlowestS / found[i].SlowestS
+		}
+	}
+	r.Mode = Bucketed
+	cuts := c.buckets(r.Buckets, r.share(), r.OverheadS, r.leastIn(c))
+	out := &Comparison{len(seconds), 0, c.sorted[len(seconds)-1], found, c.describe(cuts), r.notes(len(seconds), len(cuts))}
+	for _, s := range c.sorted {
+		out.AudioS += s
+	}
+	return out, nil
+}
+
+// simulated is how many clips are simulated at most.
+const simulated = 1 << 18
+
+// sample is at most so many of the clips: the longest one, and others at even distances in the order of length.
+func (c *clips) sample(most int) *clips {
+	n := len(c.sorted)
+	if n <= most || most == 0 {
+		return c
+	}
+	few := &clips{memory: c.memory, sorted: make([]float64, most), largest: make([]int32, most)}
+	for i := range most {
+		at := n - 1 - int(int64(most-1-i)*int64(n)/int64(most))
+		few.sorted[i], few.largest[i] = c.sorted[at], c.largest[at]
+	}
+	return few
+}
+
+func (c *clips) everyStrategy(r Recipe) []Figures {
+	return inParallel(
+		func() []Figures { return []Figures{c.plain(Random, r)} },
+		func() []Figures { return []Figures{c.plain("grouped", r)} },
+		func() []Figures { return c.stepwise(Random, r, Greedy, Optimal) },
+		func() []Figures { return c.stepwise(Bucketed, r, Fixed, Greedy, Optimal) },
+		func() []Figures { return c.stepwise(Packed, r, Greedy, Optimal) },
+	)
+}
+
+// scaleTo makes figures of a sample those of so many clips.
+func (f *Figures) scaleTo(n int, r Recipe) {
+	steps := (n + r.StepSamples - 1) / r.StepSamples
+	if r.DropLast {
+		steps = n / r.StepSamples
+	}
+	if f.Steps == steps {
+		return
+	}
+	by := float64(n) / float64(f.Steps*r.StepSamples) // the sample is whole steps
+	f.MicroBatches = int(math.Round(by * float64(f.MicroBatches)))
+	f.PaddedS, f.CostS, f.SlowestS, f.Steps = by*f.PaddedS, by*f.CostS, by*f.SlowestS, steps
+}
+
+// inParallel runs jobs beside each other; a panic in one is the caller's.
+func inParallel(jobs ...func() []Figures) (all []Figures) {
+	found, panics := make([][]Figures, len(jobs)), make([]any, len(jobs))
+	var wait sync.WaitGroup
+	for i, job := range jobs {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			defer func() { panics[i] = recover() }()
+			found[i] = job()
+		}()
+	}
+	wait.Wait()
+	for i, figures := range found {
+		if panics[i] != nil {
+			panic(panics[i])
+		}
+		all = append(all, figures...)
+	}
+	return all
+}
+
+// oneSize is the largest micro-batch that fits the longest clip and that a process's share of a step is a multiple of.
+func (c *clips) oneSize(share int) int {
+	size := min(share, int(c.largest[len(c.largest)-1]))
+	for share%size != 0 {
+		size--
+	}
+	return size
+}
+
+// plain is one micro-batch size for all, and batches given to the processes in turns, as the Trainer does.
+func (c *clips) plain(order string, r Recipe) Figures {
+	size := c.oneSize(r.share())
+	t := tally{Figures: Figures{Order: order, Cut: Fixed, MicroBatch: &size}, overhead: r.OverheadS}
+	var clips []uint32
+	if order == Random {
+		clips = shuffled(len(c.sorted), rand.New(rand.NewPCG(r.Seed, r.Epoch)))
+	} else {
+		clips = Grouped(c.sorted, r.StepSamples, r.Seed)
+	}
+	if r.DropLast {
+		clips = clips[:len(clips)/r.StepSamples*r.StepSamples]
+	}
+	for at := 0; at < len(clips); at += r.StepSamples {
+		step := clips[at:min(at+r.StepSamples, len(clips))]
+		for rank := range r.Ranks {
+			for from := rank * size; from < len(step); from += r.Ranks * size {
+				t.add(c, step[from:min(from+size, len(step))])
+			}
+			t.processDone()
+		}
+		t.stepDone()
+	}
+	return t.figures(c.audio(clips))
+}
+
+// stepwise is an order of steps, and every process's share of them cut in several ways.
+func (c *clips) stepwise(order string, r Recipe, cuts ...string) []Figures {
+	r.Mode = order
+	epoch, err := c.epoch(r)
+	if err != nil {
+		panic(err) // the recipe has been checked
+	}
+	random := rand.New(rand.NewPCG(r.Seed, r.Epoch^1<<63))
+	found := make([]Figures, len(cuts))
+	for i, cut := range cuts {
+		t := tally{Figures: Figures{Order: order, Cut: cut}, overhead: r.OverheadS}
+		by := cutter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
+		epoch.eachShare(r, func(share []uint32, last bool) {
+			sizes := by.cut(cut, share)
+			if cut == Fixed { // within a bucket's step, clips come as they are
+				share = append([]uint32(nil), share...)
+				shuffle(share, random)
+			}
+			for _, size := range sizes {
+				t.add(c, share[:size])
+				share = share[size:]
+			}
+			t.processDone()
+			if last {
+				t.stepDone()
+			}
+		})
+		found[i] = t.figures(c.audio(epoch.Order))
+	}
+	return found
+}
+
+// eachShare gives every process's part of every step; last says that the step is complete.
+func (e *Epoch) eachShare(r Recipe, do func(share []uint32, last bool)) {
+	left := e.Order
+	step := func(size int) {
+		for rank := range r.Ranks {
+			count := size / r.Ranks
+			if rank < size%r.Ranks {
+				count++
+			}
+			do(left[:count], rank == r.Ranks-1)
+			left = left[count:]
+		}
+	}
+	for range e.Steps {
+		step(r.StepSamples)
+	}
+	for _, size := range e.Tail {
+		step(size)
+	}
+}

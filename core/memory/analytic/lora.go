@@ -1,0 +1,57 @@
+package analytic
+
+import "github.com/asrconfig/asrconfig-go/core/model"
+
+// LoRA (Hu et al. 2021, as PEFT has it without dropout): the model is frozen, and beside each projection to queries and to
+// values stand two narrow ones that train. A CTC head, which is new, trains too; Whisper's, which is tied, does not. The
+// convolutional front end counts as frozen by model.freeze_feature_encoder(), without which it would keep its activations.
+
+// fixed tells whether LoRA keeps the parameters at work from training.
+func (t *tape) fixed() bool { return t.rank > 0 && !t.apart }
+
+// unfrozen plays a part that trains whatever LoRA freezes.
+func (t *tape) unfrozen(play func()) {
+	outer := t.apart
+	t.apart = true
+	play()
+	t.apart = outer
+}
+
+// adapted adds an adapter's result to that of the linear layer beside it, which it takes over.
+func (t *tape) adapted(what string, x, y value) value {
+	if t.rank == 0 || what != "queries" && what != "values" {
+		return y
+	}
+	t.unfrozen(func() {
+		narrow := t.linear("adapter, narrow", x, dim{"rank", t.rank}, false)
+		wide := t.then(narrow, t.linear("adapter, wide", narrow, y.shape.last(), false))
+		wide = t.then(wide, t.scaled("adapter, scaled", wide, wide.shape))
+		y = t.then(y, t.sum(y, wide))
+		t.drop(wide)
+	})
+	return y
+}
+
+// adapting is the model as LoRA trains it: other parameters, gradients and optimizer state. Without LoRA it is the model.
+func (m *Model) adapting(set settings) (*Model, error) {
+	if set.rank == 0 {
+		return m, nil
+	}
+	if known, there := m.adapted.Load(set.rank); there {
+		return known.(*Model), nil
+	}
+	t := newTape(settings{rank: set.rank})
+	if _, err := m.play(t, Shape{Batch: 1, Seconds: 1, Labels: 1}); err != nil {
+		return nil, err
+	}
+	trained := t.work.TrainedParameters
+	sizes, err := model.Profile(model.Request{Counts: &model.Counts{Total: m.profile.TotalParameters + trained, Trainable: &trained}})
+	if err != nil {
+		return nil, err
+	}
+	c := *m
+	c.adapters, c.profile.TotalParameters = trained, sizes.TotalParameters
+	c.profile.TrainableParameters, c.profile.GradientBytes, c.profile.OptimizerBytes = trained, sizes.GradientBytes, sizes.OptimizerBytes
+	m.adapted.Store(set.rank, &c)
+	return &c, nil
+}

@@ -1,0 +1,176 @@
+package compare
+
+import (
+	"fmt"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// Comparison is what a training takes on each machine.
+type Comparison struct {
+	Model       profile.Model `json:"model"`
+	Clips       int           `json:"clips"`
+	Hours       float64       `json:"hours"`     // of audio
+	LongestS    float64       `json:"longest_s"` // seconds of the clip that memory is planned for
+	Target      int           `json:"target_batch_size"`
+	Epochs      float64       `json:"epochs"`
+	Rows        []Row         `json:"rows"`        // in the order asked for
+	Assumptions []string      `json:"assumptions"` // what the figures rest on
+}
+
+// Row is the plan for one machine. What follows Fits is there only when it does.
+type Row struct {
+	GPU         string `json:"gpu"` // key of the catalogue
+	Count       int    `json:"count"`
+	MemoryBytes uint64 `json:"memory_bytes"` // of one GPU
+	BudgetBytes uint64 `json:"budget_bytes"` // of it with the safety margin
+	Unverified  bool   `json:"unverified"`   // some of the card's published figures were not checked against a source
+	Fits        bool   `json:"fits"`
+
+	Precision     string `json:"precision"`
+	Checkpointing bool   `json:"gradient_checkpointing"`
+	Optimizer     string `json:"optimizer"`
+	LoRARank      int64  `json:"lora_rank"`
+	Batch         int    `json:"per_device_train_batch_size"`
+	Accumulation  int    `json:"gradient_accumulation_steps"`
+	Effective     int    `json:"effective_batch_size"`
+	LargestBatch  int    `json:"largest_batch"` // about the most clips, all of the longest, that fit in such a micro-batch
+	PeakBytes     uint64 `json:"peak_bytes"`    // predicted for one GPU, context included, for a batch of the longest clips
+
+	Parts      *timing.Parts `json:"parts"`       // seconds of an optimizer step; absent without published figures
+	StepS      *timing.Range `json:"step_s"`      // seconds
+	EpochHours *timing.Range `json:"epoch_hours"` //
+	RunHours   *timing.Range `json:"run_hours"`   // of all epochs
+	AudioRate  *timing.Range `json:"audio_rate"`  // seconds of audio trained on per second
+	Bound      string        `json:"bound"`       // the largest part of the time, or "loader"
+	Calibrated bool          `json:"calibrated"`  // by measured steps
+	Price      *timing.Price `json:"price"`       // absent where none is known
+	Cost       *timing.Range `json:"cost_usd"`    // of the run on all its GPUs
+	EnergyKWh  *timing.Range `json:"energy_kwh"`  // of the run, GPUs alone; absent where the board power is not known
+	Cheapest   bool          `json:"cheapest"`
+	Fastest    bool          `json:"fastest"`
+
+	Notes []string `json:"notes"`
+	Ways  []Way    `json:"ways"` // what would make it fit, when it does not
+}
+
+// Way is a change and what the training would then take of one GPU.
+type Way struct {
+	What      string `json:"what"`
+	PeakBytes uint64 `json:"peak_bytes"`
+	Fits      bool   `json:"fits"`
+}
+
+// Make compares. Errors: those of analytic.Read, of unknown GPUs, of data without clips, and InvalidArgument.
+func Make(r Request) (Comparison, error) {
+	p, machines, err := prepare(r)
+	if err != nil {
+		return Comparison{}, err
+	}
+	m, err := p.model(p.FreezeFeatureEncoder)
+	if err != nil {
+		return Comparison{}, err
+	}
+	c := Comparison{Model: m.Profile(), Clips: p.lengths.Clips, Hours: p.lengths.Hours(), Target: p.TargetBatchSize, Epochs: p.Epochs}
+	p.worker = workerRate(c.Model.Architecture)
+	c.Assumptions = p.assumptions(m)
+	if limit := m.LongestSeconds(); limit > 0 && p.lengths.Longest() > limit {
+		p.lengths = p.lengths.Cut(limit)
+	}
+	c.LongestS = p.lengths.Longest()
+	if len(machines) > closeLook {
+		c.Assumptions = append(c.Assumptions, fmt.Sprintf("reserved memory by a rule where it leaves no doubt, as there are more than %d GPUs; by a simulated allocator elsewhere", closeLook))
+	}
+	p.survey = len(machines) > closeLook
+	for _, each := range machines {
+		row, err := p.row(each)
+		if err != nil {
+			return Comparison{}, err
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	c.mark()
+	return c, nil
+}
+
+func prepare(r Request) (p *planner, machines []machine, err error) {
+	if r, err = r.completed(); err != nil {
+		return nil, nil, err
+	}
+	p = &planner{Request: r, oracle: newOracle(r)}
+	if machines, err = r.machines(); err != nil {
+		return nil, nil, err
+	}
+	if p.prices, err = r.prices(); err != nil {
+		return nil, nil, err
+	}
+	if p.factors, err = byCard(r.Calibrations); err != nil {
+		return nil, nil, err
+	}
+	for key, f := range p.factors {
+		if !positive(f.Low) || !(f.Low <= f.Factor && f.Factor <= f.High) || !positive(f.High) {
+			return nil, nil, fault.New(fault.InvalidArgument, "take it from timing.step", "the calibration of %s is %v, %v, %v", key, f.Low, f.Factor, f.High)
+		}
+	}
+	p.lengths, err = r.Data.Lengths()
+	return p, machines, err
+}
+
+func newOracle(r Request) oracle {
+	source := func(frozen bool) (*analytic.Model, error) {
+		named := r.Model
+		named.FreezeFeatureEncoder = named.FreezeFeatureEncoder || frozen
+		return analytic.Read(named)
+	}
+	return oracle{map[question]curve{}, map[bool]*analytic.Model{}, source, map[question]analytic.Sketch{}, map[question]uint64{}}
+}
+
+// assumptions says what the figures rest on.
+func (p *planner) assumptions(m *analytic.Model) []string {
+	out := []string{"times are estimates from published figures of the cards and assumed shares of them; whole runs that others published took one to three times the likely ones; a calibration by measured steps replaces this"}
+	switch limit := m.LongestSeconds(); {
+	case limit > 0 && p.lengths.Longest() > limit:
+		out = append(out, fmt.Sprintf("clips over %v s are cut to that, which the model's positions allow", limit))
+	case limit > 0:
+		out = append(out, fmt.Sprintf("every clip takes as long as one of %v s: the feature extractor pads it", limit))
+	case p.PaddedS != nil:
+		out = append(out, fmt.Sprintf("the batches of an epoch hold %.1f h with padding, as given", *p.PaddedS/3600))
+	case p.Order == "grouped":
+		out = append(out, "clips grouped by length, as group_by_length does")
+	default:
+		out = append(out, "clips in random order: each batch lasts as long as its longest clip")
+	}
+	if p.Data.Profile == nil {
+		out = append(out, "durations assumed log-normal about the given mean, up to the given longest")
+	}
+	if p.LoaderRate == nil {
+		out = append(out, fmt.Sprintf("a loader's worker assumed to prepare %.0f (%.0f to %.0f) seconds of audio per second; %d of them for each GPU",
+			p.worker.Likely, p.worker.Low, p.worker.High, p.Workers))
+	}
+	return append(out, "evaluations, checkpoints and the first steps' warm-up are not counted")
+}
+
+// mark finds the cheapest and the fastest of those that fit.
+func (c *Comparison) mark() {
+	fastest, cheapest := -1, -1
+	for i, row := range c.Rows {
+		if !row.Fits {
+			continue
+		}
+		if fastest < 0 || row.RunHours.Likely < c.Rows[fastest].RunHours.Likely {
+			fastest = i
+		}
+		if row.Cost != nil && (cheapest < 0 || row.Cost.Likely < c.Rows[cheapest].Cost.Likely) {
+			cheapest = i
+		}
+	}
+	if fastest >= 0 {
+		c.Rows[fastest].Fastest = true
+	}
+	if cheapest >= 0 {
+		c.Rows[cheapest].Cheapest = true
+	}
+}

@@ -1,0 +1,108 @@
+package compare
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/model"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// LargestRequest asks which known models can be trained on a GPU. An absent value takes the default of Request.
+type LargestRequest struct {
+	GPU          string  `json:"gpu"`       // "T4", "A100-40GB"
+	Family       string  `json:"family"`    // part of the names to look at: "whisper", "xls-r"; "", all known models
+	Seconds      float64 `json:"seconds"`   // the longest clip; 15
+	LoRARank     int64   `json:"lora_rank"` // 32
+	SafetyMargin float64 `json:"safety_margin"`
+	Precision    string  `json:"precision"`
+}
+
+// Largest is what each model takes of a GPU at a micro-batch of one clip with gradient checkpointing, the largest first.
+type Largest struct {
+	GPU         string      `json:"gpu"`
+	BudgetBytes uint64      `json:"budget_bytes"`
+	Seconds     float64     `json:"seconds"`
+	LoRARank    int64       `json:"lora_rank"`
+	Models      []Trainable `json:"models"`
+}
+
+// Trainable is one model. Sizes are bytes of the GPU, with the context.
+type Trainable struct {
+	Name       string `json:"name"`
+	Parameters int64  `json:"parameters"`
+	Full       Way    `json:"full"`      // every parameter, AdamW
+	EightBit   Way    `json:"eight_bit"` // every parameter, AdamW with 8-bit state
+	LoRA       Way    `json:"lora"`      // adapters only
+}
+
+const usualSeconds = 15
+
+// LargestModels answers for a GPU. Errors: NotFound for an unknown GPU or a family without a model, InvalidArgument.
+func LargestModels(r LargestRequest) (Largest, error) {
+	card, count, err := hardware.Asked(r.GPU)
+	if err != nil {
+		return Largest{}, err
+	}
+	seconds, rank := or(r.Seconds, usualSeconds), or(r.LoRARank, usualRank)
+	request, err := Request{SafetyMargin: r.SafetyMargin, Precision: r.Precision, TargetBatchSize: 2}.completed()
+	if err != nil {
+		return Largest{}, err
+	}
+	if !positive(seconds) || seconds > maxSeconds {
+		return Largest{}, fault.New(fault.InvalidArgument, "give the duration of the longest clip in seconds", "seconds is %v; the range is above 0 to %d", seconds, maxSeconds)
+	}
+	if rank < 0 {
+		return Largest{}, fault.New(fault.InvalidArgument, "leave it out for 32", "lora_rank is %d", rank)
+	}
+	out := Largest{GPU: card.Key, Seconds: seconds, LoRARank: rank, BudgetBytes: uint64(request.SafetyMargin * float64(card.MemoryTotalBytes))}
+	for _, name := range model.Names() {
+		if !strings.Contains(strings.ToLower(name), strings.ToLower(r.Family)) {
+			continue
+		}
+		if each, known := trainable(request, name, machine{card, count}, out); known {
+			out.Models = append(out.Models, each)
+		}
+	}
+	if len(out.Models) == 0 {
+		return out, fault.New(fault.NotFound, "try whisper, xls-r, wav2vec2, hubert, wavlm or mms", "no known model has %q in its name", fault.Shorten(r.Family))
+	}
+	slices.SortStableFunc(out.Models, func(a, b Trainable) int { return cmp.Compare(b.Parameters, a.Parameters) })
+	return out, nil
+}
+
+const maxSeconds = 24 * 3600
+
+// trainable estimates one model; false for those that the analytic estimator does not describe.
+func trainable(r Request, name string, m machine, asked Largest) (Trainable, bool) {
+	r.Model = model.Request{Name: name}
+	p := &planner{Request: r, oracle: newOracle(r)}
+	read, err := p.model(false)
+	if err != nil {
+		return Trainable{}, false
+	}
+	p.lengths = timing.One(asked.Seconds)
+	if limit := read.LongestSeconds(); limit > 0 {
+		p.lengths = p.lengths.Cut(limit)
+	}
+	out := Trainable{Name: name, Parameters: read.Profile().TotalParameters}
+	for _, each := range []struct {
+		way  *Way
+		what string
+		setup
+	}{
+		{&out.Full, "every parameter, AdamW", setup{checkpointing: true, optimizer: adamw}},
+		{&out.EightBit, "every parameter, 8-bit AdamW", setup{checkpointing: true, optimizer: adamw8}},
+		{&out.LoRA, "LoRA, AdamW", setup{checkpointing: true, optimizer: adamw, rank: asked.LoRARank}},
+	} {
+		bytes, fits, err := p.need(p.question(m, candidate{setup: each.setup, batch: 1, accumulation: 2}), m, asked.BudgetBytes, true)
+		if err != nil {
+			return Trainable{}, false
+		}
+		*each.way = Way{each.what, bytes, fits}
+	}
+	return out, true
+}

@@ -1,0 +1,79 @@
+package compare
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// row plans for one machine.
+func (p *planner) row(m machine) (Row, error) {
+	g := m.card.GPU()
+	row := Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes, Unverified: m.card.Unverified,
+		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: p.precision(g), Notes: []string{}, Ways: []Way{}}
+	rates, err := timing.RatesOf(g)
+	if err != nil {
+		return row, err
+	}
+	for _, setups := range p.setups() {
+		found, err := p.candidates(m, rates, setups)
+		if err != nil && !tooLarge(err) {
+			return row, err
+		}
+		for _, c := range found {
+			bytes, fits, err := p.need(p.question(m, c), m, row.BudgetBytes, p.survey)
+			if err != nil && !tooLarge(err) {
+				return row, err
+			}
+			if fits {
+				row.take(p, m, c, bytes)
+				row.LargestBatch = p.largestBatch(m, c, row.BudgetBytes)
+				return row, nil
+			}
+		}
+	}
+	row.Ways, err = p.ways(m, row.BudgetBytes)
+	return row, err
+}
+
+// take writes a candidate into the row.
+func (row *Row) take(p *planner, m machine, c candidate, bytes uint64) {
+	row.Fits, row.Checkpointing, row.Optimizer, row.LoRARank = true, c.checkpointing, c.optimizer, c.rank
+	row.Batch, row.Accumulation, row.Effective, row.PeakBytes = c.batch, c.accumulation, c.batch*c.accumulation*m.count, bytes
+	row.Parts, row.Bound = &c.parts, c.parts.Bound()
+	_, row.Calibrated = p.factors[m.card.Key]
+	step := c.parts.Sum()
+	if row.Calibrated {
+		step = p.factors[m.card.Key].Apply(step)
+	}
+	if c.loader.Likely >= c.epoch.Likely {
+		row.Bound = "loader"
+	}
+	hours, run := c.epoch.Times(1.0/3600), c.epoch.Times(p.Epochs/3600)
+	rate := timing.Takes(p.lengths.Hours()*3600, c.epoch)
+	row.StepS, row.EpochHours, row.RunHours, row.AudioRate = &step, &hours, &run, &rate
+	if price, known := p.prices[m.card.Key]; known {
+		cost := run.Times(price.Hour * float64(m.count))
+		row.Price, row.Cost = &price, &cost
+	}
+	row.EnergyKWh = timing.Energy(m.card.GPU(), m.count, run)
+	row.note(p, m, c)
+}
+
+func (row *Row) note(p *planner, m machine, c candidate) {
+	g := m.card.GPU()
+	if c.optimizer != p.Optimizer {
+		row.Notes = append(row.Notes, fmt.Sprintf("%s instead of %s, with which it does not fit", c.optimizer, p.Optimizer))
+	}
+	if row.Precision != or(p.Precision, row.Precision) {
+		row.Notes = append(row.Notes, fmt.Sprintf("%s instead of bf16, which compute capability %s lacks", row.Precision, g.ComputeCapability))
+	}
+	if row.Effective != p.TargetBatchSize {
+		row.Notes = append(row.Notes, fmt.Sprintf("the effective batch is %d, not %d: %s share it evenly", row.Effective, p.TargetBatchSize, fault.Plural(m.count, "GPU")))
+	}
+	if strings.HasPrefix(g.ComputeCapability, "3.") {
+		row.Notes = append(row.Notes, "current PyTorch no longer runs on compute capability "+g.ComputeCapability)
+	}
+}

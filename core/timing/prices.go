@@ -1,0 +1,70 @@
+package timing
+
+import (
+	_ "embed"
+	"math"
+	"sync"
+
+	"github.com/goccy/go-json"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// pricesJSON is one card per line, with where and when its price was seen. To correct one, change its line; who plans gives
+// prices of their own.
+//
+//go:embed prices.json
+var pricesJSON []byte
+
+// Price is what an hour of one GPU costs.
+type Price struct {
+	GPU      string  `json:"gpu"` // key of the catalogue
+	Hour     float64 `json:"usd_per_hour"`
+	Provider string  `json:"provider"`
+	Date     string  `json:"date"` // when it was seen, year and month
+	Source   string  `json:"source"`
+}
+
+// Prices is the table. It is part of the program, so a broken one is a defect and panics.
+var Prices = sync.OnceValue(func() []Price {
+	var table []Price
+	if err := json.Unmarshal(pricesJSON, &table); err != nil {
+		panic("core/timing/prices.json: " + err.Error())
+	}
+	return table
+})
+
+// PriceOf finds the price of a card by its key in the catalogue.
+func PriceOf(key string) (Price, bool) {
+	for _, p := range Prices() {
+		if p.GPU == key {
+			return p, true
+		}
+	}
+	return Price{}, false
+}
+
+// maxPrice is above what any machine costs an hour.
+const maxPrice = 1e6
+
+// Given is a price of the caller's. Errors: InvalidArgument for what is no price.
+func Given(key string, hour float64) (Price, error) {
+	if math.IsNaN(hour) || hour < 0 || hour > maxPrice {
+		return Price{}, fault.New(fault.InvalidArgument, "give dollars per hour and GPU, such as T4=0.35", "the price of %s is %v", fault.Shorten(key), hour)
+	}
+	return Price{GPU: key, Hour: hour, Provider: "given"}, nil
+}
+
+// utilisation is the share of its board power that a GPU takes on average while it trains: an assumption.
+var utilisation = Range{0.5, 0.75, 1.0}
+
+// Energy is kilowatt hours of the GPUs alone, without the machine around them. Absent where the board power is not known.
+func Energy(g profile.GPU, devices int, hours Range) *Range {
+	if g.PowerWatts == nil {
+		return nil
+	}
+	kilowatts := *g.PowerWatts * float64(devices) / 1000
+	used := hours.By(utilisation).Times(kilowatts)
+	return &used
+}

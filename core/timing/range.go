@@ -1,0 +1,75 @@
+// Package timing estimates how long a training step and an epoch take on a GPU, what they cost and what energy they use:
+// from the work that core/memory/analytic counts and the figures that the catalogue publishes. Everything is a range, since
+// no GPU reaches its published figures and how much of them it reaches is known from few public measurements
+// (docs/timing.md); a measured step replaces the assumption. Nothing here does I/O.
+package timing
+
+import (
+	"math"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// Range is an estimate: Low <= Likely <= High.
+type Range struct {
+	Low    float64 `json:"low"`
+	Likely float64 `json:"likely"`
+	High   float64 `json:"high"`
+}
+
+// Plus adds two ranges end by end: what makes one slow makes the other slow too.
+func (r Range) Plus(s Range) Range { return Range{r.Low + s.Low, r.Likely + s.Likely, r.High + s.High} }
+
+// Times scales a range by a number that is not negative.
+func (r Range) Times(x float64) Range { return Range{r.Low * x, r.Likely * x, r.High * x} }
+
+// By multiplies two ranges of numbers that are not negative.
+func (r Range) By(s Range) Range { return Range{r.Low * s.Low, r.Likely * s.Likely, r.High * s.High} }
+
+// AtLeast is the larger range, end by end.
+func (r Range) AtLeast(s Range) Range {
+	return Range{max(r.Low, s.Low), max(r.Likely, s.Likely), max(r.High, s.High)}
+}
+
+// Calibration replaces the assumed efficiencies by what was measured: one factor for a model on a GPU.
+type Calibration struct {
+	Factor float64 `json:"factor"` // measured over predicted, of the medians
+	Low    float64 `json:"low"`    // the fastest tenth of the measured steps over predicted, with a twentieth to spare
+	High   float64 `json:"high"`   // the slowest tenth, likewise
+	Steps  int     `json:"steps"`
+}
+
+// spare is how far a calibrated range reaches beyond what was measured: steps to come have other clips.
+const spare = 0.05
+
+// Calibrate compares steps that were measured, in seconds, with what was predicted for them. Errors: InvalidArgument without
+// a step, or with one that is not a positive number.
+func Calibrate(predicted Range, measured []float64) (Calibration, error) {
+	if len(measured) == 0 {
+		return Calibration{}, fault.New(fault.InvalidArgument, "give the seconds of some optimizer steps, without the first ones", "no measured step")
+	}
+	for _, s := range measured {
+		if math.IsNaN(s) || math.IsInf(s, 0) || s <= 0 {
+			return Calibration{}, fault.New(fault.InvalidArgument, "give the seconds of an optimizer step", "a measured step of %v s", s)
+		}
+	}
+	sorted := slices.Sorted(slices.Values(measured))
+	at := func(share float64) float64 { return between(sorted, share*float64(len(sorted)-1)) / predicted.Likely }
+	return Calibration{at(0.5), at(0.1) * (1 - spare), at(0.9) * (1 + spare), len(sorted)}, nil
+}
+
+// Apply puts the measured factors in the place of the assumed range.
+func (c Calibration) Apply(r Range) Range {
+	return Range{r.Likely * c.Low, r.Likely * c.Factor, r.Likely * c.High}
+}
+
+// between reads a sorted list at a place that may lie between two entries.
+func between(sorted []float64, place float64) float64 {
+	place = min(max(place, 0), float64(len(sorted)-1))
+	i := int(place)
+	if i+1 == len(sorted) {
+		return sorted[i]
+	}
+	return sorted[i] + (place-float64(i))*(sorted[i+1]-sorted[i])
+}
