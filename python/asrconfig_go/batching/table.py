@@ -1,0 +1,75 @@
+"""What fits for each length, as a table of a few rows, and micro-batches by it."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import _lib
+from .._checks import checked
+from .._errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from ..memory import MemoryModel
+
+Table = tuple[tuple[float, int], ...]
+"""Rows of seconds and the largest micro-batch of clips of up to so many seconds."""
+
+GRID_S = 0.5
+"""Lengths are rounded up to this where the memory model is asked, so that few of them are simulated."""
+OVERHEAD_S = 4.0
+"""What a micro-batch costs beside its padded seconds unless something else is known, in seconds of audio."""
+
+
+def memory_table(memory: MemoryModel, longest_s: float, limit_bytes: int | None = None) -> Table:
+    """Rows of seconds and the largest micro-batch of clips of up to so many seconds that is predicted to fit.
+
+    One row for each half second up to ``longest_s``, as the guard asks: micro-batches that are full by this table are
+    full for the guard. ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU that the
+    model was traced for leaves. Lengths between two of the same answer are not simulated. Raises
+    ``InvalidArgumentError`` as ``MemoryModel.largest_batch`` does.
+    """
+    longest_s = checked("longest_s", longest_s, float)
+    if not 0 < longest_s <= 1e6:
+        raise InvalidArgumentError(f"longest_s = {longest_s:g} is out of range", "pass seconds above 0")
+    last = max(1, math.ceil(longest_s / GRID_S - 1e-9))
+    found = {step: memory.largest_batch(step * GRID_S, limit_bytes) for step in (1, last)}
+    _between(1, last, found, lambda step: memory.largest_batch(step * GRID_S, limit_bytes))
+    return tuple((step * GRID_S, found[step]) for step in sorted(found))
+
+
+def _between(low: int, high: int, found: dict[int, int], ask: Any) -> None:
+    """Fill in what is between two steps."""
+    if high - low < 2 or found[low] == found[high]:
+        return
+    middle = (low + high) // 2
+    found[middle] = ask(middle)
+    _between(low, middle, found, ask)
+    _between(middle, high, found, ask)
+
+
+def cut_by_memory(
+    durations: Iterable[float], memory: Sequence[tuple[float, int]], *, overhead_s: float = OVERHEAD_S
+) -> list[list[int]]:
+    """The cheapest way to cut the clips of a step into micro-batches that fit.
+
+    A micro-batch of n clips, the longest of s seconds, costs n · s + ``overhead_s``; it fits when ``memory``, rows of
+    seconds and the largest micro-batch, has n or more for s. Gives the clips' numbers, longest first. Raises
+    ``InfeasiblePlanError`` when a clip does not fit alone.
+    """
+    request = {"memory": rows(memory), "overhead_s": checked("overhead_s", overhead_s, float)}
+    found = _lib.call("batching.cut", request, array("d", durations).tobytes())
+    return [list(batch) for batch in found["micro_batches"]]
+
+
+def rows(memory: Sequence[tuple[float, int]]) -> list[dict[str, Any]]:
+    """The table as the library takes it, checked there."""
+    try:
+        return [{"seconds": float(seconds), "batch": int(batch)} for seconds, batch in memory]
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"memory = {memory!r:.100} is no table",
+            "pass rows of (seconds, largest micro-batch), or make them by memory_table(memory_model, longest_s)",
+        ) from None
