@@ -26,6 +26,22 @@ from ._errors import (
     UnsupportedError,
     VersionMismatchError,
 )
+from .batching import (
+    BatchingReport,
+    BatchingStrategy,
+    BatchingWarning,
+    LengthBucket,
+    LongestClips,
+    StepSampler,
+    compare_batching,
+    cost_of_longest,
+    cut_by_memory,
+    memory_table,
+    use_batches,
+    with_batches,
+)
+from .compare import compare_gpus, estimate_step_time, gpu_prices, largest_models
+from .compare_records import Comparison, LargestModels, StepTime
 from .config import Decision, TrainingConfig
 from .dataset import Clip, DatasetProfile, ScanResult, scan_audio
 from .hardware import GPU, HardwareProfile
@@ -35,9 +51,11 @@ from .manager import ASRConfigManager, PlanOptions, create_optimal_config
 from .model import ModelProfile, known_models, profile_model
 from .monitor import MemoryMonitor
 from .training_arguments import UnsupportedSettingWarning
+from .training_report import GuardEvent, Restart, TrainingReport
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
+    from .guard.search import BatchSizeSearch, find_max_batch_size
     from .memory import (
         Calibration,
         EstimatorWarning,
@@ -55,8 +73,13 @@ __all__ = [
     "AdaptiveMemoryCallback",
     "AsrConfigError",
     "BadAudioWarning",
+    "BatchSizeSearch",
+    "BatchingReport",
+    "BatchingStrategy",
+    "BatchingWarning",
     "Calibration",
     "Clip",
+    "Comparison",
     "CorruptFileError",
     "DatasetProfile",
     "Decision",
@@ -64,14 +87,18 @@ __all__ = [
     "EstimatorWarning",
     "EvaluationMemory",
     "ForkedProcessError",
+    "GuardEvent",
     "HardwareProfile",
     "InfeasiblePair",
     "InfeasiblePlanError",
     "InternalError",
     "InvalidArgumentError",
     "LabelReport",
+    "LargestModels",
+    "LengthBucket",
     "LibraryError",
     "LibraryNotLoadedError",
+    "LongestClips",
     "MemoryEstimate",
     "MemoryModel",
     "MemoryMonitor",
@@ -79,30 +106,49 @@ __all__ = [
     "NotFoundError",
     "PlanOptions",
     "PoisonedLibraryError",
+    "Restart",
     "RunEstimate",
     "ScanCancelledError",
     "ScanResult",
+    "StepSampler",
+    "StepTime",
     "TrainingConfig",
+    "TrainingReport",
     "UnsupportedError",
     "UnsupportedSettingWarning",
     "VersionMismatchError",
     "add_durations",
     "calibrate",
     "check_labels",
+    "compare_batching",
+    "compare_gpus",
+    "cost_of_longest",
     "create_optimal_config",
+    "cut_by_memory",
     "estimate_memory",
+    "estimate_step_time",
+    "find_max_batch_size",
+    "gpu_prices",
     "known_models",
+    "largest_models",
+    "memory_table",
     "profile_model",
     "scan_audio",
+    "use_batches",
+    "with_batches",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Names that cost an import: the callback's base class, the memory model, the version in the metadata."""
+    """Names that cost an import: the callback's base class, torch, the memory model, the version in the metadata."""
     if name == "AdaptiveMemoryCallback":
         from .callback import AdaptiveMemoryCallback
 
         return AdaptiveMemoryCallback
+    if name in ("BatchSizeSearch", "find_max_batch_size"):
+        from .guard import search
+
+        return getattr(search, name)
     if name in __all__:
         from . import memory
 

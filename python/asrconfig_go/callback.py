@@ -15,6 +15,8 @@ from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
 from ._checks import checked
 from ._errors import InvalidArgumentError, LibraryError
+from .guard.callback import GuardCallback
+from .loss_kind import multiplied_by_accumulation
 from .monitor import MemoryMonitor, MemorySnapshot
 
 if TYPE_CHECKING:
@@ -191,8 +193,11 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start sampling. A second begin without an end, as after a recovery, goes on with the same monitor."""
-        self._lead(self._handler(sys._getframe(1)))
+        handler = self._handler(sys._getframe(1))
+        self._lead(handler)
         self._set_cudnn()
+        if kwargs.get("model") is not None and state.is_world_process_zero:
+            _name_multiplied_gradients(args, kwargs["model"], handler)
         if state.is_local_process_zero and not (self._monitor and self._monitor.running):
             self._start()
 
@@ -302,6 +307,19 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
                 return caller
             frame = frame.f_back
         return None
+
+
+def _name_multiplied_gradients(args: Any, model: Any, handler: Any) -> None:
+    """Say so when accumulation multiplies the gradient, which only the guard corrects."""
+    steps = args.gradient_accumulation_steps
+    guarded = handler is not None and any(isinstance(callback, GuardCallback) for callback in handler.callbacks)
+    if steps > 1 and not guarded and multiplied_by_accumulation(model):
+        logger.warning(
+            "the Trainer multiplies the gradient of %s by the %d accumulation steps (transformers issue 47688); "
+            "attach the guard, manager.attach(trainer), or train without accumulation",
+            type(model).__name__,
+            steps,
+        )
 
 
 def _give_back_memory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -18,7 +19,9 @@ from .model import ModelProfile, profile_model
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
+    from .compare_records import Comparison
     from .guard import Guard
+    from .training_report import TrainingReport
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,12 @@ class ASRConfigManager:
 
     def __init__(self, *, safety_margin: float = 0.85, gpu: str | None = None) -> None:
         check_margin(safety_margin)
-        self.hardware = HardwareProfile.detect(gpu, safety_margin)
+        self.hardware, self._gpu = HardwareProfile.detect(gpu, safety_margin), gpu
         self.dataset: DatasetProfile | None = None
         self.model: ModelProfile | None = None
         self.config: TrainingConfig | None = None
+        self.report: TrainingReport | None = None
+        self._described: dict[str, Any] | None = None  # the model as the analytic estimator is asked for it
 
     def profile_dataset(self, dataset: Any, sample_size: int | None = None, **options: Any) -> DatasetProfile:
         """Measure ``dataset`` (see ``scan_audio``): every file, or a random sample of ``sample_size``."""
@@ -86,7 +91,10 @@ class ASRConfigManager:
         self, model: Any, *, name: str | None = None, freeze_feature_encoder: bool = False
     ) -> ModelProfile:
         """Count the parameters of ``model`` (see ``profile_model``); ``name`` is only a label."""
+        from .memory.source import analytic_request
+
         found = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
+        self._described = analytic_request(model, freeze_feature_encoder)
         self.model = replace(found, name=name) if name else found
         return self.model
 
@@ -104,6 +112,28 @@ class ASRConfigManager:
         }
         self.config = TrainingConfig.from_dict(_lib.call("plan.make", request))
         return self.config
+
+    def what_if(self, gpus: Sequence[str] | None = None, *, prices: Any = None, **options: Any) -> Comparison:
+        """Plan this training on other ``gpus`` (see ``compare_gpus``): memory, hours, cost, energy on each.
+
+        The batch, the optimizer and the epochs are those of the plan, if there is one; ``options`` are the others of
+        ``compare_gpus``. Raises ``InvalidArgumentError`` before both profiles are measured.
+        """
+        from .compare import compare_described
+
+        if self.dataset is None or self._described is None:
+            missing = "profile_dataset" if self.dataset is None else "profile_model"
+            raise InvalidArgumentError("there is nothing to compare yet", f"call manager.{missing}(…) first")
+        if self.config is not None:
+            planned = self.config
+            options = {
+                "target_batch_size": planned.target_batch_size,
+                "optimizer": planned.optimizer,
+                "epochs": planned.num_train_epochs,
+                **options,
+            }
+        options = {"safety_margin": self.hardware.safety_margin, **options}
+        return compare_described(self._described, self.dataset, gpus=gpus, prices=prices, **options)
 
     def save_config(self, config: TrainingConfig, path: str | os.PathLike[str]) -> None:
         """Write ``config`` as JSON, whole or not at all."""
@@ -127,22 +157,55 @@ class ASRConfigManager:
     def attach(self, trainer: Any, **options: Any) -> Guard:
         """Guard the training steps of a ``transformers.Trainer``: they survive running out of GPU memory, exactly.
 
-        ``options`` are those of ``Guard``. A second call gives the same guard; its ``detach()`` leaves the Trainer as
-        it was.
+        ``options`` are those of ``Guard``; ``preflight=True`` tries clips as long as the longest of the profiled
+        dataset, and ``memory=True`` traces the model with the trainer's own settings, so that batches are cut by
+        predicted memory from the first step on, within the safety margin. A second call gives the same guard; its
+        ``detach()`` leaves the Trainer as it was.
         """
         from .guard import attach
+        from .guard.memory_budget import traced_for
 
+        if options.get("memory") is True:
+            options["memory"] = traced_for(trainer, self._gpu)
+            limit = options["memory"].target.limit_bytes
+            options.setdefault("memory_limit_bytes", limit and int(limit * self.hardware.safety_margin))
+        if "preflight" in options:
+            options["preflight"] = self._longest(options["preflight"])
         return attach(trainer, **options)
 
-    def train(self, trainer: Any, *, max_retries: int = 3, **train_arguments: Any) -> Any:
-        """``trainer.train(…)`` that survives running out of GPU memory.
+    def train(
+        self,
+        trainer: Any,
+        *,
+        resume: bool | str | os.PathLike[str] = False,
+        max_retries: int = 3,
+        preflight: bool | float = False,
+        verbose: bool = True,
+        **train_arguments: Any,
+    ) -> Any:
+        """``trainer.train(…)`` that survives running out of GPU memory, and resumes exactly when it was killed.
 
-        The micro-batch is halved and accumulation doubled, at most ``max_retries`` times, and training goes on from the
-        last checkpoint of this run with the same effective batch.
+        Attaches a guard for as long as it lasts (see ``attach``; ``preflight`` is handed to it). Where no step can be
+        computed again, training restarts from the last complete checkpoint of this run, at most ``max_retries`` times.
+        ``resume=True`` goes on from the newest complete checkpoint in ``output_dir``, if there is one, with the run's
+        effective batch; a path from that one. See ``recovery.GuardedTraining`` for what stays the same.
+
+        What was met is in ``report``, and printed in the end if ``verbose``, also when an exception ends it.
         """
-        from .recovery import train_with_recovery
+        from .display import say
+        from .recovery import GuardedTraining
 
-        return train_with_recovery(trainer, max_retries=max_retries, **train_arguments)
+        longest = self._longest(preflight)
+        run = GuardedTraining(trainer, resume=resume, max_retries=max_retries, preflight=longest, **train_arguments)
+        try:
+            return run.train()
+        finally:
+            self.report = run.report()
+            say(verbose and trainer.is_world_process_zero(), "Training", self.report)
+
+    def _longest(self, preflight: bool | float) -> bool | float:
+        """What a pre-flight that is asked for tries: the longest clip of the profiled dataset, if there is one."""
+        return self.dataset.max_s if preflight is True and self.dataset is not None else preflight
 
     def _planned(self) -> TrainingConfig:
         if self.config is None:

@@ -9,16 +9,27 @@ import traceback
 from typing import Any
 
 from . import _lib
+from ._errors import AsrConfigError
 
 logger = logging.getLogger("asrconfig_go")
 
 
 def classify(error: BaseException) -> dict[str, Any]:
-    """``{"class", "advice"}`` of an error by its type and text, of core/recovery.
+    """``{"class", "advice"}`` of an error by its type and text, or those of what it was raised from, of core/recovery.
 
     The class is ``"gpu_oom"``, ``"maybe"`` (it may have been), ``"host_oom"``, ``"poisoned"`` (this process cannot use
     the GPU any more) or ``"other"``.
     """
+    found = _classify(error)
+    cause = error.__cause__
+    # The loader says that a worker "exited unexpectedly", from the error that says why. Our own errors are final.
+    if found["class"] == "other" and cause is not None and not isinstance(error, AsrConfigError):
+        behind = classify(cause)
+        return behind if behind["class"] != "other" else found
+    return found
+
+
+def _classify(error: BaseException) -> dict[str, Any]:
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     found: dict[str, Any] = _lib.call("recovery.classify", {"type": name, "text": str(error)})
     return found

@@ -1,21 +1,28 @@
-"""Training that survives running out of GPU memory: smaller micro-batches, the same effective batch."""
+"""A guarded training that restarts where no step can be computed again, and resumes after its process was killed."""
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _lib
-from ._errors import InfeasiblePlanError, InvalidArgumentError, LibraryError
-from .gradient_scale import GradientScale, override
+from ._errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError
+from ._override import override
+from .guard.check import sharded, single_process
 from .out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .resuming import beginning
+from .run_record import folder_of
+from .training_report import Restart, TrainingReport
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
+    from .guard import Guard
 
 logger = logging.getLogger("asrconfig_go")
 
@@ -23,223 +30,306 @@ _MAX_RETRIES = 100  # the library's limit
 _EVALUATION = ("evaluation_loop", "prediction_loop")
 
 
-def train_with_recovery(
-    trainer: Any,
-    *,
-    max_retries: int = 3,
-    callback: AdaptiveMemoryCallback | None = None,
-    **train_arguments: Any,
-) -> Any:
-    """``trainer.train(**train_arguments)``, continued with a smaller micro-batch when GPU memory runs out.
+class GuardedTraining:
+    """``trainer.train(**train_arguments)`` under a guard, from a run's beginning or from where it was interrupted.
 
-    The micro-batch is halved and accumulation doubled (evaluation: its batch is halved), at most ``max_retries`` times,
-    0 to 100. Training goes on from the last checkpoint that this run has written, or from where it began: the
-    checkpoint given as ``resume_from_checkpoint``, else the initial weights, optimizer and random numbers. Samples,
-    their order, the schedule and the number of steps are those of an undisturbed run; dropout masks are not, since
-    they are drawn for micro-batches. Gradients do not depend on the micro-batch as far as ``gradient_scale`` says;
-    random augmentation in loader workers, and data sets whose own order changes, cannot be repeated exactly.
-    The smaller sizes stay in ``trainer.args``.
+    - Steps that run out of GPU memory are the guard's: they are computed again. What runs out of it elsewhere (a
+      callback, an optimizer step that was half done) ends the attempt; training then goes on in this process from the
+      last complete checkpoint of this run, or from where it began, with half of the guard's limit, at most
+      ``max_retries`` times, 0 to 100. Batch size and accumulation stay, so samples, their order, the schedule and the
+      number of steps cannot change.
+    - ``resume=True`` goes on from the newest complete checkpoint in ``output_dir``, or starts when there is none; a
+      path goes on from that one. Samples, their order, the schedule and the random numbers are those of a run that was
+      not interrupted, and so is the effective batch, whatever ``args`` and the hardware are now. Random augmentation in
+      loader workers, and data sets whose own order changes, cannot be repeated.
+    - ``preflight`` is handed to the guard that is attached. One that is attached already stays when this ends.
+    - With several processes or GPUs nothing restarts in the process, since the others would wait for ever: the smaller
+      limit is stored, and the error says what to restart with. With DeepSpeed and FSDP that is so for steps, too.
 
     ``callback`` is added to the trainer if it is not there; the sampling of every ``AdaptiveMemoryCallback`` ends with
-    this call, after exceptions and Ctrl-C too.
-
-    Raises ``InfeasiblePlanError``, chained to the trainer's exception, when no smaller micro-batch or no retry is left.
-    Any other exception is the trainer's own, with a note on what it means. With several processes, DeepSpeed or FSDP
-    nothing is retried, since the others would wait for ever; the note says what to restart with.
+    the training, after exceptions and Ctrl-C too.
     """
-    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= _MAX_RETRIES:
-        raise InvalidArgumentError(f"max_retries = {max_retries!r} is not a whole number from 0 to 100", "3 is usual")
-    if trainer.args.auto_find_batch_size:
-        raise InvalidArgumentError(
-            "auto_find_batch_size loses the effective batch, and would keep errors from being seen here",
-            "set auto_find_batch_size=False: recovery finds a fitting micro-batch itself",
-        )
-    if callback is not None:
-        callback.attach(trainer)
-    run = _Run(trainer, max_retries, train_arguments)
-    try:
-        return run.train()
-    finally:
-        run.close()
 
-
-class _Run:
-    """One call: its attempts, and what they share."""
-
-    def __init__(self, trainer: Any, max_retries: int, arguments: dict[str, Any]) -> None:
-        from .restart import InitialState, Journal
-
-        self.trainer, self.max_retries, self.arguments = trainer, max_retries, arguments
-        self.retries = self.maybe_retries = 0
-        self.begin = self.resume = _resume_point(trainer, arguments.pop("resume_from_checkpoint", None))
-        self.scale, self.journal, self.initial = GradientScale(trainer), Journal(trainer), InitialState(trainer)
-        self.single = single_process(trainer)
-        self.undo_batch_size = _use_batch_size_of_args(trainer)
+    def __init__(
+        self,
+        trainer: Any,
+        *,
+        resume: bool | str | os.PathLike[str] = False,
+        max_retries: int = 3,
+        preflight: bool | float = False,
+        callback: AdaptiveMemoryCallback | None = None,
+        **train_arguments: Any,
+    ) -> None:
+        """Changes nothing yet. Raises ``InvalidArgumentError``, and what ``beginning`` does."""
+        _check(trainer, resume, max_retries, train_arguments)
+        self.trainer, self.max_retries, self.arguments = trainer, max_retries, train_arguments
+        self._options: dict[str, Any] = {"preflight": preflight} if preflight else {}
+        self._callback, self._guard = callback, _attached(trainer)
+        self._seen = len(self._guard.events) if self._guard else 0
+        self._start = beginning(trainer, resume)
+        self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
+        self._record, self._folder = self._start.record, folder_of(trainer)
+        self._events, self._retries, self._maybe_retries = list(self._record.events), 0, 0
+        self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
+        self._likely_rule = ""
+        self._from, self._error, self._undo = 0.0, "", list[Callable[[], None]]()
 
     def train(self) -> Any:
-        from .restart import ScheduleChangedError
+        """What ``trainer.train()`` gives.
 
-        self.trainer.add_callback(self.journal)
-        if self.single and self.max_retries and self.begin is None:
-            self.initial.keep()
-        failure: Exception | None = None
-        decision: dict[str, Any] | None = None
+        Raises ``InfeasiblePlanError``, chained to the trainer's exception, when no smaller micro-batch or no retry is
+        left. Any other exception is the trainer's own, with a note on what it means.
+        """
+        self._from = time.monotonic()
+        try:
+            self._set_up()
+            return self._attempts()
+        except BaseException as error:
+            self._error = f"{type(error).__name__}: {first_line(error)}"
+            raise
+        finally:
+            self._close()
+
+    def report(self) -> TrainingReport:
+        """What was met so far."""
+        limit = self._guard.budgets["training"] if self._guard else None
+        return TrainingReport(
+            steps=self.trainer.state.global_step,
+            planned_steps=self._record.max_steps,
+            resumed_from=self._begin or "",
+            restarts=tuple(self._record.restarts),
+            events=tuple(self._record.events),
+            skipped_samples=self._guard.skipped if self._guard else 0,
+            batch=self._record.batch,
+            limit_samples=limit.samples if limit else None,
+            limit_values=limit.values if limit else None,
+            seconds=time.monotonic() - self._from,
+            error=self._error,
+        )
+
+    def _set_up(self) -> None:
+        from .restart import InitialState, Journal
+
+        trainer, record = self.trainer, self._record
+        self._attach()
+        if self._callback is not None:
+            self._callback.attach(trainer)
+        _use_batch(trainer, record.batch[:2])
+        self._journal = Journal(trainer, self._start, self._folder, self._news)
+        self._undo += [self._journal.install(), _same_loader(trainer)]
+        self._initial = InitialState(trainer, self._folder.path)
+        self._initial.discard()  # a killed process leaves its own behind
+        if self._alone and self.max_retries and self._begin is None:
+            self._initial.keep()
+        self._undo.append(self._initial.discard)
+
+    def _attach(self) -> None:
+        """Attach a guard, if there is none, with the run's limits and rule."""
+        from .guard import attach
+        from .guard.weights import expected_rules
+
+        own, options = self._guard is None, dict(self._options)
+        self._likely_rule = expected_rules(self.trainer)[0]
+        if own and self._record.rule and self._record.rule[1] == self._likely_rule:
+            options["rule"] = self._record.rule[0]
+        self._guard = attach(self.trainer, **options)
+        if own:
+            self._undo.append(self._guard.detach)
+        for place, (samples, values) in self._record.limits.items():
+            budget = self._guard.budgets[place]
+            budget.samples, budget.values = _least(budget.samples, samples), _least(budget.values, values)
+
+    def _attempts(self) -> Any:
         while True:
             try:
-                self.scale.install()
-                return self.trainer.train(resume_from_checkpoint=self.resume, **self.arguments)
-            except ScheduleChangedError as changed:
-                message = f"a smaller micro-batch would change the schedule: {changed}"
-                raise InfeasiblePlanError(message, f"restart with {_words(decision or {})}") from failure
+                return self.trainer.train(resume_from_checkpoint=self._resume, **self.arguments)
             except Exception as error:
-                decision = self.decide(error)
-                if decision is None:
+                restart = self._decide(error)
+                if restart is None:
                     raise
                 clear_frames(error)
-                failure = error.with_traceback(None)
             # Outside of the except block: nothing holds the failed step any more.
-            self.go_on(decision)
+            self._go_on(restart)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         from .callback import AdaptiveMemoryCallback
 
-        trainer = self.trainer
-        self.scale.remove()
-        self.initial.discard()
-        self.undo_batch_size()
-        trainer.remove_callback(self.journal)
-        for callback in trainer.callback_handler.callbacks:
+        self._news()
+        # Where another process has failed, it has stored what this one does not know.
+        if self.trainer.args.should_save and self._record.max_steps and (self._alone or not self._error):
+            self._folder.write(self._record)
+        for callback in self.trainer.callback_handler.callbacks:
             if isinstance(callback, AdaptiveMemoryCallback):
                 callback.stop()
+        while self._undo:
+            self._undo.pop()()
 
-    def decide(self, error: Exception) -> dict[str, Any] | None:
+    def _news(self) -> bool:
+        """Bring the record up to date; whether it changed."""
+        if self._guard is None:
+            return False
+        record, guard = self._record, self._guard
+        rule = (guard.rule, self._likely_rule) if guard.rule else record.rule
+        limits = {place: (budget.samples, budget.values) for place, budget in guard.budgets.items()}
+        count = len(self._events) + len(guard.events) - self._seen
+        if (rule, limits, count) == (record.rule, record.limits, len(record.events)):
+            return False
+        record.rule, record.limits = rule, limits
+        record.events = self._events + guard.events[self._seen :]
+        return True
+
+    def _decide(self, error: Exception) -> Restart | None:
         """How to go on; None when ``error``, by now with a note, is to be raised."""
+        if isinstance(error, AsrConfigError):
+            return None  # the guard's last word
         try:
             found = classify(error)
             if found["class"] not in ("gpu_oom", "maybe"):
                 if found["class"] != "other":
                     note(error, found["advice"])
                 return None
-            decision = self.next_sizes(found["class"], _in_evaluation(error.__traceback__))
+            place = "evaluation" if _in_evaluation(error.__traceback__) else "training"
+            before = self._limit(place)
+            decided = self._halved(found["class"], before)
         except LibraryError as unavailable:
             note(error, f"no recovery was tried: {unavailable}")
             return None
-        if not decision["retry"]:
+        if not decided["retry"]:
             if found["class"] == "maybe":
-                note(error, decision["reason"])
+                note(error, decided["reason"])
                 return None
             raise InfeasiblePlanError(
-                f"training ran out of GPU memory: {first_line(error)}", decision["reason"]
+                f"training ran out of GPU memory: {first_line(error)}", decided["reason"]
             ) from error
-        return decision if self.can_go_on(error, decision) else None
+        step = self.trainer.state.global_step
+        restart = Restart(step, step, place, before, decided["micro_batch"], first_line(error))
+        if not self._can_go_on(error, restart):
+            return None
+        self._retries, self._maybe_retries = decided["retries"], decided["maybe_retries"]
+        return restart
 
-    def next_sizes(self, found: str, evaluation: bool) -> dict[str, Any]:
+    def _limit(self, place: str) -> int:
+        """The samples of a micro-batch, at most; where they are limited by length, of one that ran out of memory."""
         args = self.trainer.args
-        micro = args.per_device_eval_batch_size if evaluation else args.per_device_train_batch_size
-        state = {
-            "class": found,
-            "micro_batch": micro,
-            "accumulation": 1 if evaluation else args.gradient_accumulation_steps,
-            "retries": self.retries,
-            "maybe_retries": self.maybe_retries,
-            "max_retries": self.max_retries,
-        }
-        decision: dict[str, Any] = _lib.call("recovery.next", state)
-        decision["evaluation"] = evaluation
-        if evaluation and decision["retry"]:
-            decision["reason"] = f"retry {decision['retries']}: evaluation batch {micro} → {decision['micro_batch']}"
-        return decision
+        batch = int(args.train_batch_size if place == "training" else args.eval_batch_size)
+        if self._guard is None:
+            return batch
+        self._news()
+        budget = self._guard.budgets[place]
+        places = (place, "pre-flight") if place == "training" else (place,)
+        lowered = [e.micro_batch_after for e in self._record.events if e.place in places and budget.values is not None]
+        return min([batch, *lowered[-1:], budget.samples or batch])
 
-    def can_go_on(self, error: Exception, decision: dict[str, Any]) -> bool:
-        if not self.single:
-            why = "several processes cannot recover one by one; restart all of them"
-        elif not decision["evaluation"] and not _same_samples(self.trainer, decision["micro_batch"]):
-            why = "dataloader_drop_last would drop other samples with a smaller micro-batch; restart"
-        elif self.journal.latest() is None and self.begin is None and not self.initial.can_restore():
-            why = "there is neither a checkpoint of this run nor its initial state to continue from; restart"
-        else:
-            return True
-        note(error, f"GPU memory ran out: {why} with {_words(decision)}")
-        return False
+    def _halved(self, found: str, micro_batch: int) -> dict[str, Any]:
+        state = {"class": found, "micro_batch": micro_batch, "accumulation": 1, "cut": True}
+        state |= {"retries": self._retries, "maybe_retries": self._maybe_retries, "max_retries": self.max_retries}
+        decided: dict[str, Any] = _lib.call("recovery.next", state)
+        return decided
 
-    def go_on(self, decision: dict[str, Any]) -> None:
-        """Free what the failed attempt holds, and set the trainer up for the next one."""
-        trainer = self.trainer
-        self.retries, self.maybe_retries = decision["retries"], decision["maybe_retries"]
-        self.scale.remove()
-        _let_go(trainer)
-        self.initial.restore_objects()
-        free_memory()
-        for name, value in _settings(decision).items():
-            setattr(trainer.args, name, value)
-        _renew_accelerator(trainer)
-        checkpoint = self.journal.latest()
-        self.resume = str(checkpoint) if checkpoint else self.begin
-        if self.resume is None:
-            self.initial.restore_values()
-        self.journal.rewind(checkpoint, resuming=self.resume is not None)
-        logger.warning("%s; going on from %s", decision["reason"], self.resume or "the start")
-
-
-def _settings(decision: dict[str, Any]) -> dict[str, int]:
-    """A decision as settings of ``TrainingArguments``."""
-    if decision["evaluation"]:
-        return {"per_device_eval_batch_size": decision["micro_batch"]}
-    return {
-        "per_device_train_batch_size": decision["micro_batch"],
-        "gradient_accumulation_steps": decision["accumulation"],
-    }
-
-
-def _words(decision: dict[str, Any]) -> str:
-    return " and ".join(f"{name}={value}" for name, value in _settings(decision).items())
-
-
-def _resume_point(trainer: Any, given: Any) -> str | None:
-    """The checkpoint that the user asked for, as a path: True would name another one after this run has saved."""
-    if given is True:
-        from transformers.trainer_utils import get_last_checkpoint
-
-        found = get_last_checkpoint(trainer.args.output_dir)
-        if found is None:
-            raise InvalidArgumentError(
-                f"resume_from_checkpoint=True, but {trainer.args.output_dir} holds no checkpoint",
-                "leave it out to train from the start",
+    def _can_go_on(self, error: Exception, restart: Restart) -> bool:
+        if not self._alone:
+            self._store(restart)
+            launcher = "restart all processes, as torchrun --max-restarts=3 does, with manager.train(…, resume=True)"
+            size = f"in micro-batches of {restart.after} instead of {restart.before}, the same effective batch"
+            note(error, f"GPU memory ran out: {launcher}; it goes on from the last checkpoint {size}")
+            return False
+        if self._journal.latest() is None and self._begin is None and not self._initial.can_restore():
+            note(
+                error,
+                "GPU memory ran out: there is neither a checkpoint of this run nor its initial state to go on from",
             )
-        return str(found)
-    return os.fspath(given) if given else None
+            return False
+        return True
+
+    def _store(self, restart: Restart) -> None:
+        """Leave the smaller micro-batch for the next start; by the process that failed, the first or not."""
+        devices = max(1, self.trainer.args.n_gpu)
+        if not sharded(self.trainer) and devices == 1:
+            self._shrink(restart)
+            self._news()
+        elif restart.place == "training":
+            self._record.micro_batch = max(1, restart.after // devices)
+        self._folder.write(self._record)
+
+    def _shrink(self, restart: Restart) -> None:
+        assert self._guard is not None  # set up before anything can fail
+        budget = self._guard.budgets[restart.place]
+        if budget.samples is not None or budget.values is None:
+            budget.samples = min(restart.after, budget.samples or restart.after)
+        if budget.values is not None:
+            budget.values = max(1, budget.values // 2)
+
+    def _go_on(self, restart: Restart) -> None:
+        """Free what the failed attempt holds, and set the trainer up for the next one."""
+        assert self._guard is not None
+        self._shrink(restart)
+        self._guard.let_go()
+        _let_go(self.trainer)
+        self._initial.restore_objects()
+        free_memory()
+        _renew_accelerator(self.trainer)
+        checkpoint = self._journal.latest()
+        self._resume = str(checkpoint) if checkpoint else self._begin
+        if self._resume is None:
+            self._initial.restore_values()
+        since = self._journal.rewind(checkpoint)
+        self._record.restarts.append(replace(restart, since=since))
+        self._news()
+        logger.warning("%s; going on from %s", self._record.restarts[-1], self._resume or "the start")
 
 
-def single_process(trainer: Any) -> bool:
-    """Whether no other process takes part in the training."""
-    return bool(
-        trainer.args.world_size == 1
-        and not trainer.is_deepspeed_enabled
-        and not trainer.is_fsdp_enabled
-        and not getattr(trainer, "is_distributed_loading_by_transformers", False)
-    )
+def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any]) -> None:
+    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= _MAX_RETRIES:
+        raise InvalidArgumentError(f"max_retries = {max_retries!r} is not a whole number from 0 to 100", "3 is usual")
+    if not isinstance(resume, bool | str | os.PathLike) or resume == "":
+        raise InvalidArgumentError(f"resume = {resume!r} is not True, False or a path", "True takes the newest one")
+    if "resume_from_checkpoint" in arguments:
+        raise InvalidArgumentError("resume_from_checkpoint is the Trainer's", "pass resume=True, or resume=a path")
+    if trainer.args.auto_find_batch_size:
+        raise InvalidArgumentError(
+            "auto_find_batch_size loses the effective batch, and would keep errors from being seen here",
+            "set auto_find_batch_size=False: the guard finds a fitting micro-batch itself",
+        )
 
 
-def _use_batch_size_of_args(trainer: Any) -> Callable[[], None]:
-    """Make the loader's batch size that of ``args``: some versions take the checkpoint's. Gives the way back."""
+def _attached(trainer: Any) -> Guard | None:
+    """The guard that a Trainer has already."""
+    from .guard import Guard
+
+    return next((value for value in vars(trainer).values() if isinstance(value, Guard)), None)
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
+    args = trainer.args
+    if (args.per_device_train_batch_size, args.gradient_accumulation_steps) != batch:
+        args.per_device_train_batch_size, args.gradient_accumulation_steps = batch
+        _renew_accelerator(trainer)
+
+
+def _same_loader(trainer: Any) -> Callable[[], None]:
+    """Make the training loader one that can be repeated; gives the way back.
+
+    Its batch size is that of ``args``, where some versions take the checkpoint's. Lasting workers get their seed from a
+    generator of their own: the global one, which orders are drawn from, would be asked for it once in a run, and once
+    more in each that goes on.
+    """
     original = trainer.get_train_dataloader
 
     def get_train_dataloader() -> Any:
+        import torch
+
         trainer._train_batch_size = trainer.args.train_batch_size
-        return original()
+        loader = original()
+        if getattr(loader, "persistent_workers", False) and loader.generator is None:
+            for each in (loader, getattr(loader, "base_dataloader", loader)):
+                each.generator = torch.Generator().manual_seed(torch.initial_seed())
+        return loader
 
     return override(trainer, "get_train_dataloader", get_train_dataloader)
-
-
-def _same_samples(trainer: Any, micro_batch: int) -> bool:
-    """Whether an epoch keeps its samples when incomplete batches are dropped."""
-    args = trainer.args
-    if not args.dataloader_drop_last or not hasattr(trainer.train_dataset, "__len__"):
-        return True
-    devices = max(1, args.n_gpu)
-    before, after = args.per_device_train_batch_size * devices, micro_batch * devices
-    size = len(trainer.train_dataset)
-    return bool(size // before * before == size // after * after)
 
 
 def _in_evaluation(trace: TracebackType | None) -> bool:

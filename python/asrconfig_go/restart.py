@@ -2,104 +2,227 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import json
 import logging
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
-from .randomness import rng_state, set_rng_state
+from ._override import override
+from .checkpoints import checkpoints, incomplete, step_of
+from .randomness import cpu_state, rng_state, set_cpu_state, set_rng_state
+from .resuming import Beginning
+from .run_record import RunFolder
 
 logger = logging.getLogger("asrconfig_go")
 
-_INITIAL_STATE = ".asrconfig-initial-state.pt"
-_CHECKPOINT_FILES = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
+_INITIAL_STATE = "initial-state.pt"
 
 
 class Journal(TrainerCallback):  # type: ignore[misc]
-    """Writes down, while a run lasts, what a retry needs and the Trainer does not keep.
+    """Writes down, while a run lasts, what going on needs and the Trainer does not keep; in the run's record, too.
 
     - which checkpoints are this run's: ``output_dir`` may hold those of earlier ones;
     - the random numbers at the begin of each epoch: length-grouped orders are drawn from them, and a resumed Trainer
       would draw another order for the epoch in which it goes on;
-    - the state of stateful callbacks, such as early stopping, at each checkpoint.
+    - the state of stateful callbacks, such as early stopping, at each checkpoint;
+    - what ``changed``, asked after every step, tells to be worth a new record.
     """
 
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+    def __init__(self, trainer: Any, start: Beginning, folder: RunFolder, changed: Callable[[], bool]) -> None:
+        self._trainer, self._folder, self._changed = trainer, folder, changed
+        self._record, self._known = start.record, start.known
+        self._begin = start.begin or cpu_state()
+        self._epochs = dict(start.epochs)  # by the global step at which they begin
+        self._start = start.checkpoint
         self._checkpoints: list[Path] = []
-        self._epochs: dict[int, dict[str, Any]] = {}  # by the global step at which they begin
-        self._callbacks: dict[Path | None, list[tuple[Any, Any]]] = {None: self._callback_states()}
-        self._resuming = False
-        self._max_steps: int | None = None
+        self._callbacks: dict[Path | None, list[tuple[Any, Any]]] = {}
+        self._source = start.checkpoint  # what the Trainer loads
+        self._resuming = start.checkpoint is not None
+        self._told = False
+
+    def install(self) -> Callable[[], None]:
+        """Take effect; gives the way back."""
+        if self._start is not None:
+            self._restore_callbacks(self._start)
+        self._callbacks[None] = self._callback_states()
+        if self._known:
+            set_cpu_state(self._begin)  # the order of the samples starts from its seed
+        if self._writes():  # the others write when training begins
+            self._folder.drop_leftovers()
+            if not self._known and self._start is None:
+                self._folder.clear()
+                self._folder.write(self._record)
+        trainer = self._trainer
+        trainer.callback_handler.callbacks.insert(0, self)  # others may look at the random numbers of an epoch
+        undo = override(trainer, "_load_rng_state", self._loading(trainer._load_rng_state))
+
+        def remove() -> None:
+            undo()
+            trainer.remove_callback(self)
+
+        return remove
 
     def latest(self) -> Path | None:
         """This run's newest complete checkpoint that is still there."""
-        complete = (c for c in reversed(self._checkpoints) if all((c / f).is_file() for f in _CHECKPOINT_FILES))
-        return next(complete, None)
+        return next((c for c in reversed(self._checkpoints) if not incomplete(c, self._record.processes)), None)
 
-    def rewind(self, checkpoint: Path | None, resuming: bool) -> None:
-        """Prepare for a retry from ``checkpoint``, or from where the run began (None).
-
-        ``resuming`` says whether the Trainer will load a checkpoint, this run's or the one that it began with.
-        """
-        self._resuming = resuming and bool(self._epochs)
-        if not resuming:
-            self._epochs.clear()
+    def rewind(self, checkpoint: Path | None) -> int:
+        """Prepare for a retry from ``checkpoint``, or from where this process began (None); gives its global step."""
         for callback, attributes in self._callbacks.get(checkpoint, []):
             for name, value in copy.deepcopy(attributes).items():
                 setattr(callback, name, value)
+        self._source = checkpoint or self._start
+        self._resuming = self._source is not None
+        if self._source is None:
+            self._epochs.clear()
+            self._folder.drop_epochs()
+            return 0
+        return step_of(self._source)
 
     def _callback_states(self) -> list[tuple[Any, Any]]:
         stateful = [c for c in self._trainer.callback_handler.callbacks if isinstance(c, ExportableState)]
         return [(callback, copy.deepcopy(callback.state()["attributes"])) for callback in stateful]
 
+    def _restore_callbacks(self, checkpoint: Path) -> None:
+        """Let stateful callbacks go on counting: by itself the Trainer restores them on request only."""
+        told = json.loads((checkpoint / "trainer_state.json").read_text())["stateful_callbacks"]
+        by_name: dict[str, list[Any]] = {}
+        for callback in self._trainer.callback_handler.callbacks:
+            if isinstance(callback, ExportableState):
+                by_name.setdefault(type(callback).__name__, []).append(callback)
+        for name, callbacks in by_name.items():
+            saved = told.get(name, [])
+            saved = (saved if isinstance(saved, list) else [saved])[-len(callbacks) :]  # each save appends to a list
+            for callback, values in zip(callbacks, saved, strict=False):
+                for attribute, value in values.get("attributes", {}).items():
+                    setattr(callback, attribute, value)
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Refuse another schedule than the first attempt's; let later checkpoints tell the batch size really used."""
+        """Begin the record; let later checkpoints tell the batch size really used.
+
+        Here all processes have read what there was.
+        """
         state.train_batch_size = args.train_batch_size
-        if self._max_steps is None:
-            self._max_steps = state.max_steps
-        if state.max_steps != self._max_steps:
-            raise ScheduleChangedError(f"{state.max_steps} optimizer steps instead of {self._max_steps}")
+        if not self._told:
+            self._told = True
+            planned = self._record.max_steps
+            if self._known and planned not in (0, state.max_steps):
+                logger.warning(
+                    "%d optimizer steps are planned, %d when the run began: the schedule of the learning rate is "
+                    "another from here on",
+                    state.max_steps,
+                    planned,
+                )
+            self._record.max_steps = state.max_steps
+            self._folder.write_state(self._begin)
+            self._folder.drop_epochs(self._epochs)
+            for step, epoch in self._epochs.items():
+                self._folder.write_state(epoch, step)
+        self._write()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Keep the epoch's random numbers, or put back those of the epoch in which training goes on."""
         if not self._resuming:
-            self._epochs[state.global_step] = rng_state()
+            self._keep_epoch(state.global_step)
             return
         self._resuming = False
+        if _between_epochs(state):
+            self._trainer._load_rng_state(str(self._source))  # as the Trainer will once more
+            return
         begun = [step for step in self._epochs if step <= state.global_step]
         if begun:
-            set_rng_state(self._epochs[max(begun)])
+            set_cpu_state(self._epochs[max(begun)])
+        else:
+            self._keep_epoch(state.global_step)
+
+    def _loading(self, original: Any) -> Any:
+        def load_rng_state(checkpoint: Any) -> None:
+            with _numpy_allowed():
+                original(checkpoint)
+            # An epoch that begins here may have begun after an evaluation, which draws numbers, too.
+            state = self._trainer.state
+            if checkpoint is not None and _between_epochs(state):
+                if state.global_step in self._epochs:
+                    set_cpu_state(self._epochs[state.global_step])
+                else:
+                    self._keep_epoch(state.global_step)
+
+        return load_rng_state
+
+    def _keep_epoch(self, step: int) -> None:
+        self._epochs[step] = cpu_state()
+        self._folder.write_state(self._epochs[step], step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Renew the record when there is news."""
+        if self._changed():
+            self._write()
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Remember a checkpoint that was written whole."""
+        """Remember a checkpoint that was written whole; forget the epochs that none goes back to."""
         checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         self._checkpoints = [c for c in self._checkpoints if c != checkpoint] + [checkpoint]
         self._callbacks[checkpoint] = self._callback_states()
+        if checkpoint.name in self._record.foreign:
+            self._record.foreign.remove(checkpoint.name)
+            self._write()
+        self._drop_epochs(Path(args.output_dir))
+
+    def _drop_epochs(self, output: Path) -> None:
+        own = [c for c in checkpoints(output) if c.name not in self._record.foreign]
+        steps = [step_of(c) for c in [*own, *([self._start] if self._start and self._start.is_dir() else [])]]
+        needed = {max((e for e in self._epochs if e <= step), default=0) for step in steps}
+        needed.add(max(self._epochs, default=0))
+        self._epochs = {step: state for step, state in self._epochs.items() if step in needed}
+        self._folder.drop_epochs(needed)
+
+    def _writes(self) -> bool:
+        return bool(self._trainer.args.should_save)
+
+    def _write(self) -> None:
+        if self._writes():
+            self._folder.write(self._record)
 
 
-class ScheduleChangedError(Exception):
-    """The smaller micro-batch would change the number of optimizer steps."""
+def _between_epochs(state: Any) -> bool:
+    """Whether a checkpoint was saved at the end of an epoch."""
+    return state.global_step > 0 and float(state.epoch or 0).is_integer()
+
+
+@contextlib.contextmanager
+def _numpy_allowed() -> Iterator[None]:
+    """Let numpy's generator be read from checkpoints where the Trainer is older than torch's refusal of it."""
+    serialization = torch.serialization
+    if not hasattr(serialization, "safe_globals"):
+        yield
+        return
+    core = np._core if hasattr(np, "_core") else np.core
+    with serialization.safe_globals([core.multiarray._reconstruct, np.ndarray, np.dtype, type(np.dtype(np.uint32))]):
+        yield
 
 
 class InitialState:
     """The model, optimizer, scheduler and random numbers before the first step.
 
-    The tensors are kept in a file in ``output_dir`` rather than in RAM: a copy of a large model's weights beside the
-    loader's workers is what small machines lack. The file is written whole or not at all, and removed at the end.
+    The tensors are kept in a file beside the run's record rather than in RAM: a copy of a large model's weights beside
+    the loader's workers is what small machines lack. The file is written whole or not at all, and removed at the end.
     Kept are the trainable parameters and the buffers; frozen parameters do not change. A ``model_init`` makes the model
     anew by itself.
     """
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, trainer: Any, folder: Path) -> None:
         from accelerate.optimizer import AcceleratedOptimizer
 
         self._trainer = trainer
-        self._path = Path(trainer.args.output_dir) / _INITIAL_STATE
+        self._path = folder / _INITIAL_STATE
         given = trainer.optimizer
         self._optimizer = given.optimizer if isinstance(given, AcceleratedOptimizer) else given
         self._scheduler = None if trainer._created_lr_scheduler else trainer.lr_scheduler

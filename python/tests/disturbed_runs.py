@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers.trainer_callback import TrainerCallback
 
-from asrconfig_go.recovery import train_with_recovery
+from asrconfig_go.recovery import GuardedTraining
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
 OutOfMemory = torch.cuda.OutOfMemoryError
@@ -33,41 +33,62 @@ class Observer(TrainerCallback):
         self.samples[state.global_step] = [index for batch in kwargs["model"].seen for index in batch]
 
 
-def over(limit: int) -> Any:
-    """Out of memory whenever a training batch has more than ``limit`` samples."""
+class Failing(TrainerCallback):
+    """An exception outside of the training step: in each event named ``event`` that ``fail`` asks for."""
 
-    def fail(model: Any, size: int) -> None:
-        if size > limit:
-            raise OutOfMemory(OUT_OF_MEMORY)
+    def __init__(self, event: str, fail: Any) -> None:
+        self.fail = fail
+        setattr(self, event, self._happen)
 
-    return fail
+    def _happen(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.fail()
 
 
-def once_at(batch: int, error: Exception | None = None) -> Any:
-    """An exception in the ``batch``-th training batch of the run, once."""
+def once_at(time: int, error: Exception | None = None) -> Any:
+    """An exception when asked for the ``time``-th time, once."""
     count = 0
 
-    def fail(model: Any, size: int) -> None:
+    def fail(*_: Any) -> None:
         nonlocal count
         count += 1
-        if count == batch:
+        if count == time:
             raise error or OutOfMemory(OUT_OF_MEMORY)
 
     return fail
 
 
-def trained(output: Path, fail: Any = None, *, resume: Any = None, model: Any = None, **settings: Any) -> Any:
-    """A trainer that has trained with recovery, with an observer at ``trainer.seen``."""
+def always(error: Exception | None = None) -> Any:
+    """An exception whenever asked."""
+
+    def fail(*_: Any) -> None:
+        raise error or OutOfMemory(OUT_OF_MEMORY)
+
+    return fail
+
+
+def prepared(
+    output: Path, fail: Any = None, *, event: str = "on_pre_optimizer_step", model: Any = None, **settings: Any
+) -> Any:
+    """A trainer with an observer at ``trainer.seen`` that asks ``fail`` at each ``event``."""
     if model is None:
         torch.manual_seed(0)
         model = Regression()
-    model.fail = fail
     observer = Observer()
-    callbacks = [observer, *settings.pop("callbacks", [])]
+    callbacks = [observer, *settings.pop("callbacks", []), *([Failing(event, fail)] if fail else [])]
     defaults = {"samples": 64, "per_device_train_batch_size": 16, "num_train_epochs": 3, "save_strategy": "no"}
     trainer = tiny_trainer(output, model=model, callbacks=callbacks, **{**defaults, **settings})
     trainer.seen = observer
-    train_with_recovery(trainer, resume_from_checkpoint=resume)
+    return trainer
+
+
+def trained(output: Path, fail: Any = None, *, resume: Any = False, max_retries: int = 3, **settings: Any) -> Any:
+    """One that has trained, with its report at ``trainer.report``."""
+    trainer = prepared(output, fail, **settings)
+    run = GuardedTraining(trainer, resume=resume, max_retries=max_retries)
+    try:
+        run.train()
+    finally:
+        trainer.report = run.report()
     return trainer
 
 
@@ -83,8 +104,13 @@ def assert_same_run(disturbed: Any, whole: Any) -> None:
     assert disturbed.state.max_steps == whole.state.max_steps
     logged = [[entry["step"] for entry in t.state.log_history] for t in (disturbed, whole)]
     assert logged[0] == logged[1]
-    assert torch.allclose(weights(disturbed), weights(whole), atol=1e-5)
+    assert torch.allclose(weights(disturbed), weights(whole), atol=1e-6)
 
 
 def sizes(trainer: Any) -> tuple[int, int]:
     return trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps
+
+
+def limits(trainer: Any) -> list[tuple[int, int]]:
+    """Those of the micro-batch before and after each restart."""
+    return [(restart.before, restart.after) for restart in trainer.report.restarts]

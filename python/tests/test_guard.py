@@ -186,6 +186,20 @@ def test_giving_up_says_what_to_do(tmp_path: Path) -> None:
     assert isinstance(caught.value.__cause__, torch.cuda.OutOfMemoryError)
 
 
+@pytest.mark.parametrize("place", ["forward", "backward"])
+def test_one_sample_is_computed_once_more(tmp_path: Path, place: str) -> None:
+    """What was in the way may be gone; it is given up when it is not."""
+    settings = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
+    _, calm, _, _, _ = trained("ctc mean", tmp_path, **settings)
+    _, got, trainer, guard, _ = trained("ctc mean", tmp_path, hungry=(place, 0, 1), **settings)
+    assert torch.equal(got, calm)
+    assert trainer.state.global_step == 8
+    assert [(e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [(1, 1)]
+    assert "once more" in str(guard.events[0])
+    with pytest.raises(ac.InfeasiblePlanError, match="micro-batch is 1 already"):
+        trained("ctc mean", tmp_path, hungry=(place, 0, 2), **settings)
+
+
 def test_other_errors_pass_unchanged(tmp_path: Path) -> None:
     model = Regression()
 

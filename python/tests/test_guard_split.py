@@ -11,6 +11,7 @@ transformers = pytest.importorskip("transformers")
 
 import asrconfig_go as ac  # noqa: E402
 from asrconfig_go.guard.budget import Budget  # noqa: E402
+from asrconfig_go.guard.lengths import Extent, extent  # noqa: E402
 from asrconfig_go.guard.split import batch_size, split  # noqa: E402
 from asrconfig_go.guard.weights import Totals, find_rule, totals  # noqa: E402
 
@@ -65,17 +66,16 @@ def test_a_batch_of_settings_cannot_be_cut() -> None:
 
 
 def test_short_clips_ride_in_larger_micro_batches() -> None:
-    def clips(samples: int, length: int) -> dict[str, Any]:
-        return {"input_values": torch.zeros(samples, length), "labels": torch.zeros(samples, 3)}
-
     budget = Budget(None)
-    assert budget.size(clips(16, 1000)) == 16
-    budget.shrink(clips(16, 1000), 8)
-    sizes = [budget.size(clips(16, length)) for length in (100, 500, 800, 1000, 3000, 9000)]
-    assert sizes == [16, 16, 10, 8, 2, 1]
+    assert budget.size(Extent(1000), 16) == 16
+    budget.shrink(Extent(1000), 8)
+    assert [budget.size(Extent(n), 16) for n in (100, 500, 800, 1000, 3000, 9000)] == [16, 16, 10, 8, 2, 1]
+    assert budget.size(Extent(100, width=80), 16) == 1
+    budget.shrink(Extent(9000), 1)
+    assert budget.values == 8000, "a limit does not grow"
     budget = Budget(4)
-    budget.shrink({"labels": torch.zeros(4)}, 2)
-    assert budget.size({"labels": torch.zeros(9)}) == 2, "an input of another name: samples count"
+    budget.shrink(extent({"labels": torch.zeros(4)}), 2)
+    assert budget.size(extent({"labels": torch.zeros(9)}), 9) == 2, "an input of another name: samples count"
 
 
 def test_weights() -> None:

@@ -15,10 +15,10 @@ from asrconfig_go import _errors, memory
 def test_all_is_sorted_complete_and_documented() -> None:
     public = {name for name in vars(ac) if not name.startswith("_") and not inspect.ismodule(vars(ac)[name])}
     public -= {"annotations", "TYPE_CHECKING", "Any"}
-    assert public | {"AdaptiveMemoryCallback", *memory.__all__} == set(ac.__all__)
-    for name in ac.__all__:
-        if name != "AdaptiveMemoryCallback":
-            assert inspect.getdoc(getattr(ac, name)), name
+    heavy = {"AdaptiveMemoryCallback", "BatchSizeSearch", "find_max_batch_size"}  # need transformers or torch
+    assert public | heavy | set(memory.__all__) == set(ac.__all__)
+    for name in set(ac.__all__) - heavy:
+        assert inspect.getdoc(getattr(ac, name)), name
     assert len(set(ac.__all__)) == len(ac.__all__)
 
 

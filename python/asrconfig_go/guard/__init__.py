@@ -1,5 +1,6 @@
 """Training steps that survive running out of GPU memory without changing the mathematics of the run."""
 
-from .guard import Guard, GuardEvent, attach
+from ..training_report import GuardEvent
+from .guard import Guard, attach
 
 __all__ = ["Guard", "GuardEvent", "attach"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..gradient_scale import ctc_reduction
+from ..loss_kind import ctc_reduction
 from .split import like
 from .weights import Totals, expected_rules, labels_name, totals
 
@@ -12,10 +13,10 @@ from .weights import Totals, expected_rules, labels_name, totals
 def evaluation_rule(trainer: Any, rule: str | None) -> str:
     """How losses of parts add up in evaluation, where ``num_items_in_batch`` counts the tokens of each part alone."""
     found = rule or expected_rules(trainer)[0]
-    return "token_mean" if found == "sum" and ctc_reduction(trainer) != "sum" else found
+    return "token_mean" if found == "sum" and ctc_reduction(trainer.model) != "sum" else found
 
 
-def predict_in_parts(trainer: Any, predict: Any, parts: list[Any], rule: str) -> tuple[Any, Any, Any]:
+def predict_in_parts(trainer: Any, predict: Any, parts: Sequence[Any], rule: str) -> tuple[Any, Any, Any]:
     """Loss, predictions and labels of a batch from those of its ``parts``; ``predict`` gives them of one.
 
     Predictions of unequal length, as generation makes them, are padded with -100, as the Trainer does between batches.

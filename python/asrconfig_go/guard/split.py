@@ -41,17 +41,31 @@ def split(inputs: Any, size: int) -> list[Any]:
 
     Raises ``InvalidArgumentError`` when entries have other lengths than the batch, naming them.
     """
+    n = check_rows(inputs)
+    return [piece(inputs, start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def check_rows(inputs: Any) -> int:
+    """The number of samples, or ``InvalidArgumentError`` with the entries that have another one."""
     n = batch_size(inputs)
     odd = [f"{name} has {length}" for name, length in sorted(_lengths(inputs).items()) if length != n]
     if odd:
         raise InvalidArgumentError(f"a batch of {n} samples cannot be cut: {', '.join(odd)}", _HINT)
-    return [piece(inputs, start, min(start + size, n)) for start in range(0, n, size)]
+    return n
 
 
 def piece(inputs: Any, start: int, stop: int) -> Any:
     """The samples from ``start`` to ``stop``, as the same kind of mapping."""
-    cut = {name: value[start:stop] if _per_sample(value) else value for name, value in inputs.items()}
-    return like(inputs, cut)
+    return like(inputs, {name: v[start:stop] if _per_sample(v) else v for name, v in inputs.items()})
+
+
+def pick(inputs: Any, rows: list[int]) -> Any:
+    """The samples of these numbers, in their order, as the same kind of mapping."""
+
+    def chosen(value: Any) -> Any:
+        return value[rows] if hasattr(value, "shape") else type(value)(value[i] for i in rows)
+
+    return like(inputs, {name: chosen(v) if _per_sample(v) else v for name, v in inputs.items()})
 
 
 def like(inputs: Any, values: dict[str, Any]) -> Any:

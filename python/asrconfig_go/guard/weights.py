@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import InvalidArgumentError
-from ..gradient_scale import ctc_reduction, loss_kind
+from ..loss_kind import ctc_reduction, loss_kind
 from .split import batch_size, piece
 
 RULES = ("mean", "token_mean", "sum")
-_TRIED = 4  # samples, at most
+TRIED = 4  # samples, at most
 _TOLERANCE = {"float32": 1e-4, "float64": 1e-6}
 _COARSE = 3e-2  # of 16-bit arithmetic
 
@@ -64,7 +64,7 @@ def expected_rules(trainer: Any) -> tuple[str, ...]:
     kind = loss_kind(trainer)
     if kind != "mean":
         return ("sum", "token_mean", "mean")
-    return RULES if ctc_reduction(trainer) else ("token_mean", "mean", "sum")
+    return RULES if ctc_reduction(trainer.model) else ("token_mean", "mean", "sum")
 
 
 def find_rule(trainer: Any, inputs: Any, loss: Callable[[Any], Any], labels: str = "labels") -> str:
@@ -73,7 +73,7 @@ def find_rule(trainer: Any, inputs: Any, loss: Callable[[Any], Any], labels: str
     ``loss`` computes that of a batch. At least two samples are needed. Raises ``InvalidArgumentError`` when none fits:
     the loss of one sample depends on the others in a way that no weight mends.
     """
-    whole = piece(inputs, 0, min(_TRIED, batch_size(inputs)))
+    whole = piece(inputs, 0, min(TRIED, batch_size(inputs)))
     count = batch_size(whole)
     parts = [piece(whole, 0, 1), piece(whole, 1, count)]
     wanted = loss(whole)

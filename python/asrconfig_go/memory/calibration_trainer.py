@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -49,13 +51,19 @@ def given_optimizer(trainer: Any) -> Any:
 
 def run_trainer(trainer: Any, made: dict[str, Any], samples: int, steps: int) -> None:
     """``trainer.train()`` for ``steps`` optimizer steps over copies of one batch; no logs, no checkpoints."""
+    with kept(trainer), tempfile.TemporaryDirectory(prefix="asrconfig-") as folder:
+        _prepare(trainer, made, samples, steps, folder)
+        trainer.train()
+
+
+@contextlib.contextmanager
+def kept(trainer: Any) -> Iterator[None]:
+    """Put the trainer's own state back, and what preparing a training puts onto its model."""
     before, patched = dict(vars(trainer)), _forwards(trainer.model)
     checkpointing = _checkpointing(trainer.model)
     cached = getattr(getattr(trainer.model, "config", None), "use_cache", None)
     try:
-        with tempfile.TemporaryDirectory(prefix="asrconfig-") as folder:
-            _prepare(trainer, made, samples, steps, folder)
-            trainer.train()
+        yield
     finally:
         trainer.accelerator.free_memory()
         vars(trainer).clear()

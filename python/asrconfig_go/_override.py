@@ -1,0 +1,20 @@
+"""Methods of one object put aside for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def override(owner: Any, name: str, function: Any) -> Callable[[], None]:
+    """Put ``function`` in the place of a method of one object; gives the way back."""
+    before = owner.__dict__.get(name)
+    setattr(owner, name, function)
+
+    def undo() -> None:
+        if before is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+    return undo

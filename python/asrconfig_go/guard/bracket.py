@@ -1,0 +1,80 @@
+"""In which order batch sizes are tried, so that few trials find the largest that fits."""
+
+from __future__ import annotations
+
+_AIMED = 8  # trials that follow predictions; from then on the bracket is halved
+_FARTHEST = 8  # times what was measured, for a prediction: a step of one sample tells little of one of a hundred
+
+
+class Bracket:
+    """Between the largest size that fits and the smallest that does not, from ``low`` to ``high``, as it is known.
+
+    ``start`` is what is believed to be the answer: it is tried first, and if it fits, the size above it. What a size
+    that fits took, with ``base`` bytes that all sizes take, tells by a straight line where ``limit`` bytes will be
+    reached; so after a start that does not fit, half of it is tried, for the sake of that measurement. Without
+    measurements (``limit`` None) the trials go away from the start by steps of 1, a sixteenth, a quarter and so on.
+    """
+
+    def __init__(self, low: int, high: int, start: int, limit: int | None = None) -> None:
+        self.low, self.high, self.start = low, high, min(max(start, low), high)
+        self.fits, self.fails, self.limit = low - 1, high + 1, limit
+        self.trials = 0
+        self._rising = self._falling = 0  # surprises in a row
+        self._measured: list[tuple[int, int]] = []
+        self._base = 0
+
+    def next(self) -> int | None:
+        """The size to try; None when the largest is known: ``fits``, which is below ``low`` when none fits."""
+        lowest, highest = self.fits + 1, self.fails - 1
+        if lowest > highest:
+            return None
+        aimed = self.start if not self.trials else self._aim()
+        return min(max(aimed, lowest), highest)
+
+    def note(self, size: int, fits: bool, taken: int | None = None, base: int | None = None) -> None:
+        """The outcome of a trial; ``taken`` bytes at its peak, ``base`` of them independent of the size."""
+        self.trials += 1
+        if not fits:
+            self.fails, self._falling, self._rising = size, self._falling + 1, 0
+            return
+        predicted = self._predicted()
+        surprising = predicted is None or size > predicted
+        self.fits, self._rising, self._falling = size, self._rising + 1 if surprising else 1, 0
+        if taken is not None and base is not None:
+            self._measured.append((size, taken))
+            self._base = base
+
+    def _aim(self) -> int:
+        middle = (self.fits + self.fails) // 2
+        closed = self.fits >= self.low and self.fails <= self.high
+        if closed and self.trials >= _AIMED:
+            return middle
+        predicted = self._predicted()
+        if predicted is not None:
+            width = min(self.fails, _FARTHEST * self.fits) - self.fits
+            lowest = self.fits + max(1, (1 << self._rising) // 4)
+            return min(max(predicted, lowest), self.fails - _step(self._falling, width))
+        if closed:
+            return middle
+        if self.fits >= self.low:
+            return self.fits + _step(self._rising, self.start)
+        if self.limit is not None:
+            return self.fails // 2
+        return max(self.fails - _step(self._falling, self.start), self.fails // 2)
+
+    def _predicted(self) -> int | None:
+        """The largest size by a line through the two largest that were measured, or one and the base."""
+        if not self._measured or self.limit is None:
+            return None
+        (size, taken), (before, less) = (*reversed(self._measured), (0, self._base))[:2]
+        if 8 * (size - before) < size:  # too near for a slope
+            before, less = 0, self._base
+        slope = (taken - less) / (size - before)
+        if slope <= 0:
+            return _FARTHEST * size
+        return int(min(size + (self.limit - taken) / slope, _FARTHEST * size))
+
+
+def _step(repeated: int, width: int) -> int:
+    """How far from the last trial the next one is, after so many with the same outcome: 1, width/16, width/4, …"""
+    return 1 if repeated < 2 else int(max(2 ** (repeated - 1), width * 4 ** (repeated - 1) // 64))

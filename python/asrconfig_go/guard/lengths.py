@@ -1,0 +1,75 @@
+"""How long the samples of a collated batch are, with their padding and without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+_INPUTS = ("input_values", "input_features", "input_ids")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A sample's input: its length in samples of audio or frames, and values (numbers) in each of them."""
+
+    length: int
+    width: int = 1
+
+    @property
+    def values(self) -> int:
+        """Numbers in all, at least 1."""
+        return max(1, self.length * self.width)
+
+
+def input_name(inputs: Any) -> str | None:
+    """The entry that is the model's input; None of a model with other names."""
+    return next((name for name in _INPUTS if hasattr(inputs.get(name), "shape")), None)
+
+
+def extent(inputs: Any) -> Extent:
+    """That of each sample of a batch, padding included; 1 × 1 where the input is not known: samples count."""
+    name = input_name(inputs)
+    if name is None:
+        return Extent(1)
+    shape = [int(n) for n in inputs[name].shape]
+    if len(shape) < 2:
+        return Extent(1)
+    axis = time_axis(inputs, name)
+    width = 1
+    for i, n in enumerate(shape[1:], 1):
+        width *= n if i != axis else 1
+    return Extent(shape[axis], width)
+
+
+def time_axis(inputs: Any, name: str) -> int:
+    """The axis along which samples are padded: 1, or the last one of Whisper's (batch, mel bins, frames)."""
+    mask, shape = inputs.get("attention_mask"), inputs[name].shape
+    if len(shape) == 3 and hasattr(mask, "shape") and mask.shape[-1] == shape[1]:
+        return 1
+    return 2 if name == "input_features" and len(shape) == 3 and shape[2] > shape[1] else 1
+
+
+def own_lengths(inputs: Any) -> list[int] | None:
+    """The length of every sample without its padding, from the attention mask; None when that is not to be told.
+
+    Only masks that are ones followed by zeros tell it.
+    """
+    mask, name = inputs.get("attention_mask"), input_name(inputs)
+    if name is None or not hasattr(mask, "shape") or len(mask.shape) != 2:
+        return None
+    if mask.shape[1] != inputs[name].shape[time_axis(inputs, name)]:
+        return None
+    ones = (mask != 0).int()
+    if bool((ones.diff(dim=1) > 0).any()):
+        return None
+    return [max(1, int(n)) for n in ones.sum(1)]
+
+
+def spoken_lengths(inputs: Any) -> list[int] | None:
+    """As ``own_lengths``; without a mask from the zeros at the end of raw audio, which is how it is padded."""
+    found, values = own_lengths(inputs), inputs.get("input_values")
+    if found is not None or not hasattr(values, "shape") or len(values.shape) != 2:
+        return found
+    length = values.shape[1]
+    zeros = (values.flip(1) != 0).int().argmax(1)
+    return [length - int(n) if bool(row.any()) else 1 for n, row in zip(zeros, values, strict=True)]

@@ -1,0 +1,70 @@
+"""Micro-batches by the memory that their lengths are predicted to take."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from .._errors import InvalidArgumentError
+from ..batching.table import GRID_S
+from .budget import Budget
+from .lengths import Extent
+
+if TYPE_CHECKING:
+    from ..memory import MemoryModel
+
+_PATIENCE = 100  # optimizer steps without a failure before the limit grows
+_GROWTH = 1.25
+
+
+def traced_for(trainer: Any, gpu: str | None = None) -> MemoryModel:
+    """The memory model of a trainer's training, on this machine's GPU or one of the catalogue."""
+    from ..memory import MemoryModel
+    from .jobs import trainer_settings
+
+    return MemoryModel.trace(trainer.model, gpu=gpu, **trainer_settings(trainer))
+
+
+class MemoryBudget(Budget):
+    """As many samples of each length as the memory model says fit.
+
+    After a micro-batch has not fitted all the same, half of it is the limit, as in ``Budget``. It grows by a quarter
+    after 100 optimizer steps without a failure, as far as the model says that it fits; when it then fails again, the
+    next attempt waits twice as long.
+    """
+
+    def __init__(self, memory: MemoryModel, limit_bytes: int | None = None, samples: int | None = None) -> None:
+        super().__init__(samples)
+        if limit_bytes is None and memory.target.limit_bytes is None:
+            raise InvalidArgumentError(
+                "the memory model has no GPU in mind", 'trace it with gpu="L4", or pass memory_limit_bytes'
+            )
+        self._memory, self._limit = memory, limit_bytes
+        self._per_second = float(memory.about.get("length_per_second") or 16_000.0)
+        self._fits: dict[int, int] = {}
+        self._waited, self._patience = 0, _PATIENCE
+
+    def size(self, extent: Extent, most: int) -> int:
+        """The samples of a micro-batch, 1 to ``most``, whose longest one has this extent."""
+        return min(super().size(extent, most), self.predicted(extent.length / self._per_second))
+
+    def predicted(self, seconds: float) -> int:
+        """The largest micro-batch of clips of this duration that is predicted to fit, at least 1."""
+        step = max(1, math.ceil(seconds / GRID_S - 1e-9))
+        if step not in self._fits:
+            self._fits[step] = max(1, self._memory.largest_batch(step * GRID_S, self._limit))
+        return self._fits[step]
+
+    def shrink(self, extent: Extent, size: int) -> None:
+        """From now on, for a while, no more than ``size`` samples of this extent."""
+        if self.values is not None:
+            self._patience *= 2
+        super().shrink(extent, size)
+        self._waited = 0
+
+    def step_done(self) -> None:
+        """Count an optimizer step without a failure, and grow after enough of them."""
+        if self.values is not None:
+            self._waited += 1
+            if self._waited >= self._patience:
+                self.values, self._waited = math.ceil(self.values * _GROWTH), 0

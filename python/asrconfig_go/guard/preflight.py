@@ -1,0 +1,122 @@
+"""Before the first step: what the whole training needs at the worst, tried while nothing is lost yet."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .._errors import InvalidArgumentError
+from ..display import as_html, plural
+from ..memory.text import size as bytes_text
+from .probe import OptimizerStates, optimizer_states, untouched
+from .split import batch_size
+from .worst import seconds_of, worst_batch
+
+logger = logging.getLogger("asrconfig_go")
+
+Rehearse = Callable[[str, Any], int | None]
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """One batch that was tried: so many samples of ``seconds`` seconds, None of an unknown input.
+
+    ``source`` says how it was found, ``micro_batch`` how many samples at a time fitted; None when that was not told.
+    """
+
+    place: str
+    samples: int
+    seconds: float | None
+    source: str
+    micro_batch: int | None
+
+
+@dataclass(frozen=True, repr=False)
+class PreflightReport:
+    """What was tried before the first step: the optimizer's states in bytes, the worst batches, and what was left out.
+
+    ``seconds`` is the time that it took.
+    """
+
+    optimizer: OptimizerStates
+    rehearsals: tuple[Rehearsal, ...]
+    notes: tuple[str, ...]
+    seconds: float
+
+    def __repr__(self) -> str:
+        states = self.optimizer
+        lines = [
+            f"pre-flight in {self.seconds:.1f} s: {states.optimizer} with {bytes_text(states.bytes)} of states for "
+            f"{states.parameters / 1e6:.1f} M trainable parameters"
+        ]
+        lines += [f"  {_rehearsal_text(r)}" for r in self.rehearsals]
+        return "\n".join([*lines, *(f"  ! {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        return as_html("Pre-flight", repr(self))
+
+
+def _rehearsal_text(r: Rehearsal) -> str:
+    each = "" if r.seconds is None else f" of {r.seconds:.3g} s"
+    fits = "fits, whole or in pieces"
+    if r.micro_batch is not None:
+        fits = f"fits in micro-batches of {r.micro_batch}" if r.micro_batch < r.samples else "fits"
+    return f"{r.place}: {plural(r.samples, 'sample')}{each} ({r.source}): {fits}"
+
+
+def preflight(
+    trainer: Any, rehearse: Rehearse, *, optimizer: Any, batch: Any = None, seconds: float | None = None
+) -> PreflightReport:
+    """Allocate the optimizer's states, and beside them try the worst batches of training and evaluation.
+
+    ``rehearse(place, batch)`` computes a batch as a step of ``"training"`` or ``"evaluation"`` does, in pieces as large
+    as fit; it may return their size. Batches are the longest clips by the dataset's column of lengths, or else
+    ``batch`` (the first) or the first clips, stretched to ``seconds`` if that is given. Everything is as before
+    afterwards. Raises ``InfeasiblePlanError`` when the optimizer's states do not fit, and what ``rehearse`` raises.
+    """
+    began, rehearsals, notes = time.perf_counter(), list[Rehearsal](), list[str]()
+    with untouched(trainer.model), _in_a_window(trainer), optimizer_states(optimizer) as states:
+        if states.note:
+            notes.append(f"{states.optimizer}: {states.note}")
+        for place, size, dataset, given in _places(trainer, batch):
+            try:
+                worst, source = worst_batch(trainer, size, seconds, given, dataset=dataset)
+            except InvalidArgumentError as error:
+                notes.append(f"{place} was not tried: {error.message}")
+                continue
+            rehearsals.append(_tried(rehearse, place, worst, source, trainer.model))
+            del worst
+    report = PreflightReport(states, tuple(rehearsals), tuple(notes), time.perf_counter() - began)
+    logger.info("%s", report)
+    return report
+
+
+@contextlib.contextmanager
+def _in_a_window(trainer: Any) -> Iterator[None]:
+    """The Trainer knows how many micro-batches it divides by only once it has fetched some."""
+    name = "current_gradient_accumulation_steps"
+    known = name in vars(trainer)
+    vars(trainer).setdefault(name, trainer.args.gradient_accumulation_steps)
+    try:
+        yield
+    finally:
+        if not known:
+            del vars(trainer)[name]
+
+
+def _tried(rehearse: Rehearse, place: str, worst: Any, source: str, model: Any) -> Rehearsal:
+    samples, seconds = batch_size(worst), seconds_of(worst, model)
+    return Rehearsal(place, samples, seconds, source, rehearse(place, worst))
+
+
+def _places(trainer: Any, batch: Any) -> Iterator[tuple[str, int, Any, Any]]:
+    """What is to be tried: place, samples, dataset, and a batch that is at hand."""
+    yield "training", trainer.args.train_batch_size, trainer.train_dataset, batch
+    evaluated = trainer.eval_dataset
+    several = evaluated.values() if isinstance(evaluated, dict) else [] if evaluated is None else [evaluated]
+    for dataset in several:
+        yield "evaluation", trainer.args.eval_batch_size, dataset, None

@@ -1,0 +1,237 @@
+"""A look at what a training would need, that leaves no trace: model and optimizer as they were, whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .._errors import InfeasiblePlanError, UnsupportedError
+from ..out_of_memory import classify, clear_frames
+from ..randomness import rng_state, set_rng_state
+
+_CHUNK = 1 << 22  # values summed at a time: a sum over integers is of a copy with 8 bytes each
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+
+
+@dataclass(frozen=True)
+class OptimizerStates:
+    """What an optimizer keeps: bytes of states for so many trainable values; ``note`` says what was not done, and why.
+
+    ``bytes`` is 0 where nothing was allocated.
+    """
+
+    optimizer: str
+    parameters: int
+    bytes: int
+    note: str = ""
+
+
+@contextlib.contextmanager
+def untouched(model: Any) -> Iterator[None]:
+    """Put random numbers, gradients, modes and buffers back afterwards; gradients wait aside, without a copy.
+
+    Raises ``UnsupportedError`` for a model whose optimizer steps within backward, and afterwards when what was done has
+    changed weights, which nothing can put back.
+    """
+    named = dict(model.named_parameters())
+    if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in named.values()):
+        raise UnsupportedError(
+            "the model's weights have hooks that run within backward, as optimizers that step layer by layer put there",
+            "no step can be tried without training: start from a small micro-batch",
+        )
+    sums = _sums(named.values())
+    with contextlib.ExitStack() as back:
+        back.callback(set_rng_state, rng_state())
+        back.callback(_put_modes, [(module, module.training) for module in model.modules()])
+        back.callback(_put_buffers, _buffers(model))
+        back.enter_context(_gradients_aside(list(named.values())))
+        yield
+    changed = _changed(named.values(), sums)
+    if changed:
+        names = [list(named)[i] for i in changed]
+        raise UnsupportedError(
+            f"trying a step changed {len(names)} weights, {names[0]} first", "load the model again, and do without"
+        )
+
+
+@contextlib.contextmanager
+def optimizer_states(optimizer: Any) -> Iterator[OptimizerStates]:
+    """Have the optimizer's states allocated while inside, by a step of zeros: no gradient, learning rate or decay.
+
+    So the step's own temporaries are there once, too. Settings, gradients and the empty state are put back. An
+    optimizer that has states already is left alone. One that changes weights even so is found out by the smallest
+    weights, which are put back, and has no states then. Raises ``InfeasiblePlanError`` when the states do not fit.
+    """
+    raw = _unwrapped(optimizer)
+    parameters = [p for group in raw.param_groups for p in group["params"] if p.requires_grad]
+    name, count = type(raw).__name__, sum(p.numel() for p in parameters)
+    if _state_tensors(raw):
+        yield OptimizerStates(name, count, _state_bytes(raw), "its states were there already")
+        return
+    with contextlib.ExitStack() as back:
+        back.enter_context(_as_it_was(raw))
+        back.enter_context(_gradients_aside(parameters))
+        note = _allocate(raw, parameters)
+        yield OptimizerStates(name, count, _state_bytes(raw), note)
+
+
+def _unwrapped(optimizer: Any) -> Any:
+    """The optimizer inside accelerate's wrapper."""
+    while hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
+def _state_tensors(raw: Any) -> list[tuple[Any, Any]]:
+    """Tensors of the state, with the weight that each is for."""
+    return [(p, v) for p, state in raw.state.items() for v in state.values() if isinstance(v, torch.Tensor)]
+
+
+def _state_bytes(raw: Any) -> int:
+    return sum(v.numel() * v.element_size() for _, v in _state_tensors(raw))
+
+
+@contextlib.contextmanager
+def _as_it_was(raw: Any) -> Iterator[None]:
+    """Empty the state afterwards, and put back attributes and the groups' settings. Schedulers hold the groups."""
+    attributes, groups = dict(vars(raw)), [(group, dict(group)) for group in raw.param_groups]
+    try:
+        yield
+    finally:
+        raw.state.clear()
+        vars(raw).clear()
+        vars(raw).update(attributes)
+        for group, before in groups:
+            group.clear()
+            group.update(before)
+
+
+@contextlib.contextmanager
+def _gradients_aside(parameters: list[Any]) -> Iterator[None]:
+    """No gradients at first; afterwards the very tensors that were there."""
+    before = [p.grad for p in parameters]
+    try:
+        for p in parameters:
+            p.grad = None
+        yield
+    finally:
+        for p, grad in zip(parameters, before, strict=True):
+            p.grad = grad
+
+
+def _allocate(raw: Any, parameters: list[Any]) -> str:
+    """Make the states; says why not, where that cannot be."""
+    for group in raw.param_groups:
+        group.update({name: 0.0 for name in ("lr", "weight_decay") if name in group})
+    if hasattr(raw, "train"):  # optimizers without a schedule refuse to step otherwise
+        raw.train()
+    try:
+        if not _stays(raw, _smallest(raw)):
+            raw.state.clear()
+            return "it changes weights even without gradients, so its states were not tried"
+        sums = _sums(parameters)
+        _step(raw, parameters)
+    except Exception as error:
+        if classify(error)["class"] != "gpu_oom":
+            raise
+        told = _too_large(raw, parameters)
+        clear_frames(error)
+        raise told from error
+    if _changed(parameters, sums):
+        raise UnsupportedError(
+            f"{type(raw).__name__} changed weights in a step without gradients and learning rate",
+            "load the model again, and do without a pre-flight",
+        )
+    return ""
+
+
+def _smallest(raw: Any) -> list[Any]:
+    """Of each group and kind of weight, as an optimizer may tell them apart, the smallest."""
+    kinds: dict[Any, Any] = {}
+    for place, group in enumerate(raw.param_groups):
+        for p in sorted((p for p in group["params"] if p.requires_grad), key=lambda p: int(p.numel())):
+            kinds.setdefault((place, p.dim(), p.dtype, p.device), p)
+    return list(kinds.values())
+
+
+def _stays(raw: Any, few: list[Any]) -> bool:
+    """Whether a step of zeros leaves ``few`` weights as they are; if not, they are put back."""
+    copies, sums = [p.detach().clone() for p in few], _sums(few)
+    _step(raw, few)
+    if not _changed(few, sums):
+        return True
+    with torch.no_grad():
+        for p, value in zip(few, copies, strict=True):
+            p.copy_(value)
+    return False
+
+
+def _step(raw: Any, parameters: list[Any]) -> None:
+    """One step of the class's own, past what schedulers and accelerate put in its place, with gradients of zeros."""
+    hooks = {name: vars(raw)[name] for name in _HOOKS if name in vars(raw)}
+    try:
+        vars(raw).update({name: type(given)() for name, given in hooks.items()})
+        for p in parameters:
+            p.grad = torch.zeros_like(p)
+        type(raw).step(raw)
+    finally:
+        vars(raw).update(hooks)
+        for p in parameters:
+            p.grad = None
+
+
+def _too_large(raw: Any, parameters: list[Any]) -> InfeasiblePlanError:
+    """The states of all weights, from those that were made."""
+    made = {p for p, _ in _state_tensors(raw)}
+    count = sum(p.numel() for p in parameters)
+    values = sum(p.numel() for p in made)
+    size = f"about {_state_bytes(raw) * count / values / 1e9:.2f} GB of " if values else ""
+    return InfeasiblePlanError(
+        f"{type(raw).__name__} needs {size}states for {count / 1e6:.1f} M trainable parameters, and the GPU's memory "
+        "runs out while they are allocated",
+        "use an 8-bit optimizer (optim='adamw_bnb_8bit') or Adafactor, freeze the feature encoder, or train with LoRA",
+    )
+
+
+def _sums(tensors: Any) -> list[Any]:
+    """A number for each tensor that changes with any one of its bits; as a tensor, so that no GPU is waited for."""
+    return [_sum(t.detach()) for t in tensors]
+
+
+def _sum(tensor: Any) -> Any:
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    bits = tensor.reshape(-1).view(_BITS[tensor.element_size()])
+    return sum((part.sum(dtype=torch.int64) for part in bits.split(_CHUNK)), torch.zeros_like(bits[:0].sum()))
+
+
+def _changed(tensors: Any, sums: list[Any]) -> list[int]:
+    """The places of those that are not what they were."""
+    return [i for i, (now, then) in enumerate(zip(_sums(tensors), sums, strict=True)) if not torch.equal(now, then)]
+
+
+def _buffers(model: Any) -> list[tuple[Any, str, Any, Any]]:
+    """Running statistics and the like, which a forward changes in place or replaces."""
+    return [
+        (module, name, buffer, buffer.detach().clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+
+
+def _put_buffers(buffers: list[tuple[Any, str, Any, Any]]) -> None:
+    with torch.no_grad():
+        for module, name, buffer, value in buffers:
+            module._buffers[name] = buffer
+            buffer.copy_(value)
+
+
+def _put_modes(modes: list[tuple[Any, bool]]) -> None:
+    for module, training in modes:
+        module.training = training
