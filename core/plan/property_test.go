@@ -109,7 +109,8 @@ func checkDecisions(t *testing.T, c profile.Config) {
 	for name := range fields {
 		left = append(left, name)
 	}
-	require.ElementsMatch(t, []string{"schema_version", "policy", "preset", "gpu_name", "decisions", "warnings"}, left)
+	require.ElementsMatch(t, []string{"schema_version", "policy", "preset", "gpu_name", "decisions", "warnings",
+		"length_buckets", "devices", "predicted_high_bytes", "memory_parts", "times", "alternatives"}, left)
 }
 
 func TestDecisionValuesAreThoseOfTheJSON(t *testing.T) {

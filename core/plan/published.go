@@ -27,7 +27,39 @@ func (published) Plan(in Inputs) (profile.Config, error) {
 	planPrecision(d, in, p)
 	planData(d, in, p)
 	planOptimizer(d, in)
+	d.asTheTrainer(in, p)
 	return d.finish()
+}
+
+// asTheTrainer leaves to the Trainer and the model what the published rules do not speak of.
+func (d *draft) asTheTrainer(in Inputs, p pool) {
+	d.MicroBatching, d.MicroBatchSize, d.LengthHandling, d.LengthBuckets = "fixed", d.PerDeviceTrainBatchSize, "random", []profile.Bucket{}
+	d.because("micro_batching", "the published rules know one size for all clips")
+	d.because("micro_batch_size", "as the batch of a device")
+	d.because("length_handling", "the published rules shuffle clips of all lengths together")
+	d.because("max_length_s", "the published rules keep every clip")
+	d.because("eval_accumulation_steps", "the Trainer's default: predictions stay on the GPU until the evaluation ends")
+	d.because("attn_implementation", "the published rules leave the model's")
+	d.because("freeze_feature_encoder", "as the model was given")
+	d.because("alloc_conf", "the published rules leave PyTorch's")
+	d.Distributed = "none"
+	if d.DeviceCount > 1 {
+		d.Distributed = "ddp"
+	}
+	d.because("distributed", p.why)
+	d.BudgetBytes, d.MemoryParts, d.Alternatives, d.Devices = int64(p.planned*d.SafetyMargin), []profile.Part{}, []profile.Alternative{}, d.devices(p)
+	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", gb(p.planned), d.SafetyMargin, p.where()))
+}
+
+// devices gives each GPU the same share.
+func (d *draft) devices(p pool) []profile.Device {
+	all := make([]profile.Device, len(p.gpus))
+	for i, g := range p.gpus {
+		planned, _ := plannedMemory(g, d.SafetyMargin)
+		all[i] = profile.Device{Index: g.Index, Name: g.Name, Samples: d.PerDeviceTrainBatchSize * d.GradientAccumulationSteps,
+			MicroBatchSize: d.MicroBatchSize, PeakBytes: d.PredictedBytes, BudgetBytes: int64(planned * d.SafetyMargin)}
+	}
+	return all
 }
 
 // effective is the batch of one optimizer step over all devices.

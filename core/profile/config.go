@@ -1,12 +1,13 @@
 package profile
 
-// SchemaVersion is the version of a saved Config. Readers refuse newer ones and unknown keys.
-const SchemaVersion = 1
+// SchemaVersion is the version of a saved Config. Readers refuse newer ones and unknown keys. Version 1 had no length
+// handling, placement, estimate or alternatives.
+const SchemaVersion = 2
 
 // Config is a whole training configuration. Field names are those of transformers.TrainingArguments where one exists.
 type Config struct {
 	SchemaVersion int    `json:"schema_version"`
-	Policy        string `json:"policy"` // the rule set that made it: "published"
+	Policy        string `json:"policy"` // the rule set that made it: "fastest" or "published"
 	Preset        string `json:"preset"` // "balanced", "speed" or "reproducible"
 
 	TargetBatchSize           int `json:"target_batch_size"` // samples per optimizer step that were asked for
@@ -15,6 +16,13 @@ type Config struct {
 	GradientAccumulationSteps int `json:"gradient_accumulation_steps"`
 	PerDeviceEvalBatchSize    int `json:"per_device_eval_batch_size"`
 
+	MicroBatching         string   `json:"micro_batching"`          // "fixed": batches as the loader gives them; "memory": the guard cuts each by predicted memory
+	MicroBatchSize        int      `json:"micro_batch_size"`        // clips of the longest length that are computed at once
+	LengthHandling        string   `json:"length_handling"`         // clips of a step: "random", "grouped" (the Trainer's), "bucketed" or "packed"
+	LengthBuckets         []Bucket `json:"length_buckets"`          // of "bucketed" and "packed"; else empty
+	MaxLengthS            *float64 `json:"max_length_s"`            // longer clips are left out; absent when none is
+	EvalAccumulationSteps *int     `json:"eval_accumulation_steps"` // evaluation batches after which predictions leave the GPU; absent: at the end
+
 	FP16                  bool `json:"fp16"`
 	BF16                  bool `json:"bf16"`
 	TF32                  bool `json:"tf32"`
@@ -22,6 +30,13 @@ type Config struct {
 	TorchCompile          bool `json:"torch_compile"`
 	CudnnBenchmark        bool `json:"cudnn_benchmark"`
 	Deterministic         bool `json:"deterministic"` // full_determinism of the Trainer
+
+	AttnImplementation   string `json:"attn_implementation"`    // "sdpa", "eager"; "" leaves the model's
+	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` // the convolutional front end does not train
+	AllocConf            string `json:"alloc_conf"`             // for PYTORCH_ALLOC_CONF, before CUDA starts; "" leaves PyTorch's
+
+	Distributed string   `json:"distributed"` // "none", "ddp", "zero1", "zero2", "zero3" or "fsdp"
+	Devices     []Device `json:"devices"`     // what each GPU does; empty on a CPU
 
 	DataloaderNumWorkers        int  `json:"dataloader_num_workers"`
 	DataloaderPrefetchFactor    *int `json:"dataloader_prefetch_factor"` // batches per worker; absent without workers
@@ -41,11 +56,17 @@ type Config struct {
 	Optimizer      string   `json:"optimizer"` // Trainer's name: "adamw_torch", "adamw_bnb_8bit", "adafactor", "sgd"
 	Seed           int      `json:"seed"`
 
-	SafetyMargin     float64 `json:"safety_margin"`      // share of GPU memory that the plan may use, 0.70..0.95
-	GPUName          string  `json:"gpu_name"`           // "" on a CPU
-	GPUMemoryBytes   *uint64 `json:"gpu_memory_bytes"`   // of the smallest GPU planned for; absent on a CPU
-	ModelMemoryBytes int64   `json:"model_memory_bytes"` // parameters + gradients + optimizer state, by the policy
-	PredictedBytes   int64   `json:"predicted_bytes"`    // model memory + batch memory at the chosen micro-batch, by the policy
+	SafetyMargin       float64 `json:"safety_margin"`        // share of GPU memory that the plan may use, 0.70..0.95
+	GPUName            string  `json:"gpu_name"`             // "" on a CPU
+	GPUMemoryBytes     *uint64 `json:"gpu_memory_bytes"`     // of the smallest GPU planned for; absent on a CPU
+	ModelMemoryBytes   int64   `json:"model_memory_bytes"`   // parameters + gradients + optimizer state, by the policy
+	PredictedBytes     int64   `json:"predicted_bytes"`      // peak of the tightest device at the chosen micro-batch, by the policy
+	PredictedHighBytes *int64  `json:"predicted_high_bytes"` // the worst over orders of clips that were simulated; absent when none was
+	BudgetBytes        int64   `json:"budget_bytes"`         // what the plan may use of the tightest device: available memory with the margin
+	MemoryParts        []Part  `json:"memory_parts"`         // of PredictedBytes at its highest moment, in the order in which they are drawn
+
+	Times        *Times        `json:"times"`        // absent where nothing is known of the device's speed
+	Alternatives []Alternative `json:"alternatives"` // other ways to train, the published rule's among them
 
 	Decisions []Decision `json:"decisions"`
 	Warnings  []string   `json:"warnings"` // what the user should know before starting
@@ -56,4 +77,59 @@ type Decision struct {
 	Setting string `json:"setting"` // JSON name of the field
 	Value   string `json:"value"`   // as shown to people
 	Reason  string `json:"reason"`  // one sentence, with its numbers and units
+
+	Alternative string `json:"alternative"` // what else it might be, "on"; "" when there is nothing to tell
+	Gain        string `json:"gain"`        // of the value over the alternative: "1.4× faster", "needs 3.1 GB less"
+}
+
+// Bucket is a range of durations whose clips share micro-batches.
+type Bucket struct {
+	UpToS      float64 `json:"up_to_s"`
+	Clips      int     `json:"clips"`
+	MicroBatch *int    `json:"micro_batch"` // what fits for its longest clip; absent where that is not known
+}
+
+// Device is what one GPU does in a step.
+type Device struct {
+	Index          int    `json:"index"` // CUDA ordinal
+	Name           string `json:"name"`
+	Samples        int    `json:"samples"`          // of an optimizer step
+	MicroBatchSize int    `json:"micro_batch_size"` // clips of the longest length that are computed at once
+	PeakBytes      int64  `json:"peak_bytes"`       // predicted, context included
+	BudgetBytes    int64  `json:"budget_bytes"`     // available memory with the margin
+}
+
+// Part is a share of memory.
+type Part struct {
+	Name  string `json:"name"` // "parameters", "gradients", "optimizer", "activations", "workspaces", "cached", "context", …
+	Bytes int64  `json:"bytes"`
+}
+
+// Range is an estimate: Low <= Likely <= High.
+type Range struct {
+	Low    float64 `json:"low"`
+	Likely float64 `json:"likely"`
+	High   float64 `json:"high"`
+}
+
+// Times is what training takes, estimated.
+type Times struct {
+	StepS      Range  `json:"step_s"`      // seconds of an optimizer step
+	EpochHours Range  `json:"epoch_hours"` //
+	RunHours   Range  `json:"run_hours"`   // of all epochs; evaluations and checkpoints not counted
+	AudioRate  Range  `json:"audio_rate"`  // seconds of audio trained on per second
+	Bound      string `json:"bound"`       // the largest part: "compute", "memory", "launches", "optimizer", "exchange", "overhead" or "loader"
+	Calibrated bool   `json:"calibrated"`  // by measured steps
+	CostUSD    *Range `json:"cost_usd"`    // of the run on all GPUs; absent where no price is known
+	EnergyKWh  *Range `json:"energy_kwh"`  // of the run, GPUs alone; absent where the board power is not known
+}
+
+// Alternative is another way to train, beside the plan.
+type Alternative struct {
+	Name       string   `json:"name"`        // "published", "random order", "fixed micro-batches", "without checkpointing", …
+	What       string   `json:"what"`        // in words and numbers: "4 × 8, float16, checkpointing"
+	Fits       *bool    `json:"fits"`        // absent where that is not known
+	PeakBytes  *int64   `json:"peak_bytes"`  // predicted for a batch of the longest clips
+	EpochHours *Range   `json:"epoch_hours"` // absent where it does not fit
+	Speed      *float64 `json:"speed"`       // of the plan / of this: 1.5 is a plan 1.5 times as fast
 }

@@ -14,11 +14,12 @@ from ._checks import MARGIN_RANGE, checked
 from ._errors import InvalidArgumentError, NotFoundError, VersionMismatchError
 from ._files import write_whole
 from ._records import from_json, json_fields, to_json
+from .compare_records import Range
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,82 @@ class Decision:
     setting: str
     value: str
     reason: str
+    alternative: str = ""
+    """What else it might be; empty when there is nothing to tell."""
+    gain: str = ""
+    """Of the value over the alternative: ``"1.4× faster"``, ``"needs 3.1 GB less"``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedBucket:
+    """A range of durations whose clips share micro-batches."""
+
+    up_to_s: float
+    clips: int
+    micro_batch: int | None
+    """What fits for its longest clip; None where that is not known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedDevice:
+    """What one GPU does in a step."""
+
+    index: int
+    name: str
+    samples: int
+    """Clips of an optimizer step."""
+    micro_batch_size: int
+    """Clips of the longest length that are computed at once."""
+    peak_bytes: int
+    """Predicted, context included."""
+    budget_bytes: int
+    """Available memory with the safety margin."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryPart:
+    """A share of the predicted memory."""
+
+    name: str
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedTimes:
+    """What training takes: estimates, each a range."""
+
+    step_s: Range
+    """Seconds of an optimizer step."""
+    epoch_hours: Range
+    run_hours: Range
+    """Hours of all epochs; evaluations and checkpoints are not counted."""
+    audio_rate: Range
+    """Seconds of audio trained on per second."""
+    bound: str
+    """The largest part of the time: compute, memory, launches, optimizer, exchange, overhead or loader."""
+    calibrated: bool
+    """By measured steps."""
+    cost_usd: Range | None
+    """Of the run on all GPUs; None where no price is known."""
+    energy_kwh: Range | None
+    """Of the run, GPUs alone; None where the board power is not known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternative:
+    """Another way to train, beside the plan."""
+
+    name: str
+    what: str
+    """In words and numbers: ``4 × 8, float16, checkpointing``."""
+    fits: bool | None
+    """None where that is not known."""
+    peak_bytes: int | None
+    """Predicted for a batch of the longest clips."""
+    epoch_hours: Range | None
+    """None where it does not fit, or nothing is known of the device's speed."""
+    speed: float | None
+    """Of the plan over this one: 1.5 is a plan 1.5 times as fast."""
 
 
 def _between(low: float, high: float) -> Callable[[Any], str]:
@@ -58,6 +135,13 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "max_grad_norm": _between(0, 1e6),
     "seed": _between(0, 2**32 - 1),
     "safety_margin": _between(*MARGIN_RANGE),
+    "micro_batching": _one_of("fixed", "memory"),
+    "micro_batch_size": _between(1, 65536),
+    "length_handling": _one_of("random", "grouped", "bucketed", "packed"),
+    "max_length_s": _between(0.1, 86400),
+    "eval_accumulation_steps": _between(1, 65536),
+    "attn_implementation": _one_of("", "sdpa", "eager", "flash_attention_2"),
+    "distributed": _one_of("none", "ddp", "zero1", "zero2", "zero3", "fsdp"),
 }
 
 
@@ -108,6 +192,23 @@ class TrainingConfig:
     predicted_bytes: int
     decisions: tuple[Decision, ...]
     warnings: tuple[str, ...]
+    # Newer than schema version 1: what a plan of that version does.
+    micro_batching: str = "fixed"
+    micro_batch_size: int = 1
+    length_handling: str = "random"
+    length_buckets: tuple[PlannedBucket, ...] = ()
+    max_length_s: float | None = None
+    eval_accumulation_steps: int | None = None
+    attn_implementation: str = ""
+    freeze_feature_encoder: bool = False
+    alloc_conf: str = ""
+    distributed: str = "none"
+    devices: tuple[PlannedDevice, ...] = ()
+    predicted_high_bytes: int | None = None
+    budget_bytes: int = 0
+    memory_parts: tuple[MemoryPart, ...] = ()
+    times: PlannedTimes | None = None
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def effective_batch_size(self) -> int:
@@ -157,6 +258,8 @@ class TrainingConfig:
         for name in data:
             if name not in json_fields(TrainingConfig):
                 raise InvalidArgumentError(f"the configuration has an unknown setting {name!r}", _nearest(name))
+        if version == 1:
+            data = {**_since_version_2(data), **data, "schema_version": SCHEMA_VERSION}
         missing = [name for name in json_fields(TrainingConfig) if name not in data]
         if missing:
             raise InvalidArgumentError(
@@ -202,6 +305,17 @@ class TrainingConfig:
         from .display import config_html
 
         return config_html(self)
+
+
+def _since_version_2(data: dict[str, Any]) -> dict[str, Any]:
+    """What a plan of schema version 1 did without saying so."""
+    newer = {
+        f.name: to_json(f.default) for f in dataclasses.fields(TrainingConfig) if f.default is not dataclasses.MISSING
+    }
+    newer["micro_batch_size"] = data.get("per_device_train_batch_size", 1)
+    newer["length_handling"] = "grouped" if data.get("group_by_length") else "random"
+    newer["distributed"] = "ddp" if data.get("device_count") not in (None, 1) else "none"
+    return newer
 
 
 def _nearest(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -88,7 +89,7 @@ def edited(plan: ac.TrainingConfig, **changes: Any) -> str:
 def test_what_load_refuses(plan: ac.TrainingConfig, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     cases: list[tuple[str, type[ac.AsrConfigError], str]] = [
-        (edited(plan, schema_version=2), ac.VersionMismatchError, "pip install -U"),
+        (edited(plan, schema_version=3), ac.VersionMismatchError, "pip install -U"),
         (edited(plan, learning_rat=1), ac.InvalidArgumentError, "did you mean 'learning_rate'"),
         (edited(plan, learning_rate="fast"), ac.InvalidArgumentError, "learning_rate = 'fast'"),
         (edited(plan, decisions=[{"x": 1}]), ac.AsrConfigError, "Decision"),
@@ -127,3 +128,18 @@ def test_html_escapes(plan: ac.TrainingConfig) -> None:
     assert "<b>careful" not in plan._repr_html_()
     assert "&lt;b&gt;careful" in plan._repr_html_()
     assert "Optimized Settings" in repr(plan)
+
+
+def test_a_plan_of_schema_version_1_is_read_as_what_it_did(plan: ac.TrainingConfig) -> None:
+    older = {name: value for name, value in plan.to_dict().items() if name not in NEWER}
+    for group_by_length, devices, handling, distributed in ((False, 1, "random", "none"), (True, 2, "grouped", "ddp")):
+        saved = {**older, "schema_version": 1, "group_by_length": group_by_length, "device_count": devices}
+        read = ac.TrainingConfig.from_dict(saved)
+        assert (read.schema_version, read.length_handling, read.distributed) == (2, handling, distributed)
+        assert read.micro_batch_size == read.per_device_train_batch_size
+        assert ac.TrainingConfig.from_dict(read.to_dict()) == read
+
+
+NEWER = {
+    field.name for field in dataclasses.fields(ac.TrainingConfig) if field.default is not dataclasses.MISSING
+}  # than schema version 1

@@ -392,6 +392,7 @@ def test_a_launcher_restarts_all_processes_and_the_run_is_the_same(tmp_path: Pat
         script = Path(__file__).with_name("launched_training.py")
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
+        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # see docs/training.md: else stale addresses stay
         command = [sys.executable, *launcher, str(script), str(output), fails]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
