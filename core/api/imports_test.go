@@ -23,6 +23,7 @@ var allowed = map[string][]string{
 	"core/memory/allocator": {"core/fault"},
 	"core/memory/analytic":  {"core/fault", "core/memory", "core/memory/allocator", "core/memory/device", "core/model", "core/profile"},
 	"core/memory/device":    {"core/fault", "core/profile"},
+	"core/memory/sharding":  {"core/fault"},
 	"core/model":            {"core/fault", "core/profile"},
 	"core/plan":             {"core/fault", "core/profile"},
 	"core/recovery":         {"core/fault"},
@@ -31,7 +32,7 @@ var allowed = map[string][]string{
 		"core/timing"},
 	"core/monitor": {"core/fault", "core/profile"},
 	"core/api": {"core/batching", "core/dataset", "core/fault", "core/hardware", "core/memory", "core/memory/allocator", "core/memory/analytic",
-		"core/memory/device", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
+		"core/memory/device", "core/memory/sharding", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
 		"core/timing", "core/timing/compare"},
 	"capi": {"core/api", "core/fault", "core/monitor"},
 
@@ -59,7 +60,7 @@ func TestImportDirection(t *testing.T) {
 }
 
 func TestPureRoomsDoNoIO(t *testing.T) {
-	for _, room := range []string{"core/batching", "core/plan", "core/recovery", "core/profile"} {
+	for _, room := range []string{"core/batching", "core/plan", "core/recovery", "core/profile", "core/memory/sharding"} {
 		out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, module+room).Output()
 		require.NoError(t, err)
 		for imported := range strings.Lines(string(out)) {

@@ -12,6 +12,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/device"
+	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -52,6 +53,7 @@ var table = map[string]operation{
 	"memory.run":          withArgs(runTraining),
 	"memory.analytic":     withArgs(func(r analytic.Request) (any, error) { return analytic.Make(r) }),
 	"memory.device":       withArgs(func(r device.Request) (any, error) { return device.Describe(r) }),
+	"memory.sharding":     withArgs(func(r sharding.Request) (any, error) { return sharding.Of(r) }),
 	"memory.replay":       withArgs(func(s allocator.Sequence) (any, error) { return allocator.Replay(s) }),
 	"timing.step":         withArgs(func(r compare.StepRequest) (any, error) { return compare.Step(r) }),
 	"timing.compare":      withArgs(func(r compare.Request) (any, error) { return compare.Make(r) }),
