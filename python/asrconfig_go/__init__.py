@@ -55,6 +55,7 @@ from .training_report import GuardEvent, Restart, TrainingReport
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
+    from .explain import Caution, Explanation
     from .guard.search import BatchSizeSearch, find_max_batch_size
     from .memory import (
         Calibration,
@@ -78,6 +79,7 @@ __all__ = [
     "BatchingStrategy",
     "BatchingWarning",
     "Calibration",
+    "Caution",
     "Clip",
     "Comparison",
     "CorruptFileError",
@@ -86,6 +88,7 @@ __all__ = [
     "EmptyDatasetError",
     "EstimatorWarning",
     "EvaluationMemory",
+    "Explanation",
     "ForkedProcessError",
     "GuardEvent",
     "HardwareProfile",
@@ -140,7 +143,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names that cost an import: the callback's base class, torch, the memory model, the version in the metadata."""
+    """Names that cost an import: the callback's base class, torch, the memory model, explanations, the version."""
     if name == "AdaptiveMemoryCallback":
         from .callback import AdaptiveMemoryCallback
 
@@ -149,6 +152,10 @@ def __getattr__(name: str) -> Any:
         from .guard import search
 
         return getattr(search, name)
+    if name in ("Caution", "Explanation"):
+        from . import explain
+
+        return getattr(explain, name)
     if name in __all__:
         from . import memory
 

@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from ._errors import NotFoundError
+
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write ``data`` to ``path`` through a temporary file beside it: there is the old file or the new one, ever.
@@ -22,6 +24,16 @@ def write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def save_whole(path: Path, data: bytes) -> None:
+    """``write_whole`` for a file that the user named: ``NotFoundError`` where it cannot be written."""
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise NotFoundError(
+            f"cannot write {path}: {error}", "choose a folder that exists and can be written"
+        ) from error
 
 
 def cache_folder(part: str) -> Path:

@@ -61,6 +61,7 @@ def _add_plan(commands: Any) -> None:
     plan.add_argument("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
     plan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
     plan.add_argument("--output", metavar="FILE", help="also save the configuration as JSON")
+    plan.add_argument("--html", metavar="FILE", help="also write the plan with its reasons as a page that stands alone")
     plan.add_argument("--json", action="store_true", help="print profiles and configuration as JSON")
     plan.set_defaults(run=_plan)
 
@@ -83,11 +84,14 @@ def _plan(arguments: argparse.Namespace) -> int:
     )
     if arguments.output:
         config.save(arguments.output)
+    explanation = manager.explain()
+    if arguments.html:
+        explanation.save(arguments.html)
     if arguments.json:
         parts = {"hardware": manager.hardware, "dataset": manager.dataset, "model": manager.model, "config": config}
         print(json.dumps({name: to_json(part) for name, part in parts.items()}, indent=2, ensure_ascii=False))
     else:
-        print("\n" + config.explain())
+        print("\n" + explanation.text(profiles=False))  # the stages have shown them
     return 0
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._errors import NotFoundError
-from ._files import write_whole
+from ._files import save_whole
+from .markup import page
 
 if TYPE_CHECKING:
     from .memory.estimate import MemoryEstimate
@@ -65,21 +66,12 @@ def _memory(arguments: argparse.Namespace) -> int:
             progress=not arguments.json,
         )
     if arguments.html:
-        _write_page(estimate, Path(arguments.html))
+        path = Path(arguments.html)
+        save_whole(path, page(path.stem, estimate._repr_html_()).encode())
     if arguments.plot:
         _draw(estimate, Path(arguments.plot))
     print(json.dumps(estimate.to_dict(), indent=2, ensure_ascii=False) if arguments.json else estimate)
     return 0
-
-
-def _write_page(estimate: MemoryEstimate, path: Path) -> None:
-    page = f'<!DOCTYPE html><meta charset="utf-8"><title>{path.stem}</title>{estimate._repr_html_()}\n'
-    try:
-        write_whole(path, page.encode())
-    except OSError as error:
-        raise NotFoundError(
-            f"cannot write {path}: {error}", "choose a folder that exists and can be written"
-        ) from error
 
 
 def _draw(estimate: MemoryEstimate, path: Path) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import html
 import textwrap
 from typing import TYPE_CHECKING
 
 from .display import GIB, gib, plural
+from .markup import BAR_COLOUR, escaped
 
 if TYPE_CHECKING:
     from .compare_records import Comparison, GPUPlan, LargestModels, Range, TrainableModel
 
 _HEAD = ("GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $", "kWh", "bound by", "")
 _CELL = 'style="text-align:left;vertical-align:top;padding:2px 8px;white-space:nowrap"'
-_FITS, _FAILS, _BAR = "#2e7d32", "#c62828", "#4e79a7"
+_FITS, _FAILS = "#2e7d32", "#c62828"
 
 
 def comparison_text(c: Comparison) -> str:
@@ -118,12 +118,12 @@ def _wrapped(text: str) -> list[str]:
 
 def comparison_html(c: Comparison) -> str:
     """The same as a table: memory as bars, the cheapest and the fastest marked."""
-    head = "".join(f"<th {_CELL}>{html.escape(name)}</th>" for name in _HEAD[:-1])
+    head = "".join(f"<th {_CELL}>{escaped(name)}</th>" for name in _HEAD[:-1])
     rows = "".join(_row_html(row) for row in c.rows)
-    notes = "".join(f"<li>{html.escape(text.removeprefix('· '))}</li>" for text in foot(c))
+    notes = "".join(f"<li>{escaped(text.removeprefix('· '))}</li>" for text in foot(c))
     return (
         '<div style="font-family:sans-serif;line-height:1.4;max-width:1100px;overflow-x:auto">'
-        f"<b>{html.escape(heading(c))}</b>"
+        f"<b>{escaped(heading(c))}</b>"
         f'<table style="border-collapse:collapse;font-size:smaller;margin:6px 0"><tr>{head}</tr>{rows}</table>'
         f'<details><summary><small>what this rests on</small></summary><ul style="font-size:smaller">{notes}</ul>'
         "</details></div>"
@@ -135,14 +135,14 @@ def _row_html(row: GPUPlan) -> str:
         f' <span style="background:{_FITS};color:#ffffff;border-radius:3px;padding:0 4px">{word}</span>'
         for word in _marks(row)
     )
-    name = f"<td {_CELL}><b>{html.escape(row.name)}</b>{badges}</td>"
+    name = f"<td {_CELL}><b>{escaped(row.name)}</b>{badges}</td>"
     if not row.fits:
-        ways = "<br>".join(html.escape(f"{'→' if w.fits else '✗'} {w.what}: {gib(w.peak_bytes)}") for w in row.ways)
+        ways = "<br>".join(escaped(f"{'→' if w.fits else '✗'} {w.what}: {gib(w.peak_bytes)}") for w in row.ways)
         said = f'<span style="border-left:4px solid {_FAILS};padding-left:6px">does not fit</span><br>{ways}'
         return f'<tr>{name}<td colspan="{len(_HEAD) - 2}" {_CELL}>{said}</td></tr>'
-    _, plan, largest, memory, *others, _ = map(html.escape, _cells(row))
+    _, plan, largest, memory, *others, _ = map(escaped, _cells(row))
     texts = [plan, largest, f"{_bar(row)}<small>{memory}</small>", *others]
-    tip = html.escape("; ".join(row.notes), quote=True)
+    tip = escaped("; ".join(row.notes))
     return f'<tr title="{tip}">{name}' + "".join(f"<td {_CELL}>{text}</td>" for text in texts) + "</tr>"
 
 
@@ -151,7 +151,7 @@ def _bar(row: GPUPlan) -> str:
     used, budget = (100 * x / row.memory_bytes for x in (row.peak_bytes, row.budget_bytes))
     return (
         f'<svg viewBox="0 0 100 8" width="120" height="10" role="img" aria-label="{used:.0f} % of memory" '
-        f'style="display:block"><rect width="{min(used, 100):.1f}" height="8" fill="{_BAR}"/>'
+        f'style="display:block"><rect width="{min(used, 100):.1f}" height="8" fill="{BAR_COLOUR}"/>'
         f'<rect x="{budget:.1f}" width="1" height="8" fill="{_FAILS}"/>'
         '<rect width="100" height="8" fill="none" stroke="currentColor" stroke-opacity="0.5"/></svg>'
     )

@@ -19,6 +19,8 @@ from .compare_records import Range
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
+    from .explain import Explanation
+
 SCHEMA_VERSION = 2
 
 
@@ -290,11 +292,11 @@ class TrainingConfig:
             raise InvalidArgumentError(f"{path} holds no JSON object", "save it again with save_config")
         return cls.from_dict(data)
 
-    def explain(self) -> str:
-        """Every decision with its reason, as text."""
-        from .display import explain_config
+    def explain(self) -> Explanation:
+        """The whole plan with its reasons, alternatives and cautions; ``manager.explain()`` knows the machine, too."""
+        from .explain import Explanation
 
-        return explain_config(self)
+        return Explanation(self)
 
     def __repr__(self) -> str:
         from .display import config_text
@@ -302,9 +304,7 @@ class TrainingConfig:
         return config_text(self)
 
     def _repr_html_(self) -> str:
-        from .display import config_html
-
-        return config_html(self)
+        return self.explain()._repr_html_()
 
 
 def _since_version_2(data: dict[str, Any]) -> dict[str, Any]:

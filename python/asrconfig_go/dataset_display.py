@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING
 
 from .display import gb, plural
+from .histogram import histogram_lines, histogram_svg
+from .markup import BAR_COLOUR, escaped, folded
 
 if TYPE_CHECKING:
-    from .dataset_profile import DatasetProfile, Histogram
+    from .dataset_profile import DatasetProfile
 
 ORDERS = {"random": "random", "grouped": "grouped by length", "bucketed": "in 10 buckets", "sorted": "sorted"}
 
 
 def dataset_text(d: DatasetProfile) -> str:
     """Counts, durations, a histogram, what padding costs, what may go wrong, and what is wrong with the bad files."""
-    lines = [*_facts(d), *histogram_lines(d.histogram), *_batches(d)]
+    lines = [*dataset_facts(d), *histogram_lines(d.histogram), *_batches(d)]
     lines += [f"! {warning}" for warning in d.warnings]
     if d.bad_count:
         lines.append(f"{plural(d.bad_count, 'bad file')} left out:")
@@ -24,7 +25,8 @@ def dataset_text(d: DatasetProfile) -> str:
     return "\n".join(lines)
 
 
-def _facts(d: DatasetProfile) -> list[str]:
+def dataset_facts(d: DatasetProfile) -> list[str]:
+    """How much there is, how long it is, and of what kind; a line each."""
     if not d.measured_count:
         return [f"no usable clip ({d.source})"]
     p = d.percentiles_s
@@ -59,23 +61,14 @@ def _mix(counts: dict[str, int], unit: str = "") -> str:
     )
 
 
-def histogram_lines(h: Histogram, width: int = 40) -> list[str]:
-    """One bar a bin, scaled to the tallest."""
-    tallest = max(h.counts, default=0)
-    return [
-        f"  {low:7.2f}–{high:7.2f} s |{'█' * max(round(width * n / tallest), int(n > 0)):<{width}}| {n}"
-        for low, high, n in zip(h.edges_s, h.edges_s[1:], h.counts, strict=False)
-    ]
-
-
 def dataset_html(d: DatasetProfile) -> str:
     """The facts, the histogram as a picture, padding as bars, warnings, and the bad files and copies behind folds."""
-    lines = [*_facts(d)]
-    parts = [f"<div><b>Dataset</b>: {_text(lines[0])}</div>"]
-    parts += [f"<div>{_text(line)}</div>" for line in lines[1:]]
+    lines = [*dataset_facts(d)]
+    parts = [f"<div><b>Dataset</b>: {escaped(lines[0])}</div>"]
+    parts += [f"<div>{escaped(line)}</div>" for line in lines[1:]]
     if d.measured_count > 1:
-        parts += [_histogram(d.histogram), _padding(d)]
-    parts += [f"<div>⚠ {_text(warning)}</div>" for warning in d.warnings]
+        parts += [f'<div style="margin:6px 0">{histogram_svg(d.histogram)}</div>', _padding(d)]
+    parts += [f"<div>⚠ {escaped(warning)}</div>" for warning in d.warnings]
     copies = [", ".join(group) for group in d.duplicates.groups]
     parts += [_folded(f"{plural(d.duplicates.count, 'likely copy', 'likely copies')}", copies)] if copies else []
     bad = [f"{one.path}: {one.error}" for one in d.bad_files[:_SHOWN]]
@@ -84,49 +77,23 @@ def dataset_html(d: DatasetProfile) -> str:
     return f'<div style="{style}">{"".join(parts)}</div>'
 
 
-_WIDTH, _HEIGHT, _BOTTOM = 720, 150, 18
+_WIDTH = 720
 _SHOWN = 50  # lines behind a fold
-_COLOUR = "#4e79a7"
-
-
-def _text(text: str) -> str:
-    return html.escape(text)
-
-
-def _histogram(h: Histogram) -> str:
-    """Inline SVG: a bar a bin with its count as a tooltip, and the edges below."""
-    tallest, width = max(h.counts, default=1) or 1, _WIDTH / max(1, len(h.counts))
-    body = ""
-    for i, (n, low, high) in enumerate(zip(h.counts, h.edges_s, h.edges_s[1:], strict=False)):
-        height = (_HEIGHT - _BOTTOM) * n / tallest
-        height = max(height, 1.0) if n else 0.0
-        body += (
-            f'<rect x="{i * width + 1:.1f}" y="{_HEIGHT - _BOTTOM - height:.1f}" width="{width - 2:.1f}" '
-            f'height="{height:.1f}" fill="{_COLOUR}"><title>{low:.6g}–{high:.6g} s: {plural(n, "clip")}</title></rect>'
-        )
-    every = max(1, len(h.edges_s) // 10)
-    for i in range(0, len(h.edges_s), every):
-        anchor = "start" if i == 0 else "end" if i == len(h.edges_s) - 1 else "middle"
-        label = f"{h.edges_s[i]:.4g}" + (" s" if i == 0 else "")
-        body += f'<text x="{i * width:.1f}" y="{_HEIGHT - 4}" text-anchor="{anchor}" fill="currentColor">{label}</text>'
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="100%" role="img" aria-label="clips by duration" '
-        f'style="display:block;font:11px sans-serif;margin:6px 0" xmlns="http://www.w3.org/2000/svg">{body}</svg>'
-    )
 
 
 def _padding(d: DatasetProfile) -> str:
     bars = "".join(
-        f'<tr><td style="text-align:left">{_text(ORDERS.get(p.order, p.order))}</td>'
-        f'<td style="width:200px"><div style="background:{_COLOUR};height:10px;width:{100 * p.waste:.1f}%"></div></td>'
+        f'<tr><td style="text-align:left">{escaped(ORDERS.get(p.order, p.order))}</td>'
+        f'<td style="width:200px">'
+        f'<div style="background:{BAR_COLOUR};height:10px;width:{100 * p.waste:.1f}%"></div></td>'
         f"<td>{p.waste:.1%}</td></tr>"
         for p in d.padding
     )
-    few = "".join(f"<div>{_text(line)}</div>" for line in _batches(d)[1:])
+    few = "".join(f"<div>{escaped(line)}</div>" for line in _batches(d)[1:])
     return f"<div>padding in batches of {d.batch_size}:</div><table>{bars}</table>{few}"
 
 
 def _folded(title: str, lines: list[str], count: int = 0) -> str:
-    rows = "".join(f"<div><small>{_text(line)}</small></div>" for line in lines)
+    rows = "".join(f"<div><small>{escaped(line)}</small></div>" for line in lines)
     rows += f"<div><small>… and {count - len(lines)} more</small></div>" if count > len(lines) else ""
-    return f"<details><summary>{_text(title)}</summary>{rows}</details>"
+    return folded(escaped(title), rows)

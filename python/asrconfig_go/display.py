@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import textwrap
 from typing import TYPE_CHECKING, Any
+
+from .markup import escaped
 
 if TYPE_CHECKING:
     from .config import TrainingConfig
@@ -77,44 +78,10 @@ def config_text(c: TrainingConfig) -> str:
     return "\n".join(lines + [f"  ! {line}" for text in c.warnings for line in textwrap.wrap(text, 100)])
 
 
-def config_html(c: TrainingConfig) -> str:
-    """The plan as a table of decisions."""
-    rows = "".join(
-        f"<tr><td><code>{html.escape(d.setting)}</code></td><td><b>{html.escape(d.value)}</b></td>"
-        f'<td style="text-align:left">{html.escape(d.reason)}</td></tr>'
-        for d in c.decisions
-    )
-    table = f"<table><tr><th>setting</th><th>value</th><th>reason</th></tr>{rows}</table>"
-    return (
-        as_html("Plan", config_text(c)) + f"<details><summary>{len(c.decisions)} decisions</summary>{table}</details>"
-    )
-
-
-def explain_config(c: TrainingConfig) -> str:
-    """Every decision with its reason, wrapped for a terminal; overridden settings are marked."""
-    lines = [f"Plan by policy {c.policy!r}, preset {c.preset!r}, for {c.gpu_name or 'the CPU'}:"]
-    for d in c.decisions:
-        now = _shown(d.setting, getattr(c, d.setting))
-        lines.append(f"  {d.setting} = {now}" + ("" if now == d.value else f" (overridden; planned: {d.value})"))
-        lines += textwrap.wrap(d.reason, 110, initial_indent="      ", subsequent_indent="      ")
-    return "\n".join(lines + [f"  ! {text}" for text in c.warnings])
-
-
-def _shown(setting: str, value: Any) -> str:
-    """A value as the planner writes it in its decisions."""
-    if value is None:
-        return "none"
-    if setting.endswith("_bytes"):
-        return gb(value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def as_html(title: str, text: str) -> str:
     """Text in a titled box."""
     style = "margin:0.3em 0;font-family:monospace"
-    return f'<div><b>{html.escape(title)}</b><pre style="{style}">{html.escape(text)}</pre></div>'
+    return f'<div><b>{escaped(title)}</b><pre style="{style}">{escaped(text)}</pre></div>'
 
 
 def say(verbose: bool, stage: str, what: Any) -> None:

@@ -20,7 +20,9 @@ from .model import ModelProfile, profile_model
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
     from .compare_records import Comparison
+    from .explain import Explanation
     from .guard import Guard
+    from .labels import LabelReport
     from .training_report import TrainingReport
 
 
@@ -144,9 +146,17 @@ class ASRConfigManager:
         self.config = TrainingConfig.load(path)
         return self.config
 
-    def explain(self) -> str:
-        """Every decision of the plan with its reason, as text."""
-        return self._planned().explain()
+    def explain(self, labels: LabelReport | None = None) -> Explanation:
+        """The whole plan for people: ``print`` it, show it in a notebook, or ``save`` it as a page, JSON or text.
+
+        ``labels`` is what ``check_labels`` found; clips whose texts do not fit are then named among the cautions.
+        Raises ``InvalidArgumentError`` before there is a plan.
+        """
+        from .explain import Explanation
+        from .explain.loss import config_of
+
+        known = config_of(self._described)
+        return Explanation(self._planned(), self.hardware, self.dataset, self.model, labels, known)
 
     def callback(self, **options: Any) -> AdaptiveMemoryCallback:
         """A ``TrainerCallback`` that watches memory, warns at 90 % and cleans up at 95 % (see its class)."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import html
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..markup import LIMIT_COLOUR, colour_of, escaped, folded, round_step, svg
 from .text import (
     NO_MODULE,
     evaluation_words,
@@ -26,23 +25,7 @@ if TYPE_CHECKING:
     from .estimate import MemoryEstimate, Timeline
     from .runs import RunEstimate
 
-COLOURS = {
-    "parameters": "#4e79a7",
-    "buffers": "#86bcb6",
-    "gradients": "#f28e2b",
-    "optimizer": "#b07aa1",
-    "activations": "#59a14f",
-    "temporaries": "#edc948",
-    "logits_loss": "#ff9da7",
-    "outputs": "#ff9da7",
-    "inputs": "#76b7b2",
-    "workspaces": "#9c755f",
-    "reserved, not held": "#d0d0d0",
-    "context": "#7f7f7f",
-}
-_OTHER_COLOUR = "#8c8c8c"
 _SLACK, _CONTEXT = "reserved, not held", "context"
-_LIMIT_COLOUR = "#d62728"
 _DASHES = 'stroke-dasharray="5 3"'
 _HALO = 'paint-order="stroke" stroke="white" stroke-width="3"'
 _AT_RIGHT = 'text-anchor="end" fill="currentColor"'
@@ -53,9 +36,9 @@ def estimate_html(e: MemoryEstimate) -> str:
     """Verdict, one stacked bar with its legend, the timeline, and the modules behind a fold."""
     colour = {True: "#2e7d32", False: "#c62828", None: "#616161"}[e.fits]
     parts = [
-        f"<div><b>{_text(heading(e))}</b></div>",
-        f'<div style="border-left:4px solid {colour};padding-left:8px;margin:6px 0">{_text(verdict(e))}<br>'
-        f"<small>{_text(peaks(e))}</small></div>",
+        f"<div><b>{escaped(heading(e))}</b></div>",
+        f'<div style="border-left:4px solid {colour};padding-left:8px;margin:6px 0">{escaped(verdict(e))}<br>'
+        f"<small>{escaped(peaks(e))}</small></div>",
         _bar(e),
         _legend(e),
     ]
@@ -66,25 +49,9 @@ def estimate_html(e: MemoryEstimate) -> str:
     facts.append(f"peaks by phase: {phases(e)}")
     facts += [evaluation_words(e.evaluation)] if e.evaluation is not None else []
     facts += remarks(e)
-    parts += [f"<div><small>{_text(fact)}</small></div>" for fact in facts]
+    parts += [f"<div><small>{escaped(fact)}</small></div>" for fact in facts]
     parts += [_modules(e), _terms(e)]
     return f'<div style="font-family:sans-serif;max-width:{_WIDTH}px;line-height:1.4">{"".join(parts)}</div>'
-
-
-def _text(text: str) -> str:
-    return html.escape(text)
-
-
-def colour_of(component: str) -> str:
-    """The colour that stands for a component in every picture."""
-    return COLOURS.get(component, _OTHER_COLOUR)
-
-
-def _svg(width: int, height: int, body: str, label: str) -> str:
-    return (
-        f'<svg viewBox="0 0 {width} {height}" width="100%" role="img" aria-label="{html.escape(label, quote=True)}" '
-        f'style="display:block;font:11px sans-serif" xmlns="http://www.w3.org/2000/svg">{body}</svg>'
-    )
 
 
 def _bar(e: MemoryEstimate) -> str:
@@ -99,14 +66,14 @@ def _bar(e: MemoryEstimate) -> str:
         width = _WIDTH * n / whole
         body += (
             f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="22" fill="{colour_of(name)}">'
-            f"<title>{_text(name)}: {size(n)}</title></rect>"
+            f"<title>{escaped(name)}: {size(n)}</title></rect>"
         )
         x += width
     if e.target.available_bytes:
         edge = _WIDTH * e.target.available_bytes / whole
         body += f'<rect x="0" y="0" width="{edge:.1f}" height="22" fill="none" stroke="currentColor"/>'
-        body += f'<rect x="{edge - 2:.1f}" y="0" width="2" height="22" fill="{_LIMIT_COLOUR}"/>' if x > edge else ""
-    return _svg(_WIDTH, 22, body, verdict(e))
+        body += f'<rect x="{edge - 2:.1f}" y="0" width="2" height="22" fill="{LIMIT_COLOUR}"/>' if x > edge else ""
+    return svg(body, verdict(e), height=22, view_width=_WIDTH)
 
 
 def _legend(e: MemoryEstimate) -> str:
@@ -116,7 +83,7 @@ def _legend(e: MemoryEstimate) -> str:
     rows += [(_CONTEXT, size(e.target.context_bytes))] if e.target.context_bytes else []
     chips = "".join(
         f'<span style="white-space:nowrap;margin-right:12px"><span style="display:inline-block;width:10px;height:10px;'
-        f'background:{colour_of(name)}"></span> {_text(name)} {held}</span> '
+        f'background:{colour_of(name)}"></span> {escaped(name)} {held}</span> '
         for name, held in rows
     )
     return f'<div style="margin:4px 0 8px"><small>{chips}</small></div>'
@@ -133,10 +100,10 @@ def _timeline(e: MemoryEstimate, t: Timeline) -> str:
     body += _line(t.event, t.reserved, axes, "currentColor", "reserved")
     if shown_limit and limit is not None:
         y = axes.y(limit)
-        body += f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="{_LIMIT_COLOUR}" {_DASHES}/>'
+        body += f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="{LIMIT_COLOUR}" {_DASHES}/>'
         label = f"limit {size(limit)}</text>"
-        body += f'<text x="{_WIDTH}" y="{y - 3:.1f}" text-anchor="end" fill="{_LIMIT_COLOUR}" {_HALO}>{label}'
-    return _svg(_WIDTH, _HEIGHT, body + axes.ticks(), "memory over the events of the run")
+        body += f'<text x="{_WIDTH}" y="{y - 3:.1f}" text-anchor="end" fill="{LIMIT_COLOUR}" {_HALO}>{label}'
+    return svg(body + axes.ticks(), "memory over the events of the run", height=_HEIGHT, view_width=_WIDTH)
 
 
 class _Axes:
@@ -152,18 +119,12 @@ class _Axes:
     def ticks(self) -> str:
         """Round sizes at the left, and their unit."""
         unit, name = (2**30, "GiB") if self._top >= 2**30 else (2**20, "MiB")
-        step = _round_step(self._top / unit)
+        step = round_step(self._top / unit)
         marks = "".join(
             f'<text x="{_LEFT - 5}" y="{self.y(n * step * unit) + 4:.1f}" {_AT_RIGHT}>{n * step:g}</text>'
             for n in range(int(self._top / unit / step) + 1)
         )
         return marks + f'<text x="0" y="{_HEIGHT - 6}" fill="currentColor">{name}</text>'
-
-
-def _round_step(top: float) -> float:
-    """1, 2 or 5 times a power of ten, so that a few marks fit below ``top``."""
-    power: float = 10.0 ** math.floor(math.log10(top / 3))
-    return max(power * n for n in (1, 2, 5) if power * n <= top / 3)
 
 
 def _bands(t: Timeline, axes: _Axes) -> list[str]:
@@ -173,7 +134,7 @@ def _bands(t: Timeline, axes: _Axes) -> list[str]:
         above = [a + b for a, b in zip(below, t.components[name], strict=True)]
         points = _steps(t.event, above, axes) + _steps(t.event, below, axes)[::-1]
         bands.append(
-            f'<polygon points="{_joined(points)}" fill="{colour_of(name)}"><title>{_text(name)}</title></polygon>'
+            f'<polygon points="{_joined(points)}" fill="{colour_of(name)}"><title>{escaped(name)}</title></polygon>'
         )
         below = above
     return bands
@@ -209,10 +170,10 @@ def _phase_marks(e: MemoryEstimate, t: Timeline, axes: _Axes) -> str:
         x = axes.x(event)
         body += (
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="currentColor" '
-            f'stroke-opacity="0.35" stroke-dasharray="2 3"><title>{_text(name)}</title></line>'
+            f'stroke-opacity="0.35" stroke-dasharray="2 3"><title>{escaped(name)}</title></line>'
         )
         if x >= free_from:
-            body += f'<text x="{x + 2:.1f}" y="{_HEIGHT - 8}" fill="currentColor">{_text(name)}</text>'
+            body += f'<text x="{x + 2:.1f}" y="{_HEIGHT - 8}" fill="currentColor">{escaped(name)}</text>'
             free_from = x + 7 * len(name) + 8
     return body
 
@@ -222,26 +183,25 @@ def _modules(e: MemoryEstimate) -> str:
         return ""
     rows = "".join(
         f'<tr><td style="text-align:right">{size(m.bytes)}</td><td style="text-align:left">'
-        f"<code>{_text(m.module or NO_MODULE)}</code></td></tr>"
+        f"<code>{escaped(m.module or NO_MODULE)}</code></td></tr>"
         for m in e.at_peak.modules
     )
-    return _folded("what holds it, by module", rows)
+    return _rows_folded("what holds it, by module", rows)
 
 
-def _folded(title: str, rows: str) -> str:
-    table = f'<table style="font-size:smaller">{rows}</table>'
-    return f"<details><summary><small>{title}</small></summary>{table}</details>"
+def _rows_folded(title: str, rows: str) -> str:
+    return folded(f"<small>{title}</small>", f'<table style="font-size:smaller">{rows}</table>')
 
 
 def _terms(e: MemoryEstimate) -> str:
     if not e.terms:
         return ""
     rows = "".join(
-        f'<tr><td style="text-align:right">{size(t.bytes)}</td><td style="text-align:left" title="{_text(t.source)}">'
-        f"{_text(t.name)}</td><td style='text-align:left'><code>{_text(t.formula)}</code></td></tr>"
+        f'<tr><td style="text-align:right">{size(t.bytes)}</td><td style="text-align:left" title="{escaped(t.source)}">'
+        f"{escaped(t.name)}</td><td style='text-align:left'><code>{escaped(t.formula)}</code></td></tr>"
         for t in e.terms
     )
-    return _folded("by which formulas", rows)
+    return _rows_folded("by which formulas", rows)
 
 
 def run_html(r: RunEstimate) -> str:
@@ -254,8 +214,8 @@ def run_html(r: RunEstimate) -> str:
     alone = r.largest_batch_only
     return (
         '<div style="font-family:sans-serif;line-height:1.4">'
-        f"<b>{_text(f'{r.model}, batch {r.batch}, {r.clips} clips up to {r.longest_s:.1f} s')}</b><br>"
-        f"{r.steps} steps in {len(r.seeds)} orders ({_text(r.order)}): {_text(run_verdict(r))}"
+        f"<b>{escaped(f'{r.model}, batch {r.batch}, {r.clips} clips up to {r.longest_s:.1f} s')}</b><br>"
+        f"{r.steps} steps in {len(r.seeds)} orders ({escaped(r.order)}): {escaped(run_verdict(r))}"
         f"<table><tr>{head}</tr>{rows}</table><small>the longest clips' batch alone: allocated "
         f"{size(alone.peak_allocated)}, reserved {size(alone.peak_reserved)}</small></div>"
     )

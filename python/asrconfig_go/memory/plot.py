@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import InvalidArgumentError, UnsupportedError
 from ..display import GIB
-from .html import colour_of, phase_starts
+from ..markup import colour_of
+from .html import phase_starts
 from .text import heading, ordered, short_verdict
 
 if TYPE_CHECKING:

@@ -1,0 +1,101 @@
+"""Pages of explanations to look at: plans for several machines and datasets, each in light and dark, wide and narrow.
+
+    python benchmarks/explain_gallery.py OUT [--policy published] [--pictures]
+
+writes OUT/NAME.html, .json and .txt, and with --pictures (headless Chromium in the path) OUT/NAME-SCHEME-WIDTH.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests"))
+
+import asrconfig_go as ac
+from asrconfig_go.explain import Explanation
+from whole_plans import audio, heavy_tail, read_speech, shared_gpu, two_gpus, whole_plan
+
+WIDTHS = (1200, 700, 380)
+
+
+def planned(gpu: str | None, model: str, dataset: ac.DatasetProfile, policy: str, used_gib: float = 0) -> Explanation:
+    manager = ac.ASRConfigManager(gpu=gpu)
+    if used_gib:
+        manager.hardware = shared_gpu(manager.hardware, used_gib)
+    manager.profile_dataset(dataset)
+    manager.profile_model(model)
+    manager.plan(ac.PlanOptions(policy=policy))
+    return manager.explain()
+
+
+def cases(policy: str) -> Iterator[tuple[str, Explanation]]:
+    hour, ten = audio(read_speech(1)), audio(read_speech(10))
+    tail, three = audio(heavy_tail(6000), bad=87, source="folder talks"), audio([0.03, 2.0, 9.5], source="3 files")
+    first = planned("T4", "xls-r-300m", ten, policy)
+    yield "t4-read-speech", first
+    yield "l4-100-hours", planned("L4", "xls-r-1b", audio(read_speech(100)), policy)
+    yield "searched", dataclasses.replace(first, config=whole_plan(first.config))
+    pair = ac.HardwareProfile.detect("L4")
+    t4 = dataclasses.replace(ac.HardwareProfile.detect("T4").gpus[0], index=1)
+    both = dataclasses.replace(pair, gpus=(*pair.gpus, t4))
+    yield "two-gpus-talks", dataclasses.replace(first, config=two_gpus(first.config), hardware=both, dataset=tail)
+    yield "whisper-talks", planned("T4", "whisper-small", tail, policy)
+    shared = planned("T4", "xls-r-300m", hour, policy, used_gib=5.5)
+    shared.config.per_device_train_batch_size = 16
+    shared.config.learning_rate = 3e-4
+    yield "shared-changed", shared
+    yield "cpu-three-clips", planned(None, "whisper-tiny", three, policy)
+    yield "config-alone", Explanation(first.config)
+
+
+def picture(browser: str, html: Path, scheme: str, width: int) -> None:
+    """Chromium's own setting for the preferred colours: 0 is dark, 1 is light."""
+    target = html.with_name(f"{html.stem}-{scheme}-{width}.png")
+    subprocess.run(
+        [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--hide-scrollbars",
+            f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
+            f"--window-size={width},{1500 if width > 500 else 3200}",
+            f"--screenshot={target}",
+            html.resolve().as_uri(),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--policy", default="published")
+    parser.add_argument("--pictures", action="store_true")
+    parser.add_argument("--only", help="of these cases, parted by commas")
+    arguments = parser.parse_args()
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if arguments.pictures and browser is None:
+        parser.error("there is no Chromium in the path")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name, explanation in cases(arguments.policy):
+        if arguments.only and name not in arguments.only.split(","):
+            continue
+        for kind in ("html", "json", "txt"):
+            explanation.save(arguments.out / f"{name}.{kind}")
+        size = (arguments.out / f"{name}.html").stat().st_size
+        print(f"{name:<18} {size / 1000:5.1f} kB  {explanation.headline}")
+        for scheme in ("light", "dark") if arguments.pictures and browser else ():
+            for width in WIDTHS:
+                picture(browser, arguments.out / f"{name}.html", scheme, width)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""What to look out for before a training starts. Each rule looks at all that is known and says something, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..display import gib, plural
+from .decisions import overridden
+from .loss import accumulation_multiplies, clip_frames, evaluation_bytes
+from .memory import memory_of
+from .words import stale
+
+if TYPE_CHECKING:
+    from .explanation import Explanation
+
+LEVELS = ("serious", "warning", "note")
+_EVALUATED = 1000  # clips of an evaluation whose predictions are counted
+# A loader worker's process with torch imported, as core/plan counts it; a second of 16 000 samples of 4 bytes.
+_WORKER_BYTES, _SECOND_BYTES = 1e9, 64_000
+_COLAB_BYTES = 13 * 2**30  # host RAM of Colab's machines without "high RAM": 12.7 GiB
+_FEW_FRAMES = 5  # 0.1 s: less than any word lasts
+
+
+@dataclass(frozen=True)
+class Caution:
+    """``what`` is the case, ``why`` it matters, and what to do (``remedy``); either may be "" where ``what`` says it.
+
+    ``level`` is "serious" (training would fail or go wrong), "warning" or "note"; ``code`` names the rule.
+    """
+
+    level: str
+    code: str
+    what: str
+    why: str = ""
+    remedy: str = ""
+
+
+def cautions(e: Explanation) -> tuple[Caution, ...]:
+    """All that apply, the most serious first; the plan's and the dataset's own warnings among them."""
+    found = [caution for rule in RULES if (caution := rule(e)) is not None]
+    found += [Caution("warning", "plan", text) for text in e.config.warnings]
+    found += [Caution("note", "dataset", text) for text in (e.dataset.warnings if e.dataset else ())]
+    return tuple(sorted(found, key=lambda caution: LEVELS.index(caution.level)))
+
+
+def _labels(e: Explanation) -> Caution | None:
+    """Pairs that ``check_labels`` found not to fit."""
+    found = e.labels
+    if found is None or not found.infeasible_count:
+        return None
+    ctc = found.limit == "frames"
+    what = f"{found.infeasible_count} of {found.checked} texts do not fit {found.model}."
+    why = (
+        "CTC finds no path through fewer frames than labels: the loss of such a clip is infinite."
+        if ctc
+        else "The decoder has no positions for the rest of such a text."
+    )
+    first = f" The first: {found.infeasible[0]}." if found.infeasible else ""
+    remedy = "Leave out the rows in labels.infeasible_rows" + (
+        ", or set ctc_zero_infinity=True in the model's config." * ctc
+    )
+    return Caution("serious", "labels", what, why + first, remedy if ctc else remedy + ", or shorten their texts.")
+
+
+def _ctc_path(e: Explanation) -> Caution | None:
+    """Clips of so few frames that hardly a text fits, where no labels were checked."""
+    if e.dataset is None or not e.dataset.measured_count or e.labels is not None:
+        return None
+    frames = clip_frames(e, e.dataset.min_s)
+    if frames is None or frames >= _FEW_FRAMES:
+        return None
+    return Caution(
+        "serious" if frames == 0 else "warning",
+        "ctc_path",
+        f"The shortest clip ({e.dataset.min_s:.2f} s) has {plural(frames, 'frame')}.",
+        "CTC needs a frame for each label: a text with more has no path, and its loss is infinite.",
+        "check_labels(dataset, tokenizer=…, model=…) finds such clips; leave them out, or set ctc_zero_infinity=True.",
+    )
+
+
+def _accumulation(e: Explanation) -> Caution | None:
+    """A mean loss that the Trainer alone does not divide by the accumulation steps."""
+    steps = e.config.gradient_accumulation_steps
+    certain = accumulation_multiplies(e)
+    if steps <= 1 or certain is False:
+        return None
+    whose = "The model's loss is a mean" if certain else "With ctc_loss_reduction='mean' the model's loss is a mean"
+    return Caution(
+        "warning",
+        "accumulation",
+        f"With {steps} accumulation steps the Trainer alone makes gradients up to {steps} times too large.",
+        f"{whose} over the micro-batch; it accepts num_items_in_batch without dividing by it, and the Trainer then "
+        "does not divide by the steps either (transformers issue 47688).",
+        "Train with manager.train(trainer), or call manager.attach(trainer) first: the guard weights micro-batches.",
+    )
+
+
+def _needs_guard(e: Explanation) -> Caution | None:
+    """Batches that do not fit as the loader gives them."""
+    c = e.config
+    if c.micro_batching != "memory" or c.per_device_train_batch_size <= c.micro_batch_size:
+        return None
+    return Caution(
+        "note",
+        "guard",
+        f"The batches of {c.per_device_train_batch_size} are meant to be cut: of the longest clips "
+        f"{c.micro_batch_size} fit at once.",
+        "The Trainer alone computes each batch as one, and may run out of memory.",
+        "Train with manager.train(trainer), or call manager.attach(trainer, memory=True) first.",
+    )
+
+
+def _over_budget(e: Explanation) -> Caution | None:
+    """A prediction above what the plan may use."""
+    m = memory_of(e)
+    highest = max(m.peak_bytes, m.high_bytes or 0)
+    if m.budget_bytes is None or highest <= m.budget_bytes or stale(e.config):
+        return None
+    beyond = m.total_bytes is not None and m.others_bytes + highest > m.total_bytes
+    when = "" if m.peak_bytes > m.budget_bytes else "in the worst of the simulated orders of clips "
+    return Caution(
+        "serious" if beyond else "warning",
+        "over_budget",
+        f"The predicted peak {when}is {gib(highest)}, over the budget of {gib(m.budget_bytes)}.",
+        "It does not fit into the device." if beyond else "It takes from the safety margin.",
+        "Lower the micro-batch, turn gradient checkpointing on, or leave out the longest clips.",
+    )
+
+
+def _overrides(e: Explanation) -> Caution | None:
+    """Changed settings that the predictions do not know of."""
+    changed = stale(e.config)
+    if not changed:
+        return None
+    return Caution(
+        "warning",
+        "overrides",
+        f"{', '.join(changed)} changed since the plan was made.",
+        "Predicted memory, times and alternatives are those of the plan as it was.",
+        "Plan again with your wishes as options, or look with estimate_memory(…) before you train.",
+    )
+
+
+def _other_machine(e: Explanation) -> Caution | None:
+    """A plan that was loaded on another machine than it was made for."""
+    if e.hardware is None:
+        return None
+    names = [gpu.name for gpu in e.hardware.gpus]
+    planned = e.config.gpu_name
+    if planned in names if planned else not names:
+        return None
+    here = ", ".join(dict.fromkeys(names)) or "no GPU"
+    return Caution(
+        "warning",
+        "other_machine",
+        f"The plan is for {planned or 'the CPU'}; here is {here}.",
+        "Its batch and precision may not fit this device.",
+        "Plan again here: manager.plan().",
+    )
+
+
+def _evaluation(e: Explanation) -> Caution | None:
+    """Predictions of a whole evaluation in memory that do not fit there, or take a quarter of it."""
+    per_clip, assumed = evaluation_bytes(e)
+    if not per_clip:
+        return None
+    size, c = _EVALUATED * per_clip, e.config
+    ram = e.hardware.memory.available_bytes if e.hardware else None
+    gpu = c.budget_bytes if c.gpu_name and c.eval_accumulation_steps is None else None
+    short = [name for name, room in (("GPU memory", gpu), ("host RAM", ram)) if room and 4 * size > room]
+    if not short:
+        return None
+    until = (
+        "all" if c.eval_accumulation_steps is None else f"those of {c.eval_accumulation_steps} batches on the GPU, all"
+    )
+    return Caution(
+        "warning",
+        "evaluation",
+        f"The predictions of {_EVALUATED} evaluated clips take {gib(size)}, a quarter or more of the "
+        f"{' and the '.join(short)}.",
+        f"The Trainer keeps {until} until the evaluation ends; {assumed}.",
+        "Use predict_with_generate=True, or preprocess_logits_for_metrics=lambda logits, labels: "
+        "logits[0].argmax(-1) if isinstance(logits, tuple) else logits.argmax(-1).",
+    )
+
+
+def _host_bytes(e: Explanation) -> float:
+    """RAM of the loader's workers, the batches they hold ready, and of decoded audio that is kept."""
+    c, d = e.config, e.dataset
+    if d is None:
+        return c.dataloader_num_workers * _WORKER_BYTES
+    longest = min(x for x in (d.max_s, c.max_length_s, c.chunk_length_s) if x is not None)
+    ready = (c.dataloader_prefetch_factor or 0) * c.per_device_train_batch_size * longest * _SECOND_BYTES
+    kept = d.decoded_bytes * max(1, c.dataloader_num_workers) if c.cache_dataset else 0
+    return c.dataloader_num_workers * (_WORKER_BYTES + ready) + kept
+
+
+def _host_memory(e: Explanation) -> Caution | None:
+    """Workers, their batches and kept audio against the host's RAM."""
+    if e.hardware is None:
+        return None
+    need, ram = _host_bytes(e), e.hardware.memory.available_bytes
+    if need <= ram:
+        return None
+    return Caution(
+        "serious",
+        "host_memory",
+        f"Loading takes about {gib(need)} of host RAM; {gib(ram)} are available.",
+        "Workers, the batches they hold ready and kept audio add up; the system ends a process when RAM runs out.",
+        "Fewer dataloader_num_workers, a smaller dataloader_prefetch_factor, or cache_dataset = False.",
+    )
+
+
+def _colab(e: Explanation) -> Caution | None:
+    """As little host RAM as Colab's free machines have, with something that takes much of it."""
+    c, h = e.config, e.hardware
+    if h is None or h.memory.total_bytes > _COLAB_BYTES:
+        return None
+    need = _host_bytes(e)
+    if need > h.memory.available_bytes or 4 * need <= h.memory.available_bytes:  # the former is host_memory's
+        return None
+    takers = [plural(c.dataloader_num_workers, "loader worker")] if c.dataloader_num_workers else []
+    takers += ["decoded audio that is kept"] if c.cache_dataset else []
+    return Caution(
+        "warning",
+        "colab_ram",
+        f"{' and '.join(takers)} take about {gib(need)} of {gib(h.memory.total_bytes)} of host RAM.",
+        "On a machine like Colab's the session just ends when RAM runs out, without an error; torch and the model take "
+        "some gigabytes of it, too.",
+        "Keep dataloader_num_workers at 0 and cache_dataset at False, and decode clips as they are needed.",
+    )
+
+
+def _bad_files(e: Explanation) -> Caution | None:
+    """Files that were counted out."""
+    d = e.dataset
+    if d is None or not d.bad_count:
+        return None
+    part = d.bad_count / max(1, d.bad_count + d.sample_count)
+    return Caution(
+        "warning" if part > 0.01 else "note",
+        "bad_files",
+        f"{plural(d.bad_count, 'file')} cannot be read and {'was' if d.bad_count == 1 else 'were'} not counted.",
+        "Decoding one of them stops the training.",
+        "Leave them out, or repair them: bad_files of the dataset's profile tells what is wrong with each.",
+    )
+
+
+def _changed(e: Explanation) -> Caution | None:
+    """Other overrides: nothing to fear, but to be seen."""
+    rows = [row for row in overridden(e.config) if row.setting not in stale(e.config)]
+    if not rows:
+        return None
+    words = ", ".join(f"{row.setting} = {row.value} (planned: {row.planned})" for row in rows)
+    return Caution("note", "changed", f"Changed since the plan was made: {words}.")
+
+
+RULES: tuple[Callable[[Explanation], Caution | None], ...] = (
+    _labels,
+    _ctc_path,
+    _over_budget,
+    _host_memory,
+    _overrides,
+    _other_machine,
+    _accumulation,
+    _evaluation,
+    _colab,
+    _bad_files,
+    _needs_guard,
+    _changed,
+)

@@ -1,0 +1,118 @@
+"""The decisions of a plan, in groups, with what the user has changed since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..display import gb
+
+if TYPE_CHECKING:
+    from ..config import Decision, TrainingConfig
+
+_OTHER = "Other"
+_GROUPS = {
+    "Batch and memory": (
+        "target_batch_size",
+        "per_device_train_batch_size",
+        "gradient_accumulation_steps",
+        "micro_batching",
+        "micro_batch_size",
+        "gradient_checkpointing",
+        "freeze_feature_encoder",
+        "per_device_eval_batch_size",
+        "eval_accumulation_steps",
+        "device_count",
+        "distributed",
+        "devices",
+        "safety_margin",
+        "gpu_memory_bytes",
+        "budget_bytes",
+        "model_memory_bytes",
+        "predicted_bytes",
+        "predicted_high_bytes",
+        "memory_parts",
+        "alloc_conf",
+    ),
+    "Precision and kernels": (
+        "fp16",
+        "bf16",
+        "tf32",
+        "attn_implementation",
+        "torch_compile",
+        "cudnn_benchmark",
+        "deterministic",
+    ),
+    "Data and loader": (
+        "length_handling",
+        "length_buckets",
+        "group_by_length",
+        "max_length_s",
+        "chunk_length_s",
+        "streaming",
+        "cache_dataset",
+        "dataloader_num_workers",
+        "dataloader_prefetch_factor",
+        "dataloader_pin_memory",
+        "dataloader_persistent_workers",
+    ),
+    "Optimizer": (
+        "optimizer",
+        "learning_rate",
+        "lr_scaling",
+        "warmup_ratio",
+        "weight_decay",
+        "max_grad_norm",
+        "num_train_epochs",
+    ),
+}
+_PLACE = {setting: (group, i) for group, settings in _GROUPS.items() for i, setting in enumerate(settings)}
+
+
+@dataclass(frozen=True)
+class DecisionRow:
+    """A decision as it is shown. ``value`` is the setting's now, ``planned`` that of the plan."""
+
+    group: str
+    setting: str
+    value: str
+    planned: str
+    reason: str
+    alternative: str
+    gain: str
+
+    @property
+    def overridden(self) -> bool:
+        """Whether the user has changed it since it was planned."""
+        return self.value != self.planned
+
+
+def grouped(c: TrainingConfig) -> dict[str, list[DecisionRow]]:
+    """The rows by group, in the order in which they are read; groups without any are left out."""
+    rows = sorted((_row(c, d) for d in c.decisions), key=lambda row: _PLACE.get(row.setting, ("", 0))[1])
+    found = {group: [row for row in rows if row.group == group] for group in (*_GROUPS, _OTHER)}
+    return {group: held for group, held in found.items() if held}
+
+
+def overridden(c: TrainingConfig) -> list[DecisionRow]:
+    """What the user has changed."""
+    return [row for d in c.decisions if (row := _row(c, d)).overridden]
+
+
+def _row(c: TrainingConfig, d: Decision) -> DecisionRow:
+    group = _PLACE.get(d.setting, (_OTHER, 0))[0]
+    now = getattr(c, d.setting, ())
+    # Lists are written by the planner alone, and a plan may decide on what is no setting: both are as planned.
+    value = d.value if isinstance(now, tuple) else shown(d.setting, now)
+    return DecisionRow(group, d.setting, value, d.value, d.reason, d.alternative, d.gain)
+
+
+def shown(setting: str, value: Any) -> str:
+    """A value as the planner writes it in its decisions."""
+    if value is None:
+        return "none"
+    if setting.endswith("_bytes"):
+        return gb(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,100 @@
+"""The explanation of a plan as one record: text for terminals, HTML for notebooks, JSON for programs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._errors import InvalidArgumentError
+from .._files import save_whole
+from ..markup import page
+
+if TYPE_CHECKING:
+    from ..config import TrainingConfig
+    from ..dataset_profile import DatasetProfile
+    from ..hardware import HardwareProfile
+    from ..labels import LabelReport
+    from ..model import ModelProfile
+    from .cautions import Caution
+
+_SUFFIXES = ".html, .json or .txt"
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """A plan with what it was made from; all but ``config`` may be unknown.
+
+    ``config`` is copied: later overrides do not change an explanation. ``labels`` is what ``check_labels`` found, and
+    ``model_config`` the model's ``config.json`` as a dictionary; cautions about labels, losses and evaluation rest on
+    them. ``print`` shows the text, a notebook the HTML.
+    """
+
+    config: TrainingConfig
+    hardware: HardwareProfile | None = None
+    dataset: DatasetProfile | None = None
+    model: ModelProfile | None = None
+    labels: LabelReport | None = None
+    model_config: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config", copy.copy(self.config))
+
+    @property
+    def headline(self) -> str:
+        """The plan in one sentence: the step, the device, memory and time, as far as they are known."""
+        from .words import headline
+
+        return headline(self)
+
+    @property
+    def cautions(self) -> tuple[Caution, ...]:
+        """What to look out for, the most serious first."""
+        from .cautions import cautions
+
+        return cautions(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object with the keys of docs/explain.md; what is not known is None or empty."""
+        from .record import explanation_json
+
+        return explanation_json(self)
+
+    def text(self, *, profiles: bool = True) -> str:
+        """Lines of at most 110 columns; without ``profiles`` the hardware, the audio and the model are left out."""
+        from .text import explanation_text
+
+        return explanation_text(self, profiles)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a page that stands alone (``.html``), the JSON object (``.json``) or the text (``.txt``).
+
+        The file is there whole or not at all. Raises ``InvalidArgumentError`` for another suffix, ``NotFoundError``
+        where it cannot be written.
+        """
+        file = Path(path)
+        kind = file.suffix.lower()
+        if kind in (".html", ".htm"):
+            from .style import PAGE
+
+            text = page(self.headline, self._repr_html_(), PAGE)
+        elif kind == ".json":
+            text = json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n"
+        elif kind == ".txt":
+            text = f"{self}\n"
+        else:
+            raise InvalidArgumentError(f"cannot tell from {file.name!r} what to write", f"name a file {_SUFFIXES}")
+        # Half of a pair in a file's name is no text in UTF-8; its escape is what JSON writes for it, too.
+        save_whole(file, text.encode("utf-8", "backslashreplace"))
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        from .page import explanation_html
+
+        return explanation_html(self)

@@ -1,0 +1,184 @@
+"""The explanation as a card for notebooks: no script, nothing from elsewhere, light and dark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..dataset_display import dataset_facts
+from ..display import hardware_text, model_text, plural
+from ..markup import escaped, folded, share
+from .cautions import LEVELS
+from .charts import durations, memory_bar, memory_keys
+from .decisions import DecisionRow, grouped
+from .memory import memory_of
+from .style import ROOT, stylesheet
+from .words import alternative_rows, bucket_rows, device_rows, limit_words, times_rows, times_source
+
+if TYPE_CHECKING:
+    from ..config import TrainingConfig
+    from .cautions import Caution
+    from .explanation import Explanation
+
+_SHOWN = 50  # bad files behind a fold
+_DIGEST = 4  # settings that a closed fold shows
+_SIGNS = {"serious": "✖", "warning": "⚠", "note": "ℹ"}
+
+
+def explanation_html(e: Explanation) -> str:
+    """Headline, hardware, data beside memory, times, decisions behind folds, alternatives, and cautions."""
+    c = e.config
+    parts = [
+        f'<div class="head" role="heading" aria-level="2">{escaped(e.headline)}</div>',
+        _badges(e),
+        _section("Hardware and model", _facts(_machine(e))) if e.hardware or e.model else "",
+        _section("Devices", _table(device_rows(c))) if device_rows(c) else "",
+        f'<div class="pair">{_data(e)}{_memory(e)}</div>',
+        _times(c),
+        _section("Decisions", "".join(_group(name, rows) for name, rows in grouped(c).items())),
+        _alternatives(c),
+        _cautions(e.cautions),
+    ]
+    return f'<div class="{ROOT}"><style>{stylesheet()}</style>{"".join(parts)}</div>'
+
+
+def _section(title: str, body: str, note: str = "") -> str:
+    said = f" <span>· {escaped(note)}</span>" if note else ""
+    return f'<div class="title" role="heading" aria-level="3">{escaped(title)}{said}</div>{body}'
+
+
+def _badges(e: Explanation) -> str:
+    counts = Counter(caution.level for caution in e.cautions)
+    c = e.config
+    found = [
+        f'<span class="badge">policy {escaped(c.policy)}</span>',
+        f'<span class="badge">preset {escaped(c.preset)}</span>',
+    ]
+    for level in LEVELS:
+        if counts[level]:
+            words = f"{counts[level]} serious" if level == "serious" else plural(counts[level], level)
+            found.append(f'<span class="badge {level}">{_SIGNS[level]} {words}</span>')
+    return f'<div class="badges">{"".join(found)}</div>'
+
+
+def _machine(e: Explanation) -> list[str]:
+    lines = hardware_text(e.hardware).splitlines() if e.hardware else []
+    return lines + (model_text(e.model).splitlines() if e.model else [])
+
+
+def _facts(lines: Sequence[str]) -> str:
+    return f'<div class="facts small">{"".join(f"<div>{escaped(line)}</div>" for line in lines)}</div>'
+
+
+def _grid(head: Sequence[str], rows: Iterable[str]) -> str:
+    """A table of rows that are HTML, in a box that scrolls where it is narrow."""
+    heads = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
+    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """The first row is the head."""
+    return _grid(rows[0], (f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in rows[1:]))
+
+
+def _data(e: Explanation) -> str:
+    d, c = e.dataset, e.config
+    if d is None:
+        return ""
+    body = durations(d, c) if d.measured_count else ""
+    body += _facts(dataset_facts(d))
+    outside = [words for s, words in limit_words(c) if not d.measured_count or s > d.histogram.edges_s[-1]]
+    body += _facts(outside) if outside else ""
+    buckets = bucket_rows(c)
+    if buckets:
+        body += folded(f"{plural(len(buckets) - 1, 'length bucket')}", f"<div>{_table(buckets)}</div>")
+    if d.bad_count:
+        lines = [f"{bad.path}: {bad.error}" for bad in d.bad_files[:_SHOWN]]
+        lines += [f"… and {d.bad_count - len(lines)} more"] if d.bad_count > len(lines) else []
+        body += folded(f"{plural(d.bad_count, 'bad file')} left out", _facts(lines))
+    note = "micro-batch of each length above the bars" if buckets else ""
+    return f"<div>{_section('Data', body, note)}</div>"
+
+
+def _memory(e: Explanation) -> str:
+    m = memory_of(e)
+    if not m.peak_bytes:
+        return ""
+    where = e.config.gpu_name or "RAM"
+    return f"<div>{_section('Memory', memory_bar(m) + memory_keys(m), f'predicted, {where}')}</div>"
+
+
+def _times(c: TrainingConfig) -> str:
+    rows = times_rows(c)
+    if not rows:
+        return ""
+    tiles = ""
+    for name, words in rows:
+        value, _, spread = words.partition(" (")
+        tiles += (
+            f'<div class="tile"><span>{escaped(name)}</span><b>{escaped(value)}</b>'
+            f"<span>{escaped(spread.rstrip(')')) or '&nbsp;'}</span></div>"
+        )
+    return _section("Times", f'<div class="tiles">{tiles}</div>', times_source(c))
+
+
+def _group(name: str, rows: list[DecisionRow]) -> str:
+    digest = " · ".join(f"{row.setting} {row.value or '–'}" for row in rows[:_DIGEST])
+    changed = sum(row.overridden for row in rows)
+    said = f' <span class="changed">{changed} overridden</span>' if changed else ""
+    summary = f'<b>{escaped(name)}</b>{said} <span class="dim small">{escaped(digest)}</span>'
+    told = any(row.alternative or row.gain for row in rows)
+    head = ["setting", "value", "why", *(["instead of", "gain"] if told else [])]
+    table = _grid(head, (_decision(row, told) for row in rows))
+    return folded(summary, f"<div>{table}</div>", unfolded=bool(changed))
+
+
+def _decision(row: DecisionRow, told: bool) -> str:
+    value = f"<b>{escaped(row.value or '–')}</b>"
+    if row.overridden:
+        value += f'<br><span class="changed">overridden; planned: {escaped(row.planned or "–")}</span>'
+    cells = f'<td class="tight"><code>{escaped(row.setting)}</code></td><td>{value}</td>'
+    cells += f'<td class="why">{escaped(row.reason)}</td>'
+    cells += f"<td>{escaped(row.alternative)}</td><td>{escaped(row.gain)}</td>" if told else ""
+    return f"<tr>{cells}</tr>"
+
+
+def _alternatives(c: TrainingConfig) -> str:
+    """The plan and the other ways, each epoch with a meter."""
+    rows = alternative_rows(c)
+    if not rows:
+        return ""
+    hours = [c.times.epoch_hours if c.times else None, *(way.epoch_hours for way in c.alternatives)]
+    longest = max((h.likely for h in hours if h is not None), default=0) or 1
+    widths = ["" if h is None else share(h.likely / longest) for h in hours]
+    ways = [_way(row, width) for row, width in zip(rows[1:], widths, strict=True)]
+    ways[0] = ways[0].replace("<tr>", '<tr class="mine">', 1)
+    return _section("Alternatives", _grid(rows[0], ways))
+
+
+def _way(row: Sequence[str], width: str) -> str:
+    name, what, fits, peak, epoch, speed = map(escaped, row)
+    sign = {"yes": "✓ ", "no": "✗ "}.get(fits, "")
+    meter = f'<span class="meter" style="width:{width}"></span>' if width else ""
+    return (
+        f'<tr><td>{name}</td><td>{what}</td><td class="tight {fits if sign else ""}">{sign}{fits}</td>'
+        f'<td class="tight">{peak}</td><td class="tight">{epoch}{meter}</td><td class="tight">{speed}</td></tr>'
+    )
+
+
+def _cautions(found: Sequence[Caution]) -> str:
+    if not found:
+        return ""
+    return _section("Look out", "".join(map(_caution, found)))
+
+
+def _caution(caution: Caution) -> str:
+    lines = [caution.why] if caution.why else []
+    lines += [f"→ {caution.remedy}"] if caution.remedy else []
+    return (
+        f'<div class="caution {caution.level}"><div><span class="level">{_SIGNS[caution.level]} {caution.level}</span>'
+        f"<b>{escaped(caution.what)}</b></div>"
+        + "".join(f'<div class="small">{escaped(line)}</div>' for line in lines)
+        + "</div>"
+    )

@@ -1,0 +1,126 @@
+"""The explanation as text for terminals, at most 110 columns wide."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..dataset_display import dataset_facts
+from ..display import GIB, hardware_text, model_text, plural
+from ..histogram import histogram_lines
+from ..markup import visible
+from .decisions import DecisionRow, grouped
+from .memory import memory_of
+from .words import alternative_rows, bucket_rows, device_rows, limit_words, memory_lines, times_rows, times_source
+
+if TYPE_CHECKING:
+    from .cautions import Caution
+    from .explanation import Explanation
+
+WIDTH = 110
+_BAR = 40
+_SHOWN = 5  # bad files
+_MARKS = {"serious": "!!", "warning": "! ", "note": "· "}
+
+
+def explanation_text(e: Explanation, profiles: bool = True) -> str:
+    """Headline, hardware, data, memory, times, decisions, alternatives, and what to look out for."""
+    c = e.config
+    lines = _wrapped(e.headline)
+    if profiles:
+        lines += _section("Hardware", hardware_text(e.hardware).splitlines() if e.hardware else [])
+        lines += _section("Model", model_text(e.model).splitlines() if e.model else [])
+        lines += _section("Data", _data(e))
+    lines += _section("Devices", _table(device_rows(c)))
+    lines += _section("Micro-batches by length", _table(bucket_rows(c)))
+    lines += _section("Memory of a device", _memory(e))
+    source = times_source(c)
+    lines += _section(f"Times ({source})", [f"{name:<18} {words}" for name, words in times_rows(c)])
+    lines += ["", *_wrapped(f"Plan by policy {c.policy!r}, preset {c.preset!r}, for {c.gpu_name or 'the CPU'}:")]
+    for group, rows in grouped(c).items():
+        lines += ["", group, *(line for row in rows for line in _decision(row))]
+    lines += _section("Alternatives", _table(alternative_rows(c)))
+    lines += _section("Look out", [line for caution in e.cautions for line in _caution(caution)], indent="")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _section(title: str, body: Iterable[str], indent: str = "  ") -> list[str]:
+    held = [line for text in body for line in _wrapped(text, indent)]
+    return ["", title, *held] if held else []
+
+
+def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
+    """Lines no wider than ``WIDTH``; a line that fits keeps its spaces."""
+    text = visible(text)
+    if len(indent + text) <= WIDTH:
+        return [indent + text]
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + hanging, break_on_hyphens=False)
+
+
+def _data(e: Explanation) -> list[str]:
+    d = e.dataset
+    if d is None:
+        return []
+    lines = dataset_facts(d)
+    if d.measured_count:
+        lines += histogram_lines(d.histogram)
+    lines += [words for _, words in limit_words(e.config)]
+    if d.bad_count:
+        lines.append(f"{plural(d.bad_count, 'bad file')} left out:")
+        lines += [f"  {bad.path}: {bad.error}" for bad in d.bad_files[:_SHOWN]]
+        lines += [f"  … and {d.bad_count - _SHOWN} more"] if d.bad_count > _SHOWN else []
+    return lines
+
+
+def _memory(e: Explanation) -> list[str]:
+    """A bar for each part, then the lines that the peak is held against."""
+    m = memory_of(e)
+    if not m.peak_bytes:
+        return []
+    rows = [("in use already", m.others_bytes)] if m.others_bytes else []
+    rows += [(part.name, part.bytes) for part in m.parts]
+    widest = max(len(name) for name, _ in rows)
+    lines, before = [], 0.0
+    for name, held in rows:
+        after = before + held / m.extent_bytes
+        start, end = round(_BAR * before), round(_BAR * after)
+        filled = " " * start + "█" * max(end - start, int(held > 0))
+        lines.append(f"{name:<{widest}} {held / GIB:>7.2f} GiB |{filled[:_BAR]:<{_BAR}}|")
+        before = after
+    return lines + [
+        f"{name:<{widest}} {held / GIB:>7.2f} GiB |{_line(held, m.extent_bytes)}| {words}"
+        for name, held, words in memory_lines(m)
+    ]
+
+
+def _line(held: int, extent: int) -> str:
+    return f"{'╌' * (round(_BAR * held / extent) - 1)}┤"[:_BAR].ljust(_BAR)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The first row is the head; columns as wide as their widest cell."""
+    if len(rows) < 2:
+        return []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _decision(row: DecisionRow) -> list[str]:
+    changed = f" (overridden; planned: {row.planned})" if row.overridden else ""
+    lines = _wrapped(f"{row.setting} = {row.value or '–'}{changed}", "  ", "    ")
+    lines += _wrapped(row.reason, "      ") if row.reason else []
+    if row.alternative:
+        lines += _wrapped(f"instead of {row.alternative}" + (f": {row.gain}" if row.gain else ""), "      ")
+    elif row.gain:
+        lines += _wrapped(row.gain, "      ")
+    return lines
+
+
+def _caution(caution: Caution) -> list[str]:
+    mark = _MARKS[caution.level]
+    return [
+        *_wrapped(f"{mark} {caution.what}", "  ", "   "),
+        *(_wrapped(caution.why, "     ") if caution.why else []),
+        *(_wrapped(f"→ {caution.remedy}", "     ", "  ") if caution.remedy else []),
+    ]
