@@ -52,3 +52,15 @@ func (c *clips) shapes(seed uint64) func() Shape {
 		return shape
 	}
 }
+
+// windows gives the optimizer steps of a run.
+func (c *clips) windows(seed uint64, accumulation int) func() []Shape {
+	next := c.shapes(seed)
+	return func() []Shape {
+		window := make([]Shape, accumulation)
+		for i := range window {
+			window[i] = next()
+		}
+		return window
+	}
+}

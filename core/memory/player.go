@@ -57,6 +57,7 @@ type death struct {
 type failure struct {
 	segment planned
 	birth   int32
+	at      int // the event
 	cause   *allocator.OutOfMemory
 }
 
@@ -109,7 +110,26 @@ func (p *player) failed(s planned, birth int32, at int, err error) (*failure, er
 	if p.watch != nil {
 		p.watch.sweep(p.events[:at], p.parts, p.deaths)
 	}
-	return &failure{s, birth, full}, nil
+	return &failure{s, birth, at, full}, nil
+}
+
+// abandon lets go of the window that a segment failed in, and gives the cache back: what that segment made, and what the
+// window's earlier ones left that would die some day. What is left for good stays. Freeing twice changes nothing.
+func (p *player) abandon(f *failure) {
+	p.bury(p.deaths, math.MaxInt)
+	for _, e := range p.events[:f.at] {
+		if e >= 0 {
+			_ = p.alloc.Free(p.blocks[e])
+		}
+	}
+	p.deaths = p.deaths[:0]
+	for _, t := range p.history {
+		if t.place.window == f.segment.place.window {
+			p.takeFated(t)
+		}
+	}
+	p.bury(p.deaths, math.MaxInt)
+	p.alloc.EmptyCache()
 }
 
 // prepare evaluates the sizes and finds the deaths of a segment.
@@ -176,9 +196,7 @@ func (p *player) forget(window int) {
 	n := 0
 	for ; n < len(p.history) && p.history[n].place.window < window; n++ {
 		t := p.history[n]
-		for _, f := range t.class.fatesIn(t.place.role) {
-			p.take(t, f.slots, 0)
-		}
+		p.takeFated(t)
 		p.spare = append(p.spare, t)
 	}
 	p.history = slices.Delete(p.history, 0, n)
@@ -217,6 +235,13 @@ func (p *player) reach(s planned) []*played {
 		return p.history[max(len(p.history)-farthestMicro, 0):]
 	}
 	return p.history
+}
+
+// takeFated lets all die now that would die in some later segment.
+func (p *player) takeFated(t *played) {
+	for _, f := range t.class.fatesIn(t.place.role) {
+		p.take(t, f.slots, 0)
+	}
 }
 
 func (p *player) take(t *played, slots []int32, pos int32) {

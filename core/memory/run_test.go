@@ -45,7 +45,8 @@ func TestRunPlaysItsOwnOrder(t *testing.T) {
 			want = Peaks{max(want.PeakAllocated, s.peakAllocated), max(want.PeakReserved, s.peakReserved)}
 		}
 		require.Equal(t, want, seed.Peaks)
-		require.False(t, seed.OutOfMemory)
+		require.Zero(t, seed.Failed)
+		require.Equal(t, 60, seed.MicroBatches)
 		require.LessOrEqual(t, seed.PeakAllocated, e.Largest.PeakAllocated)
 	}
 	require.NotEqual(t, e.Seeds[0].Peaks, e.Seeds[1].Peaks)
@@ -73,6 +74,132 @@ func TestRunOutOfMemory(t *testing.T) {
 	}
 }
 
+// known are windows of three to five micro-batches of every size.
+func known(windows int) (all [][][3]int64) {
+	r := rand.New(rand.NewPCG(7, 7))
+	for range windows {
+		var window [][3]int64
+		for range 3 + r.IntN(3) {
+			length := 800 + r.Int64N(4000)
+			window = append(window, [3]int64{2 + r.Int64N(5), length, 1 + length/100})
+		}
+		all = append(all, window)
+	}
+	return all
+}
+
+// TestRunOfKnownMicroBatches replays the windows by hand.
+func TestRunOfKnownMicroBatches(t *testing.T) {
+	r := RunRequest{Windows: known(40), Overhead: 1000}
+	m := usualTrace(3).opened(t)
+	e, err := m.Run(r)
+	require.NoError(t, err)
+	require.Len(t, e.Seeds, 1)
+
+	other := newFakeLoop(3)
+	var largest Shape
+	var cost []float64 // of each segment; 0 for those of the optimizer
+	for _, window := range r.Windows {
+		var last Shape
+		for i, of := range window {
+			last = Shape{of[0], of[1], of[2]}
+			other.micro(last, i == 0)
+			cost = append(cost, float64(of[0]*of[1])+1000)
+			if last.Batch*last.Length > largest.Batch*largest.Length {
+				largest = last
+			}
+		}
+		other.step(last)
+		cost = append(cost, 0)
+	}
+	var want Peaks
+	var micros int
+	var sum, weighted, weight float64
+	played := direct(other.t.Segments, settingsNone)
+	played = played[len(played)-len(cost):] // loading comes before
+	for i, s := range played {
+		want = Peaks{max(want.PeakAllocated, s.peakAllocated), max(want.PeakReserved, s.peakReserved)}
+		if cost[i] > 0 {
+			micros, sum = micros+1, sum+float64(s.peakAllocated)
+			weighted, weight = weighted+cost[i]*float64(s.peakAllocated), weight+cost[i]
+		}
+	}
+	got := e.Seeds[0]
+	require.Equal(t, want, got.Peaks)
+	require.Equal(t, micros, got.MicroBatches)
+	require.InDelta(t, sum/float64(micros), *got.MeanPeak, 1e-6)
+	require.InDelta(t, weighted/weight, *got.MeanByTime, 1e-6)
+	require.Zero(t, got.Failed)
+	require.Nil(t, got.FirstFailed)
+
+	alone, err := m.Simulate(Request{Batch: &largest.Batch, Length: &largest.Length, Labels: &largest.Labels, Accumulation: ptr(1)})
+	require.NoError(t, err)
+	require.Equal(t, Peaks{alone.PeakAllocated, alone.PeakReserved}, e.Largest)
+}
+
+// TestStepsOutOfMemoryAreGivenUp: the steps behind one that failed find what they would find had it never been.
+func TestStepsOutOfMemoryAreGivenUp(t *testing.T) {
+	m := usualTrace(2).opened(t)
+	small, large := [3]int64{2, 1000, 10}, [3]int64{16, 4800, 48}
+	fits := [][][3]int64{{small, small}, {small}, {small, small, small}, {small}, {small}}
+	e, err := m.Run(RunRequest{Windows: fits})
+	require.NoError(t, err)
+	limit := ptr(uint64(e.PeakReserved.Worst))
+	with := func(at ...int) [][][3]int64 {
+		windows := slices.Clone(fits)
+		for i := len(at) - 1; i >= 0; i-- {
+			windows = slices.Insert(windows, at[i], [][3]int64{small, large, small})
+		}
+		return windows
+	}
+	failed, err := m.Run(RunRequest{Windows: with(1, 3), LimitBytes: limit})
+	require.NoError(t, err)
+	got := failed.Seeds[0]
+	require.Equal(t, 2, got.Failed)
+	require.Equal(t, 1, *got.FirstFailed)
+	require.Equal(t, 1.0, failed.OutOfMemory)
+	require.Equal(t, 8+2, got.MicroBatches, "of the steps that failed, the first micro-batch")
+	require.LessOrEqual(t, got.PeakReserved, *limit)
+
+	first, err := m.Run(RunRequest{Windows: with(0), LimitBytes: limit})
+	require.NoError(t, err)
+	require.Equal(t, 0, *first.Seeds[0].FirstFailed)
+	require.Equal(t, 1, first.Seeds[0].MicroBatches, "a run without the optimizer's state ends")
+	none, err := m.Run(RunRequest{Windows: fits, LimitBytes: ptr(uint64(1))})
+	require.NoError(t, err)
+	require.Nil(t, none.Seeds[0].MeanPeak)
+}
+
+// TestAbandonLeavesNothingBehind: what is allocated after steps that failed and one that did not is what it is without them.
+func TestAbandonLeavesNothingBehind(t *testing.T) {
+	m := usualTrace(2).opened(t)
+	small, large := Shape{2, 1000, 10}, Shape{16, 4800, 48}
+	after := func(failing bool) uint64 {
+		settings, err := settingsOf("", ptr[uint64](3<<20), nil)
+		require.NoError(t, err)
+		p := newPlayer(m, settings, GPU{})
+		full, err := p.playAll(m.load())
+		require.NoError(t, err)
+		require.Nil(t, full)
+		for number := range 8 {
+			shapes := []Shape{small, small}
+			if failing && number%3 == 2 {
+				shapes[number%2] = large
+			}
+			plan, err := m.window(number, shapes)
+			require.NoError(t, err)
+			full, err := p.playAll(plan)
+			require.NoError(t, err)
+			require.Equal(t, failing && number%3 == 2, full != nil)
+			if full != nil {
+				p.abandon(full)
+			}
+		}
+		return p.alloc.Stats().Allocated
+	}
+	require.Equal(t, after(false), after(true))
+}
+
 func TestRunsAreChecked(t *testing.T) {
 	m := usualTrace(1).opened(t)
 	for says, change := range map[string]func(*RunRequest){
@@ -86,6 +213,11 @@ func TestRunsAreChecked(t *testing.T) {
 		"order":                    func(r *RunRequest) { r.Order = "sorted" },
 		"accumulation is 0":        func(r *RunRequest) { r.Accumulation = ptr(0) },
 		"limit_bytes is 0":         func(r *RunRequest) { r.LimitBytes = ptr[uint64](0) },
+		"overhead is -1":           func(r *RunRequest) { r.Overhead = -1 },
+		"0 windows":                func(r *RunRequest) { *r = RunRequest{Windows: [][][3]int64{}} },
+		"window 1 has 0":           func(r *RunRequest) { *r = RunRequest{Windows: [][][3]int64{{{2, 900, 9}}, {}}} },
+		"window 0, micro-batch 1":  func(r *RunRequest) { *r = RunRequest{Windows: [][][3]int64{{{2, 900, 9}, {0, 900, 9}}}} },
+		"windows say all":          func(r *RunRequest) { r.Windows = known(1) },
 		"events to play":           func(r *RunRequest) { r.Steps, r.Seeds = 100_000, 1000 },
 	} {
 		r := runOf("random")

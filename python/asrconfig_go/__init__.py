@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         MemoryEstimate,
         MemoryModel,
         RunEstimate,
+        StepsEstimate,
         calibrate,
         estimate_memory,
     )
@@ -115,6 +116,7 @@ __all__ = [
     "ScanResult",
     "StepSampler",
     "StepTime",
+    "StepsEstimate",
     "TrainingConfig",
     "TrainingReport",
     "UnsupportedError",

@@ -64,11 +64,29 @@ class FakeLibrary:
             )
         return answer({**STATIC, "activations": activations}, limit_bytes, more)
 
-    def run(self, batch: int, lengths: list[int], seeds: int, **more: Any) -> dict[str, Any]:
+    def run(self, **asked: Any) -> dict[str, Any]:
+        return self._known(**asked) if "windows" in asked else self._drawn(**asked)
+
+    def _known(self, windows: list[list[list[int]]], limit_bytes: int | None, **more: Any) -> dict[str, Any]:
+        """As if what a window reserves were given back before the next."""
+        largest = max((micro for window in windows for micro in window), key=lambda micro: micro[0] * micro[1])
+        peaks = [[self.simulate(*micro[:2], limit_bytes=None)["peak_allocated"] for micro in w] for w in windows]
+        failed = [n for n, w in enumerate(peaks) if limit_bytes is not None and max(w) * RESERVED > limit_bytes]
+        every = [peak for window in peaks for peak in window]
+        alone = self.simulate(*largest[:2], limit_bytes=None)
+        names = ("peak_allocated", "peak_reserved")
+        row = {"seed": 0, "peak_allocated": max(every), "peak_reserved": round(max(every) * RESERVED), "retries": 0,
+               "failed_steps": len(failed), "first_failed_step": failed[0] if failed else None,
+               "micro_batches": len(every), "mean_peak": sum(every) / len(every),
+               "mean_peak_by_time": float(max(every))}  # fmt: skip
+        return {"seeds": [row], "largest_batch_only": {name: alone[name] for name in names}}
+
+    def _drawn(self, batch: int, lengths: list[int], seeds: int, **more: Any) -> dict[str, Any]:
         whole = self.simulate(batch, max(lengths), **{**more, "limit_bytes": None})
         rows = [
             {"seed": n, "peak_allocated": whole["peak_allocated"], "peak_reserved": whole["peak_reserved"] + n,
-             "retries": 0, "out_of_memory": n == 0}
+             "retries": 0, "failed_steps": int(n == 0), "first_failed_step": 0 if n == 0 else None,
+             "micro_batches": 3, "mean_peak": 1.0, "mean_peak_by_time": 1.0}
             for n in range(seeds)
         ]  # fmt: skip
         peaks = {name: whole[name] for name in ("peak_allocated", "peak_reserved")}

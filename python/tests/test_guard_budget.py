@@ -92,8 +92,8 @@ def test_the_manager_traces_a_trainer_with_its_own_settings(tmp_path: Path) -> N
     assert isinstance(budget, MemoryBudget)
     memory = budget._memory
     assert (memory.settings.precision, memory.settings.optimizer, memory.settings.accumulation) == (
-        "fp32", "adamw_torch", 2
-    )  # fmt: skip
+        "fp32", "adamw_torch", 3
+    ), "cut, steps have more micro-batches than the Trainer accumulates"  # fmt: skip
     assert memory.target.name == "Tesla T4" and memory.target.limit_bytes
     within = int(memory.target.limit_bytes * 0.7)
     assert budget.predicted(30.0) == memory.largest_batch(30.0, within) < memory.largest_batch(30.0)

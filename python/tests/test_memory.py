@@ -126,6 +126,68 @@ def test_a_run_over_many_clips(traced: MemoryModel, library: FakeLibrary) -> Non
     assert "<table>" in run._repr_html_()
 
 
+def test_steps_are_cut_as_the_guard_cuts_them(traced: MemoryModel, library: FakeLibrary) -> None:
+    table = ((2.0, 3), (4.0, 2), (8.0, 1))
+    durations = [1.0, 2.0, 3.0, 8.0, 1.5]
+    run = traced.simulate_steps(durations, [[0, 1, 2, 3, 4], [4, 2]], table=table, labels=[5, 6, 7, 8, 9])
+    asked = library.asked[-1][1]
+    assert asked["windows"] == [
+        [[1, 128_000, 8], [2, 48_000, 7], [2, 24_000, 9]],
+        [[2, 48_000, 9]],
+    ]
+    assert asked["overhead"] == 4.0 * 16_000
+    assert (run.steps, run.micro_batches, run.fits) == (2, 4, True)
+    assert run.padding == pytest.approx(1 - 20.0 / 23.0)
+    assert run.use is not None and run.limit_bytes is not None
+    assert run.use * run.limit_bytes == pytest.approx(sum(STATIC.values()) + MIB * 23.0 / 4)
+    for part in ("2 steps, 4 micro-batches", "no micro-batch is out of memory", "padding 13.0%", "by time"):
+        assert part in repr(run)
+
+
+def test_steps_that_keep_their_padding(traced: MemoryModel, library: FakeLibrary) -> None:
+    traced.simulate_steps([1.0, 2.0, 4.0], [[2, 1, 0]], table=((4.0, 2),), labels=[1, 2, 3], trim=False)
+    assert library.asked[-1][1]["windows"] == [[[2, 64_000, 3], [1, 64_000, 1]]]
+    traced.simulate_steps([1.0, 2.0, 4.0], [[[2, 0], [1]]], labels=[1, 2, 3])
+    assert library.asked[-1][1]["windows"] == [[[2, 64_000, 3], [1, 32_000, 2]]]
+
+
+def test_steps_of_a_sampler_go_on_with_the_next_epoch(traced: MemoryModel, library: FakeLibrary) -> None:
+    durations = [0.5 + 0.1 * n for n in range(40)]
+    sampler = ac.StepSampler(durations, 16, memory=[(5.0, 8)], seed=1)
+    sampler.set_epoch(3)
+    run = traced.simulate_steps(durations, sampler, count=4)
+    assert run.steps == 4 and sampler.epoch == 3
+    sizes = [sum(micro[0] for micro in window) for window in library.asked[-1][1]["windows"]]
+    assert sizes == [16, 16, 8, 16]
+    with pytest.raises(ac.InvalidArgumentError, match="39 durations, and StepSampler"):
+        traced.simulate_steps(durations[:-1], sampler)
+
+
+def test_steps_out_of_memory_are_counted(traced: MemoryModel) -> None:
+    limit = 520 * MIB  # 400 MiB and 16 seconds, a quarter more reserved
+    run = traced.simulate_steps([8.0], [[0], [0] * 3, [0], [0] * 3], table=((8.0, 9),), limit_bytes=limit)
+    assert (run.fits, run.failed_steps, run.first_failed_step) == (False, 2, 1)
+    assert "2 steps are out of memory, step 1 first" in repr(run)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"steps": []}, "no step"),
+        ({"steps": [[0], [1]]}, r"step 1 = \[1\]"),
+        ({"steps": [[]]}, r"step 0 = \[\]"),
+        ({"steps": [[0], ["a"]]}, "step 1"),
+        ({"steps": [5]}, "step 0 = 5"),
+        ({"durations": [float("nan")]}, r"durations\[0\]"),
+        ({"count": 0}, "count = 0"),
+        ({"limit_bytes": -1}, "limit_bytes = -1"),
+    ],
+)
+def test_wrong_steps_are_named(traced: MemoryModel, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ac.InvalidArgumentError, match=said):
+        traced.simulate_steps(**({"durations": [1.0], "steps": [[0]]} | options))
+
+
 def test_a_model_with_fixed_input(library: FakeLibrary) -> None:
     library.about |= {"length_per_second": 100, "fixed_length": 3000, "max_labels": 20, "labels_per_second": 4}
     with MemoryModel.load("any.trace") as model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -261,6 +262,23 @@ def test_a_run_is_never_cheaper_than_its_longest_batch(traced: ac.MemoryModel) -
     assert run.peak_allocated.median <= run.peak_allocated.p99 <= run.peak_allocated.worst
     assert run.peak_reserved.worst >= run.largest_batch_only.peak_allocated * 0.5
     assert "20 steps in 3 orders" in repr(run)
+
+
+def test_steps_of_unequal_micro_batches(config: Any) -> None:
+    with ac.MemoryModel.trace(config, accumulation=3, precision="fp32", cache=False, progress=False) as memory:
+        durations = [1.0 + 0.1 * n for n in range(60)]
+        limit = memory.estimate(6, 6.9).peak_reserved
+        table = ac.memory_table(memory, max(durations), limit)
+        assert all(b <= a for (_, a), (_, b) in itertools.pairwise(table))
+        sampler = ac.StepSampler(durations, 15, mode="packed", memory=table)
+        run = memory.simulate_steps(durations, sampler, table=table, count=40, limit_bytes=limit)
+        assert run.steps == 40 and run.micro_batches > 80
+        assert run.peak_allocated <= run.peak_reserved <= limit
+        assert run.use is not None and 0.3 < run.use <= 1
+        free = memory.simulate_steps(durations, sampler, table=table, count=40)
+        assert free.use is None and free.fits and free.peak_reserved >= free.largest_alone.peak_allocated
+        none = memory.simulate_steps(durations, sampler, table=table, count=40, limit_bytes=limit // 8)
+        assert (none.failed_steps, none.first_failed_step) == (1, 0), "it ends with its first step"
 
 
 def test_the_largest_batch_fits_and_the_next_does_not(traced: ac.MemoryModel) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from .. import _lib
@@ -37,7 +39,10 @@ def memory_table(memory: MemoryModel, longest_s: float, limit_bytes: int | None 
     last = max(1, math.ceil(longest_s / GRID_S - 1e-9))
     found = {step: memory.largest_batch(step * GRID_S, limit_bytes) for step in (1, last)}
     _between(1, last, found, lambda step: memory.largest_batch(step * GRID_S, limit_bytes))
-    return tuple((step * GRID_S, found[step]) for step in sorted(found))
+    steps = sorted(found)
+    # What the allocator reserves does not rise evenly: once in a while one more clip fits at a longer length.
+    fits = accumulate((found[step] for step in steps), min)
+    return tuple((step * GRID_S, most) for step, most in zip(steps, fits, strict=True))
 
 
 def _between(low: int, high: int, found: dict[int, int], ask: Any) -> None:
@@ -48,6 +53,24 @@ def _between(low: int, high: int, found: dict[int, int], ask: Any) -> None:
     found[middle] = ask(middle)
     _between(low, middle, found, ask)
     _between(middle, high, found, ask)
+
+
+def fits_in(table: Sequence[tuple[float, int]], seconds: float) -> int:
+    """The largest micro-batch of clips of up to so many seconds; 0 beyond the table's last row."""
+    at = bisect_left(table, seconds, key=lambda row: row[0])
+    return table[at][1] if at < len(table) else 0
+
+
+def greedily(lengths: Sequence[float], size: Callable[[Any, int], int]) -> Iterator[list[int]]:
+    """The guard's cut of a step: from the longest clip on, each time as many of those that are left as fit.
+
+    ``size(longest, left)`` says how many that is, 1 to ``left``. Gives the clips' places in ``lengths``.
+    """
+    left = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    while left:
+        count = size(lengths[left[0]], len(left))
+        yield left[:count]
+        left = left[count:]
 
 
 def cut_by_memory(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..batching.table import greedily
 from .attempts import Piece
 from .budget import Budget
 from .lengths import Extent, extent, own_lengths
@@ -37,9 +38,7 @@ def by_length(inputs: Any, budget: Budget) -> Iterator[tuple[Any, Piece]]:
         return
     check_rows(inputs)
     width = extent(inputs).width
-    left = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    while left:
-        each = Extent(lengths[left[0]], width)
-        rows, left = left[: (size := budget.size(each, len(left)))], left[size:]
+    for rows in greedily(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left)):
         # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.
-        yield trimmed(pick(inputs, sorted(rows)), each.length), Piece(len(rows), each)
+        longest = lengths[rows[0]]
+        yield trimmed(pick(inputs, sorted(rows)), longest), Piece(len(rows), Extent(longest, width))

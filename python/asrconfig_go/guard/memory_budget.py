@@ -13,16 +13,23 @@ from .lengths import Extent
 if TYPE_CHECKING:
     from ..memory import MemoryModel
 
+_WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, and the last
 _PATIENCE = 100  # optimizer steps without a failure before the limit grows
 _GROWTH = 1.25
 
 
 def traced_for(trainer: Any, gpu: str | None = None) -> MemoryModel:
-    """The memory model of a trainer's training, on this machine's GPU or one of the catalogue."""
+    """The memory model of a trainer's training, on this machine's GPU or one of the catalogue.
+
+    The guard may cut any batch, so that gradients of one micro-batch lie beside the next one also where the Trainer
+    itself accumulates none.
+    """
     from ..memory import MemoryModel
     from .jobs import trainer_settings
 
-    return MemoryModel.trace(trainer.model, gpu=gpu, **trainer_settings(trainer))
+    settings = trainer_settings(trainer)
+    settings["accumulation"] = max(settings["accumulation"], _WINDOW)
+    return MemoryModel.trace(trainer.model, gpu=gpu, **settings)
 
 
 class MemoryBudget(Budget):

@@ -6,6 +6,7 @@ from .estimate import EvaluationMemory, MemoryEstimate
 from .model import MemoryModel
 from .question import EstimatorWarning, estimate_memory
 from .runs import RunEstimate
+from .steps import StepsEstimate
 
 __all__ = [
     "Calibration",
@@ -14,6 +15,7 @@ __all__ = [
     "MemoryEstimate",
     "MemoryModel",
     "RunEstimate",
+    "StepsEstimate",
     "calibrate",
     "estimate_memory",
 ]

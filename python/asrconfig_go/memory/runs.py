@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .. import _lib
+from .._errors import InvalidArgumentError
 from .._records import from_json
-from .settings import MemorySettings, Target
+from .settings import MAX_BATCH, MemorySettings, Target, check_seconds, one_of, positive
+
+if TYPE_CHECKING:
+    from .model import MemoryModel
 
 _LOCAL = {"local": True}
 
@@ -39,13 +45,26 @@ class BatchPeak:
 
 @dataclass(frozen=True)
 class SeedPeak:
-    """The peaks, in bytes, of one order of the clips."""
+    """The peaks, in bytes, of one order of the clips. Steps that ran out of memory were given up."""
 
     seed: int
     peak_allocated: int
     peak_reserved: int
     retries: int
-    out_of_memory: bool
+    failed_steps: int
+    first_failed_step: int | None
+    """Counted from 0."""
+    micro_batches: int
+    """Played to their ends."""
+    mean_peak: float | None
+    """The most allocated in a micro-batch, mean of them; None when there is none."""
+    mean_peak_by_time: float | None
+    """Likewise, weighted by their padded seconds."""
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether a step ran out of memory."""
+        return self.failed_steps > 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,3 +121,34 @@ class RunEstimate:
         from .html import run_html
 
         return run_html(self)
+
+
+def simulated_run(
+    memory: MemoryModel,
+    seconds: Iterable[float],
+    batch: int,
+    *,
+    labels: Sequence[int] | None,
+    steps: int,
+    seeds: int,
+    order: str,
+) -> RunEstimate:
+    """See ``MemoryModel.simulate_run``."""
+    durations = [check_seconds(f"seconds[{i}]", s) for i, s in enumerate(seconds)]
+    if not durations:
+        raise InvalidArgumentError("seconds is empty", "pass the duration of every clip")
+    request = {
+        **memory.common_request(memory.target.limit_bytes),
+        "batch": positive("batch", batch, MAX_BATCH),
+        "lengths": [memory.length(s) for s in durations],
+        "labels": memory.label_lengths(durations, labels),
+        "accumulation": memory.settings.accumulation,
+        "steps": positive("steps", steps, 100_000),
+        "seeds": positive("seeds", seeds, 1_000),
+        "order": one_of("order", order, ("random", "grouped")),
+    }
+    found = _lib.call("memory.run", request)
+    return RunEstimate.read(
+        found, memory.factor, model=memory.name, batch=batch, clips=len(durations), longest_s=max(durations),
+        steps=steps, order=order, settings=memory.settings, target=memory.target,
+    )  # fmt: skip

@@ -10,6 +10,7 @@ from ..display import GIB
 if TYPE_CHECKING:
     from .estimate import EvaluationMemory, MemoryEstimate
     from .runs import RunEstimate, Spread
+    from .steps import StepsEstimate
 
 _BAR = 32
 _TOP_MODULES = 5
@@ -192,6 +193,22 @@ def run_verdict(r: RunEstimate) -> str:
     if r.out_of_memory == 0:
         return f"fits {r.target.name} in every order"
     return f"runs out of {r.target.name}'s {size(r.target.available_bytes)} in {r.out_of_memory:.0%} of them"
+
+
+def steps_text(e: StepsEstimate) -> str:
+    """Peaks, use and failures of a run of known micro-batches."""
+    limit = "" if e.limit_bytes is None else f" of {size(e.limit_bytes)}"
+    verdict = "no micro-batch is out of memory" if e.fits else f"{e.failed_steps} steps are out of memory"
+    if e.first_failed_step is not None:
+        verdict += f", step {e.first_failed_step} first"
+    lines = [
+        f"{e.model}, {e.steps} steps, {e.micro_batches} micro-batches, {e.settings.words()}",
+        f"  {verdict}; {e.retries} times the cache was given back; padding {e.padding:.1%}",
+        f"  peak: allocated {size(e.peak_allocated)}, reserved {size(e.peak_reserved)}{limit}",
+    ]
+    if e.use is not None and e.use_by_time is not None:
+        lines.append(f"  a micro-batch allocates {e.use:.1%} of it, by time {e.use_by_time:.1%}")
+    return "\n".join(lines)
 
 
 def _spread(name: str, s: Spread) -> str:

@@ -1,0 +1,105 @@
+package memory
+
+import (
+	"math"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// checkedRun makes of a request what is to be played.
+func (m *Model) checkedRun(r RunRequest) (*run, error) {
+	one := int64(1)
+	check := Request{Batch: &one, Length: &one, Accumulation: r.Accumulation, LimitBytes: r.LimitBytes, DeviceBytes: r.DeviceBytes, GPU: r.GPU}
+	if err := check.check(); err != nil {
+		return nil, err
+	}
+	switch {
+	case !(r.Overhead >= 0) || math.IsInf(r.Overhead, 0):
+		return nil, outOfRange("overhead is %g; give 0 or more", r.Overhead)
+	case !m.hasShapes():
+		return nil, fault.New(fault.Unsupported, "name batch, length and labels in step() when you record", "the trace says no shapes, so it does not answer for others")
+	case r.Windows != nil:
+		return r.known()
+	}
+	return r.drawn(orElse(r.Accumulation, m.accumulation()))
+}
+
+// known is a run over the micro-batches of the request.
+func (r RunRequest) known() (*run, error) {
+	if len(r.Windows) == 0 || len(r.Windows) > maxRunSteps {
+		return nil, outOfRange("%d windows; the range is 1 to %d", len(r.Windows), maxRunSteps)
+	}
+	if len(r.Lengths) > 0 || len(r.Labels) > 0 || r.Batch != 0 || r.Accumulation != nil || r.Steps != 0 || r.Seeds != 0 || r.Order != "" {
+		return nil, outOfRange("windows say all of the steps: leave lengths, labels, batch, accumulation, steps, seeds and order out")
+	}
+	asked := &run{steps: len(r.Windows), seeds: 1}
+	windows := make([][]Shape, len(r.Windows))
+	for number, window := range r.Windows {
+		if len(window) == 0 || len(window) > maxAccumulation {
+			return nil, outOfRange("window %d has %d micro-batches; the range is 1 to %d", number, len(window), maxAccumulation)
+		}
+		for i, of := range window {
+			shape := Shape{of[0], of[1], of[2]}
+			if err := shape.check(); err != nil {
+				return nil, outOfRange("window %d, micro-batch %d: %s", number, i, err)
+			}
+			if asked.largest == nil || shape.Batch*shape.Length > asked.largest[0].Batch*asked.largest[0].Length {
+				asked.largest = []Shape{shape}
+			}
+			windows[number] = append(windows[number], shape)
+		}
+		asked.micros += len(window)
+	}
+	asked.windows = func(uint64) func() []Shape {
+		number := -1
+		return func() []Shape {
+			number++
+			return windows[number]
+		}
+	}
+	return asked, nil
+}
+
+// drawn is a run over samples in several orders.
+func (r RunRequest) drawn(accumulation int) (*run, error) {
+	if err := r.checkSamples(); err != nil {
+		return nil, err
+	}
+	c := &clips{r.Lengths, r.Labels, r.Batch, r.Batch * accumulation, r.Order == "grouped"}
+	if len(c.labels) == 0 {
+		c.labels = make([]int64, len(c.lengths))
+	}
+	largest := Shape{int64(r.Batch), slices.Max(c.lengths), slices.Max(c.labels)}
+	return &run{
+		steps: r.Steps, seeds: r.Seeds, largest: slices.Repeat([]Shape{largest}, accumulation), micros: r.Steps * accumulation,
+		windows: func(seed uint64) func() []Shape { return c.windows(seed, accumulation) },
+	}, nil
+}
+
+func (r RunRequest) checkSamples() error {
+	switch {
+	case r.Batch < 1 || r.Batch > maxBatch:
+		return outOfRange("batch is %d; the range is 1 to %d", r.Batch, maxBatch)
+	case len(r.Lengths) < r.Batch || len(r.Lengths) > maxClips:
+		return outOfRange("%d lengths; the range is %d, one batch, to %d", len(r.Lengths), r.Batch, maxClips)
+	case len(r.Labels) > 0 && len(r.Labels) != len(r.Lengths):
+		return outOfRange("%d labels for %d lengths", len(r.Labels), len(r.Lengths))
+	case r.Steps < 1 || r.Steps > maxRunSteps:
+		return outOfRange("steps is %d; the range is 1 to %d", r.Steps, maxRunSteps)
+	case r.Seeds < 1 || r.Seeds > maxSeeds:
+		return outOfRange("seeds is %d; the range is 1 to %d", r.Seeds, maxSeeds)
+	case r.Order != "" && r.Order != "random" && r.Order != "grouped":
+		return fault.New(fault.InvalidArgument, `give "random" or "grouped"`, "order %q is not known", fault.Shorten(r.Order))
+	}
+	for i, length := range r.Lengths {
+		shape := Shape{int64(r.Batch), length, 0}
+		if len(r.Labels) > 0 {
+			shape.Labels = r.Labels[i]
+		}
+		if err := shape.check(); err != nil {
+			return outOfRange("sample %d: %s", i, err)
+		}
+	}
+	return nil
+}
