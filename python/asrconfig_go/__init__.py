@@ -47,6 +47,7 @@ from .dataset import Clip, DatasetProfile, ScanResult, scan_audio
 from .hardware import GPU, HardwareProfile
 from .labels import InfeasiblePair, LabelReport, check_labels
 from .lengths import BadAudioWarning, add_durations
+from .loader_rate import LoaderRate, measure_loader
 from .manager import ASRConfigManager, PlanOptions, create_optimal_config
 from .model import ModelProfile, known_models, profile_model
 from .monitor import MemoryMonitor
@@ -102,6 +103,7 @@ __all__ = [
     "LengthBucket",
     "LibraryError",
     "LibraryNotLoadedError",
+    "LoaderRate",
     "LongestClips",
     "MemoryEstimate",
     "MemoryModel",
@@ -136,6 +138,7 @@ __all__ = [
     "gpu_prices",
     "known_models",
     "largest_models",
+    "measure_loader",
     "memory_table",
     "profile_model",
     "scan_audio",
