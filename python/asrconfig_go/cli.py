@@ -61,9 +61,20 @@ def _add_plan(commands: Any) -> None:
     plan.add_argument("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
     plan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
     plan.add_argument("--output", metavar="FILE", help="also save the configuration as JSON")
-    plan.add_argument("--html", metavar="FILE", help="also write the plan with its reasons as a page that stands alone")
+    plan.add_argument(
+        "--html",
+        metavar="FILE",
+        type=_html_file,
+        help="also write the plan with its reasons as a page that stands alone",
+    )
     plan.add_argument("--json", action="store_true", help="print profiles and configuration as JSON")
     plan.set_defaults(run=_plan)
+
+
+def _html_file(name: str) -> str:
+    if Path(name).suffix.lower() not in (".html", ".htm"):
+        raise argparse.ArgumentTypeError(f"{name!r} does not end with .html")
+    return name
 
 
 def _plan(arguments: argparse.Namespace) -> int:

@@ -47,9 +47,10 @@ def histogram_lines(h: Histogram, width: int = 40) -> list[str]:
 
 def histogram_svg(h: Histogram, marks: Sequence[Mark] = (), bands: Sequence[Band] = (), described: str = "") -> str:
     """Inline SVG in percent of the width: bars with their counts as tooltips, bands, marks, and seconds below."""
-    shown = sorted((m for m in marks if h.edges_s[0] <= m.seconds <= h.edges_s[-1]), key=lambda mark: mark.seconds)
+    shown = [mark for mark in marks if h.edges_s[0] <= mark.seconds <= h.edges_s[-1]]
     first = 1 if bands else 0
     axis = _Axis(h.edges_s[0], h.edges_s[-1], _ROW * (len(shown) + first))
+    shown.sort(key=lambda mark: _row_key(axis.at(mark.seconds)))
     body = _bands(bands, axis) + _bars(h, axis, min((m.seconds for m in marks if m.cuts), default=None))
     placed = [(mark, _ROW * (first + row)) for row, mark in enumerate(shown)]
     body += "".join(_line(mark, axis, y) for mark, y in placed)
@@ -101,6 +102,11 @@ def _label(x: float, y: int, words: str, anchor: str, dx: int = 0) -> str:
         f'<text class="asrconfig-label" x="{share(x)}" dx="{dx}" y="{y}" text-anchor="{anchor}" fill="currentColor">'
         f"{escaped(words)}</text>"
     )
+
+
+def _row_key(x: float) -> tuple[bool, float]:
+    """Labels lie inwards of their lines; so no label is crossed by the line of one in a row below."""
+    return (x > 0.5, -x if x > 0.5 else x)
 
 
 def _line(mark: Mark, axis: _Axis, y: int) -> str:

@@ -7,6 +7,8 @@ import math
 
 PART_COLOURS = {
     "parameters": "#4e79a7",
+    "model and optimizer": "#4e79a7",
+    "training": "#4e79a7",
     "buffers": "#86bcb6",
     "gradients": "#f28e2b",
     "optimizer": "#b07aa1",

@@ -294,5 +294,9 @@ def test_cli_writes_the_page(make_wav: WavMaker, tmp_path: Path, capsys: pytest.
     printed = capsys.readouterr().out
     assert printed.count("NVIDIA L4, 22.5 GiB") == 1  # the stages have shown it
     assert "clips a step on NVIDIA L4" in printed
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments[:-1], "plan"])
+    assert caught.value.code == 2
+    assert "'plan' does not end with .html" in capsys.readouterr().err
     assert main([*arguments[:-1], str(tmp_path / "no" / "plan.html"), "--json"]) == 1
     assert "cannot write" in capsys.readouterr().err

@@ -97,6 +97,9 @@ def test_accumulation_of_means(plain: Explanation, model: str, config: dict[str,
         assert found(one, "accumulation").why.startswith(said)
         assert "up to 4 times" in found(one, "accumulation").what
     assert codes(changed(one, gradient_accumulation_steps=1)) == []
+    if said:
+        two = found(changed(one, device_count=2), "accumulation")
+        assert two.what.startswith("With 4 accumulation steps and 2 processes") and "up to 8 times" in two.what
 
 
 def test_the_rule_of_accumulation_agrees_with_live_models(plain: Explanation) -> None:
@@ -117,6 +120,8 @@ def test_the_rule_of_accumulation_agrees_with_live_models(plain: Explanation) ->
 def test_predictions_of_an_evaluation(plain: Explanation) -> None:
     whisper = dataclasses.replace(plain, model=ac.profile_model("whisper-tiny"), model_config=WHISPER)
     whisper = changed(whisper, gradient_accumulation_steps=1)
+    assert whisper.dataset is not None and codes(whisper) == []  # of so few clips
+    whisper = dataclasses.replace(whisper, dataset=dataclasses.replace(whisper.dataset, sample_count=5000))
     caution = found(whisper, "evaluation")
     assert caution.what.startswith("The predictions of 1000 evaluated clips take 7.7 GiB") and "GPU" in caution.what
     assert "40 tokens" in caution.why and "preprocess_logits_for_metrics" in caution.remedy
@@ -155,6 +160,9 @@ def test_overrides_and_what_they_leave_behind(plain: Explanation) -> None:
     assert found(plain, "overrides").what == "gradient_checkpointing changed since the plan was made."
     assert found(plain, "changed").what == "Changed since the plan was made: seed = 7 (planned: 42)."
     assert "before your changes" in plain.headline
+    plain.config.per_device_train_batch_size = 16
+    assert "per_device_train_batch_size, gradient_checkpointing changed" in found(plain, "overrides").what
+    assert "a step has 64 clips instead of 32" in found(plain, "overrides").what
 
 
 def test_a_plan_for_another_machine(plain: Explanation) -> None:
@@ -187,8 +195,8 @@ def test_batches_that_are_cut_need_the_guard(plain: Explanation) -> None:
 def test_warnings_of_plan_and_dataset_are_there(plain: Explanation) -> None:
     assert plain.dataset is not None
     dataset = dataclasses.replace(plain.dataset, warnings=("3 clips not mono, to be mixed down",))
-    warned = dataclasses.replace(changed(plain, warnings=("Careful.",)), dataset=dataset)
-    assert [(c.level, c.code, c.what) for c in warned.cautions] == [
-        ("warning", "plan", "Careful."),
-        ("note", "dataset", "3 clips not mono, to be mixed down"),
+    warned = dataclasses.replace(changed(plain, warnings=("Careful. There are 2.5 s.",)), dataset=dataset)
+    assert [(c.level, c.code, c.what, c.why) for c in warned.cautions] == [
+        ("warning", "plan", "Careful.", "There are 2.5 s."),
+        ("note", "dataset", "3 clips not mono, to be mixed down", ""),
     ]

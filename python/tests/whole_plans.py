@@ -88,6 +88,7 @@ def whole_plan(plan: ac.TrainingConfig, **changes: Any) -> ac.TrainingConfig:
             Alternative("adamw_bnb_8bit", "32, fp16, bucketed", None, int(10.0 * GIB), None, None),
             Alternative("float32", "32, fp32, bucketed", False, int(18.3 * GIB), None, None),
         ),
+        "warnings": (),
         **changes,
     }
     config = dataclasses.replace(plan, **found)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .explanation import Explanation
 
 LEVELS = ("serious", "warning", "note")
-_EVALUATED = 1000  # clips of an evaluation whose predictions are counted
+_EVALUATED = 1000  # clips of an evaluation whose predictions are counted, if the dataset has as many
 # A loader worker's process with torch imported, as core/plan counts it; a second of 16 000 samples of 4 bytes.
 _WORKER_BYTES, _SECOND_BYTES = 1e9, 64_000
 _COLAB_BYTES = 13 * 2**30  # host RAM of Colab's machines without "high RAM": 12.7 GiB
@@ -40,9 +40,15 @@ class Caution:
 def cautions(e: Explanation) -> tuple[Caution, ...]:
     """All that apply, the most serious first; the plan's and the dataset's own warnings among them."""
     found = [caution for rule in RULES if (caution := rule(e)) is not None]
-    found += [Caution("warning", "plan", text) for text in e.config.warnings]
-    found += [Caution("note", "dataset", text) for text in (e.dataset.warnings if e.dataset else ())]
+    found += [_told("warning", "plan", text) for text in e.config.warnings]
+    found += [_told("note", "dataset", text) for text in (e.dataset.warnings if e.dataset else ())]
     return tuple(sorted(found, key=lambda caution: LEVELS.index(caution.level)))
+
+
+def _told(level: str, code: str, text: str) -> Caution:
+    """A warning in one text: its first sentence says what is the case."""
+    what, _, rest = text.partition(". ")
+    return Caution(level, code, what + "." * bool(rest), rest)
 
 
 def _labels(e: Explanation) -> Caution | None:
@@ -82,17 +88,19 @@ def _ctc_path(e: Explanation) -> Caution | None:
 
 def _accumulation(e: Explanation) -> Caution | None:
     """A mean loss that the Trainer alone does not divide by the accumulation steps."""
-    steps = e.config.gradient_accumulation_steps
+    steps, devices = e.config.gradient_accumulation_steps, e.config.device_count
     certain = accumulation_multiplies(e)
-    if steps <= 1 or certain is False:
+    if steps * devices <= 1 or certain is False:
         return None
+    several = [f"{steps} accumulation steps"] if steps > 1 else []
+    several += [f"{devices} processes"] if devices > 1 else []
     whose = "The model's loss is a mean" if certain else "With ctc_loss_reduction='mean' the model's loss is a mean"
     return Caution(
         "warning",
         "accumulation",
-        f"With {steps} accumulation steps the Trainer alone makes gradients up to {steps} times too large.",
+        f"With {' and '.join(several)} the Trainer alone makes gradients up to {steps * devices} times too large.",
         f"{whose} over the micro-batch; it accepts num_items_in_batch without dividing by it, and the Trainer then "
-        "does not divide by the steps either (transformers issue 47688).",
+        "does not divide by the steps either, and version 5 multiplies by the processes (transformers issue 47688).",
         "Train with manager.train(trainer), or call manager.attach(trainer) first: the guard weights micro-batches.",
     )
 
@@ -131,14 +139,16 @@ def _over_budget(e: Explanation) -> Caution | None:
 
 def _overrides(e: Explanation) -> Caution | None:
     """Changed settings that the predictions do not know of."""
-    changed = stale(e.config)
+    changed, c = stale(e.config), e.config
     if not changed:
         return None
+    other = c.effective_batch_size != c.target_batch_size
+    step = f": a step has {c.effective_batch_size} clips instead of {c.target_batch_size}" if other else ""
     return Caution(
         "warning",
         "overrides",
-        f"{', '.join(changed)} changed since the plan was made.",
-        "Predicted memory, times and alternatives are those of the plan as it was.",
+        f"{', '.join(changed)} changed since the plan was made{step}.",
+        "Predicted memory, times and alternatives, and the learning rate, are those of the plan as it was.",
         "Plan again with your wishes as options, or look with estimate_memory(…) before you train.",
     )
 
@@ -166,7 +176,8 @@ def _evaluation(e: Explanation) -> Caution | None:
     per_clip, assumed = evaluation_bytes(e)
     if not per_clip:
         return None
-    size, c = _EVALUATED * per_clip, e.config
+    clips = min(_EVALUATED, e.dataset.sample_count) if e.dataset else _EVALUATED
+    size, c = clips * per_clip, e.config
     ram = e.hardware.memory.available_bytes if e.hardware else None
     gpu = c.budget_bytes if c.gpu_name and c.eval_accumulation_steps is None else None
     short = [name for name, room in (("GPU memory", gpu), ("host RAM", ram)) if room and 4 * size > room]
@@ -178,7 +189,7 @@ def _evaluation(e: Explanation) -> Caution | None:
     return Caution(
         "warning",
         "evaluation",
-        f"The predictions of {_EVALUATED} evaluated clips take {gib(size)}, a quarter or more of the "
+        f"The predictions of {clips} evaluated clips take {gib(size)}, a quarter or more of the "
         f"{' and the '.join(short)}.",
         f"The Trainer keeps {until} until the evaluation ends; {assumed}.",
         "Use predict_with_generate=True, or preprocess_logits_for_metrics=lambda logits, labels: "

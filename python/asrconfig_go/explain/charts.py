@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..display import GIB, gib, plural
 from ..histogram import Band, Mark, histogram_svg
 from ..markup import LIMIT_COLOUR, colour_of, escaped, round_step, share, svg
-from .words import limit_words, memory_lines
+from .words import IN_USE, limit_words, memory_lines, part_rows
 
 if TYPE_CHECKING:
     from ..config import TrainingConfig
@@ -49,16 +50,16 @@ def memory_bar(m: PlannedMemory) -> str:
         _box(0, (m.total_bytes or 0) / extent, 'fill="currentColor" fill-opacity="0.07"', "") if m.total_bytes else ""
     )
     start = 0.0
-    for number, name, held, look in _parts(m):
-        width = held / extent
-        body += _box(start, width, look, f"{name}: {gib(held)}")
-        if width >= _NUMBERED and number:
+    for segment in _segments(m):
+        width = segment.bytes / extent
+        body += _box(start, width, segment.look, f"{segment.name}: {_size(segment.bytes)}")
+        if width >= _NUMBERED and segment.number:
             body += (
                 f'<text x="{share(start + width / 2)}" y="{middle + 4:.0f}" text-anchor="middle" font-weight="600" '
-                f'fill="{ink_on(colour_of(name))}">{number}</text>'
+                f'fill="{ink_on(segment.colour)}">{segment.number}</text>'
             )
         start += width
-    for name, at, _ in memory_lines(m):
+    for name, _, at in memory_lines(m):
         x = share(at / extent)
         if name == "worst order":
             body += _stroke(share(start), x, middle, middle) + _stroke(x, x, middle - 8, middle + 8)
@@ -69,19 +70,39 @@ def memory_bar(m: PlannedMemory) -> str:
             )
         else:
             body += _stroke(x, x, 0 if name == "total" else _TOP, bottom + (5 if name == "total" else 0))
-    words = ", ".join(f"{name} {gib(at)}" for name, at, _ in memory_lines(m))
-    parts = ", ".join(f"{name} {gib(held)}" for _, name, held, _ in _parts(m))
+    words = ", ".join(f"{name} {gib(held)}" for name, held, _ in memory_lines(m))
+    parts = ", ".join(f"{segment.name} {_size(segment.bytes)}" for segment in _segments(m))
     label = f"memory of a device: {words}"
     return svg(body + _ticks(extent), label, height=_TOP + _BAR + _TICKS, described=f"It holds {parts}.")
 
 
-def _parts(m: PlannedMemory) -> Iterator[tuple[str, str, int, str]]:
-    """Number, name, bytes and look of each segment; what others hold has an outline instead of a colour."""
-    if m.others_bytes:
-        outline = 'fill="currentColor" fill-opacity="0.18" stroke="currentColor" stroke-dasharray="2 2"'
-        yield "", "in use already", m.others_bytes, outline
-    for i, part in enumerate(m.parts, 1):
-        yield f"{i}", part.name, part.bytes, f'fill="{colour_of(part.name)}"'
+@dataclass(frozen=True)
+class _Segment:
+    """What others hold has no number, and an outline instead of a colour."""
+
+    number: str
+    name: str
+    bytes: int
+    colour: str
+
+    @property
+    def look(self) -> str:
+        if self.number:
+            return f'class="asrconfig-part" fill="{self.colour}"'
+        return 'fill="currentColor" fill-opacity="0.18" stroke="currentColor" stroke-dasharray="2 2"'
+
+    @property
+    def chip(self) -> str:
+        if self.number:
+            return f"background:{self.colour};color:{ink_on(self.colour)}"
+        return "border:1px dashed"
+
+
+def _segments(m: PlannedMemory) -> list[_Segment]:
+    before = [_Segment("", IN_USE, m.others_bytes, "")] if m.others_bytes else []
+    return before + [
+        _Segment(f"{i}", name, held, colour_of(key)) for i, (key, name, held) in enumerate(part_rows(m), 1)
+    ]
 
 
 def _box(x: float, width: float, look: str, title: str) -> str:
@@ -108,14 +129,13 @@ def memory_keys(m: PlannedMemory) -> str:
     """What the segments and the lines of the bar stand for, with their sizes."""
     whole = max(m.peak_bytes, 1)
     chips = ""
-    for number, name, held, _ in _parts(m):
-        look = f"background:{colour_of(name)};color:{ink_on(colour_of(name))}" if number else "border:1px dashed"
+    for segment in _segments(m):
+        of_peak = f' <span class="dim">{segment.bytes / whole:.0%}</span>' if segment.number else ""
         chips += (
-            f'<span><span class="chip" style="{look}">{number}</span>{escaped(name)} <b>{_size(held)}</b>'
-            + (f' <span class="dim">{held / whole:.0%}</span>' if number else "")
-            + "</span>"
+            f'<span><span class="chip" style="{segment.chip}">{segment.number}</span>{escaped(segment.name)} '
+            f"<b>{_size(segment.bytes)}</b>{of_peak}</span>"
         )
-    lines = "".join(f"<span>{_key(name)}{name} <b>{_size(at)}</b></span>" for name, at, _ in memory_lines(m))
+    lines = "".join(f"<span>{_key(name)}{name} <b>{_size(held)}</b></span>" for name, held, _ in memory_lines(m))
     return f'<div class="keys">{chips}</div><div class="keys">{lines}</div>'
 
 

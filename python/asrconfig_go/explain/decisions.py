@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 _OTHER = "Other"
 _GROUPS = {
     "Batch and memory": (
-        "target_batch_size",
         "per_device_train_batch_size",
         "gradient_accumulation_steps",
+        "gradient_checkpointing",
         "micro_batching",
         "micro_batch_size",
-        "gradient_checkpointing",
+        "target_batch_size",
         "freeze_feature_encoder",
         "per_device_eval_batch_size",
         "eval_accumulation_steps",

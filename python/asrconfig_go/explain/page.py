@@ -27,18 +27,20 @@ _SIGNS = {"serious": "✖", "warning": "⚠", "note": "ℹ"}
 
 
 def explanation_html(e: Explanation) -> str:
-    """Headline, hardware, data beside memory, times, decisions behind folds, alternatives, and cautions."""
+    """Headline with what is serious, hardware, data beside memory and times, decisions, alternatives, cautions."""
     c = e.config
+    serious = [caution for caution in e.cautions if caution.level == LEVELS[0]]
+    others = [caution for caution in e.cautions if caution.level != LEVELS[0]]
     parts = [
         f'<div class="head" role="heading" aria-level="2">{escaped(e.headline)}</div>',
         _badges(e),
+        "".join(map(_caution, serious)),
         _section("Hardware and model", _facts(_machine(e))) if e.hardware or e.model else "",
-        _section("Devices", _table(device_rows(c))) if device_rows(c) else "",
-        f'<div class="pair">{_data(e)}{_memory(e)}</div>',
-        _times(c),
+        _devices(c),
+        f'<div class="pair">{_boxed(_data(e))}{_boxed(_memory(e) + _times(c))}</div>',
         _section("Decisions", "".join(_group(name, rows) for name, rows in grouped(c).items())),
         _alternatives(c),
-        _cautions(e.cautions),
+        _section("Look out", "".join(map(_caution, others))) if others else "",
     ]
     return f'<div class="{ROOT}"><style>{stylesheet()}</style>{"".join(parts)}</div>'
 
@@ -82,6 +84,25 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return _grid(rows[0], (f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in rows[1:]))
 
 
+def _boxed(body: str) -> str:
+    return f"<div>{body}</div>" if body else ""
+
+
+def _devices(c: TrainingConfig) -> str:
+    """What each of several GPUs does; meters show the peaks in their budgets."""
+    rows = device_rows(c)
+    if not rows:
+        return ""
+    shown = []
+    for row, device in zip(rows[1:], c.devices, strict=True):
+        *cells, peak, budget = map(escaped, row)
+        filled = share(min(1.0, device.peak_bytes / max(1, device.budget_bytes)))
+        meter = f'<span class="meter" style="width:{filled}"></span>'
+        tight = "".join(f'<td class="tight">{cell}</td>' for cell in (peak + meter, budget))
+        shown.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}{tight}</tr>")
+    return _section("Devices", _grid(rows[0], shown))
+
+
 def _data(e: Explanation) -> str:
     d, c = e.dataset, e.config
     if d is None:
@@ -98,7 +119,7 @@ def _data(e: Explanation) -> str:
         lines += [f"… and {d.bad_count - len(lines)} more"] if d.bad_count > len(lines) else []
         body += folded(f"{plural(d.bad_count, 'bad file')} left out", _facts(lines))
     note = "micro-batch of each length above the bars" if buckets else ""
-    return f"<div>{_section('Data', body, note)}</div>"
+    return _section("Data", body, note)
 
 
 def _memory(e: Explanation) -> str:
@@ -106,7 +127,7 @@ def _memory(e: Explanation) -> str:
     if not m.peak_bytes:
         return ""
     where = e.config.gpu_name or "RAM"
-    return f"<div>{_section('Memory', memory_bar(m) + memory_keys(m), f'predicted, {where}')}</div>"
+    return _section("Memory", memory_bar(m) + memory_keys(m), f"predicted, {where}")
 
 
 def _times(c: TrainingConfig) -> str:
@@ -140,7 +161,9 @@ def _decision(row: DecisionRow, told: bool) -> str:
         value += f'<br><span class="changed">overridden; planned: {escaped(row.planned or "–")}</span>'
     cells = f'<td class="tight"><code>{escaped(row.setting)}</code></td><td>{value}</td>'
     cells += f'<td class="why">{escaped(row.reason)}</td>'
-    cells += f"<td>{escaped(row.alternative)}</td><td>{escaped(row.gain)}</td>" if told else ""
+    cells += (
+        f'<td class="more">{escaped(row.alternative)}</td><td class="more">{escaped(row.gain)}</td>' if told else ""
+    )
     return f"<tr>{cells}</tr>"
 
 
@@ -154,7 +177,7 @@ def _alternatives(c: TrainingConfig) -> str:
     widths = ["" if h is None else share(h.likely / longest) for h in hours]
     ways = [_way(row, width) for row, width in zip(rows[1:], widths, strict=True)]
     ways[0] = ways[0].replace("<tr>", '<tr class="mine">', 1)
-    return _section("Alternatives", _grid(rows[0], ways))
+    return _section("Alternatives", f'<div class="ways">{_grid(rows[0], ways)}</div>')
 
 
 def _way(row: Sequence[str], width: str) -> str:
@@ -165,12 +188,6 @@ def _way(row: Sequence[str], width: str) -> str:
         f'<tr><td>{name}</td><td>{what}</td><td class="tight {fits if sign else ""}">{sign}{fits}</td>'
         f'<td class="tight">{peak}</td><td class="tight">{epoch}{meter}</td><td class="tight">{speed}</td></tr>'
     )
-
-
-def _cautions(found: Sequence[Caution]) -> str:
-    if not found:
-        return ""
-    return _section("Look out", "".join(map(_caution, found)))
 
 
 def _caution(caution: Caution) -> str:

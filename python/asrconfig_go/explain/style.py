@@ -42,6 +42,7 @@ sans-serif;overflow-wrap:anywhere;margin:4px 0}}
 {at} *{{box-sizing:border-box}}
 {at} svg{{color:var(--ink)}}
 {at} .asrconfig-bar{{fill:var(--bar)}}
+{at} .asrconfig-part{{stroke:var(--paper);stroke-width:1px}}
 {at} .asrconfig-limit{{stroke:var(--bad)}}
 {at} .asrconfig-label{{paint-order:stroke;stroke:var(--paper);stroke-width:3px}}
 {at} .head{{font-size:17px;font-weight:600;line-height:1.35;margin:0 0 6px}}
@@ -59,18 +60,20 @@ sans-serif;overflow-wrap:anywhere;margin:4px 0}}
 {at} .chip{{display:inline-block;width:17px;height:15px;border-radius:3px;font-size:11px;line-height:15px;
 text-align:center;font-weight:600}}
 {at} .keys svg{{flex:none}}
-{at} .tiles{{display:flex;flex-wrap:wrap;gap:8px}}
-{at} .tile{{background:var(--soft);border-radius:8px;padding:6px 12px;min-width:112px}}
-{at} .tile b{{display:block;font-size:16px;white-space:nowrap}}
+{at} .tiles{{display:grid;grid-template-columns:repeat(auto-fill,minmax(112px,1fr));gap:8px}}
+{at} .tile{{background:var(--soft);border-radius:8px;padding:6px 11px}}
+{at} .tile b{{display:block;font-size:15px;white-space:nowrap}}
 {at} .tile span{{display:block;font-size:12px;color:var(--dim);white-space:nowrap}}
 {at} .wide{{overflow-x:auto}}
+{at} .ways table{{min-width:600px}}
 {at} table{{border-collapse:collapse;border:0;font-size:13px;margin:0;width:100%;color:inherit;table-layout:auto}}
 {at} tr,{at} tbody tr:nth-child(n){{background:transparent;border:0}}
 {at} th,{at} td{{text-align:left;vertical-align:top;padding:4px 14px 4px 0;border:0;border-bottom:1px solid var(--line);
 color:inherit;max-width:none;white-space:normal;overflow-wrap:break-word}}
 {at} th{{font-size:12px;font-weight:600;color:var(--dim);white-space:nowrap}}
 {at} td.tight{{white-space:nowrap}}
-{at} td.why{{min-width:240px}}
+{at} td.why{{min-width:240px;width:50%}}
+{at} td.more{{min-width:105px}}
 {at} tr:last-child td{{border-bottom:0}}
 {at} tbody tr.mine:nth-child(n){{background:var(--soft)}}
 {at} tr.mine td:first-child{{font-weight:600}}
@@ -81,7 +84,7 @@ color:inherit;padding:0;border:0}}
 {at} summary{{cursor:pointer;padding:5px 0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}}
 {at} summary:focus-visible{{outline:2px solid var(--bar);outline-offset:2px}}
 {at} details>div{{padding:2px 0 10px 16px}}
-{at} .changed{{color:var(--warn);font-weight:600}}
+{at} .changed{{color:var(--warn);font-weight:600;white-space:nowrap}}
 {at} .meter{{display:block;height:5px;border-radius:3px;background:var(--bar);margin-top:3px;min-width:2px}}
 {at} .caution{{border-left:4px solid var(--line);background:var(--soft);border-radius:0 8px 8px 0;padding:7px 12px;
 margin:6px 0}}

@@ -12,7 +12,17 @@ from ..histogram import histogram_lines
 from ..markup import visible
 from .decisions import DecisionRow, grouped
 from .memory import memory_of
-from .words import alternative_rows, bucket_rows, device_rows, limit_words, memory_lines, times_rows, times_source
+from .words import (
+    IN_USE,
+    alternative_rows,
+    bucket_rows,
+    device_rows,
+    limit_words,
+    memory_lines,
+    part_rows,
+    times_rows,
+    times_source,
+)
 
 if TYPE_CHECKING:
     from .cautions import Caution
@@ -78,9 +88,10 @@ def _memory(e: Explanation) -> list[str]:
     m = memory_of(e)
     if not m.peak_bytes:
         return []
-    rows = [("in use already", m.others_bytes)] if m.others_bytes else []
-    rows += [(part.name, part.bytes) for part in m.parts]
-    widest = max(len(name) for name, _ in rows)
+    rows = [(IN_USE, m.others_bytes)] if m.others_bytes else []
+    rows += [(name, held) for _, name, held in part_rows(m)]
+    limits = memory_lines(m)
+    widest = max(len(name) for name in (*(name for name, _ in rows), *(name for name, *_ in limits)))
     lines, before = [], 0.0
     for name, held in rows:
         after = before + held / m.extent_bytes
@@ -88,14 +99,13 @@ def _memory(e: Explanation) -> list[str]:
         filled = " " * start + "█" * max(end - start, int(held > 0))
         lines.append(f"{name:<{widest}} {held / GIB:>7.2f} GiB |{filled[:_BAR]:<{_BAR}}|")
         before = after
-    return lines + [
-        f"{name:<{widest}} {held / GIB:>7.2f} GiB |{_line(held, m.extent_bytes)}| {words}"
-        for name, held, words in memory_lines(m)
-    ]
+    for name, held, at in limits:
+        lines.append(f"{name:<{widest}} {held / GIB:>7.2f} GiB |{_line(at, m.extent_bytes)}|")
+    return lines
 
 
-def _line(held: int, extent: int) -> str:
-    return f"{'╌' * (round(_BAR * held / extent) - 1)}┤"[:_BAR].ljust(_BAR)
+def _line(at: int, extent: int) -> str:
+    return f"{'·' * (round(_BAR * at / extent) - 1)}┤"[-_BAR:].ljust(_BAR)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..config import TrainingConfig
     from .explanation import Explanation
 
+IN_USE = "in use already"
 _BATCH = ("per_device_train_batch_size", "gradient_accumulation_steps", "device_count")
 # Overriding one of these leaves the predicted memory or times behind.
 _PREDICTED_FOR = {
@@ -112,11 +113,11 @@ def times_rows(c: TrainingConfig) -> list[tuple[str, str]]:
         ("epoch", lasting(t.epoch_hours)),
         (f"run of {epochs}", lasting(t.run_hours)),
         ("step", ranged(t.step_s, "s")),
-        ("audio", ranged(t.audio_rate, "s per s")),
+        ("audio", ranged(t.audio_rate, "s/s")),
         ("bound by", t.bound),
     ]
-    rows += [("cost", ranged(t.cost_usd, "US$"))] if t.cost_usd is not None else []
-    rows += [("energy", ranged(t.energy_kwh, "kWh"))] if t.energy_kwh is not None else []
+    rows += [("cost of run", ranged(t.cost_usd, "US$"))] if t.cost_usd is not None else []
+    rows += [("energy of run", ranged(t.energy_kwh, "kWh"))] if t.energy_kwh is not None else []
     return rows
 
 
@@ -137,17 +138,20 @@ def limit_words(c: TrainingConfig) -> list[tuple[float, str]]:
     return limits
 
 
-def memory_lines(m: PlannedMemory) -> list[tuple[str, int, str]]:
-    """What the bar is held against: a name, bytes from the left, and words."""
-    base = m.others_bytes
-    lines = [("peak", base + m.peak_bytes, "predicted" + (", on top of what is in use" if base else ""))]
+def part_rows(m: PlannedMemory) -> list[tuple[str, str, int]]:
+    """Of each part its key, its name in words, and bytes."""
+    return [(part.name, part.name.replace("_", " "), part.bytes) for part in m.parts]
+
+
+def memory_lines(m: PlannedMemory) -> list[tuple[str, int, int]]:
+    """What the bar is held against: a name, bytes, and where the line is, which is behind what was in use before."""
+    lines = [("peak", m.peak_bytes)]
     if m.high_bytes is not None and m.high_bytes > m.peak_bytes:
-        lines.append(("worst order", base + m.high_bytes, "over simulated orders of clips"))
+        lines.append(("worst order", m.high_bytes))
     if m.budget_bytes is not None:
-        lines.append(("budget", base + m.budget_bytes, "what the plan may use"))
-    if m.total_bytes is not None:
-        lines.append(("total", m.total_bytes, "the device's memory"))
-    return lines
+        lines.append(("budget", m.budget_bytes))
+    placed = [(name, held, m.others_bytes + held) for name, held in lines]
+    return placed if m.total_bytes is None else [*placed, ("total", m.total_bytes, m.total_bytes)]
 
 
 def device_rows(c: TrainingConfig) -> list[tuple[str, ...]]:
