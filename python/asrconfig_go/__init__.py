@@ -26,6 +26,7 @@ from ._errors import (
     UnsupportedError,
     VersionMismatchError,
 )
+from .applied import Applied, AppliedSetting, TooLateWarning
 from .batching import (
     BatchingReport,
     BatchingStrategy,
@@ -51,6 +52,8 @@ from .loader_rate import LoaderRate, measure_loader
 from .manager import ASRConfigManager, PlanOptions, create_optimal_config
 from .model import ModelProfile, known_models, profile_model
 from .monitor import MemoryMonitor
+from .prepare import prepare_model
+from .selection import Selection, clip_pieces, select_clips
 from .training_arguments import UnsupportedSettingWarning
 from .training_report import GuardEvent, Restart, TrainingReport
 
@@ -74,6 +77,8 @@ __all__ = [
     "GPU",
     "ASRConfigManager",
     "AdaptiveMemoryCallback",
+    "Applied",
+    "AppliedSetting",
     "AsrConfigError",
     "BadAudioWarning",
     "BatchSizeSearch",
@@ -116,9 +121,11 @@ __all__ = [
     "RunEstimate",
     "ScanCancelledError",
     "ScanResult",
+    "Selection",
     "StepSampler",
     "StepTime",
     "StepsEstimate",
+    "TooLateWarning",
     "TrainingConfig",
     "TrainingReport",
     "UnsupportedError",
@@ -127,6 +134,7 @@ __all__ = [
     "add_durations",
     "calibrate",
     "check_labels",
+    "clip_pieces",
     "compare_batching",
     "compare_gpus",
     "cost_of_longest",
@@ -140,8 +148,10 @@ __all__ = [
     "largest_models",
     "measure_loader",
     "memory_table",
+    "prepare_model",
     "profile_model",
     "scan_audio",
+    "select_clips",
     "use_batches",
     "with_batches",
 ]

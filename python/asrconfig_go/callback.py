@@ -15,6 +15,7 @@ from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
 from ._checks import checked
 from ._errors import InvalidArgumentError, LibraryError
+from .backends import TrainingSwitches
 from .guard.callback import GuardCallback
 from .loss_kind import multiplied_by_accumulation
 from .monitor import MemoryMonitor, MemorySnapshot
@@ -109,7 +110,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     ``asrconfig/gpu0_memory_fraction``, and so on for every GPU and the host, beside every logged training loss; nothing
     is added to evaluation metrics. Reporters run before other callbacks, so this one moves itself to the front.
 
-    ``config.cudnn_benchmark`` is set while training runs and put back afterwards. On several nodes each node's first
+    ``config.cudnn_benchmark`` and ``config.deterministic`` are set while training runs and put back afterwards (see
+    ``backends``). On several nodes each node's first
     process watches all its GPUs; the other processes do not clean up. A monitor that cannot start is reported and
     never stops the training.
 
@@ -140,8 +142,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
                 "0 < warn_at < clean_at <= 1 and 0 <= hysteresis < warn_at; the defaults are 0.90, 0.95 and 0.05",
             )
         self.interval_ms: float = checked("interval_ms", interval_ms, float)
-        self._cudnn_benchmark = None if config is None else config.cudnn_benchmark
-        self._cudnn_before: bool | None = None
+        self._switches = TrainingSwitches(config)
         self._make = monitor
         self._monitor: MemoryReader | None = None
         self._thresholds = (warn_at, clean_at, hysteresis)
@@ -170,14 +171,10 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         )
 
     def stop(self) -> None:
-        """End the sampling and put cuDNN's setting back. Harmless when nothing runs."""
+        """End the sampling and put torch's switches back. Harmless when nothing runs."""
         if self._monitor is not None:
             self._monitor.stop()
-        if self._cudnn_before is not None:
-            import torch
-
-            torch.backends.cudnn.benchmark = self._cudnn_before
-            self._cudnn_before = None
+        self._switches.put_back()
 
     def __enter__(self) -> AdaptiveMemoryCallback:
         return self
@@ -195,7 +192,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         """Start sampling. A second begin without an end, as after a recovery, goes on with the same monitor."""
         handler = self._handler(sys._getframe(1))
         self._lead(handler)
-        self._set_cudnn()
+        self._switches.set()
         if kwargs.get("model") is not None and state.is_world_process_zero:
             _name_multiplied_gradients(args, kwargs["model"], handler)
         if state.is_local_process_zero and not (self._monitor and self._monitor.running):
@@ -283,13 +280,6 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
                 scalars[f"asrconfig/{name}_memory_used_gib"] = round(used / _GIB, 4)
                 scalars[f"asrconfig/{name}_memory_fraction"] = round(share, 4)
         return scalars
-
-    def _set_cudnn(self) -> None:
-        if self._cudnn_benchmark is not None and self._cudnn_before is None:
-            import torch
-
-            self._cudnn_before = torch.backends.cudnn.benchmark
-            torch.backends.cudnn.benchmark = self._cudnn_benchmark
 
     def _lead(self, handler: Any) -> None:
         """Move to the front. While the handler walks the list, this neither skips nor repeats anyone."""

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ from .compare_records import Range
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
+    from .applied import Applied
     from .explain import Explanation
+    from .selection import Selection
 
 SCHEMA_VERSION = 2
 
@@ -232,17 +234,65 @@ class TrainingConfig:
         output_dir: str | os.PathLike[str],
         *,
         arguments_class: type[TrainingArguments] | None = None,
+        model: Any = None,
         **overrides: Any,
     ) -> TrainingArguments:
         """Build ``transformers.TrainingArguments`` for the installed transformers (4.46 or newer).
 
-        ``arguments_class`` is a subclass to build instead, such as ``Seq2SeqTrainingArguments``. ``overrides`` are
+        ``arguments_class`` is a subclass to build instead, such as ``Seq2SeqTrainingArguments``. ``model`` is
+        looked at for ``ddp_find_unused_parameters``, which is left to the Trainer without it. ``overrides`` are
         TrainingArguments' own names and win over the plan. Settings that the installed version does not know are
         reported by an ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
         """
         from .training_arguments import build
 
-        return build(self, output_dir, overrides, arguments_class)
+        return build(self, output_dir, overrides, arguments_class, model)
+
+    def apply(self, model: Any = None, *, environment: bool = True, backends: bool = True) -> Applied:
+        """Put in force what is not the Trainer's matter; call it first, before anything uses the GPU.
+
+        ``environment``: PyTorch's allocator settings (``alloc_conf``), and what loader workers and deterministic
+        kernels need; variables that are set already win, key by key. ``backends``: cuDNN's benchmark, deterministic
+        kernels and TF32. ``model``: see ``prepare_model``.
+
+        Gives what was done, what could not be done and why. A setting that comes too late is told by a
+        ``TooLateWarning``, one that the model's class cannot do by an ``UnsupportedSettingWarning``.
+        """
+        from .apply import apply
+
+        return apply(self, model, environment, backends, stacklevel=2)
+
+    def loader_settings(self, *, start_method: str | None = None) -> dict[str, Any]:
+        """Keywords for a ``torch.utils.data.DataLoader`` of one's own: workers, prefetching, pinned memory.
+
+        ``start_method`` of the workers: None is Python's own, ``"fork"`` on Linux before Python 3.14. Take ``"spawn"``
+        or ``"forkserver"`` where workers use CUDA or call this package (a forked child can do neither); what they load
+        must then be picklable, and a script needs ``if __name__ == "__main__"``. Raises ``InvalidArgumentError`` for
+        one that this system does not have.
+        """
+        from .loader import loader_settings
+
+        return loader_settings(self, start_method)
+
+    def select(self, dataset: Any, durations: Sequence[float] | None = None) -> tuple[Any, Selection]:
+        """``dataset`` without the clips that the plan leaves out, and what was left out (see ``select_clips``).
+
+        ``dataset`` is a ``datasets.Dataset``, a list or a torch dataset with a length; ``durations`` are its clips'
+        seconds, measured by ``scan_audio`` if None. Where nothing is left out, the dataset itself is given. Raises
+        ``InvalidArgumentError`` for streams and dictionaries, ``EmptyDatasetError`` when nothing is left.
+        """
+        from .selection import select
+
+        return select(dataset, durations, self)
+
+    def max_steps(self, clips: int) -> int:
+        """Optimizer steps of ``num_train_epochs`` over ``clips`` clips, counted as the Trainer does.
+
+        A streamed dataset has no length, so the Trainer wants ``max_steps=config.max_steps(clips)``.
+        """
+        from .loader import max_steps
+
+        return max_steps(self, clips)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of ``save``."""

@@ -4,9 +4,8 @@ What a version knows is read from the fields of its TrainingArguments, never fro
 that the installed version does not know, or that this machine cannot do, is left at the Trainer's default and reported
 by one ``UnsupportedSettingWarning``; nothing is dropped silently.
 
-Settings of the plan that are not the Trainer's matter and have no counterpart: ``streaming``, ``cache_dataset`` and
-``chunk_length_s`` (how the dataset is prepared), ``cudnn_benchmark`` (``AdaptiveMemoryCallback`` sets it while training
-runs), ``lr_scaling`` (already applied to the learning rate), and what only describes the plan.
+docs/settings.md says where the settings go that are not the Trainer's matter. Of those that are,
+``ddp_find_unused_parameters`` needs the model: without it, or where it cannot be told, it is left to the Trainer.
 ``report_to`` is left at the Trainer's default, which is every installed reporter in transformers 4 and none in 5: pass
 ``report_to="tensorboard"`` to see the memory curves of ``AdaptiveMemoryCallback``.
 """
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import InvalidArgumentError, UnsupportedError
 from .config import TrainingConfig
+from .unused import leaves_parameters_unused
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -111,6 +111,7 @@ def build(
     output_dir: str | os.PathLike[str],
     overrides: dict[str, Any],
     arguments_class: type[TrainingArguments] | None = None,
+    model: Any = None,
 ) -> TrainingArguments:
     """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from the plan.
 
@@ -120,8 +121,9 @@ def build(
     """
     known = _Known(arguments_class or _default_class())
     chosen = known.resolve(overrides)
-    planned = _planned(config, known, chosen)
+    planned = _planned(config, known, chosen, model)
     _leave_unsupported(config, planned, chosen)
+    _report_grouping(config, planned)
     arguments = known.cls(output_dir=os.fspath(output_dir), **{**planned, **chosen})
     _report_device_count(config, arguments)
     return arguments
@@ -195,12 +197,12 @@ def _transformers_version() -> str:
     return "transformers " + version("transformers")
 
 
-def _planned(config: TrainingConfig, known: _Known, chosen: dict[str, Any]) -> dict[str, Any]:
+def _planned(config: TrainingConfig, known: _Known, chosen: dict[str, Any], model: Any = None) -> dict[str, Any]:
     """The plan under the names of this version, without what an override replaces."""
     settings = {name: getattr(config, name) for name in _SAME_NAME}
     settings["full_determinism"] = config.deterministic
     settings["optim"] = config.optimizer
-    settings["group_by_length"] = config.group_by_length
+    settings["group_by_length"] = _grouped(config)
     settings["gradient_checkpointing"] = config.gradient_checkpointing
     if chosen.get("warmup_steps") is None:  # a number of steps wins over a ratio in every version
         settings["warmup_ratio"] = config.warmup_ratio
@@ -210,6 +212,11 @@ def _planned(config: TrainingConfig, known: _Known, chosen: dict[str, Any]) -> d
     if chosen.get("dataloader_num_workers", config.dataloader_num_workers) > 0:
         settings["dataloader_prefetch_factor"] = config.dataloader_prefetch_factor
         settings["dataloader_persistent_workers"] = config.dataloader_persistent_workers
+    if config.eval_accumulation_steps is not None:
+        settings["eval_accumulation_steps"] = config.eval_accumulation_steps
+    unused = leaves_parameters_unused(model) if config.distributed == "ddp" and model is not None else None
+    if unused is not None:
+        settings["ddp_find_unused_parameters"] = unused
     planned = {}
     for name, value in settings.items():
         try:
@@ -219,6 +226,25 @@ def _planned(config: TrainingConfig, known: _Known, chosen: dict[str, Any]) -> d
             continue
         planned[name] = value
     return {name: value for name, value in planned.items() if name not in chosen}
+
+
+def _grouped(config: TrainingConfig) -> bool:
+    """Whether the Trainer groups by length: not where a ``StepSampler`` chooses the clips of a step."""
+    if config.length_handling in ("bucketed", "packed"):
+        return False
+    return config.group_by_length or config.length_handling == "grouped"
+
+
+def _report_grouping(config: TrainingConfig, planned: dict[str, Any]) -> None:
+    """Warn when the two settings for grouping say different things."""
+    passed = planned.get("train_sampling_strategy", planned.get("group_by_length"))
+    if passed is not None and config.group_by_length != (config.length_handling == "grouped"):
+        _report(
+            "group_by_length",
+            config.group_by_length,
+            f"but length_handling = {config.length_handling!r}, so clips are "
+            f"{'grouped by length' if _grouped(config) else 'not grouped'}; set the two alike",
+        )
 
 
 def _leave_unsupported(config: TrainingConfig, planned: dict[str, Any], chosen: dict[str, Any]) -> None:

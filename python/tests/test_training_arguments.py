@@ -18,7 +18,7 @@ from training_fixtures import PLAN, make_plan
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-from transformers import Seq2SeqTrainingArguments, TrainingArguments  # noqa: E402
+from transformers import Seq2SeqTrainingArguments, Trainer, TrainingArguments  # noqa: E402
 
 FIELDS = {field.name: str(field.type) for field in dataclasses.fields(TrainingArguments)}
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="about a machine without a GPU")
@@ -45,20 +45,6 @@ def test_settings_with_the_same_name(tmp_path: Path) -> None:
     assert arguments.full_determinism is False
 
 
-def test_every_setting_of_the_plan_is_passed_on_or_documented(tmp_path: Path) -> None:
-    passed = {
-        *training_arguments._SAME_NAME,
-        *("deterministic", "optimizer", "group_by_length", "gradient_checkpointing", "warmup_ratio"),
-        *("dataloader_prefetch_factor", "dataloader_persistent_workers", "device_count"),
-    }
-    description = {
-        *("schema_version", "policy", "preset", "target_batch_size", "safety_margin", "gpu_name", "gpu_memory_bytes"),
-        *("model_memory_bytes", "predicted_bytes", "decisions", "warnings"),
-    }
-    for name in set(PLAN) - passed - description:
-        assert f"``{name}``" in str(training_arguments.__doc__), name
-
-
 def test_warm_up_is_a_share_of_all_steps(tmp_path: Path) -> None:
     assert built(tmp_path).get_warmup_steps(200) == 20
     assert built(tmp_path, make_plan(warmup_ratio=1.0)).get_warmup_steps(200) == 200
@@ -78,6 +64,50 @@ def test_grouping_by_length(tmp_path: Path, grouped: bool) -> None:
             assert arguments.train_sampling_strategy == ("group_by_length" if grouped else "random")
         else:
             assert arguments.group_by_length is grouped
+
+
+@pytest.mark.parametrize(("grouped", "handling"), [(True, "random"), (False, "grouped")])
+def test_two_settings_of_grouping_that_disagree(tmp_path: Path, grouped: bool, handling: str) -> None:
+    config = make_plan(group_by_length=grouped, length_handling=handling)
+    with pytest.warns(UnsupportedSettingWarning, match="so clips are grouped by length; set the two alike") as caught:
+        arguments = config.to_training_arguments(tmp_path)
+    assert caught[0].filename == __file__
+    found = getattr(arguments, "train_sampling_strategy", None) or arguments.group_by_length
+    assert found in (True, "group_by_length")
+    built(tmp_path, config, group_by_length=False)  # an override settles it
+
+
+@pytest.mark.parametrize("handling", ["bucketed", "packed"])
+def test_a_sampler_s_plan_is_not_grouped_by_the_trainer(tmp_path: Path, handling: str) -> None:
+    config = make_plan(group_by_length=True, length_handling=handling)
+    with pytest.warns(UnsupportedSettingWarning, match="so clips are not grouped"):
+        arguments = config.to_training_arguments(tmp_path)
+    assert getattr(arguments, "train_sampling_strategy", "random") == "random"
+    assert not getattr(arguments, "group_by_length", False)
+
+
+@pytest.mark.filterwarnings("ignore:an epoch has only")
+def test_batches_that_are_cut_by_memory_go_with_the_sampler(tmp_path: Path) -> None:
+    """The Trainer's batch is a whole step's share, as ``use_batches`` wants it."""
+    from asrconfig_go import StepSampler, use_batches
+    from tiny_training import Points, Regression
+
+    config = make_plan(
+        micro_batching="memory",
+        length_handling="bucketed",
+        per_device_train_batch_size=8,
+        gradient_accumulation_steps=1,
+        target_batch_size=8,
+        num_train_epochs=1.0,
+    )
+    arguments = built(tmp_path, config, use_cpu=True, report_to="none", save_strategy="no", disable_tqdm=True)
+    model = Regression()
+    trainer = Trainer(model, arguments, train_dataset=Points(32))
+    sampler = StepSampler([float(1 + i % 9) for i in range(32)], 8, mode="bucketed", buckets=1, seed=config.seed)
+    use_batches(trainer, sampler)
+    trainer.train()
+    assert [len(batch) for batch in model.seen] == [8, 8, 8, 8]
+    assert sorted(i for batch in model.seen for i in batch) == list(range(32))
 
 
 def test_checkpointing_is_not_reentrant_unless_asked(tmp_path: Path) -> None:

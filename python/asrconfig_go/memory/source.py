@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import _lib
 from .._errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from .._wrappers import bare
 from ..model import ModelProfile, _request, profile_model
 from .cache import fingerprint
 
@@ -74,7 +75,7 @@ def analytic_request(model: Any, freeze_feature_encoder: bool = False) -> dict[s
     config = getattr(model, "config", None)
     if is_module(model) and hasattr(config, "to_json_string"):
         request = _request(config, freeze_feature_encoder or _feature_encoder(model) is False)
-        request["config"]["architectures"] = [type(_unwrapped(model)).__name__]
+        request["config"]["architectures"] = [type(bare(model)).__name__]
         return request
     return _request(model, freeze_feature_encoder)
 
@@ -85,14 +86,7 @@ def _live(model: Any, freeze_feature_encoder: bool) -> ModelSource:
             "freeze_feature_encoder=True, but the module's feature encoder is trainable",
             "call model.freeze_feature_encoder() first: a live module is taken as it is",
         )
-    return ModelSource(type(_unwrapped(model)).__name__, model, structure_of(model))
-
-
-def _unwrapped(model: Any) -> Any:
-    """The module inside torch.compile's or PEFT's wrapper."""
-    model = getattr(model, "_orig_mod", model)
-    inside = getattr(model, "get_base_model", None)
-    return inside() if callable(inside) else model
+    return ModelSource(type(bare(model)).__name__, model, structure_of(model))
 
 
 def _feature_encoder(model: Any) -> bool | None:

@@ -1,0 +1,86 @@
+"""What was done with the settings of a plan, what could not be done, and why."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+DONE, KEPT, NOT_DONE = "done", "kept", "not done"
+_WIDTH = 110
+
+
+class TooLateWarning(UserWarning):
+    """A setting that is only read when CUDA starts, which it has: restart the process (in a notebook, the kernel)."""
+
+
+@dataclass(frozen=True)
+class AppliedSetting:
+    """One setting and what became of it."""
+
+    where: str
+    """``"environment"``, ``"torch"`` or ``"model"``."""
+    name: str
+    value: str
+    """What is in force now."""
+    state: str
+    """``"done"``; ``"kept"`` where it was so already, or a value of yours stays; ``"not done"``."""
+    why: str = ""
+    warning: type[Warning] | None = field(default=None, repr=False, compare=False)
+    """How ``apply`` warned of it."""
+
+
+@dataclass(frozen=True, repr=False)
+class Applied:
+    """The settings that ``config.apply`` or ``prepare_model`` looked at, in the order in which it did."""
+
+    settings: tuple[AppliedSetting, ...]
+
+    @property
+    def done(self) -> tuple[AppliedSetting, ...]:
+        """What was changed."""
+        return tuple(s for s in self.settings if s.state == DONE)
+
+    @property
+    def not_done(self) -> tuple[AppliedSetting, ...]:
+        """What the plan wants and could not be had."""
+        return tuple(s for s in self.settings if s.state == NOT_DONE)
+
+    def __getitem__(self, name: str) -> AppliedSetting:
+        """The setting of a name; raises ``KeyError`` for one that nothing was done about."""
+        for setting in self.settings:
+            if setting.name == name:
+                return setting
+        raise KeyError(name)
+
+    def __repr__(self) -> str:
+        if not self.settings:
+            return "Applied: the plan asks for nothing here"
+        lines = [f"Applied: {len(self.done)} done, {len(self.not_done)} not done"]
+        for s in self.settings:
+            lines.append(f"  {s.state:<8}  {s.where}: {s.name} = {s.value}")
+            lines += textwrap.wrap(s.why, _WIDTH, initial_indent=" " * 12, subsequent_indent=" " * 12)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            "<tr>" + "".join(f'<td style="text-align:left">{html.escape(text)}</td>' for text in _cells(s)) + "</tr>"
+            for s in self.settings
+        )
+        head = "".join(f"<th>{name}</th>" for name in ("", "where", "setting", "value", "why"))
+        return f"<div><b>{html.escape(repr(self).splitlines()[0])}</b><table><tr>{head}</tr>{rows}</table></div>"
+
+
+def _cells(s: AppliedSetting) -> tuple[str, ...]:
+    return s.state, s.where, s.name, s.value, s.why
+
+
+def report(settings: Iterable[AppliedSetting], stacklevel: int) -> Applied:
+    """The record of ``settings``; a warning each for those that call for one. ``stacklevel`` 1 is this caller."""
+    applied = Applied(tuple(settings))
+    for s in applied.settings:
+        if s.warning is not None:
+            warnings.warn(f"{s.name}: {s.why}", s.warning, stacklevel=stacklevel + 1)
+    return applied
