@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -70,7 +71,7 @@ func Make(r Request) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	m, err := p.model(p.FreezeFeatureEncoder)
+	m, err := p.ask.Model(p.FreezeFeatureEncoder)
 	if err != nil {
 		return Comparison{}, err
 	}
@@ -100,7 +101,7 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 	if r, err = r.completed(); err != nil {
 		return nil, nil, err
 	}
-	p = &planner{Request: r, oracle: newOracle(r)}
+	p = &planner{Request: r, ask: estimate.Of(r.Model)}
 	if machines, err = r.machines(); err != nil {
 		return nil, nil, err
 	}
@@ -117,15 +118,6 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 	}
 	p.lengths, err = r.Data.Lengths()
 	return p, machines, err
-}
-
-func newOracle(r Request) oracle {
-	source := func(frozen bool) (*analytic.Model, error) {
-		named := r.Model
-		named.FreezeFeatureEncoder = named.FreezeFeatureEncoder || frozen
-		return analytic.Read(named)
-	}
-	return oracle{map[question]curve{}, map[bool]*analytic.Model{}, source, map[question]analytic.Sketch{}, map[question]uint64{}}
 }
 
 // assumptions says what the figures rest on.

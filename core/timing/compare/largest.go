@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/model"
@@ -79,8 +80,8 @@ const maxSeconds = 24 * 3600
 // trainable estimates one model; false for those that the analytic estimator does not describe.
 func trainable(r Request, name string, m machine, asked Largest) (Trainable, bool) {
 	r.Model = model.Request{Name: name}
-	p := &planner{Request: r, oracle: newOracle(r)}
-	read, err := p.model(false)
+	p := &planner{Request: r, ask: estimate.Of(r.Model)}
+	read, err := p.ask.Model(false)
 	if err != nil {
 		return Trainable{}, false
 	}
@@ -92,13 +93,13 @@ func trainable(r Request, name string, m machine, asked Largest) (Trainable, boo
 	for _, each := range []struct {
 		way  *Way
 		what string
-		setup
+		estimate.Setup
 	}{
-		{&out.Full, "every parameter, AdamW", setup{checkpointing: true, optimizer: adamw}},
-		{&out.EightBit, "every parameter, 8-bit AdamW", setup{checkpointing: true, optimizer: adamw8}},
-		{&out.LoRA, "LoRA, AdamW", setup{checkpointing: true, optimizer: adamw, rank: asked.LoRARank}},
+		{&out.Full, "every parameter, AdamW", estimate.Setup{Checkpointing: true, Optimizer: adamw}},
+		{&out.EightBit, "every parameter, 8-bit AdamW", estimate.Setup{Checkpointing: true, Optimizer: adamw8}},
+		{&out.LoRA, "LoRA, AdamW", estimate.Setup{Checkpointing: true, Optimizer: adamw, Rank: asked.LoRARank}},
 	} {
-		bytes, fits, err := p.need(p.question(m, candidate{setup: each.setup, batch: 1, accumulation: 2}), m, asked.BudgetBytes, true)
+		bytes, fits, err := p.need(p.question(m, candidate{Setup: each.Setup, batch: 1, accumulation: 2}), m, asked.BudgetBytes, true)
 		if err != nil {
 			return Trainable{}, false
 		}

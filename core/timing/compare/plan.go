@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -12,7 +13,7 @@ import (
 // planner plans one training for one machine after another.
 type planner struct {
 	Request
-	oracle
+	ask     *estimate.Oracle
 	lengths timing.Lengths
 	prices  map[string]timing.Price
 	factors map[string]timing.Calibration
@@ -25,7 +26,7 @@ const closeLook = 12
 
 // candidate is one way of training on a machine with its time.
 type candidate struct {
-	setup
+	estimate.Setup
 	batch, accumulation int
 	parts               timing.Parts // of an optimizer step, on average
 	epoch               timing.Range // seconds
@@ -39,7 +40,7 @@ func (p *planner) share(devices int) int {
 
 // candidates are all micro-batches that divide a GPU's share of the effective batch, for each setup, fastest first. A setup
 // is a later choice than those before it in the list, however fast.
-func (p *planner) candidates(m machine, rates timing.Rates, setups []setup) ([]candidate, error) {
+func (p *planner) candidates(m machine, rates timing.Rates, setups []estimate.Setup) ([]candidate, error) {
 	var out []candidate
 	share := p.share(m.count)
 	for _, s := range setups {
@@ -47,7 +48,7 @@ func (p *planner) candidates(m machine, rates timing.Rates, setups []setup) ([]c
 			if share%batch != 0 {
 				continue
 			}
-			c, err := p.timed(m, rates, candidate{setup: s, batch: batch, accumulation: share / batch})
+			c, err := p.timed(m, rates, candidate{Setup: s, batch: batch, accumulation: share / batch})
 			if err != nil && tooLarge(err) && batch > 1 {
 				break
 			}
@@ -64,17 +65,17 @@ func (p *planner) candidates(m machine, rates timing.Rates, setups []setup) ([]c
 // maxMicro is the largest micro-batch that is considered: far above what any GPU of the catalogue needs to be busy.
 const maxMicro = 1024
 
-func (p *planner) question(m machine, c candidate) question {
+func (p *planner) question(m machine, c candidate) estimate.Question {
 	g := m.card.GPU()
-	return question{setup: c.setup, class: class(g), precision: p.precision(g), batch: c.batch, accumulating: c.accumulation > 1}
+	return estimate.Question{Setup: c.Setup, Class: estimate.Class(g), Precision: p.precision(g), Batch: c.batch, Accumulating: c.accumulation > 1}
 }
 
 // precision is what was asked for; float16 stands in for a bfloat16 that the card lacks.
 func (p *planner) precision(g profile.GPU) string {
 	if p.Precision == "bf16" && !g.BF16 {
-		return precision(g)
+		return estimate.Precision(g)
 	}
-	return or(p.Precision, precision(g))
+	return or(p.Precision, estimate.Precision(g))
 }
 
 // timed fills in how long a candidate takes.
@@ -84,15 +85,15 @@ func (p *planner) timed(m machine, rates timing.Rates, c candidate) (candidate, 
 		lengths = p.lengths.Padded(*p.PaddedS)
 	}
 	q := p.question(m, c)
-	work, err := p.work(q)
+	work, err := p.ask.Work(q, p.lengths.Longest())
 	if err != nil {
 		return c, err
 	}
 	var micro timing.Parts
 	for _, seconds := range lengths {
-		micro = micro.Plus(rates.Micro(work.at(max(seconds, shortest))).Times(1 / float64(len(lengths))))
+		micro = micro.Plus(rates.Micro(work.At(seconds)).Times(1 / float64(len(lengths))))
 	}
-	c.parts = micro.Times(float64(c.accumulation)).Plus(rates.Finish(work.trained, c.optimizer, c.accumulation, m.count))
+	c.parts = micro.Times(float64(c.accumulation)).Plus(rates.Finish(work.Trained, c.Optimizer, c.accumulation, m.count))
 	step := c.parts.Sum()
 	if factor, known := p.factors[m.card.Key]; known {
 		step = factor.Apply(step)
@@ -114,14 +115,14 @@ func (p *planner) loading(devices int) timing.Range {
 
 // setups are the ways of training in the order of preference: as asked, and with an 8-bit optimizer where the asked one is
 // AdamW. The plain and the checkpointed one of each stand together: the faster that fits is taken.
-func (p *planner) setups() [][]setup {
-	of := func(optimizer string) []setup {
-		s := setup{frozen: p.FreezeFeatureEncoder, optimizer: optimizer, rank: p.LoRARank}
+func (p *planner) setups() [][]estimate.Setup {
+	of := func(optimizer string) []estimate.Setup {
+		s := estimate.Setup{Frozen: p.FreezeFeatureEncoder, Optimizer: optimizer, Rank: p.LoRARank}
 		c := s
-		c.checkpointing = true
-		return []setup{s, c}
+		c.Checkpointing = true
+		return []estimate.Setup{s, c}
 	}
-	out := [][]setup{of(p.Optimizer)}
+	out := [][]estimate.Setup{of(p.Optimizer)}
 	if p.hasEightBit() {
 		out = append(out, of(adamw8))
 	}

@@ -40,7 +40,7 @@ func (p *planner) row(m machine) (Row, error) {
 
 // take writes a candidate into the row.
 func (row *Row) take(p *planner, m machine, c candidate, bytes uint64) {
-	row.Fits, row.Checkpointing, row.Optimizer, row.LoRARank = true, c.checkpointing, c.optimizer, c.rank
+	row.Fits, row.Checkpointing, row.Optimizer, row.LoRARank = true, c.Checkpointing, c.Optimizer, c.Rank
 	row.Batch, row.Accumulation, row.Effective, row.PeakBytes = c.batch, c.accumulation, c.batch*c.accumulation*m.count, bytes
 	row.Parts, row.Bound = &c.parts, c.parts.Bound()
 	_, row.Calibrated = p.factors[m.card.Key]
@@ -64,8 +64,8 @@ func (row *Row) take(p *planner, m machine, c candidate, bytes uint64) {
 
 func (row *Row) note(p *planner, m machine, c candidate) {
 	g := m.card.GPU()
-	if c.optimizer != p.Optimizer {
-		row.Notes = append(row.Notes, fmt.Sprintf("%s instead of %s, with which it does not fit", c.optimizer, p.Optimizer))
+	if c.Optimizer != p.Optimizer {
+		row.Notes = append(row.Notes, fmt.Sprintf("%s instead of %s, with which it does not fit", c.Optimizer, p.Optimizer))
 	}
 	if row.Precision != or(p.Precision, row.Precision) {
 		row.Notes = append(row.Notes, fmt.Sprintf("%s instead of bf16, which compute capability %s lacks", row.Precision, g.ComputeCapability))

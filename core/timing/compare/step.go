@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
@@ -42,7 +43,7 @@ func Step(r StepRequest) (StepAnswer, error) {
 		return StepAnswer{}, err
 	}
 	g := card.GPU()
-	r.Precision, r.Accumulation, r.Optimizer = or(r.Precision, precision(g)), or(r.Accumulation, 1), or(r.Optimizer, adamw)
+	r.Precision, r.Accumulation, r.Optimizer = or(r.Precision, estimate.Precision(g)), or(r.Accumulation, 1), or(r.Optimizer, adamw)
 	r.Model.FreezeFeatureEncoder = r.Model.FreezeFeatureEncoder || r.FreezeFeatureEncoder
 	m, err := analytic.Read(r.Model)
 	if err != nil {
@@ -53,7 +54,7 @@ func Step(r StepRequest) (StepAnswer, error) {
 		return StepAnswer{}, err
 	}
 	s, err := m.Sketch(analytic.Request{Batch: r.Batch, Seconds: r.Seconds, Precision: r.Precision, Checkpointing: r.Checkpointing,
-		Accumulation: int64(r.Accumulation), Optimizer: r.Optimizer, LoRARank: r.LoRARank, Attention: r.Attention, ComputeCapability: class(g)})
+		Accumulation: int64(r.Accumulation), Optimizer: r.Optimizer, LoRARank: r.LoRARank, Attention: r.Attention, ComputeCapability: estimate.Class(g)})
 	if err != nil {
 		return StepAnswer{}, err
 	}

@@ -3,23 +3,24 @@ package compare
 import (
 	"fmt"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 )
 
 // ways are changes in the order in which one would try them, each with what it takes at a micro-batch of one clip.
 func (p *planner) ways(m machine, budget uint64) ([]Way, error) {
-	base := setup{checkpointing: true, frozen: p.FreezeFeatureEncoder, optimizer: p.Optimizer, rank: p.LoRARank}
+	base := estimate.Setup{Checkpointing: true, Frozen: p.FreezeFeatureEncoder, Optimizer: p.Optimizer, Rank: p.LoRARank}
 	small, with := base, "gradient checkpointing"
 	if p.hasEightBit() {
-		small.optimizer, with = adamw8, "an 8-bit optimizer and gradient checkpointing"
+		small.Optimizer, with = adamw8, "an 8-bit optimizer and gradient checkpointing"
 	}
 	frozen, lora, alone := small, base, m
-	frozen.frozen, lora.rank, alone.count = true, usualRank, 1
+	frozen.Frozen, lora.Rank, alone.count = true, usualRank, 1
 	ways := []Way{}
 	for _, n := range []struct {
 		offered bool
 		what    string
-		setup
+		estimate.Setup
 		machine
 	}{
 		{true, "as asked, with gradient checkpointing", base, m},
@@ -31,7 +32,7 @@ func (p *planner) ways(m machine, budget uint64) ([]Way, error) {
 		if !n.offered {
 			continue
 		}
-		bytes, fits, err := p.needOfOne(n.setup, n.machine, budget)
+		bytes, fits, err := p.needOfOne(n.Setup, n.machine, budget)
 		if err != nil && !tooLarge(err) {
 			return nil, err
 		}
@@ -43,20 +44,20 @@ func (p *planner) ways(m machine, budget uint64) ([]Way, error) {
 }
 
 // needOfOne is the need of the smallest micro-batch.
-func (p *planner) needOfOne(s setup, m machine, budget uint64) (bytes uint64, fits bool, err error) {
-	return p.need(p.question(m, candidate{setup: s, batch: 1, accumulation: p.share(m.count)}), m, budget, true)
+func (p *planner) needOfOne(s estimate.Setup, m machine, budget uint64) (bytes uint64, fits bool, err error) {
+	return p.need(p.question(m, candidate{Setup: s, batch: 1, accumulation: p.share(m.count)}), m, budget, true)
 }
 
 const usualRank = 32
 
 func (p *planner) freezable() bool {
-	_, err := p.model(true)
+	_, err := p.ask.Model(true)
 	return err == nil
 }
 
 // shorter finds the longest clips, in whole seconds, with which it would fit.
-func (p *planner) shorter(ways []Way, m machine, s setup, with string, budget uint64) []Way {
-	if p.models[p.FreezeFeatureEncoder].LongestSeconds() > 0 {
+func (p *planner) shorter(ways []Way, m machine, s estimate.Setup, with string, budget uint64) []Way {
+	if p.longestAllowed() > 0 {
 		return ways // every clip is as long as the longest
 	}
 	whole := p.lengths
@@ -79,7 +80,7 @@ func (p *planner) shorter(ways []Way, m machine, s setup, with string, budget ui
 }
 
 // larger finds the card with the least memory on which it would fit.
-func (p *planner) larger(ways []Way, m machine, s setup, with string) []Way {
+func (p *planner) larger(ways []Way, m machine, s estimate.Setup, with string) []Way {
 	var best *hardware.Entry
 	taken := uint64(0)
 	for _, card := range hardware.Catalogue() {
@@ -96,4 +97,13 @@ func (p *planner) larger(ways []Way, m machine, s setup, with string) []Way {
 		return ways
 	}
 	return append(ways, Way{best.Key + " instead, with " + with, taken, true})
+}
+
+// longestAllowed is the seconds to which every clip is stretched or cut; 0 where clips keep their length.
+func (p *planner) longestAllowed() float64 {
+	m, err := p.ask.Model(p.FreezeFeatureEncoder)
+	if err != nil {
+		return 0
+	}
+	return m.LongestSeconds()
 }

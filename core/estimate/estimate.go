@@ -1,0 +1,141 @@
+// Package estimate asks the analytic estimator about one model on many cards and at many shapes, and remembers the answers:
+// what a micro-batch takes of memory, and how much work it is.
+package estimate
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/memory/device"
+	"github.com/asrconfig/asrconfig-go/core/model"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// Setup is what a plan may change to make a training fit.
+type Setup struct {
+	Checkpointing, Frozen bool // Frozen: the convolutional feature encoder
+	Optimizer             string
+	Rank                  int64 // of LoRA; 0, all parameters train
+}
+
+// Question asks about one micro-batch. Cards of a class share the answers.
+type Question struct {
+	Setup
+	Class, Precision string
+	Batch            int
+	Accumulating     bool
+	Seconds          float64 // the longest clip
+}
+
+// Oracle answers questions about a model and remembers the answers. It is not safe for concurrent use.
+type Oracle struct {
+	works    map[Question]Curve
+	models   map[bool]*analytic.Model // by whether the feature encoder is frozen
+	source   func(frozen bool) (*analytic.Model, error)
+	sketches map[Question]analytic.Sketch
+	reserved map[Question]uint64
+}
+
+// Of is an oracle for a model.
+func Of(r model.Request) *Oracle {
+	source := func(frozen bool) (*analytic.Model, error) {
+		named := r
+		named.FreezeFeatureEncoder = named.FreezeFeatureEncoder || frozen
+		return analytic.Read(named)
+	}
+	return &Oracle{map[Question]Curve{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Sketch{}, map[Question]uint64{}}
+}
+
+// Model is the model itself. Errors: those of analytic.Read.
+func (o *Oracle) Model(frozen bool) (*analytic.Model, error) {
+	if m, known := o.models[frozen]; known {
+		return m, nil
+	}
+	m, err := o.source(frozen)
+	if err == nil {
+		o.models[frozen] = m
+	}
+	return m, err
+}
+
+func (q Question) request() analytic.Request {
+	r := analytic.Request{Batch: int64(q.Batch), Seconds: q.Seconds, Precision: q.Precision, Checkpointing: q.Checkpointing,
+		Accumulation: 1, Optimizer: q.Optimizer, LoRARank: q.Rank, ComputeCapability: q.Class}
+	if q.Accumulating {
+		r.Accumulation = 2 // each further one is like the second
+	}
+	return r
+}
+
+// Sketch is memory by the rule, and work. Errors: those of Model.Sketch.
+func (o *Oracle) Sketch(q Question) (analytic.Sketch, error) {
+	if s, known := o.sketches[q]; known {
+		return s, nil
+	}
+	m, err := o.Model(q.Frozen)
+	if err != nil {
+		return analytic.Sketch{}, err
+	}
+	s, err := m.Sketch(q.request())
+	if err == nil {
+		o.sketches[q] = s
+	}
+	return s, err
+}
+
+// Peak is the reserved memory of a micro-batch by simulation, in bytes. Errors: those of Model.Estimate.
+func (o *Oracle) Peak(q Question) (uint64, error) {
+	if bytes, known := o.reserved[q]; known {
+		return bytes, nil
+	}
+	e, err := o.Estimate(q)
+	if err == nil {
+		o.reserved[q] = e.PeakReserved
+	}
+	return e.PeakReserved, err
+}
+
+// Estimate is the whole account of a micro-batch, simulated. Errors: those of Model.Estimate.
+func (o *Oracle) Estimate(q Question) (analytic.Estimate, error) {
+	m, err := o.Model(q.Frozen)
+	if err != nil {
+		return analytic.Estimate{}, err
+	}
+	r := q.request()
+	r.Simulate = true
+	return m.Estimate(r)
+}
+
+// Class is the compute capability that stands for all cards with the same kernels and workspaces.
+func Class(g profile.GPU) string {
+	if g.ComputeCapability == "" {
+		return "8.0"
+	}
+	switch g.ComputeCapability[0] {
+	case '3', '5', '6', '7':
+		return "7.5"
+	case '8':
+		return "8.0"
+	}
+	return "9.0" // and newer: the largest workspaces
+}
+
+// Precision is what suits a card: bfloat16 where it has it, float16 where that is fast.
+func Precision(g profile.GPU) string {
+	switch {
+	case g.BF16:
+		return "bf16"
+	case g.TensorTFLOPS != nil:
+		return "fp16"
+	}
+	return "fp32"
+}
+
+// Outside is what a process holds beside PyTorch's allocator, in bytes: context and NCCL's buffers.
+func Outside(g profile.GPU, devices int) (uint64, error) {
+	r := device.Request{NCCL: devices > 1}
+	r.GPU.GPU = g
+	if devices > 1 {
+		r.GPUs = &devices
+	}
+	terms, err := device.Describe(r)
+	return terms.ContextBytes + terms.NCCLBytes, err
+}
