@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"core/memory/device":    {"core/fault", "core/profile"},
 	"core/memory/sharding":  {"core/fault"},
 	"core/model":            {"core/fault", "core/profile"},
-	"core/estimate":         {"core/memory/analytic", "core/memory/device", "core/model", "core/profile"},
+	"core/estimate":         {"core/fault", "core/memory/analytic", "core/memory/device", "core/model", "core/profile"},
 	"core/plan":             {"core/batching", "core/estimate", "core/fault", "core/memory/analytic", "core/model", "core/profile", "core/timing"},
 	"core/recovery":         {"core/fault"},
 	"core/timing":           {"core/fault", "core/memory/analytic", "core/profile"},

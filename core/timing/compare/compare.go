@@ -54,15 +54,8 @@ type Row struct {
 	Cheapest   bool          `json:"cheapest"`
 	Fastest    bool          `json:"fastest"`
 
-	Notes []string `json:"notes"`
-	Ways  []Way    `json:"ways"` // what would make it fit, when it does not
-}
-
-// Way is a change and what the training would then take of one GPU.
-type Way struct {
-	What      string `json:"what"`
-	PeakBytes uint64 `json:"peak_bytes"`
-	Fits      bool   `json:"fits"`
+	Notes []string       `json:"notes"`
+	Ways  []estimate.Way `json:"ways"` // what would make it fit, when it does not
 }
 
 // Make compares. Errors: those of analytic.Read, of unknown GPUs, of data without clips, and InvalidArgument.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/model"
@@ -68,7 +69,7 @@ func TestMemoryDecides(t *testing.T) {
 	r := asked("V100-16", "V100-32", "A100-40GB", "A100-80GB PCIe")
 	r.Model.Name = "facebook/wav2vec2-xls-r-1b"
 	c := made(t, r)
-	require.Equal(t, adamw8, c.Rows[0].Optimizer, "AdamW's state alone takes what there is")
+	require.Equal(t, estimate.EightBit, c.Rows[0].Optimizer, "AdamW's state alone takes what there is")
 	require.Contains(t, c.Rows[0].Notes[0], "instead of adamw_torch")
 	require.Equal(t, adamw, c.Rows[1].Optimizer)
 	require.LessOrEqual(t, c.Rows[1].RunHours.Likely, c.Rows[0].RunHours.Likely)

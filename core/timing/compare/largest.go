@@ -33,11 +33,11 @@ type Largest struct {
 
 // Trainable is one model. Sizes are bytes of the GPU, with the context.
 type Trainable struct {
-	Name       string `json:"name"`
-	Parameters int64  `json:"parameters"`
-	Full       Way    `json:"full"`      // every parameter, AdamW
-	EightBit   Way    `json:"eight_bit"` // every parameter, AdamW with 8-bit state
-	LoRA       Way    `json:"lora"`      // adapters only
+	Name       string       `json:"name"`
+	Parameters int64        `json:"parameters"`
+	Full       estimate.Way `json:"full"`      // every parameter, AdamW
+	EightBit   estimate.Way `json:"eight_bit"` // every parameter, AdamW with 8-bit state
+	LoRA       estimate.Way `json:"lora"`      // adapters only
 }
 
 const usualSeconds = 15
@@ -48,7 +48,7 @@ func LargestModels(r LargestRequest) (Largest, error) {
 	if err != nil {
 		return Largest{}, err
 	}
-	seconds, rank := or(r.Seconds, usualSeconds), or(r.LoRARank, usualRank)
+	seconds, rank := or(r.Seconds, usualSeconds), or(r.LoRARank, estimate.UsualRank)
 	request, err := Request{SafetyMargin: r.SafetyMargin, Precision: r.Precision, TargetBatchSize: 2}.completed()
 	if err != nil {
 		return Largest{}, err
@@ -91,19 +91,19 @@ func trainable(r Request, name string, m machine, asked Largest) (Trainable, boo
 	}
 	out := Trainable{Name: name, Parameters: read.Profile().TotalParameters}
 	for _, each := range []struct {
-		way  *Way
+		way  *estimate.Way
 		what string
 		estimate.Setup
 	}{
 		{&out.Full, "every parameter, AdamW", estimate.Setup{Checkpointing: true, Optimizer: adamw}},
-		{&out.EightBit, "every parameter, 8-bit AdamW", estimate.Setup{Checkpointing: true, Optimizer: adamw8}},
+		{&out.EightBit, "every parameter, 8-bit AdamW", estimate.Setup{Checkpointing: true, Optimizer: estimate.EightBit}},
 		{&out.LoRA, "LoRA, AdamW", estimate.Setup{Checkpointing: true, Optimizer: adamw, Rank: asked.LoRARank}},
 	} {
-		bytes, fits, err := p.need(p.question(m, candidate{Setup: each.Setup, batch: 1, accumulation: 2}), m, asked.BudgetBytes, true)
+		bytes, fits, err := p.ask.Need(p.question(m, candidate{Setup: each.Setup, batch: 1, accumulation: 2}), m.place(asked.BudgetBytes), true)
 		if err != nil {
 			return Trainable{}, false
 		}
-		*each.way = Way{each.what, bytes, fits}
+		*each.way = estimate.Way{What: each.what, PeakBytes: bytes, Fits: fits}
 	}
 	return out, true
 }

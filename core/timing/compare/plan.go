@@ -49,7 +49,7 @@ func (p *planner) candidates(m machine, rates timing.Rates, setups []estimate.Se
 				continue
 			}
 			c, err := p.timed(m, rates, candidate{Setup: s, batch: batch, accumulation: share / batch})
-			if err != nil && tooLarge(err) && batch > 1 {
+			if err != nil && estimate.TooLarge(err) && batch > 1 {
 				break
 			}
 			if err != nil {
@@ -67,7 +67,13 @@ const maxMicro = 1024
 
 func (p *planner) question(m machine, c candidate) estimate.Question {
 	g := m.card.GPU()
-	return estimate.Question{Setup: c.Setup, Class: estimate.Class(g), Precision: p.precision(g), Batch: c.batch, Accumulating: c.accumulation > 1}
+	return estimate.Question{Setup: c.Setup, Class: estimate.Class(g), Precision: p.precision(g), Batch: c.batch,
+		Accumulating: c.accumulation > 1, Seconds: p.lengths.Longest()}
+}
+
+// place is where one GPU's part of a step is to fit.
+func (m machine) place(budget uint64) estimate.Place {
+	return estimate.Place{GPU: m.card.GPU(), Devices: m.count, Budget: budget}
 }
 
 // precision is what was asked for; float16 stands in for a bfloat16 that the card lacks.
@@ -123,13 +129,8 @@ func (p *planner) setups() [][]estimate.Setup {
 		return []estimate.Setup{s, c}
 	}
 	out := [][]estimate.Setup{of(p.Optimizer)}
-	if p.hasEightBit() {
-		out = append(out, of(adamw8))
+	if estimate.HasEightBit(p.Optimizer) {
+		out = append(out, of(estimate.EightBit))
 	}
 	return out
-}
-
-// hasEightBit tells whether the optimizer that was asked for has a form with 8-bit state.
-func (p *planner) hasEightBit() bool {
-	return p.Optimizer == adamw || p.Optimizer == "adamw_torch_fused"
 }

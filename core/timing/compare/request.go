@@ -41,7 +41,7 @@ const (
 	usualMargin               = 0.85
 	usualWorkers, mostWorkers = 4, 1024
 	mostGPUs                  = 256
-	adamw, adamw8             = "adamw_torch", "adamw_bnb_8bit"
+	adamw                     = "adamw_torch"
 )
 
 // Seconds of audio that a worker reads, decodes and turns into a model's input per second, at 16 kHz. One core of a Xeon

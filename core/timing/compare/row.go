@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -12,19 +14,19 @@ import (
 func (p *planner) row(m machine) (Row, error) {
 	g := m.card.GPU()
 	row := Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes, Unverified: m.card.Unverified,
-		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: p.precision(g), Notes: []string{}, Ways: []Way{}}
+		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: p.precision(g), Notes: []string{}, Ways: []estimate.Way{}}
 	rates, err := timing.RatesOf(g)
 	if err != nil {
 		return row, err
 	}
 	for _, setups := range p.setups() {
 		found, err := p.candidates(m, rates, setups)
-		if err != nil && !tooLarge(err) {
+		if err != nil && !estimate.TooLarge(err) {
 			return row, err
 		}
 		for _, c := range found {
-			bytes, fits, err := p.need(p.question(m, c), m, row.BudgetBytes, p.survey)
-			if err != nil && !tooLarge(err) {
+			bytes, fits, err := p.ask.Need(p.question(m, c), m.place(row.BudgetBytes), p.survey)
+			if err != nil && !estimate.TooLarge(err) {
 				return row, err
 			}
 			if fits {
@@ -34,7 +36,7 @@ func (p *planner) row(m machine) (Row, error) {
 			}
 		}
 	}
-	row.Ways, err = p.ways(m, row.BudgetBytes)
+	row.Ways, err = p.ask.Ways(p.misfit(m, row.BudgetBytes))
 	return row, err
 }
 
@@ -76,4 +78,24 @@ func (row *Row) note(p *planner, m machine, c candidate) {
 	if strings.HasPrefix(g.ComputeCapability, "3.") {
 		row.Notes = append(row.Notes, "current PyTorch no longer runs on compute capability "+g.ComputeCapability)
 	}
+}
+
+// largestBatch is the largest micro-batch of a candidate's kind whose reserved memory by the rule fits, at least its own.
+func (p *planner) largestBatch(m machine, c candidate, budget uint64) int {
+	q := p.question(m, c)
+	q.Accumulating = true
+	return max(c.batch, p.ask.Largest(q, m.place(budget), 1, c.batch, maxMicro))
+}
+
+// misfit is the training on a machine that it does not fit.
+func (p *planner) misfit(m machine, budget uint64) estimate.Misfit {
+	cards := []estimate.Card{}
+	for _, card := range hardware.Catalogue() {
+		if !card.MIG {
+			cards = append(cards, estimate.Card{Key: card.Key, GPU: card.GPU()})
+		}
+	}
+	asked := estimate.Setup{Frozen: p.FreezeFeatureEncoder, Optimizer: p.Optimizer, Rank: p.LoRARank}
+	return estimate.Misfit{Place: m.place(budget), Asked: asked, Precision: p.precision, Share: p.share(m.count),
+		Longest: p.lengths.Longest(), Margin: p.SafetyMargin, Cards: cards}
 }

@@ -1,0 +1,84 @@
+package estimate
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// Place is where a micro-batch is to fit.
+type Place struct {
+	GPU     profile.GPU
+	Devices int    // that share a step
+	Budget  uint64 // bytes of this one, context included
+}
+
+const gradientBytes = 4
+
+// Beside is what a place holds beside the allocator's memory, in bytes: context, NCCL's buffers, and with several GPUs DDP's
+// buckets, a second copy of the gradients.
+func (p Place) Beside(trained int64) (uint64, error) {
+	bytes, err := Outside(p.GPU, p.Devices)
+	if p.Devices > 1 {
+		bytes += gradientBytes * uint64(trained)
+	}
+	return bytes, err
+}
+
+// Need is the memory that a micro-batch takes of a GPU in bytes: reserved, and beside it. Reserved memory is that of a
+// simulation; where the tensors alone exceed the budget, and where a rough answer is wanted and leaves no doubt, it is that
+// of the rule. Errors: those of Sketch and Peak.
+func (o *Oracle) Need(q Question, p Place, rough bool) (bytes uint64, fits bool, err error) {
+	q.Seconds = max(q.Seconds, Shortest)
+	s, err := o.Sketch(q)
+	if err != nil {
+		return 0, false, err
+	}
+	beside, err := p.Beside(s.Work.TrainedParameters)
+	if err != nil {
+		return 0, false, err
+	}
+	byRule := s.PeakReserved + beside
+	if s.PeakAllocated+beside > p.Budget {
+		return byRule, false, nil
+	}
+	if rough && (byRule <= p.Budget/8*7 || byRule > p.Budget/7*8) { // the rule errs by less
+		return byRule, byRule <= p.Budget, nil
+	}
+	reserved, err := o.Peak(q)
+	return reserved + beside, err == nil && reserved+beside <= p.Budget, err
+}
+
+// Largest is the largest micro-batch, from least to most, whose reserved memory by the rule times a factor fits; least - 1
+// when that does not.
+func (o *Oracle) Largest(q Question, p Place, factor float64, least, most int) int {
+	q.Seconds = max(q.Seconds, Shortest)
+	fits := func(batch int) bool {
+		q.Batch = batch
+		s, err := o.Sketch(q)
+		if err != nil {
+			return false
+		}
+		beside, err := p.Beside(s.Work.TrainedParameters)
+		return err == nil && factor*float64(s.PeakReserved)+float64(beside) <= float64(p.Budget)
+	}
+	low, high := least-1, most
+	for step := 1; low < high; step *= 2 { // most answers are small
+		if next := min(low+step, most); fits(next) {
+			low = next
+		} else {
+			high = next - 1
+			break
+		}
+	}
+	for low < high {
+		if middle := (low + high + 1) / 2; fits(middle) {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low
+}
+
+// TooLarge tells errors over the size of a batch from others: such a batch does not fit, whatever it would take.
+func TooLarge(err error) bool { return fault.From(err).Code == fault.InvalidArgument }
