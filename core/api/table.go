@@ -7,6 +7,7 @@ import (
 	"github.com/goccy/go-json"
 
 	"github.com/asrconfig/asrconfig-go/core/dataset"
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
@@ -125,15 +126,29 @@ func detectHardware(a hardwareArgs) (any, error) {
 	return hardware.Detect(a.options())
 }
 
+// planArgs come with the duration of every clip attached, where they are known.
 type planArgs struct {
-	Hardware profile.Hardware `json:"hardware"`
-	Dataset  profile.Dataset  `json:"dataset"`
-	Model    profile.Model    `json:"model"`
-	Options  plan.Options     `json:"options"`
+	Hardware  profile.Hardware `json:"hardware"`
+	Dataset   profile.Dataset  `json:"dataset"`
+	Model     profile.Model    `json:"model"`
+	Options   plan.Options     `json:"options"`
+	Described *model.Request   `json:"described"`
+	Traced    []plan.Traced    `json:"traced"`
+	durations
 }
 
 func makePlan(a planArgs) (any, error) {
-	return plan.Make(plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options})
+	return plan.Make(plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options,
+		Described: a.Described, Traced: a.Traced, Durations: a.Seconds, Cards: cards()})
+}
+
+func cards() (all []estimate.Card) {
+	for _, each := range hardware.Catalogue() {
+		if !each.MIG {
+			all = append(all, estimate.Card{Key: each.Key, GPU: each.GPU()})
+		}
+	}
+	return all
 }
 
 type errorArgs struct {

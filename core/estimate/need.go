@@ -12,11 +12,17 @@ type Place struct {
 	Budget  uint64 // bytes of this one, context included
 }
 
-const gradientBytes = 4
+const (
+	gradientBytes = 4
+	hostBytes     = 1e9 // of a process with PyTorch loaded, where there is no GPU; a round, cautious figure
+)
 
 // Beside is what a place holds beside the allocator's memory, in bytes: context, NCCL's buffers, and with several GPUs DDP's
 // buckets, a second copy of the gradients.
 func (p Place) Beside(trained int64) (uint64, error) {
+	if p.GPU.MemoryTotalBytes == 0 {
+		return hostBytes, nil
+	}
 	bytes, err := Outside(p.GPU, p.Devices)
 	if p.Devices > 1 {
 		bytes += gradientBytes * uint64(trained)

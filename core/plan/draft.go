@@ -16,10 +16,10 @@ type draft struct {
 	reasons []reason
 }
 
-type reason struct{ setting, text string }
+type reason struct{ setting, text, alternative, gain string }
 
 func (d *draft) because(setting, text string) {
-	d.reasons = append(d.reasons, reason{setting, text})
+	d.reasons = append(d.reasons, reason{setting: setting, text: text})
 }
 
 // warn adds a warning; an empty text is none.
@@ -38,7 +38,7 @@ func (d *draft) finish() (profile.Config, error) {
 			return profile.Config{}, fault.New(fault.Internal, "please report this as a defect", "no setting is called %q", r.setting)
 		}
 		value := show(r.setting, field)
-		d.Decisions = append(d.Decisions, profile.Decision{Setting: r.setting, Value: value, Reason: r.text})
+		d.Decisions = append(d.Decisions, profile.Decision{Setting: r.setting, Value: value, Reason: r.text, Alternative: r.alternative, Gain: r.gain})
 	}
 	return d.Config, nil
 }
@@ -79,4 +79,10 @@ func gb(bytes float64) string {
 		return fmt.Sprintf("%.1f MB", bytes/1e6)
 	}
 	return fmt.Sprintf("%.2f GB", bytes/1e9)
+}
+
+// against holds the last decision against what else it might be.
+func (d *draft) against(alternative, gain string) {
+	last := &d.reasons[len(d.reasons)-1]
+	last.alternative, last.gain = alternative, gain
 }

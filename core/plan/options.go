@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 // Names and values of options. The first of each group is the default.
 const (
-	DefaultPolicy = "published"
+	DefaultPolicy = "fastest"
+	PublishedRule = "published"
 
 	Balanced     = "balanced"     // cuDNN benchmark and mixed precision, no torch.compile
 	Speed        = "speed"        // also torch.compile and the largest batch that the formula allows
@@ -44,7 +46,7 @@ const (
 // Options is what the user wishes. An empty text or an absent pointer takes the default; the two numbers that are not
 // pointers have none and must be given.
 type Options struct {
-	Policy           string   `json:"policy"`             // "published"
+	Policy           string   `json:"policy"`             // "fastest" or "published"
 	Preset           string   `json:"preset"`             // "balanced", "speed" or "reproducible"
 	TargetBatchSize  int      `json:"target_batch_size"`  // samples per optimizer step over all devices, 1..65536
 	SafetyMargin     float64  `json:"safety_margin"`      // share of the memory that the plan may use, 0.70..0.95
@@ -56,6 +58,17 @@ type Options struct {
 	Seed             *int     `json:"seed"`               // 0..2^32-1; default 42
 	DeviceCount      *int     `json:"device_count"`       // GPUs that share one optimizer step, 1..1024; default: those present
 	Preprocessing    string   `json:"preprocessing"`      // "light" or "heavy"
+
+	// Of policy "fastest" alone. What is absent is the search's choice.
+	Precision             string              `json:"precision"`              // "fp32", "fp16" or "bf16"
+	GradientCheckpointing *bool               `json:"gradient_checkpointing"` //
+	LengthHandling        string              `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"
+	MaxLengthS            *float64            `json:"max_length_s"`           // longer clips are left out, above 0
+	FreezeFeatureEncoder  bool                `json:"freeze_feature_encoder"` // the model is asked for as such
+	LoaderRate            *float64            `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
+	Calibration           *timing.Calibration `json:"calibration"`            // of this model on this GPU by measured steps
+	PriceUSDHour          *float64            `json:"price_usd_hour"`         // of one GPU, 0 or more
+	DiskFreeBytes         *int64              `json:"disk_free_bytes"`        // where checkpoints go
 }
 
 // optimizer is one optimizer of the Trainer.
@@ -94,6 +107,12 @@ func (o Options) Normalized() (Options, error) {
 		checkMargin(o.SafetyMargin),
 		checkPositive("base_learning_rate", o.BaseLearningRate, 1),
 		checkPositive("num_train_epochs", o.NumTrainEpochs, maxEpochs),
+		oneOf("precision", o.Precision, []string{"", "fp32", "fp16", "bf16"}),
+		oneOf("length_handling", o.LengthHandling, []string{"", "random", "grouped", "bucketed", "packed"}),
+		checkPositive("max_length_s", o.MaxLengthS, maxClipS),
+		checkPositive("loader_rate", o.LoaderRate, 1e9),
+		checkPrice(o.PriceUSDHour),
+		o.contradiction(),
 	} {
 		if err != nil {
 			return Options{}, err
@@ -140,6 +159,27 @@ func checkMargin(margin float64) error {
 	}
 	return fault.New(fault.InvalidArgument, "0.85 is usual; lower it when other programs use the same device",
 		"safety_margin is %v, outside %.2f..%.2f", margin, MinSafetyMargin, MaxSafetyMargin)
+}
+
+// checkPrice refuses NaN too.
+func checkPrice(dollars *float64) error {
+	if dollars == nil || (*dollars >= 0 && *dollars <= 1e6) {
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, "give dollars per hour and GPU", "price_usd_hour is %v", *dollars)
+}
+
+// contradiction names wishes that exclude each other.
+func (o Options) contradiction() error {
+	given := o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil
+	switch {
+	case o.Policy == PublishedRule && given:
+		return fault.New(fault.InvalidArgument, `leave policy out, or override the settings of the plan: config.gradient_checkpointing = True`,
+			"policy %q decides by its own rules: precision, gradient_checkpointing, length_handling and max_length_s cannot be asked for", o.Policy)
+	case o.Preset == Reproducible && o.Precision != "" && o.Precision != "fp32":
+		return fault.New(fault.InvalidArgument, "leave one of the two out", "preset %q trains in float32, and precision is %q", o.Preset, o.Precision)
+	}
+	return nil
 }
 
 func checkPositive(name string, value *float64, high float64) error {

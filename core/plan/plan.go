@@ -7,6 +7,8 @@ package plan
 import (
 	"slices"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -16,6 +18,12 @@ type Inputs struct {
 	Dataset  profile.Dataset  `json:"dataset"`
 	Model    profile.Model    `json:"model"`
 	Options  Options          `json:"options"`
+
+	// What policy "fastest" looks at beside them. Without the first two it is the published rule.
+	Described *model.Request  `json:"described"` // the model as the estimator from configs is asked for it
+	Traced    []Traced        `json:"traced"`    // ways of training that were traced
+	Durations []float64       `json:"-"`         // seconds of every clip; none: the histogram's
+	Cards     []estimate.Card `json:"-"`         // GPUs that one might take instead
 }
 
 // Policy is one set of rules. Make checks the inputs and fills in the defaults of Options before it asks a Policy.
@@ -25,7 +33,8 @@ type Policy interface {
 
 // policies is the table of rule sets by name; a new policy is one row here.
 var policies = map[string]Policy{
-	DefaultPolicy: published{},
+	DefaultPolicy: fastest{},
+	PublishedRule: published{},
 }
 
 // Make plans a training run with the policy that Options names.

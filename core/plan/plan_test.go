@@ -54,7 +54,7 @@ func inputs() Inputs {
 		Hardware: machine(12, 64, gpu("NVIDIA L4", "8.9", 23034*mib)),
 		Dataset:  clips(8, 50),
 		Model:    trainedModel(781_250_000),
-		Options:  Options{TargetBatchSize: 32, SafetyMargin: 0.85},
+		Options:  Options{Policy: PublishedRule, TargetBatchSize: 32, SafetyMargin: 0.85},
 	}
 }
 

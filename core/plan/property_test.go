@@ -33,6 +33,7 @@ func randomInputs(r *rand.Rand) Inputs {
 		Dataset:  clips(0.1+r.Float64()*40, math.Pow(10, r.Float64()*5-1)),
 		Model:    trainedModel(int64(math.Pow(10, 5+r.Float64()*5))),
 		Options: Options{
+			Policy: PublishedRule,
 			Preset: pick(r, Presets()...), Optimizer: pick(r, optimizerNames()...), LRScaling: pick(r, ScaleSqrt, ScaleLinear, ScaleNone),
 			TargetBatchSize: 1 + r.Intn(pick(r, 8, 64, MaxTargetBatchSize)), SafetyMargin: 0.70 + 0.25*r.Float64(),
 			Preprocessing: pick(r, "", LightPreprocessing, HeavyPreprocessing),

@@ -16,3 +16,14 @@ type Model struct {
 	OptimizerBytes map[string]int64 `json:"optimizer_bytes"`
 	Source         string           `json:"source"` // "module", "config", "folder", "catalogue", "manual"
 }
+
+// ClassOrName is the name by which people know the model.
+func (m Model) ClassOrName() string {
+	switch {
+	case m.ClassName != "":
+		return m.ClassName
+	case m.Name != "":
+		return m.Name
+	}
+	return "this model"
+}

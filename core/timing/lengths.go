@@ -152,3 +152,6 @@ func (l Lengths) Padded(seconds float64) []float64 {
 	}
 	return out
 }
+
+// Quantiles are lengths in rising order, each standing for as many clips as any other.
+func (l Lengths) Quantiles() []float64 { return slices.Clone(l.sorted) }

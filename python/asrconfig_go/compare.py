@@ -19,6 +19,7 @@ from ._errors import InvalidArgumentError, NotFoundError
 from ._records import from_json, to_json
 from .compare_records import Comparison, LargestModels, Price, StepCalibration, StepTime
 from .dataset_profile import DatasetProfile
+from .hardware import GPU
 
 Prices = Mapping[str, float] | str | os.PathLike[str]
 
@@ -192,6 +193,17 @@ def estimate_step_time(
 def gpu_prices() -> tuple[Price, ...]:
     """The built-in prices, each with its date and source."""
     return tuple(from_json(Price, row) for row in _lib.call("timing.prices"))
+
+
+def price_of(gpu: GPU) -> float | None:
+    """Dollars per hour of a GPU, by the built-in table; None where it has none."""
+    from .hardware import catalogue
+
+    for entry in catalogue():
+        sizes = (entry["memory_total_bytes"], *(entry["other_memory_bytes"] or ()))
+        if gpu.name in entry["driver_names"] and gpu.memory_total_bytes in sizes:
+            return next((price.usd_per_hour for price in gpu_prices() if price.gpu == entry["key"]), None)
+    return None
 
 
 def _names(gpus: Sequence[str] | None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Any
 from dataclasses import dataclass, field
 
 from . import _lib
@@ -151,6 +152,6 @@ def hardware_json(profile: HardwareProfile) -> dict[str, object]:
     return dict(to_json(profile))
 
 
-def catalogue() -> list[dict[str, object]]:
+def catalogue() -> list[dict[str, Any]]:
     """The published GPUs that ``gpu=`` knows."""
     return list(_lib.call("hardware.catalogue"))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from . import _lib
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from .explain import Explanation
     from .guard import Guard
     from .labels import LabelReport
+    from .planning import Tracer
     from .training_report import TrainingReport
 
 
@@ -30,14 +34,18 @@ if TYPE_CHECKING:
 class PlanOptions:
     """What the user asked for; ranges are checked when the plan is made.
 
-    ``policy`` ``"published"``; ``preset`` ``"balanced"``, ``"speed"`` or ``"reproducible"``; ``optimizer`` by the
-    Trainer's name; ``lr_scaling`` ``"sqrt"``, ``"linear"`` or ``"none"`` from ``base_learning_rate`` at
-    ``base_batch_size``; ``preprocessing`` ``"light"`` or ``"heavy"`` decides on workers. None leaves it to the policy.
+    ``policy`` ``"fastest"`` (a search for the least predicted time) or ``"published"`` (a formula, for comparison);
+    ``preset`` ``"balanced"``, ``"speed"`` or ``"reproducible"``; ``optimizer`` by the Trainer's name; ``lr_scaling``
+    ``"sqrt"``, ``"linear"`` or ``"none"`` from ``base_learning_rate`` at ``base_batch_size``; ``preprocessing``
+    ``"light"`` or ``"heavy"`` decides on workers. Of policy ``"fastest"`` alone: ``precision`` (``"fp32"``, ``"fp16"``,
+    ``"bf16"``), ``gradient_checkpointing``, ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``,
+    ``"packed"``), ``max_length_s`` (longer clips are left out), ``loader_rate`` (seconds of audio that a worker prepares
+    per second), ``price_usd_hour`` (of one GPU). None leaves it to the policy.
     """
 
     target_batch_size: int = 32
     safety_margin: float = 0.85
-    policy: str = "published"
+    policy: str = "fastest"
     preset: str = "balanced"
     optimizer: str = "adamw_torch"
     lr_scaling: str = "sqrt"
@@ -47,6 +55,12 @@ class PlanOptions:
     seed: int | None = None
     device_count: int | None = None
     preprocessing: str = "light"
+    precision: str | None = None
+    gradient_checkpointing: bool | None = None
+    length_handling: str | None = None
+    max_length_s: float | None = None
+    loader_rate: float | None = None
+    price_usd_hour: float | None = None
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
@@ -75,14 +89,22 @@ class ASRConfigManager:
         self.model: ModelProfile | None = None
         self.config: TrainingConfig | None = None
         self.report: TrainingReport | None = None
+        self.durations: array[float] = array("d")
+        """Seconds of every clip, not a number for bad ones; empty where a sample or a profile stands for them."""
         self._described: dict[str, Any] | None = None  # the model as the analytic estimator is asked for it
+        self._model: Any = None  # as it was given
+        self._frozen = False
 
     def profile_dataset(self, dataset: Any, sample_size: int | None = None, **options: Any) -> DatasetProfile:
         """Measure ``dataset`` (see ``scan_audio``): every file, or a random sample of ``sample_size``."""
+        self.durations = array("d")
         if isinstance(dataset, DatasetProfile):
             self.dataset = dataset
-        else:
-            self.dataset = scan_audio(dataset, sample_size=sample_size, clips=False, **options).profile
+            return dataset
+        scanned = scan_audio(dataset, sample_size=sample_size, **options)
+        if not scanned.profile.sampled:
+            self.durations = scanned.durations
+        self.dataset = scanned.profile
         return self.dataset
 
     def add_durations(self, dataset: Any, column: str = "length", unit: str = "samples", **options: Any) -> Any:
@@ -97,11 +119,20 @@ class ASRConfigManager:
 
         found = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
         self._described = analytic_request(model, freeze_feature_encoder)
+        self._model, self._frozen = model, freeze_feature_encoder
         self.model = replace(found, name=name) if name else found
         return self.model
 
-    def plan(self, options: PlanOptions | None = None) -> TrainingConfig:
-        """Plan from the profiles measured before; raises ``InvalidArgumentError`` when one is missing."""
+    def plan(
+        self, options: PlanOptions | None = None, *, trace: bool | None = None, progress: bool = False
+    ) -> TrainingConfig:
+        """Plan from the profiles measured before; raises ``InvalidArgumentError`` when one is missing.
+
+        ``trace`` records a training step of the model on a GPU that need not be there, so that memory is known exactly
+        instead of from the config; None does so where torch and transformers are installed and a GPU is planned for.
+        """
+        from .planning import plan, usable
+
         if self.dataset is None or self.model is None:
             missing = "profile_dataset" if self.dataset is None else "profile_model"
             raise InvalidArgumentError("there is nothing to plan from yet", f"call manager.{missing}(…) first")
@@ -110,10 +141,39 @@ class ASRConfigManager:
             "hardware": hardware_json(self.hardware),
             "dataset": to_json(self.dataset),
             "model": to_json(self.model),
-            "options": options.given(),
+            "options": {**self._found(), **options.given(), "freeze_feature_encoder": self._frozen},
+            "described": self._described,
         }
-        self.config = TrainingConfig.from_dict(_lib.call("plan.make", request))
+        self.config = plan(request, usable(self.durations), self._tracer(trace, options, progress))
         return self.config
+
+    def _tracer(self, trace: bool | None, options: PlanOptions, progress: bool) -> Tracer | None:
+        """What traces the model, if it is to be traced."""
+        from .memory.source import can_trace
+        from .planning import Tracer
+
+        gpus = len(self.hardware.gpus)
+        possible = gpus > 0 and can_trace() and not isinstance(self._model, ModelProfile)
+        if not (possible if trace is None else trace) or self.model is None:
+            return None
+        trained = self.model.trainable_parameters
+        return Tracer(
+            self._model,
+            gpu=self._gpu,
+            freeze=self._frozen,
+            trained=self.model.total_parameters if trained is None else trained,
+            devices=options.device_count or gpus,
+            progress=progress,
+        )
+
+    def _found(self) -> dict[str, Any]:
+        """What is found out where no option says so: the GPU's price, the room for checkpoints."""
+        from .compare import price_of
+
+        found: dict[str, Any] = {"disk_free_bytes": shutil.disk_usage(Path.cwd()).free}
+        if self.hardware.gpus and (price := price_of(self.hardware.gpus[0])) is not None:
+            found["price_usd_hour"] = price
+        return found
 
     def what_if(self, gpus: Sequence[str] | None = None, *, prices: Any = None, **options: Any) -> Comparison:
         """Plan this training on other ``gpus`` (see ``compare_gpus``): memory, hours, cost, energy on each.
@@ -235,7 +295,7 @@ def create_optimal_config(
     safety_margin: float = 0.85,
     *,
     preset: str = "balanced",
-    policy: str = "published",
+    policy: str = "fastest",
     gpu: str | None = None,
     optimizer: str = "adamw_torch",
     lr_scaling: str = "sqrt",
@@ -245,7 +305,14 @@ def create_optimal_config(
     seed: int | None = None,
     device_count: int | None = None,
     preprocessing: str = "light",
+    precision: str | None = None,
+    gradient_checkpointing: bool | None = None,
+    length_handling: str | None = None,
+    max_length_s: float | None = None,
+    loader_rate: float | None = None,
+    price_usd_hour: float | None = None,
     freeze_feature_encoder: bool = False,
+    trace: bool | None = None,
     sample_size: int | None = None,
     sampling_rate: int = 16_000,
     verbose: bool = True,
@@ -254,8 +321,8 @@ def create_optimal_config(
 
     ``dataset``: see ``scan_audio``; ``model``: see ``profile_model`` (without one, ``model_name`` is looked up in the
     catalogue). ``target_batch_size`` is the number of samples per optimizer step, 1 to 65536; ``safety_margin``, 0.70
-    to 0.95, the share of GPU memory that the plan may use. The other settings are those of ``PlanOptions``.
-    ``verbose`` prints a line per stage and the plan.
+    to 0.95, the share of GPU memory that the plan may use. The other settings are those of ``PlanOptions``; ``trace``
+    is that of ``ASRConfigManager.plan``. ``verbose`` prints a line per stage and the plan.
 
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.
@@ -264,7 +331,8 @@ def create_optimal_config(
 
     options = PlanOptions(
         target_batch_size, safety_margin, policy, preset, optimizer, lr_scaling,
-        base_learning_rate, base_batch_size, num_train_epochs, seed, device_count, preprocessing,
+        base_learning_rate, base_batch_size, num_train_epochs, seed, device_count, preprocessing, precision,
+        gradient_checkpointing, length_handling, max_length_s, loader_rate, price_usd_hour,
     )  # fmt: skip
     options.check()
     manager = ASRConfigManager(safety_margin=safety_margin, gpu=gpu)
@@ -276,6 +344,6 @@ def create_optimal_config(
         verbose, "Dataset", manager.profile_dataset(dataset, sample_size, sampling_rate=sampling_rate, progress=verbose)
     )
     say(verbose, "Model", found)
-    config = manager.plan(options)
+    config = manager.plan(options, trace=trace, progress=verbose)
     say(verbose, "Planning", config)
     return config, manager

@@ -24,6 +24,7 @@ type Model struct {
 	family     family
 	longest    float64   // seconds that the model's positions allow; 0 without end
 	mostLabels int64     // tokens that they allow; 0 without end
+	overTime   bool      // a layer normalizes over time, so that results depend on padding
 	adapters   int64     // parameters that LoRA adds
 	adapted    *sync.Map // by rank: the model as LoRA trains it
 	play       func(*tape, Shape) (value, error)

@@ -57,6 +57,7 @@ func readSpeech(m *Model) error {
 	if err := m.decode(&c); err != nil {
 		return err
 	}
+	m.overTime = c.ConvNorm == "group" && m.profile.Architecture != data2vec
 	m.play = func(t *tape, s Shape) (value, error) {
 		e := newSpeechEncoder(m, c, t, s)
 		e.samples = ceil(s.Seconds * sampleRate)

@@ -136,5 +136,9 @@ func (m *Model) Sketch(r Request) (Sketch, error) {
 // Profile is what is known of the model's size.
 func (m *Model) Profile() profile.Model { return m.profile }
 
+// NormalizesOverTime tells whether results depend on how much a clip is padded, whatever the attention mask: the group norm
+// of wav2vec2-base's first convolution takes its mean over all of the time axis.
+func (m *Model) NormalizesOverTime() bool { return m.overTime }
+
 // LongestSeconds is the longest clip that the model's positions allow; 0 without end.
 func (m *Model) LongestSeconds() float64 { return m.longest }

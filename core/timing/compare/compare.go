@@ -69,7 +69,7 @@ func Make(r Request) (Comparison, error) {
 		return Comparison{}, err
 	}
 	c := Comparison{Model: m.Profile(), Clips: p.lengths.Clips, Hours: p.lengths.Hours(), Target: p.TargetBatchSize, Epochs: p.Epochs}
-	p.worker = workerRate(c.Model.Architecture)
+	p.worker = timing.WorkerRate(c.Model.Architecture)
 	c.Assumptions = p.assumptions(m)
 	if limit := m.LongestSeconds(); limit > 0 && p.lengths.Longest() > limit {
 		p.lengths = p.lengths.Cut(limit)

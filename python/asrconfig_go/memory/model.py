@@ -229,20 +229,35 @@ class MemoryModel:
             overhead_s=overhead_s, trim=trim,
         )  # fmt: skip
 
-    def largest_batch(self, seconds: float, limit_bytes: int | None = None, labels: int | None = None) -> int:
-        """The largest micro-batch that fits, 0 when even one sample does not, by bisection over simulations.
+    def largest_batch(
+        self,
+        seconds: float,
+        limit_bytes: int | None = None,
+        labels: int | None = None,
+        *,
+        near: int = 1,
+        most: int = MAX_BATCH,
+    ) -> int:
+        """The largest micro-batch up to ``most`` that fits, 0 when even one sample does not, by simulations.
 
-        ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU in mind leaves.
+        ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU in mind leaves. The search
+        begins at ``near``, in steps that double until the answer lies between two sizes, and then by bisection.
         """
         limit = self.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)
         if limit is None:
             raise InvalidArgumentError("there is no GPU to fit into", 'pass limit_bytes, or trace with gpu="L4"')
-        low, high = 0, 1
-        while high <= MAX_BATCH and self._fits(Shape(high, seconds, labels), limit):
-            low, high = high, 2 * high
+        low, high, step = 0, positive("most", most, MAX_BATCH) + 1, 1
+        batch = min(positive("near", near, MAX_BATCH), most)
         while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._fits(Shape(middle, seconds, labels), limit) else (low, middle)
+            if self._fits(Shape(batch, seconds, labels), limit):
+                low = batch
+            else:
+                high = batch
+            if low > 0 and high <= most:
+                batch = (low + high) // 2
+            else:
+                batch = min(low + step, high - 1) if low > 0 else max(high - step, 1)
+                step *= 2
         return low
 
     @property

@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/asrconfig/asrconfig-go/core/batching"
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// audio is the clips of a dataset as a model takes them.
+type audio struct {
+	sorted []float64 // seconds in rising order, of all clips or of a sample that stands for them
+	count  int       // clips of the dataset that are trained on
+	fixed  float64   // seconds to which the model pads or cuts every clip; 0: clips keep their length
+
+	leftOut      int     // clips over the limit on length
+	leftOutHours float64 //
+	overFixed    int     // clips that the model cuts off
+}
+
+// readAudio takes every clip's duration where they are known, and the profile's histogram where they are not.
+func readAudio(in Inputs, fixed float64) (audio, error) {
+	a := audio{sorted: slices.Clone(in.Durations), count: in.Dataset.SampleCount, fixed: fixed}
+	for i, s := range a.sorted {
+		if !(s >= 0 && s <= maxClipS) {
+			return a, fault.New(fault.InvalidArgument, "leave out clips that cannot be read", "clip %d lasts %v s", i, s)
+		}
+	}
+	if len(a.sorted) == 0 {
+		lengths, err := timing.Data{Profile: &in.Dataset}.Lengths()
+		if err != nil {
+			return a, err
+		}
+		a.sorted = lengths.Quantiles()
+	}
+	slices.Sort(a.sorted)
+	if in.Options.MaxLengthS != nil {
+		return a.cut(*in.Options.MaxLengthS)
+	}
+	return a, nil
+}
+
+// cut leaves out clips over a length. Errors: EmptyDataset when none is left.
+func (a audio) cut(seconds float64) (audio, error) {
+	kept := sort.Search(len(a.sorted), func(i int) bool { return a.sorted[i] > seconds })
+	if kept == 0 {
+		return a, fault.New(fault.EmptyDataset, "allow longer clips", "no clip is left of those up to %v s; the shortest lasts %.4g s", seconds, a.sorted[0])
+	}
+	each := float64(a.count) / float64(len(a.sorted)) // clips that an entry stands for
+	for _, s := range a.sorted[kept:] {
+		a.leftOutHours += each * s / 3600
+	}
+	a.leftOut += int(math.Round(each * float64(len(a.sorted)-kept)))
+	a.count = max(1, a.count-int(math.Round(each*float64(len(a.sorted)-kept))))
+	a.sorted = a.sorted[:kept]
+	return a, nil
+}
+
+// longest is the seconds of the longest clip as the model takes it.
+func (a audio) longest() float64 { return a.taken(a.sorted[len(a.sorted)-1]) }
+
+// taken is how long the model takes a clip to be.
+func (a audio) taken(seconds float64) float64 {
+	if a.fixed > 0 {
+		return a.fixed
+	}
+	return max(seconds, estimate.Shortest)
+}
+
+func (a audio) mean() (sum float64) {
+	for _, s := range a.sorted {
+		sum += a.taken(s)
+	}
+	return sum / float64(len(a.sorted))
+}
+
+// seconds is how long all clips last, without padding.
+func (a audio) seconds() (sum float64) {
+	for _, s := range a.sorted {
+		sum += s
+	}
+	return sum * float64(a.count) / float64(len(a.sorted))
+}
+
+// simulated is how many clips stand for the dataset in the search: enough for shares of a thousandth.
+const simulated = 1 << 15
+
+// sample is clips for a simulation of whole steps: all of them, or so many at even distances, the longest among them; at
+// least one for each device.
+func (a audio) sample(step, devices int) []float64 {
+	n := min(len(a.sorted), simulated)
+	if n > step {
+		n = n / step * step
+	}
+	n = max(n, devices)
+	out := make([]float64, n)
+	for i := range out {
+		at := len(a.sorted) - 1 - int(int64(n-1-i)*int64(len(a.sorted))/int64(n))
+		out[i] = a.taken(a.sorted[at])
+	}
+	return out
+}
+
+// lengths are those at which the table of memory is asked: rising by an eighth from the shortest clip to the longest.
+func (a audio) lengths() []float64 {
+	const growth = 1.125
+	longest := a.longest()
+	out := []float64{longest}
+	for s := longest / growth; s > a.taken(a.sorted[0]) && len(out) < 64; s /= growth {
+		out = append(out, s)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// fits says which clips a table has room for: all of the first so many.
+func (a audio) fits(m batching.Memory) int {
+	return sort.Search(len(a.sorted), func(i int) bool { return m.Largest(a.taken(a.sorted[i])) == 0 })
+}

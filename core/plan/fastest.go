@@ -1,0 +1,242 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// fastest searches for the least predicted time per epoch among all that fits: ways of training times ways to make batches.
+// What fits is told by traces where there are some, else by the estimate from the config; times by core/timing.
+type fastest struct{}
+
+// Plan searches, and says of every setting why it is what it is.
+func (fastest) Plan(in Inputs) (profile.Config, error) {
+	p := newPool(in.Hardware, in.Options)
+	s, err := newSearch(in, p)
+	if err != nil {
+		return profile.Config{}, err
+	}
+	if s.ask == nil && len(in.Traced) == 0 {
+		return byFormula(in)
+	}
+	if err := s.possible(); err != nil {
+		return profile.Config{}, err
+	}
+	ways, err := s.run()
+	if err == nil && len(ways) == 0 {
+		var shorter *search
+		if shorter, err = s.shortened(); err == nil && shorter != nil {
+			s = shorter
+			ways, err = s.run()
+		}
+	}
+	if err != nil {
+		return profile.Config{}, err
+	}
+	if len(ways) == 0 {
+		return profile.Config{}, s.infeasible()
+	}
+	return s.written(ways)
+}
+
+// possible names wishes that the devices cannot fulfil.
+func (s *search) possible() error {
+	asked := s.in.Options.Precision
+	switch {
+	case s.pool.onCPU() && asked == "fp16":
+		return fault.New(fault.InvalidArgument, "leave precision out", "precision is fp16, and there is no GPU: a CPU trains in float32")
+	case asked == "bf16" && !s.pool.onCPU() && len(bf16Missing(s.pool.gpus)) > 0:
+		return fault.New(fault.InvalidArgument, `leave precision out, or ask for "fp16"`,
+			"precision is bf16, which %s (compute capability %s) does not have", bf16Missing(s.pool.gpus), oldest(s.pool.gpus).ComputeCapability)
+	}
+	return nil
+}
+
+func bf16Missing(gpus []profile.GPU) string {
+	for _, g := range gpus {
+		if !g.BF16 {
+			return g.Name
+		}
+	}
+	return ""
+}
+
+// byFormula stands in where neither a config nor a trace tells what the model takes.
+func byFormula(in Inputs) (profile.Config, error) {
+	o := in.Options
+	in.Options.Policy = PublishedRule
+	c, err := published{}.Plan(in)
+	if err != nil {
+		return c, err
+	}
+	c.Warnings = append([]string{fmt.Sprintf("What a step of %s takes is not known here: planned by the published formula, which does not "+
+		"know how long clips are. Pass the torch module, so that it is traced.", in.Model.ClassOrName())}, c.Warnings...)
+	if o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil {
+		c.Warnings = append(c.Warnings, "The published formula decides by its own rules: precision, gradient_checkpointing, length_handling and max_length_s were not looked at.")
+	}
+	return c, nil
+}
+
+// written is the configuration of the fastest way.
+func (s *search) written(ways []found) (profile.Config, error) {
+	best := ways[0]
+	d := &draft{Config: profile.Config{SchemaVersion: profile.SchemaVersion, Policy: s.in.Options.Policy, Preset: s.in.Options.Preset,
+		Decisions: []profile.Decision{}, Warnings: append([]string{}, s.pool.warnings...)}}
+	setMemory(d, s.in, s.pool)
+	if err := s.writeBatches(d, best); err != nil {
+		return profile.Config{}, err
+	}
+	s.writeKernels(d, best, ways)
+	s.writeData(d, best)
+	if err := s.writeDevices(d, best); err != nil {
+		return profile.Config{}, err
+	}
+	planOptimizer(d, s.in)
+	s.writeTimes(d, best)
+	if err := s.writeAlternatives(d, best, ways); err != nil {
+		return profile.Config{}, err
+	}
+	s.warnings(d)
+	return d.finish()
+}
+
+// writeBatches decides how many clips are computed at once, and how a step is made of them.
+func (s *search) writeBatches(d *draft, f found) error {
+	o, b := s.in.Options, f.chosen
+	d.TargetBatchSize, d.DeviceCount = o.TargetBatchSize, s.pool.count
+	d.because("target_batch_size", "asked for")
+	d.because("device_count", s.pool.why)
+	micro, peak, err := s.oneSize(f)
+	if err != nil {
+		return err
+	}
+	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps = micro, s.share/micro
+	d.MicroBatching, d.LengthHandling, d.MicroBatchSize = b.cut, b.handling, micro
+	if b.cut == memoryMicro {
+		d.MicroBatchSize = max(1, f.memory.Largest(s.audio.longest()))
+		if peak, err = s.peak(f, d.MicroBatchSize); err != nil {
+			return err
+		}
+	}
+	d.PredictedBytes, d.MemoryParts, d.BudgetBytes = peak.Bytes, peak.Parts, int64(s.place.Budget)
+	d.ModelMemoryBytes = s.modelBytes()
+	if f.traced != nil {
+		d.PredictedHighBytes = f.traced.HighBytes
+	}
+	s.explainBatches(d, f)
+	d.warn(effectiveWarning(o.TargetBatchSize, micro, d.GradientAccumulationSteps, d.DeviceCount))
+	d.warn(fewClipsWarning(s.audio.count, effective(d.Config)))
+	return nil
+}
+
+func (s *search) modelBytes() int64 {
+	m := s.in.Model
+	return m.ParameterBytes + m.GradientBytes + m.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
+}
+
+func (s *search) explainBatches(d *draft, f found) {
+	source := "estimated from the config"
+	if f.traced != nil {
+		source = "by a traced step"
+	}
+	longest, share := s.audio.longest(), 100*float64(d.PredictedBytes)/float64(d.BudgetBytes)
+	d.because("per_device_train_batch_size", fmt.Sprintf("the largest divisor of %d, a device's share of a step, of which clips of %.4g s fit (%s)", s.share, longest, source))
+	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d", s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
+		fault.Plural(d.DeviceCount, "device"), effective(d.Config)))
+	d.because("micro_batch_size", fmt.Sprintf("that many clips of %.4g s, the longest, fit at once", longest))
+	d.because("model_memory_bytes", fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)", s.in.Model.TrainableParameters, s.in.Model.TotalParameters))
+	d.because("predicted_bytes", fmt.Sprintf("%d × %.4g s, the longest clips, %s: %.0f %% of what the plan may use", d.MicroBatchSize, longest, source, share))
+	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", gb(s.pool.planned), s.in.Options.SafetyMargin, s.pool.where()))
+	d.because("micro_batching", s.cutReason(f))
+	d.because("length_handling", s.handlingReason(f))
+	d.compareLast(s.plainBatches(f), f)
+	evalBatch, why := d.MicroBatchSize, "as many of the longest clips as in training, which needs more memory"
+	if f.traced != nil && f.traced.EvalBatch != nil {
+		evalBatch, why = *f.traced.EvalBatch, "as many of the longest clips as fit by a traced evaluation, without gradients"
+	}
+	d.PerDeviceEvalBatchSize = max(1, evalBatch)
+	d.because("per_device_eval_batch_size", why)
+	why = "no GPU to take predictions from"
+	if !s.pool.onCPU() {
+		steps := evalAccumulation
+		d.EvalAccumulationSteps = &steps
+		why = fmt.Sprintf("predictions leave the GPU every %d batches; else those of the whole evaluation stay there", steps)
+	}
+	d.because("eval_accumulation_steps", why)
+}
+
+const evalAccumulation = 16
+
+func (s *search) cutReason(f found) string {
+	if f.chosen.cut == fixedMicro {
+		return "one size is as fast here: other cuts gain less than 3 %"
+	}
+	return fmt.Sprintf("the guard cuts each step of %d by predicted memory: short clips ride in larger micro-batches (%d of %.4g s, %d of %.4g s)",
+		s.share, f.memory.Largest(s.audio.longest()), s.audio.longest(), f.memory.Largest(s.audio.mean()), s.audio.mean())
+}
+
+func (s *search) handlingReason(f found) string {
+	b := f.chosen
+	switch {
+	case s.in.Options.LengthHandling != "":
+		return "asked for"
+	case s.audio.fixed > 0:
+		return fmt.Sprintf("the model pads every clip to %.4g s: their order changes nothing", s.audio.fixed)
+	case b.steps < fewSteps:
+		return fmt.Sprintf("%s an epoch are too few to sort by length without losing randomness", fault.Plural(b.steps, "step"))
+	case b.handling == "random":
+		return "other orders gain less than 3 %"
+	}
+	return fmt.Sprintf("%.1f %% of what is computed is padding, %.1f %% in random order", 100*b.figures.Padding, 100*s.plainBatches(f).figures.Padding)
+}
+
+// plainBatches are those of the Trainer by itself: random order, one size.
+func (s *search) plainBatches(f found) batches {
+	for _, b := range f.all {
+		if b.handling == "random" && b.cut == fixedMicro {
+			return b
+		}
+	}
+	return f.all[0]
+}
+
+// compareLast holds the last decision against what the Trainer does by itself.
+func (d *draft) compareLast(plain batches, f found) {
+	if f.chosen.handling == plain.handling && f.chosen.cut == plain.cut {
+		return
+	}
+	d.against("random order, one size", fmt.Sprintf("%.2f× faster", plain.epoch.Likely/f.chosen.epoch.Likely))
+}
+
+// oneSize is the largest micro-batch of the longest clips that divides a device's share and is proved to fit, with its peak.
+func (s *search) oneSize(f found) (int, TracedPeak, error) {
+	limit := max(1, f.memory.Largest(s.audio.longest()))
+	for size := min(limit, s.share); size >= 1; size-- {
+		if s.share%size != 0 {
+			continue
+		}
+		peak, err := s.peak(f, size)
+		if err != nil {
+			return 0, peak, err
+		}
+		if peak.Bytes <= int64(s.place.Budget) || size == 1 {
+			return size, peak, nil
+		}
+	}
+	return 1, TracedPeak{}, fault.New(fault.Internal, "please report this as a defect", "no divisor of %d", s.share)
+}
+
+// epochHours is the range of an epoch with the loader's part, in hours.
+func (s *search) epochHours(d *draft, b batches) profile.Range {
+	loader := s.loading(d.DataloaderNumWorkers)
+	epoch := b.epoch.AtLeast(loader)
+	if d.DataloaderNumWorkers == 0 {
+		epoch = b.epoch.Plus(loader)
+	}
+	return profile.Range(epoch.Times(1.0 / 3600))
+}
+
+func rounded(x float64) float64 { return math.Round(x*100) / 100 }

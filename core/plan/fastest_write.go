@@ -1,0 +1,190 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/batching"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// writeKernels decides on precision and on what PyTorch runs.
+func (s *search) writeKernels(d *draft, f found, ways []found) {
+	preset, why, gpus := d.Preset, "", s.pool.gpus
+	d.FP16, d.BF16 = f.precision == "fp16", f.precision == "bf16"
+	_, _, why = mixedPrecision(gpus, math.Inf(1), preset)
+	if s.in.Options.Precision != "" {
+		why = "asked for"
+	} else if len(gpus) > 0 && preset != Reproducible {
+		why = s.precisionReason(f)
+	}
+	d.because("fp16", why)
+	d.because("bf16", why)
+	d.warn(slowHalfWarning(gpus, d.FP16))
+	d.TF32, why = tf32(gpus, preset)
+	d.because("tf32", why)
+	d.GradientCheckpointing = f.checkpointing
+	s.explainCheckpointing(d, f, ways)
+	d.TorchCompile, why = torchCompile(gpus, preset)
+	if d.TorchCompile && s.audio.fixed == 0 {
+		d.TorchCompile, why = false, "nearly every batch has another length, and each would be compiled anew"
+	}
+	d.because("torch_compile", why)
+	d.CudnnBenchmark, why = cudnnBenchmark(gpus, preset)
+	if d.CudnnBenchmark && s.audio.fixed == 0 {
+		d.CudnnBenchmark, why = false, "nearly every batch has another length, and cuDNN would try its kernels on each"
+	}
+	d.because("cudnn_benchmark", why)
+	d.Deterministic, why = deterministic(preset)
+	d.because("deterministic", why)
+	d.because("attn_implementation", "the model's own: transformers takes sdpa where the class has it")
+	d.FreezeFeatureEncoder = s.in.Options.FreezeFeatureEncoder
+	d.because("freeze_feature_encoder", "as asked for; its convolutions are a few percent of the parameters")
+	why = "no GPU"
+	if len(gpus) > 0 {
+		d.AllocConf, why = "expandable_segments:True", "batches of many lengths leave gaps in fixed segments; growing ones do not"
+	}
+	d.because("alloc_conf", why)
+}
+
+func (s *search) precisionReason(f found) string {
+	g := oldest(s.pool.gpus)
+	switch f.precision {
+	case "bf16":
+		return fmt.Sprintf("compute capability %s has bfloat16, which needs no loss scaler", g.ComputeCapability)
+	case "fp16":
+		return fmt.Sprintf("compute capability %s has no native bfloat16, so fp16 with a loss scaler", g.ComputeCapability)
+	}
+	return fmt.Sprintf("compute capability %s computes fp16 no faster, and float32 fits", g.ComputeCapability)
+}
+
+// explainCheckpointing holds the choice against the other one.
+func (s *search) explainCheckpointing(d *draft, f found, ways []found) {
+	words := map[bool]string{true: "on", false: "off"}
+	other := slices.IndexFunc(ways, func(w found) bool { return w.precision == f.precision && w.checkpointing != f.checkpointing })
+	switch {
+	case s.in.Options.GradientCheckpointing != nil:
+		d.because("gradient_checkpointing", "asked for")
+	case other < 0 && f.checkpointing:
+		d.because("gradient_checkpointing", "without it not even one of the longest clips fits")
+		d.against(words[false], "makes it fit")
+	case other < 0:
+		d.because("gradient_checkpointing", "with it a step would not fit")
+	default:
+		o := ways[other]
+		d.because("gradient_checkpointing", fmt.Sprintf("%d clips of %.4g s fit with it %s, %d with it %s", f.memory.Largest(s.audio.longest()),
+			s.audio.longest(), words[f.checkpointing], o.memory.Largest(s.audio.longest()), words[o.checkpointing]))
+		d.against(words[o.checkpointing], fmt.Sprintf("%.2f× faster", o.chosen.epoch.Likely/f.chosen.epoch.Likely))
+	}
+}
+
+// writeData decides how the data set is read.
+func (s *search) writeData(d *draft, f found) {
+	data, why := s.in.Dataset, ""
+	d.Streaming, why = streaming(data)
+	d.because("streaming", why)
+	s.writeLength(d, f)
+	d.GroupByLength = d.LengthHandling == "grouped"
+	d.because("group_by_length", map[bool]string{true: "as length_handling says", false: "length_handling says how steps are made"}[d.GroupByLength])
+	d.LengthBuckets = s.buckets(f)
+
+	l := newLoader(d.Config, s.in, s.pool)
+	d.DataloaderNumWorkers, why = s.workers(l, f)
+	d.because("dataloader_num_workers", why)
+	d.DataloaderPrefetchFactor, why = l.prefetchFactor(d.DataloaderNumWorkers)
+	d.because("dataloader_prefetch_factor", why)
+	d.DataloaderPinMemory, why = pinMemory(s.pool.gpus)
+	d.because("dataloader_pin_memory", why)
+	d.DataloaderPersistentWorkers, why = persistentWorkers(d.DataloaderNumWorkers)
+	d.because("dataloader_persistent_workers", why)
+	d.CacheDataset, why = caching(data, d.Streaming, d.DataloaderNumWorkers, l.room-l.bytes(d.DataloaderNumWorkers))
+	d.because("cache_dataset", why)
+}
+
+// writeLength says which clips are cut, which are left out, and what it costs to keep the longest.
+func (s *search) writeLength(d *draft, f found) {
+	why := "no clip is longer than the model takes"
+	if longest := s.in.Dataset.MaxS; s.audio.fixed > 0 && longest > s.audio.fixed {
+		chunk := s.audio.fixed
+		d.ChunkLengthS, why = &chunk, fmt.Sprintf("the model takes %.4g s, the longest clip has %.4g s", chunk, longest)
+		d.warn(fmt.Sprintf("Clips over %.4g s are to be cut: cut their transcripts at the same places (by alignment), or leave these clips out of training.", chunk))
+	}
+	d.because("chunk_length_s", why)
+	if s.audio.leftOut == 0 {
+		d.because("max_length_s", "every clip fits"+s.costOfLongest(f))
+		return
+	}
+	limit := s.audio.sorted[len(s.audio.sorted)-1]
+	why = "longer clips do not fit even alone"
+	if s.in.Options.MaxLengthS != nil {
+		limit, why = *s.in.Options.MaxLengthS, "asked for"
+	}
+	d.MaxLengthS = &limit
+	why = fmt.Sprintf("%s: %s of %.2f h are left out", why, fault.Plural(s.audio.leftOut, "clip"), s.audio.leftOutHours)
+	d.because("max_length_s", why)
+	d.warn("Over max_length_s = " + number(limit) + ": " + why + ".")
+}
+
+// costOfLongest tells what the few longest clips cost, if they cost anything.
+func (s *search) costOfLongest(f found) string {
+	step := s.share * s.pool.count
+	recipe := batching.Recipe{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count, Buckets: usualBuckets, OverheadS: f.pace.overheadS, Memory: f.memory}
+	told, err := batching.CostOfLongest(s.audio.sample(step, s.pool.count), recipe, nil)
+	if err != nil || len(told) == 0 || len(s.audio.sorted) > simulated {
+		return ""
+	}
+	return "; " + told[0].Text
+}
+
+// buckets are the ranges of length that the steps are made of.
+func (s *search) buckets(f found) []profile.Bucket {
+	out := []profile.Bucket{}
+	if f.chosen.handling != batching.Packed && f.chosen.handling != batching.Bucketed {
+		return out
+	}
+	scale := float64(s.audio.count) / float64(f.simulated)
+	for _, b := range f.buckets {
+		out = append(out, profile.Bucket{UpToS: b.UpToS, Clips: int(math.Round(float64(b.Clips) * scale)), MicroBatch: b.MicroBatch})
+	}
+	return out
+}
+
+// loading is how long the workers of all devices need for an epoch's audio.
+func (s *search) loading(workers int) timing.Range {
+	rate := timing.WorkerRate(s.in.Model.Architecture)
+	if measured := s.in.Options.LoaderRate; measured != nil {
+		rate = timing.Range{Low: *measured, Likely: *measured, High: *measured}
+	}
+	return timing.Takes(s.audio.seconds(), rate.Times(float64(max(1, workers)*s.pool.count)))
+}
+
+const (
+	workersToSpare = 1.5 // a loader that is just fast enough has no reserve for long clips and slow disks
+	usualWorkers   = 2   // where nothing is known of the device's speed
+)
+
+// workers are as many as keep the GPU fed, as far as cores and RAM allow.
+func (s *search) workers(l loader, f found) (count int, why string) {
+	cores := int(math.Floor(l.usableCores)) / s.pool.count
+	most := min(maxHeavyWorkers, max(0, cores-1))
+	wanted, source := usualWorkers, "the usual number where the GPU's speed is not known"
+	switch {
+	case s.pool.onCPU():
+		most, wanted, source = min(most, cores/4), 1, "training itself needs the cores"
+	case f.pace.known:
+		demand := s.loading(1).Likely / max(f.chosen.epoch.Likely, math.SmallestNonzeroFloat64)
+		wanted = max(1, int(math.Ceil(demand*workersToSpare)))
+		source = fmt.Sprintf("one worker's audio lasts %.2g of the GPU's time, with half as many to spare %d", 1/max(demand, 1e-9), wanted)
+	}
+	if l.heavy {
+		wanted, source = max(wanted, most), source+"; heavy preprocessing: as many as the cores allow"
+	}
+	count = min(wanted, most)
+	for count > 0 && l.bytes(count) > l.room {
+		count--
+	}
+	return count, fmt.Sprintf("%s; %s for each process leave %d; %s of the %s of RAM left", source, fault.Plural(cores, "core"), most, gb(l.bytes(count)), gb(l.room))
+}

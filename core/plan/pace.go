@@ -1,0 +1,94 @@
+package plan
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// pace is how fast a way of training is: what a padded second of audio takes, and what a micro-batch takes beside its seconds.
+// Without a known device both are in seconds of audio, which is enough to compare ways to make batches.
+type pace struct {
+	known     bool
+	second    timing.Range // of one padded second in a micro-batch of usual size
+	overheadS float64      // of one micro-batch, in seconds of audio
+	parts     timing.Parts // of a usual micro-batch
+	finish    func(accumulation float64) timing.Parts
+}
+
+const (
+	unknownOverheadS = 4.0     // on a GPU of which nothing is known
+	cpuOverheadS     = 0.5     // a CPU is busy with the shortest clips
+	recomputing      = 4.0 / 3 // forward, backward of twice as much, and with checkpointing forward once more
+)
+
+// unknownPace compares ways by the seconds that they compute.
+func unknownPace(w way, onCPU bool) pace {
+	p := pace{second: timing.Range{Low: 1, Likely: 1, High: 1}, overheadS: unknownOverheadS,
+		finish: func(float64) timing.Parts { return timing.Parts{} }}
+	if onCPU {
+		p.overheadS = cpuOverheadS
+	}
+	if w.checkpointing {
+		p.second = p.second.Times(recomputing)
+	}
+	return p
+}
+
+// pace is measured between a micro-batch of one short clip and one of usual size, both by the time model.
+func (s *search) pace(w way, usual int) (pace, error) {
+	if s.ask == nil || s.rates == nil {
+		return unknownPace(w, s.pool.onCPU()), nil
+	}
+	q := s.question(w, 1)
+	at := func(batch int, seconds float64) (timing.Parts, int64, error) {
+		q.Batch = batch
+		work, err := s.ask.Work(q, s.audio.longest())
+		if err != nil {
+			return timing.Parts{}, 0, err
+		}
+		return s.rates.Micro(work.At(seconds)), work.Trained, nil
+	}
+	mean := s.audio.mean()
+	least, trained, err := at(1, estimate.Shortest)
+	if err != nil {
+		return pace{}, err
+	}
+	full, _, err := at(usual, mean)
+	if err != nil {
+		return pace{}, err
+	}
+	held := float64(usual) * mean
+	slope := func(a, b float64) float64 { return max(b-a, 0.01*b) / max(held-estimate.Shortest, 0.5*held) }
+	small, large := least.Sum(), full.Sum()
+	p := pace{known: true, parts: full, second: timing.Range{
+		Low: slope(small.Low, large.Low), Likely: slope(small.Likely, large.Likely), High: slope(small.High, large.High)}}
+	if c := s.in.Options.Calibration; c != nil {
+		p.second = c.Apply(p.second)
+		small = c.Apply(small)
+	}
+	p.overheadS = max(0, small.Likely/p.second.Likely-estimate.Shortest)
+	p.finish = func(accumulation float64) timing.Parts {
+		return s.rates.Finish(trained, w.optimizer, max(1, int(accumulation+0.5)), s.pool.count)
+	}
+	return p, nil
+}
+
+// epoch is how long an epoch takes that costs so many seconds of audio in so many steps, the loader's time not counted.
+func (p pace) epoch(costS float64, steps int, microBatches float64) timing.Range {
+	return p.second.Times(costS).Plus(p.finish(microBatches / float64(max(1, steps))).Sum().Times(float64(steps)))
+}
+
+// slowest is the GPU that the others wait for: the one with the least operations per second.
+func slowest(gpus []profile.GPU) profile.GPU {
+	rate := func(g profile.GPU) float64 {
+		return profile.Or(g.TensorTFLOPS, profile.Or(g.FP32TFLOPS, 0))
+	}
+	found := gpus[0]
+	for _, g := range gpus[1:] {
+		if rate(g) < rate(found) {
+			found = g
+		}
+	}
+	return found
+}

@@ -1,0 +1,295 @@
+package plan
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/batching"
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// way is one way of training, whatever the batches.
+type way struct {
+	precision     string
+	checkpointing bool
+	optimizer     string // the Trainer's name
+}
+
+// search looks for the least predicted time per epoch among the ways and batches that fit.
+type search struct {
+	in     Inputs
+	pool   pool
+	ask    *estimate.Oracle // nil where the model is known by its traces alone
+	rates  *timing.Rates    // of the slowest GPU; nil where its figures are not published
+	audio  audio
+	share  int // clips of one device in a step
+	place  estimate.Place
+	mixing bool // false where results depend on padding, so that only clips of similar length can share a step's cut
+	notes  []string
+}
+
+// found is a way with the batches that it trains in.
+type found struct {
+	way
+	traced    *Traced
+	memory    batching.Memory
+	pace      pace
+	buckets   []batching.Bucket
+	simulated int // clips
+	all       []batches
+	chosen    batches
+}
+
+// batches is one way to make steps, with what an epoch of it takes.
+type batches struct {
+	handling string // "random", "grouped", "bucketed" or "packed"
+	cut      string // "fixed" or "memory"
+	figures  batching.Figures
+	epoch    timing.Range // seconds, without the loader
+	costS    float64
+	steps    int
+}
+
+// Names of how micro-batches are made.
+const (
+	fixedMicro  = "fixed"
+	memoryMicro = "memory"
+)
+
+func newSearch(in Inputs, p pool) (*search, error) {
+	s := &search{in: in, pool: p, mixing: true, share: shareOf(in.Options.TargetBatchSize, p.count)}
+	s.place = estimate.Place{Devices: p.count, Budget: uint64(p.planned * in.Options.SafetyMargin)}
+	fixed := 0.0
+	if in.Described != nil {
+		ask := estimate.Of(*in.Described)
+		if m, err := ask.Model(false); err == nil {
+			s.ask, fixed, s.mixing = ask, m.LongestSeconds(), !m.NormalizesOverTime()
+		} else if len(in.Traced) == 0 && fault.From(err).Code != fault.Unsupported {
+			return nil, err
+		}
+	}
+	if !p.onCPU() {
+		s.place.GPU = p.gpus[p.tightest]
+		if rates, err := timing.RatesOf(slowest(p.gpus)); err == nil {
+			s.rates = &rates
+		} else {
+			s.notes = append(s.notes, err.Error())
+		}
+	}
+	var err error
+	s.audio, err = readAudio(in, fixed)
+	return s, err
+}
+
+// ways are those that the options and the devices allow.
+func (s *search) ways() (all []way) {
+	o := s.in.Options
+	checkpointing := []bool{false, true}
+	if o.GradientCheckpointing != nil {
+		checkpointing = []bool{*o.GradientCheckpointing}
+	}
+	for _, precision := range s.precisions() {
+		for _, on := range checkpointing {
+			all = append(all, way{precision, on, optimizers[o.Optimizer].name})
+		}
+	}
+	return all
+}
+
+// precisions that are worth a look: the one that suits every device, and on those without tensor cores the one that only
+// saves memory, too.
+func (s *search) precisions() []string {
+	if asked := s.in.Options.Precision; asked != "" {
+		return []string{asked}
+	}
+	fp16, bf16, _ := mixedPrecision(s.pool.gpus, math.Inf(1), s.in.Options.Preset)
+	switch {
+	case bf16:
+		return []string{"bf16"}
+	case !fp16:
+		return []string{"fp32"}
+	case capability(oldest(s.pool.gpus)) < tensorCores:
+		return []string{"fp32", "fp16"}
+	}
+	return []string{"fp16"}
+}
+
+// run looks at every way, the fastest first. Nothing fits: none.
+func (s *search) run() ([]found, error) {
+	var all []found
+	for _, w := range s.ways() {
+		f, fits, err := s.look(w)
+		if err != nil {
+			return nil, err
+		}
+		if fits {
+			all = append(all, f)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(a.chosen.epoch.Likely, b.chosen.epoch.Likely) })
+	return all, nil
+}
+
+// look finds the batches of a way, if the longest clip fits.
+func (s *search) look(w way) (f found, fits bool, err error) {
+	f = found{way: w, traced: s.traced(w)}
+	if f.memory, err = s.table(w, f.traced); err != nil || len(f.memory) == 0 {
+		return f, false, err
+	}
+	if s.audio.fits(f.memory) < len(s.audio.sorted) {
+		return f, false, nil
+	}
+	usual := max(1, min(s.share, f.memory.Largest(s.audio.mean())))
+	if f.pace, err = s.pace(w, usual); err != nil {
+		return f, false, err
+	}
+	if err = s.compare(&f); err != nil {
+		return f, false, err
+	}
+	f.chosen = s.choose(f)
+	return f, true, nil
+}
+
+// traced is what was traced of a way for this budget.
+func (s *search) traced(w way) *Traced {
+	for i, t := range s.in.Traced {
+		if w == (way{t.Precision, t.Checkpointing, t.Optimizer}) && t.BudgetBytes == int64(s.place.Budget) {
+			return &s.in.Traced[i]
+		}
+	}
+	return nil
+}
+
+func (s *search) question(w way, batch int) estimate.Question {
+	class := "8.0"
+	if !s.pool.onCPU() {
+		class = estimate.Class(s.place.GPU)
+	}
+	frozen := s.in.Options.FreezeFeatureEncoder
+	return estimate.Question{Setup: estimate.Setup{Checkpointing: w.checkpointing, Optimizer: w.optimizer, Frozen: frozen}, Class: class,
+		Precision: w.precision, Batch: batch, Accumulating: true, Seconds: s.audio.longest()}
+}
+
+// table is the largest micro-batch for each length, at most a device's share: by the trace, or by the estimate from the
+// config, whose rule is corrected by two simulations. Empty where nothing is known of the way.
+func (s *search) table(w way, traced *Traced) (batching.Memory, error) {
+	if traced != nil {
+		return limited(traced.Memory, s.share), nil
+	}
+	if s.ask == nil {
+		return nil, nil
+	}
+	var rows batching.Memory
+	least, factor := 1, 1.0
+	lengths := s.audio.lengths()
+	for i := len(lengths) - 1; i >= 0; i-- { // from the longest clips on: shorter ones allow as many at least
+		q := s.question(w, least)
+		q.Seconds = lengths[i]
+		if i == len(lengths)-1 {
+			var err error
+			if factor, err = s.factor(q); err != nil {
+				return nil, err
+			}
+		}
+		batch := s.ask.Largest(q, s.place, factor, least, s.share)
+		if least = max(1, batch); batch < 1 {
+			batch = 0
+		}
+		rows = append(rows, batching.Fit{Seconds: lengths[i], Batch: batch})
+	}
+	slices.Reverse(rows)
+	for i := len(rows) - 2; i >= 0; i-- {
+		rows[i].Batch = max(rows[i].Batch, rows[i+1].Batch)
+	}
+	return rows, nil
+}
+
+func limited(m batching.Memory, most int) batching.Memory {
+	out := slices.Clone(m)
+	for i := range out {
+		out[i].Batch = min(out[i].Batch, most)
+	}
+	return out
+}
+
+// factor is by how much a simulated allocator reserves less or more than the rule says, at about the largest micro-batch of
+// the longest clips and at a single one: the worse of the two.
+func (s *search) factor(q estimate.Question) (float64, error) {
+	factor := 0.0
+	for _, batch := range []int{1, max(1, s.ask.Largest(q, s.place, 1, 1, s.share))} {
+		q.Batch = batch
+		sketch, err := s.ask.Sketch(q)
+		if err != nil {
+			return 1, err
+		}
+		reserved, err := s.ask.Peak(q)
+		if err != nil {
+			return 1, err
+		}
+		factor = max(factor, float64(reserved)/float64(sketch.PeakReserved))
+	}
+	return factor, nil
+}
+
+// compare simulates an epoch with each way to make batches.
+func (s *search) compare(f *found) error {
+	step := s.share * s.pool.count
+	sample := s.audio.sample(step, s.pool.count)
+	c, err := batching.Compare(sample, batching.Recipe{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
+		Seed: 1, Buckets: usualBuckets, OverheadS: f.pace.overheadS, Memory: f.memory})
+	if err != nil {
+		return err
+	}
+	f.buckets, f.simulated = c.Buckets, len(sample)
+	scale := float64(s.audio.count) / float64(len(sample))
+	steps := max(1, (s.audio.count+step-1)/step)
+	for _, each := range c.Strategies {
+		b := batches{handling: each.Order, cut: memoryMicro, figures: each, costS: each.SlowestS * scale, steps: steps}
+		switch {
+		case each.Cut == batching.Fixed && each.Order != batching.Bucketed:
+			b.cut = fixedMicro
+		case each.Cut == batching.Optimal, each.Cut == batching.Fixed && s.mixing, each.Cut == batching.Greedy && !s.mixing:
+			continue // the guard cuts from the longest clip on; where padding must stay, by the longest of the step
+		}
+		micro := float64(each.MicroBatches) * scale / float64(s.pool.count)
+		b.epoch = f.pace.epoch(b.costS, steps, micro)
+		f.all = append(f.all, b)
+	}
+	return nil
+}
+
+const usualBuckets = 30
+
+// choose takes the fastest, and of those within a few hundredths the one that changes least: random order before steps of
+// several lengths before steps of one, one size before sizes by memory.
+func (s *search) choose(f found) batches {
+	best := math.Inf(1)
+	allowed := func(b batches) bool {
+		if asked := s.in.Options.LengthHandling; asked != "" {
+			return b.handling == asked
+		}
+		return b.handling != "grouped" && (b.steps >= fewSteps || b.handling == batching.Random)
+	}
+	for _, b := range f.all {
+		if allowed(b) {
+			best = min(best, b.epoch.Likely)
+		}
+	}
+	for _, name := range []struct{ handling, cut string }{{"random", fixedMicro}, {"random", memoryMicro}, {"packed", memoryMicro},
+		{"bucketed", memoryMicro}, {"grouped", fixedMicro}} {
+		for _, b := range f.all {
+			if allowed(b) && b.handling == name.handling && b.cut == name.cut && b.epoch.Likely <= best*(1+aboutAsFast) {
+				return b
+			}
+		}
+	}
+	return f.all[0]
+}
+
+const (
+	aboutAsFast = 0.03
+	fewSteps    = 20 // an epoch with fewer keeps its order random
+)

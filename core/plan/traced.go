@@ -1,0 +1,51 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/batching"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// Traced is what a traced step of the model takes in one way of training: exact where the estimate from the config is not.
+type Traced struct {
+	Precision     string          `json:"precision"`
+	Checkpointing bool            `json:"gradient_checkpointing"`
+	Optimizer     string          `json:"optimizer"`    // the Trainer's name
+	BudgetBytes   int64           `json:"budget_bytes"` // that Memory was found for, context included
+	Memory        batching.Memory `json:"memory"`       // the largest micro-batch of clips of up to so many seconds
+	Peaks         []TracedPeak    `json:"peaks"`        // of micro-batches of the longest clips, by rising size
+	EvalBatch     *int            `json:"eval_batch"`   // largest evaluation batch of the longest clips; absent when not asked for
+	HighBytes     *int64          `json:"high_bytes"`   // worst peak of whole runs in several orders; absent when none was simulated
+}
+
+// TracedPeak is the memory of one micro-batch of the longest clips.
+type TracedPeak struct {
+	Batch int            `json:"batch"`
+	Bytes int64          `json:"bytes"` // of the device, context included
+	Parts []profile.Part `json:"parts"`
+}
+
+func (t Traced) check() error {
+	if err := t.Memory.Check(); err != nil {
+		return err
+	}
+	rising := slices.IsSortedFunc(t.Peaks, func(a, b TracedPeak) int { return a.Batch - b.Batch })
+	if len(t.Peaks) == 0 || !rising || t.Peaks[0].Batch < 1 || slices.ContainsFunc(t.Peaks, func(p TracedPeak) bool { return p.Bytes < 1 || p.Bytes > maxPartBytes }) {
+		return fault.New(fault.InvalidArgument, "trace again", "the traced peaks are no bytes of rising micro-batches")
+	}
+	if t.BudgetBytes < 1 || t.EvalBatch != nil && *t.EvalBatch < 1 || t.HighBytes != nil && *t.HighBytes < 1 {
+		return fault.New(fault.InvalidArgument, "trace again", "a traced budget of %d bytes, or an evaluation batch or a worst peak below 1", t.BudgetBytes)
+	}
+	return nil
+}
+
+// peak is that of a micro-batch, or of the next larger one that was traced.
+func (t Traced) peak(batch int) (TracedPeak, bool) {
+	i := slices.IndexFunc(t.Peaks, func(p TracedPeak) bool { return p.Batch >= batch })
+	if i < 0 {
+		return TracedPeak{}, false
+	}
+	return t.Peaks[i], true
+}

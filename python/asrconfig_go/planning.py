@@ -1,0 +1,160 @@
+"""From measured profiles to a plan: ask the planner, trace the way that it chose, and ask again until both agree."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import _lib
+from ._errors import AsrConfigError
+from .config import TrainingConfig
+
+if TYPE_CHECKING:
+    from .memory import MemoryModel
+
+_ROUNDS = 3  # ways that are traced at most: with and without checkpointing, and one in reserve
+_ROWS = 16  # lengths at which a traced table is asked
+_EXPANDING = "expandable_segments:True"
+_GRADIENT_BYTES = 4
+
+
+class Way(NamedTuple):
+    """One way of training, as the planner names it."""
+
+    precision: str
+    gradient_checkpointing: bool
+    optimizer: str
+
+
+class NotTracedWarning(UserWarning):
+    """The model could not be traced: its memory is estimated from its config, or by the published formula."""
+
+
+class Tracer:
+    """Traces a model in the ways that a plan chooses, for one GPU.
+
+    ``model`` is what ``MemoryModel.trace`` takes; ``gpu`` plans for a card of the catalogue. ``trained`` is the number
+    of trained parameters, ``devices`` the number of GPUs that share a step: DDP keeps a second copy of the gradients.
+    """
+
+    def __init__(
+        self, model: Any, *, gpu: str | None, freeze: bool, trained: int, devices: int, progress: bool
+    ) -> None:
+        self._model, self._gpu, self._freeze, self._progress = model, gpu, freeze, progress
+        self._beside = _GRADIENT_BYTES * trained if devices > 1 else 0
+
+    def trace(self, way: Way, share: int, longest_s: float, shortest_s: float, budget_bytes: int) -> dict[str, Any]:
+        """What the planner wants to know of ``way``: what fits for each length, and the peaks of the longest clips."""
+        from .memory import MemoryModel
+
+        with MemoryModel.trace(
+            self._model,
+            precision=way.precision,
+            gradient_checkpointing=way.gradient_checkpointing,
+            optimizer=way.optimizer,
+            accumulation=2,
+            freeze_feature_encoder=self._freeze,
+            gpu=self._gpu,
+            allocator=_EXPANDING,
+            progress=self._progress,
+        ) as memory:
+            longest_s = memory.length(longest_s) / float(memory.about.get("length_per_second") or 16_000.0)
+            limit = budget_bytes - (memory.target.context_bytes or 0) - self._beside
+            rows = _table(memory, _lengths(shortest_s, longest_s), share, limit)
+            largest = max(1, rows[-1][1])
+            sizes = sorted({size for size in range(1, share + 1) if share % size == 0 and size <= largest} | {largest})
+            return {
+                **way._asdict(),
+                "budget_bytes": budget_bytes,
+                "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
+                "peaks": [self._peak(memory, size, longest_s) for size in sizes],
+                "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
+                "high_bytes": None,
+            }
+
+    def _peak(self, memory: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:
+        """One micro-batch of the longest clips: its peak on the device, and what holds it."""
+        found = memory.estimate(batch, seconds, timeline=0)
+        outside = (memory.target.context_bytes or 0) + self._beside
+        parts = [{"name": name, "bytes": size} for name, size in found.at_peak.components.items() if size > 0]
+        rest = {"cached": found.peak_reserved - found.peak_allocated, "context": outside}
+        parts += [{"name": name, "bytes": size} for name, size in rest.items() if size > 0]
+        return {"batch": batch, "bytes": found.peak_reserved + outside, "parts": parts}
+
+
+def _lengths(shortest_s: float, longest_s: float) -> list[float]:
+    """Lengths in equal ratios from the shortest clip's to the longest's."""
+    shortest_s = min(longest_s, max(0.5, shortest_s))
+    if longest_s / shortest_s < 1.001:
+        return [longest_s]
+    ratio = (longest_s / shortest_s) ** (1 / (_ROWS - 1))
+    return [shortest_s * ratio**i for i in range(_ROWS - 1)] + [longest_s]
+
+
+def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int) -> list[tuple[float, int]]:
+    """Rows of seconds and the largest micro-batch that fits, up to ``share``, from the longest clips on."""
+    rows: list[tuple[float, int]] = []
+    guess = 1.0
+    for seconds in reversed(lengths):
+        if rows:
+            guess = rows[-1][1] * rows[-1][0] / seconds
+        fits = memory.largest_batch(seconds, limit, near=min(share, max(1, round(guess))), most=share)
+        rows.append((seconds, max(fits, rows[-1][1] if rows else 0)))
+    return rows[::-1]
+
+
+def _evaluation(memory: MemoryModel, batch: int, seconds: float, share: int, limit: int) -> int:
+    """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits."""
+    while 2 * batch <= max(share, batch) and memory.evaluation(2 * batch, seconds).peak_reserved <= limit:
+        batch *= 2
+    return batch
+
+
+def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | None) -> TrainingConfig:
+    """Ask the planner; with a ``tracer``, trace the way that it takes and ask again until it stays with a traced way.
+
+    ``durations`` are the seconds of every clip, empty where they are not known. A way that cannot be traced is said
+    once, as a ``NotTracedWarning``, and planned from the config.
+    """
+    attached, traced = durations.tobytes(), list[dict[str, Any]]()
+    config = TrainingConfig.from_dict(_lib.call("plan.make", request, attached))
+    for _ in range(_ROUNDS):
+        way = Way(config.precision, config.gradient_checkpointing, config.optimizer)
+        known = any(tuple(each[name] for name in Way._fields) == way for each in traced)
+        if tracer is None or known or config.policy != "fastest":
+            break
+        share = config.effective_batch_size // config.device_count
+        longest = max(durations, default=request["dataset"]["max_s"])
+        if config.max_length_s is not None:
+            longest = min(longest, config.max_length_s)
+        shortest = min(durations, default=request["dataset"]["min_s"])
+        with _said() as failed:
+            traced.append(tracer.trace(way, share, longest, shortest, config.budget_bytes))
+        if failed:
+            break
+        config = TrainingConfig.from_dict(_lib.call("plan.make", {**request, "traced": traced}, attached))
+    return config
+
+
+@contextmanager
+def _said() -> Iterator[list[str]]:
+    """Let a trace fail with a warning instead of an error: the plan that is there stands."""
+    failed: list[str] = []
+    try:
+        yield failed
+    except AsrConfigError as error:
+        failed.append(str(error))
+        warnings.warn(
+            f"the model could not be traced ({error.message}): its memory is estimated from its config",
+            NotTracedWarning,
+            stacklevel=6,
+        )
+
+
+def usable(durations: array[float]) -> array[float]:
+    """The durations of the clips that can be used."""
+    return array("d", (s for s in durations if not math.isnan(s)))
