@@ -22,6 +22,11 @@ func check(in Inputs) error {
 	if err := checkDataset(in.Dataset); err != nil {
 		return err
 	}
+	for _, t := range in.Traced {
+		if err := t.check(); err != nil {
+			return err
+		}
+	}
 	return checkHardware(in.Hardware, in.Options)
 }
 

@@ -19,7 +19,6 @@ type audio struct {
 
 	leftOut      int     // clips over the limit on length
 	leftOutHours float64 //
-	overFixed    int     // clips that the model cuts off
 }
 
 // readAudio takes every clip's duration where they are known, and the profile's histogram where they are not.

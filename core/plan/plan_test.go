@@ -118,7 +118,7 @@ func TestBatchReasonShowsTheArithmetic(t *testing.T) {
 
 func TestPresets(t *testing.T) {
 	assert.Equal(t, []string{"balanced", "speed", "reproducible"}, Presets())
-	assert.Equal(t, []string{"published"}, Policies())
+	assert.Equal(t, []string{"fastest", "published"}, Policies())
 	for _, s := range []struct {
 		preset                                       string
 		micro                                        int

@@ -44,7 +44,7 @@ func (s *search) infeasible() error {
 			what += fmt.Sprintf(": it takes %s", gb(float64(bytes)))
 		}
 		if ways := s.waysOut(); len(ways) > 0 {
-			hint = strings.Join(ways, "; ")
+			hint = "what would make it fit, in the order to try:\n  · " + strings.Join(ways, "\n  · ")
 		}
 	}
 	return fault.New(fault.Infeasible, hint, "%s", what)

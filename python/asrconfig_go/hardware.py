@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any
 from dataclasses import dataclass, field
+from typing import Any
 
 from . import _lib
 from ._checks import MARGIN_RANGE

@@ -39,8 +39,8 @@ class PlanOptions:
     ``"sqrt"``, ``"linear"`` or ``"none"`` from ``base_learning_rate`` at ``base_batch_size``; ``preprocessing``
     ``"light"`` or ``"heavy"`` decides on workers. Of policy ``"fastest"`` alone: ``precision`` (``"fp32"``, ``"fp16"``,
     ``"bf16"``), ``gradient_checkpointing``, ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``,
-    ``"packed"``), ``max_length_s`` (longer clips are left out), ``loader_rate`` (seconds of audio that a worker prepares
-    per second), ``price_usd_hour`` (of one GPU). None leaves it to the policy.
+    ``"packed"``), ``max_length_s`` (longer clips are left out), ``loader_rate`` (seconds of audio that a worker
+    prepares per second), ``price_usd_hour`` (of one GPU). None leaves it to the policy.
     """
 
     target_batch_size: int = 32
@@ -229,19 +229,32 @@ class ASRConfigManager:
 
         ``options`` are those of ``Guard``; ``preflight=True`` tries clips as long as the longest of the profiled
         dataset, and ``memory=True`` traces the model with the trainer's own settings, so that batches are cut by
-        predicted memory from the first step on, within the safety margin. A second call gives the same guard; its
-        ``detach()`` leaves the Trainer as it was.
+        predicted memory from the first step on, within the safety margin. A plan whose ``micro_batching`` is
+        ``"memory"`` does so by itself, and makes the steps that its ``length_handling`` says (see ``StepSampler``);
+        ``memory=False`` keeps the Trainer's own batches. A second call gives the same guard; its ``detach()`` leaves
+        the Trainer as it was.
         """
-        from .guard import attach
+        from .attaching import memory_limit, use_planned_batches
+        from .guard import attach, guard_of
         from .guard.memory_budget import traced_for
 
-        if options.get("memory") is True:
+        asked, config = options.pop("memory", None), self.config
+        planned = (
+            asked is None and guard_of(trainer) is None and config is not None and config.micro_batching == "memory"
+        )
+        if asked is True or planned:
             options["memory"] = traced_for(trainer, self._gpu)
-            limit = options["memory"].target.limit_bytes
-            options.setdefault("memory_limit_bytes", limit and int(limit * self.hardware.safety_margin))
+            limit = memory_limit(options["memory"], trainer, config, self.hardware.safety_margin)
+            options.setdefault("memory_limit_bytes", limit)
+        elif asked:
+            options["memory"] = asked
         if "preflight" in options:
             options["preflight"] = self._longest(options["preflight"])
-        return attach(trainer, **options)
+        guard = attach(trainer, **options)
+        if planned and config is not None:
+            limit = options["memory_limit_bytes"]
+            guard.on_detach(use_planned_batches(trainer, config, self.durations, options["memory"], limit))
+        return guard
 
     def train(
         self,
@@ -263,15 +276,23 @@ class ASRConfigManager:
         What was met is in ``report``, and printed in the end if ``verbose``, also when an exception ends it.
         """
         from .display import say
+        from .guard import guard_of
         from .recovery import GuardedTraining
 
-        longest = self._longest(preflight)
-        run = GuardedTraining(trainer, resume=resume, max_retries=max_retries, preflight=longest, **train_arguments)
+        options: dict[str, Any] = {"preflight": preflight} if preflight else {}
+        planned = self.config is not None and self.config.micro_batching == "memory" and guard_of(trainer) is None
+        guard = self.attach(trainer, **options) if planned else None
         try:
-            return run.train()
+            tried = False if planned else self._longest(preflight)
+            run = GuardedTraining(trainer, resume=resume, max_retries=max_retries, preflight=tried, **train_arguments)
+            try:
+                return run.train()
+            finally:
+                self.report = run.report()
+                say(verbose and trainer.is_world_process_zero(), "Training", self.report)
         finally:
-            self.report = run.report()
-            say(verbose and trainer.is_world_process_zero(), "Training", self.report)
+            if guard is not None:
+                guard.detach()
 
     def _longest(self, preflight: bool | float) -> bool | float:
         """What a pre-flight that is asked for tries: the longest clip of the profiled dataset, if there is one."""

@@ -7,6 +7,7 @@ import warnings
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _lib
@@ -103,8 +104,10 @@ def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int) ->
         if rows:
             guess = rows[-1][1] * rows[-1][0] / seconds
         fits = memory.largest_batch(seconds, limit, near=min(share, max(1, round(guess))), most=share)
-        rows.append((seconds, max(fits, rows[-1][1] if rows else 0)))
-    return rows[::-1]
+        rows.append((seconds, fits))
+    # What the allocator reserves does not rise evenly: once in a while one more clip fits at a longer length.
+    fewest = accumulate((fits for _, fits in rows[::-1]), min)
+    return [(seconds, fits) for (seconds, _), fits in zip(rows[::-1], fewest, strict=True)]
 
 
 def _evaluation(memory: MemoryModel, batch: int, seconds: float, share: int, limit: int) -> int:

@@ -22,7 +22,6 @@ from .training_report import Restart, TrainingReport
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
-    from .guard import Guard
 
 logger = logging.getLogger("asrconfig_go")
 
@@ -64,7 +63,9 @@ class GuardedTraining:
         _check(trainer, resume, max_retries, train_arguments)
         self.trainer, self.max_retries, self.arguments = trainer, max_retries, train_arguments
         self._options: dict[str, Any] = {"preflight": preflight} if preflight else {}
-        self._callback, self._guard = callback, _attached(trainer)
+        from .guard import guard_of
+
+        self._callback, self._guard = callback, guard_of(trainer)
         self._seen = len(self._guard.events) if self._guard else 0
         self._start = beginning(trainer, resume)
         self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
@@ -114,7 +115,7 @@ class GuardedTraining:
         self._attach()
         if self._callback is not None:
             self._callback.attach(trainer)
-        _use_batch(trainer, record.batch[:2])
+        use_batch(trainer, record.batch[:2])
         self._journal = Journal(trainer, self._start, self._folder, self._news)
         self._undo += [self._journal.install(), _same_loader(trainer)]
         self._initial = InitialState(trainer, self._folder.path)
@@ -292,18 +293,12 @@ def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any
         )
 
 
-def _attached(trainer: Any) -> Guard | None:
-    """The guard that a Trainer has already."""
-    from .guard import Guard
-
-    return next((value for value in vars(trainer).values() if isinstance(value, Guard)), None)
-
-
 def _least(*limits: int | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
+def use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
+    """Set the Trainer's batch of a device and its accumulation steps, also where it has taken them already."""
     args = trainer.args
     if (args.per_device_train_batch_size, args.gradient_accumulation_steps) != batch:
         args.per_device_train_batch_size, args.gradient_accumulation_steps = batch

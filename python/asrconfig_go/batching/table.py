@@ -38,7 +38,7 @@ def memory_table(memory: MemoryModel, longest_s: float, limit_bytes: int | None 
         raise InvalidArgumentError(f"longest_s = {longest_s:g} is out of range", "pass seconds above 0")
     last = max(1, math.ceil(longest_s / GRID_S - 1e-9))
     found = {step: memory.largest_batch(step * GRID_S, limit_bytes) for step in (1, last)}
-    _between(1, last, found, lambda step: memory.largest_batch(step * GRID_S, limit_bytes))
+    _between(1, last, found, lambda step, near: memory.largest_batch(step * GRID_S, limit_bytes, near=near))
     steps = sorted(found)
     # What the allocator reserves does not rise evenly: once in a while one more clip fits at a longer length.
     fits = accumulate((found[step] for step in steps), min)
@@ -50,7 +50,8 @@ def _between(low: int, high: int, found: dict[int, int], ask: Any) -> None:
     if high - low < 2 or found[low] == found[high]:
         return
     middle = (low + high) // 2
-    found[middle] = ask(middle)
+    # What fits goes down about as lengths go up.
+    found[middle] = ask(middle, max(1, round(found[low] * low / middle)))
     _between(low, middle, found, ask)
     _between(middle, high, found, ask)
 

@@ -114,6 +114,10 @@ class Guard:
                 logger.warning(note)
         return self
 
+    def on_detach(self, undo: Callable[[], None]) -> None:
+        """Call ``undo`` first when the guard is detached: of what goes with it."""
+        self._undo.append(undo)
+
     def detach(self) -> None:
         """Leave the Trainer as it was found.
 
@@ -298,9 +302,14 @@ def _items(args: Any, kwargs: Any) -> Any:
     return args[0] if args else kwargs.get("num_items_in_batch")
 
 
+def guard_of(trainer: Any) -> Guard | None:
+    """The guard that a Trainer has, if it has one."""
+    return getattr(trainer, KEY, None)
+
+
 def attach(trainer: Any, **options: Any) -> Guard:
     """The guard of ``trainer``, made if there is none; one that is there takes no other options."""
-    existing: Guard | None = getattr(trainer, KEY, None)
+    existing = guard_of(trainer)
     if existing is None:
         return Guard(trainer, **options).attach()
     if options:
