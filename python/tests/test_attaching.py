@@ -87,7 +87,7 @@ def test_the_planned_steps_are_trained(tmp_path: Path, handling: str) -> None:
     assert len(set(sizes)) > 1 and max(sizes) <= 8, "cut by memory, not into one size"
     steps = [data.given[i : i + 8] for i in range(0, len(SECONDS), 8)]
     spread = sum(max(SECONDS[i] for i in step) - min(SECONDS[i] for i in step) for step in steps) / len(steps)
-    assert spread < 0.8 if handling == "bucketed" else spread > 0.8
+    assert spread < 1.2 if handling == "bucketed" else spread > (1.5 if handling == "random" else 0)
     assert (trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps) == (2, 4), "put back"
 
 
@@ -143,7 +143,7 @@ def test_a_resumed_run_takes_the_steps_that_are_left(tmp_path: Path) -> None:
     trainer, manager = trained(tmp_path / "cut", PACKED, second, **saving)
     manager.train(trainer, resume=True, verbose=False)
     assert first.given[:24] == whole.given[:24]
-    assert second.given[-24:] == whole.given[24:]
+    assert second.given[24 - len(SECONDS) :] == whole.given[24:]
 
 
 class Stop(TrainerCallback):  # type: ignore[misc]
