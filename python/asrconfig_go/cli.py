@@ -1,4 +1,4 @@
-"""The command ``asrconfig``: plan, scan, memory, compare, doctor, demo."""
+"""The command ``asrconfig``: plan, scan, memory, compare, launch, doctor, demo."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from ._errors import AsrConfigError
 from ._records import to_json
 from .cli_compare import add_compare
+from .cli_launch import add_launch
 from .cli_memory import add_memory
 
 
@@ -38,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_scan(commands)
     add_memory(commands)
     add_compare(commands)
+    add_launch(commands)
     doctor = commands.add_parser("doctor", help="check the library, the driver, the limits and the versions")
     doctor.set_defaults(run=_doctor)
     _add_demo(commands)

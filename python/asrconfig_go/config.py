@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from .applied import Applied
     from .explain import Explanation
+    from .launch import LaunchFiles
     from .selection import Selection
 
 SCHEMA_VERSION = 2
@@ -293,6 +294,12 @@ class TrainingConfig:
         from .loader import max_steps
 
         return max_steps(self, clips)
+
+    def launch_files(self, folder: str | os.PathLike[str], **options: Any) -> LaunchFiles:
+        """Write the plan for torchrun, accelerate and DeepSpeed: see ``asrconfig_go.launch.launch_files``."""
+        from .launch import launch_files
+
+        return launch_files(self, folder, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of ``save``."""

@@ -1,0 +1,43 @@
+"""The layers that FSDP gathers one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from .._errors import InvalidArgumentError
+
+_SMALL = 0.1  # of the model: what holds less is not worth a unit of its own
+
+
+def layer_classes(model: Any) -> tuple[str, ...]:
+    """Class names of a live module's repeated layers, for FSDP's units: ``("Wav2Vec2EncoderLayer",)``.
+
+    They are the classes that fill a ``ModuleList`` and together hold at least a tenth of the parameters; transformers
+    names them for a part of its speech models only (``_no_split_modules``).
+    """
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidArgumentError(f"{type(model).__name__} is no torch module", "pass the model that will be trained")
+    held: Counter[str] = Counter()
+    for module in model.modules():
+        if isinstance(module, torch.nn.ModuleList):
+            for layer in module:
+                held[type(layer).__name__] += sum(p.numel() for p in layer.parameters())
+    total = sum(p.numel() for p in model.parameters())
+    return tuple(sorted(name for name, count in held.items() if count >= _SMALL * total))
+
+
+def checked_layers(layers: Any, model: Any) -> tuple[str, ...]:
+    """The classes given, or those of the model given; at least one."""
+    if isinstance(layers, str):
+        raise InvalidArgumentError(f"layers = {layers!r} is a text", "pass a list of class names")
+    names = tuple(layers) or (layer_classes(model) if model is not None else ())
+    if not names or not all(isinstance(name, str) and name.isidentifier() for name in names):
+        raise InvalidArgumentError(
+            "fsdp needs the class names of the model's layers, which it gathers one by one",
+            'pass model=, or layers=["Wav2Vec2EncoderLayerStableLayerNorm"] (XLS-R), ["Wav2Vec2EncoderLayer"] '
+            '(wav2vec2-base), ["WhisperEncoderLayer", "WhisperDecoderLayer"]',
+        )
+    return names
