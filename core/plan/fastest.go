@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -19,7 +18,7 @@ func (fastest) Plan(in Inputs) (profile.Config, error) {
 	if err != nil {
 		return profile.Config{}, err
 	}
-	if s.ask == nil && len(in.Traced) == 0 {
+	if !s.known() {
 		return byFormula(in)
 	}
 	if err := s.possible(); err != nil {
@@ -239,4 +238,21 @@ func (s *search) epochHours(d *draft, b batches) profile.Range {
 	return profile.Range(epoch.Times(1.0 / 3600))
 }
 
-func rounded(x float64) float64 { return math.Round(x*100) / 100 }
+// warnings are what the user should know before starting.
+func (s *search) warnings(d *draft) {
+	for _, note := range s.notes {
+		d.warn("Times are not known: " + note + ".")
+	}
+	if !s.mixing && s.audio.fixed == 0 {
+		d.warn("The model's feature encoder normalizes over time, so that results depend on padding: the guard keeps the padding of each step, and only steps of similar length save time.")
+	}
+	free := s.in.Options.DiskFreeBytes
+	checkpoint := s.in.Model.ParameterBytes + s.in.Model.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
+	if free != nil && *free < 2*checkpoint {
+		d.warn(fmt.Sprintf("A checkpoint takes about %s and %s are free on the disk: set save_total_limit, save_only_model, or another output_dir.",
+			gb(float64(checkpoint)), gb(float64(*free))))
+	}
+	if s.in.Dataset.SampleCount == 1 {
+		d.warn(fmt.Sprintf("The dataset has %s: this is a test of the machinery, not a training.", fault.Plural(1, "clip")))
+	}
+}

@@ -71,6 +71,9 @@ func newSearch(in Inputs, p pool) (*search, error) {
 			return nil, err
 		}
 	}
+	if !s.known() {
+		return s, nil
+	}
 	if !p.onCPU() {
 		s.place.GPU = p.gpus[p.tightest]
 		if rates, err := timing.RatesOf(slowest(p.gpus)); err == nil {
@@ -83,6 +86,9 @@ func newSearch(in Inputs, p pool) (*search, error) {
 	s.audio, err = readAudio(in, fixed)
 	return s, err
 }
+
+// known tells whether anything is known of what the model takes.
+func (s *search) known() bool { return s.ask != nil || len(s.in.Traced) > 0 }
 
 // ways are those that the options and the devices allow.
 func (s *search) ways() (all []way) {

@@ -1,0 +1,373 @@
+package plan
+
+import (
+	"math"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/batching"
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/model"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// speech is durations of read speech: log-normal about 7 s, from 1 s to the longest.
+func speech(n int, longest float64, seed int64) []float64 {
+	r := rand.New(rand.NewSource(seed))
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = min(longest, max(1, 7*math.Exp(0.6*r.NormFloat64())))
+	}
+	out[0] = longest
+	return out
+}
+
+// described is the inputs for a known model on cards of the catalogue.
+func described(t *testing.T, name string, durations []float64, cards ...string) Inputs {
+	t.Helper()
+	asked := model.Request{Name: name}
+	m, err := analytic.Read(asked)
+	require.NoError(t, err)
+	var gpus []profile.GPU
+	for _, card := range cards {
+		entry, _, err := hardware.Asked(card)
+		require.NoError(t, err)
+		gpus = append(gpus, entry.GPU())
+	}
+	in := Inputs{Hardware: machine(8, 64, gpus...), Dataset: dataset(durations), Model: m.Profile(), Described: &asked, Durations: durations,
+		Options: Options{TargetBatchSize: 32, SafetyMargin: 0.85}}
+	for _, each := range hardware.Catalogue() {
+		in.Cards = append(in.Cards, estimate.Card{Key: each.Key, GPU: each.GPU()})
+	}
+	return in
+}
+
+func dataset(durations []float64) profile.Dataset {
+	sum := 0.0
+	for _, s := range durations {
+		sum += s
+	}
+	return profile.Dataset{SampleCount: len(durations), MeanS: sum / float64(len(durations)), MinS: slices.Min(durations), MaxS: slices.Max(durations),
+		TotalHours: sum / 3600, SizeBytes: int64(32000 * sum), DecodedBytes: int64(64000 * sum), Source: "folder clips",
+		Histogram: profile.Histogram{EdgesS: []float64{slices.Min(durations), slices.Max(durations)}, Counts: []int{len(durations)}}}
+}
+
+func decision(t *testing.T, c profile.Config, setting string) profile.Decision {
+	t.Helper()
+	at := slices.IndexFunc(c.Decisions, func(d profile.Decision) bool { return d.Setting == setting })
+	require.GreaterOrEqual(t, at, 0, setting)
+	return c.Decisions[at]
+}
+
+const xlsr = "facebook/wav2vec2-xls-r-300m"
+
+func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
+	c := planned(t, described(t, xlsr, speech(4000, 30, 1), "T4"))
+	assert.Equal(t, "fastest", c.Policy)
+	assert.Equal(t, 32, effective(c))
+	assert.Equal(t, "memory", c.MicroBatching)
+	assert.Equal(t, "packed", c.LengthHandling)
+	assert.NotEmpty(t, c.LengthBuckets)
+	assert.LessOrEqual(t, c.PredictedBytes, c.BudgetBytes)
+	assert.True(t, c.FP16)
+	assert.Equal(t, "expandable_segments:True", c.AllocConf)
+	require.NotNil(t, c.Times)
+	assert.Less(t, c.Times.RunHours.Low, c.Times.RunHours.Likely)
+	sum := int64(0)
+	for _, p := range c.MemoryParts {
+		sum += p.Bytes
+	}
+	assert.Equal(t, c.PredictedBytes, sum, "the bar is the peak")
+	published := c.Alternatives[0]
+	assert.Equal(t, "published", published.Name)
+	assert.False(t, *published.Fits, "8 × 4 with checkpointing takes more than a T4 has at 30 s")
+	for _, a := range c.Alternatives[1:] {
+		if a.Name != estimate.EightBit { // advice: it is not what was asked for
+			assert.GreaterOrEqual(t, *a.Speed, 1-aboutAsFast, a.Name)
+		}
+	}
+	assert.Contains(t, decision(t, c, "length_handling").Gain, "faster")
+	assert.Contains(t, decision(t, c, "gradient_checkpointing").Alternative, "on")
+	checkSearched(t, c)
+}
+
+// checkSearched: every field has one decision but those that are told otherwise.
+func checkSearched(t *testing.T, c profile.Config) {
+	t.Helper()
+	checkDecisions(t, c)
+	require.LessOrEqual(t, c.PredictedBytes, c.BudgetBytes)
+	require.Positive(t, c.PredictedBytes)
+	require.True(t, c.MicroBatchSize >= 1 && c.PerDeviceEvalBatchSize >= 1)
+	require.LessOrEqual(t, c.PerDeviceTrainBatchSize, c.MicroBatchSize, "the fixed batch fits, too")
+	for _, d := range c.Devices {
+		require.LessOrEqual(t, d.PeakBytes, d.BudgetBytes)
+	}
+	if c.Times != nil {
+		require.Positive(t, c.Times.EpochHours.Low)
+		require.LessOrEqual(t, c.Times.EpochHours.Low, c.Times.EpochHours.Likely)
+		require.LessOrEqual(t, c.Times.EpochHours.Likely, c.Times.EpochHours.High)
+	}
+}
+
+func TestEveryFastestPlanFitsOrSaysWhatWould(t *testing.T) {
+	r := rand.New(rand.NewSource(3))
+	names := []string{xlsr, "facebook/wav2vec2-base", "facebook/wav2vec2-xls-r-1b", "openai/whisper-tiny", "openai/whisper-medium", "microsoft/wavlm-base-plus",
+		"facebook/hubert-large-ll60k", "facebook/w2v-bert-2.0"}
+	cards := []string{"T4", "L4", "K80", "V100-16", "A100-40GB", "H100", "RTX 3090", "P100"}
+	plans, refused := 0, 0
+	for i := range 16 {
+		durations := speech(1+r.Intn(3000), 1+30*r.Float64()*r.Float64()*2, int64(i))
+		in := described(t, pick(r, names...), durations)
+		for range r.Intn(3) {
+			entry, _, err := hardware.Asked(pick(r, cards...))
+			require.NoError(t, err)
+			g := entry.GPU()
+			g.Index = len(in.Hardware.GPUs)
+			if r.Intn(3) == 0 {
+				g.MemoryFreeBytes = pointer(uint64(r.Float64() * float64(g.MemoryTotalBytes)))
+			}
+			in.Hardware.GPUs = append(in.Hardware.GPUs, g)
+		}
+		in.Options.TargetBatchSize, in.Options.SafetyMargin = 2+r.Intn(pick(r, 6, 60, 300)), 0.70+0.25*r.Float64()
+		in.Options.Preset = pick(r, Presets()...)
+		c, err := Make(in)
+		if err != nil {
+			f := fault.From(err)
+			require.Equal(t, fault.Infeasible, f.Code, f.Message)
+			require.Contains(t, f.Message, "does not fit")
+			require.Contains(t, f.Hint, "\n  · ")
+			refused++
+			continue
+		}
+		plans++
+		checkSearched(t, c)
+		again, err := Make(in)
+		require.NoError(t, err)
+		require.Equal(t, c, again, "equal inputs give equal plans")
+	}
+	assert.Greater(t, plans, 5)
+	assert.Positive(t, refused)
+}
+
+func TestMoreMemoryIsNeverSlower(t *testing.T) {
+	last := math.Inf(1)
+	for _, gigabytes := range []uint64{14, 16, 20, 24, 32, 48, 80} {
+		in := described(t, xlsr, speech(2000, 30, 1), "A100-80GB PCIe")
+		in.Hardware.GPUs[0].MemoryTotalBytes = gigabytes << 30
+		c := planned(t, in)
+		assert.LessOrEqual(t, c.Times.EpochHours.Likely, last*(1+aboutAsFast), "%d GiB", gigabytes)
+		last = c.Times.EpochHours.Likely
+	}
+}
+
+func TestATraceIsBelievedBeforeTheEstimate(t *testing.T) {
+	in := described(t, xlsr, speech(2000, 30, 1), "T4")
+	estimated := planned(t, in)
+	traced := Traced{Precision: "fp16", Optimizer: "adamw_torch", BudgetBytes: estimated.BudgetBytes, EvalBatch: pointer(9),
+		Memory: batching.Memory{{Seconds: 10, Batch: 8}, {Seconds: 30, Batch: 1}},
+		Peaks:  []TracedPeak{{Batch: 1, Bytes: 13e9, Parts: []profile.Part{{Name: "parameters", Bytes: 13e9}}}}}
+	in.Traced = []Traced{traced}
+	on := false
+	in.Options.GradientCheckpointing = &on
+	c := planned(t, in)
+	assert.Equal(t, 1, c.MicroBatchSize)
+	assert.EqualValues(t, 13e9, c.PredictedBytes)
+	assert.Equal(t, 9, c.PerDeviceEvalBatchSize)
+	assert.Contains(t, decision(t, c, "predicted_bytes").Reason, "traced")
+
+	in.Traced[0].BudgetBytes++ // for another margin or card
+	c = planned(t, in)
+	assert.Equal(t, estimated.PredictedBytes, c.PredictedBytes)
+
+	in.Traced[0].Peaks = nil
+	_, err := Make(in)
+	requireFault(t, err, fault.InvalidArgument, "traced peaks")
+}
+
+func TestATracedModelNeedsNoDescription(t *testing.T) {
+	in := described(t, xlsr, speech(2000, 30, 1), "T4")
+	budget := planned(t, in).BudgetBytes
+	in.Described = nil
+	in.Traced = []Traced{{Precision: "fp16", Optimizer: "adamw_torch", BudgetBytes: budget,
+		Memory: batching.Memory{{Seconds: 8, Batch: 10}, {Seconds: 30, Batch: 3}}, Peaks: []TracedPeak{{Batch: 3, Bytes: 9e9}}}}
+	c := planned(t, in)
+	assert.Equal(t, 3, c.MicroBatchSize)
+	assert.Nil(t, c.Times, "nothing tells how much work the model is")
+	assert.Equal(t, "packed", c.LengthHandling)
+}
+
+func TestFewClipsThatFitInNoWayAreLeftOut(t *testing.T) {
+	durations := append(speech(999, 20, 1), 36000)
+	c := planned(t, described(t, xlsr, durations, "T4"))
+	require.NotNil(t, c.MaxLengthS)
+	assert.InDelta(t, 20, *c.MaxLengthS, 1e-9)
+	assert.Contains(t, strings.Join(c.Warnings, " "), "1 clip of 10.00 h are left out")
+
+	many := speech(900, 20, 1)
+	for range 100 {
+		many = append(many, 36000)
+	}
+	_, err := Make(described(t, xlsr, many, "T4"))
+	requireFault(t, err, fault.Infeasible, "3.6e+04 s does not fit")
+	assert.Contains(t, fault.From(err).Hint, "clips cut to")
+}
+
+func TestWaysOutComeInOrderWithNumbers(t *testing.T) {
+	_, err := Make(described(t, "openai/whisper-large-v3", speech(100, 30, 1), "T4", "T4"))
+	requireFault(t, err, fault.Infeasible, "does not fit into 13.69 GB of GPU 0 (Tesla T4)")
+	hint := fault.From(err).Hint
+	at := -1
+	for _, way := range []string{"8-bit optimizer", "LoRA of rank 32", "instead", "ZeRO-2", "ZeRO-3", "FSDP"} {
+		next := strings.Index(hint, way)
+		require.Greater(t, next, at, way)
+		at = next
+	}
+	assert.Contains(t, hint, "GB, fits")
+	assert.Contains(t, hint, "GB, still too much")
+}
+
+func TestAUsedCardIsPlannedFromWhatIsFree(t *testing.T) {
+	in := described(t, xlsr, speech(500, 20, 1), "T4")
+	in.Hardware.GPUs[0].MemoryFreeBytes = pointer(uint64(1e9))
+	_, err := Make(in)
+	requireFault(t, err, fault.Infeasible, "does not fit")
+	assert.Contains(t, fault.From(err).Hint, "end what else uses GPU 0 (Tesla T4)")
+}
+
+func TestWishesThatExcludeEachOther(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Inputs)
+		code   fault.Code
+		said   string
+	}{
+		{"half precision and reproducible", func(in *Inputs) { in.Options.Precision, in.Options.Preset = "bf16", Reproducible }, fault.InvalidArgument, "trains in float32"},
+		{"bf16 without it", func(in *Inputs) { in.Options.Precision = "bf16" }, fault.InvalidArgument, "which Tesla T4 (compute capability 7.5) does not have"},
+		{"fp16 on a CPU", func(in *Inputs) { in.Options.Precision, in.Hardware.GPUs = "fp16", nil }, fault.InvalidArgument, "there is no GPU"},
+		{"the published rule with wishes", func(in *Inputs) { in.Options.Policy, in.Options.LengthHandling = PublishedRule, "packed" }, fault.InvalidArgument, "decides by its own rules"},
+		{"no clip is left", func(in *Inputs) { in.Options.MaxLengthS = pointer(0.5) }, fault.EmptyDataset, "the shortest lasts 1"},
+		{"a length that is none", func(in *Inputs) { in.Options.MaxLengthS = pointer(math.NaN()) }, fault.InvalidArgument, "max_length_s"},
+		{"a price that is none", func(in *Inputs) { in.Options.PriceUSDHour = pointer(-1.0) }, fault.InvalidArgument, "price_usd_hour"},
+		{"a clip that is no number", func(in *Inputs) { in.Durations = []float64{1, math.NaN()} }, fault.InvalidArgument, "clip 1 lasts NaN s"},
+		{"unknown order", func(in *Inputs) { in.Options.LengthHandling = "sorted" }, fault.InvalidArgument, "length_handling"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := described(t, xlsr, speech(100, 20, 1), "T4")
+			c.change(&in)
+			_, err := Make(in)
+			requireFault(t, err, c.code, c.said)
+		})
+	}
+}
+
+func TestWishesAreFulfilled(t *testing.T) {
+	in := described(t, xlsr, speech(2000, 20, 1), "A100-40GB")
+	on := true
+	in.Options.GradientCheckpointing, in.Options.Precision, in.Options.LengthHandling, in.Options.MaxLengthS = &on, "fp32", "bucketed", pointer(15.0)
+	in.Options.PriceUSDHour, in.Options.DiskFreeBytes = pointer(2.0), pointer(int64(5e9))
+	c := planned(t, in)
+	assert.True(t, c.GradientCheckpointing)
+	assert.False(t, c.FP16 || c.BF16)
+	assert.Equal(t, "bucketed", c.LengthHandling)
+	assert.Equal(t, 15.0, *c.MaxLengthS)
+	assert.InEpsilon(t, 2*c.Times.RunHours.Likely, c.Times.CostUSD.Likely, 1e-9)
+	assert.Contains(t, strings.Join(c.Warnings, " "), "A checkpoint takes about 3.79 GB")
+	assert.Contains(t, decision(t, c, "max_length_s").Reason, "asked for")
+	checkSearched(t, c)
+}
+
+func TestModelsThatSeeTheirPaddingKeepIt(t *testing.T) {
+	c := planned(t, described(t, "facebook/wav2vec2-base", speech(4000, 20, 1), "T4"))
+	assert.NotEqual(t, "packed", c.LengthHandling)
+	assert.Contains(t, strings.Join(c.Warnings, " "), "normalizes over time")
+}
+
+func TestAModelThatPadsEverythingNeedsNoOrder(t *testing.T) {
+	c := planned(t, described(t, "openai/whisper-small", speech(2000, 50, 1), "A100-40GB"))
+	assert.Equal(t, "random", c.LengthHandling)
+	assert.Equal(t, "fixed", c.MicroBatching)
+	assert.True(t, c.CudnnBenchmark, "every batch has the same length")
+	require.NotNil(t, c.ChunkLengthS)
+	assert.Equal(t, 30.0, *c.ChunkLengthS)
+}
+
+func TestLittleDataKeepsItsRandomness(t *testing.T) {
+	for _, clips := range []int{1, 2, 40, 19 * 32} {
+		c := planned(t, described(t, xlsr, speech(clips, 20, 1), "T4"))
+		assert.Equal(t, "random", c.LengthHandling, clips)
+		checkSearched(t, c)
+	}
+	c := planned(t, described(t, xlsr, speech(1, 20, 1), "T4", "T4"))
+	assert.Contains(t, strings.Join(c.Warnings, " "), "not a training")
+}
+
+func TestACPUIsPlannedWithoutTimes(t *testing.T) {
+	c := planned(t, described(t, xlsr, speech(2000, 20, 1)))
+	assert.Nil(t, c.Times)
+	assert.False(t, c.FP16 || c.BF16 || c.TF32)
+	assert.Equal(t, "none", c.Distributed)
+	assert.Nil(t, c.EvalAccumulationSteps)
+	checkSearched(t, c)
+}
+
+func TestUnequalCardsTakeWhatTheyHaveRoomFor(t *testing.T) {
+	c := planned(t, described(t, xlsr, speech(4000, 30, 1), "T4", "A100-40GB"))
+	require.Len(t, c.Devices, 2)
+	assert.Equal(t, "ddp", c.Distributed)
+	assert.Equal(t, 16, c.Devices[0].Samples)
+	assert.Greater(t, c.Devices[1].MicroBatchSize, c.Devices[0].MicroBatchSize)
+	assert.True(t, c.FP16, "what both can")
+	checkSearched(t, c)
+}
+
+func TestAnUnknownModelIsPlannedByTheFormula(t *testing.T) {
+	in := inputs()
+	in.Options.Policy = ""
+	c := planned(t, in)
+	assert.Equal(t, PublishedRule, c.Policy)
+	assert.Contains(t, c.Warnings[0], "is not known here")
+	in.Described = &model.Request{Config: []byte(`{"model_type":"seamless_m4t","hidden_size":16}`)}
+	c = planned(t, in)
+	assert.Equal(t, PublishedRule, c.Policy)
+}
+
+func TestMeasuredRatesReplaceAssumptions(t *testing.T) {
+	in := described(t, xlsr, speech(4000, 30, 1), "H100")
+	assumed := planned(t, in)
+	in.Options.LoaderRate = pointer(20.0)
+	slow := planned(t, in)
+	assert.Greater(t, slow.DataloaderNumWorkers, assumed.DataloaderNumWorkers)
+	assert.Equal(t, "loader", slow.Times.Bound)
+	assert.Contains(t, strings.Join(slow.Warnings, " "), "The loader needs")
+	in.Options.LoaderRate = nil
+	in.Options.Calibration = &timing.Calibration{Factor: 2, Low: 1.9, High: 2.1, Steps: 20}
+	measured := planned(t, in)
+	assert.True(t, measured.Times.Calibrated)
+	assert.InDelta(t, 2, measured.Times.EpochHours.Likely/assumed.Times.EpochHours.Likely, 0.3)
+	assert.Less(t, measured.Times.EpochHours.High/measured.Times.EpochHours.Low, assumed.Times.EpochHours.High/assumed.Times.EpochHours.Low)
+}
+
+func BenchmarkAMillionClips(b *testing.B) {
+	asked := model.Request{Name: xlsr}
+	m, err := analytic.Read(asked)
+	require.NoError(b, err)
+	entry, _, err := hardware.Asked("T4")
+	require.NoError(b, err)
+	durations := speech(1_000_000, 30, 1)
+	in := Inputs{Hardware: machine(8, 64, entry.GPU()), Dataset: dataset(durations), Model: m.Profile(), Described: &asked, Durations: durations,
+		Options: Options{TargetBatchSize: 32, SafetyMargin: 0.85}}
+	for b.Loop() {
+		if _, err := Make(in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

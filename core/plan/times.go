@@ -1,0 +1,41 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// writeTimes says how long it takes, where the device's speed is known.
+func (s *search) writeTimes(d *draft, f found) {
+	if !f.pace.known {
+		return
+	}
+	epoch := s.epochHours(d, f.chosen)
+	hours := timing.Range(epoch)
+	run := hours.Times(d.NumTrainEpochs)
+	loader := s.loading(d.DataloaderNumWorkers)
+	t := &profile.Times{EpochHours: epoch, RunHours: profile.Range(run), StepS: profile.Range(hours.Times(3600 / float64(f.chosen.steps))),
+		AudioRate: profile.Range(timing.Takes(s.audio.seconds(), hours.Times(3600))), Bound: f.pace.bound(f.chosen), Calibrated: s.in.Options.Calibration != nil}
+	if loader.Likely > f.chosen.epoch.Likely {
+		t.Bound = "loader"
+		d.warn(fmt.Sprintf("The loader needs %.2g h for an epoch, the GPU %.2g h: store the audio decoded, or take a machine with more cores.",
+			loader.Likely/3600, f.chosen.epoch.Likely/3600))
+	}
+	if price := s.in.Options.PriceUSDHour; price != nil {
+		cost := profile.Range(run.Times(*price * float64(s.pool.count)))
+		t.CostUSD = &cost
+	}
+	if energy := timing.Energy(s.place.GPU, s.pool.count, run); energy != nil {
+		used := profile.Range(*energy)
+		t.EnergyKWh = &used
+	}
+	d.Times = t
+}
+
+// bound names what takes most of an epoch.
+func (p pace) bound(b batches) string {
+	perMicro := float64(max(1, b.figures.MicroBatches)) / float64(max(1, b.figures.Steps))
+	return p.parts.Times(perMicro).Plus(p.finish(perMicro)).Bound()
+}
