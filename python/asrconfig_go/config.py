@@ -287,9 +287,10 @@ class TrainingConfig:
         return select(dataset, durations, self)
 
     def max_steps(self, clips: int) -> int:
-        """Optimizer steps of ``num_train_epochs`` over ``clips`` clips, counted as the Trainer does.
+        """Optimizer steps of ``num_train_epochs`` over ``clips`` clips, the last of each epoch not always whole.
 
-        A streamed dataset has no length, so the Trainer wants ``max_steps=config.max_steps(clips)``.
+        So newer Trainers count; transformers 4.46 leaves out an epoch's last step if it is not whole. A streamed
+        dataset has no length, so the Trainer wants ``max_steps=config.max_steps(clips)``.
         """
         from .loader import max_steps
 

@@ -35,7 +35,7 @@ def loader_settings(config: TrainingConfig, start_method: str | None) -> dict[st
 
 
 def max_steps(config: TrainingConfig, clips: int) -> int:
-    """See ``TrainingConfig.max_steps``; counts as the Trainer does, which rounds up every epoch."""
+    """See ``TrainingConfig.max_steps``; every epoch is rounded up, as newer Trainers do."""
     if checked("clips", clips, int) < 1:
         raise InvalidArgumentError(f"clips = {clips} is less than one", "pass the number of clips to train on")
     batches = math.ceil(clips / (config.per_device_train_batch_size * config.device_count))

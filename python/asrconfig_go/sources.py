@@ -37,7 +37,8 @@ def read_source(source: Any, *, sampling_rate: int, sample_size: int | None, see
     if (is_array(source) and len(source.shape) != 1) or isinstance(source, bytes | int | float | None):
         raise InvalidArgumentError(f"cannot read a dataset from {kind(source)}", _ACCEPTED)
     try:
-        items = list(source)
+        # Without __iter__, as a torch dataset, items end where an IndexError says so, and many never raise one.
+        items = list(source) if hasattr(source, "__iter__") else [source[i] for i in range(len(source))]
     except TypeError:
         raise InvalidArgumentError(f"cannot read a dataset from {kind(source)}", _ACCEPTED) from None
     return _items(items, sampling_rate, sample_size, seed)

@@ -33,19 +33,20 @@ _SMALL: dict[str, Any] = {
     **dict.fromkeys((f"{where}_dropout" for where in ("hidden", "attention", "feat_proj", "activation", "final")), 0.0),
 }
 
+# Of wav2vec2, HuBERT and WavLM.
+CTC_SIZES: dict[str, Any] = {
+    "conv_dim": (8, 8),
+    "conv_stride": (5, 4),
+    "conv_kernel": (10, 8),
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+    "feat_extract_norm": "layer",
+    **_SMALL,
+}
+
 
 def wav2vec2(reduction: str) -> Any:
-    config = Wav2Vec2Config(
-        conv_dim=(8, 8),
-        conv_stride=(5, 4),
-        conv_kernel=(10, 8),
-        num_conv_pos_embeddings=4,
-        num_conv_pos_embedding_groups=2,
-        feat_extract_norm="layer",
-        ctc_loss_reduction=reduction,
-        **_SMALL,
-    )
-    return Wav2Vec2ForCTC(config)
+    return Wav2Vec2ForCTC(Wav2Vec2Config(ctc_loss_reduction=reduction, **CTC_SIZES))
 
 
 def whisper() -> Any:

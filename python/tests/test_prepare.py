@@ -19,29 +19,15 @@ from transformers import HubertConfig, HubertForCTC, WavLMConfig, WavLMForCTC  #
 from transformers.modeling_utils import PreTrainedModel  # noqa: E402
 
 from asrconfig_go.training_arguments import UnsupportedSettingWarning  # noqa: E402
-from speech_models import Clips, Regression, w2v_bert, wav2vec2, whisper  # noqa: E402
+from speech_models import CTC_SIZES, Clips, Regression, w2v_bert, wav2vec2, whisper  # noqa: E402
 
 can_change_attention = pytest.mark.skipif(
     not hasattr(PreTrainedModel, "set_attn_implementation"), reason="this transformers cannot change attention"
 )
-SIZES = {
-    "conv_dim": (8, 8),
-    "conv_stride": (5, 4),
-    "conv_kernel": (10, 8),
-    "num_conv_pos_embeddings": 4,
-    "num_conv_pos_embedding_groups": 2,
-    "feat_extract_norm": "layer",
-    "vocab_size": 8,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "pad_token_id": 0,
-}
 MODELS: dict[str, Callable[[], Any]] = {
     "wav2vec2": lambda: wav2vec2("mean"),
-    "hubert": lambda: HubertForCTC(HubertConfig(**SIZES)),
-    "wavlm": lambda: WavLMForCTC(WavLMConfig(**SIZES)),
+    "hubert": lambda: HubertForCTC(HubertConfig(**CTC_SIZES)),
+    "wavlm": lambda: WavLMForCTC(WavLMConfig(**CTC_SIZES)),
     "w2v-bert": w2v_bert,
     "whisper": whisper,
 }

@@ -85,6 +85,22 @@ def test_arrays() -> None:
     assert [bad.path for bad in mixed.profile.bad_files] == ["[1]", "[2]", "[3]", "[4]"]
 
 
+class Indexed:
+    """As a torch dataset: a length, items by index, and no end by IndexError."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, i: int) -> list[float]:
+        return [0.0] * (1000 * (i + 1))
+
+
+def test_items_by_index_end_at_the_length() -> None:
+    assert list(scan(Indexed(), sampling_rate=1000).durations) == [1.0, 2.0, 3.0]
+    with pytest.raises(ac.InvalidArgumentError, match="cannot read a dataset from a object"):
+        scan(object())
+
+
 def test_sample_is_seeded_and_scaled(make_wav: WavMaker, tmp_path: Path) -> None:
     for i in range(30):
         make_wav(f"many/{i:02d}.wav", 0.1 + i / 100)
