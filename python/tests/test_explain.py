@@ -225,6 +225,33 @@ def test_save_by_suffix_whole_or_not_at_all(whole: Explanation, tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.html", "plan.json", "plan.txt"]
 
 
+def test_wide_tables_are_wrapped(whole: Explanation) -> None:
+    first = whole.config.alternatives[0]
+    what = "8 × 4, fp16, checkpointing, " + ", ".join(f"with wish number {i}" for i in range(8))
+    config = dataclasses.replace(whole.config, alternatives=(dataclasses.replace(first, what=what),))
+    lines = str(Explanation(config)).splitlines()
+    assert max(map(len, lines)) <= 110
+    start = next(i for i, line in enumerate(lines) if line.startswith("  published"))
+    column = lines[start].index("8 × 4")
+    assert all(line[:column].strip() == "" for line in lines[start + 1 : start + 3])
+    assert "with wish number 7" in " ".join(line[column:] for line in lines[start : start + 6])
+
+
+def test_what_is_no_part_of_an_explanation_is_refused(whole: Explanation) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"config": None}, "config = NoneType is no TrainingConfig"),
+        ({"labels": "labels.txt"}, "labels = str is no LabelReport"),
+        ({"dataset": whole.hardware}, "dataset = HardwareProfile is no DatasetProfile"),
+    ]
+    for fields, said in wrong:
+        with pytest.raises(ac.InvalidArgumentError, match=said):
+            dataclasses.replace(whole, **fields)
+    with pytest.raises(ac.InvalidArgumentError, match="None names no file"):
+        whole.save(None)  # type: ignore[arg-type]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        whole.labels = None  # type: ignore[misc]
+
+
 def test_hostile_names_do_nothing(whole: Explanation, tmp_path: Path) -> None:
     evil = '"><script>alert(1)</script><b onload=x>\x1b[31m\u202e\udcff'
     bad = ac.dataset_profile.BadFile(evil, evil)

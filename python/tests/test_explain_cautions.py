@@ -123,7 +123,10 @@ def test_predictions_of_an_evaluation(plain: Explanation) -> None:
     assert whisper.dataset is not None and codes(whisper) == []  # of so few clips
     whisper = dataclasses.replace(whisper, dataset=dataclasses.replace(whisper.dataset, sample_count=5000))
     caution = found(whisper, "evaluation")
-    assert caution.what.startswith("The predictions of 1000 evaluated clips take 7.7 GiB") and "GPU" in caution.what
+    assert (
+        caution.what.startswith("The predictions of 1000 evaluated clips take at least 7.7 GiB")
+        and "GPU" in caution.what
+    )
     assert "40 tokens" in caution.why and "preprocess_logits_for_metrics" in caution.remedy
     assert codes(changed(whisper, eval_accumulation_steps=8)) == []
     small = machine(changed(whisper, eval_accumulation_steps=8), 24, 20)
@@ -163,6 +166,14 @@ def test_overrides_and_what_they_leave_behind(plain: Explanation) -> None:
     plain.config.per_device_train_batch_size = 16
     assert "per_device_train_batch_size, gradient_checkpointing changed" in found(plain, "overrides").what
     assert "a step has 64 clips instead of 32" in found(plain, "overrides").what
+
+
+def test_larger_evaluation_batches(plain: Explanation) -> None:
+    plain.config.per_device_eval_batch_size = 4
+    assert codes(plain) == ["changed"]
+    plain.config.per_device_eval_batch_size = 64
+    assert codes(plain) == ["evaluation_batch", "changed"]
+    assert found(plain, "evaluation_batch").what == "Evaluation takes 64 clips at once; 8 were planned."
 
 
 def test_a_plan_for_another_machine(plain: Explanation) -> None:

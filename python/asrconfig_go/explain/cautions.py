@@ -189,12 +189,26 @@ def _evaluation(e: Explanation) -> Caution | None:
     return Caution(
         "warning",
         "evaluation",
-        f"The predictions of {clips} evaluated clips take {gib(size)}, a quarter or more of the "
+        f"The predictions of {clips} evaluated clips take at least {gib(size)}, a quarter or more of the "
         f"{' and the '.join(short)}.",
         f"The Trainer keeps {until} until the evaluation ends; {assumed}.",
         "Use predict_with_generate=True, or preprocess_logits_for_metrics=lambda logits, labels: "
         "logits[0].argmax(-1) if isinstance(logits, tuple) else logits.argmax(-1).",
     )
+
+
+def _evaluation_batch(e: Explanation) -> Caution | None:
+    """Evaluation in larger batches than were planned."""
+    for row in overridden(e.config):
+        if row.setting == "per_device_eval_batch_size" and e.config.per_device_eval_batch_size > int(row.planned):
+            return Caution(
+                "warning",
+                "evaluation_batch",
+                f"Evaluation takes {row.value} clips at once; {row.planned} were planned.",
+                "Its activations, and the logits of a whole batch, may not fit beside the optimizer's state.",
+                "Lower per_device_eval_batch_size, or attach the guard, which computes such batches in pieces.",
+            )
+    return None
 
 
 def _host_bytes(e: Explanation) -> float:
@@ -277,6 +291,7 @@ RULES: tuple[Callable[[Explanation], Caution | None], ...] = (
     _other_machine,
     _accumulation,
     _evaluation,
+    _evaluation_batch,
     _colab,
     _bad_files,
     _needs_guard,

@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import InvalidArgumentError
 from .._files import save_whole
+from ..config import TrainingConfig
+from ..dataset_profile import DatasetProfile
+from ..hardware import HardwareProfile
+from ..labels import LabelReport
 from ..markup import page
+from ..model import ModelProfile
 
 if TYPE_CHECKING:
-    from ..config import TrainingConfig
-    from ..dataset_profile import DatasetProfile
-    from ..hardware import HardwareProfile
-    from ..labels import LabelReport
-    from ..model import ModelProfile
     from .cautions import Caution
 
-_SUFFIXES = ".html, .json or .txt"
+_KINDS: dict[str, type] = {
+    "config": TrainingConfig,
+    "hardware": HardwareProfile,
+    "dataset": DatasetProfile,
+    "model": ModelProfile,
+    "labels": LabelReport,
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,6 +48,12 @@ class Explanation:
     model_config: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) and (name == "config" or value is not None):
+                raise InvalidArgumentError(
+                    f"{name} = {type(value).__name__} is no {kind.__name__}", "pass what the function of that name gave"
+                )
         object.__setattr__(self, "config", copy.copy(self.config))
 
     @property
@@ -76,6 +88,8 @@ class Explanation:
         The file is there whole or not at all. Raises ``InvalidArgumentError`` for another suffix, ``NotFoundError``
         where it cannot be written.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise InvalidArgumentError(f"{path!r} names no file", 'write a name, such as "plan.html"')
         file = Path(path)
         kind = file.suffix.lower()
         if kind in (".html", ".htm"):
@@ -87,7 +101,9 @@ class Explanation:
         elif kind == ".txt":
             text = f"{self}\n"
         else:
-            raise InvalidArgumentError(f"cannot tell from {file.name!r} what to write", f"name a file {_SUFFIXES}")
+            raise InvalidArgumentError(
+                f"cannot tell from {file.name!r} what to write", "name a file .html, .json or .txt"
+            )
         # Half of a pair in a file's name is no text in UTF-8; its escape is what JSON writes for it, too.
         save_whole(file, text.encode("utf-8", "backslashreplace"))
 

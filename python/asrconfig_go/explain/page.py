@@ -14,7 +14,7 @@ from .charts import durations, memory_bar, memory_keys
 from .decisions import DecisionRow, grouped
 from .memory import memory_of
 from .style import ROOT, stylesheet
-from .words import alternative_rows, bucket_rows, device_rows, limit_words, times_rows, times_source
+from .words import alternative_rows, bucket_rows, device_rows, limit_words, percentile_words, times_rows, times_source
 
 if TYPE_CHECKING:
     from ..config import TrainingConfig
@@ -108,7 +108,7 @@ def _data(e: Explanation) -> str:
     if d is None:
         return ""
     body = durations(d, c) if d.measured_count else ""
-    body += _facts(dataset_facts(d))
+    body += _facts([*dataset_facts(d), *([percentile_words(d)] if d.measured_count else [])])
     outside = [words for s, words in limit_words(c) if not d.measured_count or s > d.histogram.edges_s[-1]]
     body += _facts(outside) if outside else ""
     buckets = bucket_rows(c)
@@ -152,18 +152,17 @@ def _group(name: str, rows: list[DecisionRow]) -> str:
     told = any(row.alternative or row.gain for row in rows)
     head = ["setting", "value", "why", *(["instead of", "gain"] if told else [])]
     table = _grid(head, (_decision(row, told) for row in rows))
-    return folded(summary, f"<div>{table}</div>", unfolded=bool(changed))
+    return folded(summary, f'<div class="decisions">{table}</div>', unfolded=bool(changed))
 
 
 def _decision(row: DecisionRow, told: bool) -> str:
     value = f"<b>{escaped(row.value or '–')}</b>"
     if row.overridden:
         value += f'<br><span class="changed">overridden; planned: {escaped(row.planned or "–")}</span>'
-    cells = f'<td class="tight"><code>{escaped(row.setting)}</code></td><td>{value}</td>'
+    cells = f'<td class="tight"><code>{escaped(row.setting)}</code></td><td class="value">{value}</td>'
     cells += f'<td class="why">{escaped(row.reason)}</td>'
-    cells += (
-        f'<td class="more">{escaped(row.alternative)}</td><td class="more">{escaped(row.gain)}</td>' if told else ""
-    )
+    more = (("instead of", row.alternative), ("gain", row.gain)) if told else ()
+    cells += "".join(f'<td class="more" data-is="{name}">{escaped(words)}</td>' for name, words in more)
     return f"<tr>{cells}</tr>"
 
 

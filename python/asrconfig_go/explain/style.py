@@ -33,7 +33,7 @@ _DARK = {
     "bad": "#ff7b72",
 }
 _LIGHT_THEMES = ('[data-jp-theme-light="true"]', "html[theme=light]", ".vscode-light")
-_DARK_THEMES = ('[data-jp-theme-light="false"]', "html[theme=dark]", ".vscode-dark")
+_DARK_THEMES = ('[data-jp-theme-light="false"]', "html[theme=dark]", ".vscode-dark", ".vscode-high-contrast")
 
 _RULES = """
 {at}{{background:var(--paper);color:var(--ink);border:1px solid var(--line);border-radius:10px;padding:14px 18px 16px;
@@ -95,7 +95,18 @@ margin:6px 0}}
 {at} .serious .level,{at} .badge.serious,{at} .no{{color:var(--bad)}}
 {at} .warning .level,{at} .badge.warning{{color:var(--warn)}}
 {at} .yes{{color:var(--good)}}
-@media (max-width:560px){{{at}{{padding:10px 12px 12px;border-radius:6px}}{at} .head{{font-size:15.5px}}}}
+@media (max-width:780px){{
+{at} .decisions table,{at} .decisions tbody,{at} .decisions tr,{at} .decisions td{{display:block}}
+{at} .decisions thead{{display:none}}
+{at} .decisions td{{border:0;padding:1px 0;min-width:0;width:auto}}
+{at} .decisions td:empty{{display:none}}
+{at} .decisions td[data-is]::before{{content:attr(data-is) ": ";color:var(--dim)}}
+{at} .decisions tbody tr:nth-child(n){{border-bottom:1px solid var(--line);padding:4px 0}}
+{at} .decisions tbody tr:last-child{{border:0}}
+{at} .decisions td.tight,{at} .decisions td.value{{display:inline-block;margin-right:10px}}
+{at} .changed{{white-space:normal}}}}
+@media (max-width:560px){{{at} td,{at} th{{padding-right:9px}}
+{at}{{padding:10px 12px 12px;border-radius:6px}}{at} .head{{font-size:15.5px}}}}
 @media print{{{at}{{border:0;padding:0;max-width:none;print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 {at} details:not([open])::details-content{{content-visibility:visible;display:block}}
 {at} summary{{white-space:normal}}{at} .wide{{overflow:visible}}

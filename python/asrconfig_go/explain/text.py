@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from .words import (
     limit_words,
     memory_lines,
     part_rows,
+    percentile_words,
     times_rows,
     times_source,
 )
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 WIDTH = 110
 _BAR = 40
+_GAP, _NARROWEST = "  ", 20  # between columns; of a column that is wrapped
 _SHOWN = 5  # bad files
 _MARKS = {"serious": "!!", "warning": "! ", "note": "· "}
 
@@ -74,6 +77,7 @@ def _data(e: Explanation) -> list[str]:
         return []
     lines = dataset_facts(d)
     if d.measured_count:
+        lines.append(percentile_words(d))
         lines += histogram_lines(d.histogram)
     lines += [words for _, words in limit_words(e.config)]
     if d.bad_count:
@@ -109,11 +113,21 @@ def _line(at: int, extent: int) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The first row is the head; columns as wide as their widest cell."""
+    """The first row is the head; columns as wide as their widest cell, the widest wrapped where there is no room."""
     if len(rows) < 2:
         return []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - (WIDTH - 2)
+    widest = widths.index(max(widths))
+    if over > 0:
+        widths[widest] = max(_NARROWEST, widths[widest] - over)
+    return [line for row in rows for line in _row(row, widths)]
+
+
+def _row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    cells = [textwrap.wrap(visible(cell), width) for cell, width in zip(row, widths, strict=True)]
+    lines = itertools.zip_longest(*cells, fillvalue="")
+    return [_GAP.join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
 def _decision(row: DecisionRow) -> list[str]:

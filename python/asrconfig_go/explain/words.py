@@ -12,6 +12,7 @@ from .memory import PlannedMemory, memory_of
 if TYPE_CHECKING:
     from ..compare_records import Range
     from ..config import TrainingConfig
+    from ..dataset_profile import DatasetProfile
     from .explanation import Explanation
 
 IN_USE = "in use already"
@@ -125,7 +126,16 @@ def times_source(c: TrainingConfig) -> str:
     """Where the times come from."""
     if c.times is None:
         return ""
-    return "by measured steps" if c.times.calibrated else "estimate: low–high in brackets, evaluations not counted"
+    return (
+        "by measured steps"
+        if c.times.calibrated
+        else "estimate with its range; evaluations and checkpoints not counted"
+    )
+
+
+def percentile_words(d: DatasetProfile) -> str:
+    """``5 % under 3.1 s, 25 % under 5.2 s, …``."""
+    return ", ".join(f"{name[1:]} % under {d.percentiles_s[name]:.3g} s" for name in ("p5", "p25", "p75", "p90", "p99"))
 
 
 def limit_words(c: TrainingConfig) -> list[tuple[float, str]]:
