@@ -1,6 +1,6 @@
 """Pages of explanations to look at: plans for several machines and datasets, each in light and dark, wide and narrow.
 
-    python benchmarks/explain_gallery.py OUT [--policy published] [--pictures]
+    python benchmarks/explain_gallery.py OUT [--policy fastest] [--pictures]
 
 writes OUT/NAME.html, .json and .txt, and with --pictures (headless Chromium in the path) OUT/NAME-SCHEME-WIDTH.png.
 """
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests")
 
 import asrconfig_go as ac
 from asrconfig_go.explain import Explanation
-from whole_plans import audio, heavy_tail, read_speech, shared_gpu, two_gpus, whole_plan
+from whole_plans import audio, heavy_tail, published_plan, read_speech, shared_gpu, two_gpus, whole_plan
 
 WIDTHS = (1200, 700, 380)
 
@@ -30,7 +30,7 @@ def planned(gpu: str | None, model: str, dataset: ac.DatasetProfile, policy: str
         manager.hardware = shared_gpu(manager.hardware, used_gib)
     manager.profile_dataset(dataset)
     manager.profile_model(model)
-    manager.plan(ac.PlanOptions(policy=policy))
+    manager.plan(ac.PlanOptions(policy=policy), trace=False)
     return manager.explain()
 
 
@@ -40,11 +40,11 @@ def cases(policy: str) -> Iterator[tuple[str, Explanation]]:
     first = planned("T4", "xls-r-300m", ten, policy)
     yield "t4-read-speech", first
     yield "l4-100-hours", planned("L4", "xls-r-1b", audio(read_speech(100)), policy)
-    yield "searched", dataclasses.replace(first, config=whole_plan(first.config))
+    yield "searched", dataclasses.replace(first, config=whole_plan(published_plan()))
     pair = ac.HardwareProfile.detect("L4")
     t4 = dataclasses.replace(ac.HardwareProfile.detect("T4").gpus[0], index=1)
     both = dataclasses.replace(pair, gpus=(*pair.gpus, t4))
-    yield "two-gpus-talks", dataclasses.replace(first, config=two_gpus(first.config), hardware=both, dataset=tail)
+    yield "two-gpus-talks", dataclasses.replace(first, config=two_gpus(published_plan()), hardware=both, dataset=tail)
     yield "whisper-talks", planned("T4", "whisper-small", tail, policy)
     shared = planned("T4", "xls-r-300m", hour, policy, used_gib=5.5)
     shared.config.per_device_train_batch_size = 16
@@ -77,7 +77,7 @@ def picture(browser: str, html: Path, scheme: str, width: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--policy", default="published")
+    parser.add_argument("--policy", default="fastest")
     parser.add_argument("--pictures", action="store_true")
     parser.add_argument("--only", help="of these cases, parted by commas")
     arguments = parser.parse_args()

@@ -16,12 +16,17 @@ import asrconfig_go as ac
 from asrconfig_go.cli import main
 from asrconfig_go.explain import Explanation
 from conftest import WavMaker
-from whole_plans import GIB, PARTS, audio, heavy_tail, read_speech, shared_gpu, two_gpus, whole_plan
+from whole_plans import GIB, PARTS, audio, heavy_tail, published_plan, read_speech, shared_gpu, two_gpus, whole_plan
 
 
 @pytest.fixture(scope="module")
 def speech() -> ac.DatasetProfile:
     return audio(read_speech(1))
+
+
+@pytest.fixture
+def plan() -> ac.TrainingConfig:
+    return published_plan()
 
 
 @pytest.fixture
@@ -290,6 +295,25 @@ def test_any_audio_can_be_shown(plan: ac.TrainingConfig, durations: list[float])
     assert len(pictures(page)) == 2
     assert "60 bad files left out" in page and "… and 10 more" in page
     assert "60 bad files left out" in str(shown) and "… and 55 more" in str(shown)
+
+
+@pytest.mark.parametrize("gpu", ["T4", "2xL4", None])
+def test_plans_of_the_search_are_shown(gpu: str | None) -> None:
+    manager = ac.ASRConfigManager(gpu=gpu)
+    manager.profile_dataset(audio(heavy_tail(400)))
+    manager.profile_model("xls-r-300m")
+    config = manager.plan(trace=False)
+    explained = manager.explain()
+    page, text = explained._repr_html_(), str(explained)
+    tags(page)
+    assert len(pictures(page)) == 2 and max(map(len, text.splitlines())) <= 110
+    assert not any(row["overridden"] for row in explained.to_json()["decisions"])
+    memory = explained.to_json()["memory"]
+    assert sum(part["bytes"] for part in memory["parts"]) == memory["peak_bytes"] == config.predicted_bytes
+    assert {row["setting"] for row in explained.to_json()["decisions"] if row["group"] == "Other"} <= {"seed"}
+    for way in config.alternatives:
+        assert way.name in page
+    assert "overrides" not in [caution.code for caution in explained.cautions]
 
 
 def test_nothing_but_bad_files(plan: ac.TrainingConfig, tmp_path: Path) -> None:

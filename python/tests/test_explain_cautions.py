@@ -10,10 +10,15 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go.explain import Caution, Explanation
 from asrconfig_go.explain.cautions import LEVELS
-from whole_plans import GIB, audio, two_gpus, whole_plan
+from whole_plans import GIB, audio, published_plan, two_gpus, whole_plan
 
 CTC = {"model_type": "wav2vec2", "vocab_size": 32, "ctc_loss_reduction": "sum"}
 WHISPER = {"model_type": "whisper", "vocab_size": 51865}
+
+
+@pytest.fixture
+def plan() -> ac.TrainingConfig:
+    return published_plan()
 
 
 @pytest.fixture
@@ -198,8 +203,11 @@ def test_bad_files(plain: Explanation) -> None:
 def test_batches_that_are_cut_need_the_guard(plain: Explanation) -> None:
     cut = dataclasses.replace(plain, config=whole_plan(plain.config))
     assert codes(cut) == ["guard"]
-    assert "batches of 32" in found(cut, "guard").what
-    assert codes(dataclasses.replace(plain, config=whole_plan(plain.config, micro_batch_size=32))) == []
+    assert "bucketed clips" in found(cut, "guard").what
+    assert found(cut, "guard").why == "The Trainer alone computes batches of 32 × 1: they may not fit."
+    fitting = whole_plan(plain.config, per_device_train_batch_size=2, gradient_accumulation_steps=16)
+    assert "longer than predicted" in found(dataclasses.replace(plain, config=fitting), "guard").why
+    assert codes(dataclasses.replace(plain, config=whole_plan(plain.config, micro_batching="fixed"))) == []
     assert codes(Explanation(two_gpus(plain.config), None, None, plain.model, None, CTC)) == ["guard"]
 
 

@@ -23,6 +23,12 @@ PARTS = {
 }
 
 
+def published_plan() -> ac.TrainingConfig:
+    """A plan by the published rules for a T4, from clips of 8 s and a model made by hand."""
+    clips, model = [[0.0] * 800 for _ in range(40)], ac.ModelProfile(total_parameters=300_000_000)
+    return ac.create_optimal_config(clips, model, gpu="T4", policy="published", sampling_rate=100, verbose=False)[0]
+
+
 def hours(likely: float) -> Range:
     return Range(low=0.6 * likely, likely=likely, high=1.75 * likely)
 

@@ -106,17 +106,19 @@ def _accumulation(e: Explanation) -> Caution | None:
 
 
 def _needs_guard(e: Explanation) -> Caution | None:
-    """Batches that do not fit as the loader gives them."""
+    """Steps that the Trainer does not make."""
     c = e.config
-    if c.micro_batching != "memory" or c.per_device_train_batch_size <= c.micro_batch_size:
+    if c.micro_batching != "memory":
         return None
+    alone = f"{c.per_device_train_batch_size} × {c.gradient_accumulation_steps}"
+    fits = c.per_device_train_batch_size <= c.micro_batch_size
     return Caution(
         "note",
         "guard",
-        f"The batches of {c.per_device_train_batch_size} are meant to be cut: of the longest clips "
-        f"{c.micro_batch_size} fit at once.",
-        "The Trainer alone computes each batch as one, and may run out of memory.",
-        "Train with manager.train(trainer), or call manager.attach(trainer, memory=True) first.",
+        f"The guard makes the steps of this plan: {c.length_handling} clips, cut by predicted memory.",
+        f"The Trainer alone computes batches of {alone}: "
+        + ("they fit, but take longer than predicted." if fits else "they may not fit."),
+        "Train with manager.train(trainer), or call manager.attach(trainer) first.",
     )
 
 

@@ -182,7 +182,7 @@ def bucket_rows(c: TrainingConfig) -> list[tuple[str, ...]]:
     rows, low = [], 0.0
     for bucket in c.length_buckets:
         fits = "–" if bucket.micro_batch is None else f"{bucket.micro_batch}"
-        rows.append((f"{low:.4g}–{bucket.up_to_s:.4g} s", f"{bucket.clips}", fits))
+        rows.append((f"{low:.3g}–{bucket.up_to_s:.3g} s", f"{bucket.clips}", fits))
         low = bucket.up_to_s
     return [("durations", "clips", "micro-batch"), *rows]
 
