@@ -66,6 +66,7 @@ type Options struct {
 	MaxLengthS            *float64            `json:"max_length_s"`           // longer clips are left out, above 0
 	FreezeFeatureEncoder  bool                `json:"freeze_feature_encoder"` // the model is asked for as such
 	LoaderRate            *float64            `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
+	DecodeRate            *float64            `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
 	Calibration           *timing.Calibration `json:"calibration"`            // of this model on this GPU by measured steps
 	PriceUSDHour          *float64            `json:"price_usd_hour"`         // of one GPU, 0 or more
 	DiskFreeBytes         *int64              `json:"disk_free_bytes"`        // where checkpoints go
@@ -111,6 +112,7 @@ func (o Options) Normalized() (Options, error) {
 		oneOf("length_handling", o.LengthHandling, []string{"", "random", "grouped", "bucketed", "packed"}),
 		checkPositive("max_length_s", o.MaxLengthS, maxClipS),
 		checkPositive("loader_rate", o.LoaderRate, 1e9),
+		checkPositive("decode_rate", o.DecodeRate, 1e9),
 		checkPrice(o.PriceUSDHour),
 		o.contradiction(),
 	} {

@@ -152,9 +152,13 @@ func (s *search) buckets(f found) []profile.Bucket {
 	return out
 }
 
-// loading is how long the workers of all devices need for an epoch's audio.
+// loading is how long the workers of all devices need for an epoch's audio. Where only decoding was measured, the assumption
+// for all of a worker's task stands as far as decoding is not slower already.
 func (s *search) loading(workers int) timing.Range {
 	rate := timing.WorkerRate(s.in.Model.Architecture)
+	if decoded := s.in.Options.DecodeRate; decoded != nil {
+		rate = timing.Range{Low: min(rate.Low, *decoded), Likely: min(rate.Likely, *decoded), High: min(rate.High, *decoded)}
+	}
 	if measured := s.in.Options.LoaderRate; measured != nil {
 		rate = timing.Range{Low: *measured, Likely: *measured, High: *measured}
 	}

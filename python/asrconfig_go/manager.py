@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from . import _lib
 from ._checks import checked
-from ._errors import InvalidArgumentError
+from ._errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
 from ._records import to_json
 from .config import TrainingConfig
 from .dataset import DatasetProfile, scan_audio
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
     from .explain import Explanation
     from .guard import Guard
     from .labels import LabelReport
+    from .loader_rate import LoaderRate
     from .planning import Tracer
     from .training_report import TrainingReport
+
+
+_LOADER_S = 0.5  # for which clips are decoded
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,10 @@ class PlanOptions:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
+class LoaderNotMeasuredWarning(UserWarning):
+    """Clips could not be decoded here to see how fast that is; the plan assumes a usual rate."""
+
+
 class ASRConfigManager:
     """Holds the measured profiles and the plan, and accompanies the training.
 
@@ -92,6 +101,9 @@ class ASRConfigManager:
         self.durations: array[float] = array("d")
         """Seconds of every clip, not a number for bad ones; empty where a sample or a profile stands for them."""
         self._described: dict[str, Any] | None = None  # the model as the analytic estimator is asked for it
+        self.loader: LoaderRate | None = None
+        """How fast one worker reads the profiled clips, once ``measure_loader`` was called."""
+        self._prepared = False  # by a processor, when that was measured
         self._model: Any = None  # as it was given
         self._frozen = False
 
@@ -106,6 +118,22 @@ class ASRConfigManager:
             self.durations = scanned.durations
         self.dataset = scanned.profile
         return self.dataset
+
+    def measure_loader(self, dataset: Any, *, processor: Any = None, **options: Any) -> LoaderRate | None:
+        """Decode some clips of ``dataset`` to know how many workers keep the GPU fed (see ``measure_loader``).
+
+        Without a ``processor`` only decoding is measured, and what the rest takes stays an assumption. None, with a
+        warning where something went wrong, when nothing can be measured.
+        """
+        from .loader_rate import measure_loader
+
+        try:
+            self.loader = measure_loader(dataset, processor=processor, **options)
+        except (UnsupportedError, EmptyDatasetError) as error:
+            self.loader = None
+            warnings.warn(f"the loader was not measured: {error.message}", LoaderNotMeasuredWarning, stacklevel=2)
+        self._prepared = processor is not None
+        return self.loader
 
     def add_durations(self, dataset: Any, column: str = "length", unit: str = "samples", **options: Any) -> Any:
         """``dataset`` with every clip's length in a ``column`` for ``group_by_length`` (see ``add_durations``)."""
@@ -171,6 +199,8 @@ class ASRConfigManager:
         from .compare import price_of
 
         found: dict[str, Any] = {"disk_free_bytes": shutil.disk_usage(Path.cwd()).free}
+        if self.loader is not None:
+            found["loader_rate" if self._prepared else "decode_rate"] = self.loader.rate
         if self.hardware.gpus and (price := price_of(self.hardware.gpus[0])) is not None:
             found["price_usd_hour"] = price
         return found
@@ -334,6 +364,7 @@ def create_optimal_config(
     price_usd_hour: float | None = None,
     freeze_feature_encoder: bool = False,
     trace: bool | None = None,
+    processor: Any = None,
     sample_size: int | None = None,
     sampling_rate: int = 16_000,
     verbose: bool = True,
@@ -343,7 +374,9 @@ def create_optimal_config(
     ``dataset``: see ``scan_audio``; ``model``: see ``profile_model`` (without one, ``model_name`` is looked up in the
     catalogue). ``target_batch_size`` is the number of samples per optimizer step, 1 to 65536; ``safety_margin``, 0.70
     to 0.95, the share of GPU memory that the plan may use. The other settings are those of ``PlanOptions``; ``trace``
-    is that of ``ASRConfigManager.plan``. ``verbose`` prints a line per stage and the plan.
+    is that of ``ASRConfigManager.plan``. For half a second some clips are decoded, and made to the model's input by
+    ``processor``, if there is one, to know how many workers keep the GPU fed. ``verbose`` prints a line per stage and
+    the plan.
 
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.
@@ -365,6 +398,8 @@ def create_optimal_config(
         verbose, "Dataset", manager.profile_dataset(dataset, sample_size, sampling_rate=sampling_rate, progress=verbose)
     )
     say(verbose, "Model", found)
+    if manager.hardware.gpus and loader_rate is None and not isinstance(dataset, DatasetProfile):
+        manager.measure_loader(dataset, processor=processor, seconds=_LOADER_S, sampling_rate=sampling_rate)
     config = manager.plan(options, trace=trace, progress=verbose)
     say(verbose, "Planning", config)
     return config, manager

@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 import warnings
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _lib
 from ._errors import AsrConfigError
+from .batching import StepSampler
+from .batching.table import Table
 from .config import TrainingConfig
 
 if TYPE_CHECKING:
     from .memory import MemoryModel
 
 _ROUNDS = 3  # ways that are traced at most: with and without checkpointing, and one in reserve
+_WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, the last
+_DRAWN_STEPS = 40  # in random order, for the worst of a run
+_DRAWN_CLIPS = 4000
 _ROWS = 16  # lengths at which a traced table is asked
 _EXPANDING = "expandable_segments:True"
 _GRADIENT_BYTES = 4
@@ -48,8 +53,11 @@ class Tracer:
         self._model, self._gpu, self._freeze, self._progress = model, gpu, freeze, progress
         self._beside = _GRADIENT_BYTES * trained if devices > 1 else 0
 
-    def trace(self, way: Way, share: int, longest_s: float, shortest_s: float, budget_bytes: int) -> dict[str, Any]:
-        """What the planner wants to know of ``way``: what fits for each length, and the peaks of the longest clips."""
+    def trace(self, way: Way, share: int, durations: Sequence[float], budget_bytes: int) -> dict[str, Any]:
+        """What the planner wants to know of ``way``: what fits for each length, the peaks of the longest clips.
+
+        ``share`` is the clips of a device in a step, ``durations`` are seconds that hold the shortest and the longest.
+        """
         from .memory import MemoryModel
 
         with MemoryModel.trace(
@@ -57,15 +65,15 @@ class Tracer:
             precision=way.precision,
             gradient_checkpointing=way.gradient_checkpointing,
             optimizer=way.optimizer,
-            accumulation=2,
+            accumulation=_WINDOW,
             freeze_feature_encoder=self._freeze,
             gpu=self._gpu,
             allocator=_EXPANDING,
             progress=self._progress,
         ) as memory:
-            longest_s = memory.length(longest_s) / float(memory.about.get("length_per_second") or 16_000.0)
+            longest_s = memory.length(max(durations)) / float(memory.about.get("length_per_second") or 16_000.0)
             limit = budget_bytes - (memory.target.context_bytes or 0) - self._beside
-            rows = _table(memory, _lengths(shortest_s, longest_s), share, limit)
+            rows = tuple(_table(memory, _lengths(min(durations), longest_s), share, limit))
             largest = max(1, rows[-1][1])
             sizes = sorted({size for size in range(1, share + 1) if share % size == 0 and size <= largest} | {largest})
             return {
@@ -74,8 +82,17 @@ class Tracer:
                 "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
                 "peaks": [self._peak(memory, size, longest_s) for size in sizes],
                 "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
-                "high_bytes": None,
+                "high_bytes": self._worst(memory, rows, share, durations),
             }
+
+    def _worst(self, memory: MemoryModel, rows: Table, share: int, durations: Sequence[float]) -> int | None:
+        """The highest memory of some steps in random order, cut by what fits; None without a clip for each place."""
+        drawn = [max(rows[0][0], s) for s in durations[:: max(1, len(durations) // _DRAWN_CLIPS)]]
+        if len(drawn) < share or memory.about.get("fixed_length"):
+            return None
+        steps = StepSampler(drawn, share, mode="random", seed=0)
+        run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
+        return run.peak_reserved + (memory.target.context_bytes or 0) + self._beside
 
     def _peak(self, memory: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:
         """One micro-batch of the longest clips: its peak on the device, and what holds it."""
@@ -127,16 +144,14 @@ def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | None
     config = TrainingConfig.from_dict(_lib.call("plan.make", request, attached))
     for _ in range(_ROUNDS):
         way = Way(config.precision, config.gradient_checkpointing, config.optimizer)
-        known = any(tuple(each[name] for name in Way._fields) == way for each in traced)
-        if tracer is None or known or config.policy != "fastest":
+        seen = any(tuple(each[name] for name in Way._fields) == way for each in traced)
+        if tracer is None or seen or config.policy != "fastest":
             break
         share = config.effective_batch_size // config.device_count
-        longest = max(durations, default=request["dataset"]["max_s"])
-        if config.max_length_s is not None:
-            longest = min(longest, config.max_length_s)
-        shortest = min(durations, default=request["dataset"]["min_s"])
+        limit = math.inf if config.max_length_s is None else config.max_length_s
+        known = durations or array("d", (request["dataset"]["min_s"], request["dataset"]["max_s"]))
         with _said() as failed:
-            traced.append(tracer.trace(way, share, longest, shortest, config.budget_bytes))
+            traced.append(tracer.trace(way, share, [min(s, limit) for s in known], config.budget_bytes))
         if failed:
             break
         config = TrainingConfig.from_dict(_lib.call("plan.make", {**request, "traced": traced}, attached))
