@@ -241,7 +241,7 @@ class TrainingConfig:
         """Build ``transformers.TrainingArguments`` for the installed transformers (4.46 or newer).
 
         ``arguments_class`` is a subclass to build instead, such as ``Seq2SeqTrainingArguments``. ``model`` is
-        looked at for ``ddp_find_unused_parameters``, which is left to the Trainer without it. ``overrides`` are
+        looked at for ``ddp_find_unused_parameters``, which is True without it. ``overrides`` are
         TrainingArguments' own names and win over the plan. Settings that the installed version does not know are
         reported by an ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
         """

@@ -4,8 +4,7 @@ What a version knows is read from the fields of its TrainingArguments, never fro
 that the installed version does not know, or that this machine cannot do, is left at the Trainer's default and reported
 by one ``UnsupportedSettingWarning``; nothing is dropped silently.
 
-docs/settings.md says where the settings go that are not the Trainer's matter. Of those that are,
-``ddp_find_unused_parameters`` needs the model: without it, or where it cannot be told, it is left to the Trainer.
+docs/settings.md says where the settings go that are not the Trainer's matter.
 ``report_to`` is left at the Trainer's default, which is every installed reporter in transformers 4 and none in 5: pass
 ``report_to="tensorboard"`` to see the memory curves of ``AdaptiveMemoryCallback``.
 """
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import InvalidArgumentError, UnsupportedError
 from .config import TrainingConfig
-from .unused import leaves_parameters_unused
+from .unused import find_unused_parameters
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -214,9 +213,8 @@ def _planned(config: TrainingConfig, known: _Known, chosen: dict[str, Any], mode
         settings["dataloader_persistent_workers"] = config.dataloader_persistent_workers
     if config.eval_accumulation_steps is not None:
         settings["eval_accumulation_steps"] = config.eval_accumulation_steps
-    unused = leaves_parameters_unused(model) if config.distributed == "ddp" and model is not None else None
-    if unused is not None:
-        settings["ddp_find_unused_parameters"] = unused
+    if config.distributed == "ddp":
+        settings["ddp_find_unused_parameters"] = find_unused_parameters(model)
     planned = {}
     for name, value in settings.items():
         try:

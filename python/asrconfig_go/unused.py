@@ -12,12 +12,20 @@ _HEADS = ("ForCTC", "ForConditionalGeneration")
 _DROPS = ("layerdrop", "encoder_layerdrop", "decoder_layerdrop")
 
 
+def find_unused_parameters(model: Any = None) -> bool:
+    """``ddp_find_unused_parameters``: False where it is certain that there are none, and True without a model.
+
+    Looking for them walks the graph once more in every step. Not looking ends a training with layer drop by an error in
+    its second step, and that is the Trainer's own choice with gradient checkpointing (made for the reentrant kind).
+    """
+    return model is None or leaves_parameters_unused(model) is not False
+
+
 def leaves_parameters_unused(model: Any) -> bool | None:
     """Whether steps of ``model`` leave trained parameters without a gradient; None where that is not certain.
 
     So does layer drop, which skips whole layers, and SpecAugment's ``masked_spec_embed`` where nothing is masked over
-    time. It is ``ddp_find_unused_parameters``: the Trainer's own choice is False with gradient checkpointing, which
-    ends a training with layer drop by an error, and True without, which walks the graph once more in every step.
+    time.
     """
     inside = bare(model)
     if _drops_layers(inside) or _has_idle_mask(inside):

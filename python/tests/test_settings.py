@@ -225,10 +225,10 @@ def test_data_take(effect: Callable[[], None]) -> None:
 HANDED_OVER = {
     "streaming": "load_dataset(…, streaming=config.streaming)",
     "cache_dataset": "keep_in_memory=config.cache_dataset",
-    "micro_batching": "manager.attach(trainer, memory=",
-    "micro_batch_size": "per_device_train_batch_size",
-    "length_buckets": "StepSampler",
-    "target_batch_size": "StepSampler",
+    "micro_batching": "`manager.train(trainer)`",
+    "micro_batch_size": "`per_device_train_batch_size`",
+    "length_buckets": "`manager.train`",
+    "target_batch_size": "`manager.train`",
 }
 # What tells of the plan and changes nothing by itself.
 DESCRIPTION = {

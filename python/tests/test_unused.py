@@ -81,11 +81,11 @@ class Own(Wav2Vec2ForCTC):  # type: ignore[misc]
     """A class of the user's, which may have anything in it."""
 
 
-def test_what_is_not_known_is_left_to_the_trainer(tmp_path: Path) -> None:
-    for model in (Own(Wav2Vec2Config(**SIZES)), Wav2Vec2Model(Wav2Vec2Config(**SIZES)), Regression()):
-        assert leaves_parameters_unused(model) is None
+def test_what_is_not_known_is_looked_for(tmp_path: Path) -> None:
+    for model in (Own(Wav2Vec2Config(**SIZES)), Wav2Vec2Model(Wav2Vec2Config(**SIZES)), Regression(), None):
+        assert model is None or leaves_parameters_unused(model) is None
         arguments = make_plan(distributed="ddp").to_training_arguments(tmp_path, model=model)
-        assert arguments.ddp_find_unused_parameters is None
+        assert arguments.ddp_find_unused_parameters is True
     assert leaves_parameters_unused(Own(Wav2Vec2Config(**{**SIZES, "layerdrop": 0.1}))) is True
 
 

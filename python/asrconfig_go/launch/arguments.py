@@ -8,6 +8,7 @@ from typing import Any
 
 from .._errors import UnsupportedError
 from ..config import TrainingConfig
+from ..unused import find_unused_parameters
 from .engines import deepspeed_config, fsdp_config
 from .layers import checked_layers
 from .sharing import for_strategy
@@ -34,8 +35,7 @@ def trainer_arguments(
     if not settled.gpu_name and settled.device_count > 1:
         settings |= {"use_cpu": True, "ddp_backend": "gloo"}
     if settled.distributed == "ddp":
-        # Layer drop and masks that are not drawn leave parameters without gradients, which DDP takes for an error.
-        settings["ddp_find_unused_parameters"] = True
+        settings["ddp_find_unused_parameters"] = find_unused_parameters(model)
     elif settled.distributed == "fsdp":
         settings |= _fsdp(settled, checked_layers(layers, model))
     elif settled.distributed.startswith("zero"):
