@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from . import _lib
 from ._checks import checked
-from ._errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
+from ._errors import AsrConfigError, InvalidArgumentError
 from ._records import to_json
 from .config import TrainingConfig
 from .dataset import DatasetProfile, scan_audio
@@ -129,7 +129,7 @@ class ASRConfigManager:
 
         try:
             self.loader = measure_loader(dataset, processor=processor, **options)
-        except (UnsupportedError, EmptyDatasetError) as error:
+        except AsrConfigError as error:
             self.loader = None
             warnings.warn(f"the loader was not measured: {error.message}", LoaderNotMeasuredWarning, stacklevel=2)
         self._prepared = processor is not None
@@ -398,7 +398,8 @@ def create_optimal_config(
         verbose, "Dataset", manager.profile_dataset(dataset, sample_size, sampling_rate=sampling_rate, progress=verbose)
     )
     say(verbose, "Model", found)
-    if manager.hardware.gpus and loader_rate is None and not isinstance(dataset, DatasetProfile):
+    searched = policy == "fastest" and bool(manager.hardware.gpus)
+    if searched and loader_rate is None and not isinstance(dataset, DatasetProfile):
         manager.measure_loader(dataset, processor=processor, seconds=_LOADER_S, sampling_rate=sampling_rate)
     config = manager.plan(options, trace=trace, progress=verbose)
     say(verbose, "Planning", config)

@@ -29,7 +29,7 @@ def plan(clips: Any = CLIPS_8S, model: Any = None, **options: Any) -> ac.Trainin
     ],
 )
 def test_published_scenarios(gpu: str, parameters: int, batch: int, accumulation: int) -> None:
-    config = plan(model=ac.ModelProfile(total_parameters=parameters), gpu=gpu)
+    config = plan(model=ac.ModelProfile(total_parameters=parameters), gpu=gpu, policy="published")
     assert config.policy == "published"
     assert (config.per_device_train_batch_size, config.gradient_accumulation_steps) == (batch, accumulation)
     assert config.effective_batch_size == 32
