@@ -39,7 +39,7 @@ def cases(policy: str) -> Iterator[tuple[str, Explanation]]:
     tail, three = audio(heavy_tail(6000), bad=87, source="folder talks"), audio([0.03, 2.0, 9.5], source="3 files")
     first = planned("T4", "xls-r-300m", ten, policy)
     yield "t4-read-speech", first
-    yield "l4-100-hours", planned("L4", "xls-r-1b", audio(read_speech(100)), policy)
+    yield "a100-100-hours", planned("A100-40GB", "xls-r-1b", audio(read_speech(100)), policy)
     yield "searched", dataclasses.replace(first, config=whole_plan(published_plan()))
     pair = ac.HardwareProfile.detect("L4")
     t4 = dataclasses.replace(ac.HardwareProfile.detect("T4").gpus[0], index=1)

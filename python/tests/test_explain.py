@@ -325,7 +325,9 @@ def test_nothing_but_bad_files(plan: ac.TrainingConfig, tmp_path: Path) -> None:
 
 def test_manager_knows_the_machine_and_the_model() -> None:
     clips = [[0.0] * 8000 for _ in range(40)]
-    config, manager = ac.create_optimal_config(clips, "whisper-tiny", gpu="L4", sampling_rate=1000, verbose=False)
+    config, manager = ac.create_optimal_config(
+        clips, "whisper-tiny", gpu="L4", sampling_rate=1000, trace=False, verbose=False
+    )
     explained = manager.explain()
     assert explained.config == config
     assert (explained.hardware, explained.dataset, explained.model) == (

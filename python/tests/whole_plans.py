@@ -25,8 +25,10 @@ PARTS = {
 
 def published_plan() -> ac.TrainingConfig:
     """A plan by the published rules for a T4, from clips of 8 s and a model made by hand."""
-    clips, model = [[0.0] * 800 for _ in range(40)], ac.ModelProfile(total_parameters=300_000_000)
-    return ac.create_optimal_config(clips, model, gpu="T4", policy="published", sampling_rate=100, verbose=False)[0]
+    manager = ac.ASRConfigManager(gpu="T4")
+    manager.profile_dataset(audio([8.0] * 40))
+    manager.profile_model(ac.ModelProfile(total_parameters=300_000_000))
+    return manager.plan(ac.PlanOptions(policy="published"))
 
 
 def hours(likely: float) -> Range:

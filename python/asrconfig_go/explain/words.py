@@ -126,16 +126,13 @@ def times_source(c: TrainingConfig) -> str:
     """Where the times come from."""
     if c.times is None:
         return ""
-    return (
-        "by measured steps"
-        if c.times.calibrated
-        else "estimate with its range; evaluations and checkpoints not counted"
-    )
+    return "by measured steps" if c.times.calibrated else "estimate with its range, without evaluations"
 
 
 def percentile_words(d: DatasetProfile) -> str:
-    """``5 % under 3.1 s, 25 % under 5.2 s, …``."""
-    return ", ".join(f"{name[1:]} % under {d.percentiles_s[name]:.3g} s" for name in ("p5", "p25", "p75", "p90", "p99"))
+    """``percentiles in seconds: 5 % 3.1, 25 % 5.2, …``."""
+    shown = (f"{name[1:]} % {d.percentiles_s[name]:.3g}" for name in ("p5", "p25", "p75", "p90", "p99"))
+    return f"percentiles in seconds: {', '.join(shown)}"
 
 
 def limit_words(c: TrainingConfig) -> list[tuple[float, str]]:
