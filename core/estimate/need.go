@@ -10,6 +10,7 @@ type Place struct {
 	GPU     profile.GPU
 	Devices int    // that share a step
 	Budget  uint64 // bytes of this one, context included
+	Shared  *int64 // what sharing the model's state adds to it, or saves; absent: DDP's buckets with several GPUs
 }
 
 const (
@@ -18,14 +19,18 @@ const (
 )
 
 // Beside is what a place holds beside the allocator's memory, in bytes: context, NCCL's buffers, and with several GPUs DDP's
-// buckets, a second copy of the gradients.
-func (p Place) Beside(trained int64) (uint64, error) {
+// buckets, a second copy of the gradients; or what another way of sharing adds or saves.
+func (p Place) Beside(trained int64) (int64, error) {
 	if p.GPU.MemoryTotalBytes == 0 {
 		return hostBytes, nil
 	}
-	bytes, err := Outside(p.GPU, p.Devices)
-	if p.Devices > 1 {
-		bytes += gradientBytes * uint64(trained)
+	outside, err := Outside(p.GPU, p.Devices)
+	bytes := int64(outside)
+	switch {
+	case p.Shared != nil:
+		bytes += *p.Shared
+	case p.Devices > 1:
+		bytes += gradientBytes * trained
 	}
 	return bytes, err
 }
@@ -43,15 +48,16 @@ func (o *Oracle) Need(q Question, p Place, rough bool) (bytes uint64, fits bool,
 	if err != nil {
 		return 0, false, err
 	}
-	byRule := s.PeakReserved + beside
-	if s.PeakAllocated+beside > p.Budget {
+	with := func(bytes uint64) uint64 { return uint64(max(0, int64(bytes)+beside)) }
+	byRule := with(s.PeakReserved)
+	if with(s.PeakAllocated) > p.Budget {
 		return byRule, false, nil
 	}
 	if rough && (byRule <= p.Budget/8*7 || byRule > p.Budget/7*8) { // the rule errs by less
 		return byRule, byRule <= p.Budget, nil
 	}
 	reserved, err := o.Peak(q)
-	return reserved + beside, err == nil && reserved+beside <= p.Budget, err
+	return with(reserved), err == nil && with(reserved) <= p.Budget, err
 }
 
 // Largest is the largest micro-batch, from least to most, whose reserved memory by the rule times a factor fits; least - 1

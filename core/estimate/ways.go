@@ -115,7 +115,7 @@ func (o *Oracle) larger(ways []Way, m Misfit, s Setup, with string) []Way {
 			continue
 		}
 		other := m
-		other.Place = Place{card.GPU, m.Devices, uint64(m.Margin * float64(size))}
+		other.Place = Place{GPU: card.GPU, Devices: m.Devices, Budget: uint64(m.Margin * float64(size)), Shared: m.Shared}
 		if bytes, fits, err := o.needOfOne(s, other); err == nil && fits {
 			best, taken = i, bytes
 		}

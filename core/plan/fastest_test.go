@@ -329,6 +329,29 @@ func TestUnequalCardsTakeWhatTheyHaveRoomFor(t *testing.T) {
 	checkSearched(t, c)
 }
 
+func TestSharedStateLetsALargeModelFit(t *testing.T) {
+	in := described(t, "facebook/wav2vec2-xls-r-1b", speech(2000, 20, 1), "T4", "T4", "T4", "T4")
+	in.Options.PriceUSDHour = nil
+	_, err := Make(in)
+	requireFault(t, err, fault.Infeasible, "does not fit")
+	for _, strategy := range []string{"zero2", "zero3", "fsdp"} {
+		in.Options.Distributed = strategy
+		c := planned(t, in)
+		assert.Equal(t, strategy, c.Distributed)
+		assert.Equal(t, "fixed", c.MicroBatching, "an engine's batches cannot be cut")
+		assert.Contains(t, strings.Join(c.Warnings, " "), "torchrun --max-restarts")
+		sum := int64(0)
+		for _, p := range c.MemoryParts {
+			sum += p.Bytes
+		}
+		assert.Equal(t, c.PredictedBytes, sum)
+		checkSearched(t, c)
+	}
+	in.Options.DeviceCount = pointer(1)
+	_, err = Make(in)
+	requireFault(t, err, fault.InvalidArgument, "there is one device")
+}
+
 func TestAnUnknownModelIsPlannedByTheFormula(t *testing.T) {
 	in := inputs()
 	in.Options.Policy = ""

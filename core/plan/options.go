@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -64,6 +65,7 @@ type Options struct {
 	GradientCheckpointing *bool               `json:"gradient_checkpointing"` //
 	LengthHandling        string              `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"
 	MaxLengthS            *float64            `json:"max_length_s"`           // longer clips are left out, above 0
+	Distributed           string              `json:"distributed"`            // "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
 	FreezeFeatureEncoder  bool                `json:"freeze_feature_encoder"` // the model is asked for as such
 	LoaderRate            *float64            `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
 	DecodeRate            *float64            `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
@@ -110,6 +112,7 @@ func (o Options) Normalized() (Options, error) {
 		checkPositive("num_train_epochs", o.NumTrainEpochs, maxEpochs),
 		oneOf("precision", o.Precision, []string{"", "fp32", "fp16", "bf16"}),
 		oneOf("length_handling", o.LengthHandling, []string{"", "random", "grouped", "bucketed", "packed"}),
+		oneOf("distributed", o.Distributed, append([]string{""}, sharding.Strategies()...)),
 		checkPositive("max_length_s", o.MaxLengthS, maxClipS),
 		checkPositive("loader_rate", o.LoaderRate, 1e9),
 		checkPositive("decode_rate", o.DecodeRate, 1e9),
@@ -173,11 +176,11 @@ func checkPrice(dollars *float64) error {
 
 // contradiction names wishes that exclude each other.
 func (o Options) contradiction() error {
-	given := o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil
+	given := o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != ""
 	switch {
 	case o.Policy == PublishedRule && given:
 		return fault.New(fault.InvalidArgument, `leave policy out, or override the settings of the plan: config.gradient_checkpointing = True`,
-			"policy %q decides by its own rules: precision, gradient_checkpointing, length_handling and max_length_s cannot be asked for", o.Policy)
+			"policy %q decides by its own rules: precision, gradient_checkpointing, length_handling, max_length_s and distributed cannot be asked for", o.Policy)
 	case o.Preset == Reproducible && o.Precision != "" && o.Precision != "fp32":
 		return fault.New(fault.InvalidArgument, "leave one of the two out", "preset %q trains in float32, and precision is %q", o.Preset, o.Precision)
 	}

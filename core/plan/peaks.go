@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -25,13 +26,33 @@ func (s *search) peak(f found, batch int) (TracedPeak, error) {
 	if err != nil {
 		return TracedPeak{}, err
 	}
-	parts, cached := []profile.Part{}, int64(e.PeakReserved)
+	held := map[string]int64{}
 	for name, bytes := range e.AtPeak.Components {
-		parts = append(parts, profile.Part{Name: name, Bytes: int64(bytes)})
-		cached -= int64(bytes)
+		held[name] = int64(bytes)
 	}
-	parts = append(parts, profile.Part{Name: "cached", Bytes: cached}, profile.Part{Name: "context", Bytes: int64(beside)})
-	return TracedPeak{Batch: batch, Bytes: int64(e.PeakReserved + beside), Parts: drawn(parts)}, nil
+	total := max(1, int64(e.PeakReserved)+beside)
+	if s.sharded() {
+		if err := s.divided(f.way, held); err != nil {
+			return TracedPeak{}, err
+		}
+		beside -= *s.place.Shared
+	}
+	held["context"] = beside
+	rest, parts := total, []profile.Part{}
+	for name, bytes := range held {
+		parts, rest = append(parts, profile.Part{Name: name, Bytes: bytes}), rest-bytes
+	}
+	return TracedPeak{Batch: batch, Bytes: total, Parts: drawn(append(parts, profile.Part{Name: "cached", Bytes: rest}))}, nil
+}
+
+// divided replaces what a process alone holds of the model by its part.
+func (s *search) divided(w way, held map[string]int64) error {
+	states, err := sharding.Of(s.sharing(s.in.Options.Distributed, s.pool.count, w))
+	if err == nil {
+		held["parameters"], held["gradients"], held["optimizer"] = states.Parameters, states.Gradients, states.Optimizer
+		held["buffers"] += states.Buffers
+	}
+	return err
 }
 
 // order in which parts of memory are drawn; those that are not here come before "cached".
@@ -60,6 +81,10 @@ func (s *search) writeDevices(d *draft, f found) error {
 	if s.pool.count > 1 {
 		d.Distributed, why = "ddp", "each GPU holds the whole model, which fits"
 	}
+	if asked := s.in.Options.Distributed; asked != "" && s.pool.count > 1 {
+		d.Distributed, why = asked, "asked for"
+		d.warn(s.engineWarning())
+	}
 	d.because("distributed", why)
 	d.Devices = []profile.Device{}
 	for i, g := range s.pool.gpus {
@@ -80,4 +105,13 @@ func (s *search) writeDevices(d *draft, f found) error {
 		d.Devices = append(d.Devices, device)
 	}
 	return nil
+}
+
+// engineWarning says what the guard cannot do where an engine holds the model's state.
+func (s *search) engineWarning() string {
+	if !s.sharded() {
+		return ""
+	}
+	return "With DeepSpeed and FSDP no step is computed again in the process when memory runs out: the launcher restarts with a smaller " +
+		"micro-batch (torchrun --max-restarts). config.launch_files(folder) writes what they need."
 }

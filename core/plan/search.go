@@ -8,6 +8,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -82,9 +83,30 @@ func newSearch(in Inputs, p pool) (*search, error) {
 			s.notes = append(s.notes, err.Error())
 		}
 	}
+	if err := s.divide(); err != nil {
+		return nil, err
+	}
 	var err error
 	s.audio, err = readAudio(in, fixed)
 	return s, err
+}
+
+// sharded tells whether the GPUs divide the model's state between them: then the guard cannot cut batches.
+func (s *search) sharded() bool { return s.place.Shared != nil }
+
+// divide works out what a GPU holds less when several hold the model's state together.
+func (s *search) divide() error {
+	strategy := s.in.Options.Distributed
+	if strategy == "" || strategy == "ddp" {
+		return nil
+	}
+	if s.pool.count < 2 {
+		return fault.New(fault.InvalidArgument, "leave distributed out, or plan for several GPUs: gpu=\"2xT4\", device_count=2",
+			"distributed is %s, and there is one device", strategy)
+	}
+	more, err := sharding.Difference(s.sharing(strategy, s.pool.count, s.ways()[0]))
+	s.place.Shared = &more
+	return err
 }
 
 // known tells whether anything is known of what the model takes.
@@ -274,6 +296,9 @@ const usualBuckets = 30
 func (s *search) choose(f found) batches {
 	best := math.Inf(1)
 	allowed := func(b batches) bool {
+		if s.sharded() && b.cut == memoryMicro {
+			return false
+		}
 		if asked := s.in.Options.LengthHandling; asked != "" {
 			return b.handling == asked
 		}

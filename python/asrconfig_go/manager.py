@@ -44,7 +44,8 @@ class PlanOptions:
     ``"sqrt"``, ``"linear"`` or ``"none"`` from ``base_learning_rate`` at ``base_batch_size``; ``preprocessing``
     ``"light"`` or ``"heavy"`` decides on workers. Of policy ``"fastest"`` alone: ``precision`` (``"fp32"``, ``"fp16"``,
     ``"bf16"``), ``gradient_checkpointing``, ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``,
-    ``"packed"``), ``max_length_s`` (longer clips are left out), ``loader_rate`` (seconds of audio that a worker
+    ``"packed"``), ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model:
+    ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``loader_rate`` (seconds of audio that a worker
     prepares per second), ``price_usd_hour`` (of one GPU). None leaves it to the policy.
     """
 
@@ -64,6 +65,7 @@ class PlanOptions:
     gradient_checkpointing: bool | None = None
     length_handling: str | None = None
     max_length_s: float | None = None
+    distributed: str | None = None
     loader_rate: float | None = None
     price_usd_hour: float | None = None
 
@@ -182,7 +184,8 @@ class ASRConfigManager:
 
         gpus = len(self.hardware.gpus)
         possible = gpus > 0 and can_trace() and not isinstance(self._model, ModelProfile)
-        if not (possible if trace is None else trace) or self.model is None:
+        sharded = options.distributed not in (None, "ddp")  # a trace is of a process that holds the whole model
+        if sharded or not (possible if trace is None else trace) or self.model is None:
             return None
         trained = self.model.trainable_parameters
         return Tracer(
@@ -360,6 +363,7 @@ def create_optimal_config(
     gradient_checkpointing: bool | None = None,
     length_handling: str | None = None,
     max_length_s: float | None = None,
+    distributed: str | None = None,
     loader_rate: float | None = None,
     price_usd_hour: float | None = None,
     freeze_feature_encoder: bool = False,
@@ -386,7 +390,7 @@ def create_optimal_config(
     options = PlanOptions(
         target_batch_size, safety_margin, policy, preset, optimizer, lr_scaling,
         base_learning_rate, base_batch_size, num_train_epochs, seed, device_count, preprocessing, precision,
-        gradient_checkpointing, length_handling, max_length_s, loader_rate, price_usd_hour,
+        gradient_checkpointing, length_handling, max_length_s, distributed, loader_rate, price_usd_hour,
     )  # fmt: skip
     options.check()
     manager = ASRConfigManager(safety_margin=safety_margin, gpu=gpu)
