@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ._errors import AsrConfigError
-from ._records import to_json
 from .cli_compare import add_compare
 from .cli_launch import add_launch
 from .cli_memory import add_memory
+from .cli_plan import add_plan
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="asrconfig", description="Plan and guard the fine-tuning of speech models.")
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_plan(commands)
+    add_plan(commands)
     _add_scan(commands)
     add_memory(commands)
     add_compare(commands)
@@ -44,68 +44,6 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
     _add_demo(commands)
     return parser
-
-
-def _add_plan(commands: Any) -> None:
-    plan = commands.add_parser("plan", help="plan a training run")
-    plan.add_argument("--data", required=True, help="folder, manifest, tar shards, Parquet or audio file (see scan)")
-    plan.add_argument("--model", required=True, help="known name, or folder with config.json")
-    plan.add_argument("--gpu", help="plan for this GPU (T4, L4, A100-40GB, 2xT4, …) instead of what is here")
-    plan.add_argument("--target-batch-size", type=int, default=32, help="samples per optimizer step (default 32)")
-    plan.add_argument(
-        "--safety-margin", type=float, default=0.85, help="share of memory to use, 0.70 to 0.95 (default 0.85)"
-    )
-    plan.add_argument("--preset", default="balanced", help="balanced (default), speed or reproducible")
-    plan.add_argument(
-        "--optimizer", default="adamw_torch", help="adamw_torch (default), adamw_bnb_8bit, adafactor or sgd"
-    )
-    plan.add_argument("--lr-scaling", default="sqrt", help="sqrt (default), linear or none")
-    plan.add_argument("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
-    plan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
-    plan.add_argument("--output", metavar="FILE", help="also save the configuration as JSON")
-    plan.add_argument(
-        "--html",
-        metavar="FILE",
-        type=_html_file,
-        help="also write the plan with its reasons as a page that stands alone",
-    )
-    plan.add_argument("--json", action="store_true", help="print profiles and configuration as JSON")
-    plan.set_defaults(run=_plan)
-
-
-def _html_file(name: str) -> str:
-    if Path(name).suffix.lower() not in (".html", ".htm"):
-        raise argparse.ArgumentTypeError(f"{name!r} does not end with .html")
-    return name
-
-
-def _plan(arguments: argparse.Namespace) -> int:
-    from .manager import create_optimal_config
-
-    config, manager = create_optimal_config(
-        arguments.data,
-        arguments.model,
-        target_batch_size=arguments.target_batch_size,
-        safety_margin=arguments.safety_margin,
-        preset=arguments.preset,
-        gpu=arguments.gpu,
-        optimizer=arguments.optimizer,
-        lr_scaling=arguments.lr_scaling,
-        freeze_feature_encoder=arguments.freeze_feature_encoder,
-        sample_size=arguments.sample_size,
-        verbose=not arguments.json,
-    )
-    if arguments.output:
-        config.save(arguments.output)
-    explanation = manager.explain()
-    if arguments.html:
-        explanation.save(arguments.html)
-    if arguments.json:
-        parts = {"hardware": manager.hardware, "dataset": manager.dataset, "model": manager.model, "config": config}
-        print(json.dumps({name: to_json(part) for name, part in parts.items()}, indent=2, ensure_ascii=False))
-    else:
-        print("\n" + explanation.text(profiles=False))  # the stages have shown them
-    return 0
 
 
 def _add_scan(commands: Any) -> None:
