@@ -59,6 +59,14 @@ def model_text(m: ModelProfile) -> str:
     return "\n".join(lines)
 
 
+def _steps(c: TrainingConfig) -> list[tuple[str, str]]:
+    """How the guard makes a plan's steps, where the Trainer alone would not."""
+    if c.micro_batching != "memory":
+        return []
+    cut = f"cut by memory: {c.micro_batch_size} of the longest clips at once, more of shorter ones"
+    return [("Steps", f"{c.length_handling}, {cut} (by manager.attach)")]
+
+
 def config_text(c: TrainingConfig) -> str:
     """The "Optimized Settings" block, and the warnings."""
     devices = f" × {c.device_count} GPUs" if c.device_count > 1 else ""
@@ -69,6 +77,7 @@ def config_text(c: TrainingConfig) -> str:
             "Effective batch",
             f"{c.effective_batch_size} ({c.per_device_train_batch_size} × {c.gradient_accumulation_steps}{devices})",
         ),
+        *_steps(c),
         ("Precision", c.precision + (" + tf32" if c.tf32 else "")),
         ("Gradient checkpointing", "on" if c.gradient_checkpointing else "off"),
         ("Learning rate", f"{c.learning_rate:.2g} ({c.lr_scaling} scaling)"),
