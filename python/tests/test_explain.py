@@ -125,6 +125,8 @@ def test_memory_parts_are_drawn_to_scale(whole: Explanation) -> None:
     assert list(widths) == list(PARTS)
     for name, size in PARTS.items():
         assert widths[name] == pytest.approx(100 * size / (1.02 * 15.0), abs=0.02), name
+    mixed = dataclasses.replace(whole.config, memory_parts=tuple(reversed(whole.config.memory_parts)))
+    assert [part["name"] for part in Explanation(mixed).to_json()["memory"]["parts"]] == list(PARTS)
     starts = [float((box.get("x") or "").rstrip("%")) for box in boxes]
     assert starts == pytest.approx([sum(list(widths.values())[:i]) for i in range(len(widths))], abs=0.05)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..config import MemoryPart
+from ..memory.text import ordered
 
 if TYPE_CHECKING:
     from ..config import TrainingConfig
@@ -52,13 +53,13 @@ def memory_of(e: Explanation) -> PlannedMemory:
 
 
 def _parts(c: TrainingConfig) -> tuple[MemoryPart, ...]:
-    """The plan's, completed to its peak; a policy that does not tell them has the model and the rest."""
+    """The plan's, what stays first, completed to its peak; a policy that does not tell them has the model and the rest."""
     if not c.memory_parts:
         if not 0 < c.model_memory_bytes < c.predicted_bytes:
             return (MemoryPart("training", c.predicted_bytes),) if c.predicted_bytes else ()
         clips = c.predicted_bytes - c.model_memory_bytes
         return MemoryPart("model and optimizer", c.model_memory_bytes), MemoryPart("activations", clips)
-    held = tuple(part for part in c.memory_parts if part.bytes > 0)
+    held = tuple(MemoryPart(name, n) for name, n in ordered({part.name: part.bytes for part in c.memory_parts}))
     rest = c.predicted_bytes - sum(part.bytes for part in held)
     return (*held, MemoryPart("other", rest)) if rest > 0 else held
 
