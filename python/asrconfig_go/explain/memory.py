@@ -53,7 +53,7 @@ def memory_of(e: Explanation) -> PlannedMemory:
 
 
 def _parts(c: TrainingConfig) -> tuple[MemoryPart, ...]:
-    """The plan's, what stays first, completed to its peak; a policy that does not tell them has the model and the rest."""
+    """The plan's, what stays first, completed to its peak; where a policy tells none, the model and the rest."""
     if not c.memory_parts:
         if not 0 < c.model_memory_bytes < c.predicted_bytes:
             return (MemoryPart("training", c.predicted_bytes),) if c.predicted_bytes else ()
