@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -102,8 +103,10 @@ def _tf32(wanted: bool) -> list[Switch]:
             return found.pop() if len(found) == 1 else None
 
         def write(value: bool) -> None:
-            if _settable(owner):
-                owner.allow_tf32 = value
+            if _has(owner, "allow_tf32"):
+                with warnings.catch_warnings():  # torch 2.9 and some later ones recommend the newer interface
+                    warnings.simplefilter("ignore")
+                    owner.allow_tf32 = value
             for part in newer:  # what is switched off may still follow torch.backends.fp32_precision
                 if (part.fp32_precision == "tf32") != value:
                     part.fp32_precision = "tf32" if value else "ieee"
@@ -118,7 +121,3 @@ def _has(part: Any, name: str) -> bool:
         return hasattr(part, name)
     except RuntimeError:  # there, but not to be read after the other interface was used
         return True
-
-
-def _settable(owner: Any) -> bool:
-    return _has(owner, "allow_tf32")
