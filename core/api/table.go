@@ -57,6 +57,7 @@ var table = map[string]operation{
 	"memory.sharding":     withArgs(func(r sharding.Request) (any, error) { return sharding.Of(r) }),
 	"memory.replay":       withArgs(func(s allocator.Sequence) (any, error) { return allocator.Replay(s) }),
 	"timing.step":         withArgs(func(r compare.StepRequest) (any, error) { return compare.Step(r) }),
+	"timing.calibrate":    withArgs(func(r compare.CalibrateRequest) (any, error) { return compare.Calibrate(r) }),
 	"timing.compare":      withArgs(func(r compare.Request) (any, error) { return compare.Make(r) }),
 	"timing.largest":      withArgs(func(r compare.LargestRequest) (any, error) { return compare.LargestModels(r) }),
 	"timing.prices":       withArgs(func(struct{}) (any, error) { return timing.Prices(), nil }),

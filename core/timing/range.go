@@ -34,7 +34,7 @@ func (r Range) AtLeast(s Range) Range {
 
 // Calibration replaces the assumed efficiencies by what was measured: one factor for a model on a GPU.
 type Calibration struct {
-	Factor float64 `json:"factor"` // measured over predicted, of the medians
+	Factor float64 `json:"factor"` // measured over predicted, the median
 	Low    float64 `json:"low"`    // the fastest tenth of the measured steps over predicted, with a twentieth to spare
 	High   float64 `json:"high"`   // the slowest tenth, likewise
 	Steps  int     `json:"steps"`
@@ -43,20 +43,25 @@ type Calibration struct {
 // spare is how far a calibrated range reaches beyond what was measured: steps to come have other clips.
 const spare = 0.05
 
-// Calibrate compares steps that were measured, in seconds, with what was predicted for them. Errors: InvalidArgument without
-// a step, or with one that is not a positive number.
-func Calibrate(predicted Range, measured []float64) (Calibration, error) {
+// Calibrate compares spans of time that were measured, in seconds, with what was predicted for each of them. Errors:
+// InvalidArgument without a span, and where one is not a positive number.
+func Calibrate(predicted []Range, measured []float64) (Calibration, error) {
 	if len(measured) == 0 {
 		return Calibration{}, fault.New(fault.InvalidArgument, "give the seconds of some optimizer steps, without the first ones", "no measured step")
 	}
-	for _, s := range measured {
+	if len(predicted) != len(measured) {
+		return Calibration{}, fault.New(fault.InvalidArgument, "give one estimate for each", "%d measured steps for %d estimates", len(measured), len(predicted))
+	}
+	ratios := make([]float64, len(measured))
+	for i, s := range measured {
 		if math.IsNaN(s) || math.IsInf(s, 0) || s <= 0 {
 			return Calibration{}, fault.New(fault.InvalidArgument, "give the seconds of an optimizer step", "a measured step of %v s", s)
 		}
+		ratios[i] = s / predicted[i].Likely
 	}
-	sorted := slices.Sorted(slices.Values(measured))
-	at := func(share float64) float64 { return between(sorted, share*float64(len(sorted)-1)) / predicted.Likely }
-	return Calibration{at(0.5), at(0.1) * (1 - spare), at(0.9) * (1 + spare), len(sorted)}, nil
+	slices.Sort(ratios)
+	at := func(share float64) float64 { return between(ratios, share*float64(len(ratios)-1)) }
+	return Calibration{at(0.5), at(0.1) * (1 - spare), at(0.9) * (1 + spare), len(ratios)}, nil
 }
 
 // Apply puts the measured factors in the place of the assumed range.

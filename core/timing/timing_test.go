@@ -2,6 +2,7 @@ package timing
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -83,17 +84,23 @@ func TestNoFiguresNoTime(t *testing.T) {
 
 func TestCalibration(t *testing.T) {
 	predicted := Range{0.5, 1, 2}
-	c, err := Calibrate(predicted, []float64{1.5, 1.4, 1.6, 1.5, 1.5})
+	same := func(n int) []Range { return slices.Repeat([]Range{predicted}, n) }
+	c, err := Calibrate(same(5), []float64{1.5, 1.4, 1.6, 1.5, 1.5})
 	require.NoError(t, err)
 	require.InDelta(t, 1.5, c.Factor, 1e-9)
 	require.Equal(t, 5, c.Steps)
 	require.InDelta(t, 1.44*0.95, c.Low, 1e-9)
 	require.InDelta(t, 1.56*1.05, c.High, 1e-9)
+	unequal, err := Calibrate([]Range{{1, 2, 3}, {1, 1, 1}, {2, 4, 8}}, []float64{4, 2, 8})
+	require.NoError(t, err)
+	require.Equal(t, Calibration{2, 2 * 0.95, 2 * 1.05, 3}, unequal, "each span against its own estimate")
+	_, err = Calibrate(same(2), []float64{1})
+	require.Error(t, err)
 	after := c.Apply(Range{5, 10, 20})
 	require.Equal(t, 15.0, after.Likely)
 	require.Less(t, after.High-after.Low, 20.0-5, "a measurement narrows the range")
 	for _, wrong := range [][]float64{nil, {0}, {-1}, {math.NaN()}, {1, math.Inf(1)}} {
-		_, err := Calibrate(predicted, wrong)
+		_, err := Calibrate(same(len(wrong)), wrong)
 		require.Equal(t, fault.InvalidArgument, fault.From(err).Code, "%v", wrong)
 	}
 }

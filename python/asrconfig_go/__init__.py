@@ -54,6 +54,7 @@ from .model import ModelProfile, known_models, profile_model
 from .monitor import MemoryMonitor
 from .prepare import prepare_model
 from .selection import Selection, clip_pieces, select_clips
+from .step_calibration import find_step_calibration
 from .training_arguments import UnsupportedSettingWarning
 from .training_report import GuardEvent, Restart, TrainingReport
 
@@ -143,6 +144,7 @@ __all__ = [
     "estimate_memory",
     "estimate_step_time",
     "find_max_batch_size",
+    "find_step_calibration",
     "gpu_prices",
     "known_models",
     "largest_models",

@@ -17,6 +17,7 @@ from ._checks import checked
 from ._errors import InvalidArgumentError, LibraryError
 from .backends import TrainingSwitches
 from .guard.callback import GuardCallback
+from .guard.step_times import follow_steps
 from .loss_kind import multiplied_by_accumulation
 from .monitor import MemoryMonitor, MemorySnapshot
 
@@ -192,6 +193,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         """Start sampling. A second begin without an end, as after a recovery, goes on with the same monitor."""
         handler = self._handler(sys._getframe(1))
         self._lead(handler)
+        follow_steps(handler)
         self._switches.set()
         if kwargs.get("model") is not None and state.is_world_process_zero:
             _name_multiplied_gradients(args, kwargs["model"], handler)

@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ._records import from_json, to_json
 from .compare_records import Comparison, LargestModels, Price, StepCalibration, StepTime
 from .dataset_profile import DatasetProfile
 from .hardware import GPU
+from .step_calibration import known_calibrations
 
 Prices = Mapping[str, float] | str | os.PathLike[str]
 
@@ -63,7 +64,8 @@ class CompareOptions:
     Trainer's name; ``lora_rank`` above 0 trains adapters. ``order``: ``"random"``, or ``"grouped"`` by length;
     ``padded_s`` instead gives the seconds that all batches of an epoch hold. ``safety_margin``: share of GPU memory to
     use, 0.70 to 0.95. ``loader_rate``: seconds of audio that one of ``workers`` prepares per second, None assumes it.
-    ``calibrations``: by GPU, from ``estimate_step_time`` with measured steps.
+    ``calibrations``: by GPU, from ``estimate_step_time`` with measured steps; None takes what earlier trainings here
+    measured of the model (see ``find_step_calibration``), an empty mapping none.
     """
 
     target_batch_size: int = 32
@@ -115,7 +117,10 @@ def compare_described(
     if unknown:
         known = ", ".join(field.name for field in fields(CompareOptions))
         raise InvalidArgumentError(f"there is no option {sorted(unknown)[0]!r}", f"choose from {known}")
-    request = CompareOptions(**options).request()
+    asked = CompareOptions(**options)
+    if asked.calibrations is None:
+        asked = replace(asked, calibrations=known_calibrations(model, asked.precision, asked.lora_rank))
+    request = asked.request()
     request |= {"model": model, "gpus": _names(gpus), "prices": _prices(prices)}
     request["data"] = _data(dataset, hours, mean_s, max_s)
     return from_json(Comparison, _lib.call("timing.compare", request))

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -243,8 +244,8 @@ func TestLargest(t *testing.T) {
 // second in bfloat16 and 34 813 in TF32, of 49.95 frames a second of audio. The assumed shares were chosen with these two.
 func TestPublishedThroughput(t *testing.T) {
 	for precision, frames := range map[string]float64{"bf16": 41275.76, "fp32": 34813.46} {
-		a, err := Step(StepRequest{Model: model.Request{Name: "facebook/wav2vec2-base"}, GPU: "A100-80GB", Batch: 104, Seconds: 15.4,
-			Precision: precision, Attention: "eager", FreezeFeatureEncoder: true, Optimizer: "adamw_torch"})
+		a, err := Step(StepRequest{Training{Model: model.Request{Name: "facebook/wav2vec2-base"}, GPU: "A100-80GB", Precision: precision,
+			Attention: "eager", FreezeFeatureEncoder: true, Optimizer: "adamw_torch"}, 104, 15.4, 1, nil})
 		require.NoError(t, err)
 		published := 104 * 15.4 * 49.95 / frames
 		require.InEpsilon(t, published, a.StepS.Likely, 0.15, precision)
@@ -254,7 +255,7 @@ func TestPublishedThroughput(t *testing.T) {
 }
 
 func TestStepIsCalibrated(t *testing.T) {
-	r := StepRequest{Model: model.Request{Name: "openai/whisper-small"}, GPU: "T4", Batch: 8, Seconds: 20, Checkpointing: true, Accumulation: 2}
+	r := StepRequest{Training{Model: model.Request{Name: "openai/whisper-small"}, GPU: "T4", Checkpointing: true}, 8, 20, 2, nil}
 	plain, err := Step(r)
 	require.NoError(t, err)
 	require.Nil(t, plain.Calibration)
@@ -270,6 +271,49 @@ func TestStepIsCalibrated(t *testing.T) {
 	r.MeasuredS, r.Batch = nil, 0
 	_, err = Step(r)
 	require.ErrorContains(t, err, "batch is 0")
+}
+
+// TestCalibrateByUnequalSteps: each step is held against the estimate of its own micro-batches.
+func TestCalibrateByUnequalSteps(t *testing.T) {
+	how := Training{Model: model.Request{Name: "facebook/wav2vec2-xls-r-300m"}, GPU: "T4", Checkpointing: true}
+	likely := func(batch int64, seconds float64, accumulation int) float64 {
+		a, err := Step(StepRequest{how, batch, seconds, accumulation, nil})
+		require.NoError(t, err)
+		return a.StepS.Likely
+	}
+	r := CalibrateRequest{how, []MeasuredStep{
+		{[][2]float64{{4, 10}, {4, 10}}, 2 * likely(4, 10, 2)},
+		{[][2]float64{{1, 25}}, 3 * likely(1, 25, 1)},
+		{[][2]float64{{16, 2}, {16, 2}, {16, 2}}, 4 * likely(16, 2, 3)},
+	}}
+	a, err := Calibrate(r)
+	require.NoError(t, err)
+	require.InDelta(t, 3, a.Calibration.Factor, 1e-9)
+	require.Equal(t, 3, a.Calibration.Steps)
+	require.Equal(t, "T4", a.GPU)
+	require.Equal(t, "fp16", a.Precision)
+	require.Equal(t, 2*4*10+25+3*16*2.0, a.PaddedS)
+	mixed := CalibrateRequest{how, []MeasuredStep{{[][2]float64{{4, 10}, {16, 2}}, 1}}}
+	b, err := Calibrate(mixed)
+	require.NoError(t, err)
+	between := 1 / b.Calibration.Factor
+	require.InDelta(t, (likely(4, 10, 2)+likely(16, 2, 2))/2, between, 1e-9)
+
+	for says, change := range map[string]func(*CalibrateRequest){
+		"no measured step":              func(r *CalibrateRequest) { r.Steps = nil },
+		"a step of 0 micro-batches":     func(r *CalibrateRequest) { r.Steps = []MeasuredStep{{nil, 1}} },
+		"a micro-batch of 1.5 clips":    func(r *CalibrateRequest) { r.Steps = []MeasuredStep{{[][2]float64{{1.5, 2}}, 1}} },
+		"a measured step of 0 s":        func(r *CalibrateRequest) { r.Steps[0].MeasuredS = 0 },
+		"seconds is 0":                  func(r *CalibrateRequest) { r.Steps = []MeasuredStep{{[][2]float64{{1, 0}}, 1}} },
+		`there is no GPU "T5"`:          func(r *CalibrateRequest) { r.GPU = "T5" },
+		"10001 steps; 10000 are the mo": func(r *CalibrateRequest) { r.Steps = make([]MeasuredStep, 10001) },
+	} {
+		wrong := r
+		wrong.Steps = slices.Clone(r.Steps)
+		change(&wrong)
+		_, err := Calibrate(wrong)
+		require.ErrorContains(t, err, says)
+	}
 }
 
 func BenchmarkCatalogue(b *testing.B) {

@@ -1,6 +1,8 @@
 package compare
 
 import (
+	"slices"
+
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
@@ -8,21 +10,26 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
-// StepRequest asks how long one optimizer step takes, and compares it with what was measured.
-type StepRequest struct {
+// Training is how steps are computed.
+type Training struct {
 	Model model.Request `json:"model"`
 	GPU   string        `json:"gpu"` // "T4", "2xT4"
 
-	Batch                int64     `json:"batch"`
-	Seconds              float64   `json:"seconds"`
-	Precision            string    `json:"precision"` // what suits the card
-	Checkpointing        bool      `json:"checkpointing"`
-	Accumulation         int       `json:"accumulation"` // 1
-	Optimizer            string    `json:"optimizer"`    // "adamw_torch"
-	FreezeFeatureEncoder bool      `json:"freeze_feature_encoder"`
-	LoRARank             int64     `json:"lora_rank"`
-	Attention            string    `json:"attention"`  // "sdpa" or "eager"; "sdpa"
-	MeasuredS            []float64 `json:"measured_s"` // seconds of steps of that shape; none
+	Precision            string `json:"precision"` // what suits the card
+	Checkpointing        bool   `json:"checkpointing"`
+	Optimizer            string `json:"optimizer"` // "adamw_torch"
+	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"`
+	LoRARank             int64  `json:"lora_rank"`
+	Attention            string `json:"attention"` // "sdpa" or "eager"; "sdpa"
+}
+
+// StepRequest asks how long one optimizer step takes, and compares it with what was measured.
+type StepRequest struct {
+	Training
+	Batch        int64     `json:"batch"`
+	Seconds      float64   `json:"seconds"`
+	Accumulation int       `json:"accumulation"` // 1
+	MeasuredS    []float64 `json:"measured_s"`   // seconds of steps of that shape; none
 }
 
 // StepAnswer is a step's time.
@@ -35,33 +42,52 @@ type StepAnswer struct {
 	Calibration *timing.Calibration `json:"calibration"`
 }
 
+// stepper tells the work of micro-batches on a machine.
+type stepper struct {
+	Training
+	card  hardware.Entry
+	count int
+	model *analytic.Model
+	rates timing.Rates
+}
+
+func (t Training) stepper() (*stepper, error) {
+	card, count, err := hardware.Asked(t.GPU)
+	if err != nil {
+		return nil, err
+	}
+	t.Precision, t.Optimizer = or(t.Precision, estimate.Precision(card.GPU())), or(t.Optimizer, adamw)
+	t.Model.FreezeFeatureEncoder = t.Model.FreezeFeatureEncoder || t.FreezeFeatureEncoder
+	m, err := analytic.Read(t.Model)
+	if err != nil {
+		return nil, err
+	}
+	rates, err := timing.RatesOf(card.GPU())
+	return &stepper{t, card, count, m, rates}, err
+}
+
+func (s *stepper) work(batch int64, seconds float64, accumulation int) (analytic.Work, error) {
+	sketch, err := s.model.Sketch(analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
+		Accumulation: int64(accumulation), Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())})
+	return sketch.Work, err
+}
+
 // Step estimates one optimizer step. Errors: those of analytic.Read and Model.Sketch, NotFound for an unknown GPU, those of
 // timing.Calibrate.
 func Step(r StepRequest) (StepAnswer, error) {
-	card, count, err := hardware.Asked(r.GPU)
+	s, err := r.stepper()
 	if err != nil {
 		return StepAnswer{}, err
 	}
-	g := card.GPU()
-	r.Precision, r.Accumulation, r.Optimizer = or(r.Precision, estimate.Precision(g)), or(r.Accumulation, 1), or(r.Optimizer, adamw)
-	r.Model.FreezeFeatureEncoder = r.Model.FreezeFeatureEncoder || r.FreezeFeatureEncoder
-	m, err := analytic.Read(r.Model)
+	accumulation := or(r.Accumulation, 1)
+	work, err := s.work(r.Batch, r.Seconds, accumulation)
 	if err != nil {
 		return StepAnswer{}, err
 	}
-	rates, err := timing.RatesOf(g)
-	if err != nil {
-		return StepAnswer{}, err
-	}
-	s, err := m.Sketch(analytic.Request{Batch: r.Batch, Seconds: r.Seconds, Precision: r.Precision, Checkpointing: r.Checkpointing,
-		Accumulation: int64(r.Accumulation), Optimizer: r.Optimizer, LoRARank: r.LoRARank, Attention: r.Attention, ComputeCapability: estimate.Class(g)})
-	if err != nil {
-		return StepAnswer{}, err
-	}
-	a := StepAnswer{GPU: card.Key, Precision: r.Precision, Work: s.Work, Parts: rates.Step(s.Work, r.Optimizer, r.Accumulation, count)}
+	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, Work: work, Parts: s.rates.Step(work, s.Optimizer, accumulation, s.count)}
 	a.StepS = a.Parts.Sum()
 	if r.MeasuredS != nil {
-		c, err := timing.Calibrate(a.StepS, r.MeasuredS)
+		c, err := timing.Calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)
 		if err != nil {
 			return StepAnswer{}, err
 		}

@@ -29,6 +29,7 @@ from .preflight import PreflightReport
 from .preflight import preflight as try_worst
 from .ranks import Ranks
 from .split import batch_size, like
+from .step_times import follow_steps
 from .window import Call, Window
 
 logger = logging.getLogger("asrconfig_go")
@@ -109,6 +110,7 @@ class Guard:
             }
             self._undo = [override(trainer, name, function) for name, function in self._wrapped.items()]
             self._undo += [self._losses.install(), self._optimizer.remove, self._listen(), predictions_back(trainer)]
+            self._undo.append(follow_steps(trainer.callback_handler))
             setattr(trainer, KEY, self)
             for note in self.notes:
                 logger.warning(note)

@@ -107,10 +107,14 @@ def loss_of(output: Any) -> Any:
 
 def trainer_settings(trainer: Any) -> dict[str, Any]:
     """What a trainer trains with, as ``MemoryModel.trace`` takes it."""
-    args = trainer.args
+    return training_settings(trainer.args, trainer.model)
+
+
+def training_settings(args: Any, model: Any) -> dict[str, Any]:
+    """``trainer_settings`` by a trainer's arguments and its model."""
     return {
         "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
-        "gradient_checkpointing": _recomputes(args) or _checkpoints(trainer.model),
+        "gradient_checkpointing": _recomputes(args) or _checkpoints(model),
         "optimizer": str(getattr(args.optim, "value", args.optim)),
         "accumulation": args.gradient_accumulation_steps,
     }

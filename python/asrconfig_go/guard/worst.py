@@ -124,19 +124,19 @@ def worst_batch(
 
 def seconds_of(batch: Any, model: Any = None) -> float | None:
     """The duration of a collated batch's audio; None of an unknown input."""
-    per_second = _per_second(batch, model)
+    rate = per_second(batch, model)
     name = next((name for name in _INPUTS if name in batch), None)
-    if name is None or per_second is None:
+    if name is None or rate is None:
         return None
-    return float(batch[name].shape[2 if is_mel(batch, model) else 1] / per_second)
+    return float(batch[name].shape[2 if is_mel(batch, model) else 1] / rate)
 
 
 def _length(batch: Any, seconds: float, model: Any) -> int:
-    per_second = _per_second(batch, model)
-    return max(1, math.ceil(seconds * (per_second or _SAMPLING_RATE) - 1e-6))
+    rate = per_second(batch, model)
+    return max(1, math.ceil(seconds * (rate or _SAMPLING_RATE) - 1e-6))
 
 
-def _per_second(batch: Any, model: Any) -> float | None:
+def per_second(batch: Any, model: Any) -> float | None:
     """Values in time per second of audio: by the model, or else by the input's name."""
     known = _known(model)
     if known is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from .._files import cache_folder, write_whole
 from .cache import fingerprint
@@ -41,7 +42,7 @@ def find_calibration(model_key: str | None, gpu: str) -> Calibration | None:
     if model_key is None or not gpu:
         return None
     try:
-        data = json.loads(_path(model_key, gpu, torch_version()).read_text(encoding="utf-8"))
+        data = json.loads(calibration_file(model_key, gpu, torch_version()).read_text(encoding="utf-8"))
         known = Calibration(**{f.name: data[f.name] for f in fields(Calibration)})
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -50,10 +51,15 @@ def find_calibration(model_key: str | None, gpu: str) -> Calibration | None:
 
 def store_calibration(model_key: str, calibration: Calibration) -> Path:
     """Keep a measurement for later estimates; the one before it is replaced."""
-    path = _path(model_key, calibration.gpu, calibration.torch)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(asdict(calibration), indent=2).encode())
+    path = calibration_file(model_key, calibration.gpu, calibration.torch)
+    write_calibration(path, asdict(calibration))
     return path
+
+
+def write_calibration(path: Path, content: Any) -> None:
+    """Keep what was measured, in place of what the file held. Raises ``OSError`` where it cannot be written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(content, indent=2).encode())
 
 
 def torch_version() -> str:
@@ -66,5 +72,6 @@ def torch_version() -> str:
         return ""
 
 
-def _path(model_key: str, gpu: str, torch: str) -> Path:
-    return cache_folder("calibrations") / f"{fingerprint(model_key, gpu, torch)}.json"
+def calibration_file(*key: str) -> Path:
+    """The file of what was measured, of memory or of time, under a key."""
+    return cache_folder("calibrations") / f"{fingerprint(*key)}.json"

@@ -1,0 +1,79 @@
+package compare
+
+import (
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// CalibrateRequest holds optimizer steps of a training, each of micro-batches of its own, against their estimates.
+type CalibrateRequest struct {
+	Training
+	Steps []MeasuredStep `json:"steps"` // 1..10 000
+}
+
+// MeasuredStep is an optimizer step on one GPU.
+type MeasuredStep struct {
+	MicroBatches [][2]float64 `json:"micro_batches"` // clips, and seconds of the longest with its padding; 1..65536
+	MeasuredS    float64      `json:"measured_s"`    // seconds
+}
+
+// CalibrateAnswer is what the steps say of a model on a GPU.
+type CalibrateAnswer struct {
+	GPU         string             `json:"gpu"` // key of the catalogue
+	Precision   string             `json:"precision"`
+	PaddedS     float64            `json:"padded_s"` // seconds of audio in all, padding included
+	Calibration timing.Calibration `json:"calibration"`
+}
+
+const mostMeasured, mostInStep = 10_000, 1 << 16
+
+// Calibrate compares steps of varying shapes. Errors: those of Step, and InvalidArgument for what is no step.
+func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
+	if len(r.Steps) > mostMeasured {
+		return CalibrateAnswer{}, fault.New(fault.InvalidArgument, "give some of them", "%d steps; 10000 are the most", len(r.Steps))
+	}
+	s, err := r.stepper()
+	if err != nil {
+		return CalibrateAnswer{}, err
+	}
+	a := CalibrateAnswer{GPU: s.card.Key, Precision: s.Precision}
+	known := map[[2]float64]analytic.Work{}
+	predicted, measured := make([]timing.Range, len(r.Steps)), make([]float64, len(r.Steps))
+	for i, step := range r.Steps {
+		parts, err := s.unequal(step.MicroBatches, known)
+		if err != nil {
+			return CalibrateAnswer{}, err
+		}
+		predicted[i], measured[i] = parts.Sum(), step.MeasuredS
+		for _, micro := range step.MicroBatches {
+			a.PaddedS += micro[0] * micro[1]
+		}
+	}
+	a.Calibration, err = timing.Calibrate(predicted, measured)
+	return a, err
+}
+
+// unequal is an optimizer step of micro-batches of any shapes; what is known of a shape is kept.
+func (s *stepper) unequal(micros [][2]float64, known map[[2]float64]analytic.Work) (total timing.Parts, err error) {
+	if len(micros) == 0 || len(micros) > mostInStep {
+		return total, fault.New(fault.InvalidArgument, "give clips and seconds of each", "a step of %d micro-batches", len(micros))
+	}
+	trained := int64(0)
+	for _, micro := range micros {
+		if micro[0] != math.Trunc(micro[0]) || !(micro[0] >= 1) {
+			return total, fault.New(fault.InvalidArgument, "give clips and seconds of each", "a micro-batch of %v clips", micro[0])
+		}
+		work, is := known[micro]
+		if !is {
+			if work, err = s.work(int64(micro[0]), micro[1], len(micros)); err != nil {
+				return total, err
+			}
+			known[micro] = work
+		}
+		total, trained = total.Plus(s.rates.Micro(work.Sum())), work.TrainedParameters
+	}
+	return total.Plus(s.rates.Finish(trained, s.Optimizer, len(micros), s.count)), nil
+}

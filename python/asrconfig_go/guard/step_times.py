@@ -1,0 +1,237 @@
+"""Times of a Trainer's first optimizer steps, and what they computed, held against the estimate once and for all.
+
+Between the begin of a step and its end the batches are already there: what the loader takes, logging, evaluation and
+saving are outside. On a GPU two events in its own queue mark a step, so that nothing waits for anything; they are read
+when all steps have been noted, behind the one time that this waits for the GPU.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from transformers.trainer_callback import TrainerCallback
+
+from .._errors import AsrConfigError, UnsupportedError
+from ..step_calibration import MeasuredStep, StepRecord, StepSettings, calibrate_steps, store_step_calibration
+from .jobs import training_settings
+from .lengths import extent
+from .worst import per_second
+
+logger = logging.getLogger("asrconfig_go")
+
+SKIPPED, NOTED, ENOUGH = 5, 50, 10
+"""Steps before the first that counts, steps that do, and how many of them a shorter training must have."""
+_SHAPING = ("input_values", "input_features", "attention_mask")
+_SHORTEST_S = 0.5  # as the estimate has it
+
+
+@dataclass
+class _Step:
+    begin: Any
+    end: Any = None
+    inputs: list[dict[str, Any]] = field(default_factory=list)  # shapes of each micro-batch
+
+
+class _Shaped(NamedTuple):
+    shape: Any
+
+
+class _Wall:
+    """Moments by the clock of the CPU."""
+
+    mark = staticmethod(time.perf_counter)
+
+    def between(self, begin: float, end: float) -> float:
+        return end - begin
+
+    def wait(self, end: float) -> None:
+        """They have passed."""
+
+
+class _Queue:
+    """Moments in the queue of the GPU."""
+
+    def mark(self) -> Any:
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, begin: Any, end: Any) -> float:
+        return float(begin.elapsed_time(end)) / 1000
+
+    def wait(self, end: Any) -> None:
+        end.synchronize()
+
+
+class StepTimes(TrainerCallback):  # type: ignore[misc]
+    """Notes the first steps of a training, calibrates the time model by them, and keeps the factor for later.
+
+    Costs some microseconds for each of the first 55 steps, and nothing afterwards. On the CPU, whose rates the time
+    model does not know, and for models, cards and settings that it does not, steps are noted and nothing is kept;
+    ``problem`` says why.
+    """
+
+    def __init__(self, clock: Any = None, gpu: Callable[[], str] | None = None) -> None:
+        """``clock`` and ``gpu``, the name of the GPU, replace the real ones in tests."""
+        self._given, self._gpu = clock, gpu or _gpu_name
+        self.steps: tuple[MeasuredStep, ...] = ()
+        """What was measured, when that is done."""
+        self.record: StepRecord | None = None
+        """What it says, where something is to be said."""
+        self.problem = ""
+        self._hook: Any = None
+        self._model: Any = None
+        self._clock: Any = None
+        self._step: _Step | None = None
+        self._noted: list[_Step] = []
+        self._seen = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Begin to note, with the first training of this trainer."""
+        self.stop()
+        if self.steps or model is None or not state.is_world_process_zero:
+            return
+        self.problem = _not_measured(args, model)
+        if self.problem:
+            return
+        on_gpu = any(parameter.is_cuda for parameter in model.parameters())
+        self._clock = self._given or (_Queue() if on_gpu else _Wall())
+        self._model = model
+        self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The batches of the step are there."""
+        if self._hook is not None:
+            self._seen += 1
+            self._step = _Step(self._clock.mark()) if self._seen > SKIPPED else None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The optimizer's step has been taken, or is in the GPU's queue."""
+        step = self._step
+        if step is None:
+            return
+        step.end, self._step = self._clock.mark(), None
+        if step.inputs:
+            self._noted.append(step)
+        if len(self._noted) == NOTED:
+            self._finish(args)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A training that was shorter counts if it had some steps."""
+        if len(self._noted) >= ENOUGH:
+            self._finish(args)
+        self.stop()
+
+    def stop(self) -> None:
+        """Note no more; what was begun is forgotten."""
+        if self._hook is not None:
+            self._hook.remove()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._hook = self._step = self._model = self._clock = None
+        self._seen, self._noted = 0, []
+
+    def _note(self, model: Any, positional: Any, named: Any) -> None:
+        """Before each forward of the model: those of training count."""
+        step = self._step
+        if step is None or not model.training:
+            return
+        # Only the shapes: what they mean is for later.
+        step.inputs.append({name: _Shaped(named[name].shape) for name in _SHAPING if name in named})
+
+    def _finish(self, args: Any) -> None:
+        model, clock, noted = self._model, self._clock, self._noted
+        clock.wait(noted[-1].end)
+        self.stop()
+        try:
+            self.steps = tuple(_measured(model, step, clock) for step in noted)
+            self.record = self._calibrated(args, model)
+        except AsrConfigError as error:
+            self.problem = error.message
+        except Exception as error:  # a training is worth more than its times
+            self.problem = f"{type(error).__name__}: {error}"
+        if self.record is not None:
+            logger.info(
+                "%d optimizer steps took %.2f times the estimate for %s (%.2f to %.2f); kept for later comparisons",
+                self.record.steps, self.record.factor, self.record.gpu, self.record.low, self.record.high,
+            )  # fmt: skip
+
+    def _calibrated(self, args: Any, model: Any) -> StepRecord | None:
+        from ..memory.source import analytic_request
+
+        gpu = self._gpu()
+        if not gpu:
+            self.problem = "the time model has no rates for CPUs"
+            return None
+        described = analytic_request(model)
+        record = calibrate_steps(described, gpu, _settings(args, model), self.steps)
+        if not store_step_calibration(described, record):
+            self.problem = f"{record.factor:.3g} times the estimate was not kept"
+        return record
+
+
+def follow_steps(handler: Any) -> Callable[[], None]:
+    """Let a Trainer's ``CallbackHandler`` have one ``StepTimes``; gives a function that takes it away again."""
+    if handler is None or any(isinstance(callback, StepTimes) for callback in handler.callbacks):
+        return lambda: None
+    times = StepTimes()
+    handler.add_callback(times)
+
+    def leave() -> None:
+        times.stop()
+        if times in handler.callbacks:
+            handler.callbacks.remove(times)
+
+    return leave
+
+
+def _not_measured(args: Any, model: Any) -> str:
+    """Why a training is not measured, "" when it is."""
+    if getattr(args, "torch_compile", False) or hasattr(model, "_orig_mod"):
+        return "compiled models are not what is estimated"
+    if args.n_gpu > 1:
+        return "several GPUs in one process share each batch"
+    if getattr(args, "deepspeed", None) or getattr(args, "fsdp", None):
+        return "sharded models are not what is estimated"
+    return ""
+
+
+def _measured(model: Any, step: _Step, clock: Any) -> MeasuredStep:
+    return MeasuredStep(
+        tuple(_micro_batch(model, inputs) for inputs in step.inputs), clock.between(step.begin, step.end)
+    )
+
+
+def _micro_batch(model: Any, inputs: dict[str, Any]) -> tuple[int, float]:
+    """Clips, and seconds of the longest with its padding."""
+    rate = per_second(inputs, model)
+    if rate is None:
+        raise UnsupportedError("how long the model's inputs last is not known", "give it input_values or features")
+    clips = int(next(iter(inputs.values())).shape[0])
+    return clips, max(_SHORTEST_S, round(extent(inputs).length / rate, 1))
+
+
+def _settings(args: Any, model: Any) -> StepSettings:
+    adapters = getattr(model, "peft_config", None) or {}
+    settings = training_settings(args, model)
+    return StepSettings(
+        precision=settings["precision"],
+        gradient_checkpointing=settings["gradient_checkpointing"],
+        optimizer=settings["optimizer"],
+        lora_rank=max((int(getattr(each, "r", 0)) for each in adapters.values()), default=0),
+        attention="eager" if getattr(getattr(model, "config", None), "_attn_implementation", "") == "eager" else "sdpa",
+        devices=args.world_size,
+    )
+
+
+def _gpu_name() -> str:
+    import torch
+
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else ""
