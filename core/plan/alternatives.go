@@ -16,8 +16,8 @@ func (s *search) writeAlternatives(d *draft, f found, ways []found) error {
 		return err
 	}
 	for _, b := range f.all {
-		if b.handling == f.chosen.handling && b.cut == f.chosen.cut {
-			continue
+		if s.audio.fixed > 0 || b.handling == f.chosen.handling && b.cut == f.chosen.cut {
+			continue // where every clip is as long as the others, orders change nothing
 		}
 		what := fmt.Sprintf("%.1f %% padding", 100*b.figures.Padding)
 		if b.figures.MicroBatch != nil {

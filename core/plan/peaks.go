@@ -12,6 +12,7 @@ import (
 func (s *search) peak(f found, batch int) (TracedPeak, error) {
 	if f.traced != nil {
 		if traced, known := f.traced.peak(batch); known {
+			traced.Parts = drawn(slices.Clone(traced.Parts))
 			return traced, nil
 		}
 	}

@@ -181,7 +181,7 @@ func (s *search) workers(l loader, f found) (count int, why string) {
 	case f.pace.known:
 		demand := s.loading(1).Likely / max(f.chosen.epoch.Likely, math.SmallestNonzeroFloat64)
 		wanted = max(1, int(math.Ceil(demand*workersToSpare)))
-		source = fmt.Sprintf("one worker's audio lasts %.2g of the GPU's time, with half as many to spare %d", 1/max(demand, 1e-9), wanted)
+		source = fmt.Sprintf("one worker prepares audio %.3g times as fast as the GPU takes it; with half as many again to spare: %d", 1/max(demand, 1e-9), wanted)
 	}
 	if l.heavy {
 		wanted, source = max(wanted, most), source+"; heavy preprocessing: as many as the cores allow"
@@ -190,5 +190,5 @@ func (s *search) workers(l loader, f found) (count int, why string) {
 	for count > 0 && l.bytes(count) > l.room {
 		count--
 	}
-	return count, fmt.Sprintf("%s; %s for each process leave %d; %s of the %s of RAM left", source, fault.Plural(cores, "core"), most, gb(l.bytes(count)), gb(l.room))
+	return count, fmt.Sprintf("%s; of %s for each process %d can work; they take %s of the %s of RAM left", source, fault.Plural(cores, "core"), most, gb(l.bytes(count)), gb(l.room))
 }

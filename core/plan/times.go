@@ -20,8 +20,8 @@ func (s *search) writeTimes(d *draft, f found) {
 		AudioRate: profile.Range(timing.Takes(s.audio.seconds(), hours.Times(3600))), Bound: f.pace.bound(f.chosen), Calibrated: s.in.Options.Calibration != nil}
 	if loader.Likely > f.chosen.epoch.Likely {
 		t.Bound = "loader"
-		d.warn(fmt.Sprintf("The loader needs %.2g h for an epoch, the GPU %.2g h: store the audio decoded, or take a machine with more cores.",
-			loader.Likely/3600, f.chosen.epoch.Likely/3600))
+		d.warn(fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min: store the audio decoded, or take a machine with more cores.",
+			loader.Likely/60, f.chosen.epoch.Likely/60))
 	}
 	if price := s.in.Options.PriceUSDHour; price != nil {
 		cost := profile.Range(run.Times(*price * float64(s.pool.count)))

@@ -82,16 +82,23 @@ class Tracer:
                 "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
                 "peaks": [self._peak(memory, size, longest_s) for size in sizes],
                 "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
-                "high_bytes": self._worst(memory, rows, share, durations),
+                "high_bytes": self._worst(memory, rows, share, durations, limit),
             }
 
-    def _worst(self, memory: MemoryModel, rows: Table, share: int, durations: Sequence[float]) -> int | None:
-        """The highest memory of some steps in random order, cut by what fits; None without a clip for each place."""
+    def _worst(
+        self, memory: MemoryModel, rows: Table, share: int, durations: Sequence[float], limit: int
+    ) -> int | None:
+        """The highest memory of some steps in random order, cut by what fits; None without a clip for each place.
+
+        Within the budget, as PyTorch gives cached memory back before it fails; what it takes where that does not help.
+        """
         drawn = [max(rows[0][0], s) for s in durations[:: max(1, len(durations) // _DRAWN_CLIPS)]]
         if len(drawn) < share or memory.about.get("fixed_length"):
             return None
         steps = StepSampler(drawn, share, mode="random", seed=0)
-        run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
+        run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS, limit_bytes=limit)
+        if not run.fits:
+            run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
         return run.peak_reserved + (memory.target.context_bytes or 0) + self._beside
 
     def _peak(self, memory: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:
