@@ -173,6 +173,9 @@ func (s *search) cutReason(f found) string {
 	if f.chosen.cut == fixedMicro {
 		return "one size is as fast here: other cuts gain less than 3 %"
 	}
+	if f.memory.Largest(s.audio.longest()) >= s.share {
+		return fmt.Sprintf("the %d clips of a device's share of a step fit at once, also of the longest: the guard has nothing to cut", s.share)
+	}
 	return fmt.Sprintf("the guard cuts each step of %d by predicted memory: short clips ride in larger micro-batches (%d of %.4g s, %d of %.4g s)",
 		s.share, f.memory.Largest(s.audio.longest()), s.audio.longest(), f.memory.Largest(s.audio.mean()), s.audio.mean())
 }

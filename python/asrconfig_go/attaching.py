@@ -39,7 +39,7 @@ def memory_limit(memory: Any, trainer: Any, config: TrainingConfig | None, margi
 def use_planned_batches(
     trainer: Any, config: TrainingConfig, durations: array[float], memory: Any, limit: int | None
 ) -> Callable[[], None]:
-    """Let ``trainer`` take the plan's steps: a process's whole share at once, which the guard cuts by ``memory``.
+    """Let ``trainer`` take the plan's steps: a process's whole share at once, cut by ``memory``, if any.
 
     ``durations`` are the seconds of the clips of the training set, in its order. Without them, or where the Trainer
     cannot take chosen clips, steps stay in random order with the Trainer's own batches, and a warning says why. Gives
@@ -55,7 +55,9 @@ def use_planned_batches(
     if seconds is None:
         return lambda: None
     mode = "random" if config.length_handling == "grouped" else config.length_handling
-    table = memory_table(memory, max(seconds), limit) if mode == "packed" else None
+    table = None
+    if mode == "packed":  # without a memory model the whole share fits at once
+        table = memory_table(memory, max(seconds), limit) if memory is not None else ((max(seconds), share),)
     seed = args.seed if args.data_seed is None else args.data_seed
     use_batch(trainer, (share, 1))
     try:

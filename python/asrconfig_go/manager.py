@@ -275,7 +275,8 @@ class ASRConfigManager:
         planned = (
             asked is None and guard_of(trainer) is None and config is not None and config.micro_batching == "memory"
         )
-        if asked is True or planned:
+        whole = planned and config is not None and _fits_whole(trainer, config)  # then nothing is to be cut
+        if asked is True or (planned and not whole):
             options["memory"] = traced_for(trainer, self._gpu)
             limit = memory_limit(options["memory"], trainer, config, self.hardware.safety_margin)
             options.setdefault("memory_limit_bytes", limit)
@@ -285,8 +286,8 @@ class ASRConfigManager:
             options["preflight"] = self._longest(options["preflight"])
         guard = attach(trainer, **options)
         if planned and config is not None:
-            limit = options["memory_limit_bytes"]
-            guard.on_detach(use_planned_batches(trainer, config, self.durations, options["memory"], limit))
+            memory, limit = options.get("memory"), options.get("memory_limit_bytes")
+            guard.on_detach(use_planned_batches(trainer, config, self.durations, memory, limit))
         return guard
 
     def train(
@@ -339,6 +340,12 @@ class ASRConfigManager:
     def __repr__(self) -> str:
         parts = [self.hardware, self.dataset, self.model, self.config]
         return "\n\n".join(repr(part) for part in parts if part is not None)
+
+
+def _fits_whole(trainer: Any, config: TrainingConfig) -> bool:
+    """Whether a process's whole share of a step fits at once, by the plan."""
+    share: int = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
+    return config.micro_batch_size >= share
 
 
 def create_optimal_config(

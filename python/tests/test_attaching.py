@@ -152,3 +152,15 @@ class Stop(TrainerCallback):  # type: ignore[misc]
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step == 3:
             raise KeyboardInterrupt
+
+
+def test_a_share_that_fits_whole_needs_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trace(*_: Any, **__: Any) -> None:
+        raise AssertionError("the model was traced")
+
+    monkeypatch.setattr(ac.MemoryModel, "trace", trace)
+    data = Clips()
+    trainer, manager = trained(tmp_path, {**PACKED, "micro_batch_size": 8}, data)
+    manager.train(trainer, verbose=False)
+    assert sorted(data.given) == list(range(len(SECONDS)))
+    assert trainer.state.global_step == len(SECONDS) // 8
