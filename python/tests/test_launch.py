@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -168,17 +169,36 @@ def test_fsdp_arguments_are_understood(tmp_path: Path) -> None:
     assert not getattr(arguments, "activation_checkpointing", arguments.gradient_checkpointing)
     assert arguments.accelerator_config.gradient_accumulation_kwargs == {"sync_each_batch": True}
     direct = TrainingArguments(str(tmp_path), report_to="none", **chosen)
+    without_gpu = {"sync_module_states": False}
     if getattr(direct, "fsdp_plugin_args", None):
-        plugin = FullyShardedDataParallelPlugin(**direct.fsdp_plugin_args)
-        assert (plugin.fsdp_version, plugin.reshard_after_forward) == (2, True)
+        plugin = FullyShardedDataParallelPlugin(**{**direct.fsdp_plugin_args, **without_gpu})
         assert plugin.activation_checkpointing
     else:
         assert os.environ["FSDP_SHARDING_STRATEGY"] == "1"
-        plugin = FullyShardedDataParallelPlugin(sync_module_states=False)  # which needs a GPU
-        assert plugin.sharding_strategy.name == "FULL_SHARD"
+        plugin = FullyShardedDataParallelPlugin(**without_gpu)
         assert direct.fsdp_config["activation_checkpointing"]  # which the Trainer of that age reads by itself
+    assert (plugin.fsdp_version, plugin.sharding_strategy.name) == (1, "FULL_SHARD")
     plugin.set_auto_wrap_policy(MODELS["ctc mean"]())  # finds the layers
     assert "accelerator_config" not in trainer_arguments(gpus(gradient_accumulation_steps=1), "fsdp", layers=LAYERS)
+
+
+def test_fsdp_2_where_accelerate_can_shard_the_model(tmp_path: Path) -> None:
+    """It asks for embeddings, and those of wav2vec2 raise an error."""
+    versions = {"whisper": 2, "ctc mean": 1, "w2v-bert": 1}
+    for kind, version in versions.items():
+        chosen = trainer_arguments(gpus(), "fsdp", model=MODELS[kind]())["fsdp_config"]
+        with contextlib.suppress(NotImplementedError):
+            MODELS[kind]().get_input_embeddings()
+            version = 2  # a version of transformers in which they do not
+        assert chosen["version"] == version, kind
+        assert chosen["reshard_after_forward"] == (True if version == 2 else "full_shard")
+    gpus().launch_files(tmp_path, strategy="fsdp", layers=["WhisperEncoderLayer", "WhisperDecoderLayer"])
+    assert load_config_from_file(str(tmp_path / "accelerate.yaml")).fsdp_config["fsdp_version"] == 2
+    if hasattr(TrainingArguments, "_apply_legacy_fsdp_to_config"):
+        chosen = trainer_arguments(gpus(), "fsdp", model=MODELS["whisper"]())
+        direct = TrainingArguments(str(tmp_path), report_to="none", **chosen)
+        plugin = FullyShardedDataParallelPlugin(**direct.fsdp_plugin_args)
+        assert (plugin.fsdp_version, plugin.reshard_after_forward) == (2, True)
 
 
 def test_layers_of_models() -> None:

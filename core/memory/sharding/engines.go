@@ -32,19 +32,18 @@ func zero(r Request, s *States, stage int) {
 	s.become(&s.Optimizer, r.flatState(), share+" of the optimizer's state")
 	s.hold(&s.Optimizer, r.share(4*r.Trainable), share+" of a float32 copy of the trained parameters")
 	s.Step = r.share(4 * r.Trainable)
-	bucket := width * min(r.Trainable, ReduceBucket)
+	s.hold(&s.Buffers, width*ReduceBucket, "bucket in which gradients are reduced")
 	if stage == 1 {
-		s.hold(&s.Buffers, bucket, "bucket in which gradients are reduced")
-		return
+		return // what is copied into the bucket is freed before the bucket's copy is made that is sent
 	}
-	s.hold(&s.Buffers, 2*bucket, "bucket in which gradients are reduced, and its copy that is sent")
+	s.hold(&s.Buffers, width*min(r.Trainable, ReduceBucket), "copy of the bucket that is sent")
 	if stage == 3 {
 		live := min(r.Parameters, LiveParameters+r.Block()) + min(r.Parameters, PrefetchBucket)
 		s.hold(&s.Buffers, width*live, "parameters that are gathered, and the buffer they come in")
 	}
 }
 
-// fsdp is full sharding by layers (FSDP2, and FSDP1 with the same units). Accelerate makes the shards float32 whenever it
+// fsdp is full sharding by layers (FSDP2; FSDP1 with the same units and transformers' NO_PREFETCH gathers a layer less). Accelerate makes the shards float32 whenever it
 // computes in 16 bits (fsdp2_prepare_model), gathers layers in 16 bits, and gives gradients back in float32. While one layer
 // computes, the next is gathered: two whole layers and the buffer of a collective; in the backward pass also a layer's whole
 // gradients and the copy of them that is sent. What lies outside of the layers stays gathered from forward to backward,

@@ -10,7 +10,7 @@ from .._errors import UnsupportedError
 from ..config import TrainingConfig
 from ..unused import find_unused_parameters
 from .engines import deepspeed_config, fsdp_config
-from .layers import checked_layers
+from .layers import Units, fsdp_units
 from .sharing import for_strategy
 
 
@@ -37,17 +37,17 @@ def trainer_arguments(
     if settled.distributed == "ddp":
         settings["ddp_find_unused_parameters"] = find_unused_parameters(model)
     elif settled.distributed == "fsdp":
-        settings |= _fsdp(settled, checked_layers(layers, model))
+        settings |= _fsdp(settled, fsdp_units(layers, model))
     elif settled.distributed.startswith("zero"):
         settings["deepspeed"] = deepspeed_config(int(settled.distributed[-1]))
     return settings
 
 
-def _fsdp(config: TrainingConfig, layers: Sequence[str]) -> dict[str, Any]:
+def _fsdp(config: TrainingConfig, units: Units) -> dict[str, Any]:
     known = _training_arguments()
     # Since it takes True, everything else is in fsdp_config; older ones take words.
     switch = True if hasattr(known, "_apply_legacy_fsdp_to_config") else "full_shard auto_wrap"
-    settings: dict[str, Any] = {"fsdp": switch, "fsdp_config": fsdp_config(config, layers)}
+    settings: dict[str, Any] = {"fsdp": switch, "fsdp_config": fsdp_config(config, units)}
     if config.gradient_checkpointing:
         new = "activation_checkpointing" in {field.name for field in dataclasses.fields(known)}
         settings["activation_checkpointing" if new else "gradient_checkpointing"] = False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..config import TrainingConfig
+from .layers import Units
 
 # Elements, as core/memory/sharding counts them. DeepSpeed's own defaults (5e8 and 1e9) are larger than most speech
 # models: its buckets would take more than it saves, and ZeRO-3 would keep all that it has gathered.
@@ -47,17 +47,16 @@ def deepspeed_config(stage: int) -> dict[str, Any]:
     }
 
 
-def fsdp_config(config: TrainingConfig, layers: Sequence[str]) -> dict[str, Any]:
+def fsdp_config(config: TrainingConfig, units: Units) -> dict[str, Any]:
     """FSDP's settings under the Trainer's names; accelerate's are these behind ``fsdp_``.
 
-    Version 2, where the installed libraries know it; the keys of one version are ignored by the other. Recomputation
-    is FSDP's own, since the Trainer's would gather each layer once more.
+    Recomputation is FSDP's own, since the Trainer's would gather each layer once more.
     """
     return {
-        "version": 2,
-        "reshard_after_forward": True,
+        "version": units.version,
+        "reshard_after_forward": True if units.version == 2 else "full_shard",
         "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "transformer_layer_cls_to_wrap": list(layers),
+        "transformer_layer_cls_to_wrap": list(units.layers),
         "activation_checkpointing": config.gradient_checkpointing,
         "cpu_ram_efficient_loading": False,
         "state_dict_type": "FULL_STATE_DICT",
@@ -65,7 +64,7 @@ def fsdp_config(config: TrainingConfig, layers: Sequence[str]) -> dict[str, Any]
 
 
 def accelerate_config(
-    config: TrainingConfig, machines: int, layers: Sequence[str], deepspeed_file: str
+    config: TrainingConfig, machines: int, units: Units | None, deepspeed_file: str
 ) -> dict[str, Any]:
     """The content of accelerate's file, for a plan whose ``distributed`` is settled.
 
@@ -91,8 +90,8 @@ def accelerate_config(
         }
         return content
     content["mixed_precision"] = "no" if config.precision == "fp32" else config.precision
-    if kind == "FSDP":
-        settings = fsdp_config(config, layers)
-        settings["transformer_layer_cls_to_wrap"] = ",".join(layers)
+    if units:
+        settings = fsdp_config(config, units)
+        settings["transformer_layer_cls_to_wrap"] = ",".join(units.layers)
         content["fsdp_config"] = {f"fsdp_{name}": value for name, value in settings.items()}
     return content

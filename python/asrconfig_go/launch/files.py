@@ -14,7 +14,7 @@ from .._files import write_whole
 from ..config import TrainingConfig
 from . import commands
 from .engines import accelerate_config, deepspeed_config
-from .layers import checked_layers
+from .layers import fsdp_units
 from .sharing import SHARDED, for_strategy
 
 
@@ -65,7 +65,7 @@ def launch_files(
     """
     _check(config, script, machines, max_restarts)
     settled = for_strategy(config, strategy)
-    names = checked_layers(layers, model) if settled.distributed == "fsdp" else ()
+    units = fsdp_units(layers, model) if settled.distributed == "fsdp" else None
     place = Path(folder).expanduser().absolute()
     command = [script, *arguments]
     variables = commands.environment(settled)
@@ -75,7 +75,7 @@ def launch_files(
     texts = {"plan.json": _json(settled.to_dict())}
     if settled.distributed.startswith("zero"):
         texts["deepspeed.json"] = _json(deepspeed_config(int(settled.distributed[-1])))
-    texts["accelerate.yaml"] = _yaml(accelerate_config(settled, machines, names, str(place / "deepspeed.json")))
+    texts["accelerate.yaml"] = _yaml(accelerate_config(settled, machines, units, str(place / "deepspeed.json")))
     about = [f"{settled.distributed}, {settled.device_count} processes, {machines} machine(s)", *notes]
     texts["torchrun.sh"] = commands.shell_script(torchrun, variables, about)
     texts["accelerate.sh"] = commands.shell_script(accelerate, variables, about)

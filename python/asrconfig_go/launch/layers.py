@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from .._errors import InvalidArgumentError
@@ -29,7 +30,31 @@ def layer_classes(model: Any) -> tuple[str, ...]:
     return tuple(sorted(name for name, count in held.items() if count >= _SMALL * total))
 
 
-def checked_layers(layers: Any, model: Any) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Units:
+    """What FSDP shards by, and which of its versions."""
+
+    layers: tuple[str, ...]
+    version: int
+
+
+def fsdp_units(layers: Any, model: Any) -> Units:
+    """Of the class names given, or of the model's.
+
+    Version 2, but 1 for models without text embeddings (wav2vec2 and its kin): accelerate 1.15 asks each model for
+    them, and theirs raise ``NotImplementedError``. Without the model its layers' names tell.
+    """
+    names = _checked(layers, model)
+    if model is None:
+        return Units(names, 2 if any(name.startswith("Whisper") for name in names) else 1)
+    try:
+        getattr(model, "get_input_embeddings", lambda: None)()
+    except NotImplementedError:
+        return Units(names, 1)
+    return Units(names, 2)
+
+
+def _checked(layers: Any, model: Any) -> tuple[str, ...]:
     """The classes given, or those of the model given; at least one."""
     if isinstance(layers, str):
         raise InvalidArgumentError(f"layers = {layers!r} is a text", "pass a list of class names")
