@@ -171,7 +171,7 @@ class ASRConfigManager:
             "hardware": hardware_json(self.hardware),
             "dataset": to_json(self.dataset),
             "model": to_json(self.model),
-            "options": {**self._found(), **options.given(), "freeze_feature_encoder": self._frozen},
+            "options": {**self._found(options.precision), **options.given(), "freeze_feature_encoder": self._frozen},
             "described": self._described,
         }
         self.config = plan(request, usable(self.durations), self._tracer(trace, options, progress))
@@ -197,13 +197,18 @@ class ASRConfigManager:
             progress=progress,
         )
 
-    def _found(self) -> dict[str, Any]:
-        """What is found out where no option says so: the GPU's price, the room for checkpoints."""
+    def _found(self, precision: str | None) -> dict[str, Any]:
+        """What is found out where no option says so: measured rates, the GPU's price, the room for checkpoints."""
         from .compare import price_of
+        from .step_calibration import known_calibrations
 
         found: dict[str, Any] = {"disk_free_bytes": shutil.disk_usage(Path.cwd()).free}
         if self.loader is not None:
             found["loader_rate" if self._prepared else "decode_rate"] = self.loader.rate
+        if self.hardware.gpus and self._described is not None:
+            measured = known_calibrations(self._described, precision, 0).get(self.hardware.gpus[0].name)
+            if measured is not None:
+                found["calibration"] = to_json(measured)
         if self.hardware.gpus and (price := price_of(self.hardware.gpus[0])) is not None:
             found["price_usd_hour"] = price
         return found

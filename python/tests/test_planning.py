@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go import planning
+from asrconfig_go import planning, step_calibration
+from asrconfig_go.compare_records import StepCalibration
 from asrconfig_go.manager import LoaderNotMeasuredWarning, PlanOptions
 from asrconfig_go.memory import MemoryModel
 from asrconfig_go.planning import NotTracedWarning, Tracer, Way
@@ -168,3 +169,14 @@ def test_tables_rise_and_stay_within_the_share() -> None:
     assert math.isclose(rows[0][0], 0.5) and rows[-1] == (20, 2)
     assert [fits for _, fits in rows] == sorted((fits for _, fits in rows), reverse=True)
     assert planning._lengths(30, 30) == [30]
+
+
+def test_steps_that_were_measured_replace_the_assumed_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = manager_for()
+    assumed = manager.plan(trace=False)
+    measured = StepCalibration(factor=2.0, low=1.9, high=2.1, steps=30)
+    monkeypatch.setattr(step_calibration, "known_calibrations", lambda *_: {"Tesla T4": measured})
+    config = manager.plan(trace=False)
+    assert config.times is not None and assumed.times is not None
+    assert config.times.calibrated and not assumed.times.calibrated
+    assert config.times.run_hours.likely == pytest.approx(2 * assumed.times.run_hours.likely, rel=0.2)
