@@ -20,13 +20,13 @@ from __future__ import annotations
 import argparse
 import math
 import random
-import resource
 import statistics
 import sys
 import tempfile
 import time
 from array import array
-from typing import Any
+
+from cpu_training import Spoken, cpu_s, grouped_by_length, loss_of, overhead_of, silent_trainer, small_model
 
 import asrconfig_go as ac
 
@@ -89,11 +89,6 @@ def time_a_million() -> None:
         print(f"10^6 clips: {name}: {time.perf_counter() - wall:.2f} s, {cpu_s() - cpu:.2f} s of CPU")
 
 
-def cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 class Card:
     """What a memory model would say of a card on which so many padded seconds fit."""
 
@@ -107,93 +102,20 @@ class Card:
         return next((batch for up_to, batch in self.rows if up_to >= seconds), 0)
 
 
-class Names:
-    """Tells the Trainer's grouping where lengths are."""
-
-    model_input_names = ("input_values",)
-
-
-class Spoken:
-    """Clips of noise of these durations."""
-
-    def __init__(self, durations: list[float]) -> None:
-        import torch
-
-        self.durations, self.noise = durations, torch.randn(RATE * 32, generator=torch.Generator().manual_seed(1))
-
-    def __len__(self) -> int:
-        return len(self.durations)
-
-    def __getitem__(self, i: int) -> dict[str, Any]:
-        return {"input_values": self.noise[: round(RATE * self.durations[i])], "labels": [3 + i % 5] * 2}
-
-
-def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-
-    audio = pad_sequence([row["input_values"] for row in rows], batch_first=True)
-    lengths = torch.tensor([len(row["input_values"]) for row in rows])
-    mask = (torch.arange(audio.shape[1]) < lengths[:, None]).long()
-    return {"input_values": audio, "attention_mask": mask, "labels": torch.tensor([row["labels"] for row in rows])}
-
-
-def small_model() -> Any:
-    import torch
-    from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
-
-    torch.manual_seed(0)
-    return Wav2Vec2ForCTC(
-        Wav2Vec2Config(
-            vocab_size=16, hidden_size=96, num_hidden_layers=2, num_attention_heads=4, intermediate_size=192,
-            conv_dim=(32,) * 7, feat_extract_norm="layer", num_conv_pos_embeddings=16,
-            num_conv_pos_embedding_groups=4, layerdrop=0.0, apply_spec_augment=False, ctc_loss_reduction="mean",
-            ctc_zero_infinity=True, pad_token_id=0,
-        )
-    )  # fmt: skip
-
-
-def measured_overhead() -> tuple[float, float]:
-    """Seconds that a second of audio takes in large micro-batches, and the overhead of one, in seconds of audio.
-
-    Every micro-batch has a length of its own, as in a training: what is prepared anew for each length is overhead.
-    """
-    model = small_model()
-
-    def step(size: int, seconds: float) -> float:
-        times = []
-        for i in range(12):
-            batch = collate([Spoken([seconds + i * 0.011] * size)[k] for k in range(size)])
-            begin = time.process_time()
-            model(**batch).loss.backward()
-            times.append(time.process_time() - begin)
-        return statistics.median(times)
-
-    step(1, 1.0)
-    small, large = step(1, 1.0), step(8, 8.0)  # one second and 64
-    rate = (large - small) / 63.0
-    return rate, max(0.0, small / rate - 1.0)
-
-
 def training(way: str, durations: list[float], rows: list[tuple[float, int]], one: int) -> tuple[float, int, float]:
     """Samples a second of CPU, optimizer steps and the loss afterwards; ``one`` is the micro-batch size for all."""
-    from transformers import Trainer, TrainingArguments
+    from transformers import TrainingArguments
 
     size = one if way in ("random, one size", "grouped, one size") else STEP
-    settings: dict[str, Any] = {}
-    if way == "grouped, one size":
-        named = "train_sampling_strategy" in TrainingArguments.__dataclass_fields__
-        settings = {"train_sampling_strategy": "group_by_length"} if named else {"group_by_length": True}
+    settings = grouped_by_length() if way == "grouped, one size" else {}
+    clips = Spoken(durations, RATE)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder, per_device_train_batch_size=size, gradient_accumulation_steps=STEP // size, num_train_epochs=1,
             save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True, logging_steps=1,
             remove_unused_columns=False, learning_rate=1e-4, **settings,
         )  # fmt: skip
-        trainer = Trainer(
-            small_model(), arguments, train_dataset=Spoken(durations), data_collator=collate, processing_class=Names()
-        )
-        trainer.log = lambda entry, *_: trainer.state.log_history.append(entry)  # silence
+        trainer = silent_trainer(small_model(), arguments, clips)
         if size == STEP:
             from asrconfig_go.guard import attach
 
@@ -203,17 +125,7 @@ def training(way: str, durations: list[float], rows: list[tuple[float, int]], on
         begin = time.process_time()
         trainer.train()
         took = time.process_time() - begin
-    return len(durations) / took, trainer.state.global_step, final_loss(trainer.model, durations)
-
-
-def final_loss(model: Any, durations: list[float]) -> float:
-    """The mean loss of the first clips, one by one: the Trainer's log adds up accumulated batches."""
-    import torch
-
-    clips = Spoken(durations)
-    model.eval()
-    with torch.no_grad():
-        return statistics.mean(float(model(**collate([clips[i]])).loss) for i in range(STEP))
+    return len(durations) / took, trainer.state.global_step, loss_of(trainer.model, Spoken(durations[:STEP], RATE))
 
 
 def trainings(rounds: int) -> None:
@@ -223,7 +135,7 @@ def trainings(rounds: int) -> None:
     source = random.Random(2)
     durations = [min(16.0, source.lognormvariate(1.2, 0.7)) for _ in range(40 * STEP)]
     rows = table(LIMIT_S, 16.0)
-    rate, overhead = measured_overhead()
+    rate, overhead = overhead_of(small_model(), RATE)
     print(f"\nA second of audio takes {1000 * rate:.2f} ms, a micro-batch as much as {overhead:.1f} s of audio besides")
     report = ac.compare_batching(durations, STEP, rows, overhead_s=overhead)
     print(report)

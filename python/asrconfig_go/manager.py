@@ -282,7 +282,7 @@ class ASRConfigManager:
         )
         whole = planned and config is not None and _fits_whole(trainer, config)  # then nothing is to be cut
         if asked is True or (planned and not whole):
-            options["memory"] = traced_for(trainer, self._gpu)
+            options["memory"] = traced_for(trainer, self._gpu, whole_steps=planned)
             limit = memory_limit(options["memory"], trainer, config, self.hardware.safety_margin)
             options.setdefault("memory_limit_bytes", limit)
         elif asked:

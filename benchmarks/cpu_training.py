@@ -1,0 +1,128 @@
+"""Small trainings on the CPU for the benchmarks of batches and plans: clips, a wav2vec2, its loss, its overhead."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+TONES, LONGEST_S = 5, 32
+
+
+def cpu_s() -> float:
+    """CPU time of this process, all threads: other work on the machine does not count."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+class Names:
+    """Tells the Trainer's grouping where lengths are."""
+
+    model_input_names = ("input_values",)
+
+
+class Spoken:
+    """Clips of these durations: two tones in noise, whose labels are their numbers. ``first`` is the first clip's."""
+
+    def __init__(self, durations: Sequence[float], rate: int, first: int = 0) -> None:
+        import torch
+
+        self.durations, self.rate, self.first = durations, rate, first
+        self.noise = 0.3 * torch.randn(rate * LONGEST_S, generator=torch.Generator().manual_seed(1))
+        turns = torch.arange(rate * LONGEST_S) * 2 * torch.pi
+        self.tones = [torch.sin(turns * (0.01 + 0.01 * tone)) for tone in range(TONES)]
+
+    def __len__(self) -> int:
+        return len(self.durations)
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        samples, number = round(self.rate * self.durations[i]), self.first + i
+        wave, said = self.noise[:samples].clone(), [number % TONES, number // TONES % TONES]
+        for part, tone in zip(wave.chunk(len(said)), said, strict=True):
+            part += self.tones[tone][: len(part)]
+        return {"input_values": wave, "labels": [3 + tone for tone in said]}
+
+
+def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    audio = pad_sequence([row["input_values"] for row in rows], batch_first=True)
+    lengths = torch.tensor([len(row["input_values"]) for row in rows])
+    mask = (torch.arange(audio.shape[1]) < lengths[:, None]).long()
+    return {"input_values": audio, "attention_mask": mask, "labels": torch.tensor([row["labels"] for row in rows])}
+
+
+def small_model(seed: int = 0, **changed: Any) -> Any:
+    """A wav2vec2 with attention masks and norms over channels: padding changes nothing of its results."""
+    import torch
+    from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
+
+    torch.manual_seed(seed)
+    settings: dict[str, Any] = {
+        "vocab_size": 16, "hidden_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 192, "conv_dim": (32,) * 7, "feat_extract_norm": "layer", "num_conv_pos_embeddings": 16,
+        "num_conv_pos_embedding_groups": 4, "layerdrop": 0.0, "apply_spec_augment": False,
+        "ctc_loss_reduction": "mean", "ctc_zero_infinity": True, "pad_token_id": 0,
+    }  # fmt: skip
+    return Wav2Vec2ForCTC(Wav2Vec2Config(**{**settings, **changed}))
+
+
+def grouped_by_length() -> dict[str, Any]:
+    """The Trainer's length grouping, as the installed transformers calls it."""
+    from transformers import TrainingArguments
+
+    named = "train_sampling_strategy" in TrainingArguments.__dataclass_fields__
+    return {"train_sampling_strategy": "group_by_length"} if named else {"group_by_length": True}
+
+
+def silent_trainer(model: Any, arguments: Any, clips: Spoken, **more: Any) -> Any:
+    """A Trainer that keeps its log to itself."""
+    from transformers import Trainer
+
+    trainer = Trainer(model, arguments, train_dataset=clips, data_collator=collate, processing_class=Names(), **more)
+    trainer.log = lambda entry, *_: trainer.state.log_history.append(entry)
+    return trainer
+
+
+def loss_of(model: Any, clips: Spoken, batch: int = 1) -> float:
+    """The mean loss of clips in batches of one size: the Trainer's log adds up accumulated batches."""
+    import torch
+
+    model.eval()
+    with torch.no_grad():
+        parts = [range(at, min(at + batch, len(clips))) for at in range(0, len(clips), batch)]
+        losses = [len(part) * float(model(**collate([clips[i] for i in part])).loss) for part in parts]
+    return sum(losses) / len(clips)
+
+
+def seconds_of_step(make: Any, model: Any) -> float:
+    """Median CPU time of forward and backward over batches that ``make(i)`` gives; each has a length of its own.
+
+    What is prepared anew for each length is part of what a micro-batch costs in training.
+    """
+    times = []
+    for i in range(12):
+        batch = make(i)
+        begin = time.process_time()
+        model(**batch).loss.backward()
+        times.append(time.process_time() - begin)
+    return statistics.median(times)
+
+
+def overhead_of(model: Any, rate: int) -> tuple[float, float]:
+    """Seconds that a second of audio takes in large micro-batches, and the overhead of one, in seconds of audio."""
+
+    def step(size: int, seconds: float) -> float:
+        def batch(i: int) -> dict[str, Any]:
+            clips = Spoken([seconds + i * 0.011] * size, rate)
+            return collate([clips[k] for k in range(size)])
+
+        return seconds_of_step(batch, model)
+
+    step(1, 1.0)
+    small, large = step(1, 1.0), step(8, 8.0)  # one second and 64
+    each = (large - small) / 63.0
+    return each, max(0.0, small / each - 1.0)

@@ -1,0 +1,214 @@
+"""How long a plan takes: the search alone over a million clips, and create_optimal_config from nothing.
+
+    python benchmarks/plan_speed.py [--clips 1000000] [--files 10000] [--rounds 5]
+
+First ``plan.make`` for XLS-R-300M on a T4 with the durations of a million clips, from the config alone and with the
+tables of a traced step; medians, aim 1 s. Then ``create_optimal_config`` of a folder of 10 000 WAV files, each in a
+process of its own: with empty caches, and again with warm ones (durations and traces), aims 12 s and 2 s; the published
+tool takes 30 s. The model is XLS-R-300M's config, the files have log-normal durations and no blocks on disk (the scan
+reads headers). Imports of torch and transformers are shown beside: a notebook that trains has them already.
+
+Times are wall times, CPU times beside them: other work on the machine counts. Exit status 1 when an aim is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from batching import log_normal
+from cpu_training import cpu_s
+
+MODEL, GPU, RATE = "facebook/wav2vec2-xls-r-300m", "T4", 16_000
+SEARCH_S, COLD_S, WARM_S, PUBLISHED_S = 1.0, 12.0, 2.0, 30.0
+STAGES = ("scan", "trace", "tables", "search")
+
+
+def make_files(folder: Path, count: int) -> None:
+    """16-bit mono WAV files whose headers and sizes are right and whose samples are holes."""
+    source = random.Random(1)
+    for number in range(count):
+        size = 2 * round(RATE * log_normal(source))
+        chunks = b"fmt " + (16).to_bytes(4, "little") + (1).to_bytes(2, "little") + (1).to_bytes(2, "little")
+        chunks += RATE.to_bytes(4, "little") + (2 * RATE).to_bytes(4, "little") + b"\2\0\20\0"
+        head = b"RIFF" + (36 + size).to_bytes(4, "little") + b"WAVE" + chunks + b"data" + size.to_bytes(4, "little")
+        with (folder / f"clip_{number:05d}.wav").open("wb") as file:
+            file.write(head)
+            file.truncate(len(head) + size)
+
+
+class Clock:
+    """Wall time by stage, without that of the stages inside."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = dict.fromkeys(STAGES, 0.0)
+        self._inside = [0.0]
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        self._inside.append(0.0)
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - began
+            self.spent[name] += took - self._inside.pop()
+            self._inside[-1] += took
+
+    def watch(self, owner: Any, method: str, name: str) -> None:
+        """Count what ``owner.method`` takes as a stage."""
+        plain: Callable[..., Any] = getattr(owner, method)
+
+        def timed(*given: Any, **named: Any) -> Any:
+            with self.stage(name):
+                return plain(*given, **named)
+
+        setattr(owner, method, timed)
+
+
+def one(folder: str, imported: bool) -> dict[str, float]:
+    """``create_optimal_config`` in this process, with torch imported before or by the way."""
+    import asrconfig_go as ac
+    from asrconfig_go import _lib, manager, planning
+    from asrconfig_go.memory import MemoryModel
+
+    imports = time.perf_counter()
+    if imported:
+        import torch  # noqa: F401
+        from transformers import Wav2Vec2ForCTC  # noqa: F401
+    imports = time.perf_counter() - imports
+    clock = Clock()
+    clock.watch(manager, "scan_audio", "scan")
+    clock.watch(planning.Tracer, "trace", "tables")
+    traced = MemoryModel.trace
+    MemoryModel.trace = staticmethod(lambda *given, **named: in_stage(clock, traced, given, named))  # type: ignore
+    call = _lib.call
+    _lib.call = lambda op, *rest: (
+        in_stage(clock, call, (op, *rest), {}, "search") if op == "plan.make" else call(op, *rest)
+    )
+    began, cpu = time.perf_counter(), cpu_s()
+    config, _ = ac.create_optimal_config(folder, MODEL, gpu=GPU, verbose=False)
+    wall, cpu = time.perf_counter() - began, cpu_s() - cpu
+    assert config.policy == "fastest" and any("traced" in d.reason for d in config.decisions)
+    rest = wall - sum(clock.spent.values())
+    return {"all": wall, "CPU": cpu, **clock.spent, "rest": rest, "imports before": imports}
+
+
+def in_stage(clock: Clock, work: Callable[..., Any], given: Any, named: Any, name: str = "trace") -> Any:
+    with clock.stage(name):
+        return work(*given, **named)
+
+
+def in_a_process(folder: str, cache: str, imported: bool) -> dict[str, float]:
+    command = [sys.executable, __file__, "--one", folder] + (["--imported"] if imported else [])
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "ASRCONFIG_CACHE": cache})
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def whole(files: int, rounds: int) -> bool:
+    """Cold and warm, with imports and without, in turn."""
+    found: dict[tuple[str, bool], list[dict[str, float]]] = {}
+    with tempfile.TemporaryDirectory() as top:
+        audio = Path(top) / "audio"
+        audio.mkdir()
+        make_files(audio, files)
+        for turn in range(rounds):
+            for imported in (True, False):
+                cache = f"{top}/cache-{turn}-{imported}"
+                for state in ("cold", "warm"):
+                    found.setdefault((state, imported), []).append(in_a_process(str(audio), cache, imported))
+    print(f"\ncreate_optimal_config, {files} WAV files, {MODEL} on {GPU}, medians of {rounds} processes, seconds\n")
+    print("| caches | torch | all | CPU | scan | trace | tables | search | rest | imports before |")
+    print(f"|{' --- |' * 10}")
+    good = True
+    for (state, imported), runs in found.items():
+        median = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+        print(
+            f"| {state} | {'imported' if imported else 'not yet'} | {' | '.join(f'{v:.2f}' for v in median.values())} |"
+        )
+    for state, aim in (("cold", COLD_S), ("warm", WARM_S)):
+        took = statistics.median(run["all"] for run in found[state, True])
+        good &= took <= aim
+        print(
+            f"{state}: {took:.2f} s, aim {aim:g}, {PUBLISHED_S / took:.1f}× the published 30 s: {verdict(took <= aim)}"
+        )
+    return good
+
+
+def verdict(good: bool) -> str:
+    return "reached" if good else "MISSED"
+
+
+def search(clips: int, rounds: int) -> bool:
+    """``plan.make`` alone, with what ``manager.plan`` asks it."""
+    from asrconfig_go import ASRConfigManager, DatasetProfile, PlanOptions, _lib, planning, scan_audio
+
+    source = random.Random(1)
+    durations = array("d", (log_normal(source) for _ in range(clips)))
+    asked: list[tuple[Any, ...]] = []
+    call = _lib.call
+    with tempfile.TemporaryDirectory() as folder:
+        make_files(Path(folder), 100)
+        profile: DatasetProfile = scan_audio(folder, progress=False).profile
+    manager = ASRConfigManager(gpu=GPU)
+    manager.profile_dataset(profile)
+    manager.durations = durations
+    manager.profile_model(MODEL)
+    planning._lib.call = lambda *given: asked.append(given) or call(*given)  # type: ignore[func-returns-value]
+    try:
+        manager.plan(PlanOptions())
+    finally:
+        planning._lib.call = call
+    asked = [given for given in asked if given[0] == "plan.make"]
+    good = True
+    print(f"plan.make, {clips} clips, {MODEL} on {GPU}, medians of {rounds}")
+    for name, given in (
+        ("from the config", asked[0]),
+        (f"with {len(asked[-1][1].get('traced', []))} traced tables", asked[-1]),
+    ):
+        times = []
+        for _ in range(rounds):
+            began, cpu = time.perf_counter(), cpu_s()
+            call(*given)
+            times.append((time.perf_counter() - began, cpu_s() - cpu))
+        wall, cpu = (statistics.median(column) for column in zip(*times, strict=True))
+        good &= wall <= SEARCH_S
+        print(f"  {name}: {wall:.2f} s, {cpu:.2f} s of CPU, aim {SEARCH_S:g} s: {verdict(wall <= SEARCH_S)}")
+    return good
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clips", type=int, default=1_000_000)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--imported", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(one(options.one, options.imported)))
+        return
+    print(f"load {os.getloadavg()[0]:.1f}")
+    good = search(options.clips, options.rounds)
+    good &= whole(options.files, options.rounds)
+    print(f"load {os.getloadavg()[0]:.1f}")
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
