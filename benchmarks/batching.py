@@ -98,7 +98,7 @@ class Card:
     def __init__(self, rows: list[tuple[float, int]]) -> None:
         self.about, self.rows = {"length_per_second": float(RATE)}, rows
 
-    def largest_batch(self, seconds: float, limit: int | None = None) -> int:
+    def largest_batch(self, seconds: float, limit: int | None = None, *, near: int = 1) -> int:
         return next((batch for up_to, batch in self.rows if up_to >= seconds), 0)
 
 

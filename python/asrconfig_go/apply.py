@@ -6,12 +6,12 @@ from typing import Any
 
 from .applied import Applied, AppliedSetting, report
 from .backends import set_backends
-from .config import TrainingConfig
 from .environment import set_environment
+from .plan_record import PlanRecord
 from .prepare import settings_of_model
 
 
-def apply(config: TrainingConfig, model: Any, environment: bool, backends: bool, stacklevel: int) -> Applied:
+def apply(config: PlanRecord, model: Any, environment: bool, backends: bool, stacklevel: int) -> Applied:
     """See ``TrainingConfig.apply``. The environment first: it counts only before CUDA starts."""
     settings: list[AppliedSetting] = []
     if environment:

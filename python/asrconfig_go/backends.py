@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .applied import DONE, KEPT, AppliedSetting
-from .config import TrainingConfig
+from .plan_record import PlanRecord
 
 Switch = tuple[str, Any, Callable[[], Any], Callable[[Any], None]]
 """Name, value of the plan, how it is read and set."""
 
 
-def set_backends(config: TrainingConfig) -> Iterator[AppliedSetting]:
+def set_backends(config: PlanRecord) -> Iterator[AppliedSetting]:
     """Set torch's switches as planned, for good."""
     for name, wanted, read, write in [*training_switches(config), *_tf32(config.tf32)]:
         before = read()
@@ -22,7 +22,7 @@ def set_backends(config: TrainingConfig) -> Iterator[AppliedSetting]:
         yield AppliedSetting("torch", name, str(wanted), KEPT if before == wanted else DONE)
 
 
-def training_switches(config: TrainingConfig) -> list[Switch]:
+def training_switches(config: PlanRecord) -> list[Switch]:
     """cuDNN's benchmark, and what makes results repeatable. TF32 is not among them: the Trainer sets it by itself.
 
     Deterministic kernels are asked for with ``warn_only``: CUDA has none for the gradient of the CTC loss, and the
@@ -42,7 +42,7 @@ def training_switches(config: TrainingConfig) -> list[Switch]:
 class TrainingSwitches:
     """Sets the switches of a plan while training runs, and puts back what was there."""
 
-    def __init__(self, config: TrainingConfig | None) -> None:
+    def __init__(self, config: PlanRecord | None) -> None:
         self._config = config
         self._before: list[tuple[Callable[[Any], None], Any]] = []
 

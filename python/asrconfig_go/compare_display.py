@@ -9,7 +9,8 @@ from .display import GIB, gib, plural
 from .markup import BAR_COLOUR, escaped
 
 if TYPE_CHECKING:
-    from .compare_records import Comparison, GPUPlan, LargestModels, Range, TrainableModel
+    from .compare_records import Comparison, GPUPlan, LargestModels, TrainableModel
+    from .ranges import Range
 
 _HEAD = ("GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $", "kWh", "bound by", "")
 _CELL = 'style="text-align:left;vertical-align:top;padding:2px 8px;white-space:nowrap"'

@@ -8,15 +8,7 @@ from typing import Any
 from ._errors import InvalidArgumentError
 from ._records import to_json
 from .model import ModelProfile
-
-
-@dataclass(frozen=True)
-class Range:
-    """An estimate: ``low`` ≤ ``likely`` ≤ ``high``."""
-
-    low: float
-    likely: float
-    high: float
+from .ranges import Range
 
 
 @dataclass(frozen=True)

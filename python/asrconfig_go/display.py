@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from .markup import escaped
 
 if TYPE_CHECKING:
-    from .config import TrainingConfig
     from .hardware import HardwareProfile
     from .model import ModelProfile
+    from .plan_record import PlanRecord
 
 GIB = 2**30
 
@@ -59,7 +59,7 @@ def model_text(m: ModelProfile) -> str:
     return "\n".join(lines)
 
 
-def _steps(c: TrainingConfig) -> list[tuple[str, str]]:
+def _steps(c: PlanRecord) -> list[tuple[str, str]]:
     """How the guard makes a plan's steps, where the Trainer alone would not."""
     if c.micro_batching != "memory":
         return []
@@ -67,7 +67,7 @@ def _steps(c: TrainingConfig) -> list[tuple[str, str]]:
     return [("Steps", f"{c.length_handling}, {cut} (by manager.attach)")]
 
 
-def config_text(c: TrainingConfig) -> str:
+def config_text(c: PlanRecord) -> str:
     """The "Optimized Settings" block, and the warnings."""
     devices = f" × {c.device_count} GPUs" if c.device_count > 1 else ""
     rows = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ._errors import InvalidArgumentError
 from .applied import DONE, KEPT, NOT_DONE, AppliedSetting, TooLateWarning
-from .config import TrainingConfig
+from .plan_record import PlanRecord
 
 NEW, OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
@@ -18,7 +18,7 @@ _REPEATABLE = (":16:8", ":4096:8")  # https://docs.nvidia.com/cuda/cublas/#resul
 _RESTART = "restart the process (in a notebook, the kernel) and call apply() before anything uses the GPU"
 
 
-def set_environment(config: TrainingConfig) -> Iterator[AppliedSetting]:
+def set_environment(config: PlanRecord) -> Iterator[AppliedSetting]:
     """Set what the plan needs in ``os.environ``, which torch and the processes started from here read."""
     if config.alloc_conf:
         yield _alloc_conf(config.alloc_conf)

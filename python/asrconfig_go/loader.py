@@ -8,10 +8,10 @@ from typing import Any
 
 from ._checks import checked
 from ._errors import InvalidArgumentError
-from .config import TrainingConfig
+from .plan_record import PlanRecord
 
 
-def loader_settings(config: TrainingConfig, start_method: str | None) -> dict[str, Any]:
+def loader_settings(config: PlanRecord, start_method: str | None) -> dict[str, Any]:
     """See ``TrainingConfig.loader_settings``."""
     import torch
 
@@ -34,7 +34,7 @@ def loader_settings(config: TrainingConfig, start_method: str | None) -> dict[st
     return settings
 
 
-def max_steps(config: TrainingConfig, clips: int) -> int:
+def max_steps(config: PlanRecord, clips: int) -> int:
     """See ``TrainingConfig.max_steps``; every epoch is rounded up, as newer Trainers do."""
     if checked("clips", clips, int) < 1:
         raise InvalidArgumentError(f"clips = {clips} is less than one", "pass the number of clips to train on")

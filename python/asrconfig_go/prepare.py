@@ -8,7 +8,7 @@ from typing import Any
 from ._errors import InvalidArgumentError
 from ._wrappers import bare
 from .applied import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report
-from .config import TrainingConfig
+from .plan_record import PlanRecord
 from .training_arguments import UnsupportedSettingWarning
 
 # transformers 5 renames it; both are there for a while, and the older name then warns.
@@ -16,7 +16,7 @@ _CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
 _PLANNED = "on, not reentrant"
 
 
-def prepare_model(model: Any, config: TrainingConfig) -> Applied:
+def prepare_model(model: Any, config: PlanRecord) -> Applied:
     """Change ``model`` in place as ``config`` plans it; a second time changes nothing.
 
     Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on or off, and no
@@ -29,7 +29,7 @@ def prepare_model(model: Any, config: TrainingConfig) -> Applied:
     return report(settings_of_model(model, config), stacklevel=2)
 
 
-def settings_of_model(model: Any, config: TrainingConfig) -> list[AppliedSetting]:
+def settings_of_model(model: Any, config: PlanRecord) -> list[AppliedSetting]:
     """``prepare_model`` without its warnings."""
     import torch
 
@@ -41,7 +41,7 @@ def settings_of_model(model: Any, config: TrainingConfig) -> list[AppliedSetting
     return [*_checkpointing(inside, config), *_attention(inside, config), *_feature_encoder(inside, config)]
 
 
-def _checkpointing(model: Any, config: TrainingConfig) -> Iterator[AppliedSetting]:
+def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
     wanted, name = config.gradient_checkpointing, "gradient_checkpointing"
     enable, disable = _checkpointing_method(model, "enable"), _checkpointing_method(model, "disable")
     now, kind = _checkpointing_now(model), type(model).__name__
@@ -88,7 +88,7 @@ def _configs(model: Any) -> list[Any]:
     return list({id(config): config for config in found if config is not None}.values())
 
 
-def _attention(model: Any, config: TrainingConfig) -> Iterator[AppliedSetting]:
+def _attention(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
     wanted, name = config.attn_implementation, "attn_implementation"
     now = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if not wanted:
@@ -126,7 +126,7 @@ def _changed(model: Any, change: Any, wanted: str) -> str:
     return problem
 
 
-def _feature_encoder(model: Any, config: TrainingConfig) -> Iterator[AppliedSetting]:
+def _feature_encoder(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
     if not config.freeze_feature_encoder:
         return
     name = "freeze_feature_encoder"

@@ -10,8 +10,8 @@ from typing import Any
 
 from ._checks import checked
 from ._errors import EmptyDatasetError, InvalidArgumentError
-from .config import TrainingConfig
 from .display import plural
+from .plan_record import PlanRecord
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,7 +46,7 @@ class Selection:
         return "\n".join(lines)
 
 
-def select_clips(durations: Sequence[float], config: TrainingConfig) -> Selection:
+def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     """Which of the clips, by their ``durations`` in seconds, ``config`` trains on.
 
     Clips over ``max_length_s`` and those whose duration is NaN (not readable) are left out, those over
@@ -76,7 +76,7 @@ def select_clips(durations: Sequence[float], config: TrainingConfig) -> Selectio
     )  # fmt: skip
 
 
-def clip_pieces(durations: Sequence[float], config: TrainingConfig) -> Iterator[tuple[int, float, float]]:
+def clip_pieces(durations: Sequence[float], config: PlanRecord) -> Iterator[tuple[int, float, float]]:
     """Clip, start and end in seconds of every piece that ``config`` trains on, in order.
 
     A clip over ``chunk_length_s`` is cut evenly into as few pieces as keep to that length, so that none is a short
@@ -91,7 +91,7 @@ def clip_pieces(durations: Sequence[float], config: TrainingConfig) -> Iterator[
             yield clip, whole * (part / parts), whole * ((part + 1) / parts)
 
 
-def select(dataset: Any, durations: Sequence[float] | None, config: TrainingConfig) -> tuple[Any, Selection]:
+def select(dataset: Any, durations: Sequence[float] | None, config: PlanRecord) -> tuple[Any, Selection]:
     """See ``TrainingConfig.select``."""
     if isinstance(dataset, dict):
         raise InvalidArgumentError("a dictionary of splits has no order of clips", "select from each split")

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ._errors import InvalidArgumentError, UnsupportedError
-from .config import TrainingConfig
+from .plan_record import PlanRecord
 from .unused import find_unused_parameters
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ _REMOVED_HINTS = {
 
 
 def build(
-    config: TrainingConfig,
+    config: PlanRecord,
     output_dir: str | os.PathLike[str],
     overrides: dict[str, Any],
     arguments_class: type[TrainingArguments] | None = None,
@@ -196,7 +196,7 @@ def _transformers_version() -> str:
     return "transformers " + version("transformers")
 
 
-def _planned(config: TrainingConfig, known: _Known, chosen: dict[str, Any], model: Any = None) -> dict[str, Any]:
+def _planned(config: PlanRecord, known: _Known, chosen: dict[str, Any], model: Any = None) -> dict[str, Any]:
     """The plan under the names of this version, without what an override replaces."""
     settings = {name: getattr(config, name) for name in _SAME_NAME}
     settings["full_determinism"] = config.deterministic
@@ -226,14 +226,14 @@ def _planned(config: TrainingConfig, known: _Known, chosen: dict[str, Any], mode
     return {name: value for name, value in planned.items() if name not in chosen}
 
 
-def _grouped(config: TrainingConfig) -> bool:
+def _grouped(config: PlanRecord) -> bool:
     """Whether the Trainer groups by length: not where a ``StepSampler`` chooses the clips of a step."""
     if config.length_handling in ("bucketed", "packed"):
         return False
     return config.group_by_length or config.length_handling == "grouped"
 
 
-def _report_grouping(config: TrainingConfig, planned: dict[str, Any]) -> None:
+def _report_grouping(config: PlanRecord, planned: dict[str, Any]) -> None:
     """Warn when the two settings for grouping say different things."""
     passed = planned.get("train_sampling_strategy", planned.get("group_by_length"))
     if passed is not None and config.group_by_length != (config.length_handling == "grouped"):
@@ -245,7 +245,7 @@ def _report_grouping(config: TrainingConfig, planned: dict[str, Any]) -> None:
         )
 
 
-def _leave_unsupported(config: TrainingConfig, planned: dict[str, Any], chosen: dict[str, Any]) -> None:
+def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict[str, Any]) -> None:
     """Take what this machine or version cannot do out of ``planned``, a warning each.
 
     Overrides are passed on as they are: the Trainer refuses by itself what was asked for explicitly.
@@ -277,7 +277,7 @@ def _leave_unsupported(config: TrainingConfig, planned: dict[str, Any], chosen: 
         _report("optimizer", planned.pop("optim"), reason)
 
 
-def _report_device_count(config: TrainingConfig, arguments: TrainingArguments) -> None:
+def _report_device_count(config: PlanRecord, arguments: TrainingArguments) -> None:
     """Warn when the effective batch differs from the plan's because there are more or fewer GPUs."""
     devices = max(1, int(arguments.n_gpu)) * int(arguments.world_size)
     if devices == config.device_count:

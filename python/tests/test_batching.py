@@ -28,7 +28,7 @@ class Fake:
     def __init__(self) -> None:
         self.asked: list[float] = []
 
-    def largest_batch(self, seconds: float, limit: int | None = None) -> int:
+    def largest_batch(self, seconds: float, limit: int | None = None, *, near: int = 1) -> int:
         self.asked.append(seconds)
         return min(32, int((limit or 60) / seconds))
 

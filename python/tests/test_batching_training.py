@@ -226,7 +226,7 @@ def test_the_guard_fills_the_micro_batches_that_were_packed(tmp_path: Path) -> N
         def __init__(self) -> None:
             self.about = {"length_per_second": 100.0}
 
-        def largest_batch(self, seconds: float, limit: int | None = None) -> int:
+        def largest_batch(self, seconds: float, limit: int | None = None, *, near: int = 1) -> int:
             return next((fits for up_to, fits in TABLE if up_to >= seconds), 0)
 
     model, steps = wav2vec2("mean"), sampler("packed")

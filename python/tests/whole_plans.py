@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 import asrconfig_go as ac
-from asrconfig_go.compare_records import Range
 from asrconfig_go.config import Alternative, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
 from asrconfig_go.hardware import GPUProcess
+from asrconfig_go.ranges import Range
 
 GIB = 2**30
 PARTS = {

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .. import _lib
 from .._checks import checked
 from .._errors import InvalidArgumentError
 from .._records import from_json
 from .request import BUCKETS, recipe, seconds_of
-from .table import OVERHEAD_S
-
-if TYPE_CHECKING:
-    from ..memory import MemoryModel
+from .table import OVERHEAD_S, FitsByLength
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ class LongestClips:
 def compare_batching(
     durations: Iterable[float],
     step_samples: int,
-    memory: MemoryModel | Sequence[tuple[float, int]],
+    memory: FitsByLength | Sequence[tuple[float, int]],
     *,
     ranks: int = 1,
     seed: int = 0,
@@ -145,7 +141,7 @@ def compare_batching(
 def cost_of_longest(
     durations: Iterable[float],
     step_samples: int,
-    memory: MemoryModel | Sequence[tuple[float, int]],
+    memory: FitsByLength | Sequence[tuple[float, int]],
     over_s: Iterable[float] | None = None,
     *,
     ranks: int = 1,

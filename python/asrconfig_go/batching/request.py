@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._checks import checked
 from .._errors import InvalidArgumentError
-from .table import memory_table, rows
-
-if TYPE_CHECKING:
-    from ..memory import MemoryModel
+from .table import FitsByLength, memory_table, rows
 
 BUCKETS = 30
 
@@ -32,7 +29,7 @@ def seconds_of(durations: Iterable[float]) -> array[float]:
 
 def recipe(
     seconds: array[float],
-    memory: MemoryModel | Sequence[tuple[float, int]] | None,
+    memory: FitsByLength | Sequence[tuple[float, int]] | None,
     *,
     mode: str,
     step_samples: int,

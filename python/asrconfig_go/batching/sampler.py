@@ -6,7 +6,6 @@ import copy
 import warnings
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from .. import _lib
 from .._checks import checked
@@ -14,10 +13,7 @@ from .._errors import InvalidArgumentError
 from .._records import from_json
 from .report import LengthBucket
 from .request import BUCKETS, BatchingWarning, recipe, seconds_of
-from .table import OVERHEAD_S
-
-if TYPE_CHECKING:
-    from ..memory import MemoryModel
+from .table import OVERHEAD_S, FitsByLength
 
 
 class StepSampler:
@@ -50,7 +46,7 @@ class StepSampler:
         step_samples: int,
         *,
         mode: str = "random",
-        memory: MemoryModel | Sequence[tuple[float, int]] | None = None,
+        memory: FitsByLength | Sequence[tuple[float, int]] | None = None,
         buckets: int = BUCKETS,
         seed: int = 0,
         drop_last: bool = False,

@@ -7,14 +7,11 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .. import _lib
 from .._checks import checked
 from .._errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from ..memory import MemoryModel
 
 Table = tuple[tuple[float, int], ...]
 """Rows of seconds and the largest micro-batch of clips of up to so many seconds."""
@@ -25,7 +22,16 @@ OVERHEAD_S = 4.0
 """What a micro-batch costs beside its padded seconds unless something else is known, in seconds of audio."""
 
 
-def memory_table(memory: MemoryModel, longest_s: float, limit_bytes: int | None = None) -> Table:
+class FitsByLength(Protocol):
+    """What says how many clips of a length fit at once: a ``MemoryModel``."""
+
+    def largest_batch(
+        self, seconds: float, limit_bytes: int | None = None, labels: int | None = None, *, near: int = 1
+    ) -> int:
+        """The largest micro-batch of clips of so many seconds that fits, looked for from ``near`` on."""
+
+
+def memory_table(memory: FitsByLength, longest_s: float, limit_bytes: int | None = None) -> Table:
     """Rows of seconds and the largest micro-batch of clips of up to so many seconds that is predicted to fit.
 
     One row for each half second up to ``longest_s``, as the guard asks: micro-batches that are full by this table are

@@ -12,8 +12,8 @@ from ..markup import LIMIT_COLOUR, colour_of, escaped, round_step, share, svg
 from .words import IN_USE, limit_words, memory_lines, part_rows
 
 if TYPE_CHECKING:
-    from ..config import TrainingConfig
     from ..dataset_profile import DatasetProfile
+    from ..plan_record import PlanRecord
     from .memory import PlannedMemory
 
 _TOP, _BAR, _TICKS = 7, 30, 18  # pixels
@@ -21,7 +21,7 @@ _NUMBERED = 0.022  # of the width, to hold a number
 _INK = 'stroke="currentColor"'
 
 
-def durations(d: DatasetProfile, c: TrainingConfig) -> str:
+def durations(d: DatasetProfile, c: PlanRecord) -> str:
     """The histogram with the median, the 95th percentile, length buckets and limits."""
     p = d.percentiles_s
     marks = [Mark(p["p50"], f"median {p['p50']:.3g} s"), Mark(p["p95"], f"95 % under {p['p95']:.3g} s")]
@@ -33,7 +33,7 @@ def durations(d: DatasetProfile, c: TrainingConfig) -> str:
     return histogram_svg(d.histogram, marks, list(_bands(c)), described)
 
 
-def _bands(c: TrainingConfig) -> Iterator[Band]:
+def _bands(c: PlanRecord) -> Iterator[Band]:
     low = 0.0
     for bucket in c.length_buckets:
         fits = "" if bucket.micro_batch is None else f"{bucket.micro_batch}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..display import gb
 
 if TYPE_CHECKING:
-    from ..config import Decision, TrainingConfig
+    from ..plan_record import PlanRecord
+from ..plan_records import Decision
 
 _OTHER = "Other"
 _GROUPS = {
@@ -87,19 +88,19 @@ class DecisionRow:
         return self.value != self.planned
 
 
-def grouped(c: TrainingConfig) -> dict[str, list[DecisionRow]]:
+def grouped(c: PlanRecord) -> dict[str, list[DecisionRow]]:
     """The rows by group, in the order in which they are read; groups without any are left out."""
     rows = sorted((_row(c, d) for d in c.decisions), key=lambda row: _PLACE.get(row.setting, ("", 0))[1])
     found = {group: [row for row in rows if row.group == group] for group in (*_GROUPS, _OTHER)}
     return {group: held for group, held in found.items() if held}
 
 
-def overridden(c: TrainingConfig) -> list[DecisionRow]:
+def overridden(c: PlanRecord) -> list[DecisionRow]:
     """What the user has changed."""
     return [row for d in c.decisions if (row := _row(c, d)).overridden]
 
 
-def _row(c: TrainingConfig, d: Decision) -> DecisionRow:
+def _row(c: PlanRecord, d: Decision) -> DecisionRow:
     group = _PLACE.get(d.setting, (_OTHER, 0))[0]
     now = getattr(c, d.setting, ())
     # Lists are written by the planner alone, and a plan may decide on what is no setting: both are as planned.

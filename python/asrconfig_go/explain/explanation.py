@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import InvalidArgumentError
 from .._files import save_whole
-from ..config import TrainingConfig
 from ..dataset_profile import DatasetProfile
 from ..hardware import HardwareProfile
 from ..labels import LabelReport
 from ..markup import page
 from ..model import ModelProfile
+from ..plan_record import PlanRecord
 
 if TYPE_CHECKING:
     from .cautions import Caution
 
-_KINDS: dict[str, type] = {
-    "config": TrainingConfig,
-    "hardware": HardwareProfile,
-    "dataset": DatasetProfile,
-    "model": ModelProfile,
-    "labels": LabelReport,
+_KINDS: dict[str, tuple[type, str]] = {
+    "config": (PlanRecord, "TrainingConfig"),  # what people know it as
+    "hardware": (HardwareProfile, "HardwareProfile"),
+    "dataset": (DatasetProfile, "DatasetProfile"),
+    "model": (ModelProfile, "ModelProfile"),
+    "labels": (LabelReport, "LabelReport"),
 }
 
 
@@ -40,7 +40,7 @@ class Explanation:
     them. ``print`` shows the text, a notebook the HTML.
     """
 
-    config: TrainingConfig
+    config: PlanRecord
     hardware: HardwareProfile | None = None
     dataset: DatasetProfile | None = None
     model: ModelProfile | None = None
@@ -48,11 +48,11 @@ class Explanation:
     model_config: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        for name, kind in _KINDS.items():
+        for name, (kind, called) in _KINDS.items():
             value = getattr(self, name)
             if not isinstance(value, kind) and (name == "config" or value is not None):
                 raise InvalidArgumentError(
-                    f"{name} = {type(value).__name__} is no {kind.__name__}", "pass what the function of that name gave"
+                    f"{name} = {type(value).__name__} is no {called}", "pass what the function of that name gave"
                 )
         object.__setattr__(self, "config", copy.copy(self.config))
 

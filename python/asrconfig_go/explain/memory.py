@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..config import MemoryPart
 from ..memory.text import ordered
+from ..plan_records import MemoryPart
 
 if TYPE_CHECKING:
-    from ..config import TrainingConfig
     from ..hardware import GPU, HardwareProfile
+    from ..plan_record import PlanRecord
     from .explanation import Explanation
 
 
@@ -52,7 +52,7 @@ def memory_of(e: Explanation) -> PlannedMemory:
     return PlannedMemory(parts, peak, c.predicted_high_bytes, c.budget_bytes or None, total, others)
 
 
-def _parts(c: TrainingConfig) -> tuple[MemoryPart, ...]:
+def _parts(c: PlanRecord) -> tuple[MemoryPart, ...]:
     """The plan's, what stays first, completed to its peak; where a policy tells none, the model and the rest."""
     if not c.memory_parts:
         if not 0 < c.model_memory_bytes < c.predicted_bytes:
@@ -64,7 +64,7 @@ def _parts(c: TrainingConfig) -> tuple[MemoryPart, ...]:
     return (*held, MemoryPart("other", rest)) if rest > 0 else held
 
 
-def _planned_for(c: TrainingConfig, h: HardwareProfile) -> list[GPU]:
+def _planned_for(c: PlanRecord, h: HardwareProfile) -> list[GPU]:
     return [gpu for gpu in h.gpus if gpu.name == c.gpu_name and gpu.memory_total_bytes == c.gpu_memory_bytes]
 
 

@@ -17,7 +17,7 @@ from .style import ROOT, stylesheet
 from .words import alternative_rows, bucket_rows, device_rows, limit_words, percentile_words, times_rows, times_source
 
 if TYPE_CHECKING:
-    from ..config import TrainingConfig
+    from ..plan_record import PlanRecord
     from .cautions import Caution
     from .explanation import Explanation
 
@@ -88,7 +88,7 @@ def _boxed(body: str) -> str:
     return f"<div>{body}</div>" if body else ""
 
 
-def _devices(c: TrainingConfig) -> str:
+def _devices(c: PlanRecord) -> str:
     """What each of several GPUs does; meters show the peaks in their budgets."""
     rows = device_rows(c)
     if not rows:
@@ -130,7 +130,7 @@ def _memory(e: Explanation) -> str:
     return _section("Memory", memory_bar(m) + memory_keys(m), f"predicted, {where}")
 
 
-def _times(c: TrainingConfig) -> str:
+def _times(c: PlanRecord) -> str:
     rows = times_rows(c)
     if not rows:
         return ""
@@ -166,7 +166,7 @@ def _decision(row: DecisionRow, told: bool) -> str:
     return f"<tr>{cells}</tr>"
 
 
-def _alternatives(c: TrainingConfig) -> str:
+def _alternatives(c: PlanRecord) -> str:
     """The plan and the other ways, each epoch with a meter."""
     rows = alternative_rows(c)
     if not rows:

@@ -10,9 +10,9 @@ from .decisions import overridden
 from .memory import PlannedMemory, memory_of
 
 if TYPE_CHECKING:
-    from ..compare_records import Range
-    from ..config import TrainingConfig
     from ..dataset_profile import DatasetProfile
+    from ..plan_record import PlanRecord
+    from ..ranges import Range
     from .explanation import Explanation
 
 IN_USE = "in use already"
@@ -51,7 +51,7 @@ def headline(e: Explanation) -> str:
     return "; ".join(parts)
 
 
-def step_words(c: TrainingConfig) -> str:
+def step_words(c: PlanRecord) -> str:
     """``8 × 4 = 32 clips a step``, or the unequal shares of the GPUs."""
     shares = [device.samples for device in c.devices]
     if len(set(shares)) > 1 and not any(row.setting in _BATCH for row in overridden(c)):
@@ -66,7 +66,7 @@ def step_words(c: TrainingConfig) -> str:
     return words
 
 
-def device_words(c: TrainingConfig) -> str:
+def device_words(c: PlanRecord) -> str:
     """``Tesla T4``, ``2 × Tesla T4``, ``NVIDIA L4 + Tesla T4``, ``the CPU``."""
     if not c.gpu_name:
         return "the CPU"
@@ -76,7 +76,7 @@ def device_words(c: TrainingConfig) -> str:
     return " + ".join(name if count == 1 else f"{count} × {name}" for name, count in names.items())
 
 
-def stale(c: TrainingConfig) -> list[str]:
+def stale(c: PlanRecord) -> list[str]:
     """Overridden settings that the predictions do not know of."""
     return [row.setting for row in overridden(c) if row.setting in _PREDICTED_FOR]
 
@@ -104,7 +104,7 @@ def short(x: float) -> str:
     return f"{x:.0f}" if x >= 99.5 else f"{x:.2g}"
 
 
-def times_rows(c: TrainingConfig) -> list[tuple[str, str]]:
+def times_rows(c: PlanRecord) -> list[tuple[str, str]]:
     """What training takes, a name and a range each; nothing where no speed is known."""
     t = c.times
     if t is None:
@@ -122,7 +122,7 @@ def times_rows(c: TrainingConfig) -> list[tuple[str, str]]:
     return rows
 
 
-def times_source(c: TrainingConfig) -> str:
+def times_source(c: PlanRecord) -> str:
     """Where the times come from."""
     if c.times is None:
         return ""
@@ -135,7 +135,7 @@ def percentile_words(d: DatasetProfile) -> str:
     return f"percentiles in seconds: {', '.join(shown)}"
 
 
-def limit_words(c: TrainingConfig) -> list[tuple[float, str]]:
+def limit_words(c: PlanRecord) -> list[tuple[float, str]]:
     """Where clips are left out or cut, in seconds, with words for it."""
     limits = []
     if c.max_length_s is not None:
@@ -161,7 +161,7 @@ def memory_lines(m: PlannedMemory) -> list[tuple[str, int, int]]:
     return placed if m.total_bytes is None else [*placed, ("total", m.total_bytes, m.total_bytes)]
 
 
-def device_rows(c: TrainingConfig) -> list[tuple[str, ...]]:
+def device_rows(c: PlanRecord) -> list[tuple[str, ...]]:
     """A head and a row for each GPU, where there are several."""
     if len(c.devices) < 2:
         return []
@@ -172,7 +172,7 @@ def device_rows(c: TrainingConfig) -> list[tuple[str, ...]]:
     return [("GPU", "name", "clips a step", "micro-batch", "peak", "budget"), *rows]
 
 
-def bucket_rows(c: TrainingConfig) -> list[tuple[str, ...]]:
+def bucket_rows(c: PlanRecord) -> list[tuple[str, ...]]:
     """A head and a row for each range of durations."""
     if not c.length_buckets:
         return []
@@ -184,7 +184,7 @@ def bucket_rows(c: TrainingConfig) -> list[tuple[str, ...]]:
     return [("durations", "clips", "micro-batch"), *rows]
 
 
-def alternative_rows(c: TrainingConfig) -> list[tuple[str, ...]]:
+def alternative_rows(c: PlanRecord) -> list[tuple[str, ...]]:
     """A head, the plan itself, and the other ways; nothing where a plan has none."""
     if not c.alternatives:
         return []
@@ -204,7 +204,7 @@ def alternative_rows(c: TrainingConfig) -> list[tuple[str, ...]]:
     return [("way", "what", "fits", "peak", "an epoch", "plan faster by"), *rows]
 
 
-def plan_words(c: TrainingConfig) -> str:
+def plan_words(c: PlanRecord) -> str:
     """``8 × 4, fp16, checkpointing``: the plan beside its alternatives."""
     words = [f"{c.per_device_train_batch_size} × {c.gradient_accumulation_steps}", c.precision]
     words += ["checkpointing"] if c.gradient_checkpointing else []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._errors import UnsupportedError
-from ..config import TrainingConfig
+from ..plan_record import PlanRecord
 from ..unused import find_unused_parameters
 from .engines import deepspeed_config, fsdp_config
 from .layers import Units, fsdp_units
@@ -15,7 +15,7 @@ from .sharing import for_strategy
 
 
 def trainer_arguments(
-    config: TrainingConfig, strategy: str | None = None, *, model: Any = None, layers: Sequence[str] = ()
+    config: PlanRecord, strategy: str | None = None, *, model: Any = None, layers: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Settings for ``config.to_training_arguments(output_dir, **settings)``, as the installed transformers names them.
 
@@ -43,7 +43,7 @@ def trainer_arguments(
     return settings
 
 
-def _fsdp(config: TrainingConfig, units: Units) -> dict[str, Any]:
+def _fsdp(config: PlanRecord, units: Units) -> dict[str, Any]:
     known = _training_arguments()
     # Since it takes True, everything else is in fsdp_config; older ones take words.
     switch = True if hasattr(known, "_apply_legacy_fsdp_to_config") else "full_shard auto_wrap"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from ..config import TrainingConfig
+from ..plan_record import PlanRecord
 
 PORT = 29500
 
@@ -16,7 +16,7 @@ PLACEHOLDERS = {
 }
 
 
-def environment(config: TrainingConfig) -> dict[str, str]:
+def environment(config: PlanRecord) -> dict[str, str]:
     """Variables of the launcher's environment.
 
     Restarts: without the first, torchrun (seen with PyTorch 2.15) keeps one store for all attempts, with the addresses
@@ -28,7 +28,7 @@ def environment(config: TrainingConfig) -> dict[str, str]:
     return found
 
 
-def torchrun(config: TrainingConfig, machines: int, restarts: int, script: Sequence[str]) -> str:
+def torchrun(config: PlanRecord, machines: int, restarts: int, script: Sequence[str]) -> str:
     """The command for ``machines``, the same on each."""
     words = ["torchrun", "--standalone"]
     if machines > 1:
@@ -38,7 +38,7 @@ def torchrun(config: TrainingConfig, machines: int, restarts: int, script: Seque
     return f"{shlex.join(words)} {place}{shlex.join(script)}"
 
 
-def accelerate(config: TrainingConfig, machines: int, restarts: int, file: str, script: Sequence[str]) -> str:
+def accelerate(config: PlanRecord, machines: int, restarts: int, file: str, script: Sequence[str]) -> str:
     """The command for ``machines``, on each its own rank."""
     words = ["accelerate", "launch", "--config_file", file]
     if config.device_count > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..config import TrainingConfig
+from ..plan_record import PlanRecord
 from .layers import Units
 
 # Elements, as core/memory/sharding counts them. DeepSpeed's own defaults (5e8 and 1e9) are larger than most speech
@@ -47,7 +47,7 @@ def deepspeed_config(stage: int) -> dict[str, Any]:
     }
 
 
-def fsdp_config(config: TrainingConfig, units: Units) -> dict[str, Any]:
+def fsdp_config(config: PlanRecord, units: Units) -> dict[str, Any]:
     """FSDP's settings under the Trainer's names; accelerate's are these behind ``fsdp_``.
 
     Recomputation is FSDP's own, since the Trainer's would gather each layer once more.
@@ -63,9 +63,7 @@ def fsdp_config(config: TrainingConfig, units: Units) -> dict[str, Any]:
     }
 
 
-def accelerate_config(
-    config: TrainingConfig, machines: int, units: Units | None, deepspeed_file: str
-) -> dict[str, Any]:
+def accelerate_config(config: PlanRecord, machines: int, units: Units | None, deepspeed_file: str) -> dict[str, Any]:
     """The content of accelerate's file, for a plan whose ``distributed`` is settled.
 
     accelerate starts several processes on CPUs by MPI only; named as GPUs they are started by torchrun, and the

@@ -11,7 +11,7 @@ from typing import Any
 
 from .._errors import InvalidArgumentError, NotFoundError
 from .._files import write_whole
-from ..config import TrainingConfig
+from ..plan_record import PlanRecord
 from . import commands
 from .engines import accelerate_config, deepspeed_config
 from .layers import fsdp_units
@@ -43,7 +43,7 @@ class LaunchFiles:
 
 
 def launch_files(
-    config: TrainingConfig,
+    config: PlanRecord,
     folder: str | os.PathLike[str],
     *,
     script: str = "train.py",
@@ -83,7 +83,7 @@ def launch_files(
     return LaunchFiles(place, settled.distributed, files, torchrun, accelerate, variables, notes)
 
 
-def _check(config: TrainingConfig, script: str, machines: int, restarts: int) -> None:
+def _check(config: PlanRecord, script: str, machines: int, restarts: int) -> None:
     if not isinstance(script, str) or not script.strip():
         raise InvalidArgumentError(f"script = {script!r}", "name the Python file that trains")
     for name, value, least, most in (("machines", machines, 1, 1024), ("max_restarts", restarts, 0, 1000)):
@@ -96,7 +96,7 @@ def _check(config: TrainingConfig, script: str, machines: int, restarts: int) ->
         )
 
 
-def _notes(asked: TrainingConfig, settled: TrainingConfig, machines: int) -> tuple[str, ...]:
+def _notes(asked: PlanRecord, settled: PlanRecord, machines: int) -> tuple[str, ...]:
     notes = []
     if machines > 1:
         notes.append("Run the script on every machine, with the same files at the same place.")

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from .._errors import InvalidArgumentError
-from ..config import Decision, TrainingConfig
+from ..plan_record import PlanRecord
+from ..plan_records import Decision
 
 STRATEGIES = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 """In the order in which one would try them: each needs less memory than the one before, and sends more."""
@@ -17,7 +18,7 @@ SHARDED = ("zero1", "zero2", "zero3", "fsdp")
 _ON_GPUS_ONLY = "accelerate enables DeepSpeed and FSDP on GPUs only"
 
 
-def for_strategy(config: TrainingConfig, strategy: str | None = None) -> TrainingConfig:
+def for_strategy(config: PlanRecord, strategy: str | None = None) -> PlanRecord:
     """The plan with ``distributed`` set to ``strategy`` (default: the plan's own), and batches that it can work with.
 
     Sharded processes wait for each other in every forward pass, so that none may cut its batches by itself: a plan with
@@ -44,7 +45,7 @@ def for_strategy(config: TrainingConfig, strategy: str | None = None) -> Trainin
     )
 
 
-def _checked(config: TrainingConfig, strategy: str) -> str:
+def _checked(config: PlanRecord, strategy: str) -> str:
     if strategy not in STRATEGIES:
         raise InvalidArgumentError(f"strategy {strategy!r} is not known", f"choose one of {', '.join(STRATEGIES)}")
     if strategy == "none" and config.device_count > 1:
@@ -58,7 +59,7 @@ def _checked(config: TrainingConfig, strategy: str) -> str:
     return strategy
 
 
-def _fixed_batches(config: TrainingConfig) -> dict[str, Any]:
+def _fixed_batches(config: PlanRecord) -> dict[str, Any]:
     share = config.per_device_train_batch_size * config.gradient_accumulation_steps
     fits = config.micro_batch_size if config.micro_batching == "memory" else config.per_device_train_batch_size
     fits = min([fits, share, *(d.micro_batch_size for d in config.devices)])
