@@ -33,7 +33,7 @@ from cpu_training import cpu_s
 
 MODEL, GPU, RATE = "facebook/wav2vec2-xls-r-300m", "T4", 16_000
 SEARCH_S, COLD_S, WARM_S, PUBLISHED_S = 1.0, 12.0, 2.0, 30.0
-STAGES = ("scan", "trace", "tables", "search")
+STAGES = ("scan", "loader", "trace", "tables", "search")
 
 
 def make_files(folder: Path, count: int) -> None:
@@ -91,6 +91,7 @@ def one(folder: str, imported: bool) -> dict[str, float]:
     imports = time.perf_counter() - imports
     clock = Clock()
     clock.watch(manager, "scan_audio", "scan")
+    clock.watch(manager.ASRConfigManager, "measure_loader", "loader")
     clock.watch(planning.Tracer, "trace", "tables")
     traced = MemoryModel.trace
     MemoryModel.trace = staticmethod(lambda *given, **named: in_stage(clock, traced, given, named))  # type: ignore
@@ -133,8 +134,8 @@ def whole(files: int, rounds: int) -> bool:
                 for state in ("cold", "warm"):
                     found.setdefault((state, imported), []).append(in_a_process(str(audio), cache, imported))
     print(f"\ncreate_optimal_config, {files} WAV files, {MODEL} on {GPU}, medians of {rounds} processes, seconds\n")
-    print("| caches | torch | all | CPU | scan | trace | tables | search | rest | imports before |")
-    print(f"|{' --- |' * 10}")
+    print("| caches | torch | all | CPU | scan | loader | trace | tables | search | rest | imports before |")
+    print(f"|{' --- |' * 11}")
     good = True
     for (state, imported), runs in found.items():
         median = {key: statistics.median(run[key] for run in runs) for key in runs[0]}

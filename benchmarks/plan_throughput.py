@@ -4,9 +4,9 @@
 
 Every way trains the same weights on the same clips (log-normal durations of up to 4 s, 16 kHz, two tones in noise
 whose labels are the tones) for as many epochs, 32 clips an optimizer step, and may use the same memory: as much as four
-of the longest clips take, by a traced step. In the published scenario, XLS-R-1B on an L4, it is four, too. A forward
-pass of more clips than the trace's table allows for its length raises torch.OutOfMemoryError, the Trainer's and ours
-alike. The ways:
+of the longest clips take by a traced step, the batch of the published scenario (XLS-R-1B on an L4). A forward pass of
+more clips than the trace's table allows for their length raises torch.OutOfMemoryError, the Trainer's and ours alike.
+The ways:
 
 - batch 1 × 32, the safe configuration by hand;
 - 4 × 8 in random order, the published plan's batch. What the published formula itself gives for this model and memory
@@ -45,9 +45,9 @@ from asrconfig_go.batching.table import Table, fits_in, memory_table
 
 RATE, STEP, PUBLISHED, LONGEST_S = 16_000, 32, 4, 4.0
 MARGIN, PROCESS_BYTES = 0.85, 1_000_000_000  # what a plan for a CPU leaves to the process itself
-# Frames of 20 ms by four convolutions. Clips are a quarter as long as usual ones, so that a micro-batch's own cost
-# weighs about as it does on a GPU.
-FRAMES = {"conv_dim": (32,) * 4, "conv_kernel": (80, 3, 3, 3), "conv_stride": (40, 2, 2, 2)}
+# Clips are a quarter as long as usual ones, and frames have 40 ms: so a micro-batch takes besides what about a second
+# of audio takes, as much as a mean clip. On GPUs the planner assumes 4 s, as much as a mean clip there.
+FRAMES = {"conv_dim": (32,) * 3, "conv_kernel": (160, 5, 3), "conv_stride": (80, 4, 2)}
 COMMON: dict[str, Any] = {
     "save_strategy": "no", "report_to": "none", "use_cpu": True, "disable_tqdm": True, "logging_steps": 1000,
     "remove_unused_columns": False, "learning_rate": 2e-3, "warmup_steps": 5, "weight_decay": 0.0, "max_grad_norm": 1.0,
