@@ -216,8 +216,8 @@ class ASRConfigManager:
     def what_if(self, gpus: Sequence[str] | None = None, *, prices: Any = None, **options: Any) -> Comparison:
         """Plan this training on other ``gpus`` (see ``compare_gpus``): memory, hours, cost, energy on each.
 
-        The batch, the optimizer and the epochs are those of the plan, if there is one; ``options`` are the others of
-        ``compare_gpus``. Raises ``InvalidArgumentError`` before both profiles are measured.
+        The batch, the optimizer and the epochs are those of the plan, if there is one; its steps of clips of similar
+        length count as grouped ones. ``options`` are the others of ``compare_gpus``. Raises ``InvalidArgumentError`` before both profiles are measured.
         """
         from .compare import compare_described
 
@@ -230,6 +230,7 @@ class ASRConfigManager:
                 "target_batch_size": planned.target_batch_size,
                 "optimizer": planned.optimizer,
                 "epochs": planned.num_train_epochs,
+                "order": "random" if planned.length_handling == "random" else "grouped",
                 **options,
             }
         options = {"safety_margin": self.hardware.safety_margin, **options}
