@@ -217,7 +217,8 @@ class ASRConfigManager:
         """Plan this training on other ``gpus`` (see ``compare_gpus``): memory, hours, cost, energy on each.
 
         The batch, the optimizer and the epochs are those of the plan, if there is one; its steps of clips of similar
-        length count as grouped ones. ``options`` are the others of ``compare_gpus``. Raises ``InvalidArgumentError`` before both profiles are measured.
+        length count as grouped ones. ``options`` are the others of ``compare_gpus``. Raises ``InvalidArgumentError``
+        before both profiles are measured.
         """
         from .compare import compare_described
 
