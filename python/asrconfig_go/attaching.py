@@ -14,7 +14,7 @@ from .config import TrainingConfig
 
 logger = logging.getLogger(__name__)
 
-_HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
+HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
 _GRADIENT_BYTES = 4
 
 
@@ -29,7 +29,7 @@ def memory_limit(memory: Any, trainer: Any, config: TrainingConfig | None, margi
     """
     limit: int | None = memory.target.limit_bytes
     if limit is None:
-        return config.budget_bytes - _HOST_BYTES if config is not None and config.budget_bytes > _HOST_BYTES else None
+        return config.budget_bytes - HOST_BYTES if config is not None and config.budget_bytes > HOST_BYTES else None
     allowed = int(limit * margin)
     if trainer.args.world_size > 1:
         allowed -= _GRADIENT_BYTES * sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _lib
 from ._errors import AsrConfigError
+from .attaching import HOST_BYTES
 from .batching import StepSampler
 from .batching.table import Table
 from .config import TrainingConfig
@@ -72,7 +73,7 @@ class Tracer:
             progress=self._progress,
         ) as memory:
             longest_s = memory.length(max(durations)) / float(memory.about.get("length_per_second") or 16_000.0)
-            limit = budget_bytes - (memory.target.context_bytes or 0) - self._beside
+            limit = budget_bytes - self._outside(memory)
             rows = tuple(_table(memory, _lengths(min(durations), longest_s), share, limit))
             largest = max(1, rows[-1][1])
             sizes = sorted({size for size in range(1, share + 1) if share % size == 0 and size <= largest} | {largest})
@@ -84,6 +85,11 @@ class Tracer:
                 "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
                 "high_bytes": self._worst(memory, rows, share, durations, limit),
             }
+
+    def _outside(self, memory: MemoryModel) -> int:
+        """What a process takes beside the allocator's memory: context and NCCL, or the process itself on a CPU."""
+        context = memory.target.context_bytes
+        return (HOST_BYTES if context is None else context) + self._beside
 
     def _worst(
         self, memory: MemoryModel, rows: Table, share: int, durations: Sequence[float], limit: int
@@ -99,12 +105,12 @@ class Tracer:
         run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS, limit_bytes=limit)
         if not run.fits:
             run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
-        return run.peak_reserved + (memory.target.context_bytes or 0) + self._beside
+        return run.peak_reserved + self._outside(memory)
 
     def _peak(self, memory: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:
         """One micro-batch of the longest clips: its peak on the device, and what holds it."""
         found = memory.estimate(batch, seconds, timeline=0)
-        outside = (memory.target.context_bytes or 0) + self._beside
+        outside = self._outside(memory)
         parts = [{"name": name, "bytes": size} for name, size in found.at_peak.components.items() if size > 0]
         rest = {"cached": found.peak_reserved - found.peak_allocated, "context": outside}
         parts += [{"name": name, "bytes": size} for name, size in rest.items() if size > 0]

@@ -164,3 +164,14 @@ def test_a_share_that_fits_whole_needs_no_trace(tmp_path: Path, monkeypatch: pyt
     manager.train(trainer, verbose=False)
     assert sorted(data.given) == list(range(len(SECONDS)))
     assert trainer.state.global_step == len(SECONDS) // 8
+
+
+def test_a_planned_step_is_traced_as_one_batch(tmp_path: Path) -> None:
+    """Not as the Trainer's windows, whose inputs all lie on the device at once."""
+    trainer, manager = trained(tmp_path, PACKED, Clips(), learning_rate=1e-4)
+    guard = manager.attach(trainer)
+    assert guard.budgets["training"]._memory.settings.accumulation == 3
+    guard.detach()
+    trainer, manager = trained(tmp_path, {}, Clips())
+    guard = manager.attach(trainer, memory=True, memory_limit_bytes=1 << 30)
+    assert guard.budgets["training"]._memory.settings.accumulation == 4

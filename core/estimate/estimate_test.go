@@ -1,0 +1,98 @@
+package estimate
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/model"
+)
+
+func place(t *testing.T, card string, devices int) Place {
+	t.Helper()
+	entry, _, err := hardware.Asked(card)
+	require.NoError(t, err)
+	return Place{GPU: entry.GPU(), Devices: devices, Budget: uint64(0.85 * float64(entry.MemoryTotalBytes))}
+}
+
+func ask(seconds float64) Question {
+	return Question{Setup: Setup{Optimizer: "adamw_torch"}, Class: "7.5", Precision: "fp16", Batch: 1, Accumulating: true, Seconds: seconds}
+}
+
+func xlsr() *Oracle { return Of(model.Request{Name: "facebook/wav2vec2-xls-r-300m"}) }
+
+// TestLargestIsTheLastThatFits: as trying one size after the other finds it.
+func TestLargestIsTheLastThatFits(t *testing.T) {
+	o := xlsr()
+	for _, devices := range []int{1, 2} {
+		p := place(t, "T4", devices)
+		for _, seconds := range []float64{0.1, 2, 7, 30} {
+			q, fits := ask(seconds), 0
+			q.Seconds = max(seconds, Shortest)
+			for q.Batch = 1; q.Batch <= 40; q.Batch++ {
+				s, err := o.Sketch(q)
+				require.NoError(t, err)
+				beside, err := p.Beside(s.Work.TrainedParameters)
+				require.NoError(t, err)
+				if int64(s.PeakReserved)+beside > int64(p.Budget) {
+					break
+				}
+				fits = q.Batch
+			}
+			assert.Equal(t, fits, o.Largest(ask(seconds), p, 1, 1, 40), "%v s on %d", seconds, devices)
+			assert.Equal(t, min(fits, 3), o.Largest(ask(seconds), p, 1, 1, 3))
+		}
+	}
+}
+
+// TestSharingIsCounted: DDP's buckets take the gradients once more, and another way of sharing what it says.
+func TestSharingIsCounted(t *testing.T) {
+	one, err := place(t, "T4", 1).Beside(1000)
+	require.NoError(t, err)
+	two := place(t, "T4", 2)
+	more, err := two.Beside(1000)
+	require.NoError(t, err)
+	saved := int64(-5000)
+	two.Shared = &saved
+	less, err := two.Beside(1000)
+	require.NoError(t, err)
+	assert.EqualValues(t, 9000, more-less)
+	assert.Greater(t, more, one+4000-1, "NCCL's buffers, too")
+	host, err := Place{}.Beside(1000)
+	require.NoError(t, err)
+	assert.EqualValues(t, hostBytes, host)
+}
+
+// TestARoughAnswerIsTheExactOne: where the rule leaves doubt, it is simulated.
+func TestARoughAnswerIsTheExactOne(t *testing.T) {
+	o, p := xlsr(), place(t, "T4", 1)
+	for batch := 1; batch <= 6; batch++ {
+		q := ask(20)
+		q.Batch = batch
+		_, exact, err := o.Need(q, p, false)
+		require.NoError(t, err)
+		_, rough, err := o.Need(q, p, true)
+		require.NoError(t, err)
+		assert.Equal(t, exact, rough, batch)
+	}
+}
+
+// TestWorkIsThatOfItsLength: the parabola through three lengths meets what is counted at others.
+func TestWorkIsThatOfItsLength(t *testing.T) {
+	o, q := xlsr(), ask(0)
+	q.Batch = 3
+	curve, err := o.Work(q, 30)
+	require.NoError(t, err)
+	for _, seconds := range []float64{1, 4, 11, 29} {
+		q.Seconds, q.Accumulating = seconds, false
+		s, err := o.Sketch(q)
+		require.NoError(t, err)
+		counted := s.Work.Sum()
+		assert.InEpsilon(t, counted.Products, curve.At(seconds).Products, 0.02, seconds)
+		// Some kernels need other buffers from a length on, which the parabola runs through.
+		assert.InEpsilon(t, counted.MovedBytes, curve.At(seconds).MovedBytes, 0.1, seconds)
+	}
+	assert.Equal(t, curve.At(Shortest), curve.At(0.01), "shorter clips count as this long")
+}
