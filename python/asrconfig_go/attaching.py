@@ -25,15 +25,27 @@ class PlanNotFollowedWarning(UserWarning):
 def memory_limit(memory: Any, trainer: Any, config: TrainingConfig | None, margin: float) -> int | None:
     """Bytes that the allocator may reserve by the plan: the margin of what is available, without what lies beside it.
 
-    DDP's buckets, a second copy of the gradients, lie beside it, too. Without a GPU, the plan's budget for host RAM.
+    DDP's buckets, a second copy of the gradients, lie beside it, too. Of unequal cards each process takes its own.
+    Without a GPU, the plan's budget for host RAM.
     """
     limit: int | None = memory.target.limit_bytes
     if limit is None:
         return config.budget_bytes - HOST_BYTES if config is not None and config.budget_bytes > HOST_BYTES else None
-    allowed = int(limit * margin)
+    own = _own_budget(trainer, config)
+    allowed = int(limit * margin) if own is None else own - (memory.target.context_bytes or 0)
     if trainer.args.world_size > 1:
         allowed -= _GRADIENT_BYTES * sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
     return max(1, allowed)
+
+
+def _own_budget(trainer: Any, config: TrainingConfig | None) -> int | None:
+    """What the plan may use of this process's card, where the cards differ: a memory model is of the tightest."""
+    import torch
+
+    place, devices = trainer.args.local_process_index, () if config is None else config.devices
+    if len({device.budget_bytes for device in devices}) < 2 or place >= min(len(devices), torch.cuda.device_count()):
+        return None
+    return devices[place].budget_bytes if devices[place].name == torch.cuda.get_device_name(place) else None
 
 
 def use_planned_batches(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerCallback
 
 import asrconfig_go as ac
-from asrconfig_go.attaching import PlanNotFollowedWarning
+from asrconfig_go.attaching import PlanNotFollowedWarning, memory_limit
 from asrconfig_go.manager import ASRConfigManager
 from speech_models import wav2vec2
 from training_fixtures import make_plan
@@ -175,3 +176,21 @@ def test_a_planned_step_is_traced_as_one_batch(tmp_path: Path) -> None:
     trainer, manager = trained(tmp_path, {}, Clips())
     guard = manager.attach(trainer, memory=True, memory_limit_bytes=1 << 30)
     assert guard.budgets["training"]._memory.settings.accumulation == 4
+
+
+def test_each_of_unequal_cards_takes_its_own_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = [
+        {"index": i, "name": name, "samples": 4, "micro_batch_size": 1, "peak_bytes": 1, "budget_bytes": budget}
+        for i, (name, budget) in enumerate([("Tesla T4", 13_000), ("A100", 34_000)])
+    ]
+    memory = SimpleNamespace(target=SimpleNamespace(limit_bytes=15_000, context_bytes=1_000))
+    weights = torch.nn.Linear(10, 9)  # DDP's buckets: 99 gradients of 4 bytes
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: cards[i]["name"])
+    limits = []
+    for place in (0, 1):
+        args = SimpleNamespace(world_size=2, local_process_index=place)
+        limits.append(memory_limit(memory, SimpleNamespace(args=args, model=weights), make_plan(devices=cards), 0.8))
+    assert limits == [13_000 - 1_000 - 396, 34_000 - 1_000 - 396]
+    alike = make_plan(devices=[{**card, "budget_bytes": 13_000} for card in cards])
+    assert memory_limit(memory, SimpleNamespace(args=args, model=weights), alike, 0.8) == 12_000 - 396
