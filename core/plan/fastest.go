@@ -187,6 +187,8 @@ func (s *search) handlingReason(f found) string {
 		return "asked for"
 	case s.audio.fixed > 0:
 		return fmt.Sprintf("the model pads every clip to %.4g s: their order changes nothing", s.audio.fixed)
+	case s.in.Options.Streamed:
+		return "the dataset is a stream, whose order cannot be chosen"
 	case b.steps < fewSteps:
 		return fmt.Sprintf("%s an epoch are too few to sort by length without losing randomness", fault.Plural(b.steps, "step"))
 	case b.handling == "random":

@@ -319,6 +319,23 @@ func TestACPUIsPlannedWithoutTimes(t *testing.T) {
 	checkSearched(t, c)
 }
 
+func TestAStreamKeepsItsOrder(t *testing.T) {
+	in := described(t, xlsr, speech(2000, 20, 1), "T4")
+	in.Dataset.TotalHours, in.Dataset.SizeBytes = 1000, 100e9
+	here := planned(t, in)
+	assert.False(t, here.Streaming, "what is here needs no stream, however large")
+	in.Options.Streamed = true
+	c := planned(t, in)
+	assert.True(t, c.Streaming)
+	assert.Equal(t, "random", c.LengthHandling)
+	assert.Equal(t, "fixed", c.MicroBatching)
+	assert.Contains(t, strings.Join(c.Warnings, " "), "the Trainer needs max_steps")
+	checkSearched(t, c)
+	in.Options.LengthHandling = "packed"
+	_, err := Make(in)
+	requireFault(t, err, fault.InvalidArgument, "of a stream no order can be chosen")
+}
+
 func TestUnequalCardsTakeWhatTheyHaveRoomFor(t *testing.T) {
 	c := planned(t, described(t, xlsr, speech(4000, 30, 1), "T4", "A100-40GB"))
 	require.Len(t, c.Devices, 2)

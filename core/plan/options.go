@@ -66,6 +66,7 @@ type Options struct {
 	LengthHandling        string              `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"
 	MaxLengthS            *float64            `json:"max_length_s"`           // longer clips are left out, above 0
 	Distributed           string              `json:"distributed"`            // "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
+	Streamed              bool                `json:"streamed"`               // the dataset is a stream, whose order cannot be chosen
 	FreezeFeatureEncoder  bool                `json:"freeze_feature_encoder"` // the model is asked for as such
 	LoaderRate            *float64            `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
 	DecodeRate            *float64            `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
@@ -181,6 +182,9 @@ func (o Options) contradiction() error {
 	case o.Policy == PublishedRule && given:
 		return fault.New(fault.InvalidArgument, `leave policy out, or override the settings of the plan: config.gradient_checkpointing = True`,
 			"policy %q decides by its own rules: precision, gradient_checkpointing, length_handling, max_length_s and distributed cannot be asked for", o.Policy)
+	case o.Streamed && o.LengthHandling != "" && o.LengthHandling != "random":
+		return fault.New(fault.InvalidArgument, "leave length_handling out, or load the dataset without streaming",
+			"length_handling is %q, and of a stream no order can be chosen", o.LengthHandling)
 	case o.Preset == Reproducible && o.Precision != "" && o.Precision != "fp32":
 		return fault.New(fault.InvalidArgument, "leave one of the two out", "preset %q trains in float32, and precision is %q", o.Preset, o.Precision)
 	}

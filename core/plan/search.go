@@ -296,7 +296,7 @@ const usualBuckets = 30
 func (s *search) choose(f found) batches {
 	best := math.Inf(1)
 	allowed := func(b batches) bool {
-		if s.sharded() && b.cut == memoryMicro {
+		if (s.sharded() || s.in.Options.Streamed) && b.cut == memoryMicro {
 			return false
 		}
 		if asked := s.in.Options.LengthHandling; asked != "" {

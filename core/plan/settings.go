@@ -83,8 +83,10 @@ func (s *search) explainCheckpointing(d *draft, f found, ways []found) {
 
 // writeData decides how the data set is read.
 func (s *search) writeData(d *draft, f found) {
-	data, why := s.in.Dataset, ""
-	d.Streaming, why = streaming(data)
+	data, why := s.in.Dataset, "the dataset is here: its clips are read one by one anyway, and a stream's order could not be chosen"
+	if d.Streaming = s.in.Options.Streamed; d.Streaming {
+		why = "the dataset that was given is a stream"
+	}
 	d.because("streaming", why)
 	s.writeLength(d, f)
 	d.GroupByLength = d.LengthHandling == "grouped"

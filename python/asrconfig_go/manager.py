@@ -107,11 +107,12 @@ class ASRConfigManager:
         """How fast one worker reads the profiled clips, once ``measure_loader`` was called."""
         self._prepared = False  # by a processor, when that was measured
         self._model: Any = None  # as it was given
-        self._frozen = False
+        self._frozen = self._streamed = False
 
     def profile_dataset(self, dataset: Any, sample_size: int | None = None, **options: Any) -> DatasetProfile:
         """Measure ``dataset`` (see ``scan_audio``): every file, or a random sample of ``sample_size``."""
         self.durations = array("d")
+        self._streamed = _is_stream(dataset)
         if isinstance(dataset, DatasetProfile):
             self.dataset = dataset
             return dataset
@@ -171,7 +172,12 @@ class ASRConfigManager:
             "hardware": hardware_json(self.hardware),
             "dataset": to_json(self.dataset),
             "model": to_json(self.model),
-            "options": {**self._found(options.precision), **options.given(), "freeze_feature_encoder": self._frozen},
+            "options": {
+                **self._found(options.precision),
+                **options.given(),
+                "freeze_feature_encoder": self._frozen,
+                "streamed": self._streamed,
+            },
             "described": self._described,
         }
         self.config = plan(request, usable(self.durations), self._tracer(trace, options, progress))
@@ -347,6 +353,12 @@ class ASRConfigManager:
     def __repr__(self) -> str:
         parts = [self.hardware, self.dataset, self.model, self.config]
         return "\n\n".join(repr(part) for part in parts if part is not None)
+
+
+def _is_stream(dataset: Any) -> bool:
+    """Whether clips can only be read one after the other, as of datasets' streams and their dictionaries."""
+    parts = dataset.values() if isinstance(dataset, dict) else (dataset,)
+    return any(hasattr(part, "__iter__") and not hasattr(part, "__len__") for part in parts)
 
 
 def _fits_whole(trainer: Any, config: TrainingConfig) -> bool:

@@ -180,3 +180,21 @@ def test_steps_that_were_measured_replace_the_assumed_rates(monkeypatch: pytest.
     assert config.times is not None and assumed.times is not None
     assert config.times.calibrated and not assumed.times.calibrated
     assert config.times.run_hours.likely == pytest.approx(2 * assumed.times.run_hours.likely, rel=0.2)
+
+
+def test_a_stream_keeps_its_order() -> None:
+    class Stream:
+        column_names = ("audio",)
+
+        def __iter__(self) -> Any:
+            return ({"audio": {"array": clip, "sampling_rate": 1000}} for clip in Clips())
+
+    from asrconfig_go.manager import _is_stream
+
+    assert _is_stream(Stream()) and _is_stream({"train": Stream()})
+    assert not any(map(_is_stream, (Clips(), "clips/", Path("clips"), {"train": Clips()}, None)))
+    manager = manager_for()
+    manager._streamed = True
+    config = manager.plan(trace=False)
+    assert (config.streaming, config.length_handling, config.micro_batching) == (True, "random", "fixed")
+    assert any("max_steps" in warning for warning in config.warnings)
