@@ -19,13 +19,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests")
 
 import asrconfig_go as ac
 from asrconfig_go.explain import Explanation
-from whole_plans import audio, heavy_tail, published_plan, read_speech, shared_gpu, two_gpus, whole_plan
+from whole_plans import audio, heavy_tail, published_plan, read_speech, shared_gpu, whole_plan
 
 WIDTHS = (1200, 700, 380)
 
 
-def planned(gpu: str | None, model: str, dataset: ac.DatasetProfile, policy: str, used_gib: float = 0) -> Explanation:
+def planned(
+    gpu: str | None, model: str, dataset: ac.DatasetProfile, policy: str, used_gib: float = 0, second: str = ""
+) -> Explanation:
     manager = ac.ASRConfigManager(gpu=gpu)
+    if second:
+        other = dataclasses.replace(ac.HardwareProfile.detect(second).gpus[0], index=1)
+        manager.hardware = dataclasses.replace(manager.hardware, gpus=(*manager.hardware.gpus, other))
     if used_gib:
         manager.hardware = shared_gpu(manager.hardware, used_gib)
     manager.profile_dataset(dataset)
@@ -41,10 +46,7 @@ def cases(policy: str) -> Iterator[tuple[str, Explanation]]:
     yield "t4-read-speech", first
     yield "a100-100-hours", planned("A100-40GB", "xls-r-1b", audio(read_speech(100)), policy)
     yield "searched", dataclasses.replace(first, config=whole_plan(published_plan()))
-    pair = ac.HardwareProfile.detect("L4")
-    t4 = dataclasses.replace(ac.HardwareProfile.detect("T4").gpus[0], index=1)
-    both = dataclasses.replace(pair, gpus=(*pair.gpus, t4))
-    yield "two-gpus-talks", dataclasses.replace(first, config=two_gpus(published_plan()), hardware=both, dataset=tail)
+    yield "two-gpus-talks", planned("L4", "xls-r-300m", tail, policy, second="T4")
     yield "whisper-talks", planned("T4", "whisper-small", tail, policy)
     shared = planned("T4", "xls-r-300m", hour, policy, used_gib=5.5)
     shared.config.per_device_train_batch_size = 16
