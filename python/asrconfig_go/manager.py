@@ -322,22 +322,26 @@ class ASRConfigManager:
 
         What was met is in ``report``, and printed in the end if ``verbose``, also when an exception ends it.
         """
+        from .backends import TrainingSwitches
         from .display import say
         from .guard import guard_of
         from .recovery import GuardedTraining
 
+        switches = TrainingSwitches(self.config)
         options: dict[str, Any] = {"preflight": preflight} if preflight else {}
         planned = self.config is not None and self.config.micro_batching == "memory" and guard_of(trainer) is None
         guard = self.attach(trainer, **options) if planned else None
         try:
             tried = False if planned else self._longest(preflight)
             run = GuardedTraining(trainer, resume=resume, max_retries=max_retries, preflight=tried, **train_arguments)
+            switches.set()  # the callback does so too, but it may not be there
             try:
                 return run.train()
             finally:
                 self.report = run.report()
                 say(verbose and trainer.is_world_process_zero(), "Training", self.report)
         finally:
+            switches.put_back()
             if guard is not None:
                 guard.detach()
 

@@ -194,3 +194,23 @@ def test_each_of_unequal_cards_takes_its_own_budget(monkeypatch: pytest.MonkeyPa
     assert limits == [13_000 - 1_000 - 396, 34_000 - 1_000 - 396]
     alike = make_plan(devices=[{**card, "budget_bytes": 13_000} for card in cards])
     assert memory_limit(memory, SimpleNamespace(args=args, model=weights), alike, 0.8) == 12_000 - 396
+
+
+def test_training_has_the_switches_of_the_plan_and_leaves_them(tmp_path: Path) -> None:
+    """CUDA has no deterministic gradient of the CTC loss: asked for strictly, the first step would fail."""
+    seen: list[bool] = []
+
+    class Looks(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            seen.append(torch.is_deterministic_algorithms_warn_only_enabled())
+
+    trainer, manager = trained(tmp_path, {"deterministic": True}, Clips())
+    trainer.add_callback(Looks())
+    torch.use_deterministic_algorithms(True)
+    try:
+        manager.train(trainer, verbose=False)
+        assert seen and all(seen), "warned about while training runs"
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.is_deterministic_algorithms_warn_only_enabled(), "as it was"
+    finally:
+        torch.use_deterministic_algorithms(False)
