@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from itertools import pairwise
@@ -341,3 +342,18 @@ def test_a_gradient_scaler_goes_on_as_if_nothing_had_happened(tmp_path: Path, pl
     assert (scales, found) == (wanted, state)
     assert any(later < before for before, later in pairwise(wanted)), "it has fallen on the way"
     assert any(later > before for before, later in pairwise(wanted)), "and grown"
+
+
+def test_a_signal_that_comes_late_is_not_raised_once_more() -> None:
+    from asrconfig_go.guard.loading import _late_signals_ignored
+
+    heard: list[int] = []
+    before = signal.signal(signal.SIGCHLD, lambda number, _: heard.append(number))
+    try:
+        with _late_signals_ignored():
+            os.kill(os.getpid(), signal.SIGCHLD)
+        assert heard == []
+        os.kill(os.getpid(), signal.SIGCHLD)
+        assert heard == [signal.SIGCHLD], "heard again afterwards"
+    finally:
+        signal.signal(signal.SIGCHLD, before)

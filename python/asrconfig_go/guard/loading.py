@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -51,18 +54,21 @@ class Loading:
             if self._samplers is None:
                 self._samplers = [(s, s.epoch) for s in _with_epochs(self._loader())]
             found = None
-            try:
-                if self._short is None:
-                    found = original(self._again or epoch_iterator, *args, **kwargs)
-            except Exception as error:
-                if self._begin is None or classify(error)["class"] != "host_oom":
-                    raise
-                clear_frames(error)
-                self._short = first_line(error)
+            with ExitStack() as quiet:
+                try:
+                    if self._short is None:
+                        found = original(self._again or epoch_iterator, *args, **kwargs)
+                except Exception as error:
+                    quiet.enter_context(_late_signals_ignored())
+                    if self._begin is None or classify(error)["class"] != "host_oom":
+                        raise
+                    clear_frames(error)
+                    self._short = first_line(error)
+                if found is None:
+                    free_memory()
+                    self._happened("loading", self._short, *self._fewer_workers())
+                    self._short = None
             if found is None:
-                free_memory()
-                self._happened("loading", self._short, *self._fewer_workers())
-                self._short = None
                 found = original(self._restarted(), *args, **kwargs)
             self._delivered += len(found[0])
             return found
@@ -114,6 +120,19 @@ class Loading:
 
     def _loader(self) -> Any:
         return self._trainer.callback_handler.train_dataloader
+
+
+@contextmanager
+def _late_signals_ignored() -> Iterator[None]:
+    """While a worker's death is handled: its signal may arrive only now, and torch's handler would raise once more."""
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield
+        return
+    before = signal.signal(signal.SIGCHLD, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
 
 
 def _with_epochs(loader: Any) -> list[Any]:
