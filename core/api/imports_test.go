@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"core/timing/compare": {"core/estimate", "core/fault", "core/hardware", "core/memory/analytic", "core/memory/device", "core/model", "core/profile",
 		"core/timing"},
 	"core/monitor": {"core/fault", "core/profile"},
-	"core/api": {"core/batching", "core/dataset", "core/estimate", "core/fault", "core/hardware", "core/memory", "core/memory/allocator", "core/memory/analytic",
+	"core/api": {"core/batching", "core/dataset", "core/fault", "core/hardware", "core/memory", "core/memory/allocator", "core/memory/analytic",
 		"core/memory/device", "core/memory/sharding", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
 		"core/timing", "core/timing/compare"},
 	"capi": {"core/api", "core/fault", "core/monitor"},

@@ -7,7 +7,6 @@ import (
 	"github.com/goccy/go-json"
 
 	"github.com/asrconfig/asrconfig-go/core/dataset"
-	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
@@ -140,16 +139,7 @@ type planArgs struct {
 
 func makePlan(a planArgs) (any, error) {
 	return plan.Make(plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options,
-		Described: a.Described, Traced: a.Traced, Durations: a.Seconds, Cards: cards()})
-}
-
-func cards() (all []estimate.Card) {
-	for _, each := range hardware.Catalogue() {
-		if !each.MIG {
-			all = append(all, estimate.Card{Key: each.Key, GPU: each.GPU()})
-		}
-	}
-	return all
+		Described: a.Described, Traced: a.Traced, Durations: a.Seconds, Cards: compare.Cards()})
 }
 
 type errorArgs struct {

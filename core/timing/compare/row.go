@@ -87,15 +87,19 @@ func (p *planner) largestBatch(m machine, c candidate, budget uint64) int {
 	return max(c.batch, p.ask.Largest(q, m.place(budget), 1, c.batch, maxMicro))
 }
 
-// misfit is the training on a machine that it does not fit.
-func (p *planner) misfit(m machine, budget uint64) estimate.Misfit {
-	cards := []estimate.Card{}
+// Cards are the whole cards of the catalogue, which one might take instead.
+func Cards() (all []estimate.Card) {
 	for _, card := range hardware.Catalogue() {
 		if !card.MIG {
-			cards = append(cards, estimate.Card{Key: card.Key, GPU: card.GPU()})
+			all = append(all, estimate.Card{Key: card.Key, GPU: card.GPU()})
 		}
 	}
+	return all
+}
+
+// misfit is the training on a machine that it does not fit.
+func (p *planner) misfit(m machine, budget uint64) estimate.Misfit {
 	asked := estimate.Setup{Frozen: p.FreezeFeatureEncoder, Optimizer: p.Optimizer, Rank: p.LoRARank}
 	return estimate.Misfit{Place: m.place(budget), Asked: asked, Precision: p.precision, Share: p.share(m.count),
-		Longest: p.lengths.Longest(), Margin: p.SafetyMargin, Cards: cards}
+		Longest: p.lengths.Longest(), Margin: p.SafetyMargin, Cards: Cards()}
 }
