@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"core/timing":           {"core/fault", "core/memory/analytic", "core/profile"},
 	"core/timing/compare": {"core/estimate", "core/fault", "core/hardware", "core/memory/analytic", "core/memory/device", "core/model", "core/profile",
 		"core/timing"},
+	"core/story":   {"core/fault"},
 	"core/monitor": {"core/fault", "core/profile"},
 	"core/api": {"core/batching", "core/dataset", "core/fault", "core/hardware", "core/memory", "core/memory/allocator", "core/memory/analytic",
 		"core/memory/device", "core/memory/sharding", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
