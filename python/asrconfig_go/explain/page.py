@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..card import SIGNS, facts, grid, notice, section, table
 from ..dataset_display import dataset_facts
 from ..display import hardware_text, model_text, plural
 from ..markup import escaped, folded, share
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 50  # bad files behind a fold
 _DIGEST = 4  # settings that a closed fold shows
-_SIGNS = {"serious": "✖", "warning": "⚠", "note": "ℹ"}
 
 
 def explanation_html(e: Explanation) -> str:
@@ -35,19 +35,14 @@ def explanation_html(e: Explanation) -> str:
         f'<div class="head" role="heading" aria-level="2">{escaped(e.headline)}</div>',
         _badges(e),
         "".join(map(_caution, serious)),
-        _section("Hardware and model", _facts(_machine(e))) if e.hardware or e.model else "",
+        section("Hardware and model", facts(_machine(e))) if e.hardware or e.model else "",
         _devices(c),
         f'<div class="pair">{_boxed(_data(e))}{_boxed(_memory(e) + _times(c))}</div>',
-        _section("Decisions", "".join(_group(name, rows) for name, rows in grouped(c).items())),
+        section("Decisions", "".join(_group(name, rows) for name, rows in grouped(c).items())),
         _alternatives(c),
-        _section("Look out", "".join(map(_caution, others))) if others else "",
+        section("Look out", "".join(map(_caution, others))) if others else "",
     ]
     return f'<div class="{ROOT}"><style>{stylesheet()}</style>{"".join(parts)}</div>'
-
-
-def _section(title: str, body: str, note: str = "") -> str:
-    said = f" <span>· {escaped(note)}</span>" if note else ""
-    return f'<div class="title" role="heading" aria-level="3">{escaped(title)}{said}</div>{body}'
 
 
 def _badges(e: Explanation) -> str:
@@ -60,28 +55,13 @@ def _badges(e: Explanation) -> str:
     for level in LEVELS:
         if counts[level]:
             words = f"{counts[level]} serious" if level == "serious" else plural(counts[level], level)
-            found.append(f'<span class="badge {level}">{_SIGNS[level]} {words}</span>')
+            found.append(f'<span class="badge {level}">{SIGNS[level]} {words}</span>')
     return f'<div class="badges">{"".join(found)}</div>'
 
 
 def _machine(e: Explanation) -> list[str]:
     lines = hardware_text(e.hardware).splitlines() if e.hardware else []
     return lines + (model_text(e.model).splitlines() if e.model else [])
-
-
-def _facts(lines: Sequence[str]) -> str:
-    return f'<div class="facts small">{"".join(f"<div>{escaped(line)}</div>" for line in lines)}</div>'
-
-
-def _grid(head: Sequence[str], rows: Iterable[str]) -> str:
-    """A table of rows that are HTML, in a box that scrolls where it is narrow."""
-    heads = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
-    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """The first row is the head."""
-    return _grid(rows[0], (f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in rows[1:]))
 
 
 def _boxed(body: str) -> str:
@@ -100,7 +80,7 @@ def _devices(c: PlanRecord) -> str:
         meter = f'<span class="meter" style="width:{filled}"></span>'
         tight = "".join(f'<td class="tight">{cell}</td>' for cell in (peak + meter, budget))
         shown.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}{tight}</tr>")
-    return _section("Devices", _grid(rows[0], shown))
+    return section("Devices", grid(rows[0], shown))
 
 
 def _data(e: Explanation) -> str:
@@ -108,18 +88,18 @@ def _data(e: Explanation) -> str:
     if d is None:
         return ""
     body = durations(d, c) if d.measured_count else ""
-    body += _facts([*dataset_facts(d), *([percentile_words(d)] if d.measured_count else [])])
+    body += facts([*dataset_facts(d), *([percentile_words(d)] if d.measured_count else [])])
     outside = [words for s, words in limit_words(c) if not d.measured_count or s > d.histogram.edges_s[-1]]
-    body += _facts(outside) if outside else ""
+    body += facts(outside) if outside else ""
     buckets = bucket_rows(c)
     if buckets:
-        body += folded(f"{plural(len(buckets) - 1, 'length bucket')}", f"<div>{_table(buckets)}</div>")
+        body += folded(f"{plural(len(buckets) - 1, 'length bucket')}", f"<div>{table(buckets)}</div>")
     if d.bad_count:
         lines = [f"{bad.path}: {bad.error}" for bad in d.bad_files[:_SHOWN]]
         lines += [f"… and {d.bad_count - len(lines)} more"] if d.bad_count > len(lines) else []
-        body += folded(f"{plural(d.bad_count, 'bad file')} left out", _facts(lines))
+        body += folded(f"{plural(d.bad_count, 'bad file')} left out", facts(lines))
     note = "micro-batch of each length above the bars" if buckets else ""
-    return _section("Data", body, note)
+    return section("Data", body, note)
 
 
 def _memory(e: Explanation) -> str:
@@ -127,7 +107,7 @@ def _memory(e: Explanation) -> str:
     if not m.peak_bytes:
         return ""
     where = e.config.gpu_name or "RAM"
-    return _section("Memory", memory_bar(m) + memory_keys(m), f"predicted, {where}")
+    return section("Memory", memory_bar(m) + memory_keys(m), f"predicted, {where}")
 
 
 def _times(c: PlanRecord) -> str:
@@ -141,7 +121,7 @@ def _times(c: PlanRecord) -> str:
             f'<div class="tile"><span>{escaped(name)}</span><b>{escaped(value)}</b>'
             f"<span>{escaped(spread.rstrip(')')) or '&nbsp;'}</span></div>"
         )
-    return _section("Times", f'<div class="tiles">{tiles}</div>', times_source(c))
+    return section("Times", f'<div class="tiles">{tiles}</div>', times_source(c))
 
 
 def _group(name: str, rows: list[DecisionRow]) -> str:
@@ -151,7 +131,7 @@ def _group(name: str, rows: list[DecisionRow]) -> str:
     summary = f'<b>{escaped(name)}</b>{said} <span class="dim small">{escaped(digest)}</span>'
     told = any(row.alternative or row.gain for row in rows)
     head = ["setting", "value", "why", *(["instead of", "gain"] if told else [])]
-    table = _grid(head, (_decision(row, told) for row in rows))
+    table = grid(head, (_decision(row, told) for row in rows))
     return folded(summary, f'<div class="decisions">{table}</div>', unfolded=bool(changed))
 
 
@@ -176,7 +156,7 @@ def _alternatives(c: PlanRecord) -> str:
     widths = ["" if h is None else share(h.likely / longest) for h in hours]
     ways = [_way(row, width) for row, width in zip(rows[1:], widths, strict=True)]
     ways[0] = ways[0].replace("<tr>", '<tr class="mine">', 1)
-    return _section("Alternatives", f'<div class="ways">{_grid(rows[0], ways)}</div>')
+    return section("Alternatives", f'<div class="ways">{grid(rows[0], ways)}</div>')
 
 
 def _way(row: Sequence[str], width: str) -> str:
@@ -192,9 +172,4 @@ def _way(row: Sequence[str], width: str) -> str:
 def _caution(caution: Caution) -> str:
     lines = [caution.why] if caution.why else []
     lines += [f"→ {caution.remedy}"] if caution.remedy else []
-    return (
-        f'<div class="caution {caution.level}"><div><span class="level">{_SIGNS[caution.level]} {caution.level}</span>'
-        f"<b>{escaped(caution.what)}</b></div>"
-        + "".join(f'<div class="small">{escaped(line)}</div>' for line in lines)
-        + "</div>"
-    )
+    return notice(caution.level, caution.what, lines)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import textwrap
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..dataset_display import dataset_facts
 from ..display import GIB, hardware_text, model_text, plural
 from ..histogram import histogram_lines
-from ..markup import visible
+from ..layout import section, table, wrapped
 from .decisions import DecisionRow, grouped
 from .memory import memory_of
 from .words import (
@@ -30,9 +27,7 @@ if TYPE_CHECKING:
     from .cautions import Caution
     from .explanation import Explanation
 
-WIDTH = 110
 _BAR = 40
-_GAP, _NARROWEST = "  ", 20  # between columns; of a column that is wrapped
 _SHOWN = 5  # bad files
 _MARKS = {"serious": "!!", "warning": "! ", "note": "· "}
 
@@ -40,35 +35,22 @@ _MARKS = {"serious": "!!", "warning": "! ", "note": "· "}
 def explanation_text(e: Explanation, profiles: bool = True) -> str:
     """Headline, hardware, data, memory, times, decisions, alternatives, and what to look out for."""
     c = e.config
-    lines = _wrapped(e.headline)
+    lines = wrapped(e.headline)
     if profiles:
-        lines += _section("Hardware", hardware_text(e.hardware).splitlines() if e.hardware else [])
-        lines += _section("Model", model_text(e.model).splitlines() if e.model else [])
-        lines += _section("Data", _data(e))
-    lines += _section("Devices", _table(device_rows(c)))
-    lines += _section("Micro-batches by length", _table(bucket_rows(c)))
-    lines += _section("Memory of a device", _memory(e))
+        lines += section("Hardware", hardware_text(e.hardware).splitlines() if e.hardware else [])
+        lines += section("Model", model_text(e.model).splitlines() if e.model else [])
+        lines += section("Data", _data(e))
+    lines += section("Devices", table(device_rows(c)))
+    lines += section("Micro-batches by length", table(bucket_rows(c)))
+    lines += section("Memory of a device", _memory(e))
     source = times_source(c)
-    lines += _section(f"Times ({source})", [f"{name:<18} {words}" for name, words in times_rows(c)])
-    lines += ["", *_wrapped(f"Plan by policy {c.policy!r}, preset {c.preset!r}, for {c.gpu_name or 'the CPU'}:")]
+    lines += section(f"Times ({source})", [f"{name:<18} {words}" for name, words in times_rows(c)])
+    lines += ["", *wrapped(f"Plan by policy {c.policy!r}, preset {c.preset!r}, for {c.gpu_name or 'the CPU'}:")]
     for group, rows in grouped(c).items():
         lines += ["", group, *(line for row in rows for line in _decision(row))]
-    lines += _section("Alternatives", _table(alternative_rows(c)))
-    lines += _section("Look out", [line for caution in e.cautions for line in _caution(caution)], indent="")
+    lines += section("Alternatives", table(alternative_rows(c)))
+    lines += section("Look out", [line for caution in e.cautions for line in _caution(caution)], indent="")
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _section(title: str, body: Iterable[str], indent: str = "  ") -> list[str]:
-    held = [line for text in body for line in _wrapped(text, indent)]
-    return ["", title, *held] if held else []
-
-
-def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
-    """Lines no wider than ``WIDTH``; a line that fits keeps its spaces."""
-    text = visible(text)
-    if len(indent + text) <= WIDTH:
-        return [indent + text]
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + hanging, break_on_hyphens=False)
 
 
 def _data(e: Explanation) -> list[str]:
@@ -112,39 +94,21 @@ def _line(at: int, extent: int) -> str:
     return f"{'·' * (round(_BAR * at / extent) - 1)}┤"[-_BAR:].ljust(_BAR)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The first row is the head; columns as wide as their widest cell, the widest wrapped where there is no room."""
-    if len(rows) < 2:
-        return []
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    over = sum(widths) + len(_GAP) * (len(widths) - 1) - (WIDTH - 2)
-    widest = widths.index(max(widths))
-    if over > 0:
-        widths[widest] = max(_NARROWEST, widths[widest] - over)
-    return [line for row in rows for line in _row(row, widths)]
-
-
-def _row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    cells = [textwrap.wrap(visible(cell), width) for cell, width in zip(row, widths, strict=True)]
-    lines = itertools.zip_longest(*cells, fillvalue="")
-    return [_GAP.join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-
-
 def _decision(row: DecisionRow) -> list[str]:
     changed = f" (overridden; planned: {row.planned})" if row.overridden else ""
-    lines = _wrapped(f"{row.setting} = {row.value or '–'}{changed}", "  ", "    ")
-    lines += _wrapped(row.reason, "      ") if row.reason else []
+    lines = wrapped(f"{row.setting} = {row.value or '–'}{changed}", "  ", "    ")
+    lines += wrapped(row.reason, "      ") if row.reason else []
     if row.alternative:
-        lines += _wrapped(f"instead of {row.alternative}" + (f": {row.gain}" if row.gain else ""), "      ")
+        lines += wrapped(f"instead of {row.alternative}" + (f": {row.gain}" if row.gain else ""), "      ")
     elif row.gain:
-        lines += _wrapped(row.gain, "      ")
+        lines += wrapped(row.gain, "      ")
     return lines
 
 
 def _caution(caution: Caution) -> list[str]:
     mark = _MARKS[caution.level]
     return [
-        *_wrapped(f"{mark} {caution.what}", "  ", "   "),
-        *(_wrapped(caution.why, "     ") if caution.why else []),
-        *(_wrapped(f"→ {caution.remedy}", "     ", "  ") if caution.remedy else []),
+        *wrapped(f"{mark} {caution.what}", "  ", "   "),
+        *(wrapped(caution.why, "     ") if caution.why else []),
+        *(wrapped(f"→ {caution.remedy}", "     ", "  ") if caution.remedy else []),
     ]
