@@ -51,12 +51,21 @@ def _value(hint: Any, value: Any) -> Any:
     if origin in (types.UnionType, typing.Union):
         return _value(next(a for a in arguments if a is not type(None)), value)
     if origin is tuple:
-        return tuple(_value(arguments[0], item) for item in value)
+        return _items(arguments[0], value)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return from_json(hint, value)
     if hint is float and isinstance(value, int):
         return float(value)
     return value
+
+
+def _items(hint: Any, values: list[Any]) -> tuple[Any, ...]:
+    """Columns of numbers are long: they are not looked at one by one."""
+    if hint in (int, str, int | None):
+        return tuple(values)
+    if hint in (float, float | None):
+        return tuple([v if v is None else float(v) for v in values])
+    return tuple(_value(hint, item) for item in values)
 
 
 def to_json(record: Any) -> Any:
