@@ -1,0 +1,121 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	mostAlerts = 256
+	quiet      = 120.0 // seconds after a clearing within which the same warning is not raised again, unless critical
+
+	criticalSeconds, criticalSteps = 60, 10
+)
+
+// forecast is what a detector found. Numbers that are not known are NaN.
+type forecast struct {
+	kind           string
+	gpu            int
+	since, sinceS  float64 // step number, seconds
+	perStep, perS  float64 // bytes
+	steps, seconds float64 // left
+	text, advice   string
+}
+
+type key struct {
+	kind string
+	gpu  int
+}
+
+// book holds the alerts: at most one open for a kind and a GPU.
+type book struct {
+	alerts  []story.Alert
+	open    map[key]int // index into alerts
+	cleared map[key]float64
+	last    uint64 // ID
+	changes uint64
+}
+
+// raise opens an alert, or brings the open one's numbers up to date.
+func (b *book) raise(at float64, f forecast) {
+	severity := story.SeverityWarn
+	if f.seconds <= criticalSeconds || f.steps <= criticalSteps {
+		severity = story.SeverityCritical
+	}
+	k := key{f.kind, f.gpu}
+	if i, open := b.open[k]; open {
+		b.update(&b.alerts[i], f, severity)
+		return
+	}
+	if cleared, ok := b.cleared[k]; ok && at < cleared+quiet && severity != story.SeverityCritical {
+		return
+	}
+	if b.open == nil {
+		b.open, b.cleared = map[key]int{}, map[key]float64{}
+	}
+	b.forget()
+	b.last++
+	b.changes++
+	b.alerts = append(b.alerts, story.Alert{ID: b.last, AtS: at, Kind: f.kind, GPU: f.gpu, Severity: severity})
+	b.open[k] = len(b.alerts) - 1
+	b.update(&b.alerts[len(b.alerts)-1], f, severity)
+}
+
+// update never makes a critical alert a lesser one: it stays until it is cleared.
+func (b *book) update(a *story.Alert, f forecast, severity string) {
+	if severity == story.SeverityCritical && a.Severity != severity {
+		a.Severity = severity
+		b.changes++
+	}
+	if f.since >= 0 && f.since < 1<<63 {
+		step := uint64(f.since)
+		a.Since = &step
+	}
+	a.SinceS, a.PerStep, a.PerS = pointer(f.sinceS), pointer(f.perStep), pointer(f.perS)
+	a.Steps, a.Seconds, a.Text, a.Advice = pointer(f.steps), pointer(f.seconds), f.text, f.advice
+}
+
+// clear ends an alert that no longer holds.
+func (b *book) clear(at float64, kind string, gpu int) {
+	k := key{kind, gpu}
+	if i, open := b.open[k]; open {
+		b.alerts[i].ClearedS = &at
+		b.cleared[k] = at
+		b.changes++
+		delete(b.open, k)
+	}
+}
+
+func (b *book) holds(kind string, gpu int) bool {
+	_, open := b.open[key{kind, gpu}]
+	return open
+}
+
+// forget makes room by dropping the oldest alert that was cleared.
+func (b *book) forget() {
+	if len(b.alerts) < mostAlerts {
+		return
+	}
+	old := slices.IndexFunc(b.alerts, func(a story.Alert) bool { return a.ClearedS != nil })
+	if old < 0 {
+		return // as many open alerts as there are kinds and GPUs: bounded, too
+	}
+	b.alerts = slices.Delete(b.alerts, old, old+1)
+	for k, i := range b.open {
+		if i > old {
+			b.open[k] = i - 1
+		}
+	}
+}
+
+func (b *book) copied() []story.Alert { return slices.Clone(b.alerts) }
+
+// pointer is nil for what is not known, as JSON wants it.
+func pointer(value float64) *float64 {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return nil
+	}
+	return &value
+}

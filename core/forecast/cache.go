@@ -1,0 +1,80 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	cacheRise = 0.02 // of the card
+	cacheGap  = 0.10 // of the card: reserved above the highest peak ever; less is no fragmentation
+	tightShare, easyShare,
+	fullLook = 0.02, 0.04, 32 // little headroom, enough again, steps that must have it
+)
+
+// watchCache looks for reserved memory that grows while peaks do not: the pieces that are free do not suit what is asked for. A cache
+// that only meets longer and longer batches grows with its peaks, and slower and slower.
+func (g *gpu) watchCache(at float64, n uint64, s story.Step, free float64, b *book) {
+	g.cache.search(&g.reserve, n, g.u, demand{rise: g.least(cacheRise), sign: 3.5})
+	gap := s.Reserved - g.record
+	t, ok := g.cache.longest()
+	ok = ok && gap >= cacheGap*g.total && g.peaksRise(t) < t.rise/4
+	if !ok {
+		if b.holds(story.AlertFragmentation, g.index) && (gap < cacheGap*g.total/2 || free > easyShare*g.total && g.cache.over(g.u, s.Reserved, leakRest)) {
+			b.clear(at, story.AlertFragmentation, g.index)
+		}
+		return
+	}
+	g.cache.holds(t, g.u, s.Reserved)
+	steps := free / t.slope
+	seconds := g.timed(steps)
+	if steps <= max(soonSteps, recordPart*t.span) || seconds <= soonS || b.holds(story.AlertFragmentation, g.index) {
+		b.raise(at, g.fragmenting(t, gap, steps, seconds))
+	}
+}
+
+// peaksRise is by how much the record of the peaks rose since a trend of the cache began.
+func (g *gpu) peaksRise(t trend) float64 {
+	before := 0.0
+	for i := range rungs {
+		for _, p := range g.peak.last(i, rungSize) {
+			if p.u <= t.first.u {
+				before = max(before, p.y)
+			}
+		}
+	}
+	return g.record - before
+}
+
+func (g *gpu) fragmenting(t trend, gap, steps, seconds float64) forecast {
+	since := max(0, math.Round(t.first.u+g.offset))
+	return forecast{
+		kind: story.AlertFragmentation, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.paces.median(),
+		steps: steps, seconds: seconds,
+		text: fmt.Sprintf("PyTorch's cache fragments: reserved memory grows %s/step since step %.0f, %s above what steps need; it fills the GPU %s",
+			size(t.slope), since, size(gap), left(steps, seconds)),
+		advice: "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9) before the training starts",
+	}
+}
+
+// watchFull looks at what the newest steps left free at their peaks. The cache counts as free.
+func (g *gpu) watchFull(at float64, b *book) {
+	if !(g.total > 0) || g.rooms.n < fullLook/4 {
+		return
+	}
+	room := g.rooms.min()
+	switch share := room / g.total; {
+	case share >= easyShare && g.rooms.n >= fullLook:
+		b.clear(at, story.AlertFull, g.index)
+	case share < tightShare && !b.holds(story.AlertOthers, g.index):
+		b.raise(at, forecast{
+			kind: story.AlertFull, gpu: g.index, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: math.NaN(),
+			steps: math.NaN(), seconds: math.NaN(),
+			text: fmt.Sprintf("At the peak of a step only %s of %s are left, PyTorch's cache counted as free: a slightly longer batch runs out of memory",
+				size(max(0, room)), size(g.total)),
+			advice: "halve per_device_train_batch_size and double gradient_accumulation_steps",
+		})
+	}
+}

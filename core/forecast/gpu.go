@@ -1,0 +1,196 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	warmUp   = 4   // training steps that are not looked at: gradients, optimizer state and workspaces come into being
+	recent   = 64  // steps whose needs count as usual
+	longest  = 2e5 // no forecast is made for more seconds or steps than this
+	smallest = 1e5 // bytes; no growth below it is looked at, whatever the card
+)
+
+// gpu is what is known of one GPU.
+type gpu struct {
+	index                int
+	total, free          float64 // newest; NaN when not known
+	used, others         float64
+	at                   float64
+	u, offset            float64 // count of training steps; what makes it the training's own number
+	steps                uint64  // training steps that were told
+	kind                 string  // of the newest step
+	base                 float64 // allocated after the newest training step, without what goes by its length
+	capacity, rises      ring    // what PyTorch could hold in all; what a step needs above the level before it
+	paces, rooms         ring    // seconds of a step; capacity less peak
+	k                    float64 // bytes of allocated for each unit of length, at the end of a step
+	level, peak, reserve ladder
+	outside              ladder // memory of others, over seconds
+	told                 uint64 // readings of others
+	record               float64
+	leak                 growth
+	length               growth
+	cache                growth
+	strangers            growth
+	phase                phase
+	spikes               map[string]float64 // kind of step: what the last one took above the level
+}
+
+func newGPU(index int) *gpu {
+	g := &gpu{index: index, total: math.NaN(), free: math.NaN(), used: math.NaN(), others: math.NaN(), base: math.NaN(), spikes: map[string]float64{}}
+	g.peak.highest, g.reserve.highest = true, true
+	return g
+}
+
+// second takes the driver's view.
+func (g *gpu) second(at float64, s story.GPUSecond, b *book) {
+	g.at = at
+	for _, f := range []struct {
+		to    *float64
+		value float64
+	}{{&g.total, s.Total}, {&g.free, s.Free}, {&g.used, s.Used}, {&g.others, s.Others}} {
+		if value := known(f.value); !math.IsNaN(value) {
+			*f.to = value
+		}
+	}
+	if others := known(s.Others); !math.IsNaN(others) {
+		g.told++
+		g.outside.push(point{u: at, at: at, y: others, x: math.NaN()})
+		g.watchOthers(b)
+	}
+}
+
+// step takes one step of any kind. A step without PyTorch's counters says nothing about GPU memory.
+func (g *gpu) step(at float64, s story.Step, b *book) {
+	s.Allocated, s.Reserved, s.PeakAllocated = known(s.Allocated), known(s.Reserved), known(s.PeakAllocated)
+	if math.IsNaN(s.Allocated) || math.IsNaN(s.Reserved) {
+		return
+	}
+	if math.IsNaN(s.PeakAllocated) || s.PeakAllocated < s.Allocated {
+		s.PeakAllocated = s.Allocated
+	}
+	if total := known(s.Total); total > 0 {
+		g.total = total
+	}
+	free := known(s.DriverFree)
+	if math.IsNaN(free) {
+		free = g.free
+	}
+	g.capacity.push(free + max(s.Reserved, s.Allocated))
+	switch s.Kind {
+	case story.KindTrain:
+		g.endPhase()
+		g.train(at, s, free, b)
+	case story.KindEvaluation, story.KindCheckpoint:
+		g.inPhase(at, s, b)
+	}
+	g.at, g.kind = at, s.Kind
+}
+
+// train takes a training step.
+func (g *gpu) train(at float64, s story.Step, free float64, b *book) {
+	g.count(s.Number)
+	if g.kind == story.KindTrain && at > g.at {
+		g.paces.push(at - g.at)
+	}
+	if g.steps++; g.steps > warmUp {
+		x := length(s)
+		g.rises.push(s.PeakAllocated - g.base)
+		g.rooms.push(g.room(s.PeakAllocated))
+		g.level.push(point{g.u, at, s.Allocated, x})
+		g.peak.push(point{g.u, at, s.PeakAllocated, x})
+		g.reserve.push(point{g.u, at, s.Reserved, s.PeakAllocated})
+		g.record = max(g.record, s.PeakAllocated)
+		g.look(at, s, free, b)
+	}
+	g.base = s.Allocated
+	if x := length(s); !math.IsNaN(x) {
+		g.base -= g.k * x
+	}
+}
+
+// look runs the detectors that are due.
+func (g *gpu) look(at float64, s story.Step, free float64, b *book) {
+	g.watchFull(at, b)
+	g.watchSpikes(at, b)
+	n := g.steps - warmUp
+	if n%ratio != 0 || !(g.total > 0) {
+		return
+	}
+	g.watchLeak(at, n, b)
+	g.watchLength(at, n, b)
+	g.watchCache(at, n, s, free, b)
+}
+
+// count makes a number that rises by the steps done, also when a training tells only of every tenth, or starts anew.
+func (g *gpu) count(number uint64) {
+	told, before := float64(number), g.u+g.offset
+	if more := told - before; g.steps > 0 && more > 0 && more < 1e6 {
+		g.u += more
+	} else {
+		g.u++
+	}
+	g.offset = told - g.u
+}
+
+// length is what a batch's memory goes by: its seconds with padding, or its longest clip.
+func length(s story.Step) float64 {
+	if padded := known(s.PaddedS); padded > 0 {
+		return padded
+	}
+	return known(s.LongestS)
+}
+
+// room is what a peak leaves free; NaN when the driver never told.
+func (g *gpu) room(peak float64) float64 { return g.capacity.median() - peak }
+
+// usual is the most that one of the newest steps needed above the level before it.
+func (g *gpu) usual() float64 { return max(0, g.rises.max()) }
+
+// least is the smallest growth worth a look: this share of the card.
+func (g *gpu) least(share float64) float64 { return max(smallest, share*g.total) }
+
+// timed turns steps into seconds by the newest steps' pace.
+func (g *gpu) timed(steps float64) float64 { return steps * g.paces.median() }
+
+// ring is the newest numbers of a series.
+type ring struct {
+	values [recent]float64
+	n      int // pushed in all
+}
+
+func (r *ring) push(value float64) {
+	if !math.IsNaN(value) {
+		r.values[r.n%recent] = value
+		r.n++
+	}
+}
+
+func (r *ring) all() []float64 { return r.values[:min(r.n, recent)] }
+
+func (r *ring) max() float64 {
+	if r.n == 0 {
+		return math.NaN()
+	}
+	return slices.Max(r.all())
+}
+
+func (r *ring) min() float64 {
+	if r.n == 0 {
+		return math.NaN()
+	}
+	return slices.Min(r.all())
+}
+
+// median is that of the newest nine: readings of the driver and of PyTorch are not of one moment.
+func (r *ring) median() float64 {
+	var newest [9]float64
+	n := min(r.n, len(newest))
+	for i := range n {
+		newest[i] = r.values[(r.n-1-i)%recent]
+	}
+	return median(newest[:n])
+}

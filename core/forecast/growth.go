@@ -1,0 +1,87 @@
+package forecast
+
+import "math"
+
+// growth is a trend that was found in a ladder and is followed.
+type growth struct {
+	found [rungs]trend
+	seen  [rungs]float64 // u of when it was found; 0: never
+	u     float64        // of the newest time that any was
+	y     float64        // and the value then
+	best  trend
+}
+
+// search looks at the rungs that are due after the n-th point. What was found stays for as long as its rung gets no new look.
+func (g *growth) search(l *ladder, n uint64, u float64, d demand) {
+	for i := range rungs {
+		if !due(i, n) {
+			return
+		}
+		g.seen[i] = 0
+		for _, size := range windows {
+			points := l.last(i, size)
+			if len(points) < size && (i > 0 || size > windows[0]) {
+				break
+			}
+			if t, ok := climbs(points, d); ok {
+				g.found[i], g.seen[i] = t, u
+				g.found[i].from = l.began(i, len(points), t, d.k)
+			}
+		}
+	}
+}
+
+// longest is the trend over the longest time; its evidence is the best.
+func (g *growth) longest() (trend, bool) {
+	for i := rungs - 1; i >= 0; i-- {
+		if g.seen[i] > 0 {
+			return g.found[i], true
+		}
+	}
+	return trend{}, false
+}
+
+// soonest is the trend by which the way to an end is shortest: of what grows faster and faster.
+func (g *growth) soonest(way float64) (best trend, steps float64, ok bool) {
+	steps = math.Inf(1)
+	for i := range rungs {
+		if g.seen[i] > 0 && way/g.found[i].slope < steps {
+			best, steps, ok = g.found[i], way/g.found[i].slope, true
+		}
+	}
+	return best, steps, ok
+}
+
+// holds keeps in mind that a trend was there.
+func (g *growth) holds(t trend, u, y float64) { g.best, g.u, g.y = t, u, y }
+
+// over says whether a growth that was followed has stopped: for a while nothing was found, and the value is well below where it
+// would be.
+func (g *growth) over(u, y, patience float64) bool {
+	waited := u - g.u
+	return waited >= max(patience, g.best.span/4) && y < g.y+0.25*g.best.slope*waited
+}
+
+// began is where a growth left the level before it: the line through the newest points meets the median of the older ones. Without
+// older points it is the window's first.
+func (l *ladder) began(i, size int, t trend, k float64) float64 {
+	points := l.last(i, rungSize)
+	older := points[:len(points)-size]
+	if len(older) < 3 {
+		return t.first.u
+	}
+	var values [rungSize]float64
+	for j, p := range older {
+		values[j] = p.y
+		if k != 0 && !math.IsNaN(p.x) {
+			values[j] -= k * p.x
+		}
+	}
+	s := condense(points[len(points)-size:], k)
+	var lines [most]float64
+	for j := range s.n {
+		lines[j] = s.y[j] - t.slope*s.u[j]
+	}
+	from := (median(values[:len(older)]) - median(lines[:s.n])) / t.slope
+	return min(max(from, older[0].u), points[len(points)-1].u)
+}

@@ -1,0 +1,79 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	leakRise  = 0.0025 // of the card: the least growth that counts as one
+	leakReach = 20     // a leak is foreseen this many times as far ahead as it was seen
+	leakRest  = 32     // steps without growth after which it may be over
+)
+
+// watchLeak looks at what stays allocated after a step, at equal lengths. In a training in order it is flat: weights, optimizer
+// state, and the inputs of the last batch, which go by its length and are taken out.
+func (g *gpu) watchLeak(at float64, n uint64, b *book) {
+	g.learnInputs(n)
+	g.leak.search(&g.level, n, g.u, demand{rise: g.least(leakRise), sign: 3.9, k: g.k})
+	t, ok := g.leak.longest()
+	level := g.settled()
+	if !ok {
+		if b.holds(story.AlertLeak, g.index) && g.leak.over(g.u, level, leakRest) {
+			b.clear(at, story.AlertLeak, g.index)
+		}
+		return
+	}
+	g.leak.holds(t, g.u, level)
+	steps := max(0, g.capacity.median()-level-g.usual()) / t.slope
+	if seconds := g.timed(steps); steps < leakReach*t.span && steps < longest && !(seconds > longest) || b.holds(story.AlertLeak, g.index) {
+		b.raise(at, g.leaking(t, steps, seconds))
+	}
+}
+
+func (g *gpu) leaking(t trend, steps, seconds float64) forecast {
+	since := max(0, math.Round(t.from+g.offset))
+	return forecast{
+		kind: story.AlertLeak, gpu: g.index, since: since, sinceS: math.NaN(), perStep: t.slope, perS: t.slope / g.paces.median(),
+		steps: steps, seconds: seconds,
+		text:   fmt.Sprintf("GPU memory grows %s/step since step %.0f: out of memory %s", size(t.slope), since, left(steps, seconds)),
+		advice: "something keeps a tensor of every step: sum up loss.item() or loss.detach(), not loss, and keep no outputs in a list",
+	}
+}
+
+// learnInputs finds how many bytes stay for each unit of length: the median ratio of the differences between neighbours, from which
+// the usual growth of a step is taken.
+func (g *gpu) learnInputs(n uint64) {
+	if n%(4*ratio) != 0 {
+		return
+	}
+	points := g.level.last(0, rungSize/2)
+	var grown, ratios [rungSize]float64
+	for i := 1; i < len(points); i++ {
+		grown[i-1] = points[i].y - points[i-1].y
+	}
+	usual, found := median(grown[:max(0, len(points)-1)]), 0
+	for i := 1; i < len(points); i++ {
+		if more := points[i].x - points[i-1].x; math.Abs(more) > 0.02*points[i].x {
+			ratios[found] = (points[i].y - points[i-1].y - usual) / more
+			found++
+		}
+	}
+	if found >= 8 {
+		g.k = max(0, median(ratios[:found]))
+	}
+}
+
+// settled is the level of the newest steps without what goes by their lengths.
+func (g *gpu) settled() float64 {
+	points := g.level.last(0, 9)
+	var levels [9]float64
+	for i, p := range points {
+		if levels[i] = p.y; !math.IsNaN(p.x) {
+			levels[i] -= g.k * p.x
+		}
+	}
+	return median(levels[:len(points)])
+}

@@ -1,0 +1,84 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	peakRise   = 0.01 // of the card
+	recordPart = 0.5  // what may be a record, or end with the dataset, is foreseen so many times as far ahead as it was seen
+	soonSteps  = 40   // or this far
+	soonS      = 120.0
+)
+
+// watchLength looks at the highest peaks of equal numbers of steps. In random order these are steady, whatever the lengths; they
+// rise when longer batches come (sorted orders, a curriculum) or when a step itself needs more and more.
+func (g *gpu) watchLength(at float64, n uint64, b *book) {
+	g.length.search(&g.peak, n, g.u, demand{rise: g.least(peakRise), sign: 3.9})
+	peak := g.newestPeak()
+	t, steps, ok := g.length.soonest(max(0, g.capacity.median()-peak))
+	if b.holds(story.AlertLeak, g.index) {
+		ok = false // its peaks grow, too
+	}
+	if !ok {
+		if b.holds(story.AlertLength, g.index) && g.length.over(g.u, peak, leakRest) {
+			b.clear(at, story.AlertLength, g.index)
+		}
+		return
+	}
+	g.length.holds(t, g.u, peak)
+	seconds := g.timed(steps)
+	near := steps <= max(soonSteps, recordPart*t.span) || seconds <= soonS
+	if near && peak >= g.record-g.least(leakRise) || b.holds(story.AlertLength, g.index) {
+		b.raise(at, g.lengthening(t, steps, seconds))
+	}
+}
+
+// lengthening words it by length where the peaks go by it, else as a leak of what a step needs.
+func (g *gpu) lengthening(t trend, steps, seconds float64) forecast {
+	since := max(0, math.Round(t.first.u+g.offset))
+	f := forecast{
+		kind: story.AlertLength, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.paces.median(),
+		steps: steps, seconds: seconds,
+		text:   fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s", size(t.slope), since, left(steps, seconds)),
+		advice: "halve per_device_train_batch_size and double gradient_accumulation_steps, or set a limit to the length of clips",
+	}
+	if x, end := g.lengthAtEnd(); end > x {
+		f.text = fmt.Sprintf("GPU memory grows with the length of batches since step %.0f, now %.0f s: out of memory at about %.0f s, %s",
+			since, x, end, left(steps, seconds))
+	}
+	return f
+}
+
+// newestPeak is the highest of the newest steps.
+func (g *gpu) newestPeak() float64 {
+	highest := 0.0
+	for _, p := range g.peak.last(0, 8) {
+		highest = max(highest, p.y)
+	}
+	return highest
+}
+
+// lengthAtEnd fits peaks to lengths and gives the longest of late, and the length at which the capacity ends; 0, 0 when lengths do not
+// tell the peaks.
+func (g *gpu) lengthAtEnd() (x, end float64) {
+	var s series
+	for _, p := range g.peak.last(1, most) {
+		if !math.IsNaN(p.x) {
+			s.u[s.n], s.y[s.n] = p.x, p.y
+			s.n++
+			x = max(x, p.x)
+		}
+	}
+	if s.n < 4 {
+		return 0, 0
+	}
+	slope, _ := s.slope()
+	if !(slope > 0) {
+		return 0, 0
+	}
+	return x, x + max(0, g.capacity.median()-g.newestPeak())/slope
+}

@@ -1,0 +1,131 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	phasePoints = 96
+	bulgePart   = 0.25 // an evaluation that was never seen to its end is foreseen for this share of what was seen of it
+	bulgeS      = 60.0
+	spikeShare  = 0.02 // of the card; what takes less is no spike
+)
+
+// phase is an evaluation or a checkpoint between training steps.
+type phase struct {
+	kind    string // "" during training
+	from    float64
+	top     float64 // highest peak
+	batches int
+	before  int // batches of the last evaluation; 0: none was seen to its end
+	points  [2 * phasePoints]point
+	n       int
+	needs   float64 // the most that a batch took for itself
+}
+
+func (p *phase) push(q point) {
+	if p.n == len(p.points) {
+		copy(p.points[:], p.points[phasePoints:])
+		p.n = phasePoints
+	}
+	p.points[p.n] = q
+	p.n++
+}
+
+// inPhase takes a batch of an evaluation, or a checkpoint.
+func (g *gpu) inPhase(at float64, s story.Step, b *book) {
+	p := &g.phase
+	if p.kind != s.Kind {
+		g.endPhase()
+		*p = phase{kind: s.Kind, from: g.base, before: p.before}
+	}
+	p.batches++
+	p.top = max(p.top, s.PeakAllocated)
+	if s.Kind != story.KindEvaluation || !(g.total > 0) {
+		return
+	}
+	p.needs = max(p.needs, s.PeakAllocated-s.Allocated)
+	p.push(point{float64(p.batches), at, s.Allocated, math.NaN()})
+	if p.batches%2 == 0 {
+		g.watchBulge(at, s, b)
+	}
+}
+
+// endPhase keeps what the phase took.
+func (g *gpu) endPhase() {
+	p := &g.phase
+	if p.kind == "" {
+		return
+	}
+	if took := p.top - p.from; took > 0 {
+		g.spikes[p.kind] = took
+	} else {
+		delete(g.spikes, p.kind)
+	}
+	if p.kind == story.KindEvaluation {
+		p.before = p.batches
+	}
+	p.kind, p.n, p.batches, p.top, p.needs = "", 0, 0, 0, 0
+}
+
+// watchBulge looks for memory that grows from batch to batch of an evaluation: predictions that are gathered on the GPU. They are
+// freed at its end, so what counts is whether it comes before.
+func (g *gpu) watchBulge(at float64, s story.Step, b *book) {
+	p := &g.phase
+	for _, size := range [...]int{phasePoints, 48, 24, 12, 8} {
+		if p.n < size {
+			continue
+		}
+		t, ok := climbs(p.points[p.n-size:p.n], demand{rise: g.least(leakRise), sign: 3.4})
+		if !ok {
+			continue
+		}
+		steps := max(0, g.capacity.median()-s.Allocated-p.needs) / t.slope
+		pace := (at - t.first.at) / max(1, float64(p.batches)-t.first.u)
+		near := steps <= max(soonSteps, bulgePart*float64(p.batches)) || steps*pace <= bulgeS
+		if p.before > 0 {
+			near = float64(p.batches)+steps <= float64(p.before)
+		}
+		if near || b.holds(story.AlertEvaluation, g.index) {
+			b.raise(at, g.bulging(t, steps, steps*pace, pace))
+		}
+		return
+	}
+}
+
+func (g *gpu) bulging(t trend, steps, seconds, pace float64) forecast {
+	return forecast{
+		kind: story.AlertEvaluation, gpu: g.index, since: math.Round(g.u + g.offset), sinceS: t.first.at, perStep: t.slope, perS: t.slope / pace,
+		steps: steps, seconds: seconds,
+		text: fmt.Sprintf("The evaluation gathers %s of GPU memory a batch: out of memory in about %s (%s)",
+			size(t.slope), counted(steps, "more batch"), lasting(seconds)),
+		advice: "set eval_accumulation_steps=16, or preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
+	}
+}
+
+// spikes are the kinds of steps that take memory for a moment.
+var spikes = [...]struct{ step, alert, name, advice string }{
+	{story.KindEvaluation, story.AlertEvaluation, "evaluation", "halve per_device_eval_batch_size, and set eval_accumulation_steps=16"},
+	{story.KindCheckpoint, story.AlertCheckpoint, "checkpoint", "save the state on the CPU (move tensors by .cpu() before they are gathered), or free the cache of others first"},
+}
+
+// watchSpikes holds what the last evaluation and the last checkpoint took against what is left now.
+func (g *gpu) watchSpikes(at float64, b *book) {
+	left := g.capacity.median() - g.base
+	for _, k := range spikes {
+		took, ok := g.spikes[k.step]
+		if !ok || !(took > spikeShare*g.total) || left > 1.05*took {
+			b.clear(at, k.alert, g.index)
+		} else if left < took {
+			b.raise(at, forecast{
+				kind: k.alert, gpu: g.index, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: math.NaN(),
+				steps: math.NaN(), seconds: math.NaN(),
+				text:   fmt.Sprintf("The last %s took %s of GPU memory, and %s are left now: the next one runs out of memory", k.name, size(took), size(max(0, left))),
+				advice: k.advice,
+			})
+		}
+	}
+}

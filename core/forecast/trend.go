@@ -1,0 +1,204 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+)
+
+// most is the number of points that a trend is computed from; longer windows are made of medians of neighbours.
+const most = 24
+
+// windows are the lengths, in points of a rung, over which a trend is looked for.
+var windows = [...]int{12, 24, 48, rungSize}
+
+// trend is a straight growth over a window.
+type trend struct {
+	slope float64 // of y per unit of u, above 0
+	rise  float64 // slope × span
+	span  float64 // of u
+	first point   // of the window
+	from  float64 // where the growth began, by u
+}
+
+// demand is what makes a growth one.
+type demand struct {
+	rise float64 // the least rise
+	sign float64 // least Mann–Kendall statistic, in standard deviations
+	k    float64 // y depends on x by so much, which is taken out
+}
+
+// series is a window made short.
+type series struct {
+	u, y  [most]float64
+	n     int
+	group int // points that each one is made of
+}
+
+// condense takes k·x out of every y and halves the points until they are few.
+func condense(points []point, k float64) (s series) {
+	group := (len(points) + most - 1) / most
+	s.group = group
+	var values [rungSize/most + 1]float64
+	for len(points) >= max(group, 1) && s.n < most {
+		var u float64
+		for i, p := range points[:group] {
+			u += p.u
+			values[i] = p.y
+			if k != 0 && !math.IsNaN(p.x) {
+				values[i] -= k * p.x
+			}
+		}
+		s.u[s.n], s.y[s.n] = u/float64(group), median(values[:group])
+		s.n++
+		points = points[group:]
+	}
+	return s
+}
+
+// climbs tells whether y grows steadily over the points, by the median of all slopes between two of them (Theil–Sen), which up
+// to 29 % of outliers do not move. A growth must
+//   - be seen in the signs (Mann–Kendall): chance makes rows of rising numbers too,
+//   - rise by six times the scatter around its line,
+//   - be no jump: the two largest increments make up half of it at most,
+//   - be straight: as much in the later half as in the earlier, and still some in the last quarter. Records of a random series and
+//     caches that fill slow down, and a window in which a growth only begins would tell a lower slope.
+func climbs(points []point, d demand) (trend, bool) {
+	if len(points) < 8 || !hinted(points, d) {
+		return trend{}, false
+	}
+	s := condense(points, d.k)
+	slope, sign := s.slope()
+	span := s.u[s.n-1] - s.u[0]
+	rise := slope * span
+	if !(rise >= d.rise) || sign < d.sign || rise < 6*s.scatter(slope) || s.jumps() > rise/2 || !s.straight() {
+		return trend{}, false
+	}
+	return trend{slope: slope, rise: rise, span: span, first: points[0], from: points[0].u}, true
+}
+
+// hinted is a quick look that spares most series the rest: the end against the beginning.
+func hinted(points []point, d demand) bool {
+	n := len(points)
+	level := func(i int) float64 {
+		value := points[i].y
+		if d.k != 0 && !math.IsNaN(points[i].x) {
+			value -= d.k * points[i].x
+		}
+		return value
+	}
+	first := middle(level(0), level(1), level(2))
+	last := middle(level(n-1), level(n-2), level(n-3))
+	return last-first >= d.rise/2
+}
+
+// slope is Theil–Sen's, with the Mann–Kendall statistic of the same pairs in standard deviations.
+func (s *series) slope() (slope, sign float64) {
+	var slopes [most * (most - 1) / 2]float64
+	n, score := 0, 0
+	for i := range s.n {
+		for j := i + 1; j < s.n; j++ {
+			if s.u[j] > s.u[i] {
+				slopes[n] = (s.y[j] - s.y[i]) / (s.u[j] - s.u[i])
+				n++
+			}
+			switch {
+			case s.y[j] > s.y[i]:
+				score++
+			case s.y[j] < s.y[i]:
+				score--
+			}
+		}
+	}
+	if n == 0 {
+		return 0, 0
+	}
+	count := float64(s.n)
+	return median(slopes[:n]), float64(score) / math.Sqrt(count*(count-1)*(2*count+5)/18)
+}
+
+// scatter is the spread of the points around a line of the slope: 1.4826 median absolute deviations, the standard deviation
+// of normal noise.
+func (s *series) scatter(slope float64) float64 {
+	var rest [most]float64
+	for i := range s.n {
+		rest[i] = s.y[i] - slope*s.u[i]
+	}
+	centre := median(rest[:s.n])
+	for i := range s.n {
+		rest[i] = math.Abs(s.y[i] - slope*s.u[i] - centre)
+	}
+	return 1.4826 * median(rest[:s.n])
+}
+
+// jumps is the sum of the two largest increments, over two points where a median of several may have split a jump.
+func (s *series) jumps() float64 {
+	lag := min(s.group, 2)
+	first, second, at := 0.0, 0.0, -lag
+	for i := lag; i < s.n; i++ {
+		if step := s.y[i] - s.y[i-lag]; step > first {
+			first, at = step, i
+		}
+	}
+	for i := lag; i < s.n; i++ {
+		if i <= at-lag || i >= at+lag {
+			second = max(second, s.y[i]-s.y[i-lag])
+		}
+	}
+	return first + second
+}
+
+// straight looks at the shares of the rise that the later half and the last quarter have.
+func (s *series) straight() bool {
+	around := func(i int) float64 { return middle(s.y[i-1], s.y[i], s.y[i+1]) }
+	begin, half, late, end := around(1), around(s.n/2), around(s.n*3/4), around(s.n-2)
+	if !(end > begin) {
+		return false
+	}
+	later := (end - half) / (end - begin)
+	return later >= 0.3 && later <= 0.7 && end-late >= 0.08*(end-begin)
+}
+
+// median reorders the values; NaN of none.
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return math.NaN()
+	}
+	upper := selected(values, n/2)
+	if n%2 == 1 {
+		return upper
+	}
+	return (upper + slices.Max(values[:n/2])) / 2
+}
+
+// selected puts the k-th smallest value in its place, the smaller ones before it (quickselect).
+func selected(values []float64, k int) float64 {
+	low, high := 0, len(values)-1
+	for low < high {
+		pivot := middle(values[low], values[(low+high)/2], values[high])
+		i, j := low, high
+		for i <= j {
+			for values[i] < pivot {
+				i++
+			}
+			for values[j] > pivot {
+				j--
+			}
+			if i <= j {
+				values[i], values[j] = values[j], values[i]
+				i++
+				j--
+			}
+		}
+		if k <= j {
+			high = j
+		} else if k >= i {
+			low = i
+		} else {
+			break
+		}
+	}
+	return values[k]
+}
+
+func middle(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
