@@ -14,6 +14,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/api"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/monitor"
+	"github.com/asrconfig/asrconfig-go/core/story"
 )
 
 // maxRequest is AC_MAX_REQUEST.
@@ -61,6 +62,34 @@ func ac_stats_read(handle C.uint64_t, out *C.ac_stats, size C.size_t) (rc C.int3
 	return C.AC_OK
 }
 
+//export ac_step_put
+func ac_step_put(handle C.uint64_t, step *C.ac_const_step, size C.size_t) (rc C.int32_t) {
+	defer poisonOnPanic("ac_step_put", &rc)
+	if step == nil || size != C.sizeof_ac_step || step.kind < 0 || int(step.kind) >= len(stepKinds) {
+		return C.AC_BAD_CALL
+	}
+	if fault.PoisonError() != nil {
+		return C.AC_POISONED
+	}
+	s := stepOf(step)
+	if !api.PutStep(uint64(handle), &s) {
+		return C.AC_NO_MONITOR
+	}
+	return C.AC_OK
+}
+
+// stepKinds are the kinds of steps by their numbers in asrconfig.h.
+var stepKinds = [...]string{C.AC_STEP_TRAIN: story.KindTrain, C.AC_STEP_EVALUATION: story.KindEvaluation, C.AC_STEP_CHECKPOINT: story.KindCheckpoint}
+
+func stepOf(s *C.ac_const_step) story.Step {
+	return story.Step{
+		Number: uint64(s.number), Kind: stepKinds[s.kind], GPU: int(s.gpu),
+		SpentS: float64(s.spent_s), WaitedS: float64(s.waited_s), AudioS: float64(s.audio_s), PaddedS: float64(s.padded_s),
+		LongestS: float64(s.longest_s), Allocated: float64(s.allocated), Reserved: float64(s.reserved),
+		PeakAllocated: float64(s.peak_allocated), PeakReserved: float64(s.peak_reserved), LargestFree: float64(s.largest_free),
+	}
+}
+
 //export ac_build_info
 func ac_build_info() *C.ac_const_char { return buildInfo }
 
@@ -72,14 +101,21 @@ func copyStats(out *C.ac_stats, s *monitor.Stats) {
 	out.host_used = C.uint64_t(s.HostUsed)
 	out.host_peak_used = C.uint64_t(s.HostPeak)
 	out.gpu_count = C.uint64_t(s.GPUCount)
+	out.alerts = C.uint64_t(s.Alerts)
 	for i := range min(s.GPUCount, monitor.MaxGPUs) {
 		g, o := &s.GPU[i], &out.gpu[i]
 		o.total, o.used, o.free = C.uint64_t(g.Total), C.uint64_t(g.Used), C.uint64_t(g.Free)
-		o.peak_used, o.valid = C.uint64_t(g.Peak), 0
-		if g.Valid {
-			o.valid = 1
-		}
+		o.peak_used, o.valid = C.uint64_t(g.Peak), flag(g.Valid)
+		o.allocated, o.reserved = C.uint64_t(g.Allocated), C.uint64_t(g.Reserved)
+		o.headroom, o.torch_valid = C.uint64_t(g.Headroom), flag(g.TorchValid)
 	}
+}
+
+func flag(set bool) C.uint64_t {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 // poisonOnPanic turns a panic into AC_POISONED: a panic that leaves an export would end the whole process.

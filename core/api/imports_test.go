@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"core/audio":            {"core/fault"},
 	"core/batching":         {"core/fault"},
 	"core/dataset":          {"core/audio", "core/batching", "core/fault", "core/profile"},
-	"core/hardware":         {"core/fault", "core/profile"},
+	"core/hardware":         {"core/fault", "core/profile", "core/story"},
 	"core/memory":           {"core/fault", "core/memory/allocator"},
 	"core/memory/allocator": {"core/fault"},
 	"core/memory/analytic":  {"core/fault", "core/memory", "core/memory/allocator", "core/memory/device", "core/model", "core/profile"},
@@ -33,11 +33,11 @@ var allowed = map[string][]string{
 		"core/timing"},
 	"core/story":    {"core/fault"},
 	"core/forecast": {"core/story"},
-	"core/monitor":  {"core/fault", "core/profile"},
-	"core/api": {"core/batching", "core/dataset", "core/fault", "core/hardware", "core/memory", "core/memory/allocator", "core/memory/analytic",
-		"core/memory/device", "core/memory/sharding", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
-		"core/timing", "core/timing/compare"},
-	"capi": {"core/api", "core/fault", "core/monitor"},
+	"core/monitor":  {"core/fault", "core/profile", "core/story"},
+	"core/api": {"core/batching", "core/dataset", "core/fault", "core/forecast", "core/hardware", "core/memory", "core/memory/allocator",
+		"core/memory/analytic", "core/memory/device", "core/memory/sharding", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
+		"core/story", "core/timing", "core/timing/compare"},
+	"capi": {"core/api", "core/fault", "core/monitor", "core/story"},
 
 	"benchmarks/scan_floor": {}, // measures what the system needs, without any of this
 }

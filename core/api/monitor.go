@@ -2,11 +2,13 @@ package api
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/monitor"
+	"github.com/asrconfig/asrconfig-go/core/story"
 )
 
 var monitors registry[*monitor.Monitor]
@@ -16,6 +18,15 @@ func ReadStats(handle uint64, out *monitor.Stats) bool {
 	m, ok := monitors.find(handle)
 	if ok {
 		m.Read(out)
+	}
+	return ok
+}
+
+// PutStep hands one step's figures to a monitor; false when no monitor has the handle. It is the hot path behind ac_step_put.
+func PutStep(handle uint64, s *story.Step) bool {
+	m, ok := monitors.find(handle)
+	if ok {
+		m.Step(*s)
 	}
 	return ok
 }
@@ -37,7 +48,9 @@ func startMonitor(a startMonitorArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := monitor.Start(reader, hardware.OpenHost(a.Root).Memory, time.Duration(a.IntervalMS*float64(time.Millisecond)))
+	m, err := monitor.Start(monitor.Config{
+		GPU: reader, Host: hardware.OpenHost(a.Root).Memory, Interval: time.Duration(a.IntervalMS * float64(time.Millisecond)),
+	})
 	if err != nil {
 		if reader != nil {
 			err = errors.Join(err, reader.Close())
@@ -68,34 +81,87 @@ type monitorArgs struct {
 	Monitor uint64 `json:"monitor"`
 }
 
-func stopMonitor(a monitorArgs) (any, error) {
-	m, err := monitors.get(a.Monitor, "monitor")
-	if err != nil {
-		return nil, err
-	}
+// withMonitor is an operation on the monitor that its arguments name. A stopped one keeps what it saw until it is closed.
+func withMonitor[A interface{ handle() uint64 }](f func(*monitor.Monitor, A) (any, error)) operation {
+	return withArgs(func(a A) (any, error) {
+		m, err := monitors.get(a.handle(), "monitor")
+		if err != nil {
+			return nil, err
+		}
+		return f(m, a)
+	})
+}
+
+func (a monitorArgs) handle() uint64 { return a.Monitor }
+
+func stopMonitor(m *monitor.Monitor, _ monitorArgs) (any, error) {
+	m.Stop()
+	return struct{}{}, nil
+}
+
+// closeMonitor stops a monitor and forgets what it saw.
+func closeMonitor(m *monitor.Monitor, a monitorArgs) (any, error) {
 	monitors.remove(a.Monitor)
 	m.Stop()
 	return struct{}{}, nil
 }
 
 type historyArgs struct {
-	Monitor   uint64 `json:"monitor"`
-	MaxPoints int    `json:"max_points"`
+	monitorArgs
+	MaxPoints int `json:"max_points"`
 }
 
-func monitorHistory(a historyArgs) (any, error) {
-	m, err := monitors.get(a.Monitor, "monitor")
-	if err != nil {
-		return nil, err
-	}
+func monitorHistory(m *monitor.Monitor, a historyArgs) (any, error) {
 	return m.History(a.MaxPoints), nil
 }
 
-func resetMonitorPeaks(a monitorArgs) (any, error) {
-	m, err := monitors.get(a.Monitor, "monitor")
-	if err != nil {
-		return nil, err
-	}
+func resetMonitorPeaks(m *monitor.Monitor, _ monitorArgs) (any, error) {
 	m.ResetPeaks()
 	return struct{}{}, nil
+}
+
+func monitorStory(m *monitor.Monitor, _ monitorArgs) (any, error) { return m.Story(), nil }
+
+type saveArgs struct {
+	monitorArgs
+	Path string `json:"path"`
+}
+
+func saveMonitor(m *monitor.Monitor, a saveArgs) (any, error) {
+	seen := m.Story()
+	return struct{}{}, story.Save(a.Path, &seen)
+}
+
+func monitorAlerts(m *monitor.Monitor, _ monitorArgs) (any, error) {
+	return map[string]any{"alerts": m.Alerts()}, nil
+}
+
+type eventArgs struct {
+	monitorArgs
+	Kind string `json:"kind"`
+	GPU  int    `json:"gpu"`
+	Text string `json:"text"`
+}
+
+func tellMonitor(m *monitor.Monitor, a eventArgs) (any, error) {
+	if a.Kind == "" || a.Text == "" {
+		return nil, fault.New(fault.InvalidArgument, `say what happened, as in kind "training", text "epoch 2"`, "an event without kind or text")
+	}
+	m.Tell(a.Kind, a.GPU, a.Text)
+	return struct{}{}, nil
+}
+
+func monitorActivity(m *monitor.Monitor, _ monitorArgs) (any, error) {
+	at, host, gpus := m.Activity()
+	found := host.Named()
+	found["at_s"] = nil
+	if !math.IsNaN(at) {
+		found["at_s"] = at
+	}
+	named := make([]map[string]any, len(gpus))
+	for i := range gpus {
+		named[i] = gpus[i].Named()
+	}
+	found["gpus"] = named
+	return found, nil
 }

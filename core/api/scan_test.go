@@ -256,12 +256,14 @@ func TestMonitorOverTheTable(t *testing.T) {
 	require.Empty(t, code)
 	history, code := ask[struct {
 		HostTotalBytes uint64 `json:"host_total_bytes"`
-	}](t, "monitor.history", historyArgs{Monitor: started.Monitor})
+	}](t, "monitor.history", historyArgs{monitorArgs: monitorArgs{Monitor: started.Monitor}})
 	require.Empty(t, code)
 	require.Positive(t, history.HostTotalBytes)
-	_, code = ask[struct{}](t, "monitor.stop", monitorArgs{Monitor: started.Monitor})
-	require.Empty(t, code)
-	_, code = ask[struct{}](t, "monitor.stop", monitorArgs{Monitor: started.Monitor})
+	for _, op := range []string{"monitor.stop", "monitor.stop", "monitor.story", "monitor.alerts", "monitor.activity", "monitor.close"} {
+		_, code = ask[map[string]any](t, op, monitorArgs{Monitor: started.Monitor})
+		require.Empty(t, code, "a stopped monitor keeps what it saw: %s", op)
+	}
+	_, code = ask[struct{}](t, "monitor.story", monitorArgs{Monitor: started.Monitor})
 	require.Equal(t, fault.NotFound, code)
 }
 

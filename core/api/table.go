@@ -61,9 +61,15 @@ var table = map[string]operation{
 	"timing.largest":      withArgs(func(r compare.LargestRequest) (any, error) { return compare.LargestModels(r) }),
 	"timing.prices":       withArgs(func(struct{}) (any, error) { return timing.Prices(), nil }),
 	"monitor.start":       withArgs(startMonitor),
-	"monitor.stop":        withArgs(stopMonitor),
-	"monitor.history":     withArgs(monitorHistory),
-	"monitor.reset_peaks": withArgs(resetMonitorPeaks),
+	"monitor.stop":        withMonitor(stopMonitor),
+	"monitor.close":       withMonitor(closeMonitor),
+	"monitor.history":     withMonitor(monitorHistory),
+	"monitor.reset_peaks": withMonitor(resetMonitorPeaks),
+	"monitor.story":       withMonitor(monitorStory),
+	"monitor.save":        withMonitor(saveMonitor),
+	"monitor.alerts":      withMonitor(monitorAlerts),
+	"monitor.event":       withMonitor(tellMonitor),
+	"monitor.activity":    withMonitor(monitorActivity),
 }
 
 // library.info lists the table, which may not name it in its own initializer.

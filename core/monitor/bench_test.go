@@ -7,7 +7,7 @@ import (
 
 func benched(b *testing.B, interval time.Duration) *Monitor {
 	b.Helper()
-	m, err := Start(&fakeGPUs{used: make([]uint64, 8)}, steadyHost, interval)
+	m, err := Start(Config{GPU: &fakeGPUs{used: make([]uint64, 8)}, Host: steadyHost, Interval: interval})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,12 +1,16 @@
-// Package monitor watches GPU and host memory from a goroutine of its own, so that training pays one short read a step.
+// Package monitor watches a training run from goroutines of its own, so that training pays one short read a step: memory at
+// every sample, everything else about once a second, and the steps that the training tells of. All of it is kept in tables of
+// fixed size.
 package monitor
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/story"
 )
 
 // Limits of a monitor.
@@ -19,43 +23,59 @@ const (
 	// container's limits, some 0.5 ms of processor time against microseconds for a GPU: at every sample of 100 ms the
 	// sampler took 0.8 % of a core, so it takes 0.4 %.
 	hostInterval = 500 * time.Millisecond
+	slowInterval = time.Second // of what changes slowly or costs much, at least one sample's time
 	stopPatience = time.Second
 )
 
-// GPUReader reads the memory of GPUs, in bytes. *hardware.Devices is one. Only the sampler calls it, one call at a time.
+// GPUReader reads the memory of GPUs, in bytes. *hardware.Devices is one. Its methods may be called together.
 type GPUReader interface {
 	Count() int
 	Memory(i int) (used, total, free uint64, err error)
 	Close() error
 }
 
+// GPUWatcher is what a GPUReader may be besides: one that reads what GPUs do. Readings may take tens of milliseconds.
+type GPUWatcher interface {
+	Facts(i int) story.GPU
+	// Activity gives what is known, and what is to be told of: errors that the driver reports, functions that it lacks.
+	Activity(i int) (story.GPUReading, []story.Event)
+}
+
 // HostReader reads host memory, container limits applied.
 type HostReader func() (profile.Memory, error)
 
-// Stats is the newest sample. Sizes are bytes.
-type Stats struct {
-	Samples   uint64 // taken since the start, at least 1
-	Errors    uint64 // failed readings since the start, of a GPU or of the host
-	UnixNanos int64  // wall clock of the newest sample
-	HostTotal uint64 // 0 as long as the host has never answered; after a failed reading the host fields keep the last values
-	HostUsed  uint64 // total less available
-	HostPeak  uint64 // highest HostUsed since the start or the last reset
-	GPUCount  int    // entries of GPU in use
-	GPU       [MaxGPUs]GPUStats
+// HostWatcher reads what the host does. Only one goroutine calls it.
+type HostWatcher interface {
+	Facts() story.Host
+	Activity() (story.HostReading, []story.Event)
 }
 
-// GPUStats is one GPU's memory in bytes. While the driver does not answer, Valid is false and the rest keeps the last values.
-type GPUStats struct {
-	Total, Used, Free uint64
-	Peak              uint64 // highest Used since the start or the last reset
-	Valid             bool
+// Forecaster hears of everything and raises alerts. *forecast.Watch is one.
+type Forecaster interface {
+	Second(s story.Second)
+	Step(s story.Step)
+	Alerts() []story.Alert
+	Changes() uint64
+}
+
+// Config is what a monitor reads and how often. GPU, Watcher and Forecast may be nil.
+type Config struct {
+	GPU      GPUReader // one that is a GPUWatcher, too, is also asked once a second what its GPUs do
+	Host     HostReader
+	Watcher  HostWatcher
+	Forecast Forecaster
+	Interval time.Duration // 1 ms to 1 min; 100 ms costs little
 }
 
 // Monitor samples until it is stopped. Its methods may be called from any goroutine.
 type Monitor struct {
-	gpu   GPUReader
-	host  hostSource
-	start time.Time // with its monotonic reading: jumps of the wall clock do not matter
+	gpu      GPUReader
+	host     hostSource
+	watcher  HostWatcher
+	forecast Forecaster
+	clock    clock
+	interval time.Duration
+	facts    facts
 
 	lock  sync.Mutex // guards stats and err; held for the length of a copy
 	stats Stats
@@ -63,59 +83,89 @@ type Monitor struct {
 
 	historyLock sync.Mutex // apart from lock, so that a plot never delays a training step
 	history     series
+	rows        *rows
+	marks       *markLog
+	events      eventLog
+	pace        pace
+	activity    *activity
 
+	running  atomic.Int32 // goroutines that may use gpu; the last one closes it
 	stopOnce sync.Once
-	stop     chan struct{} // closed to ask the sampler to end
-	done     chan struct{} // closed when it has ended
+	stop     chan struct{} // closed to ask the samplers to end
+	done     chan struct{} // closed when all have ended
 }
 
-// Start takes a first sample and then one every interval (1 ms to 1 min; 100 ms costs little). gpu may be nil: then only
-// host memory is watched, which is read twice a second at most. A reading that fails is counted and tried again; it is
-// never an error here.
+// Start takes a first sample and then one every interval. GPU may be nil: then only the host is watched, whose memory is read
+// twice a second at most. A reading that fails is counted and tried again; it is never an error here.
 //
-// From a successful Start on, the monitor owns gpu and closes it when it ends. On an error gpu stays the caller's.
+// From a successful Start on, the monitor owns GPU and closes it when it ends. On an error it stays the caller's.
 // Errors: InvalidArgument for the interval or a missing host reader, Poisoned when a reader panics.
-func Start(gpu GPUReader, host HostReader, interval time.Duration) (*Monitor, error) {
-	if interval < MinInterval || interval > MaxInterval {
-		return nil, fault.New(fault.InvalidArgument, "100 ms is usual", "the sampling interval is %v, outside %v..%v", interval, MinInterval, MaxInterval)
+func Start(c Config) (*Monitor, error) {
+	if c.Interval < MinInterval || c.Interval > MaxInterval {
+		return nil, fault.New(fault.InvalidArgument, "100 ms is usual", "the sampling interval is %v, outside %v..%v", c.Interval, MinInterval, MaxInterval)
 	}
-	if host == nil {
+	if c.Host == nil {
 		return nil, fault.New(fault.InvalidArgument, "pass a reader of host memory", "there is no reader of host memory")
 	}
-	return start(gpu, hostSource{read: host, every: max(1, int(hostInterval/interval))}, interval)
+	return start(c, systemClock{time.Now()}, max(1, int(hostInterval/c.Interval)))
 }
 
-func start(gpu GPUReader, host hostSource, interval time.Duration) (*Monitor, error) {
-	m := &Monitor{gpu: gpu, host: host, start: time.Now(), stop: make(chan struct{}), done: make(chan struct{})}
-	if err := guarded(func() { m.countGPUs(); m.sample() }); err != nil {
+func start(c Config, clock clock, hostEvery int) (*Monitor, error) {
+	m, err := prepare(c, clock, hostEvery)
+	if err != nil {
 		return nil, err
 	}
-	go m.run(interval)
+	loops := []func(){func() { m.loop(c.Interval, m.sample) }, func() { m.loop(max(slowInterval, c.Interval), m.second) }}
+	if watcher, is := c.GPU.(GPUWatcher); is {
+		loops = append(loops, func() { m.loop(max(slowInterval, c.Interval), func() { m.lookAtGPUs(watcher) }) })
+	}
+	m.running.Store(int32(len(loops)))
+	for _, run := range loops {
+		go run()
+	}
 	return m, nil
 }
 
-func (m *Monitor) countGPUs() {
-	if m.gpu != nil {
-		m.stats.GPUCount = min(max(m.gpu.Count(), 0), MaxGPUs)
+// prepare takes the first sample.
+func prepare(c Config, clock clock, hostEvery int) (*Monitor, error) {
+	m := &Monitor{
+		gpu: c.GPU, host: hostSource{read: c.Host, every: hostEvery}, watcher: c.Watcher, forecast: c.Forecast,
+		clock: clock, interval: c.Interval, stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	m.history = newSeries(m.stats.GPUCount)
+	return m, guarded(func() {
+		if m.gpu != nil {
+			m.stats.GPUCount = min(max(m.gpu.Count(), 0), MaxGPUs)
+		}
+		m.history, m.rows, m.marks = newSeries(m.stats.GPUCount), newRows(m.stats.GPUCount), newMarks()
+		m.activity = newActivity(m.stats.GPUCount)
+		m.pace = newPace(clock)
+		m.sample()
+		m.facts = m.findFacts()
+	})
 }
 
-// run samples until Stop or a panic, and then closes the reader: only here, so never during a reading.
-func (m *Monitor) run(interval time.Duration) {
-	defer close(m.done)
-	defer m.closeReader()
+// loop runs f at once, and then at every interval until Stop or a panic.
+func (m *Monitor) loop(interval time.Duration, f func()) {
+	defer m.leave()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for !m.stopped() { // asked again after a tick, because select picks any case that is ready
 		select {
 		case <-m.stop:
 		case <-ticker.C:
-			if err := guarded(m.sample); err != nil {
+			if err := guarded(f); err != nil {
 				m.fail(err)
 				return
 			}
 		}
+	}
+}
+
+// leave ends one goroutine. The last one closes the reader: so never during a reading.
+func (m *Monitor) leave() {
+	if m.running.Add(-1) == 0 {
+		m.closeReader()
+		close(m.done)
 	}
 }
 
@@ -162,23 +212,6 @@ func (m *Monitor) fail(err error) {
 	}
 }
 
-// Read copies the newest sample. It allocates nothing and takes well under a microsecond.
-func (m *Monitor) Read(out *Stats) {
-	m.lock.Lock()
-	*out = m.stats
-	m.lock.Unlock()
-}
-
-// ResetPeaks makes the newest values the peaks.
-func (m *Monitor) ResetPeaks() {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	m.stats.HostPeak = m.stats.HostUsed
-	for i := range m.stats.GPUCount {
-		m.stats.GPU[i].Peak = m.stats.GPU[i].Used
-	}
-}
-
 // Err tells why the sampler ended by itself; nil while it runs and after an ordinary Stop.
 func (m *Monitor) Err() error {
 	m.lock.Lock()
@@ -186,8 +219,9 @@ func (m *Monitor) Err() error {
 	return m.err
 }
 
-// Stop ends the sampler and closes the reader. It waits at most a second, in case a driver call hangs; the reader is then
-// closed whenever that call returns. Further calls do no harm. Read and History keep answering with what was seen.
+// Stop ends the samplers and closes the reader. It waits at most a second, in case a driver call hangs; the reader is then
+// closed whenever that call returns. Further calls do no harm. Everything that was seen can
+// still be asked for.
 func (m *Monitor) Stop() {
 	m.stopOnce.Do(func() { close(m.stop) })
 	patience := time.NewTimer(stopPatience)

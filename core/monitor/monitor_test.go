@@ -68,7 +68,7 @@ func steadyHost() (profile.Memory, error) {
 
 func started(t *testing.T, gpu GPUReader, host HostReader) *Monitor {
 	t.Helper()
-	m, err := start(gpu, hostSource{read: host, every: 1}, MinInterval)
+	m, err := start(Config{GPU: gpu, Host: host, Interval: MinInterval}, systemClock{time.Now()}, 1)
 	require.NoError(t, err)
 	t.Cleanup(m.Stop)
 	return m
@@ -87,7 +87,7 @@ func eventually(t *testing.T, m *Monitor, condition func(s Stats) bool) {
 
 func TestTheFirstSampleIsThereAtOnce(t *testing.T) {
 	before := time.Now().UnixNano()
-	m, err := Start(&fakeGPUs{used: []uint64{300, 500}}, steadyHost, MaxInterval)
+	m, err := Start(Config{GPU: &fakeGPUs{used: []uint64{300, 500}}, Host: steadyHost, Interval: MaxInterval})
 	require.NoError(t, err)
 	defer m.Stop()
 	s := statsOf(m)
@@ -96,7 +96,7 @@ func TestTheFirstSampleIsThereAtOnce(t *testing.T) {
 	assert.GreaterOrEqual(t, s.UnixNanos, before)
 	assert.Equal(t, []uint64{64, 24, 24}, []uint64{s.HostTotal, s.HostUsed, s.HostPeak})
 	assert.Equal(t, 2, s.GPUCount)
-	assert.Equal(t, GPUStats{Total: 1000, Used: 500, Free: 500, Peak: 500, Valid: true}, s.GPU[1])
+	assert.Equal(t, GPUStats{Total: 1000, Used: 500, Free: 500, Peak: 500, Headroom: 500, Valid: true}, s.GPU[1])
 	assert.Equal(t, GPUStats{}, s.GPU[2])
 }
 
@@ -126,7 +126,7 @@ func TestAFailingGPUIsInvalidUntilItAnswersAgain(t *testing.T) {
 	eventually(t, m, func(s Stats) bool { return !s.GPU[1].Valid && s.Errors > 0 })
 	s := statsOf(m)
 	assert.True(t, s.GPU[0].Valid)
-	assert.Equal(t, GPUStats{Total: 1000, Used: 200, Free: 800, Peak: 200}, s.GPU[1])
+	assert.Equal(t, GPUStats{Total: 1000, Used: 200, Free: 800, Peak: 200, Headroom: 800}, s.GPU[1])
 	gpu.set(func() { gpu.failing[1] = nil })
 	eventually(t, m, func(s Stats) bool { return s.GPU[1].Valid })
 	assert.NoError(t, m.Err())
@@ -151,12 +151,12 @@ func TestAFailingHostIsCounted(t *testing.T) {
 
 func TestTheHostIsReadLessOftenThanTheGPUs(t *testing.T) {
 	var readings atomic.Uint64
-	m, err := Start(nil, func() (profile.Memory, error) {
+	m, err := Start(Config{Interval: 100 * time.Millisecond, Host: func() (profile.Memory, error) {
 		if readings.Add(1) > 1 {
 			return profile.Memory{}, errors.New("no /proc")
 		}
 		return steadyHost()
-	}, 100*time.Millisecond)
+	}})
 	require.NoError(t, err)
 	m.Stop() // from here on the test samples by itself
 	for range 20 {
@@ -193,7 +193,7 @@ func TestStartRefusesBadArguments(t *testing.T) {
 		{nil, time.Second, "no reader of host memory"},
 	} {
 		gpu := &fakeGPUs{used: []uint64{1}}
-		_, err := Start(gpu, s.host, s.interval)
+		_, err := Start(Config{GPU: gpu, Host: s.host, Interval: s.interval})
 		var f *fault.Error
 		require.ErrorAs(t, err, &f)
 		assert.Equal(t, fault.InvalidArgument, f.Code)
@@ -204,7 +204,7 @@ func TestStartRefusesBadArguments(t *testing.T) {
 
 func TestAPanicInTheFirstSampleIsAnError(t *testing.T) {
 	gpu := &fakeGPUs{used: []uint64{1}, panics: true}
-	_, err := Start(gpu, steadyHost, time.Second)
+	_, err := Start(Config{GPU: gpu, Host: steadyHost, Interval: time.Second})
 	var f *fault.Error
 	require.ErrorAs(t, err, &f)
 	assert.Equal(t, fault.Poisoned, f.Code)
@@ -275,7 +275,7 @@ func TestStopDoesNotWaitForAHangingDriver(t *testing.T) {
 }
 
 func TestReadDoesNotAllocate(t *testing.T) {
-	m, err := Start(&fakeGPUs{used: make([]uint64, MaxGPUs)}, steadyHost, MaxInterval)
+	m, err := Start(Config{GPU: &fakeGPUs{used: make([]uint64, MaxGPUs)}, Host: steadyHost, Interval: MaxInterval})
 	require.NoError(t, err)
 	defer m.Stop()
 	var s Stats

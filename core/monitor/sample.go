@@ -1,9 +1,11 @@
 package monitor
 
 import (
-	"time"
+	"errors"
 
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/story"
 )
 
 // hostSource reads the host at every n-th sample; the samples between repeat its answer. Only the sampler touches it.
@@ -28,40 +30,45 @@ func (h *hostSource) next() (fresh bool) {
 // reading is one sample before it is published; absent marks what could not be read.
 type reading struct {
 	errors   uint64
-	hostOK   bool
 	host     profile.Memory
+	hostErr  error
 	hostUsed uint64
-	gpu      [MaxGPUs]GPUStats // Peak unused
+	gpu      [MaxGPUs]gpuReading
 	used     [MaxGPUs]uint64
+}
+
+type gpuReading struct {
+	used, total, free uint64
+	err               error
 }
 
 // sample reads everything without holding a lock, then publishes it.
 func (m *Monitor) sample() {
 	r := m.read()
-	at := time.Since(m.start)
+	m.pace.step(m.interval, func(kind, text string) { m.tell(kind, -1, text) })
 	m.publish(&r)
 	m.historyLock.Lock()
 	defer m.historyLock.Unlock()
-	m.history.add(at.Seconds(), r.hostUsed, r.used[:m.history.gpus()])
+	m.history.add(m.pace.since.Seconds(), r.hostUsed, r.used[:m.history.gpus()])
 }
 
 func (m *Monitor) read() (r reading) {
 	fresh := m.host.next()
-	r.host, r.hostOK, r.hostUsed = m.host.last, m.host.err == nil, absent
-	if r.hostOK {
+	r.host, r.hostErr, r.hostUsed = m.host.last, m.host.err, absent
+	if r.hostErr == nil {
 		r.hostUsed = r.host.TotalBytes - min(r.host.AvailableBytes, r.host.TotalBytes)
 	} else if fresh {
 		r.errors++
+		m.events.once(story.Event{AtS: m.now(), Kind: story.EventUnread, GPU: -1, Text: r.hostErr.Error()})
 	}
 	for i := range m.history.gpus() {
-		var err error
 		g := &r.gpu[i]
-		if g.Used, g.Total, g.Free, err = m.gpu.Memory(i); err != nil {
+		if g.used, g.total, g.free, g.err = m.gpu.Memory(i); g.err != nil {
 			r.errors++
 			r.used[i] = absent
 			continue
 		}
-		g.Valid, r.used[i] = true, g.Used
+		r.used[i] = g.used
 	}
 	return r
 }
@@ -72,18 +79,46 @@ func (m *Monitor) publish(r *reading) {
 	s := &m.stats
 	s.Samples++
 	s.Errors += r.errors
-	s.UnixNanos = time.Now().UnixNano()
-	if r.hostOK {
+	s.UnixNanos = m.clock.Wall().UnixNano()
+	if r.hostErr == nil {
 		s.HostTotal, s.HostUsed, s.HostPeak = r.host.TotalBytes, r.hostUsed, max(s.HostPeak, r.hostUsed)
 	}
 	for i := range s.GPUCount {
-		old := &s.GPU[i]
-		if !r.gpu[i].Valid {
+		g, old := &r.gpu[i], &s.GPU[i]
+		m.tellOfChange(i, old, s.Samples == 1, g.err)
+		if g.err != nil {
 			old.Valid = false
 			continue
 		}
-		peak := max(old.Peak, r.gpu[i].Used)
-		*old = r.gpu[i]
-		old.Peak = peak
+		old.refresh(g.used, g.total, g.free)
 	}
+}
+
+// tellOfChange writes down that a GPU stopped answering, or answers again.
+func (m *Monitor) tellOfChange(i int, old *GPUStats, first bool, err error) {
+	switch {
+	case err == nil && !old.Valid && !first:
+		m.tell(story.EventBack, i, "the GPU answers again")
+	case err != nil && (old.Valid || first):
+		kind := story.EventLost
+		if f := new(fault.Error); errors.As(err, &f) && f.Code == fault.Corrupt {
+			kind = story.EventNonsense
+		}
+		m.tell(kind, i, err.Error())
+	}
+}
+
+// now is the time in seconds from the start.
+func (m *Monitor) now() float64 { return m.clock.Since().Seconds() }
+
+func (m *Monitor) tell(kind string, gpu int, text string) {
+	m.events.add(story.Event{AtS: m.now(), Kind: kind, GPU: gpu, Text: text})
+}
+
+// Tell writes an event down, as the training tells of it. A GPU outside the range is none.
+func (m *Monitor) Tell(kind string, gpu int, text string) {
+	if gpu < 0 || gpu >= m.history.gpus() {
+		gpu = -1
+	}
+	m.tell(kind, gpu, text)
 }

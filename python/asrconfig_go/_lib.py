@@ -16,7 +16,7 @@ from typing import Any
 
 from ._errors import BY_CODE, ForkedProcessError, InternalError, LibraryNotLoadedError, PoisonedLibraryError
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 MAX_GPUS = 16
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 
@@ -24,7 +24,10 @@ _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 class GPUStats(ctypes.Structure):
     """``ac_gpu_stats`` of capi/asrconfig.h: bytes; ``valid`` is 0 while the driver does not answer."""
 
-    _fields_ = [(name, ctypes.c_uint64) for name in ("total", "used", "free", "peak_used", "valid")]
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in ("total", "used", "free", "peak_used", "valid", "allocated", "reserved", "headroom", "torch_valid")
+    ]
 
 
 class Stats(ctypes.Structure):
@@ -38,7 +41,25 @@ class Stats(ctypes.Structure):
         ("host_used", ctypes.c_uint64),
         ("host_peak_used", ctypes.c_uint64),
         ("gpu_count", ctypes.c_uint64),
+        ("alerts", ctypes.c_uint64),
         ("gpu", GPUStats * MAX_GPUS),
+    ]
+
+
+class Step(ctypes.Structure):
+    """``ac_step`` of capi/asrconfig.h: one step's figures; seconds and bytes, NaN for what is not known."""
+
+    _fields_ = [
+        ("number", ctypes.c_uint64),
+        ("kind", ctypes.c_int64),
+        ("gpu", ctypes.c_int64),
+        *(
+            (name, ctypes.c_double)
+            for name in (
+                *("spent_s", "waited_s", "audio_s", "padded_s", "longest_s"),
+                *("allocated", "reserved", "peak_allocated", "peak_reserved", "largest_free"),
+            )
+        ),
     ]
 
 
@@ -100,6 +121,8 @@ def _declare(library: ctypes.CDLL) -> None:
     library.ac_free.argtypes = [ctypes.c_void_p]
     library.ac_stats_read.restype = ctypes.c_int32
     library.ac_stats_read.argtypes = [ctypes.c_uint64, ctypes.POINTER(Stats), ctypes.c_size_t]
+    library.ac_step_put.restype = ctypes.c_int32
+    library.ac_step_put.argtypes = [ctypes.c_uint64, ctypes.POINTER(Step), ctypes.c_size_t]
     library.ac_build_info.restype = ctypes.c_char_p
 
 
@@ -165,6 +188,14 @@ def stats_reader(monitor: int, into: Stats) -> Any:
     read, handle = library.ac_stats_read, ctypes.c_uint64(monitor)
     pointer, size = ctypes.byref(into), ctypes.sizeof(Stats)
     return lambda: read(handle, pointer, size)
+
+
+def step_putter(monitor: int, step: Step) -> Any:
+    """A function without arguments that hands ``step`` to a monitor and returns 0, or an AC_* code on a failure."""
+    library = _load()
+    put, handle = library.ac_step_put, ctypes.c_uint64(monitor)
+    pointer, size = ctypes.byref(step), ctypes.sizeof(Step)
+    return lambda: put(handle, pointer, size)
 
 
 def in_forked_child() -> bool:

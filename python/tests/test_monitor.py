@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import os
 import pickle
 import subprocess
@@ -12,12 +13,23 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from asrconfig_go import AsrConfigError, ForkedProcessError, InvalidArgumentError, LibraryError, _lib
+from asrconfig_go import (
+    AsrConfigError,
+    CorruptFileError,
+    ForkedProcessError,
+    InvalidArgumentError,
+    LibraryError,
+    NotFoundError,
+    VersionMismatchError,
+    _lib,
+)
 from asrconfig_go.monitor import GPUMemory, MemoryMonitor
+from asrconfig_go.story import RunStory
 
 GIB = 1 << 30
 
@@ -30,6 +42,7 @@ class FakeLibrary:
         self.gpus = gpus  # total, used, free, peak, valid
         self.host = (16 * GIB, 4 * GIB, 6 * GIB)
         self.code = 0
+        self.steps: list[dict[str, float]] = []
 
     def call(self, op: str, args: dict[str, Any]) -> Any:
         self.calls.append((op, args))
@@ -44,9 +57,18 @@ class FakeLibrary:
             into.gpu_count = len(self.gpus)
             for slot, values in zip(into.gpu, self.gpus, strict=False):
                 slot.total, slot.used, slot.free, slot.peak_used, slot.valid = values
+                slot.headroom = slot.free + GIB
+            into.alerts = 3
             return self.code
 
         return refresh
+
+    def putter(self, monitor: int, step: Any) -> Any:
+        def put() -> int:
+            self.steps.append({name: getattr(step, name) for name, _ in step._fields_})
+            return self.code
+
+        return put
 
     def ops(self) -> list[str]:
         return [op for op, _ in self.calls]
@@ -57,6 +79,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLibrary]:
     library = FakeLibrary([(10 * GIB, 9 * GIB, GIB, 9 * GIB, 1), (10 * GIB, 2 * GIB, 8 * GIB, 3 * GIB, 1)])
     monkeypatch.setattr(_lib, "call", library.call)
     monkeypatch.setattr(_lib, "stats_reader", library.reader)
+    monkeypatch.setattr(_lib, "step_putter", library.putter)
     yield library
     gc.collect()  # finalizers while the fake is still in place
 
@@ -107,7 +130,7 @@ def test_an_abandoned_monitor_stops(fake: FakeLibrary) -> None:
     monitor = MemoryMonitor()
     del monitor
     gc.collect()
-    assert fake.ops() == ["monitor.start", "monitor.stop"]
+    assert fake.ops() == ["monitor.start", "monitor.close"]
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
@@ -132,7 +155,7 @@ def test_in_a_forked_child_reads_raise_and_nothing_is_stopped(
     monitor = MemoryMonitor()
     with monkeypatch.context() as child:
         child.setattr(_lib, "in_forked_child", lambda: True)
-        for read in (monitor.read, monitor.gpu_fraction, monitor.host_fraction):
+        for read in (monitor.read, monitor.gpu_fraction, monitor.host_fraction, monitor.headroom, monitor.step):
             with pytest.raises(ForkedProcessError):
                 read()
         assert not monitor.running
@@ -147,6 +170,89 @@ def test_a_library_that_panicked_is_told(fake: FakeLibrary) -> None:
         with pytest.raises(LibraryError, match="code 3"):
             monitor.read()
         fake.code = 0
+
+
+def test_headroom_and_alert_changes_come_with_the_cheap_read(fake: FakeLibrary) -> None:
+    with MemoryMonitor() as monitor:
+        assert monitor.headroom() == (2 * GIB, 9 * GIB)
+        assert monitor.alert_changes == 3
+        fake.gpus[0] = (10 * GIB, 9 * GIB, GIB, 9 * GIB, 0)
+        assert monitor.headroom() == (None, 9 * GIB)
+    assert fake.ops() == ["monitor.start", "monitor.stop"]
+
+
+def test_steps_count_themselves_and_measure_their_time(fake: FakeLibrary) -> None:
+    with MemoryMonitor() as monitor:
+        monitor.step()
+        monitor.step(audio_s=3, longest_s=1.5)
+        monitor.step(kind="evaluation", spent_s=2.0)
+        monitor.step(40, waited_s=0.5)
+        monitor.step()
+        with pytest.raises(InvalidArgumentError, match="kind"):
+            monitor.step(kind="warm-up")
+    monitor.step()
+    assert [(step["number"], step["kind"], step["gpu"]) for step in fake.steps] == [
+        *((1, 0, -1), (2, 0, -1), (2, 1, -1), (40, 0, -1), (41, 0, -1))
+    ]
+    assert fake.steps[1]["audio_s"] == 3 and fake.steps[1]["longest_s"] == 1.5
+    assert fake.steps[2]["spent_s"] == 2
+    assert 0 <= fake.steps[0]["spent_s"] < 60
+    assert math.isnan(fake.steps[2]["audio_s"]) and math.isnan(fake.steps[1]["allocated"])
+
+
+class FakeTorch:
+    """``torch`` with a caching allocator on two devices, of which the second has nothing."""
+
+    def __init__(self, binding: bool) -> None:
+        self.cuda, self.resets = self, 0
+        self.peak = 9
+        self._C = SimpleNamespace(
+            **({"_cuda_memoryStats": self.nested, "_cuda_resetPeakMemoryStats": self.reset_peak_memory_stats})
+            if binding
+            else {}
+        )
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return 2
+
+    def nested(self, device: int) -> dict[str, Any]:
+        if device == 1:
+            return {
+                "allocated_bytes": {"all": {"current": 0, "peak": 0}},
+                "reserved_bytes": {"all": {"current": 0, "peak": 0}},
+            }
+        return {
+            "allocated_bytes": {"all": {"current": 5, "peak": self.peak}},
+            "reserved_bytes": {"all": {"current": 20, "peak": 30}},
+        }
+
+    def memory_stats(self, device: int) -> dict[str, int]:
+        kinds = self.nested(device).items()
+        return {f"{kind}.all.{name}": value for kind, all_ in kinds for name, value in all_["all"].items()}
+
+    def reset_peak_memory_stats(self, device: int) -> None:
+        self.resets, self.peak = self.resets + 1, 5
+
+
+@pytest.mark.parametrize("binding", [True, False])
+@pytest.mark.parametrize("reset", [True, False])
+def test_a_step_brings_torch_counters(
+    fake: FakeLibrary, monkeypatch: pytest.MonkeyPatch, binding: bool, reset: bool
+) -> None:
+    torch = FakeTorch(binding)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with MemoryMonitor(reset_peaks=reset) as monitor:
+        monitor.step()
+        monitor.step()
+    names = ("gpu", "allocated", "reserved", "peak_allocated", "peak_reserved")
+    assert [[step[name] for name in names] for step in fake.steps] == [
+        [0, 5, 20, 9, 30],
+        [0, 5, 20, 5 if reset else 9, 30],
+    ]
+    assert torch.resets == (2 if reset else 0)
 
 
 @pytest.mark.parametrize("interval", [float("nan"), "100", True, None])
@@ -177,6 +283,37 @@ def test_this_machine() -> None:
         assert 1 <= len(history.times_s) <= 2
         assert len(history.host_used_bytes) == len(history.times_s)
         assert history.host_total_bytes == shot.host_total
+
+
+def test_a_story_outlives_its_monitor(tmp_path: Path) -> None:
+    with MemoryMonitor(5) as monitor:
+        monitor.step(7, audio_s=3.0)
+        monitor.step(kind="checkpoint")
+        monitor.event("training", "epoch 2 begins")
+        assert monitor.activity().at_s is None or monitor.activity().at_s > 0
+    story = monitor.story()
+    assert (story.steps.number, story.steps.kind, story.steps.audio_s) == ((7, 7), ("train", "checkpoint"), (3.0, None))
+    assert [(event.kind, event.gpu, event.text) for event in story.events] == [("training", -1, "epoch 2 begins")]
+    assert story.interval_s == 0.005 and story.samples == monitor.read().samples > 0
+    assert story.host.total_bytes == monitor.read().host_total
+    assert story.memory.host_used_bytes[0] and len(story.memory.times_s) == len(story.memory.host_used_bytes)
+    assert monitor.alerts() == story.alerts == ()
+    monitor.save(tmp_path / "run.json")
+    assert RunStory.load(tmp_path / "run.json") == story
+    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
+    with pytest.raises(NotFoundError, match="no/such/folder"):
+        monitor.save(tmp_path / "no/such/folder" / "run.json")
+    with pytest.raises(AsrConfigError, match="copy"):
+        copy.copy(monitor).story()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version":1}', '{"version":2}', "\x00\xff"])
+def test_what_is_no_story(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises((CorruptFileError, VersionMismatchError)):
+        RunStory.load(tmp_path / "run.json")
+    with pytest.raises(NotFoundError):
+        RunStory.load(tmp_path / "absent.json")
 
 
 @pytest.mark.parametrize("interval", [0.0, -1.0, 1e9])

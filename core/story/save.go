@@ -1,0 +1,49 @@
+package story
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/goccy/go-json"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// Save writes a story as JSON through a temporary file beside path: whoever reads path finds the old story or the new one,
+// whole, even after a power cut. NotFound when it cannot be written.
+func Save(path string, s *Story) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fault.Wrap(err, fault.Internal, "please report this as a defect", "writing a story as JSON")
+	}
+	if err := replace(path, text); err != nil {
+		return fault.Wrap(err, fault.NotFound, "choose a folder that exists and can be written", "cannot write the story to %s", fault.Shorten(path))
+	}
+	return nil
+}
+
+func replace(path string, text []byte) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name())
+		}
+	}()
+	_, err = file.Write(text)
+	if err == nil {
+		err = file.Chmod(0o644) // as other files of a run; temporary ones are for their owner alone
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if closing := file.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	return err
+}
