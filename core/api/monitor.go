@@ -49,7 +49,7 @@ func startMonitor(a startMonitorArgs) (any, error) {
 		return nil, err
 	}
 	m, err := monitor.Start(monitor.Config{
-		GPU: reader, Host: hardware.OpenHost(a.Root).Memory, Interval: time.Duration(a.IntervalMS * float64(time.Millisecond)),
+		GPU: reader, Host: hardware.OpenHost(a.Root).Memory, Watcher: hardware.WatchHost(a.Root), Interval: time.Duration(a.IntervalMS * float64(time.Millisecond)),
 	})
 	if err != nil {
 		if reader != nil {

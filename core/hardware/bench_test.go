@@ -10,3 +10,12 @@ func BenchmarkHostMemory(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkHostActivity is what the monitor reads of the host once a second.
+func BenchmarkHostActivity(b *testing.B) {
+	watch := WatchHost("")
+	b.ReportAllocs()
+	for b.Loop() {
+		watch.Activity()
+	}
+}

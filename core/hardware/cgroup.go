@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Strategy for container limits.
@@ -193,6 +194,15 @@ func (t tree) cpuQuota() cpuQuota {
 		}
 	}
 	return smallest
+}
+
+// groupTime is the processor time that a group's processes have used.
+func (t tree) groupTime(group string) (time.Duration, bool) {
+	if used, ok := parseStat(t.read(path.Join(group, "cpu.stat"), sizeStat), "usage_usec"); ok && used < math.MaxInt64/1000 {
+		return time.Duration(used) * time.Microsecond, true
+	}
+	used, ok := parseLimit(t.read(path.Join(group, "cpuacct.usage"), sizeValue)) // version 1, in nanoseconds
+	return time.Duration(used), ok && used < math.MaxInt64
 }
 
 // allowedCPUs counts the processors in the main thread's affinity mask; not ok where the kernel does not tell.

@@ -145,6 +145,15 @@ const maxCPUs = 1 << 16
 // parseCPUList counts a kernel list such as "0-3,8,10-11". Numbers must rise, as the kernel writes them; anything else is
 // not ok.
 func parseCPUList(text string) (count int, ok bool) {
+	ok = eachCPU(text, func(int) { count++ })
+	if !ok {
+		count = 0
+	}
+	return count, ok
+}
+
+// eachCPU goes through such a list.
+func eachCPU(text string, visit func(number int)) (ok bool) {
 	next := 0 // smallest number that may follow
 	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {
 		from, to, isRange := strings.Cut(part, "-")
@@ -154,12 +163,24 @@ func parseCPUList(text string) (count int, ok bool) {
 			last, err = strconv.Atoi(to)
 		}
 		if err != nil || first < next || last < first || last >= maxCPUs {
-			return 0, false
+			return false
 		}
-		count += last - first + 1
+		for number := first; number <= last; number++ {
+			visit(number)
+		}
 		next = last + 1
 	}
-	return count, true
+	return true
+}
+
+// meminfoField finds "Name:    12 kB" in /proc/meminfo, in bytes.
+func meminfoField(text, name string) (uint64, bool) {
+	value, ok := statusField(text, name)
+	if !ok {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(strings.TrimSuffix(value, " kB"), 10, 64)
+	return number << 10, err == nil && number < maxHostMemory>>10
 }
 
 // statusField finds "Name:\tvalue" in /proc/<pid>/status.

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/story"
 )
 
 // Devices keeps the driver open for repeated memory readings. Its methods may be called from any goroutine.
@@ -11,6 +12,7 @@ type Devices struct {
 	lock   sync.RWMutex // readings share it, Close takes it alone: no reading runs against a closed driver
 	units  []unit       // the visible ones in CUDA order
 	finish func()       // nil once closed
+	others others       // memory of other processes
 }
 
 // OpenDevices opens the driver and the visible GPUs. Without a usable driver or GPU it gives NotFound with the reason.
@@ -24,7 +26,7 @@ func OpenDevices(options Options) (*Devices, error) {
 		session.close()
 		return nil, fault.New(fault.NotFound, "watch host memory only, or make a GPU visible", "no GPU to watch: %s", reason)
 	}
-	return &Devices{units: units, finish: session.close}, nil
+	return &Devices{units: units, finish: session.close, others: newOthers(options.Root, len(units))}, nil
 }
 
 // Count is the number of visible GPUs, at least 1. It stays the same after Close.
@@ -56,11 +58,44 @@ func (d *Devices) Memory(i int) (used, total, free uint64, err error) {
 	return memory.used, memory.total, memory.free, nil
 }
 
+// Facts is what does not change about GPU i; sizes are left to Memory.
+func (d *Devices) Facts(i int) story.GPU {
+	d.lock.RLock()
+	defer d.lock.RUnlock()
+	if d.finish == nil || i < 0 || i >= len(d.units) {
+		return story.GPU{}
+	}
+	u := &d.units[i]
+	facts := story.GPU{Name: u.name, UUID: u.uuid, MIG: u.mig}
+	if u.watch != nil {
+		facts.PowerLimitW, facts.MaxClockMHz = u.watch.facts()
+	}
+	return facts
+}
+
+// Activity reads what GPU i does, and what the driver has to tell of; a reading of PCIe holds the caller for 40 ms. One
+// goroutine uses it. Nothing is known of a GPU that is not there, or of a closed driver.
+func (d *Devices) Activity(i int) (story.GPUReading, []story.Event) {
+	d.lock.RLock()
+	defer d.lock.RUnlock()
+	if d.finish == nil || i < 0 || i >= len(d.units) || d.units[i].watch == nil {
+		return story.NoGPUReading(), nil
+	}
+	reading, events := d.units[i].watch.read()
+	reading.Others = d.others.of(i, &d.units[i])
+	return reading, events
+}
+
 // Close gives the driver back. Closing twice does no harm.
 func (d *Devices) Close() error {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	if d.finish != nil {
+		for _, u := range d.units {
+			if u.watch != nil {
+				u.watch.close()
+			}
+		}
 		d.finish()
 		d.finish = nil
 	}

@@ -5,6 +5,7 @@ package hardware
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/story"
 )
 
 // These tests go the whole way through go-nvml into a C library that stands in for the driver (testdata/fake_nvml.c). A
@@ -53,6 +55,9 @@ type answer struct {
 	Again      profile.Hardware
 	Concurrent int // how many of four simultaneous Detects agreed with Again
 	Other      string
+	Facts      story.GPU
+	Activity   []map[string]any // readings of GPU 0
+	Told       []string
 }
 
 func probe(path string) answer {
@@ -96,8 +101,19 @@ func (a *answer) watch(devices *Devices) {
 		}
 		a.Readings = append(a.Readings, [3]uint64{used, total, free})
 	}
+	a.Facts = devices.Facts(0)
+	for range 2 {
+		reading, events := devices.Activity(0)
+		a.Activity = append(a.Activity, reading.Named())
+		for _, e := range events {
+			a.Told = append(a.Told, e.Kind+": "+e.Text)
+		}
+	}
 	_ = devices.Close()
 	_ = devices.Close()
+	if reading, events := devices.Activity(0); len(events) > 0 || reading.Named()["power_w"] != nil {
+		panic("a closed driver was read")
+	}
 	if _, _, _, err := devices.Memory(0); err != nil {
 		a.AfterClose = err.Error()
 	}
@@ -229,6 +245,53 @@ func textOf(text *string) string {
 		return ""
 	}
 	return *text
+}
+
+func TestWhatRecordedMachinesDo(t *testing.T) {
+	t.Parallel()
+	const lacks = "unreadable: this driver does not tell: utilisation, power, temperature, clock, throttle reasons, PCIe rates, NVLink rates, ECC errors, XID errors"
+	for _, test := range []struct {
+		machine    string
+		power, ecc any
+		limit      float64
+		told       []string
+	}{
+		{"T4", 65.0, nil, 70, nil}, // Turing has no such counter in this stand-in
+		{"A100", 65.0, 0.0, 70, nil},
+		{"H100_MIG", 65.0, 0.0, 70, nil},
+		{"OLD", nil, nil, 0, []string{lacks}},
+	} {
+		t.Run(test.machine, func(t *testing.T) {
+			t.Parallel()
+			found := ask(t, fakeDriver(t, test.machine))
+			require.Len(t, found.Activity, 2)
+			assert.Equal(t, test.power, found.Activity[1]["power_w"])
+			assert.Equal(t, test.ecc, found.Activity[1]["ecc_uncorrected"])
+			assert.Equal(t, test.limit, found.Facts.PowerLimitW)
+			assert.Equal(t, found.Names[0], found.Facts.Name)
+			assert.Equal(t, test.told, found.Told)
+		})
+	}
+}
+
+func TestADriverWhoseFiguresChange(t *testing.T) {
+	t.Parallel()
+	control := filepath.Join(t.TempDir(), "control")
+	figures := make([]byte, 16*14*8)
+	for i, value := range []uint64{1, 0, 3 << 30, 101, 50, 80_000, 91, 600, 0x40, 7, 8, 0, 0, 79} {
+		binary.NativeEndian.PutUint64(figures[8*i:], value)
+	}
+	require.NoError(t, os.WriteFile(control, figures, 0o600))
+	found := ask(t, fakeDriver(t, "T4"), "FAKE_NVML_CONTROL="+control)
+	assert.Equal(t, uint64(3<<30), found.Readings[0][0])
+	assert.Equal(t, []any{80.0, 91.0, 600.0, 2.0, 7000.0, nil}, []any{
+		found.Activity[0]["power_w"], found.Activity[0]["temperature_c"], found.Activity[0]["clock_mhz"],
+		found.Activity[0]["throttle"], found.Activity[0]["pcie_received_bytes_s"], found.Activity[0]["utilization"],
+	})
+	assert.Equal(t, []string{
+		"nonsense: the driver reports impossible utilisation", "throttled: heat holds the GPU's clock back", "xid: the driver reports Xid 79",
+		"nonsense: the driver reports impossible utilisation",
+	}, found.Told)
 }
 
 func TestMachinesWithoutUsableGPU(t *testing.T) {

@@ -23,6 +23,7 @@ type library interface {
 	SystemGetCudaDriverVersion() (int, nvml.Return)
 	DeviceGetCount() (int, nvml.Return)
 	DeviceGetHandleByIndex(index int) (nvml.Device, nvml.Return)
+	EventSetCreate() (nvml.EventSet, nvml.Return)
 }
 
 type handle interface {
@@ -35,6 +36,18 @@ type handle interface {
 	GetMigMode() (int, int, nvml.Return)
 	GetMaxMigDeviceCount() (int, nvml.Return)
 	GetMigDeviceHandleByIndex(index int) (nvml.Device, nvml.Return)
+	GetUtilizationRates() (nvml.Utilization, nvml.Return)
+	GetPowerUsage() (uint32, nvml.Return)
+	GetEnforcedPowerLimit() (uint32, nvml.Return)
+	GetTemperature(sensor nvml.TemperatureSensors) (uint32, nvml.Return)
+	GetClockInfo(clock nvml.ClockType) (uint32, nvml.Return)
+	GetMaxClockInfo(clock nvml.ClockType) (uint32, nvml.Return)
+	GetCurrentClocksEventReasons() (uint64, nvml.Return)
+	GetCurrentClocksThrottleReasons() (uint64, nvml.Return)
+	GetPcieThroughput(counter nvml.PcieUtilCounter) (uint32, nvml.Return)
+	GetFieldValues(values []nvml.FieldValue) nvml.Return
+	GetTotalEccErrors(kind nvml.MemoryErrorType, counter nvml.EccCounterType) (uint64, nvml.Return)
+	RegisterEvents(kinds uint64, set nvml.EventSet) nvml.Return
 }
 
 const (
@@ -118,7 +131,7 @@ func start(lib library, available functions) (*session, error) {
 			opened.boards = append(opened.boards, broken)
 			continue
 		}
-		opened.boards = append(opened.boards, describeBoard(device, available))
+		opened.boards = append(opened.boards, describeBoard(device, available, lib.EventSetCreate))
 	}
 	return opened, nil
 }
@@ -139,8 +152,12 @@ func versions(lib library, available functions) (driver, cuda *string) {
 	return driver, cuda
 }
 
-func describeBoard(device handle, available functions) board {
+// eventSets makes queues of the driver's errors.
+type eventSets func() (nvml.EventSet, nvml.Return)
+
+func describeBoard(device handle, available functions, sets eventSets) board {
 	b := board{unit: describe(device, available)}
+	b.watch = newWatcher(device, available, sets)
 	if major, minor, result := computeCapability(device, available); result == nvml.SUCCESS {
 		b.computeCapability = fmt.Sprintf("%d.%d", major, minor)
 	}
@@ -162,7 +179,9 @@ func describeBoard(device handle, available functions) board {
 		if result != nvml.SUCCESS {
 			continue // a free place: instances are not numbered without gaps
 		}
-		b.slices = append(b.slices, describeSlice(slice, b.unit, available))
+		described := describeSlice(slice, b.unit, available)
+		described.watch = newWatcher(device, available, sets)
+		b.slices = append(b.slices, described)
 	}
 	return b
 }

@@ -18,6 +18,9 @@ type functions struct {
 	memoryV1, memoryV2         bool // at least one is there
 	processes                  bool
 	mig                        bool // all three that listing slices takes
+	powerLimit, maxClock       bool
+	clockEvents                bool // the new name of throttle reasons
+	gauges                     [gaugeCount]bool
 }
 
 // required are the functions without which there is nothing to measure; any name of a row will do. go-nvml v0.13 binds the
@@ -47,6 +50,7 @@ func findFunctions(lookup func(string) error) (found functions, missing string) 
 			return functions{}, names[0]
 		}
 	}
+	reasons := has("nvmlDeviceGetCurrentClocksEventReasons")
 	return functions{
 		driverVersion:     has("nvmlSystemGetDriverVersion"),
 		cudaVersion:       has("nvmlSystemGetCudaDriverVersion"),
@@ -56,7 +60,22 @@ func findFunctions(lookup func(string) error) (found functions, missing string) 
 		memoryV2:          has("nvmlDeviceGetMemoryInfo_v2"),
 		processes: has("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
 			"nvmlDeviceGetComputeRunningProcesses"),
-		mig: has("nvmlDeviceGetMigMode") && has("nvmlDeviceGetMaxMigDeviceCount") && has("nvmlDeviceGetMigDeviceHandleByIndex"),
+		mig:         has("nvmlDeviceGetMigMode") && has("nvmlDeviceGetMaxMigDeviceCount") && has("nvmlDeviceGetMigDeviceHandleByIndex"),
+		powerLimit:  has("nvmlDeviceGetEnforcedPowerLimit"),
+		maxClock:    has("nvmlDeviceGetMaxClockInfo"),
+		clockEvents: reasons,
+		gauges: [gaugeCount]bool{
+			gaugeUtilization: has("nvmlDeviceGetUtilizationRates"),
+			gaugePower:       has("nvmlDeviceGetPowerUsage"),
+			gaugeTemperature: has("nvmlDeviceGetTemperature"),
+			gaugeClock:       has("nvmlDeviceGetClockInfo"),
+			gaugeThrottle:    reasons || has("nvmlDeviceGetCurrentClocksThrottleReasons"),
+			gaugePCIe:        has("nvmlDeviceGetPcieThroughput"),
+			gaugeNVLink:      has("nvmlDeviceGetFieldValues"),
+			gaugeECC:         has("nvmlDeviceGetTotalEccErrors"),
+			gaugeXID: has("nvmlEventSetCreate") && has("nvmlDeviceRegisterEvents") && has("nvmlEventSetFree") &&
+				has("nvmlEventSetWait_v2", "nvmlEventSetWait"),
+		},
 	}, ""
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/story"
 )
 
 // session is an open connection to the driver: plain data and closures, so that everything above it is free of NVML types
@@ -31,6 +32,14 @@ type unit struct {
 	mig               bool
 	memory            func() (reading, error)
 	processes         func() []profile.Process
+	watch             watching // nil where there is nothing but memory
+}
+
+// watching reads what a card does. close comes before that of the session.
+type watching interface {
+	facts() (powerLimit, maxClock float64)
+	read() (story.GPUReading, []story.Event)
+	close()
 }
 
 // reading is one look at a GPU's memory, in bytes. With drivers that tell reserved memory apart (R510 and newer) used is
@@ -46,7 +55,7 @@ const maxGPUMemory = 1 << 44
 // check refuses readings that no GPU can have.
 func (r reading) check(name string) error {
 	if r.total == 0 || r.total > maxGPUMemory || r.used > r.total || r.free > r.total {
-		return fault.New(fault.NotFound, "run nvidia-smi; if it shows the same, reload the driver or reboot",
+		return fault.New(fault.Corrupt, "run nvidia-smi; if it shows the same, reload the driver or reboot",
 			"the driver reports impossible memory for %q: %d B used and %d B free of %d B", name, r.used, r.free, r.total)
 	}
 	return nil

@@ -12,9 +12,9 @@ import (
 const (
 	// maxMarks is the fixed length of the series of steps.
 	maxMarks = 4096
-	// rareMarks is how many entries of a kind on one GPU are kept whole however long the run: there are at most 3 kinds on
-	// 17 GPUs (none is one), so whenever the table is full some kind has more.
-	rareMarks = 64
+	// rareMarks is how many entries of a kind on one GPU are kept whole however long the run. There are at most 3 kinds on 17
+	// GPUs (none is one), so these alone never fill the table.
+	rareMarks = 32
 )
 
 // mark is one entry of the series: one step, or several with the highest sizes, the sum of the times and the largest batch.
@@ -84,11 +84,17 @@ func (l *markLog) add(s *story.Step, room float64) {
 		l.marks[n-1].take(&next)
 		return
 	}
-	for len(l.marks) == maxMarks {
-		l.width *= 2
-		l.thin()
+	if len(l.marks) == maxMarks {
+		l.makeRoom()
 	}
 	l.marks = append(l.marks, next)
+}
+
+// makeRoom joins entries that arrived by turns and so one by one; when that is not enough, all cover twice as many steps.
+func (l *markLog) makeRoom() {
+	for l.thin(); len(l.marks) > maxMarks*3/4; l.thin() {
+		l.width *= 2
+	}
 }
 
 // thin merges neighbours of the frequent groups into entries of at most width steps.

@@ -115,13 +115,17 @@ func start(c Config, clock clock, hostEvery int) (*Monitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	loops := []func(){func() { m.loop(c.Interval, m.sample) }, func() { m.loop(max(slowInterval, c.Interval), m.second) }}
+	slow := max(slowInterval, c.Interval)
+	loops := []func(){func() { m.loop(c.Interval, m.sample) }, func() { m.atOnce(slow, m.second) }}
 	if watcher, is := c.GPU.(GPUWatcher); is {
-		loops = append(loops, func() { m.loop(max(slowInterval, c.Interval), func() { m.lookAtGPUs(watcher) }) })
+		loops = append(loops, func() { m.atOnce(slow, func() { m.lookAtGPUs(watcher) }) })
 	}
 	m.running.Store(int32(len(loops)))
 	for _, run := range loops {
-		go run()
+		go func() {
+			defer m.leave()
+			run()
+		}()
 	}
 	return m, nil
 }
@@ -144,9 +148,17 @@ func prepare(c Config, clock clock, hostEvery int) (*Monitor, error) {
 	})
 }
 
-// loop runs f at once, and then at every interval until Stop or a panic.
+// atOnce is loop with a first run before the first interval has passed.
+func (m *Monitor) atOnce(interval time.Duration, f func()) {
+	if err := guarded(f); err != nil {
+		m.fail(err)
+		return
+	}
+	m.loop(interval, f)
+}
+
+// loop runs f at every interval until Stop or a panic.
 func (m *Monitor) loop(interval time.Duration, f func()) {
-	defer m.leave()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for !m.stopped() { // asked again after a tick, because select picks any case that is ready

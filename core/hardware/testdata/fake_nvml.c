@@ -5,12 +5,19 @@
  * a memory struct of the wrong version) abort the process, so that a test fails loudly.
  *
  *     cc -shared -fPIC -DMACHINE_T4 -o libnvidia-ml.so.1 fake_nvml.c
+ *
+ * FAKE_NVML_CONTROL names a file of 16 "struct control": while a GPU's "set" is not 0, its figures come from there, so that
+ * another process or thread can change them at any moment. A call that reads them costs no more than one that does not.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15,
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15,
        VERSION_MISMATCH = 18 };
 #define MIB 1048576ULL
 #define NOT_AVAILABLE 0xFFFFFFFFFFFFFFFFULL
@@ -54,6 +61,11 @@ static const struct gpu slice = {
     "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "MIG-eeee1111-0000-0000-0000-000000000000", 0, 0, 40448, 0, 44, NULL, 9, NOT_AVAILABLE};
 static const struct gpu gpus[] = {
     {"NVIDIA H100 80GB HBM3", "GPU-eeee0000-0000-0000-0000-000000000000", 9, 0, 81559, 600, 0, &slice, 0, 0}};
+#elif defined(MACHINE_EIGHT_A100)
+#define DRIVER "550.54.15"
+#define CUDA 12040
+#define CARD(n) {"NVIDIA A100-SXM4-40GB", "GPU-dddd000" n "-0000-0000-0000-000000000000", 8, 0, 40960, 615, 2048, NULL, 0, 0}
+static const struct gpu gpus[] = {CARD("0"), CARD("1"), CARD("2"), CARD("3"), CARD("4"), CARD("5"), CARD("6"), CARD("7")};
 #elif defined(MACHINE_OLD) /* a driver with the first names of everything, without version, process and MIG functions */
 #define OLD
 static const struct gpu gpus[] = {{"Tesla V100-SXM2-16GB", "GPU-ffff0000-0000-0000-0000-000000000000", 7, 0, 16160, 300, 10, NULL, 0, 0}};
@@ -79,6 +91,35 @@ static const struct gpu gpus[] = {{"Tesla T4", "GPU-\377", -1, 99999, 1ULL << 43
 #ifndef NOTHING
 
 static int inits;
+
+#ifndef OLD
+struct control {
+    unsigned long long set, result; /* result: what every reading of this GPU returns */
+    unsigned long long used;        /* bytes */
+    unsigned long long utilization, memory_busy, power, temperature, clock; /* %, %, mW, C, MHz */
+    unsigned long long throttle, pcie_in, pcie_out, nvlink, ecc; /* reasons, KB/s, KB/s, KiB so far, errors so far */
+    unsigned long long xid;                                      /* delivered once, then 0 */
+};
+
+/* The figures of a GPU: the file's, or those of a card at work. */
+static struct control *control_of(const struct gpu *gpu) {
+    static _Thread_local struct control at_work;
+    static struct control *file;
+    static int asked;
+    if (!asked) {
+        const char *name = getenv("FAKE_NVML_CONTROL");
+        int handle = name ? open(name, O_RDWR) : -1;
+        void *map = handle < 0 ? MAP_FAILED : mmap(NULL, 16 * sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, handle, 0);
+        file = map == MAP_FAILED ? NULL : map;
+        asked = 1;
+    }
+    for (unsigned i = 0; file && i < sizeof gpus / sizeof *gpus; i++)
+        if ((gpu == &gpus[i] || gpu == gpus[i].slice) && file[i].set)
+            return &file[i];
+    at_work = (struct control){0, SUCCESS, gpu->used * MIB, 87, 40, 65000, 61, 1410, 4, 250, 50, 0, 0, 0};
+    return &at_work;
+}
+#endif
 
 static void need_init(void) {
     if (inits < 1) {
@@ -176,7 +217,10 @@ int nvmlDeviceGetMemoryInfo_v2(const struct gpu *gpu, struct memory_v2 *out) {
 #endif
     out->total = gpu->total * MIB;
     out->reserved = gpu->reserved * MIB;
-    out->used = gpu->used * MIB;
+    const struct control *now = control_of(gpu);
+    if (now->result != SUCCESS)
+        return now->result;
+    out->used = now->used;
     out->free = out->total - out->reserved - out->used;
 #ifdef MACHINE_HOSTILE
     out->total = 1ULL << 63;
@@ -208,6 +252,90 @@ int nvmlDeviceGetMigMode(const struct gpu *gpu, unsigned *current, unsigned *pen
 int nvmlDeviceGetMaxMigDeviceCount(const struct gpu *gpu, unsigned *out) {
     need_init();
     *out = gpu->slice ? 7 : 0;
+    return SUCCESS;
+}
+
+#define READING(name, type, value)                       \
+    int name(const struct gpu *gpu, type *out) {         \
+        need_init();                                     \
+        const struct control *now = control_of(gpu);     \
+        *out = value;                                    \
+        return now->result;                              \
+    }
+#define READING_OF(name, type, kind, value)                    \
+    int name(const struct gpu *gpu, unsigned kind, type *out) { \
+        need_init();                                           \
+        const struct control *now = control_of(gpu);           \
+        *out = value;                                          \
+        return now->result;                                    \
+    }
+
+struct utilization { unsigned gpu, memory; };
+READING(nvmlDeviceGetUtilizationRates, struct utilization, ((struct utilization){now->utilization, now->memory_busy}))
+READING(nvmlDeviceGetPowerUsage, unsigned, now->power)
+READING(nvmlDeviceGetEnforcedPowerLimit, unsigned, 70000)
+READING_OF(nvmlDeviceGetTemperature, unsigned, sensor, now->temperature)
+READING_OF(nvmlDeviceGetClockInfo, unsigned, kind, now->clock)
+READING_OF(nvmlDeviceGetMaxClockInfo, unsigned, kind, 1590)
+READING(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, now->throttle)
+
+/* Real drivers watch the bus for 20 ms. */
+int nvmlDeviceGetPcieThroughput(const struct gpu *gpu, unsigned direction, unsigned *out) {
+    need_init();
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+    const struct control *now = control_of(gpu);
+    *out = direction ? now->pcie_in : now->pcie_out; /* 0 is sending, 1 receiving */
+    return now->result;
+}
+
+int nvmlDeviceGetTotalEccErrors(const struct gpu *gpu, unsigned kind, unsigned counter, unsigned long long *out) {
+    need_init();
+    const struct control *now = control_of(gpu);
+    *out = kind == 1 && counter == 0 ? now->ecc : 0;
+    return gpu->major < 8 ? NOT_SUPPORTED : now->result;
+}
+
+struct field { unsigned id, scope; long long time, latency; unsigned type, result; unsigned long long value; };
+
+int nvmlDeviceGetFieldValues(const struct gpu *gpu, int n, struct field *fields) {
+    need_init();
+    const struct control *now = control_of(gpu);
+    for (int i = 0; i < n; i++) {
+        fields[i].result = gpu->major < 8 ? NOT_SUPPORTED : SUCCESS;
+        fields[i].value = now->nvlink / 2; /* one half sent, one received */
+    }
+    return now->result;
+}
+
+/* A queue of errors belongs to the one GPU that it was registered for. */
+struct event_set { const struct gpu *gpu; };
+struct event { const struct gpu *gpu; unsigned long long type, data; unsigned gpu_instance, compute_instance; };
+
+int nvmlEventSetCreate(struct event_set **out) {
+    need_init();
+    *out = calloc(1, sizeof **out);
+    return SUCCESS;
+}
+
+int nvmlDeviceRegisterEvents(const struct gpu *gpu, unsigned long long kinds, struct event_set *set) {
+    need_init();
+    set->gpu = gpu;
+    return kinds == 8 ? SUCCESS : NOT_SUPPORTED;
+}
+
+int nvmlEventSetWait_v2(struct event_set *set, struct event *out, unsigned milliseconds) {
+    need_init();
+    struct control *now = control_of(set->gpu);
+    if (now->xid == 0)
+        return TIMEOUT;
+    *out = (struct event){set->gpu, 8, now->xid, ~0u, ~0u};
+    now->xid = 0;
+    return SUCCESS;
+}
+
+int nvmlEventSetFree(struct event_set *set) {
+    need_init();
+    free(set);
     return SUCCESS;
 }
 

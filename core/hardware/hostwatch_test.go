@@ -1,0 +1,156 @@
+package hardware
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// machineOf writes a tree of files and gives its root.
+func machineOf(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	put(t, root, files)
+	return root
+}
+
+func put(t *testing.T, root string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+}
+
+var self = strconv.Itoa(os.Getpid())
+
+func idleMachine() map[string]string {
+	return map[string]string{
+		"proc/meminfo":     "MemTotal: 100 kB\nSwapTotal:  2048 kB\nSwapFree:   1024 kB\n",
+		"proc/self/statm":  "900 100 5 1 0 9 0",
+		"proc/self/status": "Name:\tpython\nCpus_allowed_list:\t0,2\n",
+		"proc/stat":        "cpu  9 9 9 9\ncpu0 100 0 0 900 0 0 0 0\ncpu1 0 0 0 1000 0 0 0 0\ncpu2 0 0 0 1000 0 0 0 0\nintr 5\n",
+		"proc/diskstats":   "259 0 nvme0n1 1 0 10 0 1 0 20 0\n259 1 nvme0n1p1 1 0 9 0 1 0 9 0\n 7 0 loop0 1 0 99 0 0 0 0 0\n",
+		"proc/net/dev":     "Inter-| Receive\n face |bytes\n  lo: 77 0 0 0 0 0 0 0 77 0 0 0 0 0 0 0\neth0: 1000 0 0 0 0 0 0 0 500 0 0 0 0 0 0 0\n",
+		"proc/" + self + "/task/" + self + "/children": "4001 4002 ",
+		"proc/" + self + "/task/77/children":           "4003",
+		"proc/4001/task/4001/children":                 "4004",
+		"proc/4001/statm":                              "50 10 1 1 0 1 0",
+		"proc/4004/statm":                              "50 5 1 1 0 1 0",
+	}
+}
+
+func TestTheHostByItsFiles(t *testing.T) {
+	root := machineOf(t, idleMachine())
+	watch := WatchHost(root)
+	at := time.Unix(100, 0)
+	watch.now = func() time.Time { return at }
+	r, events := watch.Activity()
+	page := float64(os.Getpagesize())
+	assert.Empty(t, events)
+	assert.Equal(t, []float64{1 << 20, 115 * page, 15 * page}, []float64{r.SwapUsed, r.TreeRSS, r.WorkersRSS})
+	assert.True(t, math.IsNaN(r.CPUShare) && math.IsNaN(r.DiskRead) && math.IsNaN(r.Sent), "rates need two readings")
+	assert.Equal(t, 2, watch.Facts().CPUs)
+
+	at = at.Add(2 * time.Second)
+	put(t, root, map[string]string{
+		"proc/stat":      "cpu  9\ncpu0 150 0 0 950 0 0 0 0\ncpu1 500 0 0 1000 0 0 0 0\ncpu2 0 0 0 1060 40 0 0 0\n",
+		"proc/diskstats": "259 0 nvme0n1 1 0 14 0 1 0 28 0\n259 1 nvme0n1p1 1 0 99 0 1 0 99 0\n",
+		"proc/net/dev":   "eth0: 3000 0 0 0 0 0 0 0 400 0 0 0 0 0 0 0\n",
+	})
+	r, events = watch.Activity()
+	assert.Empty(t, events)
+	assert.Equal(t, []float64{0.25, 0.5}, []float64{r.CPUShare, r.BusiestCore}, "of the processors 0 and 2")
+	assert.Equal(t, []float64{1024, 2048, 1000}, []float64{r.DiskRead, r.DiskWritten, r.Received})
+	assert.True(t, math.IsNaN(r.Sent), "a counter that fell has no rate")
+}
+
+func TestWhatCannotBeReadIsAbsentAndNamed(t *testing.T) {
+	files := idleMachine()
+	for _, gone := range []string{"proc/meminfo", "proc/stat", "proc/net/dev", "proc/self/statm", "proc/diskstats"} {
+		delete(files, gone)
+	}
+	watch := WatchHost(machineOf(t, files))
+	var names []string
+	for range 2 {
+		r, events := watch.Activity()
+		names = nil
+		for _, e := range events {
+			names = append(names, e.Text)
+		}
+		for _, value := range r.Values(nil) {
+			assert.True(t, math.IsNaN(value))
+		}
+	}
+	assert.Equal(t, "/proc/meminfo cannot be read, /proc/self/statm cannot be read, /proc/stat cannot be read, /proc/net/dev cannot be read",
+		strings.Join(names, ", "), "a container may have no disks")
+}
+
+func TestACPUQuotaIsWhatTheShareIsOf(t *testing.T) {
+	for name, files := range map[string]map[string]string{
+		"v2": {
+			"proc/self/cgroup": "0::/job\n", "proc/self/mountinfo": "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+			"sys/fs/cgroup/job/cpu.max": "50000 100000", "sys/fs/cgroup/job/cpu.stat": "usage_usec 1000000\n",
+		},
+		"v1": {
+			"proc/self/cgroup": "1:cpu,cpuacct:/job\n", "proc/self/mountinfo": "1 0 0:1 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n",
+			"sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "50000", "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
+			"sys/fs/cgroup/cpu/job/cpuacct.usage": "1000000000",
+		},
+	} {
+		root := machineOf(t, idleMachine())
+		put(t, root, files)
+		watch := WatchHost(root)
+		at := time.Unix(100, 0)
+		watch.now = func() time.Time { return at }
+		watch.Activity()
+		at = at.Add(time.Second)
+		put(t, root, map[string]string{"sys/fs/cgroup/job/cpu.stat": "usage_usec 1125000\n", "sys/fs/cgroup/cpu/job/cpuacct.usage": "1125000000"})
+		r, _ := watch.Activity()
+		assert.InDelta(t, 0.25, r.CPUShare, 1e-9, name)
+	}
+}
+
+func TestProcessesWithoutListsOfChildren(t *testing.T) {
+	stat := func(parent int) string { return "1 (a name) with) S " + strconv.Itoa(parent) + " 1 1" }
+	root := machineOf(t, map[string]string{
+		"proc/1/stat": stat(0), "proc/10/stat": stat(1), "proc/11/stat": stat(10), "proc/12/stat": stat(11), "proc/13/stat": stat(1),
+		"proc/14/stat": "garbage", "proc/15/stat": stat(15), // its own parent
+	})
+	assert.ElementsMatch(t, []int{11, 12}, newTree(root).descendants(10))
+}
+
+func TestOwnChildrenAreFound(t *testing.T) {
+	assert.Empty(t, newTree(t.TempDir()).descendants(1))
+	for _, pid := range newTree("").descendants(os.Getpid()) {
+		assert.Positive(t, pid)
+	}
+}
+
+func FuzzCounters(f *testing.F) {
+	for _, text := range idleMachine() {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		parseDisks(text)
+		parseNetwork(text)
+		for number, time := range parseCPUTimes(text) {
+			if share, ok := time.share(cpuTime{}); ok && (share < 0 || share > 1 || number < 0) {
+				t.Fatal(share)
+			}
+		}
+		if bytes, ok := residentOf(text, 4096); ok && bytes > maxHostMemory {
+			t.Fatal(bytes)
+		}
+		parentOf(text)
+		meminfoField(text, "SwapTotal")
+	})
+}

@@ -1,0 +1,178 @@
+package monitor
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+// handClock is a clock that the test sets.
+type handClock struct {
+	since, slept, jumped time.Duration
+}
+
+func (c *handClock) Since() time.Duration  { return c.since }
+func (c *handClock) Wall() time.Time       { return time.Unix(1000, 0).Add(c.since + c.slept + c.jumped) }
+func (c *handClock) Asleep() time.Duration { return c.slept }
+
+// working is a node of GPUs and a host whose figures the test sets, and a forecaster that writes down what it hears.
+type working struct {
+	used    []uint64
+	total   uint64
+	host    story.HostReading
+	gpus    []story.GPUReading
+	events  []story.Event
+	seconds []story.Second
+	steps   []story.Step
+	raised  []story.Alert
+	reads   int
+}
+
+func newWorking(gpus int) *working {
+	w := &working{used: make([]uint64, gpus), total: 80 << 30, host: story.NoHostReading()}
+	for range gpus {
+		w.gpus = append(w.gpus, story.NoGPUReading())
+	}
+	return w
+}
+
+func (w *working) Count() int   { return len(w.used) }
+func (w *working) Close() error { return nil }
+func (w *working) Memory(i int) (used, total, free uint64, err error) {
+	w.reads++
+	return w.used[i], w.total, w.total - w.used[i], nil
+}
+func (w *working) Facts(int) story.GPU { return story.GPU{Name: "card"} }
+func (w *working) Activity(i int) (story.GPUReading, []story.Event) {
+	return w.gpus[i], w.events
+}
+
+type workingHost struct{ w *working }
+
+func (h workingHost) Facts() story.Host { return story.Host{CPUs: 8, ShmTotalBytes: 64} }
+func (h workingHost) Activity() (story.HostReading, []story.Event) {
+	return h.w.host, nil
+}
+
+func (w *working) Second(s story.Second) { w.seconds = append(w.seconds, s) }
+func (w *working) Step(s story.Step)     { w.steps = append(w.steps, s) }
+func (w *working) Alerts() []story.Alert { return w.raised }
+func (w *working) Changes() uint64       { return uint64(len(w.raised)) }
+
+// played gives a monitor without goroutines: the test takes its samples.
+func played(t *testing.T, w *working, forecast Forecaster) (*Monitor, *handClock) {
+	t.Helper()
+	clock := &handClock{}
+	m, err := prepare(Config{GPU: w, Host: steadyHost, Watcher: workingHost{w}, Forecast: forecast, Interval: 100 * time.Millisecond}, clock, 1)
+	require.NoError(t, err)
+	return m, clock
+}
+
+const mostBytes = 8 << 20 // of a week's story, in memory and as a file
+
+// held is what the tables of a monitor take when they are full.
+func held(gpus int) uintptr {
+	fast := (2 + uintptr(gpus)) * maxPoints * 8
+	slow := maxRows * (8 + 4*uintptr(len(hostMergings)+gpus*len(gpuMergings)))
+	events := maxEvents * (unsafe.Sizeof(story.Event{}) + maxEventText)
+	alerts := maxAlerts * (unsafe.Sizeof(story.Alert{}) + 1024)
+	return fast + slow + maxMarks*unsafe.Sizeof(mark{}) + 2*events + alerts
+}
+
+func TestTheTablesOfEveryNodeFit(t *testing.T) {
+	for _, gpus := range []int{0, 1, 8, MaxGPUs} {
+		assert.LessOrEqual(t, held(gpus), uintptr(mostBytes), "%d GPUs", gpus)
+	}
+	assert.Greater(t, held(8), uintptr(2<<20), "a sum that forgot something")
+}
+
+// TestAWeek plays seven days of 8 GPUs at ten samples a second, with a step every second, and looks for each peak.
+func TestAWeek(t *testing.T) {
+	week, gpus := 7*24*3600, 8
+	if underRace {
+		week /= 14
+	}
+	w := newWorking(gpus)
+	m, clock := played(t, w, nil)
+	used := make([]uint64, gpus)
+	spikeAt := func(gpu int) int { return week / (gpu + 2) * 10 } // the sample that is the highest of a GPU
+	for sample := 1; sample < week*10; sample++ {
+		for gpu := range used {
+			if used[gpu] = uint64(sample % 1000); sample == spikeAt(gpu) {
+				used[gpu] = 5000 + uint64(gpu)
+			}
+		}
+		m.history.add(float64(sample)/10, uint64(sample%777), used)
+		if sample%10 > 0 {
+			continue
+		}
+		clock.since = time.Duration(sample) * 100 * time.Millisecond
+		w.host.SwapUsed = math.NaN()
+		if sample == week*3 {
+			w.host.SwapUsed = 1 << 20
+		}
+		for gpu := range w.gpus { // figures with as many digits as there are
+			share := float64(sample%999) / 999
+			w.gpus[gpu] = story.GPUReading{
+				Utilization: share, MemoryBusy: share / 3, PowerW: 300 * share, Temperature: 50 + 9*share, ClockMHz: 1410.5, Throttle: 1,
+				PCIeIn: 1e9 * share, PCIeOut: 1e8 * share, NVLink: 1e11 * share, Others: 4e10 * share,
+			}
+		}
+		m.lookAtGPUs(w)
+		m.second()
+		m.Step(story.Step{Number: uint64(sample / 10), Kind: story.KindTrain, GPU: -1, SpentS: 1, PeakAllocated: float64(sample % 77)})
+		if sample%36000 == 0 {
+			m.Step(story.Step{Number: uint64(sample / 10), Kind: story.KindCheckpoint, GPU: -1, SpentS: math.NaN()})
+			m.Tell(story.EventTraining, -1, "checkpoint")
+		}
+	}
+	s := m.Story()
+	assert.InDelta(t, float64(week), s.DurationS, 1)
+	for gpu, column := range s.Memory.GPUUsed {
+		assert.Equal(t, float64(5000+gpu), highestOf(column), "the peak of GPU %d", gpu)
+		assert.LessOrEqual(t, len(column), maxPoints)
+		assert.Greater(t, len(column), maxPoints/2)
+	}
+	assert.Equal(t, 776.0, highestOf(s.Memory.HostUsed))
+	assert.Equal(t, float64(1<<20), highestOf(s.Activity.SwapUsed))
+	assert.InDelta(t, 4e10*998/999, highestOf(s.Activity.GPUs[7].Others), 4096)
+	assert.InDelta(t, 0.5, s.Activity.GPUs[0].Utilization[100], 0.3, "a mean")
+	assert.Equal(t, 76.0, highestOf(s.Steps.PeakAllocated))
+	covered, checkpoints := map[string]int{}, 0
+	for i, kind := range s.Steps.Kind {
+		covered[kind] += s.Steps.Covers[i]
+	}
+	for _, e := range s.Events {
+		if e.Kind == story.EventTraining {
+			checkpoints++
+		}
+	}
+	assert.Equal(t, map[string]int{story.KindTrain: week - 1, story.KindCheckpoint: (week - 1) / 3600}, covered, "no step is lost")
+	assert.Equal(t, (week-1)/3600, checkpoints)
+	assert.IsIncreasing(t, s.Memory.TimesS)
+	assert.IsIncreasing(t, s.Activity.TimesS)
+	assert.IsNonDecreasing(t, s.Steps.TimesS)
+	path := filepath.Join(t.TempDir(), "run.json")
+	require.NoError(t, story.Save(path, &s))
+	file, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Less(t, file.Size(), int64(mostBytes))
+}
+
+func highestOf(c story.Column) float64 {
+	highest := math.Inf(-1)
+	for _, value := range c {
+		if value > highest {
+			highest = value
+		}
+	}
+	return highest
+}
