@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/forecast"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/monitor"
 	"github.com/asrconfig/asrconfig-go/core/story"
@@ -49,7 +50,8 @@ func startMonitor(a startMonitorArgs) (any, error) {
 		return nil, err
 	}
 	m, err := monitor.Start(monitor.Config{
-		GPU: reader, Host: hardware.OpenHost(a.Root).Memory, Watcher: hardware.WatchHost(a.Root), Interval: time.Duration(a.IntervalMS * float64(time.Millisecond)),
+		GPU: reader, Host: hardware.OpenHost(a.Root).Memory, Watcher: hardware.WatchHost(a.Root),
+		Forecast: forecast.New(len(started.GPUs)), Interval: time.Duration(a.IntervalMS * float64(time.Millisecond)),
 	})
 	if err != nil {
 		if reader != nil {
