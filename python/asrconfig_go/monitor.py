@@ -24,12 +24,19 @@ _NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class GPUMemory:
-    """One GPU in bytes, all processes and PyTorch's cache included. All None while the driver does not answer."""
+    """One GPU in bytes, all processes and PyTorch's cache included. All None while the driver does not answer.
+
+    ``allocated`` and ``reserved`` are PyTorch's of the last step, None where this process has not told of any;
+    ``headroom`` is what can still be allocated, unused cache included.
+    """
 
     total: int | None
     used: int | None
     free: int | None
     peak: int | None
+    allocated: int | None = None
+    reserved: int | None = None
+    headroom: int | None = None
 
     @property
     def fraction(self) -> float | None:
@@ -298,7 +305,8 @@ class MemoryMonitor:
 def _gpu_memory(gpu: Any) -> GPUMemory:
     if not gpu.valid:
         return GPUMemory(None, None, None, None)
-    return GPUMemory(gpu.total, gpu.used, gpu.free, gpu.peak_used)
+    allocated, reserved = (gpu.allocated, gpu.reserved) if gpu.torch_valid else (None, None)
+    return GPUMemory(gpu.total, gpu.used, gpu.free, gpu.peak_used, allocated, reserved, gpu.headroom)
 
 
 def _inert(interval_ms: float) -> MemoryMonitor:

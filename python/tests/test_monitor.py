@@ -89,7 +89,7 @@ def test_a_snapshot_has_every_figure(fake: FakeLibrary) -> None:
         shot = monitor.read()
         assert (shot.time, shot.samples, shot.errors) == (1.5, 1, 2)
         assert (shot.host_total, shot.host_used, shot.host_peak) == (16 * GIB, 4 * GIB, 6 * GIB)
-        assert shot.gpus[1] == GPUMemory(10 * GIB, 2 * GIB, 8 * GIB, 3 * GIB)
+        assert shot.gpus[1] == GPUMemory(10 * GIB, 2 * GIB, 8 * GIB, 3 * GIB, None, None, 9 * GIB)
         assert (shot.host_fraction, shot.gpus[0].fraction) == (0.25, 0.9)
         assert (monitor.gpu_fraction(), monitor.host_fraction()) == (0.9, 0.25)
 
