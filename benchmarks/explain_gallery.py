@@ -56,7 +56,7 @@ def cases(policy: str) -> Iterator[tuple[str, Explanation]]:
     yield "config-alone", Explanation(first.config)
 
 
-def picture(browser: str, html: Path, scheme: str, width: int) -> None:
+def picture(browser: str, html: Path, scheme: str, width: int, height: int | None = None) -> None:
     """Chromium's own setting for the preferred colours: 0 is dark, 1 is light."""
     target = html.with_name(f"{html.stem}-{scheme}-{width}.png")
     subprocess.run(
@@ -66,7 +66,7 @@ def picture(browser: str, html: Path, scheme: str, width: int) -> None:
             "--no-sandbox",
             "--hide-scrollbars",
             f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
-            f"--window-size={width},{1500 if width > 500 else 3200}",
+            f"--window-size={width},{height or (1500 if width > 500 else 3200)}",
             f"--screenshot={target}",
             html.resolve().as_uri(),
         ],

@@ -2,119 +2,56 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import logging
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from transformers.trainer_callback import CallbackHandler, TrainerCallback
+from transformers.trainer_callback import TrainerCallback
 
-from ._checks import checked
-from ._errors import InvalidArgumentError, LibraryError
 from .backends import TrainingSwitches
 from .guard.callback import GuardCallback
 from .guard.step_times import follow_steps
 from .loss_kind import multiplied_by_accumulation
 from .monitor import MemoryMonitor, MemorySnapshot
+from .watching.equipment import Equipment
+from .watching.front import handler_of, lead
+from .watching.options import WatchOptions
+from .watching.ranks import RankFiles, RankPeaks
+from .watching.reader import MemoryReader
+from .watching.saying import Dispensable, say
+from .watching.summary import MemorySummary, summarised
+from .watching.watch import Watch
 
 if TYPE_CHECKING:
     from .config import TrainingConfig
 
 logger = logging.getLogger("asrconfig_go")
 
-_GIB = 1 << 30
-_FRAMES_TO_HANDLER = 5  # subclasses that call super() put their own frames in between
-
-
-class MemoryReader(Protocol):
-    """What the callback needs of a ``MemoryMonitor``."""
-
-    @property
-    def running(self) -> bool:
-        """Whether samples are being taken."""
-
-    def gpu_fraction(self) -> float | None:
-        """Used share of the fullest GPU."""
-
-    def host_fraction(self) -> float | None:
-        """Used share of the host's memory."""
-
-    def read(self) -> MemorySnapshot:
-        """The newest sample; after the stop the last one."""
-
-    def stop(self) -> None:
-        """Take no more samples."""
-
-
-@dataclass(frozen=True)
-class MemorySummary:
-    """A training run's memory. Sizes are bytes, None where nothing could be read.
-
-    ``errors`` counts failed samples; ``problem`` says why there was no monitor, ``""`` when there was one.
-    """
-
-    gpu_peaks: tuple[int | None, ...]
-    gpu_totals: tuple[int | None, ...]
-    host_peak: int | None
-    host_total: int | None
-    samples: int
-    errors: int
-    warnings: int
-    clean_ups: int
-    problem: str
-
-    def __str__(self) -> str:
-        if self.problem:
-            return f"memory was not watched: {self.problem}"
-        pairs = [(f"GPU {i}", *pair) for i, pair in enumerate(zip(self.gpu_peaks, self.gpu_totals, strict=True))]
-        peaks = [_of(*pair) for pair in [*pairs, ("host", self.host_peak, self.host_total)]]
-        counts = f"{self.warnings} warnings, {self.clean_ups} clean-ups, {self.errors} failed of {self.samples} samples"
-        return f"peak memory: {', '.join(peaks)}; {counts}"
-
-
-def _of(name: str, used: int | None, total: int | None) -> str:
-    if used is None or not total:
-        return f"{name} unknown"
-    return f"{name} {used / _GIB:.1f} of {total / _GIB:.1f} GiB ({used / total:.0%})"
-
-
-class _Crossing:
-    """True once when a share reaches ``threshold``, and again only after it fell ``hysteresis`` below it."""
-
-    __slots__ = ("armed", "rearm_below", "threshold")
-
-    def __init__(self, threshold: float, hysteresis: float) -> None:
-        self.threshold, self.rearm_below, self.armed = threshold, threshold - hysteresis, True
-
-    def reached(self, share: float) -> bool:
-        if self.armed:
-            if share >= self.threshold:
-                self.armed = False
-                return True
-        elif share < self.rearm_below:
-            self.armed = True
-        return False
+_NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches it"
 
 
 class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
-    """Watches GPU memory while training runs, host memory where there is no GPU.
+    """Watches GPU memory while training runs, host memory where there is no GPU. See docs/watching.md.
 
-    At ``warn_at`` of the fullest GPU a warning is logged, at ``clean_at`` garbage is collected and PyTorch's cache is
-    given back to the driver, each once per crossing: again only after the share fell ``hysteresis`` below. All three
-    are shares of 0 to 1. The sampler reads every ``interval_ms`` milliseconds; a step pays one short read.
+    - At ``warn_at`` of the fullest GPU a warning is logged, once per crossing: again only after the share fell
+      ``hysteresis`` below. All are shares of 0 to 1, and what PyTorch's cache holds unused counts as free.
+    - At ``clean_at`` garbage is collected and PyTorch's cache is given back to the driver, at most once in
+      ``cooldown_s`` seconds, and half as often after each time that it did not help.
+    - What the monitor forecasts is logged as a warning with what to do about it.
+    - Without a guard, a batch that is predicted not to fit is warned of before it runs: by ``memory``, a
+      ``MemoryModel`` traced for the GPU, or by the plan's lengths.
+    - The Trainer's own reporters (TensorBoard, …) get ``asrconfig/gpu0_memory_used_gib`` and so on beside every logged
+      training loss; nothing is added to evaluation metrics. Reporters run before other callbacks, so this one moves
+      itself to the front.
+    - With ``progress`` the Trainer's bar ends with a line about memory; ``panel`` shows a live panel (None: in
+      notebooks). ``run_file`` keeps the story in ``asrconfig_monitor.json`` in the Trainer's ``output_dir``.
 
-    The Trainer's own reporters (TensorBoard, …) get ``asrconfig/gpu0_memory_used_gib``,
-    ``asrconfig/gpu0_memory_fraction``, and so on for every GPU and the host, beside every logged training loss; nothing
-    is added to evaluation metrics. Reporters run before other callbacks, so this one moves itself to the front.
-
-    ``config.cudnn_benchmark`` and ``config.deterministic`` are set while training runs and put back afterwards (see
-    ``backends``). On several nodes each node's first
-    process watches all its GPUs; the other processes do not clean up. A monitor that cannot start is reported and
-    never stops the training.
+    The sampler reads every ``interval_ms`` milliseconds; a step pays for a few reads. ``config.cudnn_benchmark`` and
+    ``config.deterministic`` are set while training runs and put back afterwards (see ``backends``). On several nodes
+    each node's first process watches all its GPUs; the other processes tell their peaks at the end. A monitor that
+    cannot start, or fails, is reported and never stops the training.
 
     Sampling ends with the training. The Trainer tells callbacks nothing of exceptions: after one (Ctrl-C included)
     ``manager.train`` and a ``with callback:`` block stop the sampler, else it ends with the next training, the
@@ -128,53 +65,49 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         warn_at: float = 0.90,
         clean_at: float = 0.95,
         hysteresis: float = 0.05,
+        cooldown_s: float = 60.0,
         interval_ms: float = 100.0,
+        progress: bool = True,
+        panel: bool | None = None,
+        run_file: bool = True,
+        memory: Any = None,
         monitor: Callable[[], MemoryReader] | None = None,
     ) -> None:
         """``monitor`` makes the reader, for tests; by default a ``MemoryMonitor``.
 
-        Raises ``InvalidArgumentError`` unless 0 < warn_at < clean_at ≤ 1 and 0 ≤ hysteresis < warn_at.
+        Raises ``InvalidArgumentError`` unless 0 < warn_at < clean_at ≤ 1, 0 ≤ hysteresis < warn_at, cooldown_s ≥ 0,
+        and for a ``memory`` that has no GPU in mind.
         """
-        warn_at, clean_at = checked("warn_at", warn_at, float), checked("clean_at", clean_at, float)
-        hysteresis = checked("hysteresis", hysteresis, float)
-        if not 0 < warn_at < clean_at <= 1 or not 0 <= hysteresis < warn_at:
-            raise InvalidArgumentError(
-                f"warn_at = {warn_at}, clean_at = {clean_at}, hysteresis = {hysteresis} are no shares in that order",
-                "0 < warn_at < clean_at <= 1 and 0 <= hysteresis < warn_at; the defaults are 0.90, 0.95 and 0.05",
-            )
-        self.interval_ms: float = checked("interval_ms", interval_ms, float)
-        self._switches = TrainingSwitches(config)
+        self.options = WatchOptions(
+            warn_at, clean_at, hysteresis, cooldown_s, interval_ms, progress, panel, run_file, memory
+        )
+        self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
-        self._monitor: MemoryReader | None = None
-        self._thresholds = (warn_at, clean_at, hysteresis)
-        self._problem = "no training has begun"
-        self._reset()
+        self._watch: Watch | None = None
+        self._equipment = Equipment()
+        self._problem = _NEVER
+        self._ranks: tuple[RankPeaks, ...] = ()
+        self._rank_files: RankFiles | None = None
 
     def attach(self, trainer: Any) -> None:
         """Add this callback to a trainer that lacks it, and put it before the reporters."""
         if not any(callback is self for callback in trainer.callback_handler.callbacks):
             trainer.add_callback(self)
-        self._lead(trainer.callback_handler)
+        lead(trainer.callback_handler, self)
 
     def summary(self) -> MemorySummary:
         """Peaks and counts of the running or the last training."""
-        shot = self._monitor.read() if self._monitor else MemorySnapshot(None, 0, 0, None, None, None, ())
-        return MemorySummary(
-            gpu_peaks=tuple(gpu.peak for gpu in shot.gpus),
-            gpu_totals=tuple(gpu.total for gpu in shot.gpus),
-            host_peak=shot.host_peak,
-            host_total=shot.host_total,
-            samples=shot.samples,
-            errors=shot.errors,
-            warnings=self._warnings,
-            clean_ups=self._clean_ups,
-            problem=self._problem,
-        )
+        watch = self._watch
+        if watch is None:
+            return summarised(MemorySnapshot(None, 0, 0, None, None, None, ()), 0, 0, self._problem, self._ranks)
+        shot = MemorySnapshot(None, 0, 0, None, None, None, ()) if watch.problem else watch.monitor.read()
+        return summarised(shot, watch.warnings, watch.clean_ups.count, watch.problem, self._ranks)
 
     def stop(self) -> None:
-        """End the sampling and put torch's switches back. Harmless when nothing runs."""
-        if self._monitor is not None:
-            self._monitor.stop()
+        """End the sampling, leave model, Trainer and torch's switches as they were. Harmless when nothing runs."""
+        if self._watch is not None:
+            self._watch.stop()
+        self._equipment.leave()
         self._switches.put_back()
 
     def __enter__(self) -> AdaptiveMemoryCallback:
@@ -183,122 +116,96 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy has no training: two owners of one monitor, or of one model's hooks, would end them twice.
+        kept = {name: value for name, value in vars(self).items() if name not in ("_watch", "_equipment")}
+        return {**kept, "_watch": None, "_equipment": Equipment(), "_problem": _NEVER}
+
     # Events of the Trainer.
 
     def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Move before the reporters."""
-        self._lead(self._handler(sys._getframe(1)))
+        lead(handler_of(sys._getframe(1), self), self)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """Start sampling. A second begin without an end, as after a recovery, goes on with the same monitor."""
-        handler = self._handler(sys._getframe(1))
-        self._lead(handler)
+        handler = handler_of(sys._getframe(1), self)
+        lead(handler, self)
         follow_steps(handler)
         self._switches.set()
-        if kwargs.get("model") is not None and state.is_world_process_zero:
-            _name_multiplied_gradients(args, kwargs["model"], handler)
-        if state.is_local_process_zero and not (self._monitor and self._monitor.running):
+        if model is not None and state.is_world_process_zero:
+            _name_multiplied_gradients(args, model, handler)
+        self._ranks, self._rank_files = (), _rank_files(args)
+        self._gathering = Dispensable("peaks of the processes are not gathered")
+        self._gathering(self._rank_files.begin)
+        if not state.is_local_process_zero:
+            self._problem = _ELSEWHERE
+            return
+        if self._watch is None or not self._watch.active:
             self._start()
+        if self._watch is not None and self._watch.active:
+            self._equipment.leave()
+            self._equipment.equip(self._watch, self.options, self._config, args, state, handler, model)
+            self._watch.begin(state.global_step, state.max_steps)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Look at memory; so after every micro-batch and every prediction."""
-        self._look()
+        """Tell of the step, and look at memory."""
+        if self._watch is not None:
+            self._watch.step(state.global_step, state.max_steps)
 
-    on_substep_end = on_step_end
-    on_prediction_step = on_step_end
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The same for a batch of an evaluation."""
+        if self._watch is not None:
+            self._watch.evaluated_batch(state.global_step, state.max_steps)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Mark the end of an evaluation."""
+        if self._watch is not None:
+            self._watch.evaluated(state.global_step)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Mark a checkpoint, and write the story beside it."""
+        if self._watch is not None:
+            self._watch.saved(state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Add the memory figures to what the Trainer is about to report of a training step."""
-        if self._active() and state.is_world_process_zero and logs and "loss" in logs:
-            logs.update(self._scalars())
+        if self._watch is not None and state.is_world_process_zero and logs and "loss" in logs:
+            logs.update(self._watch.scalars())
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End sampling."""
+        """Gather the peaks of all processes, and end sampling."""
+        if self._rank_files is not None:
+            self._ranks = self._gathering(self._rank_files.end, self._monitor) or ()
+        if self._watch is not None:
+            self._watch.end(state.global_step, [str(peaks) for peaks in self._ranks])
         self.stop()
+        if self._ranks:
+            say(str(self.summary()), logging.INFO)
 
     # How.
 
+    @property
+    def _monitor(self) -> MemoryReader | None:
+        return None if self._watch is None else self._watch.monitor
+
     def _start(self) -> None:
-        self._reset()
+        self._watch = None
         try:
-            self._monitor = self._make() if self._make else MemoryMonitor(self.interval_ms)
-            self._problem = ""
-        except LibraryError as error:
-            self._give_up(error)
+            monitor = self._make() if self._make else MemoryMonitor(self.options.interval_ms)
+        except Exception as error:  # a training run is worth more than its curves
+            self._problem = str(error)
+            say(f"memory is not watched: {error}")
+        else:
+            self._watch = Watch(monitor, self.options)
 
-    def _reset(self) -> None:
-        warn_at, clean_at, hysteresis = self._thresholds
-        self._warn, self._clean = _Crossing(warn_at, hysteresis), _Crossing(clean_at, hysteresis)
-        self._warnings = self._clean_ups = 0
 
-    def _active(self) -> bool:
-        return self._monitor is not None and self._monitor.running
-
-    def _look(self) -> None:
-        monitor = self._monitor
-        if monitor is None or not monitor.running:
-            return
-        try:
-            share = monitor.gpu_fraction()
-            if share is None:
-                share = monitor.host_fraction()
-        except LibraryError as error:
-            self._give_up(error)
-            return
-        if share is None:
-            return
-        if self._warn.reached(share):
-            self._warnings += 1
-            _say(f"{self._fullest()} is over {self._warn.threshold:.0%}")
-        if self._clean.reached(share):
-            self._clean_ups += 1
-            _say(f"{self._fullest()} is over {self._clean.threshold:.0%}: unused memory is given back")
-            _give_back_memory()
-
-    def _give_up(self, error: LibraryError) -> None:
-        """Go on without a monitor: a training run is worth more than its curves."""
-        if self._monitor is not None:
-            self._monitor.stop()
-        self._monitor, self._problem = None, str(error)
-        _say(f"memory is not watched: {error}")
-
-    def _fullest(self) -> str:
-        assert self._monitor is not None
-        shot = self._monitor.read()
-        shares = [gpu.fraction or 0.0 for gpu in shot.gpus]
-        if not any(shares):
-            return "memory: " + _of("host", shot.host_used, shot.host_total)
-        index = shares.index(max(shares))
-        return "memory: " + _of(f"GPU {index}", shot.gpus[index].used, shot.gpus[index].total)
-
-    def _scalars(self) -> dict[str, float]:
-        assert self._monitor is not None
-        shot = self._monitor.read()
-        parts = [(f"gpu{i}", gpu.used, gpu.fraction) for i, gpu in enumerate(shot.gpus)]
-        parts.append(("host", shot.host_used, shot.host_fraction))
-        scalars = {}
-        for name, used, share in parts:
-            if used is not None and share is not None:
-                scalars[f"asrconfig/{name}_memory_used_gib"] = round(used / _GIB, 4)
-                scalars[f"asrconfig/{name}_memory_fraction"] = round(share, 4)
-        return scalars
-
-    def _lead(self, handler: Any) -> None:
-        """Move to the front. While the handler walks the list, this neither skips nor repeats anyone."""
-        if handler is not None:
-            handler.callbacks.remove(self)
-            handler.callbacks.insert(0, self)
-
-    def _handler(self, frame: FrameType | None) -> Any:
-        """The handler that is calling. A callback is given everything but that, so its frame is asked."""
-        for _ in range(_FRAMES_TO_HANDLER):
-            if frame is None:
-                break
-            caller = frame.f_locals.get("self")
-            if isinstance(caller, CallbackHandler) and any(callback is self for callback in caller.callbacks):
-                return caller
-            frame = frame.f_back
-        return None
+def _rank_files(args: Any) -> RankFiles:
+    return RankFiles(
+        Path(getattr(args, "output_dir", None) or ".") / ".asrconfig",
+        getattr(args, "process_index", 0),
+        getattr(args, "world_size", 1),
+    )
 
 
 def _name_multiplied_gradients(args: Any, model: Any, handler: Any) -> None:
@@ -312,27 +219,3 @@ def _name_multiplied_gradients(args: Any, model: Any, handler: Any) -> None:
             type(model).__name__,
             steps,
         )
-
-
-def _give_back_memory() -> None:
-    gc.collect()
-    torch = sys.modules.get("torch")  # where it was never imported, it holds nothing
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def _say(message: str) -> None:
-    """Log a warning without tearing the Trainer's progress bars."""
-    with _bars_cleared():
-        logger.warning(message)
-
-
-@contextlib.contextmanager
-def _bars_cleared() -> Iterator[None]:
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        yield
-        return
-    with tqdm.external_write_mode(file=sys.stderr):
-        yield

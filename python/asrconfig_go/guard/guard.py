@@ -136,7 +136,7 @@ class Guard:
         self.trainer.__dict__.pop(KEY, None)
 
     def _listen(self) -> Callable[[], None]:
-        callback = GuardCallback(self._training_begins, self._loading.epoch_begins)
+        callback = GuardCallback(self._training_begins, self._loading.epoch_begins, self.events)
         self.trainer.add_callback(callback)
         return lambda: self.trainer.remove_callback(callback)
 

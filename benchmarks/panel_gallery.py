@@ -1,0 +1,91 @@
+"""The notebook's live panel to look at: a calm training and one that leaks, in light and dark.
+
+    python benchmarks/panel_gallery.py OUT [--pictures]
+
+writes OUT/NAME.html, and with --pictures (headless Chromium in the path) OUT/NAME-SCHEME-WIDTH.png. The figures are
+made up; the panel is what a notebook shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests"))
+
+from explain_gallery import picture
+
+from asrconfig_go.explain.style import PAGE
+from asrconfig_go.markup import page
+from asrconfig_go.monitor import GPUHistory, MemoryHistory
+from asrconfig_go.watching.panel import PanelState
+from asrconfig_go.watching.panel_card import panel_html
+from watching_fakes import GIB, FakeMonitor, activity, alert, gpu
+
+WIDTH, HEIGHT = 820, 470
+POINTS, TOTAL = 240, 15.0
+
+
+def curve(leak_gib: float, gpus: int = 1) -> MemoryHistory:
+    """Memory of a training: the model is loaded, then batches of all lengths, and what is never freed."""
+    draw = random.Random(1)
+    times = tuple(2.0 * i for i in range(POINTS))
+    host = tuple(int((11 + 3 * (1 - math.exp(-i / 30))) * GIB) for i in range(POINTS))
+
+    def used(i: int) -> int:
+        if i < 12:
+            return int(0.4 * i / 12 * 9 * GIB)
+        return int((7.6 + 3.2 * draw.random() * min(1, (i - 12) / 20) + leak_gib * i / POINTS) * GIB)
+
+    series = tuple(GPUHistory(int(TOTAL * GIB), tuple(used(i) for i in range(POINTS))) for _ in range(gpus))
+    return MemoryHistory(0, times, 20, 100 * GIB, host, series)
+
+
+def cases() -> Iterator[tuple[str, PanelState]]:
+    busy = {"utilization": 0.93, "power_w": 66.0, "temperature_c": 74.0}
+    calm = FakeMonitor([gpu(11.4, TOTAL, allocated=6.2, reserved=10.3)], host=27.0)
+    yield (
+        "calm",
+        PanelState(
+            412, 2400, 2310.0, 0.03, None, calm.read(), activity(busy, workers_rss_bytes=4.2 * GIB), curve(0.0), ()
+        ),
+    )
+    full = FakeMonitor([gpu(13.9, TOTAL, allocated=12.7, reserved=12.9)], host=27.0)
+    leak = alert(
+        1,
+        "GPU memory grows 38 MB/step since step 420: out of memory in about 34 steps (1 min)",
+        severity="critical",
+        advice="keep no tensors of earlier steps: total_loss += loss.item(), not loss",
+    )
+    yield (
+        "leak",
+        PanelState(
+            571, 2400, 2090.0, 0.03, None, full.read(), activity(busy, workers_rss_bytes=4.2 * GIB), curve(3.6), (leak,)
+        ),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--pictures", action="store_true")
+    arguments = parser.parse_args()
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if arguments.pictures and browser is None:
+        parser.error("there is no Chromium in the path")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name, state in cases():
+        file = arguments.out / f"{name}.html"
+        file.write_text(page("A watched training", panel_html(state), PAGE), encoding="utf-8")
+        print(f"{name:<6} {file.stat().st_size / 1000:5.1f} kB")
+        for scheme in ("light", "dark") if arguments.pictures and browser else ():
+            picture(browser, file, scheme, WIDTH, HEIGHT)
+
+
+if __name__ == "__main__":
+    main()

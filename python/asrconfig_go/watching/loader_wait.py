@@ -1,0 +1,67 @@
+"""How long the training waits for its next batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from transformers.trainer_callback import TrainerCallback
+
+
+class LoaderWait(TrainerCallback):  # type: ignore[misc]
+    """Measures the time from the end of all else to the begin of a step: the Trainer fetches a step's batches there.
+
+    It is the last of the callbacks, so that what others do after a step, a log or a checkpoint is not taken for the
+    loader's time. On a GPU this is what the CPU waits; the GPU may still be busy with the step before.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self.total = 0.0
+        """Seconds since training began."""
+        self.last: float | None = None
+        """Seconds before the newest step; None where that is not known."""
+
+    def on_epoch_begin(self, *args: Any, **kwargs: Any) -> None:
+        """From now on batches are fetched; so after a step, a log, an evaluation, a checkpoint."""
+        self._since = self._clock()
+
+    on_step_end = on_log = on_evaluate = on_save = on_epoch_begin
+
+    def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+        """They are there."""
+        self.last = None if self._since is None else self._clock() - self._since
+        self.total += self.last or 0.0
+
+
+class WaitShare:
+    """The share of the time since it was last asked that was spent waiting; None without a step in it."""
+
+    def __init__(self, wait: LoaderWait, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._wait, self._clock = wait, clock
+        self._at, self._waited = clock(), wait.total
+
+    def __call__(self) -> float | None:
+        """Ask, and begin anew."""
+        now, waited = self._clock(), self._wait.total
+        passed, of_it = now - self._at, waited - self._waited
+        if self._wait.last is None or passed <= 0:
+            return None
+        self._at, self._waited = now, waited
+        return min(1.0, of_it / passed)
+
+
+def follow_loader(handler: Any) -> tuple[LoaderWait | None, Callable[[], None]]:
+    """Let a Trainer's ``CallbackHandler`` have one, and how it is taken away again."""
+    if handler is None:
+        return None, lambda: None
+    wait = LoaderWait()
+    handler.add_callback(wait)
+
+    def leave() -> None:
+        if any(each is wait for each in handler.callbacks):
+            handler.callbacks.remove(wait)
+
+    return wait, leave

@@ -1,0 +1,47 @@
+"""Messages beside progress bars, and parts whose failure must not end a training."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+logger = logging.getLogger("asrconfig_go")
+
+
+def say(message: str, level: int = logging.WARNING) -> None:
+    """Log a message without tearing the Trainer's progress bars."""
+    if logger.isEnabledFor(level):
+        with _bars_cleared():
+            logger.log(level, "%s", message)
+
+
+@contextlib.contextmanager
+def _bars_cleared() -> Iterator[None]:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield
+        return
+    with tqdm.external_write_mode(file=sys.stderr):
+        yield
+
+
+class Dispensable:
+    """Calls of one part of the watching: its first failure is said, and then it is left out."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.problem = what, ""
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What ``function`` gives; None once the part has failed."""
+        if self.problem:
+            return None
+        try:
+            return function(*arguments)
+        except Exception as error:  # a training is worth more than what is shown of it
+            self.problem = f"{type(error).__name__}: {error}"
+            say(f"{self.what} from here on: {self.problem}")
+            return None
