@@ -28,7 +28,7 @@ from asrconfig_go import (
     VersionMismatchError,
     _lib,
 )
-from asrconfig_go.monitor import GPUMemory, MemoryMonitor
+from asrconfig_go.monitor import GPUMemory, MemoryMonitor, _gpu_memory
 from asrconfig_go.story import RunStory
 
 GIB = 1 << 30
@@ -92,6 +92,12 @@ def test_a_snapshot_has_every_figure(fake: FakeLibrary) -> None:
         assert shot.gpus[1] == GPUMemory(10 * GIB, 2 * GIB, 8 * GIB, 3 * GIB, None, None, 9 * GIB)
         assert (shot.host_fraction, shot.gpus[0].fraction) == (0.25, 0.9)
         assert (monitor.gpu_fraction(), monitor.host_fraction()) == (0.9, 0.25)
+
+
+def test_pytorch_s_counters_are_known_once_a_step_told_of_them() -> None:
+    told = {"total": 10, "used": 9, "free": 1, "peak_used": 9, "valid": 1, "allocated": 4, "reserved": 8, "headroom": 5}
+    assert _gpu_memory(_lib.GPUStats(**told, torch_valid=1)) == GPUMemory(10, 9, 1, 9, 4, 8, 5)
+    assert _gpu_memory(_lib.GPUStats(**told, torch_valid=0)) == GPUMemory(10, 9, 1, 9, None, None, 5)
 
 
 def test_what_does_not_answer_is_unknown_not_zero(fake: FakeLibrary) -> None:
