@@ -35,6 +35,7 @@ func PutStep(handle uint64, s *story.Step) bool {
 type startMonitorArgs struct {
 	hardwareArgs
 	IntervalMS float64 `json:"interval_ms"`
+	PID        int     `json:"pid"` // whose process tree is the training; 0: the caller's
 }
 
 type monitorStarted struct {
@@ -44,13 +45,18 @@ type monitorStarted struct {
 }
 
 func startMonitor(a startMonitorArgs) (any, error) {
+	if a.PID < 0 {
+		return nil, fault.New(fault.InvalidArgument, "pass the number of a process that runs", "pid = %d is no process", a.PID)
+	}
 	started := monitorStarted{GPUs: []string{}}
-	reader, err := openGPUs(a.options(), &started)
+	options := a.options()
+	options.PID = a.PID
+	reader, err := openGPUs(options, &started)
 	if err != nil {
 		return nil, err
 	}
 	m, err := monitor.Start(monitor.Config{
-		GPU: reader, Host: hardware.OpenHost(a.Root).Memory, Watcher: hardware.WatchHost(a.Root),
+		GPU: reader, Host: hardware.OpenHost(a.Root).Memory, Watcher: hardware.WatchHost(a.Root).Of(a.PID),
 		Forecast: forecast.New(len(started.GPUs)), Interval: time.Duration(a.IntervalMS * float64(time.Millisecond)),
 	})
 	if err != nil {

@@ -26,7 +26,11 @@ func OpenDevices(options Options) (*Devices, error) {
 		session.close()
 		return nil, fault.New(fault.NotFound, "watch host memory only, or make a GPU visible", "no GPU to watch: %s", reason)
 	}
-	return &Devices{units: units, finish: session.close, others: newOthers(options.Root, len(units))}, nil
+	others := newOthers(options.Root, len(units))
+	if options.PID > 0 {
+		others.top = options.PID
+	}
+	return &Devices{units: units, finish: session.close, others: others}, nil
 }
 
 // Count is the number of visible GPUs, at least 1. It stays the same after Close.

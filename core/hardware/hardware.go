@@ -23,6 +23,8 @@ type Options struct {
 	LibraryPath string
 	// Root is the folder that holds proc and sys, "" for "/". It does not redirect the driver.
 	Root string
+	// PID is the process whose tree is the training, so that memory of others is told apart; 0 is this process.
+	PID int
 }
 
 // Detect measures this machine. A machine without a usable GPU gives a profile with no GPUs and the reason in words; the

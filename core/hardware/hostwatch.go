@@ -16,6 +16,7 @@ const treeEvery = 5
 type HostWatch struct {
 	tree     tree
 	pid      int
+	own      string // the folder of pid in proc
 	now      func() time.Time
 	cpus     map[int]bool // that this process may use; nil: all
 	quota    cpuQuota     // +Inf cores: no quota
@@ -38,12 +39,20 @@ type hostCounters struct {
 // WatchHost prepares readings. root is the folder that holds proc, sys and dev, "" for "/".
 func WatchHost(root string) *HostWatch {
 	tree := newTree(root)
-	w := &HostWatch{tree: tree, pid: os.Getpid(), now: time.Now, quota: tree.cpuQuota()}
+	w := &HostWatch{tree: tree, pid: os.Getpid(), own: "/proc/self", now: time.Now, quota: tree.cpuQuota()}
 	if list, ok := statusField(tree.read("/proc/self/status", sizeStat), "Cpus_allowed_list"); ok {
 		cpus := map[int]bool{}
 		if eachCPU(list, func(number int) { cpus[number] = true }) {
 			w.cpus = cpus
 		}
+	}
+	return w
+}
+
+// Of watches the tree of another process than this one; 0 changes nothing.
+func (w *HostWatch) Of(pid int) *HostWatch {
+	if pid > 0 {
+		w.pid, w.own, w.readings = pid, procOf(pid), 0
 	}
 	return w
 }
@@ -99,9 +108,9 @@ func (w *HostWatch) processes(r *story.HostReading) {
 		w.workers = w.tree.descendants(w.pid)
 	}
 	page := uint64(os.Getpagesize())
-	own, ok := residentOf(w.tree.read("/proc/self/statm", sizeValue), page)
+	own, ok := residentOf(w.tree.read(path.Join(w.own, "statm"), sizeValue), page)
 	if !ok {
-		w.text("/proc/self/statm", sizeValue)
+		w.text(path.Join(w.own, "statm"), sizeValue)
 		return
 	}
 	var workers uint64

@@ -73,6 +73,21 @@ func TestTheHostByItsFiles(t *testing.T) {
 	assert.True(t, math.IsNaN(r.Sent), "a counter that fell has no rate")
 }
 
+func TestAnotherProcessTree(t *testing.T) {
+	files := idleMachine()
+	files["proc/4001/task/4001/children"] = "4004 "
+	watch := WatchHost(machineOf(t, files)).Of(4001)
+	r, events := watch.Activity()
+	page := float64(os.Getpagesize())
+	assert.Empty(t, events)
+	assert.Equal(t, []float64{15 * page, 5 * page}, []float64{r.TreeRSS, r.WorkersRSS})
+
+	r, events = WatchHost(machineOf(t, idleMachine())).Of(5000).Activity()
+	assert.True(t, math.IsNaN(r.TreeRSS), "it has ended")
+	require.Len(t, events, 1)
+	assert.Equal(t, "/proc/5000/statm cannot be read", events[0].Text)
+}
+
 func TestWhatCannotBeReadIsAbsentAndNamed(t *testing.T) {
 	files := idleMachine()
 	for _, gone := range []string{"proc/meminfo", "proc/stat", "proc/net/dev", "proc/self/statm", "proc/diskstats"} {

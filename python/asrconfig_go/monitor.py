@@ -99,14 +99,23 @@ class MemoryMonitor:
     ``reset_peaks``: every ``step`` lets PyTorch's peak counters start again, so that a step's peak is its own;
     ``torch.cuda.max_memory_allocated()`` then counts from the last step. False leaves them alone.
 
+    ``pid`` watches the process tree of another training than this one: its RAM, and which GPU memory is others'.
+
     ``library_path`` (of NVIDIA's libnvidia-ml) and ``root`` (of /proc and /sys) replace this machine's, for tests.
     """
 
     def __init__(
-        self, interval_ms: float = 100.0, *, reset_peaks: bool = True, library_path: str = "", root: str = ""
+        self,
+        interval_ms: float = 100.0,
+        *,
+        reset_peaks: bool = True,
+        pid: int | None = None,
+        library_path: str = "",
+        root: str = "",
     ) -> None:
         self.interval_ms: float = checked("interval_ms", interval_ms, float)
         arguments = {"interval_ms": self.interval_ms, "library_path": library_path, "root": root, **driver_arguments()}
+        arguments["pid"] = checked("pid", pid, int | None) or 0
         started = _lib.call("monitor.start", arguments)
         self.gpu_names: tuple[str, ...] = tuple(started["gpus"] or ())
         self.gpu_error: str = started["gpu_error"]

@@ -115,7 +115,13 @@ def test_what_does_not_answer_is_unknown_not_zero(fake: FakeLibrary) -> None:
 def test_the_environment_travels_as_an_argument(fake: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     MemoryMonitor(50, library_path="/x/libnvidia-ml.so", root="/fake").stop()
-    start = {"interval_ms": 50.0, "library_path": "/x/libnvidia-ml.so", "root": "/fake", "visible_devices": "1"}
+    start = {
+        "interval_ms": 50.0,
+        "library_path": "/x/libnvidia-ml.so",
+        "root": "/fake",
+        "visible_devices": "1",
+        "pid": 0,
+    }
     assert fake.calls[0] == ("monitor.start", start)
 
 
