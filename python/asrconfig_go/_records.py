@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from ._errors import InternalError
 
 T = TypeVar("T")
+_SCALARS = frozenset((bool, int, float, str, type(None)))
 _HINTS: dict[type, dict[str, Any]] = {}  # a type's JSON fields, looked up once
 
 
@@ -73,5 +74,7 @@ def to_json(record: Any) -> Any:
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
         return {name: to_json(getattr(record, name)) for name in json_fields(type(record))}
     if isinstance(record, tuple | list):
+        if _SCALARS.issuperset(map(type, record)):
+            return list(record)
         return [to_json(item) for item in record]
     return record

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html.parser
 import json
 import os
 from pathlib import Path
@@ -16,6 +15,7 @@ import asrconfig_go as ac
 from asrconfig_go.cli import main
 from asrconfig_go.explain import Explanation
 from conftest import WavMaker
+from html_checks import tags
 from whole_plans import GIB, PARTS, audio, heavy_tail, published_plan, read_speech, shared_gpu, two_gpus, whole_plan
 
 
@@ -32,35 +32,6 @@ def plan() -> ac.TrainingConfig:
 @pytest.fixture
 def whole(plan: ac.TrainingConfig, speech: ac.DatasetProfile) -> Explanation:
     return Explanation(whole_plan(plan), ac.HardwareProfile.detect("T4"), speech, ac.profile_model("xls-r-300m"))
-
-
-class _Tags(html.parser.HTMLParser):
-    """Fails on tags that are not closed in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-        self.classes: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.handle_startendtag(tag, attrs)
-        if tag not in ("br", "meta"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: Any) -> None:
-        self.seen.append(tag)
-        self.classes |= set((dict(attrs).get("class") or "").split())
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def tags(page: str) -> _Tags:
-    found = _Tags()
-    found.feed(page)
-    assert found.open == []
-    return found
 
 
 def pictures(page: str) -> list[ElementTree.Element]:

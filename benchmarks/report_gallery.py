@@ -1,0 +1,72 @@
+"""Pages of reports to look at: several runs, each in light and dark, wide and narrow; and how long they take.
+
+    python benchmarks/report_gallery.py OUT [--pictures]
+
+writes OUT/NAME.html, and with --pictures (headless Chromium in the path) OUT/NAME-SCHEME-WIDTH.png. The runs are
+made by rule (python/tests/run_stories.py): no GPU is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests"))
+
+from explain_gallery import WIDTHS, picture
+
+from asrconfig_go.report import report
+from run_stories import Json, empty, put_activity, put_memory, saved, trained, week
+
+
+def short() -> Json:
+    """Three seconds without a training."""
+    story = empty()
+    for at in range(4):
+        put_memory(story, at, 4e9)
+        put_activity(story, at, cpu_share=0.1 * at, host_available_bytes=2.8e10)
+    return story
+
+
+def cases() -> Iterator[tuple[str, Json]]:
+    yield "leak", trained()
+    yield "healthy", trained(leak=False)
+    yield "sixteen-gpus", trained(gpus=16)
+    yield "week-eight-gpus", week()
+    yield "no-gpu", trained(gpus=0)
+    yield "short", short()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--pictures", action="store_true")
+    parser.add_argument("--only", help="of these cases, parted by commas")
+    arguments = parser.parse_args()
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if arguments.pictures and browser is None:
+        parser.error("there is no Chromium in the path")
+    for name, story in cases():
+        if arguments.only and name not in arguments.only.split(","):
+            continue
+        file = saved(story, arguments.out / name / "asrconfig_monitor.json")
+        began = time.perf_counter()
+        told = report(file.parent)
+        read = time.perf_counter()
+        page = arguments.out / f"{name}.html"
+        told.to_html(page)
+        drawn = time.perf_counter()
+        sizes = f"{file.stat().st_size / 1e6:5.1f} MB read in {read - began:.2f} s"
+        made = f"{page.stat().st_size / 1e3:5.1f} kB of HTML in {drawn - read:.2f} s"
+        print(f"{name:<16} {sizes}, {made}  {told.headline}")
+        for scheme in ("light", "dark") if arguments.pictures and browser else ():
+            for width in WIDTHS:
+                picture(browser, page, scheme, width)
+
+
+if __name__ == "__main__":
+    main()

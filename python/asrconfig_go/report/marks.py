@@ -1,0 +1,82 @@
+"""What is marked in every chart of a run: alerts, events, evaluations, gaps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..run_record import RunRecord
+from .outcomes import Outcome
+from .timeline import Line, Moment, Timeline, gap_limit
+
+_MOST = 80  # events in a chart; the gravest stay
+# Events by how much they matter; others come last.
+_GRAVE = ("out_of_memory", "xid", "ecc", "gpu_lost", "clean_up", "guard", "throttled", "gpu_back", "nonsense", "clock")
+_BANDS = {"evaluation": "evaluation", "checkpoint": "checkpoint"}
+
+
+@dataclass(frozen=True)
+class Band:
+    """A time in which something lasted."""
+
+    begin_s: float
+    end_s: float
+    kind: str  # "evaluation", "checkpoint" or "gap"
+
+
+@dataclass(frozen=True)
+class Marks:
+    """All of them; ``alerts`` are numbered from 1 in this order."""
+
+    alerts: tuple[Outcome, ...]
+    moments: tuple[Moment, ...]
+    bands: tuple[Band, ...]
+
+    def of(self, where: str) -> Marks:
+        """What belongs into a chart of a GPU, or of the host: its own alerts, and events of no GPU, too."""
+        mine = ("", where)
+        chosen = [m for m in self.moments if m.where in mine]
+        chosen.sort(key=lambda m: _GRAVE.index(m.kind) if m.kind in _GRAVE else len(_GRAVE))
+        return Marks(
+            tuple(o for o in self.alerts if o.where == where),
+            tuple(sorted(chosen[:_MOST], key=lambda m: m.at_s)),
+            self.bands,
+        )
+
+
+def bands(line: Timeline) -> tuple[Band, ...]:
+    """Evaluations and checkpoints by their steps, and gaps in the samples."""
+    found = [band for kind in _BANDS for band in _lasting(line.step_row(lambda s, i: s.spent_s[i] or 0.0, kind), kind)]
+    for source in line.leads:
+        times = source.story.memory.times_s
+        limit, pairs = gap_limit(times), itertools.pairwise(times)
+        found += [Band(a + source.offset_s, b + source.offset_s, "gap") for a, b in pairs if b - a > limit]
+    return tuple(sorted(found, key=lambda band: band.begin_s))
+
+
+def _lasting(line: Line, kind: str) -> list[Band]:
+    """Entries that follow one another are one band."""
+    found: list[Band] = []
+    for end, spent in line.known:
+        begin = end - spent
+        if found and begin <= found[-1].end_s + 0.5 * spent + 0.05:
+            found[-1] = Band(found[-1].begin_s, end, kind)
+        else:
+            found.append(Band(begin, end, kind))
+    return found
+
+
+def guarded(line: Timeline, record: RunRecord | None) -> list[Moment]:
+    """What the guard did, at the time of the step that it did it in, as far as that is known."""
+    if record is None:
+        return []
+    known = line.step_row(lambda s, i: float(s.number[i])).known
+    told = [(e.global_step, f"guard: {e}") for e in record.events]
+    told += [(r.step, f"restart: {r}") for r in record.restarts]
+    return [Moment(at, "guard", "", text) for step, text in told if (at := _time_of(known, step)) is not None]
+
+
+def _time_of(known: Sequence[tuple[float, float]], step: int) -> float | None:
+    """When the first step with at least this number ended."""
+    return next((t for t, number in known if number >= step), known[-1][0] if known else None)

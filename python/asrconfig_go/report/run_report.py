@@ -1,0 +1,163 @@
+"""The report of a run: its figures, what held it back, what was warned of, and pictures of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._errors import InvalidArgumentError, LibraryError
+from .._files import save_whole
+from ..diagnosis import Finding, diagnose
+from ..markup import page
+from ..run_record import RunRecord
+from .figures import GPUFigures, HostFigures, StepFigures, gpu_figures, host_figures, step_figures
+from .marks import Marks, bands, guarded
+from .outcomes import Outcome, outcomes
+from .sources import TrainerState, gather
+from .timeline import Moment, Timeline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def report(run: Any) -> RunReport:
+    """The report of ``run``: a ``MemoryMonitor``, a ``RunStory``, the folder of a training, or a monitor's file.
+
+    A folder's ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
+    another. The guard's record and ``trainer_state.json`` beside them are told, too.
+
+    Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, cut off or no story,
+    ``VersionMismatchError`` for one of a newer version.
+    """
+    found = gather(run)
+    line = Timeline(found.sources)
+    findings, notes = _findings(line, found.record)
+    return RunReport(line, findings, found.record, found.trainer, (*found.notes, *notes))
+
+
+def _findings(line: Timeline, record: RunRecord | None) -> tuple[tuple[Finding, ...], list[str]]:
+    """Of all leading stories, and a note where the library cannot tell: the rest of a report needs none."""
+    try:
+        found = [finding for source in line.leads for finding in diagnose(source.story, _settings(record))]
+    except LibraryError as error:
+        return (), [f"no findings: {error.message}"]
+    return tuple(dict.fromkeys(found)), []
+
+
+def _settings(record: RunRecord | None) -> dict[str, Any]:
+    """What a diagnosis may know of the training."""
+    if record is None:
+        return {}
+    size, accumulation, devices = record.batch
+    return {"per_device_batch": size, "accumulation": accumulation, "devices": devices}
+
+
+@dataclass(frozen=True, repr=False)
+class RunReport:
+    """What became of a run. ``print`` shows the text, a notebook the card; times count from the run's start.
+
+    ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``notes`` name files
+    beside the story that cannot be read.
+    """
+
+    timeline: Timeline
+    findings: tuple[Finding, ...]
+    record: RunRecord | None = None
+    trainer: TrainerState | None = None
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def gpus(self) -> tuple[GPUFigures, ...]:
+        """The figures of each GPU."""
+        return tuple(gpu_figures(self.timeline, view) for view in self.timeline.gpus)
+
+    @cached_property
+    def hosts(self) -> tuple[HostFigures, ...]:
+        """The figures of each machine."""
+        return host_figures(self.timeline)
+
+    @cached_property
+    def steps(self) -> StepFigures:
+        """The figures of the steps."""
+        return step_figures(self.timeline)
+
+    @cached_property
+    def alerts(self) -> tuple[Outcome, ...]:
+        """Every alert, and what became of it."""
+        return outcomes(self.timeline)
+
+    @cached_property
+    def events(self) -> tuple[Moment, ...]:
+        """Everything that happened, the guard's doings among it."""
+        told = self.timeline.events() + guarded(self.timeline, self.record)
+        return tuple(sorted(told, key=lambda moment: moment.at_s))
+
+    @cached_property
+    def marks(self) -> Marks:
+        """What is marked in the charts."""
+        return Marks(self.alerts, self.events, bands(self.timeline))
+
+    @property
+    def gap_s(self) -> float:
+        """Seconds without samples."""
+        return sum(band.end_s - band.begin_s for band in self.marks.bands if band.kind == "gap")
+
+    @property
+    def energy_wh(self) -> float | None:
+        """Of all GPUs that tell their power; what was not sampled is not counted."""
+        known = [gpu.energy_wh for gpu in self.gpus if gpu.energy_wh is not None]
+        return sum(known) if known else None
+
+    @property
+    def headline(self) -> str:
+        """The run in one sentence, as far as it is known."""
+        from .summary import headline
+
+        return headline(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object with the keys of docs/report.md; what is not known is None or empty."""
+        from .record import report_json
+
+        return report_json(self)
+
+    def to_html(self, path: str | os.PathLike[str], *, by: str = "time") -> None:
+        """Write a page that stands alone; its charts run ``by`` "time" or "steps".
+
+        The file is there whole or not at all. Raises ``InvalidArgumentError`` for another suffix than .html, or for
+        steps of a run that told of none; ``NotFoundError`` where it cannot be written.
+        """
+        from ..explain.style import PAGE
+        from .card import report_html
+
+        file = Path(path)
+        if file.suffix.lower() not in (".html", ".htm"):
+            raise InvalidArgumentError(f"{file.name!r} does not end with .html", "name a file .html")
+        save_whole(file, page(self.headline, report_html(self, by), PAGE).encode("utf-8", "backslashreplace"))
+
+    def plot(self, *, by: str = "time", gpus: Sequence[int] | None = None) -> Figure:
+        """Draw memory, utilisation, steps and RAM with matplotlib, ``by`` "time" or "steps".
+
+        ``gpus`` are places in ``self.gpus``; None takes the four with the least headroom. Raises ``UnsupportedError``
+        without matplotlib.
+        """
+        from .plot import plot_report
+
+        return plot_report(self, by, gpus)
+
+    def __str__(self) -> str:
+        from .text import report_text
+
+        return report_text(self)
+
+    def __repr__(self) -> str:
+        return f"RunReport({self.headline!r})"
+
+    def _repr_html_(self) -> str:
+        from .card import report_html
+
+        return report_html(self)

@@ -1,0 +1,163 @@
+"""The files of a run: what its monitors saw, and what the guard and the Trainer left beside that."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
+from ..run_record import RunFolder, RunRecord
+from ..story import RunStory
+
+FILE_NAME = "asrconfig_monitor"
+_LARGEST = 1 << 28  # bytes of a file; what a monitor writes stays far under it
+_ASIDE = "remove it, or report without it"
+_WANTED = "name the output_dir of a training, or its asrconfig_monitor.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one monitor of a run saw.
+
+    ``name`` is "" for the first, else what its file's name adds; ``offset_s`` is its start, from the run's.
+    """
+
+    name: str
+    story: RunStory
+    offset_s: float = 0.0
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Begin and end, in seconds from the run's start."""
+        return self.offset_s, self.offset_s + self.story.duration_s
+
+
+@dataclass(frozen=True)
+class TrainerState:
+    """The Trainer's own account, of ``trainer_state.json``. None where it does not tell."""
+
+    global_step: int
+    max_steps: int | None
+    epoch: float | None
+    last_loss: float | None
+    best_metric: float | None
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A run's parts; ``notes`` tell of files beside the stories that cannot be read."""
+
+    sources: tuple[Source, ...]
+    record: RunRecord | None = None
+    trainer: TrainerState | None = None
+    notes: tuple[str, ...] = ()
+
+
+def gather(run: Any) -> Gathered:
+    """The parts of ``run``: a story, something that has one (a monitor), a run's folder, or a monitor's file."""
+    if isinstance(run, RunStory):
+        return Gathered((Source("", run),))
+    if callable(getattr(run, "story", None)):
+        return Gathered((Source("", run.story()),))
+    if not isinstance(run, str | os.PathLike):
+        raise InvalidArgumentError(
+            f"{type(run).__name__} is no run", f"pass a MemoryMonitor or a RunStory, or {_WANTED}"
+        )
+    path = Path(run)
+    if not path.exists():
+        raise NotFoundError(f"there is no run at {str(path)!r}", _WANTED)
+    files = _stories_in(path) if path.is_dir() else [path]
+    notes: list[str] = []
+    folder = path if path.is_dir() else path.parent
+    record = _aside(notes, RunFolder(folder).read)
+    trainer = _aside(notes, lambda: _trainer_state(folder))
+    return Gathered(_placed([(_added(file), load_story(file)) for file in files]), record, trainer, tuple(notes))
+
+
+def _stories_in(folder: Path) -> list[Path]:
+    found = sorted(folder.glob(f"{FILE_NAME}*.json"), key=lambda file: file.stem)
+    if not found:
+        raise NotFoundError(
+            f"{str(folder)!r} holds no {FILE_NAME}.json",
+            f"{_WANTED}; AdaptiveMemoryCallback writes it, and MemoryMonitor.save",
+        )
+    return found
+
+
+def _added(file: Path) -> str:
+    """``node1`` of ``asrconfig_monitor-node1.json``."""
+    return file.stem.removeprefix(FILE_NAME).lstrip("-_.") if file.stem.startswith(FILE_NAME) else ""
+
+
+def _placed(named: list[tuple[str, RunStory]]) -> tuple[Source, ...]:
+    first = min(story.start_unix_nanos for _, story in named)
+    return tuple(Source(name, story, (story.start_unix_nanos - first) / 1e9) for name, story in named)
+
+
+def _aside(notes: list[str], read: Any) -> Any:
+    """What lies beside the stories; a report does not fail for its sake."""
+    try:
+        return read()
+    except AsrConfigError as error:
+        notes.append(error.message)
+        return None
+
+
+def load_story(path: Path) -> RunStory:
+    """What a monitor saved. Raises ``CorruptFileError`` and ``VersionMismatchError``, each with the file's name."""
+    told = read_json(path, "report the run of another file, or train anew: the monitor writes it whole or not at all")
+    if not isinstance(told, dict):
+        raise CorruptFileError(f"{path} holds no story of a run", _WANTED)
+    try:
+        return RunStory.from_json(told)
+    except AsrConfigError as error:
+        raise type(error)(f"{path}: {error.message}", error.hint) from error
+
+
+def read_json(path: Path, hint: str) -> Any:
+    """A bounded read of a file that somebody may have cut off. Raises ``CorruptFileError``."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise CorruptFileError(f"{path} has more than {_LARGEST >> 20} MiB: it is not what its name says", hint)
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptFileError(f"{path} cannot be read: {error}", hint) from error
+    if not text.strip():
+        raise CorruptFileError(f"{path} is empty", hint)
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise CorruptFileError(f"{path} nests too deeply", hint) from error
+    except json.JSONDecodeError as error:
+        cut = not text.rstrip().endswith(("}", "]"))
+        what = f"ends in the middle, after {len(text)} characters" if cut else f"is no JSON: {error}"
+        raise CorruptFileError(f"{path} {what}", hint) from error
+
+
+def _trainer_state(folder: Path) -> TrainerState | None:
+    """That of the folder itself, else of its newest checkpoint."""
+    path = folder / "trainer_state.json"
+    if not path.is_file():
+        saved = [p for p in folder.glob("checkpoint-*/trainer_state.json") if p.parent.name[11:].isdigit()]
+        if not saved:
+            return None
+        path = max(saved, key=lambda p: int(p.parent.name[11:]))
+    told = read_json(path, _ASIDE)
+    try:
+        losses = [entry["loss"] for entry in told.get("log_history") or () if "loss" in entry]
+        return TrainerState(
+            global_step=int(told["global_step"]),
+            max_steps=int(told["max_steps"]) if told.get("max_steps") else None,
+            epoch=_number(told.get("epoch")),
+            last_loss=_number(losses[-1]) if losses else None,
+            best_metric=_number(told.get("best_metric")),
+        )
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptFileError(f"{path} cannot be read: {error!r}", _ASIDE) from error
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
