@@ -1,4 +1,4 @@
-"""The command ``asrconfig``: plan, scan, memory, compare, launch, doctor, demo."""
+"""The command ``asrconfig``: plan, scan, memory, compare, launch, monitor, report, doctor, demo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from ._errors import AsrConfigError
 from .cli_compare import add_compare
 from .cli_launch import add_launch
 from .cli_memory import add_memory
+from .cli_monitor import add_monitor
 from .cli_plan import add_plan
+from .cli_report import add_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,6 +42,8 @@ def _parser() -> argparse.ArgumentParser:
     add_memory(commands)
     add_compare(commands)
     add_launch(commands)
+    add_monitor(commands)
+    add_report(commands)
     doctor = commands.add_parser("doctor", help="check the library, the driver, the limits and the versions")
     doctor.set_defaults(run=_doctor)
     _add_demo(commands)
