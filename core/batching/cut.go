@@ -16,13 +16,10 @@ type cutter struct {
 
 // cut gives the sizes of the micro-batches of a share.
 func (c *cutter) cut(how string, clips []uint32) []int {
-	switch how {
-	case Optimal:
+	if how == Optimal {
 		return c.optimal(clips)
-	case Fixed:
-		return c.fixed(clips)
 	}
-	return c.greedy(clips)
+	return c.fixed(clips)
 }
 
 // fixed is one size, which the longest clip allows.
@@ -35,19 +32,9 @@ func (c *cutter) fixed(clips []uint32) []int {
 	return c.sizes
 }
 
-// greedy fills one micro-batch after the other. The sizes are valid until the next cut.
-func (c *cutter) greedy(clips []uint32) []int {
-	c.sizes = c.sizes[:0]
-	for left := clips; len(left) > 0; {
-		size := min(len(left), int(c.largest[left[0]]))
-		c.sizes = append(c.sizes, size)
-		left = left[size:]
-	}
-	return c.sizes
-}
-
 // optimal is the cheapest cut there is, by dynamic programming from the shortest clip on. Neighbours suffice: any cut can be
-// rearranged into one of neighbours with the same sizes, whose longest clips are no longer.
+// rearranged into one of neighbours with the same sizes, whose longest clips are no longer. Of cuts that cost the same, the
+// one whose first micro-batches are largest, as the guard has it. The sizes are valid until the next cut.
 func (c *cutter) optimal(clips []uint32) []int {
 	n := len(clips)
 	c.best, c.take = slices.Grow(c.best[:0], n+1)[:n+1], slices.Grow(c.take[:0], n+1)[:n+1]
@@ -60,10 +47,10 @@ func (c *cutter) optimal(clips []uint32) []int {
 		for size := 2; size <= min(n-i, int(c.largest[clips[i]])); size++ {
 			held := c.overhead + float64(size)*longest
 			// No cut of the rest costs less than its audio, and with the size this bound only grows.
-			if held+c.audio[i+size] >= c.best[i] {
+			if held+c.audio[i+size] > c.best[i] {
 				break
 			}
-			if cost := held + c.best[i+size]; cost < c.best[i] {
+			if cost := held + c.best[i+size]; cost <= c.best[i] {
 				c.best[i], c.take[i] = cost, int32(size)
 			}
 		}

@@ -65,15 +65,21 @@ func TestCutIsTheCheapestOfAllPartitions(t *testing.T) {
 	}
 }
 
-func TestGreedyFillsFromTheLongest(t *testing.T) {
+func TestCutOfAShare(t *testing.T) {
 	c, err := sortClips([]float64{1, 1, 1, 4, 4, 7}, Memory{{2, 5}, {4, 3}, {7, 2}})
 	require.NoError(t, err)
-	by := cutter{sorted: c.sorted, largest: c.largest, overhead: 1}
 	clips := []uint32{5, 4, 3, 2, 1, 0}
-	sizes := by.greedy(clips)
-	assert.Equal(t, []int{2, 3, 1}, sizes)
-	assert.Equal(t, 2*7.0+3*4+1+3, by.price(clips, sizes))
-	assert.Equal(t, []int{2, 2, 2}, by.fixed(clips))
+	for _, overhead := range []float64{0.5, 1000} { // three micro-batches at least: those with the least padding
+		by := cutter{sorted: c.sorted, largest: c.largest, overhead: overhead}
+		sizes := by.cut(Optimal, clips)
+		assert.Equal(t, []int{1, 2, 3}, sizes, "overhead %g", overhead)
+		assert.Equal(t, 7.0+2*4+3*1+3*overhead, by.price(clips, sizes))
+		assert.Equal(t, []int{2, 2, 2}, by.cut(Fixed, clips))
+	}
+	equal, err := sortClips([]float64{3, 3, 3, 3, 3, 3, 3, 3}, Memory{{3, 3}})
+	require.NoError(t, err)
+	by := cutter{sorted: equal.sorted, largest: equal.largest, overhead: 2}
+	assert.Equal(t, []int{3, 3, 2}, by.cut(Optimal, []uint32{7, 6, 5, 4, 3, 2, 1, 0}), "the first ones are full")
 }
 
 func TestMemory(t *testing.T) {

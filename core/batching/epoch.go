@@ -75,7 +75,7 @@ func (r Recipe) leastIn(c *clips) func(int) int {
 	if r.Mode == Bucketed {
 		return func(int) int { return bucketSteps * r.StepSamples }
 	}
-	return func(last int) int { return bucketSteps * min(r.share(), int(c.largest[last])) }
+	return func(last int) int { return bucketSteps * min(r.group(), int(c.largest[last])) }
 }
 
 func eachStep(order []uint32, size int, do func(step []uint32)) {

@@ -6,21 +6,26 @@ import (
 	"slices"
 )
 
-// packer makes shares, what one process gets of a step, of micro-batches that are as full as they can be.
+// lengthsAStep is how many lengths a process's share of a packed step has at least, four clips and more provided. Steps of one
+// or two lengths learn more slowly than steps of any clips; with four no difference was seen (docs/batching.md).
+const lengthsAStep = 4
+
+// packer makes shares, what one process gets of a step, of groups of clips of similar length: full micro-batches, where those
+// are not too large a part of the share.
 type packer struct {
 	buckets [][]uint32 // shuffled clips that are left
-	sizes   []int      // of a full micro-batch of each; all of a bucket's clips when they are fewer
+	sizes   []int      // of a group of each; all of a bucket's clips when they are fewer
 	left    int
-	waste   []float64 // least share of micro-batches left empty, in all, when so many clips are to be added
+	waste   []float64 // least share of groups left empty, in all, when so many clips are to be added
 	random  *rand.Rand
 }
 
-// packed puts shuffled clips into steps of full micro-batches. Each step has clips of several lengths.
+// packed puts shuffled clips into steps of such groups. Each step has clips of several lengths.
 func (c *clips) packed(order []uint32, r Recipe, cuts []int, random *rand.Rand) {
 	p := packer{buckets: split(order, cuts), left: len(order), random: random}
 	p.sizes = make([]int, len(cuts))
 	for b, to := range cuts {
-		p.sizes[b] = min(r.share(), int(c.largest[to-1]))
+		p.sizes[b] = min(r.group(), int(c.largest[to-1]))
 	}
 	shares := make([][]uint32, 0, len(order)/r.share())
 	for p.left > 0 {
@@ -48,7 +53,7 @@ func (c *clips) level(shares [][]uint32, r Recipe, random *rand.Rand) {
 	}
 	all := make([]priced, len(shares))
 	for i, share := range shares {
-		all[i] = priced{cut.price(share, cut.greedy(share)), share}
+		all[i] = priced{cut.price(share, cut.optimal(share)), share}
 	}
 	slices.SortStableFunc(all, func(a, b priced) int { return cmp.Compare(a.cost, b.cost) })
 	steps := slices.Collect(slices.Chunk(all, r.Ranks))
@@ -61,7 +66,7 @@ func (c *clips) level(shares [][]uint32, r Recipe, random *rand.Rand) {
 	}
 }
 
-// share takes clips for one share. Among the buckets whose full micro-batch leaves room that others can fill best, the one
+// share takes clips for one share. Among the buckets whose group leaves room that others can fill best, the one
 // to take from is drawn by how many clips are left, so that all buckets last as long.
 func (p *packer) share(size int) []uint32 {
 	share := make([]uint32, 0, size)
@@ -95,7 +100,7 @@ func (p *packer) takeFrom(bucket, count int) []uint32 {
 	return clips[:count]
 }
 
-// after is the waste of filling the room when the next micro-batch is of a bucket.
+// after is the waste of filling the room when the next group is of a bucket.
 func (p *packer) after(bucket, room int) float64 {
 	size := p.sizes[bucket]
 	held := min(size, room, len(p.buckets[bucket]))

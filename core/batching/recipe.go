@@ -20,7 +20,7 @@ const (
 const (
 	Random   = "random"   // any
 	Bucketed = "bucketed" // of one bucket, that is of similar length
-	Packed   = "packed"   // full micro-batches, each of one bucket, whose sizes add up to the step's
+	Packed   = "packed"   // groups of clips, each of one bucket, whose sizes add up to the step's: full micro-batches, of several lengths
 )
 
 // Recipe is how the optimizer steps of an epoch are made.
@@ -62,6 +62,9 @@ func (r Recipe) Check() error {
 
 // share is how many clips of a full step a process gets.
 func (r Recipe) share() int { return r.StepSamples / r.Ranks }
+
+// group is the most clips of one bucket that lie together in a share of a packed step.
+func (r Recipe) group() int { return max(1, r.share()/lengthsAStep) }
 
 // tail is the sizes of the steps behind the full ones, in order: the clips that are left make up a shorter step, of which
 // every process gets some. When they are fewer than the processes, they share one more step's clips, in two shorter ones.

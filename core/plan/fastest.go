@@ -114,6 +114,7 @@ func (s *search) writeBatches(d *draft, f found) error {
 	}
 	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps = micro, s.share/micro
 	d.MicroBatching, d.LengthHandling, d.MicroBatchSize = b.cut, b.handling, micro
+	d.MicroBatchOverheadS = f.pace.overheadS
 	if b.cut == memoryMicro {
 		d.MicroBatchSize = max(1, f.memory.Largest(s.audio.longest()))
 		if peak, err = s.peak(f, d.MicroBatchSize); err != nil {
@@ -146,6 +147,7 @@ func (s *search) explainBatches(d *draft, f found) {
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d", s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
 		fault.Plural(d.DeviceCount, "device"), effective(d.Config)))
 	d.because("micro_batch_size", fmt.Sprintf("that many clips of %.4g s, the longest, fit at once", longest))
+	d.because("micro_batch_overhead_s", "what a micro-batch takes beside its padded audio, by the same time model; the guard cuts by it")
 	d.because("model_memory_bytes", fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)", s.in.Model.TrainableParameters, s.in.Model.TotalParameters))
 	d.because("predicted_bytes", fmt.Sprintf("%d × %.4g s, the longest clips, %s: %.0f %% of what the plan may use", d.MicroBatchSize, longest, source, share))
 	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", gb(s.pool.planned), s.in.Options.SafetyMargin, s.pool.where()))
@@ -174,10 +176,12 @@ func (s *search) cutReason(f found) string {
 		return "one size is as fast here: other cuts gain less than 3 %"
 	}
 	if f.memory.Largest(s.audio.longest()) >= s.share {
-		return fmt.Sprintf("the %d clips of a device's share of a step fit at once, also of the longest: the guard has nothing to cut", s.share)
+		return fmt.Sprintf("the %d clips of a device's share of a step fit at once, also of the longest; the guard cuts where that saves padding: %.1f %% are left of %.1f %%",
+			s.share, 100*f.chosen.figures.Padding, 100*s.plainBatches(f).figures.Padding)
 	}
-	return fmt.Sprintf("the guard cuts each step of %d by predicted memory: short clips ride in larger micro-batches (%d of %.4g s, %d of %.4g s)",
-		s.share, f.memory.Largest(s.audio.longest()), s.audio.longest(), f.memory.Largest(s.audio.mean()), s.audio.mean())
+	return fmt.Sprintf("the guard cuts each step of %d by length and predicted memory: short clips ride in larger micro-batches (up to %d of %.4g s, %d of %.4g s), and %.1f %% are padding instead of %.1f %%",
+		s.share, f.memory.Largest(s.audio.longest()), s.audio.longest(), f.memory.Largest(s.audio.mean()), s.audio.mean(),
+		100*f.chosen.figures.Padding, 100*s.plainBatches(f).figures.Padding)
 }
 
 func (s *search) handlingReason(f found) string {
@@ -192,9 +196,10 @@ func (s *search) handlingReason(f found) string {
 	case b.steps < fewSteps:
 		return fmt.Sprintf("%s an epoch are too few to sort by length without losing randomness", fault.Plural(b.steps, "step"))
 	case b.handling == "random":
-		return "other orders gain less than 3 %"
+		return "a model learns best from steps of any clips; what steps of similar ones would gain is among the alternatives"
 	}
-	return fmt.Sprintf("%.1f %% of what is computed is padding, %.1f %% in random order", 100*b.figures.Padding, 100*s.plainBatches(f).figures.Padding)
+	return fmt.Sprintf("%.1f %% of what is computed is padding, %.1f %% in random order; from steps of similar clips a model may learn a little more slowly",
+		100*b.figures.Padding, 100*s.plainBatches(f).figures.Padding)
 }
 
 // plainBatches are those of the Trainer by itself: random order, one size.

@@ -36,6 +36,8 @@ func (d *draft) asTheTrainer(in Inputs, p pool) {
 	d.MicroBatching, d.MicroBatchSize, d.LengthHandling, d.LengthBuckets = "fixed", d.PerDeviceTrainBatchSize, "random", []profile.Bucket{}
 	d.because("micro_batching", "the published rules know one size for all clips")
 	d.because("micro_batch_size", "as the batch of a device")
+	d.MicroBatchOverheadS = unknownOverheadS
+	d.because("micro_batch_overhead_s", "assumed; nothing is cut by it")
 	d.because("length_handling", "the published rules shuffle clips of all lengths together")
 	d.because("max_length_s", "the published rules keep every clip")
 	d.because("eval_accumulation_steps", "the Trainer's default: predictions stay on the GPU until the evaluation ends")

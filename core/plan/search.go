@@ -279,8 +279,8 @@ func (s *search) compare(f *found) error {
 		switch {
 		case each.Cut == batching.Fixed && each.Order != batching.Bucketed:
 			b.cut = fixedMicro
-		case each.Cut == batching.Optimal, each.Cut == batching.Fixed && s.mixing, each.Cut == batching.Greedy && !s.mixing:
-			continue // the guard cuts from the longest clip on; where padding must stay, by the longest of the step
+		case each.Cut == batching.Fixed && s.mixing, each.Cut == batching.Optimal && !s.mixing:
+			continue // the guard takes the cheapest cut; where padding must stay, one size for the longest of the step
 		}
 		micro := float64(each.MicroBatches) * scale / float64(s.pool.count)
 		b.epoch = f.pace.epoch(b.costS, steps, micro)
@@ -291,36 +291,42 @@ func (s *search) compare(f *found) error {
 
 const usualBuckets = 30
 
-// choose takes the fastest, and of those within a few hundredths the one that changes least: random order before steps of
-// several lengths before steps of one, one size before sizes by memory.
+// choose takes random order, cut as is fastest: from steps of clips of similar length a model learns a little more slowly
+// (docs/batching.md), and the cut saves most of what they save. Where padding must stay, so that nothing else saves time,
+// steps of one length are taken when they gain much.
 func (s *search) choose(f found) batches {
-	best := math.Inf(1)
-	allowed := func(b batches) bool {
-		if (s.sharded() || s.in.Options.Streamed) && b.cut == memoryMicro {
-			return false
-		}
-		if asked := s.in.Options.LengthHandling; asked != "" {
-			return b.handling == asked
-		}
-		return b.handling != "grouped" && (b.steps >= fewSteps || b.handling == batching.Random)
-	}
-	for _, b := range f.all {
-		if allowed(b) {
-			best = min(best, b.epoch.Likely)
+	if asked := s.in.Options.LengthHandling; asked != "" {
+		if b := s.fastestOf(f, asked); b != nil {
+			return *b
 		}
 	}
-	for _, name := range []struct{ handling, cut string }{{"random", fixedMicro}, {"random", memoryMicro}, {"packed", memoryMicro},
-		{"bucketed", memoryMicro}, {"grouped", fixedMicro}} {
-		for _, b := range f.all {
-			if allowed(b) && b.handling == name.handling && b.cut == name.cut && b.epoch.Likely <= best*(1+aboutAsFast) {
-				return b
-			}
+	random := s.fastestOf(f, batching.Random)
+	if random == nil {
+		return f.all[0]
+	}
+	similar := s.fastestOf(f, batching.Bucketed)
+	if !s.mixing && similar != nil && similar.steps >= fewSteps && random.epoch.Likely >= (1+muchFaster)*similar.epoch.Likely {
+		return *similar
+	}
+	return *random
+}
+
+// fastestOf is the fastest way to make steps of a kind, one size where that is about as fast; nil without one.
+func (s *search) fastestOf(f found, handling string) (chosen *batches) {
+	for i, b := range f.all {
+		cut := b.cut == memoryMicro
+		if b.handling != handling || cut && (s.sharded() || s.in.Options.Streamed) {
+			continue
+		}
+		if chosen == nil || cut && b.epoch.Likely*(1+aboutAsFast) < chosen.epoch.Likely || !cut && b.epoch.Likely <= (1+aboutAsFast)*chosen.epoch.Likely {
+			chosen = &f.all[i]
 		}
 	}
-	return f.all[0]
+	return chosen
 }
 
 const (
 	aboutAsFast = 0.03
+	muchFaster  = 0.15
 	fewSteps    = 20 // an epoch with fewer keeps its order random
 )

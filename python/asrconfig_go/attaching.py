@@ -74,7 +74,10 @@ def use_planned_batches(
     use_batch(trainer, (share, 1))
     try:
         step = args.train_batch_size * args.world_size
-        sampler = StepSampler(seconds, step, mode=mode, memory=table, seed=seed, drop_last=args.dataloader_drop_last)
+        sampler = StepSampler(
+            seconds, step, mode=mode, memory=table, seed=seed, drop_last=args.dataloader_drop_last,
+            overhead_s=config.micro_batch_overhead_s,
+        )  # fmt: skip
         leave = use_batches(trainer, sampler)
     except AsrConfigError as error:
         use_batch(trainer, before)

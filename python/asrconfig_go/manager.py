@@ -297,6 +297,8 @@ class ASRConfigManager:
             options["memory"] = asked
         if "preflight" in options:
             options["preflight"] = self._longest(options["preflight"])
+        if planned and config is not None:
+            options.setdefault("overhead_s", config.micro_batch_overhead_s)
         guard = attach(trainer, **options)
         if planned and config is not None:
             memory, limit = options.get("memory"), options.get("memory_limit_bytes")

@@ -14,6 +14,7 @@ from ._checks import MARGIN_RANGE, checked
 from ._errors import InvalidArgumentError, NotFoundError, VersionMismatchError
 from ._files import write_whole
 from ._records import from_json, json_fields, to_json
+from .batching.table import OVERHEAD_S
 from .plan_records import Alternative, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
 
 P = TypeVar("P", bound="PlanRecord")
@@ -51,6 +52,7 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "safety_margin": _between(*MARGIN_RANGE),
     "micro_batching": _one_of("fixed", "memory"),
     "micro_batch_size": _between(1, 65536),
+    "micro_batch_overhead_s": _between(0, 1e6),
     "length_handling": _one_of("random", "grouped", "bucketed", "packed"),
     "max_length_s": _between(0.1, 86400),
     "eval_accumulation_steps": _between(1, 65536),
@@ -108,6 +110,7 @@ class PlanRecord:
     # Newer than schema version 1: what a plan of that version does.
     micro_batching: str = "fixed"
     micro_batch_size: int = 1
+    micro_batch_overhead_s: float = OVERHEAD_S
     length_handling: str = "random"
     length_buckets: tuple[PlannedBucket, ...] = ()
     max_length_s: float | None = None

@@ -68,6 +68,22 @@ def test_micro_batches_of_similar_clips_without_padding_end_as_the_whole_batch(
     assert {length for _, length in shapes} - longest, "some are shorter than any whole batch"
 
 
+def test_batches_that_fit_are_cut_where_it_saves_padding(tmp_path: Path) -> None:
+    """A micro-batch is said to cost as much as 100 samples of audio, or as much as several whole batches."""
+    calm = Run(tmp_path).train()
+    whole = Run(tmp_path, overhead_s=10.0).train()
+    assert {n for n, _ in whole.appetite.shapes} == {8}
+    cut = Run(tmp_path, overhead_s=100 / 16_000).train()
+    assert not cut.guard.events, "nothing was out of memory"
+    assert cut.apart(calm) < 1e-5
+    assert cut.collator.order == calm.collator.order
+    computed = sum(n * length for n, length in cut.appetite.shapes)
+    assert computed < 0.8 * sum(n * length for n, length in calm.appetite.shapes)
+    assert {n for n, _ in cut.appetite.shapes} > {1, 2}
+    with pytest.raises(ac.InvalidArgumentError, match=r"overhead_s = -1.* is out of range"):
+        Run(tmp_path, overhead_s=-1.0)
+
+
 def test_padding_stays_where_norms_see_it(tmp_path: Path) -> None:
     model = wav2vec2("mean")
     assert not norms_over_time(model)

@@ -227,6 +227,7 @@ HANDED_OVER = {
     "cache_dataset": "keep_in_memory=config.cache_dataset",
     "micro_batching": "`manager.train(trainer)`",
     "micro_batch_size": "`per_device_train_batch_size`",
+    "micro_batch_overhead_s": "the guard",
     "length_buckets": "`manager.train`",
     "target_batch_size": "`manager.train`",
 }

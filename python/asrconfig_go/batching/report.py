@@ -20,7 +20,7 @@ class BatchingStrategy:
     order: str
     """``random``, ``grouped`` (as transformers' group_by_length), ``bucketed`` or ``packed``: see ``StepSampler``."""
     cut: str
-    """``fixed`` (one size for all, or for a bucket), ``greedy`` (as the guard cuts by memory) or ``optimal``."""
+    """``fixed`` (one size for all, or for a bucket) or ``optimal`` (the cheapest that fits, as the guard cuts)."""
     micro_batch: int | None
     """The size where there is one for all."""
     micro_batches: int

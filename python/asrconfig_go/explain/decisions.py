@@ -19,6 +19,7 @@ _GROUPS = {
         "gradient_checkpointing",
         "micro_batching",
         "micro_batch_size",
+        "micro_batch_overhead_s",
         "target_batch_size",
         "freeze_feature_encoder",
         "per_device_eval_batch_size",

@@ -13,8 +13,13 @@ class Budget:
     should. ``MemoryBudget`` does.
     """
 
-    def __init__(self, samples: int | None = None) -> None:
+    def __init__(self, samples: int | None = None, overhead_s: float | None = None) -> None:
         self.samples = samples
+        self.overhead_s = overhead_s
+        """What a micro-batch costs beside its padded length, in seconds of audio; batches are then cut wherever that
+        costs less. None: only batches that are too large, into as few micro-batches as can be."""
+        self.rate: float | None = None
+        """Units of length in a second of audio; None: as the model at hand has it."""
         self.values: int | None = None
         """At most so many of a micro-batch."""
         self.too_long: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from .._checks import checked
 from .._errors import InvalidArgumentError
 from ..memory.settings import check_seconds
 from .trim import norms_over_time
@@ -34,8 +35,12 @@ def check_trainer(trainer: Any) -> None:
         )
 
 
-def check_options(max_halvings: Any, micro_batch: Any, rule: Any, too_long: Any, preflight: Any) -> None:
+def check_options(
+    max_halvings: Any, micro_batch: Any, overhead_s: Any, rule: Any, too_long: Any, preflight: Any
+) -> None:
     """Raise ``InvalidArgumentError`` for values that mean nothing."""
+    if overhead_s is not None and not 0 <= checked("overhead_s", overhead_s, float) <= 1e6:
+        raise InvalidArgumentError(f"overhead_s = {overhead_s!r} is out of range", "pass seconds of audio, 4 is usual")
     for name, value, least in (("max_halvings", max_halvings, 0), ("micro_batch", micro_batch, 1)):
         whole = isinstance(value, int) and not isinstance(value, bool)
         if value is not None and not (whole and least <= value <= 100_000):

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..batching.table import greedily
+from ..batching.table import cheapest
 from .attempts import Piece
 from .budget import Budget
 from .lengths import Extent, extent, own_lengths
 from .split import batch_size, check_rows, like, pick, split
 from .trim import trimmed
+from .worst import per_second
 
 Split = Callable[[Any, int], list[Any]]
 
 
 def is_cut(inputs: Any, budget: Budget) -> bool:
-    """Whether a batch is too large for one micro-batch."""
+    """Whether a batch is too large for one micro-batch, or may cost less in several."""
     n = batch_size(inputs)
-    return budget.size(extent(inputs), n) < n
+    return budget.overhead_s is not None or budget.size(extent(inputs), n) < n
 
 
 def evenly(inputs: Any, budget: Budget, by: Split | None) -> Iterator[tuple[Any, Piece]]:
@@ -30,7 +31,7 @@ def evenly(inputs: Any, budget: Budget, by: Split | None) -> Iterator[tuple[Any,
         yield part, Piece(batch_size(part), each)
 
 
-def by_length(inputs: Any, budget: Budget) -> Iterator[tuple[Any, Piece]]:
+def by_length(inputs: Any, budget: Budget, model: Any) -> Iterator[tuple[Any, Piece]]:
     """Micro-batches of clips of similar length, the longest first, without the padding that each does not need."""
     lengths = own_lengths(inputs)
     if lengths is None:
@@ -38,7 +39,9 @@ def by_length(inputs: Any, budget: Budget) -> Iterator[tuple[Any, Piece]]:
         return
     check_rows(inputs)
     width = extent(inputs).width
-    for rows in greedily(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left)):
+    rate = budget.rate or per_second(inputs, model)
+    overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate
+    for rows in cheapest(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left), overhead):
         # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.
         longest = lengths[rows[0]]
         yield trimmed(pick(inputs, sorted(rows)), longest), Piece(len(rows), Extent(longest, width))

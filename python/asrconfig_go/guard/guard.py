@@ -10,6 +10,7 @@ import torch
 
 from .._errors import InvalidArgumentError
 from .._override import override
+from ..batching.table import OVERHEAD_S
 from ..randomness import cpu_generators_kept, seed_cpu
 from ..training_report import GuardEvent
 from .attempts import Attempts, Piece
@@ -54,7 +55,9 @@ class Guard:
 
     ``max_halvings`` is for each step (3, or down to one sample where clips may be left out); ``micro_batch`` limits the
     samples of a micro-batch from the beginning. ``memory`` is a ``MemoryModel`` (and ``memory_limit_bytes`` what the
-    allocator may reserve): batches are then cut from the start by the predicted memory of their lengths. ``rule`` and
+    allocator may reserve): batches are then cut from the start by the predicted memory of their lengths, in the way
+    that costs least: a micro-batch of n clips, the longest of s seconds, is counted as n · s + ``overhead_s`` (4 by
+    default). Without ``memory``, ``overhead_s`` cuts batches wherever that saves more padding. ``rule`` and
     ``split`` are for losses and batches of an unknown kind. ``too_long`` says what becomes of a clip that does not fit
     alone: ``"raise"``, ``"skip"``, or a function that gets it as a batch of one and gives a list of shorter batches.
     With ``preflight`` the optimizer's states and the worst batches are tried before the first step; a number says how
@@ -69,15 +72,19 @@ class Guard:
         micro_batch: int | None = None,
         memory: Any = None,
         memory_limit_bytes: int | None = None,
+        overhead_s: float | None = None,
         rule: str | None = None,
         split: Callable[[Any, int], list[Any]] | None = None,
         too_long: str | Callable[[Any], list[Any]] = "raise",
         preflight: bool | float = False,
     ) -> None:
-        check_options(max_halvings, micro_batch, rule, too_long, preflight)
+        check_options(max_halvings, micro_batch, overhead_s, rule, too_long, preflight)
         check_trainer(trainer)
         self.trainer = trainer
-        training = Budget(micro_batch) if memory is None else MemoryBudget(memory, memory_limit_bytes, micro_batch)
+        training = Budget(micro_batch, overhead_s)
+        if memory is not None:
+            cost = OVERHEAD_S if overhead_s is None else overhead_s
+            training = MemoryBudget(memory, memory_limit_bytes, micro_batch, cost)
         self.budgets = {"training": training, "evaluation": Budget()}
         self.events: list[GuardEvent] = []
         self.notes = caveats(trainer)
@@ -244,7 +251,7 @@ class Guard:
             budget = Budget()
         if call.inputs is not None:
             if self._split is None and is_cut(call.inputs, budget) and self._losses.trims(model, call.inputs, items):
-                yield from by_length(call.inputs, budget)
+                yield from by_length(call.inputs, budget, self._ranks.inner(model))
             else:
                 yield from evenly(call.inputs, budget, self._split)
         for part in call.replacements:

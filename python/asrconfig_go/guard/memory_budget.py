@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .._errors import InvalidArgumentError
-from ..batching.table import GRID_S
+from ..batching.table import GRID_S, OVERHEAD_S
 from .budget import Budget
 from .lengths import Extent
 
@@ -41,20 +41,26 @@ class MemoryBudget(Budget):
     next attempt waits twice as long.
     """
 
-    def __init__(self, memory: MemoryModel, limit_bytes: int | None = None, samples: int | None = None) -> None:
-        super().__init__(samples)
+    def __init__(
+        self,
+        memory: MemoryModel,
+        limit_bytes: int | None = None,
+        samples: int | None = None,
+        overhead_s: float = OVERHEAD_S,
+    ) -> None:
+        super().__init__(samples, overhead_s)
         if limit_bytes is None and memory.target.limit_bytes is None:
             raise InvalidArgumentError(
                 "the memory model has no GPU in mind", 'trace it with gpu="L4", or pass memory_limit_bytes'
             )
         self._memory, self._limit = memory, limit_bytes
-        self._per_second = float(memory.about.get("length_per_second") or 16_000.0)
+        self.rate: float = float(memory.about.get("length_per_second") or 16_000.0)
         self._fits: dict[int, int] = {}
         self._waited, self._patience = 0, _PATIENCE
 
     def size(self, extent: Extent, most: int) -> int:
         """The samples of a micro-batch, 1 to ``most``, whose longest one has this extent."""
-        return min(super().size(extent, most), self.predicted(extent.length / self._per_second))
+        return min(super().size(extent, most), self.predicted(extent.length / self.rate))
 
     def predicted(self, seconds: float) -> int:
         """The largest micro-batch of clips of this duration that is predicted to fit, at least 1."""

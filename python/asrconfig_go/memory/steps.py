@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _lib
 from .._errors import InvalidArgumentError
-from ..batching.table import Table, fits_in, greedily, memory_table
+from ..batching.table import Table, cheapest, fits_in, memory_table
 from .runs import BatchPeak, SeedPeak
 from .settings import MemorySettings, Target, check_seconds, positive
 
@@ -98,7 +98,8 @@ def simulated_steps(
         )
     if table is None and limit is not None and clips.seconds:
         table = memory_table(memory, max(clips.seconds), limit)
-    windows = [clips.cut(number, step, table, trim) for number, step in enumerate(islice(_endless(steps), count))]
+    by = None if table is None else _Cut(table, overhead_s, trim)
+    windows = [clips.cut(number, step, by, trim) for number, step in enumerate(islice(_endless(steps), count))]
     if not windows:
         raise InvalidArgumentError("there is no step to play", "pass a StepSampler, or lists of clip numbers")
     request = {
@@ -149,6 +150,25 @@ def _endless(steps: Any) -> Iterator[Step]:
         steps.set_epoch(first)
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """How the guard cuts a step."""
+
+    table: Table
+    overhead_s: float
+    trim: bool
+
+    def __call__(self, clips: list[int], seconds: list[float]) -> list[list[int]]:
+        lengths = [seconds[clip] for clip in clips]
+        if self.trim:
+            return [[clips[row] for row in rows] for rows in cheapest(lengths, self._fits, self.overhead_s)]
+        size = self._fits(max(lengths), len(clips))
+        return [clips[at : at + size] for at in range(0, len(clips), size)]
+
+    def _fits(self, longest: float, left: int) -> int:
+        return min(left, max(1, fits_in(self.table, longest)))
+
+
 class _Clips:
     """The clips of a data set, of which micro-batches are made."""
 
@@ -157,7 +177,7 @@ class _Clips:
         self.seconds = [check_seconds(f"durations[{i}]", s) for i, s in enumerate(durations)]
         self._labels = memory.label_lengths(self.seconds, labels)
 
-    def cut(self, number: int, step: Any, table: Table | None, trim: bool) -> list[_Micro]:
+    def cut(self, number: int, step: Any, by: _Cut | None, trim: bool) -> list[_Micro]:
         """The micro-batches of a step: as they are given, else as the guard cuts it."""
         try:
             given = [list(micro) for micro in step] if hasattr(step[0], "__len__") else None
@@ -170,19 +190,9 @@ class _Clips:
                 "pass a StepSampler of these durations, or lists of numbers of clips, or of micro-batches of them",
             ) from None
         if given is None:
-            given = [clips] if table is None else self._by_memory(clips, table, trim)
+            given = [clips] if by is None else by(clips, self.seconds)
         padded_to = None if trim else max(self.seconds[clip] for clip in clips)
         return [self._micro(micro, padded_to) for micro in given if micro]
-
-    def _by_memory(self, clips: list[int], table: Table, trim: bool) -> list[list[int]]:
-        def fits(longest: float, left: int) -> int:
-            return min(left, max(1, fits_in(table, longest)))
-
-        lengths = [self.seconds[clip] for clip in clips]
-        if trim:
-            return [[clips[row] for row in rows] for rows in greedily(lengths, fits)]
-        size = fits(max(lengths), len(clips))
-        return [clips[at : at + size] for at in range(0, len(clips), size)]
 
     def _micro(self, clips: list[int], padded_to: float | None) -> _Micro:
         longest = max(self.seconds[clip] for clip in clips) if padded_to is None else padded_to
