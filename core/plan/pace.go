@@ -18,7 +18,7 @@ type pace struct {
 
 const (
 	unknownOverheadS = 4.0     // on a GPU of which nothing is known
-	cpuOverheadS     = 0.5     // a CPU is busy with the shortest clips
+	cpuOverheadS     = 0.5     // of a large model: a CPU is busy with the shortest clips
 	recomputing      = 4.0 / 3 // forward, backward of twice as much, and with checkpointing forward once more
 )
 
@@ -38,7 +38,11 @@ func unknownPace(w way, onCPU bool) pace {
 // pace is measured between a micro-batch of one short clip and one of usual size, both by the time model.
 func (s *search) pace(w way, usual int) (pace, error) {
 	if s.ask == nil || s.rates == nil {
-		return unknownPace(w, s.pool.onCPU()), nil
+		p, err := unknownPace(w, s.pool.onCPU()), error(nil)
+		if s.ask != nil && s.pool.onCPU() {
+			p.overheadS, err = s.hostOverhead(w, usual)
+		}
+		return p, err
 	}
 	q := s.question(w, 1)
 	at := func(batch int, seconds float64) (timing.Parts, int64, error) {
@@ -72,6 +76,16 @@ func (s *search) pace(w way, usual int) (pace, error) {
 		return s.rates.Finish(trained, w.optimizer, max(1, int(accumulation+0.5)), s.pool.count)
 	}
 	return p, nil
+}
+
+// hostOverhead is what a micro-batch takes on a CPU beside its seconds, in seconds of audio.
+func (s *search) hostOverhead(w way, usual int) (float64, error) {
+	work, err := s.ask.Work(s.question(w, usual), s.audio.longest())
+	if err != nil {
+		return 0, err
+	}
+	mean := s.audio.mean()
+	return timing.HostOverhead(work.At(mean), float64(usual)*mean, work.Trained, s.in.Hardware.CPU.UsableCores), nil
 }
 
 // epoch is how long an epoch takes that costs so many seconds of audio in so many steps, the loader's time not counted.

@@ -1,0 +1,25 @@
+package timing
+
+import "github.com/asrconfig/asrconfig-go/core/memory/analytic"
+
+// What a CPU does per second in float32, for each core, and what PyTorch takes for one operation: assumptions, with which a
+// micro-batch of a small wav2vec2 costs about what was measured (docs/timing.md). They serve to weigh micro-batches against
+// their seconds, not to tell times.
+const (
+	hostProducts     = 40e9 // operations
+	hostConvolutions = 20e9
+	hostBandwidth    = 8e9 // bytes, of all cores
+	hostDispatch     = 15e-6
+)
+
+// HostOverhead is what a micro-batch takes on a CPU beside its audio, in seconds of audio: dispatching its operations, adding
+// its gradients to those that are there, and the Trainer's loop. all is a micro-batch that holds so many padded seconds.
+func HostOverhead(all analytic.Amount, seconds float64, trained int64, cores float64) float64 {
+	each := max(1, cores)
+	computing := (all.Products+all.WideProducts)/(hostProducts*each) + (all.Convolutions+all.WideConvolutions)/(hostConvolutions*each) + all.MovedBytes/hostBandwidth
+	fixed := microTime.Likely + hostDispatch*all.Kernels + addedBytes*float64(trained)/hostBandwidth
+	if !(computing > 0) || !(seconds > 0) {
+		return 0
+	}
+	return fixed * seconds / computing
+}
