@@ -3,15 +3,18 @@ package forecast
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/story"
 )
 
 const (
 	cacheRise = 0.02 // of the card
+	cachePart = 0.5  // a growth that may be one of records is foreseen this share as far ahead as it was seen
+	cacheRest = 500  // steps
 	cacheGap  = 0.10 // of the card: reserved above the highest peak ever; less is no fragmentation
 	tightShare, easyShare,
-	fullLook = 0.02, 0.04, 32 // little headroom, enough again, steps that must have it
+	fullLook = 0.03, 0.05, 32 // little headroom, enough again, steps that must have it
 )
 
 // watchCache looks for reserved memory that grows while peaks do not: the pieces that are free do not suit what is asked for. A cache
@@ -20,9 +23,9 @@ func (g *gpu) watchCache(at float64, n uint64, s story.Step, free float64, b *bo
 	g.cache.search(&g.reserve, n, g.u, demand{rise: g.least(cacheRise), sign: 3.5})
 	gap := s.Reserved - g.record
 	t, ok := g.cache.longest()
-	ok = ok && gap >= cacheGap*g.total && g.peaksRise(t) < t.rise/4
+	ok = ok && gap >= cacheGap*g.total && g.peaksRise(t) < t.rise/4 && !g.peaksClimb(t)
 	if !ok {
-		if b.holds(story.AlertFragmentation, g.index) && (gap < cacheGap*g.total/2 || free > easyShare*g.total && g.cache.over(g.u, s.Reserved, leakRest)) {
+		if b.holds(story.AlertFragmentation, g.index) && g.u-g.cache.u >= cacheRest && (gap < cacheGap*g.total/2 || free > cacheGap*g.total) {
 			b.clear(at, story.AlertFragmentation, g.index)
 		}
 		return
@@ -30,7 +33,7 @@ func (g *gpu) watchCache(at float64, n uint64, s story.Step, free float64, b *bo
 	g.cache.holds(t, g.u, s.Reserved)
 	steps := free / t.slope
 	seconds := g.timed(steps)
-	if steps <= max(soonSteps, recordPart*t.span) || seconds <= soonS || b.holds(story.AlertFragmentation, g.index) {
+	if steps <= max(soonSteps, cachePart*t.span) || b.holds(story.AlertFragmentation, g.index) {
 		b.raise(at, g.fragmenting(t, gap, steps, seconds))
 	}
 }
@@ -46,6 +49,21 @@ func (g *gpu) peaksRise(t trend) float64 {
 		}
 	}
 	return g.record - before
+}
+
+// peaksClimb says whether peaks rise all the time, however little: then every batch is a little longer than the pieces of the cache, as in
+// sorted orders, and what is reserved for nothing can be given back.
+func (g *gpu) peaksClimb(t trend) bool {
+	for i := range rungs {
+		points := g.peak.last(i, rungSize)
+		from := slices.IndexFunc(points, func(p point) bool { return p.u >= t.first.u })
+		if from > 0 || i == rungs-1 || len(points) < rungSize {
+			s := condense(points[max(0, from):], 0)
+			_, sign := s.slope()
+			return sign > 2
+		}
+	}
+	return false
 }
 
 func (g *gpu) fragmenting(t trend, gap, steps, seconds float64) forecast {

@@ -24,14 +24,17 @@ type gpu struct {
 	steps                uint64  // training steps that were told
 	kind                 string  // of the newest step
 	base                 float64 // allocated after the newest training step, without what goes by its length
-	capacity, rises      ring    // what PyTorch could hold in all; what a step needs above the level before it
+	capacity             ring    // what PyTorch could hold in all
+	rise                 float64 // the most that a step needed above the level before it
 	paces, rooms         ring    // seconds of a step; capacity less peak
 	k                    float64 // bytes of allocated for each unit of length, at the end of a step
 	level, peak, reserve ladder
-	outside              ladder // memory of others, over seconds
-	told                 uint64 // readings of others
-	record               float64
+	outside              ladder  // memory of others, over seconds
+	told                 uint64  // readings of others
+	record               float64 // highest peak
+	mark, markU          float64 // what it was when it last had risen by more than a trifle, and when that was
 	leak                 growth
+	jumps                jumps
 	length               growth
 	cache                growth
 	strangers            growth
@@ -98,11 +101,14 @@ func (g *gpu) train(at float64, s story.Step, free float64, b *book) {
 	}
 	if g.steps++; g.steps > warmUp {
 		x := length(s)
-		g.rises.push(s.PeakAllocated - g.base)
+		g.rise = max(g.rise, s.PeakAllocated-g.base)
 		g.rooms.push(g.room(s.PeakAllocated))
 		g.level.push(point{g.u, at, s.Allocated, x})
 		g.peak.push(point{g.u, at, s.PeakAllocated, x})
 		g.reserve.push(point{g.u, at, s.Reserved, s.PeakAllocated})
+		if s.PeakAllocated > g.mark+g.least(leakRise) {
+			g.mark, g.markU = s.PeakAllocated, g.u
+		}
 		g.record = max(g.record, s.PeakAllocated)
 		g.look(at, s, free, b)
 	}
@@ -146,9 +152,6 @@ func length(s story.Step) float64 {
 
 // room is what a peak leaves free; NaN when the driver never told.
 func (g *gpu) room(peak float64) float64 { return g.capacity.median() - peak }
-
-// usual is the most that one of the newest steps needed above the level before it.
-func (g *gpu) usual() float64 { return max(0, g.rises.max()) }
 
 // least is the smallest growth worth a look: this share of the card.
 func (g *gpu) least(share float64) float64 { return max(smallest, share*g.total) }

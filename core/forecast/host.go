@@ -10,8 +10,8 @@ import (
 const (
 	hostRise   = 0.01
 	hostSpan   = 60.0 // seconds: workers that start grow for less
-	fastSpan   = 20.0 // enough when less than fastShare is left, for fastS at most
-	fastShare  = 0.20
+	fastSpan   = 20.0 // enough when less than fastShare is left, for fastS at most, and no workers are starting
+	fastShare  = 0.35
 	fastS      = 90.0
 	hostReach  = 1.5  // a growth is foreseen this many times as far ahead as it was seen
 	startReach = 0.25 // and before the first step, while data is loaded
@@ -72,7 +72,7 @@ func (h *host) watchRAM(at float64, b *book) {
 	}
 	seconds := h.available / t.slope
 	switch {
-	case ok && (h.near(t, seconds, h.available/h.total) || b.holds(kind, -1)):
+	case ok && (h.near(t, seconds, h.available/h.total, h.starting(t)) || b.holds(kind, -1)):
 		if !b.holds(kind, -1) && h.ofWorkers(t) {
 			kind = story.AlertWorkersRAM
 		}
@@ -85,11 +85,16 @@ func (h *host) watchRAM(at float64, b *book) {
 }
 
 // near says whether a growth was seen for long enough to tell of an end that far away. share is what is left.
-func (h *host) near(t trend, seconds, share float64) bool {
+func (h *host) near(t trend, seconds, share float64, starting bool) bool {
 	if !h.started {
 		return t.span >= hostSpan && seconds <= startReach*t.span
 	}
-	return t.span >= hostSpan && seconds <= max(hostSoon, hostReach*t.span) || t.span >= fastSpan && share < fastShare && seconds <= fastS
+	return t.span >= hostSpan && seconds <= max(hostSoon, hostReach*t.span) || t.span >= fastSpan && !starting && share < fastShare && seconds <= fastS
+}
+
+// starting says whether the workers have more than doubled since the growth began.
+func (h *host) starting(t trend) bool {
+	return h.used.last(0, 1)[0].x > 1.2*t.first.x && h.available > hostEasy*h.total
 }
 
 // ofWorkers says whether the DataLoader workers' memory grew by most of it.
@@ -137,7 +142,7 @@ func (h *host) watchShm(at, total, used float64, b *book) {
 		advice: "give the container more (docker run --shm-size=8g), or lower dataloader_num_workers",
 	}
 	switch {
-	case ok && (h.near(t, seconds, 1-used/total) || b.holds(story.AlertShm, -1)):
+	case ok && (h.near(t, seconds, 1-used/total, false) || b.holds(story.AlertShm, -1)):
 		b.raise(at, f)
 	case used > shmTight*total:
 		f.text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", size(used), size(total))

@@ -9,7 +9,7 @@ import (
 
 const (
 	leakRise  = 0.0025 // of the card: the least growth that counts as one
-	leakReach = 20     // a leak is foreseen this many times as far ahead as it was seen
+	leakReach = 8      // a leak is foreseen this many times as far ahead as it was seen
 	leakRest  = 32     // steps without growth after which it may be over
 )
 
@@ -20,6 +20,9 @@ func (g *gpu) watchLeak(at float64, n uint64, b *book) {
 	g.leak.search(&g.level, n, g.u, demand{rise: g.least(leakRise), sign: 3.9, k: g.k})
 	t, ok := g.leak.longest()
 	level := g.settled()
+	if regular, found := g.jumps.look(&g.level, g.k, g.least(leakRise)); found && !ok {
+		t, ok = regular, true
+	}
 	if !ok {
 		if b.holds(story.AlertLeak, g.index) && g.leak.over(g.u, level, leakRest) {
 			b.clear(at, story.AlertLeak, g.index)
@@ -27,7 +30,7 @@ func (g *gpu) watchLeak(at float64, n uint64, b *book) {
 		return
 	}
 	g.leak.holds(t, g.u, level)
-	steps := max(0, g.capacity.median()-level-g.usual()) / t.slope
+	steps := max(0, g.capacity.median()-level-g.rise) / t.slope
 	if seconds := g.timed(steps); steps < leakReach*t.span && steps < longest && !(seconds > longest) || b.holds(story.AlertLeak, g.index) {
 		b.raise(at, g.leaking(t, steps, seconds))
 	}
@@ -43,27 +46,55 @@ func (g *gpu) leaking(t trend, steps, seconds float64) forecast {
 	}
 }
 
-// learnInputs finds how many bytes stay for each unit of length: the median ratio of the differences between neighbours, from which
-// the usual growth of a step is taken.
+// learnInputs finds how many bytes stay for each unit of length, by the median ratio of the differences between neighbours: once with
+// the usual growth of a step taken from them, once without. What explains the levels better counts: in grouped and sorted orders
+// lengths change in one direction most of the time, and their growth would be taken for that of a step.
 func (g *gpu) learnInputs(n uint64) {
 	if n%(4*ratio) != 0 {
 		return
 	}
 	points := g.level.last(0, rungSize/2)
-	var grown, ratios [rungSize]float64
+	var grown [rungSize]float64
 	for i := 1; i < len(points); i++ {
 		grown[i-1] = points[i].y - points[i-1].y
 	}
-	usual, found := median(grown[:max(0, len(points)-1)]), 0
+	usual := median(grown[:max(0, len(points)-1)])
+	with, found := perLength(points, usual)
+	without, _ := perLength(points, 0)
+	switch {
+	case found >= 8 && unexplained(points, with) <= unexplained(points, without):
+		g.k = max(0, with)
+	case found >= 8:
+		g.k = max(0, without)
+	case len(points) > 1 && points[len(points)-1].x > 1.02*points[0].x:
+		g.k = max(0, (points[len(points)-1].y-points[0].y)/(points[len(points)-1].x-points[0].x))
+	}
+}
+
+// perLength is the median growth for a unit of length between neighbours of clearly different lengths, and how many there were.
+func perLength(points []point, usual float64) (k float64, found int) {
+	var ratios [rungSize]float64
 	for i := 1; i < len(points); i++ {
 		if more := points[i].x - points[i-1].x; math.Abs(more) > 0.02*points[i].x {
 			ratios[found] = (points[i].y - points[i-1].y - usual) / more
 			found++
 		}
 	}
-	if found >= 8 {
-		g.k = max(0, median(ratios[:found]))
+	return median(ratios[:found]), found
+}
+
+// unexplained is how much the growth of a step scatters once k bytes for each unit of length are taken out.
+func unexplained(points []point, k float64) float64 {
+	var rest [rungSize]float64
+	for i := 1; i < len(points); i++ {
+		rest[i-1] = points[i].y - points[i-1].y - k*(points[i].x-points[i-1].x)
 	}
+	n := max(0, len(points)-1)
+	centre := median(rest[:n])
+	for i := range n {
+		rest[i] = math.Abs(rest[i] - centre)
+	}
+	return median(rest[:n])
 }
 
 // settled is the level of the newest steps without what goes by their lengths.

@@ -8,10 +8,11 @@ import (
 )
 
 const (
-	peakRise   = 0.01 // of the card
-	recordPart = 0.5  // what may be a record, or end with the dataset, is foreseen so many times as far ahead as it was seen
-	soonSteps  = 40   // or this far
-	soonS      = 120.0
+	peakRise    = 0.01 // of the card
+	lengthPart  = 0.5  // what may end with the dataset is foreseen this share as far ahead as it was seen,
+	soonSteps   = 60   // or so many steps
+	soonS       = 120.0
+	lengthShare = 0.6 // of what there is; below it the end is too far to be told from a few lengths
 )
 
 // watchLength looks at the highest peaks of equal numbers of steps. In random order these are steady, whatever the lengths; they
@@ -31,8 +32,9 @@ func (g *gpu) watchLength(at float64, n uint64, b *book) {
 	}
 	g.length.holds(t, g.u, peak)
 	seconds := g.timed(steps)
-	near := steps <= max(soonSteps, recordPart*t.span) || seconds <= soonS
-	if near && peak >= g.record-g.least(leakRise) || b.holds(story.AlertLength, g.index) {
+	near := steps <= max(soonSteps, lengthPart*t.span) || seconds <= soonS
+	near = near && peak >= lengthShare*g.capacity.median()
+	if near && g.u-g.markU <= max(recent, t.span) || b.holds(story.AlertLength, g.index) {
 		b.raise(at, g.lengthening(t, steps, seconds))
 	}
 }

@@ -28,7 +28,7 @@ func (g *gpu) watchOthers(b *book) {
 	}
 	g.strangers.holds(t, g.at, g.others)
 	seconds := max(0, g.roomOfOthers()) / t.slope
-	if seconds > max(othersReach, recordPart*t.span) && !b.holds(story.AlertOthers, g.index) {
+	if seconds > max(othersReach, t.span/2) && !b.holds(story.AlertOthers, g.index) {
 		return
 	}
 	b.raise(g.at, forecast{

@@ -9,8 +9,7 @@ import (
 
 const (
 	phasePoints = 96
-	bulgePart   = 0.25 // an evaluation that was never seen to its end is foreseen for this share of what was seen of it
-	bulgeS      = 60.0
+	bulgePart   = 0.5  // an evaluation that was never seen to its end is foreseen for this share of what was seen of it
 	spikeShare  = 0.02 // of the card; what takes less is no spike
 )
 
@@ -85,7 +84,7 @@ func (g *gpu) watchBulge(at float64, s story.Step, b *book) {
 		}
 		steps := max(0, g.capacity.median()-s.Allocated-p.needs) / t.slope
 		pace := (at - t.first.at) / max(1, float64(p.batches)-t.first.u)
-		near := steps <= max(soonSteps, bulgePart*float64(p.batches)) || steps*pace <= bulgeS
+		near := steps <= max(soonSteps, bulgePart*float64(p.batches))
 		if p.before > 0 {
 			near = float64(p.batches)+steps <= float64(p.before)
 		}

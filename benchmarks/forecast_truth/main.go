@@ -1,0 +1,117 @@
+// Command forecast_truth measures the forecasts of core/forecast on simulated trainings whose end is known: how many of those that
+// run out of memory were warned in time, and how often a training in order was. PyTorch's allocator is simulated (core/memory/allocator),
+// so that caches, records of random lengths and fragmentation are its own. The same seeds give the same trainings.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+const (
+	aimWarned = 0.95
+	aimFalse  = 1.0 // a day
+	leadS     = 30.0
+	leadSteps = 20
+)
+
+func main() {
+	from := flag.Uint64("seed", 1_000_000, "first seed")
+	each := flag.Int("each", 100, "trainings of each kind that run out of memory")
+	normal := flag.Int("normal", 400, "trainings in order")
+	hours := flag.Float64("hours", 6, "simulated hours of each of these, at most")
+	only := flag.String("only", "", "one kind alone")
+	verbose := flag.Bool("v", false, "name every training that was missed, and every false alarm")
+	threads := flag.Int("threads", runtime.NumCPU(), "at once")
+	flag.Parse()
+	r := measure(*from, *each, *normal, *hours, *only, *threads)
+	r.print(os.Stdout, *verbose)
+	if !r.good() {
+		os.Exit(1)
+	}
+}
+
+// measure plays all of it.
+func measure(from uint64, each, normal int, hours float64, only string, threads int) *result {
+	var jobs []func() outcome
+	for kind := range troubles {
+		if only != "" && only != troubles[kind].kind {
+			continue
+		}
+		for i := range each {
+			jobs = append(jobs, func() outcome { return judged(newBad(from+uint64(10_000*kind+i), kind), from+uint64(10_000*kind+i)) })
+		}
+	}
+	if only == "" || only == "normal" {
+		for i := range normal {
+			seed := from + 500_000 + uint64(i)
+			jobs = append(jobs, func() outcome { return judged(newTale(seed, hours), seed) })
+		}
+	}
+	outcomes := make([]outcome, len(jobs))
+	var wait sync.WaitGroup
+	queue := make(chan int)
+	for range threads {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for i := range queue {
+				outcomes[i] = jobs[i]()
+			}
+		}()
+	}
+	for i := range jobs {
+		queue <- i
+	}
+	close(queue)
+	wait.Wait()
+	return summed(outcomes)
+}
+
+// outcome is how one tale ended.
+type outcome struct {
+	seed        uint64
+	kind        string // "" for one in order
+	ran, warned bool   // out of memory; in time
+	late, right bool
+	leadS       float64
+	leadSteps   float64
+	hours       float64
+	falseAlarms []string
+}
+
+func judged(t *tale, seed uint64) outcome {
+	t.play()
+	o := outcome{seed: seed, kind: t.bad.kind, ran: t.ended, hours: t.at / 3600}
+	if o.kind == "" || !o.ran {
+		for _, a := range t.w.Alerts() {
+			o.falseAlarms = append(o.falseAlarms, fmt.Sprintf("%.0f s: %s: %s", a.AtS, a.Kind, a.Text))
+		}
+		return o
+	}
+	if t.told-t.onset < 45 && t.at-t.onsetS < 60 {
+		o.ran = false
+		return o
+	}
+	pace := (t.at - t.onsetS) / float64(max(1, t.told-t.onset))
+	for _, a := range t.w.Alerts() {
+		switch {
+		case a.AtS < t.onsetS:
+			o.falseAlarms = append(o.falseAlarms, fmt.Sprintf("%.0f s: %s: %s", a.AtS, a.Kind, a.Text))
+		case a.ClearedS == nil || *a.ClearedS > t.at-leadS:
+			lead := t.at - a.AtS
+			if lead > o.leadS {
+				o.leadS, o.leadSteps = lead, lead/pace
+			}
+			o.late = true
+			o.right = o.right || slices.Contains(t.bad.alert, a.Kind)
+		}
+	}
+	o.warned = o.leadS >= leadS || o.leadSteps >= leadSteps
+	o.late = o.late && !o.warned
+	return o
+}
