@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ class Reading:
 
     unix_s: float
     memory: MemorySnapshot
-    headroom: tuple[int | None, ...]
     activity: Activity
     gpus: tuple[StoryGPU, ...]
     host: StoryHost
@@ -55,12 +54,12 @@ class Reading:
         rows = activity.pop("gpus")
         gpus = []
         for i, gpu in enumerate(self.memory.gpus):
-            sizes = {f"{name}_bytes": getattr(gpu, name) for name in ("total", "used", "free", "peak")}
+            sizes = {f"{field.name}_bytes": getattr(gpu, field.name) for field in fields(gpu)}
             more = rows[i] if i < len(rows) else {}
             fixed = to_json(self.gpus[i])
             fixed.pop("total_bytes")
             listed = [asdict(process) for process in (self.processes[i] if i < len(self.processes) else ())]
-            gpus.append({"gpu": i, **fixed, **sizes, "headroom_bytes": self.headroom[i], **more, "processes": listed})
+            gpus.append({"gpu": i, **fixed, **sizes, **more, "processes": listed})
         host = {"host_total_bytes": self.memory.host_total, "host_used_bytes": self.memory.host_used}
         fixed_host = {name: value for name, value in to_json(self.host).items() if name != "total_bytes"}
         return {
@@ -91,7 +90,6 @@ class Reader:
         return Reading(
             unix_s=time.time(),
             memory=self._monitor.read(),
-            headroom=self._monitor.headroom(),
             activity=self._monitor.activity(),
             gpus=self._gpus,
             host=self._host,

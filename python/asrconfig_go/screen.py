@@ -12,6 +12,7 @@ from .report.figures import THROTTLES
 from .report.words import amount, percent, rate, size
 
 _BLOCK, _SHADE = "█", "░"
+_UNUSUAL = 2 | 4  # heat and the brake; cards run at their power limit whenever they are busy
 _FULL, _TIGHT = 0.95, 0.90  # shares of memory that are shown as grave, and as worth a look
 _COLOURS = {"bad": "\x1b[31m", "warn": "\x1b[33m", "bold": "\x1b[1m"}
 
@@ -81,7 +82,7 @@ def _tone(part: float | None) -> str:
 
 def _gpu(now: Reading, i: int, width: int) -> list[Line]:
     gpu, fixed = now.memory.gpus[i], now.gpus[i]
-    memory = f"{size(gpu.used)} of {size(gpu.total)}, {percent(gpu.fraction)}, headroom {size(now.headroom[i])}"
+    memory = f"{size(gpu.used)} of {size(gpu.total)}, {percent(gpu.fraction)}, headroom {size(gpu.headroom)}"
     lines = [Line(f"GPU {i}  {fixed.name}", "bold")]
     lines.append(Line(f"  memory  {_bar(gpu.fraction, _long(width))} {memory}", _tone(gpu.fraction)))
     if i < len(now.activity.gpus):
@@ -94,7 +95,7 @@ def _gpu(now: Reading, i: int, width: int) -> list[Line]:
             f"{amount(row.clock_mhz, 'MHz')}" + (f" of {fixed.max_clock_mhz:.0f}" if fixed.max_clock_mhz else ""),
             *([f"held back by {held}"] if held else []),
         ]
-        lines.append(Line(f"  {' · '.join(words)}", "warn" if held else ""))
+        lines.append(Line(f"  {' · '.join(words)}", "warn" if int(row.throttle or 0) & _UNUSUAL else ""))
     listed = now.processes[i] if i < len(now.processes) else ()
     if listed:
         told = ", ".join(f"{p.pid} {p.name} {size(p.memory_bytes)}" for p in listed)

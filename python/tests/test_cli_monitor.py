@@ -37,13 +37,12 @@ COMMAND = [sys.executable, "-m", "asrconfig_go", "monitor"]
 
 def reading(gpus: int, name: str = "NVIDIA L4", **changed: Any) -> Reading:
     """Cards that are five sixths full and held back by heat."""
-    card = GPUMemory(24 * GIB, 20 * GIB, 4 * GIB, 21 * GIB)
+    card = GPUMemory(24 * GIB, 20 * GIB, 4 * GIB, 21 * GIB, headroom=5 * GIB)
     host: dict[str, Any] = dict.fromkeys(HOST_COLUMNS) | {"cpu_share": 0.25, "tree_rss_bytes": 3.0 * GIB}
     row = GPUActivity(**(dict.fromkeys(GPU_COLUMNS) | BUSY | {"others_bytes": float(GIB)}))
     found = Reading(
         unix_s=1_790_000_000.0,
         memory=MemorySnapshot(1.0, 100, 0, 32 * GIB, 8 * GIB, 9 * GIB, (card,) * gpus),
-        headroom=(5 * GIB,) * gpus,
         activity=Activity(at_s=1.0, **host, gpus=(row,) * gpus),
         gpus=tuple(StoryGPU(name, f"GPU-{i}", 24 * GIB, 72.0, 2040.0, False) for i in range(gpus)),
         host=StoryHost(32 * GIB, 8, 16 * GIB, True),
@@ -93,7 +92,6 @@ def test_what_is_not_known_is_a_dash() -> None:
     lost = reading(
         1,
         memory=MemorySnapshot(None, 0, 0, None, None, None, (GPUMemory(None, None, None, None),)),
-        headroom=(None,),
         activity=Activity(at_s=None, **host, gpus=(nothing,)),
         processes=(),
     )

@@ -39,11 +39,11 @@ class Watcher:
     known: dict[str, Any] = field(default_factory=lambda: {"utilization": 0.5, "throttle": 2.0, "clock_mhz": 1905.5})
 
     def read(self) -> MemorySnapshot:
-        cards = (GPUMemory(24 * GIB, 20 * GIB, 4 * GIB, 21 * GIB), GPUMemory(None, None, None, None))
+        cards = (
+            GPUMemory(24 * GIB, 20 * GIB, 4 * GIB, 21 * GIB, GIB, 2 * GIB, 5 * GIB),
+            GPUMemory(None, None, None, None),
+        )
         return MemorySnapshot(1.0, 100, 2, 32 * GIB, 8 * GIB, 9 * GIB, cards[: len(self.gpu_names)])
-
-    def headroom(self) -> tuple[int | None, ...]:
-        return (5 * GIB, None)[: len(self.gpu_names)]
 
     def activity(self) -> Activity:
         cards = (dict.fromkeys(GPU_COLUMNS) | self.known, dict.fromkeys(GPU_COLUMNS))
@@ -63,6 +63,7 @@ def test_text_has_what_is_known_and_no_more() -> None:
     name = 'A \\"card\\" \\\\ of\\\\n{several=\\"lines\\"} 1\\\\n\\\\x1b'
     lines = text.splitlines()
     assert f'asrconfig_gpu_memory_used_bytes{{gpu="0",name="{name}"}} {20 * GIB}' in lines
+    assert f'asrconfig_gpu_torch_reserved_bytes{{gpu="0",name="{name}"}} {2 * GIB}' in lines
     assert f'asrconfig_gpu_headroom_bytes{{gpu="0",name="{name}"}} {5 * GIB}' in lines
     assert f'asrconfig_gpu_utilization_ratio{{gpu="0",name="{name}"}} 0.5' in lines
     assert f'asrconfig_gpu_clock_hertz{{gpu="0",name="{name}"}} 1905500000' in lines

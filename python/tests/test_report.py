@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,6 +17,7 @@ from asrconfig_go.report import RunReport, report
 from asrconfig_go.run_record import RunFolder, RunRecord
 from asrconfig_go.story import RunStory
 from asrconfig_go.training_report import GuardEvent
+from asrconfig_go.watching.ranks import RankPeaks
 from html_checks import charts, tags
 from run_stories import (
     GIB,
@@ -134,6 +136,18 @@ def test_what_becomes_of_alerts() -> None:
         "RAM was used up": ("came true", 10),
         "held": ("held", None),
     }
+
+
+def test_memory_that_ran_out_is_the_alert_s_own() -> None:
+    """The callback does not know the GPU; of the host's memory it tells by the place."""
+    story = empty(1)
+    put_memory(story, 0, GIB, GIB)
+    put_memory(story, 50, GIB, GIB)
+    put_alert(story, 10, "leak", "GPU", gpu=0)
+    put_alert(story, 10, "workers_ram", "host")
+    put_event(story, 20, "out_of_memory", "step 3 (loading): 4 → 2 after DataLoader worker is killed")
+    put_event(story, 30, "out_of_memory", "step 5 (training): 4 → 2 after CUDA out of memory")
+    assert {o.alert.text: o.after_s for o in told(story).alerts} == {"GPU": 20, "host": 10}
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 16])
@@ -292,15 +306,24 @@ def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None
     record.events.append(GuardEvent("training", 2, 4, 2, "CUDA out of memory"))
     RunFolder(tmp_path).write(record)
     state = {"global_step": 3, "max_steps": 10, "epoch": 0.5, "log_history": [{"loss": 4.25}, {"eval_loss": 1}]}
+    told_by = asdict(RankPeaks(1, "cuda:1", 3 * GIB, 4 * GIB, GIB))
+    (tmp_path / ".asrconfig" / "memory-rank1.json").write_text(json.dumps(told_by))
     (tmp_path / "checkpoint-2").mkdir()
     (tmp_path / "checkpoint-10").mkdir()
     (tmp_path / "checkpoint-2" / "trainer_state.json").write_text("{")
     (tmp_path / "checkpoint-10" / "trainer_state.json").write_text(json.dumps(state))
     r = report(file)
     assert "Trainer: step 3 of 10, epoch 0.5, last loss 4.25" in str(r)
-    assert "guard: memory ran out 1 time" in str(r)
+    assert "guard: memory ran out once" in str(r)
+    assert "rank 1 (cuda:1): allocated 3.0 GiB, reserved 4.0 GiB, RAM 1.0 GiB" in str(r)
+    assert r.to_json()["ranks"] == [told_by]
     assert [(m.at_s, m.kind) for m in r.events] == [(4.0, "guard")]
     assert r.to_json()["guard"]["events"][0]["micro_batch_after"] == 2
+    put_event(small, 3.9, "out_of_memory", str(record.events[0]))
+    saved(small, file)
+    assert [m.kind for m in report(file).events] == ["out_of_memory"], "told once"
+    (tmp_path / ".asrconfig" / "memory-rank2.json").write_text("{")
+    assert any("memory-rank2.json cannot be read" in note for note in report(tmp_path).notes)
     (tmp_path / "trainer_state.json").write_text('{"global_step": "x"}')
     assert any("trainer_state.json cannot be read" in note for note in report(tmp_path).notes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ..run_record import RunRecord
@@ -67,14 +67,15 @@ def _lasting(line: Line, kind: str) -> list[Band]:
     return found
 
 
-def guarded(line: Timeline, record: RunRecord | None) -> list[Moment]:
-    """What the guard did, at the time of the step that it did it in, as far as that is known."""
+def guarded(line: Timeline, record: RunRecord | None, told: Collection[str] = ()) -> list[Moment]:
+    """What the guard did and the callback has not ``told``, at the time of its step, as far as that is known."""
     if record is None:
         return []
     known = line.step_row(lambda s, i: float(s.number[i])).known
-    told = [(e.global_step, f"guard: {e}") for e in record.events]
-    told += [(r.step, f"restart: {r}") for r in record.restarts]
-    return [Moment(at, "guard", "", text) for step, text in told if (at := _time_of(known, step)) is not None]
+    met = [(e.global_step, "guard", str(e)) for e in record.events]
+    met += [(r.step, "restart", str(r)) for r in record.restarts]
+    placed = [(_time_of(known, step), kind, text) for step, kind, text in met if text not in told]
+    return [Moment(at, "guard", "", f"{kind}: {text}") for at, kind, text in placed if at is not None]
 
 
 def _time_of(known: Sequence[tuple[float, float]], step: int) -> float | None:

@@ -9,10 +9,12 @@ from .timeline import Line, Timeline
 from .words import lasting
 
 if TYPE_CHECKING:
-    from ..story import Alert
+    from ..story import Alert, Event
     from .sources import Source
 
 _OUT_OF_MEMORY, _CLEAN_UP = "out_of_memory", "clean_up"
+# What the guard, PyTorch and Python say when the host's memory ran out.
+_HOST_WORDS = ("(loading)", "DataLoader worker", "MemoryError")
 _MARGIN_S = 2.0  # an alert and what cleared it are seen a second apart
 _SPENT = 0.01  # of the whole: what is left when something is used up
 _HOST_ROWS = {
@@ -72,12 +74,18 @@ def _came_true(line: Timeline, source: Source, alert: Alert, end: float) -> floa
     moments = [
         event.at_s
         for event in source.story.events
-        if event.kind == _OUT_OF_MEMORY
-        and alert.at_s <= event.at_s <= end + _MARGIN_S
-        and (event.gpu == alert.gpu or event.gpu < 0)
+        if event.kind == _OUT_OF_MEMORY and alert.at_s <= event.at_s <= end + _MARGIN_S and _of_it(event, alert)
     ]
     moments += _used_up(source, alert, end)
     return min(moments, default=None)
+
+
+def _of_it(event: Event, alert: Alert) -> bool:
+    """Whether the memory that ran out is that of the alert. An event of no GPU may be any GPU's, or the host's."""
+    of_host = event.gpu < 0 and any(words in event.text for words in _HOST_WORDS)
+    if alert.gpu < 0:
+        return of_host
+    return event.gpu == alert.gpu or (event.gpu < 0 and not of_host)
 
 
 def _used_up(source: Source, alert: Alert, end: float) -> list[float]:

@@ -40,14 +40,14 @@ class Panel:
     scale: float
     series: tuple[Series, ...]
     limit: tuple[float, str] | None = None
-    whole: float | None = None  # the top that it always has
+    whole: float | None = None  # what all of it would be, where that is known without a limit
 
     @property
     def top(self) -> float:
         """The highest value that is to be seen, in the unit."""
         values = [v for series in self.series for v in series.line.values if v is not None]
         values += [self.limit[0]] if self.limit else []
-        return self.whole if self.whole is not None else 1.06 * max(values, default=0.0) / self.scale or 1.0
+        return 1.06 * (self.whole or max(values, default=0.0) / self.scale) or 1.0
 
     @property
     def empty(self) -> bool:
@@ -71,7 +71,7 @@ def busy_panel(line: Timeline, view: GPUView) -> Panel:
     """Utilisation, and what steps waited for."""
     series = [Series("GPU busy", line.gpu_row(view, "utilization"), BLUE, average, area=True)]
     series.append(Series("steps waiting for the loader", _waiting(line), ORANGE, average))
-    return Panel("Utilisation", view.label, "%", 0.01, _known(series), whole=107.0)
+    return Panel("Utilisation", view.label, "%", 0.01, _known(series), whole=100.0)
 
 
 def power_panel(line: Timeline, view: GPUView) -> Panel:
@@ -84,7 +84,7 @@ def power_panel(line: Timeline, view: GPUView) -> Panel:
 def heat_panel(line: Timeline, view: GPUView) -> Panel:
     """Degrees Celsius."""
     series = [Series("temperature", line.gpu_row(view, "temperature_c"), ORANGE)]
-    return Panel("Temperature", view.label, "°C", 1.0, _known(series), whole=110.0)
+    return Panel("Temperature", view.label, "°C", 1.0, _known(series), whole=100.0)
 
 
 def steps_panel(line: Timeline) -> Panel:
@@ -120,7 +120,7 @@ def cpu_panels(line: Timeline) -> Iterator[Panel]:
             Series("all cores", line.host_row(node, "cpu_share"), BLUE, average, area=True),
             Series("the busiest core", line.host_row(node, "busiest_core"), ORANGE, average),
         ]
-        yield Panel(f"{_named(line, node[0].name)}Processors", "", "%", 0.01, _known(series), whole=107.0)
+        yield Panel(f"{_named(line, node[0].name)}Processors", "", "%", 0.01, _known(series), whole=100.0)
 
 
 def traffic_panels(line: Timeline) -> Iterator[Panel]:

@@ -25,6 +25,9 @@ _GPU_MEMORY = (
     ("used", "gpu_memory_used_bytes", "Memory in use on the GPU, of all processes, PyTorch's cache included."),
     ("free", "gpu_memory_free_bytes", "Memory that the driver has free."),
     ("peak", "gpu_memory_peak_bytes", "Highest use since the monitor began."),
+    ("allocated", "gpu_torch_allocated_bytes", "Memory of PyTorch's tensors at the last step."),
+    ("reserved", "gpu_torch_reserved_bytes", "PyTorch's cache at the last step, with what is in it."),
+    ("headroom", "gpu_headroom_bytes", "What training can still allocate: free, or unused in PyTorch's cache."),
 )
 _GPU_ACTIVITY = (
     ("utilization", "gpu_utilization_ratio", "Share of the time that a kernel ran.", 1.0),
@@ -103,10 +106,6 @@ def _memory(monitor: MemoryMonitor) -> Iterator[Family]:
         for i, gpu in enumerate(seen.gpus):
             family.put(getattr(gpu, attribute), **_named(monitor, i))
         yield family
-    headroom = Family("gpu_headroom_bytes", "What training can still allocate: free, or unused in PyTorch's cache.")
-    for i, left in enumerate(monitor.headroom()):
-        headroom.put(left, **_named(monitor, i))
-    yield headroom
     for attribute, text in (("total", "RAM, container's limit applied."), ("used", "RAM in use.")):
         family = Family(f"host_memory_{attribute}_bytes", text)
         family.put(getattr(seen, f"host_{attribute}"))

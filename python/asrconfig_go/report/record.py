@@ -48,5 +48,6 @@ def report_json(r: RunReport) -> dict[str, Any]:
             "events": [dataclasses.asdict(event) for event in r.record.events],
             "restarts": [dataclasses.asdict(restart) for restart in r.record.restarts],
         },
+        "ranks": [dataclasses.asdict(peaks) for peaks in r.ranks],
         "notes": list(r.notes),
     }

@@ -14,6 +14,7 @@ from .._files import save_whole
 from ..diagnosis import Finding, diagnose
 from ..markup import page
 from ..run_record import RunRecord
+from ..watching.ranks import RankPeaks
 from .figures import GPUFigures, HostFigures, StepFigures, gpu_figures, host_figures, step_figures
 from .marks import Marks, bands, guarded
 from .outcomes import Outcome, outcomes
@@ -36,7 +37,7 @@ def report(run: Any) -> RunReport:
     found = gather(run)
     line = Timeline(found.sources)
     findings, notes = _findings(line, found.record)
-    return RunReport(line, findings, found.record, found.trainer, (*found.notes, *notes))
+    return RunReport(line, findings, found.record, found.trainer, found.ranks, (*found.notes, *notes))
 
 
 def _findings(line: Timeline, record: RunRecord | None) -> tuple[tuple[Finding, ...], list[str]]:
@@ -60,14 +61,15 @@ def _settings(record: RunRecord | None) -> dict[str, Any]:
 class RunReport:
     """What became of a run. ``print`` shows the text, a notebook the card; times count from the run's start.
 
-    ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``notes`` name files
-    beside the story that cannot be read.
+    ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
+    that other processes of the training told. ``notes`` name files beside the story that cannot be read.
     """
 
     timeline: Timeline
     findings: tuple[Finding, ...]
     record: RunRecord | None = None
     trainer: TrainerState | None = None
+    ranks: tuple[RankPeaks, ...] = ()
     notes: tuple[str, ...] = ()
 
     @cached_property
@@ -93,7 +95,8 @@ class RunReport:
     @cached_property
     def events(self) -> tuple[Moment, ...]:
         """Everything that happened, the guard's doings among it."""
-        told = self.timeline.events() + guarded(self.timeline, self.record)
+        told = self.timeline.events()
+        told += guarded(self.timeline, self.record, {moment.text for moment in told})
         return tuple(sorted(told, key=lambda moment: moment.at_s))
 
     @cached_property

@@ -11,6 +11,7 @@ from typing import Any
 from .._errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from ..run_record import RunFolder, RunRecord
 from ..story import RunStory
+from ..watching.ranks import RankPeaks, rank_peaks
 
 FILE_NAME = "asrconfig_monitor"
 _LARGEST = 1 << 28  # bytes of a file; what a monitor writes stays far under it
@@ -53,6 +54,7 @@ class Gathered:
     sources: tuple[Source, ...]
     record: RunRecord | None = None
     trainer: TrainerState | None = None
+    ranks: tuple[RankPeaks, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -74,7 +76,9 @@ def gather(run: Any) -> Gathered:
     folder = path if path.is_dir() else path.parent
     record = _aside(notes, RunFolder(folder).read)
     trainer = _aside(notes, lambda: _trainer_state(folder))
-    return Gathered(_placed([(_added(file), load_story(file)) for file in files]), record, trainer, tuple(notes))
+    ranks = _aside(notes, lambda: rank_peaks(RunFolder(folder).path)) or ()
+    sources = _placed([(_added(file), load_story(file)) for file in files])
+    return Gathered(sources, record, trainer, ranks, tuple(notes))
 
 
 def _stories_in(folder: Path) -> list[Path]:

@@ -33,9 +33,9 @@ def headline(r: RunReport) -> str:
     tight = tightest(r)
     if tight is not None:
         words.append(f"at least {size(tight.headroom_lowest_bytes)} of GPU memory left")
-    if any(moment.kind == "out_of_memory" for moment in r.events):
-        times = sum(moment.kind == "out_of_memory" for moment in r.events)
-        words.append("ran out of memory" + (f" {times} times" if times > 1 else ""))
+    times = sum(moment.kind == "out_of_memory" for moment in r.events)
+    if times:
+        words.append(f"memory {_often(times)}")
     return "; ".join(words)
 
 
@@ -68,8 +68,12 @@ def facts(r: RunReport) -> list[str]:
         lines.append(_trainer(r))
     if r.record is not None:
         times = len(r.record.events) + len(r.record.restarts)
-        lines.append(f"guard: memory {f'ran out {times} times' if times else 'never ran out'}")
-    return lines + list(r.notes)
+        lines.append(f"guard: memory {_often(times)}")
+    return lines + [str(peaks) for peaks in r.ranks] + list(r.notes)
+
+
+def _often(times: int) -> str:
+    return "never ran out" if not times else "ran out once" if times == 1 else f"ran out {times} times"
 
 
 def _trainer(r: RunReport) -> str:
@@ -105,7 +109,8 @@ def _gpu_tiles(r: RunReport) -> list[tuple[str, str, str]]:
     found = []
     busy = [gpu.utilization for gpu in r.gpus if gpu.utilization is not None]
     if busy:
-        spread = f"{percent(min(busy))} to {percent(max(busy))}" if len(busy) > 1 else "of the time"
+        low, high = percent(min(busy)), percent(max(busy))
+        spread = f"{low} to {high}" if low != high else "of the time"
         found.append(("GPU busy", percent(sum(busy) / len(busy)), spread))
     peaks = [gpu for gpu in r.gpus if gpu.used_peak_bytes is not None]
     if peaks:

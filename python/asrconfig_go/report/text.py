@@ -81,11 +81,12 @@ def _row(panel: Panel, axis: Axis, name: str) -> list[str]:
     if panel.empty:
         return []
     first, cells = panel.series[0], [" "] * _WIDE
-    top = panel.limit[0] if panel.limit else panel.top * panel.scale
+    top = panel.limit[0] if panel.limit else panel.scale * (panel.whole or panel.top)
     for piece in thinned(first.line, axis, first.choose):
-        for column, value in piece:
-            place = column * _WIDE // COLUMNS
-            level = 1 + min(7, int(8 * value / top)) if top else 1
-            cells[place] = max(cells[place], _BLOCKS[level])
+        ends = [column for column, _ in piece[1:]] + [piece[-1][0] + 1]
+        for (column, value), end in zip(piece, ends, strict=True):
+            level = _BLOCKS[1 + min(7, int(8 * value / top))]
+            for place in range(column * _WIDE // COLUMNS, max(column, end - 1) * _WIDE // COLUMNS + 1):
+                cells[place] = max(cells[place], level)
     unit = f"{short(top / panel.scale)} {panel.unit}"
     return [f"{name:<15} |{''.join(cells)}| {unit}"]

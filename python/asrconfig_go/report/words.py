@@ -58,7 +58,9 @@ def short(value: float) -> str:
 
 
 def rate(bytes_s: float | None) -> str:
-    """``60 MB/s``; a dash for what is not known."""
+    """``60 MB/s``, ``0``; a dash for what is not known."""
     if bytes_s is None:
         return "–"
+    if bytes_s < 500:
+        return "0"
     return f"{bytes_s / 1e6:.0f} MB/s" if bytes_s >= 9.5e5 else f"{bytes_s / 1e3:.0f} kB/s"

@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from .._errors import CorruptFileError
 from .._files import write_whole
 from ..display import GIB
 from .reader import MemoryReader
 
 _WAIT_S, _AGAIN_S = 5.0, 0.05
+_NAME = "memory-rank"
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,22 @@ class RankFiles:
         return (peaks, *(_read(path) for path in others if path.exists()))
 
     def _path(self, rank: int) -> Path:
-        return self._folder / f"memory-rank{rank}.json"
+        return self._folder / f"{_NAME}{rank}.json"
 
 
 def _read(path: Path) -> RankPeaks:
     return RankPeaks(**json.loads(path.read_bytes()))
+
+
+def rank_peaks(folder: Path) -> tuple[RankPeaks, ...]:
+    """What all processes but the first left in ``folder``. Raises ``CorruptFileError``."""
+    found = []
+    for path in folder.glob(f"{_NAME}*.json"):
+        try:
+            found.append(_read(path))
+        except (OSError, ValueError, TypeError) as error:
+            raise CorruptFileError(f"{path} cannot be read: {error!r}", "remove it, or report without it") from error
+    return tuple(sorted(found, key=lambda peaks: peaks.rank))
 
 
 def own_peaks(rank: int, monitor: MemoryReader | None = None) -> RankPeaks:
