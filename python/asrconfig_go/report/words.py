@@ -39,7 +39,9 @@ def size(held: float | None) -> str:
     """``20.1 GiB``, ``640 MiB``, ``0``; a dash for what is not known."""
     if held is None:
         return "–"
-    return f"{held / GIB:.1f} GiB" if abs(held) >= 0.95 * GIB else f"{held / 2**20:.0f} MiB" if held else "0"
+    if abs(held) < 2**19:
+        return "0"
+    return f"{held / GIB:.1f} GiB" if abs(held) >= 0.95 * GIB else f"{held / 2**20:.0f} MiB"
 
 
 def percent(part: float | None) -> str:
