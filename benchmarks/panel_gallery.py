@@ -27,7 +27,7 @@ from asrconfig_go.watching.panel import PanelState
 from asrconfig_go.watching.panel_card import panel_html
 from watching_fakes import GIB, FakeMonitor, activity, alert, gpu
 
-WIDTH, HEIGHT = 820, 470
+WIDTH, HEIGHT = 820, 566
 POINTS, TOTAL = 240, 15.0
 
 
@@ -35,7 +35,7 @@ def curve(leak_gib: float, gpus: int = 1) -> MemoryHistory:
     """Memory of a training: the model is loaded, then batches of all lengths, and what is never freed."""
     draw = random.Random(1)
     times = tuple(2.0 * i for i in range(POINTS))
-    host = tuple(int((11 + 3 * (1 - math.exp(-i / 30))) * GIB) for i in range(POINTS))
+    host = tuple(int((17 + 10 * (1 - math.exp(-i / 30))) * GIB) for i in range(POINTS))
 
     def used(i: int) -> int:
         if i < 12:
@@ -58,9 +58,10 @@ def cases() -> Iterator[tuple[str, PanelState]]:
     full = FakeMonitor([gpu(13.9, TOTAL, allocated=12.7, reserved=12.9)], host=27.0)
     leak = alert(
         1,
-        "GPU memory grows 38 MB/step since step 420: out of memory in about 34 steps (1 min)",
+        "GPU memory grows 38 MB/step since step 420: out of memory in about 34 steps (60 s)",
         severity="critical",
-        advice="keep no tensors of earlier steps: total_loss += loss.item(), not loss",
+        advice="something keeps a tensor of every step: sum up loss.item() or loss.detach(), not loss, and keep no "
+        "outputs in a list",
     )
     yield (
         "leak",
