@@ -265,7 +265,11 @@ class ASRConfigManager:
         return Explanation(self._planned(), self.hardware, self.dataset, self.model, labels, known)
 
     def callback(self, **options: Any) -> AdaptiveMemoryCallback:
-        """A ``TrainerCallback`` that watches memory, warns at 90 % and cleans up at 95 % (see its class)."""
+        """A ``TrainerCallback`` that watches memory, warns at 90 % and cleans up at 95 %.
+
+        ``options`` are those of ``AdaptiveMemoryCallback``: ``warn_at``, ``clean_at``, ``cooldown_s``, ``progress``,
+        ``panel``, ``memory`` and others. See docs/watching.md.
+        """
         from .callback import AdaptiveMemoryCallback
 
         return AdaptiveMemoryCallback(self.config, **options)
