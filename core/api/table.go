@@ -110,7 +110,7 @@ func libraryInfo(struct{}) (any, error) {
 	sort.Strings(names)
 	return map[string]any{
 		"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
-		"schema_version": profile.SchemaVersion, "operations": names, "audio_extensions": dataset.Extensions(),
+		"goroutines": runtime.NumGoroutine(), "schema_version": profile.SchemaVersion, "operations": names, "audio_extensions": dataset.Extensions(),
 	}, nil
 }
 

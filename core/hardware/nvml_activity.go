@@ -16,7 +16,7 @@ import (
 
 // pcieEvery is how many readings pass between two looks at PCIe: the driver watches the bus for 20 ms at each of the two
 // calls. Between them the last rates stand.
-const pcieEvery = 5
+const pcieEvery = 10
 
 // gauges are the readings that a driver or a card may not have.
 type gauge int

@@ -96,7 +96,7 @@ func TestWhatACardDoes(t *testing.T) {
 		"throttled: heat holds the GPU's clock back", "ecc: 2 uncorrected memory errors, 2 more than before",
 		"xid: the driver reports Xid 31", "xid: the driver reports Xid 79",
 	}, kinds(events))
-	assert.Len(t, card.GetPcieThroughputCalls(), 2, "the bus is watched at every fifth reading only")
+	assert.Len(t, card.GetPcieThroughputCalls(), 2, "the bus is watched at every tenth reading only")
 }
 
 func TestACardWithoutSomethingIsNotAskedAgain(t *testing.T) {

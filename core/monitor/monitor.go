@@ -90,6 +90,7 @@ type Monitor struct {
 	activity    *activity
 
 	running  atomic.Int32 // goroutines that may use gpu; the last one closes it
+	alarm    *alarm
 	stopOnce sync.Once
 	stop     chan struct{} // closed to ask the samplers to end
 	done     chan struct{} // closed when all have ended
@@ -120,6 +121,7 @@ func start(c Config, clock clock, hostEvery int) (*Monitor, error) {
 	if watcher, is := c.GPU.(GPUWatcher); is {
 		loops = append(loops, func() { m.atOnce(slow, func() { m.lookAtGPUs(watcher) }) })
 	}
+	m.alarm = newAlarm()
 	m.running.Store(int32(len(loops)))
 	for _, run := range loops {
 		go func() {
@@ -159,16 +161,13 @@ func (m *Monitor) atOnce(interval time.Duration, f func()) {
 
 // loop runs f at every interval until Stop or a panic.
 func (m *Monitor) loop(interval time.Duration, f func()) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for !m.stopped() { // asked again after a tick, because select picks any case that is ready
-		select {
-		case <-m.stop:
-		case <-ticker.C:
-			if err := guarded(f); err != nil {
-				m.fail(err)
-				return
-			}
+	for pauses := newPauses(interval); ; pauses.ran() {
+		if m.alarm.sleep(pauses.left(), m.stop); m.stopped() {
+			return
+		}
+		if err := guarded(f); err != nil {
+			m.fail(err)
+			return
 		}
 	}
 }
@@ -177,6 +176,7 @@ func (m *Monitor) loop(interval time.Duration, f func()) {
 func (m *Monitor) leave() {
 	if m.running.Add(-1) == 0 {
 		m.closeReader()
+		m.alarm.close()
 		close(m.done)
 	}
 }
@@ -235,7 +235,10 @@ func (m *Monitor) Err() error {
 // closed whenever that call returns. Further calls do no harm. Everything that was seen can
 // still be asked for.
 func (m *Monitor) Stop() {
-	m.stopOnce.Do(func() { close(m.stop) })
+	m.stopOnce.Do(func() {
+		close(m.stop)
+		m.alarm.ring()
+	})
 	patience := time.NewTimer(stopPatience)
 	defer patience.Stop()
 	select {

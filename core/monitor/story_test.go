@@ -98,8 +98,7 @@ func TestStepsOutsideTheGPUs(t *testing.T) {
 	s := m.Story().Steps
 	assert.Equal(t, []int{-1, -1, -1, -1}, s.GPU)
 	assert.True(t, math.IsNaN(s.Headroom[0]) && math.IsNaN(w.steps[0].DriverFree))
-	m.Stop()
-	close(m.done)
+	close(m.stop)
 	m.Step(step(9, 1, 1))
 	assert.Len(t, m.Story().Steps.Number, 4, "after the stop nothing is added")
 }
@@ -221,6 +220,15 @@ func TestClocks(t *testing.T) {
 		clock.jumped += time.Hour
 	}))
 	assert.Empty(t, told(func() { clock.since += 100 * time.Millisecond }))
+}
+
+func TestPausesLeaveOutWhatWasMissed(t *testing.T) {
+	p := newPauses(10 * time.Millisecond)
+	p.next = p.next.Add(-time.Second)
+	assert.Negative(t, p.left())
+	p.ran()
+	assert.Positive(t, p.left())
+	assert.LessOrEqual(t, p.left(), 10*time.Millisecond)
 }
 
 func TestALostGPULeavesAGapAndOneEvent(t *testing.T) {

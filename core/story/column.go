@@ -14,8 +14,10 @@ import (
 type Column []float64
 
 // MarshalJSON writes a list; numbers without a fraction have no point.
-func (c Column) MarshalJSON() ([]byte, error) {
-	out := append(make([]byte, 0, 2+8*len(c)), '[')
+func (c Column) MarshalJSON() ([]byte, error) { return c.append(make([]byte, 0, 2+8*len(c))), nil }
+
+func (c Column) append(out []byte) []byte {
+	out = append(out, '[')
 	for i, value := range c {
 		if i > 0 {
 			out = append(out, ',')
@@ -29,7 +31,7 @@ func (c Column) MarshalJSON() ([]byte, error) {
 			out = strconv.AppendFloat(out, value, 'g', 6, 64)
 		}
 	}
-	return append(out, ']'), nil
+	return append(out, ']')
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.

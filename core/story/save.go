@@ -1,10 +1,9 @@
 package story
 
 import (
+	"io"
 	"os"
 	"path/filepath"
-
-	"github.com/goccy/go-json"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
@@ -12,17 +11,13 @@ import (
 // Save writes a story as JSON through a temporary file beside path: whoever reads path finds the old story or the new one,
 // whole, even after a power cut. NotFound when it cannot be written.
 func Save(path string, s *Story) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return fault.Wrap(err, fault.Internal, "please report this as a defect", "writing a story as JSON")
-	}
-	if err := replace(path, text); err != nil {
+	if err := replace(path, func(to io.Writer) error { return Write(to, s) }); err != nil {
 		return fault.Wrap(err, fault.NotFound, "choose a folder that exists and can be written", "cannot write the story to %s", fault.Shorten(path))
 	}
 	return nil
 }
 
-func replace(path string, text []byte) (err error) {
+func replace(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return err
@@ -32,8 +27,7 @@ func replace(path string, text []byte) (err error) {
 			_ = os.Remove(file.Name())
 		}
 	}()
-	_, err = file.Write(text)
-	if err == nil {
+	if err = write(file); err == nil {
 		err = file.Chmod(0o644) // as other files of a run; temporary ones are for their owner alone
 	}
 	if err == nil {

@@ -18,6 +18,7 @@ from ._errors import BY_CODE, ForkedProcessError, InternalError, LibraryNotLoade
 
 ABI_VERSION = 3
 MAX_GPUS = 16
+NO_MONITOR = 2  # a code of stats_reader and step_putter
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 
 

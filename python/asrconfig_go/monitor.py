@@ -279,7 +279,9 @@ class MemoryMonitor:
                 "use it in the parent process only, or start workers with multiprocessing_context='spawn'",
             )
         code = call()
-        if code:
+        if code == _lib.NO_MONITOR:  # the interpreter is ending, and the monitor was closed before this was called
+            self._running = False
+        elif code:
             raise LibraryError(
                 f"the monitor could not be reached (code {code})", "an earlier panic is likely: restart the process"
             )

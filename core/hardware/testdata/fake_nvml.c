@@ -196,6 +196,7 @@ int nvmlDeviceGetCount(unsigned *out) { return count(out); }
 int nvmlDeviceGetHandleByIndex(unsigned index, const struct gpu **out) { return by_index(index, out); }
 #else
 int nvmlInit_v2(void) { return start(); }
+int nvmlInitWithFlags(unsigned flags) { return flags ? INVALID_ARGUMENT : start(); }
 int nvmlDeviceGetCount_v2(unsigned *out) { return count(out); }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, const struct gpu **out) { return by_index(index, out); }
 int nvmlSystemGetDriverVersion(char *out, unsigned size) { return text(DRIVER, out, size); }

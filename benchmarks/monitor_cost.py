@@ -1,0 +1,220 @@
+"""What watching costs: reads, the sampler's share of a core, memory, and training slowed down; beside other samplers.
+
+    python benchmarks/monitor_cost.py [--seconds 30] [--pairs 100] [--json]
+
+Every sampler runs in a process of its own that sleeps, on the stand-in driver with 8 GPUs: processor time and
+resident memory are those of the process and what it started, less those of a process that only imported this
+package. Peers that are not installed are left out. The slow-down is measured in pairs of blocks of the same
+training on the CPU, with and without the monitor in turns of random order: the median of the ratios of times, and
+the middle of 95 % of medians drawn again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import fake_driver
+from monitor_peers import CONTENDERS, wait
+
+ROWS = [
+    ("ours", 100),
+    ("ours", 10),
+    ("thread", 100),
+    ("nvitop", 100),
+    ("wandb", 15_000),
+    ("wandb", 100),
+    ("tracker", 0),
+]
+
+LOOP = """
+#include <stdint.h>
+#include <stddef.h>
+#include <time.h>
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
+double many(int32_t (*call)(uint64_t, void *, size_t), uint64_t monitor, void *block, size_t size, long n) {
+    double start = now();
+    for (long i = 0; i < n; i++)
+        if (call(monitor, block, size))
+            return -1;
+    return (now() - start) / n;
+}
+"""
+
+
+def tree() -> list[str]:
+    """This process and all that it started, as folders of /proc."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parents[folder.name] = folder.joinpath("stat").read_text().rsplit(")", 1)[1].split()[1]
+            except OSError:
+                continue
+    found = [str(os.getpid())]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
+def used() -> tuple[float, int]:
+    """Processor seconds and resident bytes of the tree so far."""
+    ticks = resident = 0
+    for pid in tree():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        ticks += int(stat[11]) + int(stat[12])
+        resident += int(stat[21]) * os.sysconf("SC_PAGE_SIZE")
+    return ticks / os.sysconf("SC_CLK_TCK"), resident
+
+
+def child(name: str, interval_s: float, library: str, seconds: float) -> None:
+    """Sample for a while and print the share of a core and the resident memory."""
+    stop = CONTENDERS[name](interval_s, library)
+    wait(5, hold_gil=False)
+    (before, _), start = used(), time.monotonic()
+    wait(seconds, hold_gil=False)
+    after, resident = used()
+    print(json.dumps([(after - before) / (time.monotonic() - start), resident]), flush=True)
+    stop()
+    os._exit(0)  # without waiting for what a peer does when the interpreter ends
+
+
+def contender(name: str, interval_ms: float, seconds: float, folder: Path) -> list[float] | None:
+    library, control = fake_driver.build(folder)
+    command = [sys.executable, __file__, "--child", name, str(interval_ms / 1000), str(library), str(seconds)]
+    done = subprocess.run(
+        command, env=fake_driver.environment(library, control), capture_output=True, text=True, timeout=seconds + 120
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    return json.loads(lines[-1]) if lines else None
+
+
+def calls(folder: Path) -> dict[str, float]:
+    """Microseconds of the calls around JSON, from C and through ctypes."""
+    from asrconfig_go import MemoryMonitor, _lib
+
+    library, control = fake_driver.build(folder)
+    os.environ["FAKE_NVML_CONTROL"] = str(control.path)
+    source, loop = folder / "loop.c", folder / "loop.so"
+    source.write_text(LOOP)
+    compiler = shutil.which("cc") or "gcc"
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(loop), str(source)], check=True, timeout=60)
+    many = ctypes.CDLL(str(loop)).many
+    many.restype = ctypes.c_double
+    with MemoryMonitor(100, library_path=str(library)) as monitor:
+        monitor.step()
+        core = _lib._load()
+
+        def from_c(function: Any, block: Any) -> float:
+            n, size = ctypes.c_long(20_000), ctypes.c_size_t(ctypes.sizeof(block))
+            address = ctypes.cast(function, ctypes.c_void_p)
+            return statistics.median(
+                many(address, ctypes.c_uint64(monitor._handle), ctypes.byref(block), size, n) for _ in range(15)
+            )
+
+        def from_python(call: Any) -> float:
+            rounds = []
+            for _ in range(15):
+                start = time.perf_counter()
+                for _ in range(10_000):
+                    call()
+                rounds.append((time.perf_counter() - start) / 10_000)
+            return statistics.median(rounds)
+
+        return {
+            "ac_stats_read from C": from_c(core.ac_stats_read, monitor._stats) * 1e6,
+            "ac_stats_read through ctypes": from_python(monitor._refresh) * 1e6,
+            "ac_step_put from C": from_c(core.ac_step_put, monitor._step) * 1e6,
+            "ac_step_put through ctypes": from_python(monitor._put) * 1e6,
+            "MemoryMonitor.step": from_python(monitor.step) * 1e6,
+        }
+
+
+def slow_down(pairs: int, folder: Path) -> dict[str, Any]:
+    """How much longer a block of training takes beside a monitor at 100 ms that it tells of every step."""
+    import torch
+
+    from asrconfig_go import MemoryMonitor
+
+    library, control = fake_driver.build(folder)
+    os.environ["FAKE_NVML_CONTROL"] = str(control.path)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 256))
+    optimizer = torch.optim.AdamW(model.parameters())
+    batch = torch.randn(64, 256)
+
+    def block(monitor: MemoryMonitor | None) -> float:
+        start = time.perf_counter()
+        for _ in range(100):
+            loss = model(batch).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if monitor is not None:
+                monitor.step()
+        return time.perf_counter() - start
+
+    ratios = []
+    block(None)
+    for _ in range(pairs):
+        taken = {}
+        for watched in random.sample([True, False], 2):
+            if watched:
+                with MemoryMonitor(100, library_path=str(library)) as monitor:
+                    taken[watched] = block(monitor)
+            else:
+                taken[watched] = block(None)
+        ratios.append(taken[True] / taken[False])
+    medians = sorted(statistics.median(random.choices(ratios, k=pairs)) for _ in range(2000))
+    percent = [100 * (value - 1) for value in (statistics.median(ratios), medians[50], medians[1949])]
+    return {"pairs": pairs, "median_percent": percent[0], "low": percent[1], "high": percent[2]}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--pairs", type=int, default=100)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        name, interval_s, library, seconds = options.child
+        child(name, float(interval_s), library, float(seconds))
+        return 0
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        found["calls_us"] = calls(Path(folder))
+        idle = contender("nothing", 0, 5, Path(folder)) or [0, 0]
+        for name, interval_ms in ROWS:
+            cost = contender(name, interval_ms, options.seconds, Path(folder))
+            found[f"{name} {interval_ms} ms"] = cost and {
+                "percent_of_a_core": 100 * (cost[0] - idle[0]),
+                "mib": (cost[1] - idle[1]) / 2**20,
+            }
+            if not options.json:
+                print(name, interval_ms, found[f"{name} {interval_ms} ms"], flush=True)
+        found["slow_down"] = slow_down(options.pairs, Path(folder))
+    if options.json:
+        print(json.dumps(found))
+    else:
+        print(*found["calls_us"].items(), found["slow_down"], sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

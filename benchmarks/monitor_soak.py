@@ -1,0 +1,106 @@
+"""A monitor that runs for hours: memory flat, goroutines flat, no second without a sample.
+
+    python benchmarks/monitor_soak.py [--minutes 120] [--interval-ms 10] [--json]
+
+Samples 8 GPUs of the stand-in driver, whose memory keeps changing, while a training tells of a step every 100 ms
+and saves the story each minute. The first tenth is for warming up: tables that fill are memory that grows, once.
+Exits with 1 when resident memory grew by more than 2 MiB a quarter after that, threads were added, or samples
+stayed away for a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import fake_driver
+
+
+def resident() -> int:
+    """Resident memory of this process in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def soak(minutes: float, interval_ms: float, folder: Path) -> dict[str, Any]:
+    """Run it and give what was measured."""
+    library, control = fake_driver.build(folder)
+    os.environ["FAKE_NVML_CONTROL"] = str(control.path)
+    from asrconfig_go import MemoryMonitor, _lib
+
+    end, quarter_s = time.monotonic() + minutes * 60, minutes * 60 * 0.9 / 4
+    warm = time.monotonic() + minutes * 60 * 0.1
+    marks: list[tuple[float, int]] = []
+    goroutines: list[int] = []
+    longest, saved = 0.0, time.monotonic()
+    with MemoryMonitor(interval_ms, library_path=str(library)) as monitor:
+        samples, moved = monitor.read().samples, time.monotonic()
+        while (now := time.monotonic()) < end:
+            control.put(random.randrange(8), used=random.randrange(1 << 30, 30 << 30))
+            monitor.step(audio_s=30.0, longest_s=12.0)
+            if (seen := monitor.read().samples) != samples:
+                samples, moved = seen, now
+            longest = max(longest, now - moved)
+            if now - saved >= 60:
+                monitor.save(folder / "run.json")
+                saved = now
+            if now >= warm + quarter_s * len(marks):
+                marks.append((now, resident()))
+                goroutines.append(_lib.call("library.info")["goroutines"])
+            time.sleep(0.1)
+        marks.append((time.monotonic(), resident()))
+        goroutines.append(_lib.call("library.info")["goroutines"])
+        story = monitor.story()
+    gaps = [event.text for event in story.events if event.kind == "gap"]
+    return {
+        "minutes": minutes,
+        "interval_ms": interval_ms,
+        "samples": story.samples,
+        "expected": round(story.duration_s * 1000 / interval_ms),
+        "rss_mib": [round(size / (1 << 20), 2) for _, size in marks],
+        "threads": threads(),
+        "goroutines": goroutines,
+        "longest_without_s": round(longest, 3),
+        "gaps": gaps,
+    }
+
+
+def failures(found: dict[str, Any]) -> list[str]:
+    """What was not flat."""
+    rss = found["rss_mib"]
+    wrong = [f"resident memory grew from {a} to {b} MiB" for a, b in itertools.pairwise(rss) if b - a > 2]
+    if max(found["goroutines"]) > min(found["goroutines"]):
+        wrong.append(f"goroutines came: {found['goroutines']}")
+    return wrong + found["gaps"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=120)
+    parser.add_argument("--interval-ms", type=float, default=10)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = soak(options.minutes, options.interval_ms, Path(folder))
+    found["failures"] = failures(found)
+    if options.json:
+        print(json.dumps(found))
+    else:
+        for name, value in found.items():
+            print(f"{name:20} {value}")
+    return 1 if found["failures"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

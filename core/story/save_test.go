@@ -1,0 +1,58 @@
+package story
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/goccy/go-json"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func aStory() Story {
+	since := uint64(420)
+	return Story{
+		Version: Version, StartUnixNanos: 1_700_000_000_000_000_000, DurationS: 1.25, Samples: 3, GPUs: []GPU{{Name: `a "card"`}, {}},
+		Memory:   Memory{TimesS: []float64{0, 0.1}, HostUsed: Column{1, math.NaN()}, GPUUsed: []Column{{5, 17179869184}, nil}},
+		Activity: Rows{TimesS: []float64{}, GPUs: []GPURows{{PowerW: Column{2.5}}}},
+		Steps:    Marks{Number: []uint64{math.MaxUint64}, Kind: []string{KindTrain}, GPU: []int{-1}},
+		Events:   []Event{}, Alerts: []Alert{{ID: 1, Since: &since, Text: "é"}},
+	}
+}
+
+func TestAStoryIsWrittenAsItsJSON(t *testing.T) {
+	s := aStory()
+	expected, err := json.Marshal(s)
+	require.NoError(t, err)
+	var written bytes.Buffer
+	require.NoError(t, Write(&written, &s))
+	assert.JSONEq(t, string(expected), written.String())
+	var back Story
+	require.NoError(t, json.Unmarshal(written.Bytes(), &back))
+	assert.Equal(t, s.Steps.Number, back.Steps.Number)
+}
+
+func TestASavedStoryIsThereWholeOrNotAtAll(t *testing.T) {
+	s, folder := aStory(), t.TempDir()
+	path := filepath.Join(folder, "run.json")
+	require.NoError(t, Save(path, &s))
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	err = replace(path, func(to io.Writer) error {
+		_, _ = to.Write([]byte("half"))
+		return errors.New("the disk is full")
+	})
+	require.ErrorContains(t, err, "the disk is full")
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+	files, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	assert.Len(t, files, 1, "nothing half written stays")
+	assert.ErrorContains(t, Save(filepath.Join(folder, "no", "folder", "run.json"), &s), "cannot write the story")
+}
