@@ -170,7 +170,7 @@ def test_a_story_of_nothing_is_told_as_such() -> None:
     assert r.headline == "0 ms on the CPU"
     assert "<svg" not in r._repr_html_()
     assert json.loads(json.dumps(r.to_json(), allow_nan=False))["steps"]["train"] == 0
-    with pytest.raises(ac.EmptyDatasetError, match="nothing was sampled"):
+    with pytest.raises(ac.NotFoundError, match="nothing was sampled"):
         r.plot()
 
 
@@ -328,6 +328,39 @@ def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None
     assert any("trainer_state.json cannot be read" in note for note in report(tmp_path).notes)
 
 
+def test_settings_are_those_of_the_nearest_source(tmp_path: Path, small: Json, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("asrconfig_go.report.run_report.diagnose", lambda _, settings: seen.append(settings) or ())
+    saved(small, tmp_path / "asrconfig_monitor.json")
+    state = {"global_step": 3, "max_steps": 10, "logging_steps": 5, "eval_steps": 0.1, "save_steps": 50}
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+    plan = {"dataloader_num_workers": 2, "dataloader_pin_memory": True, "save_steps": 40, "fp16": True, "bf16": False}
+    (tmp_path / "training_config.json").write_text(json.dumps(plan))
+    report(tmp_path)
+    assert seen.pop() == {
+        "logging_steps": 5,
+        "save_steps": 40,
+        "workers": 2,
+        "pin_memory": True,
+        "precision": "fp16",
+    }
+    RunFolder(tmp_path).write(RunRecord((4, 2, 3), 1, 100, None))
+    report(tmp_path, {"dataloader_num_workers": 7, "gradient_accumulation_steps": 1})
+    told = seen.pop()
+    assert (told["workers"], told["accumulation"], told["devices"]) == (7, 2, 3)
+
+
+def test_a_training_without_end_is_told(small: Json) -> None:
+    put_event(small, 0.1, "training", "training begins after step 0 of 3")
+    assert "no end of the training was told" in str(told(small))
+    put_event(small, 9, "training", "training ends after step 3")
+    assert "no end of the training was told" not in str(told(small))
+
+
+def changed(story: Json, series: str, column: str, values: list[Any]) -> Json:
+    return {**story, series: {**story[series], column: values}}
+
+
 def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: pytest.CaptureFixture[str]) -> None:
     whole = json.dumps(small)
     contents = {
@@ -336,6 +369,14 @@ def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: p
         "corrupt": ('{"version": 1,,}', ac.CorruptFileError, "is no JSON"),
         "list": ("[1]", ac.CorruptFileError, "holds no story"),
         "deep": ("[" * 100_000, ac.CorruptFileError, "cut"),
+        "shorter": (json.dumps(changed(small, "steps", "spent_s", [1.0])), ac.CorruptFileError, "1 entries, not 4"),
+        "words": (json.dumps(changed(small, "steps", "number", ["a"] * 4)), ac.CorruptFileError, "whole numbers"),
+        "infinite": (
+            json.dumps(changed(small, "memory", "host_used_bytes", [1e400] * 6)),
+            ac.CorruptFileError,
+            "finite",
+        ),
+        "cards": (json.dumps({**small, "gpus": []}), ac.CorruptFileError, "0 GPUs"),
         "fields": ('{"version": 1}', ac.CorruptFileError, "fields"),
         "newer": (json.dumps({**small, "version": 2}), ac.VersionMismatchError, "version 2"),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
+from .._errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .axis import COLUMNS, Axis, thinned
 from .panels import Panel, busy_panel, cpu_panels, fullest, memory_panel, ram_panels, steps_panel
 
@@ -24,7 +24,7 @@ def plot_report(r: RunReport, by: str, gpus: Sequence[int] | None) -> Figure:
     """Memory and utilisation of the GPUs, steps, RAM and processors, one under the other."""
     panels = _panels(r, _views(r, gpus))
     if not panels:
-        raise EmptyDatasetError("nothing was sampled in this run: there is nothing to draw", "watch a longer run")
+        raise NotFoundError("nothing was sampled in this run: there is nothing to draw", "watch a longer run")
     try:
         from matplotlib import pyplot
     except ImportError as error:

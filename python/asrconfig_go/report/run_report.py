@@ -18,6 +18,7 @@ from ..watching.ranks import RankPeaks
 from .figures import GPUFigures, HostFigures, StepFigures, gpu_figures, host_figures, step_figures
 from .marks import Marks, bands, guarded
 from .outcomes import Outcome, outcomes
+from .settings import settings_of
 from .sources import TrainerState, gather
 from .timeline import Moment, Timeline
 
@@ -25,36 +26,31 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def report(run: Any) -> RunReport:
+def report(run: Any, args: Any = None) -> RunReport:
     """The report of ``run``: a ``MemoryMonitor``, a ``RunStory``, the folder of a training, or a monitor's file.
 
     A folder's ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
     another. The guard's record and ``trainer_state.json`` beside them are told, too.
+
+    ``args`` are the training's TrainingArguments or its TrainingConfig, for findings that need them; without, what
+    ``training_config.json`` and the others in the folder tell is taken.
 
     Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, cut off or no story,
     ``VersionMismatchError`` for one of a newer version.
     """
     found = gather(run)
     line = Timeline(found.sources)
-    findings, notes = _findings(line, found.record)
+    findings, notes = _findings(line, settings_of((args, found.plan, found.state), found.record))
     return RunReport(line, findings, found.record, found.trainer, found.ranks, (*found.notes, *notes))
 
 
-def _findings(line: Timeline, record: RunRecord | None) -> tuple[tuple[Finding, ...], list[str]]:
+def _findings(line: Timeline, settings: dict[str, Any]) -> tuple[tuple[Finding, ...], list[str]]:
     """Of all leading stories, and a note where the library cannot tell: the rest of a report needs none."""
     try:
-        found = [finding for source in line.leads for finding in diagnose(source.story, _settings(record))]
+        found = [finding for source in line.leads for finding in diagnose(source.story, settings)]
     except LibraryError as error:
         return (), [f"no findings: {error.message}"]
     return tuple(dict.fromkeys(found)), []
-
-
-def _settings(record: RunRecord | None) -> dict[str, Any]:
-    """What a diagnosis may know of the training."""
-    if record is None:
-        return {}
-    size, accumulation, devices = record.batch
-    return {"per_device_batch": size, "accumulation": accumulation, "devices": devices}
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,6 +12,7 @@ from .._errors import AsrConfigError, CorruptFileError, InvalidArgumentError, No
 from ..run_record import RunFolder, RunRecord
 from ..story import RunStory
 from ..watching.ranks import RankPeaks, rank_peaks
+from .checking import complaint
 
 FILE_NAME = "asrconfig_monitor"
 _LARGEST = 1 << 28  # bytes of a file; what a monitor writes stays far under it
@@ -55,6 +56,8 @@ class Gathered:
     record: RunRecord | None = None
     trainer: TrainerState | None = None
     ranks: tuple[RankPeaks, ...] = ()
+    plan: Any = None  # training_config.json and trainer_state.json, as JSON
+    state: Any = None
     notes: tuple[str, ...] = ()
 
 
@@ -75,10 +78,12 @@ def gather(run: Any) -> Gathered:
     notes: list[str] = []
     folder = path if path.is_dir() else path.parent
     record = _aside(notes, RunFolder(folder).read)
-    trainer = _aside(notes, lambda: _trainer_state(folder))
+    state = _aside(notes, lambda: _trainer_state(folder))
+    plan = _aside(notes, lambda: _object(folder / "training_config.json"))
     ranks = _aside(notes, lambda: rank_peaks(RunFolder(folder).path)) or ()
     sources = _placed([(_added(file), load_story(file)) for file in files])
-    return Gathered(sources, record, trainer, ranks, tuple(notes))
+    trainer, told = state or (None, None)
+    return Gathered(sources, record, trainer, ranks, plan, told, tuple(notes))
 
 
 def _stories_in(folder: Path) -> list[Path]:
@@ -116,9 +121,13 @@ def load_story(path: Path) -> RunStory:
     if not isinstance(told, dict):
         raise CorruptFileError(f"{path} holds no story of a run", _WANTED)
     try:
-        return RunStory.from_json(told)
+        story = RunStory.from_json(told)
     except AsrConfigError as error:
         raise type(error)(f"{path}: {error.message}", error.hint) from error
+    wrong = complaint(story)
+    if wrong:
+        raise CorruptFileError(f"{path} is no whole story: {wrong}", _WANTED)
+    return story
 
 
 def read_json(path: Path, hint: str) -> Any:
@@ -141,7 +150,14 @@ def read_json(path: Path, hint: str) -> Any:
         raise CorruptFileError(f"{path} {what}", hint) from error
 
 
-def _trainer_state(folder: Path) -> TrainerState | None:
+def _object(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    told = read_json(path, _ASIDE)
+    return told if isinstance(told, dict) else None
+
+
+def _trainer_state(folder: Path) -> tuple[TrainerState, Any] | None:
     """That of the folder itself, else of its newest checkpoint."""
     path = folder / "trainer_state.json"
     if not path.is_file():
@@ -152,13 +168,14 @@ def _trainer_state(folder: Path) -> TrainerState | None:
     told = read_json(path, _ASIDE)
     try:
         losses = [entry["loss"] for entry in told.get("log_history") or () if "loss" in entry]
-        return TrainerState(
+        state = TrainerState(
             global_step=int(told["global_step"]),
             max_steps=int(told["max_steps"]) if told.get("max_steps") else None,
             epoch=_number(told.get("epoch")),
             last_loss=_number(losses[-1]) if losses else None,
             best_metric=_number(told.get("best_metric")),
         )
+        return state, told
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise CorruptFileError(f"{path} cannot be read: {error!r}", _ASIDE) from error
 

@@ -66,10 +66,17 @@ def facts(r: RunReport) -> list[str]:
         lines.append(f"{len(stories)} monitors: {', '.join(s.name or 'the first' for s in r.timeline.sources)}")
     if r.trainer is not None:
         lines.append(_trainer(r))
+    if _cut_off(r):
+        lines.append("no end of the training was told: its process was killed, or it still trains")
     if r.record is not None:
         times = len(r.record.events) + len(r.record.restarts)
         lines.append(f"guard: memory {_often(times)}")
     return lines + [str(peaks) for peaks in r.ranks] + list(r.notes)
+
+
+def _cut_off(r: RunReport) -> bool:
+    told = [e.text for e in r.timeline.leads[-1].story.events if e.kind == "training"]
+    return any("begins" in text for text in told) and not any("ends" in text for text in told)
 
 
 def _often(times: int) -> str:
