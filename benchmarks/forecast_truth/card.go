@@ -20,10 +20,9 @@ type card struct {
 	remain   float64 // bytes that stay after a step for each padded second: inputs, and what the loop keeps
 	share    [layers]float64
 	kept     []allocator.Block // of the last step
-	pins     []allocator.Block
-	grown    float64 // others since the start: taken from under the allocator
-	stranded float64 // reserved, and of no use to anyone
-	lastFree float64 // what the driver told at its last sample
+	grown    float64           // others since the start: taken from under the allocator
+	stranded float64           // reserved, and of no use to anyone
+	lastFree float64           // what the driver told at its last sample
 }
 
 func newCard(rng *rand.Rand, total, others float64) *card {

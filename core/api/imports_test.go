@@ -31,10 +31,11 @@ var allowed = map[string][]string{
 	"core/timing":           {"core/fault", "core/memory/analytic", "core/profile"},
 	"core/timing/compare": {"core/estimate", "core/fault", "core/hardware", "core/memory/analytic", "core/memory/device", "core/model", "core/profile",
 		"core/timing"},
-	"core/story":    {"core/fault"},
-	"core/forecast": {"core/story"},
-	"core/monitor":  {"core/fault", "core/profile", "core/story"},
-	"core/api": {"core/batching", "core/dataset", "core/fault", "core/forecast", "core/hardware", "core/memory", "core/memory/allocator",
+	"core/story":     {"core/fault"},
+	"core/forecast":  {"core/story"},
+	"core/monitor":   {"core/fault", "core/profile", "core/story"},
+	"core/diagnosis": {"core/fault", "core/story"},
+	"core/api": {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/hardware", "core/memory", "core/memory/allocator",
 		"core/memory/analytic", "core/memory/device", "core/memory/sharding", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
 		"core/story", "core/timing", "core/timing/compare"},
 	"capi": {"core/api", "core/fault", "core/monitor", "core/story"},
@@ -64,7 +65,7 @@ func TestImportDirection(t *testing.T) {
 }
 
 func TestPureRoomsDoNoIO(t *testing.T) {
-	for _, room := range []string{"core/batching", "core/plan", "core/recovery", "core/profile", "core/memory/sharding", "core/forecast"} {
+	for _, room := range []string{"core/batching", "core/plan", "core/recovery", "core/profile", "core/memory/sharding", "core/forecast", "core/diagnosis"} {
 		out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, module+room).Output()
 		require.NoError(t, err)
 		for imported := range strings.Lines(string(out)) {

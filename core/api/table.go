@@ -25,6 +25,7 @@ type operation func(args json.RawMessage, attached []byte) (any, error)
 
 // table is every operation. To add one: a function, a row here, a golden pair in capi/testdata, a Python method.
 var table = map[string]operation{
+	"diagnosis.of":        withArgs(diagnose),
 	"hardware.detect":     withArgs(detectHardware),
 	"hardware.catalogue":  withArgs(func(struct{}) (any, error) { return hardware.Catalogue(), nil }),
 	"model.profile":       withArgs(func(r model.Request) (any, error) { return model.Profile(r) }),

@@ -174,13 +174,6 @@ func (r *ring) push(value float64) {
 
 func (r *ring) all() []float64 { return r.values[:min(r.n, recent)] }
 
-func (r *ring) max() float64 {
-	if r.n == 0 {
-		return math.NaN()
-	}
-	return slices.Max(r.all())
-}
-
 func (r *ring) min() float64 {
 	if r.n == 0 {
 		return math.NaN()

@@ -1,0 +1,104 @@
+package diagnosis
+
+import (
+	"fmt"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	hotShare   = 0.05 // of the readings
+	heldShare  = 0.20
+	slowClock  = 0.85 // of the highest
+	powerTold  = 0.50
+	brakeShare = 0.02
+)
+
+// clocked is a finding about a clock that is held back on the first card where it is.
+func clocked(f *figures, held func(card) float64, least float64, kind, title, why, change, severity string) *Finding {
+	for _, c := range f.gpus {
+		if share := held(c); share >= least {
+			return &Finding{
+				Kind: kind, Severity: severity, Title: title, lost: share * max(0, 1-orOne(c.clock)),
+				Evidence: fmt.Sprintf("GPU %d was held back %s in %s of the readings %s: clock at %s of the highest, up to %.0f °C, %s", c.index, why,
+					percent(share), f.over(), percent(c.clock), c.temperature, watts(c)),
+				Change: change,
+			}
+		}
+	}
+	return nil
+}
+
+func heat(f *figures, _ Run) *Finding {
+	return clocked(f, func(c card) float64 { return c.hot }, hotShare, "heat", "The GPU is throttled by heat", "by heat",
+		"cool the card better: clean its fans and filters, leave a slot free beside it, or lower the room's temperature", story.SeverityWarn)
+}
+
+// power is usual on cards at their limit; it counts where the clock is far down.
+func power(f *figures, _ Run) *Finding {
+	held := func(c card) float64 {
+		if c.clock < slowClock {
+			return c.capped
+		}
+		return 0
+	}
+	return clocked(f, held, powerTold, "power", "The GPU is throttled by its power limit", "by its power limit",
+		"raise the power limit (nvidia-smi -q -d POWER tells the highest; nvidia-smi -pl sets it)", Info)
+}
+
+func brake(f *figures, _ Run) *Finding {
+	return clocked(f, func(c card) float64 { return c.braked }, brakeShare, "power_brake", "The power supply slows the GPU down", "by an external brake",
+		"give the card a power supply and cables that carry its limit", story.SeverityWarn)
+}
+
+func heldClock(f *figures, _ Run) *Finding {
+	held := func(c card) float64 {
+		if c.clock < slowClock {
+			return c.set
+		}
+		return 0
+	}
+	return clocked(f, held, powerTold, "clock_setting", "Someone has set the GPU's clock low", "by a setting", "free the clocks by nvidia-smi -rgc", story.SeverityWarn)
+}
+
+func orOne(share float64) float64 {
+	if !finite(share) {
+		return 1
+	}
+	return min(share, 1)
+}
+
+func watts(c card) string {
+	if !finite(c.powerW) {
+		return "power not known"
+	}
+	if c.limitW > 0 {
+		return fmt.Sprintf("%.0f of %.0f W", c.powerW, c.limitW)
+	}
+	return fmt.Sprintf("%.0f W", c.powerW)
+}
+
+// failingGPU is told of errors that the driver reports and of cards that vanish.
+func failingGPU(f *figures, _ Run) *Finding {
+	xid, ecc, lost := f.events[story.EventXID], f.events[story.EventECC], f.events[story.EventLost]
+	if xid+ecc+lost == 0 {
+		return nil
+	}
+	return &Finding{
+		Kind: "failing_gpu", Severity: story.SeverityCritical, Title: "The driver reports errors of a GPU",
+		Evidence: fmt.Sprintf("errors (XID): %d, uncorrectable memory errors: %d, card lost: %d", xid, ecc, lost),
+		Change:   "look at nvidia-smi -q and the kernel log, and take the card out of use if it happens again",
+	}
+}
+
+func gaps(f *figures, _ Run) *Finding {
+	n := f.events[story.EventGap]
+	if n == 0 {
+		return nil
+	}
+	return &Finding{
+		Kind: "gaps", Severity: Info, Title: "The machine or the process was stopped for a while",
+		Evidence: fmt.Sprintf("%s no samples could be taken, %d of %d events", times(n), n, len(f.story.Events)),
+		Change:   "keep the machine awake while it trains: systemd-inhibit --what=sleep before the command",
+	}
+}

@@ -1,0 +1,75 @@
+// Package diagnosis says what held a training back, from what a monitor saw of it: findings with figures, and one change for each.
+// It is pure. The targets are GPU 75 to 95 % busy, GPU memory 80 to 95 % used, CPU 50 to 80 % busy.
+package diagnosis
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+// Finding is one thing that was found.
+type Finding struct {
+	Kind     string `json:"kind"`     // the rule: "loader", "small_batch", …
+	Severity string `json:"severity"` // "critical", "warn" or "info"
+	Title    string `json:"title"`    // what is the case
+	Evidence string `json:"evidence"` // the figures that show it, and over which steps or time
+	Change   string `json:"change"`   // the one thing to change
+	Setting  string `json:"setting"`  // that change for programs: an argument of TrainingArguments; "" where it is none
+	Value    string `json:"value"`    // and its new value
+
+	lost float64 // share of the time that it costs, estimated; findings are ordered by it
+}
+
+// Info is the severity of what costs little, beside those of alerts.
+const Info = "info"
+
+// Run is what is known of the training's settings; nil: not known. Names are those of TrainingArguments where it has them.
+type Run struct {
+	PerDeviceBatch    *int    `json:"per_device_batch"`
+	Accumulation      *int    `json:"accumulation"`
+	Devices           *int    `json:"devices"`
+	Workers           *int    `json:"workers"`
+	Prefetch          *int    `json:"prefetch"` // batches a worker
+	PersistentWorkers *bool   `json:"persistent_workers"`
+	PinMemory         *bool   `json:"pin_memory"`
+	LoggingSteps      *int    `json:"logging_steps"`
+	EvalSteps         *int    `json:"eval_steps"`
+	SaveSteps         *int    `json:"save_steps"`
+	Precision         *string `json:"precision"`
+	CPUs              *int    `json:"cpus"`
+}
+
+// rule finds one thing, or nothing.
+type rule func(f *figures, run Run) *Finding
+
+// rules are all of them. They see figures in which NaN is what was not seen, so that every comparison with it fails.
+var rules = []rule{
+	outOfMemory, failingGPU, nearlyOutOfMemory, lowRAM, fullShm, swapping,
+	starved, notPersistent, littlePrefetch, idleBoth, smallBatch, overPCIe,
+	heat, power, brake, heldClock, checkpoints, evaluations, logging, otherProcesses, gaps, roomForMore, halfPrecision,
+}
+
+// Of diagnoses a story, the gravest finding first and among equals what costs the most time. There is always one: that all is
+// well, or that too little was seen to say so.
+func Of(s *story.Story, run Run) []Finding {
+	f := measure(s)
+	found := []Finding{}
+	for _, rule := range rules {
+		if finding := rule(f, run); finding != nil {
+			found = append(found, *finding)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(gravity(b.Severity), gravity(a.Severity)), cmp.Compare(b.lost, a.lost))
+	})
+	if len(found) == 0 || found[0].Severity == Info {
+		found = append([]Finding{allWell(f)}, found...)
+	}
+	return found
+}
+
+func gravity(severity string) int {
+	return slices.Index([]string{Info, story.SeverityWarn, story.SeverityCritical}, severity)
+}

@@ -1,0 +1,180 @@
+package diagnosis
+
+import (
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	leastRows  = 10 // slow readings from which shares are told
+	leastSteps = 5  // training steps likewise
+)
+
+// figures are a story in numbers. NaN: not seen, or seen too little.
+type figures struct {
+	story *story.Story
+	gpus  []card // those that the training used
+
+	steps       int // training steps
+	first, last uint64
+	spanS       float64 // from the first mark to the last
+	trainS      float64 // told in all
+	waited      float64 // share of the training steps' time
+	saving      float64 // share of the time of all marks
+	evaluating  float64
+	outside     float64 // share of the span that no mark accounts for
+	pace        float64 // seconds of a training step
+	minRoom     float64 // least headroom at a peak, as a share of the card
+	cpu, core   float64 // mean shares
+	available   float64 // least, as a share of the RAM
+	swapRise    float64 // bytes
+	shm         float64 // most, as a share
+	disk        float64 // bytes/s read, mean
+	events      map[string]int
+}
+
+// card is one GPU in numbers.
+type card struct {
+	index                    int
+	name                     string
+	busy, memory             float64 // mean utilisation; most memory used, as a share
+	torch                    float64 // highest peak of PyTorch, as a share
+	powerW, limitW           float64
+	temperature              float64 // highest
+	clock                    float64 // mean, as a share of the highest
+	hot, braked, capped, set float64 // shares of the readings with that reason to hold back the clock
+	pcie                     float64 // bytes/s both ways, mean
+	others, othersShare      float64 // most
+}
+
+func measure(s *story.Story) *figures {
+	f := &figures{story: s, events: map[string]int{}}
+	for _, e := range s.Events {
+		f.events[e.Kind]++
+	}
+	f.measureSteps(&s.Steps)
+	f.measureHost(s)
+	for i := range s.GPUs {
+		if c := measureGPU(s, i); c.used(s) {
+			f.gpus = append(f.gpus, c)
+		}
+	}
+	return f
+}
+
+// measureSteps sums up the marks.
+func (f *figures) measureSteps(m *story.Marks) {
+	spent := map[string]float64{}
+	waited, waitedOf, untold := 0.0, 0.0, false
+	for i, kind := range m.Kind {
+		took := entry(m.SpentS, i)
+		if took >= 0 {
+			spent[kind] += took
+		} else {
+			untold = true
+		}
+		if kind != story.KindTrain {
+			continue
+		}
+		f.steps += covered(m.Covers, i)
+		if wait := entry(m.WaitedS, i); wait >= 0 && took > 0 {
+			waited, waitedOf = waited+min(wait, took), waitedOf+took
+		}
+		if i < len(m.Number) {
+			if f.first == 0 {
+				f.first = m.Number[i]
+			}
+			f.last = m.Number[i]
+		}
+	}
+	all := spent[story.KindTrain] + spent[story.KindEvaluation] + spent[story.KindCheckpoint]
+	f.trainS = spent[story.KindTrain]
+	f.waited, f.saving, f.evaluating = share(waited, waitedOf), share(spent[story.KindCheckpoint], all), share(spent[story.KindEvaluation], all)
+	f.pace, f.outside = share(f.trainS, float64(f.steps)), math.NaN()
+	if n := len(m.TimesS); n > 0 {
+		f.spanS = max(0, m.TimesS[n-1]-m.TimesS[0])
+	}
+	if !untold {
+		f.outside = 1 - share(all-max(0, entry(m.SpentS, 0)), f.spanS)
+	}
+	if f.steps < leastSteps {
+		f.waited, f.saving, f.evaluating, f.outside, f.pace = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
+	}
+	f.minRoom = roomLeft(m, f.story)
+}
+
+// roomLeft is the least that a step left free at its peak: headroom counts what was allocated after it.
+func roomLeft(m *story.Marks, s *story.Story) float64 {
+	least := math.NaN()
+	for i := range m.Headroom {
+		if i >= len(m.GPU) || m.GPU[i] < 0 || m.GPU[i] >= len(s.GPUs) || s.GPUs[m.GPU[i]].TotalBytes == 0 {
+			continue
+		}
+		room := entry(m.Headroom, i) - max(0, entry(m.PeakAllocated, i)-entry(m.Allocated, i))
+		if left := max(0, room) / float64(s.GPUs[m.GPU[i]].TotalBytes); !math.IsNaN(left) && !(left >= least) {
+			least = left
+		}
+	}
+	return least
+}
+
+func (f *figures) measureHost(s *story.Story) {
+	a, h := &s.Activity, s.Host
+	f.cpu, f.core, f.disk = mean(a.CPUShare), mean(a.BusiestCore), mean(a.DiskRead)
+	f.available = share(lowest(a.HostAvailable), float64(h.TotalBytes))
+	f.swapRise = highest(a.SwapUsed) - lowest(a.SwapUsed)
+	f.shm = share(highest(a.ShmUsed), float64(h.ShmTotalBytes))
+}
+
+func measureGPU(s *story.Story, i int) card {
+	g, nan := s.GPUs[i], math.NaN()
+	c := card{index: i, name: g.Name, busy: nan, memory: nan, torch: nan, powerW: nan, limitW: g.PowerLimitW, temperature: nan, clock: nan,
+		hot: nan, braked: nan, capped: nan, set: nan, pcie: nan, others: nan, othersShare: nan}
+	total := float64(g.TotalBytes)
+	if i < len(s.Memory.GPUUsed) {
+		c.memory = share(highest(s.Memory.GPUUsed[i]), total)
+	}
+	for j := range s.Steps.PeakAllocated {
+		if j < len(s.Steps.GPU) && s.Steps.GPU[j] == i {
+			if peak := share(s.Steps.PeakAllocated[j], total); finite(peak) && !(peak <= c.torch) {
+				c.torch = peak
+			}
+		}
+	}
+	if i >= len(s.Activity.GPUs) {
+		return c
+	}
+	a := &s.Activity.GPUs[i]
+	c.busy, c.powerW, c.temperature, c.clock = mean(a.Utilization), mean(a.PowerW), highest(a.Temperature), share(mean(a.ClockMHz), g.MaxClockMHz)
+	c.pcie, c.others = mean(a.PCIeIn)+mean(a.PCIeOut), highest(a.Others)
+	c.othersShare = share(c.others, total)
+	for bit, to := range map[int]*float64{story.ThrottleHeat: &c.hot, story.ThrottleBrake: &c.braked, story.ThrottlePower: &c.capped, story.ThrottleSetting: &c.set} {
+		*to = mean(bits(a.Throttle, bit))
+	}
+	return c
+}
+
+// used says whether the training ran on a card: steps name it, or it was busy.
+func (c card) used(s *story.Story) bool {
+	for _, g := range s.Steps.GPU {
+		if g >= 0 {
+			return !math.IsNaN(c.torch)
+		}
+	}
+	return c.busy > 0.02 || c.memory > 0.05
+}
+
+// bits turns reasons into 1 where one of them holds, and 0.
+func bits(column story.Column, bit int) story.Column {
+	out := make(story.Column, len(column))
+	for i, value := range column {
+		switch {
+		case !(value >= 0 && value < 1<<32):
+			out[i] = math.NaN()
+		case int(value)&bit != 0:
+			out[i] = 1
+		}
+	}
+	return out
+}

@@ -1,0 +1,144 @@
+package diagnosis
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	waitShare   = 0.15 // of the steps' time, for the loader
+	someWait    = 0.05
+	lowGPU      = 0.50
+	aimedGPU    = 0.75
+	lowCPU      = 0.50
+	fullCPU     = 0.85
+	shortStep   = 0.5 // seconds
+	fullPCIe    = 5e9 // bytes/s both ways on average; PCIe 3.0 × 16 carries 12 to 13
+	mostWorkers = 8
+)
+
+// busy is the utilisation of the card that works least.
+func (f *figures) busy() float64 {
+	least := math.NaN()
+	for _, c := range f.gpus {
+		if finite(c.busy) && !(c.busy >= least) {
+			least = c.busy
+		}
+	}
+	return least
+}
+
+// starved speaks of a GPU that waits for data: what would help depends on what the CPU does.
+func starved(f *figures, run Run) *Finding {
+	if !(f.waited >= waitShare) || f.busy() > 0.9 {
+		return nil
+	}
+	found := &Finding{
+		Kind: "loader", Severity: story.SeverityWarn, Title: "The GPU waits for the data loader", lost: f.waited,
+		Evidence: fmt.Sprintf("%s of the steps' time was spent waiting for batches %s; GPU busy %s, CPU %s", percent(f.waited), f.over(),
+			percent(f.busy()), percent(f.cpu)),
+	}
+	if f.cpu > fullCPU {
+		found.Kind, found.Title = "cpu_saturated", "The CPU cannot prepare batches as fast as the GPU uses them"
+		found.Change = "compute features once with dataset.map(...) before the training, instead of in every epoch"
+		return found
+	}
+	workers, cpus := run.Workers, known(run.CPUs, f.story.Host.CPUs)
+	more := max(2, min(mostWorkers, cpus-1))
+	if workers != nil && *workers > 0 {
+		more = min(2**workers, max(cpus-1, *workers+1))
+	}
+	if workers != nil && *workers >= max(cpus-1, mostWorkers) && f.cpu < lowCPU {
+		found.Kind, found.Title = "slow_storage", "The GPU and the CPU both wait for the storage"
+		found.Evidence += fmt.Sprintf("; %d workers read %s/s", *workers, megabytes(f.disk))
+		found.Change = "copy the dataset to a local disk (or to RAM) before the training"
+		return found
+	}
+	found.Setting, found.Value = "dataloader_num_workers", fmt.Sprint(more)
+	found.Change = fmt.Sprintf("set dataloader_num_workers=%d", more)
+	if workers != nil {
+		found.Change += fmt.Sprintf(", now %d", *workers)
+	}
+	return found
+}
+
+func megabytes(bytes float64) string {
+	if !finite(bytes) {
+		return "an unknown amount"
+	}
+	return fmt.Sprintf("%.0f MB", bytes/1e6)
+}
+
+func notPersistent(f *figures, run Run) *Finding {
+	if !(f.waited >= someWait) || known(run.PersistentWorkers, true) || known(run.Workers, 0) == 0 {
+		return nil
+	}
+	return &Finding{
+		Kind: "persistent_workers", Severity: Info, Title: "Workers start anew in every epoch", lost: 0.01,
+		Evidence: fmt.Sprintf("%d workers without persistent_workers, and %s of the steps' time spent waiting for batches %s", *run.Workers,
+			percent(f.waited), f.over()),
+		Change: "set dataloader_persistent_workers=True", Setting: "dataloader_persistent_workers", Value: "True",
+	}
+}
+
+func littlePrefetch(f *figures, run Run) *Finding {
+	if !(f.waited >= someWait) || known(run.Prefetch, 2) >= 2 || known(run.Workers, 0) == 0 {
+		return nil
+	}
+	return &Finding{
+		Kind: "prefetch", Severity: Info, Title: "Few batches are prepared ahead", lost: f.waited / 4,
+		Evidence: fmt.Sprintf("a prefetch factor of %d, and %s of the steps' time spent waiting for batches %s", *run.Prefetch, percent(f.waited), f.over()),
+		Change:   "set dataloader_prefetch_factor=4", Setting: "dataloader_prefetch_factor", Value: "4",
+	}
+}
+
+// idleBoth is told where neither works and the loader is not waited for.
+func idleBoth(f *figures, run Run) *Finding {
+	if !(f.busy() < lowGPU && f.cpu < lowCPU/2) || f.waited >= waitShare || f.smallSteps() || loggedOften(f, run) {
+		return nil
+	}
+	return &Finding{
+		Kind: "both_idle", Severity: story.SeverityWarn, Title: "Neither the GPU nor the CPU has much to do", lost: aimedGPU - f.busy(),
+		Evidence: fmt.Sprintf("GPU busy %s, CPU %s %s; the loader was waited for %s of the steps' time", percent(f.busy()), percent(f.cpu), f.over(),
+			percent(f.waited)),
+		Change: "copy the dataset to a local disk: slow storage is the usual cause where steps and logging are not",
+	}
+}
+
+// smallSteps says whether steps are too small to keep a GPU busy.
+func (f *figures) smallSteps() bool {
+	return f.busy() < lowGPU && f.peak() < roomShare && !(f.waited >= waitShare) && !(f.pace >= shortStep)
+}
+
+func smallBatch(f *figures, run Run) *Finding {
+	if !f.smallSteps() || f.steps < leastSteps {
+		return nil
+	}
+	setting, value, change := larger(f, run)
+	return &Finding{
+		Kind: "small_batch", Severity: story.SeverityWarn, Title: "The micro-batch is too small to keep the GPU busy", lost: aimedGPU - f.busy(),
+		Evidence: fmt.Sprintf("GPU busy %s, at most %s of its memory allocated, %s a step %s", percent(f.busy()), percent(f.peak()), lasting(f.pace), f.over()),
+		Change:   change, Setting: setting, Value: value,
+	}
+}
+
+// overPCIe is told where the way to the card is full and the card is not.
+func overPCIe(f *figures, run Run) *Finding {
+	for _, c := range f.gpus {
+		if !(c.pcie > fullPCIe && c.busy < aimedGPU) {
+			continue
+		}
+		found := &Finding{
+			Kind: "pcie", Severity: story.SeverityWarn, Title: "Copies between host and GPU take much of the time", lost: (aimedGPU - c.busy) / 2,
+			Evidence: fmt.Sprintf("%.1f GB/s over PCIe on average, GPU %d busy %s %s", c.pcie/1e9, c.index, percent(c.busy), f.over()),
+			Change:   "keep on the GPU what goes to and fro (offloaded optimizer states, outputs that are moved to the CPU every step)",
+		}
+		if !known(run.PinMemory, true) {
+			found.Setting, found.Value, found.Change = "dataloader_pin_memory", "True", "set dataloader_pin_memory=True: copies from pinned memory do not block"
+		}
+		return found
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package diagnosis
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	nearShare   = 0.03 // of the card: less was left at a peak
+	roomShare   = 0.60 // of the card: less was used at most
+	aimedShare  = 0.85 // of the card, for a larger micro-batch
+	lowRAMShare = 0.08
+	fullShare   = 0.85 // of /dev/shm
+	swapShare   = 0.01 // of the RAM
+	othersShare = 0.05 // of the card
+)
+
+func outOfMemory(f *figures, run Run) *Finding {
+	if f.events[story.EventOOM] == 0 {
+		return nil
+	}
+	setting, value, change := smaller(run)
+	return &Finding{
+		Kind: "out_of_memory", Severity: story.SeverityCritical, Title: "The training ran out of GPU memory",
+		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card", times(f.events[story.EventOOM]), percent(f.minRoom)),
+		Change:   change, Setting: setting, Value: value,
+	}
+}
+
+func nearlyOutOfMemory(f *figures, run Run) *Finding {
+	if !(f.minRoom < nearShare) || f.events[story.EventOOM] > 0 {
+		return nil
+	}
+	setting, value, change := smaller(run)
+	return &Finding{
+		Kind: "near_out_of_memory", Severity: story.SeverityWarn, Title: "The training nearly ran out of GPU memory",
+		Evidence: fmt.Sprintf("at the fullest step %.1f %% of the card were left, PyTorch's cache counted as free, %s", 100*f.minRoom, f.over()),
+		Change:   change, Setting: setting, Value: value,
+	}
+}
+
+// smaller halves the micro-batch and keeps the effective batch.
+func smaller(run Run) (setting, value, change string) {
+	batch, accumulation := known(run.PerDeviceBatch, 0), known(run.Accumulation, 0)
+	switch {
+	case batch == 1:
+		return "gradient_checkpointing", "True", "set gradient_checkpointing=True: the micro-batch is 1 already"
+	case batch > 1 && batch%2 == 0 && accumulation > 0:
+		return "per_device_train_batch_size", fmt.Sprint(batch / 2), fmt.Sprintf(
+			"set per_device_train_batch_size=%d and gradient_accumulation_steps=%d: the effective batch stays", batch/2, 2*accumulation)
+	}
+	return "per_device_train_batch_size", "", "halve per_device_train_batch_size and double gradient_accumulation_steps"
+}
+
+// roomForMore speaks of memory that a larger micro-batch could use.
+func roomForMore(f *figures, run Run) *Finding {
+	if len(f.gpus) == 0 || !(f.peak() < roomShare) || f.steps < leastSteps {
+		return nil
+	}
+	setting, value, change := larger(f, run)
+	return &Finding{
+		Kind: "room", Severity: Info, Title: "GPU memory is far from used up",
+		Evidence: fmt.Sprintf("at most %s of the card were allocated %s; 80 to 95 %% is the aim", percent(f.peak()), f.over()),
+		Change:   change, Setting: setting, Value: value, lost: 0.05,
+	}
+}
+
+// peak is the highest share of any card that PyTorch allocated, or where it told nothing, that was in use.
+func (f *figures) peak() float64 {
+	most := math.NaN()
+	for _, c := range f.gpus {
+		value := c.torch
+		if !finite(value) {
+			value = c.memory
+		}
+		if finite(value) && !(value <= most) {
+			most = value
+		}
+	}
+	return most
+}
+
+// larger doubles the micro-batch as often as memory, taken as proportional to it, allows; weights do not grow, so that is careful.
+func larger(f *figures, run Run) (setting, value, change string) {
+	batch, accumulation := known(run.PerDeviceBatch, 0), known(run.Accumulation, 0)
+	times := 1
+	for peak := max(f.peak(), 0.01); 2*float64(times)*peak <= aimedShare && times < 64; {
+		times *= 2
+	}
+	if batch == 0 || times == 1 {
+		return "per_device_train_batch_size", "", "double per_device_train_batch_size, and halve gradient_accumulation_steps where it is above 1"
+	}
+	for accumulation > 1 && times > 1 && accumulation%times != 0 {
+		times /= 2
+	}
+	if accumulation > 1 && times > 1 {
+		return "per_device_train_batch_size", fmt.Sprint(batch * times), fmt.Sprintf(
+			"set per_device_train_batch_size=%d and gradient_accumulation_steps=%d: the effective batch stays", batch*times, accumulation/times)
+	}
+	times = max(times, 2)
+	return "per_device_train_batch_size", fmt.Sprint(batch * times), fmt.Sprintf(
+		"set per_device_train_batch_size=%d; the effective batch grows with it, so raise the learning rate by the root of that", batch*times)
+}
+
+func lowRAM(f *figures, run Run) *Finding {
+	if !(f.available < lowRAMShare) {
+		return nil
+	}
+	setting, value, change := fewerWorkers(run)
+	return &Finding{
+		Kind: "host_ram", Severity: story.SeverityWarn, Title: "Host memory was nearly used up",
+		Evidence: fmt.Sprintf("at least %s of %s were available %s; DataLoader workers and other children held up to %s", percent(f.available),
+			gigabytes(float64(f.story.Host.TotalBytes)), f.over(), orNothing(highest(f.story.Activity.WorkersRSS))),
+		Change: change, Setting: setting, Value: value,
+	}
+}
+
+func fullShm(f *figures, _ Run) *Finding {
+	if !(f.shm > fullShare) {
+		return nil
+	}
+	return &Finding{
+		Kind: "shm", Severity: story.SeverityWarn, Title: "/dev/shm was nearly full",
+		Evidence: fmt.Sprintf("up to %s of %s were used %s; a full one ends the loader with a bus error", percent(f.shm),
+			gigabytes(float64(f.story.Host.ShmTotalBytes)), f.over()),
+		Change: fmt.Sprintf("start the container with docker run --shm-size=%.0fg", max(8, math.Ceil(2*float64(f.story.Host.ShmTotalBytes)/1e9))),
+	}
+}
+
+func swapping(f *figures, run Run) *Finding {
+	if !(f.swapRise > swapShare*float64(f.story.Host.TotalBytes)) || !(f.available < 2*lowRAMShare) {
+		return nil
+	}
+	setting, value, change := fewerWorkers(run)
+	return &Finding{
+		Kind: "swap", Severity: story.SeverityWarn, Title: "The host swapped",
+		Evidence: fmt.Sprintf("%s were swapped out %s, while as little as %s of the RAM was available", gigabytes(f.swapRise), f.over(),
+			percent(f.available)),
+		Change: change, Setting: setting, Value: value, lost: 0.1,
+	}
+}
+
+func fewerWorkers(run Run) (setting, value, change string) {
+	if workers := known(run.Workers, 0); workers > 1 {
+		return "dataloader_num_workers", fmt.Sprint(workers / 2), fmt.Sprintf("set dataloader_num_workers=%d, now %d", workers/2, workers)
+	}
+	return "dataloader_num_workers", "", "halve dataloader_num_workers"
+}
+
+func otherProcesses(f *figures, _ Run) *Finding {
+	for _, c := range f.gpus {
+		if c.othersShare > othersShare {
+			return &Finding{
+				Kind: "other_process", Severity: story.SeverityWarn, Title: "Other processes use the same card",
+				Evidence: fmt.Sprintf("up to %s (%s) of GPU %d belonged to others %s", gigabytes(c.others), percent(c.othersShare), c.index, f.over()),
+				Change:   "end the other process, which nvidia-smi names, or choose another card by CUDA_VISIBLE_DEVICES", lost: c.othersShare,
+			}
+		}
+	}
+	return nil
+}
+
+func orNothing(bytes float64) string {
+	if !finite(bytes) {
+		return "an unknown amount"
+	}
+	return gigabytes(bytes)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}

@@ -1,0 +1,104 @@
+package diagnosis
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+func finite(value float64) bool { return !math.IsNaN(value) && !math.IsInf(value, 0) }
+
+// entry is NaN where a column ends too early: stories come from files, too.
+func entry(column story.Column, i int) float64 {
+	if i < 0 || i >= len(column) || !finite(column[i]) {
+		return math.NaN()
+	}
+	return column[i]
+}
+
+func covered(covers []int, i int) int {
+	if i < len(covers) {
+		return max(covers[i], 1)
+	}
+	return 1
+}
+
+// share is NaN of nothing.
+func share(part, whole float64) float64 {
+	if !(whole > 0) || !finite(part) {
+		return math.NaN()
+	}
+	return part / whole
+}
+
+// mean is that of the known values; NaN of few.
+func mean(column story.Column) float64 {
+	sum, n := 0.0, 0
+	for _, value := range column {
+		if finite(value) {
+			sum, n = sum+value, n+1
+		}
+	}
+	if n < leastRows {
+		return math.NaN()
+	}
+	return sum / float64(n)
+}
+
+func highest(column story.Column) float64 {
+	most := math.NaN()
+	for _, value := range column {
+		if finite(value) && !(value <= most) {
+			most = value
+		}
+	}
+	return most
+}
+
+func lowest(column story.Column) float64 {
+	least := math.NaN()
+	for _, value := range column {
+		if finite(value) && !(value >= least) {
+			least = value
+		}
+	}
+	return least
+}
+
+func percent(share float64) string {
+	if !finite(share) {
+		return "not known"
+	}
+	return fmt.Sprintf("%.0f %%", 100*share)
+}
+
+func gigabytes(bytes float64) string { return fmt.Sprintf("%.1f GB", bytes/1e9) }
+
+// lasting writes seconds for people.
+func lasting(seconds float64) string {
+	switch {
+	case seconds < 1:
+		return fmt.Sprintf("%.0f ms", 1000*seconds)
+	case seconds < 90:
+		return fmt.Sprintf("%.1f s", seconds)
+	case seconds < 5400:
+		return fmt.Sprintf("%.0f min", seconds/60)
+	}
+	return fmt.Sprintf("%.1f h", seconds/3600)
+}
+
+func known[T any](setting *T, otherwise T) T {
+	if setting == nil {
+		return otherwise
+	}
+	return *setting
+}
+
+// over says which steps, or what time, a figure is of.
+func (f *figures) over() string {
+	if f.steps > 1 {
+		return fmt.Sprintf("over steps %d to %d (%s)", f.first, f.last, lasting(f.spanS))
+	}
+	return "over " + lasting(f.story.DurationS)
+}

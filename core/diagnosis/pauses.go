@@ -1,0 +1,108 @@
+package diagnosis
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/story"
+)
+
+const (
+	savingShare     = 0.10 // of the time
+	savingAim       = 0.03
+	evaluatingShare = 0.30
+	evaluatingAim   = 0.10
+	outsideShare    = 0.15 // of the time that no step accounts for
+	outsideOften    = 0.05 // with logs every few steps
+	fewSteps        = 5
+	goodLogging     = 50
+)
+
+func checkpoints(f *figures, run Run) *Finding {
+	return paused(f, f.saving, savingShare, savingAim, "checkpoints", "Saving checkpoints takes much of the time", "saving checkpoints", "save_steps", run.SaveSteps)
+}
+
+func evaluations(f *figures, run Run) *Finding {
+	return paused(f, f.evaluating, evaluatingShare, evaluatingAim, "evaluations", "Evaluations take much of the time", "evaluating", "eval_steps", run.EvalSteps)
+}
+
+// paused makes an interval long enough for the share to come down to the aim.
+func paused(f *figures, share, most, aim float64, kind, title, doing, setting string, now *int) *Finding {
+	if !(share > most) {
+		return nil
+	}
+	factor := math.Ceil(share * (1 - aim) / (aim * max(1-share, 0.01)))
+	found := &Finding{
+		Kind: kind, Severity: story.SeverityWarn, Title: title, lost: share - aim,
+		Evidence: fmt.Sprintf("%s of the time was spent %s %s", percent(share), doing, f.over()),
+		Setting:  setting, Change: fmt.Sprintf("set %s to %.0f times what it is", setting, factor),
+	}
+	if now != nil && *now > 0 {
+		found.Value = fmt.Sprintf("%.0f", factor*float64(*now))
+		found.Change = fmt.Sprintf("set %s=%s, now %d", setting, found.Value, *now)
+	}
+	return found
+}
+
+func loggedOften(f *figures, run Run) bool {
+	often := run.LoggingSteps != nil && *run.LoggingSteps <= fewSteps && f.outside > outsideOften
+	return often || f.outside > outsideShare
+}
+
+// logging speaks of time that neither steps nor evaluations nor checkpoints account for.
+func logging(f *figures, run Run) *Finding {
+	if !loggedOften(f, run) {
+		return nil
+	}
+	found := &Finding{
+		Kind: "logging", Severity: story.SeverityWarn, Title: "Much time goes by between the steps", lost: f.outside,
+		Evidence: fmt.Sprintf("%s of the time belongs to no step, evaluation or checkpoint %s", percent(f.outside), f.over()),
+		Change:   fmt.Sprintf("set logging_steps=%d", goodLogging), Setting: "logging_steps", Value: fmt.Sprint(goodLogging),
+	}
+	if now := known(run.LoggingSteps, 0); now >= goodLogging {
+		found.Setting, found.Value = "", ""
+		found.Change = fmt.Sprintf("look for what callbacks do after each step: logging_steps is %d already", now)
+	} else if now > 0 {
+		found.Change += fmt.Sprintf(", now %d", now)
+	}
+	return found
+}
+
+// halfPrecision is told where a card that trains busily in float32 would be faster in 16 bits.
+func halfPrecision(f *figures, run Run) *Finding {
+	if known(run.Precision, "") != "fp32" || !(f.busy() >= aimedGPU) {
+		return nil
+	}
+	return &Finding{
+		Kind: "precision", Severity: Info, Title: "The training computes in float32", lost: 0.04,
+		Evidence: fmt.Sprintf("precision fp32, GPU busy %s %s", percent(f.busy()), f.over()),
+		Change:   "set bf16=True (fp16=True on cards before Ampere)", Setting: "bf16", Value: "True",
+	}
+}
+
+// allWell says that nothing was found, with the figures beside the aims, or that too little was seen, or that a cause is missing.
+func allWell(f *figures) Finding {
+	if f.steps < leastSteps && !finite(f.cpu) {
+		return Finding{
+			Kind: "too_short", Severity: Info, Title: "Too little was seen for a diagnosis",
+			Evidence: fmt.Sprintf("%s and %s in %s", fault.Plural(f.steps, "training step"), fault.Plural(len(f.story.Activity.TimesS), "reading"),
+				lasting(f.story.DurationS)),
+			Change:   "let the monitor see some minutes of training",
+		}
+	}
+	if f.busy() < lowGPU {
+		return Finding{
+			Kind: "low_gpu", Severity: story.SeverityWarn, Title: "The GPU is not busy, and what was seen does not say why", lost: aimedGPU - f.busy(),
+			Evidence: fmt.Sprintf("GPU busy %s, CPU %s, at most %s of GPU memory, waiting for data %s %s", percent(f.busy()), percent(f.cpu),
+				percent(f.peak()), percent(f.waited), f.over()),
+			Change: "look at ten steps with torch.profiler: what the GPU waits for is between its kernels",
+		}
+	}
+	return Finding{
+		Kind: "healthy", Severity: Info, Title: "Nothing held the training back",
+		Evidence: fmt.Sprintf("GPU busy %s (aim 75 to 95 %%), GPU memory %s (80 to 95 %%), CPU %s (50 to 80 %%), waiting for data %s %s",
+			percent(f.busy()), percent(f.peak()), percent(f.cpu), percent(f.waited), f.over()),
+		Change: "nothing needs to be changed",
+	}
+}
