@@ -57,6 +57,7 @@ from .selection import Selection, clip_pieces, select_clips
 from .step_calibration import find_step_calibration
 from .training_arguments import UnsupportedSettingWarning
 from .training_report import GuardEvent, Restart, TrainingReport
+from .watching import AlertNews, lightning_callback
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
@@ -78,6 +79,7 @@ __all__ = [
     "GPU",
     "ASRConfigManager",
     "AdaptiveMemoryCallback",
+    "AlertNews",
     "Applied",
     "AppliedSetting",
     "AsrConfigError",
@@ -148,6 +150,7 @@ __all__ = [
     "gpu_prices",
     "known_models",
     "largest_models",
+    "lightning_callback",
     "measure_loader",
     "memory_table",
     "prepare_model",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("asrconfig_go")
 
+_NOT_GATHERED = "peaks of the processes are not gathered"
 _NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches it"
 
 
@@ -88,6 +89,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._problem = _NEVER
         self._ranks: tuple[RankPeaks, ...] = ()
         self._rank_files: RankFiles | None = None
+        self._gathering = Dispensable(_NOT_GATHERED)
 
     def attach(self, trainer: Any) -> None:
         """Add this callback to a trainer that lacks it, and put it before the reporters."""
@@ -136,7 +138,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         if model is not None and state.is_world_process_zero:
             _name_multiplied_gradients(args, model, handler)
         self._ranks, self._rank_files = (), _rank_files(args)
-        self._gathering = Dispensable("peaks of the processes are not gathered")
+        self._gathering = Dispensable(_NOT_GATHERED)
         self._gathering(self._rank_files.begin)
         if not state.is_local_process_zero:
             self._problem = _ELSEWHERE

@@ -11,7 +11,6 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.story import RunStory
-from asrconfig_go.watching import AlertNews, lightning_callback
 from watching_fakes import FakeMonitor, alert
 
 torch = pytest.importorskip("torch")
@@ -25,7 +24,7 @@ def test_a_plain_loop(tmp_path: Path) -> None:
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     with ac.MemoryMonitor(interval_ms=10) as monitor:
-        news = AlertNews(monitor)
+        news = ac.AlertNews(monitor)
         for batch in batches(5):
             model(batch).mean().backward()
             optimizer.step()
@@ -88,7 +87,7 @@ def test_lightning_s_own_trainer(tmp_path: Path) -> None:
             logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            callbacks=[lightning_callback(monitor)],
+            callbacks=[ac.lightning_callback(monitor)],
         ).fit(Module(), batches(6), batches(2))
     steps = monitor.story().steps
     told = list(zip(steps.kind, steps.number, strict=True))
@@ -107,7 +106,7 @@ def test_lightning_s_events_without_lightning(
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     monkeypatch.setitem(sys.modules, "pytorch_lightning", made)
     monitor, trainer = FakeMonitor(), SimpleNamespace(global_step=0)
-    callback = lightning_callback(monitor)
+    callback = ac.lightning_callback(monitor)
     callback.on_fit_start(trainer, None)
     for trainer.global_step in (0, 1, 1, 2):
         callback.on_train_batch_end(trainer, None, None, None, 0)
@@ -128,4 +127,4 @@ def test_lightning_s_events_without_lightning(
 
     monkeypatch.setitem(sys.modules, "pytorch_lightning", None)
     with pytest.raises(ac.UnsupportedError, match="Lightning"):
-        lightning_callback(monitor)
+        ac.lightning_callback(monitor)
