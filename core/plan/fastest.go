@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -114,7 +115,7 @@ func (s *search) writeBatches(d *draft, f found) error {
 	}
 	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps = micro, s.share/micro
 	d.MicroBatching, d.LengthHandling, d.MicroBatchSize = b.cut, b.handling, micro
-	d.MicroBatchOverheadS = f.pace.overheadS
+	d.MicroBatchOverheadS = math.Round(100*f.pace.overheadS) / 100
 	if b.cut == memoryMicro {
 		d.MicroBatchSize = max(1, f.memory.Largest(s.audio.longest()))
 		if peak, err = s.peak(f, d.MicroBatchSize); err != nil {
