@@ -57,11 +57,11 @@ def report_html(r: RunReport, by: str = "time") -> str:
 
 def _badges(r: RunReport) -> str:
     levels = Counter(summary.level_of(finding.severity) for finding in r.findings)
-    shown = [(level, plural(n, "finding")) for level in SIGNS if (n := levels[level])]
+    shown = [(level, plural(n, "finding")) for level in SIGNS if (n := levels[level]) and level != "note"]
     critical = sum(o.alert.severity == "critical" for o in r.alerts)
     shown += [("serious", plural(critical, "critical alert"))] if critical else []
     warned = len(r.alerts) - critical
-    shown += [("warning", plural(warned, "warning"))] if warned else []
+    shown += [("warning", plural(warned, "alert"))] if warned else []
     if not shown:
         return '<div class="badges"><span class="badge yes">✓ nothing was warned of</span></div>'
     return f'<div class="badges">{"".join(_badge(level, words) for level, words in shown)}</div>'

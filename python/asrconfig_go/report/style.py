@@ -8,7 +8,7 @@ RULES = """
 {at} .chart{{margin:10px 0 2px}}
 {at} .name{{display:flex;flex-wrap:wrap;gap:2px 16px;align-items:baseline;font-weight:600;font-size:13px}}
 {at} .name .keys{{margin:0;font-weight:400}}
-{at} .tiles{{margin-top:10px;grid-template-columns:repeat(auto-fill,minmax(118px,1fr))}}
+{at} .tiles{{margin-top:10px;grid-template-columns:repeat(auto-fill,minmax(116px,1fr))}}
 {at} .facts{{color:var(--dim);margin-top:6px}}
 {at} .swatch{{display:inline-block;width:15px;height:9px;border-radius:2px}}
 {at} .swatch.limit{{height:0;border-top:2px dashed var(--bad);border-radius:0}}

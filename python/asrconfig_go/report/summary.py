@@ -30,12 +30,11 @@ def headline(r: RunReport) -> str:
     busy = [gpu.utilization for gpu in r.gpus if gpu.utilization is not None]
     if busy:
         words.append(f"GPU {percent(sum(busy) / len(busy))} busy")
-    tight = tightest(r)
-    if tight is not None:
-        words.append(f"at least {size(tight.headroom_lowest_bytes)} of GPU memory left")
-    times = sum(moment.kind == "out_of_memory" for moment in r.events)
+    times, tight = sum(moment.kind == "out_of_memory" for moment in r.events), tightest(r)
     if times:
         words.append(f"memory {_often(times)}")
+    elif tight is not None:
+        words.append(f"at least {size(tight.headroom_lowest_bytes)} of GPU memory left")
     return "; ".join(words)
 
 
@@ -98,17 +97,17 @@ def tiles(r: RunReport) -> list[tuple[str, str, str]]:
     steps = r.steps
     found = [("time", lasting(r.timeline.duration_s), plural(steps.train, "step"))]
     if steps.steps_per_s is not None:
-        found.append(("speed", f"{short(steps.steps_per_s)} steps/s", f"{lasting(1 / steps.steps_per_s)} a step"))
+        found.append(("a step", lasting(1 / steps.steps_per_s), f"{short(steps.steps_per_s)} steps/s"))
     if steps.audio_rate is not None:
         padding = "" if steps.padding is None else f"{percent(steps.padding)} padding"
         found.append(("audio", f"{short(steps.audio_rate)} s/s", padding))
     if steps.waited is not None:
-        found.append(("waiting for loader", percent(steps.waited), "of the steps' time"))
+        found.append(("loader wait", percent(steps.waited), "of the steps' time"))
     found += _gpu_tiles(r)
     peaks = [h for h in r.hosts if h.used_peak_bytes is not None]
     if peaks:
         fullest = max(peaks, key=lambda h: (h.used_peak_bytes or 0) / (h.total_bytes or 1))
-        found.append(("host RAM, peak", size(fullest.used_peak_bytes), f"of {size(fullest.total_bytes)}"))
+        found.append(("host RAM", size(fullest.used_peak_bytes), f"peak, of {size(fullest.total_bytes)}"))
     return found
 
 
@@ -122,15 +121,15 @@ def _gpu_tiles(r: RunReport) -> list[tuple[str, str, str]]:
     peaks = [gpu for gpu in r.gpus if gpu.used_peak_bytes is not None]
     if peaks:
         fullest = max(peaks, key=lambda gpu: (gpu.used_peak_bytes or 0) / (gpu.total_bytes or 1))
-        found.append(("GPU memory, peak", size(fullest.used_peak_bytes), f"of {size(fullest.total_bytes)}"))
+        found.append(("GPU memory", size(fullest.used_peak_bytes), f"peak, of {size(fullest.total_bytes)}"))
     tight = tightest(r)
     if tight is not None:
         found.append(
-            ("headroom, lowest", size(tight.headroom_lowest_bytes), f"at {into_run(tight.headroom_lowest_at_s or 0)}")
+            ("headroom", size(tight.headroom_lowest_bytes), f"least, at {into_run(tight.headroom_lowest_at_s or 0)}")
         )
     if r.energy_wh is not None:
         watts = sum(gpu.power_w or 0.0 for gpu in r.gpus)
-        found.append(("energy", energy(r.energy_wh), f"{short(watts)} W on average"))
+        found.append(("energy", energy(r.energy_wh), f"mean {short(watts)} W"))
     return found
 
 
