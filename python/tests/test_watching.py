@@ -294,6 +294,9 @@ def test_peaks_go_through_files_and_nobody_waits_for_ever(tmp_path: Path, monkey
     third.begin()
     second.begin()
     assert not list((tmp_path / "new").iterdir()), "what an earlier run left"
+    assert third.end() == ()
+    RankFiles(tmp_path / "new", 0, 1).begin()
+    assert not list((tmp_path / "new").iterdir()), "of an earlier run with more processes"
     assert RankFiles(tmp_path / "none", 0, 1).end() == ()
     assert not (tmp_path / "none").exists()
     assert str(RankPeaks(1, "cuda:1", 3 * GIB, None, GIB)) == "rank 1 (cuda:1): allocated 3.0 GiB, RAM 1.0 GiB"

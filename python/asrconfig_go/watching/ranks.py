@@ -49,9 +49,12 @@ class RankFiles:
         self._folder, self._rank, self._size, self._wait = folder, rank, size, wait_s
 
     def begin(self) -> None:
-        """Remove what an earlier run left."""
-        if self._size > 1:
-            self._path(self._rank).unlink(missing_ok=True)
+        """Remove what this process of an earlier run left, and what those did that there are no more."""
+        for path in self._folder.glob(f"{_NAME}*.json"):
+            rank = path.stem.removeprefix(_NAME)
+            gone = self._rank == 0 and rank.isdigit() and int(rank) >= self._size
+            if gone or rank == str(self._rank):
+                path.unlink(missing_ok=True)
 
     def end(self, monitor: MemoryReader | None = None) -> tuple[RankPeaks, ...]:
         """Tell of this process, by what ``monitor`` saw of it, if it has one.
