@@ -151,6 +151,8 @@ def test_other_formats_and_places_are_errors(two: Json, tmp_path: Path) -> None:
         export(story, tmp_path / "run.parquet")
     with pytest.raises(ac.InvalidArgumentError, match="format = 'xml'"):
         export(story, tmp_path / "run.csv", "xml")
+    with pytest.raises(ac.InvalidArgumentError, match="a monitor's own files"):
+        export(story, tmp_path / "asrconfig_monitor.json")
     with pytest.raises(ac.NotFoundError, match="cannot write"):
         export(story, tmp_path / "none" / "run.csv")
     assert list(tmp_path.iterdir()) == []

@@ -305,6 +305,26 @@ def test_a_folder_is_one_run(tmp_path: Path) -> None:
     assert [host.label for host in r.hosts] == ["", "node1"]
 
 
+def test_a_monitor_has_a_report_while_it_runs_and_after() -> None:
+    with ac.MemoryMonitor(5) as monitor:
+        for _ in range(3):
+            monitor.step(spent_s=0.5, waited_s=0.25)
+        running = report(monitor)
+    after = report(monitor)
+    for r in (running, after):
+        assert (r.steps.train, r.steps.steps_per_s, r.steps.waited) == (3, 2.0, 0.5)
+    assert after.timeline.sources[0].story.samples > 0
+    assert after.hosts[0].used_peak_bytes
+
+
+def test_a_file_that_cannot_be_read_beside_others_is_a_note(tmp_path: Path, small: Json) -> None:
+    saved(small, tmp_path / "asrconfig_monitor.json")
+    (tmp_path / "asrconfig_monitor-rank1.json").write_text('{"version": 1')
+    r = report(tmp_path)
+    assert r.steps.train == 3
+    assert [note for note in r.notes if "asrconfig_monitor-rank1.json ends in the middle" in note]
+
+
 def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None:
     file = saved(small, tmp_path / "asrconfig_monitor.json")
     record = RunRecord((4, 2, 1), 1, 100, None)

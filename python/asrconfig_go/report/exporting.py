@@ -16,7 +16,7 @@ from .._files import save_whole
 from ..markup import visible
 from .chrome_trace import trace
 from .rows import columns, rows
-from .sources import gather
+from .sources import FILE_NAME, gather
 from .timeline import Timeline
 
 _RISKY = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a text that begins so for a formula
@@ -29,13 +29,16 @@ def export(story: Any, path: str | os.PathLike[str], format: str | None = None) 
     line, after one about the run) or "chrome" (for chrome://tracing and https://ui.perfetto.dev). None tells it from
     the suffix: .csv, .jsonl, .json. The file is there whole or not at all.
 
-    Raises ``InvalidArgumentError`` for another format, ``NotFoundError`` where the file cannot be written.
+    Raises ``InvalidArgumentError`` for another format and for a name of the monitor's own files, ``NotFoundError`` where
+    the file cannot be written.
     """
     file = Path(path)
     write = _FORMATS.get(format or _SUFFIXES.get(file.suffix.lower(), ""))
     if write is None:
         what = f"format = {format!r} is none" if format else f"cannot tell from {file.name!r} what to write"
         raise InvalidArgumentError(what, 'name a file .csv, .jsonl or .json, or pass format="csv", "jsonl" or "chrome"')
+    if file.suffix == ".json" and file.name.startswith(FILE_NAME):
+        raise InvalidArgumentError(f"{file.name} is a name of a monitor's own files", "name the export otherwise")
     save_whole(file, write(Timeline(gather(story).sources)).encode("utf-8", "backslashreplace"))
 
 

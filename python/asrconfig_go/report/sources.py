@@ -81,7 +81,7 @@ def gather(run: Any) -> Gathered:
     state = _aside(notes, lambda: _trainer_state(folder))
     plan = _aside(notes, lambda: _object(folder / "training_config.json"))
     ranks = _aside(notes, lambda: rank_peaks(RunFolder(folder).path)) or ()
-    sources = _placed([(_added(file), load_story(file)) for file in files])
+    sources = _placed(_loaded(files, notes))
     trainer, told = state or (None, None)
     return Gathered(sources, record, trainer, ranks, plan, told, tuple(notes))
 
@@ -93,6 +93,20 @@ def _stories_in(folder: Path) -> list[Path]:
             f"{str(folder)!r} holds no {FILE_NAME}.json",
             f"{_WANTED}; AdaptiveMemoryCallback writes it, and MemoryMonitor.save",
         )
+    return found
+
+
+def _loaded(files: list[Path], notes: list[str]) -> list[tuple[str, RunStory]]:
+    """Those that can be read; where none can, the first's error."""
+    found, errors = [], []
+    for file in files:
+        try:
+            found.append((_added(file), load_story(file)))
+        except AsrConfigError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    notes += [error.message for error in errors]
     return found
 
 
