@@ -29,8 +29,8 @@ def export(story: Any, path: str | os.PathLike[str], format: str | None = None) 
     line, after one about the run) or "chrome" (for chrome://tracing and https://ui.perfetto.dev). None tells it from
     the suffix: .csv, .jsonl, .json. The file is there whole or not at all.
 
-    Raises ``InvalidArgumentError`` for another format and for a name of the monitor's own files, ``NotFoundError`` where
-    the file cannot be written.
+    Raises ``InvalidArgumentError`` for another format and for a name of the monitor's own files, and ``NotFoundError``
+    where the file cannot be written.
     """
     file = Path(path)
     write = _FORMATS.get(format or _SUFFIXES.get(file.suffix.lower(), ""))

@@ -102,7 +102,7 @@ def tiles(r: RunReport) -> list[tuple[str, str, str]]:
         padding = "" if steps.padding is None else f"{percent(steps.padding)} padding"
         found.append(("audio", f"{short(steps.audio_rate)} s/s", padding))
     if steps.waited is not None:
-        found.append(("loader wait", percent(steps.waited), "of the steps' time"))
+        found.append(("loader wait", percent(steps.waited), "of step time"))
     found += _gpu_tiles(r)
     peaks = [h for h in r.hosts if h.used_peak_bytes is not None]
     if peaks:
