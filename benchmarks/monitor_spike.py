@@ -1,6 +1,6 @@
 """Which samplers see a short rise of GPU memory while Python is busy holding the interpreter's lock?
 
-    python benchmarks/monitor_spike.py [--spikes 40] [--ms 50] [--json]
+    python benchmarks/monitor_spike.py [--spikes 40] [--ms 50] [--asleep] [--json]
 
 Another process lets GPU 0 of the stand-in driver use more for a moment, each time a different amount, about once a
 second; meanwhile the sampler's process runs calls that keep the lock for about half a second each, as reading a
@@ -30,18 +30,19 @@ def amount(spike: int) -> int:
     return (20 << 30) + (spike << 20)
 
 
-def child(name: str, interval_s: float, library: str) -> None:
+def child(name: str, interval_s: float, library: str, asleep: bool) -> None:
     """Sample until a line comes, and print what was seen."""
     stop = CONTENDERS[name](interval_s, library)
     print("ready", flush=True)
-    wait(float(sys.stdin.readline()), hold_gil=True)
+    wait(float(sys.stdin.readline()), hold_gil=not asleep)
     print(json.dumps(sorted(set(stop()))), flush=True)
 
 
-def seen(name: str, interval_ms: float, spikes: int, ms: float, folder: Path) -> int:
+def seen(name: str, interval_ms: float, spikes: int, ms: float, folder: Path, asleep: bool = False) -> int:
     """How many of the spikes one sampler saw."""
     library, control = fake_driver.build(folder)
     command = [sys.executable, __file__, "--child", name, str(interval_ms / 1000), str(library)]
+    command += ["--asleep"] * asleep
     environment = fake_driver.environment(library, control)
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -67,16 +68,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--spikes", type=int, default=40)
     parser.add_argument("--ms", type=float, default=50)
+    parser.add_argument("--asleep", action="store_true", help="Python sleeps instead of holding its lock")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(options.child[0], float(options.child[1]), options.child[2])
+        child(options.child[0], float(options.child[1]), options.child[2], options.asleep)
         return 0
     rows: list[dict[str, Any]] = []
     for name, interval_ms in ROWS:
         with tempfile.TemporaryDirectory() as folder:
-            count = seen(name, interval_ms, options.spikes, options.ms, Path(folder))
+            count = seen(name, interval_ms, options.spikes, options.ms, Path(folder), options.asleep)
         rows.append({"sampler": name, "interval_ms": interval_ms, "seen": count, "spikes": options.spikes})
         if not options.json:
             print(
