@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .reading import Reader, Reading
 
 _REFRESH_S = 1.0
-_RATES_S = 3.5  # until the second slow reading: rates are known from it on
+_RATES_S = 8.0  # until the second slow reading: rates are known from it on
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another screen, without cursor; and back
 
 
