@@ -156,13 +156,13 @@ def slow_down(pairs: int, folder: Path) -> dict[str, Any]:
     os.environ["FAKE_NVML_CONTROL"] = str(control.path)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 256))
+    model = torch.nn.Sequential(torch.nn.Linear(1024, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 1024))
     optimizer = torch.optim.AdamW(model.parameters())
-    batch = torch.randn(64, 256)
+    batch = torch.randn(128, 1024)
 
     def block(monitor: MemoryMonitor | None) -> tuple[float, float]:
         start, cpu = time.perf_counter(), time.thread_time()
-        for _ in range(40):
+        for _ in range(6):
             loss = model(batch).square().mean()
             loss.backward()
             optimizer.step()
