@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/goccy/go-json"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -215,4 +216,21 @@ func TestCardsThatDoNotTrainAreNotJudged(t *testing.T) {
 	s.Activity.GPUs = append(s.Activity.GPUs, story.GPURows{Utilization: make(story.Column, 220)})
 	s.Memory.GPUUsed = append(s.Memory.GPUUsed, story.Column{0})
 	assert.Equal(t, []string{"healthy"}, kinds(Of(s, Run{})))
+}
+
+// FuzzOf reads stories as files may hold them: columns of any length, indices out of range.
+func FuzzOf(f *testing.F) {
+	f.Add([]byte(`{"duration_s":9,"gpus":[{"total_bytes":9}],"memory":{"gpu_used_bytes":[[8]]},"activity":{"cpu_share":[0.1,0.2,0.1,0.2,0.1,0.1,0.1,0.1,0.1,0.1]}}`))
+	f.Add([]byte(`{"gpus":[{}],"steps":{"kind":["train","train"],"gpu":[7,-3],"headroom_bytes":[1,null,3]},"activity":{"gpus":[]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var s story.Story
+		if json.Unmarshal(text, &s) != nil {
+			return
+		}
+		for _, finding := range Of(&s, Run{Workers: pointer(4), CPUs: pointer(-1), PerDeviceBatch: pointer(0), SaveSteps: pointer(-5)}) {
+			if finding.Kind == "" || finding.Title == "" || finding.Evidence == "" || finding.Change == "" {
+				t.Fatalf("%+v", finding)
+			}
+		}
+	})
 }

@@ -88,7 +88,7 @@ func allWell(f *figures) Finding {
 			Kind: "too_short", Severity: Info, Title: "Too little was seen for a diagnosis",
 			Evidence: fmt.Sprintf("%s and %s in %s", fault.Plural(f.steps, "training step"), fault.Plural(len(f.story.Activity.TimesS), "reading"),
 				lasting(f.story.DurationS)),
-			Change:   "let the monitor see some minutes of training",
+			Change: "let the monitor see some minutes of training",
 		}
 	}
 	if f.busy() < lowGPU {

@@ -9,7 +9,8 @@ import (
 
 const (
 	mostAlerts = 256
-	quiet      = 120.0 // seconds after a clearing within which the same warning is not raised again, unless critical
+	quiet      = 120.0  // seconds after a clearing within which the same warning is not raised again, unless critical;
+	mostQuiet  = 7200.0 // doubled each time, up to this: what comes and goes all the time is known by then
 
 	criticalSeconds, criticalSteps = 60, 10
 )
@@ -33,10 +34,13 @@ type key struct {
 type book struct {
 	alerts  []story.Alert
 	open    map[key]int // index into alerts
-	cleared map[key]float64
+	cleared map[key]clearing
 	last    uint64 // ID
 	changes uint64
 }
+
+// clearing is when an alert ended, and for how long it is not raised again.
+type clearing struct{ at, quiet float64 }
 
 // raise opens an alert, or brings the open one's numbers up to date.
 func (b *book) raise(at float64, f forecast) {
@@ -49,11 +53,11 @@ func (b *book) raise(at float64, f forecast) {
 		b.update(&b.alerts[i], f, severity)
 		return
 	}
-	if cleared, ok := b.cleared[k]; ok && at < cleared+quiet && severity != story.SeverityCritical {
+	if last, ok := b.cleared[k]; ok && at < last.at+last.quiet && severity != story.SeverityCritical {
 		return
 	}
 	if b.open == nil {
-		b.open, b.cleared = map[key]int{}, map[key]float64{}
+		b.open, b.cleared = map[key]int{}, map[key]clearing{}
 	}
 	b.forget()
 	b.last++
@@ -82,7 +86,7 @@ func (b *book) clear(at float64, kind string, gpu int) {
 	k := key{kind, gpu}
 	if i, open := b.open[k]; open {
 		b.alerts[i].ClearedS = &at
-		b.cleared[k] = at
+		b.cleared[k] = clearing{at, max(quiet, min(2*b.cleared[k].quiet, mostQuiet))}
 		b.changes++
 		delete(b.open, k)
 	}

@@ -10,6 +10,7 @@ import (
 
 const (
 	cacheRise = 0.02 // of the card
+	cacheSpan = 40   // steps: a cache that fills looks straight over fewer
 	cachePart = 0.5  // a growth that may be one of records is foreseen this share as far ahead as it was seen
 	cacheRest = 500  // steps
 	cacheGap  = 0.10 // of the card: reserved above the highest peak ever; less is no fragmentation
@@ -23,9 +24,9 @@ func (g *gpu) watchCache(at float64, n uint64, s story.Step, free float64, b *bo
 	g.cache.search(&g.reserve, n, g.u, demand{rise: g.least(cacheRise), sign: 3.5})
 	gap := s.Reserved - g.record
 	t, ok := g.cache.longest()
-	ok = ok && gap >= cacheGap*g.total && g.peaksRise(t) < t.rise/4 && !g.peaksClimb(t)
+	ok = ok && t.span >= cacheSpan && gap >= cacheGap*g.total && g.peaksRise(t) < t.rise/4 && !g.peaksClimb(t)
 	if !ok {
-		if b.holds(story.AlertFragmentation, g.index) && g.u-g.cache.u >= cacheRest && (gap < cacheGap*g.total/2 || free > cacheGap*g.total) {
+		if b.holds(story.AlertFragmentation, g.index) && g.u-g.cache.u >= cacheRest && g.reservedOfLate()-g.record < cacheGap*g.total/2 {
 			b.clear(at, story.AlertFragmentation, g.index)
 		}
 		return
@@ -36,6 +37,15 @@ func (g *gpu) watchCache(at float64, n uint64, s story.Step, free float64, b *bo
 	if steps <= max(soonSteps, cachePart*t.span) || b.holds(story.AlertFragmentation, g.index) {
 		b.raise(at, g.fragmenting(t, gap, steps, seconds))
 	}
+}
+
+// reservedOfLate is the most of the newest steps: near the end PyTorch empties its cache, and fills it again.
+func (g *gpu) reservedOfLate() float64 {
+	most := 0.0
+	for _, p := range g.reserve.last(1, rungSize) {
+		most = max(most, p.y)
+	}
+	return most
 }
 
 // peaksRise is by how much the record of the peaks rose since a trend of the cache began.

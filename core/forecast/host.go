@@ -11,8 +11,8 @@ const (
 	hostRise   = 0.01
 	hostSpan   = 60.0 // seconds: workers that start grow for less
 	fastSpan   = 20.0 // enough when less than fastShare is left, for fastS at most, and no workers are starting
-	fastShare  = 0.35
-	fastS      = 90.0
+	fastShare  = 0.45
+	fastS      = 120.0
 	hostReach  = 1.5  // a growth is foreseen this many times as far ahead as it was seen
 	startReach = 0.25 // and before the first step, while data is loaded
 	hostSoon   = 180.0
@@ -72,7 +72,7 @@ func (h *host) watchRAM(at float64, b *book) {
 	}
 	seconds := h.available / t.slope
 	switch {
-	case ok && (h.near(t, seconds, h.available/h.total, h.starting(t)) || b.holds(kind, -1)):
+	case ok && (h.near(t, seconds, h.available/h.total, h.starting()) || b.holds(kind, -1)):
 		if !b.holds(kind, -1) && h.ofWorkers(t) {
 			kind = story.AlertWorkersRAM
 		}
@@ -89,12 +89,17 @@ func (h *host) near(t trend, seconds, share float64, starting bool) bool {
 	if !h.started {
 		return t.span >= hostSpan && seconds <= startReach*t.span
 	}
-	return t.span >= hostSpan && seconds <= max(hostSoon, hostReach*t.span) || t.span >= fastSpan && !starting && share < fastShare && seconds <= fastS
+	return t.span >= hostSpan && !(starting && t.span < 2*hostSpan) && seconds <= max(hostSoon, hostReach*t.span) || t.span >= fastSpan && !starting && share < fastShare && seconds <= fastS
 }
 
-// starting says whether the workers have more than doubled since the growth began.
-func (h *host) starting(t trend) bool {
-	return h.used.last(0, 1)[0].x > 1.2*t.first.x && h.available > hostEasy*h.total
+// starting says whether the workers were far smaller within the last minute and a half: then what grows is their start.
+func (h *host) starting() bool {
+	points := h.used.last(0, rungSize)
+	least := points[len(points)-1].x
+	for _, p := range points {
+		least = min(least, p.x)
+	}
+	return points[len(points)-1].x > 4*least && h.available > hostEasy*h.total
 }
 
 // ofWorkers says whether the DataLoader workers' memory grew by most of it.

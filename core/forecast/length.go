@@ -10,9 +10,10 @@ import (
 const (
 	peakRise    = 0.01 // of the card
 	lengthPart  = 0.5  // what may end with the dataset is foreseen this share as far ahead as it was seen,
-	soonSteps   = 60   // or so many steps
-	soonS       = 120.0
-	lengthShare = 0.6 // of what there is; below it the end is too far to be told from a few lengths
+	soonSteps   = 80   // or so many steps
+	soonS       = 180.0
+	lengthFull  = 0.95 // of what there is: the pieces of a cache that meets new lengths never fit exactly
+	lengthShare = 0.5  // of what there is; below it the end is too far to be told from a few lengths
 )
 
 // watchLength looks at the highest peaks of equal numbers of steps. In random order these are steady, whatever the lengths; they
@@ -20,7 +21,7 @@ const (
 func (g *gpu) watchLength(at float64, n uint64, b *book) {
 	g.length.search(&g.peak, n, g.u, demand{rise: g.least(peakRise), sign: 3.9})
 	peak := g.newestPeak()
-	t, steps, ok := g.length.soonest(max(0, g.capacity.median()-peak))
+	t, steps, ok := g.length.soonest(max(0, lengthFull*g.capacity.median()-peak))
 	if b.holds(story.AlertLeak, g.index) {
 		ok = false // its peaks grow, too
 	}
@@ -48,7 +49,7 @@ func (g *gpu) lengthening(t trend, steps, seconds float64) forecast {
 		text:   fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s", size(t.slope), since, left(steps, seconds)),
 		advice: "halve per_device_train_batch_size and double gradient_accumulation_steps, or set a limit to the length of clips",
 	}
-	if x, end := g.lengthAtEnd(); end > x {
+	if x, end, ok := g.lengthAtEnd(); ok {
 		f.text = fmt.Sprintf("GPU memory grows with the length of batches since step %.0f, now %.0f s: out of memory at about %.0f s, %s",
 			since, x, end, left(steps, seconds))
 	}
@@ -64,9 +65,9 @@ func (g *gpu) newestPeak() float64 {
 	return highest
 }
 
-// lengthAtEnd fits peaks to lengths and gives the longest of late, and the length at which the capacity ends; 0, 0 when lengths do not
-// tell the peaks.
-func (g *gpu) lengthAtEnd() (x, end float64) {
+// lengthAtEnd fits peaks to lengths and gives the longest of late, and the length at which the capacity ends; false when lengths do
+// not tell the peaks.
+func (g *gpu) lengthAtEnd() (x, end float64, ok bool) {
 	var s series
 	for _, p := range g.peak.last(1, most) {
 		if !math.IsNaN(p.x) {
@@ -76,11 +77,11 @@ func (g *gpu) lengthAtEnd() (x, end float64) {
 		}
 	}
 	if s.n < 4 {
-		return 0, 0
+		return 0, 0, false
 	}
 	slope, _ := s.slope()
 	if !(slope > 0) {
-		return 0, 0
+		return 0, 0, false
 	}
-	return x, x + max(0, g.capacity.median()-g.newestPeak())/slope
+	return x, x + max(0, lengthFull*g.capacity.median()-g.newestPeak())/slope, true
 }

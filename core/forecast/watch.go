@@ -14,7 +14,7 @@ import (
 // maxGPUs bounds what one Watch keeps; readings of further GPUs are ignored.
 const maxGPUs = 64
 
-// Watch makes forecasts from the seconds of a sampler and the steps of a training. It keeps less than 150 kB for each GPU
+// Watch makes forecasts from the seconds of a sampler and the steps of a training. It keeps some 200 kB for each GPU
 // however long the run. Its methods may be called from any goroutine, with any numbers: what is absent, infinite or negative
 // counts as not known.
 type Watch struct {

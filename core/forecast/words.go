@@ -36,6 +36,9 @@ func lasting(seconds float64) string {
 
 // left writes how many steps and how much time are left.
 func left(steps, seconds float64) string {
+	if steps < 0.5 {
+		return "at any moment"
+	}
 	if math.IsNaN(seconds) {
 		return fmt.Sprintf("in about %s", counted(steps, "step"))
 	}
