@@ -17,13 +17,14 @@ pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
 from asrconfig_go.monitor import GPUHistory, MemoryHistory  # noqa: E402
+from asrconfig_go.report.words import lasting  # noqa: E402
 from asrconfig_go.watching import AlertNews, ranks  # noqa: E402
 from asrconfig_go.watching.clean_up import CleanUps  # noqa: E402
 from asrconfig_go.watching.inputs import Inputs  # noqa: E402
 from asrconfig_go.watching.loader_wait import LoaderWait, WaitShare  # noqa: E402
 from asrconfig_go.watching.next_batch import Excess, NextBatch, by_memory, by_table  # noqa: E402
 from asrconfig_go.watching.panel import Panel, PanelState  # noqa: E402
-from asrconfig_go.watching.panel_card import duration, panel_html  # noqa: E402
+from asrconfig_go.watching.panel_card import panel_html  # noqa: E402
 from asrconfig_go.watching.postfix import Postfix, one_line  # noqa: E402
 from asrconfig_go.watching.ranks import RankFiles, RankPeaks  # noqa: E402
 from asrconfig_go.watching.run_file import RunFile  # noqa: E402
@@ -373,7 +374,14 @@ def test_an_empty_panel_is_one_too() -> None:
         panel_state(step=0, steps=0, left_s=None, waited=None, shot=nothing.read(), activity=activity(), history=empty)
     )
     assert "Step 0 of 0" in html and "nan" not in html
-    assert [duration(s) for s in (5, 89, 100, 3599, 3700)] == ["5 s", "89 s", "2 min", "1 h 00 min", "1 h 02 min"]
+    assert [lasting(s) for s in (0.85, 5, 89, 100, 3599, 7400)] == [
+        "850 ms",
+        "5 s",
+        "89 s",
+        "1.67 min",
+        "60 min",
+        "2 h 3 min",
+    ]
 
 
 def test_the_panel_is_drawn_in_its_own_place() -> None:

@@ -9,6 +9,7 @@ from ..card import notice, section
 from ..display import GIB
 from ..explain.style import ROOT, stylesheet
 from ..markup import BAR_COLOUR, LIMIT_COLOUR, escaped, share, svg
+from ..report.words import lasting
 
 if TYPE_CHECKING:
     from .panel import PanelState
@@ -36,16 +37,8 @@ def panel_html(state: PanelState) -> str:
 
 
 def _headline(state: PanelState) -> str:
-    left = f" · about {duration(state.left_s)} left" if state.left_s is not None else ""
+    left = f" · about {lasting(state.left_s)} left" if state.left_s is not None else ""
     return f"Step {state.step} of {state.steps}{left}"
-
-
-def duration(seconds: float) -> str:
-    """``40 s``, ``12 min``, ``3 h 05 min``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def _advice(advice: str) -> list[str]:
@@ -114,7 +107,7 @@ def _curves(state: PanelState) -> str:
         f"{frame}{lines}</svg>"
         f'<text x="0" y="{_HEIGHT + 14}" fill="currentColor">start</text>'
         f'<text x="100%" y="{_HEIGHT + 14}" text-anchor="end" fill="currentColor">'
-        f"{duration(history.times_s[-1]) if history.times_s else ''}</text>"
+        f"{lasting(history.times_s[-1]) if history.times_s else ''}</text>"
         f'<text class="asrconfig-label" x="0" y="13" fill="currentColor">100 %</text>'
     )
     return svg(body, "used share of memory over time", height=_HEIGHT + 18) + f'<div class="keys">{keys}</div>'
