@@ -37,8 +37,12 @@ def panel_html(state: PanelState) -> str:
 
 
 def _headline(state: PanelState) -> str:
-    left = f" · about {lasting(state.left_s)} left" if state.left_s is not None else ""
+    left = "" if state.left_s is None else f" · about {lasting(_roughly(state.left_s))} left"
     return f"Step {state.step} of {state.steps}{left}"
+
+
+def _roughly(seconds: float) -> float:
+    return seconds if seconds < 90 else 60.0 * round(seconds / 60)
 
 
 def _advice(advice: str) -> list[str]:
