@@ -136,6 +136,7 @@ def test_two_copies_of_the_library_in_one_process(tmp_path: Path) -> None:
     assert out == "2 1\nTrue True True"
 
 
+@pytest.mark.usefixtures("heard_ctrl_c")
 @pytest.mark.parametrize(("name", "status"), [("SIGINT", 1), ("SIGTERM", -signal.SIGTERM)])
 def test_signals_end_a_process_with_a_monitor(name: str, status: int) -> None:
     code = START + "monitor = MemoryMonitor(1)\nprint('ready', flush=True)\ntime.sleep(60)\n"
