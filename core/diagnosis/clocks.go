@@ -36,13 +36,7 @@ func heat(f *figures, _ Run) *Finding {
 
 // power is usual on cards at their limit; it counts where the clock is far down.
 func power(f *figures, _ Run) *Finding {
-	held := func(c card) float64 {
-		if c.clock < slowClock {
-			return c.capped
-		}
-		return 0
-	}
-	return clocked(f, held, powerTold, "power", "The GPU is throttled by its power limit", "by its power limit",
+	return clocked(f, whenSlow(func(c card) float64 { return c.capped }), powerTold, "power", "The GPU is throttled by its power limit", "by its power limit",
 		"raise the power limit (nvidia-smi -q -d POWER tells the highest; nvidia-smi -pl sets it)", Info)
 }
 
@@ -52,13 +46,17 @@ func brake(f *figures, _ Run) *Finding {
 }
 
 func heldClock(f *figures, _ Run) *Finding {
-	held := func(c card) float64 {
+	return clocked(f, whenSlow(func(c card) float64 { return c.set }), powerTold, "clock_setting", "Someone has set the GPU's clock low", "by a setting", "free the clocks by nvidia-smi -rgc", story.SeverityWarn)
+}
+
+// whenSlow counts readings of cards alone whose clock is far down.
+func whenSlow(held func(card) float64) func(card) float64 {
+	return func(c card) float64 {
 		if c.clock < slowClock {
-			return c.set
+			return held(c)
 		}
 		return 0
 	}
-	return clocked(f, held, powerTold, "clock_setting", "Someone has set the GPU's clock low", "by a setting", "free the clocks by nvidia-smi -rgc", story.SeverityWarn)
 }
 
 func orOne(share float64) float64 {
