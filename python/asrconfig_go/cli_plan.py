@@ -63,7 +63,7 @@ def _html_file(name: str) -> str:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from .manager import create_optimal_config
+    from .optimal import create_optimal_config
 
     wishes = {name: getattr(arguments, name) for name in _PASSED_ON}
     config, manager = create_optimal_config(arguments.data, arguments.model, verbose=not arguments.json, **wishes)

@@ -1,4 +1,4 @@
-"""Measure, plan, emit: ``create_optimal_config`` in one call, ``ASRConfigManager`` for the steps one by one."""
+"""Measure, plan, emit, step by step: ``ASRConfigManager``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from .loader_rate import LoaderRate
     from .planning import Tracer
     from .training_report import TrainingReport
-
-
-_LOADER_S = 0.5  # for which clips are decoded
 
 
 @dataclass(frozen=True)
@@ -375,72 +372,3 @@ def _fits_whole(trainer: Any, config: TrainingConfig) -> bool:
     """Whether a process's whole share of a step fits at once, by the plan."""
     share: int = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
     return config.micro_batch_size >= share
-
-
-def create_optimal_config(
-    dataset: Any,
-    model: Any = None,
-    model_name: str | None = None,
-    target_batch_size: int = 32,
-    safety_margin: float = 0.85,
-    *,
-    preset: str = "balanced",
-    policy: str = "fastest",
-    gpu: str | None = None,
-    optimizer: str = "adamw_torch",
-    lr_scaling: str = "sqrt",
-    base_learning_rate: float | None = None,
-    base_batch_size: int | None = None,
-    num_train_epochs: float | None = None,
-    seed: int | None = None,
-    device_count: int | None = None,
-    preprocessing: str = "light",
-    precision: str | None = None,
-    gradient_checkpointing: bool | None = None,
-    length_handling: str | None = None,
-    max_length_s: float | None = None,
-    distributed: str | None = None,
-    loader_rate: float | None = None,
-    price_usd_hour: float | None = None,
-    freeze_feature_encoder: bool = False,
-    trace: bool | None = None,
-    processor: Any = None,
-    sample_size: int | None = None,
-    sampling_rate: int = 16_000,
-    verbose: bool = True,
-) -> tuple[TrainingConfig, ASRConfigManager]:
-    """Measure the machine, the audio and the model, and plan the training.
-
-    ``dataset``: see ``scan_audio``; ``model``: see ``profile_model`` (without one, ``model_name`` is looked up in the
-    catalogue). ``target_batch_size`` is the number of samples per optimizer step, 1 to 65536; ``safety_margin``, 0.70
-    to 0.95, the share of GPU memory that the plan may use. The other settings are those of ``PlanOptions``; ``trace``
-    is that of ``ASRConfigManager.plan``. For half a second some clips are decoded, and made to the model's input by
-    ``processor``, if there is one, to know how many workers keep the GPU fed. ``verbose`` prints a line per stage and
-    the plan.
-
-    Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
-    remedy.
-    """
-    from .display import say
-
-    options = PlanOptions(
-        target_batch_size, safety_margin, policy, preset, optimizer, lr_scaling,
-        base_learning_rate, base_batch_size, num_train_epochs, seed, device_count, preprocessing, precision,
-        gradient_checkpointing, length_handling, max_length_s, distributed, loader_rate, price_usd_hour,
-    )  # fmt: skip
-    options.check()
-    manager = ASRConfigManager(safety_margin=safety_margin, gpu=gpu)
-    say(verbose, "Hardware", manager.hardware)
-    # The model first: a wrong name should not come to light after a long scan.
-    source, label = (model_name, None) if model is None else (model, model_name)
-    found = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
-    say(
-        verbose, "Dataset", manager.profile_dataset(dataset, sample_size, sampling_rate=sampling_rate, progress=verbose)
-    )
-    say(verbose, "Model", found)
-    searched = policy == "fastest" and bool(manager.hardware.gpus)
-    if searched and loader_rate is None and not isinstance(dataset, DatasetProfile):
-        manager.measure_loader(dataset, processor=processor, seconds=_LOADER_S, sampling_rate=sampling_rate)
-    config = manager.plan(options, trace=trace, progress=verbose)
-    say(verbose, "Planning", config)
-    return config, manager

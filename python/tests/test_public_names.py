@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
-import json
-import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 import asrconfig_go as ac
-from asrconfig_go import _errors, memory
+from asrconfig_go import _errors
 
 
-def test_all_is_sorted_complete_and_documented() -> None:
-    public = {name for name in vars(ac) if not name.startswith("_") and not inspect.ismodule(vars(ac)[name])}
-    public -= {"annotations", "TYPE_CHECKING", "Any"}
-    heavy = {"AdaptiveMemoryCallback", "BatchSizeSearch", "find_max_batch_size"}  # need transformers or torch
-    heavy |= {"Caution", "Explanation"}  # looked up when asked for
-    assert public | heavy | set(memory.__all__) == set(ac.__all__)
-    for name in set(ac.__all__) - heavy:
+def test_every_public_name_is_typed_documented_and_where_the_map_says() -> None:
+    stub = ast.parse((Path(ac.__file__).parent / "__init__.pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    typed = {f"{node.module}.{alias.name}" for node in imports for alias in node.names if alias.asname == alias.name}
+    assert typed == {f"{module}.{name}" for name, module in ac._MODULE_OF.items()}  # type: ignore[attr-defined]
+    assert ac.__all__ == sorted(set(ac.__all__))
+    assert set(ac.__all__) <= set(dir(ac))
+    for name in ac.__all__:
         assert inspect.getdoc(getattr(ac, name)), name
-    assert len(set(ac.__all__)) == len(ac.__all__)
 
 
-def test_every_package_is_shipped() -> None:
-    package = Path(ac.__file__).parent
-    settings = (package.parents[1] / "pyproject.toml").read_text()
-    shipped = re.search(r"^packages = (\[.*\])$", settings, re.MULTILINE)
-    assert shipped
-    found = sorted(".".join(p.parent.relative_to(package.parent).parts) for p in package.rglob("__init__.py"))
-    assert sorted(json.loads(shipped[1])) == found
+def test_nothing_is_imported_before_it_is_used() -> None:
+    """Importing the package is for everyone, also for a loader's worker that needs one class."""
+    code = "; print(*[m for m in __import__('sys').modules if m.startswith('asrconfig_go.')])"
+    lines = ("import asrconfig_go", "from asrconfig_go import create_optimal_config")
+    for line, loaded in zip(lines, ([], ["asrconfig_go.optimal"]), strict=True):
+        found = subprocess.run([sys.executable, "-c", line + code], capture_output=True, text=True, timeout=60)
+        assert (found.stdout.split(), found.stderr) == (loaded, "")
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'create_config'"):
+        ac.create_config  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_every_exception_is_public_and_in_the_tree() -> None:

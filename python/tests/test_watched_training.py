@@ -22,8 +22,10 @@ from asrconfig_go.callback import AdaptiveMemoryCallback  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from asrconfig_go.guard.step_times import StepTimes  # noqa: E402
 from asrconfig_go.story import RunStory  # noqa: E402
-from asrconfig_go.watching import panel as panel_module  # noqa: E402
-from asrconfig_go.watching import watch as watch_module  # noqa: E402
+from asrconfig_go.watching import (  # noqa: E402
+    panel as panel_module,
+    watch as watch_module,
+)
 from speech_models import Clips, wav2vec2  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, tiny_trainer  # noqa: E402
 from training_fixtures import make_plan  # noqa: E402

@@ -26,8 +26,7 @@ from .loading import Loading
 from .losses import WeightedLosses
 from .memory_budget import MemoryBudget
 from .optimizer import OptimizerSteps
-from .preflight import PreflightReport
-from .preflight import preflight as try_worst
+from .preflight import PreflightReport, preflight as try_worst
 from .ranks import Ranks
 from .split import batch_size, like
 from .step_times import follow_steps

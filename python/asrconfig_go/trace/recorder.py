@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _foreach_utils as foreach_utils
-from torch.utils import _pytree as pytree
+from torch.utils import _foreach_utils as foreach_utils, _pytree as pytree
 
 from .._errors import InvalidArgumentError
 from . import _kernels
