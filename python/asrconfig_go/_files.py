@@ -9,17 +9,19 @@ from pathlib import Path
 from ._errors import NotFoundError
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write ``data`` to ``path`` through a temporary file beside it: there is the old file or the new one, ever.
 
-    Raises ``OSError`` as ``open`` does.
+    A power cut keeps that promise only where it is ``durable``, which waits for the disk. Raises
+    ``OSError`` as ``open`` does.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

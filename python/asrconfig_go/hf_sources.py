@@ -100,7 +100,7 @@ def _streamed(dataset: Any, limit: int) -> Source:
     column = audio_column(dataset)
     population = _split_size(dataset)
     encoded = type(dataset.features[column]).__name__ == "Audio"
-    rows = _undecoded(dataset, column) if encoded else dataset
+    rows = undecoded(dataset, column) if encoded else dataset
 
     def pieces() -> Iterator[Piece]:
         for number, row in enumerate(islice(rows, limit)):
@@ -125,7 +125,8 @@ def _stream_piece(number: int, value: Any) -> Piece:
     return Piece(known=[(number, array_clip(value, number, PREPARED_RATE))])
 
 
-def _undecoded(dataset: Any, column: str) -> Any:
+def undecoded(dataset: Any, column: str) -> Any:
+    """The data set with its ``Audio`` column as it is stored, bytes and paths."""
     from datasets import Audio
 
     return dataset.cast_column(column, Audio(decode=False))

@@ -1,0 +1,104 @@
+"""One clip as a speech model takes it: mono, float32, at the model's sampling rate."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from .._checks import checked
+from .._errors import CorruptFileError, InvalidArgumentError
+from ..pieces import is_array, kind
+from .batches import Array
+from .decoding import decode_bytes, decode_file
+from .resampling import resampled
+
+_ACCEPTED = (
+    'pass a path, the bytes of an audio file, {"path": …} or {"bytes": …} as datasets.Audio(decode=False) gives it, '
+    '{"array": …, "sampling_rate": …}, or an array'
+)
+
+
+def load_audio(source: Any, *, sample_rate: int = 16_000) -> Array:
+    """The samples of one clip: float32, mono, of shape (samples,), at ``sample_rate`` hertz (1000 to 1 000 000).
+
+    ``source`` is a path, the bytes of an audio file, a dictionary with ``bytes`` or ``path`` (what
+    ``datasets.Audio(decode=False)`` gives; the bytes win), a dictionary with ``array`` and ``sampling_rate``, a decoder
+    of torchcodec, or an array or tensor, which is taken to be at ``sample_rate``. Of several channels the mean is
+    taken; in arrays, the shorter axis is that of the channels. Files are decoded by soundfile, and brought to the rate
+    by soxr, or by scipy where soxr is not installed.
+
+    Raises ``NotFoundError`` for a missing file, ``CorruptFileError`` for one that is empty, cut off (where its header
+    tells: FLAC and MP3), in an unknown format or with samples that are no finite numbers, ``InvalidArgumentError`` for
+    what is no audio, and ``UnsupportedError`` where a library is missing; each names the file.
+    """
+    if not 1000 <= checked("sample_rate", sample_rate, int) <= 1_000_000:
+        raise InvalidArgumentError(f"sample_rate = {sample_rate} is no rate in hertz", "16000 is usual")
+    name = name_of(source)
+    samples, rate = _decoded(source, name, sample_rate)
+    if not samples.size:
+        raise CorruptFileError(f"{name} holds no audio", "leave it out: filter the data set by its length")
+    if not np.isfinite(samples).all():
+        raise CorruptFileError(f"{name} holds samples that are no finite numbers", "write it anew, or leave it out")
+    clip: Array = resampled(samples, rate, sample_rate, name)
+    return clip
+
+
+def name_of(source: Any) -> str:
+    """What to call a clip in messages: its path, or what it is."""
+    if isinstance(source, dict):
+        path = source.get("path")
+        if source.get("bytes") is not None:
+            return f"{path} (bytes in the data set)" if path else name_of(source["bytes"])
+        return os.fsdecode(path) if path else "an audio entry"
+    if isinstance(source, str | os.PathLike):
+        return os.fsdecode(source)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return f"an audio buffer of {len(source)} bytes"
+    return f"an array of shape {tuple(source.shape)}" if is_array(source) else kind(source)
+
+
+def _decoded(source: Any, name: str, rate: int) -> tuple[Array, int]:
+    """The samples in mono, and their rate."""
+    if isinstance(source, dict):
+        if source.get("array") is not None:
+            return _array(source["array"], name), _rate(source.get("sampling_rate", rate), name)
+        source = source["bytes"] if source.get("bytes") is not None else source.get("path")
+        if source is None:
+            raise InvalidArgumentError(f"{name} has neither bytes nor a path nor an array", _ACCEPTED)
+    if isinstance(source, str | os.PathLike):
+        return decode_file(os.fsdecode(source))
+    if isinstance(source, bytes | bytearray | memoryview):
+        return decode_bytes(source, name)
+    if hasattr(source, "get_all_samples"):  # torchcodec's, which datasets gives from version 4 on
+        found = source.get_all_samples()
+        return _array(found.data, name), _rate(found.sample_rate, name)
+    return _array(source, name), rate
+
+
+def _array(values: Any, name: str) -> Array:
+    """As mono float32; int16 and int32 are taken as PCM samples of that width."""
+    if isinstance(values, str | bytes | dict) or values is None:
+        raise InvalidArgumentError(f"{name} is no audio", _ACCEPTED)
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{name} is no audio: {error}", _ACCEPTED) from None
+    whole = array.dtype in (np.int16, np.int32)
+    if array.ndim not in (1, 2) or not (whole or array.dtype.kind == "f"):
+        raise InvalidArgumentError(f"{name} is no audio: {array.dtype} of shape {array.shape}", _ACCEPTED)
+    samples: Array = array.astype(np.float32, copy=False)
+    if whole:
+        samples = samples / np.float32(-float(np.iinfo(array.dtype).min))
+    if samples.ndim == 2:
+        samples = samples.mean(int(np.argmin(samples.shape)))
+    return samples
+
+
+def _rate(rate: Any, name: str) -> int:
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate <= 10_000_000:
+        raise InvalidArgumentError(f"{name} has the sampling rate {rate!r}", "it is a positive number of hertz")
+    return round(float(rate))

@@ -1,0 +1,47 @@
+"""Clips of unequal length side by side, and what augmentations make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Augmentation = Callable[[Array, Array, np.random.Generator], tuple[Array, Array]]
+"""(batch of float32 (clips, samples) padded with zeros, lengths (clips,), generator) -> (batch, lengths)."""
+
+
+def padded(clips: Sequence[Array]) -> tuple[Array, Array]:
+    """The clips as one new float32 array (clips, longest), padded with zeros at the end, and their lengths."""
+    lengths = np.array([len(clip) for clip in clips], dtype=np.int64)
+    batch: Array = np.zeros((len(clips), int(lengths.max(initial=0))), dtype=np.float32)
+    for row, clip in zip(batch, clips, strict=True):
+        row[: len(clip)] = clip
+    return batch, lengths
+
+
+def augmented(clips: Sequence[Array], augment: Sequence[Augmentation], generator: np.random.Generator) -> list[Array]:
+    """The clips after all augmentations in their order, without padding; the clips given stay as they are."""
+    batch, lengths = padded(clips)
+    for change in augment:
+        batch, lengths = change(batch, lengths, generator)
+    return [row[:length] for row, length in zip(batch, lengths, strict=True)]
+
+
+def inside(lengths: Array, width: int) -> Array:
+    """True where a padded batch (clips, width) holds a clip's own samples."""
+    own: Array = np.arange(width) < lengths[:, None]
+    return own
+
+
+def chosen(count: int, probability: float, generator: np.random.Generator) -> Array:
+    """The rows that an augmentation of this probability changes."""
+    return np.flatnonzero(generator.random(count) < probability)
+
+
+def powers(batch: Array, lengths: Array) -> Array:
+    """The mean square of each clip's own samples (the padding is zero), float32 of shape (clips, 1)."""
+    sums = np.einsum("ij,ij->i", batch, batch)
+    means: Array = (sums / np.maximum(lengths, 1)).astype(np.float32)[:, None]
+    return means

@@ -1,0 +1,99 @@
+"""Collators for speech models of transformers. Plain data, so that DataLoader workers can pickle them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._checks import checked
+from .._errors import InvalidArgumentError
+from .audio import load_audio
+from .batches import Augmentation
+from .features import model_inputs
+from .targets import labels_of, padded_labels, without_start
+
+
+@dataclass(frozen=True)
+class CTCCollator:
+    """Rows to a batch of a CTC model: ``input_values`` or ``input_features``, the mask where the extractor gives one.
+
+    A row has ``audio`` (whatever ``load`` takes) or the model's input, and ``labels`` (ids) or ``text``; rows without
+    either give a batch without labels. Inputs are padded to the longest, and to a multiple of ``pad_to_multiple_of``
+    samples (or frames); labels with -100. The values are what the processor gives for each clip, padded by its own
+    ``pad``.
+
+    ``augment`` changes the audio, one after the other, but not of rows whose ``augment`` is false: a Trainer evaluates
+    with the same collator, so add that column to the data to evaluate on. Its draws follow torch's generator: the same
+    seed and number of workers give the same batches.
+
+    Raises ``InvalidArgumentError`` for rows without audio and for a ``load`` of another sampling rate than the model's,
+    and what ``load`` raises.
+    """
+
+    processor: Any
+    pad_to_multiple_of: int | None = None
+    load: Callable[[Any], Any] = load_audio
+    augment: Sequence[Augmentation] = ()
+
+    def __post_init__(self) -> None:
+        _check_multiple(self.pad_to_multiple_of)
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """A dictionary of tensors."""
+        extractor, tokenizer = _parts(self.processor)
+        batch = model_inputs(_checked_rows(rows), extractor, self.load, self.augment, self.pad_to_multiple_of)
+        labels = labels_of(rows, tokenizer)
+        return batch if labels is None else {**batch, "labels": padded_labels(labels)}
+
+
+@dataclass(frozen=True)
+class Seq2SeqCollator:
+    """Rows to a batch of an encoder and a decoder, such as Whisper: its input and ``labels``.
+
+    As ``CTCCollator``, but labels lose ``decoder_start_token_id`` where the tokenizer put it in front, since the model
+    does so itself; ``pad_to_multiple_of`` is of the labels too, and not of inputs that always have the same length, as
+    Whisper's 30 s.
+    """
+
+    processor: Any
+    decoder_start_token_id: int
+    pad_to_multiple_of: int | None = None
+    load: Callable[[Any], Any] = load_audio
+    augment: Sequence[Augmentation] = ()
+
+    def __post_init__(self) -> None:
+        checked("decoder_start_token_id", self.decoder_start_token_id, int)
+        _check_multiple(self.pad_to_multiple_of)
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """A dictionary of tensors."""
+        extractor, tokenizer = _parts(self.processor)
+        batch = model_inputs(_checked_rows(rows), extractor, self.load, self.augment, self.pad_to_multiple_of)
+        labels = labels_of(rows, tokenizer)
+        if labels is None:
+            return batch
+        labels = without_start(labels, self.decoder_start_token_id)
+        return {**batch, "labels": padded_labels(labels, self.pad_to_multiple_of)}
+
+
+def _parts(processor: Any) -> tuple[Any, Any]:
+    """The feature extractor and the tokenizer of a processor; a feature extractor has no tokenizer."""
+    extractor = getattr(processor, "feature_extractor", processor)
+    if not hasattr(extractor, "sampling_rate") or not hasattr(extractor, "pad"):
+        raise InvalidArgumentError(
+            f"{type(processor).__name__} has no feature extractor for audio",
+            "pass the model's processor, such as AutoProcessor.from_pretrained(…)",
+        )
+    return extractor, getattr(processor, "tokenizer", None)
+
+
+def _check_multiple(multiple: int | None) -> None:
+    if checked("pad_to_multiple_of", multiple, int | None) is not None and multiple is not None and multiple < 1:
+        raise InvalidArgumentError(f"pad_to_multiple_of = {multiple} is less than one", "8, or None for no multiple")
+
+
+def _checked_rows(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    if not rows:
+        raise InvalidArgumentError("a batch of no rows", "check the data set and the sampler")
+    return rows

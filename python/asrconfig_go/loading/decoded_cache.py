@@ -1,0 +1,144 @@
+"""Decoded clips in memory, within a budget of bytes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._checks import checked
+from .._errors import InvalidArgumentError
+from ..display import gb
+from .audio import load_audio
+from .batches import Array
+from .filling import Filled, fill
+from .keys import Key, clip_key, unchanged
+
+Load = Callable[[Any], Any]
+
+_ENTRY_BYTES = 500  # of the array object, its key and the dictionary's slots; measured with tracemalloc
+
+
+class DecodedCache:
+    """Keeps the clips that were used last: ``cache(source)`` gives what ``load(source)`` gives, read-only.
+
+    ``max_bytes`` bounds samples and what Python needs to keep them. A file is told by its path, size and time of
+    change, encoded bytes by their digest; arrays pass through. Safe under threads.
+
+    **It belongs to one process.** A DataLoader's workers each have their own: they start empty (spawn) or with what
+    the parent had (fork, which shares its memory), so W workers take up to W × ``max_bytes``, and with shuffled data a
+    clip is found again only where the same worker had it. Fill it with ``prepare`` before the DataLoader starts, keep
+    ``persistent_workers`` on, or use a ``ResampledCache``, which all of them share.
+    """
+
+    def __init__(self, max_bytes: int, *, load: Load = load_audio) -> None:
+        if checked("max_bytes", max_bytes, int) < 1:
+            raise InvalidArgumentError(f"max_bytes = {max_bytes} keeps nothing", "1 << 30 is a GiB: 4.5 h at 16 kHz")
+        self.max_bytes, self.load = max_bytes, load
+        self._start()
+
+    @property
+    def sample_rate(self) -> int | None:
+        """Of the clips in hertz, as far as ``load`` tells."""
+        return sample_rate_of(self.load)
+
+    @property
+    def hits(self) -> int:
+        """Clips that were there."""
+        return self._hits
+
+    @property
+    def misses(self) -> int:
+        """Clips that were loaded."""
+        return self._misses
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the clips take, at most ``max_bytes``."""
+        return self._nbytes
+
+    def __len__(self) -> int:
+        return len(self._clips)
+
+    def __call__(self, source: Any) -> Array:
+        """The clip, from memory or by ``load``, whose errors are raised as they are."""
+        if os.getpid() != self._pid:
+            self._forked()
+        key = clip_key(source)
+        with self._lock:
+            found = None if key is None else self._clips.get(key)
+            if key is not None and found is not None:
+                self._clips.move_to_end(key)
+                self._hits += 1
+                return found
+            self._misses += 1
+        clip: Array = np.asarray(self.load(source))
+        if key is not None and unchanged(source, key):
+            clip = self._kept(key, clip)
+        return clip
+
+    def prepare(self, sources: Any, *, workers: int | None = None, progress: bool = True) -> Filled:
+        """Load all clips of ``sources`` now, in ``workers`` threads (default: one for each core).
+
+        ``sources`` is a folder, a manifest, a ``datasets.Dataset`` with an audio column, or an iterable of clips or of
+        rows with ``audio``. Clips that cannot be loaded are counted, and the first error is told.
+        """
+        return fill(self, sources, workers, progress)
+
+    def clear(self) -> None:
+        """Forget every clip and start counting anew."""
+        self._start()
+
+    def _kept(self, key: Key, clip: Array) -> Array:
+        """Another thread may have been first; then its clip is given."""
+        size = _size(key, clip)
+        if size > self.max_bytes:
+            return clip
+        own = clip if clip.base is None else clip.copy()  # a view would keep all of what it is a view of
+        own.setflags(write=False)
+        with self._lock:
+            if key not in self._clips:
+                self._clips[key] = own
+                self._nbytes += size
+            while self._nbytes > self.max_bytes:
+                self._nbytes -= _size(*self._clips.popitem(last=False))
+        return own
+
+    def _start(self) -> None:
+        self._clips: OrderedDict[Key, Array] = OrderedDict()
+        self._lock, self._pid = threading.Lock(), os.getpid()
+        self._hits = self._misses = self._nbytes = 0
+
+    def _forked(self) -> None:
+        """Another thread may have held the lock, and have been in the middle of counting."""
+        self._lock, self._pid = threading.Lock(), os.getpid()
+        self._hits = self._misses = 0
+        self._nbytes = sum(_size(*entry) for entry in self._clips.items())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings only: sending the clips to a worker would take longer than decoding them there."""
+        return {"max_bytes": self.max_bytes, "load": self.load}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        asked = self._hits + self._misses
+        share = f", {self._hits / asked:.0%} of {asked} found" if asked else ""
+        return f"DecodedCache({len(self)} clips, {gb(self._nbytes)} of {gb(self.max_bytes)}{share})"
+
+
+def sample_rate_of(load: Any) -> int | None:
+    """The rate that a loading function gives, in hertz; None when it does not tell."""
+    if load is load_audio:
+        return 16_000
+    rate = getattr(load, "sample_rate", None) or getattr(load, "keywords", {}).get("sample_rate")
+    return rate if isinstance(rate, int) else sample_rate_of(load.func) if hasattr(load, "func") else None
+
+
+def _size(key: Key, clip: Array) -> int:
+    return int(clip.nbytes) + len(key[0]) + _ENTRY_BYTES

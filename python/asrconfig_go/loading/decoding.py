@@ -1,0 +1,86 @@
+"""Audio files by soundfile, with errors that name the file."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._errors import CorruptFileError, NotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from .batches import Array
+
+_BLOCK = 1 << 23  # frames asked for at once: a header that claims days of audio reserves no memory for them
+_CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss a few at the ends
+
+
+def decode_file(path: str) -> tuple[Array, int]:
+    """The samples of a file, the mean of its channels, and its rate in hertz."""
+    path = str(Path(path).expanduser()) if path.startswith("~") else path
+    if not Path(path).is_file():
+        what = "is a folder" if Path(path).is_dir() else "does not exist"
+        where = "fetch it first" if "://" in path else f"relative paths start in {Path.cwd()}"
+        raise NotFoundError(f"the audio file {path} {what}", where)
+    if not os.access(path, os.R_OK):
+        raise NotFoundError(f"the audio file {path} cannot be read", "check its permissions")
+    if not Path(path).stat().st_size:
+        raise CorruptFileError(f"the audio file {path} is empty", "fetch it again, or leave it out")
+    return _decode(path, path)
+
+
+def decode_bytes(data: bytes | bytearray | memoryview, name: str) -> tuple[Array, int]:
+    """As ``decode_file``, of a file in memory."""
+    return _decode(io.BytesIO(data), name)
+
+
+def _decode(file: str | io.BytesIO, name: str) -> tuple[Array, int]:
+    soundfile = _soundfile(name)
+    try:
+        with soundfile.SoundFile(file) as opened:
+            claimed, rate = opened.frames, int(opened.samplerate)
+            samples = _mono_frames(opened)
+    except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OSError) as error:
+        raise CorruptFileError(
+            f"cannot decode {name}: {_reason(error)}",
+            "if a player plays it, convert it: ffmpeg -i IN OUT.flac; asrconfig_go.scan_audio finds all such files",
+        ) from error
+    if len(samples) < _CUT_OFF * claimed:
+        raise CorruptFileError(
+            f"{name} is cut off: {len(samples) / rate:.2f} s of {claimed / rate:.2f} s could be decoded",
+            "fetch it again, or leave it out; asrconfig_go.scan_audio finds all such files",
+        )
+    return samples, rate
+
+
+def _mono_frames(opened: Any) -> Array:
+    blocks: list[Array] = []
+    while True:
+        wanted = min(_BLOCK, max(1, opened.frames - opened.tell()))
+        block = opened.read(wanted, dtype="float32")
+        blocks.append(block.mean(1) if block.ndim == 2 else block)
+        if len(block) < wanted or opened.tell() >= opened.frames:
+            break
+    return blocks[0] if len(blocks) == 1 else _joined(blocks)
+
+
+def _joined(blocks: list[Array]) -> Array:
+    import numpy as np
+
+    whole: Array = np.concatenate(blocks)
+    return whole
+
+
+def _reason(error: Exception) -> str:
+    """libsndfile's own words, without what soundfile says of the Python object."""
+    text = getattr(error, "error_string", "") or str(error) or type(error).__name__
+    return text.strip().removeprefix("Error : ").rstrip(".")
+
+
+def _soundfile(name: str) -> Any:
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # OSError: without libsndfile
+        raise UnsupportedError(f"cannot decode {name}: {error}", "pip install soundfile") from error
+    return soundfile

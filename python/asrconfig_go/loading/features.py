@@ -1,0 +1,94 @@
+"""Batches of a model's input, made of clips as the processor itself makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from .._errors import InvalidArgumentError
+from .audio import load_audio
+from .batches import Augmentation, augmented
+from .decoded_cache import sample_rate_of
+
+_PREPARED = ("input_values", "input_features")
+_MASK = "attention_mask"
+
+
+def model_inputs(
+    rows: Sequence[dict[str, Any]], extractor: Any, load: Any, augment: Sequence[Augmentation], multiple: int | None
+) -> dict[str, Any]:
+    """The padded tensors that ``extractor`` makes of the rows' audio, or of the input that they hold already.
+
+    Each clip is prepared alone and then padded. So it is normalised over its own samples also where the extractor gives
+    no attention mask; preparing such clips together would count the padding in.
+    """
+    name = next((name for name in _PREPARED if name in rows[0]), None)
+    if name is None:
+        prepared = [_prepared(clip, extractor) for clip in clips_of(rows, extractor, load, augment)]
+    elif augment:
+        raise InvalidArgumentError(f"the rows hold {name}, which cannot be augmented", 'give rows with "audio"')
+    else:
+        prepared = [_given(row, name, extractor) for row in rows]
+    if multiple is not None and fixed_length(extractor):
+        multiple = None  # its axis of time is full already, and pad() would take the mel bins for it
+    padded: dict[str, Any] = dict(
+        extractor.pad(prepared, padding=True, pad_to_multiple_of=multiple, return_tensors="pt")
+    )
+    return padded
+
+
+def fixed_length(extractor: Any) -> bool:
+    """Whether every clip becomes as many frames, as with Whisper."""
+    return hasattr(extractor, "nb_max_frames")
+
+
+def clips_of(rows: Sequence[dict[str, Any]], extractor: Any, load: Any, augment: Sequence[Augmentation]) -> list[Any]:
+    """The audio of the rows, augmented but for rows whose ``augment`` is false."""
+    if "audio" not in rows[0]:
+        raise InvalidArgumentError(
+            f"rows of {', '.join(sorted(rows[0])) or 'nothing'} have no audio",
+            'rows need "audio" (or input_values, input_features); with a Trainer set remove_unused_columns=False',
+        )
+    load = _at_the_rate_of(extractor, load)
+    clips = [load(row["audio"]) for row in rows]
+    which = [i for i, row in enumerate(rows) if row.get("augment", True)] if augment else []
+    if which:
+        for i, clip in zip(which, augmented([clips[i] for i in which], augment, _generator()), strict=True):
+            clips[i] = clip
+    return clips
+
+
+def _at_the_rate_of(extractor: Any, load: Any) -> Any:
+    rate = int(extractor.sampling_rate)
+    if load is load_audio:
+        return partial(load_audio, sample_rate=rate)
+    if sample_rate_of(load) not in (None, rate):
+        raise InvalidArgumentError(
+            f"the clips are loaded at {sample_rate_of(load)} Hz, and {type(extractor).__name__} takes {rate} Hz",
+            f"make the cache with sample_rate={rate}",
+        )
+    return load
+
+
+def _generator() -> Any:
+    """Seeded by torch's generator, which differs in every worker and epoch and follows the run's seed."""
+    import numpy as np
+    import torch
+
+    return np.random.default_rng(int(torch.randint(2**63 - 1, (1,))))
+
+
+def _prepared(clip: Any, extractor: Any) -> dict[str, Any]:
+    mask = bool(getattr(extractor, "return_attention_mask", False))  # Whisper's forgets its own setting otherwise
+    features = extractor(clip, sampling_rate=int(extractor.sampling_rate), return_attention_mask=mask)
+    return {name: values[0] for name, values in features.items()}
+
+
+def _given(row: dict[str, Any], name: str, extractor: Any) -> dict[str, Any]:
+    import numpy as np
+
+    given = {name: np.asarray(row[name], dtype=np.float32)}
+    if _MASK in row and getattr(extractor, "return_attention_mask", False):
+        given[_MASK] = np.asarray(row[_MASK])
+    return given

@@ -1,0 +1,38 @@
+"""What tells one clip, as it is now, from all others."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from typing import Any
+
+Key = tuple[str, int, int]  # (path, bytes, nanoseconds of its last change), or (digest, bytes, 0)
+
+_SETTLED_NS = 20_000_000  # a file system's clock ticks every 1 to 10 ms: a second change in one tick leaves no trace
+
+
+def clip_key(source: Any) -> Key | None:
+    """The key of a path, of encoded bytes, or of a dictionary with either; None for what is not worth caching.
+
+    Files are told by path, size and time of change; bytes by a digest of them. Missing files have no key.
+    """
+    if isinstance(source, dict):
+        if source.get("array") is not None:
+            return None
+        source = source["bytes"] if source.get("bytes") is not None else source.get("path")
+    if isinstance(source, bytes | bytearray | memoryview):
+        return hashlib.blake2b(source, digest_size=16).hexdigest(), len(source), 0
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = os.path.abspath(os.fsdecode(source))  # noqa: PTH100 (a Path for each clip costs more than the lookup)
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError):
+        return None
+    return path, found.st_size, found.st_mtime_ns
+
+
+def unchanged(source: Any, key: Key) -> bool:
+    """Whether the clip that was just loaded is the one that ``key`` was made of, and will show a later change."""
+    return clip_key(source) == key and abs(time.time_ns() - key[2]) > _SETTLED_NS
