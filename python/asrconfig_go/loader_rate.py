@@ -82,8 +82,8 @@ def measure_loader(
     ``dataset`` is what ``scan_audio`` takes: files are decoded by soundfile, rows of a ``datasets.Dataset`` by its own
     ``__getitem__``, transforms included (and by soundfile where datasets lacks torchcodec), a data set of one's own by
     its ``__getitem__``. ``processor``, a feature extractor or what holds one, then makes the model's input, unless the
-    data set has done so. Clips of another rate than ``sampling_rate`` hertz are resampled where soxr, torchaudio or
-    scipy is installed.
+    data set has done so. Clips of another rate than ``sampling_rate`` hertz are resampled where soxr or scipy is
+    installed.
 
     Lasts about ``seconds``, 0.05 to 60: a first pass, then the same clips once more; at least one clip is read whatever
     it takes, of files at most five minutes of each. One thread, as in a worker; random number generators are left as

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import io
 import os
@@ -314,7 +313,7 @@ def _length(audio: Any) -> int:
 
 @dataclass
 class Resampler:
-    """Brings clips to one rate by what is installed: soxr, torchaudio or scipy."""
+    """Brings clips to one rate by what is installed: soxr or scipy."""
 
     rate: int
     notes: tuple[str, ...] = ()
@@ -323,21 +322,9 @@ class Resampler:
     def bring(self, audio: Any, rate: int) -> Any:
         """The clip at the rate; as it is where nothing can resample it, which is noted."""
         if self._known is None:
-            name, self._known = _resampling()
-            self.notes = (f"resampled by {name}" if name else "no soxr, torchaudio or scipy: resampling is not in it",)
+            from .loading.resampling import find_resampler
+
+            name, found = find_resampler()
+            self._known = found or (lambda audio, old, new: audio)
+            self.notes = (f"resampled by {name}" if name else "neither soxr nor scipy: resampling is not in it",)
         return self._known(audio, rate, self.rate)
-
-
-def _resampling() -> tuple[str, Callable[[Any, int, int], Any]]:
-    if importlib.util.find_spec("soxr"):
-        soxr: Any = importlib.import_module("soxr")
-        return "soxr", lambda audio, old, new: soxr.resample(audio, old, new)
-    if importlib.util.find_spec("torchaudio"):
-        import torch
-
-        torchaudio: Any = importlib.import_module("torchaudio.functional")
-        return "torchaudio", lambda audio, old, new: torchaudio.resample(torch.as_tensor(audio), old, new).numpy()
-    if importlib.util.find_spec("scipy"):
-        signal: Any = importlib.import_module("scipy.signal")
-        return "scipy", lambda audio, old, new: signal.resample_poly(audio, new, old)
-    return "", lambda audio, old, new: audio

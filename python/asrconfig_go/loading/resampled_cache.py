@@ -140,13 +140,13 @@ class ResampledCache:
             ) from error
 
     def _save(self, path: str, clip: Array) -> None:
-        problem = self._room.refusal(clip.nbytes)
-        if not problem:
-            try:
+        try:
+            problem = self._room.refusal(clip.nbytes)
+            if not problem:
                 self._room.taken(write_clip(Path(path), clip))
                 return
-            except OSError as error:
-                problem = self._room.stop(f"a clip cannot be written: {error.strerror or error}")
+        except OSError as error:
+            problem = self._room.stop(f"a clip cannot be written: {error.strerror or error}")
         with self._lock:
             self._unsaved += 1
             first = self._unsaved == 1

@@ -93,11 +93,11 @@ def room(rt60_s: float, sample_rate: int, generator: np.random.Generator) -> Arr
 
 
 def _from_direct_path(impulse: Array) -> Array:
-    """From the largest sample on, which becomes 1 or -1."""
+    """From the largest sample on, which becomes 1."""
     at = int(np.argmax(np.abs(impulse)))
     if impulse[at] == 0:
         raise InvalidArgumentError("an impulse response is silent", "leave it out")
-    cut: Array = np.ascontiguousarray(impulse[at:] / np.abs(impulse[at]), dtype=np.float32)
+    cut: Array = np.ascontiguousarray(impulse[at:] / impulse[at], dtype=np.float32)
     return cut
 
 
