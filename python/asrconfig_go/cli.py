@@ -1,4 +1,4 @@
-"""The command ``asrconfig``: plan, scan, memory, compare, launch, monitor, report, doctor, demo."""
+"""The command ``asrconfig``: plan, train, scan, memory, compare, launch, monitor, report, doctor, demo."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .cli_memory import add_memory
 from .cli_monitor import add_monitor
 from .cli_plan import add_plan
 from .cli_report import add_report
+from .cli_train import add_train
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="asrconfig", description="Plan and guard the fine-tuning of speech models.")
     commands = parser.add_subparsers(dest="command", required=True)
     add_plan(commands)
+    add_train(commands)
     _add_scan(commands)
     add_memory(commands)
     add_compare(commands)

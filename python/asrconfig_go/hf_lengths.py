@@ -1,4 +1,4 @@
-"""A ``datasets.Dataset`` with a column of lengths beside its table. Imports datasets; see ``lengths``."""
+"""A ``datasets.Dataset`` with a new column beside its table. Imports datasets; see ``lengths``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from datasets import Dataset
 from datasets.arrow_dataset import update_metadata_with_features
-from datasets.features import Value
+from datasets.features.features import generate_from_arrow_type
 from datasets.table import InMemoryTable, concat_tables
 
 
@@ -36,16 +36,16 @@ def _in_order(dataset: Any, column: str) -> list[Any]:
 
 
 def with_column(dataset: Any, column: str, values: list[Any]) -> MeasuredDataset:
-    """The dataset with ``values`` in its own order. Its table, its indices and its format stay as they are.
+    """The dataset with ``values``, numbers, texts or lists of them, in its own order.
 
+    Its table, its indices and its format stay as they are.
     ``Dataset.add_column`` would copy the table of a dataset with indices, audio and all.
     """
-    kind = pa.int64() if all(isinstance(value, int) for value in values) else pa.float64()
-    stored = pa.array(values, kind)
+    stored = pa.array(values, None if values else pa.int64())
     if dataset._indices is not None:
         stored = _scattered(stored, dataset._indices.table.column(0), len(dataset.data))
     info = dataset.info.copy()
-    info.features[column] = Value(str(kind).replace("double", "float64"))
+    info.features[column] = generate_from_arrow_type(stored.type)
     table = concat_tables([dataset.data, InMemoryTable(pa.table({column: stored}))], axis=1)
     measured = MeasuredDataset(
         update_metadata_with_features(table, info.features),
@@ -59,18 +59,19 @@ def with_column(dataset: Any, column: str, values: list[Any]) -> MeasuredDataset
 
 
 def _scattered(values: Any, rows: Any, length: int) -> Any:
-    """The values at their rows of the table; rows that the dataset does not take get 0 and are never seen."""
+    """The values at their rows of the table; rows that the dataset does not take get null and are never seen."""
     import numpy as np
 
-    column = np.zeros(length, values.to_numpy().dtype)
-    column[rows.to_numpy()] = values.to_numpy()
-    return pa.array(column)
+    places = np.full(length, -1)
+    places[rows.to_numpy()] = np.arange(len(values))
+    return values.take(pa.array(places, mask=places < 0))
 
 
 def _fingerprint(dataset: Any, column: str, values: Any) -> str:
-    """The same for the same lengths of the same dataset, so that what datasets caches behind it is found again."""
+    """The same for the same values of the same dataset, so that what datasets caches behind it is found again."""
     digest = hashlib.sha256(f"{dataset._fingerprint} {column} {values.type}".encode())
-    digest.update(values.buffers()[1])
+    for buffer in filter(None, values.buffers()):
+        digest.update(buffer)
     return digest.hexdigest()[:16]
 
 

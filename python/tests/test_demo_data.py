@@ -1,4 +1,4 @@
-"""The demo's clips and what surrounds its training: batches, decoding, word error rate, time limit and settings."""
+"""The demo's clips and what surrounds its training: batches, decoding, time limit and settings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from asrconfig_go.demo.data import (
     SAMPLE_RATE,
     Collator,
     Vocabulary,
-    edit_distance,
     load_split,
     read_audio,
     read_manifest,
-    word_error_rate,
 )
 from asrconfig_go.demo.model import small_model, transcribe
 from asrconfig_go.demo.run import one_thread, time_limit, training_settings
@@ -126,41 +124,6 @@ def test_vocabulary_is_sorted_and_round_trips() -> None:
 )
 def test_greedy_decoding(frames: list[int], text: str) -> None:
     assert Vocabulary("ab ").decode(frames) == text
-
-
-@pytest.mark.parametrize(
-    ("reference", "hypothesis", "distance"),
-    [
-        ("", "", 0),
-        ("kitten", "sitting", 3),
-        ("sunday", "saturday", 3),
-        ("abc", "", 3),
-        ("", "ab", 2),
-        ("ab", "ba", 2),
-    ],
-)
-def test_edit_distance(reference: str, hypothesis: str, distance: int) -> None:
-    assert edit_distance(reference, hypothesis) == distance
-
-
-@pytest.mark.parametrize(
-    ("references", "hypotheses", "rate"),
-    [
-        (["one two"], ["one two"], 0.0),
-        (["one two", "three"], ["one", "three four"], 2 / 3),
-        (["one two three four"], ["one six three four"], 0.25),
-        (["one", "two"], ["", ""], 1.0),
-        (["one"], ["two three"], 2.0),
-    ],
-)
-def test_word_error_rate(references: list[str], hypotheses: list[str], rate: float) -> None:
-    assert word_error_rate(references, hypotheses) == pytest.approx(rate)
-
-
-@pytest.mark.parametrize(("references", "hypotheses"), [([], []), ([""], ["one"]), (["one"], [])])
-def test_word_error_rate_refuses_nothing_to_compare(references: list[str], hypotheses: list[str]) -> None:
-    with pytest.raises(ValueError):
-        word_error_rate(references, hypotheses)
 
 
 def test_collator_pads_audio_and_labels() -> None:

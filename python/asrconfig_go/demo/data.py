@@ -1,4 +1,4 @@
-"""The demo's data: clips and manifest, characters, padded batches, greedy decoding and word error rate.
+"""The demo's data: clips and manifest, characters, padded batches and greedy decoding.
 
 Audio is read with soundfile, never through the `datasets` audio decoder: from version 4 on that needs torchcodec.
 """
@@ -105,26 +105,3 @@ class Collator:
             "attention_mask": pad_sequence(masks, batch_first=True),
             "labels": pad_sequence(labels, batch_first=True, padding_value=IGNORED),
         }
-
-
-def edit_distance(reference: Sequence[str], hypothesis: Sequence[str]) -> int:
-    """Levenshtein distance: the fewest insertions, deletions and substitutions from one sequence to the other."""
-    row = list(range(len(hypothesis) + 1))
-    for deleted, wanted in enumerate(reference, start=1):
-        diagonal, row[0] = row[0], deleted
-        for column, given in enumerate(hypothesis, start=1):
-            cheapest = min(row[column] + 1, row[column - 1] + 1, diagonal + (wanted != given))
-            diagonal, row[column] = row[column], cheapest
-    return row[-1]
-
-
-def word_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:
-    """Word errors of all texts over the words of all references: 0.0 is perfect, more than 1.0 is possible.
-
-    Raises ValueError when the two lists differ in length or the references hold no word.
-    """
-    words = sum(len(reference.split()) for reference in references)
-    if words == 0:
-        raise ValueError("word error rate needs at least one reference word")
-    pairs = zip(references, hypotheses, strict=True)
-    return sum(edit_distance(reference.split(), hypothesis.split()) for reference, hypothesis in pairs) / words

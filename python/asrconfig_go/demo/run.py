@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._errors import InvalidArgumentError
-from .data import Collator, Vocabulary, load_split, word_error_rate
+from ..recipe.error_rates import word_error_rate
+from .data import Collator, Vocabulary, load_split
 from .model import small_model, transcribe
 
 if TYPE_CHECKING:

@@ -1,0 +1,75 @@
+"""What is done when a model is trained and saved: evaluate, show samples, report, push."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._errors import AsrConfigError
+from .._files import save_whole
+from .cards import model_card
+from .hub import push_to_hub
+from .result import FineTuneResult
+from .speech import Notes, column
+
+if TYPE_CHECKING:
+    from .run import Run
+
+_SAMPLES = 5
+
+
+def finished(run: Run) -> FineTuneResult:
+    """Evaluate what was trained, and write the model card and the report beside it."""
+    rates: dict[str, Any] = run.trainer.evaluate() if run.data.evaluation is not None else {}
+    result = FineTuneResult(
+        output_dir=run.wishes.output,
+        model=run.wishes.model,
+        wer_before=run.before,
+        wer=rates.get("eval_wer"),
+        cer=rates.get("eval_cer"),
+        loss=_loss(run.trainer),
+        samples=_samples(run),
+        training=run.manager.report,  # type: ignore[arg-type]  # there is one once train has ended
+        config=run.plan,
+        notes=run.data.notes,
+        memory=str(run.watch.summary()),
+        report=_report(run.wishes.output),
+    )
+    save_whole(run.wishes.output / "README.md", model_card(result).encode())
+    return result.pushed_to(_pushed(run))
+
+
+def _loss(trainer: Any) -> float | None:
+    """The mean loss that the Trainer tells at the end of a training."""
+    told = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
+    return float(told[-1]) if told else None
+
+
+def _samples(run: Run) -> tuple[tuple[str, str], ...]:
+    if run.data.evaluation is None:
+        return ()
+    return tuple(zip(column(run.data.evaluation, "text"), run.transcribed(_SAMPLES), strict=False))
+
+
+def _report(output: Path) -> Path | None:
+    """Write the page of the run's report. It is worth less than the model: nothing ends because of it."""
+    from ..report import report
+
+    page = output / "report.html"
+    try:
+        report(output).to_html(page)
+    except AsrConfigError:  # the training was not watched
+        return None
+    return page
+
+
+def _pushed(run: Run) -> str:
+    """Push the model, if that is wanted. A failure is told and ends nothing: the model is in the folder."""
+    push = run.wishes.push
+    if push is False or not run.trainer.is_world_process_zero():
+        return ""
+    run.say("Hub", Notes(["uploading"]))
+    try:
+        return push_to_hub(run.trainer, push if isinstance(push, str) else None, token=run.wishes.token)
+    except AsrConfigError as error:
+        return str(error)

@@ -1,0 +1,57 @@
+"""Which kind of model a name stands for: one with a CTC head, or Whisper."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .. import _lib
+from .._errors import AsrConfigError, CorruptFileError, UnsupportedError
+
+TINY_CTC, TINY_WHISPER = "tiny-wav2vec2", "tiny-whisper"
+_CTC = ("wav2vec2", "wav2vec2-bert", "hubert", "wavlm", "data2vec-audio", "unispeech", "unispeech-sat", "sew", "sew-d")
+
+
+def is_here(model: str) -> bool:
+    """Whether the processor of ``model`` needs no files."""
+    return model in (TINY_CTC, TINY_WHISPER, "wav2vec2")
+
+
+def family(model: str) -> str:
+    """``"ctc"`` or ``"whisper"`` by a model's name, folder or configuration on the Hub.
+
+    Raises ``UnsupportedError`` for models of another kind, ``NotFoundError`` for what cannot be loaded.
+    """
+    if is_here(model):
+        return "whisper" if model == TINY_WHISPER else "ctc"
+    kind = _model_type(model)
+    if kind == "whisper":
+        return kind
+    if kind in _CTC:
+        return "ctc"
+    raise UnsupportedError(f"{model!r} is a {kind}, not one of {', '.join(_CTC)} or whisper", "choose one of those")
+
+
+def _model_type(model: str) -> str:
+    file = Path(model).expanduser() / "config.json"
+    if file.is_file():
+        try:
+            return str(json.loads(file.read_text(encoding="utf-8"))["model_type"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise CorruptFileError(f"{file} tells no model_type: {error!r}", "save the model again") from error
+    try:
+        known: dict[str, Any] = _lib.call("model.config", {"name": model})["config"]
+        return str(known["model_type"])
+    except AsrConfigError:
+        return _type_on_hub(model)
+
+
+def _type_on_hub(model: str) -> str:
+    from transformers import AutoConfig
+
+    from .processors import OFFLINE
+    from .remote import from_hub
+
+    config = from_hub(f"the model {model!r}", lambda: AutoConfig.from_pretrained(model), OFFLINE)
+    return str(config.model_type)

@@ -1,0 +1,57 @@
+"""The trained model to the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from .._errors import AsrConfigError, NotFoundError
+from .remote import TOKEN, from_hub
+
+_LEFT_HERE = (
+    "checkpoint-*/**", ".asrconfig/**", "runs/**", ".saving*/**", "asrconfig_monitor*.json", "training_args.bin",
+)  # fmt: skip
+
+
+def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = None, private: bool = True) -> str:
+    """Upload the model of ``trained``, a Trainer or the folder that ``fine_tune`` wrote; gives a sentence on it.
+
+    ``repo`` is ``"name"`` or ``"user/name"``, by default the folder's name; it is made if it is not there, ``private``
+    unless told otherwise. Checkpoints and logs stay here. ``token`` is by default the stored one; where there is none,
+    nothing is done, and the sentence says so.
+
+    Raises ``NotFoundError`` when the upload fails: what was trained stays in the folder.
+    """
+    folder = Path(trained if isinstance(trained, str | os.PathLike) else trained.args.output_dir).resolve()
+    token = token or _stored_token()
+    if token is None:
+        return f"not pushed to the Hub, as there is no token: {TOKEN}, then push_to_hub({str(folder)!r})"
+    if not (folder / "config.json").is_file():
+        raise NotFoundError(f"{folder} holds no saved model", "train to the end first, or trainer.save_model()")
+    try:
+        url = from_hub(
+            f"the repository {repo or folder.name!r}",
+            lambda: _uploaded(folder, repo or folder.name, str(token), private),
+            f"the model is safe in {folder}",
+        )
+    except AsrConfigError as error:
+        raise NotFoundError(f"not pushed to the Hub: {error.message}", error.hint) from error
+    return f"pushed to {url}" + " (private)" * private
+
+
+def _stored_token() -> str | None:
+    try:
+        from huggingface_hub import get_token
+    except ImportError:
+        return None
+    return get_token() or None
+
+
+def _uploaded(folder: Path, repo: str, token: str, private: bool) -> str:
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=token)
+    made = api.create_repo(repo, private=private, exist_ok=True)
+    api.upload_folder(repo_id=made.repo_id, folder_path=folder, ignore_patterns=list(_LEFT_HERE))
+    return str(made)

@@ -1,0 +1,99 @@
+"""Processors: what makes a model's input of audio, and labels of transcripts."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .._errors import InvalidArgumentError
+from .families import TINY_WHISPER, family, is_here
+from .remote import from_hub
+from .speech import SAMPLE_RATE
+
+PAD, UNKNOWN, DELIMITER = "[PAD]", "[UNK]", "|"
+OFFLINE = '"tiny-wav2vec2" and "tiny-whisper" are always there'
+
+
+def build_processor(texts: Iterable[str], model: str, *, language: str | None = None) -> Any:
+    """The processor for ``model``: a ``Wav2Vec2Processor`` or its like for CTC, or a ``WhisperProcessor``.
+
+    For CTC the vocabulary is made of the characters of ``texts``, with ``[PAD]`` (the CTC blank), ``|`` (between words)
+    and ``[UNK]``, unless the checkpoint has one with all of them; audio is prepared as the checkpoint says, by name
+    ``"wav2vec2"`` or ``"tiny-wav2vec2"`` as wav2vec2 does. For Whisper it is the checkpoint's own, set to transcribe
+    ``language`` (``"german"`` or ``"de"``; None leaves it to the model), and for ``"tiny-whisper"`` one whose
+    vocabulary is learnt from ``texts``. The two tiny ones and ``"wav2vec2"`` are made offline.
+
+    Raises ``InvalidArgumentError`` when ``texts`` hold no character, and ``NotFoundError`` for what cannot be loaded.
+    """
+    said = [text for text in texts if text and text.strip()]
+    if not said:
+        raise InvalidArgumentError("there is no transcript to make a vocabulary of", "check the column of transcripts")
+    if model == TINY_WHISPER:
+        from .byte_level import tiny_whisper_processor
+
+        return tiny_whisper_processor(said)
+    return _whisper(model, language) if family(model) == "whisper" else _ctc(said, model)
+
+
+def _whisper(model: str, language: str | None) -> Any:
+    from transformers import WhisperProcessor
+
+    def load() -> Any:
+        return WhisperProcessor.from_pretrained(model, language=language, task="transcribe")
+
+    return from_hub(f"the processor of {model!r}", load, OFFLINE)
+
+
+def _ctc(texts: list[str], model: str) -> Any:
+    from transformers import Wav2Vec2BertProcessor, Wav2Vec2Processor
+
+    extractor = _feature_extractor(model)
+    characters = set("".join(texts))
+    tokenizer = _own_tokenizer(model, characters) or ctc_tokenizer(characters)
+    spectrogram = "input_features" in extractor.model_input_names
+    kind = Wav2Vec2BertProcessor if spectrogram else Wav2Vec2Processor
+    return kind(feature_extractor=extractor, tokenizer=tokenizer)
+
+
+def _feature_extractor(model: str) -> Any:
+    from transformers import AutoFeatureExtractor, Wav2Vec2FeatureExtractor
+
+    if not is_here(model):
+        return from_hub(
+            f"the feature extractor of {model!r}", lambda: AutoFeatureExtractor.from_pretrained(model), OFFLINE
+        )
+    return Wav2Vec2FeatureExtractor(
+        feature_size=1, sampling_rate=SAMPLE_RATE, padding_value=0.0, do_normalize=True, return_attention_mask=True
+    )
+
+
+def _own_tokenizer(model: str, characters: set[str]) -> Any | None:
+    """That of a checkpoint which was fine-tuned before, if it knows all the characters."""
+    from transformers import Wav2Vec2CTCTokenizer
+
+    if is_here(model):
+        return None
+    try:
+        tokenizer = Wav2Vec2CTCTokenizer.from_pretrained(model)
+        known = set(tokenizer.get_vocab())
+    except (OSError, TypeError, ValueError):  # a pre-trained checkpoint has none
+        return None
+    return tokenizer if {DELIMITER if c == " " else c for c in characters} <= known else None
+
+
+def ctc_tokenizer(characters: Iterable[str]) -> Any:
+    """A ``Wav2Vec2CTCTokenizer`` of single characters: the blank is 0, the others follow in order, unknown is last."""
+    from transformers import Wav2Vec2CTCTokenizer
+
+    letters = sorted({*characters, " "} - {DELIMITER})
+    vocabulary = {PAD: 0} | {DELIMITER if c == " " else c: i for i, c in enumerate(letters, start=1)}
+    vocabulary[UNKNOWN] = len(vocabulary)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "vocab.json"
+        file.write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
+        return Wav2Vec2CTCTokenizer(
+            str(file), unk_token=UNKNOWN, pad_token=PAD, word_delimiter_token=DELIMITER, bos_token=None, eos_token=None
+        )
