@@ -1,0 +1,7 @@
+"""As the README's first cell."""
+
+from transformers import Trainer
+
+from docs_setup import stand_ins
+
+dataset, model, collator = stand_ins.prepared(), stand_ins.model(), stand_ins.collator

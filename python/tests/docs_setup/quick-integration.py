@@ -1,0 +1,7 @@
+"""What a notebook has before the two steps."""
+
+from transformers import Trainer
+
+from docs_setup import stand_ins
+
+dataset, model, collator = stand_ins.prepared(), stand_ins.model(), stand_ins.collator

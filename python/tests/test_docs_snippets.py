@@ -1,0 +1,92 @@
+"""Every Python block of the README and of docs/ runs, page by page, and checked commands print what the pages show.
+
+A page's blocks share one namespace and an empty folder. What a page calls "your" dataset, model or trainer comes from
+docs_setup/PAGE.py. Blocks that cannot run here have the reason in a comment above them, and are counted.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import warnings
+from pathlib import Path
+
+import pytest
+
+from asrconfig_go.cli import main
+from doc_pages import GUIDES, REPOSITORY, Block, blocks, name_of
+
+PAGES = [REPOSITORY / "README.md", *GUIDES]
+SETUP = Path(__file__).parent / "docs_setup"
+
+# Blocks that are not run, by page. A new one is to be defended here.
+NOT_RUN = {"docs/guard.md": 1, "docs/watching.md": 1}
+
+
+def _runs(block: Block) -> bool:
+    return block.mark == "checked" or (block.language == "python" and block.mark != "not run")
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, without a way to the Hub."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(_runs(block) for block in blocks(page))], ids=name_of)
+@pytest.mark.usefixtures("in_folder")
+def test_blocks_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    setup = SETUP / f"{page.stem}.py"
+    namespace = runpy.run_path(str(setup)) if setup.exists() else {}
+    namespace["__name__"] = "__main__"
+    printed = ""
+    for block in filter(_runs, blocks(page)):
+        capsys.readouterr()
+        if block.mark == "checked":
+            check(block, printed, capsys)
+            continue
+        code = compile("\n" * (block.line - 1) + block.text, name_of(page), "exec")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of machines without a GPU
+            exec(code, namespace)
+        printed = capsys.readouterr().out
+
+
+def test_blocks_that_do_not_run_are_known_and_say_why() -> None:
+    counts: dict[str, int] = {}
+    for page in PAGES:
+        for block in blocks(page):
+            if block.mark == "not run":
+                assert len(block.reason) > 10, f"{name_of(page)}:{block.line} does not say why it is not run"
+                counts[name_of(page)] = counts.get(name_of(page), 0) + 1
+    assert counts == NOT_RUN
+
+
+def test_set_ups_belong_to_pages() -> None:
+    with_blocks = {page.stem for page in PAGES if any(map(_runs, blocks(page)))}
+    assert {file.stem for file in SETUP.glob("*.py")} - {"stand_ins"} <= with_blocks
+
+
+def check(block: Block, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Hold a block against what its commands print, or, without commands, against what the Python above it printed."""
+    parts = re.split(r"^\$ asrconfig (.*)\n", block.text.replace("\\\n", " "), flags=re.MULTILINE)
+    if len(parts) == 1:
+        assert_shown(block.text, printed)
+        return
+    assert not parts[0], f"line {block.line}: there is text before the first command"
+    for command, shown in zip(parts[1::2], parts[2::2], strict=True):
+        assert main(shlex.split(command)) == 0
+        assert_shown(shown, capsys.readouterr().out)
+
+
+def assert_shown(shown: str, printed: str) -> None:
+    """`shown` is what was `printed`; a line of … stands for any lines, and … within a line for any text."""
+    pattern = ""
+    for line in shown.splitlines():
+        parts = (re.escape(part.rstrip() if part is line else part) for part in line.split("…"))
+        pattern += r"(?:.*\n)*?" if line.strip() == "…" else r".*?".join(parts) + r"[ ]*\n"
+    assert re.fullmatch(pattern, printed.rstrip("\n") + "\n"), f"the page shows\n{shown}\nbut it is\n{printed}"
