@@ -8,12 +8,12 @@ SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: demo test test-go test-python lint install-check wheel clean
+.PHONY: demo test test-go test-python lint docs docs-linkcheck install-check wheel clean
 
 demo: $(VENV)/.train
 	$(BIN)/asrconfig demo
 
-test: lint test-go test-python
+test: lint docs test-go test-python
 
 test-go:
 	go test -race ./...
@@ -29,14 +29,26 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The site, in docs/_build/html: from docs/, docstrings and the commands' parsers. Warnings are errors.
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+# Links to other sites, which needs a network.
+docs-linkcheck: $(VENV)/.docs
+	$(BIN)/sphinx-build -q -b linkcheck docs docs/_build/linkcheck
+
 # Editable installs: the library is rebuilt when the Go sources are newer.
 $(VENV)/.train: $(SOURCES) | $(BIN)/python
 	$(BIN)/pip install -q -e '.[train]'
 	@touch $@
 
 $(VENV)/.dev: $(SOURCES) | $(BIN)/python
-	$(BIN)/pip install -q -e '.[train,plot,dev]'
-	@touch $@ $(VENV)/.train
+	$(BIN)/pip install -q -e '.[train,plot,dev,docs]'
+	@touch $@ $(VENV)/.train $(VENV)/.docs
+
+$(VENV)/.docs: $(SOURCES) | $(BIN)/python
+	$(BIN)/pip install -q -e '.[docs]'
+	@touch $@
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -50,4 +62,4 @@ wheel:
 	bash build/wheel.sh
 
 clean:
-	rm -rf $(VENV) .setuptools-build build/out dist python/*.egg-info python/asrconfig_go/_core.* demo-output
+	rm -rf $(VENV) .setuptools-build build/out dist python/*.egg-info python/asrconfig_go/_core.* demo-output docs/_build docs/_repository

@@ -1,0 +1,60 @@
+"""Sphinx' settings: docs/ as a site, with the API from docstrings and the commands from their parsers.
+
+`make docs` builds it; site_pages.py does what differs from how GitHub shows these files.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
+
+project = "asrconfig-go"
+author = copyright = "The asrconfig-go authors"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "site_pages"]
+exclude_patterns = ["_build", "requirements.txt"]
+root_doc = "index"
+language = "en"
+nitpicky = False  # types of other libraries are named without their documentation
+
+myst_heading_anchors = 4  # by GitHub's rule, so that #anchors work in both places
+suppress_warnings = ["myst.strikethrough"]
+
+# Docstrings alone are read: nothing is trained, and none of these must be installed.
+autodoc_mock_imports = [
+    "accelerate",
+    "datasets",
+    "jiwer",
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "scipy",
+    "soundfile",
+]
+autodoc_mock_imports += [
+    "soxr",
+    "torch",
+    "tqdm",
+    "transformers",
+    "IPython",
+    "lightning",
+    "tensorboard",
+    "huggingface_hub",
+]
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {"members": True, "show-inheritance": True, "exclude-members": "__init__, __new__"}
+autosummary_generate = False  # summaries stand above what they name, on the same page
+python_maximum_signature_line_length = 100
+python_use_unqualified_type_names = True
+add_module_names = False
+
+html_theme = "furo"
+html_title = "asrconfig-go"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+linkcheck_anchors = False  # of pages that scripts fill in
