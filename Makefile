@@ -18,8 +18,9 @@ test: lint docs test-go test-python
 test-go:
 	go test -race ./...
 
+# A process for each core, of one thread each; all tests of a file in one process, which builds what they share once.
 test-python: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/.dev
 	@unformatted=$$(gofmt -l capi core); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
