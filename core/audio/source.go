@@ -12,12 +12,11 @@ const (
 	wavHeadLen = 1 << 10
 	// maxRead bounds one read, whatever a header asks for.
 	maxRead = 4 << 20
-	noFile  = -1
 )
 
 // source is one encoded file, on disk or in memory, read at offsets with short, bounded reads.
 type source struct {
-	fd int
+	fd handle
 	// folders may be nil.
 	folders *folders
 	start   int64  // where it begins in the file on disk, 0 unless it is a section
@@ -30,6 +29,24 @@ type source struct {
 	telling bool   // that is not dull
 	heap    [headLen]byte
 	more    []byte // scratch for reads behind the head
+}
+
+// reset forgets the file before.
+func (s *source) reset() {
+	s.fd, s.size, s.head, s.whole, s.err, s.rest, s.telling = noFile, 0, nil, false, nil, 0, false
+}
+
+// begin reads the head of the file that was opened, whose size is known: so much of it, 0 for what suits most.
+func (s *source) begin(size, first int64) {
+	s.size = max(0, size-s.start)
+	if s.limit > 0 { // a section
+		s.size = min(s.size, s.limit)
+	}
+	if first == 0 {
+		first = headLen
+	}
+	s.head = s.heap[:s.pread(s.heap[:min(s.size, first)], 0)]
+	s.whole = s.size <= first
 }
 
 // at gives up to n bytes from off, fewer at the end of the file. They are valid until the next call.

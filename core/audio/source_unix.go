@@ -7,6 +7,11 @@ import (
 	"syscall"
 )
 
+// handle is an open file, by the system's number.
+type handle = int
+
+const noFile handle = -1
+
 // Plain system calls instead of os.File: for the small reads of a scan, the poller and the finalizer cost more than the read.
 
 // open opens path if it is a regular file and reads its head. Opening a pipe would end its writer's wait and opening a device
@@ -15,7 +20,7 @@ import (
 // names are made by hand alone, but links of such names to them come in archives and are not followed unasked. Otherwise
 // the system is asked first.
 func (s *source) open(path string, listed bool, st *Stat) error {
-	s.fd, s.size, s.head, s.whole, s.err, s.rest, s.telling = noFile, 0, nil, false, nil, 0, false
+	s.reset()
 	known, first := listed || st.Size >= 0, int64(firstRead[ending(path)])
 	err := syscall.ELOOP
 	if known || first > 0 {
@@ -37,15 +42,7 @@ func (s *source) open(path string, listed bool, st *Stat) error {
 			return err
 		}
 	}
-	s.size = max(0, st.Size-s.start)
-	if s.limit > 0 { // a section
-		s.size = min(s.size, s.limit)
-	}
-	if first == 0 {
-		first = headLen
-	}
-	s.head = s.heap[:s.pread(s.heap[:min(s.size, first)], 0)]
-	s.whole = s.size <= first
+	s.begin(st.Size, first)
 	return nil
 }
 

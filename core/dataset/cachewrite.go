@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -67,13 +66,13 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 	until := time.Now().Add(lockWait)
 	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		busy, err := tryLock(f)
 		switch {
-		case err == nil:
-			return func() { f.Close() }, nil
-		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
+		case err != nil:
 			f.Close()
 			return nil, err
+		case !busy:
+			return func() { f.Close() }, nil
 		case time.Now().After(until) || ctx.Err() != nil:
 			f.Close()
 			return nil, errLocked

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -23,9 +22,6 @@ type walker struct {
 	buffer  [1 << 16]byte     // of what the system says of a folder
 	arena   arena
 }
-
-// identity tells folders apart whatever their names.
-type identity struct{ device, inode uint64 }
 
 // listFolder finds the audio files under root. A subfolder that cannot be read is a stray; root itself must be readable.
 func listFolder(ctx context.Context, root string) ([]entry, error) {
@@ -80,13 +76,13 @@ func (w *walker) enter(folder string) error {
 	}
 	for i := range items {
 		it := &items[i]
-		if i%namesAtOnce == 0 || it.kind != syscall.DT_REG {
+		if i%namesAtOnce == 0 || it.kind != fileMember {
 			if err := w.alive(); err != nil {
 				return err
 			}
 		}
-		isFolder, isFile := it.kind == syscall.DT_DIR, it.kind == syscall.DT_REG
-		if it.kind == syscall.DT_LNK || it.kind == syscall.DT_UNKNOWN {
+		isFolder, isFile := it.kind == folderMember, it.kind == fileMember
+		if it.kind == linkMember || it.kind == unknownMember {
 			st, err := os.Stat(it.path)
 			isFolder, isFile = err == nil && st.IsDir(), err == nil && st.Mode().IsRegular()
 		}
@@ -99,49 +95,6 @@ func (w *walker) enter(folder string) error {
 		}
 	}
 	return nil
-}
-
-// read lists one folder in the order of names, without what is hidden and what can be no audio. A folder that was entered
-// before is empty; one that cannot be read leaves a stray.
-func (w *walker) read(folder string) ([]item, error) {
-	fd, err := syscall.Open(folder, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		w.entries = append(w.entries, stray(folder, "folder cannot be read: %v", err))
-		return nil, nil
-	}
-	defer syscall.Close(fd)
-	if w.entered(fd) {
-		return nil, nil
-	}
-	names := members{prefix: prefixOf(folder), arena: &w.arena}
-	for {
-		if err := w.alive(); err != nil {
-			return nil, err
-		}
-		n, err := syscall.ReadDirent(fd, w.buffer[:])
-		switch {
-		case err == syscall.EINTR:
-		case err != nil:
-			w.entries = append(w.entries, stray(folder, "folder cannot be read to its end: %v", err))
-			return names.sorted(w.ctx)
-		case n <= 0:
-			return names.sorted(w.ctx)
-		default:
-			names.add(w.buffer[:n])
-		}
-	}
-}
-
-// entered says whether the open folder was entered before, and marks it.
-func (w *walker) entered(fd int) bool {
-	var st syscall.Stat_t
-	if syscall.Fstat(fd, &st) != nil {
-		return false // reading it will fail and say why
-	}
-	id := identity{uint64(st.Dev), st.Ino}
-	before := w.seen[id]
-	w.seen[id] = true
-	return before
 }
 
 // alive gives an error once the context has ended.

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"unsafe"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
@@ -16,7 +16,7 @@ import (
 type item struct {
 	path string
 	rank uint64 // the first bytes of the name in which the folder's names differ: most comparisons need no more
-	kind uint8  // DT_REG and so on; DT_UNKNOWN where the file system does not tell
+	kind uint8  // fileMember and so on; unknownMember where the file system does not tell
 }
 
 // members collects those of one folder that are folders, or may be, or are named like audio.
@@ -26,36 +26,15 @@ type members struct {
 	items  []item
 }
 
-// Where the fields of a directory entry are, in the system's own layout.
-const (
-	inodeAt  = unsafe.Offsetof(syscall.Dirent{}.Ino)
-	lengthAt = unsafe.Offsetof(syscall.Dirent{}.Reclen)
-	kindAt   = unsafe.Offsetof(syscall.Dirent{}.Type)
-	nameAt   = unsafe.Offsetof(syscall.Dirent{}.Name)
-)
-
-// add takes the entries that the system wrote (getdents64). It is called for millions of files: what is no audio costs no
-// memory.
-func (m *members) add(raw []byte) {
-	for len(raw) > int(nameAt) {
-		length := int(binary.NativeEndian.Uint16(raw[lengthAt:]))
-		if length <= int(nameAt) || length > len(raw) {
-			return // no system does that
-		}
-		one := raw[:length]
-		raw = raw[length:]
-		name := one[nameAt:]
-		if end := slices.Index(name, 0); end >= 0 {
-			name = name[:end]
-		}
-		if len(name) == 0 || name[0] == '.' || binary.NativeEndian.Uint64(one[inodeAt:]) == 0 {
-			continue
-		}
-		kind := one[kindAt]
-		folderly := kind == syscall.DT_DIR || kind == syscall.DT_LNK || kind == syscall.DT_UNKNOWN
-		if folderly || audio.HasExtension(unsafe.String(&name[0], len(name))) {
-			m.items = append(m.items, item{path: m.arena.join(m.prefix, name), kind: kind})
-		}
+// take keeps a member unless it is hidden, or can be no audio. It is called for millions of files: what is no audio costs
+// no memory.
+func (m *members) take(name []byte, kind uint8) {
+	if len(name) == 0 || name[0] == '.' {
+		return
+	}
+	folderly := kind == folderMember || kind == linkMember || kind == unknownMember
+	if folderly || audio.HasExtension(unsafe.String(&name[0], len(name))) {
+		m.items = append(m.items, item{path: m.arena.join(m.prefix, name), kind: kind})
 	}
 }
 
@@ -145,9 +124,9 @@ func prefixOf(folder string) string {
 	switch {
 	case folder == ".":
 		return ""
-	case strings.HasSuffix(folder, "/"):
+	case os.IsPathSeparator(folder[len(folder)-1]):
 		return folder
 	default:
-		return folder + "/"
+		return folder + string(os.PathSeparator)
 	}
 }
