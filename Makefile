@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+OTHER_SYSTEMS := darwin/arm64 windows/amd64
 SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*.go' -o -name '*.h' -o -name '*.json' -not -path '*/testdata/*')
 
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: demo test test-go test-python lint docs docs-linkcheck install-check wheel clean
+.PHONY: demo test test-go test-python lint docs docs-linkcheck install-check wheel wheel-check clean
 
 demo: $(VENV)/.train
 	$(BIN)/asrconfig demo
@@ -26,6 +27,9 @@ lint: $(VENV)/.dev
 	@unformatted=$$(gofmt -l capi core); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
+	@for system in $(OTHER_SYSTEMS); do echo "go build ./core/... for $$system"; \
+		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} go build ./core/... || exit 1; done
+	$(BIN)/python build/licences.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -59,8 +63,14 @@ $(BIN)/python:
 install-check:
 	bash build/install-check.sh
 
+# The source distribution and the manylinux wheels of the last commit, into build/out.
 wheel:
 	bash build/wheel.sh
 
+# Builds them again, compares, looks into them, installs one.
+wheel-check:
+	bash build/wheel-check.sh
+
 clean:
-	rm -rf $(VENV) .setuptools-build build/out dist python/*.egg-info python/asrconfig_go/_core.* demo-output docs/_build docs/_repository
+	rm -rf $(VENV) .wheel-tools .matrix .setuptools-build build/out dist python/*.egg-info demo-output docs/_build docs/_repository
+	rm -f python/asrconfig_go/_core.* python/asrconfig_go/_version.py

@@ -14,17 +14,20 @@ from setuptools.command.build_ext import build_ext
 
 GO_FLOOR = "1.24"
 LIBRARY_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+HERE = Path(__file__).resolve().parent
 
 
 def go_command(output: Path, version: str, tags: str) -> list[str]:
     """The command that builds the shared library.
 
     go-nvml leaves the driver's functions undefined, to be bound when they are first called: the linker must not ask
-    for immediate binding, or the library would not load on a machine without a driver.
+    for immediate binding, or the library would not load on a machine without a driver. Only the functions of
+    capi/asrconfig.h are exported. Without a build ID, which would hash the paths in these flags, the same sources give
+    the same bytes wherever they lie.
     """
-    ldflags = f"-s -w -X github.com/asrconfig/asrconfig-go/core/api.Version={version}"
+    ldflags = f"-s -w -buildid= -X github.com/asrconfig/asrconfig-go/core/api.Version={version}"
     if sys.platform.startswith("linux"):
-        ldflags += " -extldflags=-Wl,-z,lazy"
+        ldflags += f""" '-extldflags=-s -Wl,-z,lazy "-Wl,--version-script={HERE / "capi" / "exports.map"}"'"""
     command = [
         "go",
         "build",
@@ -39,6 +42,27 @@ def go_command(output: Path, version: str, tags: str) -> list[str]:
     return [*command, *(["-tags", tags] if tags else []), "./capi"]
 
 
+def on_musl() -> bool:
+    """Whether this Python runs on musl instead of glibc: the loader's name stands at the start of its executable."""
+    with Path(sys.executable).open("rb") as file:
+        return b"/ld-musl-" in file.read(4096)
+
+
+def refuse_where_it_cannot_work() -> None:
+    """Stop with the reason before anything is built that would not load."""
+    if on_musl():
+        raise SystemExit(
+            "asrconfig-go: this Python runs on musl (Alpine Linux), where a program cannot load a Go library after it"
+            " started (golang/go#13492): neither a wheel nor a build from source would work. Use an image with glibc,"
+            " python:3.13-slim instead of python:3.13-alpine for example."
+        )
+    if shutil.which("go") is None:
+        raise SystemExit(
+            f"asrconfig-go: building from source needs Go {GO_FLOOR} or newer (https://go.dev/dl) and a C compiler;"
+            " a wheel needs neither: pip install --only-binary :all: asrconfig-go"
+        )
+
+
 class BuildGo(build_ext):
     """Runs ``go build`` where setuptools expects a C compiler."""
 
@@ -48,11 +72,7 @@ class BuildGo(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         """Build ./capi into the package."""
-        if shutil.which("go") is None:
-            raise SystemExit(
-                f"asrconfig-go: building from source needs Go {GO_FLOOR} or newer (https://go.dev/dl) and a C compiler;"
-                " a wheel needs neither: pip install --only-binary :all: asrconfig-go"
-            )
+        refuse_where_it_cannot_work()
         output = Path(self.get_ext_fullpath(ext.name)).resolve()
         output.parent.mkdir(parents=True, exist_ok=True)
         version = self.distribution.get_version()
@@ -60,7 +80,7 @@ class BuildGo(build_ext):
         # go-nvml's generated wrappers call functions that newer NVML headers mark as deprecated.
         cflags = os.environ.get("CGO_CFLAGS", "-O2 -g") + " -Wno-deprecated-declarations"
         environment = {**os.environ, "CGO_ENABLED": "1", "CGO_CFLAGS": cflags}
-        subprocess.run(go_command(output, version, tags), check=True, cwd=Path(__file__).parent, env=environment)
+        subprocess.run(go_command(output, version, tags), check=True, cwd=HERE, env=environment)
         output.with_suffix(".h").unlink(missing_ok=True)  # cgo's own header; the contract is capi/asrconfig.h
 
 

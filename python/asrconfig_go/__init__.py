@@ -86,9 +86,9 @@ __all__ = sorted(_MODULE_OF)
 def __getattr__(name: str) -> Any:
     """Import what has the public name, or the version of the installed package."""
     if name == "__version__":
-        from importlib.metadata import version
+        from ._lib import package_version
 
-        return version("asrconfig-go")
+        return package_version()
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)

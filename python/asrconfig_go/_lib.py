@@ -14,11 +14,24 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ._errors import BY_CODE, ForkedProcessError, InternalError, LibraryNotLoadedError, PoisonedLibraryError
+from ._errors import (
+    BY_CODE,
+    ForkedProcessError,
+    InternalError,
+    LibraryNotLoadedError,
+    PoisonedLibraryError,
+    VersionMismatchError,
+)
+
+try:
+    from ._version import version as _built_version
+except ImportError:  # a checkout whose library was built by hand
+    _built_version = ""
 
 ABI_VERSION = 3
 MAX_GPUS = 16
 NO_MONITOR = 2  # a code of stats_reader and step_putter
+_UNSET_VERSION = "0.0.0+unset"  # of a library built by hand, as in core/api
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 
 
@@ -96,17 +109,63 @@ def _open(path: Path) -> ctypes.CDLL:
         # Lazy binding: the NVIDIA driver's functions are left undefined until a driver is found.
         library = ctypes.CDLL(str(path), mode=getattr(os, "RTLD_LAZY", 0))
     except OSError as error:
-        hint = "it does not fit this platform: install the wheel made for it, or build it with Go: pip install -e ."
-        if os.environ.get("LD_BIND_NOW"):
-            hint = "unset LD_BIND_NOW: the library needs lazy binding on machines without an NVIDIA driver"
-        raise LibraryNotLoadedError(f"cannot load the native library {path}: {error}", hint) from error
+        raise LibraryNotLoadedError(f"cannot load the native library {path}: {error}", _loading_hint()) from error
     _declare(library)
     found = library.ac_abi_version()
     if found != ABI_VERSION:
         raise LibraryNotLoadedError(
             f"{path} has ABI version {found}, this package needs {ABI_VERSION}", "reinstall asrconfig-go"
         )
+    _check_version(library.ac_build_info().decode(), path)
     return library
+
+
+def _loading_hint() -> str:
+    if os.environ.get("LD_BIND_NOW"):
+        return "unset LD_BIND_NOW: the library needs lazy binding on machines without an NVIDIA driver"
+    if _on_musl():
+        return (
+            "this Python runs on musl (Alpine Linux), where a program cannot load a Go library after it started:"
+            " use an image with glibc, python:3.13-slim for example"
+        )
+    return "it does not fit this platform: install the wheel made for it, or build it with Go: pip install -e ."
+
+
+def _on_musl() -> bool:
+    """As in setup.py: the loader's name stands at the start of Python's executable."""
+    try:
+        with Path(sys.executable).open("rb") as file:
+            return b"/ld-musl-" in file.read(4096)
+    except OSError:
+        return False
+
+
+def _in_checkout() -> bool:
+    """Whether this is a source tree, whose halves are built each at its own time."""
+    return (Path(__file__).parents[2] / "go.mod").is_file()
+
+
+def _check_version(info: str, path: Path) -> None:
+    """Both halves come from one build: an upgrade under a running kernel, or a file left over, mixes two."""
+    found = info.split()[1]
+    if _built_version and found not in (_built_version, _UNSET_VERSION) and not _in_checkout():
+        raise VersionMismatchError(
+            f"{path} is of version {found}, this package of {_built_version}",
+            "after an upgrade restart the process (in a notebook, the kernel);"
+            " otherwise: pip install --force-reinstall asrconfig-go",
+        )
+
+
+def package_version() -> str:
+    """The version of this package: of the build, and in a checkout that was not built, of what is installed."""
+    if _built_version:
+        return str(_built_version)
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("asrconfig-go")
+    except PackageNotFoundError:
+        return _UNSET_VERSION
 
 
 def _declare(library: ctypes.CDLL) -> None:

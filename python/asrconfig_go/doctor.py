@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 
 from . import _lib
-from ._errors import LibraryError
+from ._errors import LibraryError, VersionMismatchError
 from .display import gib
 from .hardware import HardwareProfile
 
@@ -32,7 +32,7 @@ def examine() -> list[Finding]:
     try:
         findings.append(Finding("ok", "library", f"{_lib.build_info()} at {_lib.library_path()}"))
         findings += _machine(HardwareProfile.detect())
-    except LibraryError as error:
+    except (LibraryError, VersionMismatchError) as error:
         findings.append(Finding("broken", "library", error.message, error.hint))
     return findings + _packages()
 

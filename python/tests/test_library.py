@@ -85,10 +85,53 @@ def test_machine_without_driver(preset: dict[str, str]) -> None:
         assert "RAM" in done.stdout, done.stderr
 
 
+def test_doctor_reports_a_mixed_installation() -> None:
+    done = run(MIXED + "import sys; from asrconfig_go import cli; sys.exit(cli.main(['doctor']))")
+    assert "✗ library" in done.stdout, done.stderr
+    assert "this package of 9.8.7" in done.stdout
+    assert done.returncode == 1
+
+
 def test_missing_library_says_what_to_do() -> None:
     done = run("from asrconfig_go import _lib; _lib.call('library.info')", ASRCONFIG_LIBRARY="/nowhere/_core.so")
     assert "/nowhere/_core.so does not exist" in done.stderr
     assert "pip install" in done.stderr
+
+
+MIXED = "from asrconfig_go import _lib; _lib._built_version = '9.8.7'; _lib._in_checkout = lambda: False; "
+
+
+def test_halves_of_two_versions_are_refused() -> None:
+    """As after an upgrade under a running kernel."""
+    done = run(MIXED + "_lib.call('library.info')")
+    assert "VersionMismatchError" in done.stderr
+    assert "this package of 9.8.7" in done.stderr
+    assert "restart the process" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        "_lib._in_checkout = lambda: True",  # whose halves are built each at its own time
+        "_lib._built_version = ''",  # one that was never built as a whole
+    ],
+)
+def test_halves_of_a_checkout_may_differ(same: str) -> None:
+    assert run(MIXED + same + "; print(_lib.call('library.info')['version'])").stdout.strip()
+
+
+def test_musl_is_named_when_the_library_cannot_be_loaded(tmp_path: Path) -> None:
+    musl = tmp_path / "python"
+    musl.write_bytes(b"\x7fELF" + bytes(600) + b"/lib/ld-musl-x86_64.so.1\0")
+    (tmp_path / "_core.so").write_bytes(b"no library")
+    code = "import sys; sys.executable = {!r}; from asrconfig_go import _lib; _lib.call('library.info')"
+    on_musl = run(code.format(str(musl)), ASRCONFIG_LIBRARY=str(tmp_path / "_core.so"))
+    elsewhere = run(code.format(sys.executable), ASRCONFIG_LIBRARY=str(tmp_path / "_core.so"))
+    assert "LibraryNotLoadedError" in on_musl.stderr
+    assert "Alpine" in on_musl.stderr
+    assert "python:3.13-slim" in on_musl.stderr
+    assert "Alpine" not in elsewhere.stderr
+    assert "does not fit this platform" in elsewhere.stderr
 
 
 @pytest.fixture(scope="session")
