@@ -9,7 +9,7 @@ from .display import GIB, gib, plural
 from .markup import BAR_COLOUR, escaped
 
 if TYPE_CHECKING:
-    from .compare_records import Comparison, GPUPlan, LargestModels, TrainableModel
+    from .compare_records import Comparison, GPUPlan, LargestModels, TrainableModel, Way
     from .ranges import Range
 
 _HEAD = ("GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $", "kWh", "bound by", "")
@@ -158,10 +158,43 @@ def _bar(row: GPUPlan) -> str:
     )
 
 
+def _ways(found: LargestModels) -> tuple[tuple[str, str], ...]:
+    """How a model can be trained, with the words for it."""
+    return (("full", "fully"), ("eight_bit", "fully, 8-bit optimizer"), ("lora", f"LoRA {found.lora_rank}"))
+
+
+def _largest_heading(found: LargestModels) -> str:
+    room = f"{gib(found.budget_bytes)} to use"
+    return f"{found.gpu}, {room}, clips up to {found.seconds:g} s, gradient checkpointing"
+
+
+def largest_html(found: LargestModels) -> str:
+    """Every model as a row, the largest first; what it takes in each way, and whether that fits."""
+    ways = _ways(found)
+    heads = "".join(f"<th {_CELL}>{escaped(name)}</th>" for name in ("model", "parameters", *(w for _, w in ways)))
+    rows = "".join(
+        f"<tr><td {_CELL}>{escaped(model.name)}</td><td {_CELL}>{model.parameters / 1e6:.1f} M</td>"
+        + "".join(_fit_html(getattr(model, way)) for way, _ in ways)
+        + "</tr>"
+        for model in found.models
+    )
+    return (
+        f'<div style="font-family:sans-serif;line-height:1.4;overflow-x:auto"><b>{escaped(_largest_heading(found))}</b>'
+        f'<table style="border-collapse:collapse;font-size:smaller;margin:6px 0"><tr>{heads}</tr>{rows}</table></div>'
+    )
+
+
+def _fit_html(way: Way) -> str:
+    """Whether it fits is told by a sign, too, not by the line's colour alone."""
+    sign, colour = ("✓", _FITS) if way.fits else ("✗", _FAILS)
+    mark = f'<span style="border-left:4px solid {colour};padding-left:6px">{sign} {gib(way.peak_bytes)}</span>'
+    return f"<td {_CELL}>{mark}</td>"
+
+
 def largest_text(found: LargestModels) -> str:
     """The largest in each way, then every model."""
-    ways = (("full", "fully"), ("eight_bit", "fully, 8-bit optimizer"), ("lora", f"LoRA {found.lora_rank}"))
-    lines = [f"{found.gpu}, {gib(found.budget_bytes)} to use, clips up to {found.seconds:g} s, gradient checkpointing"]
+    ways = _ways(found)
+    lines = [_largest_heading(found)]
     for way, words in ways:
         best = found.largest(way)
         lines.append(f"  largest, {words}: {best.name if best else 'none'}")

@@ -174,9 +174,9 @@ class LargestModels:
         return largest_text(self)
 
     def _repr_html_(self) -> str:
-        from .display import as_html
+        from .compare_display import largest_html
 
-        return as_html(f"Largest models on {self.gpu}", repr(self))
+        return largest_html(self)
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,10 @@ def config_text(c: PlanRecord) -> str:
 
 
 def as_html(title: str, text: str) -> str:
-    """Text in a titled box."""
-    style = "margin:0.3em 0;font-family:monospace"
-    return f'<div><b>{escaped(title)}</b><pre style="{style}">{escaped(text)}</pre></div>'
+    """Text in a titled box, line by line as it is; long lines scroll."""
+    style = "margin:0.3em 0;font-family:monospace;white-space:pre;overflow-x:auto"
+    lines = "\n".join(map(escaped, text.splitlines()))
+    return f'<div><b>{escaped(title)}</b><pre style="{style}">{lines}</pre></div>'
 
 
 def say(verbose: bool, stage: str, what: Any) -> None:

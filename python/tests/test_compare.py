@@ -160,7 +160,10 @@ def test_largest_models() -> None:
     assert full.full.fits and full.full.peak_bytes <= found.budget_bytes < lora.full.peak_bytes
     text = repr(found)
     assert f"largest, fully: {full.name}" in text and f"largest, LoRA 32: {lora.name}" in text
-    assert "<pre" in found._repr_html_()
+    page = found._repr_html_()
+    assert page.count("<tr>") == len(found.models) + 1
+    fitting = sum(way.fits for model in found.models for way in (model.full, model.eight_bit, model.lora))
+    assert page.count("✓") == fitting and page.count("✗") == 3 * len(found.models) - fitting
     assert json.dumps(found.to_dict())
     with pytest.raises(ac.InvalidArgumentError, match="way = 'half'"):
         found.largest("half")
