@@ -86,7 +86,8 @@ class GuardedTraining:
             self._set_up()
             return self._attempts()
         except BaseException as error:
-            self._error = f"{type(error).__name__}: {first_line(error)}"
+            kind, said = type(error).__name__, first_line(error)
+            self._error = kind if said == kind else f"{kind}: {said}"
             raise
         finally:
             self._close()

@@ -62,7 +62,9 @@ def beginning(trainer: Any, resume: bool | str | os.PathLike[str]) -> Beginning:
 def _newest(output: Path, known: RunRecord | None) -> Path | None:
     found = newest_complete(output, known.foreign if known else (), known.processes if known else None)
     if found is None:
-        logger.warning("%s holds no complete checkpoint of the run: training starts from its first step", output)
+        # Of a first start it is no news.
+        level = logging.INFO if known is None and not checkpoints(output) else logging.WARNING
+        logger.log(level, "%s holds no complete checkpoint of the run: training starts from its first step", output)
     elif known is None:
         logger.warning("%s was saved without a record of its run: the order in its epoch may be another", found)
     return found

@@ -221,8 +221,9 @@ def test_attach_is_idempotent_and_detach_leaves_nothing(tmp_path: Path) -> None:
     assert attach(trainer) is guard
     with pytest.raises(ac.InvalidArgumentError, match="guarded already"):
         attach(trainer, max_halvings=1)
+    assert repr(guard) == "Guard of Trainer: everything has fitted so far"
     trainer.train()
-    assert "mean" in repr(guard)
+    assert repr(guard) == "Guard of Trainer: weights by token_mean; everything has fitted so far"
     guard.detach()
     guard.detach()
     left = set(trainer.__dict__) - set(before[0]) | set(trainer.accelerator.__dict__) - set(before[1])

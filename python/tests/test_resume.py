@@ -235,7 +235,9 @@ def test_weights_in_several_files_must_all_be_there(tmp_path: Path) -> None:
 def test_without_a_checkpoint_training_starts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     whole = trained(tmp_path / "whole")
     assert_same_run(trained(tmp_path / "run", resume=True), whole)
-    assert "starts from its first step" in caplog.text
+    assert "starts from its first step" not in caplog.text, "a first start is no news"
+    trained(tmp_path / "run", resume=True)
+    assert "starts from its first step" in caplog.text, "a run was begun here, and nothing of it is left"
     with pytest.raises(NotFoundError, match="no checkpoint"):
         trained(tmp_path / "run", resume=tmp_path / "run" / "checkpoint-3")
 

@@ -357,6 +357,7 @@ def test_the_panel_shows_what_is_known_and_escapes_it() -> None:
     html = panel_html(panel_state())
     for words in ("Step 120 of 400 · about 6 min left", "8.2 of 10.0 GiB", "2.8 GiB", "91 %", "68 W · 71 °C", "3 %"):
         assert words in html, words
+    assert "about 8 s left" in panel_html(panel_state(left_s=7.71))
     assert "grows &lt;38 MB&gt;/step" in html and "→ keep no losses" in html
     assert "old" not in html.split("</style>")[1], "what no longer holds is not shown"
     picture = html[html.index("<svg") : html.index("</svg>", html.index("</svg>") + 1) + 6]

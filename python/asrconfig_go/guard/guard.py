@@ -11,6 +11,7 @@ import torch
 from .._errors import InvalidArgumentError
 from .._override import override
 from ..batching.table import OVERHEAD_S
+from ..display import plural
 from ..randomness import cpu_generators_kept, seed_cpu
 from ..training_report import GuardEvent
 from .attempts import Attempts, Piece
@@ -297,8 +298,9 @@ class Guard:
         self._attempts.note(place, before, after, text)
 
     def __repr__(self) -> str:
-        rule = self.rule or "(not known yet)"
-        head = f"Guard of {type(self.trainer).__name__}: weights by {rule}; did not fit {len(self.events)} times"
+        weights = f"weights by {self.rule}; " if self.rule else ""
+        fitted = f"did not fit {plural(len(self.events), 'time')}" if self.events else "everything has fitted so far"
+        head = f"Guard of {type(self.trainer).__name__}: {weights}{fitted}"
         skipped = [f"  {self.skipped} clips were too long and left out or replaced"] if self.skipped else []
         return "\n".join(
             [head, *(f"  {event}" for event in self.events), *skipped, *(f"  note: {n}" for n in self.notes)]

@@ -23,17 +23,18 @@ def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = No
 
     Raises ``NotFoundError`` when the upload fails: what was trained stays in the folder.
     """
-    folder = Path(trained if isinstance(trained, str | os.PathLike) else trained.args.output_dir).resolve()
+    named = Path(trained if isinstance(trained, str | os.PathLike) else trained.args.output_dir)
+    folder = named.resolve()
     token = token or _stored_token()
     if token is None:
-        return f"not pushed to the Hub, as there is no token: {TOKEN}, then push_to_hub({str(folder)!r})"
+        return f"not pushed to the Hub, as there is no token: {TOKEN}, then push_to_hub({str(named)!r})"
     if not (folder / "config.json").is_file():
-        raise NotFoundError(f"{folder} holds no saved model", "train to the end first, or trainer.save_model()")
+        raise NotFoundError(f"{named} holds no saved model", "train to the end first, or trainer.save_model()")
     try:
         url = from_hub(
             f"the repository {repo or folder.name!r}",
             lambda: _uploaded(folder, repo or folder.name, str(token), private),
-            f"the model is safe in {folder}",
+            f"the model is safe in {named}",
         )
     except AsrConfigError as error:
         raise NotFoundError(f"not pushed to the Hub: {error.message}", error.hint) from error

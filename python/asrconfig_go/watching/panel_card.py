@@ -42,7 +42,7 @@ def _headline(state: PanelState) -> str:
 
 
 def _roughly(seconds: float) -> float:
-    return seconds if seconds < 90 else 60.0 * round(seconds / 60)
+    return float(max(1, round(seconds))) if seconds < 90 else 60.0 * round(seconds / 60)
 
 
 def _advice(advice: str) -> list[str]:
