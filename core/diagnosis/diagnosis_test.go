@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/goccy/go-json"
@@ -206,6 +207,7 @@ func TestStoriesWithoutMuch(t *testing.T) {
 			assert.NotContains(t, f.Evidence+f.Change+f.Value, "NaN", name)
 			assert.NotContains(t, f.Evidence+f.Change+f.Value, "Inf", name)
 			assert.NotEmpty(t, f.Change, name)
+			assert.False(t, f.Kind == "healthy" && strings.Contains(f.Evidence, "not known"), "%s: %s", name, f.Evidence)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/story"
@@ -101,8 +102,31 @@ func allWell(f *figures) Finding {
 	}
 	return Finding{
 		Kind: "healthy", Severity: Info, Title: "Nothing held the training back",
-		Evidence: fmt.Sprintf("GPU busy %s (aim 75 to 95 %%), GPU memory %s (80 to 95 %%), CPU %s (50 to 80 %%), waiting for data %s %s",
-			percent(f.busy()), percent(f.peak()), percent(f.cpu), percent(f.waited), f.over()),
-		Change: "nothing needs to be changed",
+		Evidence: besideAims(f),
+		Change:   "nothing needs to be changed",
 	}
+}
+
+// besideAims tells the figures that are known, each with what it should be.
+func besideAims(f *figures) string {
+	var told []string
+	for _, figure := range []struct {
+		name, aim string
+		share     float64
+	}{{"GPU busy", "75 to 95 %", f.busy()}, {"GPU memory", "80 to 95 %", f.peak()}, {"CPU", "50 to 80 %", f.cpu}} {
+		if !finite(figure.share) {
+			continue
+		}
+		if len(told) == 0 {
+			figure.aim = "aim " + figure.aim
+		}
+		told = append(told, fmt.Sprintf("%s %s (%s)", figure.name, percent(figure.share), figure.aim))
+	}
+	if finite(f.waited) {
+		told = append(told, "waiting for data "+percent(f.waited))
+	}
+	if len(told) == 0 {
+		told = append(told, "steps and pauses alone are known,")
+	}
+	return strings.Join(told, ", ") + " " + f.over()
 }
