@@ -79,6 +79,31 @@ def test_ctc_batches_are_the_extractor_s(extractor: Any, multiple: int | None) -
     assert batch["labels"].dtype == torch.long
 
 
+class Derived(transformers.Wav2Vec2FeatureExtractor):  # type: ignore[misc,name-defined]
+    """Takes the way of all other extractors."""
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("kind", [transformers.Wav2Vec2FeatureExtractor, Derived])
+def test_every_bit_is_the_extractor_s(kind: Any, normalize: bool) -> None:
+    extractor = kind(return_attention_mask=True, do_normalize=normalize)
+    generator = np.random.default_rng(4)
+    lengths = [1, 2, 7, 400, 65_537, *generator.integers(1000, 200_000, 12)]
+    given = [(generator.standard_normal(n) * 10.0 ** generator.uniform(-5, 1)).astype(np.float32) for n in lengths]
+    given += [np.zeros(500, np.float32), np.full(501, 0.1, np.float32), np.linspace(0, 1, 999, dtype=np.float32)]
+    batch = CTCCollator(extractor)([{"audio": clip} for clip in given])
+    same(batch, extractor(given, sampling_rate=RATE, padding=True, return_tensors="pt"))
+
+
+@pytest.mark.parametrize("settings", [{"padding_side": "left"}, {"padding_value": 1.0}])
+@pytest.mark.parametrize("kind", ["Wav2Vec2FeatureExtractor", "SeamlessM4TFeatureExtractor"])
+def test_other_paddings(kind: str, settings: dict[str, Any]) -> None:
+    extractor = getattr(transformers, kind)(return_attention_mask=True, **settings)
+    alone = [extractor(clip, sampling_rate=RATE) for clip in clips()]
+    alone = [{name: values[0] for name, values in each.items()} for each in alone]
+    same(CTCCollator(extractor)(rows()), extractor.pad(alone, padding=True, return_tensors="pt"))
+
+
 def test_without_a_mask_clips_are_normalised_alone() -> None:
     """As every recipe does, clip by clip and then ``pad``: together, the padding would be counted in."""
     extractor = wav2vec2(mask=False)

@@ -1,0 +1,236 @@
+"""What a DataLoader gives a training in its second epoch: decoding as usual, against the two caches.
+
+    python benchmarks/loading_cache.py [--clips 96] [--repeats 7] [--formats flac-16k mp3-44k …]
+
+Clips of 4 to 12 s are made of the bundled ones. Every way has the same shuffled DataLoader, and gives the same batches,
+normalised and padded as wav2vec2 takes them. Usual is soundfile, soxr, and transformers' extractor; then datasets.Audio
+where torchcodec is installed; then CTCCollator, with the same reading, with a DecodedCache and with a ResampledCache.
+``load`` is reading alone, without DataLoader and collator. Epochs of all ways take turns; medians of seconds of audio
+per second, the range in brackets, and the ratio to the usual way. The aim is three times its rate with the decoded cache
+in the second epoch, for each format; exits with 1 where it is missed, in ``load`` or in the DataLoader without workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import io
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import soxr
+import torch
+from transformers import Wav2Vec2FeatureExtractor
+
+from asrconfig_go.demo.data import CLIPS
+from asrconfig_go.loading import CTCCollator, DecodedCache, ResampledCache
+
+RATE, AIM, BATCH = 16_000, 3.0, 8
+USUAL = "soundfile"
+FORMATS = {
+    "flac-16k": ("flac", 16_000),
+    "flac-48k": ("flac", 48_000),
+    "mp3-16k": ("mp3", 16_000),
+    "mp3-44k": ("mp3", 44_100),
+    "wav-16k": ("wav", 16_000),
+}
+Load = Callable[[Any], Any]
+
+
+def make_clips(folder: Path, suffix: str, rate: int, count: int) -> tuple[list[str], float]:
+    """Files of 4 to 12 s of speech, and the seconds of all."""
+    spoken = [soundfile.read(path, dtype="float32")[0] for path in sorted(CLIPS.glob("*.flac"))]
+    chance, paths, seconds = np.random.default_rng(0), [], 0.0
+    for number in range(count):
+        wanted, parts = int(chance.uniform(4, 12) * RATE), []
+        while sum(map(len, parts)) < wanted:
+            parts.append(spoken[chance.integers(len(spoken))])
+        clip = np.concatenate(parts)[:wanted]
+        path = folder / f"{number:04d}.{suffix}"
+        soundfile.write(path, soxr.resample(clip, RATE, rate), rate)
+        paths.append(str(path))
+        seconds += len(clip) / RATE
+    return paths, seconds
+
+
+def plain(source: str) -> Any:
+    """What people write: soundfile, and soxr where the rate is another one."""
+    samples, rate = soundfile.read(source, dtype="float32")
+    return samples if rate == RATE else soxr.resample(samples, rate, RATE)
+
+
+class HuggingFace:
+    """The decoder of datasets.Audio."""
+
+    def __init__(self) -> None:
+        from datasets import Audio
+
+        self.audio = Audio(sampling_rate=RATE)
+
+    def __call__(self, source: str) -> Any:
+        return self.audio.decode_example({"path": source, "bytes": None})["array"]
+
+
+class Usual:
+    """The collator of most recipes."""
+
+    def __init__(self, extractor: Any, load: Load) -> None:
+        self.extractor, self.load = extractor, load
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        clips = [self.load(row["audio"]) for row in rows]
+        batch = self.extractor(clips, sampling_rate=RATE, padding=True, return_tensors="pt")
+        labels = [torch.tensor(row["labels"]) for row in rows]
+        batch["labels"] = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
+        return dict(batch)
+
+
+class Rows(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Paths as rows."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        return {"audio": self.paths[i], "labels": [1, 2, 3]}
+
+
+def ways(folder: Path) -> dict[str, Load]:
+    """How a clip may be read. The caches are empty."""
+    found: dict[str, Load] = {USUAL: plain}
+    if importlib.util.find_spec("torchcodec"):
+        found["datasets.Audio"] = HuggingFace()
+    found["DecodedCache"] = DecodedCache(4 << 30)
+    found["ResampledCache"] = ResampledCache(folder / "cache")
+    return found
+
+
+def loader(paths: list[str], way: str, load: Load, workers: int) -> Any:
+    torch.manual_seed(0)
+    extractor = Wav2Vec2FeatureExtractor(return_attention_mask=True)
+    usual = way in (USUAL, "datasets.Audio")
+    collator = Usual(extractor, load) if usual else CTCCollator(extractor, load=load)
+    more = {"persistent_workers": True} if workers else {}
+    return torch.utils.data.DataLoader(
+        Rows(paths), BATCH, shuffle=True, num_workers=workers, collate_fn=collator, **more
+    )
+
+
+def epoch(batches: Any) -> float:
+    began = time.perf_counter()
+    for _ in batches:
+        pass
+    return time.perf_counter() - began
+
+
+def in_turns(kinds: dict[str, Any], run: Callable[[Any], float], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each, once unmeasured (the first epoch) and then in turns."""
+    for each in kinds.values():
+        run(each)
+    times: dict[str, list[float]] = {name: [] for name in kinds}
+    for _ in range(repeats):
+        for name, each in kinds.items():
+            times[name].append(run(each))
+    return times
+
+
+def printed(what: str, times: dict[str, list[float]], seconds: float) -> dict[str, float]:
+    """A row for each way; the ratios to the usual one."""
+    base = statistics.median(times[USUAL])
+    for name, taken in times.items():
+        rates = sorted(seconds / each for each in taken)
+        middle, ratio = seconds / statistics.median(taken), base / statistics.median(taken)
+        print(f"| {what} | {name} | {middle:.0f} ({rates[0]:.0f}–{rates[-1]:.0f}) | {ratio:.1f}× |", flush=True)
+    return {name: base / statistics.median(taken) for name, taken in times.items()}
+
+
+def reads(paths: list[str]) -> Callable[[Load], float]:
+    def run(load: Load) -> float:
+        began = time.perf_counter()
+        for path in paths:
+            float(load(path).sum())  # touches every sample: mapping alone reads nothing
+        return time.perf_counter() - began
+
+    return run
+
+
+def measure(name: str, folder: Path, clips: int, repeats: int) -> list[str]:
+    """Print the rows of one format; what missed the aim."""
+    suffix, rate = FORMATS[name]
+    folder.mkdir()
+    paths, seconds = make_clips(folder, suffix, rate, clips)
+    how, missed = ways(folder), []
+    found = printed(f"{name}, load", in_turns(how, reads(paths), repeats), seconds)
+    missed += [f"{name}, load"] * (found["DecodedCache"] < AIM)
+    how["soundfile, CTCCollator"] = plain
+    loaders = {way: loader(paths, way, load, 0) for way, load in how.items()}
+    found = printed(f"{name}, DataLoader, 0 workers", in_turns(loaders, epoch, repeats), seconds)
+    missed += [f"{name}, DataLoader"] * (found["DecodedCache"] < AIM)
+    empty = {**how, "DecodedCache": DecodedCache(4 << 30), "DecodedCache, filled before": how["DecodedCache"]}
+    loaders = {way: loader(paths, way, load, 2) for way, load in empty.items()}
+    printed(f"{name}, DataLoader, 2 workers", in_turns(loaders, epoch, repeats), seconds)
+    return missed
+
+
+def files_or_packs(folder: Path, count: int) -> None:
+    """A clip of its own file against a slice of one mapped file, both from the page cache."""
+    clip, data = np.ones(RATE // 10, np.float32), io.BytesIO()
+    soundfile.write(data, clip, RATE, format="WAV")
+    source = folder / "source.wav"
+    source.write_bytes(data.getvalue())
+    cache = ResampledCache(folder / "many")
+    names = []
+    for number in range(count):
+        path = folder / f"l{number}.wav"
+        path.symlink_to(source)
+        names.append(str(path))
+        cache(names[-1])
+    pack = folder / "pack"
+    np.tile(clip, count).tofile(pack)
+    mapped, chance = np.memmap(pack, np.float32, "r"), np.random.default_rng(0)
+    order = chance.permutation(count)
+    times: dict[str, list[float]] = {"a file each": [], "one packed file": []}
+    for _ in range(3):
+        began = time.perf_counter()
+        for i in order:
+            float(cache(names[i])[::1024].sum())
+        times["a file each"].append(time.perf_counter() - began)
+        began = time.perf_counter()
+        for i in order:
+            float(mapped[i * len(clip) : (i + 1) * len(clip)][::1024].sum())
+        times["one packed file"].append(time.perf_counter() - began)
+    for name, taken in times.items():
+        print(f"{count} clips, {name}: {statistics.median(taken) / count * 1e6:.0f} µs a clip", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clips", type=int, default=96)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS)[:4])
+    parser.add_argument("--many", type=int, help="only: so many clips in a file each, against one packed file")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.many:
+            files_or_packs(Path(folder), arguments.many)
+            return
+        print("| format | read by | s of audio a second | to usual |\n| --- | --- | --- | --- |")
+        each = (measure(name, Path(folder) / name, arguments.clips, arguments.repeats) for name in arguments.formats)
+        missed = [miss for found in each for miss in found]
+    if missed:
+        sys.exit(f"the decoded cache is less than {AIM:g} times as fast: {', '.join(missed)}")
+
+
+if __name__ == "__main__":
+    main()
