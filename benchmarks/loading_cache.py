@@ -6,8 +6,9 @@ Clips of 4 to 12 s are made of the bundled ones. Every way has the same shuffled
 normalised and padded as wav2vec2 takes them. Usual is soundfile, soxr, and transformers' extractor; then datasets.Audio
 where torchcodec is installed; then CTCCollator, with the same reading, with a DecodedCache and with a ResampledCache.
 ``load`` is reading alone, without DataLoader and collator. Epochs of all ways take turns; medians of seconds of audio
-per second, the range in brackets, and the ratio to the usual way. The aim is three times its rate with the decoded cache
-in the second epoch, for each format; exits with 1 where it is missed, in ``load`` or in the DataLoader without workers.
+per second, the range in brackets, and the ratio to the usual way. The aim is three times its rate in the second epoch
+with the decoded cache, for each format. Exits with 1 where it is missed, in ``load`` or in the DataLoader without
+workers.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go.loading import AddNoise, ChangeSpeed, Reverberation
 from asrconfig_go.loading.batches import augmented, padded
+from asrconfig_go.loading.resampling import find_resampler
 from asrconfig_go.loading.reverberation import room
 
 RATE = 16_000
@@ -111,22 +113,19 @@ def test_noise_is_as_loud_as_asked_over_the_clip_s_own_samples(noises: Any) -> N
 
 @pytest.mark.parametrize("factor", [0.5, 0.9, 1.0, 1.1, 1.37, 2.0])
 def test_speed_is_resampling(factor: float) -> None:
-    from fractions import Fraction
-
-    from scipy.signal import resample_poly
-
     made, new = ChangeSpeed((factor,))(*padded(clips()), seeded())
     ratio = Fraction(factor).limit_denominator(100)
+    resample: Any = find_resampler()[1]
     for row, length, clip in zip(made, new, clips(), strict=True):
-        alone = resample_poly(clip, ratio.denominator, ratio.numerator) if ratio != 1 else clip
-        assert length == len(alone) == math.ceil(len(clip) * ratio.denominator / ratio.numerator)
-        np.testing.assert_allclose(row[:length], alone, atol=1e-6)
+        alone = resample(clip, ratio.numerator, ratio.denominator) if ratio != 1 else clip
+        np.testing.assert_array_equal(row[:length], alone)
+        assert abs(length - len(clip) / factor) <= 1
 
 
 def test_speed_changes_pitch_too() -> None:
     tone = np.sin(2 * np.pi * 400 * np.arange(RATE) / RATE).astype(np.float32)
     (made,) = augmented([tone], [ChangeSpeed((1.1,))], seeded())
-    assert len(made) == math.ceil(RATE / 1.1)
+    assert abs(len(made) - RATE / 1.1) <= 1
     assert np.argmax(np.abs(np.fft.rfft(made))) / len(made) * RATE == pytest.approx(440, abs=1.5)
 
 

@@ -29,19 +29,11 @@ def augmented(clips: Sequence[Array], augment: Sequence[Augmentation], generator
     return [row[:length] for row, length in zip(batch, lengths, strict=True)]
 
 
-def inside(lengths: Array, width: int) -> Array:
-    """True where a padded batch (clips, width) holds a clip's own samples."""
-    own: Array = np.arange(width) < lengths[:, None]
-    return own
-
-
 def chosen(count: int, probability: float, generator: np.random.Generator) -> Array:
     """The rows that an augmentation of this probability changes."""
     return np.flatnonzero(generator.random(count) < probability)
 
 
-def powers(batch: Array, lengths: Array) -> Array:
-    """The mean square of each clip's own samples (the padding is zero), float32 of shape (clips, 1)."""
-    sums = np.einsum("ij,ij->i", batch, batch)
-    means: Array = (sums / np.maximum(lengths, 1)).astype(np.float32)[:, None]
-    return means
+def power(clip: Array) -> float:
+    """The mean square of a clip."""
+    return float(np.dot(clip, clip)) / max(1, len(clip))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from .._errors import InvalidArgumentError
 from .audio import load_audio
-from .batches import Array, chosen, inside, powers
+from .batches import Array, chosen, power
 from .checks import check_probability
 
 
@@ -44,32 +45,25 @@ class AddNoise:
     def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:
         """The batch with noise, of the same shape."""
         rows = chosen(len(batch), self.probability, generator)
-        ratios = generator.uniform(*self.snr_db, size=(len(rows), 1))
-        if not len(rows):
-            return batch, lengths
-        own, clean = lengths[rows], batch[rows]
-        noise = self._drawn((len(rows), batch.shape[1]), generator) * inside(own, batch.shape[1])
-        loudness = powers(noise, own)
-        wanted = powers(clean, own) / (10 ** (ratios / 10)).astype(np.float32)
-        noise *= np.sqrt(wanted / np.where(loudness > 0, loudness, 1))
         result = batch.copy()
-        result[rows] += noise
+        for row, ratio in zip(rows, generator.uniform(*self.snr_db, size=len(rows)), strict=True):
+            clip = result[row, : lengths[row]]
+            noise = self._drawn(len(clip), generator)
+            clip += noise * np.float32(math.sqrt(power(clip) / 10 ** (ratio / 10) / (power(noise) or 1)))
         return result, lengths
 
-    def _drawn(self, shape: tuple[int, int], generator: np.random.Generator) -> Array:
+    def _drawn(self, count: int, generator: np.random.Generator) -> Array:
         if self.noises is None:
-            white: Array = generator.standard_normal(shape, dtype=np.float32)
+            white: Array = generator.standard_normal(count, dtype=np.float32)
             return white
-        made: Array = np.empty(shape, dtype=np.float32)
-        for row, which in zip(made, generator.integers(len(self.noises), size=len(made)), strict=True):
-            row[:] = _piece(self.noises[which], len(row), generator)
-        return made
+        return _piece(self.noises[int(generator.integers(len(self.noises)))], count, generator)
 
 
 def _piece(noise: Array, count: int, generator: np.random.Generator) -> Array:
     """So many samples from a random place, repeated where there are too few."""
     spare = len(noise) - count
     if spare < 0:
-        return np.resize(np.roll(noise, -int(generator.integers(len(noise)))), count)
+        looped: Array = np.resize(np.roll(noise, -int(generator.integers(len(noise)))), count)
+        return looped
     start = int(generator.integers(spare + 1))
     return noise[start : start + count]

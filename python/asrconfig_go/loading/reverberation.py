@@ -1,18 +1,19 @@
-"""Reverberation of padded batches by FFT."""
+"""Reverberation of padded batches."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from .._errors import InvalidArgumentError, UnsupportedError
+from .._errors import InvalidArgumentError
 from .audio import load_audio
-from .batches import Array, chosen, inside, powers
+from .batches import Array, chosen, power
 from .checks import check_probability
+from .convolution import BlockConvolution
 
 _RT60_RANGE = (0.05, 5.0)  # seconds, from a car to a cathedral
 
@@ -25,18 +26,20 @@ class Reverberation:
     start with. Each is cut to begin at its direct path, the largest sample, so that speech stays where it was; lengths
     stay, what rings on behind a clip's end is cut off, and each clip keeps its power.
 
-    A batch is transformed at once: an impulse of a second costs no more than one of a tenth. Needs scipy. Raises
-    ``InvalidArgumentError`` for no impulses or silent ones, and a ``probability`` outside 0 to 1.
+    Needs scipy. Raises ``InvalidArgumentError`` for no impulses or silent ones, and a ``probability`` outside 0 to 1.
     """
 
     impulses: Sequence[Any]
     probability: float = 1.0
+    _rooms: tuple[BlockConvolution, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_probability(self.probability)
         if not len(self.impulses):
             raise InvalidArgumentError("there are no impulses", "Reverberation.made() makes some")
-        object.__setattr__(self, "impulses", tuple(_from_direct_path(load_audio(each)) for each in self.impulses))
+        impulses = tuple(_from_direct_path(load_audio(each)) for each in self.impulses)
+        object.__setattr__(self, "impulses", impulses)
+        object.__setattr__(self, "_rooms", tuple(map(BlockConvolution, impulses)))
 
     @classmethod
     def made(
@@ -65,14 +68,12 @@ class Reverberation:
         """The batch with reverberation, of the same shape; padding stays zero."""
         rows = chosen(len(batch), self.probability, generator)
         which = generator.integers(len(self.impulses), size=len(rows))
-        if not len(rows):
-            return batch, lengths
-        dry, own = batch[rows], lengths[rows]
-        wet = _convolved(dry, [self.impulses[i] for i in which]) * inside(own, batch.shape[1])
-        was, now = powers(dry, own), powers(wet, own)
-        wet *= np.sqrt(was / np.where(now > 0, now, 1))
         result = batch.copy()
-        result[rows] = wet
+        for row, length, i in zip(rows, lengths[rows], which, strict=True):
+            dry = batch[row, :length]
+            wet = self._rooms[i](dry)
+            wet *= np.sqrt(power(dry) / (power(wet) or 1))
+            result[row, :length] = wet
         return result, lengths
 
 
@@ -99,26 +100,3 @@ def _from_direct_path(impulse: Array) -> Array:
         raise InvalidArgumentError("an impulse response is silent", "leave it out")
     cut: Array = np.ascontiguousarray(impulse[at:] / impulse[at], dtype=np.float32)
     return cut
-
-
-def _convolved(batch: Array, impulses: Sequence[Array]) -> Array:
-    """Each row with its impulse, as many samples as there are."""
-    fft = _fft()
-    width = batch.shape[1]
-    longest = min(width, max(map(len, impulses)))
-    size = fft.next_fast_len(width + longest - 1, real=True)
-    kernels = np.zeros((len(impulses), longest), dtype=np.float32)
-    for kernel, impulse in zip(kernels, impulses, strict=True):
-        kernel[: len(impulse)] = impulse[:longest]
-    spectrum = fft.rfft(batch, size)
-    spectrum *= fft.rfft(kernels, size)
-    made: Array = fft.irfft(spectrum, size, overwrite_x=True)[:, :width]
-    return made
-
-
-def _fft() -> Any:
-    try:
-        import scipy.fft
-    except ImportError as error:
-        raise UnsupportedError("reverberation needs scipy", "pip install scipy") from error
-    return scipy.fft
