@@ -22,30 +22,11 @@ myst_heading_anchors = 4  # by GitHub's rule, so that #anchors work in both plac
 suppress_warnings = ["myst.strikethrough"]
 
 # Docstrings alone are read: nothing is trained, and none of these must be installed.
-autodoc_mock_imports = [
-    "accelerate",
-    "datasets",
-    "jiwer",
-    "matplotlib",
-    "numpy",
-    "pandas",
-    "pyarrow",
-    "scipy",
-    "soundfile",
-]
-autodoc_mock_imports += [
-    "soxr",
-    "torch",
-    "tqdm",
-    "transformers",
-    "IPython",
-    "lightning",
-    "tensorboard",
-    "huggingface_hub",
-]
+autodoc_mock_imports = ["IPython", "accelerate", "datasets", "huggingface_hub", "lightning", "matplotlib", "pandas"]
+autodoc_mock_imports += ["pyarrow", "scipy", "soundfile", "soxr", "tensorboard", "torch", "tqdm", "transformers"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True, "show-inheritance": True, "exclude-members": "__init__, __new__"}
+autodoc_default_options = {"members": True, "exclude-members": "__init__, __new__"}
 autosummary_generate = False  # summaries stand above what they name, on the same page
 python_maximum_signature_line_length = 100
 python_use_unqualified_type_names = True

@@ -31,7 +31,15 @@ def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
     app.connect("builder-inited", copy_pages)
     app.connect("source-read", on_source_read)
+    app.connect("autodoc-process-signature", with_plain_defaults)
     return {"parallel_read_safe": True}
+
+
+def with_plain_defaults(
+    app: Any, what: str, name: str, of: Any, options: Any, arguments: str | None, gives: Any
+) -> Any:
+    """A signature whose defaults can be read as Python: `load_audio` instead of `<function load_audio>`."""
+    return arguments and re.sub(r"<(?:function )?(\w+)>", r"\1", arguments), gives
 
 
 def copy_pages(app: Any) -> None:
@@ -82,13 +90,16 @@ def names_block(module: str, names: list[str]) -> str:
     lines = [f".. currentmodule:: {module}", "", ".. autosummary::", "   :nosignatures:", ""]
     lines += [f"   {name}" for name in names]
     for name in names:
-        lines += ["", f".. {_directive(name)}:: {name}"]
+        directive = _directive(name)
+        lines += ["", f".. {directive}:: {name}", *(["   :show-inheritance:"] if directive == "autoexception" else [])]
     return "\n".join(["```{eval-rst}", *lines, "```"])
 
 
 def _directive(name: str) -> str:
     if name.endswith(("Error", "Warning")):
         return "autoexception"
+    if name.isupper() and len(name) > 3:  # GPU is a class
+        return "autodata"
     return "autoclass" if name[0].isupper() else "autofunction"
 
 
