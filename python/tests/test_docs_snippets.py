@@ -6,6 +6,7 @@ docs_setup/PAGE.py. Blocks that cannot run here have the reason in a comment abo
 
 from __future__ import annotations
 
+import doctest
 import re
 import runpy
 import shlex
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from asrconfig_go import AsrConfigError
 from asrconfig_go.cli import main
 from doc_pages import GUIDES, REPOSITORY, Block, blocks, name_of
 
@@ -25,7 +27,11 @@ NOT_RUN = {"docs/guard.md": 1, "docs/watching.md": 1}
 
 
 def _runs(block: Block) -> bool:
-    return block.mark == "checked" or (block.language == "python" and block.mark != "not run")
+    return block.mark == "checked" or (_is_python(block) and block.mark != "not run")
+
+
+def _is_python(block: Block) -> bool:
+    return block.language == "python" or block.text.startswith(">>> ")
 
 
 @pytest.fixture
@@ -49,11 +55,26 @@ def test_blocks_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
         if block.mark == "checked":
             check(block, printed, capsys)
             continue
-        code = compile("\n" * (block.line - 1) + block.text, name_of(page), "exec")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of machines without a GPU
-            exec(code, namespace)
+            if block.language == "python":
+                exec(compile("\n" * (block.line - 1) + block.text, name_of(page), "exec"), namespace)
+            else:
+                run_prompts(block, name_of(page), namespace)
         printed = capsys.readouterr().out
+
+
+def run_prompts(block: Block, name: str, namespace: dict[str, object]) -> None:
+    """Run what stands behind >>>. What it prints is of other data and not compared, but an error must be one shown."""
+    for example in doctest.DocTestParser().get_examples(block.text):
+        code = compile("\n" * (block.line + example.lineno - 1) + example.source, name, "exec")
+        expected = re.match(r"(\w+Error): ", example.want)
+        if expected is None:
+            exec(code, namespace)
+            continue
+        with pytest.raises(AsrConfigError) as raised:
+            exec(code, namespace)
+        assert type(raised.value).__name__ == expected[1]
 
 
 def test_blocks_that_do_not_run_are_known_and_say_why() -> None:
