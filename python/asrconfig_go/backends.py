@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -61,6 +62,24 @@ class TrainingSwitches:
         for write, value in reversed(self._before):
             write(value)
         self._before = []
+
+
+@contextlib.contextmanager
+def backends_kept() -> Iterator[None]:
+    """Put back what torch's switches and its number of threads were, whatever happens in between."""
+    import torch
+
+    cudnn = torch.backends.cudnn
+    switches = [_attribute(name, cudnn, name, None) for name in ("benchmark", "deterministic")] + _tf32(False)
+    switches.append(("use_deterministic_algorithms", None, _determinism, _set_determinism))
+    switches.append(("threads", None, torch.get_num_threads, torch.set_num_threads))
+    before = [(write, read()) for _, _, read, write in switches]
+    try:
+        yield
+    finally:
+        for write, value in before:
+            if value is not None:  # TF32 in some parts of cuDNN alone is not one value
+                write(value)
 
 
 def _attribute(name: str, owner: Any, attribute: str, wanted: Any) -> Switch:

@@ -29,14 +29,15 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.html:
         told.to_html(arguments.html, by=arguments.by)
     if arguments.plot:
-        _save_plot(told.plot(by=arguments.by), arguments.plot)
+        save_plot(told.plot(by=arguments.by), arguments.plot)
     if arguments.export:
         export(arguments.what, arguments.export)
     print(json.dumps(told.to_json(), indent=2, ensure_ascii=False) if arguments.json else told)
     return 0
 
 
-def _save_plot(figure: Any, name: str) -> None:
+def save_plot(figure: Any, name: str) -> None:
+    """Write a figure. Raises ``InvalidArgumentError`` for a suffix that is no picture, ``NotFoundError`` likewise."""
     known = figure.canvas.get_supported_filetypes()
     if Path(name).suffix[1:].lower() not in known:
         raise InvalidArgumentError(f"cannot tell from {name!r} what to draw", "name a file .png, .pdf or .svg")

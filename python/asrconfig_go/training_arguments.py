@@ -16,7 +16,7 @@ import difflib
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._errors import InvalidArgumentError, UnsupportedError
@@ -126,6 +126,22 @@ def build(
     arguments = known.cls(output_dir=os.fspath(output_dir), **{**planned, **chosen})
     _report_device_count(config, arguments)
     return arguments
+
+
+def named(settings: Mapping[str, Any], arguments_class: Any = None) -> dict[str, Any]:
+    """Settings by older or newer names of TrainingArguments under those of the installed version.
+
+    Raises ``InvalidArgumentError`` for a name that it does not know, ``UnsupportedError`` without transformers.
+    """
+    return _Known(arguments_class or _default_class()).resolve(dict(settings))
+
+
+def arguments_of(
+    settings: Mapping[str, Any], output_dir: str | os.PathLike[str], arguments_class: Any = None
+) -> TrainingArguments:
+    """``arguments_class`` (default ``transformers.TrainingArguments``) from settings alone, without a plan."""
+    known = _Known(arguments_class or _default_class())
+    return known.cls(output_dir=os.fspath(output_dir), **known.resolve(dict(settings)))
 
 
 def _default_class() -> Any:

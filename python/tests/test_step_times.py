@@ -18,6 +18,7 @@ from asrconfig_go import step_calibration  # noqa: E402
 from asrconfig_go.guard import step_times  # noqa: E402
 from asrconfig_go.guard.step_times import ENOUGH, NOTED, SKIPPED, StepTimes, follow_steps  # noqa: E402
 from asrconfig_go.memory.source import analytic_request  # noqa: E402
+from asrconfig_go.moments import GPUMoments  # noqa: E402
 from asrconfig_go.step_calibration import MeasuredStep, StepSettings, calibrate_steps, store_step_calibration  # noqa: E402
 from speech_models import wav2vec2  # noqa: E402
 from uneven_clips import Run  # noqa: E402
@@ -131,7 +132,7 @@ def test_the_queue_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
     training = Training("T4").begin()
-    training.times._clock = step_times._Queue()
+    training.times._clock = GPUMoments()
     times = training.steps(SKIPPED + NOTED, 1.0).times
     assert did == ["record"] * 2 * NOTED + ["wait"]
     assert {step.seconds for step in times.steps} == {0.25}

@@ -8,7 +8,6 @@ when all steps have been noted, behind the one time that this waits for the GPU.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from transformers.trainer_callback import TrainerCallback
 
 from .._errors import AsrConfigError, UnsupportedError
+from ..moments import moments_of
 from ..step_calibration import MeasuredStep, StepRecord, StepSettings, calibrate_steps, store_step_calibration
 from .jobs import training_settings
 from .lengths import extent
@@ -38,35 +38,6 @@ class _Step:
 
 class _Shaped(NamedTuple):
     shape: Any
-
-
-class _Wall:
-    """Moments by the clock of the CPU."""
-
-    mark = staticmethod(time.perf_counter)
-
-    def between(self, begin: float, end: float) -> float:
-        return end - begin
-
-    def wait(self, end: float) -> None:
-        """They have passed."""
-
-
-class _Queue:
-    """Moments in the queue of the GPU."""
-
-    def mark(self) -> Any:
-        import torch
-
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def between(self, begin: Any, end: Any) -> float:
-        return float(begin.elapsed_time(end)) / 1000
-
-    def wait(self, end: Any) -> None:
-        end.synchronize()
 
 
 class StepTimes(TrainerCallback):  # type: ignore[misc]
@@ -100,8 +71,7 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
         self.problem = _not_measured(args, model)
         if self.problem:
             return
-        on_gpu = any(parameter.is_cuda for parameter in model.parameters())
-        self._clock = self._given or (_Queue() if on_gpu else _Wall())
+        self._clock = self._given or moments_of(model)
         self._model = model
         self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)
 

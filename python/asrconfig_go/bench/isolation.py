@@ -1,0 +1,58 @@
+"""A few steps that leave nothing behind: random numbers, torch's switches, the environment, memory."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ..backends import backends_kept
+from ..out_of_memory import free_memory
+from ..randomness import rng_state, set_rng_state
+
+
+@contextlib.contextmanager
+def nothing_left_behind() -> Iterator[None]:
+    """Put back what a training changes in this process, whatever happens in between."""
+    state, environment = rng_state(), dict(os.environ)
+    with backends_kept(), _quiet():
+        try:
+            yield
+        finally:
+            set_rng_state(state)
+            for name in set(os.environ) - set(environment):
+                del os.environ[name]
+            os.environ.update(environment)
+            free_memory()
+
+
+@contextlib.contextmanager
+def off_the_gpu(model: Any) -> Iterator[None]:
+    """Hold ``model`` in host memory: what is trained is a copy of it, and two would not be there in a real training."""
+    first = next(model.parameters(), None)
+    device = None if first is None or not first.is_cuda else first.device
+    if device is None:
+        yield
+        return
+    model.to("cpu")
+    free_memory()
+    try:
+        yield
+    finally:
+        model.to(device)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what transformers and the guard say at the begin of every training: here there are dozens."""
+    loggers = [logging.getLogger(name) for name in ("transformers", "asrconfig_go", "accelerate")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

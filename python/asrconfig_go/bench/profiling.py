@@ -1,0 +1,45 @@
+"""A trace of some steps by PyTorch's profiler, for TensorBoard, Perfetto and chrome://tracing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from .._errors import NotFoundError
+from .blocks import Bench, run_block
+from .sides import Side
+
+_STEPS = 2
+
+
+def profile_side(bench: Bench, side: Side, folder: Path) -> str:
+    """Train two steps of ``side`` under the profiler; the path of its ``….pt.trace.json``.
+
+    Raises ``NotFoundError`` where it cannot be written, ``BlockFailed`` as ``run_block``.
+    """
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    file = _file(folder, side.name)
+    import torch
+
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+
+    def write(profiler: Any) -> None:
+        profiler.export_chrome_trace(str(file))
+
+    timing = schedule(wait=bench.warm_up - 1, warmup=1, active=_STEPS, repeat=1)
+    with profile(activities=activities, schedule=timing, on_trace_ready=write, record_shapes=True) as profiler:
+        run_block(bench, side, _STEPS, on_step=lambda n: profiler.step())
+    return str(file)
+
+
+def _file(folder: Path, name: str) -> Path:
+    """Its place, tried before anything is measured."""
+    file = folder / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".pt.trace.json")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    except OSError as error:
+        raise NotFoundError(f"cannot write {file}: {error}", "choose a folder that can be written") from error
+    return file

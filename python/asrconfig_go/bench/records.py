@@ -1,0 +1,190 @@
+"""What was measured, as plain data. Sizes are bytes, times seconds; None is not known or not there."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+OUT_OF_MEMORY = "out of memory"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median with the lowest and the highest of what was measured."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> Spread | None:
+        """None where one of the values is not known, or none was measured."""
+        known = list(values)
+        if not known or any(value is None for value in known):
+            return None
+        found = [float(value) for value in known if value is not None]
+        return cls(statistics.median(found), min(found), max(found))
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """One optimizer step: what it took, and of that each part. ``queued_s`` (on a GPU) is the CPU's time for forward
+    and backward.
+    """
+
+    seconds: float
+    waiting_s: float
+    forward_s: float
+    backward_s: float
+    optimizer_s: float
+    other_s: float
+    micro_batches: int
+    queued_s: float | None
+
+
+PARTS = ("waiting", "forward", "backward", "optimizer", "other")
+"""Of a step: for the next batches, the model, its gradients, clipping and the optimizer, what else the Trainer does."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some steps of one side, one after the other, without those that warmed up.
+
+    ``cpu_s`` is processor time of this process and its loader workers; ``padded_s`` and ``audio_s`` are seconds of the
+    batches with and without padding; peaks are PyTorch's. ``out_of_memory`` counts steps that the guard made again.
+    """
+
+    seconds: float
+    cpu_s: float
+    steps: tuple[StepParts, ...]
+    padded_s: float | None
+    audio_s: float | None
+    peak_allocated_bytes: int | None
+    peak_reserved_bytes: int | None
+    begun_unix_s: float
+    out_of_memory: int
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What the monitor saw while blocks ran: means of shares (0 to 1), highest bytes; None where it read nothing."""
+
+    gpu_use: float | None = None
+    gpu_memory_bytes: int | None = None
+    gpu_total_bytes: int | None = None
+    ram_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class SideResult:
+    """One side in all its blocks; without blocks ``problem`` says why. ``settings`` are the Trainer's, as used.
+
+    ``clips`` are those of a block, ``audio_s`` their seconds without padding, ``cores`` those that may be used.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    clips: int
+    audio_s: float | None
+    cores: float
+    blocks: tuple[Block, ...]
+    readings: Readings = Readings()
+    problem: str = ""
+
+    @cached_property
+    def clips_per_s(self) -> Spread | None:
+        """Clips a second, over the blocks."""
+        return Spread.of(self.clips / block.seconds for block in self.blocks)
+
+    @cached_property
+    def audio_per_s(self) -> Spread | None:
+        """Seconds of audio, without padding, a second."""
+        return Spread.of(
+            None if (audio := self._audio(block)) is None else audio / block.seconds for block in self.blocks
+        )
+
+    @cached_property
+    def step_s(self) -> Spread | None:
+        """Seconds of an optimizer step, over all steps."""
+        return Spread.of(step.seconds for block in self.blocks for step in block.steps)
+
+    @cached_property
+    def cpu_use(self) -> Spread | None:
+        """The share of the usable cores, 0 to 1, that this training kept busy, its workers included."""
+        return Spread.of(block.cpu_s / block.seconds / self.cores for block in self.blocks)
+
+    @cached_property
+    def padding(self) -> float | None:
+        """The share of what was computed that is no audio, 0 to 1."""
+        padded = [block.padded_s for block in self.blocks]
+        audio = [self._audio(block) for block in self.blocks]
+        if not padded or None in padded or None in audio:
+            return None
+        return max(0.0, 1 - sum(a or 0.0 for a in audio) / sum(p or 0.0 for p in padded))
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Of the time of all steps, by ``PARTS``; empty without blocks. On a GPU they need not add up to 1: it works
+        while batches are waited for.
+        """
+        steps = [step for block in self.blocks for step in block.steps]
+        whole = sum(step.seconds for step in steps)
+        return {part: sum(getattr(s, f"{part}_s") for s in steps) / whole for part in PARTS} if whole else {}
+
+    @cached_property
+    def queueing(self) -> float | None:
+        """The CPU's time for queueing forward and backward over what they take on the GPU; None on a CPU."""
+        steps = [step for block in self.blocks for step in block.steps]
+        taken = sum(step.forward_s + step.backward_s for step in steps)
+        if not taken or any(step.queued_s is None for step in steps):
+            return None
+        return sum(step.queued_s or 0.0 for step in steps) / taken
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The highest that PyTorch reserved on the GPU; None on a CPU."""
+        return max((b.peak_reserved_bytes for b in self.blocks if b.peak_reserved_bytes is not None), default=None)
+
+    def _audio(self, block: Block) -> float | None:
+        return block.audio_s if self.audio_s is None else self.audio_s
+
+
+@dataclass(frozen=True)
+class LoaderResult:
+    """One way to load: clips a second over passes, and seconds until the first batch of a pass.
+
+    ``start_s`` is with workers that start, ``again_s`` with ones that have stayed; both alike without workers.
+    """
+
+    workers: int
+    prefetch: int | None
+    clips_per_s: Spread
+    audio_per_s: Spread | None
+    start_s: float
+    again_s: float
+
+
+@dataclass(frozen=True)
+class OptionResult:
+    """One change to the plan. ``gain`` is its clips a second over the plan's, each beside it in time; ``cpu_gain`` the
+    same by processor time, on a CPU.
+
+    ``problem``: it failed, and how; ``why_not``: it was not tried, and why.
+    """
+
+    option: str
+    value: str
+    change: str
+    side: SideResult | None = None
+    gain: Spread | None = None
+    cpu_gain: Spread | None = None
+    problem: str = ""
+    why_not: str = ""
+
+    @property
+    def better(self) -> bool:
+        """Faster in every round, and by more than noise of two in a hundred."""
+        return self.gain is not None and self.gain.low > 1 and self.gain.median >= 1.02
