@@ -1,4 +1,4 @@
-"""The command ``asrconfig``: plan, train, scan, memory, compare, launch, monitor, report, doctor, demo."""
+"""The command ``asrconfig``: plan, train, scan, memory, compare, benchmark, launch, monitor, report, doctor, demo."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ._errors import AsrConfigError
+from .cli_benchmark import add_benchmark
 from .cli_compare import add_compare
 from .cli_launch import add_launch
 from .cli_memory import add_memory
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_scan(commands)
     add_memory(commands)
     add_compare(commands)
+    add_benchmark(commands)
     add_launch(commands)
     add_monitor(commands)
     add_report(commands)

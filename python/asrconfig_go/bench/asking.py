@@ -15,14 +15,11 @@ from .._checks import checked
 from .._errors import InvalidArgumentError, UnsupportedError
 from ..config import TrainingConfig
 from ..hardware import HardwareProfile
-from ..manager import create_optimal_config
+from ..optimal import create_optimal_config
 from ..training_arguments import named
-from .blocks import Bench, checked_model, processor_option
 from .clips import checked_dataset, draw, durations_of
-from .isolation import off_the_gpu
 from .options import OPTIONS, Place
 from .result import BenchmarkResult, Setting
-from .running import Benchmark, Wishes
 from .sides import Side, original_side, safe_side
 
 _PACKAGES = ("torch", "transformers", "accelerate", "asrconfig-go")
@@ -71,10 +68,14 @@ def benchmark_training(
     ``EmptyDatasetError`` without clips; ``UnsupportedError`` without torch and transformers.
     """
     trainer_class = trainer_class or _trainer()
+    from .blocks import Bench, checked_model, processor_option
+    from .isolation import off_the_gpu, old_objects_aside
+    from .running import Benchmark, Wishes
+
     counts = _counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
     wishes = Wishes(loader, _swept(sweep), None if profile is None else Path(profile), progress)
     checked_model(model)
-    clips = checked_dataset(dataset)
+    checked_dataset(dataset)
     before = original_side(original) if original is not None and compare else None
     batch = before.effective_batch if before is not None else counts["target_batch_size"]
     known = None
@@ -88,12 +89,12 @@ def benchmark_training(
     hardware = HardwareProfile.detect()
     bench = Bench(model, sample, collator, trainer_class, options, seed, warm_up)
     setting = Setting(
-        model=name or type(model).__name__, dataset=f"{clips} clips", device=_device(hardware), versions=_versions(),
+        model=name or type(model).__name__, device=_device(hardware), versions=_versions(),
         date=datetime.datetime.now(tz=datetime.timezone.utc).strftime("%Y-%m-%d %H:%M"), epoch_clips=sample.population,
         effective_batch=sample.effective_batch, steps=steps, rounds=rounds, warm_up=warm_up, seed=seed,
     )  # fmt: skip
     place = Place.here(hardware.cpu.usable_cores)
-    with off_the_gpu(model):
+    with off_the_gpu(model), old_objects_aside():
         return Benchmark(bench, Side("plan", both, plan), _with(before, both), setting, place, wishes).run()
 
 

@@ -71,11 +71,11 @@ def _causes(plan: SideResult, checkpointing: bool, gpu: bool) -> list[_Cause]:
 
 def next_change(found: Finding, options: tuple[OptionResult, ...]) -> str:
     """What to change, with its measured gain; or that nothing of what was tried helps."""
-    better = [each for each in options if each.better and each.gain is not None]
-    if better:
-        best = max(better, key=lambda each: each.gain.median if each.gain else 0.0)
-        gain = best.gain
-        assert gain is not None
+    best, gain = None, None
+    for each in options:
+        if each.better and each.gain is not None and (gain is None or each.gain.median > gain.median):
+            best, gain = each, each.gain
+    if best is not None and gain is not None:
         return f"set {best.change}: {gain.median:.2f} times as fast ({gain.low:.2f} to {gain.high:.2f} over the rounds)"
     tried = [f"{each.option} {each.value}" for each in options if each.gain is not None]
     if tried:

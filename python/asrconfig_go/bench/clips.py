@@ -36,8 +36,8 @@ class ClipSample:
         return None if self.seconds is None else math.fsum(self.seconds)
 
 
-def checked_dataset(dataset: Any) -> int:
-    """Its length; ``InvalidArgumentError`` for what cannot be drawn from, ``EmptyDatasetError`` without clips."""
+def checked_dataset(dataset: Any) -> None:
+    """Raise ``InvalidArgumentError`` for what cannot be drawn from, ``EmptyDatasetError`` without clips."""
     if isinstance(dataset, str | bytes | dict) or not hasattr(dataset, "__getitem__"):
         raise InvalidArgumentError(
             f"cannot draw clips from a {type(dataset).__name__}",
@@ -47,7 +47,6 @@ def checked_dataset(dataset: Any) -> int:
         raise InvalidArgumentError("the data set has no length", "load it without streaming, or take some of it")
     if len(dataset) == 0:
         raise EmptyDatasetError("the data set has no clips", "check what was filtered out of it")
-    return len(dataset)
 
 
 def durations_of(dataset: Any, known: Sequence[float] | None = None) -> array[float] | None:

@@ -53,7 +53,13 @@ def _spread(spread: Spread | None) -> dict[str, float] | None:
 def _side(side: SideResult) -> dict[str, Any]:
     found = asdict(side)
     found |= {name: _spread(getattr(side, name)) for name in ("clips_per_s", "audio_per_s", "step_s", "cpu_use")}
-    return {**found, "padding": side.padding, "shares": side.shares, "queueing": side.queueing, "peak_bytes": side.peak_bytes}
+    return {
+        **found,
+        "padding": side.padding,
+        "shares": side.shares,
+        "queueing": side.queueing,
+        "peak_bytes": side.peak_bytes,
+    }
 
 
 def _option(each: OptionResult) -> dict[str, Any]:

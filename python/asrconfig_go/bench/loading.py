@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,11 +98,10 @@ def _loader(clips: Any, collator: Any, batch: int, way: _Way) -> Any:
 
 
 def _result(way: _Way, taken: _Taken, count: int, audio_s: float | None) -> LoaderResult:
-    rates = Spread.of(count / seconds for seconds in taken.passes_s)
+    rates = Spread.over([count / seconds for seconds in taken.passes_s])
     audio = None if audio_s is None else Spread.of(audio_s / seconds for seconds in taken.passes_s)
-    start, again = Spread.of(taken.start_s), Spread.of(taken.again_s)
-    assert rates and start and again  # every way was tried
-    return LoaderResult(way.workers, way.prefetch, rates, audio, start.median, again.median)
+    start_s, again_s = statistics.median(taken.start_s), statistics.median(taken.again_s)
+    return LoaderResult(way.workers, way.prefetch, rates, audio, start_s, again_s)
 
 
 def default_collator(collator: Any) -> Any:
@@ -124,8 +124,3 @@ def _checking() -> Iterator[None]:
             f"a batch could not be made: {type(error).__name__}: {first_line(error)}",
             "try collator([dataset[0], dataset[1]]): it must give the model's inputs",
         ) from error
-
-
-def fastest(found: Sequence[LoaderResult]) -> LoaderResult | None:
-    """The way with the most clips a second."""
-    return max(found, key=lambda each: each.clips_per_s.median, default=None)

@@ -117,7 +117,7 @@ class Phases(TrainerCallback):  # type: ignore[misc]
         )  # fmt: skip
 
     def _sum(self, pairs: list[tuple[Any, Any]]) -> float:
-        return sum(self._moments.between(begin, end) for begin, end in pairs)
+        return float(sum(self._moments.between(begin, end) for begin, end in pairs))
 
     def _timed(self, original: Any, name: str) -> Any:
         def timed(*args: Any, **kwargs: Any) -> Any:

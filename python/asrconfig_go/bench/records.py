@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,8 +25,12 @@ class Spread:
         known = list(values)
         if not known or any(value is None for value in known):
             return None
-        found = [float(value) for value in known if value is not None]
-        return cls(statistics.median(found), min(found), max(found))
+        return cls.over([float(value) for value in known if value is not None])
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> Spread:
+        """Of at least one value."""
+        return cls(statistics.median(values), min(values), max(values))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ class Setting:
     """Where and how it was measured."""
 
     model: str
-    dataset: str
     device: str
     versions: dict[str, str]
     date: str

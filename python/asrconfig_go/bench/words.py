@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..display import plural
 from ..report.words import lasting, percent, short, size
 from .records import LoaderResult, OptionResult, SideResult, Spread
 
@@ -24,7 +25,7 @@ def headline(r: BenchmarkResult) -> str:
 
 
 def layout(r: BenchmarkResult) -> list[str]:
-    """Original, optimized, speed-up: what an epoch of the user's data takes."""
+    """Original, optimized, speed-up: seconds of an epoch of the user's data, and how busy the device was."""
     lines = [_side_line("Optimized:", r.plan, r.setting.epoch_clips)]
     if r.original is not None:
         lines.insert(0, _side_line("Original:", r.original, r.setting.epoch_clips))
@@ -40,9 +41,8 @@ def _by_processor(r: BenchmarkResult) -> str:
 def _side_line(name: str, side: SideResult, clips: int) -> str:
     if side.clips_per_s is None:
         return f"{name:<10} {side.problem or 'not measured'}"
-    rate = side.clips_per_s.median
-    parts = [f"{lasting(clips / rate)} an epoch", f"{short(rate)} samples/s", *_use(side)]
-    return f"{name:<10} {', '.join(parts)}"
+    pace = side.clips_per_s.median
+    return f"{name:<10} {', '.join([f'{short(clips / pace)} s', f'{short(pace)} samples/s', *_use(side)])}"
 
 
 def _use(side: SideResult) -> list[str]:
@@ -76,7 +76,9 @@ def ranged(spread: Spread | None) -> str:
     """``66.7 (60.1 to 70)``."""
     if spread is None:
         return "–"
-    return short(spread.median) + ("" if spread.low == spread.high else f" ({short(spread.low)} to {short(spread.high)})")
+    return short(spread.median) + (
+        "" if spread.low == spread.high else f" ({short(spread.low)} to {short(spread.high)})"
+    )
 
 
 def side_rows(r: BenchmarkResult) -> Rows:
@@ -169,8 +171,9 @@ def how(r: BenchmarkResult) -> list[str]:
     s = r.setting
     audio = "" if r.plan.audio_s is None else f", {lasting(r.plan.audio_s)} of audio"
     lines = [
+        f"times are of an epoch, {plural(s.epoch_clips, 'clip')}, steps alone; samples are clips",
         f"{s.device}; {', '.join(f'{name} {number}' for name, number in s.versions.items())}; {s.date} UTC",
-        f"{s.model}; {s.dataset}; {s.effective_batch} clips a step on both sides",
+        f"{s.model}; {plural(s.effective_batch, 'clip')} a step on both sides",
         f"blocks of {s.steps} steps, the same {r.plan.clips} clips in each{audio}, behind {s.warm_up} that warm up; "
         f"plan and the other in turns, {s.rounds} rounds; medians, and the lowest and the highest",
     ]
