@@ -45,6 +45,7 @@ _NAMES = {
         "use_batches",
         "with_batches",
     ),
+    "bench": ("BenchmarkResult", "benchmark_training"),
     "callback": ("AdaptiveMemoryCallback",),
     "compare": ("compare_gpus", "estimate_step_time", "gpu_prices", "largest_models"),
     "compare_records": ("Comparison", "LargestModels", "StepTime"),

@@ -31,6 +31,7 @@ from .batching import (
     use_batches as use_batches,
     with_batches as with_batches,
 )
+from .bench import BenchmarkResult as BenchmarkResult, benchmark_training as benchmark_training
 from .callback import AdaptiveMemoryCallback as AdaptiveMemoryCallback
 from .compare import (
     compare_gpus as compare_gpus,

@@ -69,7 +69,7 @@ def benchmark_training(
     """
     trainer_class = trainer_class or _trainer()
     from .blocks import Bench, checked_model, processor_option
-    from .isolation import off_the_gpu, old_objects_aside
+    from .isolation import nothing_left_behind, off_the_gpu, old_objects_aside
     from .running import Benchmark, Wishes
 
     counts = _counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
@@ -94,7 +94,7 @@ def benchmark_training(
         effective_batch=sample.effective_batch, steps=steps, rounds=rounds, warm_up=warm_up, seed=seed,
     )  # fmt: skip
     place = Place.here(hardware.cpu.usable_cores)
-    with off_the_gpu(model), old_objects_aside():
+    with off_the_gpu(model), old_objects_aside(), nothing_left_behind():
         return Benchmark(bench, Side("plan", both, plan), _with(before, both), setting, place, wishes).run()
 
 

@@ -18,7 +18,7 @@ from ..randomness import rng_state, set_rng_state
 def nothing_left_behind() -> Iterator[None]:
     """Put back what a training changes in this process, whatever happens in between."""
     state, environment = rng_state(), dict(os.environ)
-    with backends_kept(), _quiet():
+    with backends_kept(), _accelerate_kept(), _quiet():
         try:
             yield
         finally:
@@ -27,6 +27,21 @@ def nothing_left_behind() -> Iterator[None]:
                 del os.environ[name]
             os.environ.update(environment)
             free_memory()
+
+
+@contextlib.contextmanager
+def _accelerate_kept() -> Iterator[None]:
+    """What all accelerators of a process share, its precision among it: a Trainer that is there already uses it."""
+    from accelerate.state import AcceleratorState, GradientState, PartialState
+
+    shared = [kind._shared_state for kind in (AcceleratorState, GradientState, PartialState)]
+    before = [dict(each) for each in shared]
+    try:
+        yield
+    finally:
+        for each, kept in zip(shared, before, strict=True):
+            each.clear()
+            each.update(kept)
 
 
 @contextlib.contextmanager

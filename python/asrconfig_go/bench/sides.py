@@ -84,17 +84,21 @@ def original_side(given: Any) -> Side:
             f"original = {type(given).__name__} is no training settings",
             "pass TrainingArguments, a TrainingConfig, a dictionary of their names, or a JSON file",
         )
-    return Side("original", _without_place(_changed(given)), arguments_class=type(given))
+    return Side("original", _changed(given), arguments_class=type(given))
 
 
 def _changed(arguments: Any) -> dict[str, Any]:
-    """What differs from the defaults."""
-    found = {}
+    """What differs from the defaults, each setting once: newer versions keep some under an older name as well."""
+    kind = type(arguments)
+    try:
+        usual = arguments_of({}, arguments.output_dir, kind)
+    except TypeError as error:
+        raise InvalidArgumentError(f"a {kind.__name__} cannot be made anew: {error}", "pass a dictionary") from error
+    found: dict[str, Any] = {}
     for field in dataclasses.fields(arguments):
-        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        value = getattr(arguments, field.name, default)
-        if field.init and value != default:
-            found[field.name] = value
+        value = getattr(arguments, field.name, None)
+        if field.init and value != getattr(usual, field.name, None) and field.name not in _PLACE:
+            found |= named({field.name: value}, kind)
     return found
 
 
