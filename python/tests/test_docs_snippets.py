@@ -111,3 +111,25 @@ def assert_shown(shown: str, printed: str) -> None:
         parts = (re.escape(part.rstrip() if part is line else part) for part in line.split("…"))
         pattern += r"(?:.*\n)*?" if line.strip() == "…" else r".*?".join(parts) + r"[ ]*\n"
     assert re.fullmatch(pattern, printed.rstrip("\n") + "\n"), f"the page shows\n{shown}\nbut it is\n{printed}"
+
+
+SHOWN = "one\n…\nthree … 3\n"
+
+
+@pytest.mark.parametrize("printed", ["one\ntwo\n\nthree is 3\n", "one\nthree  3", "one\nthree\nthree x 3\n\n"])
+def test_dots_stand_for_anything(printed: str) -> None:
+    assert_shown(SHOWN, printed)
+
+
+@pytest.mark.parametrize("printed", ["", "one\nthree is 4\n", "zero\none\nthree 3 3\n", "one\nthree a 3\nfour\n"])
+def test_what_differs_is_seen(printed: str) -> None:
+    with pytest.raises(AssertionError, match="the page shows"):
+        assert_shown(SHOWN, printed)
+
+
+def test_a_mark_is_of_the_block_below_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- not run: a reason -->\n```python\n1\n```\n<!-- checked -->\ntext\n```\n2\n```\n", "utf-8")
+    first, second = blocks(page)
+    assert (first.mark, first.reason, first.line, first.text) == ("not run", "a reason", 3, "1\n")
+    assert (second.mark, second.language, second.text) == ("", "", "2\n")
