@@ -9,8 +9,8 @@ from typing import Any
 from ._errors import InvalidArgumentError
 
 _PASSED_ON = (
-    "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "language", "clean",
-    "epochs", "max_steps", "target_batch_size", "gpu", "config", "resume", "push", "seed",
+    "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
+    "language", "clean", "epochs", "max_steps", "target_batch_size", "gpu", "config", "resume", "push", "seed",
 )  # fmt: skip
 
 
@@ -46,6 +46,8 @@ def _add_data(train: Any) -> None:
     add("--text-column", help="column of the transcripts (default: by its usual names)")
     add("--audio-column", help="column of the audio or its paths")
     add("--evaluation-share", type=float, default=0.1, help="of clips, where there is no such split (default 0.1)")
+    add("--check-audio", action=argparse.BooleanOptionalAction, default=None,
+        help="decode every clip first (default: up to ten hours of audio)")  # fmt: skip
     add("--clean", action=argparse.BooleanOptionalAction, default=None,
         help="lower case and no punctuation in transcripts (default: but for Whisper)")  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from .._files import save_whole
 from .cards import model_card
 from .hub import push_to_hub
 from .result import FineTuneResult
-from .speech import Notes, column
+from .speech import column
 
 if TYPE_CHECKING:
     from .run import Run
@@ -33,10 +34,12 @@ def finished(run: Run) -> FineTuneResult:
         config=run.plan,
         notes=run.data.notes,
         memory=str(run.watch.summary()),
-        report=_report(run.wishes.output),
+        report=None,
     )
+    if not run.trainer.is_world_process_zero():
+        return result
     save_whole(run.wishes.output / "README.md", model_card(result).encode())
-    return result.pushed_to(_pushed(run))
+    return replace(result, report=_report(run.wishes.output), pushed=_pushed(run))
 
 
 def _loss(trainer: Any) -> float | None:
@@ -66,9 +69,8 @@ def _report(output: Path) -> Path | None:
 def _pushed(run: Run) -> str:
     """Push the model, if that is wanted. A failure is told and ends nothing: the model is in the folder."""
     push = run.wishes.push
-    if push is False or not run.trainer.is_world_process_zero():
+    if push is False:
         return ""
-    run.say("Hub", Notes(["uploading"]))
     try:
         return push_to_hub(run.trainer, push if isinstance(push, str) else None, token=run.wishes.token)
     except AsrConfigError as error:

@@ -53,5 +53,5 @@ def _type_on_hub(model: str) -> str:
     from .processors import OFFLINE
     from .remote import from_hub
 
-    config = from_hub(f"the model {model!r}", lambda: AutoConfig.from_pretrained(model), OFFLINE)
+    config = from_hub("the model", model, lambda: AutoConfig.from_pretrained(model), OFFLINE)
     return str(config.model_type)

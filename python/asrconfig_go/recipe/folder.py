@@ -64,11 +64,12 @@ def full_disk_told(path: Path, step: Callable[[], int]) -> Iterator[None]:
     except Exception as error:
         if not _is_full(error, path):
             raise
+        free = gb(shutil.disk_usage(path).free)
         partial = path / f"checkpoint-{step()}"
         if partial.is_dir() and incomplete(partial):
             shutil.rmtree(partial, ignore_errors=True)  # it takes room, and nothing can go on from it
         raise NotFoundError(
-            f"{path} is full: it could not be written at step {step()} ({gb(shutil.disk_usage(path).free)} free)",
+            f"{path} is full: it could not be written at step {step()} ({free} free)",
             f"free room on that disk, then go on by resume=True (--resume); {saved_so_far(path)}",
         ) from error
 
@@ -91,10 +92,9 @@ def saved_so_far(path: Path) -> str:
     return f"{newest} is safe, and training goes on from there" if newest else "no checkpoint was saved yet"
 
 
-def save_model(path: Path, *parts: Any) -> None:
-    """Save ``parts`` (model, processor) into ``path``, each file whole or not at all: through a folder beside them."""
+def save_model(trainer: Any, path: Path) -> None:
+    """Save model and processor into ``path``, each file whole or not at all: through a folder beside them."""
     with tempfile.TemporaryDirectory(dir=path, prefix=".saving") as folder:
-        for part in parts:
-            part.save_pretrained(folder)
+        trainer.save_model(folder)  # in every process: the weights may be spread over them
         for file in sorted(Path(folder).iterdir()):
             file.replace(path / file.name)

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .._errors import AsrConfigError, NotFoundError
-from .remote import TOKEN, from_hub
+from .._errors import NotFoundError
+from .reaching import offline, without_retries
+from .remote import TOKEN, explained
 
 _LEFT_HERE = (
     "checkpoint-*/**", ".asrconfig/**", "runs/**", ".saving*/**", "asrconfig_monitor*.json", "training_args.bin",
@@ -30,14 +31,14 @@ def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = No
         return f"not pushed to the Hub, as there is no token: {TOKEN}, then push_to_hub({str(named)!r})"
     if not (folder / "config.json").is_file():
         raise NotFoundError(f"{named} holds no saved model", "train to the end first, or trainer.save_model()")
+    unreachable = offline()
     try:
-        url = from_hub(
-            f"the repository {repo or folder.name!r}",
-            lambda: _uploaded(folder, repo or folder.name, str(token), private),
-            f"the model is safe in {named}",
-        )
-    except AsrConfigError as error:
-        raise NotFoundError(f"not pushed to the Hub: {error.message}", error.hint) from error
+        with without_retries(unreachable):
+            url = _uploaded(folder, repo or folder.name, token, private)
+    except (OSError, ValueError, RuntimeError) as error:
+        safe = f"the model is safe in {named}: push_to_hub({str(named)!r}) tries again"
+        cause = explained(f"the repository {repo or folder.name!r}", error, safe, unreachable)
+        raise NotFoundError(f"not pushed to the Hub: {cause.message}", cause.hint) from error
     return f"pushed to {url}" + " (private)" * private
 
 

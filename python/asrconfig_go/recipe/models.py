@@ -60,7 +60,7 @@ def _ctc(model: str, processor: Any, seed: int) -> Any:
                 ignore_mismatched_sizes=True,
             )
 
-    loaded = from_hub(f"the model {model!r}", load, OFFLINE)
+    loaded = from_hub("the model", model, load, OFFLINE)
     freeze = getattr(loaded, "freeze_feature_encoder", None)
     if freeze is not None:
         freeze()
@@ -70,7 +70,7 @@ def _ctc(model: str, processor: Any, seed: int) -> Any:
 def _whisper(model: str, processor: Any) -> Any:
     from transformers import WhisperForConditionalGeneration
 
-    loaded = from_hub(f"the model {model!r}", lambda: WhisperForConditionalGeneration.from_pretrained(model), OFFLINE)
+    loaded = from_hub("the model", model, lambda: WhisperForConditionalGeneration.from_pretrained(model), OFFLINE)
     generation = loaded.generation_config
     if getattr(generation, "is_multilingual", False):
         generation.language, generation.task = processor.tokenizer.language, "transcribe"

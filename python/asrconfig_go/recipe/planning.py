@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,6 @@ def _given(given: Any, wishes: Wishes, data: SpeechData, model: Any) -> tuple[Tr
     say(wishes.verbose, "Hardware", manager.hardware)
     say(wishes.verbose, "Dataset", manager.profile_dataset(data.train, progress=wishes.verbose))
     say(wishes.verbose, "Model", manager.profile_model(model, name=wishes.model))
-    manager.config = given if isinstance(given, TrainingConfig) else TrainingConfig.load(given)
+    manager.config = copy.deepcopy(given) if isinstance(given, TrainingConfig) else TrainingConfig.load(given)
     say(wishes.verbose, "Plan", manager.config)
     return manager.config, manager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import tempfile
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from typing import Any
 
 from .._errors import InvalidArgumentError
 from .families import TINY_WHISPER, family, is_here
+from .reaching import offline, without_retries
 from .remote import from_hub
 from .speech import SAMPLE_RATE
 
@@ -41,10 +43,34 @@ def build_processor(texts: Iterable[str], model: str, *, language: str | None = 
 def _whisper(model: str, language: str | None) -> Any:
     from transformers import WhisperProcessor
 
-    def load() -> Any:
-        return WhisperProcessor.from_pretrained(model, language=language, task="transcribe")
+    processor = from_hub("the processor of", model, lambda: WhisperProcessor.from_pretrained(model), OFFLINE)
+    if not _is_multilingual(model):
+        if language is not None and language.lower() not in ("en", "english"):
+            raise InvalidArgumentError(f"{model!r} knows English alone, not {language!r}", "choose a multilingual one")
+        return processor
+    try:
+        processor.tokenizer.set_prefix_tokens(language=language, task="transcribe")
+    except ValueError as error:
+        raise InvalidArgumentError(f"Whisper has no language {language!r}", _nearest_language(language)) from error
+    return processor
 
-    return from_hub(f"the processor of {model!r}", load, OFFLINE)
+
+def _is_multilingual(model: str) -> bool:
+    """Whether a Whisper checkpoint knows languages and tasks. Those for English alone know no marks for them."""
+    from transformers import GenerationConfig
+
+    try:
+        with without_retries(offline()):
+            return bool(getattr(GenerationConfig.from_pretrained(model), "is_multilingual", True))
+    except OSError:  # a folder without one
+        return not model.endswith(".en")
+
+
+def _nearest_language(language: str | None) -> str:
+    from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
+
+    near = difflib.get_close_matches(str(language).lower(), TO_LANGUAGE_CODE, n=1)
+    return f"did you mean {near[0]!r}?" if near else "name it in English, as german, or by its code, as de"
 
 
 def _ctc(texts: list[str], model: str) -> Any:
@@ -62,9 +88,7 @@ def _feature_extractor(model: str) -> Any:
     from transformers import AutoFeatureExtractor, Wav2Vec2FeatureExtractor
 
     if not is_here(model):
-        return from_hub(
-            f"the feature extractor of {model!r}", lambda: AutoFeatureExtractor.from_pretrained(model), OFFLINE
-        )
+        return from_hub("the feature extractor of", model, lambda: AutoFeatureExtractor.from_pretrained(model), OFFLINE)
     return Wav2Vec2FeatureExtractor(
         feature_size=1, sampling_rate=SAMPLE_RATE, padding_value=0.0, do_normalize=True, return_attention_mask=True
     )

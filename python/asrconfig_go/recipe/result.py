@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..config import TrainingConfig
@@ -37,10 +37,6 @@ class FineTuneResult:
     memory: str = ""
     report: Path | None = None
     """The page of ``asrconfig_go.report``, None where the training was not watched."""
-
-    def pushed_to(self, told: str) -> FineTuneResult:
-        """With what became of the upload."""
-        return replace(self, pushed=told)
 
     def __repr__(self) -> str:
         lines = [

@@ -39,12 +39,13 @@ class Run:
         """All stages."""
         self._prepare()
         self.plan, self.manager = plan_of(self.wishes, self.data, self.model, self.processor)
+        self._select()
         self.watch = self.manager.callback()
         self.trainer = self._make_trainer()
         with ExitStack() as stack:
             stack.enter_context(full_disk_told(self.wishes.output, lambda: int(self.trainer.state.global_step)))
             self._train(stack)
-            save_model(self.wishes.output, self._trained(), self.processor)
+            save_model(self.trainer, self.wishes.output)
             return finished(self)
 
     def say(self, stage: str, what: Any) -> None:
@@ -62,6 +63,14 @@ class Run:
         self.data = prepare(cleaned, self.processor, model=self.model)
         self.say("Prepared", self.data.since(data))
         check_room(wishes.output, self.model)
+
+    def _select(self) -> None:
+        """Leave out the clips that the plan leaves out."""
+        seconds = [length / SAMPLE_RATE for length in column(self.data.train, "length")]
+        train, selection = self.plan.select(self.data.train, seconds)
+        if len(train) < len(seconds):
+            self.data = self.data.of(train, self.data.evaluation).noted(*repr(selection).splitlines())
+            self.say("Selected", selection)
 
     def _make_trainer(self) -> Any:
         wishes, plan, clips = self.wishes, self.plan, len(self.data.train)
@@ -117,6 +126,3 @@ class Run:
     def _short_evaluation(self) -> bool:
         seconds: float = sum(column(self.data.evaluation, "length")) / SAMPLE_RATE
         return seconds <= _BEFORE_S
-
-    def _trained(self) -> Any:
-        return self.trainer.accelerator.unwrap_model(self.trainer.model)

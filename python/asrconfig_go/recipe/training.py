@@ -25,6 +25,7 @@ def fine_tune(
     name: str | None = None,
     split: str | None = None,
     evaluation_split: str | None = None,
+    check_audio: bool | None = None,
     language: str | None = None,
     clean: bool | None = None,
     epochs: float | None = None,
@@ -42,7 +43,7 @@ def fine_tune(
 ) -> FineTuneResult:
     """Fine-tune ``model`` on ``source`` and leave everything in ``output_dir``; prints every stage if ``verbose``.
 
-    ``source`` and the options up to ``evaluation_split`` are those of ``load_speech``, ``model`` and ``language`` those
+    ``source`` and the options up to ``check_audio`` are those of ``load_speech``, ``model`` and ``language`` those
     of ``build_processor``. ``clean``: whether transcripts go through ``clean_text``; None does so for CTC alone, as
     Whisper writes with capitals and punctuation. ``epochs`` or ``max_steps`` (optimizer steps) replace the plan's
     length, ``target_batch_size`` is the clips of an optimizer step (default 32), ``gpu`` plans for another GPU, and
@@ -58,10 +59,11 @@ def fine_tune(
     output = output_folder(output_dir, resume)
     wishes = Wishes(
         model, output, language, clean, epochs, max_steps, target_batch_size, gpu, config, dict(settings or {}),
-        resume, push, token, tuple(callbacks), seed, verbose,
+        resume, push, token, tuple(callbacks), seed, verbose and os.environ.get("RANK", "0") == "0",
     )  # fmt: skip
     data = load_speech(
         source, text_column=text_column, audio_column=audio_column, evaluation_share=evaluation_share, name=name,
-        split=split, evaluation_split=evaluation_split, token=token, seed=seed, progress=verbose,
+        split=split, evaluation_split=evaluation_split, check_audio=check_audio, token=token, seed=seed,
+        progress=verbose,
     )  # fmt: skip
     return Run(wishes, data).go()
