@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 import traceback
@@ -142,9 +143,13 @@ class GuardedTraining:
             budget.samples, budget.values = _least(budget.samples, samples), _least(budget.values, values)
 
     def _attempts(self) -> Any:
+        from .restart import AllStepsMade
+
         while True:
             try:
                 return self.trainer.train(resume_from_checkpoint=self._resume, **self.arguments)
+            except AllStepsMade:
+                return _nothing_left(self.trainer)
             except Exception as error:
                 restart = self._decide(error)
                 if restart is None:
@@ -278,6 +283,14 @@ class GuardedTraining:
         self._record.restarts.append(replace(restart, since=since))
         self._news()
         logger.warning("%s; going on from %s", self._record.restarts[-1], self._resume or "the start")
+
+
+def _nothing_left(trainer: Any) -> Any:
+    """What ``trainer.train()`` gives, of a run that had made all its steps; the model has the checkpoint's weights."""
+    from transformers.trainer_utils import TrainOutput
+
+    trainer.is_in_train = False
+    return TrainOutput(trainer.state.global_step, math.nan, {})
 
 
 def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any]) -> None:

@@ -26,6 +26,10 @@ logger = logging.getLogger("asrconfig_go")
 _INITIAL_STATE = "initial-state.pt"
 
 
+class AllStepsMade(Exception):
+    """Raised where training begins, when the checkpoint it goes on from has all the steps."""
+
+
 class Journal(TrainerCallback):  # type: ignore[misc]
     """Writes down, while a run lasts, what going on needs and the Trainer does not keep; in the run's record, too.
 
@@ -127,6 +131,8 @@ class Journal(TrainerCallback):  # type: ignore[misc]
             for step, epoch in self._epochs.items():
                 self._folder.write_state(epoch, step)
         self._write()
+        if self._resuming and 0 < state.max_steps <= state.global_step and not _between_epochs(state):
+            raise AllStepsMade  # within an epoch the Trainer would make one step more before it looks
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Keep the epoch's random numbers, or put back those of the epoch in which training goes on."""

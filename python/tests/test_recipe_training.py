@@ -86,13 +86,10 @@ def test_the_folder_holds_all_that_is_needed(speech: SpeechData, tmp_path: Path)
     assert "word error rate" in str(result)
     assert "no clips to evaluate with" not in str(result)
     assert "tiny-wav2vec2: 3 steps" in result._repr_html_()
-    plan = TrainingConfig.load(tmp_path / "training_config.json")
-    assert (
-        plan.learning_rate
-        == 1e-3
-        == json.loads((tmp_path / "checkpoint-3/trainer_state.json").read_text())["log_history"][0]["learning_rate"]
-        or plan.learning_rate == 1e-3
-    )
+    assert TrainingConfig.load(tmp_path / "training_config.json").learning_rate == 1e-3
+    logged = json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())["log_history"]
+    assert max(entry.get("learning_rate", 0) for entry in logged) == 1e-3
+    assert [entry["step"] for entry in logged if "eval_wer" in entry][0] == 2
     card = (tmp_path / "README.md").read_text()
     assert "Fine-tuned from tiny-wav2vec2" in card
     assert "automatic-speech-recognition" in card
@@ -105,10 +102,14 @@ def test_the_folder_holds_all_that_is_needed(speech: SpeechData, tmp_path: Path)
 
 def test_a_trained_model_is_trained_further(speech: SpeechData, tmp_path: Path) -> None:
     trained(speech, tmp_path / "first")
-    again = trained(speech, tmp_path / "second", str(tmp_path / "first"), max_steps=1, settings={"learning_rate": 0.0})
+    again = trained(
+        speech, tmp_path / "second", str(tmp_path / "first"), max_steps=1, settings={"learning_rate": 1e-12}
+    )
     assert again.model == str(tmp_path / "first")
     first, second = weights(tmp_path / "first"), weights(tmp_path / "second")
-    assert torch.equal(first["lm_head.weight"], second["lm_head.weight"]), "its vocabulary and head are kept"
+    assert torch.allclose(first["lm_head.weight"], second["lm_head.weight"], atol=1e-6), (
+        "its vocabulary and head are kept"
+    )
 
 
 def test_an_earlier_training_is_never_overwritten(speech: SpeechData, tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_else(tmp_path:
         ({"epochs": 0.0, "max_steps": None}, "epochs = 0.0 trains nothing"),
         ({"epochs": 1.0}, "both max_steps and epochs"),
         ({"settings": {"learning_rat": 1}}, "has no setting 'learning_rat'"),
-        ({"settings": {"optimizer": "none"}}, "optimizer"),
+        ({"settings": {"optimizer": 3}}, "optimizer = 3 is not text"),
     ],
 )
 def test_wishes_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], told: str) -> None:

@@ -329,10 +329,12 @@ def test_another_schedule_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert "16 optimizer steps are planned, 12 when the run began" in caplog.text
 
 
-def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
-    whole = trained(tmp_path, save_strategy="steps", save_steps=4)
-    again = trained(tmp_path, resume=True, save_strategy="steps", save_steps=4)
+@pytest.mark.parametrize("max_steps", [-1, 6], ids=["epochs", "within an epoch"])
+def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, max_steps: int) -> None:
+    whole = trained(tmp_path, save_strategy="steps", save_steps=2, max_steps=max_steps)
+    again = trained(tmp_path, resume=True, save_strategy="steps", save_steps=2, max_steps=max_steps)
     assert not again.seen.samples
+    assert again.state.global_step == whole.state.global_step
     assert torch.equal(weights(again), weights(whole))
 
 

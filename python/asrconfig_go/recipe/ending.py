@@ -21,7 +21,7 @@ _SAMPLES = 5
 
 def finished(run: Run) -> FineTuneResult:
     """Evaluate what was trained, and write the model card and the report beside it."""
-    rates: dict[str, Any] = run.trainer.evaluate() if run.data.evaluation is not None else {}
+    rates = _rates(run.trainer) if run.data.evaluation is not None else {}
     result = FineTuneResult(
         output_dir=run.wishes.output,
         model=run.wishes.model,
@@ -40,6 +40,14 @@ def finished(run: Run) -> FineTuneResult:
         return result
     save_whole(run.wishes.output / "README.md", model_card(result).encode())
     return replace(result, report=_report(run.wishes.output), pushed=_pushed(run))
+
+
+def _rates(trainer: Any) -> dict[str, Any]:
+    """Of the evaluation after the last step, which a Trainer may have made by itself."""
+    known = [entry for entry in trainer.state.log_history if "eval_wer" in entry]
+    if known and known[-1].get("step") == trainer.state.global_step:
+        return dict(known[-1])
+    return dict(trainer.evaluate())
 
 
 def _loss(trainer: Any) -> float | None:

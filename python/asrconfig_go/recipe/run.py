@@ -14,6 +14,7 @@ from .models import load_model
 from .planning import plan_of
 from .preparing import prepare
 from .processors import build_processor
+from .quiet import quiet
 from .result import FineTuneResult
 from .scoring import transcribe
 from .settings import FROM_RANDOM_WEIGHTS, override, rhythm
@@ -43,6 +44,7 @@ class Run:
         self.watch = self.manager.callback()
         self.trainer = self._make_trainer()
         with ExitStack() as stack:
+            stack.enter_context(quiet(not self.wishes.verbose))
             stack.enter_context(full_disk_told(self.wishes.output, lambda: int(self.trainer.state.global_step)))
             self._train(stack)
             save_model(self.trainer, self.wishes.output)
@@ -73,6 +75,8 @@ class Run:
             self.say("Selected", selection)
 
     def _make_trainer(self) -> Any:
+        from transformers import PrinterCallback
+
         wishes, plan, clips = self.wishes, self.plan, len(self.data.train)
         if wishes.epochs is not None:
             plan.num_train_epochs = float(wishes.epochs)
@@ -89,7 +93,10 @@ class Run:
             wishes.output, arguments_class=arguments_class(self.processor), model=self.model, **settings
         )
         plan.save(wishes.output / "training_config.json")
-        return make_trainer(self.model, args, self.data, self.processor, callbacks=[self.watch, *wishes.callbacks])
+        trainer = make_trainer(self.model, args, self.data, self.processor, callbacks=[self.watch, *wishes.callbacks])
+        if not wishes.verbose:
+            trainer.remove_callback(PrinterCallback)  # it prints what the bar would
+        return trainer
 
     def _from_random_weights(self) -> dict[str, Any]:
         steps = self.wishes.steps or self.plan.max_steps(len(self.data.train))
