@@ -9,13 +9,13 @@ from pathlib import Path
 from ._errors import NotFoundError
 
 
-def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
+def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Path | None = None) -> None:
     """Write ``data`` to ``path`` through a temporary file beside it: there is the old file or the new one, ever.
 
-    A power cut keeps that promise only where it is ``durable``, which waits for the disk. Raises
-    ``OSError`` as ``open`` does.
+    The temporary file, whose name ends in ``.part``, can be in another folder, ``by_way_of``. A power cut keeps the
+    promise only where it is ``durable``, which waits for the disk. Raises ``OSError`` as ``open`` does.
     """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    handle, temporary = tempfile.mkstemp(dir=by_way_of or path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

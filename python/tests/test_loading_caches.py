@@ -252,6 +252,27 @@ def test_later_runs_find_the_clips(tmp_path: Path) -> None:
     assert len(later) == 0
 
 
+def doubled(source: Any, *, sample_rate: int, gain: float = 2.0) -> Any:
+    return gain * load_audio(source, sample_rate=sample_rate)
+
+
+def test_other_ways_to_load_have_other_files(tmp_path: Path) -> None:
+    ways: list[tuple[Any, float]] = [
+        (load_audio, 1.0),
+        (doubled, 2.0),
+        (partial(doubled, gain=3.0), 3.0),
+        (partial(doubled, gain=4.0), 4.0),
+        (lambda source, sample_rate: 5.0 * load_audio(source, sample_rate=sample_rate), 5.0),
+        (lambda source, sample_rate: 6.0 * load_audio(source, sample_rate=sample_rate), 6.0),
+    ]
+    for hits in (0, 1):
+        for load, gain in ways:
+            cache = ResampledCache(tmp_path, load=load)
+            np.testing.assert_allclose(cache(PATHS[0]), np.float32(gain) * load_audio(PATHS[0]), rtol=1e-6)
+            assert cache.hits == hits
+    assert len(ResampledCache(tmp_path)) == len(ways)
+
+
 def test_the_header_is_numpy_s() -> None:
     for count in (0, 1, 16_000, 10**12):
         written = header(count)
@@ -278,14 +299,13 @@ def test_a_file_that_is_not_whole_is_made_anew(tmp_path: Path, harm: str) -> Non
 
 
 def test_what_a_killed_process_left_is_removed_after_an_hour(tmp_path: Path) -> None:
+    for name, changed in (("old.npy1.part", 1.0), ("new.npy2.part", time.time())):
+        (tmp_path / name).write_bytes(b"half")
+        os.utime(tmp_path / name, (changed, changed))
     cache = ResampledCache(tmp_path)
     cache(PATHS[0])
-    (folder,) = (each for each in tmp_path.iterdir() if each.is_dir())
-    (folder / "old.npy1.part").write_bytes(b"half")
-    os.utime(folder / "old.npy1.part", (1, 1))
-    (folder / "new.npy2.part").write_bytes(b"half")
     assert len(cache) == 1
-    assert sorted(path.name for path in folder.glob("*.part")) == ["new.npy2.part"]
+    assert [path.name for path in tmp_path.rglob("*.part")] == ["new.npy2.part"]
 
 
 def not_kept(cache: ResampledCache, said: str) -> None:
@@ -336,7 +356,7 @@ def test_a_load_that_gives_no_clip(tmp_path: Path) -> None:
     cache = ResampledCache(tmp_path, load=lambda source, sample_rate: np.ones((2, 3)))
     with pytest.raises(ac.InvalidArgumentError, match=r"shape \(2, 3\)"):
         cache(PATHS[0])
-    for wrong in ({"max_bytes": -1}, {"keep_free_bytes": 1.5}, {"sample_rate": 10}):
+    for wrong in ({"max_bytes": -1}, {"keep_free_bytes": 1.5}, {"keep_free_bytes": None}, {"sample_rate": 10}):
         with pytest.raises(ac.InvalidArgumentError, match=next(iter(wrong))):
             ResampledCache(tmp_path, **wrong)  # type: ignore[arg-type]
 

@@ -90,20 +90,22 @@ def test_workers(tmp_path: Path) -> None:
             for method in ("fork", "spawn"):
                 with multiprocessing.get_context(method).Pool(1) as pool:
                     print(method, *pool.map(right, [memory, disk]), flush=True)
-            memory._lock.acquire()  # as if another thread held it at the fork
+            memory._lock.acquire()  # as if another thread held them at the fork
+            disk._lock.acquire()
             child = os.fork()
             if child == 0:
-                print("forked", right(memory), flush=True)
+                print("forked", right(memory), right(disk), flush=True)
                 os._exit(0)
             os.waitpid(child, 0)
             memory._lock.release()
+            disk._lock.release()
             print("parent", right(memory), flush=True)
         """,
     )
     assert out.splitlines() == [
         "fork (24, 0, 24) (24, 0, 24)",  # what is sent to a worker starts empty
         "spawn (24, 0, 24) (24, 24, 0)",  # the folder was filled by the first
-        "forked (24, 24, 0)",  # what a worker inherits has all the clips
+        "forked (24, 24, 0) (24, 24, 0)",  # what a worker inherits has all the clips
         "parent (24, 24, 24)",
     ]
 

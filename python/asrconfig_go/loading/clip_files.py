@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import sys
 import time
@@ -14,7 +15,7 @@ import numpy as np
 from .._files import write_whole
 from .batches import Array
 
-SUFFIX, PARTIAL = ".npy", ".part"
+SUFFIX, _PARTIAL = ".npy", ".part"
 _HEADER = 128  # bytes; the samples behind them are aligned for every processor
 _ABANDONED_S = 3600.0
 # From Python 3.13 on a mapping needs no open file.
@@ -35,7 +36,7 @@ def write_clip(path: Path, clip: Array) -> int:
     """
     data = header(len(clip)) + np.ascontiguousarray(clip, dtype="<f4").tobytes()
     path.parent.mkdir(exist_ok=True)
-    write_whole(path, data, durable=False)
+    write_whole(path, data, durable=False, by_way_of=path.parent.parent)
     return len(data)
 
 
@@ -57,14 +58,15 @@ def read_clip(path: str) -> Array | None:
 
 
 def clip_files(folder: Path) -> Iterator[tuple[Path, int]]:
-    """The clips of a folder with their sizes in bytes; removes what killed processes left there an hour ago."""
-    now = time.time()
-    for path in folder.glob("??/*"):
-        try:
-            found = path.stat()
-            if path.suffix == SUFFIX:
-                yield path, found.st_size
-            elif path.name.endswith(PARTIAL) and now - found.st_mtime > _ABANDONED_S:
+    """The clips of a folder with their sizes in bytes."""
+    for path in folder.glob(f"??/*{SUFFIX}"):
+        with contextlib.suppress(OSError):  # another process removed it
+            yield path, path.stat().st_size
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what killed processes left half written an hour ago or earlier."""
+    for path in folder.glob(f"*{_PARTIAL}"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_S:
                 path.unlink()
-        except OSError:  # another process removed it
-            continue

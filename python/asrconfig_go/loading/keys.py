@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from functools import partial
 from typing import Any
 
 Key = tuple[str, int, int]  # (path, bytes, nanoseconds of its last change), or (digest, bytes, 0)
@@ -31,6 +32,20 @@ def clip_key(source: Any) -> Key | None:
     except (OSError, ValueError):
         return None
     return path, found.st_size, found.st_mtime_ns
+
+
+def name_of_load(load: Any) -> str:
+    """What tells one way to load from others, in later runs too: module, name, code, the arguments of a partial."""
+    if isinstance(load, partial):
+        return f"{name_of_load(load.func)} {load.args} {sorted(load.keywords.items())}"
+    named = load if hasattr(load, "__qualname__") else type(load)
+    name, code = f"{named.__module__}.{named.__qualname__}", getattr(load, "__code__", None)
+    if code is None or named.__module__.startswith(__package__ or ""):
+        return name
+    constants = [each for each in code.co_consts if isinstance(each, int | float | str | bytes | None)]
+    values = repr((constants, code.co_names, load.__defaults__, load.__kwdefaults__))
+    body = hashlib.blake2b(code.co_code + values.encode(), digest_size=8)
+    return f"{name} {body.hexdigest()}"
 
 
 def unchanged(source: Any, key: Key) -> bool:

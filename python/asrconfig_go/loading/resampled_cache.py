@@ -17,9 +17,9 @@ from .._checks import checked
 from .._errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .audio import load_audio
 from .batches import Array
-from .clip_files import SUFFIX, clip_files, read_clip, write_clip
+from .clip_files import SUFFIX, clip_files, read_clip, remove_abandoned, write_clip
 from .filling import Filled, fill
-from .keys import Key, clip_key, unchanged
+from .keys import Key, clip_key, name_of_load, unchanged
 from .room import Room
 
 _FORMAT = 1
@@ -34,16 +34,19 @@ class ResampledCache:
     """Keeps each clip as float32 at ``sample_rate`` in ``folder``: ``cache(source)`` maps it, read-only.
 
     A clip takes 4 bytes a sample: 230 MB an hour at 16 kHz. Files are named by what they were made of (path, size and
-    time of change, or a digest of encoded bytes; the rate; the name of ``load``), so a changed clip is a new one. All
-    workers and runs share the folder and the page cache behind it. They write to a temporary file that is then renamed:
-    whenever a process is killed, a clip is there whole or not at all. Keep it on a local disk.
+    time of change, or a digest of encoded bytes; the rate; ``load``), so a changed clip is a new one. All workers and
+    runs share the folder and the page cache behind it. They write to a temporary file that is then renamed: whenever a
+    process is killed, a clip is there whole or not at all. Keep it on a local disk.
 
     Clips that cannot be kept are decoded each time, counted in ``unsaved``, and told of once by a
     ``CacheNotKeptWarning``: where the disk is full or the folder cannot be written, where less than ``keep_free_bytes``
     would be left on the disk (a checkpoint wants room too), and where the clips take ``max_bytes`` (each process looks
     from time to time: several may pass it by some per cent).
 
-    ``load`` is called as ``load(source, sample_rate=…)``; what it raises is raised as it is.
+    ``load`` is called as ``load(source, sample_rate=…)``; what it raises is raised as it is. Functions are told apart
+    by name and code, ``functools.partial`` by its arguments too; closures and objects with other values need folders of
+    their own.
+
     Raises ``NotFoundError`` when the folder cannot be made.
     """
 
@@ -58,18 +61,17 @@ class ResampledCache:
     ) -> None:
         if not 1000 <= checked("sample_rate", sample_rate, int) <= 1_000_000:
             raise InvalidArgumentError(f"sample_rate = {sample_rate} is no rate in hertz", "16000 is usual")
-        for name, value in (("max_bytes", max_bytes), ("keep_free_bytes", keep_free_bytes)):
-            if (checked(name, value, int | None) or 0) < 0:
+        for name, value in (("max_bytes", 0 if max_bytes is None else max_bytes), ("keep_free_bytes", keep_free_bytes)):
+            if checked(name, value, int) < 0:
                 raise InvalidArgumentError(f"{name} = {value} is less than nothing", "give bytes")
         self.folder = Path(folder).expanduser().absolute()
         self.sample_rate, self.load = sample_rate, load
         self.max_bytes, self.keep_free_bytes = max_bytes, keep_free_bytes
-        self._made_of = f"{_FORMAT} {sample_rate} {_name_of(load)}"
-        self._room = Room(self.folder, max_bytes, keep_free_bytes)
-        self._lock = threading.Lock()
-        self._hits = self._misses = self._unsaved = 0
+        self._made_of = f"{_FORMAT} {sample_rate} {name_of_load(load)}"
+        self._start()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(self.folder)
         except OSError as error:
             raise NotFoundError(
                 f"cannot make the cache's folder {self.folder}: {error}", "choose a folder that can be written"
@@ -100,6 +102,8 @@ class ResampledCache:
 
     def __call__(self, source: Any) -> Array:
         """The clip, mapped from its file, or by ``load``. To keep more than a batch of them, copy them."""
+        if os.getpid() != self._pid:
+            self._start()  # in a forked process; another thread may have held the lock
         key = clip_key(source)
         path = None if key is None else self._path(key)
         found = None if path is None else self._read(path)
@@ -123,7 +127,12 @@ class ResampledCache:
         """Remove every clip from the folder."""
         for path, _ in clip_files(self.folder):
             path.unlink(missing_ok=True)
+        self._start()
+
+    def _start(self) -> None:
+        self._lock, self._pid = threading.Lock(), os.getpid()
         self._room = Room(self.folder, self.max_bytes, self.keep_free_bytes)
+        self._hits = self._misses = self._unsaved = 0
 
     def _path(self, key: Key) -> str:
         name = hashlib.blake2b(f"{key} {self._made_of}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
@@ -165,10 +174,3 @@ class ResampledCache:
         share = f", {self._hits / asked:.0%} of {asked} found" if asked else ""
         unsaved = f", {self._unsaved} not kept" if self._unsaved else ""
         return f"ResampledCache({str(self.folder)!r}, {self.sample_rate} Hz{share}{unsaved})"
-
-
-def _name_of(load: Any) -> str:
-    """A name that stays the same in later runs."""
-    load = getattr(load, "func", load)
-    named = load if hasattr(load, "__qualname__") else type(load)
-    return f"{named.__module__}.{named.__qualname__}"
