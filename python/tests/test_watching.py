@@ -23,6 +23,7 @@ from asrconfig_go.watching.clean_up import CleanUps  # noqa: E402
 from asrconfig_go.watching.inputs import Inputs  # noqa: E402
 from asrconfig_go.watching.loader_wait import LoaderWait, WaitShare  # noqa: E402
 from asrconfig_go.watching.next_batch import Excess, NextBatch, by_memory, by_table  # noqa: E402
+from asrconfig_go.watching.options import WatchOptions  # noqa: E402
 from asrconfig_go.watching.panel import Panel, PanelState  # noqa: E402
 from asrconfig_go.watching.panel_card import panel_html  # noqa: E402
 from asrconfig_go.watching.postfix import Postfix, one_line  # noqa: E402
@@ -30,6 +31,7 @@ from asrconfig_go.watching.ranks import RankFiles, RankPeaks  # noqa: E402
 from asrconfig_go.watching.run_file import RunFile  # noqa: E402
 from asrconfig_go.watching.saying import Dispensable  # noqa: E402
 from asrconfig_go.watching.thresholds import Fullest, Fullness  # noqa: E402
+from asrconfig_go.watching.watch import Watch  # noqa: E402
 from speech_models import wav2vec2, whisper  # noqa: E402
 from watching_fakes import GIB, Clock, FakeMonitor, activity, alert, gpu  # noqa: E402
 
@@ -398,3 +400,21 @@ def test_the_panel_is_drawn_in_its_own_place() -> None:
     panel.show(panel_state(step=121))
     assert calls[0] == ("display", True)
     assert calls[1][0] == "update" and "Step 121" in calls[1][1]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_the_last_panel_says_whether_training_came_to_its_end(ended: bool) -> None:
+    shown: list[PanelState] = []
+    watch = Watch(FakeMonitor([gpu(8.2)]), WatchOptions(), Clock())
+    watch.panel = Panel()
+    watch.panel.show = shown.append  # type: ignore[method-assign]
+    watch.begin(0, 400)
+    for step in range(1, 121):
+        watch.step(step, 400)
+    if ended:
+        watch.end(120)
+    watch.stop()
+    watch.stop()
+    head = panel_html(shown[-1]).split('aria-level="2">')[1].split("<")[0]
+    assert head == ("Step 120 of 120" if ended else "Stopped after step 120 of 400")
+    assert not shown[0].stopped and sum(state.stopped for state in shown) == (not ended)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PanelState:
-    """What is shown: steps made and planned, seconds left, the loader's share of the time, and a monitor's figures."""
+    """What is shown: steps made and planned, seconds left, the loader's share of the time, and a monitor's figures.
+
+    ``stopped`` is a training that did not come to its end.
+    """
 
     step: int
     steps: int
@@ -26,6 +29,7 @@ class PanelState:
     activity: Activity
     history: MemoryHistory
     alerts: tuple[Alert, ...]
+    stopped: bool = False
 
 
 class Panel:

@@ -38,7 +38,7 @@ def panel_html(state: PanelState) -> str:
 
 def _headline(state: PanelState) -> str:
     left = "" if state.left_s is None else f" · about {lasting(_roughly(state.left_s))} left"
-    return f"Step {state.step} of {state.steps}{left}"
+    return f"{'Stopped after step' if state.stopped else 'Step'} {state.step} of {state.steps}{left}"
 
 
 def _roughly(seconds: float) -> float:

@@ -52,6 +52,7 @@ class Watch:
         self._logged: WaitShare | None = None
         self._shown: WaitShare | None = None
         self._next, self._begun, self._first, self._met = clock(), clock(), 0, 0
+        self._at: tuple[int, int] | None = None  # step of steps, while it trains
 
     def follow(self, wait: LoaderWait) -> None:
         """Tell of what is spent waiting for the loader, too."""
@@ -65,10 +66,12 @@ class Watch:
     def begin(self, step: int, steps: int) -> None:
         """Training begins after ``step`` of ``steps``."""
         self._begun, self._first, self._met = self._clock(), step, len(self.met)
+        self._at = step, steps
         self.tell("training", f"training begins after step {step} of {steps}")
 
     def step(self, number: int, steps: int) -> None:
         """An optimizer step has ended."""
+        self._at = number, steps
         if self.active:
             self._tell(self._step, number)
             self._look(number, steps)
@@ -95,6 +98,7 @@ class Watch:
 
     def end(self, number: int, peaks: Sequence[str] = ()) -> None:
         """Training has come to its end; ``peaks`` are those of its processes."""
+        self._at = None
         for text in (*peaks, f"training ends after step {number}"):
             self.tell("training", text)
         if self.active:
@@ -103,6 +107,9 @@ class Watch:
     def stop(self) -> None:
         """Sample no more, and keep the story."""
         was_running = self.monitor.running
+        if was_running and self._at is not None:  # by an exception
+            self._showing(self._show, *self._at, self._clock(), True)
+            self._at = None
         with contextlib.suppress(Exception):
             self.monitor.stop()
         if was_running:
@@ -187,7 +194,7 @@ class Watch:
         say(text)
         self.monitor.event("clean_up", text)
 
-    def _show(self, number: int, steps: int, now: float) -> None:
+    def _show(self, number: int, steps: int, now: float, stopped: bool = False) -> None:
         if self.postfix is None and self.panel is None:
             return
         fullest = self._fullness.fullest()
@@ -196,11 +203,12 @@ class Watch:
             self.postfix.show(one_line(fullest, waited))
         if self.panel is not None:
             done = number - self._first
-            left = (now - self._begun) / done * (steps - number) if done > 0 and steps > number else None
+            going_on = not stopped and done > 0 and steps > number
+            left = (now - self._begun) / done * (steps - number) if going_on else None
             monitor = self.monitor
             self.panel.show(
                 PanelState(
                     number, steps, left, waited, fullest, monitor.read(), monitor.activity(),
-                    monitor.history(self.panel.points), monitor.alerts(),
+                    monitor.history(self.panel.points), monitor.alerts(), stopped,
                 )
             )  # fmt: skip
