@@ -9,7 +9,7 @@ SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: demo test test-go test-python lint docs docs-linkcheck install-check wheel wheel-check clean
+.PHONY: demo test test-go test-python lint docs docs-linkcheck notebooks install-check wheel wheel-check clean
 
 demo: $(VENV)/.train
 	$(BIN)/asrconfig demo
@@ -58,6 +58,10 @@ $(VENV)/.docs: $(SOURCES) | $(BIN)/python
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
+
+# Runs the notebooks without a network and keeps what they give.
+notebooks: $(VENV)/.dev
+	$(BIN)/python build/run_notebooks.py
 
 # pip install, editable install, and sdist to wheel to install, each in a new environment.
 install-check:

@@ -1,0 +1,101 @@
+"""The notebooks as pages to look at, as they were committed, in light and dark.
+
+    python benchmarks/notebook_gallery.py OUT [--only quickstart] [--cells explain,train] [--pictures]
+
+writes OUT/NAME-SCHEME.html by nbconvert, and with --pictures (headless Chromium in the path) pieces of the page from
+top to bottom, OUT/NAME-SCHEME-1.png and so on. `--cells` keeps the cells of these ids alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import nbformat
+from nbconvert import HTMLExporter
+
+FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
+WIDTH, PIECE = 1100, 2200  # pixels
+_SCRIPT = re.compile(r"<script[^>]*\bsrc=[^>]*></script>")  # MathJax and RequireJS, from elsewhere
+
+
+def page(path: Path, scheme: str, cells: list[str]) -> str:
+    notebook = nbformat.read(path, as_version=4)
+    if cells:
+        notebook.cells = [cell for cell in notebook.cells if cell.id in cells]
+    html, _ = HTMLExporter(theme=scheme).from_notebook_node(notebook)
+    return _SCRIPT.sub("", html)
+
+
+def picture(browser: str, html: Path, scheme: str, height: int, target: Path) -> None:
+    subprocess.run(
+        [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
+            f"--window-size={WIDTH},{height}",
+            f"--screenshot={target}",
+            html.resolve().as_uri(),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=180,
+    )
+
+
+def height_of(browser: str, html: Path) -> int:
+    """Of the whole page, by a copy that writes its height where --dump-dom shows it."""
+    asking = html.with_suffix(".asking.html")
+    told = "<script>document.title='height '+document.documentElement.scrollHeight</script>"
+    asking.write_text(html.read_text(encoding="utf-8").replace("</body>", f"{told}</body>"), encoding="utf-8")
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={WIDTH},800", "--dump-dom"]
+    dom = subprocess.run([*command, asking.resolve().as_uri()], check=True, capture_output=True, timeout=180).stdout
+    asking.unlink()
+    found = re.search(rb"<title>height (\d+)", dom)
+    if found is None:
+        raise RuntimeError(f"the browser does not tell how high {html} is")
+    return int(found.group(1))
+
+
+def pieces(whole: Path) -> None:
+    """Cut a tall picture into some that can be looked at."""
+    import matplotlib.image as image
+
+    pixels = image.imread(whole)
+    for number, top in enumerate(range(0, pixels.shape[0], PIECE), start=1):
+        image.imsave(whole.with_name(f"{whole.stem}-{number}.png"), pixels[top : top + PIECE])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", help="of the notebooks, parted by commas")
+    parser.add_argument("--cells", help="of the cells, parted by commas")
+    parser.add_argument("--pictures", action="store_true")
+    arguments = parser.parse_args()
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if arguments.pictures and browser is None:
+        parser.error("there is no Chromium in the path")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    cells = arguments.cells.split(",") if arguments.cells else []
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        if arguments.only and path.stem not in arguments.only.split(","):
+            continue
+        for scheme in ("light", "dark"):
+            html = arguments.out / f"{path.stem}-{scheme}.html"
+            html.write_text(page(path, scheme, cells), encoding="utf-8")
+            if arguments.pictures and browser:
+                whole = html.with_suffix(".png")
+                picture(browser, html, scheme, min(16_000, height_of(browser, html)), whole)
+                pieces(whole)
+            print(html)
+
+
+if __name__ == "__main__":
+    main()
