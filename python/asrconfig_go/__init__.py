@@ -73,6 +73,7 @@ _NAMES = {
     "monitor": ("MemoryMonitor",),
     "optimal": ("create_optimal_config",),
     "prepare": ("prepare_model",),
+    "recipe": ("FineTuneResult", "SpeechData", "fine_tune", "load_speech"),
     "selection": ("Selection", "clip_pieces", "select_clips"),
     "step_calibration": ("find_step_calibration",),
     "training_arguments": ("UnsupportedSettingWarning",),

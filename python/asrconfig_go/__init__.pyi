@@ -67,6 +67,12 @@ from .model import ModelProfile as ModelProfile, known_models as known_models, p
 from .monitor import MemoryMonitor as MemoryMonitor
 from .optimal import create_optimal_config as create_optimal_config
 from .prepare import prepare_model as prepare_model
+from .recipe import (
+    FineTuneResult as FineTuneResult,
+    SpeechData as SpeechData,
+    fine_tune as fine_tune,
+    load_speech as load_speech,
+)
 from .selection import Selection as Selection, clip_pieces as clip_pieces, select_clips as select_clips
 from .step_calibration import find_step_calibration as find_step_calibration
 from .training_arguments import UnsupportedSettingWarning as UnsupportedSettingWarning
