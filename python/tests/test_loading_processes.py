@@ -110,6 +110,34 @@ def test_workers(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_workers_of_a_data_loader_augment_alike_for_a_seed_and_unlike_each_other(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    out = printed(
+        tmp_path,
+        """
+        import torch
+        from transformers import Wav2Vec2FeatureExtractor
+        from asrconfig_go.loading import AddNoise, CTCCollator
+
+        def epochs(seed):
+            torch.manual_seed(seed)
+            load = ResampledCache(FOLDER, keep_free_bytes=0)
+            collator = CTCCollator(Wav2Vec2FeatureExtractor(), load=load, augment=(AddNoise((0, 30)),))
+            rows = [{"audio": PATHS[0], "labels": [1]}] * 4  # one clip: what differs is noise
+            context = torch.multiprocessing.get_context("fork")
+            loader = torch.utils.data.DataLoader(
+                rows, 2, num_workers=2, collate_fn=collator, persistent_workers=True, multiprocessing_context=context
+            )
+            return [float(clip.abs().sum()) for _ in range(2) for batch in loader for clip in batch["input_values"]]
+
+        first, again, other = epochs(1), epochs(1), epochs(2)
+        print(first == again, len(set(first)), len(set(first) & set(other)))
+        """,
+    )
+    assert out == "True 8 0", "equal for a seed; every clip of both workers and epochs is another"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 def test_a_full_disk(tmp_path: Path) -> None:
     """A write that fails in the middle leaves nothing behind, and the clip comes all the same."""
