@@ -22,7 +22,8 @@ from asrconfig_go.bench.options import Place, changes
 from asrconfig_go.bench.processor import cpu_seconds
 from asrconfig_go.bench.readings import readings
 from asrconfig_go.bench.records import OptionResult, Spread
-from asrconfig_go.bench.sides import Side
+from asrconfig_go.bench.seen import of_blocks, seen
+from asrconfig_go.bench.sides import Side, most_workers
 from asrconfig_go.bench.turns import Course, take_turns
 from asrconfig_go.bench.warm_up import WarmedUp
 from asrconfig_go.bench.words import layout
@@ -192,6 +193,87 @@ def test_readings_are_those_of_the_blocks() -> None:
     without = readings(RunStory.from_json(trained(gpus=0)), blocks)
     assert (without.gpu_use, without.gpu_memory_bytes, without.gpu_total_bytes) == (None, None, None)
     assert readings(None, blocks).ram_bytes is None
+
+
+def test_the_diagnosis_sees_the_blocks_alone() -> None:
+    story = RunStory.from_json(trained(gpus=1))
+    start = story.start_unix_nanos / 1e9
+    blocks = [block(40.0, 4, begun_unix_s=start + 30), block(40.0, 4, begun_unix_s=start + 100)]
+    only = of_blocks(story, blocks)
+    assert all(30 <= t <= 70 or 100 <= t <= 140 for t in (*only.activity.times_s, *only.memory.times_s))
+    assert len(only.activity.gpus[0].utilization) == len(only.activity.times_s) > 10
+    assert len(only.memory.gpu_used_bytes[0]) == len(only.memory.times_s) > 10
+    assert only.steps.number == (1, 2, 3, 4, 5, 6, 7, 8) and only.steps.spent_s == (10.0,) * 8
+    assert only.steps.times_s[0] == pytest.approx(40.0) and only.steps.peak_reserved_bytes[0] == 3 * 2**30
+    settings = {"fp16": False, "bf16": False, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
+    kinds = [each.kind for each in seen(story, blocks, settings, "")]
+    assert "precision" in kinds and "room" in kinds
+    assert "precision" not in [each.kind for each in seen(story, blocks, settings, "precision")]
+    assert seen(RunStory.from_json(trained(gpus=0)), blocks, settings, "") == ()
+    assert seen(None, blocks, settings, "") == ()
+
+
+def test_blocks_are_long_enough_for_their_workers(plan: ac.TrainingConfig) -> None:
+    four = ac.TrainingConfig.from_dict({**plan.to_dict(), "dataloader_num_workers": 4, "dataloader_prefetch_factor": 2})
+    assert most_workers(four, None, (), 16.0) == 4
+    assert most_workers(four, None, ("workers",), 16.0) == 8
+    assert most_workers(four, None, None, 2.0) == 4
+    own = {"dataloader_num_workers": 12, "gradient_accumulation_steps": 2}
+    assert most_workers(four, Side("original", own), (), 16.0) == 6
+
+
+class Clock:
+    """A GPU's queue in a test: what is marked takes place when the test says so."""
+
+    def __init__(self) -> None:
+        self.now, self.waits = 0.0, 0
+
+    def mark(self) -> float:
+        return self.now
+
+    def between(self, begin: float, end: float) -> float:
+        return end - begin
+
+    def wait(self, end: float) -> None:
+        self.waits += 1
+
+
+def test_parts_on_a_gpu_are_those_of_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    from asrconfig_go.bench import phases
+
+    clock = Clock()
+    monkeypatch.setattr(phases, "moments_of", lambda model: clock)
+
+    def passes(seconds: float) -> Any:
+        def work(*args: Any, **kwargs: Any) -> str:
+            clock.now += seconds
+            return "a loss"
+
+        return work
+
+    added: list[Any] = []
+    accelerator = SimpleNamespace(backward=passes(0.2))
+    trainer = SimpleNamespace(compute_loss=passes(0.1), accelerator=accelerator, add_callback=added.append)
+    found = phases.Phases(trainer, 1, 2)
+    args, state = SimpleNamespace(torch_compile=True), SimpleNamespace(global_step=0)
+    assert added == [found]
+    found.on_train_begin(args, state, None, model=torch.nn.Linear(1, 1))
+    for number in (1, 2, 3):
+        found.on_step_begin(args, state, None)
+        for _ in range(2):
+            assert trainer.compute_loss() == "a loss"
+            accelerator.backward()
+        clock.now += 0.05  # the optimizer
+        state.global_step = number
+        found.on_step_end(args, state, None)
+    assert found.block is not None and len(found.block.steps) == 2
+    for step in found.block.steps:
+        assert [step.forward_s, step.backward_s, step.optimizer_s] == pytest.approx([0.2, 0.4, 0.05])
+        assert step.micro_batches == 2 and step.queued_s is not None and 0 < step.queued_s < 0.2
+    assert clock.waits == 2  # where what counts begins and ends, and nowhere else
+    assert found.block.padded_s is None
 
 
 def _work() -> None:

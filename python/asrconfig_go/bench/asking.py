@@ -20,8 +20,9 @@ from ..training_arguments import named
 from .clips import checked_dataset, draw, durations_of
 from .options import OPTIONS, Place
 from .result import BenchmarkResult, Setting
-from .sides import Side, original_side, safe_side
+from .sides import Side, most_workers, original_side, safe_side
 
+_ROUNDS_OF_WORKERS = 2  # in a block; before that, each has handed over its first batch, all of which come at once
 _PACKAGES = ("torch", "transformers", "accelerate", "asrconfig-go")
 
 
@@ -55,7 +56,8 @@ def benchmark_training(
     is made for this machine when None, with the original's effective batch, else with ``target_batch_size``.
 
     Both sides train the same ``steps`` × effective batch clips, drawn by ``seed``, in blocks behind ``warm_up`` steps
-    that do not count; blocks take turns, plan, original, plan, …, in ``rounds``. Then single changes to the plan are
+    that do not count (more where that is too few for the loader's workers); blocks take turns, plan, original, plan, …,
+    in ``rounds``. Then single changes to the plan are
     tried in the same way: ``sweep`` names them (see ``OPTIONS``), ``"all"``, ``"none"``; None tries what may help
     against what holds the plan back. ``loader`` tries workers × prefetching of the DataLoader. ``profile`` is a folder
     for traces by PyTorch's profiler. ``settings`` are TrainingArguments for both sides, ``trainer_class`` a
@@ -84,9 +86,11 @@ def benchmark_training(
     before = before or (safe_side(plan.effective_batch_size) if compare else None)
     _check_batches(plan, before)
     both = named(settings or {})
+    hardware = HardwareProfile.detect()
+    workers = most_workers(plan, before, wishes.sweep, hardware.cpu.usable_cores)
+    steps, warm_up = max(steps, _ROUNDS_OF_WORKERS * workers), max(warm_up, workers)
     sample = draw(dataset, durations_of(dataset, known), steps, plan.effective_batch_size, plan.max_length_s, seed)
     options = processor_option(trainer_class, processor)
-    hardware = HardwareProfile.detect()
     bench = Bench(model, sample, collator, trainer_class, options, seed, warm_up)
     setting = Setting(
         model=name or type(model).__name__, device=_device(hardware), versions=_versions(),

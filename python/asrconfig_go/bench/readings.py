@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .._errors import AsrConfigError
@@ -36,9 +36,7 @@ def readings(story: RunStory | None, blocks: Sequence[Block]) -> Readings:
     """Those between begin and end of these blocks, on the busiest GPU if there are several."""
     if story is None or not blocks:
         return Readings()
-    start = story.start_unix_nanos / 1e9
-    spans = [(block.begun_unix_s - start, block.begun_unix_s - start + block.seconds) for block in blocks]
-    slow, fast = _inside(story.activity.times_s, spans), _inside(story.memory.times_s, spans)
+    slow, fast = (rows_inside(story, series.times_s, blocks) for series in (story.activity, story.memory))
     busy = [_mean(_chosen(gpu.utilization, slow)) for gpu in story.activity.gpus]
     held = [_most(_chosen(used, fast)) for used in story.memory.gpu_used_bytes]
     place = max(range(len(story.gpus)), key=lambda i: busy[i] or 0.0, default=None)
@@ -50,7 +48,10 @@ def readings(story: RunStory | None, blocks: Sequence[Block]) -> Readings:
     )
 
 
-def _inside(times: Sequence[float], spans: Iterable[tuple[float, float]]) -> list[int]:
+def rows_inside(story: RunStory, times: Sequence[float], blocks: Sequence[Block]) -> list[int]:
+    """Which of ``times``, seconds of the story, lie in one of the blocks."""
+    start = story.start_unix_nanos / 1e9
+    spans = [(block.begun_unix_s - start, block.begun_unix_s - start + block.seconds) for block in blocks]
     return [i for begin, end in spans for i, at in enumerate(times) if begin <= at <= end]
 
 

@@ -18,6 +18,7 @@ from .profiling import profile_side
 from .readings import Watch, readings
 from .records import Block, LoaderResult, OptionResult, SideResult, Spread
 from .result import BenchmarkResult, Setting
+from .seen import seen
 from .sides import Side
 from .turns import Course, take_turns
 
@@ -175,9 +176,10 @@ class Benchmark:
         if found.finding is None:
             self._find_bottleneck()
         options = tuple(self._option(change, course, story) for change, course in found.changes)
+        plan, kind = self._side(self._plan, story), "" if found.finding is None else found.finding.kind
         return BenchmarkResult(
             setting=self._setting,
-            plan=self._side(self._plan, story),
+            plan=plan,
             original=None if original is None else self._side(original, story),
             speedup=None if original is None else original.slowdown,
             cpu_speedup=None if original is None or self._place.gpu else original.cpu_slowdown,
@@ -185,6 +187,7 @@ class Benchmark:
             options=options,
             bottleneck=found.finding,
             next_change="" if found.finding is None else next_change(found.finding, options),
+            findings=seen(story, plan.blocks, plan.settings, kind),
             profile=tuple(found.profile),
             notes=self._notes(problem),
             stopped=found.stopped,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,17 @@ class Side:
         if self.plan is None:
             return arguments_of(settings, folder, self.arguments_class)
         return self.plan.to_training_arguments(folder, arguments_class=self.arguments_class, model=model, **settings)
+
+
+def most_workers(plan: TrainingConfig, original: Side | None, sweep: Sequence[str] | None, cores: float) -> int:
+    """Loader workers of any side that is trained, whose loader gives a step in one batch."""
+    counts = [plan.dataloader_num_workers]
+    if original is not None and original.plan is None:
+        batches = int(original.settings.get("gradient_accumulation_steps", 1))
+        counts.append(-(-int(original.settings.get("dataloader_num_workers", 0)) // batches))
+    if sweep is None or "workers" in sweep:  # they may be tried
+        counts.append(int(min(cores, 8)))
+    return max(counts)
 
 
 def safe_side(effective_batch: int) -> Side:
