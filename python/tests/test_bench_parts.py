@@ -165,6 +165,14 @@ def test_the_bottleneck_is_what_takes_most(given: Any, checkpointing: bool, kind
     assert found.change and "of a step: waiting" in found.evidence
 
 
+def test_padding_to_a_fixed_length_is_nobody_s_to_change() -> None:
+    padded = parts(0.05, 0.1, 0.05, padded=1800)
+    whisper = dataclasses.replace(padded, blocks=(dataclasses.replace(padded.blocks[0], longest_s=30.0),))
+    assert (padded.fixed_s, whisper.fixed_s) == (None, 30.0)
+    found, _ = bottleneck(whisper, checkpointing=False, gpu=False)
+    assert found.kind == "compute" and "50 % of what is computed is padding to the 30 s that" in found.evidence
+
+
 def test_the_next_change_is_the_fastest_beyond_doubt() -> None:
     finding = result().bottleneck
     assert finding is not None

@@ -32,6 +32,7 @@ def bottleneck(plan: SideResult, *, checkpointing: bool, gpu: bool) -> tuple[Fin
     evidence = f"of a step: {told}"
     if plan.padding is not None:
         evidence += f"; {percent(plan.padding)} of what is computed is padding"
+        evidence += "" if plan.fixed_s is None else f" to the {plan.fixed_s:.3g} s that the model always hears"
     if plan.queueing is not None:
         evidence += f"; queueing takes the CPU {percent(plan.queueing)} of the GPU's time"
     severity = "info" if cause.kind == "compute" else "warn"
@@ -48,7 +49,7 @@ def _causes(plan: SideResult, checkpointing: bool, gpu: bool) -> list[_Cause]:
         change = "let more workers prepare batches, or prepare them once with dataset.map(...)"
         title = f"The {device} waits for the data loader"
         found.append(_Cause("loader", title, shares["waiting"], change, ("workers", "prefetch", "persistent")))
-    if (plan.padding or 0.0) >= _PADDING:
+    if (plan.padding or 0.0) >= _PADDING and plan.fixed_s is None:
         lost, change = (plan.padding or 0.0) * model, "make steps of clips of similar length"
         found.append(_Cause("padding", "Much of what is computed is padding", lost, change, ("order",)))
     if shares["optimizer"] >= _OPTIMIZER:

@@ -44,7 +44,7 @@ def _tiles(r: BenchmarkResult) -> str:
             found.append((name, side.problem or "not measured", ""))
             continue
         epoch = lasting(r.setting.epoch_clips / side.clips_per_s.median)
-        found.append((f"{name}, samples/s", short(side.clips_per_s.median), f"{epoch} an epoch"))
+        found.append((name, f"{short(side.clips_per_s.median)} /s", f"{epoch} an epoch"))
     if r.speedup is not None:
         found.append(("speedup", times(r.speedup.median), f"{r.speedup.low:.2f} to {r.speedup.high:.2f}"))
     if r.cpu_speedup is not None:

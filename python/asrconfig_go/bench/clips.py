@@ -35,6 +35,11 @@ class ClipSample:
         """Seconds of audio of all steps, without padding."""
         return None if self.seconds is None else math.fsum(self.seconds)
 
+    @property
+    def longest_s(self) -> float | None:
+        """Seconds of the longest clip."""
+        return None if self.seconds is None else max(self.seconds)
+
 
 def checked_dataset(dataset: Any) -> None:
     """Raise ``InvalidArgumentError`` for what cannot be drawn from, ``EmptyDatasetError`` without clips."""

@@ -100,6 +100,7 @@ class Phases(TrainerCallback):  # type: ignore[misc]
             steps=tuple(self._parts(step) for step in self._done),
             padded_s=seen.get("padded_s"),
             audio_s=seen.get("audio_s"),
+            longest_s=seen.get("longest_s"),
             peak_allocated_bytes=allocated,
             peak_reserved_bytes=reserved,
             begun_unix_s=self._begun_unix,

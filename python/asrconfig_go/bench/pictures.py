@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .result import BenchmarkResult
 
 PART_COLOURS = dict(zip(PARTS, ("#f28e2b", "#4e79a7", "#59a14f", "#b07aa1", "#8c8c8c"), strict=True))
-NEEDED = 0.08  # of a bar's width, to hold a number
-_ROW, _BAR, _LABEL = 30, 20, 0.2  # pixels, pixels, share of the width
+NEEDED = 0.11  # of a bar's width, to hold a number
+_ROW, _BAR, _LABEL = 30, 20, 0.26  # pixels, pixels, share of the width
 
 
 def speeds(rows: Sequence[tuple[str, Spread]], unit: str) -> str:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 OUT_OF_MEMORY = "out of memory"
+_FIXED = 1.2  # times the longest clip: no batch pads so far
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class Block:
     """Some steps of one side, one after the other, without those that warmed up.
 
     ``cpu_s`` is processor time of this process and its loader workers; ``padded_s`` and ``audio_s`` are seconds of the
-    batches with and without padding; peaks are PyTorch's. ``out_of_memory`` counts steps that the guard made again.
+    batches with and without padding, ``longest_s`` those of the longest input; peaks are PyTorch's. ``out_of_memory``
+    counts steps that the guard made again.
     """
 
     seconds: float
@@ -66,6 +68,7 @@ class Block:
     steps: tuple[StepParts, ...]
     padded_s: float | None
     audio_s: float | None
+    longest_s: float | None
     peak_allocated_bytes: int | None
     peak_reserved_bytes: int | None
     begun_unix_s: float
@@ -86,13 +89,15 @@ class Readings:
 class SideResult:
     """One side in all its blocks; without blocks ``problem`` says why. ``settings`` are the Trainer's, as used.
 
-    ``clips`` are those of a block, ``audio_s`` their seconds without padding, ``cores`` those that may be used.
+    ``clips`` are those of a block, ``audio_s`` their seconds without padding, ``longest_s`` those of the longest,
+    ``cores`` those that may be used.
     """
 
     name: str
     settings: dict[str, Any]
     clips: int
     audio_s: float | None
+    longest_s: float | None
     cores: float
     blocks: tuple[Block, ...]
     readings: Readings = Readings()
@@ -128,6 +133,14 @@ class SideResult:
         if not padded or None in padded or None in audio:
             return None
         return max(0.0, 1 - sum(a or 0.0 for a in audio) / sum(p or 0.0 for p in padded))
+
+    @property
+    def fixed_s(self) -> float | None:
+        """Seconds of every input, where the processor pads all clips to one length, as Whisper's does; else None."""
+        heard = max((b.longest_s for b in self.blocks if b.longest_s is not None), default=None)
+        if heard is None or self.longest_s is None or heard <= _FIXED * self.longest_s:
+            return None
+        return heard
 
     @cached_property
     def shares(self) -> dict[str, float]:

@@ -155,8 +155,8 @@ class Benchmark:
     def _side(self, course: Course, story: RunStory | None) -> SideResult:
         sample, blocks = self._bench.sample, tuple(course.blocks)
         return SideResult(
-            course.side.name, course.settings, sample.clips, sample.audio_s, self._place.cores, blocks,
-            readings(story, blocks), course.problem,
+            course.side.name, course.settings, sample.clips, sample.audio_s, sample.longest_s, self._place.cores,
+            blocks, readings(story, blocks), course.problem,
         )  # fmt: skip
 
     def _option(self, change: Change, course: Course | None, story: RunStory | None) -> OptionResult:
