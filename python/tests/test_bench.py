@@ -200,6 +200,27 @@ def test_a_change_that_runs_out_of_memory_is_a_result(digits: Digits) -> None:
     assert found.speedup is not None and "out of memory" in str(found)
 
 
+def test_a_compiled_model_warms_up_on_every_shape(
+    digits: Digits, plan: ac.TrainingConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Any] = []
+
+    def compile_model(model: Any, *args: Any, **kwargs: Any) -> Any:
+        compiled.append(model)
+        return model
+
+    monkeypatch.setattr(torch, "compile", compile_model)
+    own = Digits()
+    asked = {**QUICK, "sweep": "compile", "plan": plan, "compare": False}
+    found = benchmark_training(digits.model(), own.clips, collator=own, **asked)
+    (change,) = found.options
+    assert (change.option, change.value, change.problem) == ("compile", "on", "") and change.gain is not None
+    assert len(compiled) >= 1 and change.side is not None
+    assert change.side.padding is None  # no hook in what is compiled
+    blocks = len(found.plan.blocks) + 1  # and the plan's that does not count
+    assert len(own.seen) == blocks * (1 + 2) + (1 + 2 + 2)
+
+
 def test_a_change_that_fails_is_told(digits: Digits) -> None:
     def fail(module: Any) -> None:
         if torch.is_autocast_enabled("cpu"):

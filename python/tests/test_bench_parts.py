@@ -18,7 +18,7 @@ import asrconfig_go as ac
 from asrconfig_go import cli
 from asrconfig_go.bench.bottleneck import bottleneck, next_change
 from asrconfig_go.bench.clips import draw
-from asrconfig_go.bench.options import Place, changes
+from asrconfig_go.bench.options import OPTIONS, Place, changes
 from asrconfig_go.bench.processor import cpu_seconds
 from asrconfig_go.bench.readings import readings
 from asrconfig_go.bench.records import OptionResult, Spread
@@ -126,6 +126,9 @@ def test_changes_are_those_that_make_sense_here(plan: ac.TrainingConfig) -> None
     two = ac.TrainingConfig.from_dict({**plan.to_dict(), "dataloader_num_workers": 2, "dataloader_prefetch_factor": 2})
     assert names(changes(["prefetch"], two, CPU, "sdpa")) == {("prefetch", n) for n in "148"}
     assert names(changes(["attention"], fp32, CPU, "sdpa")) == {("attention", "eager")}
+    compiled = [each for each in changes(OPTIONS, two, CPU, "sdpa") if each.option == "compile"]
+    assert [each.why_not[:8] for each in compiled] == ["on a CPU"]
+    assert names(changes(["compile"], two, CPU, "sdpa")) == {("compile", "on")}
     for each in changes(["precision", "workers", "checkpointing", "compile", "order"], two, A100, "sdpa"):
         if not each.why_not:
             changed = each.of(two)

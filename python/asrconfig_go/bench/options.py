@@ -54,11 +54,14 @@ class Change:
 
 def changes(names: Iterable[str], plan: TrainingConfig, place: Place, attention: str) -> list[Change]:
     """What there is to try; ``attention`` is what the model has now. ``InvalidArgumentError`` for unknown names."""
-    found: list[Change] = []
-    for name in dict.fromkeys(names):
+    asked, found = tuple(dict.fromkeys(names)), list[Change]()
+    for name in asked:
         if name not in OPTIONS:
             raise InvalidArgumentError(f"there is no option {name!r} to sweep", f"choose of {', '.join(OPTIONS)}")
-        found += _OF[name](plan, place, attention)
+        if name == "compile" and asked == OPTIONS and not place.gpu:
+            found.append(_not(name, "on a CPU it compiles for minutes: name it alone to try it"))
+        else:
+            found += _OF[name](plan, place, attention)
     return found
 
 

@@ -106,6 +106,8 @@ def side_rows(r: BenchmarkResult) -> Rows:
 def _lasting(spread: Spread | None) -> str:
     if spread is None:
         return "–"
+    if spread.low == spread.high:
+        return lasting(spread.median)
     return f"{lasting(spread.median)} ({lasting(spread.low)} to {lasting(spread.high)})"
 
 
@@ -175,6 +177,6 @@ def how(r: BenchmarkResult) -> list[str]:
         f"{s.device}; {', '.join(f'{name} {number}' for name, number in s.versions.items())}; {s.date} UTC",
         f"{s.model}; {plural(s.effective_batch, 'clip')} a step on both sides",
         f"blocks of {s.steps} steps, the same {r.plan.clips} clips in each{audio}, behind {s.warm_up} that warm up; "
-        f"plan and the other in turns, {s.rounds} rounds; medians, and the lowest and the highest",
+        f"plan and the other in turns, {plural(s.rounds, 'round')}; medians, and the lowest and the highest",
     ]
     return lines + (["stopped early: what was measured until then"] if r.stopped else [])
