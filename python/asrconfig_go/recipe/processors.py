@@ -49,7 +49,8 @@ def _whisper(model: str, language: str | None) -> Any:
             raise InvalidArgumentError(f"{model!r} knows English alone, not {language!r}", "choose a multilingual one")
         return processor
     try:
-        processor.tokenizer.set_prefix_tokens(language=language, task="transcribe")
+        processor.tokenizer.set_prefix_tokens(language=language and language.lower(), task="transcribe")
+        _ = processor.tokenizer.prefix_tokens  # older versions look at the language here alone
     except ValueError as error:
         raise InvalidArgumentError(f"Whisper has no language {language!r}", _nearest_language(language)) from error
     return processor

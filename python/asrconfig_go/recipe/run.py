@@ -63,7 +63,8 @@ class Run:
         self.processor = build_processor(column(cleaned.train, "text"), wishes.model, language=wishes.language)
         self.model = load_model(wishes.model, self.processor, seed=wishes.seed)
         self.data = prepare(cleaned, self.processor, model=self.model)
-        self.say("Prepared", self.data.since(data))
+        tokens = f"{len(self.processor.tokenizer)} tokens in the vocabulary"
+        self.say("Prepared", Notes((*self.data.since(data), tokens)))
         check_room(wishes.output, self.model)
 
     def _select(self) -> None:

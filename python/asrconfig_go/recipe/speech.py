@@ -96,6 +96,8 @@ def with_column(dataset: Any, name: str, values: Sequence[Any]) -> Any:
 
 def keep_rows(dataset: Any, rows: Sequence[int]) -> Any:
     """The dataset with these rows alone, lengths ready to sort by."""
+    if not rows:
+        return dataset.select([])
     lengths = column(dataset, "length")
     kept = dataset if len(rows) == len(dataset) else dataset.select(rows)
     return with_column(kept, "length", [lengths[row] for row in rows])
