@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import io
+import random
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,7 @@ def bad_sources(folder: Path) -> dict[str, tuple[Any, type[ac.AsrConfigError], s
     written(folder / "silence.wav", np.zeros(0, np.float32))
     soundfile.write(folder / "nan.wav", np.array([0.1, np.nan, 0.1], np.float32), RATE, subtype="FLOAT")
     soundfile.write(folder / "inf.wav", np.array([np.inf, -np.inf], np.float32), RATE, subtype="FLOAT")
+    written(folder / "slow.wav", tone(0.1), 3)
     corrupt, wrong = ac.CorruptFileError, ac.InvalidArgumentError
     return {
         "missing": (folder / "no.wav", ac.NotFoundError, r"no\.wav does not exist"),
@@ -113,6 +116,9 @@ def bad_sources(folder: Path) -> dict[str, tuple[Any, type[ac.AsrConfigError], s
         "bad bytes of a row": ({"path": "x.mp3", "bytes": b"hello"}, corrupt, r"x\.mp3 \(bytes in the data set\)"),
         "empty row": ({"path": None, "bytes": None}, wrong, "neither bytes nor a path"),
         "no rate": ({"array": [0.0], "sampling_rate": 0}, wrong, "sampling rate 0"),
+        "a rate of nothing": (folder / "slow.wav", corrupt, r"slow\.wav has the sampling rate 3 Hz"),
+        "two channels of nothing": (np.zeros((0, 2)), corrupt, "holds no audio"),
+        "too short to be resampled": ({"array": [0.5], "sampling_rate": 1_000_000}, corrupt, "holds no audio"),
         "nothing": (None, wrong, "None is no audio"),
         "a number": (3, wrong, "no audio"),
         "words": (["a"], wrong, "no audio"),
@@ -142,3 +148,20 @@ def test_a_header_that_claims_days_of_audio(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(ac.CorruptFileError, match=r"clip\.flac"):
         load_audio(path)
+
+
+@pytest.mark.parametrize("form", ["WAV", "FLAC", "OGG", "MP3"])
+def test_damaged_bytes_give_a_clip_or_one_error(form: str) -> None:
+    chance, whole = random.Random(0), io.BytesIO()
+    soundfile.write(whole, np.random.default_rng(0).standard_normal((2000, 2)) * 0.2, RATE, format=form)
+    for _ in range(60):
+        data = bytearray(whole.getvalue())
+        for _ in range(chance.choice((1, 3, 20))):
+            data[chance.randrange(chance.choice((60, len(data))))] = chance.choice((0, 127, 255))
+        del data[chance.choice((len(data), chance.randrange(1, len(data)))) :]
+        try:
+            clip = load_audio(bytes(data))
+        except ac.CorruptFileError as error:
+            assert "an audio buffer of" in error.message
+        else:
+            assert clip.dtype == np.float32 and clip.ndim == 1 and len(clip) and np.isfinite(clip).all()

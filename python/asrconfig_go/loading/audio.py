@@ -18,6 +18,7 @@ _ACCEPTED = (
     'pass a path, the bytes of an audio file, {"path": …} or {"bytes": …} as datasets.Audio(decode=False) gives it, '
     '{"array": …, "sampling_rate": …}, or an array'
 )
+_RATES = (1000, 1_000_000)  # hertz; a file that claims another one is damaged, and would become very long or nothing
 
 
 def load_audio(source: Any, *, sample_rate: int = 16_000) -> Array:
@@ -33,15 +34,17 @@ def load_audio(source: Any, *, sample_rate: int = 16_000) -> Array:
     tells: FLAC and MP3), in an unknown format or with samples that are no finite numbers, ``InvalidArgumentError`` for
     what is no audio, and ``UnsupportedError`` where a library is missing; each names the file.
     """
-    if not 1000 <= checked("sample_rate", sample_rate, int) <= 1_000_000:
+    if not _RATES[0] <= checked("sample_rate", sample_rate, int) <= _RATES[1]:
         raise InvalidArgumentError(f"sample_rate = {sample_rate} is no rate in hertz", "16000 is usual")
     name = name_of(source)
     samples, rate = _decoded(source, name, sample_rate)
-    if not samples.size:
-        raise CorruptFileError(f"{name} holds no audio", "leave it out: filter the data set by its length")
+    if not _RATES[0] <= rate <= _RATES[1]:
+        raise CorruptFileError(f"{name} has the sampling rate {rate} Hz", "write it anew, or leave it out")
     if not np.isfinite(samples).all():
         raise CorruptFileError(f"{name} holds samples that are no finite numbers", "write it anew, or leave it out")
-    clip: Array = resampled(samples, rate, sample_rate, name)
+    clip: Array = resampled(samples, rate, sample_rate, name) if len(samples) else samples
+    if not len(clip):
+        raise CorruptFileError(f"{name} holds no audio", "leave it out: filter the data set by its length")
     return clip
 
 
@@ -91,6 +94,8 @@ def _array(values: Any, name: str) -> Array:
     if array.ndim not in (1, 2) or not (whole or array.dtype.kind == "f"):
         raise InvalidArgumentError(f"{name} is no audio: {array.dtype} of shape {array.shape}", _ACCEPTED)
     samples: Array = array.astype(np.float32, copy=False)
+    if not samples.size:
+        return samples.reshape(-1)
     if whole:
         samples = samples / np.float32(-float(np.iinfo(array.dtype).min))
     if samples.ndim == 2:
@@ -99,6 +104,6 @@ def _array(values: Any, name: str) -> Array:
 
 
 def _rate(rate: Any, name: str) -> int:
-    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate <= 10_000_000:
-        raise InvalidArgumentError(f"{name} has the sampling rate {rate!r}", "it is a positive number of hertz")
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate <= _RATES[1]:
+        raise InvalidArgumentError(f"{name} has the sampling rate {rate!r}", f"it is {_RATES[0]} to {_RATES[1]} Hz")
     return round(float(rate))
