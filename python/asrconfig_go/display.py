@@ -63,8 +63,8 @@ def _steps(c: PlanRecord) -> list[tuple[str, str]]:
     """How the guard makes a plan's steps, where the Trainer alone would not."""
     if c.micro_batching != "memory":
         return []
-    cut = f"cut by memory: {c.micro_batch_size} of the longest clips at once, more of shorter ones"
-    return [("Steps", f"{c.length_handling}, {cut} (by manager.attach)")]
+    cut = f"cut by memory: {c.micro_batch_size} of the longest at once"
+    return [("Steps", f"{c.length_handling} clips, {cut} (by manager.attach)")]
 
 
 def config_text(c: PlanRecord) -> str:
@@ -84,7 +84,9 @@ def config_text(c: PlanRecord) -> str:
         ("DataLoader workers", f"{c.dataloader_num_workers}"),
     ]
     lines = ["Optimized Settings", *(f"  {name:<23} {value}" for name, value in rows)]
-    return "\n".join(lines + [f"  ! {line}" for text in c.warnings for line in textwrap.wrap(text, 100)])
+    for text in c.warnings:
+        lines += textwrap.wrap(text, 100, initial_indent="  ! ", subsequent_indent="    ")
+    return "\n".join(lines)
 
 
 def as_html(title: str, text: str) -> str:

@@ -122,6 +122,12 @@ def test_explain_gives_a_reason_for_every_decision(plan: ac.TrainingConfig) -> N
     assert "learning_rate = 0.001 (overridden; planned: 4e-05)" in str(plan.explain())
 
 
+def test_a_long_warning_is_marked_once_and_indented(plan: ac.TrainingConfig) -> None:
+    plan.warnings = ("first " * 30, "second")
+    lines = [line for line in repr(plan).splitlines() if "first" in line or "second" in line]
+    assert [line[:4] for line in lines] == ["  ! ", "    ", "  ! "]
+
+
 def test_html_escapes(plan: ac.TrainingConfig) -> None:
     plan.gpu_name = "<script>"
     plan.warnings = ("<b>careful</b>",)
