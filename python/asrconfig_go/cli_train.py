@@ -54,13 +54,15 @@ def _add_data(train: Any) -> None:
 
 def _train(arguments: argparse.Namespace) -> int:
     from .recipe import fine_tune
+    from .recipe.quiet import first_process
 
     wishes = {name: getattr(arguments, name) for name in _PASSED_ON}
     settings = dict(_setting(text) for text in arguments.set)
     result = fine_tune(
         arguments.data, arguments.model, arguments.out, settings=settings, verbose=not arguments.quiet, **wishes
     )
-    print(result)
+    if first_process():
+        print(result)
     return 0
 
 

@@ -121,6 +121,13 @@ def test_a_dataset_with_other_names_and_bytes(make_wav: WavMaker) -> None:
         loaded(plain, audio_column="clips", text_column="speech_text")
 
 
+def test_arrays_are_audio_too() -> None:
+    audio = [{"array": [0.1, -0.1] * n, "sampling_rate": 8_000} for n in (400, 600)]
+    data = loaded(datasets.Dataset.from_dict({"audio": audio, "text": ["a", "b"]}), evaluation_share=0)
+    assert column(data.train, "length") == [1600, 2400]
+    assert data.notes == ("resampled to 16000 Hz when read: 2 clips of 8000 Hz", "no clips to evaluate with")
+
+
 def test_bad_clips_and_other_rates_are_said(tmp_path: Path, make_wav: WavMaker) -> None:
     good = [make_wav("a.wav", 1.0), make_wav("b.wav", 1.0, rate=8_000), make_wav("c.wav", 1.0, rate=44_100)]
     broken = tmp_path / "broken.wav"

@@ -81,8 +81,13 @@ def test_an_interrupted_training_goes_on_exactly(
         assert torch.equal(found[name], value), name
 
 
-def test_the_folder_holds_all_that_is_needed(speech: SpeechData, tmp_path: Path) -> None:
+def test_the_folder_holds_all_that_is_needed(
+    speech: SpeechData, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     result = trained(speech, tmp_path, settings={"eval_strategy": "steps", "eval_steps": 2, "learning_rate": 1e-3})
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert "%|" not in printed.err, "there are no bars without verbose"
     assert "word error rate" in str(result)
     assert "no clips to evaluate with" not in str(result)
     assert "tiny-wav2vec2: 3 steps" in result._repr_html_()

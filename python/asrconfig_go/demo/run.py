@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import InvalidArgumentError
 from ..recipe.error_rates import word_error_rate
+from ..recipe.settings import FROM_RANDOM_WEIGHTS, RANDOM_WEIGHTS_STEPS
 from .data import Collator, Vocabulary, load_split
 from .model import small_model, transcribe
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ..config import TrainingConfig
 
 TARGET_BATCH = 8  # clips an optimizer step: with so few clips, more and smaller steps learn faster than larger ones
-MAX_STEPS = 1000
 SECONDS = 240.0
 
 
@@ -72,12 +72,12 @@ def run(
     """Plan, train and evaluate, printing every stage.
 
     `seconds` ends training early on a slow machine (None: never), `max_steps` is the number of optimizer steps
-    (default MAX_STEPS), `gpu` plans for a GPU of the catalogue instead of this machine. On one machine the result
+    (default 1000), `gpu` plans for a GPU of the catalogue instead of this machine. On one machine the result
     depends on `seed` alone, unless `seconds` cuts it short. Raises an AsrConfigError when planning fails.
     """
     from .. import create_optimal_config
 
-    settings = training_settings(MAX_STEPS if max_steps is None else max_steps)
+    settings = training_settings(RANDOM_WEIGHTS_STEPS if max_steps is None else max_steps)
     train, test = load_split("train"), load_split("test")
     collator = Collator(Vocabulary.from_texts(train["text"]))
     model = small_model(len(collator.vocabulary), seed)
@@ -114,12 +114,9 @@ def training_settings(max_steps: int) -> dict[str, Any]:
     if max_steps < 1:
         raise InvalidArgumentError(f"max_steps = {max_steps} trains nothing", "give a number of at least 1")
     return {
+        **FROM_RANDOM_WEIGHTS,
         "max_steps": max_steps,
-        "learning_rate": 1.5e-3,
         "warmup_steps": max(1, max_steps // 10),
-        "adam_beta2": 0.98,
-        # Sorted by length, the few clips would come in nearly the same order in every epoch.
-        "group_by_length": False,
         "remove_unused_columns": False,  # the collator reads audio and text, which the model does not know
         "eval_strategy": "no",
         "save_strategy": "steps",

@@ -1,14 +1,20 @@
-"""Bars of transformers, such as that of writing a model, shown or not."""
+"""Who prints: the first process alone, and no bars of transformers where nothing is to be printed."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
+
+
+def first_process() -> bool:
+    """Whether this is the first of the processes that torchrun started, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @contextlib.contextmanager
 def quiet(silent: bool) -> Iterator[None]:
-    """Show none of them if ``silent``, and put things back as they were."""
+    """Show no bars of transformers, as that of writing a model, if ``silent``; put things back as they were."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..config import TrainingConfig
 from .folder import output_folder
+from .quiet import first_process
 from .result import FineTuneResult
 from .run import Run
 from .sources import load_speech
@@ -59,7 +60,7 @@ def fine_tune(
     output = output_folder(output_dir, resume)
     wishes = Wishes(
         model, output, language, clean, epochs, max_steps, target_batch_size, gpu, config, dict(settings or {}),
-        resume, push, token, tuple(callbacks), seed, verbose and os.environ.get("RANK", "0") == "0",
+        resume, push, token, tuple(callbacks), seed, verbose and first_process(),
     )  # fmt: skip
     data = load_speech(
         source, text_column=text_column, audio_column=audio_column, evaluation_share=evaluation_share, name=name,
