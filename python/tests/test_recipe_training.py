@@ -95,6 +95,7 @@ def test_the_folder_holds_all_that_is_needed(
     logged = json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())["log_history"]
     assert max(entry.get("learning_rate", 0) for entry in logged) == 1e-3
     assert next(entry["step"] for entry in logged if "eval_wer" in entry) == 2
+    assert "per_device_train_batch_size" in (tmp_path / "plan.html").read_text()
     card = (tmp_path / "README.md").read_text()
     assert "Fine-tuned from tiny-wav2vec2" in card
     assert "automatic-speech-recognition" in card

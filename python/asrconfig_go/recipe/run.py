@@ -11,7 +11,7 @@ from .error_rates import word_error_rate
 from .families import family
 from .folder import check_room, full_disk_told, save_model
 from .models import load_model
-from .planning import plan_of
+from .planning import PLAN, plan_of
 from .preparing import prepare
 from .processors import build_processor
 from .quiet import quiet
@@ -93,7 +93,8 @@ class Run:
         args = plan.to_training_arguments(
             wishes.output, arguments_class=arguments_class(self.processor), model=self.model, **settings
         )
-        plan.save(wishes.output / "training_config.json")
+        plan.save(wishes.output / PLAN)
+        self.manager.explain().save(wishes.output / "plan.html")
         trainer = make_trainer(self.model, args, self.data, self.processor, callbacks=[self.watch, *wishes.callbacks])
         if not wishes.verbose:
             trainer.remove_callback(PrinterCallback)  # it prints what the bar would
