@@ -13,7 +13,9 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.cli import main
+from asrconfig_go.diagnosis import Finding
 from asrconfig_go.report import RunReport, report
+from asrconfig_go.report.run_report import of_weight
 from asrconfig_go.run_record import RunFolder, RunRecord
 from asrconfig_go.story import RunStory
 from asrconfig_go.training_report import GuardEvent
@@ -119,6 +121,15 @@ def test_text_and_card_name_findings_alerts_and_what_became_of_them() -> None:
     titles = [svg.get("aria-label") for svg in charts(card)]
     assert titles[:2] == ["GPU 0 Memory", "GPU 0 Utilisation"]
     assert {"Seconds a step", "Host RAM", "Processors", "Disk and network"} <= set(titles)
+
+
+def test_a_part_in_order_is_not_told_beside_a_part_with_a_cause() -> None:
+    short, well, cause = (
+        Finding(kind, "info", kind, "", "", "", "") for kind in ("too_short", "healthy", "evaluations")
+    )
+    assert of_weight((short, well, cause)) == (cause,)
+    assert of_weight((short, well, well)) == (well, well)
+    assert of_weight((short,)) == (short,) and of_weight(()) == ()
 
 
 def test_what_becomes_of_alerts() -> None:

@@ -50,7 +50,16 @@ def _findings(line: Timeline, settings: dict[str, Any]) -> tuple[tuple[Finding, 
         found = [finding for source in line.leads for finding in diagnose(source.story, settings)]
     except LibraryError as error:
         return (), [f"no findings: {error.message}"]
-    return tuple(dict.fromkeys(found)), []
+    return of_weight(tuple(dict.fromkeys(found))), []
+
+
+def of_weight(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Without those that say of one part of a run that nothing was found, where another part has more to say."""
+    for silent in (("healthy", "too_short"), ("too_short",)):
+        left = tuple(finding for finding in findings if finding.kind not in silent)
+        if left:
+            return left
+    return findings
 
 
 @dataclass(frozen=True, repr=False)
