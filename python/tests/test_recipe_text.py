@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from asrconfig_go import InvalidArgumentError
-from asrconfig_go.recipe import clean_text
+from asrconfig_go import InvalidArgumentError, UnsupportedError
+from asrconfig_go.recipe import clean_text, fine_tune, load_speech
 from asrconfig_go.recipe.cleaning import CleaningReport
 from asrconfig_go.recipe.columns import find_column
 from asrconfig_go.recipe.error_rates import character_error_rate, edit_distance, word_error_rate
@@ -57,6 +59,16 @@ def test_nothing_is_noted_of_clean_texts() -> None:
     report = CleaningReport()
     report.add("one two", "one two")
     assert list(report.notes()) == []
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("asrconfig_go.recipe.packages.find_spec", lambda name: None if name == "datasets" else name)
+    calls: list[Any] = [lambda: fine_tune("demo", "tiny-wav2vec2", tmp_path / "out"), lambda: load_speech("demo")]
+    for call in calls:
+        with pytest.raises(UnsupportedError, match="needs datasets") as caught:
+            call()
+        assert "asrconfig-go[train]" in caught.value.hint
+    assert not (tmp_path / "out").exists()
 
 
 COLUMNS = ["client_id", "path", "Sentence", "accent"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from .._errors import InvalidArgumentError
 from .families import TINY_WHISPER, family, is_here
+from .packages import need
 from .reaching import offline, without_retries
 from .remote import from_hub
 from .speech import SAMPLE_RATE
@@ -30,6 +31,7 @@ def build_processor(texts: Iterable[str], model: str, *, language: str | None = 
 
     Raises ``InvalidArgumentError`` when ``texts`` hold no character, and ``NotFoundError`` for what cannot be loaded.
     """
+    need("build_processor", "transformers")
     said = [text for text in texts if text and text.strip()]
     if not said:
         raise InvalidArgumentError("there is no transcript to make a vocabulary of", "check the column of transcripts")

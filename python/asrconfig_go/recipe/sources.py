@@ -6,6 +6,7 @@ from typing import Any
 
 from .._errors import InvalidArgumentError, UnsupportedError
 from .columns import find_column
+from .packages import need
 from .scanning import measured
 from .speech import SpeechData
 from .splits import EVALUATION, TRAIN, splits_of
@@ -44,10 +45,11 @@ def load_speech(
 
     Raises ``InvalidArgumentError`` for columns that are not there, with those that probably were meant, and
     ``NotFoundError``, ``CorruptFileError``, ``UnsupportedError`` or ``EmptyDatasetError`` for a source that cannot be
-    used.
+    used; ``UnsupportedError`` without datasets or soundfile.
     """
     if isinstance(source, SpeechData):
         return source
+    need("load_speech", "datasets", "soundfile")
     if not 0 <= evaluation_share <= 0.5:
         raise InvalidArgumentError(f"evaluation_share = {evaluation_share} is not from 0 to 0.5", "0.1 is usual")
     hub = {"name": name, "split": split, "evaluation_split": evaluation_split, "token": token}

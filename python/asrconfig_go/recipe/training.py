@@ -8,6 +8,7 @@ from typing import Any
 
 from ..config import TrainingConfig
 from .folder import output_folder
+from .packages import need
 from .quiet import first_process
 from .result import FineTuneResult
 from .run import Run
@@ -57,6 +58,7 @@ def fine_tune(
     Raises an ``AsrConfigError`` that names the cause and the remedy: for the data, the model, an output folder that
     cannot be written or is full. On Ctrl-C it says how to go on, and raises ``KeyboardInterrupt``.
     """
+    need("fine_tune", "torch", "transformers", "accelerate", "datasets", "soundfile")
     output = output_folder(output_dir, resume)
     wishes = Wishes(
         model, output, language, clean, epochs, max_steps, target_batch_size, gpu, config, dict(settings or {}),
