@@ -62,6 +62,6 @@ def result(*, gpu: bool = True, **changed: Any) -> BenchmarkResult:
     )  # fmt: skip
     found = BenchmarkResult(
         setting, plan, original, Spread(3.0, 2.9, 3.12), None if gpu else Spread(2.9, 2.8, 3.0), loader, options,
-        finding, "set bf16=True: 1.21 times as fast (1.15 to 1.30 over the rounds)", notes=("plan: fp16 was left",),
+        finding, "set bf16=True: 1.21 (1.15 to 1.30) times as fast over the rounds", notes=("plan: fp16 was left",),
     )  # fmt: skip
     return dataclasses.replace(found, **changed)

@@ -25,6 +25,7 @@ from asrconfig_go.bench.options import OPTIONS  # noqa: E402
 from asrconfig_go.bench.sides import Side, original_side, safe_side  # noqa: E402
 from asrconfig_go.demo.data import Collator, Vocabulary, load_split  # noqa: E402
 from asrconfig_go.demo.model import small_config  # noqa: E402
+from speech_models import Clips, wav2vec2  # noqa: E402
 from tiny_training import OUT_OF_MEMORY  # noqa: E402
 
 BATCH = 4
@@ -271,6 +272,7 @@ def test_ctrl_c_keeps_what_was_measured(digits: Digits, after: int) -> None:
     assert found.stopped and found.plan.clips_per_s is not None and "stopped early" in str(found)
 
 
+@pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")  # of the older name of checkpointing
 def test_originals_of_every_kind(plan: ac.TrainingConfig, tmp_path: Path) -> None:
     plan.save(tmp_path / "training_config.json")
     (tmp_path / "arguments.json").write_text('{"per_device_train_batch_size": 2, "output_dir": "elsewhere"}')
@@ -308,10 +310,21 @@ def test_bad_input_is_refused_before_anything_is_measured(digits: Digits, plan: 
         ((model, clips), {"plan": plan, "original": {"per_device_train_batch_size": 3}}, ac.InvalidArgumentError,
          "has 3 clips, one of the plan 4"),
         ((model, clips), {"original": {"learning_rat": 1}}, ac.InvalidArgumentError, "learning_rat"),
+        ((model, clips), {"plan": {"fp16": True}}, ac.InvalidArgumentError, "is not a TrainingConfig"),
+        ((model, clips), {"profile": "/proc/none"}, ac.NotFoundError, "cannot write to /proc/none"),
         ((model, clips), {"settings": {"fp17": True}}, ac.InvalidArgumentError, "fp17"),
     ):  # fmt: skip
         with pytest.raises(error, match=text):
             benchmark_training(*arguments, **{"progress": False, **options})
+
+
+def test_rows_of_inputs_without_audio() -> None:
+    clips = Clips("ctc mean")
+    found = benchmark_training(wav2vec2("mean"), clips, **{**QUICK, "compare": False})
+    assert found.plan.audio_s == pytest.approx(2 * BATCH * 800 / 16_000) and found.plan.padding == 0
+    with pytest.raises(ac.InvalidArgumentError, match="no plan can be made of this data") as caught:
+        benchmark_training(wav2vec2("mean"), [{"text": "one"}], **QUICK)
+    assert "pass plan=" in str(caught.value)
 
 
 def test_a_collator_that_fails_is_told(digits: Digits, plan: ac.TrainingConfig) -> None:

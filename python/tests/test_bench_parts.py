@@ -183,10 +183,14 @@ def test_the_next_change_is_the_fastest_beyond_doubt() -> None:
     small = OptionResult("pin", "on", "dataloader_pin_memory=True", None, Spread(1.01, 1.005, 1.02))
     good = OptionResult("precision", "bf16", "bf16=True", None, Spread(1.2, 1.1, 1.3))
     better = OptionResult("compile", "on", "torch_compile=True", None, Spread(1.4, 1.2, 1.5))
-    assert next_change(finding, (unsure, good, small)).startswith("set bf16=True: 1.20 times as fast (1.10 to 1.30")
+    assert next_change(finding, (unsure, good, small)).startswith("set bf16=True: 1.20 (1.10 to 1.30) times")
     assert next_change(finding, (good, better)).startswith("set torch_compile=True")
     assert next_change(finding, (unsure, small)).startswith("nothing of what was tried is faster beyond doubt (att")
     assert next_change(finding, ()).endswith("(not measured)")
+    steady = dataclasses.replace(unsure, cpu_gain=Spread(1.3, 1.2, 1.4))
+    assert (unsure.better, steady.better, good.better) == ("", "faster by processor time", "faster")
+    assert next_change(finding, (steady,)).endswith("over the rounds; by processor time 1.30 (1.20 to 1.40)")
+    assert not dataclasses.replace(steady, gain=Spread(0.9, 0.5, 1.5)).better
 
 
 def test_readings_are_those_of_the_blocks() -> None:
@@ -320,7 +324,7 @@ def test_text_card_and_tables_tell_the_same(tmp_path: Path) -> None:
         "fp16 was left",
     ):
         assert words in text and words in card
-    assert "from compute capability 8.0 on" in text and "no doubt slower" in text
+    assert "from compute capability 8.0 on" in text and "slower" in text
     assert all(len(line) <= 110 for line in text.splitlines())
     assert {"tile", "caution", "keys"} <= tags(card).classes
     found.to_csv(tmp_path / "b.csv")

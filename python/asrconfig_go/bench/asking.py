@@ -8,16 +8,15 @@ import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from .._checks import checked
-from .._errors import InvalidArgumentError, UnsupportedError
+from .._errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
 from ..config import TrainingConfig
 from ..hardware import HardwareProfile
 from ..optimal import create_optimal_config
 from ..training_arguments import named
-from .clips import checked_dataset, draw, durations_of
+from .clips import checked_dataset, draw, durations_of, rows_of_arrays
 from .options import OPTIONS, Place
 from .result import BenchmarkResult, Setting
 from .sides import Side, most_workers, original_side, safe_side
@@ -72,15 +71,16 @@ def benchmark_training(
     trainer_class = trainer_class or _trainer()
     from .blocks import Bench, checked_model, processor_option
     from .isolation import nothing_left_behind, off_the_gpu, old_objects_aside
+    from .profiling import checked_folder
     from .running import Benchmark, Wishes
 
     counts = _counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
-    wishes = Wishes(loader, _swept(sweep), None if profile is None else Path(profile), progress)
+    wishes = Wishes(loader, _swept(sweep), checked_folder(profile), progress)
+    plan, known = checked("plan", plan, TrainingConfig | None), None
     checked_model(model)
     checked_dataset(dataset)
     before = original_side(original) if original is not None and compare else None
     batch = before.effective_batch if before is not None else counts["target_batch_size"]
-    known = None
     if plan is None:
         plan, known = _planned(dataset, model, batch, processor, seed)
     before = before or (safe_side(plan.effective_batch_size) if compare else None)
@@ -142,9 +142,14 @@ def _swept(sweep: str | Iterable[str] | None) -> Sequence[str] | None:
 
 def _planned(dataset: Any, model: Any, batch: int, processor: Any, seed: int) -> tuple[TrainingConfig, Any]:
     """A plan for this machine, and the clips' durations where they were measured."""
-    config, manager = create_optimal_config(
-        dataset, model, target_batch_size=batch, processor=processor, seed=seed, verbose=False
-    )
+    source = rows_of_arrays(dataset) or dataset
+    options = {"target_batch_size": batch, "processor": processor, "seed": seed}
+    try:
+        config, manager = create_optimal_config(source, model, verbose=False, **options)
+    except (EmptyDatasetError, InvalidArgumentError) as error:
+        raise type(error)(
+            f"no plan can be made of this data and model: {error.message}", f"{error.hint}; or pass plan=…"
+        ) from error
     return config, manager.durations or None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..diagnosis import Finding
 from ..report.words import percent
-from .records import OptionResult, SideResult
+from .records import OptionResult, SideResult, Spread
 
 _WAITING = 0.15  # of a step, as core/diagnosis has it
 _PADDING = 0.15  # of what is computed
@@ -72,13 +72,16 @@ def _causes(plan: SideResult, checkpointing: bool, gpu: bool) -> list[_Cause]:
 
 def next_change(found: Finding, options: tuple[OptionResult, ...]) -> str:
     """What to change, with its measured gain; or that nothing of what was tried helps."""
-    best, gain = None, None
-    for each in options:
-        if each.better and each.gain is not None and (gain is None or each.gain.median > gain.median):
-            best, gain = each, each.gain
-    if best is not None and gain is not None:
-        return f"set {best.change}: {gain.median:.2f} times as fast ({gain.low:.2f} to {gain.high:.2f} over the rounds)"
+    gains = [(each.gain, each) for each in options if each.better and each.gain is not None]
+    if gains:
+        gain, best = max(gains, key=lambda pair: pair[0].median)
+        cpu = "" if best.cpu_gain is None else f"; by processor time {_told(best.cpu_gain)}"
+        return f"set {best.change}: {_told(gain)} times as fast over the rounds{cpu}"
     tried = [f"{each.option} {each.value}" for each in options if each.gain is not None]
     if tried:
         return f"nothing of what was tried is faster beyond doubt ({', '.join(tried)}); {found.change}"
     return f"{found.change} (not measured)"
+
+
+def _told(gain: Spread) -> str:
+    return f"{gain.median:.2f} ({gain.low:.2f} to {gain.high:.2f})"

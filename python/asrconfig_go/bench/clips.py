@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import random
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .._errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError
 from ..config import TrainingConfig
 from ..dataset import scan_audio
+
+_LOOKED_AT = 200  # rows
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,16 @@ def checked_dataset(dataset: Any) -> None:
         raise InvalidArgumentError("the data set has no length", "load it without streaming, or take some of it")
     if len(dataset) == 0:
         raise EmptyDatasetError("the data set has no clips", "check what was filtered out of it")
+
+
+def rows_of_arrays(dataset: Any) -> list[Any] | None:
+    """The arrays of some rows that are a model's ``input_values`` already; None of rows with audio."""
+    if hasattr(dataset, "column_names"):
+        return None  # of the library datasets, whose columns are looked at as they are
+    rows = [dataset[i] for i in range(min(len(dataset), _LOOKED_AT))]
+    if not all(isinstance(row, Mapping) and "input_values" in row for row in rows):
+        return None
+    return [row["input_values"] for row in rows]
 
 
 def durations_of(dataset: Any, known: Sequence[float] | None = None) -> array[float] | None:

@@ -63,7 +63,7 @@ def _side(side: SideResult) -> dict[str, Any]:
 
 
 def _option(each: OptionResult) -> dict[str, Any]:
-    return {**asdict(each), "side": None if each.side is None else _side(each.side), "better": each.better}
+    return {**asdict(each), "side": None if each.side is None else _side(each.side), "better": bool(each.better)}
 
 
 def benchmark_csv(r: BenchmarkResult) -> str:

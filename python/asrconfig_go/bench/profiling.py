@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,12 @@ _STEPS = 2
 def profile_side(bench: Bench, side: Side, folder: Path) -> str:
     """Train two steps of ``side`` under the profiler; the path of its ``….pt.trace.json``.
 
-    Raises ``NotFoundError`` where it cannot be written, ``BlockFailed`` as ``run_block``.
+    Raises ``BlockFailed`` as ``run_block``.
     """
+    import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 
-    file = _file(folder, side.name)
-    import torch
-
+    file = folder / (re.sub(r"[^a-z0-9]+", "-", side.name.lower()).strip("-") + ".pt.trace.json")
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
 
     def write(profiler: Any) -> None:
@@ -34,12 +35,14 @@ def profile_side(bench: Bench, side: Side, folder: Path) -> str:
     return str(file)
 
 
-def _file(folder: Path, name: str) -> Path:
-    """Its place, tried before anything is measured."""
-    file = folder / (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".pt.trace.json")
+def checked_folder(name: str | os.PathLike[str] | None) -> Path | None:
+    """The folder for traces, made if need be. Raises ``NotFoundError`` where nothing can be written."""
+    if name is None:
+        return None
+    folder = Path(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file.touch()
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
     except OSError as error:
-        raise NotFoundError(f"cannot write {file}: {error}", "choose a folder that can be written") from error
-    return file
+        raise NotFoundError(f"cannot write to {folder}: {error}", "choose a folder that can be written") from error

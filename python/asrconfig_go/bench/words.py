@@ -154,7 +154,7 @@ def option_rows(options: tuple[OptionResult, ...]) -> Rows:
     rows: Rows = [head]
     for each in tried:
         cpu = [gain(each.cpu_gain)] if by_processor else []
-        said = each.problem or ("faster" if each.better else "no doubt slower" if _slower(each) else "no clear change")
+        said = each.problem or each.better or ("slower" if _slower(each) else "no clear change")
         rows.append((each.option, each.value, gain(each.gain), *cpu, said))
     return rows
 
