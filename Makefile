@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 OTHER_SYSTEMS := darwin/arm64 windows/amd64
 SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*.go' -o -name '*.h' -o -name '*.json' -not -path '*/testdata/*')
 
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: demo test test-go test-python lint docs docs-linkcheck notebooks install-check wheel wheel-check clean
+.PHONY: demo test test-go test-python lint docs docs-linkcheck notebooks install-check wheel wheel-check wheel-systems matrix clean
 
 demo: $(VENV)/.train
 	$(BIN)/asrconfig demo
@@ -27,6 +28,7 @@ lint: $(VENV)/.dev
 	@unformatted=$$(gofmt -l capi core); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
+	go run $(ACTIONLINT)
 	@for system in $(OTHER_SYSTEMS); do echo "go build ./core/... for $$system"; \
 		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} go build ./core/... || exit 1; done
 	$(BIN)/python build/licences.py --check
@@ -75,6 +77,15 @@ wheel:
 wheel-check:
 	bash build/wheel-check.sh
 
+# Uses them in other Debian systems, as root: debootstrap, and qemu-user-static for arm64.
+SYSTEMS := bullseye:amd64 bookworm:amd64 trixie:amd64 sid:amd64 bullseye:arm64 trixie:arm64
+wheel-systems:
+	bash build/check-systems.sh $(SYSTEMS)
+
+# The oldest, Colab's and the newest libraries, in environments of their own; writes benchmarks/matrix.md.
+matrix:
+	$(PYTHON) build/matrix.py $(ROWS)
+
 clean:
-	rm -rf $(VENV) .wheel-tools .matrix .setuptools-build build/out dist python/*.egg-info demo-output docs/_build docs/_repository
+	rm -rf $(VENV) .wheel-tools .systems .matrix .setuptools-build build/out dist python/*.egg-info demo-output docs/_build docs/_repository
 	rm -f python/asrconfig_go/_core.* python/asrconfig_go/_version.py
