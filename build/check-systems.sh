@@ -17,6 +17,10 @@ system() { # suite, architecture; makes it once
 	fi
 }
 
+inside() { # root, command: in the system, with its own /proc for as long as the command runs
+	unshare --mount sh -c 'mount -t proc proc "$1/proc" && exec chroot "$1" sh -c "$2"' sh "$1" "$2"
+}
+
 try() { # suite, architecture, machine
 	local root=.systems/$1-$2 wheel
 	wheel=$(ls build/out/*_"$3".whl)
@@ -27,10 +31,10 @@ try() { # suite, architecture, machine
 	local label
 	label="$1 $3, $(chroot "$root" sh -c 'ldd --version' | sed -n '1s/.* //p'), $(chroot "$root" python3 -V)"
 	if chroot "$root" python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
-		chroot "$root" sh -c "cd /try && python3 -m venv v && v/bin/pip install -q --no-index $wheel && v/bin/python try_install.py 'glibc $label'"
+		inside "$root" "cd /try && python3 -m venv v && v/bin/pip install -q --no-index $wheel && v/bin/python try_install.py 'glibc $label'"
 	else
 		echo -n "glibc $label: "
-		chroot "$root" python3 /try/try_library.py "$wheel" "/try/$(basename "$golden")"
+		inside "$root" "python3 /try/try_library.py $wheel /try/$(basename "$golden")"
 	fi
 }
 

@@ -82,6 +82,32 @@ def _layer_norm_backward(_: Any, x: torch.Tensor, *others: Any) -> list[Spec | N
     ]
 
 
+def _efficient_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, _: Any, sums: bool, *__: Any, **___: Any
+) -> list[Spec]:
+    """Output, log sums of rows in steps of 32, seed and offset: native/transformers/cuda/attention.cu of torch."""
+    out, rows = _attention_output(q, v), -(-q.shape[2] // 32) * 32 if sums else 0
+    seed = _contiguous(torch.int64)
+    return [out, _contiguous(torch.float32, q.shape[0], q.shape[1], rows), seed, seed]
+
+
+def _flash_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any) -> list[Any]:
+    """Output, log sums, no cumulated lengths, longest rows and columns, seed, offset and no mask: as above."""
+    seed = _contiguous(torch.int64)
+    sums, mask = _contiguous(torch.float32, *q.shape[:3]), _contiguous(q.dtype, 0)
+    return [_attention_output(q, v), sums, None, None, q.shape[2], k.shape[2], seed, seed, mask]
+
+
+def _attention_output(q: torch.Tensor, v: torch.Tensor) -> Spec:
+    batch, heads, rows, _ = q.shape
+    return spec_of(torch.empty(batch, rows, heads, v.shape[-1], dtype=q.dtype, device="meta").transpose(1, 2))
+
+
+def _weight_norm_backward(_: Any, v: torch.Tensor, g: torch.Tensor, *__: Any) -> list[Spec]:
+    """Gradients of direction and size: native/cuda/WeightNorm.cu of torch."""
+    return [_contiguous(v.dtype, *v.shape), _contiguous(g.dtype, *g.shape)]
+
+
 # Operations without a rule on the meta device, or with one that gives other strides than a GPU, or whose result
 # depends on values that are real.
 _OWN: dict[Any, Callable[..., list[Any]]] = {
@@ -97,6 +123,17 @@ _OWN: dict[Any, Callable[..., list[Any]]] = {
     aten._log_softmax.default: _softmax,
     aten._softmax_backward_data.default: _softmax_backward,
     aten._log_softmax_backward_data.default: _softmax_backward,
+}
+
+
+# Those for which only newer versions of torch have a rule on the meta device.
+_OWN_WHERE_MISSING: dict[Any, Callable[..., list[Any]]] = {
+    aten._scaled_dot_product_efficient_attention.default: _efficient_attention,
+    aten._scaled_dot_product_flash_attention.default: _flash_attention,
+    aten._weight_norm_interface_backward.default: _weight_norm_backward,
+}
+_OWN |= {
+    op: rule for op, rule in _OWN_WHERE_MISSING.items() if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)
 }
 
 
