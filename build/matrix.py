@@ -1,7 +1,8 @@
-"""Tests with the oldest, Colab's and the newest libraries, each set in its own environment: python build/matrix.py [SET].
+"""Tests with the oldest, Colab's and the newest libraries, each set in its own environment: python build/matrix.py.
 
-Environments and results stay in .matrix (6 GB a row, most of it torch's CUDA libraries; --remove deletes each row's after
-its tests). The table of every row that was run goes to benchmarks/matrix.md. The exit status is 1 when a test failed.
+Environments and results stay in .matrix (6 GB a row, most of it torch's CUDA libraries; --remove deletes each row's
+after its tests). The table of every row that was run goes to benchmarks/matrix.md. The exit status is 1 when a test
+failed.
 """
 
 from __future__ import annotations

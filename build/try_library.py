@@ -32,17 +32,17 @@ def main():
     library = ctypes.CDLL(path, mode=os.RTLD_LAZY)
     library.ac_build_info.restype = ctypes.c_char_p
     library.ac_call.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
-    with open(sys.argv[2]) as file:  # noqa: PTH123 - for every Python 3
+    with open(sys.argv[2]) as file:  # noqa: PTH123 - for Python 3.6 and newer
         pairs = json.load(file)
     for pair in pairs:
         request = json.dumps(pair["request"]).encode()
         answer, size = ctypes.c_void_p(), ctypes.c_size_t()
         if library.ac_call(request, len(request), ctypes.byref(answer), ctypes.byref(size)) != 0:
-            sys.exit("the call failed: {}".format(request))
+            sys.exit(f"the call failed: {request}")
         if not alike(json.loads(ctypes.string_at(answer, size.value).decode()), pair["answer"]):
-            sys.exit("another answer than recorded: {}".format(request))
-    words = (" ".join(platform.libc_ver()), platform.python_version(), len(pairs), library.ac_build_info().decode())
-    print("library alone: {}, Python {}, {} plans as recorded, {}".format(*words))
+            sys.exit(f"another answer than recorded: {request}")
+    libc, info = " ".join(platform.libc_ver()), library.ac_build_info().decode()
+    print(f"library alone: {libc}, Python {platform.python_version()}, {len(pairs)} plans as recorded, {info}")
 
 
 if __name__ == "__main__":
