@@ -190,6 +190,10 @@ def test_the_next_change_is_the_fastest_beyond_doubt() -> None:
     steady = dataclasses.replace(unsure, cpu_gain=Spread(1.3, 1.2, 1.4))
     assert (unsure.better, steady.better, good.better) == ("", "faster by processor time", "faster")
     assert next_change(finding, (steady,)).endswith("over the rounds; by processor time 1.30 (1.20 to 1.40)")
+    once = Spread.of([1.5])
+    assert not dataclasses.replace(good, gain=once).better  # one round shows nothing
+    assert not dataclasses.replace(good, gain=Spread.of([0.5, 0.6])).worse
+    assert dataclasses.replace(good, gain=Spread.of([0.5, 0.6, 0.7])).worse
     assert not dataclasses.replace(steady, gain=Spread(0.9, 0.5, 1.5)).better
 
 
@@ -331,7 +335,7 @@ def test_text_card_and_tables_tell_the_same(tmp_path: Path) -> None:
     rows = (tmp_path / "b.csv").read_text().splitlines()
     assert len(rows) == 1 + 2 + 4 + 4 + 1 and rows[-1].startswith("speedup")
     told = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert told["speedup"] == {"median": 3.0, "low": 2.9, "high": 3.12}
+    assert told["speedup"] == {"median": 3.0, "low": 2.9, "high": 3.12, "count": 0}
     assert told["plan"]["readings"]["gpu_use"] == 0.92 and told["options"][3]["gain"] is None
     assert repr(found) == "BenchmarkResult('3.00x with the plan: Wav2Vec2ForCTC on Tesla T4')"
 

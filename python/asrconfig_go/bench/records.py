@@ -9,17 +9,18 @@ from functools import cached_property
 from typing import Any
 
 OUT_OF_MEMORY = "out of memory"
-_DOUBT = 1.02
+_DOUBT, _FEW = 1.02, (1, 2)
 _FIXED = 1.2  # times the longest clip: no batch pads so far
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A median with the lowest and the highest of what was measured."""
+    """A median with the lowest and the highest of ``count`` values (0: not told)."""
 
     median: float
     low: float
     high: float
+    count: int = 0
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Spread | None:
@@ -32,7 +33,7 @@ class Spread:
     @classmethod
     def over(cls, values: Sequence[float]) -> Spread:
         """Of at least one value."""
-        return cls(statistics.median(values), min(values), max(values))
+        return cls(statistics.median(values), min(values), max(values), len(values))
 
 
 @dataclass(frozen=True)
@@ -204,14 +205,19 @@ class OptionResult:
 
     @property
     def better(self) -> str:
-        """``"faster"`` in every round and by more than noise of two in a hundred, ``"faster by processor time"`` where
-        only that is so; else ``""``.
+        """``"faster"`` in every round, at least three, and by more than noise of two in a hundred;
+        ``"faster by processor time"`` where only that is so; else ``""``.
         """
         if _clearly(self.gain):
             return "faster"
         by_processor = _clearly(self.cpu_gain) and self.gain is not None and self.gain.median > 1
         return "faster by processor time" if by_processor else ""
 
+    @property
+    def worse(self) -> bool:
+        """Slower in every round, at least three."""
+        return self.gain is not None and self.gain.count not in _FEW and self.gain.high < 1
+
 
 def _clearly(gain: Spread | None) -> bool:
-    return gain is not None and gain.low > 1 and gain.median >= _DOUBT
+    return gain is not None and gain.count not in _FEW and gain.low > 1 and gain.median >= _DOUBT

@@ -154,13 +154,9 @@ def option_rows(options: tuple[OptionResult, ...]) -> Rows:
     rows: Rows = [head]
     for each in tried:
         cpu = [gain(each.cpu_gain)] if by_processor else []
-        said = each.problem or each.better or ("slower" if _slower(each) else "no clear change")
+        said = each.problem or each.better or ("slower" if each.worse else "no clear change")
         rows.append((each.option, each.value, gain(each.gain), *cpu, said))
     return rows
-
-
-def _slower(each: OptionResult) -> bool:
-    return each.gain is not None and each.gain.high < 1
 
 
 def left_out(options: tuple[OptionResult, ...]) -> list[str]:
