@@ -7,21 +7,18 @@ writes OUT/NAME.html, .json and .txt, and with --pictures (headless Chromium in 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests"))
 
+from pictures import WIDTHS, gallery, given, picture
+
 import asrconfig_go as ac
 from asrconfig_go.explain import Explanation
 from whole_plans import audio, heavy_tail, published_plan, read_speech, shared_gpu, whole_plan
-
-WIDTHS = (1200, 700, 380)
 
 
 def planned(
@@ -56,37 +53,11 @@ def cases(policy: str) -> Iterator[tuple[str, Explanation]]:
     yield "config-alone", Explanation(first.config)
 
 
-def picture(browser: str, html: Path, scheme: str, width: int, height: int | None = None) -> None:
-    """Chromium's own setting for the preferred colours: 0 is dark, 1 is light."""
-    target = html.with_name(f"{html.stem}-{scheme}-{width}.png")
-    subprocess.run(
-        [
-            browser,
-            "--headless",
-            "--no-sandbox",
-            "--hide-scrollbars",
-            f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
-            f"--window-size={width},{height or (1500 if width > 500 else 3200)}",
-            f"--screenshot={target}",
-            html.resolve().as_uri(),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
+    parser = gallery(__doc__)
     parser.add_argument("--policy", default="fastest")
-    parser.add_argument("--pictures", action="store_true")
     parser.add_argument("--only", help="of these cases, parted by commas")
-    arguments = parser.parse_args()
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if arguments.pictures and browser is None:
-        parser.error("there is no Chromium in the path")
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    arguments, browser = given(parser)
     for name, explanation in cases(arguments.policy):
         if arguments.only and name not in arguments.only.split(","):
             continue
@@ -94,7 +65,7 @@ def main() -> None:
             explanation.save(arguments.out / f"{name}.{kind}")
         size = (arguments.out / f"{name}.html").stat().st_size
         print(f"{name:<18} {size / 1000:5.1f} kB  {explanation.headline}")
-        for scheme in ("light", "dark") if arguments.pictures and browser else ():
+        for scheme in ("light", "dark") if browser else ():
             for width in WIDTHS:
                 picture(browser, arguments.out / f"{name}.html", scheme, width)
 

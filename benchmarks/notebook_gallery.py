@@ -8,14 +8,13 @@ top to bottom, OUT/NAME-SCHEME-1.png and so on. `--cells` keeps the cells of the
 
 from __future__ import annotations
 
-import argparse
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import nbformat
 from nbconvert import HTMLExporter
+from pictures import gallery, given, picture
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 WIDTH, PIECE = 1100, 2200  # pixels
@@ -28,25 +27,6 @@ def page(path: Path, scheme: str, cells: list[str]) -> str:
         notebook.cells = [cell for cell in notebook.cells if cell.id in cells]
     html, _ = HTMLExporter(theme=scheme).from_notebook_node(notebook)
     return _SCRIPT.sub("", html)
-
-
-def picture(browser: str, html: Path, scheme: str, height: int, target: Path) -> None:
-    subprocess.run(
-        [
-            browser,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
-            f"--window-size={WIDTH},{height}",
-            f"--screenshot={target}",
-            html.resolve().as_uri(),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=180,
-    )
 
 
 def height_of(browser: str, html: Path) -> int:
@@ -73,16 +53,10 @@ def pieces(whole: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
+    parser = gallery(__doc__)
     parser.add_argument("--only", help="of the notebooks, parted by commas")
     parser.add_argument("--cells", help="of the cells, parted by commas")
-    parser.add_argument("--pictures", action="store_true")
-    arguments = parser.parse_args()
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if arguments.pictures and browser is None:
-        parser.error("there is no Chromium in the path")
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    arguments, browser = given(parser)
     cells = arguments.cells.split(",") if arguments.cells else []
     for path in sorted(FOLDER.glob("*.ipynb")):
         if arguments.only and path.stem not in arguments.only.split(","):
@@ -90,9 +64,9 @@ def main() -> None:
         for scheme in ("light", "dark"):
             html = arguments.out / f"{path.stem}-{scheme}.html"
             html.write_text(page(path, scheme, cells), encoding="utf-8")
-            if arguments.pictures and browser:
+            if browser:
                 whole = html.with_suffix(".png")
-                picture(browser, html, scheme, min(16_000, height_of(browser, html)), whole)
+                picture(browser, html, scheme, WIDTH, min(16_000, height_of(browser, html)), whole)
                 pieces(whole)
             print(html)
 

@@ -8,17 +8,15 @@ made up; the panel is what a notebook shows.
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests"))
 
-from explain_gallery import picture
+from pictures import gallery, given, picture
 
 from asrconfig_go.explain.style import PAGE
 from asrconfig_go.markup import page
@@ -72,19 +70,13 @@ def cases() -> Iterator[tuple[str, PanelState]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--pictures", action="store_true")
-    arguments = parser.parse_args()
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if arguments.pictures and browser is None:
-        parser.error("there is no Chromium in the path")
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    parser = gallery(__doc__)
+    arguments, browser = given(parser)
     for name, state in cases():
         file = arguments.out / f"{name}.html"
         file.write_text(page("A watched training", panel_html(state), PAGE), encoding="utf-8")
         print(f"{name:<6} {file.stat().st_size / 1000:5.1f} kB")
-        for scheme in ("light", "dark") if arguments.pictures and browser else ():
+        for scheme in ("light", "dark") if browser else ():
             picture(browser, file, scheme, WIDTH, HEIGHT)
 
 

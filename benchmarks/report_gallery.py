@@ -8,8 +8,6 @@ made by rule (python/tests/run_stories.py): no GPU is needed.
 
 from __future__ import annotations
 
-import argparse
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests"))
 
-from explain_gallery import WIDTHS, picture
+from pictures import WIDTHS, gallery, given, picture
 
 from asrconfig_go.report import report
 from run_stories import Json, empty, put_activity, put_memory, saved, trained, week
@@ -42,14 +40,9 @@ def cases() -> Iterator[tuple[str, Json]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--pictures", action="store_true")
+    parser = gallery(__doc__)
     parser.add_argument("--only", help="of these cases, parted by commas")
-    arguments = parser.parse_args()
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if arguments.pictures and browser is None:
-        parser.error("there is no Chromium in the path")
+    arguments, browser = given(parser)
     for name, story in cases():
         if arguments.only and name not in arguments.only.split(","):
             continue
@@ -63,7 +56,7 @@ def main() -> None:
         sizes = f"{file.stat().st_size / 1e6:5.1f} MB read in {read - began:.2f} s"
         made = f"{page.stat().st_size / 1e3:5.1f} kB of HTML in {drawn - read:.2f} s"
         print(f"{name:<16} {sizes}, {made}  {told.headline}")
-        for scheme in ("light", "dark") if arguments.pictures and browser else ():
+        for scheme in ("light", "dark") if browser else ():
             for width in WIDTHS:
                 picture(browser, page, scheme, width)
 
