@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from ._errors import NotFoundError
@@ -13,18 +12,19 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Pat
     """Write ``data`` to ``path`` through a temporary file beside it: there is the old file or the new one, ever.
 
     The temporary file, whose name ends in ``.part``, can be in another folder, ``by_way_of``. A power cut keeps the
-    promise only where it is ``durable``, which waits for the disk. Raises ``OSError`` as ``open`` does.
+    promise only where it is ``durable``, which waits for the disk. Who may read the file is for the umask to say, not
+    for ``tempfile``, whose files are their owner's alone. Raises ``OSError`` as ``open`` does.
     """
-    handle, temporary = tempfile.mkstemp(dir=by_way_of or path.parent, prefix=path.name, suffix=".part")
+    temporary = (by_way_of or path.parent) / f"{path.name}{os.urandom(4).hex()}.part"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
