@@ -40,7 +40,8 @@ ROWS = (
         ("3.10", "3.11", "3.12"),
         (
             *("torch==2.4.0", "transformers==4.46.1", "accelerate==1.1.0", "datasets==3.0.0", "numpy==1.24.4"),
-            *("soundfile==0.12.1", "soxr==0.4.0", "scipy==1.10.1", "tensorboard==2.17.0", "matplotlib==3.8.0"),
+            *("pyarrow==17.0.0", "soundfile==0.12.1", "soxr==0.4.0", "scipy==1.10.1"),
+            *("tensorboard==2.17.0", "matplotlib==3.8.0"),
         ),
     ),
     # Google Colab's image, as of August 2026.

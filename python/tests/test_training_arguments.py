@@ -24,6 +24,12 @@ FIELDS = {field.name: str(field.type) for field in dataclasses.fields(TrainingAr
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="about a machine without a GPU")
 
 
+@pytest.fixture(autouse=True)
+def precision_of_accelerate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments of transformers 4 with bf16 leave this variable behind, and later ones without it follow it."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+
+
 def built(output: Path, config: Any = None, **overrides: Any) -> TrainingArguments:
     """The arguments, where no warning is allowed."""
     with warnings.catch_warnings():
