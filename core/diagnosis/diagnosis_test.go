@@ -212,6 +212,16 @@ func TestStoriesWithoutMuch(t *testing.T) {
 	}
 }
 
+func TestATrainingOnTheCPUHasNoGPUThatWaits(t *testing.T) {
+	s := whole()
+	s.GPUs, s.Activity.GPUs, s.Memory.GPUUsed = nil, nil, nil
+	fill(s.Steps.WaitedS, 0.45)
+	found := Of(s, Run{Workers: pointer(0)})
+	require.Equal(t, "loader", found[0].Kind)
+	assert.Equal(t, "The training waits for the data loader", found[0].Title)
+	assert.NotContains(t, found[0].Evidence, "GPU")
+}
+
 func TestCardsThatDoNotTrainAreNotJudged(t *testing.T) {
 	s := whole()
 	s.GPUs = append(s.GPUs, story.GPU{Name: "T4", TotalBytes: 16 * gb})

@@ -35,13 +35,16 @@ func starved(f *figures, run Run) *Finding {
 	if !(f.waited >= waitShare) || f.busy() > 0.9 {
 		return nil
 	}
+	device, busy := "training", ""
+	if len(f.gpus) > 0 {
+		device, busy = "GPU", fmt.Sprintf("GPU busy %s, ", percent(f.busy()))
+	}
 	found := &Finding{
-		Kind: "loader", Severity: story.SeverityWarn, Title: "The GPU waits for the data loader", lost: f.waited,
-		Evidence: fmt.Sprintf("%s of the steps' time was spent waiting for batches %s; GPU busy %s, CPU %s", percent(f.waited), f.over(),
-			percent(f.busy()), percent(f.cpu)),
+		Kind: "loader", Severity: story.SeverityWarn, Title: fmt.Sprintf("The %s waits for the data loader", device), lost: f.waited,
+		Evidence: fmt.Sprintf("%s of the steps' time was spent waiting for batches %s; %sCPU %s", percent(f.waited), f.over(), busy, percent(f.cpu)),
 	}
 	if f.cpu > fullCPU {
-		found.Kind, found.Title = "cpu_saturated", "The CPU cannot prepare batches as fast as the GPU uses them"
+		found.Kind, found.Title = "cpu_saturated", fmt.Sprintf("The CPU cannot prepare batches as fast as the %s uses them", device)
 		found.Change = "compute features once with dataset.map(...) before the training, instead of in every epoch"
 		return found
 	}
@@ -51,7 +54,7 @@ func starved(f *figures, run Run) *Finding {
 		more = min(2**workers, max(cpus-1, *workers+1))
 	}
 	if workers != nil && *workers >= max(cpus-1, mostWorkers) && f.cpu < lowCPU {
-		found.Kind, found.Title = "slow_storage", "The GPU and the CPU both wait for the storage"
+		found.Kind, found.Title = "slow_storage", fmt.Sprintf("The %s and the CPU both wait for the storage", device)
 		found.Evidence += fmt.Sprintf("; %d workers read %s/s", *workers, megabytes(f.disk))
 		found.Change = "copy the dataset to a local disk (or to RAM) before the training"
 		return found
