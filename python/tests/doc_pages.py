@@ -52,23 +52,8 @@ def blocks(page: Path) -> Iterator[Block]:
     assert opened is None, f"{name_of(page)}: the block of line {open_at} never ends"
 
 
-def prose(page: Path) -> str:
-    """A page's text without its blocks and without code in lines."""
-    text, inside = [], ""
-    for line in page.read_text("utf-8").splitlines():
-        fence = _FENCE.match(line)
-        if fence and not inside:
-            inside = fence["fence"]
-        elif inside:
-            inside = "" if line.strip() == inside else inside
-        else:
-            text.append(line)
-    return re.sub(r"(`+).*?\1", "`code`", "\n".join(text), flags=re.DOTALL)
-
-
-def anchors(page: Path) -> set[str]:
-    """What GitHub and the site call the headings of a page: small letters, dashes, no punctuation."""
-    found: set[str] = set()
+def _outside_blocks(page: Path) -> Iterator[str]:
+    """The lines of a page that are in no fenced block."""
     inside = ""
     for line in page.read_text("utf-8").splitlines():
         fence = _FENCE.match(line)
@@ -76,7 +61,20 @@ def anchors(page: Path) -> set[str]:
             inside = fence["fence"]
         elif inside:
             inside = "" if line.strip() == inside else inside
-        elif heading := re.match(r"^#{1,6} (.+?)\s*$", line):
+        else:
+            yield line
+
+
+def prose(page: Path) -> str:
+    """A page's text without its blocks and without code in lines."""
+    return re.sub(r"(`+).*?\1", "`code`", "\n".join(_outside_blocks(page)), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub and the site call the headings of a page: small letters, dashes, no punctuation."""
+    found: set[str] = set()
+    for line in _outside_blocks(page):
+        if heading := re.match(r"^#{1,6} (.+?)\s*$", line):
             slug = re.sub(r"[^\w\- ]", "", heading[1].lower().replace("`", "")).replace(" ", "-")
             number = 0
             while (name := f"{slug}-{number}" if number else slug) in found:

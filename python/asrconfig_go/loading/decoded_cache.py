@@ -15,7 +15,7 @@ from .._errors import InvalidArgumentError
 from ..display import gb
 from .audio import load_audio
 from .batches import Array
-from .filling import Filled, fill
+from .clip_cache import ClipCache
 from .keys import Key, clip_key, unchanged
 
 Load = Callable[[Any], Any]
@@ -23,7 +23,7 @@ Load = Callable[[Any], Any]
 _ENTRY_BYTES = 500  # of the array object, its key and the dictionary's slots; measured with tracemalloc
 
 
-class DecodedCache:
+class DecodedCache(ClipCache):
     """Keeps the clips that were used last: ``cache(source)`` gives what ``load(source)`` gives, read-only.
 
     ``max_bytes`` bounds samples and what Python needs to keep them. A file is told by its path, size and time of
@@ -45,16 +45,6 @@ class DecodedCache:
     def sample_rate(self) -> int | None:
         """Of the clips in hertz, as far as ``load`` tells."""
         return sample_rate_of(self.load)
-
-    @property
-    def hits(self) -> int:
-        """Clips that were there."""
-        return self._hits
-
-    @property
-    def misses(self) -> int:
-        """Clips that were loaded."""
-        return self._misses
 
     @property
     def nbytes(self) -> int:
@@ -80,14 +70,6 @@ class DecodedCache:
         if key is not None and unchanged(source, key):
             clip = self._kept(key, clip)
         return clip
-
-    def prepare(self, sources: Any, *, workers: int | None = None, progress: bool = True) -> Filled:
-        """Load all clips of ``sources`` now, in ``workers`` threads (default: one for each core).
-
-        ``sources`` is a folder, a manifest, a ``datasets.Dataset`` with an audio column, or an iterable of clips or of
-        rows with ``audio``. Clips that cannot be loaded are counted, and the first error is told.
-        """
-        return fill(self, sources, workers, progress)
 
     def clear(self) -> None:
         """Forget every clip and start counting anew."""
@@ -123,13 +105,8 @@ class DecodedCache:
         """Settings only: sending the clips to a worker would take longer than decoding them there."""
         return {"max_bytes": self.max_bytes, "load": self.load}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
-
     def __repr__(self) -> str:
-        asked = self._hits + self._misses
-        share = f", {self._hits / asked:.0%} of {asked} found" if asked else ""
-        return f"DecodedCache({len(self)} clips, {gb(self._nbytes)} of {gb(self.max_bytes)}{share})"
+        return f"DecodedCache({len(self)} clips, {gb(self._nbytes)} of {gb(self.max_bytes)}{self._share_found()})"
 
 
 def sample_rate_of(load: Any) -> int | None:

@@ -17,8 +17,8 @@ from .._checks import checked
 from .._errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .audio import load_audio
 from .batches import Array
+from .clip_cache import ClipCache
 from .clip_files import SUFFIX, clip_files, read_clip, remove_abandoned, write_clip
-from .filling import Filled, fill
 from .keys import Key, clip_key, name_of_load, unchanged
 from .room import Room
 
@@ -30,7 +30,7 @@ class CacheNotKeptWarning(UserWarning):
     """Clips are decoded each time, because the cache cannot keep them."""
 
 
-class ResampledCache:
+class ResampledCache(ClipCache):
     """Keeps each clip as float32 at ``sample_rate`` in ``folder``: ``cache(source)`` maps it, read-only.
 
     A clip takes 4 bytes a sample: 230 MB an hour at 16 kHz. Files are named by what they were made of (path, size and
@@ -78,16 +78,6 @@ class ResampledCache:
             ) from error
 
     @property
-    def hits(self) -> int:
-        """Clips that this process found."""
-        return self._hits
-
-    @property
-    def misses(self) -> int:
-        """Clips that this process loaded."""
-        return self._misses
-
-    @property
     def unsaved(self) -> int:
         """Those of the loaded clips that could not be kept."""
         return self._unsaved
@@ -118,10 +108,6 @@ class ResampledCache:
         if key is not None and path is not None and unchanged(source, key):
             self._save(path, clip)
         return clip
-
-    def prepare(self, sources: Any, *, workers: int | None = None, progress: bool = True) -> Filled:
-        """Load all clips of ``sources`` now, in threads: see ``DecodedCache.prepare``."""
-        return fill(self, sources, workers, progress)
 
     def clear(self) -> None:
         """Remove every clip from the folder."""
@@ -166,11 +152,6 @@ class ResampledCache:
         names = ("folder", "sample_rate", "load", "max_bytes", "keep_free_bytes")
         return {name: getattr(self, name) for name in names}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
-
     def __repr__(self) -> str:
-        asked = self._hits + self._misses
-        share = f", {self._hits / asked:.0%} of {asked} found" if asked else ""
         unsaved = f", {self._unsaved} not kept" if self._unsaved else ""
-        return f"ResampledCache({str(self.folder)!r}, {self.sample_rate} Hz{share}{unsaved})"
+        return f"ResampledCache({str(self.folder)!r}, {self.sample_rate} Hz{self._share_found()}{unsaved})"
