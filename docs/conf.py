@@ -26,7 +26,12 @@ autodoc_mock_imports = ["IPython", "accelerate", "datasets", "huggingface_hub", 
 autodoc_mock_imports += ["pyarrow", "scipy", "soundfile", "soxr", "tensorboard", "torch", "tqdm", "transformers"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True, "exclude-members": "__init__, __new__"}
+# Members of their own and of what they share in this package, not of Python's exceptions, tuples and the like.
+autodoc_default_options = {
+    "members": True,
+    "inherited-members": "BaseException, tuple, dict, str",
+    "exclude-members": "__init__, __new__",
+}
 autosummary_generate = False  # summaries stand above what they name, on the same page
 python_maximum_signature_line_length = 100
 python_use_unqualified_type_names = True
