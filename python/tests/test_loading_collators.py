@@ -204,6 +204,34 @@ def shorter(batch: Any, lengths: Any, generator: np.random.Generator) -> Any:
     return batch[:, : batch.shape[1] // 2], lengths // 2
 
 
+class Shared:
+    """A collator's batch, and which of its tensors lie in shared memory when it leaves the worker's collator."""
+
+    def __init__(self, collator: Any) -> None:
+        self.collator = collator
+
+    def __call__(self, given: list[Any]) -> tuple[Any, dict[str, bool]]:
+        batch = self.collator(given)
+        return batch, {name: values.is_shared() for name, values in batch.items()}
+
+
+@pytest.mark.parametrize("extractor", [wav2vec2(), wav2vec2(mask=False), w2v_bert(), whisper()])
+def test_a_worker_makes_its_batches_in_shared_memory(extractor: Any) -> None:
+    given = [{"audio": clip} for clip in clips()]
+    collator, loader = Shared(CTCCollator(extractor)), torch.utils.data.DataLoader
+    ((here, shared_here),) = loader(given, 4, collate_fn=collator)
+    ((there, shared_there),) = loader(given, 4, collate_fn=collator, num_workers=1)
+    same(there, here)
+    assert not any(shared_here.values())
+    assert all(shared_there.values())
+
+
+def test_a_worker_s_empty_input_needs_no_memory() -> None:
+    given = [{"input_values": np.zeros(0, np.float32)}]
+    (batch,) = torch.utils.data.DataLoader(given, 1, collate_fn=CTCCollator(wav2vec2(False)), num_workers=1)
+    assert batch["input_values"].shape == (1, 0)
+
+
 def test_augmentations_in_order_for_rows_that_want_them() -> None:
     extractor = wav2vec2(normalize=False)
     collator = CTCCollator(extractor, augment=(louder, shorter))

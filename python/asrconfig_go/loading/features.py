@@ -10,6 +10,7 @@ from .._errors import InvalidArgumentError
 from .audio import load_audio
 from .batches import Augmentation, augmented
 from .decoded_cache import sample_rate_of
+from .tensors import new_tensor
 from .waves import takes_samples, wave_batch
 
 _PREPARED = ("input_values", "input_features")
@@ -24,20 +25,16 @@ def model_inputs(
     Each clip is prepared alone and then padded. So it is normalised over its own samples also where the extractor gives
     no attention mask; preparing such clips together would count the padding in.
     """
-    import torch
-
     name = next((name for name in _PREPARED if name in rows[0]), None)
     multiple = 1 if multiple is None or fixed_length(extractor) else multiple
     if name is not None and augment:
         raise InvalidArgumentError(f"the rows hold {name}, which cannot be augmented", 'give rows with "audio"')
     if name is not None:
-        batch = _padded([_given(row, name, extractor) for row in rows], extractor, multiple)
-    elif takes_samples(extractor):
-        batch = wave_batch(clips_of(rows, extractor, load, augment), extractor, multiple)
-    else:
-        clips = clips_of(rows, extractor, load, augment)
-        batch = _padded([_prepared(clip, extractor) for clip in clips], extractor, multiple)
-    return {name: torch.from_numpy(values) for name, values in batch.items()}
+        return _padded([_given(row, name, extractor) for row in rows], extractor, multiple)
+    clips = clips_of(rows, extractor, load, augment)
+    if takes_samples(extractor):
+        return wave_batch(clips, extractor, multiple)
+    return _padded([_prepared(clip, extractor) for clip in clips], extractor, multiple)
 
 
 def _padded(prepared: Sequence[dict[str, Any]], extractor: Any, multiple: int) -> dict[str, Any]:
@@ -49,12 +46,12 @@ def _padded(prepared: Sequence[dict[str, Any]], extractor: Any, multiple: int) -
         values = [np.asarray(each[name]) for each in prepared]
         length = -(-max(map(len, values)) // multiple) * multiple
         kind = np.float32 if values[0].dtype == np.float64 else values[0].dtype
+        batch[name] = new_tensor((len(values), length, *values[0].shape[1:]), kind)
         fill = 0 if name == _MASK else extractor.padding_value
-        padded = np.full((len(values), length, *values[0].shape[1:]), fill, dtype=kind)
-        for row, value in zip(padded, values, strict=True):
+        for row, value in zip(batch[name].numpy(), values, strict=True):
             start = length - len(value) if extractor.padding_side == "left" else 0
+            row[:start] = row[start + len(value) :] = fill
             row[start : start + len(value)] = value
-        batch[name] = padded
     return batch
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .batches import Array
+from .tensors import new_tensor
 
 
 def takes_samples(extractor: Any) -> bool:
@@ -17,26 +18,33 @@ def takes_samples(extractor: Any) -> bool:
     )
 
 
-def wave_batch(clips: Sequence[Array], extractor: Any, multiple: int) -> dict[str, Array]:
+def wave_batch(clips: Sequence[Array], extractor: Any, multiple: int) -> dict[str, Any]:
     """What that extractor makes of each clip, and its ``pad`` of all, bit for bit, with a third of the work.
 
     It makes an array for each step of each clip, and copies all of them three times to pad them.
     """
     lengths = list(map(len, clips))
     width = -(-max(lengths) // multiple) * multiple
-    batch: Array = np.empty((len(clips), width), dtype=np.float32)
+    spans = [(width - n, width) if extractor.padding_side == "left" else (0, n) for n in lengths]
+    batch = new_tensor((len(clips), width), np.float32)
     scratch: Array = np.empty(max(lengths), dtype=np.float32)
-    mask: Array = np.zeros((len(clips), width), dtype=np.int32)
-    for row, own, clip, length in zip(batch, mask, clips, lengths, strict=True):
-        start = width - length if extractor.padding_side == "left" else 0
-        row[:start] = row[start + length :] = extractor.padding_value
-        own[start : start + length] = 1
+    for row, clip, (start, end) in zip(batch.numpy(), clips, spans, strict=True):
+        row[:start] = row[end:] = extractor.padding_value
         if extractor.do_normalize:
-            _normalise(clip, row[start : start + length], scratch[:length])
+            _normalise(clip, row[start:end], scratch[: len(clip)])
         else:
-            row[start : start + length] = clip
-    values = {"input_values": batch}
-    return {**values, "attention_mask": mask} if extractor.return_attention_mask else values
+            row[start:end] = clip
+    mask = {"attention_mask": _mask(spans, width)} if extractor.return_attention_mask else {}
+    return {"input_values": batch, **mask}
+
+
+def _mask(spans: Sequence[tuple[int, int]], width: int) -> Any:
+    """1 from each start to its end, else 0."""
+    mask = new_tensor((len(spans), width), np.int32)
+    for row, (start, end) in zip(mask.numpy(), spans, strict=True):
+        row[:start] = row[end:] = 0
+        row[start:end] = 1
+    return mask
 
 
 def _normalise(clip: Array, result: Array, scratch: Array) -> None:
