@@ -5,7 +5,6 @@ Times are estimates: each is a ``Range``, and docs/timing.md says what it rests 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,8 @@ from typing import Any
 
 from . import _lib
 from ._checks import checked
-from ._errors import InvalidArgumentError, NotFoundError
+from ._errors import InvalidArgumentError
+from ._json_files import read_json
 from ._records import from_json, to_json
 from .compare_records import Comparison, LargestModels, Price, StepCalibration, StepTime
 from .dataset_profile import DatasetProfile
@@ -249,13 +249,10 @@ def _prices(prices: Prices | None) -> dict[str, float]:
 
 
 def _price_file(path: Path) -> dict[str, float]:
+    hint = 'write {"T4": 0.35, "L4": 0.7}, dollars per hour and GPU'
+    content = read_json(path.expanduser(), "prices", hint)
     try:
-        content = json.loads(path.expanduser().read_text(encoding="utf-8"))
         rows = {row["gpu"]: row["usd_per_hour"] for row in content} if isinstance(content, list) else dict(content)
-    except OSError as error:
-        raise NotFoundError(f"cannot read the prices {path}: {error}", "pass a dictionary, or a JSON file") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidArgumentError(
-            f"{path} holds no prices: {error}", 'write {"T4": 0.35, "L4": 0.7}, dollars per hour and GPU'
-        ) from error
+        raise InvalidArgumentError(f"{path} holds no prices: {error}", hint) from error
     return _prices(rows)

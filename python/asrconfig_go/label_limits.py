@@ -11,6 +11,7 @@ from typing import Any
 
 from . import _lib
 from ._errors import InvalidArgumentError
+from ._json_files import read_object
 
 _RATE = 16_000  # hertz, of every speech model of transformers
 _HINT = "pass a model, its config, a known name, or a function from seconds to frames"
@@ -58,9 +59,9 @@ def _named(name: str) -> dict[str, Any]:
     if name.lower() in _FAMILIES:
         return {"model_type": _FAMILIES[name.lower()]}
     file = Path(name).expanduser() / "config.json"
-    config: dict[str, Any] = (
-        json.loads(file.read_text()) if file.is_file() else _lib.call("model.config", {"name": name})["config"]
-    )
+    if file.is_file():
+        return read_object(file, "model's config", "save the model again")
+    config: dict[str, Any] = _lib.call("model.config", {"name": name})["config"]
     return config
 
 

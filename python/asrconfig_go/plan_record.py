@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ._checks import MARGIN_RANGE, checked
-from ._errors import InvalidArgumentError, NotFoundError, VersionMismatchError
-from ._files import write_whole
+from ._errors import InvalidArgumentError, VersionMismatchError
+from ._files import save_whole
+from ._json_files import read_object
 from ._records import from_json, json_fields, to_json
 from .batching.table import OVERHEAD_S
 from .plan_records import Alternative, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
@@ -169,25 +170,12 @@ class PlanRecord:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON to ``path``, whole or not at all."""
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        try:
-            write_whole(Path(path), text.encode())
-        except OSError as error:
-            raise NotFoundError(
-                f"cannot write {path}: {error}", "choose a folder that exists and can be written"
-            ) from error
+        save_whole(Path(path), text.encode())
 
     @classmethod
     def load(cls: type[P], path: str | os.PathLike[str]) -> P:
-        """Read what ``save`` wrote."""
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise NotFoundError(f"cannot read the configuration {path}: {error.strerror}", "check the path") from error
-        except ValueError as error:
-            raise InvalidArgumentError(f"{path} is not JSON: {error}", "save it again with save_config") from error
-        if not isinstance(data, dict):
-            raise InvalidArgumentError(f"{path} holds no JSON object", "save it again with save_config")
-        return cls.from_dict(data)
+        """Read what ``save`` wrote. Raises ``NotFoundError`` and ``CorruptFileError``, and as ``from_dict`` does."""
+        return cls.from_dict(read_object(path, "configuration", "name a file that save_config wrote"))
 
 
 def _since_version_2(data: dict[str, Any]) -> dict[str, Any]:

@@ -6,12 +6,12 @@ Long runs are kept at a lower resolution, never cut short.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._errors import CorruptFileError, InternalError, NotFoundError, VersionMismatchError
+from ._errors import CorruptFileError, InternalError, VersionMismatchError
+from ._json_files import read_object
 from ._records import from_json
 
 STORY_VERSION = 1
@@ -207,15 +207,7 @@ class RunStory:
     @classmethod
     def load(cls, path: str | Path) -> RunStory:
         """The story that ``MemoryMonitor.save`` wrote. Raises ``NotFoundError`` and ``CorruptFileError``."""
-        try:
-            data = json.loads(Path(path).read_bytes())
-        except OSError as error:
-            raise NotFoundError(f"cannot read the story {path}: {error}", "name a file that a monitor saved") from error
-        except ValueError as error:
-            raise CorruptFileError(f"{path} is no JSON: {error}", "name a file that a monitor saved") from error
-        if not isinstance(data, dict):
-            raise CorruptFileError(f"{path} holds no story", "name a file that a monitor saved")
-        return cls.from_json(data)
+        return cls.from_json(read_object(path, "story", "name a file that a monitor saved"))
 
     def __repr__(self) -> str:
         return (

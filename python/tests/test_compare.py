@@ -202,10 +202,11 @@ def test_wrong_values_get_one_clear_error(change: dict[str, Any], error: type[Ex
 
 
 def test_unreadable_prices(tmp_path: Path) -> None:
-    for content in ("[1]", "7", "{", '[{"gpu": "T4"}]'):
+    none, cut = (ac.InvalidArgumentError, "holds no prices"), (ac.CorruptFileError, "ends in the middle")
+    for content, (kind, said) in {"[1]": none, "7": none, "{": cut, '[{"gpu": "T4"}]': none}.items():
         file = tmp_path / "prices.json"
         file.write_text(content)
-        with pytest.raises(ac.InvalidArgumentError, match="holds no prices"):
+        with pytest.raises(kind, match=said):
             ac.compare_gpus(XLSR, gpus=["T4"], prices=file, **TEN_HOURS)
 
 

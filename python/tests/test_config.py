@@ -94,16 +94,17 @@ def test_what_load_refuses(plan: ac.TrainingConfig, tmp_path: Path) -> None:
         (edited(plan, learning_rate="fast"), ac.InvalidArgumentError, "learning_rate = 'fast'"),
         (edited(plan, decisions=[{"x": 1}]), ac.AsrConfigError, "Decision"),
         ('{"schema_version": 1}', ac.InvalidArgumentError, "lacks policy"),
-        ("[]", ac.InvalidArgumentError, "no JSON object"),
-        ("{", ac.InvalidArgumentError, "not JSON"),
-        ("\x00\xff", ac.InvalidArgumentError, "not JSON"),
+        ("[]", ac.CorruptFileError, "holds no configuration"),
+        ("{", ac.CorruptFileError, "ends in the middle"),
+        ("\x00\xff}", ac.CorruptFileError, "is no JSON"),
+        ("[" * 100_000 + "]", ac.CorruptFileError, "nests too deeply"),
     ]
     for text, kind, said in cases:
         path.write_text(text)
         with pytest.raises(kind, match=said):
             ac.TrainingConfig.load(path)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ac.InvalidArgumentError, match="not JSON"):
+    with pytest.raises(ac.CorruptFileError, match="not UTF-8"):
         ac.TrainingConfig.load(path)
     with pytest.raises(ac.NotFoundError, match="missing"):
         ac.TrainingConfig.load(tmp_path / "missing.json")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from asrconfig_go import CorruptFileError, NotFoundError
 from asrconfig_go._files import write_whole
+from asrconfig_go._json_files import read_object
 
 
 def test_the_umask_says_who_may_read(tmp_path: Path) -> None:
@@ -30,3 +32,37 @@ def test_what_fails_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch
         write_whole(tmp_path / "plan.json", b"new")
     assert [file.name for file in tmp_path.iterdir()] == ["plan.json"]
     assert (tmp_path / "plan.json").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", r"told\.json is empty"),
+        (b" \n", r"told\.json is empty"),
+        (b'{"a": 1', "ends in the middle, after 7 characters"),
+        (b"{'a': 1}", "is no JSON"),
+        (b'{"a": "\xff"}', "is not UTF-8"),
+        (b"[" * 100_000 + b"]", "nests too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "is no JSON"),
+        (b"[1]", "holds no plan"),
+    ],
+)
+def test_files_that_hold_no_object(tmp_path: Path, text: bytes, said: str) -> None:
+    path = tmp_path / "told.json"
+    path.write_bytes(text)
+    with pytest.raises(CorruptFileError, match=said) as caught:
+        read_object(path, "plan", "make it anew")
+    assert caught.value.hint == "make it anew"
+
+
+@pytest.mark.parametrize(("name", "said"), [("none.json", "No such file"), (".", "directory"), ("a\0b", "null")])
+def test_files_that_cannot_be_opened(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(NotFoundError, match=f"cannot read the plan .*{said}"):
+        read_object(tmp_path / name, "plan", "make it anew")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "large.json").open("wb") as file:
+        file.truncate((1 << 28) + 1)
+    with pytest.raises(CorruptFileError, match="more than 256 MiB"):
+        read_object(tmp_path / "large.json", "plan", "make it anew")

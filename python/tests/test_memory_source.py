@@ -156,8 +156,8 @@ def test_wrong_models_are_named(model: Any, kind: type[ac.AsrConfigError], said:
 
 
 def test_folders_without_a_config(tmp_path: Path) -> None:
-    with pytest.raises(ac.NotFoundError, match="cannot read the config"):
+    with pytest.raises(ac.NotFoundError, match="cannot read the model's config"):
         model_source(tmp_path)
     (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(ac.InvalidArgumentError, match="no JSON object"):
+    with pytest.raises(ac.CorruptFileError, match="holds no model's config"):
         model_source(tmp_path)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from .._errors import InvalidArgumentError, NotFoundError
+from .._errors import InvalidArgumentError
+from .._json_files import read_object
 from ..config import TrainingConfig
 from ..training_arguments import arguments_of, named
 
@@ -80,10 +79,11 @@ def safe_side(effective_batch: int) -> Side:
 def original_side(given: Any) -> Side:
     """Of TrainingArguments, a plan, a dictionary of either's names, or a JSON file of one.
 
-    Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing file.
+    Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing
+    file and ``CorruptFileError`` for one that holds no JSON object.
     """
     if isinstance(given, str | os.PathLike):
-        given = _read(Path(given))
+        given = read_object(given, "settings", "save them with save_config, or as TrainingArguments.to_json_string")
     if isinstance(given, TrainingConfig):
         return Side("original", {}, given)
     if isinstance(given, Mapping):
@@ -115,15 +115,3 @@ def _changed(arguments: Any) -> dict[str, Any]:
 
 def _without_place(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _PLACE}
-
-
-def _read(path: Path) -> Any:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NotFoundError(f"cannot read the settings {path}: {error.strerror}", "check the path") from error
-    except ValueError as error:
-        raise InvalidArgumentError(f"{path} is not JSON: {error}", "save it with save_config") from error
-    if not isinstance(found, dict):
-        raise InvalidArgumentError(f"{path} holds no JSON object", "save it with save_config")
-    return found

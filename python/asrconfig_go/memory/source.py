@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import _lib
-from .._errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from .._errors import InvalidArgumentError, UnsupportedError
+from .._json_files import read_object
 from .._wrappers import bare
 from ..model import ModelProfile, _request, profile_model
 from .cache import fingerprint
@@ -102,7 +103,7 @@ def _config(model: Any) -> tuple[str, dict[str, Any], str]:
         if not path.is_dir():
             known = _lib.call("model.config", {"name": os.fspath(model)})
             return known["name"], known["config"], known["class_name"]
-        values = _read(path / "config.json")
+        values = read_object(path / "config.json", "model's config", "save the model there: save_pretrained")
         return path.name, values, _class_name(model, values)
     if isinstance(model, dict):
         return str(model.get("model_type", "config")), model, _class_name(model, model)
@@ -110,18 +111,6 @@ def _config(model: Any) -> tuple[str, dict[str, Any], str]:
         values = json.loads(model.to_json_string(use_diff=False))
         return str(model.model_type), values, _class_name(model, values)
     raise InvalidArgumentError(f"cannot read a model from a {type(model).__name__}", _ACCEPTED)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise NotFoundError(
-            f"cannot read the config {path}: {error}", "save the model there: save_pretrained"
-        ) from error
-    if not isinstance(values, dict):
-        raise InvalidArgumentError(f"{path} holds no JSON object", "save the model there again: save_pretrained")
-    return values
 
 
 def _class_name(model: Any, values: dict[str, Any]) -> str:

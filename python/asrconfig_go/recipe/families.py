@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from .. import _lib
 from .._errors import AsrConfigError, CorruptFileError, UnsupportedError
+from .._json_files import read_object
 
+_AGAIN = "save the model again"
 TINY_CTC, TINY_WHISPER = "tiny-wav2vec2", "tiny-whisper"
 _CTC = ("wav2vec2", "wav2vec2-bert", "hubert", "wavlm", "data2vec-audio", "unispeech", "unispeech-sat", "sew", "sew-d")
 
@@ -36,10 +37,10 @@ def family(model: str) -> str:
 def _model_type(model: str) -> str:
     file = Path(model).expanduser() / "config.json"
     if file.is_file():
-        try:
-            return str(json.loads(file.read_text(encoding="utf-8"))["model_type"])
-        except (ValueError, LookupError, TypeError) as error:
-            raise CorruptFileError(f"{file} tells no model_type: {error!r}", "save the model again") from error
+        found = read_object(file, "model's config", _AGAIN).get("model_type")
+        if not isinstance(found, str):
+            raise CorruptFileError(f"{file} tells no model_type", _AGAIN)
+        return found
     try:
         known: dict[str, Any] = _lib.call("model.config", {"name": model})["config"]
         return str(known["model_type"])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .._errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
+from .._json_files import read_object
 from ..run_record import RunFolder, RunRecord
 from ..story import RunStory
 from ..watching.ranks import RankPeaks, rank_peaks
 from .checking import complaint
 
 FILE_NAME = "asrconfig_monitor"
-_LARGEST = 1 << 28  # bytes of a file; what a monitor writes stays far under it
+_ANOTHER = "report the run of another file, or train anew: the monitor writes it whole or not at all"
 _ASIDE = "remove it, or report without it"
 _WANTED = "name the output_dir of a training, or its asrconfig_monitor.json"
 
@@ -131,9 +131,7 @@ def _aside(notes: list[str], read: Any) -> Any:
 
 def load_story(path: Path) -> RunStory:
     """What a monitor saved. Raises ``CorruptFileError`` and ``VersionMismatchError``, each with the file's name."""
-    told = read_json(path, "report the run of another file, or train anew: the monitor writes it whole or not at all")
-    if not isinstance(told, dict):
-        raise CorruptFileError(f"{path} holds no story of a run", _WANTED)
+    told = read_object(path, "story", _ANOTHER)
     try:
         story = RunStory.from_json(told)
     except AsrConfigError as error:
@@ -144,31 +142,10 @@ def load_story(path: Path) -> RunStory:
     return story
 
 
-def read_json(path: Path, hint: str) -> Any:
-    """A bounded read of a file that somebody may have cut off. Raises ``CorruptFileError``."""
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise CorruptFileError(f"{path} has more than {_LARGEST >> 20} MiB: it is not what its name says", hint)
-        text = path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CorruptFileError(f"{path} cannot be read: {error}", hint) from error
-    if not text.strip():
-        raise CorruptFileError(f"{path} is empty", hint)
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise CorruptFileError(f"{path} nests too deeply", hint) from error
-    except json.JSONDecodeError as error:
-        cut = not text.rstrip().endswith(("}", "]"))
-        what = f"ends in the middle, after {len(text)} characters" if cut else f"is no JSON: {error}"
-        raise CorruptFileError(f"{path} {what}", hint) from error
-
-
 def _object(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
-    told = read_json(path, _ASIDE)
-    return told if isinstance(told, dict) else None
+    return read_object(path, "plan", _ASIDE)
 
 
 def _trainer_state(folder: Path) -> tuple[TrainerState, Any] | None:
@@ -179,7 +156,7 @@ def _trainer_state(folder: Path) -> tuple[TrainerState, Any] | None:
         if not saved:
             return None
         path = max(saved, key=lambda p: int(p.parent.name[11:]))
-    told = read_json(path, _ASIDE)
+    told = read_object(path, "Trainer's state", _ASIDE)
     try:
         losses = [entry["loss"] for entry in told.get("log_history") or () if "loss" in entry]
         state = TrainerState(
