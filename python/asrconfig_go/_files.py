@@ -5,7 +5,32 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ._errors import NotFoundError
+from ._errors import InvalidArgumentError, NotFoundError
+
+
+def user_path(given: str | os.PathLike[str], what: str) -> Path:
+    """The path of the ``what`` ("data set") that a user named, ``~`` expanded; there may be nothing.
+
+    Whether something is there can be asked of it without another error: ``pathlib`` raises where a folder on the way is
+    not ours to read or a text is no file's name. Here that is ``NotFoundError``, and an empty name, which would be the
+    working folder, ``InvalidArgumentError``.
+    """
+    if not os.fsdecode(given):
+        raise InvalidArgumentError(f"the name of the {what} is empty", 'the working folder is "."')
+    try:
+        path = Path(os.fsdecode(given)).expanduser()
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError, RuntimeError) as error:  # ValueError: a zero byte; RuntimeError: nobody's home
+        reason = getattr(error, "strerror", None) or error
+        raise NotFoundError(f"cannot read the {what} {_shortened(given)}: {reason}", "check the path") from error
+    return path
+
+
+def _shortened(name: str | os.PathLike[str]) -> str:
+    text = os.fsdecode(name)
+    return repr(text if len(text) <= 200 else f"{text[:150]}…{text[-40:]}")
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Path | None = None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ._errors import CorruptFileError, NotFoundError
+from ._files import user_path
 
 _LARGEST = 1 << 28  # bytes; what this package writes stays far under it
 
@@ -18,13 +19,12 @@ def read_json(path: str | os.PathLike[str], what: str, hint: str) -> Any:
     Raises ``NotFoundError`` for a file that is missing or cannot be opened, ``CorruptFileError`` for one that is larger
     than 256 MiB, empty, cut off, not UTF-8 or no JSON; each with ``hint``.
     """
-    path = Path(path)
+    path = user_path(path, what)
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        reason = getattr(error, "strerror", None) or error
-        raise NotFoundError(f"cannot read the {what} {str(path)!r}: {reason}", hint) from error
+    except OSError as error:
+        raise NotFoundError(f"cannot read the {what} {str(path)!r}: {error.strerror}", hint) from error
     if len(data) > _LARGEST:
         raise CorruptFileError(f"{path} has more than {_LARGEST >> 20} MiB: it is not what its name says", hint)
     return _parsed(path, data, hint)

@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as head, has seen enough
         sys.stderr.close()
         return 0
+    except OSError as error:  # of a disk or a network; the system's words name the file
+        print(f"asrconfig: {error}", file=sys.stderr)
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:

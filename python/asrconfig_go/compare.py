@@ -250,7 +250,7 @@ def _prices(prices: Prices | None) -> dict[str, float]:
 
 def _price_file(path: Path) -> dict[str, float]:
     hint = 'write {"T4": 0.35, "L4": 0.7}, dollars per hour and GPU'
-    content = read_json(path.expanduser(), "prices", hint)
+    content = read_json(path, "prices", hint)
     try:
         rows = {row["gpu"]: row["usd_per_hour"] for row in content} if isinstance(content, list) else dict(content)
     except (ValueError, KeyError, TypeError) as error:

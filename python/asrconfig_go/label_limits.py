@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from . import _lib
 from ._errors import InvalidArgumentError
+from ._files import user_path
 from ._json_files import read_object
 
 _RATE = 16_000  # hertz, of every speech model of transformers
@@ -58,7 +58,7 @@ def limits_of(model: Any) -> Limits:
 def _named(name: str) -> dict[str, Any]:
     if name.lower() in _FAMILIES:
         return {"model_type": _FAMILIES[name.lower()]}
-    file = Path(name).expanduser() / "config.json"
+    file = user_path(name, "model") / "config.json"
     if file.is_file():
         return read_object(file, "model's config", "save the model again")
     config: dict[str, Any] = _lib.call("model.config", {"name": name})["config"]

@@ -15,6 +15,7 @@ from typing import Any
 
 from . import _lib
 from ._errors import EmptyDatasetError, UnsupportedError
+from ._files import user_path
 from .arrow_columns import audio_column as arrow_audio_column
 from .clips import Clip
 from .dataset import scan_audio
@@ -56,7 +57,7 @@ def loader_items(dataset: Any, *, sampling_rate: int, seed: int) -> LoaderItems:
     if isinstance(dataset, dict) and dataset and all(hasattr(split, "column_names") for split in dataset.values()):
         dataset = dataset.get("train", next(iter(dataset.values())))
     if isinstance(dataset, str | os.PathLike):
-        dataset = _opened(Path(os.fsdecode(dataset)).expanduser(), dataset)
+        dataset = _opened(user_path(dataset, "data set"), dataset)
     if hasattr(dataset, "column_names") and hasattr(dataset, "features"):
         return _hf_rows(dataset, drawn)
     if hasattr(dataset, "columns") and hasattr(dataset, "iloc"):

@@ -6,12 +6,12 @@ import json
 import math
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, get_type_hints
 
 from . import _lib
 from ._checks import checked
 from ._errors import InvalidArgumentError
+from ._files import user_path
 from ._records import from_json, to_json
 
 
@@ -92,7 +92,7 @@ def _request(model: Any, freeze: bool) -> dict[str, Any]:
 
 def _named(model: str) -> dict[str, Any]:
     """A folder when there is one, else a known name."""
-    path = Path(model).expanduser()
+    path = user_path(model, "model")
     return {"folder": str(path)} if path.is_dir() else {"name": model}
 
 

@@ -12,7 +12,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from ._errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
+from ._errors import EmptyDatasetError, InvalidArgumentError, NotFoundError, UnsupportedError
+from ._files import user_path
 from .hf_sources import read_hf_dataset, read_hf_splits
 from .parquet_sources import parquet_files, read_arrow_file, read_frame, read_parquet, read_saved, read_table
 from .pieces import Piece, Source, array_clip, is_array, kind
@@ -61,16 +62,18 @@ def _splits(source: dict[Any, Any], sample_size: int | None) -> Source:
 
 
 def _path(name: str, sample_size: int | None, seed: int) -> Source:
-    path = Path(name).expanduser()
+    if name.startswith("pipe:"):
+        return Source({"shards": [name]})
+    path = user_path(name, "data set")
     if path.is_dir():
         return _folder(path, sample_size, seed)
     if not path.exists():
-        return _pattern(name, sample_size, seed)
+        return _pattern(name, str(path), sample_size, seed)
     plain = path.name.lower().removesuffix(".gz")
     if plain.endswith(_MANIFESTS) or plain in _KALDI:
-        return Source({"manifest": str(path)})
+        return Source({"manifest": _utf8(path)})
     if path.name.lower().endswith(_SHARDS):
-        return Source({"shards": [str(path)]})
+        return Source({"shards": [_utf8(path)]})
     if plain.endswith(".parquet"):
         return read_parquet([path], sample_size=sample_size, seed=seed)
     return read_arrow_file(path) if plain.endswith(".arrow") else Source({"paths": [str(path)]})
@@ -81,14 +84,24 @@ def _folder(path: Path, sample_size: int | None, seed: int) -> Source:
     if saved is not None:
         return read_source(saved, sampling_rate=0, sample_size=sample_size, seed=seed)
     files = parquet_files(path)
-    return read_parquet(files, sample_size=sample_size, seed=seed) if files else Source({"folder": str(path)})
+    return read_parquet(files, sample_size=sample_size, seed=seed) if files else Source({"folder": _utf8(path)})
 
 
-def _pattern(name: str, sample_size: int | None, seed: int) -> Source:
-    """What a name with wildcards, or with braces for tar shards, stands for."""
-    pattern = str(Path(name).expanduser())
-    if name.startswith("pipe:") or (set(name) & set("*?[{") and name.lower().endswith(_SHARDS)):
-        return Source({"shards": [name if name.startswith("pipe:") else pattern]})
+def _utf8(path: Path) -> str:
+    """A name that crosses to the library in JSON; those of lists cross as bytes, whatever they are."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise UnsupportedError(
+            f"the name {str(path)!r} is not UTF-8", 'rename it, go there and pass ".", or pass a list of its files'
+        ) from error
+    return str(path)
+
+
+def _pattern(name: str, pattern: str, sample_size: int | None, seed: int) -> Source:
+    """What a name with wildcards, or with braces for tar shards, stands for; ``~`` is expanded in ``pattern``."""
+    if set(name) & set("*?[{") and name.lower().endswith(_SHARDS):
+        return Source({"shards": [pattern]})
     wild = bool(set(name) & set("*?["))
     found = sorted(glob.glob(pattern, recursive=True)) if wild else []  # noqa: PTH207
     if not found:

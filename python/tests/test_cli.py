@@ -80,6 +80,17 @@ def test_errors_are_one_message_with_a_remedy(capsys: pytest.CaptureFixture[str]
     assert caught.value.code == 2
 
 
+def test_what_the_system_refuses_is_said_in_its_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device", "plan.json")
+
+    monkeypatch.setattr("asrconfig_go.cli._scan", full)
+    assert main(["scan", "clips"]) == 1
+    assert capsys.readouterr().err == "asrconfig: [Errno 28] No space left on device: 'plan.json'\n"
+
+
 def test_doctor_reports_library_limits_and_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out

@@ -332,6 +332,12 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         gpus().launch_files(tmp_path / "file" / "out")
 
 
+def test_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    gpus().launch_files(folder, script=os.fsdecode(b"go\xe9.py"))
+    assert b"go\xe9.py" in (folder / "torchrun.sh").read_bytes()
+
+
 def test_without_transformers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     gpus().launch_files(tmp_path, strategy="fsdp", layers=LAYERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,18 @@ def test_any_name_can_be_listed(make_wav: WavMaker, tmp_path: Path) -> None:
         assert "no such file" in result.clips[1].error
     kept = scan_audio([str(latin), str(good)], progress=False)
     assert [Path(clip.path).name for clip in kept.clips] == ["latin-\\xf6.wav", "größe.wav"]
+
+
+def test_folders_whose_names_are_no_utf_8(make_wav: WavMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    clip = folder / "a.wav"
+    clip.write_bytes(Path(make_wav("a.wav", 1.0)).read_bytes())
+    with pytest.raises(ac.UnsupportedError, match=r"caf\\udce9' is not UTF-8"):
+        scan_audio(folder, cache=False, progress=False)
+    assert scan_audio(clip, cache=False, progress=False).profile.mean_s == 1
+    monkeypatch.chdir(folder)
+    assert scan_audio(".", cache=False, progress=False).profile.mean_s == 1
 
 
 @pytest.mark.parametrize(

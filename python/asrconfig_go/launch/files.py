@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import InvalidArgumentError, NotFoundError
-from .._files import write_whole
+from .._files import user_path, write_whole
 from ..plan_record import PlanRecord
 from . import commands
 from .engines import accelerate_config, deepspeed_config
@@ -66,7 +66,7 @@ def launch_files(
     _check(config, script, machines, max_restarts)
     settled = for_strategy(config, strategy)
     units = fsdp_units(layers, model) if settled.distributed == "fsdp" else None
-    place = Path(folder).expanduser().absolute()
+    place = user_path(folder, "output folder").absolute()
     command = [script, *arguments]
     variables = commands.environment(settled)
     torchrun = commands.torchrun(settled, machines, max_restarts, command)
@@ -117,7 +117,7 @@ def _write(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            write_whole(folder / name, text.encode())
+            write_whole(folder / name, text.encode(errors="surrogateescape"))  # names of files need not be UTF-8
     except OSError as error:
         raise NotFoundError(f"cannot write to {folder}: {error}", "choose a folder that can be written") from error
     return tuple(folder / name for name in texts)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._errors import CorruptFileError, NotFoundError, UnsupportedError
+from .._files import user_path
 
 if TYPE_CHECKING:
     from .batches import Array
@@ -18,14 +19,15 @@ _CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss 
 
 def decode_file(path: str) -> tuple[Array, int]:
     """The samples of a file, the mean of its channels, and its rate in hertz."""
-    path = str(Path(path).expanduser()) if path.startswith("~") else path
-    if not Path(path).is_file():
-        what = "is a folder" if Path(path).is_dir() else "does not exist"
+    file = user_path(path, "audio file")
+    path = str(file)
+    if not file.is_file():
+        what = "is a folder" if file.is_dir() else "does not exist"
         where = "fetch it first" if "://" in path else f"relative paths start in {Path.cwd()}"
         raise NotFoundError(f"the audio file {path} {what}", where)
     if not os.access(path, os.R_OK):
         raise NotFoundError(f"the audio file {path} cannot be read", "check its permissions")
-    if not Path(path).stat().st_size:
+    if not file.stat().st_size:
         raise CorruptFileError(f"the audio file {path} is empty", "fetch it again, or leave it out")
     return _decode(path, path)
 

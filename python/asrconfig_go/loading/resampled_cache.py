@@ -15,6 +15,7 @@ import numpy as np
 
 from .._checks import checked
 from .._errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from .._files import user_path
 from .audio import load_audio
 from .batches import Array
 from .clip_cache import ClipCache
@@ -64,7 +65,7 @@ class ResampledCache(ClipCache):
         for name, value in (("max_bytes", 0 if max_bytes is None else max_bytes), ("keep_free_bytes", keep_free_bytes)):
             if checked(name, value, int) < 0:
                 raise InvalidArgumentError(f"{name} = {value} is less than nothing", "give bytes")
-        self.folder = Path(folder).expanduser().absolute()
+        self.folder = user_path(folder, "cache folder").absolute()
         self.sample_rate, self.load = sample_rate, load
         self.max_bytes, self.keep_free_bytes = max_bytes, keep_free_bytes
         self._made_of = f"{_FORMAT} {sample_rate} {name_of_load(load)}"

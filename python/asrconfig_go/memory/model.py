@@ -9,11 +9,11 @@ import math
 import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import _lib
 from .._errors import CorruptFileError, InvalidArgumentError, LibraryError, NotFoundError
+from .._files import user_path
 from .._records import from_json
 from ..batching.table import OVERHEAD_S, Table
 from .cache import TraceCache, fingerprint
@@ -108,7 +108,7 @@ class MemoryModel:
     def load(cls, trace: str | os.PathLike[str] | Trace, *, gpu: str | None = None, allocator: str = "") -> MemoryModel:
         """Open a ``Trace``, or the file that ``Trace.save`` wrote."""
         if isinstance(trace, str | os.PathLike):
-            request = {"path": str(Path(trace).expanduser().absolute())}
+            request = {"path": str(user_path(trace, "trace").absolute())}
         else:
             request = {"trace": base64.b64encode(trace.to_bytes()).decode()}
         opened = _lib.call("memory.open", request)

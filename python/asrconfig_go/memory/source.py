@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import _lib
 from .._errors import InvalidArgumentError, UnsupportedError
+from .._files import user_path
 from .._json_files import read_object
 from .._wrappers import bare
 from ..model import ModelProfile, _request, profile_model
@@ -99,7 +100,7 @@ def _feature_encoder(model: Any) -> bool | None:
 def _config(model: Any) -> tuple[str, dict[str, Any], str]:
     """Label, config and the class that fine-tuning uses."""
     if isinstance(model, str | os.PathLike):
-        path = Path(model).expanduser()
+        path = user_path(model, "model")
         if not path.is_dir():
             known = _lib.call("model.config", {"name": os.fspath(model)})
             return known["name"], known["config"], known["class_name"]

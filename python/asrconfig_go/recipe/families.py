@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from .. import _lib
 from .._errors import AsrConfigError, CorruptFileError, UnsupportedError
+from .._files import user_path
 from .._json_files import read_object
 
 _AGAIN = "save the model again"
@@ -35,7 +35,7 @@ def family(model: str) -> str:
 
 
 def _model_type(model: str) -> str:
-    file = Path(model).expanduser() / "config.json"
+    file = user_path(model, "model") / "config.json"
     if file.is_file():
         found = read_object(file, "model's config", _AGAIN).get("model_type")
         if not isinstance(found, str):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import InvalidArgumentError, NotFoundError
+from .._files import user_path
 from ..checkpoints import checkpoints, incomplete, newest_complete
 from ..display import gb
 
@@ -27,7 +28,7 @@ def output_folder(folder: str | os.PathLike[str], resume: bool | str | os.PathLi
     ``NotFoundError`` where nothing can be written, ``InvalidArgumentError`` where an earlier training's checkpoints or
     model lie, unless that one is resumed: the Trainer removes old checkpoints.
     """
-    path = Path(folder).expanduser()
+    path = user_path(folder, "output folder")
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path) as file:

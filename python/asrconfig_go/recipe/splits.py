@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import InvalidArgumentError, NotFoundError
+from .._files import user_path
 from ..parquet_sources import parquet_files, read_saved
 from .manifests import TABLES, read_manifest, read_pairs
 from .remote import from_hub
@@ -30,7 +31,7 @@ def splits_of(source: Any, audio: str | None, text: str | None, hub: dict[str, A
 
         return read_manifest(CLIPS / "manifest.jsonl", None, None)
     if isinstance(source, str | os.PathLike):
-        path = Path(source).expanduser()
+        path = user_path(source, "data set")
         if path.is_dir():
             return _folder(path, audio, text)
         return _file(path, audio, text) if path.exists() else _remote(os.fspath(source), hub)

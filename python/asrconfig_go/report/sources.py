@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
+from .._files import user_path
 from .._json_files import read_object
 from ..run_record import RunFolder, RunRecord
 from ..story import RunStory
@@ -71,7 +72,7 @@ def gather(run: Any) -> Gathered:
         raise InvalidArgumentError(
             f"{type(run).__name__} is no run", f"pass a MemoryMonitor or a RunStory, or {_WANTED}"
         )
-    path = Path(run)
+    path = user_path(run, "run")
     if not path.exists():
         raise NotFoundError(f"there is no run at {str(path)!r}", _WANTED)
     files = _stories_in(path) if path.is_dir() else [path]
