@@ -15,8 +15,10 @@ MARGIN_RANGE = (0.70, 0.95)  # of the safety margin, as core/plan has it
 def checked(name: str, value: Any, hint: Any) -> Any:
     """Give ``value`` if it fits ``hint``, else raise ``InvalidArgumentError``.
 
-    A whole number becomes a float where one is wanted. Truth values are no numbers here, and floats must be finite.
+    A whole number becomes a float where one is wanted, and a number of NumPy's one of Python's. Truth values are no
+    numbers here, and floats must be finite.
     """
+    value = plain(value)
     allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if value is None and type(None) in allowed:
         return None
@@ -29,6 +31,19 @@ def checked(name: str, value: Any, hint: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidArgumentError(f"{name} = {value!r} is not finite", "pass a finite number")
     return value
+
+
+def checked_list(name: str, values: Any, hint: Any) -> list[Any]:
+    """``checked`` for each of several values; one that stands alone, or text, is none."""
+    if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
+        raise InvalidArgumentError(f"{name} = {values!r} is no list", "pass a list")
+    return [checked(name, value, hint) for value in values]
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar as Python's own number; anything else as it is."""
+    scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if scalar else value
 
 
 def _words(kind: type) -> str:

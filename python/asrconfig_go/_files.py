@@ -15,6 +15,8 @@ def user_path(given: str | os.PathLike[str], what: str) -> Path:
     not ours to read or a text is no file's name. Here that is ``NotFoundError``, and an empty name, which would be the
     working folder, ``InvalidArgumentError``.
     """
+    if not isinstance(given, str | bytes | os.PathLike):
+        raise InvalidArgumentError(f"{given!r} is no {what}", "pass a path")
     if not os.fsdecode(given):
         raise InvalidArgumentError(f"the name of the {what} is empty", 'the working folder is "."')
     try:

@@ -14,10 +14,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from ._checks import plain
 from ._errors import (
     BY_CODE,
     ForkedProcessError,
     InternalError,
+    InvalidArgumentError,
     LibraryNotLoadedError,
     PoisonedLibraryError,
     VersionMismatchError,
@@ -213,10 +215,12 @@ def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"")
     """
     library = _load()
     try:
-        request = json.dumps({"v": 1, "op": op, "args": args or {}}, allow_nan=False).encode()
+        request = json.dumps({"v": 1, "op": op, "args": args or {}}, allow_nan=False, default=_plain).encode()
         request += b"\0" + attached if attached else b""
     except ValueError as error:
-        raise BY_CODE["invalid_argument"](f"{op}: the arguments hold a value that is not finite ({error})") from error
+        raise InvalidArgumentError(f"{op}: the arguments hold a value that is not finite ({error})") from error
+    except TypeError as error:
+        raise InvalidArgumentError(f"{op}: {error}", "pass numbers and text") from error
     answer, size = ctypes.c_void_p(), ctypes.c_size_t()
     rc = library.ac_call(request, len(request), ctypes.byref(answer), ctypes.byref(size))
     if rc != 0:
@@ -231,6 +235,14 @@ def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"")
         error_body = body["error"]
         raise BY_CODE.get(error_body["code"], InternalError)(error_body["message"], error_body["hint"])
     return body["result"], memoryview(raw)[end + 1 if end >= 0 else len(raw) :]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: NumPy's numbers are told as Python's."""
+    given = plain(value)
+    if given is value:
+        raise TypeError(f"a {type(value).__name__} is neither a number nor text")
+    return given
 
 
 def _transport_error(op: str, rc: int) -> Exception:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _lib
-from ._checks import checked
+from ._checks import checked, checked_list
 from ._errors import InvalidArgumentError
 from ._json_files import read_json
 from ._records import from_json, to_json
@@ -145,7 +145,7 @@ def largest_models(
         "family": checked("family", family, str),
         "seconds": checked("seconds", seconds, float),
         "lora_rank": checked("lora_rank", lora_rank, int),
-        "precision": precision or "",
+        "precision": checked("precision", precision, str | None) or "",
         "safety_margin": checked("safety_margin", safety_margin, float),
     }
     for name in ("seconds", "lora_rank", "safety_margin"):
@@ -188,7 +188,7 @@ def estimate_step_time(
         "freeze_feature_encoder": freeze_feature_encoder,
         "lora_rank": checked("lora_rank", lora_rank, int),
         "attention": attention,
-        "measured_s": None if measured_s is None else [checked("measured_s", s, float) for s in measured_s],
+        "measured_s": None if measured_s is None else checked_list("measured_s", measured_s, float),
     }
     found = _lib.call("timing.step", request)
     del found["work"]
@@ -212,8 +212,10 @@ def price_of(gpu: GPU) -> float | None:
 
 
 def _names(gpus: Sequence[str] | None) -> list[str]:
-    names = [gpus] if isinstance(gpus, str) else list(gpus or ())
-    if gpus is not None and not names:
+    if gpus is None:
+        return []
+    names = [gpus] if isinstance(gpus, str) or not hasattr(gpus, "__iter__") else list(gpus)
+    if not names:
         raise InvalidArgumentError("no GPU to compare", 'name some, such as gpus=["T4", "L4"], or leave it out for all')
     return [checked("gpus", name, str) for name in names]
 
@@ -239,8 +241,10 @@ def _prices(prices: Prices | None) -> dict[str, float]:
     """Dollars per hour by card, from a mapping or a JSON file: an object, or rows as the built-in table has them."""
     if prices is None:
         return {}
-    if not isinstance(prices, Mapping):
+    if isinstance(prices, str | os.PathLike):
         return _price_file(Path(prices))
+    if not isinstance(prices, Mapping):
+        raise InvalidArgumentError(f"prices = {prices!r} are no prices", 'pass {"T4": 0.35, "L4": 0.7}, or a JSON file')
     for name, hour in prices.items():
         number = isinstance(hour, int | float) and not isinstance(hour, bool)
         if not number or not math.isfinite(hour) or hour < 0:

@@ -12,6 +12,7 @@ from typing import Any
 from ._errors import InvalidArgumentError
 from .dataset import ScanResult, scan_audio, scan_with_texts
 from .label_limits import Limits, limits_of
+from .pieces import kind
 from .sources import read_source
 
 _SHOWN = 20  # pairs that a report lists
@@ -113,7 +114,12 @@ def _given(source: Any, texts: Iterable[Any] | None, workers: int, progress: boo
         result = source
     else:
         result = scan_audio(source, workers=workers, progress=progress, allow_empty=True)
+    if isinstance(texts, str | bytes) or not hasattr(texts, "__iter__"):
+        raise InvalidArgumentError(f"texts are {kind(texts)}", "pass a list with one text for each clip")
     said = list(texts)
+    wrong = next((each for each in said if each is not None and not hasattr(each, "__len__")), None)
+    if wrong is not None:
+        raise InvalidArgumentError(f"a text is {kind(wrong)}", "texts are str, or lists of labels")
     if len(said) != len(result):
         raise InvalidArgumentError(
             f"{len(said)} texts for {len(result)} clips", "pass one text for each clip, bad ones included"
@@ -244,4 +250,6 @@ def _sequence(labels: Any) -> Sequence[Any]:
             return list(labels[name])
         if hasattr(labels, name):
             return list(getattr(labels, name))
+    if not hasattr(labels, "__iter__"):
+        raise InvalidArgumentError(f"the tokenizer gives {kind(labels)} for a text", "it is to give a text's labels")
     return labels if isinstance(labels, str | list | tuple | array) else list(labels)

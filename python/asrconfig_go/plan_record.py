@@ -149,7 +149,7 @@ class PlanRecord:
     @classmethod
     def from_dict(cls: type[P], data: dict[str, Any]) -> P:
         """The inverse of ``to_dict``; unknown or missing keys and newer schemas are refused with a hint."""
-        version = data.get("schema_version")
+        version = checked("data", data, dict).get("schema_version")
         if isinstance(version, int) and version > SCHEMA_VERSION:
             raise VersionMismatchError(
                 f"the configuration has schema version {version}, this package reads up to {SCHEMA_VERSION}",

@@ -53,6 +53,8 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     ``chunk_length_s`` are kept and named. Raises ``InvalidArgumentError`` for what is no duration, and
     ``EmptyDatasetError`` when nothing is left.
     """
+    if not isinstance(config, PlanRecord):
+        raise InvalidArgumentError(f"config = {config!r:.80} is no TrainingConfig", "create_optimal_config gives one")
     seconds = _seconds(durations)
     longest = math.inf if config.max_length_s is None else config.max_length_s
     chunk = math.inf if config.chunk_length_s is None else config.chunk_length_s

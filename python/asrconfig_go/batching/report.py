@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .. import _lib
-from .._checks import checked
+from .._checks import checked_list
 from .._errors import InvalidArgumentError
 from .._records import from_json
-from .request import BUCKETS, recipe, seconds_of
-from .table import OVERHEAD_S, FitsByLength
+from .request import BUCKETS, recipe
+from .table import OVERHEAD_S, FitsByLength, seconds_of
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,6 @@ def cost_of_longest(
         seconds, memory, mode="packed", step_samples=step_samples, ranks=ranks, seed=0, buckets=BUCKETS,
         overhead_s=overhead_s, drop_last=False,
     )  # fmt: skip
-    limits = None if over_s is None else [checked("over_s", limit, float) for limit in over_s]
+    limits = None if over_s is None else checked_list("over_s", over_s, float)
     found = _lib.call("batching.longest", {"recipe": request, "limits_s": limits}, seconds.tobytes())
     return [from_json(LongestClips, each) for each in found["longest"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .._checks import checked
@@ -15,16 +15,6 @@ BUCKETS = 30
 
 class BatchingWarning(UserWarning):
     """Steps of clips of similar length would hurt here; why is said."""
-
-
-def seconds_of(durations: Iterable[float]) -> array[float]:
-    """The seconds of every clip, as doubles."""
-    try:
-        return array("d", durations)
-    except TypeError:
-        raise InvalidArgumentError(
-            "durations are not numbers", "pass the seconds of every clip: scan_audio(source).durations"
-        ) from None
 
 
 def recipe(

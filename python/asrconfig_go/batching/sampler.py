@@ -12,8 +12,8 @@ from .._checks import checked
 from .._errors import InvalidArgumentError
 from .._records import from_json
 from .report import LengthBucket
-from .request import BUCKETS, BatchingWarning, recipe, seconds_of
-from .table import OVERHEAD_S, FitsByLength
+from .request import BUCKETS, BatchingWarning, recipe
+from .table import OVERHEAD_S, FitsByLength, seconds_of
 
 
 class StepSampler:

@@ -111,8 +111,20 @@ def cut_by_memory(
     ``InfeasiblePlanError`` when a clip does not fit alone.
     """
     request = {"memory": rows(memory), "overhead_s": checked("overhead_s", overhead_s, float)}
-    found = _lib.call("batching.cut", request, array("d", durations).tobytes())
+    found = _lib.call("batching.cut", request, seconds_of(durations).tobytes())
     return [list(batch) for batch in found["micro_batches"]]
+
+
+def seconds_of(durations: Iterable[float]) -> array[float]:
+    """The seconds of every clip, as doubles."""
+    try:
+        if not isinstance(durations, bytes | bytearray):  # which array would take for doubles
+            return array("d", durations)
+    except TypeError:
+        pass
+    raise InvalidArgumentError(
+        "durations are not numbers", "pass the seconds of every clip: scan_audio(source).durations"
+    )
 
 
 def rows(memory: Sequence[tuple[float, int]]) -> list[dict[str, Any]]:

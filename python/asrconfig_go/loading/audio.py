@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import checked
 from .._errors import CorruptFileError, InvalidArgumentError
 from ..pieces import is_array, kind
 from .batches import Array
+from .checks import RATES, check_rate
 from .decoding import decode_bytes, decode_file
 from .resampling import resampled
 
@@ -18,7 +18,6 @@ _ACCEPTED = (
     'pass a path, the bytes of an audio file, {"path": …} or {"bytes": …} as datasets.Audio(decode=False) gives it, '
     '{"array": …, "sampling_rate": …}, or an array'
 )
-_RATES = (1000, 1_000_000)  # hertz; a file that claims another one is damaged, and would become very long or nothing
 
 
 def load_audio(source: Any, *, sample_rate: int = 16_000) -> Array:
@@ -34,11 +33,10 @@ def load_audio(source: Any, *, sample_rate: int = 16_000) -> Array:
     tells: FLAC and MP3), in an unknown format or with samples that are no finite numbers, ``InvalidArgumentError`` for
     what is no audio, and ``UnsupportedError`` where a library is missing; each names the file.
     """
-    if not _RATES[0] <= checked("sample_rate", sample_rate, int) <= _RATES[1]:
-        raise InvalidArgumentError(f"sample_rate = {sample_rate} is no rate in hertz", "16000 is usual")
+    check_rate(sample_rate)
     name = name_of(source)
     samples, rate = _decoded(source, name, sample_rate)
-    if not _RATES[0] <= rate <= _RATES[1]:
+    if not RATES[0] <= rate <= RATES[1]:
         raise CorruptFileError(f"{name} has the sampling rate {rate} Hz", "write it anew, or leave it out")
     if not np.isfinite(samples).all():
         raise CorruptFileError(f"{name} holds samples that are no finite numbers", "write it anew, or leave it out")
@@ -104,6 +102,6 @@ def _array(values: Any, name: str) -> Array:
 
 
 def _rate(rate: Any, name: str) -> int:
-    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate <= _RATES[1]:
-        raise InvalidArgumentError(f"{name} has the sampling rate {rate!r}", f"it is {_RATES[0]} to {_RATES[1]} Hz")
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate <= RATES[1]:
+        raise InvalidArgumentError(f"{name} has the sampling rate {rate!r}", f"it is {RATES[0]} to {RATES[1]} Hz")
     return round(float(rate))

@@ -12,7 +12,7 @@ import numpy as np
 from .._errors import InvalidArgumentError
 from .audio import load_audio
 from .batches import Array, chosen, power
-from .checks import check_probability
+from .checks import check_probability, check_range
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +32,11 @@ class AddNoise:
 
     def __post_init__(self) -> None:
         check_probability(self.probability)
-        low, high = self.snr_db
-        if not -100 <= low <= high <= 200:
-            raise InvalidArgumentError(f"snr_db = {self.snr_db} is not a range from -100 to 200", "(5, 30)")
+        check_range("snr_db", self.snr_db, -100, 200, "(5, 30)")
         if self.noises is None:
             return
+        if not hasattr(self.noises, "__iter__") or isinstance(self.noises, str | bytes):
+            raise InvalidArgumentError(f"noises = {self.noises!r} is no list", "pass a list of clips")
         loaded = tuple(load_audio(each) for each in self.noises)
         if not loaded or not all(map(np.any, loaded)):
             raise InvalidArgumentError("there are no noises, or one is silent", "leave it out, or noises=None: white")

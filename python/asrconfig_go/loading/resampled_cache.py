@@ -18,6 +18,7 @@ from .._errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .._files import user_path
 from .audio import load_audio
 from .batches import Array
+from .checks import check_rate
 from .clip_cache import ClipCache
 from .clip_files import SUFFIX, clip_files, read_clip, remove_abandoned, write_clip
 from .keys import Key, clip_key, name_of_load, unchanged
@@ -60,8 +61,7 @@ class ResampledCache(ClipCache):
         max_bytes: int | None = None,
         keep_free_bytes: int = _KEPT_FREE,
     ) -> None:
-        if not 1000 <= checked("sample_rate", sample_rate, int) <= 1_000_000:
-            raise InvalidArgumentError(f"sample_rate = {sample_rate} is no rate in hertz", "16000 is usual")
+        check_rate(sample_rate)
         for name, value in (("max_bytes", 0 if max_bytes is None else max_bytes), ("keep_free_bytes", keep_free_bytes)):
             if checked(name, value, int) < 0:
                 raise InvalidArgumentError(f"{name} = {value} is less than nothing", "give bytes")

@@ -12,10 +12,11 @@ import numpy as np
 from .._errors import InvalidArgumentError
 from .audio import load_audio
 from .batches import Array, chosen, power
-from .checks import check_probability
+from .checks import check_count, check_probability, check_range, check_rate
 from .convolution import BlockConvolution
 
 _RT60_RANGE = (0.05, 5.0)  # seconds, from a car to a cathedral
+_MOST_ROOMS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +57,10 @@ class Reverberation:
         Decay times are spread evenly over ``rt60_s``, in seconds; the same ``seed`` makes the same rooms. Recorded
         impulse responses are better where you have them.
         """
-        low, high = rt60_s
-        if not _RT60_RANGE[0] <= low <= high <= _RT60_RANGE[1]:
-            raise InvalidArgumentError(f"rt60_s = {rt60_s} is not a range within {_RT60_RANGE}", "(0.15, 0.8)")
-        if count < 1:
-            raise InvalidArgumentError(f"count = {count} makes no room", "32 is plenty")
-        generator = np.random.default_rng(seed)
+        low, high = check_range("rt60_s", rt60_s, *_RT60_RANGE, "(0.15, 0.8)")
+        check_count("count", count, 1, _MOST_ROOMS, "32 is plenty")
+        check_rate(sample_rate)
+        generator = np.random.default_rng(check_count("seed", seed, 0, 2**64 - 1, "0"))
         return cls([room(rt60, sample_rate, generator) for rt60 in np.linspace(low, high, count)], probability)
 
     def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from .._checks import checked_list
 from .._errors import InvalidArgumentError, UnsupportedError
 from .batches import Array, padded
 from .checks import check_probability
@@ -31,7 +32,8 @@ class ChangeSpeed:
 
     def __post_init__(self) -> None:
         check_probability(self.probability)
-        if not self.factors or not all(_RANGE[0] <= factor <= _RANGE[1] for factor in self.factors):
+        factors = checked_list("factors", self.factors, float)
+        if not factors or not all(_RANGE[0] <= factor <= _RANGE[1] for factor in factors):
             raise InvalidArgumentError(f"factors = {self.factors} are not all within {_RANGE}", "(0.9, 1.0, 1.1)")
 
     def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:

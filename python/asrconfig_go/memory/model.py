@@ -109,6 +109,8 @@ class MemoryModel:
         """Open a ``Trace``, or the file that ``Trace.save`` wrote."""
         if isinstance(trace, str | os.PathLike):
             request = {"path": str(user_path(trace, "trace").absolute())}
+        elif not hasattr(trace, "segments"):
+            raise InvalidArgumentError(f"{trace!r} is no trace", "pass a Trace, or the file that Trace.save wrote")
         else:
             request = {"trace": base64.b64encode(trace.to_bytes()).decode()}
         opened = _lib.call("memory.open", request)
