@@ -33,6 +33,12 @@ def checked(name: str, value: Any, hint: Any) -> Any:
     return value
 
 
+def check_seed(seed: Any) -> None:
+    """Raise ``InvalidArgumentError`` for what torch, NumPy and the Trainer do not all take as a seed."""
+    if not 0 <= checked("seed", seed, int) < 1 << 32:
+        raise InvalidArgumentError(f"seed = {seed} is out of range", "choose 0 or more, below 2**32")
+
+
 def checked_list(name: str, values: Any, hint: Any) -> list[Any]:
     """``checked`` for each of several values; one that stands alone, or text, is none."""
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ._errors import InvalidArgumentError, NotFoundError
+from ._errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 
 def user_path(given: str | os.PathLike[str], what: str) -> Path:
@@ -28,6 +28,15 @@ def user_path(given: str | os.PathLike[str], what: str) -> Path:
         reason = getattr(error, "strerror", None) or error
         raise NotFoundError(f"cannot read the {what} {_shortened(given)}: {reason}", "check the path") from error
     return path
+
+
+def utf8(path: Path) -> str:
+    """A name that libraries are told as text; ``UnsupportedError`` for one that is none, as old archives have some."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise UnsupportedError(f"the name {str(path)!r} is not UTF-8", 'rename it, or go there and pass "."') from error
+    return str(path)
 
 
 def _shortened(name: str | os.PathLike[str]) -> str:

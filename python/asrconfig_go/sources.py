@@ -12,8 +12,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from ._errors import EmptyDatasetError, InvalidArgumentError, NotFoundError, UnsupportedError
-from ._files import user_path
+from ._errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
+from ._files import user_path, utf8
 from .hf_sources import read_hf_dataset, read_hf_splits
 from .parquet_sources import parquet_files, read_arrow_file, read_frame, read_parquet, read_saved, read_table
 from .pieces import Piece, Source, array_clip, is_array, kind
@@ -71,9 +71,9 @@ def _path(name: str, sample_size: int | None, seed: int) -> Source:
         return _pattern(name, str(path), sample_size, seed)
     plain = path.name.lower().removesuffix(".gz")
     if plain.endswith(_MANIFESTS) or plain in _KALDI:
-        return Source({"manifest": _utf8(path)})
+        return Source({"manifest": utf8(path)})
     if path.name.lower().endswith(_SHARDS):
-        return Source({"shards": [_utf8(path)]})
+        return Source({"shards": [utf8(path)]})
     if plain.endswith(".parquet"):
         return read_parquet([path], sample_size=sample_size, seed=seed)
     return read_arrow_file(path) if plain.endswith(".arrow") else Source({"paths": [str(path)]})
@@ -84,18 +84,7 @@ def _folder(path: Path, sample_size: int | None, seed: int) -> Source:
     if saved is not None:
         return read_source(saved, sampling_rate=0, sample_size=sample_size, seed=seed)
     files = parquet_files(path)
-    return read_parquet(files, sample_size=sample_size, seed=seed) if files else Source({"folder": _utf8(path)})
-
-
-def _utf8(path: Path) -> str:
-    """A name that crosses to the library in JSON; those of lists cross as bytes, whatever they are."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise UnsupportedError(
-            f"the name {str(path)!r} is not UTF-8", 'rename it, go there and pass ".", or pass a list of its files'
-        ) from error
-    return str(path)
+    return read_parquet(files, sample_size=sample_size, seed=seed) if files else Source({"folder": utf8(path)})
 
 
 def _pattern(name: str, pattern: str, sample_size: int | None, seed: int) -> Source:

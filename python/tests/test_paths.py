@@ -1,7 +1,8 @@
-"""What people name, and whether it is a path at all."""
+"""What people name, and whether it is a path at all; and other arguments of a recipe."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from asrconfig_go._files import user_path
 from asrconfig_go.demo.data import CLIPS
 from asrconfig_go.loading import ResampledCache, load_audio
 from asrconfig_go.recipe.folder import output_folder
+from asrconfig_go.recipe.models import load_model
+from asrconfig_go.recipe.sources import load_speech
 from asrconfig_go.recipe.splits import splits_of
 from asrconfig_go.report import report
 from asrconfig_go.story import RunStory
@@ -77,3 +80,23 @@ def test_every_function_that_takes_a_path_says_so(what: str, name: str) -> None:
     with pytest.raises(ac.AsrConfigError) as caught:
         TAKEN[what](name)
     assert caught.value.hint
+
+
+def test_an_output_folder_that_is_not_utf_8(tmp_path: Path) -> None:
+    """torch and safetensors could not save there, at the end of a training."""
+    with pytest.raises(ac.UnsupportedError, match="is not UTF-8"):
+        output_folder(tmp_path / os.fsdecode(b"out\xe9"), False)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 32, 10**20, 1.5, "abc", None, True])
+def test_seeds_that_are_none(seed: Any) -> None:
+    for call in (lambda: load_speech("demo", seed=seed), lambda: load_model("tiny-wav2vec2", None, seed=seed)):
+        with pytest.raises(InvalidArgumentError, match="seed = "):
+            call()
+
+
+@pytest.mark.parametrize("share", ["abc", None, 0.6, -0.1, float("nan")])
+def test_shares_that_are_none(share: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="evaluation_share = "):
+        load_speech("demo", evaluation_share=share)

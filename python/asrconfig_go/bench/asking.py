@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from .._checks import checked
+from .._checks import check_seed, checked
 from .._errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
 from ..config import TrainingConfig
 from ..hardware import HardwareProfile
@@ -76,6 +76,7 @@ def benchmark_training(
 
     counts = _counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
     wishes = Wishes(loader, _swept(sweep), checked_folder(profile), progress)
+    check_seed(seed)
     plan, known = checked("plan", plan, TrainingConfig | None), None
     checked_model(model)
     checked_dataset(dataset)

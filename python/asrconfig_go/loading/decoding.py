@@ -20,7 +20,7 @@ _CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss 
 def decode_file(path: str) -> tuple[Array, int]:
     """The samples of a file, the mean of its channels, and its rate in hertz."""
     file = user_path(path, "audio file")
-    path = str(file)
+    path = str(file) if path.startswith("~") else path
     if not file.is_file():
         what = "is a folder" if file.is_dir() else "does not exist"
         where = "fetch it first" if "://" in path else f"relative paths start in {Path.cwd()}"

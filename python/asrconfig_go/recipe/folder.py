@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import InvalidArgumentError, NotFoundError
-from .._files import user_path
+from .._files import user_path, utf8
 from ..checkpoints import checkpoints, incomplete, newest_complete
 from ..display import gb
 
@@ -29,6 +29,7 @@ def output_folder(folder: str | os.PathLike[str], resume: bool | str | os.PathLi
     model lie, unless that one is resumed: the Trainer removes old checkpoints.
     """
     path = user_path(folder, "output folder")
+    utf8(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path) as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._checks import check_seed
 from .._errors import InvalidArgumentError
 from .families import TINY_CTC, TINY_WHISPER, family
 from .processors import OFFLINE
@@ -24,6 +25,7 @@ def load_model(model: str, processor: Any, *, seed: int = 0) -> Any:
     Raises ``NotFoundError`` for what cannot be loaded, ``UnsupportedError`` for models of another kind, and
     ``InvalidArgumentError`` for a processor of the other kind.
     """
+    check_seed(seed)
     kind = family(model)
     if (kind == "whisper") != is_whisper(processor):
         raise InvalidArgumentError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._checks import check_seed, checked
 from .._errors import InvalidArgumentError, UnsupportedError
 from .columns import find_column
 from .packages import need
@@ -50,7 +51,8 @@ def load_speech(
     if isinstance(source, SpeechData):
         return source
     need("load_speech", "datasets", "soundfile")
-    if not 0 <= evaluation_share <= 0.5:
+    check_seed(seed)
+    if not 0 <= checked("evaluation_share", evaluation_share, float) <= 0.5:
         raise InvalidArgumentError(f"evaluation_share = {evaluation_share} is not from 0 to 0.5", "0.1 is usual")
     hub = {"name": name, "split": split, "evaluation_split": evaluation_split, "token": token}
     splits = splits_of(source, audio_column, text_column, hub)
