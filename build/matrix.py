@@ -135,7 +135,7 @@ HEAD = """\
 def main() -> None:
     """Run the rows asked for, all without any."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", nargs="*", choices=[row.name for row in ROWS], default=[])
+    parser.add_argument("rows", nargs="*", choices=[row.name for row in ROWS])
     parser.add_argument("--remove", action="store_true", help="delete each environment after its tests")
     arguments = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
