@@ -1,6 +1,7 @@
 package story
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,7 +18,14 @@ func Save(path string, s *Story) error {
 	return nil
 }
 
+// replace writes to what a link leads to, and straight to a device such as /dev/null, which it must not replace.
 func replace(path string, write func(io.Writer) error) (err error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	if found, err := os.Stat(path); err == nil && !found.Mode().IsRegular() {
+		return through(path, found.Mode(), write)
+	}
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return err
@@ -40,4 +48,16 @@ func replace(path string, write func(io.Writer) error) (err error) {
 		err = os.Rename(file.Name(), path)
 	}
 	return err
+}
+
+// through writes to a character device. Pipes are refused: the training would wait for their reader.
+func through(path string, mode os.FileMode, write func(io.Writer) error) error {
+	if mode&os.ModeCharDevice == 0 {
+		return errors.New("it is no regular file")
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
 }

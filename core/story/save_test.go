@@ -56,3 +56,27 @@ func TestASavedStoryIsThereWholeOrNotAtAll(t *testing.T) {
 	assert.Len(t, files, 1, "nothing half written stays")
 	assert.ErrorContains(t, Save(filepath.Join(folder, "no", "folder", "run.json"), &s), "cannot write the story")
 }
+
+func TestDevicesAndLinksStayWhatTheyAre(t *testing.T) {
+	s, folder := aStory(), t.TempDir()
+	target, link := filepath.Join(folder, "run.json"), filepath.Join(folder, "link.json")
+	require.NoError(t, os.WriteFile(target, nil, 0o600))
+	require.NoError(t, os.Symlink("run.json", link))
+	require.NoError(t, Save(link, &s))
+	held, err := os.Readlink(link)
+	require.NoError(t, err)
+	assert.Equal(t, "run.json", held)
+	text, err := os.ReadFile(target)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"version":1`)
+	assert.ErrorContains(t, Save(folder, &s), "no regular file")
+
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	require.NoError(t, os.Symlink("/dev/full", filepath.Join(folder, "full")))
+	require.ErrorContains(t, Save(filepath.Join(folder, "full"), &s), "no space left")
+	device, err := os.Stat("/dev/full")
+	require.NoError(t, err)
+	assert.NotZero(t, device.Mode()&os.ModeCharDevice)
+}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 from ._errors import InvalidArgumentError, NotFoundError, UnsupportedError
@@ -49,8 +51,13 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Pat
 
     The temporary file, whose name ends in ``.part``, can be in another folder, ``by_way_of``. A power cut keeps the
     promise only where it is ``durable``, which waits for the disk. Who may read the file is for the umask to say, not
-    for ``tempfile``, whose files are their owner's alone. Raises ``OSError`` as ``open`` does.
+    for ``tempfile``, whose files are their owner's alone. A link stays one, and what it leads to is replaced; a
+    terminal, a pipe or ``/dev/null`` is written to and stays what it is. Raises ``OSError`` as ``open`` does.
     """
+    path = path.resolve() if path.is_file() and path.is_symlink() else path
+    if _is_stream(path):
+        path.write_bytes(data)
+        return
     temporary = (by_way_of or path.parent) / f"{path.name}{os.urandom(4).hex()}.part"
     try:
         with temporary.open("xb") as file:
@@ -62,6 +69,17 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Pat
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether bytes go through it; ``OSError`` for what can be neither written to nor replaced."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # which writing tells better
+        return False
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
 
 
 def save_whole(path: Path, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,39 @@ def test_what_fails_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch
         write_whole(tmp_path / "plan.json", b"new")
     assert [file.name for file in tmp_path.iterdir()] == ["plan.json"]
     assert (tmp_path / "plan.json").read_bytes() == b"old"
+
+
+def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("plan.json")
+    (tmp_path / "plan.json").write_bytes(b"old")
+    write_whole(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "plan.json").read_bytes() == b"new"
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(tmp_path / "pipe", b"plan")
+    assert os.read(reader, 10) == b"plan" and (tmp_path / "pipe").is_fifo()
+    os.close(reader)
+
+
+def test_a_device_is_written_to(tmp_path: Path) -> None:
+    """As root, putting a file in the place of /dev/null would break the machine."""
+    if not Path("/dev/full").is_char_device():
+        pytest.skip("this system has no /dev/full")
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "full", b"x")
+    assert Path("/dev/full").is_char_device()
+
+
+def test_what_is_neither_file_nor_stream_is_not_replaced(tmp_path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "s"))
+    with pytest.raises(OSError, match="Not a regular file"):
+        write_whole(tmp_path / "s", b"x")
+    assert (tmp_path / "s").is_socket()
+    listener.close()
+    with pytest.raises(IsADirectoryError):
+        write_whole(tmp_path, b"x")
 
 
 @pytest.mark.parametrize(
