@@ -60,7 +60,7 @@ class Loading:
                         found = original(self._again or epoch_iterator, *args, **kwargs)
                 except Exception as error:
                     quiet.enter_context(_late_signals_ignored())
-                    if self._begin is None or classify(error)["class"] != "host_oom":
+                    if self._begin is None or not self._ran_out(error):
                         raise
                     clear_frames(error)
                     self._short = first_line(error)
@@ -75,6 +75,9 @@ class Loading:
 
         return get_batch_samples
 
+    def _ran_out(self, error: Exception) -> bool:
+        return classify(error)["class"] == "host_oom" or (self._base().num_workers > 0 and _worker_gone(error))
+
     def ran_short(self, error: Exception) -> bool:
         """Host memory ran out elsewhere: the next window is fetched by fewer workers. False outside of an epoch."""
         if self._begin is not None:
@@ -83,8 +86,7 @@ class Loading:
 
     def _fewer_workers(self) -> tuple[int, int]:
         """Halve the workers and let each prefetch one batch, from the next iterator on; gives both numbers."""
-        loader = self._loader()
-        base = getattr(loader, "base_dataloader", loader)
+        loader, base = self._loader(), self._base()
         before = int(base.num_workers)
         after = before // 2
         changed: dict[str, Any] = {"num_workers": after, "prefetch_factor": 1 if after else None, "_iterator": None}
@@ -120,6 +122,21 @@ class Loading:
 
     def _loader(self) -> Any:
         return self._trainer.callback_handler.train_dataloader
+
+    def _base(self) -> Any:
+        loader = self._loader()
+        return getattr(loader, "base_dataloader", loader)
+
+
+def _worker_gone(error: Exception) -> bool:
+    """Whether a batch could not be fetched from its worker because that was killed just then.
+
+    A batch lies in its worker's memory until it is fetched through a socket, which a killed process closes before its
+    parent gets the signal. torch then says that a worker "exited unexpectedly", from the socket's error, or raises that
+    itself where the process is not quite gone. The data set's own errors come back as "Caught … in DataLoader worker".
+    """
+    found = error.__cause__ if "exited unexpectedly" in str(error) else error
+    return isinstance(found, ConnectionError | EOFError | FileNotFoundError) and not str(found).startswith("Caught ")
 
 
 @contextmanager
