@@ -76,7 +76,8 @@ class Loading:
         return get_batch_samples
 
     def _ran_out(self, error: Exception) -> bool:
-        return classify(error)["class"] == "host_oom" or (self._base().num_workers > 0 and _worker_gone(error))
+        workers = getattr(self._base(), "num_workers", 0)
+        return classify(error)["class"] == "host_oom" or (workers > 0 and _worker_gone(error))
 
     def ran_short(self, error: Exception) -> bool:
         """Host memory ran out elsewhere: the next window is fetched by fewer workers. False outside of an epoch."""
