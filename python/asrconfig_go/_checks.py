@@ -40,10 +40,15 @@ def check_seed(seed: Any) -> None:
 
 
 def checked_list(name: str, values: Any, hint: Any) -> list[Any]:
-    """``checked`` for each of several values; one that stands alone, or text, is none."""
+    """``checked`` for each of several values."""
+    return [checked(name, value, hint) for value in listed(name, values)]
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    """The values of an iterable; ``InvalidArgumentError`` for one that stands alone, text and dictionaries."""
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
         raise InvalidArgumentError(f"{name} = {values!r} is no list", "pass a list")
-    return [checked(name, value, hint) for value in values]
+    return list(values)
 
 
 def plain(value: Any) -> Any:

@@ -54,7 +54,7 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Pat
     for ``tempfile``, whose files are their owner's alone. A link stays one, and what it leads to is replaced; a
     terminal, a pipe or ``/dev/null`` is written to and stays what it is. Raises ``OSError`` as ``open`` does.
     """
-    path = path.resolve() if path.is_file() and path.is_symlink() else path
+    path = path.resolve() if path.is_symlink() and path.is_file() else path
     if _is_stream(path):
         path.write_bytes(data)
         return

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import listed
 from .._errors import InvalidArgumentError
 from .audio import load_audio
 from .batches import Array, chosen, power
@@ -35,9 +36,7 @@ class AddNoise:
         check_range("snr_db", self.snr_db, -100, 200, "(5, 30)")
         if self.noises is None:
             return
-        if not hasattr(self.noises, "__iter__") or isinstance(self.noises, str | bytes):
-            raise InvalidArgumentError(f"noises = {self.noises!r} is no list", "pass a list of clips")
-        loaded = tuple(load_audio(each) for each in self.noises)
+        loaded = tuple(load_audio(each) for each in listed("noises", self.noises))
         if not loaded or not all(map(np.any, loaded)):
             raise InvalidArgumentError("there are no noises, or one is silent", "leave it out, or noises=None: white")
         object.__setattr__(self, "noises", loaded)
