@@ -6,7 +6,11 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-const maxClips = 1 << 30
+const (
+	maxClips = 1 << 30
+	// MaxSeconds is the longest clip, and overhead, in seconds: far beyond any, and every sum of them is finite.
+	MaxSeconds = 1e7
+)
 
 // clips are the durations of a dataset in rising order; a position is a place in it.
 type clips struct {
@@ -22,8 +26,8 @@ func sortClips(seconds []float64, memory Memory) (*clips, error) {
 		return nil, fault.New(fault.EmptyDataset, "give the duration of every clip", "there are %d durations, not 1 to %d", len(seconds), maxClips)
 	}
 	for i, s := range seconds {
-		if !(s >= 0) || math.IsInf(s, 0) {
-			return nil, fault.New(fault.InvalidArgument, "give 0 or more seconds for every clip; drop those that cannot be read", "clip %d lasts %g s", i, s)
+		if !(s >= 0 && s <= MaxSeconds) {
+			return nil, fault.New(fault.InvalidArgument, "give 0 to 1e7 seconds for every clip; drop those that cannot be read", "clip %d lasts %g s", i, s)
 		}
 	}
 	c := &clips{memory: memory}

@@ -1,6 +1,10 @@
 package batching
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
 
 // cutter cuts clips, the longest first, into micro-batches of neighbours. A micro-batch costs its padded seconds, clips ×
 // longest, and overhead seconds besides.
@@ -65,6 +69,12 @@ func (c *cutter) optimal(clips []uint32) []int {
 // Cut is the cheapest way to cut these clips into micro-batches: each as the numbers of its clips, the longest first. A
 // micro-batch costs clips × longest + overhead, in seconds of audio.
 func Cut(seconds []float64, memory Memory, overhead float64) ([][]int, error) {
+	if memory == nil {
+		return nil, fault.New(fault.InvalidArgument, "give what fits: rows of seconds and the largest micro-batch", "micro-batches need a table of memory")
+	}
+	if err := checkOverhead(overhead); err != nil {
+		return nil, err
+	}
 	c, err := sortClips(seconds, memory)
 	if err != nil {
 		return nil, err

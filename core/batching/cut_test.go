@@ -102,11 +102,17 @@ func TestMemory(t *testing.T) {
 
 func TestClipsThatCannotBeUsed(t *testing.T) {
 	memory := Memory{{4, 3}, {7, 1}}
-	for name, wrong := range map[string][]float64{"none": {}, "unknown": {1, math.NaN()}, "endless": {math.Inf(1)}, "less than nothing": {-1}} {
+	for name, wrong := range map[string][]float64{"none": {}, "unknown": {1, math.NaN()}, "endless": {math.Inf(1)}, "sums to infinity": {1e308, 1e308}, "less than nothing": {-1}} {
 		_, err := Cut(wrong, memory, 0)
 		require.Error(t, err, name)
 	}
-	_, err := Cut([]float64{1, 8, 9, 2}, memory, 0)
+	_, err := Cut([]float64{1, 2}, nil, 0)
+	require.EqualError(t, err, "micro-batches need a table of memory")
+	for _, wrong := range []float64{-1, math.NaN(), math.Inf(1), 1e308} {
+		_, err = Cut([]float64{1, 2}, memory, wrong)
+		require.ErrorContains(t, err, "overhead_s = ")
+	}
+	_, err = Cut([]float64{1, 8, 9, 2}, memory, 0)
 	require.EqualError(t, err, "2 of 4 clips are too long to fit even alone; the shortest of them lasts 8 s")
 }
 

@@ -2,7 +2,6 @@ package batching
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
@@ -52,10 +51,16 @@ func (r Recipe) Check() error {
 		return wrong("choose a multiple of the number of processes", "%d samples a step cannot be shared evenly by %d processes", r.StepSamples, r.Ranks)
 	case r.Buckets < 1 || r.Buckets > maxBuckets:
 		return wrong(fmt.Sprintf("choose 1 to %d", maxBuckets), "buckets = %d", r.Buckets)
-	case !(r.OverheadS >= 0) || math.IsInf(r.OverheadS, 0):
-		return wrong("give 0 or more seconds", "overhead_s = %g", r.OverheadS)
 	case r.Mode == Packed && r.Memory == nil:
 		return wrong("give what fits, or choose bucketed", "packed steps need a table of memory")
+	}
+	return checkOverhead(r.OverheadS)
+}
+
+// checkOverhead refuses what is no number of seconds.
+func checkOverhead(seconds float64) error {
+	if !(seconds >= 0 && seconds <= MaxSeconds) {
+		return fault.New(fault.InvalidArgument, "give 0 to 1e7 seconds", "overhead_s = %g", seconds)
 	}
 	return nil
 }

@@ -56,9 +56,13 @@ func (o *Oracle) Model(frozen bool) (*analytic.Model, error) {
 	return m, err
 }
 
+// AllocatorSettings is what a plan sets PYTORCH_CUDA_ALLOC_CONF to, and so what every answer here is simulated with: in
+// batches of many lengths fixed segments keep gaps, growing ones do not.
+const AllocatorSettings = "expandable_segments:True"
+
 func (q Question) request() analytic.Request {
 	r := analytic.Request{Batch: int64(q.Batch), Seconds: q.Seconds, Precision: q.Precision, Checkpointing: q.Checkpointing,
-		Accumulation: 1, Optimizer: q.Optimizer, LoRARank: q.Rank, ComputeCapability: q.Class}
+		Accumulation: 1, Optimizer: q.Optimizer, LoRARank: q.Rank, ComputeCapability: q.Class, Settings: AllocatorSettings}
 	if q.Accumulating {
 		r.Accumulation = 2 // each further one is like the second
 	}

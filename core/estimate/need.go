@@ -92,5 +92,29 @@ func (o *Oracle) Largest(q Question, p Place, factor float64, least, most int) i
 	return low
 }
 
+// Factor is by how much a simulated allocator reserves less or more than the rule says, for micro-batches of up to most clips:
+// the worst of those at a single clip and at the largest micro-batch that the factor itself leaves, so that this one fits.
+// Errors: those of Sketch and Peak.
+func (o *Oracle) Factor(q Question, p Place, most int) (factor float64, err error) {
+	q.Seconds = max(q.Seconds, Shortest)
+	for batch := 1; ; {
+		q.Batch = batch
+		s, err := o.Sketch(q)
+		if err != nil {
+			return 1, err
+		}
+		reserved, err := o.Peak(q)
+		if err != nil {
+			return 1, err
+		}
+		factor = max(factor, float64(reserved)/float64(s.PeakReserved))
+		next := max(1, o.Largest(q, p, factor, 1, most))
+		if next == batch {
+			return factor, nil
+		}
+		batch = next
+	}
+}
+
 // TooLarge tells errors over the size of a batch from others: such a batch does not fit, whatever it would take.
 func TooLarge(err error) bool { return fault.From(err).Code == fault.InvalidArgument }

@@ -41,30 +41,48 @@ func HasEightBit(optimizer string) bool {
 	return optimizer == "adamw_torch" || optimizer == "adamw_torch_fused"
 }
 
+// Lighter are the forms of an optimizer whose step takes less memory, in the order in which one would try them: the fused
+// one computes the same without temporary lists, 8-bit state rounds.
+func Lighter(optimizer string) (names []string) {
+	if optimizer == "adamw_torch" {
+		names = append(names, "adamw_torch_fused")
+	}
+	if HasEightBit(optimizer) {
+		names = append(names, EightBit)
+	}
+	return names
+}
+
 // Ways are changes in the order in which one would try them, each with what it takes at a micro-batch of one clip.
 func (o *Oracle) Ways(m Misfit) ([]Way, error) {
 	base := m.Asked
 	base.Checkpointing = true
 	small, with := base, "gradient checkpointing"
-	if HasEightBit(base.Optimizer) {
-		small.Optimizer, with = EightBit, "an 8-bit optimizer and gradient checkpointing"
+	lighter := Lighter(base.Optimizer)
+	for _, name := range lighter {
+		small.Optimizer, with = name, withOptimizer(name)
 	}
 	frozen, lora, alone := small, base, m
 	frozen.Frozen, lora.Rank, alone.Devices = true, UsualRank, 1
 	_, unfreezable := o.Model(true)
-	ways := []Way{}
-	for _, n := range []struct {
+	type change struct {
 		offered bool
 		what    string
 		Setup
 		Misfit
-	}{
-		{true, "as asked, with gradient checkpointing", base, m},
-		{small != base, "with " + with, small, m},
+	}
+	changes := []change{{true, "as asked, with gradient checkpointing", base, m}}
+	for _, name := range lighter {
+		other := base
+		other.Optimizer = name
+		changes = append(changes, change{true, "with " + withOptimizer(name), other, m})
+	}
+	ways := []Way{}
+	for _, n := range append(changes, []change{
 		{m.Devices > 1, "one of them alone, with " + with, small, alone},
 		{!base.Frozen && unfreezable == nil, "with " + with + ", and the feature encoder frozen", frozen, m},
 		{base.Rank == 0, fmt.Sprintf("LoRA of rank %d on queries and values, with gradient checkpointing", UsualRank), lora, m},
-	} {
+	}...) {
 		if !n.offered {
 			continue
 		}
@@ -77,6 +95,10 @@ func (o *Oracle) Ways(m Misfit) ([]Way, error) {
 		}
 	}
 	return o.larger(o.shorter(ways, m, small, with), m, small, with), nil
+}
+
+func withOptimizer(name string) string {
+	return fmt.Sprintf("optimizer=%q and gradient checkpointing", name)
 }
 
 // needOfOne is the need of the smallest micro-batch.

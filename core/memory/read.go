@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-json"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/jsontext"
 )
 
 const (
@@ -66,9 +67,10 @@ func decode(data []byte, what string) (*Trace, error) {
 		return nil, err
 	}
 	var f file
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&f); err != nil || decoder.More() {
+	if err = jsontext.Check(raw); err == nil {
+		err = jsontext.Decode(raw, &f)
+	}
+	if err != nil {
 		return nil, unreadable(raw, what, err)
 	}
 	if err := checkHeader(f.Format, f.Version, what); err != nil {
@@ -105,9 +107,6 @@ func unreadable(raw []byte, what string, err error) error {
 		if wrong := checkHeader(head.Format, head.Version, what); wrong != nil {
 			return wrong
 		}
-	}
-	if err == nil {
-		err = errors.New("more than one JSON value")
 	}
 	return fault.Wrap(err, fault.Corrupt, recordAgain, "%s", what)
 }

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"math"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -15,8 +14,8 @@ func (m *Model) checkedRun(r RunRequest) (*run, error) {
 		return nil, err
 	}
 	switch {
-	case !(r.Overhead >= 0) || math.IsInf(r.Overhead, 0):
-		return nil, outOfRange("overhead is %g; give 0 or more", r.Overhead)
+	case !(r.Overhead >= 0 && r.Overhead <= 1e15):
+		return nil, outOfRange("overhead is %g; give 0 to 1e15", r.Overhead)
 	case !m.hasShapes():
 		return nil, fault.New(fault.Unsupported, "name batch, length and labels in step() when you record", "the trace says no shapes, so it does not answer for others")
 	case r.Windows != nil:

@@ -76,6 +76,9 @@ func feasibility(p pool, total uint64, margin float64, f footprint) (warning str
 			"take a smaller model or a GPU with more memory; FSDP and DeepSpeed ZeRO-3 can spread one model over several GPUs",
 			"the parameters alone take %s, and %s has %s", gb(float64(f.parameters)), p.where(), gb(float64(total)))
 	}
+	if p.planned == 0 {
+		return "", fault.New(fault.Infeasible, "end what uses it, and profile the hardware again", "no memory of %s is free", p.where())
+	}
 	needed := float64(f.model()) + f.clip()
 	if budget := p.planned * margin; needed > budget {
 		return fmt.Sprintf("By the published formula this run does not fit: %s for the model and one clip, %s usable on %s (%s × %v). "+

@@ -3,6 +3,7 @@ package plan
 import (
 	"math"
 
+	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -10,7 +11,7 @@ import (
 // Limits of inputs. They are far beyond any real run and keep every sum inside int64.
 const (
 	maxPartBytes = 1 << 58 // of parameters, of gradients, of optimizer state
-	maxClipS     = 1e7
+	maxClipS     = batching.MaxSeconds
 	maxHours     = 1e12
 )
 

@@ -62,6 +62,9 @@ func (a audio) cut(seconds float64) (audio, error) {
 // longest is the seconds of the longest clip as the model takes it.
 func (a audio) longest() float64 { return a.taken(a.sorted[len(a.sorted)-1]) }
 
+// oneLength tells whether every batch is of one length.
+func (a audio) oneLength() bool { return a.taken(a.sorted[0]) == a.longest() }
+
 // taken is how long the model takes a clip to be.
 func (a audio) taken(seconds float64) float64 {
 	if a.fixed > 0 {

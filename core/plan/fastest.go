@@ -22,17 +22,7 @@ func (fastest) Plan(in Inputs) (profile.Config, error) {
 	if !s.known() {
 		return byFormula(in)
 	}
-	if err := s.possible(); err != nil {
-		return profile.Config{}, err
-	}
-	ways, err := s.run()
-	if err == nil && len(ways) == 0 {
-		var shorter *search
-		if shorter, err = s.shortened(); err == nil && shorter != nil {
-			s = shorter
-			ways, err = s.run()
-		}
-	}
+	s, ways, err := s.feasible()
 	if err != nil {
 		return profile.Config{}, err
 	}
@@ -40,6 +30,24 @@ func (fastest) Plan(in Inputs) (profile.Config, error) {
 		return profile.Config{}, s.infeasible()
 	}
 	return s.written(ways)
+}
+
+// feasible is the ways that fit, the fastest first, with the search that found them: without the few longest clips where
+// nothing fits with them.
+func (s *search) feasible() (*search, []found, error) {
+	if err := s.possible(); err != nil {
+		return s, nil, err
+	}
+	ways, err := s.run()
+	if err != nil || len(ways) > 0 {
+		return s, ways, err
+	}
+	shorter, err := s.shortened()
+	if err != nil || shorter == nil {
+		return s, nil, err
+	}
+	ways, err = shorter.run()
+	return shorter, ways, err
 }
 
 // possible names wishes that the devices cannot fulfil.
@@ -72,8 +80,9 @@ func byFormula(in Inputs) (profile.Config, error) {
 	if err != nil {
 		return c, err
 	}
-	c.Warnings = append([]string{fmt.Sprintf("What a step of %s takes is not known here: planned by the published formula, which does not "+
-		"know how long clips are. Pass the torch module, so that it is traced.", in.Model.ClassOrName())}, c.Warnings...)
+	n := profile.Or(in.NotTraced, NotTraced{Why: "it was not traced", Fix: "Plan with the model itself where torch and transformers are installed."})
+	c.Warnings = append([]string{fmt.Sprintf("What a step of %s takes is not known: its config does not tell, and %s. Planned by the published formula, "+
+		"which does not know how long clips are. %s", in.Model.ClassOrName(), n.Why, n.Fix)}, c.Warnings...)
 	if o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil {
 		c.Warnings = append(c.Warnings, "The published formula decides by its own rules: precision, gradient_checkpointing, length_handling and max_length_s were not looked at.")
 	}
@@ -126,6 +135,7 @@ func (s *search) writeBatches(d *draft, f found) error {
 	d.ModelMemoryBytes = s.modelBytes()
 	if f.traced != nil {
 		d.PredictedHighBytes = f.traced.HighBytes
+		d.warn(f.traced.Note)
 	}
 	s.explainBatches(d, f)
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, d.GradientAccumulationSteps, d.DeviceCount))
@@ -173,6 +183,9 @@ func (s *search) explainBatches(d *draft, f found) {
 const evalAccumulation = 16
 
 func (s *search) cutReason(f found) string {
+	if f.chosen.cut == fixedMicro && s.in.Options.Preset == Speed {
+		return "one size is as fast here as other cuts"
+	}
 	if f.chosen.cut == fixedMicro {
 		return "one size is as fast here: other cuts gain less than 3 %"
 	}
@@ -194,6 +207,9 @@ func (s *search) handlingReason(f found) string {
 		return fmt.Sprintf("the model pads every clip to %.4g s: their order changes nothing", s.audio.fixed)
 	case s.in.Options.Streamed:
 		return "the dataset is a stream, whose order cannot be chosen"
+	case s.in.Options.Preset == Speed && b.steps >= fewSteps:
+		return fmt.Sprintf("preset speed: the fastest order; %.1f %% of what is computed is padding, %.1f %% in random order, from which a model may learn a little faster",
+			100*b.figures.Padding, 100*s.plainBatches(f).figures.Padding)
 	case b.steps < fewSteps:
 		return fmt.Sprintf("%s an epoch are too few to sort by length without losing randomness", fault.Plural(b.steps, "step"))
 	case b.handling == "random":

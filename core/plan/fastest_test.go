@@ -180,7 +180,7 @@ func TestMoreMemoryIsNeverSlower(t *testing.T) {
 func TestATraceIsBelievedBeforeTheEstimate(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 30, 1), "T4")
 	estimated := planned(t, in)
-	traced := Traced{Precision: "fp16", Optimizer: "adamw_torch", BudgetBytes: estimated.BudgetBytes, EvalBatch: pointer(9),
+	traced := Traced{Precision: "fp16", Optimizer: "adamw_torch_fused", BudgetBytes: estimated.BudgetBytes, EvalBatch: pointer(9),
 		Memory: batching.Memory{{Seconds: 10, Batch: 8}, {Seconds: 30, Batch: 1}},
 		Peaks:  []TracedPeak{{Batch: 1, Bytes: 13e9, Parts: []profile.Part{{Name: "parameters", Bytes: 13e9}}}}}
 	in.Traced = []Traced{traced}
@@ -205,7 +205,7 @@ func TestATracedModelNeedsNoDescription(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 30, 1), "T4")
 	budget := planned(t, in).BudgetBytes
 	in.Described = nil
-	in.Traced = []Traced{{Precision: "fp16", Optimizer: "adamw_torch", BudgetBytes: budget,
+	in.Traced = []Traced{{Precision: "fp16", Optimizer: "adamw_torch_fused", BudgetBytes: budget,
 		Memory: batching.Memory{{Seconds: 8, Batch: 10}, {Seconds: 30, Batch: 3}}, Peaks: []TracedPeak{{Batch: 3, Bytes: 9e9}}}}
 	c := planned(t, in)
 	assert.Equal(t, 3, c.MicroBatchSize)
@@ -239,7 +239,7 @@ func TestWaysOutComeInOrderWithNumbers(t *testing.T) {
 	requireFault(t, err, fault.Infeasible, "does not fit into 13.69 GB of GPU 0 (Tesla T4)")
 	hint := fault.From(err).Hint
 	at := -1
-	for _, way := range []string{"8-bit optimizer", "LoRA of rank 32", "instead", "ZeRO-2", "ZeRO-3", "FSDP"} {
+	for _, way := range []string{`optimizer="adamw_bnb_8bit"`, "LoRA of rank 32", "instead", "ZeRO-2", "ZeRO-3", "FSDP"} {
 		next := strings.Index(hint, way)
 		require.Greater(t, next, at, way)
 		at = next
@@ -387,7 +387,7 @@ func TestAnUnknownModelIsPlannedByTheFormula(t *testing.T) {
 	in.Options.Policy = ""
 	c := planned(t, in)
 	assert.Equal(t, PublishedRule, c.Policy)
-	assert.Contains(t, c.Warnings[0], "is not known here")
+	assert.Contains(t, c.Warnings[0], "its config does not tell, and it was not traced")
 	in.Described = &model.Request{Config: []byte(`{"model_type":"seamless_m4t","hidden_size":16}`)}
 	c = planned(t, in)
 	assert.Equal(t, PublishedRule, c.Policy)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -27,7 +28,7 @@ const (
 	LightPreprocessing = "light" // reading and resampling
 	HeavyPreprocessing = "heavy" // augmentation in the loader: noise, reverberation, speed
 
-	defaultOptimizer     = "adamw_torch"
+	defaultOptimizer     = analytic.DefaultOptimizer
 	defaultBaseRate      = 2e-5 // published, at defaultBaseBatchSize
 	defaultBaseBatchSize = 8
 	defaultEpochs        = 3.0
@@ -84,7 +85,7 @@ type optimizer struct {
 // optimizers maps the names that users give, aliases included.
 var optimizers = map[string]optimizer{
 	"adamw_torch":       {"adamw_torch", "adamw"},
-	"adamw_torch_fused": {"adamw_torch", "adamw"}, // same state, another kernel
+	"adamw_torch_fused": {"adamw_torch_fused", "adamw"},
 	"adamw_bnb_8bit":    {"adamw_bnb_8bit", "adamw_8bit"},
 	"adamw_8bit":        {"adamw_bnb_8bit", "adamw_8bit"},
 	"adafactor":         {"adafactor", "adafactor"},
@@ -191,8 +192,11 @@ func (o Options) contradiction() error {
 	return nil
 }
 
+// leastPositive is below all that is meant; what is divided by it stays finite.
+const leastPositive = 1e-12
+
 func checkPositive(name string, value *float64, high float64) error {
-	if value == nil || (*value > 0 && *value <= high) {
+	if value == nil || (*value >= leastPositive && *value <= high) {
 		return nil
 	}
 	return fault.New(fault.InvalidArgument, fmt.Sprintf("give %s a number above 0 and at most %v", name, high),

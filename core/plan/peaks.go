@@ -96,7 +96,11 @@ func (s *search) writeDevices(d *draft, f found) error {
 			own := *s
 			own.place = estimate.Place{GPU: g, Devices: s.pool.count, Budget: uint64(device.BudgetBytes)}
 			q := own.question(f.way, 1)
-			device.MicroBatchSize = max(d.MicroBatchSize, s.ask.Largest(q, own.place, 1, 1, s.share))
+			factor, err := s.ask.Factor(q, own.place, s.share)
+			if err != nil {
+				return err
+			}
+			device.MicroBatchSize = max(d.MicroBatchSize, s.ask.Largest(q, own.place, factor, 1, s.share))
 			peak, err := own.peak(found{way: f.way}, device.MicroBatchSize)
 			if err != nil {
 				return err

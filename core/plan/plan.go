@@ -20,10 +20,11 @@ type Inputs struct {
 	Options  Options          `json:"options"`
 
 	// What policy "fastest" looks at beside them. Without the first two it is the published rule.
-	Described *model.Request  `json:"described"` // the model as the estimator from configs is asked for it
-	Traced    []Traced        `json:"traced"`    // ways of training that were traced
-	Durations []float64       `json:"-"`         // seconds of every clip; none: the histogram's
-	Cards     []estimate.Card `json:"-"`         // GPUs that one might take instead
+	Described *model.Request  `json:"described"`  // the model as the estimator from configs is asked for it
+	Traced    []Traced        `json:"traced"`     // ways of training that were traced
+	NotTraced *NotTraced      `json:"not_traced"` // why the model was not traced, and what to do about that
+	Durations []float64       `json:"-"`          // seconds of every clip; none: the histogram's
+	Cards     []estimate.Card `json:"-"`          // GPUs that one might take instead
 }
 
 // Policy is one set of rules. Make checks the inputs and fills in the defaults of Options before it asks a Policy.

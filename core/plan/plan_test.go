@@ -244,6 +244,14 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"hours", func(in *Inputs) { in.Dataset.TotalHours = -1 }, fault.InvalidArgument, "total_hours"},
 		{"GPU without memory", func(in *Inputs) { in.Hardware.GPUs[0].MemoryTotalBytes = 0 }, fault.InvalidArgument, "GPU 0 (NVIDIA L4)"},
 		{"no RAM", func(in *Inputs) { in.Hardware.Memory.TotalBytes = 0 }, fault.InvalidArgument, "host memory"},
+		{"GPU without free memory", func(in *Inputs) {
+			in.Hardware.GPUs[0].MemoryFreeBytes, in.Options.Policy = pointer(uint64(0)), PublishedRule
+		}, fault.Infeasible,
+			"no memory of GPU 0 (NVIDIA L4) is free"},
+		{"no RAM available", func(in *Inputs) {
+			in.Hardware.GPUs, in.Hardware.Memory.AvailableBytes, in.Options.Policy = nil, 0, PublishedRule
+		}, fault.Infeasible,
+			"no memory of host RAM is free"},
 		{"cores NaN", func(in *Inputs) { in.Hardware.CPU.UsableCores = nan }, fault.InvalidArgument, "usable_cores"},
 	} {
 		t.Run(s.name, func(t *testing.T) {

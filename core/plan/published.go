@@ -203,8 +203,11 @@ func newLoader(c profile.Config, in Inputs, p pool) loader {
 func planOptimizer(d *draft, in Inputs) {
 	o, why := in.Options, ""
 	d.Optimizer = optimizers[o.Optimizer].name
-	d.because("optimizer", fmt.Sprintf("asked for as %s; its state takes %s", o.Optimizer,
-		gb(float64(in.Model.OptimizerBytes[optimizers[o.Optimizer].state]))))
+	why = "asked for as " + o.Optimizer
+	if o.Optimizer == defaultOptimizer {
+		why = "the Trainer's default since transformers 5: AdamW in one kernel, without temporary lists in a step"
+	}
+	d.because("optimizer", fmt.Sprintf("%s; its state takes %s", why, gb(float64(in.Model.OptimizerBytes[optimizers[o.Optimizer].state]))))
 	d.LRScaling = o.LRScaling
 	d.because("lr_scaling", "asked for; sqrt is the default")
 	d.LearningRate, why = learningRate(o, effective(d.Config))

@@ -174,9 +174,9 @@ func TestOptimizers(t *testing.T) {
 		decay       float64
 		warned      bool
 	}{
-		{"", "adamw_torch", 1600e6, 0.01, false},
+		{"", "adamw_torch_fused", 1600e6, 0.01, false},
 		{"adamw_torch", "adamw_torch", 1600e6, 0.01, false},
-		{"adamw_torch_fused", "adamw_torch", 1600e6, 0.01, false},
+		{"adamw_torch_fused", "adamw_torch_fused", 1600e6, 0.01, false},
 		{"adamw_bnb_8bit", "adamw_bnb_8bit", 1000e6, 0.01, false},
 		{"adamw_8bit", "adamw_bnb_8bit", 1000e6, 0.01, false},
 		{"adafactor", "adafactor", 801e6, 0, false},

@@ -202,7 +202,7 @@ func (s *search) question(w way, batch int) estimate.Question {
 }
 
 // table is the largest micro-batch for each length, at most a device's share: by the trace, or by the estimate from the
-// config, whose rule is corrected by two simulations. Empty where nothing is known of the way.
+// config, whose rule is corrected by simulations. Empty where nothing is known of the way.
 func (s *search) table(w way, traced *Traced) (batching.Memory, error) {
 	if traced != nil {
 		return limited(traced.Memory, s.share), nil
@@ -218,7 +218,7 @@ func (s *search) table(w way, traced *Traced) (batching.Memory, error) {
 		q.Seconds = lengths[i]
 		if i == len(lengths)-1 {
 			var err error
-			if factor, err = s.factor(q); err != nil {
+			if factor, err = s.ask.Factor(q, s.place, s.share); err != nil {
 				return nil, err
 			}
 		}
@@ -241,25 +241,6 @@ func limited(m batching.Memory, most int) batching.Memory {
 		out[i].Batch = min(out[i].Batch, most)
 	}
 	return out
-}
-
-// factor is by how much a simulated allocator reserves less or more than the rule says, at about the largest micro-batch of
-// the longest clips and at a single one: the worse of the two.
-func (s *search) factor(q estimate.Question) (float64, error) {
-	factor := 0.0
-	for _, batch := range []int{1, max(1, s.ask.Largest(q, s.place, 1, 1, s.share))} {
-		q.Batch = batch
-		sketch, err := s.ask.Sketch(q)
-		if err != nil {
-			return 1, err
-		}
-		reserved, err := s.ask.Peak(q)
-		if err != nil {
-			return 1, err
-		}
-		factor = max(factor, float64(reserved)/float64(sketch.PeakReserved))
-	}
-	return factor, nil
 }
 
 // compare simulates an epoch with each way to make batches.
@@ -291,7 +272,7 @@ func (s *search) compare(f *found) error {
 
 const usualBuckets = 30
 
-// choose takes random order, cut as is fastest: from steps of clips of similar length a model learns a little more slowly
+// choose takes random order, cut as is fastest, but for preset speed: from steps of clips of similar length a model learns a little more slowly
 // (docs/batching.md), and the cut saves most of what they save. Where padding must stay, so that nothing else saves time,
 // steps of one length are taken when they gain much.
 func (s *search) choose(f found) batches {
@@ -304,6 +285,9 @@ func (s *search) choose(f found) batches {
 	if random == nil {
 		return f.all[0]
 	}
+	if s.in.Options.Preset == Speed && random.steps >= fewSteps && !s.in.Options.Streamed {
+		return s.fastestOfAll(f, *random)
+	}
 	similar := s.fastestOf(f, batching.Bucketed)
 	if !s.mixing && similar != nil && similar.steps >= fewSteps && random.epoch.Likely >= (1+muchFaster)*similar.epoch.Likely {
 		return *similar
@@ -311,14 +295,28 @@ func (s *search) choose(f found) batches {
 	return *random
 }
 
+// fastestOfAll is the fastest way to make steps of any kind: what preset speed takes.
+func (s *search) fastestOfAll(f found, best batches) batches {
+	for _, handling := range []string{"grouped", batching.Bucketed, batching.Packed} {
+		if b := s.fastestOf(f, handling); b != nil && b.epoch.Likely < best.epoch.Likely {
+			best = *b
+		}
+	}
+	return best
+}
+
 // fastestOf is the fastest way to make steps of a kind, one size where that is about as fast; nil without one.
 func (s *search) fastestOf(f found, handling string) (chosen *batches) {
+	tolerance := 1 + aboutAsFast
+	if s.in.Options.Preset == Speed {
+		tolerance = 1
+	}
 	for i, b := range f.all {
 		cut := b.cut == memoryMicro
-		if b.handling != handling || cut && (s.sharded() || s.in.Options.Streamed) {
+		if b.handling != handling || cut && (s.sharded() || s.in.Options.Streamed || f.traced != nil && f.traced.OneLength) {
 			continue
 		}
-		if chosen == nil || cut && b.epoch.Likely*(1+aboutAsFast) < chosen.epoch.Likely || !cut && b.epoch.Likely <= (1+aboutAsFast)*chosen.epoch.Likely {
+		if chosen == nil || cut && b.epoch.Likely*tolerance < chosen.epoch.Likely || !cut && b.epoch.Likely <= tolerance*chosen.epoch.Likely {
 			chosen = &f.all[i]
 		}
 	}

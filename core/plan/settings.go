@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -29,13 +30,13 @@ func (s *search) writeKernels(d *draft, f found, ways []found) {
 	d.GradientCheckpointing = f.checkpointing
 	s.explainCheckpointing(d, f, ways)
 	d.TorchCompile, why = torchCompile(gpus, preset)
-	if d.TorchCompile && s.audio.fixed == 0 {
-		d.TorchCompile, why = false, "nearly every batch has another length, and each would be compiled anew"
+	if d.TorchCompile && !s.audio.oneLength() {
+		d.TorchCompile, why = false, fmt.Sprintf("preset %s compiles where all batches are of one length; here nearly every one has another, and each would be compiled anew", preset)
 	}
 	d.because("torch_compile", why)
 	d.CudnnBenchmark, why = cudnnBenchmark(gpus, preset)
-	if d.CudnnBenchmark && s.audio.fixed == 0 {
-		d.CudnnBenchmark, why = false, "nearly every batch has another length, and cuDNN would try its kernels on each"
+	if d.CudnnBenchmark && !s.audio.oneLength() {
+		d.CudnnBenchmark, why = false, fmt.Sprintf("preset %s tries cuDNN's kernels where all batches are of one length; here nearly every one has another, and each would be timed anew", preset)
 	}
 	d.because("cudnn_benchmark", why)
 	d.Deterministic, why = deterministic(preset)
@@ -45,7 +46,7 @@ func (s *search) writeKernels(d *draft, f found, ways []found) {
 	d.because("freeze_feature_encoder", "as asked for; its convolutions are a few percent of the parameters")
 	why = "no GPU"
 	if len(gpus) > 0 {
-		d.AllocConf, why = "expandable_segments:True", "batches of many lengths leave gaps in fixed segments; growing ones do not"
+		d.AllocConf, why = estimate.AllocatorSettings, "batches of many lengths leave gaps in fixed segments; growing ones do not"
 	}
 	d.because("alloc_conf", why)
 }
@@ -119,15 +120,23 @@ func (s *search) writeLength(d *draft, f found) {
 		d.because("max_length_s", "every clip fits"+s.costOfLongest(f))
 		return
 	}
-	limit := s.audio.sorted[len(s.audio.sorted)-1]
 	why = "longer clips do not fit even alone"
 	if s.in.Options.MaxLengthS != nil {
-		limit, why = *s.in.Options.MaxLengthS, "asked for"
+		why = "asked for"
 	}
-	d.MaxLengthS = &limit
+	d.MaxLengthS = s.maxLength()
 	why = fmt.Sprintf("%s: %s of %.2f h are left out", why, fault.Plural(s.audio.leftOut, "clip"), s.audio.leftOutHours)
 	d.because("max_length_s", why)
-	d.warn("Over max_length_s = " + number(limit) + ": " + why + ".")
+	d.warn("Over max_length_s = " + number(*d.MaxLengthS) + ": " + why + ".")
+}
+
+// maxLength is the length in seconds over which clips are left out; nil where none is.
+func (s *search) maxLength() *float64 {
+	if s.audio.leftOut == 0 || s.in.Options.MaxLengthS != nil {
+		return s.in.Options.MaxLengthS
+	}
+	limit := s.audio.sorted[len(s.audio.sorted)-1]
+	return &limit
 }
 
 // costOfLongest tells what the few longest clips cost, if they cost anything.

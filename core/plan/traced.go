@@ -17,6 +17,8 @@ type Traced struct {
 	Memory        batching.Memory `json:"memory"`       // the largest micro-batch of clips of up to so many seconds
 	Peaks         []TracedPeak    `json:"peaks"`        // of micro-batches of the longest clips, by rising size
 	EvalBatch     *int            `json:"eval_batch"`   // largest evaluation batch of the longest clips; absent when not asked for
+	Note          string          `json:"note"`         // what the trace assumed, for the user; "" for nothing
+	OneLength     bool            `json:"one_length"`   // nothing is known of other lengths, so that no batch can be cut by its own
 	HighBytes     *int64          `json:"high_bytes"`   // worst peak of whole runs in several orders; absent when none was simulated
 }
 
@@ -25,6 +27,12 @@ type TracedPeak struct {
 	Batch int            `json:"batch"`
 	Bytes int64          `json:"bytes"` // of the device, context included
 	Parts []profile.Part `json:"parts"`
+}
+
+// NotTraced says why a model was not traced, as the middle of a sentence, and what to do so that it is, as a sentence.
+type NotTraced struct {
+	Why string `json:"why"`
+	Fix string `json:"fix"`
 }
 
 func (t Traced) check() error {

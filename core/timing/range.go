@@ -5,7 +5,6 @@
 package timing
 
 import (
-	"math"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -43,6 +42,9 @@ type Calibration struct {
 // spare is how far a calibrated range reaches beyond what was measured: steps to come have other clips.
 const spare = 0.05
 
+// shortest and longest are beyond every optimizer step, in seconds: ratios of what lies between them are finite.
+const shortest, longest = 1e-9, 1e9
+
 // Calibrate compares spans of time that were measured, in seconds, with what was predicted for each of them. Errors:
 // InvalidArgument without a span, and where one is not a positive number.
 func Calibrate(predicted []Range, measured []float64) (Calibration, error) {
@@ -54,8 +56,8 @@ func Calibrate(predicted []Range, measured []float64) (Calibration, error) {
 	}
 	ratios := make([]float64, len(measured))
 	for i, s := range measured {
-		if math.IsNaN(s) || math.IsInf(s, 0) || s <= 0 {
-			return Calibration{}, fault.New(fault.InvalidArgument, "give the seconds of an optimizer step", "a measured step of %v s", s)
+		if !(s >= shortest && s <= longest) {
+			return Calibration{}, fault.New(fault.InvalidArgument, "give the seconds of an optimizer step, 1e-9 to 1e9", "a measured step of %v s", s)
 		}
 		ratios[i] = s / predicted[i].Likely
 	}

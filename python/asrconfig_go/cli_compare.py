@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from ._errors import InvalidArgumentError
+from ._output import show, show_json
 
 
 def add_compare(commands: Any) -> None:
@@ -22,7 +22,9 @@ def add_compare(commands: Any) -> None:
     compare.add_argument("--target-batch-size", type=int, default=32, help="samples per optimizer step (default 32)")
     compare.add_argument("--epochs", type=float, default=3.0, help="default 3")
     compare.add_argument("--precision", help="fp32, fp16 or bf16 (default: what suits each GPU)")
-    compare.add_argument("--optimizer", default="adamw_torch", help="the Trainer's name (default adamw_torch)")
+    compare.add_argument(
+        "--optimizer", default="adamw_torch_fused", help="the Trainer's name (default adamw_torch_fused)"
+    )
     compare.add_argument("--freeze-feature-encoder", action="store_true", help="train without the front end")
     compare.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters of this rank")
     compare.add_argument("--order", default="random", help="random (default) or grouped by length")
@@ -36,7 +38,7 @@ def add_compare(commands: Any) -> None:
 
 def _compare(arguments: argparse.Namespace) -> int:
     found = _largest(arguments) if arguments.largest is not None else _comparison(arguments)
-    print(json.dumps(found.to_dict(), indent=2, ensure_ascii=False) if arguments.json else found)
+    show_json(found.to_dict()) if arguments.json else show(found)
     return 0
 
 

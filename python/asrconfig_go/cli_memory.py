@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._errors import NotFoundError
 from ._files import save_whole
+from ._output import show, show_json
 from .markup import page
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ def add_memory(commands: Any) -> None:
     )
     memory.add_argument("--precision", default="fp16", help="fp32, fp16 (default) or bf16")
     memory.add_argument("--checkpointing", action="store_true", help="with gradient checkpointing")
-    memory.add_argument("--optimizer", default="adamw_torch", help="the Trainer's name (default adamw_torch)")
+    memory.add_argument(
+        "--optimizer", default="adamw_torch_fused", help="the Trainer's name (default adamw_torch_fused)"
+    )
     memory.add_argument("--accumulation", type=int, default=1, help="micro-batches per optimizer step (default 1)")
     memory.add_argument(
         "--freeze-feature-encoder", action="store_true", help="train without the convolutional front end"
@@ -70,7 +72,7 @@ def _memory(arguments: argparse.Namespace) -> int:
         save_whole(path, page(path.stem, estimate._repr_html_()).encode())
     if arguments.plot:
         _draw(estimate, Path(arguments.plot))
-    print(json.dumps(estimate.to_dict(), indent=2, ensure_ascii=False) if arguments.json else estimate)
+    show_json(estimate.to_dict()) if arguments.json else show(estimate)
     return 0
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
+from ._output import show, show_json
 from ._records import to_json
 
 _PASSED_ON = (
@@ -42,7 +42,11 @@ def _add_wishes(plan: Any) -> None:
     add("--safety-margin", type=float, default=0.85, help="share of memory to use, 0.70 to 0.95 (default 0.85)")
     add("--policy", default="fastest", help="fastest (default), or published: a formula, for comparison")
     add("--preset", default="balanced", help="balanced (default), speed or reproducible")
-    add("--optimizer", default="adamw_torch", help="adamw_torch (default), adamw_bnb_8bit, adafactor or sgd")
+    add(
+        "--optimizer",
+        default="adamw_torch_fused",
+        help="adamw_torch_fused (default), adamw_torch, adamw_bnb_8bit, adafactor, sgd",
+    )
     add("--lr-scaling", default="sqrt", help="sqrt (default), linear or none")
     add("--precision", help="fp32, fp16 or bf16 (default: what suits the GPU)")
     add("--gradient-checkpointing", action=toggle, default=None, help="on or off (default: the faster one that fits)")
@@ -74,7 +78,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         explanation.save(arguments.html)
     if arguments.json:
         parts = {"hardware": manager.hardware, "dataset": manager.dataset, "model": manager.model, "config": config}
-        print(json.dumps({name: to_json(part) for name, part in parts.items()}, indent=2, ensure_ascii=False))
+        show_json({name: to_json(part) for name, part in parts.items()})
     else:
-        print("\n" + explanation.text(profiles=False))  # the stages have shown them
+        show("\n" + explanation.text(profiles=False))  # the stages have shown them
     return 0

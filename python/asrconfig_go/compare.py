@@ -71,7 +71,7 @@ class CompareOptions:
     target_batch_size: int = 32
     epochs: float = 3.0
     precision: str | None = None
-    optimizer: str = "adamw_torch"
+    optimizer: str = "adamw_torch_fused"
     lora_rank: int = 0
     order: str = "random"
     padded_s: float | None = None
@@ -163,7 +163,7 @@ def estimate_step_time(
     precision: str | None = None,
     gradient_checkpointing: bool = False,
     accumulation: int = 1,
-    optimizer: str = "adamw_torch",
+    optimizer: str = "adamw_torch_fused",
     freeze_feature_encoder: bool = False,
     lora_rank: int = 0,
     attention: str = "sdpa",

@@ -56,6 +56,12 @@ def _names_in(folder: Path | None) -> tuple[str, ...]:
     return (NEW,)
 
 
+def allocator_in_force() -> str:
+    """The allocator settings that torch reads in this process, "" for its defaults or for another allocator's."""
+    text = next((os.environ[name] for name in alloc_conf_names() if os.environ.get(name)), "")
+    return text if (parse_alloc_conf(text) or {}).get("backend", "native") == "native" else ""
+
+
 def _library_folder() -> Path | None:
     from importlib.util import find_spec
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .config import TrainingConfig
     from .manager import ASRConfigManager
 
@@ -25,7 +27,7 @@ def create_optimal_config(
     preset: str = "balanced",
     policy: str = "fastest",
     gpu: str | None = None,
-    optimizer: str = "adamw_torch",
+    optimizer: str = "adamw_torch_fused",
     lr_scaling: str = "sqrt",
     base_learning_rate: float | None = None,
     base_batch_size: int | None = None,
@@ -42,6 +44,7 @@ def create_optimal_config(
     price_usd_hour: float | None = None,
     freeze_feature_encoder: bool = False,
     trace: bool | None = None,
+    batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
     processor: Any = None,
     sample_size: int | None = None,
     sampling_rate: int = 16_000,
@@ -52,9 +55,9 @@ def create_optimal_config(
     ``dataset``: see ``scan_audio``; ``model``: see ``profile_model`` (without one, ``model_name`` is looked up in the
     catalogue). ``target_batch_size`` is the number of samples per optimizer step, 1 to 65536; ``safety_margin``, 0.70
     to 0.95, the share of GPU memory that the plan may use. The other settings are those of ``PlanOptions``; ``trace``
-    is that of ``ASRConfigManager.plan``. For half a second some clips are decoded, and made to the model's input by
-    ``processor``, if there is one, to know how many workers keep the GPU fed. ``verbose`` prints a line per stage and
-    the plan.
+    and ``batch_fn`` are those of ``ASRConfigManager.plan``. For half a second some clips are decoded, and made to the
+    model's input by ``processor``, if there is one, to know how many workers keep the GPU fed. ``verbose`` prints a
+    line per stage and the plan.
 
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.
@@ -81,6 +84,6 @@ def create_optimal_config(
     searched = policy == "fastest" and bool(manager.hardware.gpus)
     if searched and loader_rate is None and not isinstance(dataset, DatasetProfile):
         manager.measure_loader(dataset, processor=processor, seconds=_LOADER_S, sampling_rate=sampling_rate)
-    config = manager.plan(options, trace=trace, progress=verbose)
+    config = manager.plan(options, trace=trace, batch_fn=batch_fn, progress=verbose)
     say(verbose, "Planning", config)
     return config, manager

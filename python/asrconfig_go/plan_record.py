@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ._checks import MARGIN_RANGE, checked
-from ._errors import InvalidArgumentError, VersionMismatchError
+from ._errors import InternalError, InvalidArgumentError, VersionMismatchError
 from ._files import save_whole
 from ._json_files import read_object
 from ._records import from_json, json_fields, to_json
@@ -165,7 +165,12 @@ class PlanRecord:
             raise InvalidArgumentError(
                 f"the configuration lacks {', '.join(missing)}", "save it again with save_config"
             )
-        return from_json(cls, {name: data[name] for name in json_fields(PlanRecord)})
+        try:
+            return from_json(cls, {name: data[name] for name in json_fields(PlanRecord)})
+        except InternalError as error:
+            raise InvalidArgumentError(
+                f"in the configuration, {error.message}", "save it again with save_config"
+            ) from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON to ``path``, whole or not at all."""

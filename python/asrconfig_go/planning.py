@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +25,6 @@ _WINDOW = 3  # micro-batches of a traced step: the first, one with gradients bes
 _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
 _ROWS = 16  # lengths at which a traced table is asked
-_EXPANDING = "expandable_segments:True"
 _GRADIENT_BYTES = 4
 
 
@@ -37,54 +36,122 @@ class Way(NamedTuple):
     optimizer: str
 
 
+class Wanted(NamedTuple):
+    """What the planner wants to know of a way, as ``plan.next`` names it.
+
+    ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step.
+    """
+
+    precision: str
+    gradient_checkpointing: bool
+    optimizer: str
+    allocator: str
+    share: int
+    budget_bytes: int
+    max_length_s: float | None
+
+    @property
+    def way(self) -> Way:
+        """The way alone."""
+        return Way(self.precision, self.gradient_checkpointing, self.optimizer)
+
+
 class NotTracedWarning(UserWarning):
     """The model could not be traced: its memory is estimated from its config, or by the published formula."""
+
+
+@dataclass(frozen=True)
+class NotTraced:
+    """Why a model is not traced, as the middle of a sentence, and what to do so that it is, as a sentence."""
+
+    why: str
+    fix: str
 
 
 class Tracer:
     """Traces a model in the ways that a plan chooses, for one GPU.
 
-    ``model`` is what ``MemoryModel.trace`` takes; ``gpu`` plans for a card of the catalogue. ``trained`` is the number
-    of trained parameters, ``devices`` the number of GPUs that share a step: DDP keeps a second copy of the gradients.
+    ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes; ``gpu`` plans for a card of the catalogue.
+    ``trained`` is the number of trained parameters, ``devices`` the number of GPUs that share a step: DDP keeps a
+    second copy of the gradients.
     """
 
     def __init__(
-        self, model: Any, *, gpu: str | None, freeze: bool, trained: int, devices: int, progress: bool
+        self,
+        model: Any,
+        *,
+        gpu: str | None,
+        freeze: bool,
+        trained: int,
+        devices: int,
+        progress: bool,
+        batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
     ) -> None:
         self._model, self._gpu, self._freeze, self._progress = model, gpu, freeze, progress
+        self._batch_fn = batch_fn
         self._beside = _GRADIENT_BYTES * trained if devices > 1 else 0
 
-    def trace(self, way: Way, share: int, durations: Sequence[float], budget_bytes: int) -> dict[str, Any]:
-        """What the planner wants to know of ``way``: what fits for each length, the peaks of the longest clips.
+    def trace(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
+        """What the planner wants to know: what fits for each length, the peaks of the longest clips.
 
-        ``share`` is the clips of a device in a step, ``durations`` are seconds that hold the shortest and the longest.
+        ``durations`` are seconds that hold the shortest and the longest.
         """
+        with self._opened(wanted) as memory:
+            longest_s = memory.length(max(durations)) / memory.length_per_second
+            if memory.answers(2, longest_s):
+                return self._any_length(memory, wanted, durations, longest_s)
+            # Its control flow depends on the batch, so that no shape tells of another: the candidates are traced.
+            sizes, length, labels = _divisors(wanted.share), memory.length(longest_s), memory.labels(longest_s)
+        with self._opened(wanted, [(size, length, labels) for size in sizes]) as memory:
+            return self._one_length(memory, wanted, sizes, longest_s)
+
+    def _opened(self, wanted: Wanted, points: Sequence[tuple[int, int, int]] | None = None) -> MemoryModel:
         from .memory import MemoryModel
 
-        with MemoryModel.trace(
+        return MemoryModel.trace(
             self._model,
-            precision=way.precision,
-            gradient_checkpointing=way.gradient_checkpointing,
-            optimizer=way.optimizer,
+            self._batch_fn,
+            precision=wanted.precision,
+            gradient_checkpointing=wanted.gradient_checkpointing,
+            optimizer=wanted.optimizer,
             accumulation=_WINDOW,
             freeze_feature_encoder=self._freeze,
             gpu=self._gpu,
-            allocator=_EXPANDING,
+            allocator=wanted.allocator,
+            points=points,
             progress=self._progress,
-        ) as memory:
-            longest_s = memory.length(max(durations)) / float(memory.about.get("length_per_second") or 16_000.0)
-            limit = budget_bytes - self._outside(memory)
-            rows = tuple(_table(memory, _lengths(min(durations), longest_s), share, limit))
-            largest = max(1, rows[-1][1])
-            sizes = sorted({size for size in range(1, share + 1) if share % size == 0 and size <= largest} | {largest})
-            return {
-                **way._asdict(),
-                "budget_bytes": budget_bytes,
-                "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
-                "peaks": [self._peak(memory, size, longest_s) for size in sizes],
-                "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
-                "high_bytes": self._worst(memory, rows, share, durations, limit),
-            }
+        )
+
+    def _any_length(
+        self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], longest_s: float
+    ) -> dict[str, Any]:
+        share, limit = wanted.share, wanted.budget_bytes - self._outside(memory)
+        rows = tuple(_table(memory, _lengths(min(durations), longest_s), share, limit))
+        largest = max(1, rows[-1][1])
+        sizes = sorted({size for size in _divisors(share) if size <= largest} | {largest})
+        return {
+            **wanted.way._asdict(),
+            "budget_bytes": wanted.budget_bytes,
+            "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
+            "peaks": [self._peak(memory, size, longest_s) for size in sizes],
+            "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
+            "note": _assumed(memory),
+            "high_bytes": self._worst(memory, rows, share, durations, limit),
+        }
+
+    def _one_length(self, memory: MemoryModel, wanted: Wanted, sizes: list[int], longest_s: float) -> dict[str, Any]:
+        peaks = [self._peak(memory, size, longest_s) for size in sizes]
+        largest = max((peak["batch"] for peak in peaks if peak["bytes"] <= wanted.budget_bytes), default=0)
+        return {
+            **wanted.way._asdict(),
+            "budget_bytes": wanted.budget_bytes,
+            "memory": [{"seconds": longest_s, "batch": largest}],
+            "peaks": peaks,
+            "eval_batch": None,
+            "note": _assumed(memory),
+            "high_bytes": None,
+            "one_length": True,
+        }
 
     def _outside(self, memory: MemoryModel) -> int:
         """What a process takes beside the allocator's memory: context and NCCL, or the process itself on a CPU."""
@@ -117,6 +184,18 @@ class Tracer:
         return {"batch": batch, "bytes": found.peak_reserved + outside, "parts": parts}
 
 
+def _assumed(memory: MemoryModel) -> str:
+    """What the batches of a module of unknown kind were taken to be; "" where that is known."""
+    made_up = memory.about.get("batches")
+    return (
+        f"The batches of {memory.name} were made up ({made_up}): pass batch_fn where yours differ." if made_up else ""
+    )
+
+
+def _divisors(share: int) -> list[int]:
+    return [size for size in range(1, share + 1) if share % size == 0]
+
+
 def _lengths(shortest_s: float, longest_s: float) -> list[float]:
     """Lengths in equal ratios from the shortest clip's to the longest's."""
     shortest_s = min(longest_s, max(0.5, shortest_s))
@@ -147,43 +226,49 @@ def _evaluation(memory: MemoryModel, batch: int, seconds: float, share: int, lim
     return batch
 
 
-def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | None) -> TrainingConfig:
-    """Ask the planner; with a ``tracer``, trace the way that it takes and ask again until it stays with a traced way.
+def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotTraced) -> TrainingConfig:
+    """Trace with ``tracer`` what the planner wants to know, until it wants no more, and take its plan.
 
-    ``durations`` are the seconds of every clip, empty where they are not known. A way that cannot be traced is said
-    once, as a ``NotTracedWarning``, and planned from the config.
+    ``durations`` are the seconds of every clip, empty where they are not known. A model that cannot be traced is said
+    once, as a ``NotTracedWarning``, and planned from its config.
     """
-    attached, traced = durations.tobytes(), list[dict[str, Any]]()
-    config = TrainingConfig.from_dict(_lib.call("plan.make", request, attached))
+    traced: list[dict[str, Any]] = []
+    missing: NotTraced | None
+    if isinstance(tracer, NotTraced):
+        missing = tracer
+    else:
+        traced, missing = _traced(request, durations, tracer)
+    last = {**request, "traced": traced, "not_traced": None if missing is None else asdict(missing)}
+    return TrainingConfig.from_dict(_lib.call("plan.make", last, durations.tobytes()))
+
+
+def _traced(
+    request: dict[str, Any], durations: array[float], tracer: Tracer
+) -> tuple[list[dict[str, Any]], NotTraced | None]:
+    """What the planner wanted to know, and why no more was traced, if something failed."""
+    traced: list[dict[str, Any]] = []
+    known = durations or array("d", (request["dataset"]["min_s"], request["dataset"]["max_s"]))
     for _ in range(_ROUNDS):
-        way = Way(config.precision, config.gradient_checkpointing, config.optimizer)
-        seen = any(tuple(each[name] for name in Way._fields) == way for each in traced)
-        if tracer is None or seen or config.policy != "fastest":
+        found = _lib.call("plan.next", {**request, "traced": traced}, durations.tobytes())
+        if found is None:
             break
-        share = config.effective_batch_size // config.device_count
-        limit = math.inf if config.max_length_s is None else config.max_length_s
-        known = durations or array("d", (request["dataset"]["min_s"], request["dataset"]["max_s"]))
-        with _said() as failed:
-            traced.append(tracer.trace(way, share, [min(s, limit) for s in known], config.budget_bytes))
-        if failed:
-            break
-        config = TrainingConfig.from_dict(_lib.call("plan.make", {**request, "traced": traced}, attached))
-    return config
+        wanted = Wanted(**found)
+        limit = math.inf if wanted.max_length_s is None else wanted.max_length_s
+        try:
+            traced.append(tracer.trace(wanted, [min(s, limit) for s in known]))
+        except AsrConfigError as error:
+            return traced, _failed(error)
+    return traced, None
 
 
-@contextmanager
-def _said() -> Iterator[list[str]]:
-    """Let a trace fail with a warning instead of an error: the plan that is there stands."""
-    failed: list[str] = []
-    try:
-        yield failed
-    except AsrConfigError as error:
-        failed.append(str(error))
-        warnings.warn(
-            f"the model could not be traced ({error.message}): its memory is estimated from its config",
-            NotTracedWarning,
-            stacklevel=6,
-        )
+def _failed(error: AsrConfigError) -> NotTraced:
+    """A trace that fails is a warning instead of an error: the plan says what it rests on."""
+    warnings.warn(
+        f"the model could not be traced ({error.message}): its memory is estimated without a trace",
+        NotTracedWarning,
+        stacklevel=6,
+    )
+    return NotTraced(f"tracing it failed: {error.message}", f"{error.hint[:1].upper()}{error.hint[1:]}.")
 
 
 def usable(durations: array[float]) -> array[float]:

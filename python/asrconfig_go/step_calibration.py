@@ -6,17 +6,21 @@ import contextlib
 import datetime
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import _lib
-from ._checks import checked
+from ._checks import checked, listed
+from ._errors import AsrConfigError
+from ._json_files import read_json
+from ._records import from_json
 from .compare_records import StepCalibration
 from .hardware import HardwareProfile
 from .memory.calibration_record import calibration_file, torch_version, write_calibration
 
 _KEPT = 64  # records of a model: cards and settings
 _PLAUSIBLE = (0.02, 50.0)  # measured over estimated
+_HIGHEST, _MOST_STEPS = 1e3, 1 << 40  # of a factor's range and of steps in a file that can be believed
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class StepSettings:
 
     precision: str
     gradient_checkpointing: bool
-    optimizer: str = "adamw_torch"
+    optimizer: str = "adamw_torch_fused"
     lora_rank: int = 0
     attention: str = "sdpa"
     devices: int = 1
@@ -138,12 +142,26 @@ def _settings(record: StepRecord) -> tuple[str, str, bool, int]:
 
 def _records(described: dict[str, Any]) -> list[StepRecord]:
     """What is known of a model, the newest first; none where the file is broken."""
+    path = _file(described)  # raises for a model that nobody knows
     try:
-        rows = json.loads(_file(described).read_text(encoding="utf-8"))
-        found = [StepRecord(**{field.name: row[field.name] for field in fields(StepRecord)}) for row in rows]
-        return [each for each in found if 0 < each.low <= each.factor <= each.high]
-    except (OSError, ValueError, KeyError, TypeError):
+        rows = listed("records", read_json(path, "calibration", ""))
+        found = [from_json(StepRecord, row) for row in rows]
+    except AsrConfigError:
         return []
+    cards = {gpu for gpu in {each.gpu for each in found} if _is_card(gpu)}
+    return [each for each in found if each.gpu in cards and _is_sound(each)]
+
+
+def _is_sound(record: StepRecord) -> bool:
+    return 0 < record.low <= record.factor <= record.high < _HIGHEST and 0 < record.steps < _MOST_STEPS
+
+
+def _is_card(gpu: str) -> bool:
+    """Whether the library can plan for it: one unknown name would make it refuse all."""
+    try:
+        return bool(gpu) and _card(gpu) == gpu
+    except AsrConfigError:
+        return False
 
 
 def _file(described: dict[str, Any]) -> Any:

@@ -90,7 +90,7 @@ def points(batch: int, length: int, labels: int) -> dict[str, Any]:
 
 
 def trainer_for(tmp_path: Path, **settings: Any) -> Any:
-    return tiny_trainer(tmp_path / "out", optim="adamw_torch", **settings)
+    return tiny_trainer(tmp_path / "out", optim="adamw_torch_fused", **settings)
 
 
 def _everything(trainer: Any) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def test_the_driver_s_count_becomes_the_context(
     ("settings", "said"),
     [
         ({"gradient_accumulation_steps": 2}, "accumulation 2 instead of 1"),
-        ({"optim": "adafactor"}, "optimizer 'adafactor' instead of 'adamw_torch'"),
+        ({"optim": "adafactor"}, "optimizer 'adafactor' instead of 'adamw_torch_fused'"),
         ({"bf16": True}, "precision 'bf16' instead of 'fp32'"),
         ({"gradient_checkpointing": True}, "gradient_checkpointing True instead of False"),
     ],
@@ -250,7 +250,7 @@ def test_the_driver_s_count_becomes_the_context(
 def test_other_settings_than_the_predicted_are_refused(
     memory_model: MemoryModel, cuda: FakeCuda, tmp_path: Path, settings: dict[str, Any], said: str
 ) -> None:
-    trainer = tiny_trainer(tmp_path / "out", **({"optim": "adamw_torch"} | settings))
+    trainer = tiny_trainer(tmp_path / "out", **({"optim": "adamw_torch_fused"} | settings))
     with pytest.raises(ac.InvalidArgumentError, match=said):
         calibrate(trainer, memory_model, batch=8, seconds=10.0, batch_fn=points)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from asrconfig_go import Applied, InvalidArgumentError, TooLateWarning, environment
-from asrconfig_go.environment import NEW, OLD, alloc_conf_names, parse_alloc_conf
+from asrconfig_go.environment import NEW, OLD, alloc_conf_names, allocator_in_force, parse_alloc_conf
 from training_fixtures import make_plan
 
 NAMES = (NEW, OLD, "TOKENIZERS_PARALLELISM", "CUBLAS_WORKSPACE_CONFIG")
@@ -199,3 +199,20 @@ def test_the_record_is_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done._repr_html_().count("<tr>") == 3
     with pytest.raises(KeyError):
         done["PATH"]
+
+
+@pytest.mark.parametrize(
+    ("set_to", "in_force"),
+    [
+        ({}, ""),
+        ({NEW: EXPANDABLE}, EXPANDABLE),
+        ({OLD: "max_split_size_mb:128"}, "max_split_size_mb:128"),
+        ({NEW: "backend:cudaMallocAsync"}, ""),
+    ],
+)
+def test_the_settings_in_force_are_those_that_torch_reads(
+    set_to: dict[str, str], in_force: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in set_to.items():
+        monkeypatch.setenv(name, text)
+    assert allocator_in_force() == in_force

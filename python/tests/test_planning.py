@@ -14,7 +14,7 @@ from asrconfig_go import planning, step_calibration
 from asrconfig_go.compare_records import StepCalibration
 from asrconfig_go.manager import LoaderNotMeasuredWarning, PlanOptions
 from asrconfig_go.memory import MemoryModel
-from asrconfig_go.planning import NotTracedWarning, Tracer, Way
+from asrconfig_go.planning import NotTracedWarning, Tracer, Wanted, Way
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
 SECONDS = array("d", [1 + 19 * (i * 0.618 % 1) ** 2 for i in range(2000)])
@@ -68,9 +68,10 @@ class FakeTracer(Tracer):
     def __init__(self, fits: dict[bool, int]) -> None:
         self.fits, self.asked = fits, list[Way]()
 
-    def trace(self, way: Way, share: int, durations: Any, budget_bytes: int) -> dict[str, Any]:
+    def trace(self, wanted: Wanted, durations: Any) -> dict[str, Any]:
+        way, budget_bytes = wanted.way, wanted.budget_bytes
         self.asked.append(way)
-        assert share == 32 and max(durations) == pytest.approx(max(SECONDS[:200]), abs=0.01)
+        assert wanted.share == 32 and max(durations) == pytest.approx(max(SECONDS[:200]), abs=0.01)
         fits = self.fits[way.gradient_checkpointing]
         return {
             **way._asdict(),
@@ -108,7 +109,7 @@ def test_a_module_of_unknown_kind_is_planned_by_the_formula() -> None:
     torch = pytest.importorskip("torch")
     config = manager_for(torch.nn.Linear(4, 4)).plan(trace=False)
     assert config.policy == "published"
-    assert "is not known here" in config.warnings[0]
+    assert "trace=False was asked for" in config.warnings[0]
 
 
 def test_durations_are_kept_when_all_are_known() -> None:

@@ -77,9 +77,8 @@ def peak_of_each_step(trace: Trace) -> list[int]:
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_peak_of_every_step_is_the_trainers(precision: str, accumulation: int, tmp_path: Path) -> None:
-    theirs = peak_of_each_step(
-        the_trainers(tmp_path, bf16=precision == "bf16", gradient_accumulation_steps=accumulation, optim="adamw_torch")
-    )
+    settings = {"bf16": precision == "bf16", "gradient_accumulation_steps": accumulation, "optim": "adamw_torch_fused"}
+    theirs = peak_of_each_step(the_trainers(tmp_path, **settings))
     ours = peak_of_each_step(
         trace_training(
             models.wav2vec2, points=[POINT], precision=precision, steps=3, accumulation=accumulation, evaluation=False

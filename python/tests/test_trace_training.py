@@ -85,7 +85,7 @@ def test_gradients_optimizer_and_parameters() -> None:
     total = sum(p.numel() for p in model.parameters()) * 4
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad) * 4
     assert trainable < total
-    made = trace(model)
+    made = trace(model, optimizer="adamw_torch")
     assert bytes_of(made, "parameter") == total
     assert bytes_of(made, "optimizer") == 2 * trainable
     assert bytes_of(made, "gradient") == 3 * trainable
@@ -200,7 +200,7 @@ def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
 
 
 def test_models_that_cannot_be_traced() -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="input of Linear is not known"):
+    with pytest.raises(TraceError, match="no batches could be made up for a Linear; tried input: "):
         trace_training(nn.Linear(3, 3))
     frozen = models.wav2vec2().requires_grad_(False)
     with pytest.raises(ac.InvalidArgumentError, match="no trainable parameters"):

@@ -32,7 +32,7 @@ func (m *Model) describe(r Request, set settings, t *tape, windows [phases]*wind
 		segment = "accumulate"
 	}
 	names := [phases][2]string{{segment, "forward"}, {segment, "backward"}, {"step", "optimizer"}}
-	e := Estimate{Estimate: memory.Estimate{Estimator: "analytic", Notes: m.notes(r)}}
+	e := Estimate{Estimate: memory.Estimate{Estimator: "analytic", Notes: m.notes(r, set)}}
 	highest := 0
 	for i, w := range windows {
 		if w.peak.total > windows[highest].peak.total {
@@ -52,8 +52,10 @@ func (m *Model) describe(r Request, set settings, t *tape, windows [phases]*wind
 
 // reserve fills in what follows from the peak of reserved memory.
 func (e *Estimate) reserve(r Request, bytes uint64) {
-	e.PeakReserved = bytes
-	e.Fragmentation = 1 - float64(e.PeakAllocated)/float64(bytes)
+	e.PeakReserved, e.Fragmentation = bytes, 0
+	if bytes > 0 { // nothing is reserved where not even the first storage fits
+		e.Fragmentation = 1 - float64(e.PeakAllocated)/float64(bytes)
+	}
 	if r.DeviceBytes != nil {
 		device := bytes + uint64(*r.DeviceBytes)
 		e.PeakDevice = &device
@@ -64,13 +66,13 @@ func (e *Estimate) reserve(r Request, bytes uint64) {
 	}
 }
 
-func (m *Model) notes(r Request) []string {
+func (m *Model) notes(r Request, set settings) []string {
 	notes := []string{}
 	if r.Labels == nil {
 		notes = append(notes, fmt.Sprintf("transcripts of %d tokens assumed", m.labels(r.Seconds)))
 	}
 	if !r.Simulate {
-		notes = append(notes, "reserved memory by a rule: "+reservedRule)
+		notes = append(notes, "reserved memory by a rule: "+set.reservedRule())
 	}
 	return notes
 }
@@ -152,9 +154,20 @@ func (a *account) components() map[string]uint64 {
 	return out
 }
 
-// reservedRule is the rule in words, reserved the rule: a tenth for segments and the holes in them, and room for the
-// largest tensor, which finds no free piece of its size between what the cache has cut up for others. Against a
-// simulation of the allocator it is off by 5 % in the median (docs/analytic-memory.md).
-const reservedRule = "1.1 × allocated + the largest tensor"
+// reservedRule is the rule in words, reserved the rule: a tenth for segments and the holes in them, a hundredth where
+// segments grow, and room for the largest tensor, which finds no free piece of its size between what the cache has cut up
+// for others. docs/analytic-memory.md has its error against a simulation of the allocator.
+func (s settings) reservedRule() string {
+	if s.allocator.ExpandableSegments {
+		return "1.01 × allocated + the largest tensor"
+	}
+	return "1.1 × allocated + the largest tensor"
+}
 
-func (t *tape) reserved(allocated int64) uint64 { return uint64(allocated + allocated/10 + t.largest) }
+func (t *tape) reserved(allocated int64) uint64 {
+	between := allocated / 10
+	if t.allocator.ExpandableSegments {
+		between = allocated / 100
+	}
+	return uint64(allocated + between + t.largest)
+}

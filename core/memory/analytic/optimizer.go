@@ -20,6 +20,9 @@ type optimizerRule struct {
 	why    string
 }
 
+// DefaultOptimizer is the Trainer's default since transformers 5: AdamW in one kernel, whose step needs no temporary lists.
+const DefaultOptimizer = "adamw_torch_fused"
+
 // optimizerRules by the Trainer's names. Foreach implementations work on all parameters at once.
 var optimizerRules = map[string]optimizerRule{
 	"adamw_torch":       {state: "adamw", copies: 1, why: "torch/optim/adam.py, foreach: two moments; in a step the square roots of the second"},
@@ -40,7 +43,7 @@ func Optimizers() []string { return slices.Sorted(maps.Keys(optimizerRules)) }
 
 func findOptimizer(name string) (optimizerRule, error) {
 	if name == "" {
-		name = "adamw_torch"
+		name = DefaultOptimizer
 	}
 	rule, known := optimizerRules[name]
 	if !known {

@@ -23,7 +23,7 @@ type Request struct {
 	Precision            string `json:"precision"`              // "fp32", or by autocast "fp16" or "bf16"; "fp32"
 	Checkpointing        bool   `json:"checkpointing"`          // gradient checkpointing of every layer, not reentrant
 	Accumulation         int64  `json:"accumulation"`           // micro-batches of an optimizer step, 1..2^20; 1
-	Optimizer            string `json:"optimizer"`              // the Trainer's name: see Optimizers; "adamw_torch"
+	Optimizer            string `json:"optimizer"`              // the Trainer's name: see Optimizers; "adamw_torch_fused"
 	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` // as model.freeze_feature_encoder() does
 	LoRARank             int64  `json:"lora_rank"`              // rank of adapters beside queries and values, with all else but a CTC head frozen, 0..4096; 0, none
 	Attention            string `json:"attention"`              // "sdpa" or "eager"; "sdpa"

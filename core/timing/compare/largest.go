@@ -8,6 +8,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -95,9 +96,9 @@ func trainable(r Request, name string, m machine, asked Largest) (Trainable, boo
 		what string
 		estimate.Setup
 	}{
-		{&out.Full, "every parameter, AdamW", estimate.Setup{Checkpointing: true, Optimizer: adamw}},
+		{&out.Full, "every parameter, AdamW", estimate.Setup{Checkpointing: true, Optimizer: analytic.DefaultOptimizer}},
 		{&out.EightBit, "every parameter, 8-bit AdamW", estimate.Setup{Checkpointing: true, Optimizer: estimate.EightBit}},
-		{&out.LoRA, "LoRA, AdamW", estimate.Setup{Checkpointing: true, Optimizer: adamw, Rank: asked.LoRARank}},
+		{&out.LoRA, "LoRA, AdamW", estimate.Setup{Checkpointing: true, Optimizer: analytic.DefaultOptimizer, Rank: asked.LoRARank}},
 	} {
 		bytes, fits, err := p.ask.Need(p.question(m, candidate{Setup: each.Setup, batch: 1, accumulation: 2}), m.place(asked.BudgetBytes), true)
 		if err != nil {

@@ -119,8 +119,8 @@ func (p *planner) loading(devices int) timing.Range {
 	return timing.Takes(p.lengths.Hours()*3600, rate.Times(float64(p.Workers*devices)))
 }
 
-// setups are the ways of training in the order of preference: as asked, and with an 8-bit optimizer where the asked one is
-// AdamW. The plain and the checkpointed one of each stand together: the faster that fits is taken.
+// setups are the ways of training in the order of preference: as asked, and with a lighter form of the optimizer where it has
+// one. The plain and the checkpointed one of each stand together: the faster that fits is taken.
 func (p *planner) setups() [][]estimate.Setup {
 	of := func(optimizer string) []estimate.Setup {
 		s := estimate.Setup{Frozen: p.FreezeFeatureEncoder, Optimizer: optimizer, Rank: p.LoRARank}
@@ -129,8 +129,8 @@ func (p *planner) setups() [][]estimate.Setup {
 		return []estimate.Setup{s, c}
 	}
 	out := [][]estimate.Setup{of(p.Optimizer)}
-	if estimate.HasEightBit(p.Optimizer) {
-		out = append(out, of(estimate.EightBit))
+	for _, name := range estimate.Lighter(p.Optimizer) {
+		out = append(out, of(name))
 	}
 	return out
 }

@@ -3,7 +3,6 @@
 package compare
 
 import (
-	"math"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -25,7 +24,7 @@ type Request struct {
 	TargetBatchSize      int      `json:"target_batch_size"`      // clips per optimizer step, 1..65536; 32
 	Epochs               float64  `json:"epochs"`                 // above 0 to 10^4; 3
 	Precision            string   `json:"precision"`              // "fp32", "fp16" or "bf16"; what suits the card
-	Optimizer            string   `json:"optimizer"`              // the Trainer's name; "adamw_torch"
+	Optimizer            string   `json:"optimizer"`              // the Trainer's name; "adamw_torch_fused"
 	FreezeFeatureEncoder bool     `json:"freeze_feature_encoder"` //
 	LoRARank             int64    `json:"lora_rank"`              // rank of adapters; 0, all parameters train
 	Order                string   `json:"order"`                  // "random", or "grouped" as by group_by_length; "random"
@@ -41,14 +40,13 @@ const (
 	usualMargin               = 0.85
 	usualWorkers, mostWorkers = 4, 1024
 	mostGPUs                  = 256
-	adamw                     = "adamw_torch"
 )
 
 // completed fills in defaults and checks the values. Errors: InvalidArgument.
 func (r Request) completed() (Request, error) {
 	r.TargetBatchSize, r.Epochs = or(r.TargetBatchSize, usualTarget), or(r.Epochs, usualEpochs)
 	r.SafetyMargin, r.Workers = or(r.SafetyMargin, usualMargin), or(r.Workers, usualWorkers)
-	r.Optimizer, r.Order = or(r.Optimizer, adamw), or(r.Order, "random")
+	r.Optimizer, r.Order = or(r.Optimizer, analytic.DefaultOptimizer), or(r.Order, "random")
 	for _, check := range []struct {
 		wrong      bool
 		hint, text string
@@ -70,7 +68,7 @@ func (r Request) completed() (Request, error) {
 		}
 	}
 	if !slices.Contains(analytic.Optimizers(), r.Optimizer) {
-		return r, fault.New(fault.Unsupported, "choose one of adamw_torch, adamw_bnb_8bit, adafactor, sgd", "the memory of optimizer %q is not known", fault.Shorten(r.Optimizer))
+		return r, fault.New(fault.Unsupported, "choose one of adamw_torch_fused, adamw_torch, adamw_bnb_8bit, adafactor, sgd", "the memory of optimizer %q is not known", fault.Shorten(r.Optimizer))
 	}
 	return r, nil
 }
@@ -83,7 +81,8 @@ func or[T comparable](given, otherwise T) T {
 	return given
 }
 
-func positive(x float64) bool { return x > 0 && !math.IsInf(x, 1) }
+// positive says whether seconds or a rate can be: between numbers beyond all that are met, whose ratios are finite.
+func positive(x float64) bool { return x >= 1e-9 && x <= 1e15 }
 
 func value(x *float64) float64 {
 	if x == nil {

@@ -31,8 +31,8 @@ func (p *planner) row(m machine) (Row, error) {
 			}
 			if fits {
 				row.take(p, m, c, bytes)
-				row.LargestBatch = p.largestBatch(m, c, row.BudgetBytes)
-				return row, nil
+				row.LargestBatch, err = p.largestBatch(m, c, row.BudgetBytes)
+				return row, err
 			}
 		}
 	}
@@ -80,11 +80,12 @@ func (row *Row) note(p *planner, m machine, c candidate) {
 	}
 }
 
-// largestBatch is the largest micro-batch of a candidate's kind whose reserved memory by the rule fits, at least its own.
-func (p *planner) largestBatch(m machine, c candidate, budget uint64) int {
+// largestBatch is the largest micro-batch of a candidate's kind that fits, at least its own.
+func (p *planner) largestBatch(m machine, c candidate, budget uint64) (int, error) {
 	q := p.question(m, c)
 	q.Accumulating = true
-	return max(c.batch, p.ask.Largest(q, m.place(budget), 1, c.batch, maxMicro))
+	factor, err := p.ask.Factor(q, m.place(budget), maxMicro)
+	return max(c.batch, p.ask.Largest(q, m.place(budget), factor, c.batch, maxMicro)), err
 }
 
 // Cards are the whole cards of the catalogue, which one might take instead.

@@ -17,7 +17,7 @@ type Training struct {
 
 	Precision            string `json:"precision"` // what suits the card
 	Checkpointing        bool   `json:"checkpointing"`
-	Optimizer            string `json:"optimizer"` // "adamw_torch"
+	Optimizer            string `json:"optimizer"` // "adamw_torch_fused"
 	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"`
 	LoRARank             int64  `json:"lora_rank"`
 	Attention            string `json:"attention"` // "sdpa" or "eager"; "sdpa"
@@ -56,7 +56,7 @@ func (t Training) stepper() (*stepper, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.Precision, t.Optimizer = or(t.Precision, estimate.Precision(card.GPU())), or(t.Optimizer, adamw)
+	t.Precision, t.Optimizer = or(t.Precision, estimate.Precision(card.GPU())), or(t.Optimizer, analytic.DefaultOptimizer)
 	t.Model.FreezeFeatureEncoder = t.Model.FreezeFeatureEncoder || t.FreezeFeatureEncoder
 	m, err := analytic.Read(t.Model)
 	if err != nil {

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from .._errors import AsrConfigError
 from .._files import cache_folder, write_whole
+from .._json_files import read_object
+from .._records import from_json
 from .cache import fingerprint
 
 
@@ -42,9 +45,9 @@ def find_calibration(model_key: str | None, gpu: str) -> Calibration | None:
     if model_key is None or not gpu:
         return None
     try:
-        data = json.loads(calibration_file(model_key, gpu, torch_version()).read_text(encoding="utf-8"))
-        known = Calibration(**{f.name: data[f.name] for f in fields(Calibration)})
-    except (OSError, ValueError, KeyError, TypeError):
+        told = read_object(calibration_file(model_key, gpu, torch_version()), "calibration", "")
+        known = from_json(Calibration, told)
+    except AsrConfigError:
         return None
     return known if 0.1 < known.factor < 10 else None
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _lib
-from .._errors import CorruptFileError, InvalidArgumentError, LibraryError, NotFoundError
+from .._errors import CorruptFileError, InvalidArgumentError, LibraryError, NotFoundError, UnsupportedError
 from .._files import user_path
 from .._records import from_json
 from ..batching.table import OVERHEAD_S, Table
@@ -71,7 +71,7 @@ class MemoryModel:
         *,
         precision: str = "fp16",
         gradient_checkpointing: bool | str = False,
-        optimizer: str = "adamw_torch",
+        optimizer: str = "adamw_torch_fused",
         accumulation: int = 1,
         freeze_feature_encoder: bool = False,
         gpu: str | None = None,
@@ -242,6 +242,7 @@ class MemoryModel:
     ) -> int:
         """The largest micro-batch up to ``most`` that fits, 0 when even one sample does not, by simulations.
 
+        A batch fits whose peak of reserved memory stays within the limit, without giving cached memory back on its way.
         ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU in mind leaves. The search
         begins at ``near``, in steps that double until the answer lies between two sizes, and then by bisection.
         """
@@ -261,6 +262,15 @@ class MemoryModel:
                 batch = min(low + step, high - 1) if low > 0 else max(high - step, 1)
                 step *= 2
         return low
+
+    def answers(self, batch: int, seconds: float) -> bool:
+        """Whether the traced shapes tell what this one takes; those of a model whose steps differ in kind do not."""
+        request = {**self._request(Shape(batch, seconds, None)), "limit_bytes": None, "timeline": 0, "modules": 1}
+        try:
+            _lib.call("memory.simulate", request)
+        except UnsupportedError:
+            return False
+        return True
 
     @property
     def length_per_second(self) -> float:
@@ -304,7 +314,8 @@ class MemoryModel:
 
     def _fits(self, shape: Shape, limit: int) -> bool:
         request = {**self._request(shape), "limit_bytes": self._uncorrected(limit), "timeline": 0, "modules": 1}
-        return bool(_lib.call("memory.simulate", request)["fits"])
+        found = _lib.call("memory.simulate", request)
+        return bool(found["fits"]) and found["retries"] == 0
 
     @property
     def factor(self) -> float:

@@ -29,7 +29,7 @@ def estimate_memory(
     labels: int | None = None,
     precision: str = "fp16",
     gradient_checkpointing: bool | str = False,
-    optimizer: str = "adamw_torch",
+    optimizer: str = "adamw_torch_fused",
     accumulation: int = 1,
     freeze_feature_encoder: bool = False,
     gpu: str | None = None,

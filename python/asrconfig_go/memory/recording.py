@@ -66,7 +66,10 @@ class Recording:
         model = self.source.model if is_module(self.source.model) else self._noting(built)
         with ProgressBar(f"Tracing {self.source.label}", "step", None, progress) as advance:
             trace = self._run(model, advance)
-        facts = self._facts(model if is_module(model) else built[0])
+        config = getattr(model, "config", None) if is_module(model) else built[0]
+        facts = generation_facts(config)
+        if self.batch_fn is not None:
+            facts |= self._batches(self.batch_fn).facts()
         return dataclasses.replace(trace, about={**trace.about, **facts})
 
     def _noting(self, built: list[Any]) -> Callable[[], Any]:
@@ -85,7 +88,7 @@ class Recording:
         s = self.settings
         points = self.points
         if points is None and self.batch_fn is not None:
-            points = self._batches(None).points()
+            points = self._batches(self.batch_fn).points()
         try:
             return trace_training(
                 model, self.batch_fn, points=points, optimizer=s.optimizer, precision=s.precision,
@@ -98,19 +101,13 @@ class Recording:
             hint = "check that batch_fn gives the model's keyword arguments" if self.batch_fn else "train it for a step"
             raise TraceError(f"{self.source.label} failed in its training step: {named(error)}", hint) from error
 
-    def _batches(self, config: Any) -> SpeechBatches:
-        from ..trace import SpeechBatches, speech_batches
+    def _batches(self, batch_fn: Callable[[int, int, int], dict[str, Any]]) -> SpeechBatches:
+        from ..trace import SpeechBatches
 
-        if self.batch_fn is not None:
-            return SpeechBatches(self.batch_fn, self.length_per_second)
-        return speech_batches(config)
-
-    def _facts(self, model: Any) -> dict[str, Any]:
-        """What later questions need to know of the model, so that the trace alone answers them."""
-        return self._batches(model).facts() | generation_facts(getattr(model, "config", model))
+        return SpeechBatches(batch_fn, self.length_per_second)
 
 
-def generation_facts(config: Any) -> dict[str, int]:
+def generation_facts(config: Any) -> dict[str, Any]:
     """Sizes of a decoder's key-value cache, for encoder-decoder models with a fixed source length."""
     layers, width = getattr(config, "decoder_layers", None), getattr(config, "d_model", None)
     source = getattr(config, "max_source_positions", None)

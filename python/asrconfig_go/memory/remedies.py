@@ -17,6 +17,7 @@ Change = tuple[str, Any]  # a setting and its value
 Asked = Callable[[MemorySettings], dict[str, Any]]
 
 _CHANGES: tuple[Change, ...] = (
+    ("optimizer", "adamw_torch_fused"),
     ("gradient_checkpointing", True),
     ("precision", "fp16"),
     ("freeze_feature_encoder", True),
@@ -51,7 +52,7 @@ def changes_that_fit(settings: MemorySettings, ask: Asked) -> tuple[str, ...]:
 
 def _together(settings: MemorySettings, changes: list[Change], ask: Asked) -> tuple[str, ...]:
     for count in range(2, len(changes) + 1):
-        words, fits = _tried(settings, changes[:count], ask)
+        words, fits = _tried(settings, changes[:count], ask)  # of two optimizers the later one counts
         if fits:
             return (words,)
         if count == len(changes):
@@ -62,12 +63,15 @@ def _together(settings: MemorySettings, changes: list[Change], ask: Asked) -> tu
 def _tried(settings: MemorySettings, changes: list[Change], ask: Asked) -> tuple[str, bool]:
     """The changes in words with what would be needed, and whether the GPU has that much."""
     found = ask(dataclasses.replace(settings, **dict(changes)))
-    words = " and ".join(f"{name}={value!r}" for name, value in changes)
+    words = " and ".join(f"{name}={value!r}" for name, value in dict(changes).items())
     return f"{words}: about {gib(found['peak_device'])}", bool(found["fits"])
 
 
 def _applies(settings: MemorySettings, change: Change) -> bool:
     """Whether the change is one: from a setting that takes more."""
-    name, _ = change
-    more: dict[str, tuple[Any, ...]] = {"precision": ("fp32",), "optimizer": ("adamw_torch", "adamw_torch_fused")}
-    return getattr(settings, name) in more.get(name, (False,))
+    more: dict[Change, tuple[Any, ...]] = {
+        ("precision", "fp16"): ("fp32",),
+        ("optimizer", "adamw_torch_fused"): ("adamw_torch",),
+        ("optimizer", "adafactor"): ("adamw_torch", "adamw_torch_fused"),
+    }
+    return getattr(settings, change[0]) in more.get(change, (False,))

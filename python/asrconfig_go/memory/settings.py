@@ -53,7 +53,7 @@ class MemorySettings:
 
     precision: str = "fp16"
     gradient_checkpointing: bool | str = False
-    optimizer: str = "adamw_torch"
+    optimizer: str = "adamw_torch_fused"
     accumulation: int = 1
     freeze_feature_encoder: bool = False
     allocator: str = ""
@@ -66,7 +66,9 @@ class MemorySettings:
         checked("allocator", self.allocator, str)
         checked("optimizer", self.optimizer, str)
         if not self.optimizer:
-            raise InvalidArgumentError("optimizer is empty", 'name one as the Trainer does, such as "adamw_torch"')
+            raise InvalidArgumentError(
+                "optimizer is empty", 'name one as the Trainer does, such as "adamw_torch_fused"'
+            )
 
     @property
     def checkpointing(self) -> str:

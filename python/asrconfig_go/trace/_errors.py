@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from .._errors import UnsupportedError
+from .._errors import InvalidArgumentError, UnsupportedError
 
 
 class TraceError(UnsupportedError):
     """The step cannot be traced, or a trace file cannot be read; the message names the operation and the module."""
+
+
+class RefusedBatchError(TraceError):
+    """The model's own code fails on a batch."""
+
+
+class NoLossError(InvalidArgumentError):
+    """The model gives no loss for a batch."""

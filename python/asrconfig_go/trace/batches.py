@@ -89,6 +89,9 @@ def speech_batches(model: Any) -> SpeechBatches:
         inside = speech_batches(config.encoder)
         make = _with_labels_of(config.decoder, inside.batch)
         return SpeechBatches(make, inside.length_per_second, labels_per_second=_TOKENS_PER_SECOND)
+    if kind == "audio-spectrogram-transformer":
+        spectrograms = _features(config, config.num_mel_bins, "input_values")
+        return SpeechBatches(spectrograms, 100, fixed_length=config.max_length)
     if hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
         return _mel_batches(config)
     if hasattr(config, "conv_kernel") and hasattr(config, "conv_stride"):
@@ -128,13 +131,10 @@ def _waveforms(config: Any) -> BatchFunction:
     return make
 
 
-def _features(config: Any, width: int) -> BatchFunction:
+def _features(config: Any, width: int, name: str = "input_features") -> BatchFunction:
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
-        return {
-            "input_features": torch.randn(batch, length, width),
-            "attention_mask": _mask(batch, length),
-            "labels": _labels(config, batch, labels),
-        }
+        made = {name: torch.randn(batch, length, width), "labels": _labels(config, batch, labels)}
+        return {**made, "attention_mask": _mask(batch, length)} if name == "input_features" else made
 
     return make
 

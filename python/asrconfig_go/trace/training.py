@@ -13,13 +13,13 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .._errors import InvalidArgumentError, UnsupportedError
+from .._errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from . import _optimizers
 from ._copy import imaginary_copy
-from ._errors import TraceError
-from .batches import speech_batches
+from ._errors import NoLossError, RefusedBatchError, TraceError
 from .file import Trace
 from .recorder import MemoryRecorder
+from .signature import LossFunction, MadeUp, made_up_batches
 
 Point = tuple[int, int, int]  # batch, length, labels
 BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
@@ -34,7 +34,7 @@ def trace_training(
     batch_fn: BatchFunction | None = None,
     *,
     points: Sequence[Point] | None = None,
-    optimizer: str | Callable[[Any], torch.optim.Optimizer] = "adamw_torch",
+    optimizer: str | Callable[[Any], torch.optim.Optimizer] = "adamw_torch_fused",
     precision: str = "fp32",
     gradient_checkpointing: bool | str = False,
     accumulation: int = 1,
@@ -48,7 +48,8 @@ def trace_training(
     """One trace of the Trainer's loop over ``model``: first step, steady steps, other shapes, evaluation.
 
     ``model`` is left as it is; a function that builds one costs no memory at all. ``batch_fn(batch, length, labels)``
-    gives the model's keyword arguments as tensors; without it they follow from the model's config (``speech_batches``).
+    gives the model's keyword arguments as tensors; without it they follow from the model's config (``speech_batches``),
+    or from the signature of its ``forward``: what was assumed is then a note of the trace.
     ``points`` are the shapes to trace, each (batch, input length, label length); three different lengths with a batch
     of two or more, and two with a batch of one, let every other shape be computed. ``steps`` windows run at the first
     of them. ``gradient_checkpointing`` is False, True ("non_reentrant"), "non_reentrant" or "reentrant". ``loss(model,
@@ -56,15 +57,39 @@ def trace_training(
 
     Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
     """
-    loop = _Loop(
-        batch_fn, optimizer, precision, gradient_checkpointing, accumulation, steps, loss, max_grad_norm, evaluation
+    refused: list[AsrConfigError] = []  # one for each way to make up batches
+    while True:
+        loop = _Loop(
+            batch_fn, optimizer, precision, gradient_checkpointing, accumulation, steps, loss, max_grad_norm, evaluation
+        )
+        with MemoryRecorder(compute_capability=compute_capability, about=loop.about()) as recorder:
+            built = imaginary_copy(model, recorder.arena) if isinstance(model, nn.Module) else model()
+            if hasattr(model, "_orig_mod"):
+                recorder.notes.append("torch.compile: the eager model was traced; a compiled one usually takes less")
+            made_up = _next_to_try(built, refused) if batch_fn is None else None
+            try:
+                loop.run(recorder, built, points, progress, made_up)
+                return recorder.trace()
+            except (TraceError, NoLossError) as error:
+                if made_up is None:
+                    raise
+                refused.append(error)
+
+
+def _next_to_try(model: nn.Module, refused: list[AsrConfigError]) -> MadeUp:
+    """The next way to make up batches, else an error that says what was tried."""
+    ways = list(made_up_batches(model))
+    if len(refused) < len(ways):
+        return ways[len(refused)]
+    if not ways[0].words and not isinstance(refused[0], RefusedBatchError | NoLossError):
+        raise refused[0]  # a recognizer whose batch is right, and an operation that cannot be traced
+    tried = "; ".join(
+        f"{way.words or 'a text of each clip'}: {e.message}" for way, e in zip(ways, refused, strict=True)
     )
-    with MemoryRecorder(compute_capability=compute_capability, about=loop.about()) as recorder:
-        built = imaginary_copy(model, recorder.arena) if isinstance(model, nn.Module) else model()
-        if hasattr(model, "_orig_mod"):
-            recorder.notes.append("torch.compile: the eager model was traced; a compiled one usually takes less")
-        loop.run(recorder, built, points, progress)
-        return recorder.trace()
+    raise TraceError(
+        f"no batches could be made up for a {type(model).__name__}; tried {tried}",
+        "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
+    )
 
 
 class _Loop:
@@ -94,6 +119,7 @@ class _Loop:
         self._accumulation, self._steps = accumulation, steps
         self._max_grad_norm = max_grad_norm
         self._evaluation = evaluation
+        self._loss_of: LossFunction = _loss_of
         self._held: list[Any] = []  # the window's inputs: the Trainer keeps them until the next window's are there
         self._kept: Any = None  # the last loss
 
@@ -109,13 +135,19 @@ class _Loop:
             "loop": "trainer",
         }
 
-    def run(self, recorder: MemoryRecorder, model: nn.Module, points: Any, progress: Any) -> None:
+    def run(
+        self, recorder: MemoryRecorder, model: nn.Module, points: Any, progress: Any, made_up: MadeUp | None
+    ) -> None:
         """Every window of the trace."""
         recorder.about["model"] = type(model).__name__
-        if self._batch_fn is None:
-            speech = speech_batches(model)
-            self._batch_fn, points = speech.batch, points or speech.points()
-            recorder.about.update(speech.facts())
+        if made_up is not None:
+            batches = made_up.batches
+            self._batch_fn, points = batches.batch, points or batches.points()
+            self._loss_of = made_up.loss or _loss_of
+            recorder.about.update(batches.facts())
+            if made_up.words:
+                recorder.about["batches"] = made_up.words
+                recorder.notes.append(f"batches were made up: {made_up.words}")
         if not points:
             raise InvalidArgumentError("no points to trace", "give (batch, length, labels) of at least one batch")
         windows = [points[0]] * (self._steps - 1) + list(points)
@@ -158,7 +190,7 @@ class _Loop:
             with self._autocast():
                 return self._loss(model, batch)
         # Nothing else may hold the outputs: those in half precision end when those in float32 are made.
-        return _loss_of(self._as_float32(self._outputs(model, batch)))
+        return self._loss_of(self._as_float32(self._outputs(model, batch)))
 
     def _outputs(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
         with self._autocast():
@@ -252,7 +284,7 @@ def _failing_clearly(point: Point) -> Iterator[None]:
     except (InvalidArgumentError, UnsupportedError):
         raise
     except Exception as error:
-        raise TraceError(
+        raise RefusedBatchError(
             f"the model fails on a batch of {point[0]}, input length {point[1]}, {point[2]} labels: "
             f"{type(error).__name__}: {error}",
             "it would fail in training too, or batch_fn gives it what it does not expect",
@@ -288,7 +320,7 @@ def _shape(point: Point) -> dict[str, Any]:
 def _loss_of(outputs: Any) -> torch.Tensor:
     found = outputs.get("loss") if hasattr(outputs, "get") else outputs[0]
     if not isinstance(found, torch.Tensor):
-        raise InvalidArgumentError(
+        raise NoLossError(
             f"the model gave no loss (a {type(outputs).__name__})",
             "put labels into the batch, or pass loss=function(model, batch)",
         )

@@ -1,0 +1,59 @@
+package plan
+
+import "github.com/asrconfig/asrconfig-go/core/estimate"
+
+// Wanted is a way of training to trace, and what the planner wants to know of it.
+type Wanted struct {
+	Precision     string   `json:"precision"`
+	Checkpointing bool     `json:"gradient_checkpointing"`
+	Optimizer     string   `json:"optimizer"`    // the Trainer's name
+	Allocator     string   `json:"allocator"`    // what the plan sets PYTORCH_CUDA_ALLOC_CONF to; "" without a GPU
+	Share         int      `json:"share"`        // clips of one device in an optimizer step
+	BudgetBytes   int64    `json:"budget_bytes"` // of one device, context included
+	MaxLengthS    *float64 `json:"max_length_s"` // longer clips are left out; absent: none is
+}
+
+// Next is the way to trace before a plan is made of what is known: the fastest that fits by the config, as long as it is not
+// traced. Where none fits, the one that takes the least, as the estimate may err; where the config tells nothing, the first
+// of all. Nil when a plan needs no further trace. Errors: those of Make but Infeasible.
+func Next(in Inputs) (*Wanted, error) {
+	options, err := in.Options.Normalized()
+	if err != nil {
+		return nil, err
+	}
+	in.Options = options
+	if err := check(in); err != nil || options.Policy != DefaultPolicy {
+		return nil, err
+	}
+	s, err := newSearch(in, newPool(in.Hardware, in.Options))
+	if err != nil {
+		return nil, err
+	}
+	left := s.ways()
+	if s.known() {
+		found, ways, err := s.feasible()
+		if err != nil {
+			return nil, err
+		}
+		if len(ways) > 0 {
+			s, left = found, []way{ways[0].way}
+		} else if s.ask != nil {
+			left = left[len(left)-1:]
+		}
+	}
+	for _, w := range left {
+		if s.traced(w) == nil {
+			return s.wanted(w), nil
+		}
+	}
+	return nil, nil
+}
+
+func (s *search) wanted(w way) *Wanted {
+	out := &Wanted{Precision: w.precision, Checkpointing: w.checkpointing, Optimizer: w.optimizer, Share: s.share,
+		BudgetBytes: int64(s.place.Budget), MaxLengthS: s.maxLength()}
+	if !s.pool.onCPU() {
+		out.Allocator = estimate.AllocatorSettings
+	}
+	return out
+}

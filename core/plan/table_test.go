@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/batching"
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/model"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+const xlsr1B = "facebook/wav2vec2-xls-r-1b"
+
+// chunks are clips that all last as long.
+func chunks(n int, seconds float64) []float64 { return slices.Repeat([]float64{seconds}, n) }
+
+// TestThePublishedScenariosArePlannedByDefault: every row that guides publish fits with the default options, for clips of
+// 8 s and for mixed ones of up to 15 s, and takes no more than the margin leaves.
+func TestThePublishedScenariosArePlannedByDefault(t *testing.T) {
+	for _, row := range []struct{ model, card string }{
+		{xlsr1B, "L4"}, {xlsr1B, "A10G"}, {xlsr1B, "RTX 3090"}, {xlsr1B, "A100-40GB"}, {xlsr1B, "V100-32"},
+		{xlsr, "T4"}, {xlsr, "RTX 3090"}, {xlsr, "V100-16"},
+	} {
+		for name, durations := range map[string][]float64{"8 s": chunks(320, 8), "up to 15 s": speech(320, 15, 1)} {
+			t.Run(row.model+" "+row.card+" "+name, func(t *testing.T) {
+				in := described(t, row.model, durations, row.card)
+				c := planned(t, in)
+				assert.Equal(t, 32, effective(c))
+				assert.Equal(t, analytic.DefaultOptimizer, c.Optimizer)
+				checkSearched(t, c)
+
+				// What the plan says is what its own settings take.
+				precision := map[bool]string{true: "fp16", false: "bf16"}[c.FP16]
+				m, err := analytic.Read(*in.Described)
+				require.NoError(t, err)
+				e, err := m.Estimate(analytic.Request{Batch: int64(c.MicroBatchSize), Seconds: slices.Max(durations), Precision: precision,
+					Checkpointing: c.GradientCheckpointing, Accumulation: 2, Optimizer: c.Optimizer, Settings: c.AllocConf, Simulate: true,
+					ComputeCapability: estimate.Class(in.Hardware.GPUs[0])})
+				require.NoError(t, err)
+				outside, err := estimate.Outside(in.Hardware.GPUs[0], 1)
+				require.NoError(t, err)
+				assert.EqualValues(t, e.PeakReserved+outside, c.PredictedBytes)
+			})
+		}
+	}
+}
+
+// TestTheFusedOptimizerIsNamedWhereItHelps: its step has no temporary lists of the size of the model.
+func TestTheFusedOptimizerIsNamedWhereItHelps(t *testing.T) {
+	in := described(t, xlsr1B, chunks(320, 8), "L4")
+	in.Hardware.GPUs[0].MemoryTotalBytes = 22_500_000_000 // a step with lists does not fit, one without does
+	in.Options.Optimizer = "adamw_torch"
+	_, err := Make(in)
+	requireFault(t, err, fault.Infeasible, "does not fit")
+	hint := fault.From(err).Hint
+	line := hint[strings.Index(hint, `with optimizer="adamw_torch_fused" and gradient checkpointing`):]
+	assert.Contains(t, line[:strings.Index(line, "\n")], "GB, fits")
+	assert.Less(t, strings.Index(hint, "adamw_torch_fused"), strings.Index(hint, "adamw_bnb_8bit"), "what computes the same comes first")
+
+	in.Options.Optimizer = "adamw_torch_fused"
+	checkSearched(t, planned(t, in))
+}
+
+func TestSpeedTakesTheFastestOrder(t *testing.T) {
+	in := described(t, xlsr, speech(4000, 15, 1), "L4")
+	balanced := planned(t, in)
+	in.Options.Preset = Speed
+	c := planned(t, in)
+	checkSearched(t, c)
+	assert.Equal(t, "random", balanced.LengthHandling)
+	assert.NotEqual(t, "random", c.LengthHandling)
+	assert.Less(t, c.Times.EpochHours.Likely, balanced.Times.EpochHours.Likely)
+	for _, a := range c.Alternatives {
+		if a.Speed != nil && a.Name != estimate.EightBit {
+			assert.GreaterOrEqual(t, *a.Speed, 1.0, a.Name)
+		}
+	}
+	assert.Contains(t, decision(t, c, "length_handling").Reason, "preset speed")
+	assert.False(t, c.TorchCompile || c.CudnnBenchmark)
+	for _, setting := range []string{"torch_compile", "cudnn_benchmark"} {
+		assert.Contains(t, decision(t, c, setting).Reason, "preset speed", "why not")
+	}
+
+	in.Durations, in.Dataset = speech(300, 15, 1), dataset(speech(300, 15, 1))
+	assert.Equal(t, "random", planned(t, in).LengthHandling, "too few steps to sort")
+}
+
+// TestPresetsOnClipsOfOneLength: where every batch has the same shape, each preset does all that it says.
+func TestPresetsOnClipsOfOneLength(t *testing.T) {
+	for _, want := range []struct {
+		preset                                  string
+		benchmark, mixed, compile, reproducible bool
+	}{{Balanced, true, true, false, false}, {Speed, true, true, true, false}, {Reproducible, false, false, false, true}} {
+		in := described(t, xlsr, chunks(4000, 8), "L4")
+		in.Options.Preset = want.preset
+		c := planned(t, in)
+		assert.Equal(t, want.benchmark, c.CudnnBenchmark, want.preset)
+		assert.Equal(t, want.mixed, c.BF16, want.preset)
+		assert.Equal(t, want.compile, c.TorchCompile, want.preset)
+		assert.Equal(t, want.reproducible, c.Deterministic, want.preset)
+	}
+}
+
+func next(t *testing.T, in Inputs) *Wanted {
+	t.Helper()
+	w, err := Next(in)
+	require.NoError(t, err)
+	return w
+}
+
+// trace is that of a wanted way, in which so many of any clip fit.
+func trace(w *Wanted, fits int) Traced {
+	return Traced{Precision: w.Precision, Checkpointing: w.Checkpointing, Optimizer: w.Optimizer, BudgetBytes: w.BudgetBytes,
+		Memory: batching.Memory{{Seconds: 60, Batch: fits}}, Peaks: []TracedPeak{{Batch: max(1, fits), Bytes: w.BudgetBytes}}}
+}
+
+func TestWaysAreTracedUntilTheFastestIsKnown(t *testing.T) {
+	in := described(t, xlsr, speech(2000, 15, 1), "T4")
+	w := next(t, in)
+	require.NotNil(t, w)
+	estimated := planned(t, in)
+	assert.Equal(t, Wanted{Precision: "fp16", Checkpointing: estimated.GradientCheckpointing, Optimizer: estimated.Optimizer,
+		Allocator: estimated.AllocConf, Share: 32, BudgetBytes: estimated.BudgetBytes}, *w)
+	in.Traced = []Traced{trace(w, 0)}
+	other := next(t, in)
+	require.NotNil(t, other, "a way that does not fit leaves the next one")
+	assert.NotEqual(t, w.Checkpointing, other.Checkpointing)
+	in.Traced = append(in.Traced, trace(other, 4))
+	assert.Nil(t, next(t, in))
+
+	in.Options.Policy = PublishedRule
+	assert.Nil(t, next(t, in), "a formula needs no trace")
+	in.Options.Preset = "fast"
+	_, err := Next(in)
+	requireFault(t, err, fault.InvalidArgument, "preset")
+}
+
+// TestATraceHasTheLastWord: what fits in no way by the config is traced in the way that takes the least before it is refused.
+func TestATraceHasTheLastWord(t *testing.T) {
+	in := described(t, xlsr1B, chunks(320, 8), "T4")
+	_, err := Make(in)
+	requireFault(t, err, fault.Infeasible, "does not fit")
+	w := next(t, in)
+	require.NotNil(t, w)
+	assert.True(t, w.Checkpointing)
+	in.Traced = []Traced{trace(w, 0)}
+	assert.Nil(t, next(t, in))
+	_, err = Make(in)
+	requireFault(t, err, fault.Infeasible, "does not fit")
+	in.Traced = []Traced{trace(w, 2)}
+	assert.Nil(t, next(t, in))
+	assert.Equal(t, 2, planned(t, in).MicroBatchSize)
+}
+
+func TestAModelOfUnknownKindIsTraced(t *testing.T) {
+	in := described(t, xlsr, speech(2000, 15, 1), "T4")
+	in.Described = &model.Request{Config: []byte(`{"model_type":"seamless_m4t","hidden_size":16}`)}
+	w := next(t, in)
+	require.NotNil(t, w)
+	assert.False(t, w.Checkpointing, "not every module has it")
+	in.Traced = []Traced{trace(w, 4)}
+	assert.Nil(t, next(t, in))
+	c := planned(t, in)
+	assert.Equal(t, "fastest", c.Policy)
+	assert.Equal(t, 4, c.MicroBatchSize)
+
+	in.Traced, in.NotTraced = nil, &NotTraced{Why: "tracing failed: no loss", Fix: "Do this."}
+	c = planned(t, in)
+	assert.Contains(t, c.Warnings[0], "tracing failed: no loss")
+	assert.Contains(t, c.Warnings[0], "Do this.")
+}
+
+// TestALongClipThatIsLeftOutIsNotTraced: a trace is of the clips that the plan keeps.
+func TestALongClipThatIsLeftOutIsNotTraced(t *testing.T) {
+	w := next(t, described(t, xlsr, append(speech(999, 20, 1), 36000), "T4"))
+	require.NotNil(t, w)
+	assert.InDelta(t, 20, profile.Or(w.MaxLengthS, 0), 1e-9)
+}

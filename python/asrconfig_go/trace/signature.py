@@ -1,0 +1,113 @@
+"""Batches for modules that are no speech recognizers: made up from the signature of ``forward``, and tried in turn."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .._errors import InvalidArgumentError
+from .batches import SAMPLING_RATE, BatchFunction, SpeechBatches, speech_batches
+
+LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
+LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and labels
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """One way to feed a module. ``words`` say what was assumed, "" where nothing is; ``loss`` None is the model's."""
+
+    batches: SpeechBatches
+    words: str = ""
+    loss: LossFunction | None = None
+
+
+def made_up_batches(model: Any) -> Iterator[MadeUp]:
+    """What to try: as a speech recognizer where its config is that of one, then the labels of other heads, then none.
+
+    Raises ``InvalidArgumentError`` for a module whose ``forward`` says nothing about its input.
+    """
+    known = _known(model)
+    if known is not None:
+        yield MadeUp(known)
+    parameters = _parameters(model)
+    target = next((name for name in parameters if "label" in name), None)
+    inputs = list(_inputs(known, parameters, target))
+    for kind, labels in _labels(model) if target else ():
+        for shape, batches in inputs:
+            yield MadeUp(_joined(batches, target, labels), f"{shape}, {target}: {kind}")
+    for shape, batches in inputs:
+        yield MadeUp(batches, f"{shape}, no labels; the mean of its outputs stands for a loss", mean_of)
+
+
+def mean_of(outputs: Any) -> torch.Tensor:
+    """A loss that reaches everything that a model gives."""
+    given = list(outputs.values()) if isinstance(outputs, Mapping) else outputs
+    floats = [t for t in pytree.tree_leaves(given) if isinstance(t, torch.Tensor) and t.is_floating_point()]
+    if not floats:
+        raise InvalidArgumentError("the model gives no tensor of numbers", "pass loss=function(model, batch)")
+    return sum((t.float().mean() for t in floats[1:]), floats[0].float().mean())
+
+
+def _known(model: Any) -> SpeechBatches | None:
+    try:
+        return speech_batches(model)
+    except InvalidArgumentError:
+        return None
+
+
+def _parameters(model: Any) -> dict[str, inspect.Parameter]:
+    """Those of ``forward`` that can be given by name."""
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {name: p for name, p in inspect.signature(model.forward).parameters.items() if p.kind in by_name}
+
+
+def _inputs(
+    known: SpeechBatches | None, parameters: dict[str, inspect.Parameter], target: str | None
+) -> Iterator[tuple[str, SpeechBatches]]:
+    """The input without labels: as its config says, else waveforms for the one argument that ``forward`` needs."""
+    if known is not None:
+        yield "input as its config says", replace(known, batch=_without_labels(known.batch))
+        return
+    names = [name for name in parameters if name != target]
+    needed = [name for name in names if parameters[name].default is inspect.Parameter.empty]
+    if not names or len(needed) > 1:
+        given = ", ".join(needed) or "nothing by name"
+        raise InvalidArgumentError(
+            f"forward takes {given}, and for one argument of audio alone can batches be made up",
+            "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
+        )
+    name = (needed or names)[0]
+    yield f"{name}: (batch, samples) at 16 kHz", SpeechBatches(_waveforms(name), SAMPLING_RATE)
+    yield f"{name}: (batch, 1, samples) at 16 kHz", SpeechBatches(_waveforms(name, 1), SAMPLING_RATE)
+
+
+def _waveforms(name: str, *channels: int) -> BatchFunction:
+    return lambda batch, length, labels: {name: torch.randn(batch, *channels, length)}
+
+
+def _without_labels(make: BatchFunction) -> BatchFunction:
+    return lambda *point: {name: tensor for name, tensor in make(*point).items() if name != "labels"}
+
+
+def _joined(batches: SpeechBatches, target: str | None, labels: LabelFunction) -> SpeechBatches:
+    make = batches.batch
+    return replace(batches, batch=lambda *point: {**make(*point), str(target): labels(*point)})
+
+
+def _labels(model: Any) -> Iterator[tuple[str, LabelFunction]]:
+    """Labels of the usual heads: a class of each clip, of each frame, a text, a number of each clip."""
+    classes = int(getattr(getattr(model, "config", None), "num_labels", None) or 2)
+    frames = getattr(model, "_get_feat_extract_output_lengths", None)  # of transformers' models of waveforms
+    yield "a class of each clip", lambda batch, length, labels: torch.randint(0, classes, (batch,))
+    if frames is not None:
+        yield (
+            "a class of each frame",
+            lambda batch, length, labels: torch.zeros(batch, int(frames(torch.tensor(length))), classes),
+        )
+    yield "a text of each clip", lambda batch, length, labels: torch.randint(0, classes, (batch, labels))
+    yield "a number of each clip", lambda batch, length, labels: torch.zeros(batch)
