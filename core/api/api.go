@@ -4,12 +4,12 @@ package api
 
 import (
 	"bytes"
-	"errors"
 	"runtime"
 
 	"github.com/goccy/go-json"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/jsontext"
 )
 
 // EnvelopeVersion is the "v" of requests and answers.
@@ -64,7 +64,11 @@ func CallInto(raw []byte, memory func(n int) []byte) (out []byte) {
 func dispatch(raw []byte) (any, error) {
 	var req request
 	text, attached, _ := bytes.Cut(raw, []byte{0})
-	if err := decodeStrict(text, &req); err != nil {
+	err := jsontext.Check(text)
+	if err == nil {
+		err = jsontext.Decode(text, &req)
+	}
+	if err != nil {
 		return nil, fault.Wrap(err, fault.InvalidArgument, `send {"v":1,"op":"…","args":{…}}`, "reading the request")
 	}
 	if req.V != EnvelopeVersion {
@@ -113,17 +117,4 @@ func marshal(result any, err error) []byte {
 		return marshal(nil, fault.Wrap(failed, fault.Internal, "please report this as a defect", "writing the answer"))
 	}
 	return out
-}
-
-// decodeStrict refuses unknown fields and anything after the value.
-func decodeStrict(raw []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if d.More() {
-		return errors.New("more than one JSON value")
-	}
-	return nil
 }

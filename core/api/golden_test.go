@@ -10,6 +10,8 @@ import (
 
 	"github.com/goccy/go-json"
 	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/jsontext"
 )
 
 // Each file of capi/testdata is one operation's requests with their answers; the Python tests send the same requests
@@ -68,7 +70,7 @@ func readGolden(t *testing.T, file string) []goldenPair {
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var pairs []goldenPair
-	require.NoError(t, decodeStrict(raw, &pairs))
+	require.NoError(t, jsontext.Decode(raw, &pairs))
 	require.NotEmpty(t, pairs)
 	return pairs
 }

@@ -14,12 +14,13 @@ const module = "github.com/asrconfig/asrconfig-go/"
 // top. Planning and recovery are pure: they see data, never a device or a file.
 var allowed = map[string][]string{
 	"core/fault":            {},
+	"core/jsontext":         {},
 	"core/profile":          {},
 	"core/audio":            {"core/fault"},
 	"core/batching":         {"core/fault"},
 	"core/dataset":          {"core/audio", "core/batching", "core/fault", "core/profile"},
 	"core/hardware":         {"core/fault", "core/profile", "core/story"},
-	"core/memory":           {"core/fault", "core/memory/allocator"},
+	"core/memory":           {"core/fault", "core/jsontext", "core/memory/allocator"},
 	"core/memory/allocator": {"core/fault"},
 	"core/memory/analytic":  {"core/fault", "core/memory", "core/memory/allocator", "core/memory/device", "core/model", "core/profile"},
 	"core/memory/device":    {"core/fault", "core/profile"},
@@ -35,7 +36,7 @@ var allowed = map[string][]string{
 	"core/forecast":  {"core/story"},
 	"core/monitor":   {"core/fault", "core/profile", "core/story"},
 	"core/diagnosis": {"core/fault", "core/story"},
-	"core/api": {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/hardware", "core/memory", "core/memory/allocator",
+	"core/api": {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/hardware", "core/jsontext", "core/memory", "core/memory/allocator",
 		"core/memory/analytic", "core/memory/device", "core/memory/sharding", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
 		"core/story", "core/timing", "core/timing/compare"},
 	"capi": {"core/api", "core/fault", "core/monitor", "core/story"},

@@ -9,6 +9,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/dataset"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/jsontext"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/device"
@@ -41,6 +42,7 @@ var table = map[string]operation{
 	"scan.texts":          withArgs(scanTexts),
 	"scan.cancel":         withArgs(cancelScan),
 	"plan.make":           withArgs(makePlan),
+	"plan.next":           withArgs(nextTrace),
 	"plan.check":          withArgs(func(o plan.Options) (any, error) { return o.Normalized() }),
 	"batching.compare":    withArgs(compareBatching),
 	"batching.order":      withArgs(orderSteps),
@@ -83,7 +85,7 @@ type attachable interface{ attach(b []byte) error }
 func withArgs[A any](f func(A) (any, error)) operation {
 	return func(raw json.RawMessage, attached []byte) (any, error) {
 		var args A
-		if err := decodeStrict(raw, &args); err != nil {
+		if err := jsontext.Decode(raw, &args); err != nil {
 			return nil, fault.Wrap(err, fault.InvalidArgument, "see the operation's arguments in docs/architecture.md", "reading the arguments")
 		}
 		if err := attach(&args, attached); err != nil {
@@ -141,13 +143,18 @@ type planArgs struct {
 	Options   plan.Options     `json:"options"`
 	Described *model.Request   `json:"described"`
 	Traced    []plan.Traced    `json:"traced"`
+	NotTraced *plan.NotTraced  `json:"not_traced"`
 	durations
 }
 
-func makePlan(a planArgs) (any, error) {
-	return plan.Make(plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options,
-		Described: a.Described, Traced: a.Traced, Durations: a.Seconds, Cards: compare.Cards()})
+func (a planArgs) inputs() plan.Inputs {
+	return plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options,
+		Described: a.Described, Traced: a.Traced, NotTraced: a.NotTraced, Durations: a.Seconds, Cards: compare.Cards()}
 }
+
+func makePlan(a planArgs) (any, error) { return plan.Make(a.inputs()) }
+
+func nextTrace(a planArgs) (any, error) { return plan.Next(a.inputs()) }
 
 type errorArgs struct {
 	Type string `json:"type"` // the exception's class name

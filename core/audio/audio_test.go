@@ -120,8 +120,8 @@ func TestNoAudio(t *testing.T) {
 		text string
 	}{
 		"empty":       {"", "is empty"},
-		"text":        {"hello world, this is no sound", `is not audio: starts with "hello world, thi"`},
-		"one byte":    {"R", `is not audio: starts with "R"`},
+		"text":        {"hello world, this is no sound", `is not audio: its content is text`},
+		"one byte":    {"R", `is not audio: its content is text`},
 		"RIFF alone":  {"RIFF", "is not audio"},
 		"a RIFF film": {"RIFF\x00\x10\x00\x00AVI LIST", "is not audio"},
 	} {

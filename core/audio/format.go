@@ -90,11 +90,6 @@ func skipID3(s *source) int64 {
 	return off
 }
 
-// notAudio shows what is there instead, which often tells how the file came to be: "<!DOCTYPE html", "version https://git-lfs".
-func notAudio(head []byte) error {
-	return corrupt("is not audio: starts with %q", head)
-}
-
 // Extensions lists the file extensions, lower case with their dot, that a folder scan takes for audio. Formats that are not
 // read yet are among them: their files shall be counted as unusable, not overlooked.
 func Extensions() []string {

@@ -34,7 +34,7 @@ func parseFrames(s *source, base int64) (Info, error) {
 	}
 	held, method, dense := r.count(first, audio)
 	if !dense && base == 0 && pos > 0 {
-		return Info{}, notAudio(s.at(0, 16)) // a film perhaps, with some frames of sound between its pictures
+		return Info{}, notAudio(s) // a film perhaps, with some frames of sound between its pictures
 	}
 	info.Method = method
 	return finish(info, tag.play(held, perFrame), tag.claim(perFrame))
@@ -104,5 +104,5 @@ func noFrames(s *source, base int64) error {
 	if base > 0 {
 		return corrupt("holds no audio behind its ID3 tag")
 	}
-	return notAudio(s.at(0, 16))
+	return notAudio(s)
 }

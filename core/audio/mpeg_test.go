@@ -166,7 +166,7 @@ func TestSomethingBeforeTheFirstFrame(t *testing.T) {
 		"no frame behind a header": bytes.Repeat([]byte(high), 1<<18),
 	} {
 		_, err := Bytes("x", b)
-		refusedAs(t, err, fault.Corrupt, "x: ", fmt.Sprintf("is not audio: starts with %q", b[:min(16, len(b))]))
+		refusedAs(t, err, fault.Corrupt, "x: ", "is not audio: its content is "+Contents(b[:min(contentsLen, len(b))]))
 		_ = name
 	}
 	_, err := Bytes("x", id3(noise(500), 0))

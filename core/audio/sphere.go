@@ -1,9 +1,10 @@
 package audio
 
 import (
-	"bytes"
 	"strconv"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
 const (
@@ -24,7 +25,7 @@ func parseSPHERE(s *source, base int64) (Info, error) {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(first[8:])))
 	if err != nil || n < sphereLines || n > maxSphereHead {
-		return Info{}, corrupt("has a header of %q bytes", bytes.TrimSpace(first[8:]))
+		return Info{}, corrupt("does not say the length of its header in %d to %d bytes", sphereLines, maxSphereHead)
 	}
 	text := s.at(base, n)
 	if len(text) < n {
@@ -78,7 +79,7 @@ func (h sphere) length(info Info, rest int64) (Info, error) {
 	case "alaw", "a-law":
 		info.Codec, width = "pcm_alaw", 1
 	default:
-		return Info{}, unsupported("is a SPHERE file coded as %q, which is not read", h["sample_coding"])
+		return Info{}, unsupported("is a SPHERE file coded as %q, which is not read", fault.Shorten(h["sample_coding"]))
 	}
 	if info.Codec == "" {
 		return Info{}, corrupt("has samples of %d bytes", width)
@@ -108,7 +109,7 @@ func (h sphere) order() string {
 func sphereShorten(info Info, packed string, rest, claimed int64) (Info, error) {
 	switch {
 	case !strings.HasPrefix(packed, "shorten"):
-		return Info{}, unsupported("is a SPHERE file compressed by %q, which is not read", packed)
+		return Info{}, unsupported("is a SPHERE file compressed by %q, which is not read", fault.Shorten(packed))
 	case claimed == 0:
 		return Info{}, unsupported("is compressed by shorten and does not say its length")
 	case claimed*int64(info.Channels)/minShortenBits/8 > rest:

@@ -6,6 +6,9 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 )
 
 // The cache's table is one file of pages of 4 KiB: a header, then 2^bits pages of slots. A key's page is told by its
@@ -29,9 +32,12 @@ type table struct {
 
 var errNoTable = errors.New("not a table of this version")
 
-// openTable opens the table at path.
+// openTable opens the table at path. What a link leads to is none.
 func openTable(path string, flag int) (*table, error) {
-	f, err := os.OpenFile(path, flag, 0o600)
+	f, err := os.OpenFile(path, flag|inPlace, 0o600)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, errNoTable
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -160,13 +166,20 @@ func place(page []byte, key uint64, mayGrow bool) int {
 	return free
 }
 
-// newTable writes a table of empty pages, or one with twice the pages of old, beside path and puts it there.
-func newTable(path string, old *table) error {
-	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600) // one that a killed process left is begun anew
+// newTable writes a table of empty pages, or one with twice the pages of old, beside path and puts it there. The caller holds
+// the lock, so that whatever else has such a name was left by a killed process.
+func newTable(path string, old *table) (err error) {
+	folder, name := filepath.Split(path)
+	removeAbandoned(folder, name)
+	f, err := os.CreateTemp(folder, name+".*.new")
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() {
+		if f.Close(); err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
 	bits := uint32(0)
 	if old != nil {
 		bits = old.bits + 1
@@ -184,6 +197,16 @@ func newTable(path string, old *table) error {
 		}
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// removeAbandoned removes unfinished tables; one that stays costs its room alone.
+func removeAbandoned(folder, name string) {
+	files, _ := os.ReadDir(folder)
+	for _, f := range files {
+		if strings.HasPrefix(f.Name(), name+".") && strings.HasSuffix(f.Name(), ".new") {
+			_ = os.Remove(filepath.Join(folder, f.Name()))
+		}
+	}
 }
 
 // split writes each page of t as two.

@@ -70,7 +70,7 @@ func (m *manifest) scp() error {
 	return m.eachLine(func(number int, line []byte) error {
 		key, rest := keyed(line)
 		if rest == "" {
-			return m.bad(number, "has no path behind %q", key)
+			return m.bad(number, "has no path behind the name of its recording")
 		}
 		return m.recording(number, key, rest, mention{text: m.textOf(key)})
 	})
@@ -93,11 +93,11 @@ func (m *manifest) segments() error {
 		start, errStart := strconv.ParseFloat(fields[2], 64)
 		end, errEnd := strconv.ParseFloat(fields[3], 64)
 		if errStart != nil || errEnd != nil || !(start >= 0) || !(end > start || end == -1) || math.IsInf(end, 0) {
-			return m.bad(number, "goes from %q to %q s", fields[2], fields[3])
+			return m.bad(number, "its start and end are no seconds of a recording")
 		}
 		rest, known := recordings[fields[1]]
 		if !known || rest == "" {
-			return m.bad(number, "wav.scp has no recording %q", fields[1])
+			return m.bad(number, "wav.scp does not have its recording")
 		}
 		return m.recording(number, fields[0], rest, mention{text: m.textOf(fields[0]), cut: true, offset: start, seconds: max(0, end-start)})
 	})
@@ -119,7 +119,7 @@ func (m *manifest) recording(number int, key, rest string, r mention) error {
 		}
 		m.given(key, seconds, 0, r.text)
 	case strings.HasPrefix(rest, "|"), rest == "-":
-		return m.bad(number, "%s: %q is no file", key, rest)
+		return m.bad(number, "%s: standard input and output are no files", key)
 	case inArchive:
 		m.entries = append(m.entries, entry{path: name, more: &detail{text: r.text, by: &arkMember{offset, r}}})
 		m.good++
@@ -182,7 +182,7 @@ func (m *manifest) durations() error {
 		key, rest := keyed(line)
 		seconds, err := strconv.ParseFloat(rest, 64)
 		if err != nil || !(seconds > 0) || seconds > maxClipS {
-			return m.bad(number, "%s: %q is no duration", key, rest)
+			return m.bad(number, "has no duration of up to %g s behind the name of its utterance", maxClipS)
 		}
 		m.given(key, seconds, 0, m.textOf(key))
 		return nil

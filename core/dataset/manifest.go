@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -228,11 +229,17 @@ func (m *manifest) bad(line int, format string, args ...any) error {
 	return nil
 }
 
+// columnName is what columns are called, also several of them where another sign divides them: "id;path".
+var columnName = regexp.MustCompile(`^\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?([,;|]\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?)*$`)
+
 // missing is the error of a manifest without a path column.
 func (m *manifest) missing(found []string) error {
 	var quoted []string
 	for _, f := range found[:min(len(found), 30)] {
-		quoted = append(quoted, strconv.Quote(f[:min(len(f), 64)]))
+		if len(f) > 256 || !columnName.MatchString(f) { // a file that is no table: it is not quoted
+			f = "no name of a column"
+		}
+		quoted = append(quoted, strconv.Quote(f))
 	}
 	shown := strings.Join(quoted, ", ")
 	return fault.New(fault.InvalidArgument, "name the column with the paths one of: "+strings.Join(columns, ", "),

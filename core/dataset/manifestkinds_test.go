@@ -81,13 +81,13 @@ func TestKindsOfManifests(t *testing.T) {
 		{"Kaldi", map[string]string{"wav.scp": "u1 a.wav\nu2\tsph2pipe -f wav /x.sph |\nu3 rm -rf ROOT |\nu4\nu5 -\nu6 w.ark:5\nu7 w.ark:6\nu8 gone.ark:5\n",
 			"utt2dur": "u1 9\nu2 1.5\n", "text": "u1 one two\nu6 six", "w.ark": "ARK"}, "", []string{
 			`a.wav 2.000 "one two"`, "u2 1.500 given", "wav.scp:3: u3: is a command, which is not run, and utt2dur does not have it (utils/data/get_utt2dur.sh makes it)",
-			`wav.scp:4: has no path behind "u4"`, `wav.scp:5: u5: "-" is no file`, `w.ark:5 1.000 "six"`, `w.ark:6: is not audio: starts with "IFF$}\x00\x00WAVEfmt \x10"`, "gone.ark:5: no such file"}},
+			`wav.scp:4: has no path behind the name of its recording`, `wav.scp:5: u5: standard input and output are no files`, `w.ark:5 1.000 "six"`, `w.ark:6: is not audio: its content is of no known format`, "gone.ark:5: no such file"}},
 		{"Kaldi segments", map[string]string{"wav.scp": "r1 a.wav\nr2 cat |\nr3 w.ark:5", "segments": "s1 r1 0.5 1.25\ns2 r1 1 -1\ns3 r2 10 12\ns4 r2 0 -1\ns5 r1 3 4\ns6 r0 0 1\ns7 r1 2 1\ns8 r1\ns9 r3 0.5 1\n",
 			"text": "s1 hi\n", "w.ark": "ARK"}, "", []string{
 			`a.wav 0.750 "hi"`, "a.wav 1.000", "s3 2.000 given", "segments:4: s4: is a command, which is not run, and utt2dur does not have it (utils/data/get_utt2dur.sh makes it)",
-			"a.wav: the row starts at 3.000 s, but the file ends at 2.000 s", `segments:6: wav.scp has no recording "r0"`, `segments:7: goes from "2" to "1" s`,
+			"a.wav: the row starts at 3.000 s, but the file ends at 2.000 s", `segments:6: wav.scp does not have its recording`, `segments:7: its start and end are no seconds of a recording`,
 			"segments:8: has 2 fields instead of utterance, recording, start and end", "w.ark:5 0.500"}},
-		{"durations alone", map[string]string{"utt2dur": "a 1.5\nb x\nc -1\n"}, "utt2dur", []string{"a 1.500 given", `utt2dur:2: b: "x" is no duration`, `utt2dur:3: c: "-1" is no duration`}},
+		{"durations alone", map[string]string{"utt2dur": "a 1.5\nb x\nc -1\n"}, "utt2dur", []string{"a 1.500 given", `utt2dur:2: has no duration of up to 1e+09 s behind the name of its utterance`, `utt2dur:3: has no duration of up to 1e+09 s behind the name of its utterance`}},
 		{"Kaldi from its recipe", map[string]string{"data/train/wav.scp": "u1 a.wav\n"}, "data/train/wav.scp", []string{"a.wav 2.000"}},
 		{"Lhotse cuts", map[string]string{"cuts.jsonl.gz": `{"id":"c1","start":0.5,"duration":1,"channel":0,"supervisions":[{"text":"a"},{"text":"b"}],` + recording + `},"type":"MonoCut"}
 {"id":"c2","start":1.5,"duration":1,"channel":[0,1],` + recording + `},"type":"MultiCut"}

@@ -91,7 +91,7 @@ func TestFolder(t *testing.T) {
 	assert.Equal(t, map[string]int{"pcm_s16le": 3}, d.Codecs)
 	assert.Equal(t, "folder "+root, d.Source)
 	require.Len(t, d.BadFiles, 3)
-	assert.Equal(t, profile.BadFile{Path: root + "/c.wav", Error: `is not audio: starts with "text"`}, d.BadFiles[0])
+	assert.Equal(t, profile.BadFile{Path: root + "/c.wav", Error: `is not audio: its content is text`}, d.BadFiles[0])
 	assert.Contains(t, d.BadFiles[1].Error, "is Windows Media (ASF), which is not read yet; convert it")
 	assert.Equal(t, "is empty", d.BadFiles[2].Error)
 }

@@ -77,7 +77,7 @@ func (s *shardReader) read(ctx context.Context) string {
 		case errors.Is(err, io.EOF):
 			return fmt.Sprintf("ends behind member %d without the blocks that end an archive: it may be cut off", s.members)
 		case err != nil && s.members == 0:
-			return fmt.Sprintf("is no tar archive: starts with %q", s.in.head())
+			return "is no tar archive: its content is " + audio.Contents(s.in.head())
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return fmt.Sprintf("is cut off behind member %d", s.members)
 		case err != nil:
@@ -192,7 +192,7 @@ func (j *jumper) Seek(by int64, whence int) (int64, error) {
 
 // head gives the first bytes.
 func (j *jumper) head() []byte {
-	b := make([]byte, 16)
+	b := make([]byte, 64)
 	n, _ := j.file.ReadAt(b, 0) // an error shows as nothing
 	return b[:n]
 }

@@ -54,7 +54,7 @@ type Config struct {
 	WarmupRatio    float64  `json:"warmup_ratio"`     // 0..1 of all optimizer steps
 	WeightDecay    float64  `json:"weight_decay"`
 	MaxGradNorm    float64  `json:"max_grad_norm"`
-	Optimizer      string   `json:"optimizer"` // Trainer's name: "adamw_torch", "adamw_bnb_8bit", "adafactor", "sgd"
+	Optimizer      string   `json:"optimizer"` // Trainer's name: "adamw_torch_fused", "adamw_bnb_8bit", "adafactor", "sgd"
 	Seed           int      `json:"seed"`
 
 	SafetyMargin       float64 `json:"safety_margin"`        // share of GPU memory that the plan may use, 0.70..0.95

@@ -13,6 +13,9 @@ import (
 // Column is a list of numbers some of which are not known: NaN in Go, null in JSON. Bytes are exact up to 8 PiB.
 type Column []float64
 
+// most is beyond every figure of a run, and sums, products and squares of figures up to it are finite.
+const most = 1e30
+
 // MarshalJSON writes a list; numbers without a fraction have no point.
 func (c Column) MarshalJSON() ([]byte, error) { return c.append(make([]byte, 0, 2+8*len(c))), nil }
 
@@ -48,6 +51,9 @@ func (c *Column) UnmarshalJSON(text []byte) error {
 	for i, value := range values {
 		(*c)[i] = math.NaN()
 		if value != nil {
+			if math.Abs(*value) > most {
+				return fault.New(fault.Corrupt, "the file is damaged: take another copy", "reading a column: %g is no figure of a run", *value)
+			}
 			(*c)[i] = *value
 		}
 	}

@@ -24,6 +24,7 @@ from ._errors import (
     PoisonedLibraryError,
     VersionMismatchError,
 )
+from ._runtime import check_address_space, signals_blocked
 
 try:
     from ._version import version as _built_version
@@ -107,9 +108,11 @@ def _open(path: Path) -> ctypes.CDLL:
             f"the native library {path} does not exist",
             "install a wheel (pip install asrconfig-go), or build it in a checkout with Go: pip install -e .",
         )
+    check_address_space(path)
     try:
         # Lazy binding: the NVIDIA driver's functions are left undefined until a driver is found.
-        library = ctypes.CDLL(str(path), mode=getattr(os, "RTLD_LAZY", 0))
+        with signals_blocked():
+            library = ctypes.CDLL(str(path), mode=getattr(os, "RTLD_LAZY", 0))
     except OSError as error:
         raise LibraryNotLoadedError(f"cannot load the native library {path}: {error}", _loading_hint()) from error
     _declare(library)

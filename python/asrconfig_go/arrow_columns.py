@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ._errors import InvalidArgumentError
+from .unpacked import check_unpacked, unpacked_size
 
 PATH_COLUMNS = ("audio", "audio_filepath", "path", "file", "wav", "filename")
 TEXT_COLUMNS = (
@@ -26,10 +27,13 @@ _FIELDS = {"bytes": "bytes", "path": "paths"}  # of the struct, and of the reque
 PREPARED_RATE = 16_000  # hertz of input_values: every speech model of transformers is trained at it
 
 
-def arrow_request(columns: Iterable[tuple[Any, Any]], *, first: int = 0) -> tuple[dict[str, Any], list[Any]]:
+def arrow_request(
+    columns: Iterable[tuple[Any, Any]], *, first: int = 0, where: str = "the dataset"
+) -> tuple[dict[str, Any], list[Any]]:
     """The ``arrow`` argument of a scan for (chunked column, indices or None) pairs, and what must be kept alive for it.
 
     ``indices`` are the rows to take of that column, an Arrow array of uint64; ``first`` is the number of the first row.
+    ``where`` the columns are from is named in ``UnsupportedError``, of columns that would unpack to too much.
     """
     batches: list[dict[str, Any]] = []
     alive: list[Any] = []
@@ -40,6 +44,7 @@ def arrow_request(columns: Iterable[tuple[Any, Any]], *, first: int = 0) -> tupl
         rows.append((start, len(column), indices))
         start += len(column)
         for chunk in filter(len, column.chunks):
+            check_unpacked(where, "a column", unpacked_size(chunk), chunk.nbytes)
             batch, kept = _batch(chunk, rates)
             batches.append(batch)
             alive.append(kept)

@@ -20,6 +20,7 @@ from .arrow_columns import audio_column as arrow_audio_column
 from .clips import Clip
 from .dataset import scan_audio
 from .hf_sources import audio_column
+from .parquet_pages import row_group
 from .parquet_sources import parquet_files, read_arrow_file, read_saved
 from .pieces import is_array, kind
 
@@ -235,13 +236,14 @@ def _of_bytes(data: bytes, name: str) -> Reading:
 
 def _parquet(path: Path) -> Any:
     """The first row group of a file: some hundred clips."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, memory_map=True) as file:
         column = arrow_audio_column(file.schema_arrow)
         if not file.num_row_groups:
             raise EmptyDatasetError(f"there are no rows in {path}", "check how it was written")
-        return file.read_row_group(0, columns=[column])
+        return pa.Table.from_batches(row_group(path, file, 0, column, _SAMPLE))
 
 
 def _arrow(path: Path) -> Any:

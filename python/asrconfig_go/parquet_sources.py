@@ -1,4 +1,7 @@
-"""Parquet and Arrow files and tables as sources. Parquet is read some rows at a time, so that memory stays bounded."""
+"""Parquet and Arrow files and tables as sources.
+
+Memory stays bounded: Parquet is read some rows at a time, and what unpacks to far more than a file holds is refused.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from typing import Any
 from . import _lib
 from ._errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
 from .arrow_columns import arrow_request, audio_column
+from .arrow_messages import check_messages
 from .hf_sources import text_column
+from .parquet_pages import row_group
 from .pieces import Piece, Source
 
 _ROWS = 256  # rows read at once: some 25 MB of speech
@@ -108,7 +113,7 @@ class _Files:
                 rows = file.metadata.row_group(group).num_rows
                 if wanted is None or _within(wanted, first, first + rows):
                     at = first
-                    for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[column], use_threads=False):
+                    for batch in row_group(self._files[number], file, group, column, _ROWS):
                         yield at, batch
                         at += len(batch)
                 first += rows
@@ -147,7 +152,7 @@ def read_table(table: Any, label: str) -> Source:
     if not table.num_rows:
         raise EmptyDatasetError("the table has no rows", "check how it was made")
     column = audio_column(table.schema)
-    request, alive = arrow_request([(table.column(column), None)])
+    request, alive = arrow_request([(table.column(column), None)], where=label)
     return Source(
         {"arrow": request, "source": f"{label}, column {column!r}"},
         total=table.num_rows,
@@ -177,6 +182,7 @@ def read_arrow_file(path: Path) -> Source:
     import pyarrow as pa
 
     try:
+        check_messages(path)
         try:
             table = pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
         except pa.ArrowInvalid:

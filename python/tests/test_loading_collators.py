@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,8 @@ def test_a_guarded_training(tmp_path: Path, kind: str) -> None:
     sizes: list[int] = []
 
     def full_at_first(model: Any, _: Any, inputs: Any) -> None:
+        if not torch.is_grad_enabled():  # the guard measures
+            return
         sizes.append(len(inputs["labels"]))
         if len(sizes) == 1:
             raise torch.OutOfMemoryError(OUT_OF_MEMORY)
@@ -296,7 +299,8 @@ def test_a_guarded_training(tmp_path: Path, kind: str) -> None:
     manager.config = make_plan(per_device_train_batch_size=4, gradient_accumulation_steps=1, target_batch_size=4)
     manager.attach(trainer)
     trainer.train()
-    assert sizes[:2] == [4, 2] and sum(sizes[1:4]) == 4, "the first attempt is done again in pieces"
+    assert sizes[0] == 4 and sizes[1] < 4, "the first attempt is done again in pieces"
+    assert 4 in accumulate(sizes[1:]), "of all its clips"
     assert trainer.state.global_step == 2
     losses = [log["loss"] for log in trainer.state.log_history if "loss" in log]
     assert len(losses) == 2 and all(np.isfinite(loss) and loss > 0 for loss in losses)

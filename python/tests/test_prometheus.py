@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -130,6 +133,46 @@ def test_endpoint_answers_on_this_machine_alone() -> None:
     server.stop()
     with MetricsServer(Watcher(), port) as again:  # type: ignore[arg-type]
         assert again.port == port
+
+
+def scrape_s(server: MetricsServer) -> float:
+    began = time.monotonic()
+    with urllib.request.urlopen(server.url, timeout=60) as answer:
+        assert b"asrconfig_samples_total 100" in answer.read()
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metr"])
+def test_silent_clients_delay_nobody(sent: bytes) -> None:
+    with MetricsServer(Watcher()) as server:  # type: ignore[arg-type]
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
+        for client in silent:
+            client.sendall(sent)
+        assert scrape_s(server) < 4, "they used to have five seconds each, one after the other"
+        for client in silent:
+            client.close()
+
+
+def test_connections_are_bounded_in_number_and_time() -> None:
+    before = threading.active_count()
+    with MetricsServer(Watcher()) as server:  # type: ignore[arg-type]
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(100)]
+        assert scrape_s(server) < 4
+        assert threading.active_count() - before <= 40
+        dripping = socket.create_connection(("127.0.0.1", server.port))
+        for _ in range(200):  # at most 20 s
+            try:
+                dripping.sendall(b"x")
+            except OSError:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("a client that goes on to send a byte now and then is never ended")
+        for client in [*silent, dripping]:
+            client.settimeout(10)
+            with contextlib.suppress(ConnectionError):
+                assert client.recv(1) == b"", "ended by the server"
+            client.close()
 
 
 def test_a_taken_port_and_no_port_are_clear_errors() -> None:

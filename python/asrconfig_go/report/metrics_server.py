@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import SHUT_RDWR, socket
 from typing import TYPE_CHECKING, Any
 
 from .._checks import checked
@@ -17,15 +20,17 @@ if TYPE_CHECKING:
     from ..monitor import MemoryMonitor
 
 _HOST = "127.0.0.1"
-_PATIENCE_S = 5.0  # with a client that sends nothing
+_PATIENCE_S = 5.0  # with a client, from its connection to the end of its answer
+_MOST = 32  # connections at once; one more ends the oldest
 _open: weakref.WeakSet[MetricsServer] = weakref.WeakSet()
 
 
 class MetricsServer:
     """Answers ``GET /metrics`` on 127.0.0.1 from construction until ``stop`` or the end of a ``with`` block.
 
-    ``port`` 0 takes one that is free; ``url`` tells it. One thread answers one request after another and keeps no
-    process alive; the monitor is the caller's to stop. A forked child lets go of the port.
+    ``port`` 0 takes one that is free; ``url`` tells it. Each connection has a thread and a few seconds, so that
+    clients that say nothing delay no other, and no thread keeps the process alive. The monitor is the caller's to stop.
+    A forked child lets go of the port.
 
     Raises ``InvalidArgumentError`` for a port that is taken, or is none.
     """
@@ -70,9 +75,47 @@ class MetricsServer:
         return f"MetricsServer({self.url}{'' if self in _open else ', stopped'})"
 
 
-class _Server(HTTPServer):
+class _Server(ThreadingHTTPServer):
     monitor: MemoryMonitor
     request_queue_size = 16
+    daemon_threads, block_on_close = True, False
+
+    def __init__(self, *arguments: Any) -> None:
+        self.reading = threading.Lock()  # of the monitor
+        self._connections: dict[socket, float] = {}  # and when they were made, the oldest first
+        self._changing = threading.Lock()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin to answer a client."""
+        with self._changing:
+            self._connections[request] = time.monotonic()
+        self._end(lambda at, _: at < len(self._connections) - _MOST)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a client: answered, ended or gone."""
+        with self._changing:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End the connections that last too long; called ten times a second."""
+        late = time.monotonic() - _PATIENCE_S
+        self._end(lambda _, since: since < late)
+
+    def server_close(self) -> None:
+        """Close the port and every connection."""
+        super().server_close()
+        self._end(lambda *_: True)
+
+    def _end(self, which: Callable[[int, float], bool]) -> None:
+        """End connections by their place and time: their threads read or write no more, and close them."""
+        with self._changing:
+            for at, (connection, since) in enumerate(self._connections.items()):
+                if which(at, since):
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(SHUT_RDWR)
 
     def handle_error(self, *_: Any) -> None:
         """A client that went away is no news for a training's log."""
@@ -88,7 +131,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(404, "there is /metrics alone")
             return
         try:
-            body = exposition(self.server.monitor).encode()
+            with self.server.reading:
+                body = exposition(self.server.monitor).encode()
         except AsrConfigError as error:
             self.send_error(503, "the monitor cannot be read", error.message)
             return

@@ -1,0 +1,22 @@
+// Package jsontext decodes JSON strictly: exactly one value, by the standard library's grammar, without unknown fields.
+package jsontext
+
+import (
+	"bytes"
+	standard "encoding/json"
+
+	"github.com/goccy/go-json"
+)
+
+// Check refuses what is not exactly one JSON value. go-json is faster and forgives much: NaN, an excess bracket at the end.
+func Check(raw []byte) error {
+	var whole standard.RawMessage
+	return standard.Unmarshal(raw, &whole)
+}
+
+// Decode reads a value that Check let through, and refuses unknown fields.
+func Decode(raw []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
