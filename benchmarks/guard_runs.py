@@ -131,6 +131,9 @@ class Memory:
     has written anything, the first one half way. Evaluation fails as training does, in its forward.
     """
 
+    depth = 0.5
+    """Where backward fails: at the gradient of the weight behind this share of them."""
+
     def __init__(self, case: Case, data: Clips) -> None:
         self.place, self.left, self.raised = case.place, case.ooms, 0
         chance = random.Random(f"{case.kind} {case.place} {case.ooms} {case.accumulation} {case.seed}")
@@ -153,7 +156,10 @@ class Memory:
         model.register_forward_pre_hook(self._begin, with_kwargs=True)
         model.register_forward_hook(lambda *_: self._maybe("evaluation" if self.evaluating else "forward", model))
         parameters = [p for p in model.parameters() if p.requires_grad]
-        parameters[len(parameters) // 2].register_hook(lambda _: self._maybe("backward", model))
+        weight = parameters[int(len(parameters) * self.depth)]
+        # Where its gradient arrives, as DDP does it: the guard would look at hooks of weights, which change gradients.
+        weight.arrival = weight.expand_as(weight).grad_fn.next_functions[0][0]
+        weight.arrival.register_prehook(lambda _: self._maybe("backward", model))
         zero_grad = model.zero_grad
 
         def cleared(*args: Any, **kwargs: Any) -> None:
@@ -163,16 +169,16 @@ class Memory:
         model.zero_grad = cleared
 
     def _begin(self, model: Any, args: Any, kwargs: Any) -> None:
-        counts = self.evaluating or model.training
-        self.forwards += counts
+        self.training = model.training and torch.is_grad_enabled()  # what is measured without gradients does not count
+        self.forwards += self.evaluating or self.training
         inputs = kwargs["input_values" if "input_values" in kwargs else "input_features"]
         self.values = len(inputs) * extent(kwargs).values
-        if model.training:
+        if self.training:
             self.pending.append([self.ids[float(row.flatten()[0])] for row in inputs])
 
     def _maybe(self, place: str, model: Any) -> None:
-        if place == self.place and (self.evaluating or model.training) and self._fails():
-            if model.training:
+        if place == self.place and (self.evaluating or self.training) and self._fails():
+            if self.training:
                 self.pending.pop()
             self._raise()
 
@@ -342,7 +348,7 @@ def trained(case: Case) -> Outcome:
         applied=memory.applied,
         computed_steps=memory.clock,
         global_step=trainer.state.global_step,
-        order=collate.order,
+        order=[batch for batch in collate.order if len(batch) <= EFFECTIVE // case.accumulation],  # not measured ones
         log=[dict(_numbers(entry)) for entry in trainer.state.log_history],
         raised=memory.raised,
         died=died,

@@ -28,11 +28,11 @@ def memory_limit(memory: Any, trainer: Any, config: TrainingConfig | None, margi
     DDP's buckets, a second copy of the gradients, lie beside it, too. Of unequal cards each process takes its own.
     Without a GPU, the plan's budget for host RAM.
     """
-    limit: int | None = memory.target.limit_bytes
-    if limit is None:
+    available, context = memory.target.available_bytes, memory.target.context_bytes
+    if available is None or context is None:
         return config.budget_bytes - HOST_BYTES if config is not None and config.budget_bytes > HOST_BYTES else None
     own = _own_budget(trainer, config)
-    allowed = int(limit * margin) if own is None else own - (memory.target.context_bytes or 0)
+    allowed: int = (int(available * margin) if own is None else own) - context
     if trainer.args.world_size > 1:
         allowed -= _GRADIENT_BYTES * sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
     return max(1, allowed)

@@ -1,9 +1,10 @@
-"""The global random number generators: kept and put back, and made to run alike however a step is computed.
+"""The global random number generators: kept, put back, and left as an undisturbed step leaves them.
 
-The order of the next epoch is drawn from the same generators that layer drop and time masking draw from. A step that is
-computed in more pieces draws more, and all that follows would be another run. So each guarded training step gets a seed
-of its own, one number from torch's generator, and leaves the generators of the CPU as they were behind that number.
-Those of the GPU, which nothing but the model draws from, are left to run on.
+Layer drop, masks of time and the orders of some samplers are drawn from the same generators of the CPU. While nothing
+fails the guard draws nothing from them. A step that is computed in several micro-batches draws more than the whole one:
+its first micro-batch draws what the whole one would, the others draw from seeds of their own, and the generators are
+then left as they were behind the first. What does not depend on a batch's size, as layer drop on a GPU does not, is so
+drawn as in a step that was not cut. Generators of a GPU, which nothing but the model draws from, are left to run on.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import numpy as np
 import torch
 
 
-def draw_seed() -> int:
-    """One number, from 0 to 2³¹ − 1."""
-    return int(torch.randint(2**31, (1,)))
+def seed_of(state: dict[str, Any]) -> int:
+    """A number from 0 to 2³¹ − 1 that follows from a state of ``cpu_state``; nothing is drawn from the generators."""
+    generator = torch.Generator()
+    generator.set_state(state["torch"])
+    return int(torch.randint(2**31, (1,), generator=generator))
 
 
 def seed_cpu(seed: int) -> None:

@@ -57,7 +57,9 @@ class Digits:
         config.conv_dim = [8, 8, 16, 16]
         found = Wav2Vec2ForCTC(config)
         if fail:  # inside of what the Trainer wraps in autocast
-            found.wav2vec2.register_forward_pre_hook(lambda module, inputs: fail(module) if module.training else None)
+            found.wav2vec2.register_forward_pre_hook(
+                lambda module, inputs: fail(module) if module.training and torch.is_grad_enabled() else None
+            )
         return found
 
 

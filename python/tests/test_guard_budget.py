@@ -83,7 +83,8 @@ def test_a_memory_model_without_a_gpu_needs_a_limit() -> None:
     assert "memory_limit_bytes" in caught.value.hint
 
 
-def test_the_manager_traces_a_trainer_with_its_own_settings(tmp_path: Path) -> None:
+def test_the_manager_traces_a_trainer_with_its_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # as config.apply() does
     manager = ac.ASRConfigManager(gpu="T4", safety_margin=0.7)
     run = Run(tmp_path, settings={"optim": "adamw_torch", "gradient_accumulation_steps": 2})
     run.guard.detach()
@@ -95,7 +96,8 @@ def test_the_manager_traces_a_trainer_with_its_own_settings(tmp_path: Path) -> N
         "fp32", "adamw_torch", 3
     ), "cut, steps have more micro-batches than the Trainer accumulates"  # fmt: skip
     assert memory.target.name == "Tesla T4" and memory.target.limit_bytes
-    within = int(memory.target.limit_bytes * 0.7)
+    assert memory.settings.allocator == "expandable_segments:True"
+    within = int((memory.target.available_bytes or 0) * 0.7) - (memory.target.context_bytes or 0)
     assert budget.predicted(30.0) == memory.largest_batch(30.0, within) < memory.largest_batch(30.0)
     run.train()
     assert not guard.events

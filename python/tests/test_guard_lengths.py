@@ -181,7 +181,7 @@ def test_a_clip_of_an_unknown_input_may_be_left_out_too(tmp_path: Path) -> None:
     model, failures = Regression(), [0] * 4  # of 4, 2, and of 1 twice
 
     def fail(module: Any, size: int) -> None:
-        if failures:
+        if failures and (size == 4 or len(failures) < 4):
             failures.pop()
             raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
 

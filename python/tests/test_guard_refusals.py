@@ -87,13 +87,20 @@ def fetch(trainer: Any, batches: list[Any]) -> None:
     trainer.get_batch_samples(iter(batches), len(batches), *(["cpu"] if takes_device else []))
 
 
+def step_of(trainer: Any, model: Any, inputs: Any) -> Any:
+    """What the Trainer's own step does, where several GPUs are only said to be there."""
+    loss = trainer.compute_loss(model, inputs).mean()
+    trainer.accelerator.backward(loss)
+    return loss.detach()
+
+
 def test_losses_of_several_gpus_in_one_process_are_averaged(tmp_path: Path) -> None:
     trainer = with_loss(tmp_path, lambda loss: torch.stack([loss, 3 * loss]))
     guard = attach(trainer)
     trainer.args._n_gpu = 2
     batch = {"x": torch.zeros(4, 6), "labels": torch.ones(4, 1), "index": torch.arange(4)}
     fetch(trainer, [batch])
-    guard._train_step = lambda model, inputs, *_: trainer.compute_loss(model, inputs)
+    guard._train_step = lambda model, inputs, *_: step_of(trainer, model, inputs)
     told = trainer.training_step(trainer.model, batch)
     assert float(told) == pytest.approx(2 * float(trainer.model(**batch)["loss"]))
 
@@ -130,10 +137,10 @@ def test_detach_under_something_else_changes_nothing(tmp_path: Path) -> None:
     trainer.training_step = lambda *args, **kwargs: own(*args, **kwargs)
     with pytest.raises(ac.InvalidArgumentError, match="something has wrapped training_step after the guard"):
         guard.detach()
-    assert trainer.compute_loss.__name__ == "compute_loss" and "compute_loss" in trainer.__dict__
+    assert "prediction_step" in trainer.__dict__
     trainer.training_step = own
     guard.detach()
-    assert "compute_loss" not in trainer.__dict__
+    assert not {"training_step", "prediction_step", "get_batch_samples"} & set(trainer.__dict__)
     assert not any("Guard" in type(c).__name__ for c in trainer.callback_handler.callbacks)
 
 
@@ -141,14 +148,16 @@ def test_a_patch_from_before_comes_back(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path)
     original, seen = trainer.training_step, []
 
-    def mine(*args: Any, **kwargs: Any) -> Any:
-        seen.append(1)
-        return original(*args, **kwargs)
+    def mine(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(len(inputs["x"]))
+        return original(model, inputs, *args, **kwargs)
 
     trainer.training_step = mine
     guard = attach(trainer)
     trainer.train()
-    assert len(seen) == 4
+    assert seen[-4:] == [4, 4, 4, 4]
+    # Another step than the Trainer's is tried before: twice the loss, then whole and in parts, in both modes.
+    assert seen[:-4] == [1, 1, 4, 1, 3, 4, 1, 3]
     guard.detach()
     assert trainer.training_step is mine
 
@@ -171,7 +180,7 @@ def test_processes_that_share_each_step_keep_the_weights_and_raise(tmp_path: Pat
     trainer.is_fsdp_enabled = True
     guard = attach(trainer, micro_batch=1)
     assert "out of memory ends the run" in guard.notes[0]
-    guard._train_step = lambda model, inputs, *_: sizes.append(len(inputs["x"])) or trainer.compute_loss(model, inputs)
+    guard._train_step = lambda model, inputs, *_: sizes.append(len(inputs["x"])) or step_of(trainer, model, inputs)
     batch = {"x": torch.zeros(4, 6), "labels": torch.zeros(4, 1), "index": torch.arange(4)}
     fetch(trainer, [batch, batch])
     trainer.training_step(trainer.model, batch)

@@ -13,7 +13,7 @@ import asrconfig_go as ac  # noqa: E402
 from asrconfig_go.guard.budget import Budget  # noqa: E402
 from asrconfig_go.guard.lengths import Extent, extent  # noqa: E402
 from asrconfig_go.guard.split import batch_size, split  # noqa: E402
-from asrconfig_go.guard.weights import Totals, find_rule, totals  # noqa: E402
+from asrconfig_go.guard.weights import Totals, fitting_rules, totals  # noqa: E402
 
 
 def batch() -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_weights() -> None:
 
 
 class FakeTrainer:
-    """What ``find_rule`` asks of one whose loss kind cannot be told."""
+    """What ``fitting_rules`` asks of one whose loss kind cannot be told."""
 
     compute_loss_func = object()
 
@@ -114,7 +114,7 @@ def test_the_rule_is_found_from_losses(rule: str) -> None:
             return (rows * tokens).sum() / tokens.sum()
         return LOSSES[rule](rows)  # type: ignore[misc]
 
-    assert find_rule(FakeTrainer(), batch(), loss) == rule
+    assert fitting_rules(FakeTrainer(), batch(), loss) == (rule,)
 
 
 def test_a_loss_that_looks_across_samples_is_refused() -> None:
@@ -122,5 +122,5 @@ def test_a_loss_that_looks_across_samples_is_refused() -> None:
         return torch.logsumexp(part["input_values"].sum(-1), 0)
 
     with pytest.raises(ac.InvalidArgumentError, match="by no known rule") as caught:
-        find_rule(FakeTrainer(), batch(), contrastive)
+        fitting_rules(FakeTrainer(), batch(), contrastive)
     assert "attach(rule=" in str(caught.value)

@@ -56,7 +56,7 @@ class Training:
     def __init__(self, gpu: str = "T4", **settings: Any) -> None:
         self.clock, self.model = Clock(), wav2vec2("mean").train()
         self.times = StepTimes(self.clock, lambda: gpu)
-        usual = {"bf16": False, "fp16": True, "gradient_checkpointing": False, "optim": "adamw_torch", "n_gpu": 1,
+        usual = {"bf16": False, "fp16": True, "gradient_checkpointing": False, "optim": "adamw_torch_fused", "n_gpu": 1,
                  "gradient_accumulation_steps": 1}  # fmt: skip
         self.args = SimpleNamespace(**{**usual, "world_size": 1, **settings})
         self.state = SimpleNamespace(is_world_process_zero=True)

@@ -18,6 +18,8 @@ from .lengths import Extent
 
 logger = logging.getLogger("asrconfig_go")
 
+STATISTICS_HINT = "allow statistics of smaller micro-batches by attach(cut_batch_statistics=True)"
+
 
 @dataclass
 class Piece:
@@ -27,6 +29,8 @@ class Piece:
     extent: Extent
     of_replacement: bool = False
     """Made by the user's function from a clip that was too long."""
+    whole: str = ""
+    """Why it cannot be made smaller, if it cannot."""
 
 
 @dataclass
@@ -107,6 +111,15 @@ class Attempts:
         if found["class"] not in ("gpu_oom", "maybe") or piece is None:
             self.explain(error, found)
             return None
+        if piece.whole and met.alone_again:
+            raise InfeasiblePlanError(
+                f"step {self._trainer.state.global_step} ({met.place}) ran out of GPU memory: {text}; its batch cannot "
+                f"be cut: {piece.whole}",
+                f"train with smaller batches and more accumulation, or {STATISTICS_HINT}",
+            ) from error
+        if piece.whole:
+            met.alone_again = True
+            return lambda lost_s: self.note(met.place, piece.samples, piece.samples, text, lost_s)
         decided = _lib.call("recovery.next", met.state(found["class"], piece.samples, self._most))
         after = decided["micro_batch"]
         if decided["retry"]:

@@ -101,8 +101,8 @@ def caveats(trainer: Any) -> tuple[str, ...]:
     said = []
     if batch:
         said.append(
-            f"{batch[0]} and {len(batch) - 1} more normalise over the batch: their statistics are those of the "
-            "micro-batch, so results depend on its size"
+            f"{batch[0]} and {len(batch) - 1} more normalise over the batch: results depend on the size of "
+            "micro-batches, so batches are cut with attach(cut_batch_statistics=True) alone"
         )
     over_time = [name for name in found if name not in batch]
     if over_time:

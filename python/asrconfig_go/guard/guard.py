@@ -12,22 +12,25 @@ from .._errors import InvalidArgumentError
 from .._override import override
 from ..batching.table import OVERHEAD_S
 from ..display import plural
-from ..randomness import cpu_generators_kept, seed_cpu
+from ..out_of_memory import classify, note as add_note
+from ..randomness import cpu_generators_kept, cpu_state, seed_cpu, seed_of, set_cpu_state
 from ..training_report import GuardEvent
-from .attempts import Attempts, Piece
+from .attempts import STATISTICS_HINT, Attempts, Piece
 from .budget import Budget
 from .callback import GuardCallback
 from .check import cannot_retry, caveats, check_options, check_trainer, check_windows
 from .cut import by_length, evenly, is_cut
 from .elsewhere import evaluating, move_predictions_off, predictions_back, saving
-from .evaluation import evaluation_rule, predict_in_parts
+from .evaluation import EvaluationRule, predict_in_parts
 from .left_out import LeftOut
 from .lengths import extent
 from .loading import Loading
-from .losses import WeightedLosses
+from .losses import WeightedLosses, items_of
 from .memory_budget import MemoryBudget
+from .model_state import Saved
 from .optimizer import OptimizerSteps
 from .preflight import PreflightReport, preflight as try_worst
+from .probe import changed_tensors, tensor_sums
 from .ranks import Ranks
 from .split import batch_size, like
 from .step_times import follow_steps
@@ -61,7 +64,12 @@ class Guard:
     ``split`` are for losses and batches of an unknown kind. ``too_long`` says what becomes of a clip that does not fit
     alone: ``"raise"``, ``"skip"``, or a function that gets it as a batch of one and gives a list of shorter batches.
     With ``preflight`` the optimizer's states and the worst batches are tried before the first step; a number says how
-    many seconds the longest clip lasts.
+    many seconds the longest clip lasts. ``cut_batch_statistics`` allows to cut batches whose samples the model looks at
+    together (batch normalisation), by the statistics of smaller micro-batches; otherwise they are not cut.
+
+    While nothing fails, the training is that of the bare Trainer, random numbers and the order of samples included, up
+    to the weights of micro-batches. What cannot be kept exact is said before the first step, in ``notes``: a
+    training whose losses cannot be weighted is left alone (``unfit`` says why).
     """
 
     def __init__(
@@ -77,6 +85,7 @@ class Guard:
         split: Callable[[Any, int], list[Any]] | None = None,
         too_long: str | Callable[[Any], list[Any]] = "raise",
         preflight: bool | float = False,
+        cut_batch_statistics: bool = False,
     ) -> None:
         check_options(max_halvings, micro_batch, overhead_s, rule, too_long, preflight)
         check_trainer(trainer)
@@ -94,13 +103,17 @@ class Guard:
         """What was tried before the first step, if it was."""
         ranks = Ranks(trainer)
         self._ranks = ranks
-        self._losses, self._window = WeightedLosses(trainer, rule, ranks), Window(trainer, ranks)
+        self._window = Window(trainer, ranks)
+        self._losses = WeightedLosses(trainer, rule, ranks, self._window, split)
+        self._micro_batch, self._cut_statistics = micro_batch, cut_batch_statistics
         self._left_out = LeftOut(too_long, self.budgets["training"], self._window)
         if max_halvings is None:
             max_halvings = 3 if too_long == "raise" else 20
         self._loading = Loading(trainer, self._once_more)
         self._attempts = Attempts(trainer, max_halvings, self.events, self._loading.ran_short)
+        self._evaluation_rule = EvaluationRule(trainer)
         self._optimizer = OptimizerSteps(trainer, self._once_more)
+        self._sums: list[Any] = []  # of the weights at a window's begin, where a step is the user's
         self._undo: list[Callable[[], None]] = []
 
     def attach(self) -> Guard:
@@ -116,7 +129,7 @@ class Guard:
                 "_save_checkpoint": saving(trainer, self._once_more),
             }
             self._undo = [override(trainer, name, function) for name, function in self._wrapped.items()]
-            self._undo += [self._losses.install(), self._optimizer.remove, self._listen(), predictions_back(trainer)]
+            self._undo += [self._losses.remove, self._optimizer.remove, self._listen(), predictions_back(trainer)]
             self._undo.append(follow_steps(trainer.callback_handler))
             setattr(trainer, KEY, self)
             for note in self.notes:
@@ -143,23 +156,27 @@ class Guard:
         self.trainer.__dict__.pop(KEY, None)
 
     def _listen(self) -> Callable[[], None]:
-        callback = GuardCallback(self._training_begins, self._loading.epoch_begins, self.events)
+        callback = GuardCallback(self._training_begins, self._epoch_begins, self.events)
         self.trainer.add_callback(callback)
         return lambda: self.trainer.remove_callback(callback)
 
     def _training_begins(self) -> None:
         """The Trainer has made its optimizer and wrapped its model."""
         self._optimizer.follow()
+        self._losses.begin()
+        self._tell_limits()
         carried = check_windows(self.trainer, self._ranks.size)
-        if carried and carried not in self.notes:
-            self.notes += (carried,)
-            logger.warning(carried)
+        self._say(carried)
         if self._preflight and not cannot_retry(self.trainer):
             seconds = None if self._preflight is True else float(self._preflight)
             with self._ranks.joined():
                 self.preflight = try_worst(
                     self.trainer, self.rehearse, optimizer=self.trainer.optimizer, seconds=seconds
                 )
+
+    def _epoch_begins(self) -> None:
+        self._loading.epoch_begins()
+        self._losses.epoch_begins()
 
     def let_go(self) -> None:
         """An attempt to train has failed: hold nothing of it; the next one is followed when it begins."""
@@ -185,6 +202,12 @@ class Guard:
 
     def _rehearse_training(self, model: Any, batch: Any) -> None:
         call, skipped = self._window.begin(batch), self._left_out.count
+        if self._ranks.alone:
+            self._losses.settle(self._train_step, model, (), {}, matters=False)
+            self._tell_limits()
+        if self.unfit:
+            self._window.clear()
+            return
 
         def again() -> None:
             model.zero_grad(set_to_none=True)
@@ -210,18 +233,45 @@ class Guard:
         """Clips that were left out, or cut by ``too_long``, each time that they came."""
         return self._left_out.count
 
+    @property
+    def unfit(self) -> str:
+        """Why this training is left as it is without a guard; "" where it is guarded, and before the first batch."""
+        return self._losses.unfit
+
+    @property
+    def _whole(self) -> str:
+        """Why batches are not cut, if they are not."""
+        return "" if self._cut_statistics else self._losses.whole
+
+    def _say(self, text: str) -> None:
+        if text and text not in self.notes:
+            self.notes += (text,)
+            logger.warning(text)
+
     def _training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.unfit:
+            return self._left_alone(model, inputs, args, kwargs)
         call, inner = self._window.begin(inputs), self._ranks.inner(model)
         if cannot_retry(self.trainer):
-            self._losses.settle(model, inputs, _items(args, kwargs), self._window, shared=True)
+            self._losses.settle(self._train_step, model, args, kwargs, matters=True, shared=True)
             return self._step(model, [call], args, kwargs)
-        with cpu_generators_kept(), self._ranks.together():
-            self._losses.settle(inner, inputs, _items(args, kwargs), self._window)
+        with self._ranks.together():
+            matters = self._window.planned > 1 or not self._ranks.alone or is_cut(inputs, self.budgets["training"])
+            self._losses.settle(self._train_step, inner, args, kwargs, matters)
+            self._tell_limits()
+        if self.unfit:
+            self._window.clear()
+            return self._left_alone(model, inputs, args, kwargs)
+        with self._ranks.together():
             self._left_out.before(call)
+            if self._losses.own_step and len(self._window.calls) == 1:
+                self._sums = tensor_sums(self.trainer.model.parameters())
 
             def again() -> None:
                 inner.zero_grad(set_to_none=True)
+                self._check_unchanged()
                 self._window.rewind()
+                self._settle_again(inner, args, kwargs)
                 self._step(inner, self._window.calls, args, kwargs)
 
             self._attempts.run(
@@ -233,27 +283,93 @@ class Guard:
             )
         return self._finish(model, call) if self._window.complete else self._window.tell(call)
 
+    def _settle_again(self, model: Any, args: Any, kwargs: Any) -> None:
+        """What a whole batch did not need to know; several processes have measured it with the window's beginning."""
+        if self._ranks.alone:
+            self._losses.settle(self._train_step, model, args, kwargs, matters=True)
+        if self.unfit:
+            raise InvalidArgumentError(f"a step cannot be computed again: {self.unfit}", "train with smaller batches")
+
+    def _left_alone(self, model: Any, inputs: Any, args: Any, kwargs: Any) -> Any:
+        """The Trainer's own step; what it means when memory runs out is added to the error."""
+        try:
+            return self._train_step(model, inputs, *args, **kwargs)
+        except Exception as error:
+            if classify(error)["class"] in ("gpu_oom", "maybe"):
+                add_note(error, f"the guard leaves this training alone: {self.unfit}")
+            raise
+
+    def _tell_limits(self) -> None:
+        """Say, before the first step, what cannot be kept exact; what was asked for all the same is an error."""
+        unfit, whole = self._losses.unfit, self._whole
+        if not (unfit or whole):
+            return
+        if self._micro_batch is not None:
+            raise InvalidArgumentError(
+                f"micro_batch = {self._micro_batch} would not train as the whole batch does: {unfit or whole}",
+                "attach without micro_batch, to the batch that fits" + ("" if unfit else f", or {STATISTICS_HINT}"),
+            )
+        if unfit:
+            self._say(f"the guard leaves this training alone, and out of memory ends it: {unfit}")
+        else:
+            self._say(f"batches are not cut, as that would change the result: {whole}; {STATISTICS_HINT}")
+
+    def _check_unchanged(self) -> None:
+        """A batch that its step has changed in place cannot be computed again; copies are handed out from then on."""
+        name = type(self.trainer).__name__
+        if self._losses.own_step and changed_tensors(self.trainer.model.parameters(), self._sums):
+            raise InvalidArgumentError(
+                f"training_step of {name} changes weights within the step, and ran out of memory in between",
+                "go on from the last checkpoint, without a guard",
+            )
+        if any(call.changed for call in self._window.calls):
+            raise InvalidArgumentError(
+                f"{name} has changed a batch in place in a step that is to be computed again",
+                "change a copy of it in compute_loss, or go on from the last checkpoint as manager.train does",
+            )
+
     def _step(self, model: Any, calls: list[Call], args: Any, kwargs: Any) -> Any:
         """Forward and backward of collated batches, in micro-batches; the weighted loss of the last."""
+        attributes = self._window.attributes
         for call in calls:
-            seed_cpu(call.seed)
-            call.loss = torch.zeros((), device=self.trainer.args.device)
-            for part, piece in self._parts(model, call, _items(args, kwargs)):
-                self._attempts.running = piece
-                call.loss = call.loss + self._losses.step(
-                    self._train_step, self._window.totals, model, part, args, kwargs
-                )
+            if len(calls) > 1:  # computed again
+                call.begin_again(attributes)
+            call.loss = self._compute(model, call, args, kwargs)
+            attributes.learn(attributes.changed(call.attributes))
         return calls[-1].loss
 
+    def _compute(self, model: Any, call: Call, args: Any, kwargs: Any) -> Any:
+        """One collated batch. Random numbers and the model's state are left as by its first micro-batch."""
+        loss, kept, behind = torch.zeros((), device=self.trainer.args.device), Saved(), None
+        whole = 0 if call.inputs is None else batch_size(call.inputs)
+        for number, (part, piece) in enumerate(self._parts(model, call, items_of(args, kwargs))):
+            self._attempts.running = piece
+            cut = number > 0 or piece.samples < whole
+            if cut and number == 0:
+                kept = self._window.state.save()
+            if number:
+                if not self._cut_statistics:
+                    kept.restore()
+                self._window.attributes.put(call.attributes)
+                behind = behind or cpu_state()
+                seed_cpu((seed_of(behind) + number) % 2**31)
+            loss = loss + self._losses.step(self._train_step, model, part, args, kwargs, cut)
+        if behind is not None:
+            set_cpu_state(behind)
+        return loss
+
     def _parts(self, model: Any, call: Call, items: Any) -> Iterator[tuple[Any, Piece]]:
-        budget = self.budgets["training"]
-        if cannot_retry(self.trainer):
+        budget, whole = self.budgets["training"], self._whole
+        if cannot_retry(self.trainer) or whole:
             budget = Budget()
         if call.inputs is not None:
             if self._split is None and is_cut(call.inputs, budget) and self._losses.trims(model, call.inputs, items):
-                yield from by_length(call.inputs, budget, self._ranks.inner(model))
+                parts = by_length(call.inputs, budget, self._ranks.inner(model))
             else:
-                yield from evenly(call.inputs, budget, self._split)
+                parts = evenly(call.inputs, budget, self._split)
+            for part, piece in parts:
+                piece.whole = whole
+                yield self._window.handed(part), piece
         for part in call.replacements:
             yield like(part, dict(part)), Piece(batch_size(part), extent(part), of_replacement=True)
 
@@ -262,6 +378,7 @@ class Guard:
         inner = self._ranks.inner(model)
         gone = self._ranks.average(inner, self._window.left_out)
         self._ranks.share_buffers(model)
+        self._window.watch_changes()
         factor = self._window.factor(self._losses.known_rule(), gone)
         if factor != 1.0:
             for p in inner.parameters():
@@ -276,20 +393,21 @@ class Guard:
 
         def predict(part: Any) -> Any:
             with self._ranks.apart():
-                return self._predict(model, part, *args, **kwargs)
+                return self._predict(model, self._window.fresh(part), *args, **kwargs)
 
         def attempt() -> Any:
             parts, pieces = zip(*evenly(inputs, budget, self._split), strict=True)
             self._attempts.running = pieces[0]
             if len(parts) == 1:
                 return predict(parts[0])
-            return predict_in_parts(self.trainer, predict, parts, evaluation_rule(self.trainer, self.rule))
+            rule = self._evaluation_rule.of(inputs, predict, self._split, pieces[0].samples)
+            return predict_in_parts(self.trainer, predict, parts, rule)
 
         def again() -> Any:
             move_predictions_off(self.trainer)
             return attempt()
 
-        if cannot_retry(self.trainer):
+        if cannot_retry(self.trainer) or self.unfit:
             return predict(inputs)
         return self._attempts.run("evaluation", budget, attempt, again)
 
@@ -305,11 +423,6 @@ class Guard:
         return "\n".join(
             [head, *(f"  {event}" for event in self.events), *skipped, *(f"  note: {n}" for n in self.notes)]
         )
-
-
-def _items(args: Any, kwargs: Any) -> Any:
-    """What the Trainer gives as ``num_items_in_batch``."""
-    return args[0] if args else kwargs.get("num_items_in_batch")
 
 
 def guard_of(trainer: Any) -> Guard | None:

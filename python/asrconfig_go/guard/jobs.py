@@ -49,7 +49,7 @@ def model_job(
     """Of a model alone, and its optimizer: the given one, or made by the Trainer's name for it."""
     one_of("precision", precision, PRECISIONS)
     positive("accumulation", accumulation, 65_536)
-    name = optimizer or "adamw_torch"
+    name = optimizer or "adamw_torch_fused"
     if isinstance(name, str):
         from ..trace._optimizers import build
 

@@ -157,7 +157,8 @@ def _with_epochs(loader: Any) -> list[Any]:
     """The samplers of a loader that draw another order in each epoch."""
     found, each = [], loader
     while each is not None:
-        each = getattr(each, "batch_sampler", None) or getattr(each, "sampler", None)
+        inside = getattr(each, "batch_sampler", None)  # has no truth of its own: that of a stream has no length
+        each = getattr(each, "sampler", None) if inside is None else inside
         if hasattr(each, "set_epoch") and hasattr(each, "epoch"):
             found.append(each)
     return found

@@ -21,16 +21,18 @@ _GROWTH = 1.25
 def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = False) -> MemoryModel:
     """The memory model of a trainer's training, on this machine's GPU or one of the catalogue.
 
-    The guard may cut any batch, so that gradients of one micro-batch lie beside the next one also where the Trainer
-    itself accumulates none. The Trainer holds the inputs of all micro-batches that it accumulates; ``whole_steps`` says
-    that it will be given a step in one batch, so that there are no others.
+    The allocator is simulated with the settings that are in force here. The guard may cut any batch, so that gradients
+    of one micro-batch lie beside the next one also where the Trainer itself accumulates none. The Trainer holds the
+    inputs of all micro-batches that it accumulates; ``whole_steps`` says that it will be given a step in one batch, so
+    that there are no others.
     """
+    from ..environment import allocator_in_force
     from ..memory import MemoryModel
     from .jobs import trainer_settings
 
     settings = trainer_settings(trainer)
     settings["accumulation"] = _WINDOW if whole_steps else max(settings["accumulation"], _WINDOW)
-    return MemoryModel.trace(trainer.model, gpu=gpu, **settings)
+    return MemoryModel.trace(trainer.model, gpu=gpu, allocator=allocator_in_force(), **settings)
 
 
 class MemoryBudget(Budget):

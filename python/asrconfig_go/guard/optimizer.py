@@ -97,8 +97,13 @@ class _Before:
         self._weights = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         self._had_state = {id(p) for p in self._weights if optimizer.state.get(p)}
         self._versions = [(tensor, tensor._version) for tensor in self._tensors()]
+        # Numbers grow before anything is allocated: steps of Adafactor, what Prodigy keeps in its groups.
+        states = [optimizer.state[p] for p in self._weights if id(p) in self._had_state]
+        counted = bool(states and _numbers(states[0]))  # one that counts in numbers does so for all weights
+        owners = [vars(optimizer), *optimizer.param_groups, *(states if counted else ())]
+        self._numbers = [(owner, _numbers(owner)) for owner in owners]
         self._copy: list[Any] | None = None
-        if first and not self._had_state and _fits_on_host(self._weights):
+        if first and not self._had_state and fits_on_host(self._weights):
             self._copy = [p.detach().to("cpu", copy=True) for p in self._weights]
 
     def _tensors(self) -> list[Any]:
@@ -120,13 +125,22 @@ class _Before:
         for p in self._weights:
             if id(p) not in self._had_state:
                 self._optimizer.state.pop(p, None)
+        for owner, numbers in self._numbers:
+            for name in set(_numbers(owner)) - set(numbers):
+                del owner[name]
+            owner.update(numbers)
         if self._copy is not None:
             with torch.no_grad():
                 for p, value in zip(self._weights, self._copy, strict=True):
                     p.copy_(value)
 
 
-def _fits_on_host(weights: list[Any]) -> bool:
+def _numbers(owner: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in owner.items() if isinstance(value, int | float)}
+
+
+def fits_on_host(weights: list[Any]) -> bool:
+    """Whether a copy of them takes at most a quarter of the free host memory."""
     needed = sum(p.numel() * p.element_size() for p in weights)
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

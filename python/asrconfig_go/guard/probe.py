@@ -39,19 +39,19 @@ def untouched(model: Any) -> Iterator[None]:
     changed weights, which nothing can put back.
     """
     named = dict(model.named_parameters())
-    if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in named.values()):
+    if steps_in_backward(model):
         raise UnsupportedError(
             "the model's weights have hooks that run within backward, as optimizers that step layer by layer put there",
             "no step can be tried without training: start from a small micro-batch",
         )
-    sums = _sums(named.values())
+    sums = tensor_sums(named.values())
     with contextlib.ExitStack() as back:
         back.callback(set_rng_state, rng_state())
         back.callback(_put_modes, [(module, module.training) for module in model.modules()])
         back.callback(_put_buffers, _buffers(model))
-        back.enter_context(_gradients_aside(list(named.values())))
+        back.enter_context(gradients_aside(list(named.values())))
         yield
-    changed = _changed(named.values(), sums)
+    changed = changed_tensors(named.values(), sums)
     if changed:
         names = [list(named)[i] for i in changed]
         raise UnsupportedError(
@@ -75,9 +75,14 @@ def optimizer_states(optimizer: Any) -> Iterator[OptimizerStates]:
         return
     with contextlib.ExitStack() as back:
         back.enter_context(_as_it_was(raw))
-        back.enter_context(_gradients_aside(parameters))
+        back.enter_context(gradients_aside(parameters))
         note = _allocate(raw, parameters)
         yield OptimizerStates(name, count, _state_bytes(raw), note)
+
+
+def steps_in_backward(model: Any) -> bool:
+    """Whether weights have hooks that run within backward, as optimizers that step layer by layer put there."""
+    return any(getattr(p, "_post_accumulate_grad_hooks", None) for p in model.parameters())
 
 
 def _unwrapped(optimizer: Any) -> Any:
@@ -112,7 +117,7 @@ def _as_it_was(raw: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _gradients_aside(parameters: list[Any]) -> Iterator[None]:
+def gradients_aside(parameters: list[Any]) -> Iterator[None]:
     """No gradients at first; afterwards the very tensors that were there."""
     before = [p.grad for p in parameters]
     try:
@@ -134,7 +139,7 @@ def _allocate(raw: Any, parameters: list[Any]) -> str:
         if not _stays(raw, _smallest(raw)):
             raw.state.clear()
             return "it changes weights even without gradients, so its states were not tried"
-        sums = _sums(parameters)
+        sums = tensor_sums(parameters)
         _step(raw, parameters)
     except Exception as error:
         if classify(error)["class"] != "gpu_oom":
@@ -142,7 +147,7 @@ def _allocate(raw: Any, parameters: list[Any]) -> str:
         told = _too_large(raw, parameters)
         clear_frames(error)
         raise told from error
-    if _changed(parameters, sums):
+    if changed_tensors(parameters, sums):
         raise UnsupportedError(
             f"{type(raw).__name__} changed weights in a step without gradients and learning rate",
             "load the model again, and do without a pre-flight",
@@ -161,9 +166,9 @@ def _smallest(raw: Any) -> list[Any]:
 
 def _stays(raw: Any, few: list[Any]) -> bool:
     """Whether a step of zeros leaves ``few`` weights as they are; if not, they are put back."""
-    copies, sums = [p.detach().clone() for p in few], _sums(few)
+    copies, sums = [p.detach().clone() for p in few], tensor_sums(few)
     _step(raw, few)
-    if not _changed(few, sums):
+    if not changed_tensors(few, sums):
         return True
     with torch.no_grad():
         for p, value in zip(few, copies, strict=True):
@@ -198,7 +203,7 @@ def _too_large(raw: Any, parameters: list[Any]) -> InfeasiblePlanError:
     )
 
 
-def _sums(tensors: Any) -> list[Any]:
+def tensor_sums(tensors: Any) -> list[Any]:
     """A number for each tensor that changes with any one of its bits; as a tensor, so that no GPU is waited for."""
     return [_sum(t.detach()) for t in tensors]
 
@@ -210,9 +215,11 @@ def _sum(tensor: Any) -> Any:
     return sum((part.sum(dtype=torch.int64) for part in bits.split(_CHUNK)), torch.zeros_like(bits[:0].sum()))
 
 
-def _changed(tensors: Any, sums: list[Any]) -> list[int]:
+def changed_tensors(tensors: Any, sums: list[Any]) -> list[int]:
     """The places of those that are not what they were."""
-    return [i for i, (now, then) in enumerate(zip(_sums(tensors), sums, strict=True)) if not torch.equal(now, then)]
+    return [
+        i for i, (now, then) in enumerate(zip(tensor_sums(tensors), sums, strict=True)) if not torch.equal(now, then)
+    ]
 
 
 def _buffers(model: Any) -> list[tuple[Any, str, Any, Any]]:

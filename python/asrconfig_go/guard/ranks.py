@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from .._errors import InfeasiblePlanError, InvalidArgumentError
+from .._errors import InfeasiblePlanError
 from .._override import override
 from ..out_of_memory import first_line
 from .weights import RULES, Totals
@@ -27,7 +27,7 @@ from .weights import RULES, Totals
 logger = logging.getLogger("asrconfig_go")
 
 _LARGE = 1 << 20  # gradients of more values are averaged in place, smaller ones in groups of at most so many
-_NUMBERS = 5 + len(RULES)  # of a message
+_NUMBERS = 6 + len(RULES)  # of a message
 _TELLING_S = 120.0  # how long one that fails waits for the others to hear it
 
 
@@ -98,22 +98,30 @@ class Ranks:
             ready = list(itertools.islice(batches, count))
         return itertools.chain(ready, batches)
 
-    def summed(self, mine: Totals) -> Totals:
-        """The totals of all processes."""
-        return mine if self.alone else self._meet(mine)[0]
+    def summed(self, mine: Totals, counts: tuple[float, ...] = ()) -> tuple[Totals, bool | None]:
+        """The totals of all processes; and by ``counts``, if they are given, whether samples differ in tokens.
 
-    def agreed(self, rule: str | None, factor: float | None) -> tuple[str | None, float | None]:
-        """The rule for the loss, and by what it is multiplied, that were found in any process."""
+        They say whether those of this process do, how many tokens its first sample has, and the square of that.
+        """
         if self.alone:
-            return rule, factor
-        found = [*(float(each == rule) for each in RULES), float(factor is not None), factor or 0.0]
-        _, *finders, told, factors = self._meet(numbers=found)[1]
-        known = [each for each, count in zip(RULES, finders, strict=True) if count]
-        if len(known) > 1:
-            raise InvalidArgumentError(
-                f"the processes found different rules for the loss: {' and '.join(known)}", "pass attach(rule=…)"
-            )
-        return known[0] if known else None, factors / told if told else None
+            return mine, None
+        found, (_, differ, total, squares, *_) = self._meet(mine, counts)
+        return found, (bool(differ) or squares * self.size != total**2) if counts else None
+
+    def agreed(
+        self, known: tuple[str, ...], fitting: tuple[str, ...] | None, factor: float | None
+    ) -> tuple[tuple[str, ...] | None, float | None]:
+        """The rules for the loss that fit in every process that could measure them, None where none could.
+
+        And by what the loss is multiplied, as it was found in any process.
+        """
+        if self.alone:
+            return (None if fitting is None else tuple(r for r in known if r in fitting)), factor
+        against = [float(fitting is not None and rule not in fitting) for rule in RULES]
+        found = [*against, float(fitting is not None), float(factor is not None), factor or 0.0]
+        _, *refused, measured, told, factors = self._meet(numbers=found)[1]
+        left = tuple(r for r in known if not refused[RULES.index(r)])
+        return left if measured else None, factors / told if told else None
 
     def average(self, model: Any, left_out: Totals) -> Totals:
         """Average the gradients of all processes, once the window is complete in each; what all have left out.

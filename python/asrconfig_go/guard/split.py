@@ -17,6 +17,10 @@ _HINT = "give attach(split=…) a function that takes (inputs, size) and gives a
 _MAIN = ("labels", "input_values", "input_features", "input_ids")
 
 
+class UncutBatchError(InvalidArgumentError):
+    """A batch has entries that do not belong to its samples one by one."""
+
+
 def batch_size(inputs: Mapping[str, Any]) -> int:
     """The number of samples in a collated batch: the length of its labels or its input, or else of its first list."""
     lengths = _lengths(inputs)
@@ -46,17 +50,27 @@ def split(inputs: Any, size: int) -> list[Any]:
 
 
 def check_rows(inputs: Any) -> int:
-    """The number of samples, or ``InvalidArgumentError`` with the entries that have another one."""
+    """The number of samples, or ``UncutBatchError`` with the entries that have another one."""
     n = batch_size(inputs)
-    odd = [f"{name} has {length}" for name, length in sorted(_lengths(inputs).items()) if length != n]
+    if inputs.get("sampled_negative_indices") is not None:
+        raise UncutBatchError(
+            "sampled_negative_indices holds positions in the whole batch, so that it cannot be cut", _HINT
+        )
+    odd = [f"{name} is a mapping" for name, value in sorted(inputs.items()) if isinstance(value, Mapping)]
+    odd += [f"{name} has {length}" for name, length in sorted(_lengths(inputs).items()) if length != n]
     if odd:
-        raise InvalidArgumentError(f"a batch of {n} samples cannot be cut: {', '.join(odd)}", _HINT)
+        raise UncutBatchError(f"a batch of {n} samples cannot be cut: {', '.join(odd)}", _HINT)
     return n
 
 
 def piece(inputs: Any, start: int, stop: int) -> Any:
     """The samples from ``start`` to ``stop``, as the same kind of mapping."""
     return like(inputs, {name: v[start:stop] if _per_sample(v) else v for name, v in inputs.items()})
+
+
+def copied(inputs: Any) -> Any:
+    """The same with copies of all entries, which may be changed in place."""
+    return like(inputs, {name: v.clone() if hasattr(v, "clone") else copy.deepcopy(v) for name, v in inputs.items()})
 
 
 def pick(inputs: Any, rows: list[int]) -> Any:

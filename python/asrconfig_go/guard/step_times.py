@@ -111,7 +111,9 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
     def _note(self, model: Any, positional: Any, named: Any) -> None:
         """Before each forward of the model: those of training count."""
         step = self._step
-        if step is None or not model.training:
+        import torch
+
+        if step is None or not (model.training and torch.is_grad_enabled()):  # the guard measures without gradients
             return
         # Only the shapes: what they mean is for later.
         step.inputs.append({name: _Shaped(named[name].shape) for name in _SHAPING if name in named})

@@ -7,7 +7,7 @@ and t_i tokens (labels other than -100), and N and T those of the whole step, it
 - ``token_mean``: t_i / T · loss_i, where it is a mean over tokens: Whisper, cross entropy, a label smoother;
 - ``sum``: loss_i, where it is a sum, or is divided by ``num_items_in_batch``, which speaks of the whole step already.
 
-Which one holds is not believed from names: it is tried on the first batch, in evaluation mode, without gradients.
+The rule is measured, not inferred from names: see ``losses``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from .._errors import InvalidArgumentError
 from ..loss_kind import ctc_reduction, loss_kind
-from .split import batch_size, piece
+from .split import batch_size, copied, pick, piece
 
 RULES = ("mean", "token_mean", "sum")
 TRIED = 4  # samples, at most
-_TOLERANCE = {"float32": 1e-4, "float64": 1e-6}
+_TOLERANCE = {"float32": 1e-5, "float64": 1e-6}  # of losses
+_GRADIENTS = 1e-4  # of sums over gradients
+_TF32 = 5e-3  # of products with 10 bits, which are cuDNN's default
 _COARSE = 3e-2  # of 16-bit arithmetic
 
 
@@ -67,30 +71,81 @@ def expected_rules(trainer: Any) -> tuple[str, ...]:
     return RULES if ctc_reduction(trainer.model) else ("token_mean", "mean", "sum")
 
 
-def find_rule(trainer: Any, inputs: Any, loss: Callable[[Any], Any], labels: str = "labels") -> str:
-    """The rule by which the losses of unequal parts of ``inputs`` add up to that of the whole.
+def row_tokens(inputs: Any, labels: str = "labels") -> list[int]:
+    """The tokens of each sample of a collated batch; none without labels."""
+    values = inputs.get(labels)
+    if not hasattr(values, "shape") or not len(values.shape):
+        return [0] * batch_size(inputs)
+    used = values != -100
+    return [int(n) for n in (used.flatten(1).sum(1) if len(used.shape) > 1 else used.int())]
 
-    ``loss`` computes that of a batch. At least two samples are needed. Raises ``InvalidArgumentError`` when none fits:
-    the loss of one sample depends on the others in a way that no weight mends.
+
+def telling_rows(inputs: Any, most: int = TRIED, labels: str = "labels") -> Any:
+    """At most so many samples of a batch, one with the most tokens first, and one with the fewest among them."""
+    counts = row_tokens(inputs, labels)
+    rows = sorted(range(len(counts)), key=lambda i: -counts[i])
+    return copied(pick(inputs, rows if len(rows) <= most else [*rows[: most // 2], *rows[most // 2 - most :]]))
+
+
+class NotFiniteError(Exception):
+    """A loss that tells nothing."""
+
+
+class NoRuleError(InvalidArgumentError):
+    """The loss of one sample depends on the others in a way that no weight mends."""
+
+
+def fitting_rules(
+    trainer: Any,
+    inputs: Any,
+    measure: Callable[[Any], Any],
+    labels: str = "labels",
+    split: Any = None,
+    least: float = 1e-12,
+) -> tuple[str, ...]:
+    """The rules by which what ``measure`` gives of parts of ``inputs`` adds up to that of the whole.
+
+    ``measure`` gives the loss of a batch, or sums over its gradient; the likeliest rule comes first. At least two
+    samples are needed; ``split`` is the user's function, if there is one. What is off counts in relation to the whole,
+    or to ``least`` if that is larger. Raises ``NoRuleError`` when none fits, and
+    ``NotFiniteError`` when the whole tells nothing.
     """
-    whole = piece(inputs, 0, min(TRIED, batch_size(inputs)))
-    count = batch_size(whole)
-    parts = [piece(whole, 0, 1), piece(whole, 1, count)]
-    wanted = loss(whole)
-    losses = [loss(part) for part in parts]
-    sums = totals(whole, labels)
-    tolerance = _TOLERANCE.get(str(wanted.dtype).removeprefix("torch."), _COARSE)
-    if trainer.args.fp16 or trainer.args.bf16:
-        tolerance = _COARSE
+    count = batch_size(inputs)
+    parts = split(copied(inputs), (count + 1) // 2) if split else [piece(inputs, 0, 1), piece(inputs, 1, count)]
+    found = measure(copied(inputs))
+    wanted, tolerance = found.double(), _tolerance(trainer, found)
+    if not bool(wanted.isfinite().all()):
+        raise NotFiniteError
+    measured = [measure(copied(part)) for part in parts]
+    sums = totals(inputs, labels)
     errors = {}
     for rule in expected_rules(trainer):
         weights = [totals(part, labels).share(rule, sums) for part in parts]
-        got = sum(float(w) * float(part) for w, part in zip(weights, losses, strict=True))
-        errors[rule] = abs(got - float(wanted)) / max(abs(float(wanted)), 1e-12)
-        if errors[rule] <= tolerance:
-            return rule
-    told = ", ".join(f"{rule} is {error:.2g} off" for rule, error in errors.items())
-    raise InvalidArgumentError(
-        f"the loss of {count} samples is made of those of its parts by no known rule ({told})",
-        "pass attach(rule=…) with mean, token_mean or sum, if one of them is what the loss does",
-    )
+        got = sum(weighted(each.double(), torch.as_tensor(w)) for w, each in zip(weights, measured, strict=True))
+        errors[rule] = float((got - wanted).norm() / max(float(wanted.norm()), least))
+    fitting = tuple(rule for rule, error in errors.items() if error <= tolerance)
+    if not fitting:
+        told = ", ".join(f"{rule} is {error:.2g} off" for rule, error in errors.items())
+        raise NoRuleError(
+            f"the loss of {count} samples is made of those of its parts by no known rule ({told})",
+            "pass attach(rule=…) with mean, token_mean or sum, if one of them is what the loss does",
+        )
+    return fitting
+
+
+def _tolerance(trainer: Any, measured: Any) -> float:
+    if trainer.args.fp16 or trainer.args.bf16:
+        return _COARSE
+    if measured.is_cuda and (torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32):
+        return _TF32
+    if measured.numel() > 1:
+        return _GRADIENTS
+    return _TOLERANCE.get(str(measured.dtype).removeprefix("torch."), _COARSE)
+
+
+def weighted(told: Any, weight: Any) -> Any:
+    """The share of a loss in that of the whole; nothing of a part that counts nothing, whose mean may be NaN."""
+    told = told.detach() if isinstance(told, torch.Tensor) else torch.tensor(float(told))
+    if not isinstance(weight, torch.Tensor):
+        return told * weight
+    return torch.where(weight == 0, torch.zeros_like(told), told * weight)

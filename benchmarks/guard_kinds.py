@@ -1,0 +1,231 @@
+"""Kinds of trainings, each disturbed in many places, held against an undisturbed one: exact, refused by name, or wrong.
+
+    python benchmarks/guard_kinds.py [--quick] [--only NAME ...] [--places NAME ...]
+
+A kind is a Trainer, a model and a dataset, small, on the CPU (``guard_kinds_*.py``). Its reference is the plain Trainer
+with one micro-batch of 8, to which nothing happens: the Trainer alone multiplies gradients of many speech models by the
+accumulation steps. A kind in which the size of a micro-batch counts by intention has one of the same shape.
+
+A cell is *exact* when the final weights are within 1e-5 of the reference's (bf16: 2e-2), relative to how far training
+moved them, and optimizer steps, the samples of each and the log (losses, gradient norms, evaluation) are right. With
+nothing in the way and nothing cut, weights and buffers must be equal to the last bit. It is *refused* when an error of
+the package, or a warning, named the Trainer, the model or what is special about them before the first optimizer step,
+and the training was left alone: the weights behind each step are then the plain Trainer's to the last bit, and the
+error of memory is raised as it is, or as the cause of an InfeasiblePlanError. It is *late* where a step does something
+from a later one on that the first ones do not show: the guard has then named it by a warning or an error, at the latest
+with the next epoch, but not before. All else is *wrong*. *n/a*: random
+numbers are drawn for other micro-batches, and order and steps were right; or the plain Trainer cannot train this shape.
+Exit status 1 when a cell is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+import time
+
+import torch
+from guard_exactness import distance, quiet
+from guard_kinds_batches import BATCHES
+from guard_kinds_changing import CHANGING
+from guard_kinds_losses import LOSSES
+from guard_kinds_models import MODELS
+from guard_kinds_runs import EFFECTIVE, Kind, Place, Run, trained
+from guard_kinds_settings import SETTINGS
+from guard_kinds_steps import STEPS
+from guard_runs import OOM
+
+from asrconfig_go import AsrConfigError, InfeasiblePlanError
+
+KINDS = {**STEPS, **LOSSES, **BATCHES, **CHANGING, **SETTINGS, **MODELS}
+PLACES = (
+    Place("nothing"),
+    Place("forward", forward=((0, 0), (2, 0), (4, 1))),
+    Place("backward", backward=((1, 0), (2, 0), (3, 1))),
+    Place("several in one step", forward=((1, 0), (1, 3)), backward=((1, 0),)),
+    Place("two halvings", fits=2),
+    Place("optimizer", optimizer=True),
+    Place("evaluation", evaluation=True),
+    Place("4 × 2, nothing", 4, 2),
+    Place("4 × 2, forward", 4, 2, forward=((0, 0), (2, 0))),
+    Place("4 × 2, second micro-batch", 4, 2, backward=((1, 1), (4, 2))),
+    Place("1 × 8, nothing", 1, 8),
+    Place("1 × 8, backward", 1, 8, backward=((1, 3),)),
+    Place("micro_batch=2", options={"micro_batch": 2}),
+    Place("overhead_s=1e-4", options={"overhead_s": 1e-4}),
+)
+QUICK = ("nothing", "backward", "4 × 2, second micro-batch", "micro_batch=2")
+_OWN = {"part", "step", "epoch"}  # an entry that compute_loss has logged
+COUNTED = ("step", "learning_rate")
+_EXACT, _REFUSED, _LATE, _WRONG, _NONE = "exact", "refused", "late", "wrong", "n/a"
+
+
+class Runs:
+    """The trainings of one kind, each once."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.plain = functools.cache(lambda place: trained(kind, place, guarded=False))
+
+    def reference(self, place: Place) -> Run | None:
+        """None for a shape of its own that the plain Trainer cannot train."""
+        whole: Run = self.plain(Place(""))
+        if whole.error:
+            raise RuntimeError(f"the reference of {place.title} fails") from whole.error
+        run = self.plain(place.calm) if self.kind.own_shape else whole
+        return None if run.error else run
+
+
+def verdict(runs: Runs, place: Place) -> tuple[str, str]:
+    """What a cell is, and why or how exact."""
+    kind = runs.kind
+    reference = runs.reference(place)
+    if reference is None:
+        return _NONE, ""
+    run = trained(kind, place, guarded=True)
+    off = differences(run, reference, kind, place)
+    if not off:
+        return _EXACT, f"{_far(run, reference):.0e}"
+    refusal = refused(run, runs, place)
+    if refusal:
+        return _REFUSED, refusal
+    cut = place.fails_in_training or place.options
+    if kind.random and cut and not differences(run, reference, kind, place, only_order=True):
+        return _NONE, ""
+    return _LATE if named_late(run, kind) else _WRONG, "; ".join(off)
+
+
+def differences(run: Run, reference: Run, kind: Kind, place: Place, only_order: bool = False) -> list[str]:
+    """What is not as it should be, in words."""
+    if run.error:
+        return [f"step {run.computed_steps}: {_line(run.died)}"]
+    found = []
+    if not run.raised and (place.fails_in_training or place.optimizer or place.evaluation):
+        found.append("memory never ran out")
+    if (run.global_step, run.computed_steps) != (reference.global_step, reference.computed_steps):
+        found.append(f"{run.computed_steps} steps of {reference.computed_steps}")
+    if run.order != reference.order:
+        found.append("order")
+    if only_order:
+        return found
+    calm = not (place.fails_in_training or place.options)
+    same = calm and (place.micro == EFFECTIVE or kind.own_shape) and not (place.optimizer or place.evaluation)
+    far = _far(run, reference)
+    if not far <= kind.aim:
+        found.append(f"weights {far:.1e}")
+    elif same and (far or not torch.equal(run.buffers, reference.buffers)):
+        found.append(f"not bit by bit: {'buffers' if not far else f'weights {far:.1e}'}")
+    return found + logged(run, reference, max(1e-4, kind.aim), calm and not place.evaluation)
+
+
+def _far(run: Run, reference: Run) -> float:
+    return distance(run, reference) if run.end.shape == reference.end.shape else float("nan")
+
+
+def logged(run: Run, reference: Run, aim: float, calm: bool) -> list[str]:
+    """Entries of the log that differ; what ``compute_loss`` itself logs of micro-batches counts where none is cut."""
+    logs = [[_of_trainer(entry, calm) for entry in each.log if calm or set(entry) - _OWN] for each in (run, reference)]
+    if [sorted(entry) for entry in logs[0]] != [sorted(entry) for entry in logs[1]]:
+        return ["other entries in the log"]
+    worst: dict[str, float] = {}
+    for mine, wanted in zip(*logs, strict=True):
+        for name, value in wanted.items():
+            if name == "epoch":  # counted in batches, of which an incomplete window has another share
+                continue
+            off = abs(mine[name] - value) / max(abs(value), 1e-2)
+            if not off <= (1e-9 if name in COUNTED else aim):
+                worst[name] = max(worst.get(name, 0.0), off) if off == off else float("nan")
+    return [f"logged {name} {off:.0e}" for name, off in worst.items()]
+
+
+def _of_trainer(entry: dict[str, float], calm: bool) -> dict[str, float]:
+    return entry if calm else {name: value for name, value in entry.items() if name != "part"}
+
+
+def refused(run: Run, runs: Runs, place: Place) -> str:
+    """How the training was refused before its first step, by a name, and left alone; "" where it was not."""
+    kind = runs.kind
+    own = kind.trainer.__name__ if kind.trainer.__name__ != "Trainer" else "training_step"
+    names = (own, run.model, *kind.names)
+    if isinstance(run.error, AsrConfigError) and run.computed_steps == 0 and not run.raised:
+        named = any(name in str(run.error) for name in names) and torch.equal(run.start, run.end)
+        return "error" if named else ""
+    if not any(steps == 0 and any(name in text for name in names) for steps, text in run.told):
+        return ""
+    plain = runs.plain(place.calm)
+    same = all(map(torch.equal, run.path, plain.path)) and run.order == plain.order[: len(run.order)]
+    ended = len(run.path) == len(plain.path) if run.error is None else _of_memory(run.error)
+    return "warning" if same and ended else ""
+
+
+def named_late(run: Run, kind: Kind) -> bool:
+    """Whether what differs was named behind the first step."""
+    names = (kind.trainer.__name__, run.model, *kind.names)
+    told = [text for steps, text in run.told if steps] + [str(run.error)] * isinstance(run.error, AsrConfigError)
+    return any(name in text and name != "Trainer" for name in names for text in told)
+
+
+def _of_memory(error: Exception) -> bool:
+    """Whether it is the error of memory as it was raised, or says in the package's words that nothing else is left."""
+    behind = error.__cause__ if isinstance(error, InfeasiblePlanError) else error
+    return isinstance(behind, torch.cuda.OutOfMemoryError) and str(behind) == OOM
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:140]
+
+
+def row(name: str, titles: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The cells of one kind."""
+    torch.manual_seed(0)
+    kind = KINDS[name]()
+    if isinstance(kind, str):
+        return [("skipped", kind)] * len(titles)
+    runs = Runs(kind)
+    cells = []
+    for place in PLACES:
+        if place.title in titles:
+            try:
+                cells.append(verdict(runs, place))
+            except Exception as error:  # of the kind itself: the plain Trainer's run
+                cells.append(("broken", f"{_line(repr(error))} from {_line(repr(error.__cause__))}"))
+    return cells
+
+
+def _shown(cell: tuple[str, str]) -> str:
+    what, why = cell
+    return {_WRONG: "**wrong**", _REFUSED: f"refused ({why})"}.get(what, f"{what} {why}" if what == _EXACT else what)
+
+
+def main() -> int:
+    """Print the table as its lines come, then what is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="four places only")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="kinds whose name contains one of these")
+    parser.add_argument("--places", nargs="+", metavar="NAME", help="places whose title contains one of these")
+    options = parser.parse_args()
+    names = [n for n in KINDS if not options.only or any(part in n for part in options.only)]
+    titles = tuple(p.title for p in PLACES if p.title in QUICK or not options.quick)
+    if options.places:
+        titles = tuple(p.title for p in PLACES if any(part in p.title for part in options.places))
+    if not names or not titles:
+        parser.error("nothing is called so")
+    print(f"| kind | {' | '.join(titles)} |\n|{' --- |' * (len(titles) + 1)}", flush=True)
+    begin, counts, wrong = time.perf_counter(), dict[str, int](), list[str]()
+    quiet()
+    for name in names:
+        cells = row(name, titles)
+        print(f"| {name} | {' | '.join(_shown(cell) for cell in cells)} |", flush=True)
+        for title, (what, why) in zip(titles, cells, strict=True):
+            counts[what] = counts.get(what, 0) + 1
+            if what in (_WRONG, "broken"):
+                wrong.append(f"{name} | {title} | {what}: {why}")
+    print("", *(f"- {line}" for line in wrong), sep="\n")
+    summary = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+    print(f"\n{len(names)} kinds, {len(titles)} places: {summary}; {time.perf_counter() - begin:.0f} s")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""Trainers with a training step of their own: what arrives at backward is weighted, or they are left alone by name."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+torch = pytest.importorskip("torch")
+
+from transformers import Trainer  # noqa: E402
+
+import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.guard import attach  # noqa: E402
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
+
+
+class Regularised(Trainer):  # type: ignore[misc]
+    """Adds a penalty on the weights, and takes half of it all."""
+
+    def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        model.train()
+        loss = self.compute_loss(model, self._prepare_inputs(inputs))
+        loss = 0.5 * (loss + 0.3 * sum(p.square().sum() for p in model.parameters()))
+        loss = loss / self.args.gradient_accumulation_steps
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+
+class Consistent(Trainer):  # type: ignore[misc]
+    """R-Drop: two forwards, and how far they are apart."""
+
+    def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        model.train()
+        inputs = self._prepare_inputs(inputs)
+        losses, outputs = zip(*(self.compute_loss(model, inputs, return_outputs=True) for _ in range(2)), strict=True)
+        apart = (outputs[0]["logits"] - outputs[1]["logits"]).square().mean()
+        loss = (sum(losses) / 2 + apart) / self.args.gradient_accumulation_steps
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+
+class Direct(Trainer):  # type: ignore[misc]
+    """Calls backward itself."""
+
+    def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        model.train()
+        loss = self.compute_loss(model, self._prepare_inputs(inputs)) / self.args.gradient_accumulation_steps
+        loss.backward()
+        return loss.detach()
+
+
+class Adversarial(Trainer):  # type: ignore[misc]
+    """FGM: the gradient of a batch and of the same batch at weights that were moved along it."""
+
+    def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = super().training_step(model, inputs, *args, **kwargs)
+        weight = model.first.weight
+        before = weight.data.clone()
+        weight.data.add_(0.1 * weight.grad / weight.grad.norm())
+        super().training_step(model, inputs, *args, **kwargs)
+        weight.data.copy_(before)
+        return loss
+
+
+class Clipping(Trainer):  # type: ignore[misc]
+    """Clips the gradients of each micro-batch."""
+
+    def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = super().training_step(model, inputs, *args, **kwargs)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+        return loss
+
+
+def run(
+    kind: Any, output: Path, *, failures: int = 0, guarded: bool = True, options: Any = None, **settings: Any
+) -> Any:
+    """A training of ten samples a step in whichever shape; memory runs out for more than two samples at first."""
+    torch.manual_seed(0)
+    model = Regression()
+
+    def fail(module: Any, size: int) -> None:
+        nonlocal failures
+        if failures and size > 2:
+            failures -= 1
+            raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+
+    model.fail = fail
+    shape = {"per_device_train_batch_size": 8, "optim": "sgd", "max_grad_norm": 0.0, **settings}
+    trainer = tiny_trainer(output, trainer_class=kind, model=model, samples=32, **shape)
+    trainer.guard = attach(trainer, **(options or {})) if guarded else None
+    trainer.start = weights(trainer)
+    trainer.train()
+    return trainer
+
+
+def weights(trainer: Any) -> Any:
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+def apart(got: Any, wanted: Any) -> float:
+    """How far two runs ended apart, as a part of how far one went."""
+    return float((weights(got) - weights(wanted)).norm() / (weights(wanted) - wanted.start).norm())
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "out of memory": {"failures": 2},
+    "accumulated": {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4},
+    "cut from the start": {"options": {"micro_batch": 3}},
+}
+
+
+@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize("kind", [Regularised, Consistent])
+def test_what_a_training_step_adds_to_the_loss_is_weighted(tmp_path: Path, kind: Any, shape: str) -> None:
+    wanted = run(kind, tmp_path, guarded=False)
+    got = run(kind, tmp_path, **SHAPES[shape])
+    assert apart(got, wanted) < 1e-5
+    losses = [[entry["loss"] for entry in t.state.log_history if "loss" in entry] for t in (got, wanted)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert not got.guard.unfit
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (Direct, "training_step of Direct calls backward() of the loss itself"),
+        (Adversarial, "training_step of Adversarial changes weights within the step"),
+        (Clipping, "training_step of Clipping changes gradients after backward"),
+    ],
+)
+def test_what_no_weight_mends_is_left_alone_and_named(
+    tmp_path: Path, kind: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also with accumulation, whose gradients are then what the Trainer makes of them."""
+    for settings in ({}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}):
+        wanted = run(kind, tmp_path, guarded=False, **settings)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "asrconfig_go"):
+            got = run(kind, tmp_path, **settings)
+        assert torch.equal(weights(got), weights(wanted))
+        assert why in got.guard.unfit
+        assert sum(why in message for message in caplog.messages) == 1
+    with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
+        run(kind, tmp_path, failures=9)
+    assert any(why in said for said in getattr(caught.value, "__notes__", [why]))
+
+
+def test_micro_batches_that_were_asked_for_and_cannot_be_weighted_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ac.InvalidArgumentError, match="micro_batch = 2 would not train as the whole batch does"):
+        run(Direct, tmp_path, options={"micro_batch": 2})
+
+
+def test_gradients_that_hooks_change_are_looked_at(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path)
+    trainer.model.first.weight.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
+    guard = attach(trainer)
+    trainer.train()
+    assert "hooks of weights" in guard.unfit
+
+
+def test_weights_that_move_within_backward_are_refused_before_the_first_step(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path)
+    weight = trainer.model.first.weight
+
+    def step(p: Any) -> None:
+        p.data.sub_(0.01 * p.grad)
+
+    weight.register_post_accumulate_grad_hook(step)
+    guard = attach(trainer)
+    trainer.train()
+    assert "hooks that run within backward" in guard.unfit

@@ -1,0 +1,238 @@
+"""What a step changes besides weights: buffers, counts, batches in place; and trainings in which nothing fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+torch = pytest.importorskip("torch")
+
+from transformers import Trainer  # noqa: E402
+from transformers.trainer_callback import TrainerCallback  # noqa: E402
+
+import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.guard import attach  # noqa: E402
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
+
+
+class Counting(Regression):
+    """Warms its loss up by a buffer, and by a number of Python; a layer has spectral normalisation."""
+
+    calls = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.utils.parametrizations.spectral_norm(self.first)
+
+    def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
+        found = super().forward(x, labels, index)
+        if self.training:
+            self.calls += 1
+            found["loss"] = found["loss"] * (1 + 0.5 * self.batches) * (1 + 0.3 * self.calls)
+        return found
+
+
+class Averaging(Regression):
+    """Keeps a moving average of what it sees, and uses it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+
+    def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
+        if self.training:
+            self.mean.data.mul_(0.9).add_(0.1 * x.mean(0))
+        return super().forward(x - self.mean, labels, index)
+
+
+class Normalised(Regression):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(6)
+
+    def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
+        return super().forward(self.norm(x), labels, index)
+
+
+class Augmenting(Trainer):  # type: ignore[misc]
+    """Changes the batch that it is given, and counts how often."""
+
+    made = 0
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if model.training:
+            self.made += 1
+        inputs["x"].mul_(0.5 + 0.1 * self.made)
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+def run(
+    output: Path, model: Any, *, failures: int = 0, kind: Any = Trainer, guarded: bool = True, **options: Any
+) -> Any:
+    torch.manual_seed(0)
+    own: dict[str, Any] = {"model": model()} if isinstance(model, type) else {"model_init": model}
+    settings = options.pop("settings", {})
+    trainer = tiny_trainer(output, trainer_class=kind, samples=32, per_device_train_batch_size=8, **own, **settings)
+    left = failures
+
+    def fail(module: Any, size: int) -> None:
+        nonlocal left
+        if left and size > 2:
+            left -= 1
+            raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+
+    class Arm(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, *args: Any, model: Any = None, **kwargs: Any) -> None:
+            model.fail = fail
+
+    trainer.add_callback(Arm())
+    trainer.guard = attach(trainer, **options) if guarded else None
+    trainer.train()
+    return trainer
+
+
+def state(trainer: Any) -> dict[str, Any]:
+    return {**dict(trainer.model.named_parameters()), **dict(trainer.model.named_buffers())}
+
+
+def assert_same(got: Any, wanted: Any, exactly: bool = False) -> None:
+    for name, value in state(wanted).items():
+        mine = state(got)[name]
+        assert torch.equal(mine, value) if exactly else torch.allclose(mine, value, atol=1e-5), name
+
+
+@pytest.mark.parametrize("how", [{"failures": 2}, {"micro_batch": 3}])
+def test_counts_and_power_iterations_are_those_of_whole_batches(tmp_path: Path, how: Any) -> None:
+    wanted = run(tmp_path, Counting, guarded=False)
+    got = run(tmp_path, Counting, **how)
+    assert_same(got, wanted)
+    assert (got.model.calls, int(got.model.batches)) == (wanted.model.calls, int(wanted.model.batches)) == (4, 4)
+
+
+@pytest.mark.parametrize("model", [Averaging, Normalised])
+def test_batches_whose_samples_a_model_looks_at_together_are_not_cut(tmp_path: Path, model: Any) -> None:
+    name = "mean" if model is Averaging else "norm"
+    got = run(tmp_path, model, failures=1)
+    assert_same(got, run(tmp_path, model, guarded=False), exactly=True)
+    assert any(name in note for note in got.guard.notes), "computed once more as it was"
+    with pytest.raises(ac.InfeasiblePlanError, match="its batch cannot be cut"):
+        run(tmp_path, model, failures=9)
+    with pytest.raises(
+        ac.InvalidArgumentError, match=r"micro_batch = 3 would not train[\s\S]*cut_batch_statistics=True"
+    ):
+        run(tmp_path, model, micro_batch=3)
+    cut = run(tmp_path, model, micro_batch=4, cut_batch_statistics=True)
+    assert {len(batch) for batch in cut.model.seen} == {4}
+
+
+def test_statistics_of_a_model_that_is_made_for_the_training_are_put_back(tmp_path: Path) -> None:
+    def make() -> Any:
+        torch.manual_seed(0)
+        return Normalised()
+
+    got, wanted = run(tmp_path, make, failures=1), run(tmp_path, make, guarded=False)
+    assert_same(got, wanted, exactly=True)
+    assert int(got.model.norm.num_batches_tracked) == 4
+
+
+@pytest.mark.parametrize("how", [{}, {"failures": 1}, {"micro_batch": 3}])
+def test_batches_that_are_changed_in_place_are_changed_once(tmp_path: Path, how: Any) -> None:
+    wanted = run(tmp_path, Regression, kind=Augmenting, guarded=False)
+    got = run(tmp_path, Regression, kind=Augmenting, **how)
+    assert_same(got, wanted, exactly=not how)
+    assert got.made == wanted.made == 4
+
+
+class Shuffled(torch.utils.data.Sampler):  # type: ignore[misc]
+    """Draws its order from the global generator, as samplers by length do."""
+
+    def __iter__(self) -> Any:
+        return iter(torch.randperm(32).tolist())
+
+    def __len__(self) -> int:
+        return 32
+
+
+class Shuffling(Trainer):  # type: ignore[misc]
+    def _get_train_sampler(self, *args: Any) -> Any:
+        return Shuffled()
+
+
+class Drawing(Regression):
+    def __init__(self) -> None:
+        super().__init__(dropout=0.4)
+
+
+@pytest.mark.parametrize("kind", [Trainer, Shuffling])
+def test_a_training_in_which_nothing_fails_is_that_of_the_bare_trainer(tmp_path: Path, kind: Any) -> None:
+    """Dropout's masks and the orders of three epochs included, bit by bit."""
+    runs = [
+        run(tmp_path, Drawing, kind=kind, guarded=guarded, settings={"num_train_epochs": 3})
+        for guarded in (True, False)
+    ]
+    assert runs[0].model.seen == runs[1].model.seen
+    assert_same(*runs, exactly=True)
+    assert runs[0].model.seen[:4] != runs[0].model.seen[4:8]
+
+
+def test_orders_after_an_error_are_those_of_a_run_without_one(tmp_path: Path) -> None:
+    """Though they are drawn from the generator that layer drop draws from, in every micro-batch of a cut step."""
+
+    class Layered(Regression):
+        def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
+            kept = float(torch.rand(())) if self.training else 1.0  # as layer drop draws, whatever the batch's size
+            found = super().forward(x, labels, index)
+            return found if kept > 0 else {}
+
+    def orders(**how: Any) -> Any:
+        trainer = run(tmp_path, Layered, kind=Shuffling, settings={"num_train_epochs": 3}, **how)
+        seen = [i for batch in trainer.model.seen for i in batch]
+        return seen[-64:], trainer
+
+    calm, wanted = orders(guarded=False)
+    cut, got = orders(failures=2)
+    assert cut == calm
+    assert_same(got, wanted)
+
+
+class Numbered(torch.optim.SGD):
+    """Counts steps in numbers of Python, as Adafactor of transformers does, before it allocates anything."""
+
+    fail_at = -1
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.asked: list[int] = []
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            group["k"] = group.get("k", 0) + 1
+            for p in group["params"]:
+                self.state[p]["step"] = self.state[p].get("step", 0) + 1
+        self.asked.append(1)
+        if len(self.asked) == self.fail_at:
+            raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(p.grad * (group["lr"] / (group["k"] * self.state[p]["step"]) ** 0.5))
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_numbers_in_an_optimizer_s_state_are_put_back(tmp_path: Path, at: int) -> None:
+    ends = []
+    for fail_at in (-1, at):
+        torch.manual_seed(0)
+        model = Regression()
+        optimizer = Numbered(model.parameters(), 0.1)
+        optimizer.fail_at = fail_at
+        trainer = tiny_trainer(tmp_path, model=model, optimizers=(optimizer, None))
+        guard = attach(trainer)
+        trainer.train()
+        ends.append((trainer, [group["k"] for group in optimizer.param_groups], guard.events))
+    assert_same(ends[1][0], ends[0][0], exactly=True)
+    assert (ends[0][1], ends[1][1]) == ([4], [4])
+    assert len(ends[1][2]) == 1
