@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -20,11 +21,15 @@ class ProgressBar:
     def _advance(self, done: int, total: int | None) -> None:
         if self._bar is not None:
             self._bar.total = total
-            self._bar.update(done - self._bar.n)
+            try:
+                self._bar.update(done - self._bar.n)
+            except (OSError, ValueError):  # nobody reads it any more
+                self._bar = None
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.close()
+            with contextlib.suppress(OSError, ValueError):
+                self._bar.close()
 
 
 def _tqdm(what: str, unit: str, total: int | None) -> Any:

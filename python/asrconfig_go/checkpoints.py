@@ -10,6 +10,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from .checksums import damaged
+
 logger = logging.getLogger("asrconfig_go")
 
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -39,15 +41,16 @@ def newest_complete(folder: Path, foreign: Collection[str] = (), processes: int 
         why = incomplete(checkpoint, processes)
         if not why:
             return checkpoint
-        logger.warning("%s is not complete (%s): an earlier one is taken", checkpoint, why)
+        logger.warning("%s is not complete or damaged (%s): an earlier one is taken", checkpoint, why)
     return None
 
 
 def incomplete(checkpoint: Path, processes: int | None = None) -> str:
     """What keeps training from going on exactly from ``checkpoint``; ``""`` when nothing does.
 
-    Files are looked at by their beginnings and ends, which tells those that were cut and costs nothing. ``processes``
-    is the number of those that saved; each keeps its random numbers.
+    Files are looked at by their beginnings and ends, which tells those that were cut and costs nothing, then held
+    against the checksums that were written when it was complete, if there are any. ``processes`` is the number of those
+    that saved; each keeps its random numbers.
     """
     if not (checkpoint / _STATE).is_file():
         return f"it has no {_STATE}"
@@ -55,7 +58,30 @@ def incomplete(checkpoint: Path, processes: int | None = None) -> str:
     if missing:
         return f"it has no {missing}"
     cut = [path.name for path in sorted(checkpoint.iterdir()) if path.is_file() and not _whole(path)]
-    return f"{', '.join(cut)} cannot be read" if cut else ""
+    return f"{', '.join(cut)} cannot be read" if cut else _state_problem(checkpoint) or damaged(checkpoint)
+
+
+def _state_problem(checkpoint: Path) -> str:
+    """Of what the Trainer would read of itself."""
+    from transformers.trainer_callback import TrainerState
+
+    told = _json(checkpoint / _STATE)
+    try:
+        state = TrainerState(**told)
+        right = [
+            _whole_number(state.global_step), _whole_number(state.max_steps),
+            state.epoch is None or 0 <= float(state.epoch) < float("inf"),
+            all(isinstance(entry, dict) for entry in state.log_history),
+            all(isinstance(saved, dict | list) for saved in (state.stateful_callbacks or {}).values()),
+            "global_step" in told,
+        ]  # fmt: skip
+    except Exception as error:  # of whatever the installed version makes of it
+        return f"{_STATE} cannot be read: {error!r}"
+    return "" if all(right) else f"{_STATE} holds no state of a Trainer"
+
+
+def _whole_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
 
 
 def _missing(checkpoint: Path, processes: int | None) -> str:
@@ -84,8 +110,11 @@ def _whole(path: Path) -> bool:
             return isinstance(_json(path), dict | list)
         if path.suffix == ".safetensors":
             return _safetensors_bytes(path) == path.stat().st_size
+        if path.match("rng_state*.pth"):  # small, and of each process: checksums are of the first one's files
+            with zipfile.ZipFile(path) as file:
+                return file.testzip() is None
         return not _ZIPPED.fullmatch(path.name) or zipfile.is_zipfile(path)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, zipfile.BadZipFile, ValueError, LookupError, TypeError, AttributeError):
         return False
 
 

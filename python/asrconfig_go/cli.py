@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ._errors import AsrConfigError
+from ._output import forgiving_streams, show, show_json
 from .cli_benchmark import add_benchmark
 from .cli_compare import add_compare
 from .cli_launch import add_launch
@@ -22,20 +23,23 @@ from .cli_train import add_train
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 1 on an error that was explained, 2 on wrong usage, 130 on Ctrl-C."""
-    arguments = _parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        with forgiving_streams():
+            arguments = _parser().parse_args(argv)
+            status = int(arguments.run(arguments))
+            sys.stdout.flush()  # what show() could not write fails here once more
+            return status
     except AsrConfigError as error:
-        print(f"asrconfig: {error}", file=sys.stderr)
+        show(f"asrconfig: {error}", sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("asrconfig: stopped", file=sys.stderr)
+        show("asrconfig: stopped", sys.stderr)
         return 130
     except BrokenPipeError:  # the reader, such as head, has seen enough
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter tries again at its end
         return 0
     except OSError as error:  # of a disk or a network; the system's words name the file
-        print(f"asrconfig: {error}", file=sys.stderr)
+        show(f"asrconfig: {error}", sys.stderr)
         return 1
 
 
@@ -88,9 +92,10 @@ def _scan(arguments: argparse.Namespace) -> int:
     )
     if arguments.json:
         for clip in result.clips:
-            print(json.dumps({name: getattr(clip, name) for name in _LINE}, ensure_ascii=False))
+            if not show_json({name: getattr(clip, name) for name in _LINE}, indent=None):
+                break
     else:
-        print(result.profile)
+        show(result.profile)
     return 0 if result.profile.measured_count else 1
 
 
@@ -98,7 +103,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from .doctor import examine, report
 
     findings = examine()
-    print(report(findings))
+    show(report(findings))
     return 0 if all(finding.status != "broken" for finding in findings) else 1
 
 
@@ -116,5 +121,5 @@ def _demo(arguments: argparse.Namespace) -> int:
     from .demo import run
 
     result = run(arguments.output, max_steps=arguments.max_steps, gpu=arguments.gpu)
-    print(result)
+    show(result)
     return 0

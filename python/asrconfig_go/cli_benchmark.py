@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from ._errors import InvalidArgumentError, NotFoundError
+from ._output import show, show_json
 
 _SUFFIXES = {"csv": (".csv",), "html": (".html", ".htm"), "plot": (".png", ".pdf", ".svg")}
 _STOPPED = 130  # as a shell says Ctrl-C
@@ -51,7 +51,7 @@ def _benchmark(arguments: argparse.Namespace) -> int:
         from .cli_report import save_plot
 
         save_plot(result.plot(), arguments.plot)
-    print(json.dumps(result.to_json(), indent=2, ensure_ascii=False) if arguments.json else result)
+    show_json(result.to_json()) if arguments.json else show(result)
     return _STOPPED if result.stopped else 0
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ._output import show
+
 
 def add_launch(commands: Any) -> None:
     """Add the command and its options."""
@@ -33,5 +35,5 @@ def _launch(arguments: argparse.Namespace) -> int:
         max_restarts=arguments.max_restarts,
         layers=layers,
     )
-    print(written)
+    show(written)
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._errors import NotFoundError
+from ._output import show, show_json, write
 
 if TYPE_CHECKING:
     from .monitor import MemoryMonitor
@@ -73,7 +73,7 @@ def _metrics(monitor: MemoryMonitor, port: int | None) -> Iterator[None]:
     from .report import MetricsServer
 
     with MetricsServer(monitor, port) as server:
-        print(f"asrconfig: metrics at {server.url}", file=sys.stderr, flush=True)
+        show(f"asrconfig: metrics at {server.url}", sys.stderr)
         yield
 
 
@@ -85,7 +85,7 @@ def _once(reader: Reader, as_json: bool) -> None:
         time.sleep(0.05)
         now = reader.read()
     if as_json:
-        print(json.dumps(now.to_json(), indent=2, ensure_ascii=False, allow_nan=False))
+        show_json(now.to_json())
     else:
         _print(now, shutil.get_terminal_size().columns, 10**6)
 
@@ -106,7 +106,8 @@ def _lines(readings: Iterator[Reading], as_json: bool) -> None:
     from .screen import summary
 
     for now in readings:
-        print(json.dumps(now.to_json(), ensure_ascii=False, allow_nan=False) if as_json else summary(now), flush=True)
+        if not (show_json(now.to_json(), indent=None) if as_json else show(summary(now))):
+            return
 
 
 def _live(readings: Iterator[Reading]) -> None:
@@ -114,18 +115,17 @@ def _live(readings: Iterator[Reading]) -> None:
     from .screen import screen
 
     before = signal.signal(signal.SIGTERM, _ended)
-    sys.stdout.write(_ENTER)
+    write(_ENTER)
     try:
         for now in readings:
             columns, rows = shutil.get_terminal_size()
             coloured = "NO_COLOR" not in os.environ
             lines = [line.shown(columns, coloured) for line in screen(now, columns, rows)]
-            sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J")
-            sys.stdout.flush()
+            if not write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J"):
+                return
     finally:
         signal.signal(signal.SIGTERM, before)
-        sys.stdout.write(_LEAVE)
-        sys.stdout.flush()
+        write(_LEAVE)
 
 
 def _ended(number: int, _: Any) -> None:
@@ -135,5 +135,4 @@ def _ended(number: int, _: Any) -> None:
 def _print(now: Reading, columns: int, rows: int) -> None:
     from .screen import screen
 
-    for line in screen(now, columns, rows):
-        print(line.shown(columns, False))
+    show("\n".join(line.shown(columns, False) for line in screen(now, columns, rows)))

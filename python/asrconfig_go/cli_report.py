@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from ._errors import InvalidArgumentError, NotFoundError
+from ._output import show, show_json
 
 
 def add_report(commands: Any) -> None:
@@ -32,7 +32,7 @@ def _report(arguments: argparse.Namespace) -> int:
         save_plot(told.plot(by=arguments.by), arguments.plot)
     if arguments.export:
         export(arguments.what, arguments.export)
-    print(json.dumps(told.to_json(), indent=2, ensure_ascii=False) if arguments.json else told)
+    show_json(told.to_json()) if arguments.json else show(told)
     return 0
 
 

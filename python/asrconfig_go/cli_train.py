@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from ._errors import InvalidArgumentError
+from ._output import show
 
 _PASSED_ON = (
     "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
@@ -62,7 +63,7 @@ def _train(arguments: argparse.Namespace) -> int:
         arguments.data, arguments.model, arguments.out, settings=settings, verbose=not arguments.quiet, **wishes
     )
     if first_process():
-        print(result)
+        show(result)
     return 0
 
 

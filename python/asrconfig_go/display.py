@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from ._output import show
 from .markup import escaped
 
 if TYPE_CHECKING:
@@ -100,4 +101,4 @@ def say(verbose: bool, stage: str, what: Any) -> None:
     """Print one stage: its name, then what was found, aligned."""
     if verbose:
         first, *rest = repr(what).splitlines()
-        print("\n".join([f"{stage + ':':<10} {first}", *(f"{'':<10} {line}" for line in rest)]), flush=True)
+        show("\n".join([f"{stage + ':':<10} {first}", *(f"{'':<10} {line}" for line in rest)]))

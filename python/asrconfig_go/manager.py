@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import warnings
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from . import _lib
 from ._checks import checked
-from ._errors import AsrConfigError, InvalidArgumentError
+from ._errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ._records import to_json
 from .config import TrainingConfig
 from .dataset import DatasetProfile, scan_audio
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .guard import Guard
     from .labels import LabelReport
     from .loader_rate import LoaderRate
-    from .planning import Tracer
+    from .planning import NotTraced, Tracer
     from .training_report import TrainingReport
 
 
@@ -50,7 +51,7 @@ class PlanOptions:
     safety_margin: float = 0.85
     policy: str = "fastest"
     preset: str = "balanced"
-    optimizer: str = "adamw_torch"
+    optimizer: str = "adamw_torch_fused"
     lr_scaling: str = "sqrt"
     base_learning_rate: float | None = None
     base_batch_size: int | None = None
@@ -152,12 +153,19 @@ class ASRConfigManager:
         return self.model
 
     def plan(
-        self, options: PlanOptions | None = None, *, trace: bool | None = None, progress: bool = False
+        self,
+        options: PlanOptions | None = None,
+        *,
+        trace: bool | None = None,
+        batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
+        progress: bool = False,
     ) -> TrainingConfig:
         """Plan from the profiles measured before; raises ``InvalidArgumentError`` when one is missing.
 
         ``trace`` records a training step of the model on a GPU that need not be there, so that memory is known exactly
         instead of from the config; None does so where torch and transformers are installed and a GPU is planned for.
+        ``batch_fn(batch, length, labels)`` makes the batches of a module whose input is not that of a speech model: its
+        keyword arguments as tensors, for clips of ``length`` samples of audio at 16 kHz and texts of ``labels`` tokens.
         """
         from .planning import plan, usable
 
@@ -177,28 +185,53 @@ class ASRConfigManager:
             },
             "described": self._described,
         }
-        self.config = plan(request, usable(self.durations), self._tracer(trace, options, progress))
+        counted = self.model.trainable_parameters
+        trained = self.model.total_parameters if counted is None else counted
+        tracer = self._tracer(trace, options, batch_fn, trained, progress)
+        self.config = plan(request, usable(self.durations), tracer)
         return self.config
 
-    def _tracer(self, trace: bool | None, options: PlanOptions, progress: bool) -> Tracer | None:
-        """What traces the model, if it is to be traced."""
-        from .memory.source import can_trace
+    def _tracer(
+        self,
+        trace: bool | None,
+        options: PlanOptions,
+        batch_fn: Callable[[int, int, int], dict[str, Any]] | None,
+        trained: int,
+        progress: bool,
+    ) -> Tracer | NotTraced:
+        """What traces the model, or why nothing does."""
         from .planning import Tracer
 
-        gpus = len(self.hardware.gpus)
-        possible = gpus > 0 and can_trace() and not isinstance(self._model, ModelProfile)
-        sharded = options.distributed not in (None, "ddp")  # a trace is of a process that holds the whole model
-        if sharded or not (possible if trace is None else trace) or self.model is None:
-            return None
-        trained = self.model.trainable_parameters
+        if (missing := self._untraced(trace, options)) is not None:
+            return missing
         return Tracer(
             self._model,
             gpu=self._gpu,
             freeze=self._frozen,
-            trained=self.model.total_parameters if trained is None else trained,
-            devices=options.device_count or gpus,
+            trained=trained,
+            devices=options.device_count or len(self.hardware.gpus),
             progress=progress,
+            batch_fn=batch_fn,
         )
+
+    def _untraced(self, trace: bool | None, options: PlanOptions) -> NotTraced | None:
+        """Why the model is not traced; None where it is."""
+        from .memory.source import can_trace
+        from .planning import NotTraced
+
+        if options.distributed not in (None, "ddp"):
+            return NotTraced("a trace is of a process that holds the whole model", "Leave distributed out.")
+        if trace is False:
+            return NotTraced("trace=False was asked for", "Leave trace out.")
+        if trace is None and isinstance(self._model, ModelProfile):
+            return NotTraced("its counts alone are known", "Pass the model instead of its profile.")
+        if trace is None and not can_trace():
+            return NotTraced(
+                "torch or transformers is not installed", "pip install 'asrconfig-go[train]', and plan again."
+            )
+        if trace is None and not self.hardware.gpus:
+            return NotTraced("without a GPU nothing is traced by default", "Pass trace=True.")
+        return None
 
     def _found(self, precision: str | None) -> dict[str, Any]:
         """What is found out where no option says so: measured rates, the GPU's price, the room for checkpoints."""
@@ -209,9 +242,10 @@ class ASRConfigManager:
         if self.loader is not None:
             found["loader_rate" if self._prepared else "decode_rate"] = self.loader.rate
         if self.hardware.gpus and self._described is not None:
-            measured = known_calibrations(self._described, precision, 0).get(self.hardware.gpus[0].name)
-            if measured is not None:
-                found["calibration"] = to_json(measured)
+            with contextlib.suppress(UnsupportedError):  # of a module whose config says nothing nothing was measured
+                measured = known_calibrations(self._described, precision, 0).get(self.hardware.gpus[0].name)
+                if measured is not None:
+                    found["calibration"] = to_json(measured)
         if self.hardware.gpus and (price := price_of(self.hardware.gpus[0])) is not None:
             found["price_usd_hour"] = price
         return found
@@ -300,6 +334,7 @@ class ASRConfigManager:
             options["preflight"] = self._longest(options["preflight"])
         if planned and config is not None:
             options.setdefault("overhead_s", config.micro_batch_overhead_s)
+            options.setdefault("cut_batch_statistics", True)  # the plan's own micro-batches; the guard names the layers
         guard = attach(trainer, **options)
         if planned and config is not None:
             memory, limit = options.get("memory"), options.get("memory_limit_bytes")

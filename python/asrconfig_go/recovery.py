@@ -18,11 +18,13 @@ from ._override import override
 from .guard.check import sharded, single_process
 from .out_of_memory import classify, clear_frames, first_line, free_memory, note
 from .resuming import beginning
+from .run_lock import RunLock
 from .run_record import folder_of
 from .training_report import Restart, TrainingReport
 
 if TYPE_CHECKING:
     from .callback import AdaptiveMemoryCallback
+    from .restart import Journal
 
 logger = logging.getLogger("asrconfig_go")
 
@@ -60,9 +62,22 @@ class GuardedTraining:
         callback: AdaptiveMemoryCallback | None = None,
         **train_arguments: Any,
     ) -> None:
-        """Changes nothing yet. Raises ``InvalidArgumentError``, and what ``beginning`` does."""
+        """Takes the folder's lock and changes nothing yet. Raises ``InvalidArgumentError``, and as ``beginning`` does.
+
+        The lock is held until ``train`` ends, or until this object does.
+        """
         _check(trainer, resume, max_retries, train_arguments)
-        self.trainer, self.max_retries, self.arguments = trainer, max_retries, train_arguments
+        self._lock = RunLock(folder_of(trainer).path) if trainer.is_world_process_zero() else None
+        try:
+            self._read(trainer, resume, max_retries, preflight, callback, train_arguments)
+        except BaseException:
+            self._release()  # a notebook keeps the exception, and this object with it
+            raise
+
+    def _read(
+        self, trainer: Any, resume: Any, max_retries: int, preflight: Any, callback: Any, arguments: dict[str, Any]
+    ) -> None:
+        self.trainer, self.max_retries, self.arguments = trainer, max_retries, arguments
         self._options: dict[str, Any] = {"preflight": preflight} if preflight else {}
         from .guard import guard_of
 
@@ -75,6 +90,7 @@ class GuardedTraining:
         self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
         self._likely_rule = ""
         self._from, self._error, self._undo = 0.0, "", list[Callable[[], None]]()
+        self._journal: Journal | None = None
 
     def train(self) -> Any:
         """What ``trainer.train()`` gives.
@@ -91,7 +107,10 @@ class GuardedTraining:
             self._error = kind if said == kind else f"{kind}: {said}"
             raise
         finally:
-            self._close()
+            try:
+                self._close()
+            finally:
+                self._release()
 
     def report(self) -> TrainingReport:
         """What was met so far."""
@@ -108,6 +127,8 @@ class GuardedTraining:
             limit_values=limit.values if limit else None,
             seconds=time.monotonic() - self._from,
             error=self._error,
+            finished=self._journal is not None and self._journal.nothing_left,
+            changes=self._start.changes,
         )
 
     def _set_up(self) -> None:
@@ -171,6 +192,10 @@ class GuardedTraining:
         while self._undo:
             self._undo.pop()()
 
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
     def _news(self) -> bool:
         """Bring the record up to date; whether it changed."""
         if self._guard is None:
@@ -196,6 +221,8 @@ class GuardedTraining:
                     note(error, found["advice"])
                 return None
             place = "evaluation" if _in_evaluation(error.__traceback__) else "training"
+            if place == "training" and self._guard is not None and self._guard.unfit:
+                return None  # no micro-batch would be smaller; the guard has said why
             before = self._limit(place)
             decided = self._halved(found["class"], before)
         except LibraryError as unavailable:
@@ -234,11 +261,15 @@ class GuardedTraining:
         return decided
 
     def _can_go_on(self, error: Exception, restart: Restart) -> bool:
+        assert self._journal is not None  # set up before anything can fail
         if not self._alone:
             self._store(restart)
             launcher = "restart all processes, as torchrun --max-restarts=3 does, with manager.train(…, resume=True)"
             size = f"in micro-batches of {restart.after} instead of {restart.before}, the same effective batch"
             note(error, f"GPU memory ran out: {launcher}; it goes on from the last checkpoint {size}")
+            return False
+        if lost := self._journal.states.lost():
+            note(error, f"GPU memory ran out, and training cannot restart: {', '.join(lost)} would not be put back")
             return False
         if self._journal.latest() is None and self._begin is None and not self._initial.can_restore():
             note(
@@ -268,7 +299,7 @@ class GuardedTraining:
 
     def _go_on(self, restart: Restart) -> None:
         """Free what the failed attempt holds, and set the trainer up for the next one."""
-        assert self._guard is not None
+        assert self._guard is not None and self._journal is not None
         self._shrink(restart)
         self._guard.let_go()
         _let_go(self.trainer)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -13,17 +12,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers.trainer_callback import ExportableState, TrainerCallback
+from transformers.trainer_callback import TrainerCallback
 
 from ._override import override
+from .callback_states import CallbackStates
 from .checkpoints import checkpoints, incomplete, step_of
+from .checksums import write_checksums
 from .randomness import cpu_state, rng_state, set_cpu_state, set_rng_state
 from .resuming import Beginning
 from .run_record import RunFolder
+from .run_settings import changes_schedule
+from .training_report import FINISHED
 
 logger = logging.getLogger("asrconfig_go")
 
 _INITIAL_STATE = "initial-state.pt"
+_LOOKED = 2  # steps before which callbacks are looked at: some make their tensors at the end of the first
 
 
 class AllStepsMade(Exception):
@@ -36,7 +40,7 @@ class Journal(TrainerCallback):  # type: ignore[misc]
     - which checkpoints are this run's: ``output_dir`` may hold those of earlier ones;
     - the random numbers at the begin of each epoch: length-grouped orders are drawn from them, and a resumed Trainer
       would draw another order for the epoch in which it goes on;
-    - the state of stateful callbacks, such as early stopping, at each checkpoint;
+    - the state of callbacks at each checkpoint, see ``CallbackStates``, and checksums of its files;
     - what ``changed``, asked after every step, tells to be worth a new record.
     """
 
@@ -47,7 +51,10 @@ class Journal(TrainerCallback):  # type: ignore[misc]
         self._epochs = dict(start.epochs)  # by the global step at which they begin
         self._start = start.checkpoint
         self._checkpoints: list[Path] = []
-        self._callbacks: dict[Path | None, list[tuple[Any, Any]]] = {}
+        self.states = CallbackStates(trainer)
+        self.nothing_left = False
+        """Whether the run had made all its steps before this process began."""
+        self._changes, self._lost, self._looked = start.changes, list[str](), 0
         self._source = start.checkpoint  # what the Trainer loads
         self._resuming = start.checkpoint is not None
         self._told = False
@@ -55,8 +62,8 @@ class Journal(TrainerCallback):  # type: ignore[misc]
     def install(self) -> Callable[[], None]:
         """Take effect; gives the way back."""
         if self._start is not None:
-            self._restore_callbacks(self._start)
-        self._callbacks[None] = self._callback_states()
+            self.states.resume(self._start)
+        self.states.keep(None)
         if self._known:
             set_cpu_state(self._begin)  # the order of the samples starts from its seed
         if self._writes():  # the others write when training begins
@@ -80,9 +87,7 @@ class Journal(TrainerCallback):  # type: ignore[misc]
 
     def rewind(self, checkpoint: Path | None) -> int:
         """Prepare for a retry from ``checkpoint``, or from where this process began (None); gives its global step."""
-        for callback, attributes in self._callbacks.get(checkpoint, []):
-            for name, value in copy.deepcopy(attributes).items():
-                setattr(callback, name, value)
+        self.states.restore(checkpoint)
         self._source = checkpoint or self._start
         self._resuming = self._source is not None
         if self._source is None:
@@ -90,24 +95,6 @@ class Journal(TrainerCallback):  # type: ignore[misc]
             self._folder.drop_epochs()
             return 0
         return step_of(self._source)
-
-    def _callback_states(self) -> list[tuple[Any, Any]]:
-        stateful = [c for c in self._trainer.callback_handler.callbacks if isinstance(c, ExportableState)]
-        return [(callback, copy.deepcopy(callback.state()["attributes"])) for callback in stateful]
-
-    def _restore_callbacks(self, checkpoint: Path) -> None:
-        """Let stateful callbacks go on counting: by itself the Trainer restores them on request only."""
-        told = json.loads((checkpoint / "trainer_state.json").read_text())["stateful_callbacks"]
-        by_name: dict[str, list[Any]] = {}
-        for callback in self._trainer.callback_handler.callbacks:
-            if isinstance(callback, ExportableState):
-                by_name.setdefault(type(callback).__name__, []).append(callback)
-        for name, callbacks in by_name.items():
-            saved = told.get(name, [])
-            saved = (saved if isinstance(saved, list) else [saved])[-len(callbacks) :]  # each save appends to a list
-            for callback, values in zip(callbacks, saved, strict=False):
-                for attribute, value in values.get("attributes", {}).items():
-                    setattr(callback, attribute, value)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin the record; let later checkpoints tell the batch size really used.
@@ -117,14 +104,12 @@ class Journal(TrainerCallback):  # type: ignore[misc]
         state.train_batch_size = args.train_batch_size
         if not self._told:
             self._told = True
-            planned = self._record.max_steps
-            if self._known and planned not in (0, state.max_steps):
-                logger.warning(
-                    "%d optimizer steps are planned, %d when the run began: the schedule of the learning rate is "
-                    "another from here on",
-                    state.max_steps,
-                    planned,
-                )
+            self.nothing_left = self._resuming and 0 < state.max_steps <= state.global_step
+            if self._trainer.is_world_process_zero():
+                self._tell(args)
+            self._go_by(args, state, **kwargs)
+            if not self.nothing_left:
+                self._record.settings |= {change.name: change.now for change in self._changes if change.in_force}
             self._record.max_steps = state.max_steps
             self._folder.write_state(self._begin)
             self._folder.drop_epochs(self._epochs)
@@ -133,6 +118,56 @@ class Journal(TrainerCallback):  # type: ignore[misc]
         self._write()
         if self._resuming and 0 < state.max_steps <= state.global_step and not _between_epochs(state):
             raise AllStepsMade  # within an epoch the Trainer would make one step more before it looks
+
+    def _tell(self, args: Any) -> None:
+        """Of a run that has no steps left, and of settings that are others now."""
+        if self.nothing_left:
+            logger.warning("nothing is left to train in %s: %s", args.output_dir, FINISHED)
+        for change in self._changes:
+            if self.nothing_left:
+                logger.warning("%s was %r, is %r: without effect", change.name, change.before, change.now)
+            else:
+                logger.warning("%s", change)
+
+    def _go_by(self, args: Any, state: Any, **kwargs: Any) -> None:
+        """Let the first step have the new schedule's learning rate, too, where the schedule is another now.
+
+        The Trainer loads the old schedule's rate with the optimizer, and asks the new schedule from the second step on.
+        """
+        planned = self._record.max_steps if self._known else 0
+        if self.nothing_left or not (planned not in (0, state.max_steps) or changes_schedule(self._changes)):
+            return
+        rates = _rates_of_schedule(kwargs.get("lr_scheduler"))
+        groups = kwargs["optimizer"].param_groups if self._resuming and rates else []
+        before = [float(group["lr"]) for group in groups]
+        for group, rate in zip(groups, rates, strict=False):
+            group["lr"] = torch.as_tensor(rate).to(group["lr"]) if isinstance(group["lr"], torch.Tensor) else rate
+        if self._trainer.is_world_process_zero():
+            logger.warning(
+                "%d optimizer steps are planned, %d when the run began: from step %d on the learning rate follows the "
+                "%s schedule of %d steps%s",
+                state.max_steps,
+                planned or state.max_steps,
+                state.global_step,
+                getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type),
+                state.max_steps,
+                f", {rates[0]:.3g} there instead of {before[0]:.3g}" if before else "",
+            )
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Name callbacks that no restart could put back, as soon as they hold something."""
+        if self._looked == _LOOKED:
+            return
+        self._looked += 1
+        lost = [each for each in self.states.lost() if each not in self._lost]
+        if lost and self._trainer.is_world_process_zero():
+            self._lost += lost
+            logger.warning(
+                "%s: tensors that no checkpoint holds. A resumed run begins them anew, and training that runs out of "
+                "memory outside of its steps ends instead of restarting. With state_dict and load_state_dict the "
+                "callback is saved in each checkpoint and put back",
+                ", ".join(lost),
+            )
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Keep the epoch's random numbers, or put back those of the epoch in which training goes on."""
@@ -176,11 +211,20 @@ class Journal(TrainerCallback):  # type: ignore[misc]
         """Remember a checkpoint that was written whole; forget the epochs that none goes back to."""
         checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         self._checkpoints = [c for c in self._checkpoints if c != checkpoint] + [checkpoint]
-        self._callbacks[checkpoint] = self._callback_states()
+        self._complete(checkpoint)
         if checkpoint.name in self._record.foreign:
             self._record.foreign.remove(checkpoint.name)
             self._write()
         self._drop_epochs(Path(args.output_dir))
+
+    def _complete(self, checkpoint: Path) -> None:
+        """Add to a checkpoint what the Trainer does not save. Without it, it is as good as one of the Trainer's."""
+        try:
+            self.states.keep(checkpoint)
+            if self._writes():
+                write_checksums(checkpoint)
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+            logger.warning("cannot add callbacks' states and checksums to %s: %s", checkpoint, error)
 
     def _drop_epochs(self, output: Path) -> None:
         own = [c for c in checkpoints(output) if c.name not in self._record.foreign]
@@ -196,6 +240,15 @@ class Journal(TrainerCallback):  # type: ignore[misc]
     def _write(self) -> None:
         if self._writes():
             self._folder.write(self._record)
+
+
+def _rates_of_schedule(scheduler: Any) -> list[float]:
+    """Those of the step that it is at; none of schedules that depend on more than the step."""
+    scheduler = getattr(scheduler, "scheduler", scheduler)  # in accelerate's
+    if not isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
+        return []
+    step = scheduler.last_epoch
+    return [float(base * rule(step)) for base, rule in zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)]
 
 
 def _between_epochs(state: Any) -> bool:
@@ -241,10 +294,10 @@ class InitialState:
         state = {"model": {} if self._trainer.model_init else _changing_tensors(self._trainer.model)}
         if self._optimizer is not None:
             state["optimizer"] = self._optimizer.state_dict()
-        part = self._path.with_suffix(".part")
+        part = self._path.with_name(f"{self._path.stem}{os.urandom(4).hex()}.part")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
+            with part.open("xb") as file:
                 torch.save(state, file)
                 file.flush()
                 os.fsync(file.fileno())

@@ -11,6 +11,8 @@ from typing import Any
 from ._errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from .checkpoints import checkpoints, incomplete, newest_complete, step_of
 from .run_record import RunRecord, folder_of
+from .run_settings import changes, check_model, check_optimizer, check_rows, model_record, settings_of
+from .training_report import Change
 
 logger = logging.getLogger("asrconfig_go")
 
@@ -20,7 +22,7 @@ class Beginning:
     """What a call starts with: ``record`` is that of the run that it continues, or a new one.
 
     ``checkpoint`` is None where the run starts from its first step; ``begin`` and ``epochs`` are random numbers, see
-    ``RunFolder.read_states``; ``known`` says whether there was a record.
+    ``RunFolder.read_states``; ``known`` says whether there was a record; ``changes`` are settings that are others now.
     """
 
     checkpoint: Path | None
@@ -28,6 +30,7 @@ class Beginning:
     known: bool = False
     begin: dict[str, Any] | None = None
     epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
 
 
 def beginning(trainer: Any, resume: bool | str | os.PathLike[str]) -> Beginning:
@@ -42,6 +45,8 @@ def beginning(trainer: Any, resume: bool | str | os.PathLike[str]) -> Beginning:
     source = output if resume is True else Path(resume).resolve().parent
     folder = folder_of(trainer, source)
     known = folder.read()
+    if known:
+        _check_same(trainer, known, source)
     checkpoint = _newest(output, known) if resume is True else _given(Path(resume), known)
     if checkpoint and trainer.args.ignore_data_skip:
         logger.warning(
@@ -56,7 +61,15 @@ def beginning(trainer: Any, resume: bool | str | os.PathLike[str]) -> Beginning:
     record = _continued(trainer, known) if known else _record_of(trainer)
     # What is there of other runs, or behind the checkpoint, does not belong to the run until it is saved again.
     record.foreign = sorted({*record.foreign, *later})
-    return Beginning(checkpoint, record, known is not None, begin, epochs)
+    found = changes(known.settings, settings_of(trainer), checkpoint is not None) if known else ()
+    return Beginning(checkpoint, record, known is not None, begin, epochs, found)
+
+
+def _check_same(trainer: Any, known: RunRecord, folder: Path) -> None:
+    """Raise ``InvalidArgumentError`` where nothing of the run fits, before anything of it is loaded."""
+    check_model(known.model, model_record(trainer.model), folder)
+    check_optimizer(known.settings, settings_of(trainer), folder)
+    check_rows(known.samples, _samples(trainer), folder)
 
 
 def _newest(output: Path, known: RunRecord | None) -> Path | None:
@@ -76,7 +89,7 @@ def _given(checkpoint: Path, known: RunRecord | None) -> Path:
     why = incomplete(checkpoint, known.processes if known else None)
     if why:
         hint = "resume=True takes the newest complete one"
-        raise CorruptFileError(f"{checkpoint} is not complete: {why}", hint)
+        raise CorruptFileError(f"{checkpoint} is not complete or damaged: {why}", hint)
     return checkpoint
 
 
@@ -84,17 +97,15 @@ def _record_of(trainer: Any) -> RunRecord:
     """A new one, of what ``args`` say."""
     args = trainer.args
     batch = (args.per_device_train_batch_size, args.gradient_accumulation_steps, _devices(args))
-    return RunRecord(batch, args.world_size, _samples(trainer), _gpu(args))
+    return RunRecord(
+        batch, args.world_size, _samples(trainer), _gpu(args),
+        settings=settings_of(trainer), model=model_record(trainer.model),
+    )  # fmt: skip
 
 
 def _continued(trainer: Any, known: RunRecord) -> RunRecord:
     """``known`` on this machine: its effective batch in batches that ``args`` allow; limits of another GPU are void."""
     now = _record_of(trainer)
-    if None not in (known.samples, now.samples) and known.samples != now.samples:
-        raise InvalidArgumentError(
-            f"the data set has {now.samples} samples, that of the run to be resumed had {known.samples}",
-            "resume with the same data; for other data start a new run, from the weights that you have",
-        )
     same = known.gpu == now.gpu
     if not same:
         logger.warning("the run was on %s, this is %s: its limits do not count here", _named(known), _named(now))

@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
+import re
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,13 +22,18 @@ from typing import Any
 
 from ._errors import CorruptFileError, VersionMismatchError
 from ._files import write_whole
+from ._json_files import read_object
+from ._records import from_file
+from .run_settings import ModelRecord
 from .training_report import GuardEvent, Restart
 
 logger = logging.getLogger("asrconfig_go")
 
 _FOLDER = ".asrconfig"
-_SCHEMA = 1
+_SCHEMA = 2
 _BEGIN = "begin"
+_MOST = 1 << 62
+_EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
 _HINT = "remove that folder to go on without the run's record"
 
 
@@ -38,7 +45,7 @@ class RunRecord:
     ``rule`` is what the guard weights losses by, and what the configuration makes likely; another first batch might
     tell otherwise. ``limits`` are those of the guard by place, (samples, values); ``micro_batch`` is what a device
     should take at most where the guard cannot cut batches; ``foreign`` names checkpoints in the folder that are not of
-    this run.
+    this run; ``settings`` and ``model`` are what decides the result besides the data, see ``run_settings``.
     """
 
     batch: tuple[int, int, int]
@@ -52,6 +59,8 @@ class RunRecord:
     events: list[GuardEvent] = field(default_factory=list)
     restarts: list[Restart] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    model: ModelRecord | None = None
 
     @property
     def effective_batch(self) -> int:
@@ -65,19 +74,28 @@ class RunRecord:
         return json.dumps(told, indent=1).encode()
 
     @classmethod
-    def from_json(cls, data: bytes) -> RunRecord:
-        """Raises ``ValueError``, ``LookupError`` or ``TypeError`` for anything but a record."""
-        told = json.loads(data)
-        if told.pop("schema") != _SCHEMA:
-            raise VersionMismatchError("the record of the run was written by another version", _HINT)
-        del told["effective_batch"]
-        told["batch"] = tuple(int(n) for n in told["batch"])
-        for name in ("gpu", "rule"):
-            told[name] = told[name] and tuple(told[name])
-        told["limits"] = {place: tuple(limits) for place, limits in told["limits"].items()}
-        told["events"] = [GuardEvent(**event) for event in told["events"]]
-        told["restarts"] = [Restart(**restart) for restart in told["restarts"]]
-        return cls(**told)
+    def from_file(cls, path: Path) -> RunRecord:
+        """What ``to_json`` gave. Raises ``CorruptFileError`` and ``VersionMismatchError``."""
+        told = read_object(path, "run's record", _HINT)
+        if told.pop("schema", None) != _SCHEMA:
+            raise VersionMismatchError(f"{path} was written by another version", _HINT)
+        effective = told.pop("effective_batch", None)
+        record = from_file(cls, told, path, _HINT)
+        wrong = record._complaint()
+        if wrong or effective != record.effective_batch:
+            raise CorruptFileError(f"{path} is no record of a run: {wrong or 'effective_batch does not fit'}", _HINT)
+        return record
+
+    def _complaint(self) -> str:
+        limits = [limit for pair in self.limits.values() for limit in pair]
+        positive = [*self.batch, self.processes, self.micro_batch, *limits, *(self.gpu or ())[1:]]
+        if any(number is not None and not 0 < number < _MOST for number in positive):
+            return "a size or a limit is out of range"
+        if not all(0 <= number < _MOST for number in (self.max_steps, self.samples or 0)):
+            return "steps or samples are out of range"
+        if any(restart.step < restart.since for restart in self.restarts):
+            return "a restart goes forward"
+        return ""
 
 
 class RunFolder:
@@ -90,12 +108,7 @@ class RunFolder:
     def read(self) -> RunRecord | None:
         """The record, None where there is none."""
         path = self.path / "run.json"
-        try:
-            return RunRecord.from_json(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise CorruptFileError(f"{path} cannot be read: {error!r}", _HINT) from error
+        return RunRecord.from_file(path) if path.is_file() else None
 
     def write(self, record: RunRecord) -> None:
         """Put the record in the place of the one that is there."""
@@ -107,7 +120,8 @@ class RunFolder:
         Those of the first process where this one has none: there were fewer, and orders are common to all.
         """
         begin = self._state(_BEGIN)
-        steps = {int(path.stem.split("-")[1]) for path in self.path.glob("epoch-*.json")}
+        named = (_EPOCH.fullmatch(path.stem) for path in self.path.glob("epoch-*.json"))
+        steps = {int(name[1]) for name in named if name}
         epochs = {step: self._state(f"epoch-{step}") for step in steps}
         return begin, {step: state for step, state in epochs.items() if state is not None}
 
@@ -119,8 +133,8 @@ class RunFolder:
     def drop_epochs(self, kept: Collection[int] = ()) -> None:
         """Remove the random numbers of this process at other epochs than those ``kept``."""
         for path in self.path.glob("epoch-*.json"):
-            _, step, *rank = path.stem.split("-")
-            if int(step) not in kept and "".join(f"-{part}" for part in rank) == self._suffix:
+            name = _EPOCH.fullmatch(path.stem)
+            if name and int(name[1]) not in kept and (name[2] or "") == self._suffix:
                 path.unlink(missing_ok=True)
 
     def clear(self) -> None:
@@ -138,10 +152,7 @@ class RunFolder:
         for suffix in dict.fromkeys((self._suffix, "")):
             path = self.path / f"{name}{suffix}.json"
             if path.is_file():
-                try:
-                    return _state_from_json(path.read_bytes())
-                except (ValueError, LookupError, TypeError) as error:
-                    raise CorruptFileError(f"{path} cannot be read: {error!r}", _HINT) from error
+                return _state_from_file(path)
         return None
 
     def _write(self, name: str, data: Callable[[], bytes]) -> None:
@@ -169,16 +180,23 @@ def _state_to_json(state: dict[str, Any]) -> bytes:
     return json.dumps(told).encode()
 
 
-def _state_from_json(data: bytes) -> dict[str, Any]:
-    """As ``randomness.set_cpu_state`` takes it."""
+def _state_from_file(path: Path) -> dict[str, Any]:
+    """As ``randomness.set_cpu_state`` takes it, tried on generators of its own."""
     import numpy as np
     import torch
 
-    told = json.loads(data)
-    version, internal, gauss = told["python"]
-    kind, keys, *rest = told["numpy"]
-    return {
-        "python": (version, tuple(internal), gauss),
-        "numpy": (kind, np.array(keys, dtype=np.uint32), *rest),
-        "torch": torch.tensor(list(bytes.fromhex(told["torch"])), dtype=torch.uint8),
-    }
+    told = read_object(path, "state of random numbers", _HINT)
+    try:
+        version, internal, gauss = told["python"]
+        kind, keys, *rest = told["numpy"]
+        state = {
+            "python": (version, tuple(internal), gauss),
+            "numpy": (kind, np.array(keys, dtype=np.uint32), *rest),
+            "torch": torch.tensor(list(bytes.fromhex(told["torch"])), dtype=torch.uint8),
+        }
+        random.Random().setstate(state["python"])
+        np.random.RandomState().set_state(state["numpy"])
+        torch.Generator().set_state(state["torch"])
+    except (ValueError, LookupError, TypeError, RuntimeError, OverflowError, AttributeError) as error:
+        raise CorruptFileError(f"{path} holds no state of random numbers: {error!r}", _HINT) from error
+    return state

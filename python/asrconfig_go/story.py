@@ -201,8 +201,8 @@ class RunStory:
             )
         try:
             return from_json(cls, data)
-        except (InternalError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptFileError(f"this is no story: {error}", "name a file that a monitor saved") from error
+        except InternalError as error:
+            raise CorruptFileError(f"this is no story: {error.message}", "name a file that a monitor saved") from error
 
     @classmethod
     def load(cls, path: str | Path) -> RunStory:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from .display import as_html, plural
+
+FINISHED = (
+    "the run in output_dir has made all its steps; for more of them raise num_train_epochs or max_steps, for a new run "
+    "choose another output_dir or call manager.train(trainer, resume=False)"
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,24 @@ class Restart:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A setting that is another than when the run began, as JSON has its values.
+
+    ``in_force`` is False where the run's value stays: a checkpoint's optimizer brings learning rate, weight decay and
+    betas of its own, and random numbers go on from the run's seed.
+    """
+
+    name: str
+    before: Any
+    now: Any
+    in_force: bool
+
+    def __str__(self) -> str:
+        effect = "in force from here on" if self.in_force else "the run's stays in force"
+        return f"{self.name} was {self.before!r}, is {self.now!r}: {effect}"
+
+
+@dataclass(frozen=True)
 class TrainingReport:
     """A training that ``manager.train`` ran, from its beginning, resumed processes included.
 
@@ -65,7 +89,9 @@ class TrainingReport:
     - ``skipped_samples``: those that did not fit alone, where skipping them was allowed;
     - ``batch``: samples a device and batch, accumulation, devices: their product is the effective batch;
     - ``limit_samples``, ``limit_values``: what a micro-batch may hold by now, None without limit;
-    - ``seconds``: of this process; ``error``: what ended it, ``""`` when it came to its end.
+    - ``seconds``: of this process; ``error``: what ended it, ``""`` when it came to its end;
+    - ``finished``: the run had made all its steps before, so that nothing was trained;
+    - ``changes``: settings that are others than when the run that is resumed began.
     """
 
     steps: int
@@ -79,6 +105,8 @@ class TrainingReport:
     limit_values: int | None
     seconds: float
     error: str
+    finished: bool = False
+    changes: tuple[Change, ...] = ()
 
     @property
     def recomputed_steps(self) -> int:
@@ -94,7 +122,10 @@ class TrainingReport:
             + (f" × {devices} devices" if devices > 1 else "")
             + self._limits(),
             *self._memory(),
+            *self._changed(),
         ]
+        if self.finished:
+            lines.insert(0, f"nothing was trained: {FINISHED}")
         if self.skipped_samples:
             lines.append(f"{plural(self.skipped_samples, 'sample')} left out or replaced: too long to fit alone")
         if self.error:
@@ -112,6 +143,14 @@ class TrainingReport:
             return ["memory never ran out"]
         head = f"memory ran out {plural(times, 'time')}; no step was lost"
         return [head, *(f"  {each}" for each in (*self.events, *self.restarts))]
+
+    def _changed(self) -> list[str]:
+        if not self.changes:
+            return []
+        head = f"{plural(len(self.changes), 'setting')} changed since the run began"
+        if self.finished:
+            return [head, *(f"  {each.name} was {each.before!r}, is {each.now!r}" for each in self.changes)]
+        return [head, *(f"  {each}" for each in self.changes)]
 
     def _repr_html_(self) -> str:
         return as_html("Training", repr(self))

@@ -236,7 +236,8 @@ def test_a_failure_in_evaluation_halves_the_evaluation_batch(tmp_path: Path) -> 
     assert_same_run(disturbed, whole)
     assert [(r.place, r.before, r.after) for r in disturbed.report.restarts] == [("evaluation", 32, 16)]
     assert disturbed.sizes[:6] == (32,) * 6
-    assert set(disturbed.sizes[6:]) == {16}
+    assert disturbed.sizes[6:9] == (4, 1, 3), "how the losses of parts add up is measured once"
+    assert set(disturbed.sizes[9:]) == {16}
     assert disturbed.report.limit_samples is None
     assert disturbed.args.per_device_eval_batch_size == 32
 

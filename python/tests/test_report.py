@@ -359,7 +359,7 @@ def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None
     saved(small, file)
     assert [m.kind for m in report(file).events] == ["out_of_memory"], "told once"
     (tmp_path / ".asrconfig" / "memory-rank2.json").write_text("{")
-    assert any("memory-rank2.json cannot be read" in note for note in report(tmp_path).notes)
+    assert any("memory-rank2.json ends in the middle" in note for note in report(tmp_path).notes)
     (tmp_path / "trainer_state.json").write_text('{"global_step": "x"}')
     assert any("trainer_state.json cannot be read" in note for note in report(tmp_path).notes)
 
@@ -406,7 +406,7 @@ def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: p
         "list": ("[1]", ac.CorruptFileError, "holds no story"),
         "deep": ("[" * 100_000, ac.CorruptFileError, "cut"),
         "shorter": (json.dumps(changed(small, "steps", "spent_s", [1.0])), ac.CorruptFileError, "1 entries, not 4"),
-        "words": (json.dumps(changed(small, "steps", "number", ["a"] * 4)), ac.CorruptFileError, "whole numbers"),
+        "words": (json.dumps(changed(small, "steps", "number", ["a"] * 4)), ac.CorruptFileError, "whole number"),
         "infinite": (
             json.dumps(changed(small, "memory", "host_used_bytes", [1e400] * 6)),
             ac.CorruptFileError,

@@ -316,12 +316,6 @@ def test_early_stopping_goes_on_counting(tmp_path: Path) -> None:
     assert torch.allclose(weights(resumed), weights(whole), atol=1e-6)
 
 
-def test_another_data_set_is_refused(tmp_path: Path) -> None:
-    interrupted(tmp_path, 5)
-    with pytest.raises(InvalidArgumentError, match="has 80 samples, that of the run to be resumed had 64"):
-        trained(tmp_path, resume=True, samples=80, **SAVING)
-
-
 def test_another_schedule_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     interrupted(tmp_path, 5)
     resumed = trained(tmp_path, resume=True, num_train_epochs=4, **SAVING)

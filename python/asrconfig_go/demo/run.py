@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._errors import InvalidArgumentError
+from .._output import show
 from ..recipe.error_rates import word_error_rate
 from ..recipe.settings import FROM_RANDOM_WEIGHTS, RANDOM_WEIGHTS_STEPS
 from .data import Collator, Vocabulary, load_split
@@ -86,9 +87,7 @@ def run(
     Path(args.output_dir).mkdir(parents=True, exist_ok=True)
     manager.save_config(config, Path(args.output_dir) / "training_config.json")
 
-    print(
-        f"Random weights need other settings than the plan's, which are for fine-tuning: {said(settings)}", flush=True
-    )
+    show(f"Random weights need other settings than the plan's, which are for fine-tuning: {said(settings)}")
     watch = manager.callback()
     with one_thread():
         before = transcribe(model, test, collator)

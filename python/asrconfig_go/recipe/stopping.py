@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .._output import show
 from .folder import saved_so_far
 
 
@@ -18,9 +19,8 @@ def told_how_to_go_on(trainer: Any, verbose: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         if verbose and trainer.is_world_process_zero():
             state, output = trainer.state, Path(trainer.args.output_dir)
-            print(
+            show(
                 f"\nStopped at step {state.global_step} of {state.max_steps}: {saved_so_far(output)}\n"
-                "  → go on by the same call with resume=True (asrconfig train … --resume)",
-                flush=True,
+                "  → go on by the same call with resume=True (asrconfig train … --resume)"
             )
         raise

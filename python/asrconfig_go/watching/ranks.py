@@ -14,13 +14,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .._errors import CorruptFileError
 from .._files import write_whole
+from .._json_files import read_object
+from .._records import from_file
 from ..display import GIB
 from .reader import MemoryReader
 
 _WAIT_S, _AGAIN_S = 5.0, 0.05
 _NAME = "memory-rank"
+_HINT = "remove it, or report without it"
 
 
 @dataclass(frozen=True)
@@ -79,18 +81,13 @@ class RankFiles:
 
 
 def _read(path: Path) -> RankPeaks:
-    return RankPeaks(**json.loads(path.read_bytes()))
+    """Raises ``CorruptFileError``, and ``NotFoundError`` for a file that cannot be opened."""
+    return from_file(RankPeaks, read_object(path, "process's peaks", _HINT), path, _HINT)
 
 
 def rank_peaks(folder: Path) -> tuple[RankPeaks, ...]:
-    """What all processes but the first left in ``folder``. Raises ``CorruptFileError``."""
-    found = []
-    for path in folder.glob(f"{_NAME}*.json"):
-        try:
-            found.append(_read(path))
-        except (OSError, ValueError, TypeError) as error:
-            raise CorruptFileError(f"{path} cannot be read: {error!r}", "remove it, or report without it") from error
-    return tuple(sorted(found, key=lambda peaks: peaks.rank))
+    """What all processes but the first left in ``folder``. Raises as ``_read``."""
+    return tuple(sorted(map(_read, folder.glob(f"{_NAME}*.json")), key=lambda peaks: peaks.rank))
 
 
 def own_peaks(rank: int, monitor: MemoryReader | None = None) -> RankPeaks:

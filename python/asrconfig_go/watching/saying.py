@@ -13,9 +13,13 @@ logger = logging.getLogger("asrconfig_go")
 
 def say(message: str, level: int = logging.WARNING) -> None:
     """Log a message without tearing the Trainer's progress bars."""
-    if logger.isEnabledFor(level):
+    if not logger.isEnabledFor(level):
+        return
+    try:
         with _bars_cleared():
             logger.log(level, "%s", message)
+    except (OSError, ValueError):  # the terminal of the bars is gone
+        logger.log(level, "%s", message)
 
 
 @contextlib.contextmanager
