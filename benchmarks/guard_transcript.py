@@ -35,9 +35,12 @@ class FakeMemory(TrainerCallback):  # type: ignore[misc]
         self.room = {"forward": 20.0, "backward": 1e9, "evaluation": 1e9}
         self.seconds = 0.0
         model.register_forward_pre_hook(self._begin, with_kwargs=True)
-        model.register_forward_hook(lambda *_: self._check("forward" if model.training else "evaluation", 512))
+        model.register_forward_hook(lambda *_: self._check("forward" if torch.is_grad_enabled() else "evaluation", 512))
         parameters = [p for p in model.parameters() if p.requires_grad]
-        parameters[len(parameters) // 2].register_hook(lambda _: self._check("backward", 256))
+        weight = parameters[len(parameters) // 2]
+        # Where its gradient arrives: the guard would look at hooks of weights, which may change gradients.
+        self.arrival = weight.expand_as(weight).grad_fn.next_functions[0][0]
+        self.arrival.register_prehook(lambda _: self._check("backward", 256))
 
     def _begin(self, model: Any, args: Any, kwargs: Any) -> None:
         self.seconds = kwargs["input_values"].numel() / RATE

@@ -55,10 +55,15 @@ class Failing:
         if place in ("forward", "backward", "evaluation"):
             model.register_forward_pre_hook(self._begin, with_kwargs=True)
         if place in ("forward", "evaluation"):
-            model.register_forward_hook(lambda *_: self.fail(model.training is (place == "forward")))
+            # In a step both are true, in evaluation none; the guard measures in training mode without gradients.
+            trains = place == "forward"
+            model.register_forward_hook(lambda *_: self.fail(model.training is torch.is_grad_enabled() is trains))
         if place == "backward":
             trained = [p for p in model.parameters() if p.requires_grad]
-            trained[len(trained) // 2].register_hook(lambda _: self.fail(model.training))
+            weight = trained[len(trained) // 2]
+            # Where its gradient arrives, as DDP does it: hooks of weights would be looked at by the guard.
+            self.arrival = weight.expand_as(weight).grad_fn.next_functions[0][0]
+            self.arrival.register_prehook(lambda _: self.fail(model.training))
 
     def _begin(self, model: Any, args: Any, kwargs: Any) -> None:
         self.size = len(kwargs["labels"])
@@ -173,7 +178,7 @@ def run(described: dict[str, Any], folder: str) -> dict[str, Any]:
                 raise
             return {"error": f"{type(error).__name__}: {error}"}
     events = [(e.place, e.micro_batch_before, e.micro_batch_after) for e in guard.events] if guard else []
-    rule = (guard.rule, guard._losses._factor) if guard else None
+    rule = (guard.rule, guard._rule.factor) if guard else None
     log = [{n: e[n] for n in ("loss", "grad_norm", "train_loss") if n in e} for e in trainer.state.log_history]
     found |= {"weights": flat(model), "seen": seen, "events": events, "log": log, "rule": rule}
     return found | {"steps": trainer.state.global_step}

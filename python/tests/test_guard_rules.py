@@ -155,6 +155,22 @@ def test_measurements_become_rare(tmp_path: Path, batch: int, accumulation: int)
     assert len(forwards) < 200
 
 
+def test_measurements_that_do_not_fit_become_rare(tmp_path: Path) -> None:
+    """One sample fits, two do not, not even without gradients."""
+    tried = list[int]()
+
+    def fail(model: Any, args: Any, kwargs: Any) -> None:
+        if len(kwargs["x"]) > 1:
+            tried.append(1)
+            raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+
+    trainer = InOrder(Tagger("clips"), arguments(tmp_path, 1, 4), train_dataset=Texts(256, equal=0))
+    attach(trainer)
+    trainer.model.register_forward_pre_hook(fail, with_kwargs=True)
+    trainer.train()
+    assert 0 < len(tried) < 60  # of 256 steps, with two tries in each measurement
+
+
 class Streamed(torch.utils.data.IterableDataset):  # type: ignore[misc]
     def __iter__(self) -> Any:
         worker = torch.utils.data.get_worker_info()

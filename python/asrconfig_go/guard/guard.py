@@ -25,7 +25,9 @@ from .evaluation import EvaluationRule, predict_in_parts
 from .left_out import LeftOut
 from .lengths import extent
 from .loading import Loading
-from .losses import WeightedLosses, items_of
+from .loss_rule import LossRule
+from .losses import WeightedLosses
+from .measured_losses import items_of
 from .memory_budget import MemoryBudget
 from .model_state import Saved
 from .optimizer import OptimizerSteps
@@ -104,7 +106,8 @@ class Guard:
         ranks = Ranks(trainer)
         self._ranks = ranks
         self._window = Window(trainer, ranks)
-        self._losses = WeightedLosses(trainer, rule, ranks, self._window, split)
+        self._rule = LossRule(trainer, rule, ranks, self._window, split)
+        self._losses = WeightedLosses(trainer, self._rule, ranks, self._window)
         self._micro_batch, self._cut_statistics = micro_batch, cut_batch_statistics
         self._left_out = LeftOut(too_long, self.budgets["training"], self._window)
         if max_halvings is None:
@@ -163,7 +166,7 @@ class Guard:
     def _training_begins(self) -> None:
         """The Trainer has made its optimizer and wrapped its model."""
         self._optimizer.follow()
-        self._losses.begin()
+        self._rule.begin()
         self._tell_limits()
         carried = check_windows(self.trainer, self._ranks.size)
         self._say(carried)
@@ -176,7 +179,7 @@ class Guard:
 
     def _epoch_begins(self) -> None:
         self._loading.epoch_begins()
-        self._losses.epoch_begins()
+        self._rule.ask_again()
 
     def let_go(self) -> None:
         """An attempt to train has failed: hold nothing of it; the next one is followed when it begins."""
@@ -203,7 +206,7 @@ class Guard:
     def _rehearse_training(self, model: Any, batch: Any) -> None:
         call, skipped = self._window.begin(batch), self._left_out.count
         if self._ranks.alone:
-            self._losses.settle(self._train_step, model, (), {}, matters=False)
+            self._rule.settle(self._train_step, model, (), {}, matters=False)
             self._tell_limits()
         if self.unfit:
             self._window.clear()
@@ -226,7 +229,7 @@ class Guard:
     @property
     def rule(self) -> str | None:
         """What a micro-batch's loss is weighted by: ``mean``, ``token_mean``, ``sum``; None before the first batch."""
-        return self._losses.rule
+        return self._rule.name
 
     @property
     def skipped(self) -> int:
@@ -236,12 +239,12 @@ class Guard:
     @property
     def unfit(self) -> str:
         """Why this training is left as it is without a guard; "" where it is guarded, and before the first batch."""
-        return self._losses.unfit
+        return self._rule.unfit
 
     @property
     def _whole(self) -> str:
         """Why batches are not cut, if they are not."""
-        return "" if self._cut_statistics else self._losses.whole
+        return "" if self._cut_statistics else self._rule.whole
 
     def _say(self, text: str) -> None:
         if text and text not in self.notes:
@@ -253,18 +256,18 @@ class Guard:
             return self._left_alone(model, inputs, args, kwargs)
         call, inner = self._window.begin(inputs), self._ranks.inner(model)
         if cannot_retry(self.trainer):
-            self._losses.settle(self._train_step, model, args, kwargs, matters=True, shared=True)
+            self._rule.settle(self._train_step, model, args, kwargs, matters=True, shared=True)
             return self._step(model, [call], args, kwargs)
         with self._ranks.together():
             matters = self._window.planned > 1 or not self._ranks.alone or is_cut(inputs, self.budgets["training"])
-            self._losses.settle(self._train_step, inner, args, kwargs, matters)
+            self._rule.settle(self._train_step, inner, args, kwargs, matters)
             self._tell_limits()
         if self.unfit:
             self._window.clear()
             return self._left_alone(model, inputs, args, kwargs)
         with self._ranks.together():
             self._left_out.before(call)
-            if self._losses.own_step and len(self._window.calls) == 1:
+            if self._rule.losses.own_step and len(self._window.calls) == 1:
                 self._sums = tensor_sums(self.trainer.model.parameters())
 
             def again() -> None:
@@ -286,7 +289,7 @@ class Guard:
     def _settle_again(self, model: Any, args: Any, kwargs: Any) -> None:
         """What a whole batch did not need to know; several processes have measured it with the window's beginning."""
         if self._ranks.alone:
-            self._losses.settle(self._train_step, model, args, kwargs, matters=True)
+            self._rule.settle(self._train_step, model, args, kwargs, matters=True)
         if self.unfit:
             raise InvalidArgumentError(f"a step cannot be computed again: {self.unfit}", "train with smaller batches")
 
@@ -301,7 +304,7 @@ class Guard:
 
     def _tell_limits(self) -> None:
         """Say, before the first step, what cannot be kept exact; what was asked for all the same is an error."""
-        unfit, whole = self._losses.unfit, self._whole
+        unfit, whole = self._rule.unfit, self._whole
         if not (unfit or whole):
             return
         if self._micro_batch is not None:
@@ -317,7 +320,7 @@ class Guard:
     def _check_unchanged(self) -> None:
         """A batch that its step has changed in place cannot be computed again; copies are handed out from then on."""
         name = type(self.trainer).__name__
-        if self._losses.own_step and changed_tensors(self.trainer.model.parameters(), self._sums):
+        if self._rule.losses.own_step and changed_tensors(self.trainer.model.parameters(), self._sums):
             raise InvalidArgumentError(
                 f"training_step of {name} changes weights within the step, and ran out of memory in between",
                 "go on from the last checkpoint, without a guard",
@@ -363,7 +366,11 @@ class Guard:
         if cannot_retry(self.trainer) or whole:
             budget = Budget()
         if call.inputs is not None:
-            if self._split is None and is_cut(call.inputs, budget) and self._losses.trims(model, call.inputs, items):
+            if (
+                self._split is None
+                and is_cut(call.inputs, budget)
+                and self._rule.losses.padding_is_unseen(model, call.inputs, items)
+            ):
                 parts = by_length(call.inputs, budget, self._ranks.inner(model))
             else:
                 parts = evenly(call.inputs, budget, self._split)
@@ -379,7 +386,7 @@ class Guard:
         gone = self._ranks.average(inner, self._window.left_out)
         self._ranks.share_buffers(model)
         self._window.watch_changes()
-        factor = self._window.factor(self._losses.known_rule(), gone)
+        factor = self._window.factor(self._rule.known(), gone)
         if factor != 1.0:
             for p in inner.parameters():
                 if p.grad is not None:

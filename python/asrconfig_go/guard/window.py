@@ -118,9 +118,9 @@ class Window:
     @property
     def uneven(self) -> bool:
         """Whether samples of the window, in any process, have different numbers of tokens; while that is wanted."""
-        if self._uneven is None:
+        if self._uneven is None:  # of several processes: the others were not asked
             counts = {n for batch in self._batches for n in row_tokens(batch, self._labels)}
-            self._uneven = len(counts) > 1
+            self._uneven = self._ranks.alone and len(counts) > 1
         return self._uneven
 
     def singles(self, inputs: Any) -> list[Any]:
