@@ -57,7 +57,7 @@ _NAMES = {
     "labels": ("InfeasiblePair", "LabelReport", "check_labels"),
     "lengths": ("BadAudioWarning", "add_durations"),
     "loader_rate": ("LoaderRate", "measure_loader"),
-    "manager": ("ASRConfigManager", "PlanOptions"),
+    "manager": ("ASRConfigManager",),
     "memory": (
         "Calibration",
         "EstimatorWarning",
@@ -72,6 +72,7 @@ _NAMES = {
     "model": ("ModelProfile", "known_models", "profile_model"),
     "monitor": ("MemoryMonitor",),
     "optimal": ("create_optimal_config",),
+    "plan_options": ("PlanOptions",),
     "prepare": ("prepare_model",),
     "recipe": ("FineTuneResult", "SpeechData", "fine_tune", "load_speech"),
     "selection": ("Selection", "clip_pieces", "select_clips"),

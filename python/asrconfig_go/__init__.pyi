@@ -48,10 +48,7 @@ from .hardware import GPU as GPU, HardwareProfile as HardwareProfile
 from .labels import InfeasiblePair as InfeasiblePair, LabelReport as LabelReport, check_labels as check_labels
 from .lengths import BadAudioWarning as BadAudioWarning, add_durations as add_durations
 from .loader_rate import LoaderRate as LoaderRate, measure_loader as measure_loader
-from .manager import (
-    ASRConfigManager as ASRConfigManager,
-    PlanOptions as PlanOptions,
-)
+from .manager import ASRConfigManager as ASRConfigManager
 from .memory import (
     Calibration as Calibration,
     EstimatorWarning as EstimatorWarning,
@@ -66,6 +63,7 @@ from .memory import (
 from .model import ModelProfile as ModelProfile, known_models as known_models, profile_model as profile_model
 from .monitor import MemoryMonitor as MemoryMonitor
 from .optimal import create_optimal_config as create_optimal_config
+from .plan_options import PlanOptions as PlanOptions
 from .prepare import prepare_model as prepare_model
 from .recipe import (
     FineTuneResult as FineTuneResult,

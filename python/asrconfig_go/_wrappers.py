@@ -1,4 +1,4 @@
-"""The model inside what others wrap around it."""
+"""A torch module: inside what others wrap around it, and its tensors."""
 
 from __future__ import annotations
 
@@ -15,3 +15,14 @@ def bare(model: Any) -> Any:
             model = found
         else:
             return model
+
+
+def all_tensors(model: Any) -> list[tuple[str, Any]]:
+    """Parameters and buffers with their names."""
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
+def changing_tensors(model: Any) -> dict[str, Any]:
+    """Buffers and trained parameters, detached."""
+    buffers = {name for name, _ in model.named_buffers()}
+    return {name: t.detach() for name, t in all_tensors(model) if name in buffers or t.requires_grad}

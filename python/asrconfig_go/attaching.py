@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ._errors import AsrConfigError
-from .config import TrainingConfig
+from .plan_record import PlanRecord
+from .planning import HOST_BYTES
 
 logger = logging.getLogger(__name__)
 
-HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
 _GRADIENT_BYTES = 4
 
 
@@ -22,7 +22,7 @@ class PlanNotFollowedWarning(UserWarning):
     """A part of the plan cannot be carried out by this Trainer; what is done instead."""
 
 
-def memory_limit(memory: Any, trainer: Any, config: TrainingConfig | None, margin: float) -> int | None:
+def memory_limit(memory: Any, trainer: Any, config: PlanRecord | None, margin: float) -> int | None:
     """Bytes that the allocator may reserve by the plan: the margin of what is available, without what lies beside it.
 
     DDP's buckets, a second copy of the gradients, lie beside it, too. Of unequal cards each process takes its own.
@@ -38,7 +38,7 @@ def memory_limit(memory: Any, trainer: Any, config: TrainingConfig | None, margi
     return max(1, allowed)
 
 
-def _own_budget(trainer: Any, config: TrainingConfig | None) -> int | None:
+def _own_budget(trainer: Any, config: PlanRecord | None) -> int | None:
     """What the plan may use of this process's card, where the cards differ: a memory model is of the tightest."""
     import torch
 
@@ -49,7 +49,7 @@ def _own_budget(trainer: Any, config: TrainingConfig | None) -> int | None:
 
 
 def use_planned_batches(
-    trainer: Any, config: TrainingConfig, durations: array[float], memory: Any, limit: int | None
+    trainer: Any, config: PlanRecord, durations: array[float], memory: Any, limit: int | None
 ) -> Callable[[], None]:
     """Let ``trainer`` take the plan's steps: a process's whole share at once, cut by ``memory``, if any.
 
@@ -91,7 +91,7 @@ def use_planned_batches(
     return undo
 
 
-def _of_the_training_set(trainer: Any, config: TrainingConfig, durations: array[float]) -> array[float] | None:
+def _of_the_training_set(trainer: Any, config: PlanRecord, durations: array[float]) -> array[float] | None:
     """The seconds of each clip of the Trainer's data set, if they are known."""
     size = getattr(trainer.train_dataset, "__len__", None)
     if size is None:
@@ -109,7 +109,7 @@ def _of_the_training_set(trainer: Any, config: TrainingConfig, durations: array[
     return None
 
 
-def _not_followed(config: TrainingConfig, why: str) -> None:
+def _not_followed(config: PlanRecord, why: str) -> None:
     warnings.warn(
         f"the plan's {config.length_handling} steps are not taken ({why}); clips come in random order",
         PlanNotFollowedWarning,

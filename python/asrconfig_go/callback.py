@@ -25,7 +25,7 @@ from .watching.summary import MemorySummary, summarised
 from .watching.watch import Watch
 
 if TYPE_CHECKING:
-    from .config import TrainingConfig
+    from .plan_record import PlanRecord
 
 logger = logging.getLogger("asrconfig_go")
 
@@ -61,7 +61,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def __init__(
         self,
-        config: TrainingConfig | None = None,
+        config: PlanRecord | None = None,
         *,
         warn_at: float = 0.90,
         clean_at: float = 0.95,

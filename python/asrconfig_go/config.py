@@ -112,7 +112,7 @@ class TrainingConfig(PlanRecord):
         return Explanation(self)
 
     def __repr__(self) -> str:
-        from .display import config_text
+        from .settings_text import config_text
 
         return config_text(self)
 

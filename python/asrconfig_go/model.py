@@ -13,6 +13,7 @@ from ._checks import checked
 from ._errors import InvalidArgumentError
 from ._files import user_path
 from ._records import from_json, to_json
+from .display import as_html, gb
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,18 @@ class ModelProfile:
         return (complete.parameter_bytes or 0) + (complete.gradient_bytes or 0) + complete.optimizer_bytes[optimizer]
 
     def __repr__(self) -> str:
-        from .display import model_text
-
-        return model_text(self)
+        label = self.name or self.class_name or self.architecture or "model"
+        if self.name and self.class_name:
+            label = f"{self.name} ({self.class_name})"
+        trainable = self.total_parameters if self.trainable_parameters is None else self.trainable_parameters
+        lines = [f"{label}: {self.total_parameters / 1e6:.1f} M parameters, {trainable / 1e6:.1f} M trainable"]
+        if self.parameter_bytes is not None:
+            states = ", ".join(f"{name} {gb(size)}" for name, size in sorted(self.optimizer_bytes.items()) if size)
+            sizes = f"parameters {gb(self.parameter_bytes)}, gradients {gb(self.gradient_bytes)}"
+            lines.append(f"{sizes}, optimizer state: {states}")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from .display import as_html
-
         return as_html("Model", repr(self))
 
 

@@ -64,7 +64,8 @@ def create_optimal_config(
     """
     from .dataset import DatasetProfile
     from .display import say
-    from .manager import ASRConfigManager, PlanOptions
+    from .manager import ASRConfigManager
+    from .plan_options import PlanOptions
 
     options = PlanOptions(
         target_batch_size, safety_margin, policy, preset, optimizer, lr_scaling,

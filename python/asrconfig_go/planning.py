@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _lib
 from ._errors import AsrConfigError
-from .attaching import HOST_BYTES
 from .batching import StepSampler
 from .batching.table import Table
-from .config import TrainingConfig
 
 if TYPE_CHECKING:
     from .memory import MemoryModel
 
+HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
 _ROUNDS = 3  # ways that are traced at most: with and without checkpointing, and one in reserve
 _WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, the last
 _DRAWN_STEPS = 40  # in random order, for the worst of a run
@@ -226,8 +225,8 @@ def _evaluation(memory: MemoryModel, batch: int, seconds: float, share: int, lim
     return batch
 
 
-def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotTraced) -> TrainingConfig:
-    """Trace with ``tracer`` what the planner wants to know, until it wants no more, and take its plan.
+def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotTraced) -> dict[str, Any]:
+    """Trace with ``tracer`` what the planner wants to know, until it wants no more; its plan as a JSON object.
 
     ``durations`` are the seconds of every clip, empty where they are not known. A model that cannot be traced is said
     once, as a ``NotTracedWarning``, and planned from its config.
@@ -239,7 +238,8 @@ def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotT
     else:
         traced, missing = _traced(request, durations, tracer)
     last = {**request, "traced": traced, "not_traced": None if missing is None else asdict(missing)}
-    return TrainingConfig.from_dict(_lib.call("plan.make", last, durations.tobytes()))
+    found: dict[str, Any] = _lib.call("plan.make", last, durations.tobytes())
+    return found
 
 
 def _traced(

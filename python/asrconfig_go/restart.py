@@ -15,6 +15,7 @@ import torch
 from transformers.trainer_callback import TrainerCallback
 
 from ._override import override
+from ._wrappers import all_tensors, changing_tensors
 from .callback_states import CallbackStates
 from .checkpoints import checkpoints, incomplete, step_of
 from .checksums import write_checksums
@@ -291,7 +292,7 @@ class InitialState:
 
     def keep(self) -> None:
         """Write the file. When it cannot be written, only checkpoints can be continued from, which is logged."""
-        state = {"model": {} if self._trainer.model_init else _changing_tensors(self._trainer.model)}
+        state = {"model": {} if self._trainer.model_init else changing_tensors(self._trainer.model)}
         if self._optimizer is not None:
             state["optimizer"] = self._optimizer.state_dict()
         part = self._path.with_name(f"{self._path.stem}{os.urandom(4).hex()}.part")
@@ -312,7 +313,7 @@ class InitialState:
         if not self.kept:
             return False
         state = torch.load(self._path, map_location="cpu", mmap=True, weights_only=True)
-        return bool(self._trainer.model_init) or set(_changing_tensors(self._trainer.model)) <= set(state["model"])
+        return bool(self._trainer.model_init) or set(changing_tensors(self._trainer.model)) <= set(state["model"])
 
     def restore_objects(self) -> None:
         """Put back random numbers and the given optimizer and scheduler, without their state; others are made anew."""
@@ -326,7 +327,7 @@ class InitialState:
     def restore_values(self) -> None:
         """Put back weights, buffers and the state of the given optimizer and scheduler."""
         state = torch.load(self._path, map_location="cpu", mmap=True, weights_only=True)
-        tensors = dict(_all_tensors(self._trainer.model)) if state["model"] else {}
+        tensors = dict(all_tensors(self._trainer.model)) if state["model"] else {}
         with torch.no_grad():
             for name, value in state["model"].items():
                 tensors[name].copy_(value)
@@ -339,12 +340,3 @@ class InitialState:
         """Remove the file."""
         self._path.unlink(missing_ok=True)
         self.kept = False
-
-
-def _all_tensors(model: Any) -> list[tuple[str, Any]]:
-    return [*model.named_parameters(), *model.named_buffers()]
-
-
-def _changing_tensors(model: Any) -> dict[str, Any]:
-    buffers = {name for name, _ in model.named_buffers()}
-    return {name: t.detach() for name, t in _all_tensors(model) if name in buffers or t.requires_grad}

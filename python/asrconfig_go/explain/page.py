@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..card import SIGNS, facts, grid, notice, section, table
 from ..dataset_display import dataset_facts
-from ..display import hardware_text, model_text, plural
+from ..display import plural
 from ..markup import escaped, folded, share
 from .cautions import LEVELS
 from .charts import durations, memory_bar, memory_keys
@@ -60,8 +60,8 @@ def _badges(e: Explanation) -> str:
 
 
 def _machine(e: Explanation) -> list[str]:
-    lines = hardware_text(e.hardware).splitlines() if e.hardware else []
-    return lines + (model_text(e.model).splitlines() if e.model else [])
+    lines = repr(e.hardware).splitlines() if e.hardware else []
+    return lines + (repr(e.model).splitlines() if e.model else [])
 
 
 def _boxed(body: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..dataset_display import dataset_facts
-from ..display import GIB, hardware_text, model_text, plural
+from ..display import GIB, plural
 from ..histogram import histogram_lines
 from ..layout import section, table, wrapped
 from .decisions import DecisionRow, grouped
@@ -37,8 +37,8 @@ def explanation_text(e: Explanation, profiles: bool = True) -> str:
     c = e.config
     lines = wrapped(e.headline)
     if profiles:
-        lines += section("Hardware", hardware_text(e.hardware).splitlines() if e.hardware else [])
-        lines += section("Model", model_text(e.model).splitlines() if e.model else [])
+        lines += section("Hardware", repr(e.hardware).splitlines() if e.hardware else [])
+        lines += section("Model", repr(e.model).splitlines() if e.model else [])
         lines += section("Data", _data(e))
     lines += section("Devices", table(device_rows(c)))
     lines += section("Micro-batches by length", table(bucket_rows(c)))

@@ -183,15 +183,15 @@ def _kept(torch: Any, job: _Job) -> Iterator[None]:
 
     The tensors wait in a temporary file: a copy of a large model in RAM is what small machines lack.
     """
+    from .._wrappers import changing_tensors
     from ..randomness import rng_state, set_rng_state
-    from ..restart import _changing_tensors
 
     modes = [(m, m.training) for m in job.model.modules()]
     random = rng_state()
     with tempfile.TemporaryDirectory(prefix="asrconfig-") as folder:
         path = Path(folder) / "before.pt"
         optimizer = None if job.optimizer is None else job.optimizer.state_dict()
-        torch.save({"model": _changing_tensors(job.model), "optimizer": optimizer}, path)
+        torch.save({"model": changing_tensors(job.model), "optimizer": optimizer}, path)
         del optimizer
         try:
             yield

@@ -1,0 +1,37 @@
+"""The settings of a plan as a short text."""
+
+from __future__ import annotations
+
+import textwrap
+
+from .plan_record import PlanRecord
+
+
+def _steps(c: PlanRecord) -> list[tuple[str, str]]:
+    """How the guard makes a plan's steps, where the Trainer alone would not."""
+    if c.micro_batching != "memory":
+        return []
+    cut = f"cut by memory: {c.micro_batch_size} of the longest at once"
+    return [("Steps", f"{c.length_handling} clips, {cut} (by manager.attach)")]
+
+
+def config_text(c: PlanRecord) -> str:
+    """The "Optimized Settings" block, and the warnings."""
+    devices = f" × {c.device_count} GPUs" if c.device_count > 1 else ""
+    rows = [
+        ("Batch size", f"{c.per_device_train_batch_size}"),
+        ("Gradient accumulation", f"{c.gradient_accumulation_steps}"),
+        (
+            "Effective batch",
+            f"{c.effective_batch_size} ({c.per_device_train_batch_size} × {c.gradient_accumulation_steps}{devices})",
+        ),
+        *_steps(c),
+        ("Precision", c.precision + (" + tf32" if c.tf32 else "")),
+        ("Gradient checkpointing", "on" if c.gradient_checkpointing else "off"),
+        ("Learning rate", f"{c.learning_rate:.2g} ({c.lr_scaling} scaling)"),
+        ("DataLoader workers", f"{c.dataloader_num_workers}"),
+    ]
+    lines = ["Optimized Settings", *(f"  {name:<23} {value}" for name, value in rows)]
+    for text in c.warnings:
+        lines += textwrap.wrap(text, 100, initial_indent="  ! ", subsequent_indent="    ")
+    return "\n".join(lines)
