@@ -13,8 +13,8 @@ import asrconfig_go as ac
 from asrconfig_go import planning, step_calibration
 from asrconfig_go.compare_records import StepCalibration
 from asrconfig_go.manager import LoaderNotMeasuredWarning
-from asrconfig_go.plan_options import PlanOptions
 from asrconfig_go.memory import MemoryModel
+from asrconfig_go.plan_options import PlanOptions
 from asrconfig_go.planning import NotTracedWarning, Tracer, Wanted, Way
 
 XLSR = "facebook/wav2vec2-xls-r-300m"

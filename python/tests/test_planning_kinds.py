@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.plan_options import PlanOptions  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
+from asrconfig_go.plan_options import PlanOptions  # noqa: E402
 from asrconfig_go.planning import NotTracedWarning  # noqa: E402
 from asrconfig_go.trace import TraceError  # noqa: E402
 

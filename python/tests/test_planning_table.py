@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.plan_options import PlanOptions
 from asrconfig_go.memory import MemoryModel
+from asrconfig_go.plan_options import PlanOptions
 
 XLSR_1B, XLSR_300M = "facebook/wav2vec2-xls-r-1b", "facebook/wav2vec2-xls-r-300m"
 ROWS = (
