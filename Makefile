@@ -88,4 +88,4 @@ matrix:
 
 clean:
 	rm -rf $(VENV) .wheel-tools .systems .matrix .setuptools-build build/out dist python/*.egg-info demo-output docs/_build docs/_repository
-	rm -f python/asrconfig_go/_core.* python/asrconfig_go/_version.py
+	rm -f python/asrconfig_go/_core.* python/asrconfig_go/_base/_version.py

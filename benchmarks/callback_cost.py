@@ -75,9 +75,9 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
         from transformers.trainer_callback import TrainerState
 
         from asrconfig_go import AdaptiveMemoryCallback
-        from asrconfig_go.watching.inputs import Inputs
-        from asrconfig_go.watching.loader_wait import LoaderWait
-        from asrconfig_go.watching.panel import Panel
+        from asrconfig_go.monitor.batch_shapes import Inputs
+        from asrconfig_go.monitor.live_panel import Panel
+        from asrconfig_go.monitor.loader_wait import LoaderWait
     except ImportError:
         return []
     state = TrainerState(global_step=5, max_steps=10**6, is_local_process_zero=True, is_world_process_zero=True)

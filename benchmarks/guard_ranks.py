@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from transformers.utils import logging as hf_logging
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" / "helpers"))
 from ranks_training import launch, results, run
 
 AIM = 1e-5

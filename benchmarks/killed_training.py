@@ -32,10 +32,11 @@ from transformers.trainer_callback import PrinterCallback, TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging as hf_logging
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests"))
-import asrconfig_go.restart
-from asrconfig_go import ASRConfigManager, recovery
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" / "helpers"))
+import asrconfig_go.training.restart
+from asrconfig_go import ASRConfigManager
 from asrconfig_go.guard import attach
+from asrconfig_go.training import guarded_training
 from length_groups import Grouped
 from speech_models import wav2vec2
 
@@ -43,7 +44,7 @@ AIM = 1e-6
 CLIPS, EPOCHS, STEPS = 48, 5, 30
 TIMEOUT_S = 120
 PHASES = ("before", "forward", "backward", "a callback", "saving", "an epoch's begin")
-PRELOADED = (asrconfig_go.restart, recovery, attach)
+PRELOADED = (asrconfig_go.training.restart, guarded_training, attach)
 Place = SynchronizedArray  # of phase, step, times that saving began and its seconds
 Kind = tuple[bool, bool]  # grouped by length; by the Trainer alone
 

@@ -24,7 +24,7 @@ import soxr
 import torch
 
 from asrconfig_go.loading import AddNoise, ChangeSpeed, Reverberation
-from asrconfig_go.loading.batches import padded
+from asrconfig_go.loading.padded_clips import padded
 from asrconfig_go.loading.reverberation import room
 
 RATE, AIM, AIM_S = 16_000, 10.0, 1.0

@@ -31,7 +31,7 @@ import soxr
 import torch
 from transformers import Wav2Vec2FeatureExtractor
 
-from asrconfig_go.demo.data import CLIPS
+from asrconfig_go.demo.digits import CLIPS
 from asrconfig_go.loading import CTCCollator, DecodedCache, ResampledCache
 
 RATE, AIM, BATCH = 16_000, 3.0, 8

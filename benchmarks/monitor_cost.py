@@ -107,7 +107,8 @@ def contender(name: str, interval_ms: float, seconds: float, folder: Path) -> li
 
 def calls(folder: Path) -> dict[str, float]:
     """Microseconds of the calls around JSON, from C and through ctypes."""
-    from asrconfig_go import MemoryMonitor, _lib
+    from asrconfig_go import MemoryMonitor
+    from asrconfig_go._base import native
 
     library, control = fake_driver.build(folder)
     os.environ["FAKE_NVML_CONTROL"] = str(control.path)
@@ -119,7 +120,7 @@ def calls(folder: Path) -> dict[str, float]:
     many.restype = ctypes.c_double
     with MemoryMonitor(100, library_path=str(library)) as monitor:
         monitor.step()
-        core = _lib._load()
+        core = native._load()
 
         def from_c(function: Any, block: Any) -> float:
             n, size = ctypes.c_long(20_000), ctypes.c_size_t(ctypes.sizeof(block))

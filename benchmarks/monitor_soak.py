@@ -38,7 +38,8 @@ def soak(minutes: float, interval_ms: float, folder: Path) -> dict[str, Any]:
     """Run it and give what was measured."""
     library, control = fake_driver.build(folder)
     os.environ["FAKE_NVML_CONTROL"] = str(control.path)
-    from asrconfig_go import MemoryMonitor, _lib
+    from asrconfig_go import MemoryMonitor
+    from asrconfig_go._base import native
 
     end, quarter_s = time.monotonic() + minutes * 60, minutes * 60 * 0.9 / 4
     warm = time.monotonic() + minutes * 60 * 0.1
@@ -58,11 +59,11 @@ def soak(minutes: float, interval_ms: float, folder: Path) -> dict[str, Any]:
                 saved = now
             if now >= warm + quarter_s * len(quarters):
                 quarters.append([])
-                goroutines.append(_lib.call("library.info")["goroutines"])
+                goroutines.append(native.call("library.info")["goroutines"])
             if quarters:
                 quarters[-1].append(resident())
             time.sleep(0.1)
-        goroutines.append(_lib.call("library.info")["goroutines"])
+        goroutines.append(native.call("library.info")["goroutines"])
         story = monitor.story()
     gaps = [event.text for event in story.events if event.kind == "gap"]
     return {

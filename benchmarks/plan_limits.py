@@ -32,7 +32,7 @@ from typing import NamedTuple
 from batching import heavy_tailed, log_normal
 
 import asrconfig_go as ac
-from asrconfig_go.batching.table import OVERHEAD_S, fits_in
+from asrconfig_go.batching.memory_table import OVERHEAD_S, fits_in
 
 MARGIN = 0.85
 FEWEST = 1e6  # seconds of audio that a micro-batch is said to cost, so that as few as can be are made

@@ -81,8 +81,10 @@ class Clock:
 def one(folder: str, imported: bool) -> dict[str, float]:
     """``create_optimal_config`` in this process, with torch imported before or by the way."""
     import asrconfig_go as ac
-    from asrconfig_go import _lib, manager, planning
+    from asrconfig_go import manager
+    from asrconfig_go._base import native
     from asrconfig_go.memory import MemoryModel
+    from asrconfig_go.plan import planner
 
     imports = time.perf_counter()
     if imported:
@@ -92,11 +94,11 @@ def one(folder: str, imported: bool) -> dict[str, float]:
     clock = Clock()
     clock.watch(manager, "scan_audio", "scan")
     clock.watch(manager.ASRConfigManager, "measure_loader", "loader")
-    clock.watch(planning.Tracer, "trace", "tables")
+    clock.watch(planner.Tracer, "trace", "tables")
     traced = MemoryModel.trace
     MemoryModel.trace = staticmethod(lambda *given, **named: in_stage(clock, traced, given, named))  # type: ignore
-    call = _lib.call
-    _lib.call = lambda op, *rest: (
+    call = native.call
+    native.call = lambda op, *rest: (
         in_stage(clock, call, (op, *rest), {}, "search") if op == "plan.make" else call(op, *rest)
     )
     began, cpu = time.perf_counter(), cpu_s()
@@ -157,12 +159,14 @@ def verdict(good: bool) -> str:
 
 def search(clips: int, rounds: int) -> bool:
     """``plan.make`` alone, with what ``manager.plan`` asks it."""
-    from asrconfig_go import ASRConfigManager, DatasetProfile, PlanOptions, _lib, planning, scan_audio
+    from asrconfig_go import ASRConfigManager, DatasetProfile, PlanOptions, scan_audio
+    from asrconfig_go._base import native
+    from asrconfig_go.plan import planner
 
     source = random.Random(1)
     durations = array("d", (log_normal(source) for _ in range(clips)))
     asked: list[tuple[Any, ...]] = []
-    call = _lib.call
+    call = native.call
     with tempfile.TemporaryDirectory() as folder:
         make_files(Path(folder), 100)
         profile: DatasetProfile = scan_audio(folder, progress=False).profile
@@ -170,11 +174,11 @@ def search(clips: int, rounds: int) -> bool:
     manager.profile_dataset(profile)
     manager.durations = durations
     manager.profile_model(MODEL)
-    planning._lib.call = lambda *given: asked.append(given) or call(*given)  # type: ignore[func-returns-value]
+    planner.native.call = lambda *given: asked.append(given) or call(*given)  # type: ignore[func-returns-value]
     try:
         manager.plan(PlanOptions())
     finally:
-        planning._lib.call = call
+        planner.native.call = call
     asked = [given for given in asked if given[0] == "plan.make"]
     good = True
     print(f"plan.make, {clips} clips, {MODEL} on {GPU}, medians of {rounds}")

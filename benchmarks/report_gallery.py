@@ -3,7 +3,7 @@
     python benchmarks/report_gallery.py OUT [--pictures]
 
 writes OUT/NAME.html, and with --pictures (headless Chromium in the path) OUT/NAME-SCHEME-WIDTH.png. The runs are
-made by rule (python/tests/run_stories.py): no GPU is needed.
+made by rule (python/tests/helpers/run_stories.py): no GPU is needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" / "helpers"))
 
 from pictures import WIDTHS, gallery, given, picture
 

@@ -37,7 +37,7 @@ import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
 
-from asrconfig_go import _lib
+from asrconfig_go._base import native
 from asrconfig_go.launch import engines, layer_classes
 
 STRATEGIES = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
@@ -237,7 +237,7 @@ def curve(recorded: Any) -> dict[str, int]:
 
 def predicted(strategy: str, precision: str, processes: int, facts: dict[str, Any]) -> dict[str, Any]:
     total = facts["parameters"]
-    return _lib.call(
+    return native.call(
         "memory.sharding",
         {
             "strategy": strategy,

@@ -27,11 +27,11 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as hf_logging
 
 import asrconfig_go as ac
-from asrconfig_go.demo.data import Collator, Vocabulary, read_manifest
-from asrconfig_go.demo.model import small_model
-from asrconfig_go.story import RunStory
-from asrconfig_go.torch_counters import Counters
-from asrconfig_go.watching.run_file import NAME
+from asrconfig_go.demo.digit_model import small_model
+from asrconfig_go.demo.digits import Collator, Vocabulary, read_manifest
+from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.monitor.run_log_file import NAME
+from asrconfig_go.monitor.torch_counters import Counters
 
 BATCH, STEPS, RATE, LEAKS_FROM = 8, 400, 16_000, 60
 GIB, MIB = 1 << 30, 1 << 20

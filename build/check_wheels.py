@@ -129,7 +129,10 @@ def version(wheel: Wheel) -> str:
     """The same in the metadata, in Python and in the library."""
     metadata = wheel.files[f"asrconfig_go-{wheel.version}.dist-info/METADATA"].decode()
     require(f"\nVersion: {wheel.version}\n" in metadata, "the metadata has another version")
-    require(f'"{wheel.version}"' in wheel.files["asrconfig_go/_version.py"].decode(), "_version.py has another version")
+    require(
+        f'"{wheel.version}"' in wheel.files["asrconfig_go/_base/_version.py"].decode(),
+        "_version.py has another version",
+    )
     require(wheel.version.encode() in wheel.files[LIBRARY], "the library has another version")
     return wheel.version
 
@@ -151,7 +154,7 @@ def contents(wheel: Wheel) -> str:
     tracked = subprocess.run(
         ["git", "ls-files", "asrconfig_go"], cwd=ROOT / "python", check=True, stdout=subprocess.PIPE, text=True
     ).stdout.split("\n")
-    wanted = {name for name in tracked if name} | {LIBRARY, "asrconfig_go/_version.py"}
+    wanted = {name for name in tracked if name} | {LIBRARY, "asrconfig_go/_base/_version.py"}
     require(set(names) == wanted, f"in one but not the other: {sorted(set(names) ^ wanted)}")
     return f"{len(names)} files, those of the package"
 

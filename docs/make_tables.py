@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 
 import asrconfig_go as ac
-from asrconfig_go.compare_records import GPUPlan
-from asrconfig_go.hardware import catalogue
-from asrconfig_go.ranges import Range
+from asrconfig_go._base.ranges import Range
+from asrconfig_go.compare.comparison_records import GPUPlan
+from asrconfig_go.machine.hardware import catalogue
 
 DOCS = Path(__file__).resolve().parent
 PAGES = ("gpus-and-batches.md", "costs.md")

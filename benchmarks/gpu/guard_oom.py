@@ -62,11 +62,11 @@ def build(run: Run) -> Any:
 
     torch.manual_seed(0)
     if run.device == "cpu":
-        sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python" / "tests"))
+        sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python" / "tests" / "helpers"))
         from speech_models import MODELS
 
         return MODELS[TINY[run.model]]()
-    from asrconfig_go.memory.source import model_source
+    from asrconfig_go.memory.model_source import model_source
 
     model = model_source(NAMES[run.model]).model()
     config = model.config

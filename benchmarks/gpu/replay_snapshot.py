@@ -176,13 +176,13 @@ def first_difference(recording: Mapping[str, Any], replayed: Mapping[str, Any]) 
 
 def compare(paths: Iterable[Path]) -> bool:
     """Replay recorded files and print a line for each. True when all agree."""
-    from asrconfig_go import _lib
+    from asrconfig_go._base import native
 
     agreed = True
     for path in paths:
         recording = json.loads(path.read_text())
         request = {name: recording[name] for name in ("events", "empty_cache", "settings", "device_total_bytes")}
-        replayed = _lib.call("memory.replay", request)
+        replayed = native.call("memory.replay", request)
         at = first_difference(recording, replayed)
         agreed = agreed and at is None
         peaks = f"peak {max(recording['reserved']) / MIB:.0f} MiB, simulated {max(replayed['reserved']) / MIB:.0f} MiB"

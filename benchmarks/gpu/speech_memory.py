@@ -99,7 +99,7 @@ def measure(run: Run) -> dict[str, int]:
     import torch
     from transformers import Trainer, TrainingArguments
 
-    from asrconfig_go.memory.source import model_source
+    from asrconfig_go.memory.model_source import model_source
     from asrconfig_go.trace import speech_batches
 
     model = model_source(run.model).model()

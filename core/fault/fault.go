@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Code names a class of error. Python maps each code to one exception class (python/asrconfig_go/_errors.py).
+// Code names a class of error. Python maps each code to one exception class (python/asrconfig_go/_base/errors.py).
 type Code string
 
 const (

@@ -14,7 +14,7 @@ from typing import Any
 # Which module has which public name. A name is looked up when it is first used, so that importing the package takes
 # milliseconds, and a forked worker that only needs one class does not build all others. Types: __init__.pyi.
 _NAMES = {
-    "_errors": (
+    "_base.errors": (
         "AsrConfigError",
         "CorruptFileError",
         "EmptyDatasetError",
@@ -30,7 +30,7 @@ _NAMES = {
         "UnsupportedError",
         "VersionMismatchError",
     ),
-    "applied": ("Applied", "AppliedSetting", "TooLateWarning"),
+    "apply.applied_settings": ("Applied", "AppliedSetting", "TooLateWarning"),
     "batching": (
         "BatchingReport",
         "BatchingStrategy",
@@ -45,18 +45,18 @@ _NAMES = {
         "use_batches",
         "with_batches",
     ),
-    "bench": ("BenchmarkResult", "benchmark_training"),
-    "callback": ("AdaptiveMemoryCallback",),
-    "compare": ("compare_gpus", "estimate_step_time", "gpu_prices", "largest_models"),
-    "compare_records": ("Comparison", "LargestModels", "StepTime"),
+    "benchmark": ("BenchmarkResult", "benchmark_training"),
+    "monitor.memory_callback": ("AdaptiveMemoryCallback",),
+    "compare.gpu_comparison": ("compare_gpus", "estimate_step_time", "gpu_prices", "largest_models"),
+    "compare.comparison_records": ("Comparison", "LargestModels", "StepTime"),
     "config": ("Decision", "TrainingConfig"),
-    "dataset": ("Clip", "DatasetProfile", "ScanResult", "scan_audio"),
+    "data.scan": ("Clip", "DatasetProfile", "ScanResult", "scan_audio"),
     "explain": ("Caution", "Explanation"),
-    "guard.search": ("BatchSizeSearch", "find_max_batch_size"),
-    "hardware": ("GPU", "HardwareProfile"),
-    "labels": ("InfeasiblePair", "LabelReport", "check_labels"),
-    "lengths": ("BadAudioWarning", "add_durations"),
-    "loader_rate": ("LoaderRate", "measure_loader"),
+    "guard.batch_size_search": ("BatchSizeSearch", "find_max_batch_size"),
+    "machine.hardware": ("GPU", "HardwareProfile"),
+    "data.labels": ("InfeasiblePair", "LabelReport", "check_labels"),
+    "data.durations": ("BadAudioWarning", "add_durations"),
+    "loading.loader_rate": ("LoaderRate", "measure_loader"),
     "manager": ("ASRConfigManager",),
     "memory": (
         "Calibration",
@@ -69,17 +69,17 @@ _NAMES = {
         "calibrate",
         "estimate_memory",
     ),
-    "model": ("ModelProfile", "known_models", "profile_model"),
-    "monitor": ("MemoryMonitor",),
+    "machine.model": ("ModelProfile", "known_models", "profile_model"),
+    "monitor.memory_monitor": ("MemoryMonitor",),
     "optimal": ("create_optimal_config",),
-    "plan_options": ("PlanOptions",),
-    "prepare": ("prepare_model",),
+    "plan.plan_options": ("PlanOptions",),
+    "apply.model_preparation": ("prepare_model",),
     "recipe": ("FineTuneResult", "SpeechData", "fine_tune", "load_speech"),
-    "selection": ("Selection", "clip_pieces", "select_clips"),
-    "step_calibration": ("find_step_calibration",),
-    "training_arguments": ("UnsupportedSettingWarning",),
-    "training_report": ("GuardEvent", "Restart", "TrainingReport"),
-    "watching": ("AlertNews", "lightning_callback"),
+    "plan.selection": ("Selection", "clip_pieces", "select_clips"),
+    "compare.step_calibration": ("find_step_calibration",),
+    "apply.training_arguments": ("UnsupportedSettingWarning",),
+    "guard.training_report": ("GuardEvent", "Restart", "TrainingReport"),
+    "monitor": ("AlertNews", "lightning_callback"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -89,7 +89,7 @@ __all__ = sorted(_MODULE_OF)
 def __getattr__(name: str) -> Any:
     """Import what has the public name, or the version of the installed package."""
     if name == "__version__":
-        from ._lib import package_version
+        from ._base.native import package_version
 
         return package_version()
     if name not in _MODULE_OF:

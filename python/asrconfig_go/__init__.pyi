@@ -1,6 +1,6 @@
 """Types of the public names; where each is looked up at run time is told in __init__.py."""
 
-from ._errors import (
+from ._base.errors import (
     AsrConfigError as AsrConfigError,
     CorruptFileError as CorruptFileError,
     EmptyDatasetError as EmptyDatasetError,
@@ -16,7 +16,13 @@ from ._errors import (
     UnsupportedError as UnsupportedError,
     VersionMismatchError as VersionMismatchError,
 )
-from .applied import Applied as Applied, AppliedSetting as AppliedSetting, TooLateWarning as TooLateWarning
+from .apply.applied_settings import (
+    Applied as Applied,
+    AppliedSetting as AppliedSetting,
+    TooLateWarning as TooLateWarning,
+)
+from .apply.model_preparation import prepare_model as prepare_model
+from .apply.training_arguments import UnsupportedSettingWarning as UnsupportedSettingWarning
 from .batching import (
     BatchingReport as BatchingReport,
     BatchingStrategy as BatchingStrategy,
@@ -31,23 +37,30 @@ from .batching import (
     use_batches as use_batches,
     with_batches as with_batches,
 )
-from .bench import BenchmarkResult as BenchmarkResult, benchmark_training as benchmark_training
-from .callback import AdaptiveMemoryCallback as AdaptiveMemoryCallback
-from .compare import (
+from .benchmark import BenchmarkResult as BenchmarkResult, benchmark_training as benchmark_training
+from .compare.comparison_records import Comparison as Comparison, LargestModels as LargestModels, StepTime as StepTime
+from .compare.gpu_comparison import (
     compare_gpus as compare_gpus,
     estimate_step_time as estimate_step_time,
     gpu_prices as gpu_prices,
     largest_models as largest_models,
 )
-from .compare_records import Comparison as Comparison, LargestModels as LargestModels, StepTime as StepTime
+from .compare.step_calibration import find_step_calibration as find_step_calibration
 from .config import Decision as Decision, TrainingConfig as TrainingConfig
-from .dataset import Clip as Clip, DatasetProfile as DatasetProfile, ScanResult as ScanResult, scan_audio as scan_audio
+from .data.durations import BadAudioWarning as BadAudioWarning, add_durations as add_durations
+from .data.labels import InfeasiblePair as InfeasiblePair, LabelReport as LabelReport, check_labels as check_labels
+from .data.scan import (
+    Clip as Clip,
+    DatasetProfile as DatasetProfile,
+    ScanResult as ScanResult,
+    scan_audio as scan_audio,
+)
 from .explain import Caution as Caution, Explanation as Explanation
-from .guard.search import BatchSizeSearch as BatchSizeSearch, find_max_batch_size as find_max_batch_size
-from .hardware import GPU as GPU, HardwareProfile as HardwareProfile
-from .labels import InfeasiblePair as InfeasiblePair, LabelReport as LabelReport, check_labels as check_labels
-from .lengths import BadAudioWarning as BadAudioWarning, add_durations as add_durations
-from .loader_rate import LoaderRate as LoaderRate, measure_loader as measure_loader
+from .guard.batch_size_search import BatchSizeSearch as BatchSizeSearch, find_max_batch_size as find_max_batch_size
+from .guard.training_report import GuardEvent as GuardEvent, Restart as Restart, TrainingReport as TrainingReport
+from .loading.loader_rate import LoaderRate as LoaderRate, measure_loader as measure_loader
+from .machine.hardware import GPU as GPU, HardwareProfile as HardwareProfile
+from .machine.model import ModelProfile as ModelProfile, known_models as known_models, profile_model as profile_model
 from .manager import ASRConfigManager as ASRConfigManager
 from .memory import (
     Calibration as Calibration,
@@ -60,21 +73,17 @@ from .memory import (
     calibrate as calibrate,
     estimate_memory as estimate_memory,
 )
-from .model import ModelProfile as ModelProfile, known_models as known_models, profile_model as profile_model
-from .monitor import MemoryMonitor as MemoryMonitor
+from .monitor import AlertNews as AlertNews, lightning_callback as lightning_callback
+from .monitor.memory_callback import AdaptiveMemoryCallback as AdaptiveMemoryCallback
+from .monitor.memory_monitor import MemoryMonitor as MemoryMonitor
 from .optimal import create_optimal_config as create_optimal_config
-from .plan_options import PlanOptions as PlanOptions
-from .prepare import prepare_model as prepare_model
+from .plan.plan_options import PlanOptions as PlanOptions
+from .plan.selection import Selection as Selection, clip_pieces as clip_pieces, select_clips as select_clips
 from .recipe import (
     FineTuneResult as FineTuneResult,
     SpeechData as SpeechData,
     fine_tune as fine_tune,
     load_speech as load_speech,
 )
-from .selection import Selection as Selection, clip_pieces as clip_pieces, select_clips as select_clips
-from .step_calibration import find_step_calibration as find_step_calibration
-from .training_arguments import UnsupportedSettingWarning as UnsupportedSettingWarning
-from .training_report import GuardEvent as GuardEvent, Restart as Restart, TrainingReport as TrainingReport
-from .watching import AlertNews as AlertNews, lightning_callback as lightning_callback
 
 __version__: str

@@ -7,16 +7,16 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .plan_record import SCHEMA_VERSION, PlanRecord
-from .plan_records import Alternative, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
+from .plan.plan_parts import Alternative, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
+from .plan.plan_record import SCHEMA_VERSION, PlanRecord
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-    from .applied import Applied
+    from .apply.applied_settings import Applied
     from .explain import Explanation
     from .launch import LaunchFiles
-    from .selection import Selection
+    from .plan.selection import Selection
 
 __all__ = [
     "SCHEMA_VERSION", "Alternative", "Decision", "MemoryPart", "PlannedBucket", "PlannedDevice", "PlannedTimes",
@@ -48,7 +48,7 @@ class TrainingConfig(PlanRecord):
         TrainingArguments' own names and win over the plan. Settings that the installed version does not know are
         reported by an ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
         """
-        from .training_arguments import build
+        from .apply.training_arguments import build
 
         return build(self, output_dir, overrides, arguments_class, model)
 
@@ -62,7 +62,7 @@ class TrainingConfig(PlanRecord):
         Gives what was done, what could not be done and why. A setting that comes too late is told by a
         ``TooLateWarning``, one that the model's class cannot do by an ``UnsupportedSettingWarning``.
         """
-        from .apply import apply
+        from .apply.apply_plan import apply
 
         return apply(self, model, environment, backends, stacklevel=2)
 
@@ -74,7 +74,7 @@ class TrainingConfig(PlanRecord):
         must then be picklable, and a script needs ``if __name__ == "__main__"``. Raises ``InvalidArgumentError`` for
         one that this system does not have.
         """
-        from .loader import loader_settings
+        from .apply.loader_settings import loader_settings
 
         return loader_settings(self, start_method)
 
@@ -85,7 +85,7 @@ class TrainingConfig(PlanRecord):
         seconds, measured by ``scan_audio`` if None. Where nothing is left out, the dataset itself is given. Raises
         ``InvalidArgumentError`` for streams and dictionaries, ``EmptyDatasetError`` when nothing is left.
         """
-        from .selection import select
+        from .plan.selection import select
 
         return select(dataset, durations, self)
 
@@ -95,7 +95,7 @@ class TrainingConfig(PlanRecord):
         So newer Trainers count; transformers 4.46 leaves out an epoch's last step if it is not whole. A streamed
         dataset has no length, so the Trainer wants ``max_steps=config.max_steps(clips)``.
         """
-        from .loader import max_steps
+        from .apply.loader_settings import max_steps
 
         return max_steps(self, clips)
 
@@ -112,7 +112,7 @@ class TrainingConfig(PlanRecord):
         return Explanation(self)
 
     def __repr__(self) -> str:
-        from .settings_text import config_text
+        from .plan.settings_text import config_text
 
         return config_text(self)
 

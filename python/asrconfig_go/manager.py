@@ -12,24 +12,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._errors import AsrConfigError, InvalidArgumentError, UnsupportedError
-from ._records import to_json
+from ._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from ._base.records import to_json
 from .config import TrainingConfig
-from .dataset import DatasetProfile, scan_audio
-from .hardware import HardwareProfile, check_margin, hardware_json
-from .lengths import add_durations
-from .model import ModelProfile, profile_model
-from .plan_options import PlanOptions
+from .data.durations import add_durations
+from .data.scan import DatasetProfile, scan_audio
+from .machine.hardware import HardwareProfile, check_margin, hardware_json
+from .machine.model import ModelProfile, profile_model
+from .plan.plan_options import PlanOptions
 
 if TYPE_CHECKING:
-    from .callback import AdaptiveMemoryCallback
-    from .compare_records import Comparison
+    from .compare.comparison_records import Comparison
+    from .data.labels import LabelReport
     from .explain import Explanation
     from .guard import Guard
-    from .labels import LabelReport
-    from .loader_rate import LoaderRate
-    from .planning import NotTraced, Tracer
-    from .training_report import TrainingReport
+    from .guard.training_report import TrainingReport
+    from .loading.loader_rate import LoaderRate
+    from .monitor.memory_callback import AdaptiveMemoryCallback
+    from .plan.planner import NotTraced, Tracer
 
 
 class LoaderNotMeasuredWarning(UserWarning):
@@ -77,7 +77,7 @@ class ASRConfigManager:
         Without a ``processor`` only decoding is measured, and what the rest takes stays an assumption. None, with a
         warning where something went wrong, when nothing can be measured.
         """
-        from .loader_rate import measure_loader
+        from .loading.loader_rate import measure_loader
 
         try:
             self.loader = measure_loader(dataset, processor=processor, **options)
@@ -95,7 +95,7 @@ class ASRConfigManager:
         self, model: Any, *, name: str | None = None, freeze_feature_encoder: bool = False
     ) -> ModelProfile:
         """Count the parameters of ``model`` (see ``profile_model``); ``name`` is only a label."""
-        from .memory.source import analytic_request
+        from .memory.model_source import analytic_request
 
         found = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
         self._described = analytic_request(model, freeze_feature_encoder)
@@ -118,7 +118,7 @@ class ASRConfigManager:
         ``batch_fn(batch, length, labels)`` makes the batches of a module whose input is not that of a speech model: its
         keyword arguments as tensors, for clips of ``length`` samples of audio at 16 kHz and texts of ``labels`` tokens.
         """
-        from .planning import plan, usable
+        from .plan.planner import plan, usable
 
         if self.dataset is None or self.model is None:
             missing = "profile_dataset" if self.dataset is None else "profile_model"
@@ -151,7 +151,7 @@ class ASRConfigManager:
         progress: bool,
     ) -> Tracer | NotTraced:
         """What traces the model, or why nothing does."""
-        from .planning import Tracer
+        from .plan.planner import Tracer
 
         if (missing := self._untraced(trace, options)) is not None:
             return missing
@@ -167,8 +167,8 @@ class ASRConfigManager:
 
     def _untraced(self, trace: bool | None, options: PlanOptions) -> NotTraced | None:
         """Why the model is not traced; None where it is."""
-        from .memory.source import can_trace
-        from .planning import NotTraced
+        from .memory.model_source import can_trace
+        from .plan.planner import NotTraced
 
         if options.distributed not in (None, "ddp"):
             return NotTraced("a trace is of a process that holds the whole model", "Leave distributed out.")
@@ -186,8 +186,8 @@ class ASRConfigManager:
 
     def _found(self, precision: str | None) -> dict[str, Any]:
         """What is found out where no option says so: measured rates, the GPU's price, the room for checkpoints."""
-        from .compare import price_of
-        from .step_calibration import known_calibrations
+        from .compare.gpu_comparison import price_of
+        from .compare.step_calibration import known_calibrations
 
         found: dict[str, Any] = {"disk_free_bytes": shutil.disk_usage(Path.cwd()).free}
         if self.loader is not None:
@@ -208,7 +208,7 @@ class ASRConfigManager:
         length count as grouped ones. ``options`` are the others of ``compare_gpus``. Raises ``InvalidArgumentError``
         before both profiles are measured.
         """
-        from .compare import compare_described
+        from .compare.gpu_comparison import compare_described
 
         if self.dataset is None or self._described is None:
             missing = "profile_dataset" if self.dataset is None else "profile_model"
@@ -241,7 +241,7 @@ class ASRConfigManager:
         Raises ``InvalidArgumentError`` before there is a plan.
         """
         from .explain import Explanation
-        from .explain.loss import config_of
+        from .explain.loss_profile import config_of
 
         known = config_of(self._described)
         return Explanation(self._planned(), self.hardware, self.dataset, self.model, labels, known)
@@ -252,7 +252,7 @@ class ASRConfigManager:
         ``options`` are those of ``AdaptiveMemoryCallback``: ``warn_at``, ``clean_at``, ``cooldown_s``, ``progress``,
         ``panel``, ``memory`` and others. See docs/watching.md.
         """
-        from .callback import AdaptiveMemoryCallback
+        from .monitor.memory_callback import AdaptiveMemoryCallback
 
         return AdaptiveMemoryCallback(self.config, **options)
 
@@ -266,9 +266,9 @@ class ASRConfigManager:
         ``memory=False`` keeps the Trainer's own batches. A second call gives the same guard; its ``detach()`` leaves
         the Trainer as it was.
         """
-        from .attaching import memory_limit, use_planned_batches
         from .guard import attach, guard_of
         from .guard.memory_budget import traced_for
+        from .training.planned_batches import memory_limit, use_planned_batches
 
         asked, config = options.pop("memory", None), self.config
         planned = (
@@ -311,10 +311,10 @@ class ASRConfigManager:
 
         What was met is in ``report``, and printed in the end if ``verbose``, also when an exception ends it.
         """
-        from .backends import TrainingSwitches
-        from .display import say
+        from .apply.torch_backends import TrainingSwitches
         from .guard import guard_of
-        from .recovery import GuardedTraining
+        from .training.guarded_training import GuardedTraining
+        from .view.units import say
 
         switches = TrainingSwitches(self.config)
         options: dict[str, Any] = {"preflight": preflight} if preflight else {}

@@ -62,10 +62,10 @@ def create_optimal_config(
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.
     """
-    from .dataset import DatasetProfile
-    from .display import say
+    from .data.scan import DatasetProfile
     from .manager import ASRConfigManager
-    from .plan_options import PlanOptions
+    from .plan.plan_options import PlanOptions
+    from .view.units import say
 
     options = PlanOptions(
         target_batch_size, safety_margin, policy, preset, optimizer, lr_scaling,

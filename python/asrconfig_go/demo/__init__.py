@@ -1,11 +1,1 @@
-"""A complete training on spoken digits that fits a laptop: plan, train, guard and evaluate in a few minutes.
-
->>> from asrconfig_go.demo import run
->>> print(run("demo-output"))
-"""
-
-from __future__ import annotations
-
-from .run import DemoResult, run
-
-__all__ = ["DemoResult", "run"]
+"""Spoken digits, and a model small enough for a laptop: what the demo and the tests of a recipe train on."""

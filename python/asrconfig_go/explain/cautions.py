@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..display import gib, plural
+from ..view.units import gib, plural
 from .decisions import overridden
-from .loss import accumulation_multiplies, clip_frames, evaluation_bytes
-from .memory import memory_of
-from .words import stale
+from .loss_profile import accumulation_multiplies, clip_frames, evaluation_bytes
+from .memory_bar import memory_of
+from .plan_text import stale
 
 if TYPE_CHECKING:
     from .explanation import Explanation

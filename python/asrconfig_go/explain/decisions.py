@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..display import gb
+from ..view.units import gb
 
 if TYPE_CHECKING:
-    from ..plan_record import PlanRecord
-from ..plan_records import Decision
+    from ..plan.plan_record import PlanRecord
+from ..plan.plan_parts import Decision
 
 _OTHER = "Other"
 _GROUPS = {

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._errors import InvalidArgumentError
-from .._files import save_whole
-from ..dataset_profile import DatasetProfile
-from ..hardware import HardwareProfile
-from ..labels import LabelReport
-from ..markup import page
-from ..model import ModelProfile
-from ..plan_record import PlanRecord
+from .._base.errors import InvalidArgumentError
+from .._base.files import save_whole
+from ..data.labels import LabelReport
+from ..data.profile import DatasetProfile
+from ..machine.hardware import HardwareProfile
+from ..machine.model import ModelProfile
+from ..plan.plan_record import PlanRecord
+from ..view.markup import page
 
 if TYPE_CHECKING:
     from .cautions import Caution
@@ -59,7 +59,7 @@ class Explanation:
     @property
     def headline(self) -> str:
         """The plan in one sentence: the step, the device, memory and time, as far as they are known."""
-        from .words import headline
+        from .plan_text import headline
 
         return headline(self)
 
@@ -72,13 +72,13 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the keys of docs/explain.md; what is not known is None or empty."""
-        from .record import explanation_json
+        from .explanation_json import explanation_json
 
         return explanation_json(self)
 
     def text(self, *, profiles: bool = True) -> str:
         """Lines of at most 110 columns; without ``profiles`` the hardware, the audio and the model are left out."""
-        from .text import explanation_text
+        from .explanation_text import explanation_text
 
         return explanation_text(self, profiles)
 
@@ -93,7 +93,7 @@ class Explanation:
         file = Path(path)
         kind = file.suffix.lower()
         if kind in (".html", ".htm"):
-            from .style import PAGE
+            from ..view.style import PAGE
 
             text = page(self.headline, self._repr_html_(), PAGE)
         elif kind == ".json":
@@ -111,6 +111,6 @@ class Explanation:
         return self.text()
 
     def _repr_html_(self) -> str:
-        from .page import explanation_html
+        from .explanation_html import explanation_html
 
         return explanation_html(self)

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .. import _lib
-from .._errors import InfeasiblePlanError
-from ..out_of_memory import classify, clear_frames, first_line, free_memory, note
-from ..training_report import GuardEvent
-from .budget import Budget
-from .failure import keep_what_can_be_kept
-from .lengths import Extent
+from .._base import native
+from .._base.errors import InfeasiblePlanError
+from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .batch_lengths import Extent
+from .lost_gpu import keep_what_can_be_kept
+from .micro_batch_budget import Budget
+from .training_report import GuardEvent
 
 logger = logging.getLogger("asrconfig_go")
 
@@ -120,7 +120,7 @@ class Attempts:
         if piece.whole:
             met.alone_again = True
             return lambda lost_s: self.note(met.place, piece.samples, piece.samples, text, lost_s)
-        decided = _lib.call("recovery.next", met.state(found["class"], piece.samples, self._most))
+        decided = native.call("recovery.next", met.state(found["class"], piece.samples, self._most))
         after = decided["micro_batch"]
         if decided["retry"]:
             met.shrink(piece.extent, decided)

@@ -8,35 +8,35 @@ from typing import Any
 
 import torch
 
-from .._errors import InvalidArgumentError
-from .._override import override
-from ..batching.table import OVERHEAD_S
-from ..display import plural
-from ..out_of_memory import classify, note as add_note
-from ..randomness import cpu_generators_kept, cpu_state, seed_cpu, seed_of, set_cpu_state
-from ..training_report import GuardEvent
+from .._base.errors import InvalidArgumentError
+from .._base.out_of_memory import classify, note as add_note
+from .._base.override import override
+from .._base.random_state import cpu_generators_kept, cpu_state, seed_cpu, seed_of, set_cpu_state
+from ..batching.memory_table import OVERHEAD_S
+from ..view.units import plural
+from .accumulation_window import Call, Window
 from .attempts import STATISTICS_HINT, Attempts, Piece
-from .budget import Budget
-from .callback import GuardCallback
-from .check import cannot_retry, caveats, check_options, check_trainer, check_windows
-from .cut import by_length, evenly, is_cut
-from .elsewhere import evaluating, move_predictions_off, predictions_back, saving
-from .evaluation import EvaluationRule, predict_in_parts
-from .left_out import LeftOut
-from .lengths import extent
-from .loading import Loading
+from .batch_lengths import extent
+from .collated_batch import batch_size, like
+from .evaluation_loop import evaluating, move_predictions_off, predictions_back, saving
+from .guard_callback import GuardCallback
+from .guard_checks import cannot_retry, caveats, check_options, check_trainer, check_windows
+from .loader_retry import Loading
 from .loss_rule import LossRule
-from .losses import WeightedLosses
 from .measured_losses import items_of
 from .memory_budget import MemoryBudget
+from .micro_batch_budget import Budget
+from .micro_batches import by_length, evenly, is_cut
 from .model_state import Saved
-from .optimizer import OptimizerSteps
+from .optimizer_step import OptimizerSteps
+from .oversized_clips import LeftOut
+from .prediction_step import EvaluationRule, predict_in_parts
 from .preflight import PreflightReport, preflight as try_worst
 from .probe import changed_tensors, tensor_sums
-from .ranks import Ranks
-from .split import batch_size, like
+from .process_group import Ranks
 from .step_times import follow_steps
-from .window import Call, Window
+from .training_report import GuardEvent
+from .weighted_losses import WeightedLosses
 
 logger = logging.getLogger("asrconfig_go")
 

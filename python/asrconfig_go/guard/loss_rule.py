@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from .._errors import InvalidArgumentError
-from ..out_of_memory import free_memory
+from .._base.errors import InvalidArgumentError
+from .._base.out_of_memory import free_memory
+from .accumulation_window import Window
+from .collated_batch import batch_size
+from .loss_weights import expected_rules
 from .measured_losses import MeasuredLosses, UnfitLossError, items_of
 from .probe import steps_in_backward
-from .ranks import Ranks
-from .split import batch_size
-from .weights import expected_rules
-from .window import Window
+from .process_group import Ranks
 
 logger = logging.getLogger("asrconfig_go")
 

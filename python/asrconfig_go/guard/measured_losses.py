@@ -8,15 +8,24 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .._errors import AsrConfigError, InvalidArgumentError
-from ..out_of_memory import classify, clear_frames, first_line, free_memory
+from .._base.errors import AsrConfigError, InvalidArgumentError
+from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
+from .accumulation_window import Window
+from .collated_batch import UncutBatchError, batch_size, check_rows, copied, piece
+from .custom_step import OwnStep, UnfitStepError, has_hooks, has_own_loss, has_own_step
+from .loss_weights import (
+    RULES,
+    TRIED,
+    NoRuleError,
+    NotFiniteError,
+    fitting_rules,
+    labels_name,
+    row_tokens,
+    telling_rows,
+)
 from .measurement import measuring, steady
-from .own_step import OwnStep, UnfitStepError, has_hooks, has_own_loss, has_own_step
-from .ranks import Ranks
-from .split import UncutBatchError, batch_size, check_rows, copied, piece
-from .trim import Trimming, padding_changes_nothing
-from .weights import RULES, TRIED, NoRuleError, NotFiniteError, fitting_rules, labels_name, row_tokens, telling_rows
-from .window import Window
+from .padding import Trimming, padding_changes_nothing
+from .process_group import Ranks
 
 logger = logging.getLogger("asrconfig_go")
 

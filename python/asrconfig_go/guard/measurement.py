@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .._override import override
-from ..randomness import rng_state, seed_cpu, set_rng_state
+from .._base.override import override
+from .._base.random_state import rng_state, seed_cpu, set_rng_state
 from .model_state import Attributes, ModelState, Snapshot
 
 

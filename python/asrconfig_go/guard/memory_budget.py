@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from .._errors import InvalidArgumentError
-from ..batching.table import GRID_S, OVERHEAD_S
-from .budget import Budget
-from .lengths import Extent
+from .._base.errors import InvalidArgumentError
+from ..batching.memory_table import GRID_S, OVERHEAD_S
+from .batch_lengths import Extent
+from .micro_batch_budget import Budget
 
 if TYPE_CHECKING:
     from ..memory import MemoryModel
@@ -26,9 +26,9 @@ def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = Fals
     inputs of all micro-batches that it accumulates; ``whole_steps`` says that it will be given a step in one batch, so
     that there are no others.
     """
-    from ..environment import allocator_in_force
+    from ..apply.environment import allocator_in_force
     from ..memory import MemoryModel
-    from .jobs import trainer_settings
+    from .trial_batch import trainer_settings
 
     settings = trainer_settings(trainer)
     settings["accumulation"] = _WINDOW if whole_steps else max(settings["accumulation"], _WINDOW)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .._errors import InvalidArgumentError
-from ..display import as_html, plural
-from ..memory.text import size as bytes_text
+from .._base.errors import InvalidArgumentError
+from ..memory.memory_text import size as bytes_text
+from ..view.units import as_html, plural
+from .collated_batch import batch_size
 from .probe import OptimizerStates, optimizer_states, untouched
-from .split import batch_size
-from .worst import seconds_of, worst_batch
+from .worst_batch import seconds_of, worst_batch
 
 logger = logging.getLogger("asrconfig_go")
 

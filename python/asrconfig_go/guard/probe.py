@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from .._errors import InfeasiblePlanError, UnsupportedError
-from ..out_of_memory import classify, clear_frames
-from ..randomness import rng_state, set_rng_state
+from .._base.errors import InfeasiblePlanError, UnsupportedError
+from .._base.out_of_memory import classify, clear_frames
+from .._base.random_state import rng_state, set_rng_state
 
 _CHUNK = 1 << 22  # values summed at a time: a sum over integers is of a copy with 8 bytes each
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from transformers.trainer_callback import TrainerCallback
 
-from .._errors import AsrConfigError, UnsupportedError
-from ..moments import moments_of
-from ..step_calibration import MeasuredStep, StepRecord, StepSettings, calibrate_steps, store_step_calibration
-from .jobs import training_settings
-from .lengths import extent
-from .worst import per_second
+from .._base.errors import AsrConfigError, UnsupportedError
+from .._base.timers import moments_of
+from ..compare.step_calibration import MeasuredStep, StepRecord, StepSettings, calibrate_steps, store_step_calibration
+from .batch_lengths import extent
+from .trial_batch import training_settings
+from .worst_batch import per_second
 
 logger = logging.getLogger("asrconfig_go")
 
@@ -136,7 +136,7 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
             )  # fmt: skip
 
     def _calibrated(self, args: Any, model: Any) -> StepRecord | None:
-        from ..memory.source import analytic_request
+        from ..memory.model_source import analytic_request
 
         gpu = self._gpu()
         if not gpu:

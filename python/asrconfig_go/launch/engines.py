@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..plan_record import PlanRecord
+from ..plan.plan_record import PlanRecord
 from .layers import Units
 
 # Elements, as core/memory/sharding counts them. DeepSpeed's own defaults (5e8 and 1e9) are larger than most speech

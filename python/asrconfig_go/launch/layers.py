@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from .._errors import InvalidArgumentError
+from .._base.errors import InvalidArgumentError
 
 _SMALL = 0.1  # of the model: what holds less is not worth a unit of its own
 

@@ -10,9 +10,9 @@ of this package has them all.
 from __future__ import annotations
 
 from .audio import load_audio
+from .cache_filling import Filled
 from .collators import CTCCollator, Seq2SeqCollator
 from .decoded_cache import DecodedCache
-from .filling import Filled
 from .noise import AddNoise
 from .resampled_cache import CacheNotKeptWarning, ResampledCache
 from .reverberation import Reverberation

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import CorruptFileError, InvalidArgumentError
-from ..pieces import is_array, kind
-from .batches import Array
-from .checks import RATES, check_rate
+from .._base.errors import CorruptFileError, InvalidArgumentError
+from ..data.pieces import is_array, kind
 from .decoding import decode_bytes, decode_file
+from .loading_checks import RATES, check_rate
+from .padded_clips import Array
 from .resampling import resampled
 
 _ACCEPTED = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .batches import Array
-from .filling import Filled, fill
+from .cache_filling import Filled, fill
+from .padded_clips import Array
 
 
 class ClipCache:

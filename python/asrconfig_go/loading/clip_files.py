@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .._files import write_whole
-from .batches import Array
+from .._base.files import write_whole
+from .padded_clips import Array
 
 SUFFIX, _PARTIAL = ".npy", ".part"
 _HEADER = 128  # bytes; the samples behind them are aligned for every processor

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._checks import checked
-from .._errors import InvalidArgumentError
+from .._base.checks import checked
+from .._base.errors import InvalidArgumentError
 from .audio import load_audio
-from .batches import Augmentation
 from .features import model_inputs
-from .targets import labels_of, padded_labels, without_start
+from .padded_clips import Augmentation
+from .padded_labels import labels_of, padded_labels, without_start
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import UnsupportedError
-from .batches import Array
+from .._base.errors import UnsupportedError
+from .padded_clips import Array
 
 _SMALLEST = 8192  # samples of a block
 

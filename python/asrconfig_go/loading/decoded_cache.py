@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import checked
-from .._errors import InvalidArgumentError
-from ..display import gb
+from .._base.checks import checked
+from .._base.errors import InvalidArgumentError
+from ..view.units import gb
 from .audio import load_audio
-from .batches import Array
+from .cache_keys import Key, clip_key, unchanged
 from .clip_cache import ClipCache
-from .keys import Key, clip_key, unchanged
+from .padded_clips import Array
 
 Load = Callable[[Any], Any]
 

@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._errors import CorruptFileError, NotFoundError, UnsupportedError
-from .._files import user_path
+from .._base.errors import CorruptFileError, NotFoundError, UnsupportedError
+from .._base.files import user_path
 
 if TYPE_CHECKING:
-    from .batches import Array
+    from .padded_clips import Array
 
 _BLOCK = 1 << 23  # frames asked for at once: a header that claims days of audio reserves no memory for them
 _CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss a few at the ends

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from .._errors import InvalidArgumentError
+from .._base.errors import InvalidArgumentError
 from .audio import load_audio
-from .batches import Augmentation, augmented
 from .decoded_cache import sample_rate_of
-from .tensors import new_tensor
-from .waves import takes_samples, wave_batch
+from .padded_clips import Augmentation, augmented
+from .shared_tensors import new_tensor
+from .waveforms import takes_samples, wave_batch
 
 _PREPARED = ("input_values", "input_features")
 _MASK = "attention_mask"

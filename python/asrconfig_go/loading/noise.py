@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import listed
-from .._errors import InvalidArgumentError
+from .._base.checks import listed
+from .._base.errors import InvalidArgumentError
 from .audio import load_audio
-from .batches import Array, chosen, power
-from .checks import check_probability, check_range
+from .loading_checks import check_probability, check_range
+from .padded_clips import Array, chosen, power
 
 
 @dataclass(frozen=True, eq=False)

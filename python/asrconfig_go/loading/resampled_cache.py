@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import checked
-from .._errors import InvalidArgumentError, NotFoundError, UnsupportedError
-from .._files import user_path
+from .._base.checks import checked
+from .._base.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from .._base.files import user_path
 from .audio import load_audio
-from .batches import Array
-from .checks import check_rate
+from .cache_keys import Key, clip_key, name_of_load, unchanged
 from .clip_cache import ClipCache
 from .clip_files import SUFFIX, clip_files, read_clip, remove_abandoned, write_clip
-from .keys import Key, clip_key, name_of_load, unchanged
-from .room import Room
+from .disk_space import Room
+from .loading_checks import check_rate
+from .padded_clips import Array
 
 _FORMAT = 1
 _KEPT_FREE = 2 << 30

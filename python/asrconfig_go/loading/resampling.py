@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-from .._errors import UnsupportedError
+from .._base.errors import UnsupportedError
 
 Resample = Callable[[Any, int, int], Any]  # (audio, from, to)
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import InvalidArgumentError
+from .._base.errors import InvalidArgumentError
 from .audio import load_audio
-from .batches import Array, chosen, power
-from .checks import check_count, check_probability, check_range, check_rate
 from .convolution import BlockConvolution
+from .loading_checks import check_count, check_probability, check_range, check_rate
+from .padded_clips import Array, chosen, power
 
 _RT60_RANGE = (0.05, 5.0)  # seconds, from a car to a cathedral
 _MOST_ROOMS = 10_000

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from .._checks import checked_list
-from .._errors import InvalidArgumentError, UnsupportedError
-from .batches import Array, padded
-from .checks import check_probability
+from .._base.checks import checked_list
+from .._base.errors import InvalidArgumentError, UnsupportedError
+from .loading_checks import check_probability
+from .padded_clips import Array, padded
 from .resampling import find_resampler
 
 _RANGE = (0.5, 2.0)

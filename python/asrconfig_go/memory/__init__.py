@@ -3,10 +3,10 @@
 from .calibration import calibrate
 from .calibration_record import Calibration
 from .estimate import EvaluationMemory, MemoryEstimate
-from .model import MemoryModel
+from .memory_model import MemoryModel
 from .question import EstimatorWarning, estimate_memory
-from .runs import RunEstimate
-from .steps import StepsEstimate
+from .run_memory import RunEstimate
+from .step_memory import StepsEstimate
 
 __all__ = [
     "Calibration",

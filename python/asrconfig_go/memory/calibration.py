@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
-from ..hardware import HardwareProfile
+from .._base.errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
+from ..machine.hardware import HardwareProfile
 from .calibration_record import Calibration, store_calibration, torch_version
-from .model import MemoryModel
-from .settings import Shape, positive
+from .memory_model import MemoryModel
+from .memory_settings import Shape, positive
 
 BatchFunction = Callable[[int, int, int], dict[str, Any]]
 
@@ -183,8 +183,8 @@ def _kept(torch: Any, job: _Job) -> Iterator[None]:
 
     The tensors wait in a temporary file: a copy of a large model in RAM is what small machines lack.
     """
-    from .._wrappers import changing_tensors
-    from ..randomness import rng_state, set_rng_state
+    from .._base.random_state import rng_state, set_rng_state
+    from .._base.wrapped_model import changing_tensors
 
     modes = [(m, m.training) for m in job.model.modules()]
     random = rng_state()

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .._errors import AsrConfigError
-from .._files import cache_folder, write_whole
-from .._json_files import read_object
-from .._records import from_json
-from .cache import fingerprint
+from .._base.errors import AsrConfigError
+from .._base.files import cache_folder, write_whole
+from .._base.json_files import read_object
+from .._base.records import from_json
+from .trace_cache import fingerprint
 
 
 @dataclass(frozen=True)

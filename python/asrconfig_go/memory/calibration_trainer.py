@@ -11,8 +11,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
-from .._errors import InvalidArgumentError
-from .settings import MemorySettings
+from .._base.errors import InvalidArgumentError
+from .memory_settings import MemorySettings
 
 _FORWARD = ("forward", "_original_forward")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._checks import checked
-from .._errors import InvalidArgumentError
-from .._records import to_json
+from .._base.checks import checked
+from .._base.errors import InvalidArgumentError
+from .._base.records import to_json
 from .calibration_record import Calibration
-from .settings import MemorySettings, Shape, Target
+from .memory_settings import MemorySettings, Shape, Target
 
 _LOCAL = {"local": True}
 
@@ -186,16 +186,16 @@ class MemoryEstimate:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the timeline by component with matplotlib, into ``ax`` or a new figure; gives the axes."""
-        from .plot import plot_estimate
+        from .memory_plot import plot_estimate
 
         return plot_estimate(self, ax)
 
     def __repr__(self) -> str:
-        from .text import estimate_text
+        from .memory_text import estimate_text
 
         return estimate_text(self)
 
     def _repr_html_(self) -> str:
-        from .html import estimate_html
+        from .memory_html import estimate_html
 
         return estimate_html(self)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..model import profile_model
+from ..machine.model import profile_model
 from .estimate import MemoryEstimate, PeakMoment, PhasePeak
-from .settings import MemorySettings, Shape, Target, one_of
+from .memory_settings import MemorySettings, Shape, Target, one_of
 
 _SAMPLE_BYTES = 16_000 * 4  # one second of audio
 _SHARE_PER_SAMPLE = 0.1

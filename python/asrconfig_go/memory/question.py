@@ -6,15 +6,15 @@ import dataclasses
 import warnings
 from typing import Any
 
-from .._errors import AsrConfigError, UnsupportedError
-from .._records import from_json
-from ..model import profile_model
+from .._base.errors import AsrConfigError, UnsupportedError
+from .._base.records import from_json
+from ..machine.model import profile_model
 from .estimate import MemoryEstimate, Term
-from .model import MemoryModel, to_the_end
+from .memory_model import MemoryModel, to_the_end
+from .memory_settings import ESTIMATORS, MemorySettings, Shape, Target, one_of
+from .model_source import analytic_request, can_trace
 from .published import published_estimate
 from .remedies import changes_that_fit
-from .settings import ESTIMATORS, MemorySettings, Shape, Target, one_of
-from .source import analytic_request, can_trace
 
 
 class EstimatorWarning(UserWarning):

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._checks import checked
-from .._errors import AsrConfigError, InvalidArgumentError, UnsupportedError
-from .._progress import ProgressBar
-from .cache import TraceCache, code_versions, fingerprint
-from .settings import MemorySettings
-from .source import ModelSource, can_trace, is_module
+from .._base.checks import checked
+from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from .._base.progress import ProgressBar
+from .memory_settings import MemorySettings
+from .model_source import ModelSource, can_trace, is_module
+from .trace_cache import TraceCache, code_versions, fingerprint
 
 if TYPE_CHECKING:
     from ..trace import SpeechBatches, Trace

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .._errors import AsrConfigError, UnsupportedError
-from ..display import gib
-from .settings import MemorySettings, Shape
+from .._base.errors import AsrConfigError, UnsupportedError
+from ..view.units import gib
+from .memory_settings import MemorySettings, Shape
 
 if TYPE_CHECKING:
-    from .model import MemoryModel
+    from .opened_trace import OpenedTrace
 
 Change = tuple[str, Any]  # a setting and its value
 Asked = Callable[[MemorySettings], dict[str, Any]]
@@ -25,7 +25,7 @@ _CHANGES: tuple[Change, ...] = (
 )
 
 
-def smaller_batch(model: MemoryModel, shape: Shape) -> str:
+def smaller_batch(model: OpenedTrace, shape: Shape) -> str:
     """The largest batch that fits, in words."""
     try:
         largest = model.largest_batch(shape.seconds, labels=shape.labels)

@@ -6,18 +6,18 @@
 
 from __future__ import annotations
 
-from .cleaning import clean_text
-from .collating import make_collator
+from .fine_tune_result import FineTuneResult
+from .fine_tuning import fine_tune
 from .hub import push_to_hub
-from .models import load_model
-from .preparing import prepare
+from .labelling import prepare
+from .model_building import load_model
+from .model_collator import make_collator
 from .processors import build_processor
-from .result import FineTuneResult
-from .scoring import transcribe, word_error_rates
-from .sources import load_speech
-from .speech import SpeechData
+from .speech_data import SpeechData
+from .speech_sources import load_speech
 from .trainers import make_trainer
-from .training import fine_tune
+from .transcription import transcribe, word_error_rates
+from .transcripts import clean_text
 
 __all__ = [
     "FineTuneResult",

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import Trainer
 
-from .scoring import best_tokens
+from .transcription import best_tokens
 
 
 class CTCTrainer(Trainer):  # type: ignore[misc]

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .._errors import NotFoundError
-from .reaching import offline, without_retries
-from .remote import TOKEN, explained
+from .._base.errors import NotFoundError
+from .hub_connection import offline, without_retries
+from .hub_downloads import TOKEN, explained
 
 _LEFT_HERE = (
     "checkpoint-*/**", ".asrconfig/**", "runs/**", ".saving*/**", "asrconfig_monitor*.json", "training_args.bin",

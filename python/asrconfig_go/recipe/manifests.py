@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import _lib
-from .._errors import CorruptFileError, EmptyDatasetError, UnsupportedError
-from .columns import find_column
+from .._base import native
+from .._base.errors import CorruptFileError, EmptyDatasetError, UnsupportedError
+from .column_names import find_column
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _DELIMITERS = ",;|\t"
@@ -110,7 +110,7 @@ def _resolved(folder: Path, names: Sequence[str]) -> list[str]:
 
 def read_pairs(folder: Path) -> Any | None:
     """A ``datasets.Dataset`` of a folder's clips with a .txt file beside them; None where there is no such clip."""
-    endings = tuple(_lib.call("library.info")["audio_extensions"])
+    endings = tuple(native.call("library.info")["audio_extensions"])
     clips = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in endings]
     pairs = [(clip, clip.with_suffix(".txt")) for clip in clips]
     if not any(text.is_file() for _, text in pairs):

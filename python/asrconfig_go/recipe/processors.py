@@ -9,15 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .._errors import InvalidArgumentError
-from .families import TINY_WHISPER, family, is_here
-from .packages import need
-from .reaching import offline, without_retries
-from .remote import from_hub
-from .speech import SAMPLE_RATE
+from .._base.errors import InvalidArgumentError
+from .hub_connection import offline, without_retries
+from .hub_downloads import OFFLINE, from_hub
+from .model_kinds import TINY_WHISPER, family, is_here
+from .required_packages import need
+from .speech_data import SAMPLE_RATE
 
 PAD, UNKNOWN, DELIMITER = "[PAD]", "[UNK]", "|"
-OFFLINE = '"tiny-wav2vec2" and "tiny-whisper" are always there'
 
 
 def build_processor(texts: Iterable[str], model: str, *, language: str | None = None) -> Any:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._errors import InvalidArgumentError, NotFoundError
-from .._files import user_path
-from ..parquet_sources import parquet_files, read_saved
+from .._base.errors import InvalidArgumentError, NotFoundError
+from .._base.files import user_path
+from ..data.parquet_sources import parquet_files, read_saved
+from .hub_downloads import from_hub
 from .manifests import TABLES, read_manifest, read_pairs
-from .remote import from_hub
 
 TRAIN = ("train", "training")
 EVALUATION = ("validation", "valid", "dev", "eval", "evaluation", "test")
@@ -27,7 +27,7 @@ _ACCEPTED = (
 def splits_of(source: Any, audio: str | None, text: str | None, hub: dict[str, Any]) -> dict[str, Any]:
     """The splits of ``source`` by their names."""
     if isinstance(source, str) and source == "demo":
-        from ..demo.data import CLIPS
+        from ..demo.digits import CLIPS
 
         return read_manifest(CLIPS / "manifest.jsonl", None, None)
     if isinstance(source, str | os.PathLike):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .collating import make_collator
-from .models import is_whisper
-from .scoring import word_error_rates
-from .speech import SpeechData, column
+from .model_building import is_whisper
+from .model_collator import make_collator
+from .speech_data import SpeechData, column
+from .transcription import word_error_rates
 
 _GENERATED = 225  # tokens of a transcript at most, as usual for Whisper's 30 s
 _ROOM = 8  # tokens above twice the longest transcript

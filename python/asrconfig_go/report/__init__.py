@@ -1,6 +1,6 @@
 """What became of a run: ``report`` for people, ``export`` and ``MetricsServer`` for other programs."""
 
-from .exporting import export
+from .export import export
 from .metrics_server import MetricsServer
 from .run_report import RunReport, report
 

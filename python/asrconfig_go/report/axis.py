@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from .._errors import InvalidArgumentError
-from ..markup import round_step
+from .._base.errors import InvalidArgumentError
+from ..view.markup import round_step
+from ..view.quantities import short
 from .timeline import Line, Timeline, gap_limit
-from .words import short
 
 COLUMNS = 480  # of a chart: a pixel or two each
 _UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "d"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .timeline import Timeline
 
 if TYPE_CHECKING:
-    from .sources import Source
+    from .run_files import Source
 
 _THREADS = {"train": 1, "evaluation": 2, "checkpoint": 3}
 _OTHER = 4  # events and alerts

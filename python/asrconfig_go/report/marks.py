@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ..run_record import RunRecord
-from .outcomes import Outcome
+from ..training.run_record import RunRecord
+from .alert_outcomes import Outcome
 from .timeline import Line, Moment, Timeline, gap_limit
 
 _MOST = 80  # events in a chart; the gravest stay

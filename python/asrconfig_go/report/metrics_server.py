@@ -12,12 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RDWR, socket
 from typing import TYPE_CHECKING, Any
 
-from .._checks import checked
-from .._errors import AsrConfigError, InvalidArgumentError
+from .._base.checks import checked
+from .._base.errors import AsrConfigError, InvalidArgumentError
 from .prometheus import CONTENT_TYPE, exposition
 
 if TYPE_CHECKING:
-    from ..monitor import MemoryMonitor
+    from ..monitor.memory_monitor import MemoryMonitor
 
 _HOST = "127.0.0.1"
 _PATIENCE_S = 5.0  # with a client, from its connection to the end of its answer

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..markup import visible
-from .figures import THROTTLES
+from ..view.markup import visible
+from .run_figures import THROTTLES
 
 if TYPE_CHECKING:
-    from ..monitor import MemoryMonitor
+    from ..monitor.memory_monitor import MemoryMonitor
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "asrconfig_"

@@ -9,17 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._errors import InvalidArgumentError, LibraryError
-from .._files import save_whole
-from ..diagnosis import Finding, diagnose
-from ..markup import page
-from ..run_record import RunRecord
-from ..watching.ranks import RankPeaks
-from .figures import GPUFigures, HostFigures, StepFigures, gpu_figures, host_figures, step_figures
+from .._base.errors import InvalidArgumentError, LibraryError
+from .._base.files import save_whole
+from ..monitor.rank_peaks import RankPeaks
+from ..training.run_record import RunRecord
+from ..view.markup import page
+from .alert_outcomes import Outcome, outcomes
+from .diagnosis import Finding, diagnose
+from .diagnosis_settings import settings_of
 from .marks import Marks, bands, guarded
-from .outcomes import Outcome, outcomes
-from .settings import settings_of
-from .sources import TrainerState, gather
+from .run_figures import GPUFigures, HostFigures, StepFigures, gpu_figures, host_figures, step_figures
+from .run_files import TrainerState, gather
 from .timeline import Moment, Timeline
 
 if TYPE_CHECKING:
@@ -123,13 +123,13 @@ class RunReport:
     @property
     def headline(self) -> str:
         """The run in one sentence, as far as it is known."""
-        from .summary import headline
+        from .run_summary import headline
 
         return headline(self)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the keys of docs/report.md; what is not known is None or empty."""
-        from .record import report_json
+        from .report_json import report_json
 
         return report_json(self)
 
@@ -139,8 +139,8 @@ class RunReport:
         The file is there whole or not at all. Raises ``InvalidArgumentError`` for another suffix than .html, or for
         steps of a run that told of none; ``NotFoundError`` where it cannot be written.
         """
-        from ..explain.style import PAGE
-        from .card import report_html
+        from ..view.style import PAGE
+        from .report_html import report_html
 
         file = Path(path)
         if file.suffix.lower() not in (".html", ".htm"):
@@ -153,12 +153,12 @@ class RunReport:
         ``gpus`` are places in ``self.gpus``; None takes the four with the least headroom. Raises ``UnsupportedError``
         without matplotlib.
         """
-        from .plot import plot_report
+        from .run_plot import plot_report
 
         return plot_report(self, by, gpus)
 
     def __str__(self) -> str:
-        from .text import report_text
+        from .report_text import report_text
 
         return report_text(self)
 
@@ -166,6 +166,6 @@ class RunReport:
         return f"RunReport({self.headline!r})"
 
     def _repr_html_(self) -> str:
-        from .card import report_html
+        from .report_html import report_html
 
         return report_html(self)

@@ -14,10 +14,10 @@ from functools import cached_property, lru_cache
 from statistics import median
 from typing import TYPE_CHECKING
 
-from .sources import Source
+from .run_files import Source
 
 if TYPE_CHECKING:
-    from ..story import Event, StepSeries, StoryGPU
+    from ..monitor.run_log import Event, StepSeries, StoryGPU
 
 Values = Sequence[float | None]
 

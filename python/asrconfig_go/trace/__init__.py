@@ -1,9 +1,9 @@
 """Trace a training step's memory without a GPU. Needs torch; see docs/memory-model.md."""
 
-from ._errors import TraceError
-from .batches import SpeechBatches, speech_batches
-from .file import Trace
+from ._trace_errors import TraceError
+from .made_up_batches import SpeechBatches, speech_batches
 from .recorder import MemoryRecorder
-from .training import trace_training
+from .trace_file import Trace
+from .trace_training import trace_training
 
 __all__ = ["MemoryRecorder", "SpeechBatches", "Trace", "TraceError", "speech_batches", "trace_training"]

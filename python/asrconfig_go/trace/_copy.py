@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from ._arena import Arena
-from ._errors import TraceError
 from ._mode import SMALL
+from ._trace_errors import TraceError
 
 
 def imaginary_copy(model: nn.Module, arena: Arena) -> nn.Module:

@@ -17,10 +17,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._accumulate import ADD, Accumulation, as_without_mode
 from ._arena import Arena
-from ._errors import TraceError
-from ._lengths import Lengths
+from ._derived_lengths import Lengths
 from ._log import EventLog
 from ._shapes import Shapes, spec_of
+from ._trace_errors import TraceError
 from ._workspaces import Workspaces
 
 aten = torch.ops.aten

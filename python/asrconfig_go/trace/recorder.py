@@ -13,14 +13,14 @@ import torch
 from torch import nn
 from torch.utils import _foreach_utils as foreach_utils, _pytree as pytree
 
-from .._errors import InvalidArgumentError
+from .._base.errors import InvalidArgumentError
 from . import _kernels
 from ._devices import cuda_is_here
 from ._log import EventLog
 from ._mode import DeviceMode
 from ._modules import Whereabouts, in_backward
 from ._workspaces import Workspaces
-from .file import Trace, versions
+from .trace_file import Trace, versions
 
 _active: list[MemoryRecorder] = []
 

@@ -1,0 +1,62 @@
+"""Type checks of values that people assign or pass, by their type hints."""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from typing import Any
+
+from .errors import InvalidArgumentError
+
+MARGIN_RANGE = (0.70, 0.95)  # of the safety margin, as core/plan has it
+
+
+def checked(name: str, value: Any, hint: Any) -> Any:
+    """Give ``value`` if it fits ``hint``, else raise ``InvalidArgumentError``.
+
+    A whole number becomes a float where one is wanted, and a number of NumPy's one of Python's. Truth values are no
+    numbers here, and floats must be finite.
+    """
+    value = plain(value)
+    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and type(None) in allowed:
+        return None
+    kind = next(a for a in allowed if a is not type(None))
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    expected = typing.get_origin(kind) or kind
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
+        raise InvalidArgumentError(f"{name} = {value!r} is not {_words(expected)}", f"pass {_words(expected)}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArgumentError(f"{name} = {value!r} is not finite", "pass a finite number")
+    return value
+
+
+def check_seed(seed: Any) -> None:
+    """Raise ``InvalidArgumentError`` for what torch, NumPy and the Trainer do not all take as a seed."""
+    if not 0 <= checked("seed", seed, int) < 1 << 32:
+        raise InvalidArgumentError(f"seed = {seed} is out of range", "choose 0 or more, below 2**32")
+
+
+def checked_list(name: str, values: Any, hint: Any) -> list[Any]:
+    """``checked`` for each of several values."""
+    return [checked(name, value, hint) for value in listed(name, values)]
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    """The values of an iterable; ``InvalidArgumentError`` for one that stands alone, text and dictionaries."""
+    if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
+        raise InvalidArgumentError(f"{name} = {values!r} is no list", "pass a list")
+    return list(values)
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar as Python's own number; anything else as it is."""
+    scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if scalar else value
+
+
+def _words(kind: type) -> str:
+    known = {int: "a whole number", float: "a number", bool: "True or False", str: "text", dict: "a dictionary"}
+    return known.get(kind, f"a {kind.__name__}")

@@ -1,0 +1,56 @@
+"""Checksums of a checkpoint's files, written when it is complete: what became damaged since is not gone on from."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from pathlib import Path
+
+from .errors import AsrConfigError
+from .files import write_whole
+from .json_files import read_object
+
+NAME = "asrconfig_checksums.json"
+_SCHEMA = 1
+_CHUNK = 1 << 20
+_OTHERS = re.compile(r"rng_state_\d+\.pth|.*\.part")  # of other processes, which may not have written theirs yet
+_HINT = "remove it to go without checksums"
+
+
+def write_checksums(checkpoint: Path) -> None:
+    """Keep size and CRC-32 of each file that ``checkpoint`` holds by now, those in folders of it left out.
+
+    A CRC-32 finds every flipped bit and every zeroed block at some gigabytes a second; it is no signature. Raises
+    ``OSError``.
+    """
+    files = [path for path in sorted(checkpoint.iterdir()) if path.is_file() and path.name != NAME]
+    kept = {path.name: [path.stat().st_size, _crc32(path)] for path in files if not _OTHERS.fullmatch(path.name)}
+    write_whole(checkpoint / NAME, json.dumps({"schema": _SCHEMA, "files": kept}, indent=1).encode())
+
+
+def damaged(checkpoint: Path) -> str:
+    """Which file is not what was written, and why; ``""`` when all are, and where there are no checksums."""
+    if not (checkpoint / NAME).is_file():
+        return ""
+    try:
+        told = read_object(checkpoint / NAME, "list of checksums", _HINT)
+        files = {str(name): (int(size), int(crc)) for name, (size, crc) in told["files"].items()}
+        for name, (size, _) in files.items():  # sizes first: they cost nothing
+            found = (checkpoint / name).stat().st_size
+            if found != size:
+                return f"{name} has {found} bytes, {size} were written"
+        wrong = [name for name, (_, crc) in files.items() if _crc32(checkpoint / name) != crc]
+    except OSError as error:
+        return f"{Path(error.filename or '').name} cannot be read: {error.strerror}"
+    except (AsrConfigError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        return f"{NAME} cannot be read"
+    return f"{', '.join(wrong)} changed since it was written" if wrong else ""
+
+
+def _crc32(path: Path) -> int:
+    crc, chunk = 0, memoryview(bytearray(_CHUNK))
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(chunk):
+            crc = zlib.crc32(chunk[:count], crc)
+    return crc

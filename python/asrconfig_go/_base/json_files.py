@@ -1,0 +1,55 @@
+"""JSON files that somebody named: maybe missing, cut off, or made to do harm."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from .errors import CorruptFileError, NotFoundError
+from .files import user_path
+
+_LARGEST = 1 << 28  # bytes; what this package writes stays far under it
+
+
+def read_json(path: str | os.PathLike[str], what: str, hint: str) -> Any:
+    """What a file holds; ``what`` it should hold ("story") is for the messages.
+
+    Raises ``NotFoundError`` for a file that is missing or cannot be opened, ``CorruptFileError`` for one that is larger
+    than 256 MiB, empty, cut off, not UTF-8 or no JSON; each with ``hint``.
+    """
+    path = user_path(path, what)
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise NotFoundError(f"cannot read the {what} {str(path)!r}: {error.strerror}", hint) from error
+    if len(data) > _LARGEST:
+        raise CorruptFileError(f"{path} has more than {_LARGEST >> 20} MiB: it is not what its name says", hint)
+    return _parsed(path, data, hint)
+
+
+def _parsed(path: Path, data: bytes, hint: str) -> Any:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{path} is not UTF-8: {error}", hint) from error
+    if not text.strip():
+        raise CorruptFileError(f"{path} is empty", hint)
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise CorruptFileError(f"{path} nests too deeply", hint) from error
+    except ValueError as error:  # also of numbers with too many digits
+        cut = not text.rstrip().endswith(("}", "]"))
+        problem = f"ends in the middle, after {len(text)} characters" if cut else f"is no JSON: {error}"
+        raise CorruptFileError(f"{path} {problem}", hint) from error
+
+
+def read_object(path: str | os.PathLike[str], what: str, hint: str) -> dict[str, Any]:
+    """``read_json`` of a file that must hold an object; ``CorruptFileError`` for anything else."""
+    told = read_json(path, what, hint)
+    if not isinstance(told, dict):
+        raise CorruptFileError(f"{path} holds no {what}", hint)
+    return told

@@ -1,0 +1,283 @@
+"""The only file that knows ctypes: loads the Go library on first use and turns its answers into values or exceptions.
+
+Loading is put off to the first call because the Go runtime does not survive a fork: a process that imports the package
+and forks DataLoader workers before any call is safe, and so is a child that never calls in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from .checks import plain
+from .errors import (
+    BY_CODE,
+    ForkedProcessError,
+    InternalError,
+    InvalidArgumentError,
+    LibraryNotLoadedError,
+    PoisonedLibraryError,
+    VersionMismatchError,
+)
+from .go_runtime import check_address_space, signals_blocked
+
+try:
+    from ._version import version as _built_version
+except ImportError:  # a checkout whose library was built by hand
+    _built_version = ""
+
+ABI_VERSION = 3
+MAX_GPUS = 16
+NO_MONITOR = 2  # a code of stats_reader and step_putter
+_UNSET_VERSION = "0.0.0+unset"  # of a library built by hand, as in core/api
+_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+
+
+class GPUStats(ctypes.Structure):
+    """``ac_gpu_stats`` of capi/asrconfig.h: bytes; ``valid`` is 0 while the driver does not answer."""
+
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in ("total", "used", "free", "peak_used", "valid", "allocated", "reserved", "headroom", "torch_valid")
+    ]
+
+
+class Stats(ctypes.Structure):
+    """``ac_stats`` of capi/asrconfig.h: the newest sample of a monitor; bytes."""
+
+    _fields_ = [
+        ("samples", ctypes.c_uint64),
+        ("errors", ctypes.c_uint64),
+        ("unix_nanos", ctypes.c_int64),
+        ("host_total", ctypes.c_uint64),
+        ("host_used", ctypes.c_uint64),
+        ("host_peak_used", ctypes.c_uint64),
+        ("gpu_count", ctypes.c_uint64),
+        ("alerts", ctypes.c_uint64),
+        ("gpu", GPUStats * MAX_GPUS),
+    ]
+
+
+class Step(ctypes.Structure):
+    """``ac_step`` of capi/asrconfig.h: one step's figures; seconds and bytes, NaN for what is not known."""
+
+    _fields_ = [
+        ("number", ctypes.c_uint64),
+        ("kind", ctypes.c_int64),
+        ("gpu", ctypes.c_int64),
+        *(
+            (name, ctypes.c_double)
+            for name in (
+                *("spent_s", "waited_s", "audio_s", "padded_s", "longest_s"),
+                *("allocated", "reserved", "peak_allocated", "peak_reserved", "largest_free"),
+            )
+        ),
+    ]
+
+
+_lock = threading.Lock()
+_library: ctypes.CDLL | None = None
+_forked = False
+
+
+def _mark_forked() -> None:
+    """In a forked child: a library loaded by the parent is dead here; one not loaded yet may still be loaded."""
+    global _forked, _lock
+    _lock = threading.Lock()  # another thread of the parent may have held it at the moment of the fork
+    _forked = _library is not None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_mark_forked)
+
+
+def library_path() -> Path:
+    """The library that will be loaded: ``ASRCONFIG_LIBRARY`` when set, else the one built into the package."""
+    override = os.environ.get("ASRCONFIG_LIBRARY")
+    return Path(override) if override else Path(__file__).parents[1] / ("_core" + _SUFFIX)
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    if not path.is_file():
+        raise LibraryNotLoadedError(
+            f"the native library {path} does not exist",
+            "install a wheel (pip install asrconfig-go), or build it in a checkout with Go: pip install -e .",
+        )
+    check_address_space(path)
+    try:
+        # Lazy binding: the NVIDIA driver's functions are left undefined until a driver is found.
+        with signals_blocked():
+            library = ctypes.CDLL(str(path), mode=getattr(os, "RTLD_LAZY", 0))
+    except OSError as error:
+        raise LibraryNotLoadedError(f"cannot load the native library {path}: {error}", _loading_hint()) from error
+    _declare(library)
+    found = library.ac_abi_version()
+    if found != ABI_VERSION:
+        raise LibraryNotLoadedError(
+            f"{path} has ABI version {found}, this package needs {ABI_VERSION}", "reinstall asrconfig-go"
+        )
+    _check_version(library.ac_build_info().decode(), path)
+    return library
+
+
+def _loading_hint() -> str:
+    if os.environ.get("LD_BIND_NOW"):
+        return "unset LD_BIND_NOW: the library needs lazy binding on machines without an NVIDIA driver"
+    if _on_musl():
+        return (
+            "this Python runs on musl (Alpine Linux), where a program cannot load a Go library after it started:"
+            " use an image with glibc, python:3.13-slim for example"
+        )
+    return "it does not fit this platform: install the wheel made for it, or build it with Go: pip install -e ."
+
+
+def _on_musl() -> bool:
+    """As in setup.py: the loader's name stands at the start of Python's executable."""
+    try:
+        with Path(sys.executable).open("rb") as file:
+            return b"/ld-musl-" in file.read(4096)
+    except OSError:
+        return False
+
+
+def _in_checkout() -> bool:
+    """Whether this is a source tree, whose halves are built each at its own time."""
+    return (Path(__file__).parents[3] / "go.mod").is_file()
+
+
+def _check_version(info: str, path: Path) -> None:
+    """Both halves come from one build: an upgrade under a running kernel, or a file left over, mixes two."""
+    found = info.split()[1]
+    if _built_version and found not in (_built_version, _UNSET_VERSION) and not _in_checkout():
+        raise VersionMismatchError(
+            f"{path} is of version {found}, this package of {_built_version}",
+            "after an upgrade restart the process (in a notebook, the kernel);"
+            " otherwise: pip install --force-reinstall asrconfig-go",
+        )
+
+
+def package_version() -> str:
+    """The version of this package: of the build, and in a checkout that was not built, of what is installed."""
+    if _built_version:
+        return str(_built_version)
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("asrconfig-go")
+    except PackageNotFoundError:
+        return _UNSET_VERSION
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    library.ac_abi_version.restype = ctypes.c_uint32
+    library.ac_call.restype = ctypes.c_int32
+    library.ac_call.argtypes = [
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+        ctypes.POINTER(ctypes.c_void_p),
+        ctypes.POINTER(ctypes.c_size_t),
+    ]
+    library.ac_free.restype = None
+    library.ac_free.argtypes = [ctypes.c_void_p]
+    library.ac_stats_read.restype = ctypes.c_int32
+    library.ac_stats_read.argtypes = [ctypes.c_uint64, ctypes.POINTER(Stats), ctypes.c_size_t]
+    library.ac_step_put.restype = ctypes.c_int32
+    library.ac_step_put.argtypes = [ctypes.c_uint64, ctypes.POINTER(Step), ctypes.c_size_t]
+    library.ac_build_info.restype = ctypes.c_char_p
+
+
+def _load() -> ctypes.CDLL:
+    global _library
+    if _forked:
+        raise ForkedProcessError(
+            f"this process (pid {os.getpid()}) was forked after asrconfig_go was used, which it does not survive",
+            "call it in the parent process only, or start workers with multiprocessing_context='spawn'",
+        )
+    if _library is None:
+        with _lock:
+            if _library is None:
+                _library = _open(library_path())
+    return _library
+
+
+def call(op: str, args: dict[str, Any] | None = None, attached: bytes = b"") -> Any:
+    """Run one operation of core/api and give its result (see ``exchange``)."""
+    return exchange(op, args, attached)[0]
+
+
+def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"") -> tuple[Any, memoryview]:
+    """Run one operation of core/api and give its result, and the bytes that come with it.
+
+    ``attached`` are bytes for the operations that take some. Raises the exception of ``_errors`` that matches the
+    answer's code. Not a number and infinity are refused before the call: JSON has no word for them.
+    """
+    library = _load()
+    try:
+        request = json.dumps({"v": 1, "op": op, "args": args or {}}, allow_nan=False, default=_plain).encode()
+        request += b"\0" + attached if attached else b""
+    except ValueError as error:
+        raise InvalidArgumentError(f"{op}: the arguments hold a value that is not finite ({error})") from error
+    except TypeError as error:
+        raise InvalidArgumentError(f"{op}: {error}", "pass numbers and text") from error
+    answer, size = ctypes.c_void_p(), ctypes.c_size_t()
+    rc = library.ac_call(request, len(request), ctypes.byref(answer), ctypes.byref(size))
+    if rc != 0:
+        raise _transport_error(op, rc)
+    try:
+        raw = ctypes.string_at(answer, size.value)
+    finally:
+        library.ac_free(answer)
+    end = raw.find(b"\0")
+    body = json.loads(raw if end < 0 else raw[:end])
+    if not body["ok"]:
+        error_body = body["error"]
+        raise BY_CODE.get(error_body["code"], InternalError)(error_body["message"], error_body["hint"])
+    return body["result"], memoryview(raw)[end + 1 if end >= 0 else len(raw) :]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: NumPy's numbers are told as Python's."""
+    given = plain(value)
+    if given is value:
+        raise TypeError(f"a {type(value).__name__} is neither a number nor text")
+    return given
+
+
+def _transport_error(op: str, rc: int) -> Exception:
+    if rc == 3:
+        return PoisonedLibraryError(f"{op}: the library panicked earlier", "save your work and restart the process")
+    return InternalError(f"{op}: the library refused the call with code {rc}", "please report this as a defect")
+
+
+def stats_reader(monitor: int, into: Stats) -> Any:
+    """A function without arguments that refreshes ``into`` and returns 0, or an AC_* code when it could not.
+
+    Everything that can be looked up once is: the call itself takes under a microsecond or two.
+    """
+    library = _load()
+    read, handle = library.ac_stats_read, ctypes.c_uint64(monitor)
+    pointer, size = ctypes.byref(into), ctypes.sizeof(Stats)
+    return lambda: read(handle, pointer, size)
+
+
+def step_putter(monitor: int, step: Step) -> Any:
+    """A function without arguments that hands ``step`` to a monitor and returns 0, or an AC_* code on a failure."""
+    library = _load()
+    put, handle = library.ac_step_put, ctypes.c_uint64(monitor)
+    pointer, size = ctypes.byref(step), ctypes.sizeof(Step)
+    return lambda: put(handle, pointer, size)
+
+
+def in_forked_child() -> bool:
+    """True in a process where the library can no longer be used."""
+    return _forked
+
+
+def build_info() -> str:
+    """Version, Go version and platform of the loaded library."""
+    return str(_load().ac_build_info().decode())

@@ -1,0 +1,73 @@
+"""An error of a training step: what it means, and letting go of what it holds."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import traceback
+from typing import Any
+
+from . import native
+from .errors import AsrConfigError
+
+logger = logging.getLogger("asrconfig_go")
+
+
+def classify(error: BaseException) -> dict[str, Any]:
+    """``{"class", "advice"}`` of an error by its type and text, or those of what it was raised from, of core/recovery.
+
+    The class is ``"gpu_oom"``, ``"maybe"`` (it may have been), ``"host_oom"``, ``"poisoned"`` (this process cannot use
+    the GPU any more) or ``"other"``.
+    """
+    found = _classify(error)
+    cause = error.__cause__
+    # The loader says that a worker "exited unexpectedly", from the error that says why. Our own errors are final.
+    if found["class"] == "other" and cause is not None and not isinstance(error, AsrConfigError):
+        behind = classify(cause)
+        return behind if behind["class"] != "other" else found
+    return found
+
+
+def _classify(error: BaseException) -> dict[str, Any]:
+    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    found: dict[str, Any] = native.call("recovery.classify", {"type": name, "text": str(error)})
+    return found
+
+
+def clear_frames(error: BaseException) -> None:
+    """Empty the local variables of everything that failed: they hold the step's tensors.
+
+    Exceptions that it was raised from count, and so does the notebook's last one, which would hold those of an earlier
+    cell.
+    """
+    chain: list[BaseException | None] = [error, getattr(sys, "last_value", None)]
+    seen: set[int] = set()
+    while chain:
+        current = chain.pop()
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            traceback.clear_frames(current.__traceback__)
+            chain += [current.__cause__, current.__context__]
+
+
+def free_memory() -> None:
+    """Collect garbage and give the GPU's cached memory back."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def note(error: BaseException, text: str) -> None:
+    """Add ``text`` to the exception's own report; Python 3.10 has no notes, so it is logged."""
+    if hasattr(error, "add_note"):
+        error.add_note(text)
+    else:
+        logger.error(text)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its type's name."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

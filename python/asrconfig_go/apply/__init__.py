@@ -1,0 +1,1 @@
+"""A plan put in force: training arguments, environment variables, switches of torch, the model."""

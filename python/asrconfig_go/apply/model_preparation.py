@@ -1,0 +1,147 @@
+"""A model as planned: checkpointing, attention, the frozen feature encoder. Weights and random numbers stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .._base.errors import InvalidArgumentError
+from .._base.wrapped_model import bare
+from ..plan.plan_record import PlanRecord
+from .applied_settings import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report
+from .training_arguments import UnsupportedSettingWarning
+
+# transformers 5 renames it; both are there for a while, and the older name then warns.
+_CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
+_PLANNED = "on, not reentrant"
+
+
+def prepare_model(model: Any, config: PlanRecord) -> Applied:
+    """Change ``model`` in place as ``config`` plans it; a second time changes nothing.
+
+    Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on or off, and no
+    key-value cache beside it; ``attn_implementation``; ``freeze_feature_encoder``. Models in torch.compile's or PEFT's
+    wrappers are found inside. What the model's class cannot do is left as it is and told by an
+    ``UnsupportedSettingWarning``. Weights, their training state (but for what is frozen) and random numbers stay.
+
+    Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for what is no module.
+    """
+    return report(settings_of_model(model, config), stacklevel=2)
+
+
+def settings_of_model(model: Any, config: PlanRecord) -> list[AppliedSetting]:
+    """``prepare_model`` without its warnings."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise InvalidArgumentError(
+            f"cannot prepare a {type(model).__name__}", "pass the torch module, before DistributedDataParallel"
+        )
+    inside = bare(model)
+    return [*_checkpointing(inside, config), *_attention(inside, config), *_feature_encoder(inside, config)]
+
+
+def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+    wanted, name = config.gradient_checkpointing, "gradient_checkpointing"
+    enable, disable = _checkpointing_method(model, "enable"), _checkpointing_method(model, "disable")
+    now, kind = _checkpointing_now(model), type(model).__name__
+    if not wanted:
+        if now != "off" and disable is not None:
+            disable()
+            yield AppliedSetting("model", name, "off", DONE, f"was {now}")
+    elif now == _PLANNED:
+        yield AppliedSetting("model", name, now, KEPT, "is so already")
+        yield from _no_cache(model)
+    elif enable is None or not getattr(model, "supports_gradient_checkpointing", True):
+        yield _refused(name, now, f"{kind} does not support it; a step takes more memory than planned")
+    else:
+        enable({"use_reentrant": False})
+        yield AppliedSetting("model", name, _PLANNED, DONE, f"was {now}")
+        yield from _no_cache(model)
+
+
+def _checkpointing_method(model: Any, verb: str) -> Any:
+    return next((getattr(model, f"{n}_{verb}") for n in _CHECKPOINTING if hasattr(model, f"{n}_{verb}")), None)
+
+
+def _checkpointing_now(model: Any) -> str:
+    on = [module for module in model.modules() if getattr(module, "gradient_checkpointing", False) is True]
+    functions = [getattr(module, "_gradient_checkpointing_func", None) for module in on]
+    if not on:
+        return "off"
+    return _PLANNED if all(getattr(f, "keywords", {}).get("use_reentrant") is False for f in functions) else "reentrant"
+
+
+def _no_cache(model: Any) -> Iterator[AppliedSetting]:
+    """A cache of keys and values is of no use in training, and checkpointing computes it twice."""
+    configs = [c for c in _configs(model) if getattr(c, "use_cache", None) is True]
+    for each in configs:
+        each.use_cache = False
+    if configs:
+        why = "set it to True again for generation without generation_config"
+        yield AppliedSetting("model", "config.use_cache", "False", DONE, why)
+
+
+def _configs(model: Any) -> list[Any]:
+    """The configs of a model and of the models inside it, each once."""
+    found = (getattr(module, "config", None) for module in model.modules())
+    return list({id(config): config for config in found if config is not None}.values())
+
+
+def _attention(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+    wanted, name = config.attn_implementation, "attn_implementation"
+    now = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if not wanted:
+        return
+    if now == wanted:
+        yield AppliedSetting("model", name, wanted, KEPT, "is so already")
+        return
+    change = getattr(model, "set_attn_implementation", None)
+    if change is None:
+        # In such versions each layer's class is chosen when it is built: a changed config would only look as if.
+        load = f"load the model with from_pretrained(…, attn_implementation={wanted!r})"
+        yield _refused(name, str(now), f"this transformers cannot change it in a model that is built: {load}")
+        return
+    problem = _changed(model, change, wanted)
+    if problem:
+        yield _refused(name, str(now), f"{type(model).__name__} stays with {now}: {problem}")
+    else:
+        yield AppliedSetting("model", name, wanted, DONE)
+
+
+def _changed(model: Any, change: Any, wanted: str) -> str:
+    """Why the attention could not be changed; then it is as before."""
+    before = [(c, c._attn_implementation) for c in _configs(model) if hasattr(c, "_attn_implementation")]
+    problem = ""
+    try:
+        change(wanted)
+    except (ValueError, ImportError, NotImplementedError) as error:
+        problem = str(error).splitlines()[0]
+    if model.config._attn_implementation != wanted:
+        problem = problem or f"it has no {wanted!r} attention"
+    if problem:
+        for each, value in before:
+            if each._attn_implementation != value:
+                each._attn_implementation = value
+    return problem
+
+
+def _feature_encoder(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+    if not config.freeze_feature_encoder:
+        return
+    name = "freeze_feature_encoder"
+    freeze = getattr(model, name, None) or getattr(model, "freeze_feature_extractor", None)
+    if freeze is None:
+        why = f"{type(model).__name__} has no convolutional feature encoder that can be frozen by itself"
+        yield _refused(name, "not frozen", why)
+        return
+    before = sum(p.requires_grad for p in model.parameters())
+    freeze()
+    frozen = before - sum(p.requires_grad for p in model.parameters())
+    yield AppliedSetting(
+        "model", name, "frozen", DONE if frozen else KEPT, f"{frozen} tensors" if frozen else "is so already"
+    )
+
+
+def _refused(name: str, value: str, why: str) -> AppliedSetting:
+    return AppliedSetting("model", name, value, NOT_DONE, why, UnsupportedSettingWarning)

@@ -1,0 +1,312 @@
+"""A planned configuration as ``transformers.TrainingArguments`` of the installed version, 4.46 or newer.
+
+What a version knows is read from the fields of its TrainingArguments, never from its version string. A planned setting
+that the installed version does not know, or that this machine cannot do, is left at the Trainer's default and reported
+by one ``UnsupportedSettingWarning``; nothing is dropped silently.
+
+docs/settings.md says where the settings go that are not the Trainer's matter.
+``report_to`` is left at the Trainer's default, which is every installed reporter in transformers 4 and none in 5: pass
+``report_to="tensorboard"`` to see the memory curves of ``AdaptiveMemoryCallback``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .._base.errors import InvalidArgumentError, UnsupportedError
+from ..plan.plan_record import PlanRecord
+from .unused_parameters import find_unused_parameters
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+
+class UnsupportedSettingWarning(UserWarning):
+    """A planned setting that the installed transformers or this machine does not support, and what is used instead."""
+
+
+# Settings with the same name and meaning in TrainingArguments.
+_SAME_NAME = (
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "learning_rate",
+    "num_train_epochs",
+    "weight_decay",
+    "max_grad_norm",
+    "seed",
+    "fp16",
+    "bf16",
+    "tf32",
+    "torch_compile",
+    "dataloader_num_workers",
+    "dataloader_pin_memory",
+)
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _sampling_strategy(group_by_length: Any) -> str:
+    return "group_by_length" if group_by_length else "random"
+
+
+def _group_by_length(strategy: Any) -> bool:
+    if strategy not in ("group_by_length", "random"):
+        raise InvalidArgumentError(
+            f"train_sampling_strategy = {strategy!r} is not known to the installed transformers",
+            'it knows "random" and "group_by_length"',
+        )
+    return bool(strategy == "group_by_length")
+
+
+def _fraction_of_steps(ratio: Any) -> float:
+    """A ratio as ``warmup_steps``, where numbers under 1 are a share of all steps and 1 would be a single step."""
+    return min(float(ratio), math.nextafter(1.0, 0.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rename:
+    """A TrainingArguments field under its older and its newer name, with the value's form in either.
+
+    The newer name is used wherever it exists, the older one where only that does. ``to_old`` is None where the older
+    name cannot stand for the newer one.
+    """
+
+    old: str
+    new: str
+    to_new: Callable[[Any], Any] = _identity
+    to_old: Callable[[Any], Any] | None = _identity
+
+
+_RENAMES = (
+    _Rename("evaluation_strategy", "eval_strategy"),
+    _Rename("gradient_checkpointing", "activation_checkpointing"),
+    _Rename("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
+    _Rename("group_by_length", "train_sampling_strategy", _sampling_strategy, _group_by_length),
+    _Rename("warmup_ratio", "warmup_steps", _fraction_of_steps, None),
+    _Rename("no_cuda", "use_cpu"),
+    _Rename("per_gpu_train_batch_size", "per_device_train_batch_size", to_old=None),
+    _Rename("per_gpu_eval_batch_size", "per_device_eval_batch_size", to_old=None),
+    _Rename("push_to_hub_token", "hub_token"),
+    _Rename("push_to_hub_model_id", "hub_model_id"),
+)
+
+_REMOVED_HINTS = {
+    "logging_dir": "the installed transformers takes it from the environment variable TENSORBOARD_LOGGING_DIR",
+    "tokenizer": "pass the processor to the Trainer, as processing_class",
+}
+
+
+def build(
+    config: PlanRecord,
+    output_dir: str | os.PathLike[str],
+    overrides: dict[str, Any],
+    arguments_class: type[TrainingArguments] | None = None,
+    model: Any = None,
+) -> TrainingArguments:
+    """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from the plan.
+
+    ``overrides`` are TrainingArguments' own names, older and newer ones, and win over the plan. A name that the
+    installed version does not know raises ``InvalidArgumentError`` with the nearest known one. Without transformers
+    ``UnsupportedError`` is raised. Settings that cannot be had are reported by ``UnsupportedSettingWarning``.
+    """
+    known = _Known(arguments_class or _default_class())
+    chosen = known.resolve(overrides)
+    planned = _planned(config, known, chosen, model)
+    _leave_unsupported(config, planned, chosen)
+    _report_grouping(config, planned)
+    arguments = known.cls(output_dir=os.fspath(output_dir), **{**planned, **chosen})
+    _report_device_count(config, arguments)
+    return arguments
+
+
+def named(settings: Mapping[str, Any], arguments_class: Any = None) -> dict[str, Any]:
+    """Settings by older or newer names of TrainingArguments under those of the installed version.
+
+    Raises ``InvalidArgumentError`` for a name that it does not know, ``UnsupportedError`` without transformers.
+    """
+    return _Known(arguments_class or _default_class()).resolve(dict(settings))
+
+
+def arguments_of(
+    settings: Mapping[str, Any], output_dir: str | os.PathLike[str], arguments_class: Any = None
+) -> TrainingArguments:
+    """``arguments_class`` (default ``transformers.TrainingArguments``) from settings alone, without a plan."""
+    known = _Known(arguments_class or _default_class())
+    return known.cls(output_dir=os.fspath(output_dir), **known.resolve(dict(settings)))
+
+
+def _default_class() -> Any:
+    try:
+        from transformers import TrainingArguments
+    except ImportError as error:
+        raise UnsupportedError(
+            f"building TrainingArguments needs transformers, torch and accelerate: {error}",
+            "install them: pip install 'asrconfig-go[train]'",
+        ) from error
+    return TrainingArguments
+
+
+class _Known:
+    """The fields of one TrainingArguments class."""
+
+    def __init__(self, cls: type[TrainingArguments]) -> None:
+        self.cls: Any = cls
+        self.types = {field.name: str(field.type) for field in dataclasses.fields(self.cls) if field.init}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.types
+
+    def has_warmup_ratio(self, name: str) -> bool:
+        """Whether ``name`` is warmup_ratio and still means something.
+
+        ``warmup_steps`` has always been there; since it takes fractions, the ratio is deprecated or gone.
+        """
+        return name == "warmup_ratio" and name in self and "float" not in self.types["warmup_steps"]
+
+    def resolve(self, overrides: dict[str, Any]) -> dict[str, Any]:
+        """The overrides under names and in forms that this class knows."""
+        resolved: dict[str, Any] = {}
+        for given, value in overrides.items():
+            name, value = self.translate(given, value)
+            if name == "output_dir":
+                raise InvalidArgumentError("output_dir is given twice", "pass it once, as the first argument")
+            if name in resolved:
+                raise InvalidArgumentError(f"{name!r} is given twice, once as {given!r}", "keep one of the two")
+            resolved[name] = value
+        return resolved
+
+    def translate(self, name: str, value: Any) -> tuple[str, Any]:
+        """One setting under the newest name that this class knows, else ``InvalidArgumentError``."""
+        for rename in _RENAMES:
+            if name == rename.old and rename.new in self and not self.has_warmup_ratio(name):
+                return rename.new, rename.to_new(value)
+            if name == rename.new and name not in self and rename.old in self and rename.to_old:
+                return rename.old, rename.to_old(value)
+        if name in self:
+            return name, value
+        raise InvalidArgumentError(
+            f"the installed {self.cls.__name__} ({_transformers_version()}) has no setting {name!r}", self.nearest(name)
+        )
+
+    def nearest(self, name: str) -> str:
+        """A hint with the known name closest to ``name``."""
+        if name in _REMOVED_HINTS:
+            return _REMOVED_HINTS[name]
+        names = [*self.types, *(rename.old for rename in _RENAMES)]
+        near = difflib.get_close_matches(name, names, n=1)
+        return f"did you mean {near[0]!r}?" if near else f"see dataclasses.fields({self.cls.__name__})"
+
+
+def _transformers_version() -> str:
+    from importlib.metadata import version
+
+    return "transformers " + version("transformers")
+
+
+def _planned(config: PlanRecord, known: _Known, chosen: dict[str, Any], model: Any = None) -> dict[str, Any]:
+    """The plan under the names of this version, without what an override replaces."""
+    settings = {name: getattr(config, name) for name in _SAME_NAME}
+    settings["full_determinism"] = config.deterministic
+    settings["optim"] = config.optimizer
+    settings["group_by_length"] = _grouped(config)
+    settings["gradient_checkpointing"] = config.gradient_checkpointing
+    if chosen.get("warmup_steps") is None:  # a number of steps wins over a ratio in every version
+        settings["warmup_ratio"] = config.warmup_ratio
+    if config.gradient_checkpointing:
+        # The reentrant kind needs an input that requires gradients, which a frozen feature encoder does not give.
+        settings["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
+    if chosen.get("dataloader_num_workers", config.dataloader_num_workers) > 0:
+        settings["dataloader_prefetch_factor"] = config.dataloader_prefetch_factor
+        settings["dataloader_persistent_workers"] = config.dataloader_persistent_workers
+    if config.eval_accumulation_steps is not None:
+        settings["eval_accumulation_steps"] = config.eval_accumulation_steps
+    if config.distributed == "ddp":
+        settings["ddp_find_unused_parameters"] = find_unused_parameters(model)
+    planned = {}
+    for name, value in settings.items():
+        try:
+            name, value = known.translate(name, value)
+        except InvalidArgumentError as error:
+            _report(name, value, f"{error.message}; its default is used")
+            continue
+        planned[name] = value
+    return {name: value for name, value in planned.items() if name not in chosen}
+
+
+def _grouped(config: PlanRecord) -> bool:
+    """Whether the Trainer groups by length: not where a ``StepSampler`` chooses the clips of a step."""
+    if config.length_handling in ("bucketed", "packed"):
+        return False
+    return config.group_by_length or config.length_handling == "grouped"
+
+
+def _report_grouping(config: PlanRecord, planned: dict[str, Any]) -> None:
+    """Warn when the two settings for grouping say different things."""
+    passed = planned.get("train_sampling_strategy", planned.get("group_by_length"))
+    if passed is not None and config.group_by_length != (config.length_handling == "grouped"):
+        _report(
+            "group_by_length",
+            config.group_by_length,
+            f"but length_handling = {config.length_handling!r}, so clips are "
+            f"{'grouped by length' if _grouped(config) else 'not grouped'}; set the two alike",
+        )
+
+
+def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict[str, Any]) -> None:
+    """Take what this machine or version cannot do out of ``planned``, a warning each.
+
+    Overrides are passed on as they are: the Trainer refuses by itself what was asked for explicitly.
+    """
+    import torch
+    from transformers.training_args import OptimizerNames
+    from transformers.utils import is_torch_bf16_gpu_available, is_torch_tf32_available
+
+    gpu = torch.cuda.is_available() and not chosen.get("use_cpu")
+    where = "the GPU here" if gpu else "a CPU"
+    if chosen.get("fp16") or chosen.get("bf16"):  # one decision, which the override took
+        planned.update(fp16=False, bf16=False)
+    if not gpu and planned.get("bf16") and not config.gpu_name:
+        # Planned for a CPU on purpose; the Trainer wants to hear so. For a GPU's plan bf16 is left off: it would
+        # slow down most CPUs, and whoever trains a GPU's plan on a CPU wants to try it out.
+        chosen.setdefault("use_cpu", True)
+    elif planned.get("bf16") and not (gpu and is_torch_bf16_gpu_available()):
+        _report("bf16", planned.pop("bf16"), f"{where} does not support it; training runs in 32 bit")
+    if planned.get("fp16") and not gpu:
+        _report("fp16", planned.pop("fp16"), "a CPU does not support it; training runs in 32 bit")
+    if planned.get("tf32") and not (gpu and is_torch_tf32_available()):
+        _report("tf32", planned.pop("tf32"), f"{where} does not support it")
+    if not gpu:
+        if planned.get("dataloader_pin_memory"):
+            _report("dataloader_pin_memory", True, "there is no GPU to copy to; memory is not pinned")
+        planned["dataloader_pin_memory"] = False
+    if planned.get("optim") not in (None, *(member.value for member in OptimizerNames)):
+        reason = f"{_transformers_version()} does not know it; its default optimizer is used, whose state may be larger"
+        _report("optimizer", planned.pop("optim"), reason)
+
+
+def _report_device_count(config: PlanRecord, arguments: TrainingArguments) -> None:
+    """Warn when the effective batch differs from the plan's because there are more or fewer GPUs."""
+    devices = max(1, int(arguments.n_gpu)) * int(arguments.world_size)
+    if devices == config.device_count:
+        return
+    effective = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * devices
+    _report(
+        "device_count",
+        config.device_count,
+        f"this run has {devices} device(s), so the effective batch is {effective} instead of "
+        f"{config.effective_batch_size}; override gradient_accumulation_steps or plan for this machine",
+    )
+
+
+def _report(setting: str, value: Any, reason: str) -> None:
+    # The level of to_training_arguments' caller: _report, a helper, build, to_training_arguments.
+    warnings.warn(f"planned {setting} = {value!r}: {reason}", UnsupportedSettingWarning, stacklevel=5)

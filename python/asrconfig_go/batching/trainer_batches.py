@@ -1,0 +1,119 @@
+"""``StepSampler`` in a Trainer, or in a loop of one's own with accelerate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._base.errors import InvalidArgumentError
+from .._base.override import override
+from .step_sampler import StepSampler
+
+_KEY = "_asrconfig_batches"
+
+
+def use_batches(trainer: Any, sampler: StepSampler) -> Callable[[], None]:
+    """Let a ``transformers.Trainer`` train on the steps of ``sampler``, shared over its processes.
+
+    The Trainer's batch is a whole step's share of a process: ``per_device_train_batch_size`` must be the step's samples
+    divided by the devices, and ``gradient_accumulation_steps`` 1. ``manager.attach(trainer, memory=…)``, before or
+    after, cuts it into micro-batches that fit. Each clip comes once per epoch over all processes, in the order of the
+    sampler's seed; a training that is resumed goes on with the step behind the last one. The sampler's ``seed`` counts,
+    not ``data_seed``, and ``group_by_length`` is not looked at.
+
+    Gives a function that leaves the Trainer as it was. Raises ``InvalidArgumentError``, with nothing changed, for
+    settings that do not go together.
+    """
+    if hasattr(trainer, _KEY):
+        raise InvalidArgumentError(
+            "the trainer uses batches of a StepSampler already", "call what use_batches gave, to leave them"
+        )
+    _check(trainer, sampler)
+    part = sampler.shard(trainer.args.process_index, trainer.args.world_size)
+    make_loader = trainer.get_train_dataloader
+    callback = _epochs(part)
+
+    def get_train_dataloader(*args: Any, **kwargs: Any) -> Any:
+        _check(trainer, sampler)  # settings may have changed since
+        return with_batches(make_loader(*args, **kwargs), part)
+
+    undo = override(trainer, "get_train_dataloader", get_train_dataloader)
+    setattr(trainer, _KEY, part)
+    trainer.add_callback(callback)
+
+    def leave() -> None:
+        trainer.remove_callback(callback)
+        delattr(trainer, _KEY)
+        undo()
+
+    return leave
+
+
+def with_batches(loader: Any, sampler: StepSampler) -> Any:
+    """A loader as ``loader``, which ``accelerator.prepare`` made, with the batches of ``sampler``, already sharded.
+
+    For loops of one's own, with ``sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call
+    ``sampler.set_epoch`` before each epoch; ``accelerate.skip_first_batches`` goes on in the middle of one.
+    """
+    from accelerate import skip_first_batches
+    from accelerate.data_loader import DataLoaderDispatcher
+
+    # The one public way to a loader with other batches: it wraps the batch sampler, whatever shards it, in another one.
+    made = skip_first_batches(loader, 0)
+    wrapper: Any = getattr(made, "batch_sampler", None)
+    if not hasattr(wrapper, "batch_sampler") or isinstance(made, DataLoaderDispatcher):
+        raise InvalidArgumentError(
+            f"a {type(loader).__name__} does not take batches of chosen clips",
+            "use a data set with a length, and accelerate without dispatch_batches",
+        )
+    wrapper.batch_sampler = sampler
+    return made
+
+
+def _epochs(sampler: StepSampler) -> Any:
+    from transformers.trainer_callback import TrainerCallback
+
+    class Epochs(TrainerCallback):  # type: ignore[misc]
+        """Tells the sampler the epoch, which accelerate passes on to some samplers and not to others."""
+
+        def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            sampler.set_epoch(state.global_step // len(sampler))
+
+    return Epochs()
+
+
+def _check(trainer: Any, sampler: StepSampler) -> None:
+    args, size = trainer.args, getattr(trainer.train_dataset, "__len__", None)
+    share = args.train_batch_size * args.world_size
+    config = getattr(trainer.accelerator, "dataloader_config", None)
+    wrong = {
+        "the sampler is one process's share": (sampler.ranks > 1, "pass the whole one, without shard()"),
+        f"gradient_accumulation_steps is {args.gradient_accumulation_steps}": (
+            args.gradient_accumulation_steps != 1,
+            "set it to 1 and per_device_train_batch_size to a whole step: the guard cuts it into micro-batches",
+        ),
+        f"a step has {share} samples by the Trainer and {sampler.step_samples} by the sampler": (
+            share != sampler.step_samples,
+            f"set per_device_train_batch_size to {sampler.step_samples} / (processes × devices each)",
+        ),
+        "the data set has no length": (size is None, "load it without streaming"),
+        "the number of clips differs from that of the data set": (
+            size is not None and size() != sampler.clips,
+            f"pass one duration for each clip: there are {sampler.clips}",
+        ),
+        "dataloader_drop_last differs from the sampler's drop_last": (
+            args.dataloader_drop_last != sampler.drop_last,
+            "set both alike",
+        ),
+        "auto_find_batch_size would make other batches": (
+            args.auto_find_batch_size,
+            "the guard does that: turn it off",
+        ),
+        "accelerate splits or dispatches batches": (
+            bool(getattr(config, "split_batches", False) or getattr(config, "dispatch_batches", False)),
+            "leave split_batches and dispatch_batches of accelerator_config off",
+        ),
+    }
+    for what, (is_wrong, hint) in wrong.items():
+        if is_wrong:
+            raise InvalidArgumentError(what, hint)

@@ -1,0 +1,67 @@
+"""What the library's monitor saw while the blocks of a side ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._base.errors import AsrConfigError
+from ..monitor.run_log import RunStory
+from .measurements import Block, Readings
+
+
+class Watch:
+    """A monitor beside the whole benchmark; without one, where it cannot start, nothing is known."""
+
+    def __init__(self) -> None:
+        from ..monitor.memory_monitor import MemoryMonitor
+
+        self.problem = ""
+        self._monitor: Any = None
+        try:
+            self._monitor = MemoryMonitor()
+        except AsrConfigError as error:
+            self.problem = f"memory was not watched: {error.message}"
+
+    def stop(self) -> RunStory | None:
+        """End it; what it saw."""
+        if self._monitor is None:
+            return None
+        self._monitor.stop()
+        story: RunStory = self._monitor.story()
+        return story
+
+
+def readings(story: RunStory | None, blocks: Sequence[Block]) -> Readings:
+    """Those between begin and end of these blocks, on the busiest GPU if there are several."""
+    if story is None or not blocks:
+        return Readings()
+    slow, fast = (rows_inside(story, series.times_s, blocks) for series in (story.activity, story.memory))
+    busy = [_mean(_chosen(gpu.utilization, slow)) for gpu in story.activity.gpus]
+    held = [_most(_chosen(used, fast)) for used in story.memory.gpu_used_bytes]
+    place = max(range(len(story.gpus)), key=lambda i: busy[i] or 0.0, default=None)
+    return Readings(
+        gpu_use=None if place is None else busy[place],
+        gpu_memory_bytes=None if place is None else held[place],
+        gpu_total_bytes=None if place is None else story.gpus[place].total_bytes or None,
+        ram_bytes=_most(_chosen(story.activity.tree_rss_bytes, slow)),
+    )
+
+
+def rows_inside(story: RunStory, times: Sequence[float], blocks: Sequence[Block]) -> list[int]:
+    """Which of ``times``, seconds of the story, lie in one of the blocks."""
+    start = story.start_unix_nanos / 1e9
+    spans = [(block.begun_unix_s - start, block.begun_unix_s - start + block.seconds) for block in blocks]
+    return [i for begin, end in spans for i, at in enumerate(times) if begin <= at <= end]
+
+
+def _chosen(column: Sequence[float | None], rows: list[int]) -> list[float]:
+    return [value for i in rows if i < len(column) and (value := column[i]) is not None]
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _most(values: list[float]) -> int | None:
+    return int(max(values)) if values else None

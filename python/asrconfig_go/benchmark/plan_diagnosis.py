@@ -1,0 +1,77 @@
+"""What the library's diagnosis says of the plan's blocks, as if they had been one training; of GPUs alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from .._base.errors import LibraryError
+from ..monitor.run_log import RunStory, StepSeries
+from ..report.diagnosis import Finding, diagnose
+from ..report.diagnosis_settings import settings_of
+from .measurements import Block
+from .monitor_figures import rows_inside
+
+_NOTHING = ("healthy", "too_short")
+
+
+def seen(
+    story: RunStory | None, blocks: Sequence[Block], settings: Mapping[str, Any], known: str
+) -> tuple[Finding, ...]:
+    """Findings but for the kind that is ``known`` from the parts of a step."""
+    if story is None or not story.gpus or not blocks:
+        return ()
+    try:
+        found = diagnose(of_blocks(story, blocks), settings_of((settings,), None))
+    except LibraryError:  # the rest of a benchmark needs none
+        return ()
+    return tuple(each for each in found if each.kind not in (*_NOTHING, known))
+
+
+def of_blocks(story: RunStory, blocks: Sequence[Block]) -> RunStory:
+    """The story of these blocks alone, with their steps."""
+    slow, fast = (rows_inside(story, series.times_s, blocks) for series in (story.activity, story.memory))
+    memory = dataclasses.replace(
+        _cut(story.memory, fast), gpu_used_bytes=tuple(_taken(used, fast) for used in story.memory.gpu_used_bytes)
+    )
+    activity = dataclasses.replace(_cut(story.activity, slow), gpus=tuple(_cut(g, slow) for g in story.activity.gpus))
+    steps = _steps(story, list(_each_step(story, blocks)))
+    return dataclasses.replace(story, memory=memory, activity=activity, steps=steps, events=(), alerts=())
+
+
+def _taken(column: Sequence[Any], rows: Sequence[int]) -> tuple[Any, ...]:
+    return tuple(column[i] for i in rows if i < len(column))
+
+
+def _cut(series: Any, rows: Sequence[int]) -> Any:
+    """A series' columns at these rows; what is no column of values stays."""
+    columns = {
+        field.name: _taken(value, rows)
+        for field in dataclasses.fields(series)
+        if isinstance(value := getattr(series, field.name), tuple) and field.name not in ("gpus", "gpu_used_bytes")
+    }
+    return dataclasses.replace(series, **columns)
+
+
+def _each_step(story: RunStory, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+    for block in blocks:
+        begin = block.begun_unix_s - story.start_unix_nanos / 1e9
+        for step, end in zip(block.steps, accumulate(step.seconds for step in block.steps), strict=True):
+            yield {
+                "times_s": begin + end, "spent_s": step.seconds, "waited_s": step.waiting_s, "kind": "train",
+                "covers": 1, "gpu": 0, "peak_allocated_bytes": _number(block.peak_allocated_bytes),
+                "peak_reserved_bytes": _number(block.peak_reserved_bytes),
+            }  # fmt: skip
+
+
+def _number(size: int | None) -> float | None:
+    return None if size is None else float(size)
+
+
+def _steps(story: RunStory, told: list[dict[str, Any]]) -> StepSeries:
+    """Columns of what is told; None in all others."""
+    names = [field.name for field in dataclasses.fields(story.steps)]
+    columns: dict[str, Any] = {name: tuple(step.get(name) for step in told) for name in names}
+    return StepSeries(**{**columns, "number": tuple(range(1, len(told) + 1))})

@@ -1,0 +1,183 @@
+"""``benchmark_training``: what it is asked, checked before anything is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from .._base.checks import check_seed, checked
+from .._base.errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
+from ..apply.training_arguments import named
+from ..config import TrainingConfig
+from ..machine.hardware import HardwareProfile
+from ..optimal import create_optimal_config
+from .benchmark_clips import checked_dataset, draw, durations_of, rows_of_arrays
+from .benchmark_result import BenchmarkResult, Setting
+from .single_changes import OPTIONS, Place
+from .variants import Side, most_workers, original_side, safe_side
+
+_ROUNDS_OF_WORKERS = 2  # in a block; before that, each has handed over its first batch, all of which come at once
+_PACKAGES = ("torch", "transformers", "accelerate", "asrconfig-go")
+
+
+def benchmark_training(
+    model: Any,
+    dataset: Any,
+    *,
+    collator: Any = None,
+    original: Any = None,
+    plan: TrainingConfig | None = None,
+    compare: bool = True,
+    processor: Any = None,
+    target_batch_size: int = 32,
+    steps: int = 4,
+    rounds: int = 5,
+    warm_up: int = 2,
+    loader: bool = True,
+    sweep: str | Iterable[str] | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    trainer_class: Any = None,
+    seed: int = 0,
+    name: str = "",
+    progress: bool = True,
+) -> BenchmarkResult:
+    """Measure the training of ``model`` on ``dataset`` by a plan, beside the original settings, with real Trainers.
+
+    ``dataset`` and ``collator`` are the Trainer's ``train_dataset`` and ``data_collator``. ``original`` is what it is
+    trained with now: TrainingArguments, a plan, a dictionary of either's names or a JSON file of one; None stands for
+    what works everywhere, one clip at a time, accumulated to the same batch. ``compare=False`` leaves it out. ``plan``
+    is made for this machine when None, with the original's effective batch, else with ``target_batch_size``.
+
+    Both sides train the same ``steps`` × effective batch clips, drawn by ``seed``, in blocks behind ``warm_up`` steps
+    that do not count (more where that is too few for the loader's workers); blocks take turns, plan, original, plan, …,
+    in ``rounds``. Then single changes to the plan are
+    tried in the same way: ``sweep`` names them (see ``OPTIONS``), ``"all"``, ``"none"``; None tries what may help
+    against what holds the plan back. ``loader`` tries workers × prefetching of the DataLoader. ``profile`` is a folder
+    for traces by PyTorch's profiler. ``settings`` are TrainingArguments for both sides, ``trainer_class`` a
+    ``Trainer`` of one's own.
+
+    Copies of the model are trained: its weights, random numbers and torch's switches stay. Changes that run out of
+    memory or fail are told as such. Ctrl-C ends the benchmark with what was measured so far.
+
+    Raises ``InvalidArgumentError`` for what cannot be, for effective batches that differ, and when a step fails;
+    ``EmptyDatasetError`` without clips; ``UnsupportedError`` without torch and transformers.
+    """
+    trainer_class = trainer_class or _trainer()
+    from .blocks import Bench, checked_model, processor_option
+    from .isolation import nothing_left_behind, off_the_gpu, old_objects_aside
+    from .runner import Benchmark, Wishes
+    from .torch_profile import checked_folder
+
+    counts = _counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
+    wishes = Wishes(loader, _swept(sweep), checked_folder(profile), progress)
+    check_seed(seed)
+    plan, known = checked("plan", plan, TrainingConfig | None), None
+    checked_model(model)
+    checked_dataset(dataset)
+    before = original_side(original) if original is not None and compare else None
+    batch = before.effective_batch if before is not None else counts["target_batch_size"]
+    if plan is None:
+        plan, known = _planned(dataset, model, batch, processor, seed)
+    before = before or (safe_side(plan.effective_batch_size) if compare else None)
+    _check_batches(plan, before)
+    both = named(settings or {})
+    hardware = HardwareProfile.detect()
+    workers = most_workers(plan, before, wishes.sweep, hardware.cpu.usable_cores)
+    steps, warm_up = max(steps, _ROUNDS_OF_WORKERS * workers), max(warm_up, workers)
+    sample = draw(dataset, durations_of(dataset, known), steps, plan.effective_batch_size, plan.max_length_s, seed)
+    options = processor_option(trainer_class, processor)
+    bench = Bench(model, sample, collator, trainer_class, options, seed, warm_up)
+    setting = Setting(
+        model=name or type(model).__name__, device=_device(hardware), versions=_versions(),
+        date=datetime.datetime.now(tz=datetime.timezone.utc).strftime("%Y-%m-%d %H:%M"), epoch_clips=sample.population,
+        effective_batch=sample.effective_batch, steps=steps, rounds=rounds, warm_up=warm_up, seed=seed,
+    )  # fmt: skip
+    place = Place.here(hardware.cpu.usable_cores)
+    with off_the_gpu(model), old_objects_aside(), nothing_left_behind():
+        return Benchmark(bench, Side("plan", both, plan), _with(before, both), setting, place, wishes).run()
+
+
+def _with(side: Side | None, settings: Mapping[str, Any]) -> Side | None:
+    return None if side is None else dataclasses.replace(side, settings={**side.settings, **settings})
+
+
+def _trainer() -> Any:
+    try:
+        from transformers import Trainer
+    except ImportError as error:
+        raise UnsupportedError(
+            f"a benchmark trains, which needs transformers, torch and accelerate: {error}",
+            "install them: pip install 'asrconfig-go[train]'",
+        ) from error
+    return Trainer
+
+
+def _counts(**given: int) -> dict[str, int]:
+    for name, value in given.items():
+        if checked(name, value, int) < 1 or value > 65_536:
+            raise InvalidArgumentError(f"{name} = {value} is not between 1 and 65536", "leave it out for the usual")
+    return given
+
+
+def _swept(sweep: str | Iterable[str] | None) -> Sequence[str] | None:
+    """Names of options, checked; "all" stands for every one."""
+    if sweep is None:
+        return None
+    names = [name.strip() for name in sweep.split(",")] if isinstance(sweep, str) else list(sweep)
+    names = [name for name in names if name and name != "none"]
+    if "all" in names:
+        return OPTIONS
+    unknown = [name for name in names if name not in OPTIONS]
+    if unknown:
+        raise InvalidArgumentError(
+            f"there is no option {unknown[0]!r} to sweep", f"choose of {', '.join(OPTIONS)}, or all"
+        )
+    return names
+
+
+def _planned(dataset: Any, model: Any, batch: int, processor: Any, seed: int) -> tuple[TrainingConfig, Any]:
+    """A plan for this machine, and the clips' durations where they were measured."""
+    source = rows_of_arrays(dataset) or dataset
+    options = {"target_batch_size": batch, "processor": processor, "seed": seed}
+    try:
+        config, manager = create_optimal_config(source, model, verbose=False, **options)
+    except (EmptyDatasetError, InvalidArgumentError) as error:
+        raise type(error)(
+            f"no plan can be made of this data and model: {error.message}", f"{error.hint}; or pass plan=…"
+        ) from error
+    return config, manager.durations or None
+
+
+def _check_batches(plan: TrainingConfig, original: Side | None) -> None:
+    if plan.device_count > 1:
+        raise InvalidArgumentError(
+            f"the plan is for {plan.device_count} GPUs", "a benchmark is of one: plan with device_count=1"
+        )
+    if original is not None and original.effective_batch != plan.effective_batch_size:
+        raise InvalidArgumentError(
+            f"a step of the original has {original.effective_batch} clips, one of the plan {plan.effective_batch_size}",
+            "compare equal steps: plan with target_batch_size of the original's",
+        )
+
+
+def _device(hardware: HardwareProfile) -> str:
+    if hardware.gpus:
+        return hardware.gpu_name
+    model = hardware.cpu.model or platform.machine()
+    return f"CPU {model}, {hardware.cpu.usable_cores:g} cores"
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

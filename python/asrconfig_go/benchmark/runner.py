@@ -1,0 +1,203 @@
+"""A benchmark from its parts: what is measured, in its order, and what is kept when it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .._base.errors import InternalError, InvalidArgumentError
+from .._base.progress import ProgressBar
+from ..monitor.run_log import RunStory
+from ..report.diagnosis import Finding
+from .benchmark_result import BenchmarkResult, Setting
+from .blocks import Bench, BlockFailed, run_block
+from .bottleneck import bottleneck, next_change
+from .interleaving import Course, take_turns
+from .loader_grid import default_collator, measure_loading
+from .measurements import Block, LoaderResult, OptionResult, SideResult, Spread
+from .monitor_figures import Watch, readings
+from .plan_diagnosis import seen
+from .single_changes import Change, Place, changes
+from .torch_profile import profile_side
+from .variants import Side
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is to be measured. ``sweep`` None: what may help against what holds the plan back."""
+
+    loader: bool
+    sweep: Sequence[str] | None
+    profile: Path | None
+    progress: bool
+
+
+@dataclass
+class _Found:
+    """What has been measured so far, beside the sides."""
+
+    loader: tuple[LoaderResult, ...] = ()
+    changes: list[tuple[Change, Course | None]] = field(default_factory=list)
+    finding: Finding | None = None
+    profile: list[str] = field(default_factory=list)
+    stopped: bool = False
+
+
+class Benchmark:
+    """``run`` it once. ``original`` is None where nothing is compared."""
+
+    def __init__(
+        self, bench: Bench, plan: Side, original: Side | None, setting: Setting, place: Place, wishes: Wishes
+    ) -> None:
+        self._bench, self._setting, self._place, self._wishes = bench, setting, place, wishes
+        self._plan = Course(plan)
+        self._original = None if original is None else Course(original)
+        self._found = _Found()
+        if plan.plan is None:
+            raise InternalError("the plan's side has no plan")
+        self._config = plan.plan
+
+    def run(self) -> BenchmarkResult:
+        """Measure. Ctrl-C ends it with what there is, if the plan's side has been measured at all."""
+        watch = Watch()
+        try:
+            self._measure()
+        except KeyboardInterrupt:
+            if not self._plan.blocks:
+                raise
+            self._found.stopped = True
+        finally:
+            story = watch.stop()
+        return self._result(story, watch.problem)
+
+    def _measure(self) -> None:
+        self._run(self._plan)  # for what is made when it is first used, and for files that come from disk
+        if self._wishes.loader:
+            self._load()
+        self._turns([self._original] if self._original else [], "Comparing")
+        names = self._find_bottleneck() if self._wishes.sweep is None else tuple(self._wishes.sweep)
+        for change in changes(names, self._config, self._place, self._attention):
+            self._found.changes.append((change, None if change.why_not else self._course(change)))
+        courses = [course for _, course in self._found.changes if course is not None]
+        if courses:
+            self._turns(courses, "Trying changes")
+        if self._wishes.profile is not None:
+            self._profile(self._wishes.profile)
+
+    @property
+    def _attention(self) -> str:
+        return getattr(getattr(self._bench.model, "config", None), "_attn_implementation", None) or ""
+
+    def _course(self, change: Change) -> Course:
+        return Course(Side(change.words, self._plan.side.settings, change.of(self._config)))
+
+    def _find_bottleneck(self) -> tuple[str, ...]:
+        side = self._side(self._plan, None)
+        checkpointing = self._config.gradient_checkpointing
+        self._found.finding, tries = bottleneck(side, checkpointing=checkpointing, gpu=self._place.gpu)
+        return tries
+
+    def _load(self) -> None:
+        plan, sample = self._config, self._bench.sample
+        whole = plan.micro_batching == "memory"  # the plan's steps come as one batch each
+        batch = sample.effective_batch if whole else plan.per_device_train_batch_size
+        planned = (plan.dataloader_num_workers, plan.dataloader_prefetch_factor)
+        collator = default_collator(self._bench.collator)
+        with ProgressBar("Loading data", "pass", None, self._wishes.progress):
+            self._found.loader = measure_loading(
+                sample, collator, batch, self._place.cores, planned=planned, rounds=self._setting.rounds
+            )
+
+    def _turns(self, others: Sequence[Course], what: str) -> None:
+        total = self._setting.rounds * max(1, 2 * len(others)) + bool(others)
+        with ProgressBar(what, "block", total, self._wishes.progress) as advance:
+            done = 0
+
+            def run(course: Course) -> Block | None:
+                nonlocal done
+                block = self._run(course)
+                done += 1
+                advance(done, total)
+                return block
+
+            take_turns(self._plan, others, self._setting.rounds, run)
+
+    def _run(self, course: Course) -> Block | None:
+        """One block; None where it fails, for want of memory or as a change that is only tried."""
+        steps, warm_up = self._setting.steps, self._bench.warm_up
+        if course.side.plan is not None and course.side.plan.torch_compile:
+            warm_up += steps  # every shape is compiled before it counts
+        try:
+            done = run_block(self._bench, course.side, steps, warm_up=warm_up)
+        except BlockFailed as failed:
+            self._failed(course, failed)
+            return None
+        course.settings, course.notes = done.settings, tuple(dict.fromkeys((*course.notes, *done.notes)))
+        return done.block
+
+    def _failed(self, course: Course, failed: BlockFailed) -> None:
+        course.problem = failed.text
+        tried = any(course is each for _, each in self._found.changes)
+        if tried or (failed.memory and course is self._original):
+            return
+        side = "the plan" if course is self._plan else "the original settings"
+        raise InvalidArgumentError(
+            f"a training step failed with {side}: {failed.text}",
+            "lower the batch" if failed.memory else "try trainer.train() with the same model, data and collator",
+        ) from failed
+
+    def _profile(self, folder: Path) -> None:
+        for course in filter(None, (self._plan, self._original)):
+            if not course.problem:
+                self._found.profile.append(profile_side(self._bench, course.side, folder))
+
+    def _side(self, course: Course, story: RunStory | None) -> SideResult:
+        sample, blocks = self._bench.sample, tuple(course.blocks)
+        return SideResult(
+            course.side.name, course.settings, sample.clips, sample.audio_s, sample.longest_s, self._place.cores,
+            blocks, readings(story, blocks), course.problem,
+        )  # fmt: skip
+
+    def _option(self, change: Change, course: Course | None, story: RunStory | None) -> OptionResult:
+        if course is None:
+            return OptionResult(change.option, change.value, change.words, why_not=change.why_not)
+        problem = course.problem or ("" if course.blocks else "not reached")
+        side = self._side(course, story) if course.blocks else None
+        return OptionResult(
+            change.option, change.value, change.words, side, course.gain, self._cpu_gain(course), problem
+        )
+
+    def _cpu_gain(self, course: Course) -> Spread | None:
+        return None if self._place.gpu else course.cpu_gain
+
+    def _result(self, story: RunStory | None, problem: str) -> BenchmarkResult:
+        found, original = self._found, self._original
+        if found.finding is None:
+            self._find_bottleneck()
+        options = tuple(self._option(change, course, story) for change, course in found.changes)
+        plan, kind = self._side(self._plan, story), "" if found.finding is None else found.finding.kind
+        return BenchmarkResult(
+            setting=self._setting,
+            plan=plan,
+            original=None if original is None else self._side(original, story),
+            speedup=None if original is None else original.slowdown,
+            cpu_speedup=None if original is None or self._place.gpu else original.cpu_slowdown,
+            loader=found.loader,
+            options=options,
+            bottleneck=found.finding,
+            next_change="" if found.finding is None else next_change(found.finding, options),
+            findings=seen(story, plan.blocks, plan.settings, kind),
+            profile=tuple(found.profile),
+            notes=self._notes(problem),
+            stopped=found.stopped,
+        )
+
+    def _notes(self, problem: str) -> tuple[str, ...]:
+        told = [problem] if problem else []
+        for course in filter(None, (self._plan, self._original)):
+            told += [f"{course.side.name}: {note}" for note in course.notes]
+            made_again = sum(block.out_of_memory for block in course.blocks)
+            if made_again:
+                told.append(f"{course.side.name}: memory ran out in {made_again} steps, which the guard made again")
+        return tuple(told)

@@ -1,0 +1,145 @@
+"""What the time of a Trainer's steps goes into: waiting for batches, forward, backward, the optimizer, all else.
+
+On a GPU the parts are told by events in its own queue, so that a kernel's time counts where it runs and nothing waits
+for anything; waiting for batches is what the CPU waits. Beside them the CPU's time for queueing forward and backward is
+kept: where it is nearly all of what the GPU takes, the GPU waits for its next kernel.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformers.trainer_callback import TrainerCallback
+
+from .._base.override import override
+from .._base.timers import CPUMoments, moments_of
+from ..monitor.batch_shapes import Inputs
+from .cpu_time import cpu_seconds
+from .measurements import Block, StepParts
+
+
+@dataclass
+class _Marks:
+    """One optimizer step."""
+
+    came_s: float = 0.0  # since the end of the step before, by the clock
+    begin: Any = None
+    end: Any = None
+    forward: list[tuple[Any, Any]] = field(default_factory=list)
+    backward: list[tuple[Any, Any]] = field(default_factory=list)
+    queued_s: float = 0.0
+    spent_s: float = 0.0
+
+
+class Phases(TrainerCallback):  # type: ignore[misc]
+    """Measures ``steps`` steps of ``trainer`` behind the first ``warm_up``.
+
+    Added to the Trainer before a guard is: what is measured as forward is then the model's own. ``on_step`` is called
+    at the end of each step with its number.
+    """
+
+    def __init__(self, trainer: Any, warm_up: int, steps: int, on_step: Callable[[int], None] = lambda n: None) -> None:
+        self._trainer, self._warm_up, self._steps, self._on_step = trainer, warm_up, steps, on_step
+        self._step = _Marks()
+        self._done: list[_Marks] = []
+        self._moments: Any = CPUMoments()
+        self._inputs: Inputs | None = None
+        self._ended = self._begun = self._cpu = self._begun_unix = 0.0
+        self.block: Block | None = None
+        """What was measured, when that is done."""
+        override(trainer, "compute_loss", self._timed(trainer.compute_loss, "forward"))
+        override(trainer.accelerator, "backward", self._timed(trainer.accelerator.backward, "backward"))
+        trainer.add_callback(self)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """The model is on its device."""
+        self._moments = moments_of(model)
+        if not args.torch_compile:  # a hook would be compiled, too
+            self._inputs = Inputs(model)
+        self._ended = time.perf_counter()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The batches of the step are there."""
+        self._step = _Marks(time.perf_counter() - self._ended, self._moments.mark())
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The optimizer's step has been taken, or is in the GPU's queue."""
+        number = state.global_step
+        self._step.end = self._moments.mark()
+        if number in (self._warm_up, self._warm_up + self._steps):
+            self._moments.wait(self._step.end)
+        now = time.perf_counter()
+        self._step.spent_s, self._ended = now - self._ended, now
+        if number == self._warm_up:
+            self._begin(now)
+        elif number > self._warm_up:
+            self._done.append(self._step)
+        if number == self._warm_up + self._steps:
+            self._finish(now)
+        self._on_step(number)
+
+    def _begin(self, now: float) -> None:
+        """What counts begins."""
+        self._begun, self._begun_unix, self._cpu = now, time.time(), cpu_seconds()
+        _forget_peaks()
+        if self._inputs is not None:
+            self._inputs.take()
+
+    def _finish(self, now: float) -> None:
+        seen = {} if self._inputs is None else self._inputs.take()
+        allocated, reserved = _peaks()
+        if self._inputs is not None:
+            self._inputs.leave()
+        self.block = Block(
+            seconds=now - self._begun,
+            cpu_s=cpu_seconds() - self._cpu,
+            steps=tuple(self._parts(step) for step in self._done),
+            padded_s=seen.get("padded_s"),
+            audio_s=seen.get("audio_s"),
+            longest_s=seen.get("longest_s"),
+            peak_allocated_bytes=allocated,
+            peak_reserved_bytes=reserved,
+            begun_unix_s=self._begun_unix,
+            out_of_memory=0,
+        )
+
+    def _parts(self, step: _Marks) -> StepParts:
+        forward, backward = self._sum(step.forward), self._sum(step.backward)
+        optimizer = self._moments.between(step.backward[-1][1], step.end) if step.backward else 0.0
+        rest = step.spent_s - step.came_s - forward - backward - optimizer
+        on_gpu = not isinstance(self._moments, CPUMoments)
+        return StepParts(
+            step.spent_s, step.came_s, forward, backward, optimizer, max(0.0, rest), len(step.forward),
+            step.queued_s if on_gpu else None,
+        )  # fmt: skip
+
+    def _sum(self, pairs: list[tuple[Any, Any]]) -> float:
+        return float(sum(self._moments.between(begin, end) for begin, end in pairs))
+
+    def _timed(self, original: Any, name: str) -> Any:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began, begin = time.perf_counter(), self._moments.mark()
+            result = original(*args, **kwargs)
+            getattr(self._step, name).append((begin, self._moments.mark()))
+            self._step.queued_s += time.perf_counter() - began
+            return result
+
+        return timed
+
+
+def _forget_peaks() -> None:
+    torch: Any = sys.modules["torch"]
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _peaks() -> tuple[int | None, int | None]:
+    """PyTorch's highest since then, allocated and reserved; None without a GPU."""
+    torch: Any = sys.modules["torch"]
+    if not torch.cuda.is_available():
+        return None, None
+    return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()

@@ -1,0 +1,42 @@
+"""Steps before those that count, in the same pass over the data: its workers run, its queue is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Any
+
+from .._base.errors import UnsupportedError
+
+
+class WarmedUp:
+    """A batch sampler whose first ``extra`` batches come once more, before all of them."""
+
+    def __init__(self, batches: Any, extra: int) -> None:
+        self._batches, self._extra = batches, extra
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from islice(cycle(self._batches), self._extra)
+        yield from self._batches
+
+    def __len__(self) -> int:
+        return len(self._batches) + self._extra
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for before there is anything to ask
+            raise AttributeError(name)
+        return getattr(self._batches, name)
+
+
+def with_warm_up(loader: Any, batches: int) -> Any:
+    """A loader as ``loader``, which accelerate made, that begins with so many batches more."""
+    from accelerate import skip_first_batches
+
+    made = skip_first_batches(loader, 0)  # the one public way to a loader with other batches
+    wrapper: Any = getattr(made, "batch_sampler", None)
+    if not hasattr(wrapper, "batch_sampler"):
+        raise UnsupportedError(
+            f"the batches of a {type(loader).__name__} cannot be repeated", "benchmark a data set with a length"
+        )
+    wrapper.batch_sampler = WarmedUp(wrapper.batch_sampler, batches)
+    return made

@@ -1,0 +1,103 @@
+"""``asrconfig compare``: one training on many GPUs, or the largest models for one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .._base.errors import InvalidArgumentError
+from .._base.output import show, show_json
+
+
+def add_compare(commands: Any) -> None:
+    """Add the command and its options."""
+    compare = commands.add_parser("compare", help="time, cost and memory of a training on other GPUs, without them")
+    compare.add_argument("--model", help="known name, or folder with config.json")
+    compare.add_argument("--gpus", help="T4,L4,2xT4,A100-40GB,… (default: the whole catalogue)")
+    compare.add_argument("--data", help="folder, manifest, tar shards, Parquet or audio file (see scan)")
+    compare.add_argument("--hours", type=float, help="hours of audio, instead of --data")
+    compare.add_argument("--mean-s", type=float, default=8.0, help="seconds of a clip on average (default 8)")
+    compare.add_argument("--max-s", type=float, help="seconds of the longest clip (default 3 times the mean)")
+    compare.add_argument("--price", help="dollars per hour and GPU, T4=0.35,L4=0.7, or a JSON file of them")
+    compare.add_argument("--target-batch-size", type=int, default=32, help="samples per optimizer step (default 32)")
+    compare.add_argument("--epochs", type=float, default=3.0, help="default 3")
+    compare.add_argument("--precision", help="fp32, fp16 or bf16 (default: what suits each GPU)")
+    compare.add_argument(
+        "--optimizer", default="adamw_torch_fused", help="the Trainer's name (default adamw_torch_fused)"
+    )
+    compare.add_argument("--freeze-feature-encoder", action="store_true", help="train without the front end")
+    compare.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters of this rank")
+    compare.add_argument("--order", default="random", help="random (default) or grouped by length")
+    compare.add_argument("--safety-margin", type=float, default=0.85, help="share of memory to use (default 0.85)")
+    compare.add_argument("--loader-rate", type=float, help="seconds of audio that a worker prepares per second")
+    compare.add_argument("--workers", type=int, default=4, help="workers of the loader for each GPU (default 4)")
+    compare.add_argument("--largest", metavar="FAMILY", help="instead: models of whisper, xls-r, … that fit one GPU")
+    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    compare.set_defaults(run=_compare)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    found = _largest(arguments) if arguments.largest is not None else _comparison(arguments)
+    show_json(found.to_dict()) if arguments.json else show(found)
+    return 0
+
+
+def _comparison(arguments: argparse.Namespace) -> Any:
+    from ..compare.gpu_comparison import compare_gpus
+
+    if arguments.model is None:
+        raise InvalidArgumentError("no model to compare for", "give --model, or --largest with a family")
+    if arguments.data is None and arguments.hours is None:
+        raise InvalidArgumentError("no audio to train on", "give --data, or --hours")
+    return compare_gpus(
+        arguments.model,
+        arguments.data,
+        gpus=_listed(arguments.gpus),
+        hours=arguments.hours,
+        mean_s=arguments.mean_s,
+        max_s=3 * arguments.mean_s if arguments.max_s is None else arguments.max_s,
+        prices=_prices(arguments.price),
+        target_batch_size=arguments.target_batch_size,
+        epochs=arguments.epochs,
+        precision=arguments.precision,
+        optimizer=arguments.optimizer,
+        freeze_feature_encoder=arguments.freeze_feature_encoder,
+        lora_rank=arguments.lora,
+        order=arguments.order,
+        safety_margin=arguments.safety_margin,
+        loader_rate=arguments.loader_rate,
+        workers=arguments.workers,
+    )
+
+
+def _largest(arguments: argparse.Namespace) -> Any:
+    from ..compare.gpu_comparison import largest_models
+
+    names = _listed(arguments.gpus) or []
+    if len(names) != 1:
+        raise InvalidArgumentError(f"--largest with {len(names)} GPUs", "name one with --gpus")
+    return largest_models(
+        names[0],
+        arguments.largest,
+        seconds=15.0 if arguments.max_s is None else arguments.max_s,
+        lora_rank=arguments.lora or 32,
+        precision=arguments.precision,
+        safety_margin=arguments.safety_margin,
+    )
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _prices(text: str | None) -> dict[str, float] | str | None:
+    if text is None or "=" not in text:
+        return text
+    prices = {}
+    for part in text.split(","):
+        name, _, hour = part.partition("=")
+        try:
+            prices[name.strip()] = float(hour)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{part!r} is no price", "write T4=0.35, dollars per hour and GPU") from error
+    return prices

@@ -1,0 +1,39 @@
+"""``asrconfig launch``: a saved plan as files for torchrun, accelerate and DeepSpeed."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .._base.output import show
+
+
+def add_launch(commands: Any) -> None:
+    """Add the command and its options."""
+    launch = commands.add_parser("launch", help="write a plan as files for torchrun, accelerate and DeepSpeed")
+    launch.add_argument("config", help="a plan, as save_config wrote it")
+    launch.add_argument("--out", required=True, metavar="FOLDER", help="where to write the files")
+    launch.add_argument("--strategy", help="ddp, zero1, zero2, zero3 or fsdp (default: the plan's)")
+    launch.add_argument("--script", default="train.py", help="what each process runs (default train.py)")
+    launch.add_argument("--machines", type=int, default=1, help="that share the plan's GPUs equally (default 1)")
+    launch.add_argument("--max-restarts", type=int, default=3, help="after a process has failed (default 3)")
+    launch.add_argument("--layers", help="class names of the model's layers, for fsdp: A,B")
+    launch.set_defaults(run=_launch)
+
+
+def _launch(arguments: argparse.Namespace) -> int:
+    from ..config import TrainingConfig
+    from ..launch import launch_files
+
+    layers = [name.strip() for name in (arguments.layers or "").split(",") if name.strip()]
+    written = launch_files(
+        TrainingConfig.load(arguments.config),
+        arguments.out,
+        script=arguments.script,
+        strategy=arguments.strategy,
+        machines=arguments.machines,
+        max_restarts=arguments.max_restarts,
+        layers=layers,
+    )
+    show(written)
+    return 0

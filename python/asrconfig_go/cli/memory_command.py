@@ -1,0 +1,86 @@
+"""``asrconfig memory``: what a training takes of a GPU, and whether it fits."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._base.errors import NotFoundError
+from .._base.files import save_whole
+from .._base.output import show, show_json
+from ..view.markup import page
+
+if TYPE_CHECKING:
+    from ..memory.estimate import MemoryEstimate
+
+
+def add_memory(commands: Any) -> None:
+    """Add the command and its options."""
+    memory = commands.add_parser("memory", help="estimate the GPU memory of a training, without a GPU")
+    memory.add_argument("--model", required=True, help="known name, or folder with config.json")
+    memory.add_argument("--batch", type=int, required=True, help="micro-batch: samples in one forward pass")
+    memory.add_argument("--seconds", type=float, required=True, help="longest clip of the batch, in seconds")
+    memory.add_argument(
+        "--labels", type=int, help="longest text of the batch, in tokens (default: usual for --seconds)"
+    )
+    memory.add_argument("--precision", default="fp16", help="fp32, fp16 (default) or bf16")
+    memory.add_argument("--checkpointing", action="store_true", help="with gradient checkpointing")
+    memory.add_argument(
+        "--optimizer", default="adamw_torch_fused", help="the Trainer's name (default adamw_torch_fused)"
+    )
+    memory.add_argument("--accumulation", type=int, default=1, help="micro-batches per optimizer step (default 1)")
+    memory.add_argument(
+        "--freeze-feature-encoder", action="store_true", help="train without the convolutional front end"
+    )
+    memory.add_argument("--evaluation-batch", type=int, help="also estimate an evaluation with this batch")
+    memory.add_argument("--gpu", help="a GPU of the catalogue (T4, L4, A100-40GB, …) instead of what is here")
+    memory.add_argument("--estimator", default="auto", help="auto (default), trace, analytic or published")
+    memory.add_argument("--allocator", default="", metavar="CONF", help="text of PYTORCH_CUDA_ALLOC_CONF")
+    memory.add_argument("--no-cache", action="store_true", help="record anew, and keep nothing")
+    memory.add_argument("--json", action="store_true", help="print the estimate as JSON")
+    memory.add_argument("--html", metavar="FILE", help="also write the estimate as a page")
+    memory.add_argument("--plot", metavar="FILE", help="also draw the timeline (needs matplotlib)")
+    memory.set_defaults(run=_memory)
+
+
+def _memory(arguments: argparse.Namespace) -> int:
+    from ..memory.question import EstimatorWarning, estimate_memory
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EstimatorWarning)  # the estimate says it itself
+        estimate = estimate_memory(
+            arguments.model,
+            batch=arguments.batch,
+            seconds=arguments.seconds,
+            labels=arguments.labels,
+            precision=arguments.precision,
+            gradient_checkpointing=arguments.checkpointing,
+            optimizer=arguments.optimizer,
+            accumulation=arguments.accumulation,
+            freeze_feature_encoder=arguments.freeze_feature_encoder,
+            gpu=arguments.gpu,
+            evaluation_batch=arguments.evaluation_batch,
+            estimator=arguments.estimator,
+            allocator=arguments.allocator,
+            cache=not arguments.no_cache,
+            progress=not arguments.json,
+        )
+    if arguments.html:
+        path = Path(arguments.html)
+        save_whole(path, page(path.stem, estimate._repr_html_()).encode())
+    if arguments.plot:
+        _draw(estimate, Path(arguments.plot))
+    show_json(estimate.to_dict()) if arguments.json else show(estimate)
+    return 0
+
+
+def _draw(estimate: MemoryEstimate, path: Path) -> None:
+    figure = estimate.plot().figure
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:  # ValueError: a format that matplotlib does not know
+        raise NotFoundError(
+            f"cannot draw to {path}: {error}", "name a .png, .svg or .pdf in a folder that exists"
+        ) from error

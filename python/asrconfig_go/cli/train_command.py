@@ -1,0 +1,78 @@
+"""``asrconfig train``: a fine-tuning from the data's name to the model in a folder."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from .._base.errors import InvalidArgumentError
+from .._base.output import show
+
+_PASSED_ON = (
+    "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
+    "language", "clean", "epochs", "max_steps", "target_batch_size", "gpu", "config", "resume", "push", "seed",
+)  # fmt: skip
+
+
+def add_train(commands: Any) -> None:
+    """Add the command to argparse's ``commands``."""
+    train = commands.add_parser("train", help="fine-tune a speech model, from the data's name to the model in a folder")
+    add = train.add_argument
+    add("--model", required=True, help="checkpoint: a folder or a name on the Hub; or tiny-wav2vec2, tiny-whisper")
+    add("--data", required=True, help="folder, manifest or data set on the Hub; or demo: bundled spoken digits")
+    add("--out", default="asrconfig-output", help="folder for model and checkpoints (default asrconfig-output)")
+    _add_data(train)
+    add("--language", help="of Whisper: german, de, …")
+    add("--epochs", type=float, help="passes over the data (default: the plan's)")
+    add("--max-steps", type=int, help="optimizer steps, in place of epochs")
+    add("--target-batch-size", type=int, help="clips per optimizer step (default 32)")
+    add("--gpu", help="plan for this GPU instead of what is here")
+    add("--config", metavar="FILE", help="a plan, as asrconfig plan --output wrote it")
+    add("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the plan, or a setting "
+        "of TrainingArguments")  # fmt: skip
+    add("--seed", type=int, default=0, help="of weights, order and drawn clips (default 0)")
+    add("--resume", action="store_true", help="go on with the training in --out, or start it")
+    add("--push", nargs="?", const=True, default=False, metavar="REPO", help="upload the model to the Hub in the end")
+    add("--quiet", action="store_true", help="print the result alone")
+    train.set_defaults(run=_train)
+
+
+def _add_data(train: Any) -> None:
+    """Options on what is in the data."""
+    add = train.add_argument
+    add("--name", help="configuration of a data set on the Hub")
+    add("--split", help="its split to train on (default train)")
+    add("--evaluation-split", help="the split to evaluate with (default validation or test)")
+    add("--text-column", help="column of the transcripts (default: by its usual names)")
+    add("--audio-column", help="column of the audio or its paths")
+    add("--evaluation-share", type=float, default=0.1, help="of clips, where there is no such split (default 0.1)")
+    add("--check-audio", action=argparse.BooleanOptionalAction, default=None,
+        help="decode every clip first (default: up to ten hours of audio)")  # fmt: skip
+    add("--clean", action=argparse.BooleanOptionalAction, default=None,
+        help="lower case and no punctuation in transcripts (default: but for Whisper)")  # fmt: skip
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from ..recipe import fine_tune
+    from ..recipe.rank_output import first_process
+
+    wishes = {name: getattr(arguments, name) for name in _PASSED_ON}
+    settings = dict(_setting(text) for text in arguments.set)
+    result = fine_tune(
+        arguments.data, arguments.model, arguments.out, settings=settings, verbose=not arguments.quiet, **wishes
+    )
+    if first_process():
+        show(result)
+    return 0
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """A name and a value: JSON where it is that, else text."""
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise InvalidArgumentError(f"--set {text!r} is not FIELD=VALUE", "write --set learning_rate=3e-5")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, {"True": True, "False": False, "None": None}.get(value, value)

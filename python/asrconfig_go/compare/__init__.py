@@ -1,0 +1,1 @@
+"""One training on many GPUs, and the largest models for one."""

@@ -1,0 +1,190 @@
+"""What comparisons of GPUs are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .._base.errors import InvalidArgumentError
+from .._base.ranges import Range
+from .._base.records import to_json
+from ..machine.model import ModelProfile
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """Seconds of an optimizer step, as they add up."""
+
+    compute: Range
+    memory: Range
+    launches: Range
+    optimizer: Range
+    exchange: Range
+    overhead: Range
+
+
+@dataclass(frozen=True)
+class Price:
+    """Dollars per hour of one GPU, with who asks for it, when that was seen (year and month) and where."""
+
+    gpu: str
+    usd_per_hour: float
+    provider: str
+    date: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Way:
+    """A change, and the bytes that the training would then take of one GPU."""
+
+    what: str
+    peak_bytes: int
+    fits: bool
+
+
+@dataclass(frozen=True)
+class StepCalibration:
+    """Measured over predicted time of ``steps`` steps: the median, the fastest and the slowest tenth."""
+
+    factor: float
+    low: float
+    high: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class GPUPlan:
+    """The plan for one GPU, or for ``count`` of them; sizes are bytes of one.
+
+    The micro-batch is the one with the least predicted time; ``largest_batch`` is about the largest that would fit.
+    ``peak_bytes`` is the predicted peak for a batch of the longest clips, the CUDA context included; times, cost and
+    energy are None when it does not fit, cost also without a price, energy also without a known board power. ``bound``
+    names the largest part of the time, of those in ``parts`` or the loader. ``ways`` say what would make it fit.
+    """
+
+    gpu: str
+    count: int
+    memory_bytes: int
+    budget_bytes: int
+    unverified: bool
+    fits: bool
+    precision: str
+    gradient_checkpointing: bool
+    optimizer: str
+    lora_rank: int
+    per_device_train_batch_size: int
+    gradient_accumulation_steps: int
+    effective_batch_size: int
+    largest_batch: int
+    peak_bytes: int
+    parts: StepParts | None
+    step_s: Range | None
+    epoch_hours: Range | None
+    run_hours: Range | None
+    audio_rate: Range | None
+    bound: str
+    calibrated: bool
+    price: Price | None
+    cost_usd: Range | None
+    energy_kwh: Range | None
+    cheapest: bool
+    fastest: bool
+    notes: tuple[str, ...]
+    ways: tuple[Way, ...]
+
+    @property
+    def name(self) -> str:
+        """``"T4"``, ``"2 × T4"``."""
+        return self.gpu if self.count == 1 else f"{self.count} × {self.gpu}"
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """One training on several GPUs, in the order asked for. Seconds, hours of audio, bytes, dollars."""
+
+    model: ModelProfile
+    clips: int
+    hours: float
+    longest_s: float
+    target_batch_size: int
+    epochs: float
+    rows: tuple[GPUPlan, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def cheapest(self) -> GPUPlan | None:
+        """The plan with the lowest likely cost; None where no price is known."""
+        return next((row for row in self.rows if row.cheapest), None)
+
+    @property
+    def fastest(self) -> GPUPlan | None:
+        """The plan that likely ends first; None where none fits."""
+        return next((row for row in self.rows if row.fastest), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return dict(to_json(self))
+
+    def __repr__(self) -> str:
+        from .comparison_view import comparison_text
+
+        return comparison_text(self)
+
+    def _repr_html_(self) -> str:
+        from .comparison_view import comparison_html
+
+        return comparison_html(self)
+
+
+@dataclass(frozen=True)
+class TrainableModel:
+    """What a model takes of a GPU at a micro-batch of one clip with gradient checkpointing."""
+
+    name: str
+    parameters: int
+    full: Way
+    eight_bit: Way
+    lora: Way
+
+
+@dataclass(frozen=True, repr=False)
+class LargestModels:
+    """The known models on one GPU, the largest first."""
+
+    gpu: str
+    budget_bytes: int
+    seconds: float
+    lora_rank: int
+    models: tuple[TrainableModel, ...]
+
+    def largest(self, way: str = "full") -> TrainableModel | None:
+        """The largest that fits in a ``way``: ``"full"``, ``"eight_bit"`` or ``"lora"``; None where none does."""
+        if way not in ("full", "eight_bit", "lora"):
+            raise InvalidArgumentError(f"way = {way!r} is not known", "choose full, eight_bit or lora")
+        return next((model for model in self.models if getattr(model, way).fits), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return dict(to_json(self))
+
+    def __repr__(self) -> str:
+        from .comparison_view import largest_text
+
+        return largest_text(self)
+
+    def _repr_html_(self) -> str:
+        from .comparison_view import largest_html
+
+        return largest_html(self)
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of one optimizer step; with measured steps, scaled by their ``calibration``."""
+
+    gpu: str
+    precision: str
+    step_s: Range
+    parts: StepParts
+    calibration: StepCalibration | None

@@ -1,0 +1,262 @@
+"""What a training would take on other GPUs: memory, time, cost and energy, from the config alone and without a GPU.
+
+Times are estimates: each is a ``Range``, and docs/timing.md says what it rests on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from .._base import native
+from .._base.checks import checked, checked_list
+from .._base.errors import InvalidArgumentError
+from .._base.json_files import read_json
+from .._base.records import from_json, to_json
+from ..data.profile import DatasetProfile
+from ..machine.hardware import GPU
+from .comparison_records import Comparison, LargestModels, Price, StepCalibration, StepTime
+from .step_calibration import known_calibrations
+
+Prices = Mapping[str, float] | str | os.PathLike[str]
+
+
+def compare_gpus(
+    model: Any,
+    dataset: Any = None,
+    *,
+    gpus: Sequence[str] | None = None,
+    hours: float | None = None,
+    mean_s: float | None = None,
+    max_s: float | None = None,
+    prices: Prices | None = None,
+    freeze_feature_encoder: bool = False,
+    **options: Any,
+) -> Comparison:
+    """Plan one training on each of ``gpus`` and say what it would take there.
+
+    ``model``: a known name, a folder with ``config.json``, a transformers config, or a live transformers model.
+    ``dataset``: a ``DatasetProfile``, or what ``scan_audio`` takes; without one ``hours`` of audio in clips of
+    ``mean_s`` seconds on average and ``max_s`` at most are assumed. ``gpus``: names of the catalogue such as ``"T4"``
+    and ``"2xT4"``; None takes all of it. ``prices``: dollars per hour and GPU by name, or a JSON file of them; they
+    replace those of the built-in table. ``options`` are the fields of ``CompareOptions``.
+
+    Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model whose memory is not known
+    from its config (trace it with ``estimate_memory``), and ``InvalidArgumentError`` for values out of range.
+    """
+    from ..memory.model_source import analytic_request
+
+    described = analytic_request(model, freeze_feature_encoder)
+    return compare_described(
+        described, dataset, gpus=gpus, hours=hours, mean_s=mean_s, max_s=max_s, prices=prices, **options
+    )
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """How the training is to run.
+
+    ``target_batch_size``: clips per optimizer step; ``precision`` None takes what suits each card; ``optimizer`` the
+    Trainer's name; ``lora_rank`` above 0 trains adapters. ``order``: ``"random"``, or ``"grouped"`` by length;
+    ``padded_s`` instead gives the seconds that all batches of an epoch hold. ``safety_margin``: share of GPU memory to
+    use, 0.70 to 0.95. ``loader_rate``: seconds of audio that one of ``workers`` prepares per second, None assumes it.
+    ``calibrations``: by GPU, from ``estimate_step_time`` with measured steps; None takes what earlier trainings here
+    measured of the model (see ``find_step_calibration``), an empty mapping none.
+    """
+
+    target_batch_size: int = 32
+    epochs: float = 3.0
+    precision: str | None = None
+    optimizer: str = "adamw_torch_fused"
+    lora_rank: int = 0
+    order: str = "random"
+    padded_s: float | None = None
+    safety_margin: float = 0.85
+    loader_rate: float | None = None
+    workers: int = 4
+    calibrations: Mapping[str, StepCalibration] | None = None
+
+    def request(self) -> dict[str, Any]:
+        """What the library is asked; raises ``InvalidArgumentError`` for a value of the wrong type."""
+        given = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "calibrations":
+                given["calibrations"] = {name: to_json(c) for name, c in (value or {}).items()}
+            elif value is not None:
+                given[field.name] = checked(field.name, value, _OPTION_TYPES[field.name])
+        for name in ("target_batch_size", "epochs", "safety_margin", "workers"):
+            if not given[name]:  # zero would mean the default in the library
+                raise InvalidArgumentError(f"{name} = {given[name]!r} is too small", "give a number above 0")
+        return given
+
+
+_OPTION_TYPES = {
+    "target_batch_size": int, "epochs": float, "precision": str, "optimizer": str, "lora_rank": int, "order": str,
+    "padded_s": float, "safety_margin": float, "loader_rate": float, "workers": int,
+}  # fmt: skip
+
+
+def compare_described(
+    model: dict[str, Any],
+    dataset: Any = None,
+    *,
+    gpus: Sequence[str] | None = None,
+    hours: float | None = None,
+    mean_s: float | None = None,
+    max_s: float | None = None,
+    prices: Prices | None = None,
+    **options: Any,
+) -> Comparison:
+    """``compare_gpus`` for a model as ``analytic_request`` describes it."""
+    unknown = options.keys() - {field.name for field in fields(CompareOptions)}
+    if unknown:
+        known = ", ".join(field.name for field in fields(CompareOptions))
+        raise InvalidArgumentError(f"there is no option {sorted(unknown)[0]!r}", f"choose from {known}")
+    asked = CompareOptions(**options)
+    if asked.calibrations is None:
+        asked = replace(asked, calibrations=known_calibrations(model, asked.precision, asked.lora_rank))
+    request = asked.request()
+    request |= {"model": model, "gpus": _names(gpus), "prices": _prices(prices)}
+    request["data"] = _data(dataset, hours, mean_s, max_s)
+    return from_json(Comparison, native.call("timing.compare", request))
+
+
+def largest_models(
+    gpu: str,
+    family: str = "",
+    *,
+    seconds: float = 15.0,
+    lora_rank: int = 32,
+    precision: str | None = None,
+    safety_margin: float = 0.85,
+) -> LargestModels:
+    """Say which known models can be fine-tuned on ``gpu``: fully, with an 8-bit optimizer, with LoRA.
+
+    ``family`` is a part of the names to look at, such as ``"whisper"`` or ``"xls-r"``; ``seconds`` the longest clip.
+    Raises ``NotFoundError`` for an unknown GPU and for a family without a model.
+    """
+    request = {
+        "gpu": checked("gpu", gpu, str),
+        "family": checked("family", family, str),
+        "seconds": checked("seconds", seconds, float),
+        "lora_rank": checked("lora_rank", lora_rank, int),
+        "precision": checked("precision", precision, str | None) or "",
+        "safety_margin": checked("safety_margin", safety_margin, float),
+    }
+    for name in ("seconds", "lora_rank", "safety_margin"):
+        if not request[name]:  # zero would mean the default in the library
+            raise InvalidArgumentError(f"{name} = {request[name]!r} is too small", "give a number above 0")
+    return from_json(LargestModels, native.call("timing.largest", request))
+
+
+def estimate_step_time(
+    model: Any,
+    gpu: str,
+    *,
+    batch: int,
+    seconds: float,
+    precision: str | None = None,
+    gradient_checkpointing: bool = False,
+    accumulation: int = 1,
+    optimizer: str = "adamw_torch_fused",
+    freeze_feature_encoder: bool = False,
+    lora_rank: int = 0,
+    attention: str = "sdpa",
+    measured_s: Iterable[float] | None = None,
+) -> StepTime:
+    """Say how long one optimizer step takes: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.
+
+    ``measured_s``: seconds of real steps of that shape, without the first few; the answer then has a ``calibration``
+    that ``compare_gpus`` takes.
+    """
+    from ..memory.model_source import analytic_request
+
+    request = {
+        "model": analytic_request(model, freeze_feature_encoder),
+        "gpu": checked("gpu", gpu, str),
+        "batch": checked("batch", batch, int),
+        "seconds": checked("seconds", seconds, float),
+        "precision": precision or "",
+        "checkpointing": gradient_checkpointing,
+        "accumulation": checked("accumulation", accumulation, int),
+        "optimizer": optimizer,
+        "freeze_feature_encoder": freeze_feature_encoder,
+        "lora_rank": checked("lora_rank", lora_rank, int),
+        "attention": attention,
+        "measured_s": None if measured_s is None else checked_list("measured_s", measured_s, float),
+    }
+    found = native.call("timing.step", request)
+    del found["work"]
+    return from_json(StepTime, found)
+
+
+def gpu_prices() -> tuple[Price, ...]:
+    """The built-in prices, each with its date and source."""
+    return tuple(from_json(Price, row) for row in native.call("timing.prices"))
+
+
+def price_of(gpu: GPU) -> float | None:
+    """Dollars per hour of a GPU, by the built-in table; None where it has none."""
+    from ..machine.hardware import catalogue
+
+    for entry in catalogue():
+        sizes = (entry["memory_total_bytes"], *(entry["other_memory_bytes"] or ()))
+        if gpu.name in entry["driver_names"] and gpu.memory_total_bytes in sizes:
+            return next((price.usd_per_hour for price in gpu_prices() if price.gpu == entry["key"]), None)
+    return None
+
+
+def _names(gpus: Sequence[str] | None) -> list[str]:
+    if gpus is None:
+        return []
+    names = [gpus] if isinstance(gpus, str) or not hasattr(gpus, "__iter__") else list(gpus)
+    if not names:
+        raise InvalidArgumentError("no GPU to compare", 'name some, such as gpus=["T4", "L4"], or leave it out for all')
+    return [checked("gpus", name, str) for name in names]
+
+
+def _data(dataset: Any, hours: float | None, mean_s: float | None, max_s: float | None) -> dict[str, Any]:
+    if dataset is not None:
+        if isinstance(dataset, DatasetProfile):
+            return {"profile": to_json(dataset)}
+        from ..data.scan import scan_audio
+
+        return {"profile": to_json(scan_audio(dataset, clips=False).profile)}
+    given = {"hours": hours, "mean_s": mean_s, "max_s": max_s}
+    for name, value in given.items():
+        if value is None:
+            raise InvalidArgumentError(f"neither a dataset nor {name}", "pass a dataset, or hours, mean_s and max_s")
+        if not checked(name, value, float) > 0:
+            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give hours of audio, and seconds")
+    assert hours is not None and mean_s is not None and max_s is not None
+    return {"clips": max(1, round(hours * 3600 / mean_s)), "mean_s": float(mean_s), "max_s": float(max_s)}
+
+
+def _prices(prices: Prices | None) -> dict[str, float]:
+    """Dollars per hour by card, from a mapping or a JSON file: an object, or rows as the built-in table has them."""
+    if prices is None:
+        return {}
+    if isinstance(prices, str | os.PathLike):
+        return _price_file(Path(prices))
+    if not isinstance(prices, Mapping):
+        raise InvalidArgumentError(f"prices = {prices!r} are no prices", 'pass {"T4": 0.35, "L4": 0.7}, or a JSON file')
+    for name, hour in prices.items():
+        number = isinstance(hour, int | float) and not isinstance(hour, bool)
+        if not number or not math.isfinite(hour) or hour < 0:
+            raise InvalidArgumentError(f"the price of {name} is {hour!r}", "give dollars per hour and GPU")
+    return {str(name): float(hour) for name, hour in prices.items()}
+
+
+def _price_file(path: Path) -> dict[str, float]:
+    hint = 'write {"T4": 0.35, "L4": 0.7}, dollars per hour and GPU'
+    content = read_json(path, "prices", hint)
+    try:
+        rows = {row["gpu"]: row["usd_per_hour"] for row in content} if isinstance(content, list) else dict(content)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidArgumentError(f"{path} holds no prices: {error}", hint) from error
+    return _prices(rows)

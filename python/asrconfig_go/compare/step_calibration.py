@@ -1,0 +1,177 @@
+"""How fast a model trains on a GPU, beside what was estimated: kept between sessions, and used by comparisons."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .._base import native
+from .._base.checks import checked, listed
+from .._base.errors import AsrConfigError
+from .._base.json_files import read_json
+from .._base.records import from_json
+from ..machine.hardware import HardwareProfile
+from ..memory.calibration_record import calibration_file, torch_version, write_calibration
+from .comparison_records import StepCalibration
+
+_KEPT = 64  # records of a model: cards and settings
+_PLAUSIBLE = (0.02, 50.0)  # measured over estimated
+_HIGHEST, _MOST_STEPS = 1e3, 1 << 40  # of a factor's range and of steps in a file that can be believed
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """What a factor was measured with, beside the model, the GPU and the version of torch."""
+
+    precision: str
+    gradient_checkpointing: bool
+    optimizer: str = "adamw_torch_fused"
+    lora_rank: int = 0
+    attention: str = "sdpa"
+    devices: int = 1
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """An optimizer step: ``micro_batches`` of (clips, padded seconds), and the seconds that it took."""
+
+    micro_batches: tuple[tuple[int, float], ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One measurement. ``gpu`` is the driver's name of the card; ``padded_s`` the audio that was computed."""
+
+    gpu: str
+    precision: str
+    gradient_checkpointing: bool
+    lora_rank: int
+    factor: float
+    low: float
+    high: float
+    steps: int
+    padded_s: float
+    day: str
+
+    @property
+    def calibration(self) -> StepCalibration:
+        """As ``compare_gpus`` takes it."""
+        return StepCalibration(self.factor, self.low, self.high, self.steps)
+
+
+def find_step_calibration(
+    model: Any,
+    gpu: str,
+    *,
+    precision: str | None = None,
+    gradient_checkpointing: bool | None = None,
+    lora_rank: int = 0,
+    freeze_feature_encoder: bool = False,
+) -> StepCalibration | None:
+    """What earlier trainings with the installed torch measured of ``model`` on ``gpu``; None when there was none.
+
+    ``model`` is what ``compare_gpus`` takes; models of one architecture, width and depth that train the same share of
+    their weights are one. With None of ``precision`` and ``gradient_checkpointing`` the newest measurement with any
+    counts. Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model without a config.
+    """
+    from ..memory.model_source import analytic_request
+
+    described = analytic_request(model, freeze_feature_encoder)
+    card = _card(checked("gpu", gpu, str))
+    for record in _records(described):
+        matches = precision in (None, record.precision) and lora_rank == record.lora_rank
+        matches = matches and gradient_checkpointing in (None, record.gradient_checkpointing)
+        if matches and record.gpu == card:
+            return record.calibration
+    return None
+
+
+def known_calibrations(described: dict[str, Any], precision: str | None, lora_rank: int) -> dict[str, StepCalibration]:
+    """The newest of each card, of a model as ``analytic_request`` describes it."""
+    found: dict[str, StepCalibration] = {}
+    for record in _records(described):
+        if precision in (None, record.precision) and lora_rank == record.lora_rank:
+            found.setdefault(record.gpu, record.calibration)
+    return found
+
+
+def calibrate_steps(
+    described: dict[str, Any], gpu: str, settings: StepSettings, steps: Iterable[MeasuredStep]
+) -> StepRecord:
+    """Hold measured steps against the estimate for exactly their micro-batches. Raises as ``estimate_step_time``."""
+    request = {
+        "model": described,
+        "gpu": gpu if settings.devices == 1 else f"{settings.devices}x{gpu}",
+        "precision": settings.precision,
+        "checkpointing": settings.gradient_checkpointing,
+        "optimizer": settings.optimizer,
+        "lora_rank": settings.lora_rank,
+        "attention": settings.attention,
+        "steps": [{"micro_batches": step.micro_batches, "measured_s": step.seconds} for step in steps],
+    }
+    found = native.call("timing.calibrate", request)
+    today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
+    return StepRecord(
+        gpu=_card(found["gpu"]), precision=found["precision"], gradient_checkpointing=settings.gradient_checkpointing,
+        lora_rank=settings.lora_rank, padded_s=found["padded_s"], day=today, **found["calibration"],
+    )  # fmt: skip
+
+
+def store_step_calibration(described: dict[str, Any], record: StepRecord) -> bool:
+    """Keep a measurement; one with the same card and settings is replaced. Whether it was kept.
+
+    Nothing is where the cache cannot be written, or where the factor is beyond belief.
+    """
+    if not _PLAUSIBLE[0] < record.factor < _PLAUSIBLE[1]:
+        return False
+    others = [each for each in _records(described) if _settings(each) != _settings(record)]
+    with contextlib.suppress(OSError):
+        write_calibration(_file(described), [asdict(each) for each in [record, *others][:_KEPT]])
+        return True
+    return False
+
+
+def _settings(record: StepRecord) -> tuple[str, str, bool, int]:
+    return record.gpu, record.precision, record.gradient_checkpointing, record.lora_rank
+
+
+def _records(described: dict[str, Any]) -> list[StepRecord]:
+    """What is known of a model, the newest first; none where the file is broken."""
+    path = _file(described)  # raises for a model that nobody knows
+    try:
+        rows = listed("records", read_json(path, "calibration", ""))
+        found = [from_json(StepRecord, row) for row in rows]
+    except AsrConfigError:
+        return []
+    cards = {gpu for gpu in {each.gpu for each in found} if _is_card(gpu)}
+    return [each for each in found if each.gpu in cards and _is_sound(each)]
+
+
+def _is_sound(record: StepRecord) -> bool:
+    return 0 < record.low <= record.factor <= record.high < _HIGHEST and 0 < record.steps < _MOST_STEPS
+
+
+def _is_card(gpu: str) -> bool:
+    """Whether the library can plan for it: one unknown name would make it refuse all."""
+    try:
+        return bool(gpu) and _card(gpu) == gpu
+    except AsrConfigError:
+        return False
+
+
+def _file(described: dict[str, Any]) -> Any:
+    """Vocabularies and heads differ between trainings of one model: they count for nothing here."""
+    profile = native.call("model.profile", described)
+    trained = profile["trainable_parameters"] / max(1, profile["total_parameters"])
+    size = json.dumps([profile["architecture"], profile["hidden_size"], profile["layers"], round(trained, 2)])
+    return calibration_file("step", size, torch_version())
+
+
+def _card(gpu: str) -> str:
+    """One name for a card in any spelling: the driver's."""
+    return HardwareProfile.detect(gpu).gpu_name

@@ -1,0 +1,1 @@
+"""Audio datasets: sources, clips, durations, labels, and what they add up to."""

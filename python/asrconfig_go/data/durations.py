@@ -1,0 +1,80 @@
+"""A length column for datasets, so that batches of similar length can be made without looking at the audio again."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from .._base.errors import InvalidArgumentError
+from .scan import scan_audio
+
+_UNITS = ("samples", "seconds")
+
+
+class BadAudioWarning(UserWarning):
+    """Some clips cannot be used; what was put in their place is said."""
+
+
+def add_durations(
+    dataset: Any,
+    column: str = "length",
+    unit: str = "samples",
+    *,
+    sampling_rate: int = 16_000,
+    workers: int = 0,
+    progress: bool = True,
+) -> Any:
+    """The ``datasets.Dataset`` (or ``DatasetDict``) with the length of every clip in a new ``column``.
+
+    ``unit`` ``"samples"`` gives whole numbers at ``sampling_rate``, whatever the files' own rates: what the Trainer's
+    ``train_sampling_strategy="group_by_length"`` (``group_by_length=True`` before transformers 5) reads from
+    ``length_column_name``. ``"seconds"`` gives fractions. Audio is neither decoded nor copied, also of a dataset that
+    was shuffled or selected from. A clip that cannot be read gets 0, and a ``BadAudioWarning`` counts them.
+
+    A transform of the dataset (``set_transform``) stays, and is not run to look at lengths. Raises
+    ``InvalidArgumentError`` for a stream, for what is no dataset, and when the column is there already.
+    """
+    if unit not in _UNITS:
+        raise InvalidArgumentError(f"unit = {unit!r} is not known", "choose one of " + ", ".join(_UNITS))
+    options = {"sampling_rate": sampling_rate, "workers": workers, "progress": progress}
+    if isinstance(dataset, dict):
+        return type(dataset)({name: _with_lengths(part, column, unit, options) for name, part in dataset.items()})
+    return _with_lengths(dataset, column, unit, options)
+
+
+def _with_lengths(dataset: Any, column: str, unit: str, options: dict[str, Any]) -> Any:
+    _check(dataset, column)
+    from .hf_durations import with_column
+
+    rate = options["sampling_rate"] if unit == "samples" else 1
+    result = scan_audio(dataset, allow_empty=True, **options)
+    seconds = [0.0 if math.isnan(s) else s * rate for s in result.durations]
+    lengths: list[Any] = [round(s) for s in seconds] if unit == "samples" else seconds
+    profile = result.profile
+    if profile.bad_count:
+        first = profile.bad_files[0]
+        warnings.warn(
+            f"{profile.bad_count} of {len(result)} clips cannot be read and got the {column} 0; "
+            f"the first: {first.path}: {first.error}",
+            BadAudioWarning,
+            stacklevel=4,
+        )
+    return with_column(dataset, column, lengths)
+
+
+def _check(dataset: Any, column: str) -> None:
+    if not hasattr(dataset, "column_names") or not hasattr(dataset, "features"):
+        raise InvalidArgumentError(
+            f"cannot add a column to a {type(dataset).__name__}",
+            "pass a datasets.Dataset; of other sources, scan_audio(source).durations are the seconds",
+        )
+    if not hasattr(dataset, "__len__"):
+        raise InvalidArgumentError(
+            "a streamed dataset has no place for a column that needs all of it",
+            "load it without streaming=True; a stream cannot be put in the order of lengths anyway",
+        )
+    if column in dataset.column_names:
+        raise InvalidArgumentError(
+            f"the dataset has a column {column!r} already", f"remove_columns({column!r}), or choose another column=…"
+        )

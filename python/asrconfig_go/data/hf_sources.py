@@ -1,0 +1,138 @@
+"""Hugging Face datasets as sources, without decoding: their Arrow tables by address, streams row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from .._base.errors import EmptyDatasetError, InvalidArgumentError
+from .arrow_columns import PATH_COLUMNS, PREPARED_RATE, TEXT_COLUMNS, arrow_request
+from .pieces import Piece, Source, array_clip, encoded_piece
+
+STREAM_SAMPLE = 200  # clips read of a streamed dataset, whose files are remote
+
+
+def read_hf_dataset(dataset: Any, *, sample_size: int | None) -> Source:
+    """A ``datasets.Dataset`` or ``IterableDataset`` with an ``Audio``, a path or an ``input_values`` column."""
+    if not hasattr(dataset, "__len__"):
+        return _streamed(dataset, sample_size or STREAM_SAMPLE)
+    return _tables([dataset], f"dataset of {len(dataset)} rows, column {audio_column(dataset)!r}")
+
+
+def read_hf_splits(splits: dict[Any, Any], *, sample_size: int | None) -> Source:
+    """A ``DatasetDict``: its split ``train``, which is what gets trained on, or all of them where none is called so."""
+    if "train" in splits:
+        source = read_hf_dataset(splits["train"], sample_size=sample_size)
+        source.label = source.label.replace("dataset", "split 'train'", 1)
+        if source.request is not None:
+            source.request["source"] = source.label
+        return source
+    if not all(hasattr(split, "__len__") for split in splits.values()):
+        raise InvalidArgumentError(
+            f"the streamed dataset has the splits {', '.join(map(repr, splits))}",
+            f"pass one of them, such as dataset[{next(iter(splits))!r}]",
+        )
+    sizes = ", ".join(f"{name} {len(split)}" for name, split in splits.items())
+    return _tables(list(splits.values()), f"dataset of {sizes} rows")
+
+
+def _tables(datasets: list[Any], label: str) -> Source:
+    rows = sum(map(len, datasets))
+    if not rows:
+        raise EmptyDatasetError("the dataset has no rows", "check the split and the filters applied to it")
+    request, alive = arrow_request(stored_column(dataset, audio_column(dataset)) for dataset in datasets)
+    return Source({"arrow": request, "source": label}, label=label, total=rows, alive=alive, texts=_texts_of(datasets))
+
+
+def stored_column(dataset: Any, name: str) -> tuple[Any, Any]:
+    """A column as the dataset's table stores it, undecoded, and the rows that the dataset takes of it, None for all."""
+    indices = dataset._indices  # what select and shuffle leave instead of moving rows; there is no public name for it
+    return dataset.data.table.column(name), None if indices is None else indices.table.column(0)
+
+
+def _texts_of(datasets: list[Any]) -> Callable[[str | None], list[Any]]:
+    def texts(column: str | None) -> list[Any]:
+        found: list[Any] = []
+        for dataset in datasets:
+            name = text_column(dataset.column_names, column)
+            found += dataset.select_columns([name]).with_format("arrow")[:].column(name).to_pylist()
+        return found
+
+    return texts
+
+
+def text_column(names: Iterable[str], wanted: str | None) -> str:
+    """The column that holds what is said: the one that was named, or the first of those known; ``labels`` at last."""
+    there = list(names)
+    for name in [wanted] if wanted else (*TEXT_COLUMNS, "labels"):
+        if name in there:
+            return name
+    missing = f"no column {wanted!r}" if wanted else "no column with texts"
+    raise InvalidArgumentError(f"the dataset has {missing} (columns: {', '.join(there)})", "name it: text=…")
+
+
+def audio_column(dataset: Any) -> str:
+    """The column to measure: marked as ``Audio``, ``input_values``, or of paths or bytes under a usual name."""
+    features = dataset.features or {}
+    for name, feature in features.items():
+        if type(feature).__name__ == "Audio":
+            return str(name)
+    for name in ("input_values", *PATH_COLUMNS):
+        feature = features.get(name)
+        if isinstance(feature, dict) and {"bytes", "path", "array"} & set(feature):
+            return name
+        if feature is not None and (name == "input_values" or getattr(feature, "dtype", "") in _STORED):
+            return name
+    raise InvalidArgumentError(
+        f"the dataset has no Audio column (columns: {', '.join(dataset.column_names or ['unknown'])})",
+        'mark it: dataset.cast_column("audio", datasets.Audio(decode=False)), or pass a list of paths',
+    )
+
+
+_STORED = ("string", "large_string", "binary", "large_binary")
+
+
+def _streamed(dataset: Any, limit: int) -> Source:
+    """The first rows of a stream: it cannot be sampled at random without reading it whole."""
+    if dataset.features is None and hasattr(dataset, "_resolve_features"):
+        dataset = dataset._resolve_features()
+    column = audio_column(dataset)
+    population = _split_size(dataset)
+    encoded = type(dataset.features[column]).__name__ == "Audio"
+    rows = undecoded(dataset, column) if encoded else dataset
+
+    def pieces() -> Iterator[Piece]:
+        for number, row in enumerate(islice(rows, limit)):
+            yield _stream_piece(number, row[column])
+
+    total = limit if population is None else min(limit, population)
+    sampled = population is None or limit < population
+    return Source(None, pieces, f"first {limit} rows of a stream, column {column!r}", total, population, sampled)
+
+
+def _stream_piece(number: int, value: Any) -> Piece:
+    import pyarrow as pa
+
+    if isinstance(value, str):
+        return encoded_piece([(number, value, None)])
+    if isinstance(value, bytes):
+        value = {"bytes": value}
+    if value is None or (isinstance(value, dict) and "array" not in value):
+        value = value or {}
+        data = None if value.get("bytes") is None else pa.py_buffer(value["bytes"])
+        return encoded_piece([(number, value.get("path"), data)])
+    return Piece(known=[(number, array_clip(value, number, PREPARED_RATE))])
+
+
+def undecoded(dataset: Any, column: str) -> Any:
+    """The data set with its ``Audio`` column as it is stored, bytes and paths."""
+    from datasets import Audio
+
+    return dataset.cast_column(column, Audio(decode=False))
+
+
+def _split_size(dataset: Any) -> int | None:
+    splits = getattr(dataset.info, "splits", None) or {}
+    split = splits.get(str(dataset.split)) if dataset.split is not None else None
+    return split.num_examples if split is not None else None

@@ -1,0 +1,255 @@
+"""Whether what is said fits the audio: CTC needs a frame for every label, a decoder a position for every token."""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._base.errors import InvalidArgumentError
+from .label_limits import Limits, limits_of
+from .pieces import kind
+from .scan import ScanResult, scan_audio, scan_with_texts
+from .sources import read_source
+
+_SHOWN = 20  # pairs that a report lists
+_BATCH = 1_000  # texts tokenized at once
+
+
+@dataclass(frozen=True)
+class InfeasiblePair:
+    """A clip whose labels do not fit: ``needed`` frames (CTC) or positions (decoder) of ``available`` ones."""
+
+    row: int
+    path: str
+    duration_s: float
+    labels: int
+    needed: int
+    available: int
+    text: str
+
+    def __str__(self) -> str:
+        text = self.text if len(self.text) <= 40 else self.text[:39] + "…"
+        return (
+            f"[{self.row}] {self.path}: {self.duration_s:.2f} s, {self.labels} labels need {self.needed}, "
+            f"there are {self.available}: {text!r}"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class LabelReport:
+    """What ``check_labels`` found. ``infeasible`` has the first pairs, ``infeasible_rows`` the numbers of all.
+
+    ``unit`` is ``"characters"`` or ``"tokens"``; ``limit`` ``"frames"`` of a CTC model or ``"positions"`` of a decoder.
+    ``unreadable`` clips and those with a ``missing`` text were not checked; an ``empty`` text fits. ``tightest`` is the
+    highest share of its frames or positions that a pair needs.
+    """
+
+    model: str
+    unit: str
+    limit: str
+    checked: int
+    infeasible: tuple[InfeasiblePair, ...]
+    infeasible_rows: tuple[int, ...]
+    unreadable: int
+    missing: int
+    empty: int
+    longest_labels: int
+    mean_labels: float
+    tightest: float
+
+    @property
+    def infeasible_count(self) -> int:
+        """How many pairs do not fit."""
+        return len(self.infeasible_rows)
+
+    def __repr__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        from ..view.units import as_html
+
+        return as_html("Labels", repr(self))
+
+
+def check_labels(
+    source: Any,
+    texts: Iterable[str | None] | None = None,
+    *,
+    text: str | None = None,
+    tokenizer: Any = None,
+    model: Any = "wav2vec2",
+    workers: int = 0,
+    progress: bool = True,
+) -> LabelReport:
+    """Find the clips whose texts do not fit a model: they give an infinite CTC loss, or break a decoder.
+
+    ``source`` is what ``scan_audio`` takes, or a ``ScanResult``. What is said is read from its column ``text``, or from
+    the first of text, sentence, transcription, transcript, normalized_text and raw_transcription (of tar shards: from
+    .txt or .json members; of Kaldi: from the file ``text``), unless ``texts`` gives it in the order of the clips. A
+    column of whole numbers, such as ``labels`` of a prepared dataset, counts as tokens already.
+
+    ``tokenizer`` is a tokenizer or processor of transformers, or a function from a text to its labels; without one
+    every character is a label. ``model`` is a name ("wav2vec2", "w2v-bert", "whisper", or one of ``known_models()``), a
+    model, its config or folder, or a function from seconds to frames.
+
+    CTC needs as many frames as labels, and one more between any two labels that are the same (Graves et al. 2006).
+    Raises ``InvalidArgumentError`` when there are no texts, or when a decoder is checked without a tokenizer.
+    """
+    limits = limits_of(model)
+    if isinstance(source, ScanResult) or texts is not None:
+        result, said = _given(source, texts, workers, progress)
+    else:
+        result, said = _scanned(source, text, workers, progress)
+    return _report(result, said, limits, tokenizer)
+
+
+def _given(source: Any, texts: Iterable[Any] | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
+    if texts is None:
+        raise InvalidArgumentError("a scan's result does not hold what is said", "pass texts=… beside it")
+    if isinstance(source, ScanResult):
+        result = source
+    else:
+        result = scan_audio(source, workers=workers, progress=progress, allow_empty=True)
+    if isinstance(texts, str | bytes) or not hasattr(texts, "__iter__"):
+        raise InvalidArgumentError(f"texts are {kind(texts)}", "pass a list with one text for each clip")
+    said = list(texts)
+    wrong = next((each for each in said if each is not None and not hasattr(each, "__len__")), None)
+    if wrong is not None:
+        raise InvalidArgumentError(f"a text is {kind(wrong)}", "texts are str, or lists of labels")
+    if len(said) != len(result):
+        raise InvalidArgumentError(
+            f"{len(said)} texts for {len(result)} clips", "pass one text for each clip, bad ones included"
+        )
+    return result, said
+
+
+def _scanned(source: Any, text: str | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
+    found = read_source(source, sampling_rate=16_000, sample_size=None, seed=0)
+    if found.texts is not None:
+        said = found.texts(text)
+        return scan_audio(source, workers=workers, progress=progress, allow_empty=True), said
+    if found.request is None or not {"manifest", "shards", "folder"} & set(found.request):
+        raise InvalidArgumentError("the dataset does not tell what is said", "pass texts=… in the order of the clips")
+    result, said = scan_with_texts(found, text, workers=workers, progress=progress)
+    if all(one is None for one in said):
+        column = f"no {text!r}" if text else "no text"
+        raise InvalidArgumentError(f"there is {column} in {result.profile.source}", "name its column: text=…")
+    return result, said
+
+
+def _report(result: ScanResult, said: Sequence[Any], limits: Limits, tokenizer: Any) -> LabelReport:
+    durations = result.durations
+    if limits.positions is not None and tokenizer is None and any(isinstance(one, str) for one in said):
+        raise InvalidArgumentError(
+            "a decoder's positions hold tokens, which cannot be counted without a tokenizer", "pass tokenizer=…"
+        )
+    counted = [row for row, one in enumerate(said) if one is not None and not math.isnan(durations[row])]
+    tally = _Tally()
+    for row, labels in zip(counted, _labelled((said[row] for row in counted), tokenizer), strict=True):
+        tally.add(row, labels, durations[row], limits)
+    unreadable = sum(map(math.isnan, durations))
+    pairs = [_pair(result, said, row, *numbers) for row, numbers in tally.infeasible[:_SHOWN]]
+    tokens = tokenizer is not None or any(not isinstance(said[row], str) for row in counted[:1])
+    return LabelReport(
+        model=limits.name,
+        unit="tokens" if tokens else "characters",
+        limit="frames" if limits.positions is None else "positions",
+        checked=len(counted),
+        infeasible=tuple(pairs),
+        infeasible_rows=tuple(row for row, _ in tally.infeasible),
+        unreadable=unreadable,
+        missing=len(said) - len(counted) - unreadable,
+        empty=tally.empty,
+        longest_labels=tally.longest,
+        mean_labels=tally.sum / max(1, len(counted)),
+        tightest=tally.tightest,
+    )
+
+
+def _lines(r: LabelReport) -> Iterator[str]:
+    consequence = "their CTC loss is infinite" if r.limit == "frames" else "the decoder has no positions for the rest"
+    if r.infeasible_count:
+        yield f"{r.infeasible_count} of {r.checked} pairs do not fit {r.model}: {consequence}"
+    else:
+        yield f"all {r.checked} pairs fit {r.model}"
+    yield (
+        f"labels are {r.unit}: {r.mean_labels:.1f} on average, {r.longest_labels} at most; "
+        f"the fullest pair needs {r.tightest:.0%} of its {r.limit}"
+    )
+    yield from (f"  {pair}" for pair in r.infeasible)
+    if r.infeasible_count > len(r.infeasible):
+        yield f"  … and {r.infeasible_count - len(r.infeasible)} more, see infeasible_rows"
+    others = ((r.unreadable, "cannot be read"), (r.missing, "have no text"), (r.empty, "have an empty text"))
+    if any(count for count, _ in others):
+        yield "of the clips " + ", ".join(f"{count} {what}" for count, what in others if count)
+
+
+class _Tally:
+    """Counts over the pairs."""
+
+    def __init__(self) -> None:
+        self.infeasible: list[tuple[int, tuple[int, int, int]]] = []
+        self.empty = self.longest = self.sum = 0
+        self.tightest = 0.0
+
+    def add(self, row: int, labels: Sequence[Any], seconds: float, limits: Limits) -> None:
+        count = len(labels)
+        self.empty += not count
+        self.sum += count
+        self.longest = max(self.longest, count)
+        needed, available = count, limits.available(seconds)
+        if limits.positions is None and 2 * count > available:  # else repeats cannot matter
+            needed += repeats(labels)
+        self.tightest = max(self.tightest, needed / available if available else math.inf if needed else 0.0)
+        if needed > available:
+            self.infeasible.append((row, (count, needed, available)))
+
+
+def repeats(labels: Sequence[Any]) -> int:
+    """How many labels are the same as the one before."""
+    return sum(map(lambda a, b: bool(a == b), labels, labels[1:]))
+
+
+def _pair(result: ScanResult, said: Sequence[Any], row: int, count: int, needed: int, available: int) -> InfeasiblePair:
+    clip, text = result.clips[row], said[row]
+    shown = text if isinstance(text, str) else json.dumps(list(text))
+    return InfeasiblePair(row, clip.path, clip.duration_s or 0.0, count, needed, available, shown)
+
+
+def _labelled(texts: Iterator[Any], tokenizer: Any) -> Iterator[Sequence[Any]]:
+    """The labels of each text. Lists of numbers are labels already."""
+    tokenize = _tokenizing(tokenizer)
+    while batch := [text for _, text in zip(range(_BATCH), texts, strict=False)]:
+        if tokenize is None or not isinstance(batch[0], str):
+            yield from batch
+        else:
+            yield from tokenize(batch)
+
+
+def _tokenizing(tokenizer: Any) -> Callable[[list[str]], Iterable[Sequence[Any]]] | None:
+    if tokenizer is None:
+        return None
+    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # of a processor
+    if not callable(tokenizer):
+        raise InvalidArgumentError(
+            f"a {type(tokenizer).__name__} as tokenizer cannot be called", "pass a function from a text to its labels"
+        )
+    if hasattr(tokenizer, "batch_decode"):  # transformers' own take many texts at once
+        return lambda batch: tokenizer(batch).input_ids
+    return lambda batch: map(_sequence, map(tokenizer, batch))
+
+
+def _sequence(labels: Any) -> Sequence[Any]:
+    """What a tokenizing function gave: a sequence, or an encoding that holds one."""
+    for name in ("input_ids", "ids"):
+        if isinstance(labels, dict) and name in labels:
+            return list(labels[name])
+        if hasattr(labels, name):
+            return list(getattr(labels, name))
+    if not hasattr(labels, "__iter__"):
+        raise InvalidArgumentError(f"the tokenizer gives {kind(labels)} for a text", "it is to give a text's labels")
+    return labels if isinstance(labels, str | list | tuple | array) else list(labels)

@@ -1,0 +1,114 @@
+"""What the clips of a dataset add up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """One file that was counted out, with the reason."""
+
+    path: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Clips by duration: ``counts[i]`` of ``edges_s[i]`` ≤ duration < ``edges_s[i + 1]``, the last bin closed."""
+
+    edges_s: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Padding:
+    """What one way of making batches costs, as each batch lasts as long as its longest clip.
+
+    ``order`` is ``"random"``, ``"grouped"`` (as ``group_by_length`` of the Trainer), ``"bucketed"`` (ten buckets of
+    equal seconds) or ``"sorted"``. ``padded_s`` are the seconds that all batches hold, ``waste`` the share of them that
+    is padding, 0 to 1.
+    """
+
+    order: str
+    padded_s: float
+    waste: float
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """The ``count`` clips over ``over_s`` seconds: without them, random batches hold ``padded_share`` (0 to 1) less."""
+
+    over_s: float
+    count: int
+    padded_share: float
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Clips that are very likely copies: the same size, the same length, the same bytes where they were read.
+
+    ``count`` leaves the first of each group out, and ``hours`` is what those last; ``groups`` shows at most 20, with at
+    most 5 paths each.
+    """
+
+    count: int
+    hours: float
+    groups: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, repr=False)
+class DatasetProfile:
+    """The audio summed up; statistics speak of the usable clips that were measured. Seconds, bytes, hertz.
+
+    With ``sampled`` a random sample stands for the whole: counts, hours and bytes are then scaled to it. ``padding``
+    speaks of batches of ``batch_size`` measured clips. ``warnings`` say what may go wrong in training; whether a clip
+    is silent is not judged, as nothing is decoded.
+    """
+
+    sample_count: int
+    measured_count: int
+    sampled: bool
+    bad_count: int
+    bad_files: tuple[BadFile, ...]
+    shortened_count: int
+    mean_s: float
+    std_s: float
+    min_s: float
+    max_s: float
+    percentiles_s: dict[str, float]
+    histogram: Histogram
+    total_hours: float
+    size_bytes: int
+    decoded_bytes: int
+    share_over_30s: float
+    sample_rates: dict[str, int]
+    channels: dict[str, int]
+    codecs: dict[str, int]
+    methods: dict[str, int]
+    batch_size: int
+    padding: tuple[Padding, ...]
+    outliers: Outliers | None
+    duplicates: Duplicates
+    warnings: tuple[str, ...]
+    source: str
+
+    def __repr__(self) -> str:
+        from .profile_view import dataset_text
+
+        return dataset_text(self)
+
+    def _repr_html_(self) -> str:
+        from .profile_view import dataset_html
+
+        return dataset_html(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the histogram with matplotlib, on ``ax`` or a new figure, and give its axes.
+
+        Raises ``UnsupportedError`` where matplotlib is not installed and ``EmptyDatasetError`` without a usable clip.
+        """
+        from .profile_plot import plot_dataset
+
+        return plot_dataset(self, ax)

@@ -1,0 +1,120 @@
+"""What people pass as a dataset, turned into requests for the scanner.
+
+A source is either one request that the library lists and measures by itself (folder, manifest, shards, paths, an Arrow
+table in memory), or pieces read here in order (Parquet, arrays, streams).
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+from .._base.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
+from .._base.files import user_path, utf8
+from .hf_sources import read_hf_dataset, read_hf_splits
+from .parquet_sources import parquet_files, read_arrow_file, read_frame, read_parquet, read_saved, read_table
+from .pieces import Piece, Source, array_clip, is_array, kind
+
+_MANIFESTS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".lst", ".list", ".scp")
+_KALDI = ("segments", "utt2dur", "reco2dur")
+_SHARDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+
+
+def read_source(source: Any, *, sampling_rate: int, sample_size: int | None, seed: int) -> Source:
+    """Recognise ``source``; raises ``InvalidArgumentError`` with what is accepted when it is none of it."""
+    if isinstance(source, str | os.PathLike):
+        return _path(os.fsdecode(source), sample_size, seed)
+    if hasattr(source, "column_names") and hasattr(source, "features"):
+        return read_hf_dataset(source, sample_size=sample_size)
+    if hasattr(source, "column_names") and hasattr(source, "schema"):
+        return read_table(source, f"table of {source.num_rows} rows")
+    if hasattr(source, "columns") and hasattr(source, "iloc"):
+        return read_frame(source)
+    if isinstance(source, dict):
+        return _splits(source, sample_size)
+    if (is_array(source) and len(source.shape) != 1) or isinstance(source, bytes | int | float | None):
+        raise InvalidArgumentError(f"cannot read a dataset from {kind(source)}", _ACCEPTED)
+    try:
+        # Without __iter__, as a torch dataset, items end where an IndexError says so, and many never raise one.
+        items = list(source) if hasattr(source, "__iter__") else [source[i] for i in range(len(source))]
+    except TypeError:
+        raise InvalidArgumentError(f"cannot read a dataset from {kind(source)}", _ACCEPTED) from None
+    return _items(items, sampling_rate, sample_size, seed)
+
+
+_ACCEPTED = (
+    "pass a folder, an audio file, a manifest (.jsonl, .csv, .tsv, .scp, …), tar shards, Parquet files, a list of "
+    "paths, a datasets.Dataset with an Audio column, a list of 1-D arrays, or a list of "
+    '{"array", "sampling_rate"}'
+)
+
+
+def _splits(source: dict[Any, Any], sample_size: int | None) -> Source:
+    if source and all(hasattr(split, "column_names") for split in source.values()):
+        return read_hf_splits(source, sample_size=sample_size)
+    splits = ", ".join(map(repr, source))
+    raise InvalidArgumentError(
+        f"the dataset is a dictionary of {splits}", f"pass one split, such as dataset[{next(iter(source), 'train')!r}]"
+    )
+
+
+def _path(name: str, sample_size: int | None, seed: int) -> Source:
+    if name.startswith("pipe:"):
+        return Source({"shards": [name]})
+    path = user_path(name, "data set")
+    if path.is_dir():
+        return _folder(path, sample_size, seed)
+    if not path.exists():
+        return _pattern(name, str(path), sample_size, seed)
+    plain = path.name.lower().removesuffix(".gz")
+    if plain.endswith(_MANIFESTS) or plain in _KALDI:
+        return Source({"manifest": utf8(path)})
+    if path.name.lower().endswith(_SHARDS):
+        return Source({"shards": [utf8(path)]})
+    if plain.endswith(".parquet"):
+        return read_parquet([path], sample_size=sample_size, seed=seed)
+    return read_arrow_file(path) if plain.endswith(".arrow") else Source({"paths": [str(path)]})
+
+
+def _folder(path: Path, sample_size: int | None, seed: int) -> Source:
+    saved = read_saved(path)
+    if saved is not None:
+        return read_source(saved, sampling_rate=0, sample_size=sample_size, seed=seed)
+    files = parquet_files(path)
+    return read_parquet(files, sample_size=sample_size, seed=seed) if files else Source({"folder": utf8(path)})
+
+
+def _pattern(name: str, pattern: str, sample_size: int | None, seed: int) -> Source:
+    """What a name with wildcards, or with braces for tar shards, stands for; ``~`` is expanded in ``pattern``."""
+    if set(name) & set("*?[{") and name.lower().endswith(_SHARDS):
+        return Source({"shards": [pattern]})
+    wild = bool(set(name) & set("*?["))
+    found = sorted(glob.glob(pattern, recursive=True)) if wild else []  # noqa: PTH207
+    if not found:
+        raise NotFoundError(f"the dataset {name!r} does not exist", f"the working folder is {Path.cwd()}")
+    if all(path.endswith(".parquet") for path in found):
+        return read_parquet([Path(path) for path in found], sample_size=sample_size, seed=seed)
+    return Source({"paths": found}, total=len(found))
+
+
+def _items(items: list[Any], sampling_rate: int, sample_size: int | None, seed: int) -> Source:
+    if not items:
+        raise EmptyDatasetError("the dataset is an empty list", _ACCEPTED)
+    kinds = set(map(type, items))  # a million paths are of one type or two
+    if all(issubclass(each, str | os.PathLike) for each in kinds):
+        paths = items if kinds == {str} else [os.fsdecode(item) for item in items]
+        if all(path.lower().endswith(_SHARDS) for path in paths):
+            return Source({"shards": paths})
+        if all(path.lower().endswith(".parquet") for path in paths):
+            return read_parquet([Path(path) for path in paths], sample_size=sample_size, seed=seed)
+        return Source({"paths": paths}, total=len(paths))
+    rows = list(range(len(items)))
+    if sample_size is not None and sample_size < len(items):
+        rows = sorted(random.Random(seed).sample(rows, sample_size))
+    known = [(row, array_clip(items[row], row, sampling_rate)) for row in rows]
+    return Source(
+        None, lambda: iter((Piece(known=known),)), f"{len(items)} arrays", len(rows), len(items), len(rows) < len(items)
+    )

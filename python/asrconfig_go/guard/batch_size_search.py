@@ -1,0 +1,248 @@
+"""The largest micro-batch by trying: forward and backward on the real device, with the optimizer's states there."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .._base.checks import checked
+from .._base.errors import AsrConfigError, InvalidArgumentError
+from .._base.out_of_memory import classify, clear_frames, free_memory
+from ..memory import MemoryModel
+from ..memory.memory_settings import MAX_BATCH, check_seconds, positive
+from ..memory.memory_text import size as bytes_text
+from ..memory.model_source import is_module
+from ..view.units import as_html
+from .bisection import Bracket
+from .probe import optimizer_states, untouched
+from .trial_batch import BatchFunction, Job, model_job, trainer_job
+
+
+@dataclass(frozen=True)
+class BatchSizeProbe:
+    """One trial: samples, whether they fitted, peak of reserved bytes (None on the CPU), and seconds that it took."""
+
+    batch: int
+    fits: bool
+    peak_reserved: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, repr=False)
+class BatchSizeSearch:
+    """What a search found: ``micro_batch`` is the largest from ``low`` to ``high`` that fits, 0 when none does.
+
+    ``start`` is where the search began, and ``start_source`` says why there; ``inputs`` what the trials ran on. The
+    optimizer's states took ``optimizer_bytes``.
+    """
+
+    micro_batch: int
+    probes: tuple[BatchSizeProbe, ...]
+    start: int
+    start_source: str
+    low: int
+    high: int
+    seconds: float | None
+    inputs: str
+    optimizer_bytes: int
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "\n".join([self._verdict(), *(f"  {_probe_text(p)}" for p in self.probes), *self._remarks()])
+
+    def _repr_html_(self) -> str:
+        return as_html("Largest micro-batch", repr(self))
+
+    def _verdict(self) -> str:
+        tried = f"{len(self.probes)} trial{'s' * (len(self.probes) != 1)} from {self.start}, {self.start_source}"
+        duration = "" if self.seconds is None else f" of {self.seconds:g} s"
+        if not self.micro_batch:
+            return f"not even a micro-batch of {self.low}{duration} fits: {tried}"
+        end = ", the most that was asked for" if self.micro_batch == self.high else ""
+        return f"largest micro-batch {self.micro_batch}{duration}{end}: {tried}"
+
+    def _remarks(self) -> list[str]:
+        states = f", {bytes_text(self.optimizer_bytes)} of optimizer states" if self.optimizer_bytes else ""
+        return [f"  with {self.inputs}{states}", *(f"  ! {note}" for note in self.notes)]
+
+
+def _probe_text(p: BatchSizeProbe) -> str:
+    peak = "" if p.peak_reserved is None else f", {bytes_text(p.peak_reserved)} reserved"
+    return f"{p.batch:>5} {'fits' if p.fits else 'does not fit'}{peak}, {p.seconds:.2f} s"
+
+
+def find_max_batch_size(
+    model_or_trainer: Any,
+    batch_fn: BatchFunction | None = None,
+    *,
+    seconds: float | None = None,
+    low: int = 1,
+    high: int = 4096,
+    start: int | MemoryModel | None = None,
+    optimizer: Any = None,
+    precision: str | None = None,
+    accumulation: int | None = None,
+    batch: Any = None,
+) -> BatchSizeSearch:
+    """The largest micro-batch from ``low`` to ``high`` samples that trains on this device, by trying.
+
+    A trainer runs its own step on its longest clips, or on its first ones stretched to ``seconds``; ``batch`` is a
+    collated batch for streams. A model runs ``model(**batch_fn(samples))``, or made-up clips of ``seconds`` seconds,
+    in ``precision`` (``"fp32"``, ``"fp16"``, ``"bf16"``), with gradients kept from before where ``accumulation`` is
+    above 1. ``optimizer`` is one of torch, or the Trainer's name for it; AdamW, or the trainer's, if not given.
+
+    ``start`` is a guess: samples, or a ``MemoryModel``. Without one a GPU's search traces the model, or starts from
+    ``low``. A right guess takes two trials, one within a factor of two about four.
+
+    Weights, gradients, buffers, modes, random numbers and the trainer are as before afterwards, also when a trial
+    raises: all but running out of GPU memory is raised as it is. Raises ``InfeasiblePlanError`` when the states of the
+    optimizer alone do not fit, ``InvalidArgumentError`` for bad ranges, no loss, nothing to train or several processes.
+    """
+    _check(low, high, seconds, start)
+    with contextlib.ExitStack() as back:
+        model = _model(model_or_trainer, batch_fn, precision, accumulation)
+        _check_optimizer(optimizer, named=model is model_or_trainer)
+        back.enter_context(untouched(model))
+        if model is model_or_trainer:
+            settings = ("fp32" if precision is None else precision, 1 if accumulation is None else accumulation)
+            job, optimizer = model_job(model, batch_fn, seconds, *settings, optimizer)
+        else:
+            job, optimizer = back.enter_context(trainer_job(model_or_trainer, batch_fn, seconds, batch, optimizer))
+        meter = Meter(next(model.parameters()).device)
+        first, source = _start(start, low, job, meter)
+        states = back.enter_context(optimizer_states(optimizer))
+        bracket = Bracket(low, high, first, meter.limit())
+        probes = tuple(_search(job, meter, bracket))
+        notes = (f"{states.optimizer}: {states.note}",) if states.note else ()
+        found = bracket.fits if bracket.fits >= low else 0
+        return BatchSizeSearch(
+            found, probes, bracket.start, source, low, high, job.seconds, job.inputs, states.bytes, notes
+        )
+
+
+class Meter:
+    """The memory of a device. A GPU tells it; of others nothing is known, and everything is None."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device if device.type == "cuda" else None
+
+    def limit(self) -> int | None:
+        """The bytes that the allocator may reserve in all."""
+        if self._device is None:
+            return None
+        free, total = torch.cuda.mem_get_info(self._device)
+        limit = int(free + torch.cuda.memory_reserved(self._device))
+        share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(self._device)
+        return min(limit, int(share * total))
+
+    def begin(self) -> None:
+        """Measure from here on."""
+        if self._device is not None:
+            torch.cuda.reset_peak_memory_stats(self._device)
+
+    def end(self) -> tuple[int, int] | None:
+        """The peak of reserved bytes, and what is still held: weights, states and gradients."""
+        if self._device is None:
+            return None
+        torch.cuda.synchronize(self._device)
+        return int(torch.cuda.max_memory_reserved(self._device)), int(torch.cuda.memory_allocated(self._device))
+
+
+def _search(job: Job, meter: Meter, bracket: Bracket) -> Iterator[BatchSizeProbe]:
+    """The trials, until the largest size is known."""
+    free_memory()
+    while (size := bracket.next()) is not None:
+        began = time.perf_counter()
+        error, held = _try(job, meter, size)
+        if _maybe(error):
+            error, held = _try(job, meter, size)
+            if error is not None and _maybe(error) and size == bracket.low:
+                raise error  # nothing is smaller, so it is not for want of memory
+        bracket.note(size, error is None, *(held or ()))
+        yield BatchSizeProbe(size, error is None, held[0] if held else None, time.perf_counter() - began)
+
+
+def _maybe(error: Exception | None) -> bool:
+    return error is not None and classify(error)["class"] == "maybe"
+
+
+def _try(job: Job, meter: Meter, size: int) -> tuple[Exception | None, tuple[int, int] | None]:
+    """Run ``size`` samples: what it measured, or the error when memory was wanting."""
+    failed, held = None, None
+    meter.begin()
+    try:
+        job.run(size)
+        held = meter.end()
+    except Exception as error:
+        if classify(error)["class"] not in ("gpu_oom", "maybe"):
+            raise
+        clear_frames(error)
+        failed = error
+    finally:
+        job.model.zero_grad(set_to_none=True)
+    # Outside of the except block: nothing holds the failed attempt any more.
+    free_memory()
+    return failed, held
+
+
+def _start(start: int | MemoryModel | None, low: int, job: Job, meter: Meter) -> tuple[int, str]:
+    """Where to begin, and why there."""
+    limit = meter.limit()
+    if isinstance(start, int):
+        return start, "as given"
+    if start is not None:
+        if job.seconds is None:
+            raise InvalidArgumentError("a memory model needs the duration of the clips", "pass seconds=")
+        return start.largest_batch(job.seconds, limit), "which the memory model predicts"
+    if limit is None or job.seconds is None:
+        return low, "the lowest"
+    try:
+        with MemoryModel.trace(job.model, progress=False, **job.settings) as traced:
+            return traced.largest_batch(job.seconds, limit), "which its trace predicts"
+    except AsrConfigError as error:
+        return low, f"the lowest, as the model cannot be traced ({error.message})"
+
+
+def _check(low: Any, high: Any, seconds: Any, start: Any) -> None:
+    for name, value in (("low", low), ("high", high)):
+        positive(name, value, MAX_BATCH)
+    if low > high:
+        raise InvalidArgumentError(f"low = {low} is above high = {high}", "pass the range of sizes to try")
+    if seconds is not None:
+        check_seconds("seconds", seconds)
+    if start is not None and not isinstance(start, MemoryModel):
+        positive("start", checked("start", start, int), MAX_BATCH)
+
+
+def _check_optimizer(optimizer: Any, *, named: bool) -> None:
+    if optimizer is None or hasattr(optimizer, "param_groups") or (named and isinstance(optimizer, str)):
+        return
+    raise InvalidArgumentError(
+        f"optimizer = {optimizer!r} is no optimizer", "pass a torch.optim.Optimizer, or for a model the Trainer's name"
+    )
+
+
+def _model(given: Any, batch_fn: Any, precision: Any, accumulation: Any) -> Any:
+    """What is trained, if it and the rest make sense."""
+    model: Any = given if is_module(given) else getattr(given, "model", None)
+    if not is_module(model):
+        raise InvalidArgumentError(
+            f"a {type(given).__name__} cannot be tried", "pass a torch.nn.Module or a transformers.Trainer"
+        )
+    if not any(p.requires_grad for p in model.parameters()):
+        raise InvalidArgumentError(
+            f"{type(model).__name__} has no trainable parameters", "set requires_grad on what is to be trained"
+        )
+    if batch_fn is not None and not callable(batch_fn):
+        raise InvalidArgumentError(
+            f"batch_fn is a {type(batch_fn).__name__}, not a function",
+            "pass batch_fn(samples) -> the model's keyword arguments as tensors",
+        )
+    if model is not given and (precision is not None or accumulation is not None):
+        raise InvalidArgumentError("a trainer has its own precision and accumulation", "change its arguments")
+    return model

@@ -1,0 +1,93 @@
+"""Collated batches in pieces.
+
+The batch is cut as it was collated, padding included: collating its samples again would pad them to other lengths,
+which changes what group normalisation over time and convolutions compute.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import UserDict
+from collections.abc import Mapping
+from typing import Any
+
+from .._base.errors import InvalidArgumentError
+
+_HINT = "give attach(split=…) a function that takes (inputs, size) and gives a list of inputs"
+_MAIN = ("labels", "input_values", "input_features", "input_ids")
+
+
+class UncutBatchError(InvalidArgumentError):
+    """A batch has entries that do not belong to its samples one by one."""
+
+
+def batch_size(inputs: Mapping[str, Any]) -> int:
+    """The number of samples in a collated batch: the length of its labels or its input, or else of its first list."""
+    lengths = _lengths(inputs)
+    main = [lengths[name] for name in _MAIN if name in lengths] or list(lengths.values())
+    if not main:
+        raise InvalidArgumentError(f"a batch of {sorted(inputs)} has no entry with one value for each sample", _HINT)
+    return main[0]
+
+
+def _lengths(inputs: Mapping[str, Any]) -> dict[str, int]:
+    return {name: len(value) for name, value in inputs.items() if _per_sample(value)}
+
+
+def _per_sample(value: Any) -> bool:
+    """Tensors and arrays but scalars, and lists; not texts or settings."""
+    shape = getattr(value, "shape", None)
+    return len(shape) > 0 if shape is not None else isinstance(value, list | tuple)
+
+
+def split(inputs: Any, size: int) -> list[Any]:
+    """``inputs`` in pieces of at most ``size`` samples, in order; what is shared is in all.
+
+    Raises ``InvalidArgumentError`` when entries have other lengths than the batch, naming them.
+    """
+    n = check_rows(inputs)
+    return [piece(inputs, start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def check_rows(inputs: Any) -> int:
+    """The number of samples, or ``UncutBatchError`` with the entries that have another one."""
+    n = batch_size(inputs)
+    if inputs.get("sampled_negative_indices") is not None:
+        raise UncutBatchError(
+            "sampled_negative_indices holds positions in the whole batch, so that it cannot be cut", _HINT
+        )
+    odd = [f"{name} is a mapping" for name, value in sorted(inputs.items()) if isinstance(value, Mapping)]
+    odd += [f"{name} has {length}" for name, length in sorted(_lengths(inputs).items()) if length != n]
+    if odd:
+        raise UncutBatchError(f"a batch of {n} samples cannot be cut: {', '.join(odd)}", _HINT)
+    return n
+
+
+def piece(inputs: Any, start: int, stop: int) -> Any:
+    """The samples from ``start`` to ``stop``, as the same kind of mapping."""
+    return like(inputs, {name: v[start:stop] if _per_sample(v) else v for name, v in inputs.items()})
+
+
+def copied(inputs: Any) -> Any:
+    """The same with copies of all entries, which may be changed in place."""
+    return like(inputs, {name: v.clone() if hasattr(v, "clone") else copy.deepcopy(v) for name, v in inputs.items()})
+
+
+def pick(inputs: Any, rows: list[int]) -> Any:
+    """The samples of these numbers, in their order, as the same kind of mapping."""
+
+    def chosen(value: Any) -> Any:
+        return value[rows] if hasattr(value, "shape") else type(value)(value[i] for i in rows)
+
+    return like(inputs, {name: chosen(v) if _per_sample(v) else v for name, v in inputs.items()})
+
+
+def like(inputs: Any, values: dict[str, Any]) -> Any:
+    """A mapping of the kind of ``inputs`` (``BatchFeature``, dict) with other values."""
+    made = copy.copy(inputs)
+    if isinstance(made, UserDict):
+        made.data = values  # a copy shares it
+        return made
+    made.clear()
+    made.update(values)
+    return made

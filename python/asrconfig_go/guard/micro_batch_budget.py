@@ -1,0 +1,39 @@
+"""How large micro-batches may be."""
+
+from __future__ import annotations
+
+from .batch_lengths import Extent
+
+
+class Budget:
+    """At most ``samples`` a micro-batch, and once one has not fitted, at most so many values of the model's input.
+
+    What a step needs grows with the padded batch, samples × length: half of a batch that failed is a limit that lets
+    short clips ride in larger micro-batches than long ones. The limit never grows again: nothing here knows why it
+    should. ``MemoryBudget`` does.
+    """
+
+    def __init__(self, samples: int | None = None, overhead_s: float | None = None) -> None:
+        self.samples = samples
+        self.overhead_s = overhead_s
+        """What a micro-batch costs beside its padded length, in seconds of audio; batches are then cut wherever that
+        costs less. None: only batches that are too large, into as few micro-batches as can be."""
+        self.rate: float | None = None
+        """Units of length in a second of audio; None: as the model at hand has it."""
+        self.values: int | None = None
+        """At most so many of a micro-batch."""
+        self.too_long: int | None = None
+        """So many values of one sample alone did not fit."""
+
+    def size(self, extent: Extent, most: int) -> int:
+        """The samples of a micro-batch, 1 to ``most``, whose longest one has this extent."""
+        size = min(most, self.samples or most)
+        return size if self.values is None else max(1, min(size, self.values // extent.values))
+
+    def shrink(self, extent: Extent, size: int) -> None:
+        """From now on no more than ``size`` samples of this extent: more did not fit."""
+        values = size * extent.values
+        self.values = values if self.values is None else min(values, self.values)
+
+    def step_done(self) -> None:
+        """An optimizer step has been taken."""

@@ -1,0 +1,47 @@
+"""How a collated batch is cut into micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..batching.memory_table import cheapest
+from .attempts import Piece
+from .batch_lengths import Extent, extent, own_lengths
+from .collated_batch import batch_size, check_rows, like, pick, split
+from .micro_batch_budget import Budget
+from .padding import trimmed
+from .worst_batch import per_second
+
+Split = Callable[[Any, int], list[Any]]
+
+
+def is_cut(inputs: Any, budget: Budget) -> bool:
+    """Whether a batch is too large for one micro-batch, or may cost less in several."""
+    n = batch_size(inputs)
+    return budget.overhead_s is not None or budget.size(extent(inputs), n) < n
+
+
+def evenly(inputs: Any, budget: Budget, by: Split | None) -> Iterator[tuple[Any, Piece]]:
+    """Micro-batches in order, with the batch's padding; copies, as the Trainer may take entries out of them."""
+    n, each = batch_size(inputs), extent(inputs)
+    size = budget.size(each, n)
+    parts = (by or split)(inputs, size) if size < n else [like(inputs, dict(inputs))]
+    for part in parts:
+        yield part, Piece(batch_size(part), each)
+
+
+def by_length(inputs: Any, budget: Budget, model: Any) -> Iterator[tuple[Any, Piece]]:
+    """Micro-batches of clips of similar length, the longest first, without the padding that each does not need."""
+    lengths = own_lengths(inputs)
+    if lengths is None:
+        yield from evenly(inputs, budget, None)
+        return
+    check_rows(inputs)
+    width = extent(inputs).width
+    rate = budget.rate or per_second(inputs, model)
+    overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate
+    for rows in cheapest(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left), overhead):
+        # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.
+        longest = lengths[rows[0]]
+        yield trimmed(pick(inputs, sorted(rows)), longest), Piece(len(rows), Extent(longest, width))

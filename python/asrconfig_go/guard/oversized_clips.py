@@ -1,0 +1,69 @@
+"""Clips that do not fit even alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from .._base.errors import InfeasiblePlanError
+from .accumulation_window import Call, Window
+from .attempts import Piece
+from .batch_lengths import extent, spoken_lengths
+from .collated_batch import batch_size, pick
+from .micro_batch_budget import Budget
+from .padding import trimmed
+
+logger = logging.getLogger("asrconfig_go")
+
+
+class LeftOut:
+    """Takes clips that are too long out of their batches, if the user allowed it, and counts them.
+
+    The others are then padded to the longest of them, as if the clip had never been in the batch. There is no automatic
+    chunking: where a transcript would have to be cut is not known here. A function of the user's may know.
+    """
+
+    def __init__(self, policy: str | Callable[[Any], list[Any]], budget: Budget, window: Window) -> None:
+        self._policy, self._budget, self._window = policy, budget, window
+        self.count = 0
+
+    def before(self, call: Call) -> None:
+        """Take out what is known not to fit."""
+        most = self._budget.too_long
+        while most is not None and call.inputs is not None:
+            lengths = spoken_lengths(call.inputs)
+            if lengths is None or max(lengths) * extent(call.inputs).width < most:
+                return
+            self._take_longest(call, lengths)
+
+    def take(self, call: Call, piece: Piece) -> bool:
+        """Take out the clip that makes ``piece``, of one sample, too long; False when that may not be."""
+        if self._policy == "raise" or piece.of_replacement or call.inputs is None:
+            return False
+        lengths = spoken_lengths(call.inputs) or [piece.extent.length] * batch_size(call.inputs)
+        longest = max(lengths) * extent(call.inputs).width
+        known = self._budget.too_long
+        self._budget.too_long = longest if known is None else min(known, longest)
+        logger.warning("clips of %d values or more do not fit alone: they are left out from now on", longest)
+        self._take_longest(call, lengths)
+        self.before(call)  # others of the batch that are as long need not be tried
+        return True
+
+    def _take_longest(self, call: Call, lengths: list[int]) -> None:
+        longest = max(range(len(lengths)), key=lambda i: lengths[i])
+        sample, rest = pick(call.inputs, [longest]), [i for i in range(len(lengths)) if i != longest]
+        sample = trimmed(sample, lengths[longest])
+        call.inputs = trimmed(pick(call.inputs, rest), max(lengths[i] for i in rest)) if rest else None
+        self._window.leave_out(sample)
+        self.count += 1
+        if callable(self._policy):
+            made = self._policy(sample)
+            for part in made:
+                self._window.bring_in(part)
+            call.replacements += made
+        elif self._window.nothing_left:
+            raise InfeasiblePlanError(
+                "every clip of an optimizer step is too long for the GPU",
+                "cut or drop long clips before training, turn gradient checkpointing on, or take a larger GPU",
+            )

@@ -1,0 +1,215 @@
+"""Several processes that train together (DistributedDataParallel).
+
+DDP averages gradients while backward runs, one collective after the other, in all processes alike: one that runs out of
+memory in between leaves the others waiting for ever. Under the guard each process computes its window by itself, on the
+model inside DDP's wrapper, as often and in as many pieces as it needs: DDP's hooks do nothing in a backward pass whose
+forward it has not seen. When the window is complete the processes tell each other whether they succeeded, and average
+the gradients. The price is that this does not overlap with the backward pass.
+
+All that they tell each other goes by one message of the same size, so that a process which fails for good can tell it
+wherever the others are: whatever they meet for next, they find a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from .._base.errors import InfeasiblePlanError
+from .._base.out_of_memory import first_line
+from .._base.override import override
+from .loss_weights import RULES, Totals
+
+logger = logging.getLogger("asrconfig_go")
+
+_LARGE = 1 << 20  # gradients of more values are averaged in place, smaller ones in groups of at most so many
+_NUMBERS = 6 + len(RULES)  # of a message
+_TELLING_S = 120.0  # how long one that fails waits for the others to hear it
+
+
+class OtherProcessFailedError(InfeasiblePlanError):
+    """Another process of this training has failed, so that this one cannot go on."""
+
+
+class Ranks:
+    """The processes of one training; with one process all of this does nothing."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.size: int = trainer.args.world_size
+        self._trainer = trainer
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one process only."""
+        return self.size == 1
+
+    def inner(self, model: Any) -> Any:
+        """The model that computes without collectives; where DDP was compiled, not the compiled one."""
+        from torch.nn.parallel import DistributedDataParallel
+
+        bare = getattr(model, "_orig_mod", model)
+        return bare.module if isinstance(bare, DistributedDataParallel) else model
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Inside, the Trainer counts tokens in this process only, and does not multiply losses by their number.
+
+        It asks the others in each prediction step: one that takes more of them would wait for answers to nothing.
+        """
+        arguments, name = self._trainer.args, "average_tokens_across_devices"
+        if self.alone or not hasattr(arguments, name):
+            yield
+            return
+        undo = override(arguments, name, False)
+        try:
+            yield
+        finally:
+            undo()
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What each process does by itself: if it fails here for good, the others are told instead of waiting."""
+        try:
+            yield
+        except OtherProcessFailedError:
+            raise
+        except Exception:
+            if not self.alone:
+                self._tell_failure()
+            raise
+
+    @contextlib.contextmanager
+    def joined(self) -> Iterator[None]:
+        """As ``together``, and the others are waited for: it has succeeded in all processes, or fails in all."""
+        with self.together():
+            yield
+        if not self.alone:
+            self._meet()
+
+    def fetched(self, batches: Iterator[Any], count: int) -> Iterator[Any]:
+        """``batches``, the first ``count`` of them ready in all processes: a collator may fail in one."""
+        if self.alone:
+            return batches
+        with self.joined():
+            ready = list(itertools.islice(batches, count))
+        return itertools.chain(ready, batches)
+
+    def summed(self, mine: Totals, counts: tuple[float, ...] = ()) -> tuple[Totals, bool | None]:
+        """The totals of all processes; and by ``counts``, if they are given, whether samples differ in tokens.
+
+        They say whether those of this process do, how many tokens its first sample has, and the square of that.
+        """
+        if self.alone:
+            return mine, None
+        found, (_, differ, total, squares, *_) = self._meet(mine, counts)
+        return found, (bool(differ) or squares * self.size != total**2) if counts else None
+
+    def agreed(
+        self, known: tuple[str, ...], fitting: tuple[str, ...] | None, factor: float | None
+    ) -> tuple[tuple[str, ...] | None, float | None]:
+        """The rules for the loss that fit in every process that could measure them, None where none could.
+
+        And by what the loss is multiplied, as it was found in any process.
+        """
+        if self.alone:
+            return (None if fitting is None else tuple(r for r in known if r in fitting)), factor
+        against = [float(fitting is not None and rule not in fitting) for rule in RULES]
+        found = [*against, float(fitting is not None), float(factor is not None), factor or 0.0]
+        _, *refused, measured, told, factors = self._meet(numbers=found)[1]
+        left = tuple(r for r in known if not refused[RULES.index(r)])
+        return left if measured else None, factors / told if told else None
+
+    def average(self, model: Any, left_out: Totals) -> Totals:
+        """Average the gradients of all processes, once the window is complete in each; what all have left out.
+
+        Raises ``OtherProcessFailedError`` when another one has failed.
+        """
+        if self.alone:
+            return left_out
+        trained = [p for p in model.parameters() if p.requires_grad]
+        missing = sum(p.grad is None for p in trained)
+        gone, numbers = self._meet(left_out, [missing])
+        if numbers[1]:
+            trained = self._used_anywhere(trained)
+        self._average([p.grad for p in trained])
+        return gone
+
+    def share_buffers(self, model: Any) -> None:
+        """Give all processes the first one's running statistics, as DDP does before a forward."""
+        if self.alone or not getattr(getattr(model, "_orig_mod", model), "broadcast_buffers", False):
+            return
+        import torch.distributed as dist
+
+        for buffer in self.inner(model).buffers():
+            dist.broadcast(buffer, 0)
+
+    def _meet(
+        self, totals: Totals | None = None, numbers: Any = (), failed: bool = False
+    ) -> tuple[Totals, list[float]]:
+        """The sums of what all processes tell: totals, and how many have failed with ``numbers`` behind it."""
+        import torch
+
+        mine = totals or Totals()
+        told = [float(mine.samples), float(mine.tokens), float(failed), *map(float, numbers)]
+        told += [0.0] * (_NUMBERS - len(told))
+        message = torch.tensor(told, dtype=torch.float64, device=self._trainer.args.device)
+        self._reduce(message, _TELLING_S if failed else None)
+        samples, tokens, *everywhere = message.tolist()
+        if everywhere[0] and not failed:
+            raise OtherProcessFailedError("another process of this training has failed", "its own error says why")
+        return Totals(int(samples), tokens), everywhere
+
+    def _tell_failure(self) -> None:
+        """Whatever becomes of it: the error that is on its way out matters more."""
+        try:
+            self._meet(failed=True)
+        except Exception as lost:
+            logger.warning("the other processes could not be told of a failure: %s", first_line(lost))
+
+    def _used_anywhere(self, parameters: list[Any]) -> list[Any]:
+        """Those with a gradient in any process; here too then, of zeros."""
+        import torch
+
+        used = torch.tensor(
+            [p.grad is not None for p in parameters], dtype=torch.int32, device=self._trainer.args.device
+        )
+        self._reduce(used)
+        found = [p for p, count in zip(parameters, used.tolist(), strict=True) if count]
+        for p in found:
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+        return found
+
+    def _average(self, gradients: list[Any]) -> None:
+        from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+        for group in _groups(gradients):
+            whole = group[0] if len(group) == 1 else _flatten_dense_tensors(group)
+            whole.div_(self.size)  # first, as DDP does: a sum may overflow in 16 bits
+            self._reduce(whole)
+            if len(group) > 1:
+                for gradient, value in zip(group, _unflatten_dense_tensors(whole, group), strict=True):
+                    gradient.copy_(value)
+
+    def _reduce(self, tensor: Any, limit_s: float | None = None) -> None:
+        import torch.distributed as dist
+
+        work = dist.all_reduce(tensor, async_op=True)
+        work.wait() if limit_s is None else work.wait(timedelta(seconds=limit_s))
+
+
+def _groups(gradients: list[Any]) -> Iterator[list[Any]]:
+    """Gradients that are averaged as one, in an order that is the same everywhere."""
+    group: list[Any] = []
+    for gradient in gradients:
+        size = sum(g.numel() for g in group) + gradient.numel()
+        if group and (size > _LARGE or gradient.dtype != group[0].dtype):
+            yield group
+            group = []
+        group.append(gradient)
+    if group:
+        yield group

@@ -1,0 +1,156 @@
+"""What a guarded training met on its way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..view.units import as_html, plural
+
+FINISHED = (
+    "the run in output_dir has made all its steps; for more of them raise num_train_epochs or max_steps, for a new run "
+    "choose another output_dir or call manager.train(trainer, resume=False)"
+)
+
+
+@dataclass(frozen=True)
+class GuardEvent:
+    """Something that did not fit, and what was done about it.
+
+    ``place`` is ``"training"``, ``"evaluation"``, ``"optimizer"``, ``"saving"``, ``"loading"`` (host memory),
+    ``"skipped"`` (a clip that does not fit alone) or ``"pre-flight"``. ``micro_batch_before`` and ``after`` are samples
+    of the micro-batch that failed and of those that follow, both 1 where one sample was computed once more; of
+    ``"loading"`` they are loader workers, and elsewhere 0. ``lost_s`` is how many seconds the failed attempt took, and
+    what it held took to be freed.
+    """
+
+    place: str
+    global_step: int
+    micro_batch_before: int
+    micro_batch_after: int
+    error: str
+    lost_s: float = 0.0
+
+    def __str__(self) -> str:
+        before, after = self.micro_batch_before, self.micro_batch_after
+        sizes = f"{before} → {after}" if before != after else "once more"
+        what = "a clip was left out" if self.place == "skipped" else sizes
+        return f"step {self.global_step} ({self.place}): {what} after {self.error}"
+
+
+@dataclass(frozen=True)
+class Restart:
+    """GPU memory ran out where no step can be computed again; training went on from ``since``, a step before.
+
+    ``before`` and ``after`` are the limits of the micro-batch.
+    """
+
+    step: int
+    since: int
+    place: str
+    before: int
+    after: int
+    error: str
+
+    def __str__(self) -> str:
+        again = plural(self.step - self.since, "step")
+        return (
+            f"step {self.step} (outside of {self.place} steps): went on from step {self.since}, {again} made again, "
+            f"{self.before} → {self.after} after {self.error}"
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that is another than when the run began, as JSON has its values.
+
+    ``in_force`` is False where the run's value stays: a checkpoint's optimizer brings learning rate, weight decay and
+    betas of its own, and random numbers go on from the run's seed.
+    """
+
+    name: str
+    before: Any
+    now: Any
+    in_force: bool
+
+    def __str__(self) -> str:
+        effect = "in force from here on" if self.in_force else "the run's stays in force"
+        return f"{self.name} was {self.before!r}, is {self.now!r}: {effect}"
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """A training that ``manager.train`` ran, from its beginning, resumed processes included.
+
+    - ``steps``, ``planned_steps``: optimizer steps made and planned;
+    - ``resumed_from``: the checkpoint that this process began with, ``""`` for none;
+    - ``restarts``: those within a process, ``recomputed_steps`` the optimizer steps that they made again;
+    - ``events``: steps that ran out of memory and were computed again, none of which is lost;
+    - ``skipped_samples``: those that did not fit alone, where skipping them was allowed;
+    - ``batch``: samples a device and batch, accumulation, devices: their product is the effective batch;
+    - ``limit_samples``, ``limit_values``: what a micro-batch may hold by now, None without limit;
+    - ``seconds``: of this process; ``error``: what ended it, ``""`` when it came to its end;
+    - ``finished``: the run had made all its steps before, so that nothing was trained;
+    - ``changes``: settings that are others than when the run that is resumed began.
+    """
+
+    steps: int
+    planned_steps: int
+    resumed_from: str
+    restarts: tuple[Restart, ...]
+    events: tuple[GuardEvent, ...]
+    skipped_samples: int
+    batch: tuple[int, int, int]
+    limit_samples: int | None
+    limit_values: int | None
+    seconds: float
+    error: str
+    finished: bool = False
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def recomputed_steps(self) -> int:
+        """Optimizer steps that were made more than once."""
+        return sum(restart.step - restart.since for restart in self.restarts)
+
+    def __repr__(self) -> str:
+        size, accumulation, devices = self.batch
+        lines = [
+            f"{self.steps} of {plural(self.planned_steps, 'step')} in {self.seconds:.1f} s"
+            + (f", resumed from {self.resumed_from}" if self.resumed_from else ""),
+            f"effective batch {size * accumulation * devices}: {size} × {accumulation}"
+            + (f" × {devices} devices" if devices > 1 else "")
+            + self._limits(),
+            *self._memory(),
+            *self._changed(),
+        ]
+        if self.finished:
+            lines.insert(0, f"nothing was trained: {FINISHED}")
+        if self.skipped_samples:
+            lines.append(f"{plural(self.skipped_samples, 'sample')} left out or replaced: too long to fit alone")
+        if self.error:
+            lines.append(f"ended by {self.error}")
+        return "\n".join(lines)
+
+    def _limits(self) -> str:
+        named = ((self.limit_samples, "sample"), (self.limit_values, "value"))
+        limits = [plural(limit, noun) for limit, noun in named if limit is not None]
+        return f"; micro-batches of at most {' and '.join(limits)}" if limits else ""
+
+    def _memory(self) -> list[str]:
+        times = len(self.events) + len(self.restarts)
+        if not times:
+            return ["memory never ran out"]
+        head = f"memory ran out {plural(times, 'time')}; no step was lost"
+        return [head, *(f"  {each}" for each in (*self.events, *self.restarts))]
+
+    def _changed(self) -> list[str]:
+        if not self.changes:
+            return []
+        head = f"{plural(len(self.changes), 'setting')} changed since the run began"
+        if self.finished:
+            return [head, *(f"  {each.name} was {each.before!r}, is {each.now!r}" for each in self.changes)]
+        return [head, *(f"  {each}" for each in self.changes)]
+
+    def _repr_html_(self) -> str:
+        return as_html("Training", repr(self))

@@ -1,0 +1,183 @@
+"""Forward and backward of one batch of any size, as a training runs them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .._base.errors import InvalidArgumentError
+from ..memory.calibration_trainer import kept
+from ..memory.memory_settings import PRECISIONS, one_of, positive
+from .guard_checks import single_process
+from .worst_batch import longest, seconds_of, worst_batch
+
+BatchFunction = Callable[[int], Mapping[str, Any]]
+_LOSS_HINT = "the batch needs labels, and the model must give .loss, ['loss'] or the loss first"
+_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is tried: ``make`` gives inputs of so many samples, ``step`` runs them forward and backward.
+
+    ``passes`` is 2 when gradients are accumulated: the second micro-batch finds those of the first in memory.
+    ``settings`` are those of the memory model, ``seconds`` the duration of the inputs where it is known.
+    """
+
+    model: Any
+    make: BatchFunction
+    step: Callable[[Any], None]
+    passes: int
+    settings: dict[str, Any]
+    seconds: float | None
+    inputs: str
+
+    def run(self, size: int) -> None:
+        """Leave the gradients of ``size`` samples behind."""
+        inputs = self.make(size)
+        for _ in range(self.passes):
+            self.step(dict(inputs))
+
+
+def model_job(
+    model: Any, batch_fn: BatchFunction | None, seconds: float | None, precision: str, accumulation: int, optimizer: Any
+) -> tuple[Job, Any]:
+    """Of a model alone, and its optimizer: the given one, or made by the Trainer's name for it."""
+    one_of("precision", precision, PRECISIONS)
+    positive("accumulation", accumulation, 65_536)
+    name = optimizer or "adamw_torch_fused"
+    if isinstance(name, str):
+        from ..trace._traced_optimizers import build
+
+        optimizer = build(name, model)
+    inputs = "the batches of batch_fn" if batch_fn else "made-up batches"
+    make = batch_fn or _made_up(model, seconds)
+    settings = {"precision": precision, "accumulation": accumulation}
+    settings |= {"gradient_checkpointing": _checkpoints(model)} | ({"optimizer": name} if isinstance(name, str) else {})
+    step = _Step(model, _DTYPES.get(precision))
+    return Job(model, make, step, min(accumulation, 2), settings, seconds, inputs), optimizer
+
+
+def _made_up(model: Any, seconds: float | None) -> BatchFunction:
+    from ..trace import speech_batches
+
+    batches = speech_batches(model)
+    if seconds is None:
+        raise InvalidArgumentError("without batch_fn the duration of the clips is not known", "pass seconds=")
+    length, labels = batches.length(seconds), batches.labels(seconds)
+    return lambda size: batches.batch(size, length, labels)
+
+
+def _checkpoints(model: Any) -> bool:
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+
+
+class _Step:
+    """Forward and backward of a plain model, on its device, in its precision."""
+
+    def __init__(self, model: Any, dtype: Any) -> None:
+        self._model, self._dtype = model, dtype
+        self._device = next(model.parameters()).device
+
+    def __call__(self, inputs: dict[str, Any]) -> None:
+        self._model.train()
+        moved = {name: value.to(self._device) if hasattr(value, "to") else value for name, value in inputs.items()}
+        mixed = self._dtype is not None
+        with torch.autocast(self._device.type, self._dtype) if mixed else contextlib.nullcontext():
+            loss = loss_of(self._model(**moved))
+        loss.mean().backward()
+
+
+def loss_of(output: Any) -> Any:
+    """The loss of a model's output. Raises ``InvalidArgumentError`` when there is none that can be followed back."""
+    if isinstance(output, Mapping):
+        loss = output.get("loss")
+    elif isinstance(output, tuple | list):
+        loss = output[0] if len(output) else None
+    else:
+        loss = getattr(output, "loss", output)
+    if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
+        raise InvalidArgumentError("the model gives no loss with gradients for such a batch", _LOSS_HINT)
+    return loss
+
+
+def trainer_settings(trainer: Any) -> dict[str, Any]:
+    """What a trainer trains with, as ``MemoryModel.trace`` takes it."""
+    return training_settings(trainer.args, trainer.model)
+
+
+def training_settings(args: Any, model: Any) -> dict[str, Any]:
+    """``trainer_settings`` by a trainer's arguments and its model."""
+    return {
+        "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
+        "gradient_checkpointing": _recomputes(args) or _checkpoints(model),
+        "optimizer": str(getattr(args.optim, "value", args.optim)),
+        "accumulation": args.gradient_accumulation_steps,
+    }
+
+
+@contextlib.contextmanager
+def trainer_job(
+    trainer: Any, batch_fn: BatchFunction | None, seconds: float | None, batch: Any, optimizer: Any
+) -> Iterator[tuple[Job, Any]]:
+    """Of a trainer, and its optimizer: its own step, loss, precision and recomputation; it is put back afterwards."""
+    _check_trainer(trainer)
+    model, args, settings = trainer.model, trainer.args, trainer_settings(trainer)
+    with kept(trainer):
+        make, inputs = batch_fn, "the batches of batch_fn"
+        if make is None:
+            base, inputs = worst_batch(trainer, args.train_batch_size, seconds, batch)
+            seconds = seconds_of(base, model) if seconds is None else seconds
+            make = _repeated(base)
+        _prepare(trainer)
+        optimizer = optimizer or trainer.optimizer or trainer.create_optimizer()
+        # Past a guard's: it would make smaller micro-batches of what does not fit.
+        train_step, prepared = type(trainer).training_step, trainer.model_wrapped
+        passes = min(args.gradient_accumulation_steps, 2)
+        step = _trainer_step(trainer, train_step, prepared)
+        yield Job(model, make, step, passes, settings, seconds, inputs), optimizer
+
+
+def _repeated(base: Any) -> BatchFunction:
+    return lambda size: longest(base, samples=size)
+
+
+def _trainer_step(trainer: Any, train_step: Any, model: Any) -> Callable[[Any], None]:
+    def step(inputs: Any) -> None:
+        train_step(trainer, model, inputs)
+
+    return step
+
+
+def _recomputes(args: Any) -> bool:
+    return bool(getattr(args, "activation_checkpointing", False) or getattr(args, "gradient_checkpointing", False))
+
+
+def _prepare(trainer: Any) -> None:
+    """What ``train()`` does to the model before its first step: recomputation, and accelerate's mixed precision."""
+    model, args = trainer.model, trainer.args
+    if _recomputes(args) and not _checkpoints(model):
+        for kind in ("activation", "gradient"):  # the second is the name before transformers 5
+            enable = getattr(model, f"{kind}_checkpointing_enable", None)
+            if enable is not None:
+                options = getattr(args, f"{kind}_checkpointing_kwargs", None)
+                enable(**{f"{kind}_checkpointing_kwargs": options})
+                break
+    if not hasattr(model, "_original_forward"):
+        trainer.model_wrapped = trainer.accelerator.prepare_model(model)
+    trainer.current_gradient_accumulation_steps = args.gradient_accumulation_steps
+
+
+def _check_trainer(trainer: Any) -> None:
+    for name in ("training_step", "accelerator", "create_optimizer"):
+        if not hasattr(trainer, name):
+            raise InvalidArgumentError(f"{type(trainer).__name__} has no {name}", "pass a transformers.Trainer")
+    if not single_process(trainer) or trainer.args.n_gpu > 1:
+        raise InvalidArgumentError(
+            "several processes or GPUs would have to try the same sizes together",
+            "search in one process with one GPU: the others have the same micro-batch",
+        )

@@ -1,0 +1,172 @@
+"""The batch of a training that needs the most memory, made from what its own collator gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .._base.errors import AsrConfigError, InvalidArgumentError
+from ..trace import SpeechBatches, speech_batches
+from .batch_lengths import time_axis
+from .collated_batch import batch_size, like, pick
+
+_INPUTS = ("input_values", "input_features")
+_COLUMNS = ("length", "input_length")
+_PADDING = -100
+_SAMPLING_RATE, _FRAMES_PER_SECOND = 16_000, 100
+_HINT = "give a batch with input_values or input_features, or do without seconds"
+
+
+def longest(batch: Any, length: int | None = None, samples: int | None = None, *, model: Any = None) -> Any:
+    """``batch`` at the worst: its audio repeated or cut to ``length`` values in time, its samples to ``samples``.
+
+    Attention masks are all ones, rows of labels full, and as much longer as the audio is; with ``model``, within what
+    its positions allow. The mel spectrograms of Whisper have one length, so that only labels and samples change. The
+    batch itself stays as it is. Raises ``InvalidArgumentError`` where a length is asked for, and no input is known.
+    """
+    name = next((name for name in _INPUTS if name in batch), None)
+    if length is not None and name is None:
+        raise InvalidArgumentError(f"a batch of {sorted(batch)} has no known audio", _HINT)
+    made = dict(batch)
+    if name is not None:
+        ratio = _stretch(made, name, length, model)
+        for key in [key for key in made if "labels" in key and _is_table(made[key])]:
+            made[key] = _full(made[key], max(1, math.ceil(made[key].shape[1] * ratio)), _most_labels(model))
+    whole, n = like(batch, made), batch_size(batch)
+    return whole if samples in (None, n) else pick(whole, [i % n for i in range(samples or n)])
+
+
+def _stretch(made: dict[str, Any], name: str, length: int | None, model: Any) -> float:
+    """Bring the audio and all that is as long to ``length``; gives how much longer that is."""
+    before = made[name].shape[1]
+    fixed = is_mel(made, model)
+    after = before if fixed or length is None else length
+    for key, value in made.items():
+        if hasattr(value, "shape") and value.dim() > 1 and "labels" not in key:
+            stretched = _tiled(value, after) if value.shape[1] == before and not fixed else value
+            made[key] = torch.ones_like(stretched) if "attention_mask" in key else stretched
+    return float(after / before)
+
+
+def is_mel(batch: Any, model: Any = None) -> bool:
+    """Whether the input is a spectrogram of fixed length, (samples, bins, frames), and not (samples, time, width)."""
+    if "input_features" not in batch:
+        return False
+    known = _known(model)
+    return time_axis(batch, "input_features") == 2 if known is None else known.fixed_length is not None
+
+
+def _known(model: Any) -> SpeechBatches | None:
+    """How the model is fed; None of an unknown one."""
+    try:
+        return speech_batches(model)
+    except AsrConfigError:
+        return None
+
+
+def _tiled(value: Any, length: int) -> Any:
+    """Repeated or cut along the second axis."""
+    times = -(-length // value.shape[1])
+    return torch.cat([value] * times, dim=1)[:, :length].contiguous() if length != value.shape[1] else value
+
+
+def _is_table(value: Any) -> bool:
+    return hasattr(value, "shape") and value.dim() == 2 and value.shape[1] > 0 and not value.is_floating_point()
+
+
+def _full(labels: Any, width: int, most: int | None) -> Any:
+    """Rows of ``width`` labels, at most ``most``: each row's own again and again, of an empty one the fullest's."""
+    width = min(width, most) if most else width
+    rows = [row[row != _PADDING] for row in labels]
+    fullest = max(rows, key=len)
+    if not len(fullest):
+        return _tiled(labels, width)
+    return torch.cat([_tiled((row if len(row) else fullest)[None], width) for row in rows])
+
+
+def _most_labels(model: Any) -> int | None:
+    config = getattr(model, "config", None)
+    found = getattr(config, "max_target_positions", None)
+    return int(found) if found else None
+
+
+def worst_batch(
+    trainer: Any, size: int, seconds: float | None = None, batch: Any = None, *, dataset: Any = None
+) -> tuple[Any, str]:
+    """``size`` samples as long as they come, from the trainer's own collator, and a note on how they were found.
+
+    They are the longest by the dataset's column of lengths (``args.length_column_name``, ``length`` or
+    ``input_length``), or else ``batch``, the first that was collated, or else the first samples. With ``seconds`` their
+    audio is repeated or cut to that. ``dataset`` stands in for the training's. Raises ``InvalidArgumentError`` for a
+    stream without ``batch``: taking one from it would lose its samples.
+    """
+    dataset = trainer.train_dataset if dataset is None else dataset
+    column = _length_column(trainer, dataset)
+    if column is not None:
+        name, lengths = column
+        order = sorted(range(len(lengths)), key=lambda i: -lengths[i])[:size]
+        found, note = _collate(trainer, dataset, order), f"the longest clips by the column {name!r}"
+    elif batch is not None:
+        found, note = batch, "the first batch"
+    else:
+        count = min(size, _count(dataset))
+        found, note = _collate(trainer, dataset, list(range(count))), "the first clips"
+    known = any(name in found for name in _INPUTS)
+    if seconds is not None and known:
+        note += f", stretched to {seconds:g} s"
+        return longest(found, _length(found, seconds, trainer.model), size, model=trainer.model), note
+    note += "" if seconds is None else ", as they are: their input is not known"
+    return longest(found, None, size, model=trainer.model), note
+
+
+def seconds_of(batch: Any, model: Any = None) -> float | None:
+    """The duration of a collated batch's audio; None of an unknown input."""
+    rate = per_second(batch, model)
+    name = next((name for name in _INPUTS if name in batch), None)
+    if name is None or rate is None:
+        return None
+    return float(batch[name].shape[2 if is_mel(batch, model) else 1] / rate)
+
+
+def _length(batch: Any, seconds: float, model: Any) -> int:
+    rate = per_second(batch, model)
+    return max(1, math.ceil(seconds * (rate or _SAMPLING_RATE) - 1e-6))
+
+
+def per_second(batch: Any, model: Any) -> float | None:
+    """Values in time per second of audio: by the model, or else by the input's name."""
+    known = _known(model)
+    if known is not None:
+        return float(known.length_per_second)
+    return _SAMPLING_RATE if "input_values" in batch else _FRAMES_PER_SECOND if "input_features" in batch else None
+
+
+def _length_column(trainer: Any, dataset: Any) -> tuple[str, list[float]] | None:
+    """The name and the values of a dataset's column of lengths; None without one, or of a stream."""
+    names = getattr(dataset, "column_names", None)
+    if not isinstance(names, list | tuple) or not hasattr(dataset, "__len__") or not len(dataset):
+        return None
+    for name in (getattr(trainer.args, "length_column_name", None), *_COLUMNS):
+        if name in names:
+            return str(name), [float(value) for value in dataset[name]]
+    return None
+
+
+def _count(dataset: Any) -> int:
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise InvalidArgumentError(
+            f"a {type(dataset).__name__} is a stream: a batch taken from it would be missing in the training",
+            "pass batch=, one that was collated",
+        )
+    if not len(dataset):
+        raise InvalidArgumentError("the dataset is empty", "give it at least one sample")
+    return len(dataset)
+
+
+def _collate(trainer: Any, dataset: Any, places: list[int]) -> Any:
+    """A batch by the trainer's collator, without the columns that the model does not take."""
+    collate: Callable[[list[Any]], Any] = trainer._get_collator_with_removed_columns(trainer.data_collator)
+    return collate([dataset[i] for i in places])

@@ -1,0 +1,138 @@
+"""Files that launch a plan."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._base.errors import InvalidArgumentError, NotFoundError
+from .._base.files import user_path, write_whole
+from ..plan.plan_record import PlanRecord
+from . import launch_commands
+from .engines import accelerate_config, deepspeed_config
+from .layers import fsdp_units
+from .sharded_plan import SHARDED, for_strategy
+
+
+@dataclass(frozen=True, repr=False)
+class LaunchFiles:
+    """What ``launch_files`` wrote, and how to use it."""
+
+    folder: Path
+    strategy: str
+    files: tuple[Path, ...]
+    """``plan.json``, ``accelerate.yaml``, ``torchrun.sh``, ``accelerate.sh``, and ``deepspeed.json`` for ZeRO."""
+    torchrun: str
+    """The command that ``torchrun.sh`` runs."""
+    accelerate: str
+    """The command that ``accelerate.sh`` runs."""
+    environment: Mapping[str, str]
+    """Variables that both need, and the scripts set."""
+    notes: tuple[str, ...]
+    """What to know before starting."""
+
+    def __repr__(self) -> str:
+        variables = " ".join(f"{name}={value}" for name, value in self.environment.items())
+        lines = [f"{self.strategy}: {len(self.files)} files in {self.folder}", *(f"  {f.name}" for f in self.files)]
+        lines += [f"environment:  {variables}", f"either  {self.torchrun}", f"or      {self.accelerate}"]
+        return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
+
+
+def launch_files(
+    config: PlanRecord,
+    folder: str | os.PathLike[str],
+    *,
+    script: str = "train.py",
+    arguments: Sequence[str] = (),
+    strategy: str | None = None,
+    machines: int = 1,
+    max_restarts: int = 3,
+    model: Any = None,
+    layers: Sequence[str] = (),
+) -> LaunchFiles:
+    """Write the plan for torchrun, accelerate and DeepSpeed into ``folder``, each file whole or not at all.
+
+    ``script`` with its ``arguments`` is what each process runs; ``strategy`` as in ``trainer_arguments``, which the
+    script passes to its TrainingArguments. The plan's ``device_count`` GPUs are those of all ``machines`` together,
+    which must have equally many. ``max_restarts`` is how often all processes are started again after one has ended with
+    an error. ``model`` or ``layers`` are for FSDP. Neither torch nor any engine is needed here.
+
+    Raises ``InvalidArgumentError`` for what the engines cannot do, ``NotFoundError`` when files cannot be written.
+    """
+    _check(config, script, machines, max_restarts)
+    settled = for_strategy(config, strategy)
+    units = fsdp_units(layers, model) if settled.distributed == "fsdp" else None
+    place = user_path(folder, "output folder").absolute()
+    command = [script, *arguments]
+    variables = launch_commands.environment(settled)
+    torchrun = launch_commands.torchrun(settled, machines, max_restarts, command)
+    accelerate = launch_commands.accelerate(settled, machines, max_restarts, str(place / "accelerate.yaml"), command)
+    notes = _notes(config, settled, machines)
+    texts = {"plan.json": _json(settled.to_dict())}
+    if settled.distributed.startswith("zero"):
+        texts["deepspeed.json"] = _json(deepspeed_config(int(settled.distributed[-1])))
+    texts["accelerate.yaml"] = _yaml(accelerate_config(settled, machines, units, str(place / "deepspeed.json")))
+    about = [f"{settled.distributed}, {settled.device_count} processes, {machines} machine(s)", *notes]
+    texts["torchrun.sh"] = launch_commands.shell_script(torchrun, variables, about)
+    texts["accelerate.sh"] = launch_commands.shell_script(accelerate, variables, about)
+    files = _write(place, texts)
+    return LaunchFiles(place, settled.distributed, files, torchrun, accelerate, variables, notes)
+
+
+def _check(config: PlanRecord, script: str, machines: int, restarts: int) -> None:
+    if not isinstance(script, str) or not script.strip():
+        raise InvalidArgumentError(f"script = {script!r}", "name the Python file that trains")
+    for name, value, least, most in (("machines", machines, 1, 1024), ("max_restarts", restarts, 0, 1000)):
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise InvalidArgumentError(f"{name} = {value!r}", f"give a whole number from {least} to {most}")
+    if config.device_count % machines:
+        raise InvalidArgumentError(
+            f"{config.device_count} GPUs cannot be shared equally by {machines} machines",
+            "plan with device_count= the GPUs of all machines together",
+        )
+
+
+def _notes(asked: PlanRecord, settled: PlanRecord, machines: int) -> tuple[str, ...]:
+    notes = []
+    if machines > 1:
+        notes.append("Run the script on every machine, with the same files at the same place.")
+        notes += [f"{name}: {what}." for name, what in launch_commands.PLACEHOLDERS.items()]
+    before = (asked.per_device_train_batch_size, asked.gradient_accumulation_steps)
+    after = (settled.per_device_train_batch_size, settled.gradient_accumulation_steps)
+    if before != after:
+        batches = f"{before[0]} × {before[1]} became {after[0]} × {after[1]}"
+        notes.append(f"{batches}: sharded processes make equal steps; the effective batch is the same.")
+    sizes = {device.micro_batch_size for device in settled.devices}
+    if len(sizes) > 1 and settled.distributed not in SHARDED:
+        notes.append("GPUs differ: each process passes its own micro-batch to the guard (docs/distributed.md).")
+    return tuple(notes)
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+    """Scripts come last: what they refer to is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            write_whole(folder / name, text.encode(errors="surrogateescape"))  # names of files need not be UTF-8
+    except OSError as error:
+        raise NotFoundError(f"cannot write to {folder}: {error}", "choose a folder that can be written") from error
+    return tuple(folder / name for name in texts)
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _yaml(content: Mapping[str, Any], indent: str = "") -> str:
+    """Nested tables of texts, numbers and truths as YAML, whose scalars JSON's are; quoted, so that NO stays a text."""
+    text = ""
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            text += f"{indent}{name}:\n{_yaml(value, indent + '  ')}"
+        else:
+            text += f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}\n"
+    return text

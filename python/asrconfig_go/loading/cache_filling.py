@@ -1,0 +1,99 @@
+"""Filling a cache before a training starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from .._base.checks import checked
+from .._base.errors import AsrConfigError, InvalidArgumentError
+from .._base.progress import ProgressBar
+from ..view.units import plural
+
+_AHEAD = 4  # clips a thread, so that encoded bytes do not pile up
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What ``prepare`` did: ``clips`` were asked for, ``bad`` of them could not be loaded."""
+
+    clips: int
+    bad: int
+    first_error: str
+
+    def __str__(self) -> str:
+        """In one line, and the first error."""
+        text = f"{plural(self.clips - self.bad, 'clip')} prepared"
+        return f"{text}, {self.bad} could not be loaded; the first: {self.first_error}" if self.bad else text
+
+
+def fill(cache: Callable[[Any], Any], sources: Any, workers: int | None, progress: bool) -> Filled:
+    """Call ``cache`` with each of ``sources``; what decodes lets other threads run."""
+    count = checked("workers", workers, int | None) if workers is not None else _cores()
+    if count < 1:
+        raise InvalidArgumentError(f"workers = {count} load nothing", "leave it out: one for each core")
+    items, total = _items(sources)
+    errors: list[str] = []
+    done = 0
+    with ThreadPoolExecutor(count) as pool, ProgressBar("clips", "clip", total, progress) as advance:
+        try:
+            for finished in _finished(pool, cache, items, _AHEAD * count):
+                done += 1
+                errors += [str(error) for error in [_problem(finished)] if error]
+                advance(done, total)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return Filled(done, len(errors), errors[0] if errors else "")
+
+
+def _finished(pool: ThreadPoolExecutor, load: Any, items: Iterable[Any], most: int) -> Iterator[Future[Any]]:
+    """Futures as they end, with no more than ``most`` begun."""
+    pending: set[Future[Any]] = set()
+    for item in items:
+        if len(pending) >= most:
+            ended, pending = wait(pending, return_when=FIRST_COMPLETED)
+            yield from ended
+        pending.add(pool.submit(load, item))
+    yield from wait(pending).done
+
+
+def _problem(finished: Future[Any]) -> BaseException | None:
+    """A clip that cannot be loaded; any other error is raised."""
+    error = finished.exception()
+    if error is not None and not isinstance(error, AsrConfigError):
+        raise error
+    return error
+
+
+def _items(sources: Any) -> tuple[Iterable[Any], int | None]:
+    """What the cache will be asked for, and how many that is."""
+    if hasattr(sources, "column_names") and hasattr(sources, "features"):
+        return _column(sources), len(sources) if hasattr(sources, "__len__") else None
+    if isinstance(sources, str | os.PathLike):
+        from ..data.scan import scan_audio
+
+        sources = [clip.path for clip in scan_audio(sources, progress=False, allow_empty=True).clips]
+    if not hasattr(sources, "__iter__"):
+        raise InvalidArgumentError(
+            f"cannot prepare a {type(sources).__name__}", "pass a folder, a manifest, a data set, or a list of clips"
+        )
+    audio = (item["audio"] if isinstance(item, dict) and "audio" in item else item for item in sources)
+    return audio, len(sources) if hasattr(sources, "__len__") else None
+
+
+def _column(dataset: Any) -> Iterator[Any]:
+    """The clips of a Hugging Face data set as they are stored."""
+    from ..data.hf_sources import audio_column, undecoded
+
+    column = audio_column(dataset)
+    if type(dataset.features[column]).__name__ == "Audio":
+        dataset = undecoded(dataset, column)
+    return (row[column] for row in dataset.select_columns([column]))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,224 @@
+"""How fast one worker of a DataLoader makes a model's input of the user's own audio: measured, for about a second."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any
+
+from .._base.checks import checked
+from .._base.errors import EmptyDatasetError, InvalidArgumentError
+from .loader_sources import Reading, Resampler, loader_items
+
+_FIRST = 0.6  # of the time, for the first pass; what is left is for reading the same clips again
+_GROUPS = 10  # of clips, for the spread
+_PATIENCE = 8  # bad clips, when time is up and there was no good one
+_now = time.perf_counter
+
+
+@dataclass(frozen=True)
+class CodecRate:
+    """The clips of one codec; ``rate`` in seconds of audio per second and worker."""
+
+    codec: str
+    clips: int
+    audio_s: float
+    rate: float
+
+
+@dataclass(frozen=True, repr=False)
+class LoaderRate:
+    """What one process prepared in a second. Collating and handing over to the trainer are not in it.
+
+    JSON-able: ``dataclasses.asdict`` gives plain numbers and texts.
+    """
+
+    rate: float
+    """Seconds of audio per second and worker, as the files were found: from disk, unless something read them before."""
+    low: float
+    high: float
+    """The slowest and the fastest tenth of the clips in the order they were read."""
+    warm_rate: float | None
+    """Of the same clips read again, from the page cache; None when there was no time for it. Later epochs run at it
+    where the data fits into free memory."""
+    clips: int
+    bad: int
+    """Clips that could not be read."""
+    audio_s: float
+    took_s: float
+    """Of the first pass."""
+    size_bytes: int
+    """Of the files as they are stored."""
+    codecs: tuple[CodecRate, ...]
+    resampled: int
+    """Clips of another sampling rate than the model's."""
+    how: str
+    """What read them."""
+    notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        warm = "" if self.warm_rate is None else f", read again {self.warm_rate:.0f}"
+        mib = self.size_bytes / 2**20
+        lines = [
+            f"one worker prepares {self.rate:.0f} s of audio a second ({self.low:.0f} to {self.high:.0f}{warm})",
+            f"  {self.clips} clips, {self.audio_s:.0f} s, {mib:.1f} MiB in {self.took_s:.2f} s by {self.how}",
+            f"  {', '.join(f'{c.codec} {c.rate:.0f} ({c.clips})' for c in self.codecs)}; {self.resampled} resampled",
+        ]
+        bad = [f"  {self.bad} clips could not be read"] if self.bad else []
+        return "\n".join([*lines, *bad, *(f"  note: {note}" for note in self.notes)])
+
+
+def measure_loader(
+    dataset: Any, *, seconds: float = 1.0, sampling_rate: int = 16_000, processor: Any = None, seed: int = 0
+) -> LoaderRate | None:
+    """How many seconds of audio one worker of a DataLoader prepares in a second, measured on a random sample.
+
+    ``dataset`` is what ``scan_audio`` takes: files are decoded by soundfile, rows of a ``datasets.Dataset`` by its own
+    ``__getitem__``, transforms included (and by soundfile where datasets lacks torchcodec), a data set of one's own by
+    its ``__getitem__``. ``processor``, a feature extractor or what holds one, then makes the model's input, unless the
+    data set has done so. Clips of another rate than ``sampling_rate`` hertz are resampled where soxr or scipy is
+    installed.
+
+    Lasts about ``seconds``, 0.05 to 60: a first pass, then the same clips once more; at least one clip is read whatever
+    it takes, of files at most five minutes of each. One thread, as in a worker; random number generators are left as
+    they are; bad files are counted. Nothing is downloaded.
+
+    None when there is nothing to measure: arrays in memory without a ``processor``. Raises ``UnsupportedError`` for
+    streams and for files without soundfile, ``EmptyDatasetError`` when no clip can be read, ``InvalidArgumentError``
+    for a processor that fails.
+    """
+    budget = checked("seconds", seconds, float)
+    if not 0.05 <= budget <= 60:
+        raise InvalidArgumentError(f"seconds = {budget:g} is not between 0.05 and 60", "1.0 tells enough")
+    if not 1000 <= checked("sampling_rate", sampling_rate, int) <= 1_000_000:
+        raise InvalidArgumentError(f"sampling_rate = {sampling_rate} is no rate in hertz", "16000 is usual")
+    source = loader_items(dataset, sampling_rate=sampling_rate, seed=seed)
+    if source.in_memory and processor is None:
+        return None
+    prepare = _Preparing(processor, sampling_rate)
+    with _as_in_a_worker():
+        _Pass(prepare).run(source.items(), _now(), most=1)  # imports, and what is made when first used
+        began = _now()
+        first = _Pass(prepare).run(source.items(), began + _FIRST * budget)
+        if not first.taken:
+            raise EmptyDatasetError(
+                f"none of {first.bad} clips could be read: {first.error}", f"they were read by {source.how}; check them"
+            )
+        over_and_over = (read for _ in repeat(None) for read in source.items())
+        again = _Pass(prepare).run(over_and_over, began + budget)
+    notes = (*source.notes, *prepare.resampler.notes)
+    return _rate_of(first, again, source.how, (*notes, f"first error: {first.error}") if first.bad else notes)
+
+
+@dataclass
+class _Taken:
+    reading: Reading  # without its samples
+    took_s: float
+    resampled: bool
+
+
+class _Preparing:
+    """What a worker does with a decoded clip."""
+
+    def __init__(self, processor: Any, sampling_rate: int) -> None:
+        self._make = getattr(processor, "feature_extractor", processor)
+        self._rate = sampling_rate
+        self.resampler = Resampler(sampling_rate)
+
+    def __call__(self, reading: Reading) -> bool:
+        """Make the model's input; whether the clip was of another rate."""
+        resampled = reading.stored_rate != self._rate
+        if reading.audio is None:
+            return resampled
+        audio = reading.audio
+        if reading.sampling_rate != self._rate:
+            audio = self.resampler.bring(audio, reading.sampling_rate)
+        if self._make is not None:
+            try:
+                self._make(audio, sampling_rate=self._rate)
+            except Exception as error:
+                raise InvalidArgumentError(
+                    f"the processor {type(self._make).__name__} failed: {type(error).__name__}: {error}",
+                    "pass a feature extractor that is called as processor(array, sampling_rate=…)",
+                ) from error
+        return resampled
+
+
+class _Pass:
+    """Clips read one after the other until a moment."""
+
+    def __init__(self, prepare: _Preparing) -> None:
+        self.prepare = prepare
+        self.taken: list[_Taken] = []
+        self.tried = self.bad = 0
+        self.error = ""
+
+    def run(self, items: Iterator[Callable[[], Reading]], until: float, most: int | None = None) -> _Pass:
+        for read in items:
+            self.tried += 1
+            began = _now()
+            try:
+                reading = read()
+            except Exception as error:  # whatever a decoder or the data set raises: the clip is bad
+                self.bad += 1
+                self.error = self.error or f"{type(error).__name__}: {str(error).strip()[:200]}"
+            else:
+                resampled = self.prepare(reading)
+                self.taken.append(_Taken(replace(reading, audio=None), _now() - began, resampled))
+            late = _now() >= until and (self.taken or self.tried >= _PATIENCE)
+            if late or self.tried == most:
+                break
+        return self
+
+
+def _rate_of(first: _Pass, again: _Pass, how: str, notes: tuple[str, ...]) -> LoaderRate:
+    taken = first.taken
+    size = max(1, -(-len(taken) // _GROUPS))
+    spread = [_rate(taken[at : at + size]) for at in range(0, len(taken), size)]
+    codecs: Counter[str] = Counter(each.reading.codec for each in taken)
+    whole_again = again.taken and again.tried >= first.tried
+    return LoaderRate(
+        rate=_rate(taken), low=min(spread), high=max(spread),
+        warm_rate=_rate(again.taken) if whole_again else None,
+        clips=len(taken), bad=first.bad, audio_s=sum(each.reading.seconds for each in taken),
+        took_s=sum(each.took_s for each in taken), size_bytes=sum(each.reading.size_bytes for each in taken),
+        codecs=tuple(_of_codec(codec, taken) for codec, _ in codecs.most_common()),
+        resampled=sum(each.resampled for each in taken), how=how, notes=notes,
+    )  # fmt: skip
+
+
+def _of_codec(codec: str, taken: list[_Taken]) -> CodecRate:
+    own = [each for each in taken if each.reading.codec == codec]
+    return CodecRate(codec, len(own), sum(each.reading.seconds for each in own), _rate(own))
+
+
+def _rate(taken: list[_Taken]) -> float:
+    return sum(each.reading.seconds for each in taken) / max(sum(each.took_s for each in taken), 1e-9)
+
+
+@contextlib.contextmanager
+def _as_in_a_worker() -> Iterator[None]:
+    """One thread for torch, and the global random number generators as they were behind it."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        state = random.getstate()
+        try:
+            yield
+        finally:
+            random.setstate(state)
+        return
+    from .._base.random_state import cpu_generators_kept
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with cpu_generators_kept():
+            yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,172 @@
+"""The machine as training sees it: GPUs by the driver or from the catalogue, CPU and RAM within container limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._base import native
+from .._base.checks import MARGIN_RANGE
+from .._base.errors import InvalidArgumentError
+from .._base.records import from_json, to_json
+from ..view.units import as_html, gib
+
+
+@dataclass(frozen=True)
+class GPUProcess:
+    """A process with memory on a GPU; ``memory_bytes`` is None where the driver does not tell."""
+
+    pid: int
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class GPU:
+    """One device; a MIG slice is a device of its own. Sizes are bytes as the driver reports them."""
+
+    index: int
+    uuid: str
+    name: str
+    compute_capability: str
+    memory_total_bytes: int
+    memory_free_bytes: int | None
+    memory_used_bytes: int | None
+    processes: tuple[GPUProcess, ...]
+    mig: bool
+    bf16: bool
+    bandwidth_gb_s: float | None
+    tensor_tflops: float | None
+    fp32_tflops: float | None
+    power_watts: float | None
+    source: str
+
+
+@dataclass(frozen=True)
+class CPU:
+    """Processors; ``usable_cores`` is after affinity and the container's quota and may be a fraction."""
+
+    model: str
+    physical_cores: int
+    logical_cores: int
+    usable_cores: float
+    limit_source: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Host RAM in bytes, within the container's limit."""
+
+    total_bytes: int
+    available_bytes: int
+    host_total_bytes: int
+    limit_source: str
+
+
+@dataclass(frozen=True, repr=False)
+class HardwareProfile:
+    """One machine. ``gpus`` is empty without a GPU, and ``no_gpu_reason`` then says why."""
+
+    gpus: tuple[GPU, ...]
+    no_gpu_reason: str
+    driver_version: str | None
+    cuda_version: str | None
+    cpu: CPU
+    memory: Memory
+    safety_margin: float = field(default=0.85, metadata={"local": True})
+
+    def __post_init__(self) -> None:
+        check_margin(self.safety_margin)
+
+    @classmethod
+    def detect(cls, gpu: str | None = None, safety_margin: float = 0.85) -> HardwareProfile:
+        """Measure this machine, or plan for a catalogue GPU: ``"T4"``, ``"2xT4"``, ``"A100-40GB"``.
+
+        ``CUDA_VISIBLE_DEVICES`` is respected. ``safety_margin``, 0.70 to 0.95, is the share of memory that a plan may
+        use. Raises ``NotFoundError`` for an unknown GPU name.
+        """
+        check_margin(safety_margin)
+        if gpu is not None and not isinstance(gpu, str):
+            raise InvalidArgumentError(f"gpu = {gpu!r} is not a name", 'write it as text, such as gpu="T4"')
+        found = from_json(cls, native.call("hardware.detect", {"gpu": gpu or "", **driver_arguments()}))
+        return dataclasses.replace(found, safety_margin=safety_margin)
+
+    @property
+    def gpu_name(self) -> str:
+        """Name of the first GPU, ``""`` without one."""
+        return self.gpus[0].name if self.gpus else ""
+
+    @property
+    def compute_capability(self) -> str:
+        """Compute capability of the first GPU, ``""`` without one."""
+        return self.gpus[0].compute_capability if self.gpus else ""
+
+    @property
+    def total_gpu_memory_bytes(self) -> int | None:
+        """Memory of the smallest GPU, which limits a batch; None without one."""
+        return min((g.memory_total_bytes for g in self.gpus), default=None)
+
+    @property
+    def available_gpu_memory_bytes(self) -> int | None:
+        """Free memory of the fullest GPU; the total for one from the catalogue; None without a GPU."""
+        return min((_available(g) for g in self.gpus), default=None)
+
+    @property
+    def usable_memory_bytes(self) -> int:
+        """What a plan may use: GPU memory × safety margin, or available RAM × safety margin without a GPU."""
+        total = self.total_gpu_memory_bytes
+        return int((self.memory.available_bytes if total is None else total) * self.safety_margin)
+
+    def __repr__(self) -> str:
+        return "\n".join([*self._gpu_lines(), self._host_line()])
+
+    def _gpu_lines(self) -> list[str]:
+        lines = [
+            f"GPU {g.index}: {g.name}, {gib(g.memory_total_bytes)}, compute capability {g.compute_capability}"
+            + (f", {gib(g.memory_free_bytes)} free" if g.memory_free_bytes is not None else " (from the catalogue)")
+            for g in self.gpus
+        ] or [f"no GPU ({self.no_gpu_reason})"]
+        if self.driver_version:
+            lines.append(f"driver {self.driver_version}, CUDA up to {self.cuda_version or 'unknown'}")
+        return lines
+
+    def _host_line(self) -> str:
+        cpu, memory = self.cpu, self.memory
+        cores = f"{cpu.logical_cores} cores"
+        if cpu.limit_source:
+            cores = f"{cpu.usable_cores:g} of {cores}"
+        limit = f" (limited by {memory.limit_source})" if memory.limit_source else ""
+        return f"CPU {cores}, RAM {gib(memory.available_bytes)} available of {gib(memory.total_bytes)}{limit}"
+
+    def _repr_html_(self) -> str:
+        return as_html("Hardware", repr(self))
+
+
+def _available(gpu: GPU) -> int:
+    return gpu.memory_total_bytes if gpu.memory_free_bytes is None else gpu.memory_free_bytes
+
+
+def check_margin(margin: float) -> None:
+    """Refuse a safety margin that is no number between 0.70 and 0.95."""
+    low, high = MARGIN_RANGE
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not low <= margin <= high:
+        raise InvalidArgumentError(
+            f"safety_margin = {margin!r} is not between 0.70 and 0.95",
+            "0.85 keeps 15 % of the memory free for fragmentation and other processes",
+        )
+
+
+def driver_arguments() -> dict[str, str | None]:
+    """Settings that the library must be told: Go reads the environment once, before Python changes it."""
+    return {"visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES")}
+
+
+def hardware_json(profile: HardwareProfile) -> dict[str, object]:
+    """The JSON object that planning takes."""
+    return dict(to_json(profile))
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """The published GPUs that ``gpu=`` knows."""
+    return list(native.call("hardware.catalogue"))

@@ -1,0 +1,148 @@
+"""Models: parameters and the bytes that training keeps for them, from a live module, a config, a folder or a name."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+from .._base import native
+from .._base.checks import checked
+from .._base.errors import InvalidArgumentError
+from .._base.files import user_path
+from .._base.records import from_json, to_json
+from ..view.units import as_html, gb
+
+
+@dataclass(frozen=True)
+class ModelProfile:
+    """A model's size. Counts are elements, sizes bytes.
+
+    By hand, ``ModelProfile(total_parameters=…)`` is enough: ``profile_model`` derives what is left out with 4 bytes a
+    parameter and a gradient, and all parameters trainable.
+    """
+
+    total_parameters: int
+    trainable_parameters: int | None = None
+    name: str = ""
+    architecture: str = ""
+    class_name: str = ""
+    hidden_size: int | None = None
+    layers: int | None = None
+    parameter_bytes: int | None = None
+    gradient_bytes: int | None = None
+    optimizer_bytes: dict[str, int] = field(default_factory=dict)
+    source: str = "manual"
+
+    def training_bytes(self, optimizer: str = "adamw") -> int:
+        """Parameters, gradients and optimizer state: ``"adamw"``, ``"adamw_8bit"``, ``"adafactor"`` or ``"sgd"``."""
+        complete = profile_model(self)
+        if optimizer not in complete.optimizer_bytes:
+            known = ", ".join(complete.optimizer_bytes)
+            raise InvalidArgumentError(f"optimizer {optimizer!r} is not known", f"choose one of {known}")
+        return (complete.parameter_bytes or 0) + (complete.gradient_bytes or 0) + complete.optimizer_bytes[optimizer]
+
+    def __repr__(self) -> str:
+        label = self.name or self.class_name or self.architecture or "model"
+        if self.name and self.class_name:
+            label = f"{self.name} ({self.class_name})"
+        trainable = self.total_parameters if self.trainable_parameters is None else self.trainable_parameters
+        lines = [f"{label}: {self.total_parameters / 1e6:.1f} M parameters, {trainable / 1e6:.1f} M trainable"]
+        if self.parameter_bytes is not None:
+            states = ", ".join(f"{name} {gb(size)}" for name, size in sorted(self.optimizer_bytes.items()) if size)
+            sizes = f"parameters {gb(self.parameter_bytes)}, gradients {gb(self.gradient_bytes)}"
+            lines.append(f"{sizes}, optimizer state: {states}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return as_html("Model", repr(self))
+
+
+def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelProfile:
+    """Count the parameters of ``model``.
+
+    ``model`` is a ``torch.nn.Module``, a transformers config (object or dictionary), a folder with ``config.json``, a
+    known name such as ``"facebook/wav2vec2-xls-r-300m"`` or ``"whisper-small"``, or a ``ModelProfile``.
+    ``freeze_feature_encoder`` leaves the convolutional front end out of the trainable parameters, as
+    ``model.freeze_feature_encoder()`` does; a live module already says so by itself.
+    """
+    if isinstance(model, ModelProfile) and model.optimizer_bytes:
+        return model
+    return from_json(ModelProfile, native.call("model.profile", _request(model, freeze_feature_encoder)))
+
+
+def known_models() -> list[str]:
+    """The names that ``profile_model`` knows without any file."""
+    return list(native.call("model.names"))
+
+
+def _request(model: Any, freeze: bool) -> dict[str, Any]:
+    if isinstance(model, ModelProfile):
+        return {"counts": _counts_by_hand(model)}
+    if isinstance(model, str | os.PathLike):
+        return {**_named(os.fspath(model)), "freeze_feature_encoder": freeze}
+    if isinstance(model, dict):
+        return {"config": model, "freeze_feature_encoder": freeze}
+    if callable(getattr(model, "named_parameters", None)):
+        return {"counts": _counts_of_module(model)}
+    if hasattr(model, "model_type") and hasattr(model, "to_json_string"):
+        config = json.loads(model.to_json_string(use_diff=False))
+        return {"config": config, "freeze_feature_encoder": freeze}
+    raise InvalidArgumentError(
+        f"cannot read a model from a {type(model).__name__}",
+        "pass a torch.nn.Module, a transformers config, a folder with config.json, a known name, or a ModelProfile",
+    )
+
+
+def _named(model: str) -> dict[str, Any]:
+    """A folder when there is one, else a known name."""
+    path = user_path(model, "model")
+    return {"folder": str(path)} if path.is_dir() else {"name": model}
+
+
+def _counts_by_hand(profile: ModelProfile) -> dict[str, Any]:
+    for name, hint in get_type_hints(ModelProfile).items():
+        checked(f"ModelProfile.{name}", getattr(profile, name), hint)
+    given: dict[str, Any] = dict(to_json(profile))
+    del given["optimizer_bytes"]
+    given["total"], trainable = given.pop("total_parameters"), given.pop("trainable_parameters")
+    given["trainable"] = given["total"] if trainable is None else trainable
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _counts_of_module(module: Any) -> dict[str, Any]:
+    """Counts of a live module; a parameter that two names share counts once."""
+    parameters = {id(p): p for _, p in module.named_parameters()}.values()
+    trainable = [p for p in parameters if p.requires_grad]
+    config = getattr(module, "config", None)
+    return {
+        "total": sum(p.numel() for p in parameters),
+        "trainable": sum(p.numel() for p in trainable),
+        "parameter_bytes": sum(p.numel() * p.element_size() for p in parameters),
+        "gradient_bytes": sum(p.numel() * p.element_size() for p in trainable),
+        "adafactor_state_bytes": sum(_adafactor_bytes(tuple(p.shape)) for p in trainable),
+        "class_name": type(module).__name__,
+        "architecture": str(getattr(config, "model_type", "custom")),
+        "source": "module",
+        **_shape_of_config(config),
+    }
+
+
+def _adafactor_bytes(shape: tuple[int, ...]) -> int:
+    """Second moments in fp32: one per row and per column from two dimensions on (Shazeer & Stern 2018)."""
+    if len(shape) < 2:
+        return 4 * math.prod(shape)
+    return 4 * (math.prod(shape[:-1]) + math.prod(shape[:-2]) * shape[-1])
+
+
+def _shape_of_config(config: Any) -> dict[str, int]:
+    hidden = getattr(config, "hidden_size", None) or getattr(config, "d_model", None)
+    layers = [getattr(config, name, None) for name in ("encoder_layers", "decoder_layers")]
+    if any(layers):
+        layer_count: int | None = sum(n for n in layers if n)
+    else:
+        layer_count = getattr(config, "num_hidden_layers", None)
+    found = {"hidden_size": hidden, "layers": layer_count}
+    return {name: value for name, value in found.items() if isinstance(value, int)}

@@ -1,0 +1,256 @@
+"""A traced training step, ready to answer for any batch: ``MemoryModel``."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._base import native
+from .._base.errors import CorruptFileError, InvalidArgumentError, NotFoundError
+from .._base.files import user_path
+from .._base.records import from_json
+from ..batching.memory_table import OVERHEAD_S, Table
+from .estimate import EvaluationMemory, MemoryEstimate
+from .memory_settings import MemorySettings, Shape, Target, positive
+from .model_source import model_source
+from .opened_trace import STEPS, OpenedTrace
+from .recording import Recording
+from .remedies import smaller_batch
+from .run_memory import RunEstimate, simulated_run
+from .step_memory import Step, StepsEstimate, simulated_steps
+from .trace_cache import TraceCache, fingerprint
+
+if TYPE_CHECKING:
+    from ..batching import StepSampler
+    from ..trace import Trace
+
+_POINTS = 400  # of a timeline
+_EVERY_EVENT = 100_000
+_MODULES = 12  # rows at the peak
+
+
+class MemoryModel(OpenedTrace):
+    """One model with its training settings, opened for questions of a few milliseconds each.
+
+    Made by ``MemoryModel.trace`` or ``MemoryModel.load``. A context manager; otherwise it is closed when it is no
+    longer used.
+    """
+
+    @classmethod
+    def trace(
+        cls,
+        model: Any,
+        batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
+        *,
+        precision: str = "fp16",
+        gradient_checkpointing: bool | str = False,
+        optimizer: str = "adamw_torch_fused",
+        accumulation: int = 1,
+        freeze_feature_encoder: bool = False,
+        gpu: str | None = None,
+        allocator: str = "",
+        points: Sequence[tuple[int, int, int]] | None = None,
+        length_per_second: float = 16_000.0,
+        loss: Callable[[Any, dict[str, Any]], Any] | None = None,
+        cache: bool = True,
+        progress: bool = True,
+    ) -> MemoryModel:
+        """Record a training step of ``model`` (see ``estimate_memory``) at a few shapes, or find an earlier recording.
+
+        ``batch_fn(batch, length, labels)`` gives the model's keyword arguments for models whose input is not known
+        here; ``length`` then counts ``length_per_second`` units, and ``points`` are the shapes to record.
+        ``loss(model, batch)`` replaces ``model(**batch).loss``. With any of these, or with a function as ``model``,
+        nothing is kept in the cache.
+
+        Raises ``TraceError`` (an ``UnsupportedError``) with the operation and the module for a step that cannot be
+        recorded.
+        """
+        settings = MemorySettings(
+            precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator
+        )
+        target = Target.find(gpu)
+        source = model_source(model, freeze_feature_encoder)
+        own = batch_fn is not None or loss is not None or points is not None
+        model_key = None if own or source.identity is None else fingerprint(source.identity)
+        recording = Recording(source, settings, target.capability, batch_fn, points, length_per_second, loss)
+        cached = recording.key(model_key) if cache and model_key else None
+        opened = _cached(cached) or native.call("memory.open", recording.make(cached, progress))
+        return cls(opened, settings, target, model_key, source.label)
+
+    @classmethod
+    def load(cls, trace: str | os.PathLike[str] | Trace, *, gpu: str | None = None, allocator: str = "") -> MemoryModel:
+        """Open a ``Trace``, or the file that ``Trace.save`` wrote."""
+        if isinstance(trace, str | os.PathLike):
+            request = {"path": str(user_path(trace, "trace").absolute())}
+        elif not hasattr(trace, "segments"):
+            raise InvalidArgumentError(f"{trace!r} is no trace", "pass a Trace, or the file that Trace.save wrote")
+        else:
+            request = {"trace": base64.b64encode(trace.to_bytes()).decode()}
+        opened = native.call("memory.open", request)
+        return cls(opened, _settings_of(opened["about"], allocator), Target.find(gpu))
+
+    def estimate(
+        self,
+        batch: int,
+        seconds: float,
+        labels: int | None = None,
+        *,
+        evaluation_batch: int | None = None,
+        timeline: int = _POINTS,
+    ) -> MemoryEstimate:
+        """The memory of steps with ``batch`` samples of ``seconds`` seconds and ``labels`` label tokens each.
+
+        Without ``labels`` a usual text of that duration is assumed. ``evaluation_batch`` adds ``.evaluation``.
+        ``timeline`` is the most points to keep, 0 for none.
+        """
+        shape = Shape(batch, seconds, labels)
+        estimate = self._simulated(self.step_request(shape), timeline)
+        evaluation = None if evaluation_batch is None else self.evaluation(evaluation_batch, seconds, labels)
+        notes = estimate.notes
+        if labels is None:
+            notes = (f"transcripts of {self.labels(seconds)} tokens assumed", *notes)
+        estimate = dataclasses.replace(estimate, shape=shape, evaluation=evaluation, notes=notes)
+        if estimate.fits is not False:
+            return estimate
+        return dataclasses.replace(estimate, remedies=(smaller_batch(self, shape),))
+
+    def as_recorded(self, steps: int = STEPS, *, timeline: int = _POINTS) -> MemoryEstimate:
+        """The memory of ``steps`` iterations of a loop that was recorded without shapes, as ``MemoryRecorder`` does."""
+        request = {**self.common_request(self.target.limit_bytes), "steps": positive("steps", steps, 1000)}
+        return self._simulated(request, timeline)
+
+    def _simulated(self, question: dict[str, Any], timeline: int) -> MemoryEstimate:
+        request = {**question, "timeline": timeline, "modules": _MODULES}
+        found = to_the_end("memory.simulate", request)
+        estimate = from_json(MemoryEstimate, _scaled(found, self.factor, self.target.context_bytes))
+        return dataclasses.replace(
+            estimate, model=self.name, settings=self.settings, target=self.target, calibration=self.calibration
+        )
+
+    def evaluation(self, batch: int, seconds: float, labels: int | None = None) -> EvaluationMemory:
+        """The memory of evaluating with ``batch`` samples of ``seconds`` seconds at a time."""
+        from .evaluation_memory import evaluation_of
+
+        shape = Shape(batch, seconds, labels)
+        request = {**self.step_request(shape), "kind": "evaluate", "limit_bytes": None}
+        found = native.call("memory.simulate", request)
+        # What the outputs take by themselves: expandable segments hand out no more than was asked for, and the outputs
+        # are often there only for the last few events.
+        exact = {**request, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}
+        held = native.call("memory.simulate", exact)["timeline"]["components"]
+        return evaluation_of(shape, found, held, self.about, self.settings)
+
+    def simulate_run(
+        self,
+        seconds: Iterable[float],
+        batch: int,
+        *,
+        labels: Sequence[int] | None = None,
+        steps: int = 300,
+        seeds: int = 5,
+        order: str = "random",
+    ) -> RunEstimate:
+        """The peaks of a whole run over clips of these durations, in ``seeds`` different orders.
+
+        Reserved memory depends on the order in which lengths come, so the answer is a median, a 99th percentile and a
+        worst case over the orders. ``order`` is ``"random"`` or ``"grouped"`` (batches of similar length, as the
+        Trainer's group_by_length makes them).
+        """
+        return simulated_run(self, seconds, batch, labels=labels, steps=steps, seeds=seeds, order=order)
+
+    def simulate_steps(
+        self,
+        durations: Iterable[float],
+        steps: StepSampler | Iterable[Step],
+        *,
+        table: Table | None = None,
+        labels: Sequence[int] | None = None,
+        count: int = 1000,
+        limit_bytes: int | None = None,
+        overhead_s: float = OVERHEAD_S,
+        trim: bool = True,
+    ) -> StepsEstimate:
+        """The memory of a run of optimizer steps with micro-batches of varying size, played one after the other.
+
+        ``steps`` is a ``StepSampler`` of the clips with these ``durations`` in seconds, of which the first ``count``
+        steps are played, epoch after epoch; or steps as lists of clip numbers. Each is cut into micro-batches as the
+        guard does, by ``table`` (that of ``memory_table``, for ``limit_bytes``, when absent); a list of lists of
+        numbers is one that has been cut. ``trim=False`` keeps the padding of the whole step in each micro-batch, as the
+        guard does for models that normalise over time (wav2vec2-base). The simulated allocator may reserve
+        ``limit_bytes``, without it what the GPU in mind leaves, and gives cached memory back before it fails, as
+        PyTorch's does.
+
+        Trace with ``accumulation=3`` for this: gradients stay from the first micro-batch of a step on, which a trace
+        of steps of one micro-batch has not seen. About a millisecond for each micro-batch of a model of 300 million
+        parameters; 100 000 steps at most.
+        """
+        return simulated_steps(
+            self, durations, steps, table=table, labels=labels, count=count, limit_bytes=limit_bytes,
+            overhead_s=overhead_s, trim=trim,
+        )  # fmt: skip
+
+    def __enter__(self) -> MemoryModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "" if self._finalizer.alive else ", closed"
+        return f"MemoryModel({self.name}, {self.settings.words()}, for {self.target.name or 'any GPU'}{state})"
+
+
+def to_the_end(op: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Ask for an estimate; of a run that would stop, where it would and what it would need to go on.
+
+    The peaks of a GPU that is large enough say more than those up to the failure.
+    """
+    found: dict[str, Any] = native.call(op, request)
+    if found["out_of_memory"] is None:
+        return found
+    whole = native.call(op, {**request, "limit_bytes": None})
+    return {**whole, "fits": False, "out_of_memory": found["out_of_memory"]}
+
+
+def _cached(key: str | None) -> dict[str, Any] | None:
+    """The opened trace of an earlier recording; None when there is none, or none that can be read."""
+    path = None if key is None else TraceCache().find(key)
+    if key is None or path is None:
+        return None
+    try:
+        return dict(native.call("memory.open", {"path": str(path)}))
+    except NotFoundError:  # another process made room
+        return None
+    except CorruptFileError:
+        TraceCache().discard(key)
+        return None
+
+
+def _scaled(found: dict[str, Any], factor: float, device_bytes: int | None) -> dict[str, Any]:
+    """A simulation's answer with its reserved memory corrected by a calibration's factor."""
+    if factor == 1.0:
+        return found
+    reserved = round(found["peak_reserved"] * factor)
+    timeline = found["timeline"]
+    return {
+        **found,
+        "peak_reserved": reserved,
+        "peak_device": None if device_bytes is None else reserved + device_bytes,
+        "phases": [{**p, "peak_reserved": round(p["peak_reserved"] * factor)} for p in found["phases"]],
+        "timeline": timeline and {**timeline, "reserved": [round(r * factor) for r in timeline["reserved"]]},
+    }
+
+
+def _settings_of(about: dict[str, Any], allocator: str) -> MemorySettings:
+    """The settings that a trace was recorded with."""
+    recorded = str(about.get("checkpointing") or "none")
+    return MemorySettings(
+        precision=str(about.get("precision") or "fp32"),
+        gradient_checkpointing=False if recorded == "none" else recorded,
+        optimizer=str(about.get("optimizer") or "own"),
+        accumulation=int(about.get("accumulation") or 1),
+        allocator=allocator,
+    )

@@ -1,0 +1,201 @@
+"""What a memory question is about: the training settings, the shape of a batch, and the GPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from .._base import native
+from .._base.checks import checked
+from .._base.errors import InvalidArgumentError
+from .._base.records import to_json
+from ..machine.hardware import GPU, HardwareProfile
+from .calibration_record import torch_version
+
+PRECISIONS = ("fp32", "fp16", "bf16")
+ESTIMATORS = ("auto", "trace", "analytic", "published")
+CHECKPOINTING = (False, True, "reentrant", "non_reentrant")
+MAX_BATCH = 65_536
+MAX_SECONDS = 86_400.0
+MAX_LABELS = 1_000_000
+MAX_ACCUMULATION = 65_536
+_DEFAULT_CAPABILITY = "8.0"  # of the GPU in mind when none is named: Ampere, with every attention kernel
+
+
+def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """Give ``value`` if it is one of ``allowed``, else raise ``InvalidArgumentError``."""
+    if any(value is a or (isinstance(a, str) and value == a) for a in allowed):
+        return value
+    words = ", ".join(repr(a) for a in allowed)
+    raise InvalidArgumentError(f"{name} = {value!r} is not one of {words}", f"choose one of {words}")
+
+
+def positive(name: str, value: Any, most: int) -> int:
+    """Give a whole number from 1 to ``most``, else raise ``InvalidArgumentError``."""
+    number: int = checked(name, value, int)
+    if not 1 <= number <= most:
+        raise InvalidArgumentError(
+            f"{name} = {number} is not between 1 and {most}", "pass a whole number of at least 1"
+        )
+    return number
+
+
+@dataclass(frozen=True)
+class MemorySettings:
+    """The settings of a training that decide on its memory.
+
+    ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"`` (mixed, with fp32 weights); ``gradient_checkpointing`` False,
+    True, ``"reentrant"`` or ``"non_reentrant"``; ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per
+    optimizer step, 1 to 65536; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF.
+    """
+
+    precision: str = "fp16"
+    gradient_checkpointing: bool | str = False
+    optimizer: str = "adamw_torch_fused"
+    accumulation: int = 1
+    freeze_feature_encoder: bool = False
+    allocator: str = ""
+
+    def __post_init__(self) -> None:
+        one_of("precision", self.precision, PRECISIONS)
+        one_of("gradient_checkpointing", self.gradient_checkpointing, CHECKPOINTING)
+        positive("accumulation", self.accumulation, MAX_ACCUMULATION)
+        checked("freeze_feature_encoder", self.freeze_feature_encoder, bool)
+        checked("allocator", self.allocator, str)
+        checked("optimizer", self.optimizer, str)
+        if not self.optimizer:
+            raise InvalidArgumentError(
+                "optimizer is empty", 'name one as the Trainer does, such as "adamw_torch_fused"'
+            )
+
+    @property
+    def checkpointing(self) -> str:
+        """``"off"``, ``"on"``, ``"reentrant"`` or ``"non_reentrant"``."""
+        given = self.gradient_checkpointing
+        return given if isinstance(given, str) else "on" if given else "off"
+
+    def words(self) -> str:
+        """One line for people."""
+        parts = [self.precision, self.optimizer, f"gradient checkpointing {self.checkpointing}"]
+        parts += [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
+        parts += ["feature encoder frozen"] if self.freeze_feature_encoder else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One micro-batch: samples, seconds of the longest sample, label tokens of the longest text (None: the usual)."""
+
+    batch: int
+    seconds: float
+    labels: int | None = None
+
+    def __post_init__(self) -> None:
+        positive("batch", self.batch, MAX_BATCH)
+        check_seconds("seconds", self.seconds)
+        if self.labels is not None:
+            check_labels("labels", self.labels)
+
+    def words(self) -> str:
+        """``8 × 15 s``, with the labels where they were given."""
+        labels = "" if self.labels is None else f", {self.labels} labels"
+        return f"{self.batch} × {self.seconds:g} s{labels}"
+
+
+def check_labels(name: str, labels: Any) -> int:
+    """Give a label length from 0 up to a million tokens, else raise ``InvalidArgumentError``."""
+    value: int = checked(name, labels, int)
+    if not 0 <= value <= MAX_LABELS:
+        raise InvalidArgumentError(
+            f"{name} = {value} is not between 0 and {MAX_LABELS}", "pass the tokens of the longest text"
+        )
+    return value
+
+
+def check_seconds(name: str, seconds: Any) -> float:
+    """Give a duration above 0 and up to a day, else raise ``InvalidArgumentError``."""
+    value: float = checked(name, seconds, float)
+    if not 0 < value <= MAX_SECONDS:
+        raise InvalidArgumentError(
+            f"{name} = {seconds!r} is not a duration above 0 and up to a day", "pass the longest clip in seconds"
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class Target:
+    """The GPU that an estimate is for; sizes in bytes.
+
+    ``available_bytes`` is what this process may use in all, ``context_bytes`` what the driver's context and, with
+    several GPUs, NCCL take of it, ``context_high_bytes`` what they may take at most; the allocator gets the rest.
+    ``context_source`` is ``"measured"`` or ``"table"``. The multiprocessors and the threads that each holds decide how
+    large some kernels' buffers are. All are None or "" without a GPU.
+    """
+
+    name: str = ""
+    compute_capability: str = _DEFAULT_CAPABILITY
+    total_bytes: int | None = None
+    available_bytes: int | None = None
+    context_bytes: int | None = None
+    context_high_bytes: int | None = None
+    context_source: str = ""
+    multiprocessors: int | None = None
+    threads_per_multiprocessor: int | None = None
+
+    @classmethod
+    def find(cls, gpu: str | None) -> Target:
+        """A GPU of the catalogue, or this machine's; empty without one. Raises ``NotFoundError`` for unknown names."""
+        gpus = HardwareProfile.detect(gpu).gpus
+        if not gpus:
+            return cls()
+        place, found = min(enumerate(gpus), key=lambda item: _available(item[1], 0))
+        request = {"gpu": to_json(found), "torch": torch_version(), "nccl": len(gpus) > 1, "gpus": len(gpus)}
+        device = native.call("memory.device", request)
+        context = device["context_bytes"] + device["nccl_bytes"]
+        available = _available(found, _held_by_torch(place, context))
+        return cls(
+            found.name,
+            found.compute_capability,
+            found.memory_total_bytes,
+            available,
+            context,
+            device["high"],
+            device["source"],
+            device["multiprocessors"],
+            device["threads_per_multiprocessor"],
+        )
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability as two numbers."""
+        major, _, minor = self.compute_capability.partition(".")
+        return int(major), int(minor or 0)
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """What the allocator may reserve in all."""
+        if self.available_bytes is None or self.context_bytes is None:
+            return None
+        return max(0, self.available_bytes - self.context_bytes)
+
+
+def _available(gpu: GPU, held: int) -> int:
+    """Free memory, and what this process has of the rest: its training will use it again.
+
+    In a container the driver numbers processes otherwise than the system; ``held`` is then what torch says.
+    """
+    if gpu.memory_free_bytes is None:
+        return gpu.memory_total_bytes
+    own = sum(p.memory_bytes or 0 for p in gpu.processes if p.pid == os.getpid())
+    return min(gpu.memory_total_bytes, gpu.memory_free_bytes + (own or held))
+
+
+def _held_by_torch(place: int, context: int) -> int:
+    """What torch has taken of the GPU in this process; 0 when it has not begun to use it."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    reserved = int(torch.cuda.memory_reserved(place))
+    return reserved + context if reserved else 0

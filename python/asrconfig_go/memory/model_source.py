@@ -1,0 +1,223 @@
+"""Models as the memory model takes them: something to build and trace, and a text that tells two of them apart."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import importlib.util
+import inspect
+import json
+import os
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._base import native
+from .._base.errors import InvalidArgumentError, UnsupportedError
+from .._base.files import user_path
+from .._base.json_files import read_object
+from .._base.wrapped_model import bare
+from ..machine.model import ModelProfile, _request, profile_model
+from .trace_cache import fingerprint
+
+_ACCEPTED = (
+    "pass a torch.nn.Module, a function that builds one, a transformers config, a folder with config.json, "
+    "or a known name"
+)
+# Values of a config, and attributes of a module, that shape nothing.
+_NAMES_ONLY = ("_name_or_path", "name_or_path", "transformers_version", "architectures", "id2label", "label2id")
+_VERSIONED = ("torch", "transformers", "accelerate", "peft")  # packages whose version stands for their code
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """``model`` is what the recorder takes: a live module, or a function that builds one.
+
+    ``identity`` changes with everything of the model that shapes a training step; it is None for functions, whose
+    result cannot be known without calling them.
+    """
+
+    label: str
+    model: Any
+    identity: str | None
+
+
+def can_trace() -> bool:
+    """Whether torch and transformers are installed; neither is imported for the answer."""
+    return all(importlib.util.find_spec(name) is not None for name in ("torch", "transformers"))
+
+
+def model_source(model: Any, freeze_feature_encoder: bool = False) -> ModelSource:
+    """Read what the user passed; transformers is imported only when the model is built.
+
+    Raises ``UnsupportedError`` for a model that cannot be built here.
+    """
+    if is_module(model):
+        return _live(model, freeze_feature_encoder)
+    if isinstance(model, ModelProfile):
+        raise UnsupportedError(f"{model.name or 'the model'} is known by its counts alone", _ACCEPTED)
+    if callable(model):
+        return ModelSource(getattr(model, "__name__", "model"), model, None)
+    label, values, class_name = _config(model)
+    identity = fingerprint("config", class_name, _shaping(values), freeze_feature_encoder)
+    given = None if isinstance(model, str | os.PathLike | dict) else model
+    return ModelSource(label, _builder(given, values, class_name, freeze_feature_encoder), identity)
+
+
+def is_module(model: Any) -> bool:
+    """Whether this is a live torch module."""
+    return not isinstance(model, type) and callable(getattr(model, "named_parameters", None))
+
+
+def analytic_request(model: Any, freeze_feature_encoder: bool = False) -> dict[str, Any]:
+    """The model part of a question that is answered from the config; a live transformers module has one."""
+    config = getattr(model, "config", None)
+    if is_module(model) and hasattr(config, "to_json_string"):
+        request = _request(config, freeze_feature_encoder or _feature_encoder(model) is False)
+        request["config"]["architectures"] = [type(bare(model)).__name__]
+        return request
+    return _request(model, freeze_feature_encoder)
+
+
+def _live(model: Any, freeze_feature_encoder: bool) -> ModelSource:
+    if freeze_feature_encoder and _feature_encoder(model):
+        raise InvalidArgumentError(
+            "freeze_feature_encoder=True, but the module's feature encoder is trainable",
+            "call model.freeze_feature_encoder() first: a live module is taken as it is",
+        )
+    return ModelSource(type(bare(model)).__name__, model, structure_of(model))
+
+
+def _feature_encoder(model: Any) -> bool | None:
+    """Whether a module's convolutional front end is trained; None without one."""
+    grads = [p.requires_grad for name, p in model.named_parameters() if "feature_extractor." in name]
+    return any(grads) if grads else None
+
+
+def _config(model: Any) -> tuple[str, dict[str, Any], str]:
+    """Label, config and the class that fine-tuning uses."""
+    if isinstance(model, str | os.PathLike):
+        path = user_path(model, "model")
+        if not path.is_dir():
+            known = native.call("model.config", {"name": os.fspath(model)})
+            return known["name"], known["config"], known["class_name"]
+        values = read_object(path / "config.json", "model's config", "save the model there: save_pretrained")
+        return path.name, values, _class_name(model, values)
+    if isinstance(model, dict):
+        return str(model.get("model_type", "config")), model, _class_name(model, model)
+    if hasattr(model, "model_type") and hasattr(model, "to_json_string"):
+        values = json.loads(model.to_json_string(use_diff=False))
+        return str(model.model_type), values, _class_name(model, values)
+    raise InvalidArgumentError(f"cannot read a model from a {type(model).__name__}", _ACCEPTED)
+
+
+def _class_name(model: Any, values: dict[str, Any]) -> str:
+    """The library's choice; a family that it does not know says it by itself."""
+    try:
+        return profile_model(model).class_name
+    except UnsupportedError:
+        names = values.get("architectures")
+        if not names:
+            raise
+        return str(names[0])
+
+
+def _builder(config: Any, values: dict[str, Any], class_name: str, freeze_feature_encoder: bool) -> Callable[[], Any]:
+    """A function that builds the class from a config object, or from its values."""
+
+    def build() -> Any:
+        import transformers
+
+        kind = getattr(transformers, class_name, None)
+        if kind is None:
+            raise UnsupportedError(
+                f"the installed transformers {transformers.__version__} has no {class_name}",
+                "upgrade transformers, or pass the module itself",
+            )
+        try:
+            # A copy: building writes to the config.
+            made = transformers.AutoConfig.for_model(**values) if config is None else copy.deepcopy(config)
+            model = kind(made)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"{class_name} cannot be built from the config: {error}", _ACCEPTED) from error
+        if freeze_feature_encoder:
+            _freeze(model)
+        return model
+
+    return build
+
+
+def _freeze(model: Any) -> None:
+    freeze = getattr(model, "freeze_feature_encoder", None)
+    if freeze is None:
+        raise InvalidArgumentError(
+            f"{type(model).__name__} has no feature encoder to freeze", "leave freeze_feature_encoder out"
+        )
+    freeze()
+
+
+def structure_of(module: Any) -> str:
+    """A text that changes with a module's classes, options, tensors and config, and not with its weights' values.
+
+    For classes outside torch and transformers their source is part of it.
+    """
+    numbers: dict[int, int] = {}  # a tensor that two names share has one number
+    modules = [(name, type(m).__qualname__, m.extra_repr(), _options(m)) for name, m in module.named_modules()]
+    tensors = [
+        (name, list(t.shape), str(t.dtype), t.requires_grad, numbers.setdefault(id(t), len(numbers)))
+        for named in (module.named_parameters, module.named_buffers)
+        for name, t in named(remove_duplicate=False)
+    ]
+    config: Any = getattr(module, "config", None)
+    shaping = _shaping(json.loads(config.to_json_string(use_diff=False))) if hasattr(config, "to_json_string") else None
+    return fingerprint("module", modules, tensors, shaping, _own_code(module))
+
+
+def _shaping(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in _NAMES_ONLY}
+
+
+def _options(module: Any) -> dict[str, Any]:
+    """A module's plain attributes, such as a stride that no parameter shows."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, bool | int | float | str)
+        and not name.startswith("_")
+        and name not in ("training", *_NAMES_ONLY)
+    }
+
+
+def _own_code(module: Any) -> list[str]:
+    """Digests of the user's classes, and of forward functions that were put onto single modules."""
+    kinds = {type(m) for m in module.modules()}
+    found = [_source(kind) for kind in kinds if kind.__module__.partition(".")[0] not in _VERSIONED]
+    for m in module.modules():
+        patched = vars(m).get("forward")
+        if patched is not None and not hasattr(m, "_original_forward"):  # accelerate's wrapper for mixed precision
+            found.append(_function(patched))
+    return sorted(found)
+
+
+def _source(kind: type) -> str:
+    """A class's functions, and the file that defines it with everything else that they call there."""
+    members = [(name, _function(m)) for name, m in sorted(vars(kind).items()) if inspect.isfunction(m)]
+    file = None
+    with contextlib.suppress(OSError, TypeError):  # a notebook's class has none
+        file = inspect.getsourcefile(kind)
+    text = Path(file).read_bytes() if file and Path(file).is_file() else b""
+    return f"{kind.__qualname__} {fingerprint(members)} {hashlib.sha256(text).hexdigest()}"
+
+
+def _function(function: Any) -> str:
+    function = getattr(inspect.unwrap(function), "__func__", function)
+    code = getattr(function, "__code__", None)
+    return repr(function) if code is None else fingerprint(_code(code))
+
+
+def _code(code: types.CodeType) -> list[Any]:
+    constants = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
+    return [code.co_name, code.co_code.hex(), list(code.co_names), constants]

@@ -1,0 +1,188 @@
+"""A trace that the library has opened: shapes, lengths and limits of its questions."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from .._base import native
+from .._base.errors import InvalidArgumentError, LibraryError, UnsupportedError
+from .calibration_record import Calibration, find_calibration
+from .memory_settings import MAX_BATCH, MemorySettings, Shape, Target, check_labels, positive
+
+STEPS = 3  # optimizer steps replayed: the first makes the optimizer's state, the third repeats the second
+
+
+class OpenedTrace:
+    """One model with its training settings: what every question about its memory is made of."""
+
+    def __init__(
+        self,
+        opened: dict[str, Any],
+        settings: MemorySettings,
+        target: Target,
+        model_key: str | None = None,
+        label: str = "",
+    ) -> None:
+        self.about: dict[str, Any] = opened["about"]
+        """Model, versions and settings as the trace has them."""
+        self.points: list[dict[str, Any]] = opened["points"]
+        """The shapes that were traced."""
+        self.settings, self.target, self.model_key = settings, target, model_key
+        self.calibration: Calibration | None = None
+        """What ``calibrate`` measured of this model on this GPU, if it did."""
+        self.apply(find_calibration(model_key, target.name))
+        self._label = label
+        self._trace = opened["trace"]
+        self._finalizer = weakref.finalize(self, _close, self._trace)
+
+    @property
+    def name(self) -> str:
+        """What was asked for, and the traced class."""
+        traced = str(self.about.get("model") or "model")
+        return traced if self._label in ("", traced) else f"{self._label} ({traced})"
+
+    def apply(self, calibration: Calibration | None) -> None:
+        """Correct every answer from here on by a measurement; None leaves them as they are."""
+        self.calibration = calibration
+        if calibration is not None and calibration.context_bytes is not None:
+            measured = calibration.context_bytes
+            self.target = dataclasses.replace(
+                self.target, context_bytes=measured, context_high_bytes=measured, context_source="measured"
+            )
+
+    def largest_batch(
+        self,
+        seconds: float,
+        limit_bytes: int | None = None,
+        labels: int | None = None,
+        *,
+        near: int = 1,
+        most: int = MAX_BATCH,
+    ) -> int:
+        """The largest micro-batch up to ``most`` that fits, 0 when even one sample does not, by simulations.
+
+        A batch fits whose peak of reserved memory stays within the limit, without giving cached memory back on its way.
+        ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU in mind leaves. The search
+        begins at ``near``, in steps that double until the answer lies between two sizes, and then by bisection.
+        """
+        limit = self.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)
+        if limit is None:
+            raise InvalidArgumentError("there is no GPU to fit into", 'pass limit_bytes, or trace with gpu="L4"')
+        low, high, step = 0, positive("most", most, MAX_BATCH) + 1, 1
+        batch = min(positive("near", near, MAX_BATCH), most)
+        while high - low > 1:
+            if self._fits(Shape(batch, seconds, labels), limit):
+                low = batch
+            else:
+                high = batch
+            if low > 0 and high <= most:
+                batch = (low + high) // 2
+            else:
+                batch = min(low + step, high - 1) if low > 0 else max(high - step, 1)
+                step *= 2
+        return low
+
+    def answers(self, batch: int, seconds: float) -> bool:
+        """Whether the traced shapes tell what this one takes; those of a model whose steps differ in kind do not."""
+        request = {**self.step_request(Shape(batch, seconds, None)), "limit_bytes": None, "timeline": 0, "modules": 1}
+        try:
+            native.call("memory.simulate", request)
+        except UnsupportedError:
+            return False
+        return True
+
+    @property
+    def length_per_second(self) -> float:
+        """Units of input length in a second of audio: samples, or frames of features."""
+        return float(self.about.get("length_per_second") or 16_000.0)
+
+    def length(self, seconds: float) -> int:
+        """The input length of a batch whose longest clip has this duration, in samples or frames of features.
+
+        As ``SpeechBatches.length`` of the recorder says it, which needs torch.
+        """
+        about, per_second = self.about, self.length_per_second
+        length = math.ceil(seconds * per_second - 1e-6)
+        longest = about.get("fixed_length") or about.get("max_length")
+        if longest and length > longest:
+            raise InvalidArgumentError(
+                f"{seconds:g} s of audio are longer than the {longest / per_second:g} s that {self.name} takes",
+                "cut the clips, or choose a model without fixed positions",
+            )
+        return int(about.get("fixed_length") or length)
+
+    def labels(self, seconds: float) -> int:
+        """A usual number of label tokens for this duration."""
+        usual = max(1, round(seconds * float(self.about.get("labels_per_second") or 15)))
+        most = self.about.get("max_labels")
+        return min(usual, int(most)) if most else usual
+
+    def close(self) -> None:
+        """Give the trace's memory back; a second call does nothing."""
+        self._finalizer()
+
+    def _fits(self, shape: Shape, limit: int) -> bool:
+        request = {**self.step_request(shape), "limit_bytes": self._uncorrected(limit), "timeline": 0, "modules": 1}
+        found = native.call("memory.simulate", request)
+        return bool(found["fits"]) and found["retries"] == 0
+
+    @property
+    def factor(self) -> float:
+        """What a calibration multiplies reserved memory by; 1.0 without one."""
+        return 1.0 if self.calibration is None else self.calibration.factor
+
+    def _uncorrected(self, limit: int | None) -> int | None:
+        """The limit at which the simulation stops, so that its answer times the factor stays within ``limit``."""
+        return None if limit is None else max(1, int(limit / self.factor))
+
+    def common_request(self, limit: int | None) -> dict[str, Any]:
+        """What all questions to the library have, for an allocator that may reserve ``limit`` bytes."""
+        if not self._finalizer.alive:
+            raise InvalidArgumentError("the memory model is closed", "ask inside the with block, or trace again")
+        return {
+            "trace": self._trace,
+            "settings": self.settings.allocator,
+            "limit_bytes": self._uncorrected(limit),
+            "device_bytes": self.target.context_bytes,
+            "multiprocessors": self.target.multiprocessors,
+            "threads_per_multiprocessor": self.target.threads_per_multiprocessor,
+        }
+
+    def _allowed(self, labels: int) -> int:
+        most = self.about.get("max_labels")
+        if most and labels > most:
+            raise InvalidArgumentError(
+                f"labels = {labels} is more than the {most} tokens that {self.name} takes", "cut or drop longer texts"
+            )
+        return labels
+
+    def label_lengths(self, durations: list[float], labels: Sequence[int] | None) -> list[int]:
+        """The label length of every clip, as given or as usual."""
+        if labels is None:
+            return [self.labels(s) for s in durations]
+        if len(labels) != len(durations):
+            raise InvalidArgumentError(
+                f"{len(labels)} labels for {len(durations)} clips", "pass one label length for each clip"
+            )
+        return [self._allowed(check_labels(f"labels[{i}]", n)) for i, n in enumerate(labels)]
+
+    def step_request(self, shape: Shape) -> dict[str, Any]:
+        """A question about steps of this shape."""
+        return {
+            **self.common_request(self.target.limit_bytes),
+            "batch": shape.batch,
+            "length": self.length(shape.seconds),
+            "labels": self.labels(shape.seconds) if shape.labels is None else self._allowed(shape.labels),
+            "accumulation": self.settings.accumulation,
+            "steps": STEPS,
+        }
+
+
+def _close(trace: Any) -> None:
+    with contextlib.suppress(LibraryError):  # a library that no longer works holds nothing worth closing
+        native.call("memory.close", {"trace": trace})

@@ -1,0 +1,154 @@
+"""The memory of a whole run: peaks over several orders of the clips."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .._base import native
+from .._base.errors import InvalidArgumentError
+from .._base.records import from_json
+from .memory_settings import MAX_BATCH, MemorySettings, Target, check_seconds, one_of, positive
+
+if TYPE_CHECKING:
+    from .opened_trace import OpenedTrace
+
+_LOCAL = {"local": True}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure over the orders that were tried."""
+
+    median: float
+    p99: float
+    worst: float
+
+    def times(self, factor: float) -> Spread:
+        """Each of the three multiplied."""
+        return Spread(self.median * factor, self.p99 * factor, self.worst * factor)
+
+    def plus(self, amount: float) -> Spread:
+        """Each of the three and ``amount``."""
+        return Spread(self.median + amount, self.p99 + amount, self.worst + amount)
+
+
+@dataclass(frozen=True)
+class BatchPeak:
+    """The peaks, in bytes, of the longest clips' batch alone."""
+
+    peak_allocated: int
+    peak_reserved: int
+
+
+@dataclass(frozen=True)
+class SeedPeak:
+    """The peaks, in bytes, of one order of the clips. Steps that ran out of memory were given up."""
+
+    seed: int
+    peak_allocated: int
+    peak_reserved: int
+    retries: int
+    failed_steps: int
+    first_failed_step: int | None
+    """Counted from 0."""
+    micro_batches: int
+    """Played to their ends."""
+    mean_peak: float | None
+    """The most allocated in a micro-batch, mean of them; None when there is none."""
+    mean_peak_by_time: float | None
+    """Likewise, weighted by their padded seconds."""
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether a step ran out of memory."""
+        return self.failed_steps > 0
+
+
+@dataclass(frozen=True, repr=False)
+class RunEstimate:
+    """Peaks in bytes over several orders of the clips.
+
+    ``out_of_memory`` is the share of orders that run out of it, 0 to 1; ``peak_device`` None without a GPU in mind.
+    """
+
+    peak_allocated: Spread
+    peak_reserved: Spread
+    peak_device: Spread | None
+    retries: Spread
+    out_of_memory: float
+    largest_batch_only: BatchPeak
+    seeds: tuple[SeedPeak, ...]
+    model: str = field(default="", metadata=_LOCAL)
+    batch: int = field(default=1, metadata=_LOCAL)
+    clips: int = field(default=0, metadata=_LOCAL)
+    longest_s: float = field(default=0.0, metadata=_LOCAL)
+    steps: int = field(default=0, metadata=_LOCAL)
+    order: str = field(default="random", metadata=_LOCAL)
+    settings: MemorySettings = field(default=MemorySettings(), metadata=_LOCAL)
+    target: Target = field(default=Target(), metadata=_LOCAL)
+
+    @classmethod
+    def read(cls, found: dict[str, Any], factor: float, **local: Any) -> RunEstimate:
+        """From the library's answer, with its reserved memory corrected by a calibration's factor."""
+        run = dataclasses.replace(from_json(cls, found), **local)
+        if factor == 1.0:
+            return run
+        reserved, context = run.peak_reserved.times(factor), run.target.context_bytes
+        alone, seeds = run.largest_batch_only, run.seeds
+        return dataclasses.replace(
+            run,
+            peak_reserved=reserved,
+            peak_device=None if context is None else reserved.plus(context),
+            largest_batch_only=dataclasses.replace(alone, peak_reserved=round(alone.peak_reserved * factor)),
+            seeds=tuple(dataclasses.replace(s, peak_reserved=round(s.peak_reserved * factor)) for s in seeds),
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the peaks of every order with matplotlib, into ``ax`` or a new figure; gives the axes."""
+        from .memory_plot import plot_run
+
+        return plot_run(self, ax)
+
+    def __repr__(self) -> str:
+        from .memory_text import run_text
+
+        return run_text(self)
+
+    def _repr_html_(self) -> str:
+        from .memory_html import run_html
+
+        return run_html(self)
+
+
+def simulated_run(
+    memory: OpenedTrace,
+    seconds: Iterable[float],
+    batch: int,
+    *,
+    labels: Sequence[int] | None,
+    steps: int,
+    seeds: int,
+    order: str,
+) -> RunEstimate:
+    """See ``MemoryModel.simulate_run``."""
+    durations = [check_seconds(f"seconds[{i}]", s) for i, s in enumerate(seconds)]
+    if not durations:
+        raise InvalidArgumentError("seconds is empty", "pass the duration of every clip")
+    request = {
+        **memory.common_request(memory.target.limit_bytes),
+        "batch": positive("batch", batch, MAX_BATCH),
+        "lengths": [memory.length(s) for s in durations],
+        "labels": memory.label_lengths(durations, labels),
+        "accumulation": memory.settings.accumulation,
+        "steps": positive("steps", steps, 100_000),
+        "seeds": positive("seeds", seeds, 1_000),
+        "order": one_of("order", order, ("random", "grouped")),
+    }
+    found = native.call("memory.run", request)
+    return RunEstimate.read(
+        found, memory.factor, model=memory.name, batch=batch, clips=len(durations), longest_s=max(durations),
+        steps=steps, order=order, settings=memory.settings, target=memory.target,
+    )  # fmt: skip

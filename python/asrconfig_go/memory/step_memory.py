@@ -1,0 +1,199 @@
+"""The memory of a run whose micro-batches are known: steps of a ``StepSampler``, cut as the guard cuts them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from .._base import native
+from .._base.errors import InvalidArgumentError
+from ..batching.memory_table import Table, cheapest, fits_in, memory_table
+from .memory_settings import MemorySettings, Target, check_seconds, positive
+from .run_memory import BatchPeak, SeedPeak
+
+if TYPE_CHECKING:
+    from ..batching import StepSampler
+    from .opened_trace import OpenedTrace
+
+Step = Sequence[int] | Sequence[Sequence[int]]
+MAX_STEPS = 100_000
+
+
+@dataclass(frozen=True, repr=False)
+class StepsEstimate:
+    """What a run of optimizer steps takes, played from its first step to its last through one simulated allocator.
+
+    Sizes are bytes. A step that ran out of memory was given up, and the run went on from an emptied cache; one that did
+    so in its first step ended there.
+    """
+
+    model: str
+    settings: MemorySettings
+    target: Target
+    limit_bytes: int | None
+    """What the allocator could reserve; None: no end."""
+    steps: int
+    micro_batches: int
+    """Of all steps."""
+    peak_allocated: int
+    peak_reserved: int
+    retries: int
+    """How often the whole cache was given back for one more attempt. Each costs milliseconds of training."""
+    failed_steps: int
+    """Steps in which a micro-batch was out of memory, although the cache was given back."""
+    first_failed_step: int | None
+    """Counted from 0."""
+    use: float | None
+    """The most allocated in a micro-batch as a share of ``limit_bytes``, mean of the micro-batches that were played to
+    their ends; None without a limit, and when there is none of them."""
+    use_by_time: float | None
+    """Likewise, weighted by what a micro-batch costs: its padded seconds and ``overhead_s``."""
+    padding: float
+    """Share of the padded seconds that is padding, 0 to 1."""
+    largest_alone: BatchPeak
+    """Steps of the micro-batch with the most padded seconds alone, without a limit."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether no micro-batch of any step was out of memory."""
+        return self.failed_steps == 0
+
+    def __repr__(self) -> str:
+        from .memory_text import steps_text
+
+        return steps_text(self)
+
+
+@dataclass(frozen=True)
+class _Micro:
+    """A micro-batch of the run."""
+
+    clips: list[int]
+    shape: list[int]
+    """Batch, length and labels."""
+
+
+def simulated_steps(
+    memory: OpenedTrace,
+    durations: Iterable[float],
+    steps: StepSampler | Iterable[Step],
+    *,
+    table: Table | None,
+    labels: Sequence[int] | None,
+    count: int,
+    limit_bytes: int | None,
+    overhead_s: float,
+    trim: bool,
+) -> StepsEstimate:
+    """See ``MemoryModel.simulate_steps``."""
+    positive("count", count, MAX_STEPS)
+    limit = memory.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)
+    clips = _Clips(memory, durations, labels)
+    if getattr(steps, "clips", len(clips.seconds)) != len(clips.seconds):
+        raise InvalidArgumentError(
+            f"{len(clips.seconds)} durations, and {steps!r}", "pass the durations that the sampler was made of"
+        )
+    if table is None and limit is not None and clips.seconds:
+        table = memory_table(memory, max(clips.seconds), limit)
+    by = None if table is None else _Cut(table, overhead_s, trim)
+    windows = [clips.cut(number, step, by, trim) for number, step in enumerate(islice(_endless(steps), count))]
+    if not windows:
+        raise InvalidArgumentError("there is no step to play", "pass a StepSampler, or lists of clip numbers")
+    request = {
+        **memory.common_request(limit),
+        "windows": [[micro.shape for micro in window] for window in windows],
+        "overhead": overhead_s * memory.length_per_second,
+    }
+    found = native.call("memory.run", request)
+    return _read(memory, found, windows, clips.seconds, limit)
+
+
+def _read(
+    memory: OpenedTrace, found: dict[str, Any], windows: list[list[_Micro]], seconds: list[float], limit: int | None
+) -> StepsEstimate:
+    played = SeedPeak(**found["seeds"][0])
+    factor = memory.factor
+
+    def used(mean: float | None) -> float | None:
+        return None if mean is None or limit is None else mean * factor / limit
+
+    micros = [micro for window in windows for micro in window]
+    padded = sum(micro.shape[0] * micro.shape[1] for micro in micros) / memory.length_per_second
+    audio = sum(seconds[clip] for micro in micros for clip in micro.clips)
+    alone = BatchPeak(**found["largest_batch_only"])
+    return StepsEstimate(
+        model=memory.name, settings=memory.settings, target=memory.target, limit_bytes=limit, steps=len(windows),
+        micro_batches=len(micros), peak_allocated=played.peak_allocated,
+        peak_reserved=round(played.peak_reserved * factor), retries=played.retries, failed_steps=played.failed_steps,
+        first_failed_step=played.first_failed_step, use=used(played.mean_peak),
+        use_by_time=used(played.mean_peak_by_time), padding=max(0.0, 1 - audio / padded) if padded else 0.0,
+        largest_alone=dataclasses.replace(alone, peak_reserved=round(alone.peak_reserved * factor)),
+    )  # fmt: skip
+
+
+def _endless(steps: Any) -> Iterator[Step]:
+    """The steps; of a sampler, its epochs one after the other from the one that it is at."""
+    if not hasattr(steps, "set_epoch"):
+        yield from steps
+        return
+    first = steps.epoch
+    try:
+        epoch = first
+        while True:
+            steps.set_epoch(epoch)
+            yield from steps
+            epoch += 1
+    finally:
+        steps.set_epoch(first)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """How the guard cuts a step."""
+
+    table: Table
+    overhead_s: float
+    trim: bool
+
+    def __call__(self, clips: list[int], seconds: list[float]) -> list[list[int]]:
+        lengths = [seconds[clip] for clip in clips]
+        if self.trim:
+            return [[clips[row] for row in rows] for rows in cheapest(lengths, self._fits, self.overhead_s)]
+        size = self._fits(max(lengths), len(clips))
+        return [clips[at : at + size] for at in range(0, len(clips), size)]
+
+    def _fits(self, longest: float, left: int) -> int:
+        return min(left, max(1, fits_in(self.table, longest)))
+
+
+class _Clips:
+    """The clips of a data set, of which micro-batches are made."""
+
+    def __init__(self, memory: OpenedTrace, durations: Iterable[float], labels: Sequence[int] | None) -> None:
+        self._memory = memory
+        self.seconds = [check_seconds(f"durations[{i}]", s) for i, s in enumerate(durations)]
+        self._labels = memory.label_lengths(self.seconds, labels)
+
+    def cut(self, number: int, step: Any, by: _Cut | None, trim: bool) -> list[_Micro]:
+        """The micro-batches of a step: as they are given, else as the guard cuts it."""
+        try:
+            given = [list(micro) for micro in step] if hasattr(step[0], "__len__") else None
+            clips = [int(clip) for clip in (step if given is None else chain.from_iterable(given))]
+            if min(clips) < 0 or max(clips) >= len(self.seconds):
+                raise IndexError
+        except (TypeError, ValueError, IndexError):
+            raise InvalidArgumentError(
+                f"step {number} = {step!r:.100} is no list of clip numbers from 0 to {len(self.seconds) - 1}",
+                "pass a StepSampler of these durations, or lists of numbers of clips, or of micro-batches of them",
+            ) from None
+        if given is None:
+            given = [clips] if by is None else by(clips, self.seconds)
+        padded_to = None if trim else max(self.seconds[clip] for clip in clips)
+        return [self._micro(micro, padded_to) for micro in given if micro]
+
+    def _micro(self, clips: list[int], padded_to: float | None) -> _Micro:
+        longest = max(self.seconds[clip] for clip in clips) if padded_to is None else padded_to
+        return _Micro(clips, [len(clips), self._memory.length(longest), max(self._labels[clip] for clip in clips)])

@@ -1,0 +1,89 @@
+"""The batches that a model is given, by their shapes.
+
+A hook before the model's forward is the one place that needs neither the Trainer nor its loader, sees the micro-batches
+that are really computed, after a guard has cut them too, and comes before any memory of theirs is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..guard.batch_lengths import time_axis
+from ..guard.worst_batch import per_second
+from .messages import Dispensable
+
+_NAMES = ("input_values", "input_features")
+_PIECES_A_SECOND = 10  # at which masks are looked at
+
+BeforeBatch = Callable[[int, float], Any]
+"""Called with clips and seconds of the longest one, padding included."""
+
+
+class Inputs:
+    """Adds up the batches of ``model`` between two calls of ``take``, until ``leave``.
+
+    ``before_training`` is called before each forward of a training. Durations are those of the model's input, which is
+    of fixed length for some (Whisper); those without padding are only known where the attention mask lies in host
+    memory: to read it from a GPU would wait for the GPU.
+    """
+
+    def __init__(self, model: Any, before_training: BeforeBatch | None = None) -> None:
+        self._model, self._before = model, before_training
+        self._careful = Dispensable("lengths of batches are not looked at")
+        self._rates: dict[str, float | None] = {}
+        self._clear()
+        self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)
+
+    def take(self) -> dict[str, float]:
+        """Seconds since the last call, as ``MemoryMonitor.step`` takes them; empty where nothing is known."""
+        if not self._padded:
+            return {}
+        found = {"padded_s": self._padded, "longest_s": self._longest}
+        if self._whole:
+            found["audio_s"] = min(self._audio, self._padded)
+        self._clear()
+        return found
+
+    def leave(self) -> None:
+        """Leave the model as it was found."""
+        self._hook.remove()
+
+    def _clear(self) -> None:
+        self._padded = self._longest = self._audio = 0.0
+        self._whole = True
+
+    def _note(self, model: Any, positional: Any, named: Any) -> None:
+        self._careful(self._look, model, named)
+
+    def _look(self, model: Any, named: Any) -> None:
+        for name in _NAMES:
+            shape: Any = getattr(named.get(name), "shape", ())
+            if len(shape) >= 2:
+                break
+        else:
+            return
+        rate = self._rate(name, named)
+        if not rate:
+            return
+        clips, seconds = int(shape[0]), int(shape[time_axis(named, name)]) / rate
+        if self._before is not None and model.training:
+            self._before(clips, seconds)
+        self._padded += clips * seconds
+        self._longest = max(self._longest, seconds)
+        audio = _unpadded(named.get("attention_mask"), rate)
+        self._whole = self._whole and audio is not None
+        self._audio += audio or 0.0
+
+    def _rate(self, name: str, named: Any) -> float | None:
+        if name not in self._rates:
+            self._rates[name] = per_second(named, self._model)
+        return self._rates[name]
+
+
+def _unpadded(mask: Any, rate: float) -> float | None:
+    """Seconds of audio by a mask in host memory, to a tenth of a second a clip."""
+    if getattr(mask, "device", None) is None or mask.device.type != "cpu" or mask.dim() != 2:
+        return None
+    stride = max(1, int(rate / _PIECES_A_SECOND))
+    return float(mask[:, ::stride].sum()) * stride / rate

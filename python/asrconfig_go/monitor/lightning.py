@@ -1,0 +1,62 @@
+"""A monitor beside Lightning's Trainer."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .._base.errors import UnsupportedError
+from .alerts import AlertNews
+from .messages import Dispensable
+from .monitor_reader import MemoryReader
+
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+
+
+def lightning_callback(monitor: MemoryReader) -> Any:
+    """A callback for ``lightning.pytorch.Trainer(callbacks=[…])`` that tells ``monitor`` of steps, evaluations, saves.
+
+    What the monitor warns of is logged. The monitor stays its owner's: stop it when the training is over, best by
+    ``with MemoryMonitor() as monitor:``. A step is an optimizer step, with all batches that it accumulates. Raises
+    ``UnsupportedError`` without Lightning.
+    """
+
+    class Watching(_base()):  # type: ignore[misc]
+        """Tells the monitor; whatever fails is said once and left out."""
+
+        def __init__(self) -> None:
+            self._tell, self._news = Dispensable("memory is not watched"), AlertNews(monitor)
+            self._last = 0
+
+        def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+            self._last = trainer.global_step
+            self._tell(monitor.event, "training", f"training begins after step {trainer.global_step}")
+
+        def on_train_batch_end(self, trainer: Any, *others: Any, **kwargs: Any) -> None:
+            if trainer.global_step != self._last:
+                self._last = trainer.global_step
+                self._tell(monitor.step, trainer.global_step)
+                self._tell(self._news.say)
+
+        def on_validation_batch_end(self, trainer: Any, *others: Any, **kwargs: Any) -> None:
+            self._tell(lambda: monitor.step(kind="evaluation"))
+            self._tell(self._news.say)
+
+        on_test_batch_end = on_predict_batch_end = on_validation_batch_end
+
+        def on_save_checkpoint(self, trainer: Any, *others: Any, **kwargs: Any) -> None:
+            self._tell(lambda: monitor.step(kind="checkpoint"))
+
+        def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+            self._tell(monitor.event, "training", f"training ends after step {trainer.global_step}")
+
+    return Watching()
+
+
+def _base() -> Any:
+    for name in _PACKAGES:
+        try:
+            return importlib.import_module(name).Callback
+        except ImportError:
+            continue
+    raise UnsupportedError("Lightning is not installed", "pip install lightning")

@@ -1,0 +1,78 @@
+"""A panel in a notebook that shows a training while it runs, through one display handle: no widgets, no script."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .memory_monitor import MemoryHistory, MemorySnapshot
+    from .run_log import Activity, Alert
+    from .thresholds import Fullest
+
+
+@dataclass(frozen=True)
+class PanelState:
+    """What is shown: steps made and planned, seconds left, the loader's share of the time, and a monitor's figures.
+
+    ``stopped`` is a training that did not come to its end.
+    """
+
+    step: int
+    steps: int
+    left_s: float | None
+    waited: float | None
+    fullest: Fullest | None
+    shot: MemorySnapshot
+    activity: Activity
+    history: MemoryHistory
+    alerts: tuple[Alert, ...]
+    stopped: bool = False
+
+
+class Panel:
+    """Draws when it is told to. ``display`` is IPython's, or stands in for it."""
+
+    points = 240
+    """Of the memory's curve."""
+
+    def __init__(self, display: Callable[..., Any] | None = None) -> None:
+        self._display = display
+        self._handle: Any = None
+
+    def show(self, state: PanelState) -> None:
+        """Draw, in the place of what was drawn before."""
+        from .live_panel_html import panel_html
+
+        shown = _Card(panel_html(state))
+        if self._handle is None:
+            self._handle = (self._display or _ipython_display())(shown, display_id=True)
+        else:
+            self._handle.update(shown)
+
+
+class _Card:
+    def __init__(self, html: str) -> None:
+        self._html = html
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+    def __repr__(self) -> str:
+        return "(a live panel of the training's memory)"
+
+
+def _ipython_display() -> Callable[..., Any]:
+    from IPython.display import display
+
+    found: Callable[..., Any] = display
+    return found
+
+
+def in_notebook() -> bool:
+    """Whether this process is a notebook's kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None

@@ -1,0 +1,29 @@
+"""What the Trainer prints of its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+
+from .._base.override import override
+from .scalars import PREFIX
+
+
+def leave_out_of_print(handler: Any) -> list[Callable[[], None]]:
+    """Let what is printed of each log be what it was without the memory's figures; gives the ways back.
+
+    They are for curves: a line with dozens of numbers for eight GPUs says less than one with the loss. Reporters and
+    other callbacks get them all.
+    """
+    printers = [each for each in handler.callbacks if isinstance(each, PrinterCallback | ProgressCallback)]
+    return [override(printer, "on_log", _without(printer.on_log)) for printer in printers]
+
+
+def _without(on_log: Callable[..., Any]) -> Callable[..., Any]:
+    def printed(*arguments: Any, logs: Any = None, **others: Any) -> Any:
+        kept = logs and {name: value for name, value in logs.items() if not name.startswith(PREFIX)}
+        return on_log(*arguments, logs=kept, **others)
+
+    return printed

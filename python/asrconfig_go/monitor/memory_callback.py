@@ -1,0 +1,223 @@
+"""A ``TrainerCallback`` that watches memory while training runs: warns, cleans up, and draws curves in TensorBoard."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers.trainer_callback import TrainerCallback
+
+from ..apply.torch_backends import TrainingSwitches
+from ..guard.guard_callback import GuardCallback
+from ..guard.loss_kind import multiplied_by_accumulation
+from ..guard.step_times import follow_steps
+from .callback_order import handler_of, lead
+from .memory_monitor import MemoryMonitor, MemorySnapshot
+from .memory_summary import MemorySummary, summarised
+from .messages import Dispensable, say
+from .monitor_reader import MemoryReader
+from .rank_peaks import RankFiles, RankPeaks
+from .watch import Watch
+from .watch_options import WatchOptions
+from .watch_setup import Equipment
+
+if TYPE_CHECKING:
+    from ..plan.plan_record import PlanRecord
+
+logger = logging.getLogger("asrconfig_go")
+
+_NOT_GATHERED = "peaks of the processes are not gathered"
+_NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches it"
+
+
+class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
+    """Watches GPU memory while training runs, host memory where there is no GPU. See docs/watching.md.
+
+    - At ``warn_at`` of the fullest GPU a warning is logged, once per crossing: again only after the share fell
+      ``hysteresis`` below. All are shares of 0 to 1, and what PyTorch's cache holds unused counts as free.
+    - At ``clean_at`` garbage is collected and PyTorch's cache is given back to the driver, at most once in
+      ``cooldown_s`` seconds, and half as often after each time that it did not help.
+    - What the monitor forecasts is logged as a warning with what to do about it.
+    - Without a guard, a batch that is predicted not to fit is warned of before it runs: by ``memory``, a
+      ``MemoryModel`` traced for the GPU, or by the plan's lengths.
+    - The Trainer's own reporters (TensorBoard, …) get ``asrconfig/gpu0_memory_used_gib`` and so on beside every logged
+      training loss; nothing is added to evaluation metrics. Reporters run before other callbacks, so this one moves
+      itself to the front.
+    - With ``progress`` the Trainer's bar ends with a line about memory; ``panel`` shows a live panel (None: in
+      notebooks). ``run_file`` keeps the story in ``asrconfig_monitor.json`` in the Trainer's ``output_dir``.
+
+    The sampler reads every ``interval_ms`` milliseconds; a step pays for a few reads. ``config.cudnn_benchmark`` and
+    ``config.deterministic`` are set while training runs and put back afterwards (see ``backends``). On several nodes
+    each node's first process watches all its GPUs; the other processes tell their peaks at the end. A monitor that
+    cannot start, or fails, is reported and never stops the training.
+
+    Sampling ends with the training. The Trainer tells callbacks nothing of exceptions: after one (Ctrl-C included)
+    ``manager.train`` and a ``with callback:`` block stop the sampler, else it ends with the next training, the
+    callback's collection or the process.
+    """
+
+    def __init__(
+        self,
+        config: PlanRecord | None = None,
+        *,
+        warn_at: float = 0.90,
+        clean_at: float = 0.95,
+        hysteresis: float = 0.05,
+        cooldown_s: float = 60.0,
+        interval_ms: float = 100.0,
+        progress: bool = True,
+        panel: bool | None = None,
+        run_file: bool = True,
+        memory: Any = None,
+        monitor: Callable[[], MemoryReader] | None = None,
+    ) -> None:
+        """``monitor`` makes the reader, for tests; by default a ``MemoryMonitor``.
+
+        Raises ``InvalidArgumentError`` unless 0 < warn_at < clean_at ≤ 1, 0 ≤ hysteresis < warn_at, cooldown_s ≥ 0,
+        and for a ``memory`` that has no GPU in mind.
+        """
+        self.options = WatchOptions(
+            warn_at, clean_at, hysteresis, cooldown_s, interval_ms, progress, panel, run_file, memory
+        )
+        self._config, self._switches = config, TrainingSwitches(config)
+        self._make = monitor
+        self._watch: Watch | None = None
+        self._equipment = Equipment()
+        self._problem = _NEVER
+        self._ranks: tuple[RankPeaks, ...] = ()
+        self._rank_files: RankFiles | None = None
+        self._gathering = Dispensable(_NOT_GATHERED)
+
+    def attach(self, trainer: Any) -> None:
+        """Add this callback to a trainer that lacks it, and put it before the reporters."""
+        if not any(callback is self for callback in trainer.callback_handler.callbacks):
+            trainer.add_callback(self)
+        lead(trainer.callback_handler, self)
+
+    def summary(self) -> MemorySummary:
+        """Peaks and counts of the running or the last training."""
+        watch = self._watch
+        if watch is None:
+            return summarised(MemorySnapshot(None, 0, 0, None, None, None, ()), 0, 0, self._problem, self._ranks)
+        shot = MemorySnapshot(None, 0, 0, None, None, None, ()) if watch.problem else watch.monitor.read()
+        return summarised(shot, watch.warnings, watch.clean_ups.count, watch.problem, self._ranks)
+
+    def stop(self) -> None:
+        """End the sampling, leave model, Trainer and torch's switches as they were. Harmless when nothing runs."""
+        if self._watch is not None:
+            self._watch.stop()
+        self._equipment.leave()
+        self._switches.put_back()
+
+    def __enter__(self) -> AdaptiveMemoryCallback:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy has no training: two owners of one monitor, or of one model's hooks, would end them twice.
+        kept = {name: value for name, value in vars(self).items() if name not in ("_watch", "_equipment")}
+        return {**kept, "_watch": None, "_equipment": Equipment(), "_problem": _NEVER}
+
+    # Events of the Trainer.
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Move before the reporters."""
+        lead(handler_of(sys._getframe(1), self), self)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Start sampling. A second begin without an end, as after a recovery, goes on with the same monitor."""
+        handler = handler_of(sys._getframe(1), self)
+        lead(handler, self)
+        follow_steps(handler)
+        self._switches.set()
+        if model is not None and state.is_world_process_zero:
+            _name_multiplied_gradients(args, model, handler)
+        self._ranks, self._rank_files = (), _rank_files(args)
+        self._gathering = Dispensable(_NOT_GATHERED)
+        self._gathering(self._rank_files.begin)
+        if not state.is_local_process_zero:
+            self._problem = _ELSEWHERE
+            return
+        if self._watch is None or not self._watch.active:
+            self._start()
+        if self._watch is not None and self._watch.active:
+            self._equipment.leave()
+            self._equipment.equip(self._watch, self.options, self._config, args, state, handler, model)
+            self._watch.begin(state.global_step, state.max_steps)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Tell of the step, and look at memory."""
+        if self._watch is not None:
+            self._watch.step(state.global_step, state.max_steps)
+
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The same for a batch of an evaluation."""
+        if self._watch is not None:
+            self._watch.evaluated_batch(state.global_step, state.max_steps)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Mark the end of an evaluation."""
+        if self._watch is not None:
+            self._watch.evaluated(state.global_step)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Mark a checkpoint, and write the story beside it."""
+        if self._watch is not None:
+            self._watch.saved(state.global_step)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """Add the memory figures to what the Trainer is about to report of a training step."""
+        if self._watch is not None and state.is_world_process_zero and logs and "loss" in logs:
+            logs.update(self._watch.scalars())
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Gather the peaks of all processes, and end sampling."""
+        if self._rank_files is not None:
+            self._ranks = self._gathering(self._rank_files.end, self._monitor) or ()
+        if self._watch is not None:
+            self._watch.end(state.global_step, [str(peaks) for peaks in self._ranks])
+        self.stop()
+        if self._ranks:
+            say(str(self.summary()), logging.INFO)
+
+    # How.
+
+    @property
+    def _monitor(self) -> MemoryReader | None:
+        return None if self._watch is None else self._watch.monitor
+
+    def _start(self) -> None:
+        self._watch = None
+        try:
+            monitor = self._make() if self._make else MemoryMonitor(self.options.interval_ms)
+        except Exception as error:  # a training run is worth more than its curves
+            self._problem = str(error)
+            say(f"memory is not watched: {error}")
+        else:
+            self._watch = Watch(monitor, self.options)
+
+
+def _rank_files(args: Any) -> RankFiles:
+    return RankFiles(
+        Path(getattr(args, "output_dir", None) or ".") / ".asrconfig",
+        getattr(args, "process_index", 0),
+        getattr(args, "world_size", 1),
+    )
+
+
+def _name_multiplied_gradients(args: Any, model: Any, handler: Any) -> None:
+    """Say so when accumulation multiplies the gradient, which only the guard corrects."""
+    steps = args.gradient_accumulation_steps
+    guarded = handler is not None and any(isinstance(callback, GuardCallback) for callback in handler.callbacks)
+    if steps > 1 and not guarded and multiplied_by_accumulation(model):
+        logger.warning(
+            "the Trainer multiplies the gradient of %s by the %d accumulation steps (transformers issue 47688); "
+            "attach the guard, manager.attach(trainer), or train without accumulation",
+            type(model).__name__,
+            steps,
+        )

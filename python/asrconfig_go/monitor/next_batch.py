@@ -1,0 +1,89 @@
+"""Whether a batch will fit, said before it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .._base.errors import InvalidArgumentError
+from ..batching.memory_table import GRID_S, fits_in
+from ..view.units import GIB, plural
+
+_WORSE = 1.05  # times what was said before, to be said again
+
+
+class Excess(NamedTuple):
+    """How many times as much as fits a batch takes, and that in words."""
+
+    times: float
+    words: str
+
+
+Predictor = Callable[[int, float], Excess | None]
+"""What is said of so many clips of so many seconds; None when they fit."""
+
+
+class NextBatch:
+    """Asks ``predict`` about each size that was not known to fit, and warns by ``say`` of what will not.
+
+    Lengths are rounded up to half a second. A batch not much worse than one that was warned of is passed over.
+    """
+
+    def __init__(self, predict: Predictor, say: Callable[[str], None]) -> None:
+        self._predict, self._say = predict, say
+        self._fits: dict[int, int] = {}
+        self._asked: set[tuple[int, int]] = set()
+        self._worst = 0.0
+
+    def __call__(self, clips: int, seconds: float) -> None:
+        """Look at the batch that is about to run."""
+        step = max(1, math.ceil(seconds / GRID_S - 1e-9))
+        if clips <= self._fits.get(step, 0) or (clips, step) in self._asked:
+            return
+        excess = self._predict(clips, step * GRID_S)
+        if excess is None:
+            self._fits[step] = clips
+            return
+        self._asked.add((clips, step))
+        if excess.times > _WORSE * self._worst:
+            self._worst = excess.times
+            self._say(f"the next batch, {clips} × {seconds:.1f} s, {excess.words}")
+
+
+def by_memory(memory: Any) -> Predictor:
+    """By a ``MemoryModel`` that was traced for a GPU: a simulation of some milliseconds."""
+    if not hasattr(memory, "estimate"):
+        raise InvalidArgumentError(
+            f"memory = {type(memory).__name__} is no memory model", "pass what MemoryModel.trace(…) gives"
+        )
+    limit = memory.target.limit_bytes
+    if limit is None:
+        raise InvalidArgumentError("the memory model has no GPU in mind", 'trace it with gpu="L4"')
+
+    def predict(clips: int, seconds: float) -> Excess | None:
+        found = memory.estimate(clips, seconds, timeline=0)
+        if found.fits is not False:
+            return None
+        available = memory.target.available_bytes
+        words = f"is predicted to take {found.peak_device / GIB:.1f} of {available / GIB:.1f} GiB"
+        return Excess(found.peak_reserved / max(1, limit), f"{words} → {_ADVICE}")
+
+    return predict
+
+
+def by_table(table: Sequence[tuple[float, int]]) -> Predictor:
+    """By rows of seconds and the largest micro-batch, as plans and ``memory_table`` have them."""
+    longest = table[-1][0]
+
+    def predict(clips: int, seconds: float) -> Excess | None:
+        fits = fits_in(table, min(seconds, longest))
+        if clips <= fits:
+            return None
+        words = f"is more than the {plural(fits, 'clip')} of that length that the plan found to fit"
+        return Excess(clips / max(1, fits), f"{words} → {_ADVICE}")
+
+    return predict
+
+
+_ADVICE = "manager.attach(trainer) cuts such batches; or use smaller ones, or leave out the longest clips"

@@ -1,0 +1,116 @@
+"""Peaks of all processes of a training, through files beside the run's record.
+
+No process waits for another by a collective: where one has failed, that would hang. Each process removes its own file
+when training begins, and writes it when training ends well; the first one then looks for the others', for some seconds
+at most. A step that all have made lies in between, so that what it finds is of this run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .._base.files import write_whole
+from .._base.json_files import read_object
+from .._base.records import from_file
+from ..view.units import GIB
+from .monitor_reader import MemoryReader
+
+_WAIT_S, _AGAIN_S = 5.0, 0.05
+_NAME = "memory-rank"
+_HINT = "remove it, or report without it"
+
+
+@dataclass(frozen=True)
+class RankPeaks:
+    """The most that one process held: bytes of PyTorch's tensors and of its allocator on its GPU, and of host memory.
+
+    None where that is not known. ``device`` is the GPU's number in its process's view, "" without one.
+    """
+
+    rank: int
+    device: str
+    allocated: int | None
+    reserved: int | None
+    rss: int | None
+
+    def __str__(self) -> str:
+        parts = [("allocated", self.allocated), ("reserved", self.reserved), ("RAM", self.rss)]
+        said = ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in parts if size is not None)
+        return f"rank {self.rank}{f' ({self.device})' if self.device else ''}: {said or 'peaks unknown'}"
+
+
+class RankFiles:
+    """The files of a training's ``size`` processes in ``folder``, for the one with this ``rank``."""
+
+    def __init__(self, folder: Path, rank: int, size: int, wait_s: float = _WAIT_S) -> None:
+        self._folder, self._rank, self._size, self._wait = folder, rank, size, wait_s
+
+    def begin(self) -> None:
+        """Remove what this process of an earlier run left, and what those did that there are no more."""
+        for path in self._folder.glob(f"{_NAME}*.json"):
+            rank = path.stem.removeprefix(_NAME)
+            gone = self._rank == 0 and rank.isdigit() and int(rank) >= self._size
+            if gone or rank == str(self._rank):
+                path.unlink(missing_ok=True)
+
+    def end(self, monitor: MemoryReader | None = None) -> tuple[RankPeaks, ...]:
+        """Tell of this process, by what ``monitor`` saw of it, if it has one.
+
+        The first process gives the peaks of all that have told in time, the others nothing.
+        """
+        if self._size < 2:
+            return ()
+        peaks = own_peaks(self._rank, monitor)
+        if self._rank:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path(self._rank), json.dumps(asdict(peaks)).encode())
+            return ()
+        deadline = time.monotonic() + self._wait
+        others = [self._path(rank) for rank in range(1, self._size)]
+        while not all(path.exists() for path in others) and time.monotonic() < deadline:
+            time.sleep(_AGAIN_S)
+        return (peaks, *(_read(path) for path in others if path.exists()))
+
+    def _path(self, rank: int) -> Path:
+        return self._folder / f"{_NAME}{rank}.json"
+
+
+def _read(path: Path) -> RankPeaks:
+    """Raises ``CorruptFileError``, and ``NotFoundError`` for a file that cannot be opened."""
+    return from_file(RankPeaks, read_object(path, "process's peaks", _HINT), path, _HINT)
+
+
+def rank_peaks(folder: Path) -> tuple[RankPeaks, ...]:
+    """What all processes but the first left in ``folder``. Raises as ``_read``."""
+    return tuple(sorted(map(_read, folder.glob(f"{_NAME}*.json")), key=lambda peaks: peaks.rank))
+
+
+def own_peaks(rank: int, monitor: MemoryReader | None = None) -> RankPeaks:
+    """Those of this process: since it began, or since its ``monitor`` did, which lets PyTorch's peaks start anew."""
+    torch, device, allocated, reserved = sys.modules.get("torch"), "", None, None
+    if torch is not None and torch.cuda.is_initialized():
+        device = f"cuda:{torch.cuda.current_device()}"
+        allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+        if monitor is not None:
+            steps = monitor.story().steps
+            allocated = _highest(allocated, steps.peak_allocated_bytes)
+            reserved = _highest(reserved, steps.peak_reserved_bytes)
+    return RankPeaks(rank, device, allocated, reserved, _peak_rss())
+
+
+def _highest(newest: int, before: Sequence[float | None]) -> int:
+    return int(max([newest, *(size for size in before if size is not None)]))
+
+
+def _peak_rss() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

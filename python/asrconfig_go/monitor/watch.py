@@ -1,0 +1,214 @@
+"""One training under a monitor: what happens at its steps, and about once a second."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .alerts import AlertNews
+from .batch_shapes import Inputs
+from .cache_cleaning import CleanUps
+from .live_panel import Panel, PanelState
+from .loader_wait import LoaderWait, WaitShare
+from .messages import Dispensable, say
+from .monitor_reader import MemoryReader
+from .progress_postfix import Postfix, one_line
+from .run_log_file import RunFile
+from .scalars import scalars
+from .thresholds import Crossing, Fullness
+from .watch_options import WatchOptions
+
+_EVERY_S = 1.0
+
+
+class Watch:
+    """Tells ``monitor`` of the training, warns at thresholds and of what is forecast, cleans up, shows.
+
+    A monitor that fails is said once, and the training goes on unwatched; a part of the watching that fails is left
+    out. ``inputs``, ``file``, ``postfix``, ``panel`` and ``met`` (what a guard met, a list that grows) are
+    set by whoever knows them.
+    """
+
+    def __init__(
+        self, monitor: MemoryReader, options: WatchOptions, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.monitor, self._clock = monitor, clock
+        self.inputs: Inputs | None = None
+        self.file: RunFile | None = None
+        self.postfix: Postfix | None = None
+        self.panel: Panel | None = None
+        self.met: Sequence[Any] = ()
+        self.problem = ""
+        self.warnings = 0
+        self.clean_ups = CleanUps(options.cooldown_s, max(0.25, 3 * options.interval_ms / 1000), clock)
+        self._clean_at = options.clean_at
+        self._warn = Crossing(options.warn_at, options.hysteresis)
+        self._fullness, self._news = Fullness(monitor, clock), AlertNews(monitor)
+        self._saving, self._showing = Dispensable("the run's story is not written"), Dispensable("memory is not shown")
+        self._scaling = Dispensable("memory is not logged")
+        self._wait: LoaderWait | None = None
+        self._logged: WaitShare | None = None
+        self._shown: WaitShare | None = None
+        self._next, self._begun, self._first, self._met = clock(), clock(), 0, 0
+        self._at: tuple[int, int] | None = None  # step of steps, while it trains
+
+    def follow(self, wait: LoaderWait) -> None:
+        """Tell of what is spent waiting for the loader, too."""
+        self._wait, self._logged, self._shown = wait, WaitShare(wait), WaitShare(wait)
+
+    @property
+    def active(self) -> bool:
+        """Whether the monitor works and samples."""
+        return not self.problem and self.monitor.running
+
+    def begin(self, step: int, steps: int) -> None:
+        """Training begins after ``step`` of ``steps``."""
+        self._begun, self._first, self._met = self._clock(), step, len(self.met)
+        self._at = step, steps
+        self.tell("training", f"training begins after step {step} of {steps}")
+
+    def step(self, number: int, steps: int) -> None:
+        """An optimizer step has ended."""
+        self._at = number, steps
+        if self.active:
+            self._tell(self._step, number)
+            self._look(number, steps)
+
+    def evaluated_batch(self, number: int, steps: int) -> None:
+        """A batch of an evaluation or a prediction has ended."""
+        if self.active:
+            self._tell(self._other, "evaluation")
+            self._look(number, steps)
+
+    def evaluated(self, number: int) -> None:
+        """An evaluation has ended."""
+        self.tell("training", f"evaluation after step {number}")
+
+    def saved(self, number: int) -> None:
+        """A checkpoint has been written."""
+        self._tell(self._other, "checkpoint", number)
+        self.tell("training", f"checkpoint after step {number}")
+        self.write()
+
+    def tell(self, kind: str, text: str) -> None:
+        """Note an event."""
+        self._tell(self.monitor.event, kind, text)
+
+    def end(self, number: int, peaks: Sequence[str] = ()) -> None:
+        """Training has come to its end; ``peaks`` are those of its processes."""
+        self._at = None
+        for text in (*peaks, f"training ends after step {number}"):
+            self.tell("training", text)
+        if self.active:
+            self._showing(self._show, number, number, self._clock())
+
+    def stop(self) -> None:
+        """Sample no more, and keep the story."""
+        was_running = self.monitor.running
+        if was_running and self._at is not None:  # by an exception
+            self._showing(self._show, *self._at, self._clock(), True)
+            self._at = None
+        with contextlib.suppress(Exception):
+            self.monitor.stop()
+        if was_running:
+            self.write()
+
+    def write(self) -> None:
+        """Bring the run's file up to date."""
+        if self.file is not None and not self.problem:
+            self._saving(self.file.write)
+
+    def scalars(self) -> dict[str, float]:
+        """The newest figures for reporters; empty when they cannot be had."""
+        if not self.active:
+            return {}
+        waited = None if self._logged is None else self._logged()
+        return self._scaling(scalars, self.monitor, waited) or {}
+
+    def give_up(self, error: Exception) -> None:
+        """Go on without a monitor: a training run is worth more than its curves."""
+        self.problem = str(error) or type(error).__name__
+        say(f"memory is not watched: {self.problem}")
+        with contextlib.suppress(Exception):
+            self.monitor.stop()
+
+    def _tell(self, function: Callable[..., Any], *arguments: Any) -> None:
+        if self.problem or not self.monitor.running:
+            return
+        try:
+            function(*arguments)
+        except Exception as error:
+            self.give_up(error)
+
+    def _step(self, number: int) -> None:
+        seen: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
+        if self._met != len(self.met):  # what was computed again would count twice
+            seen = {}
+            self._say_what_was_met()
+        self.monitor.step(number, waited_s=None if self._wait is None else self._wait.last, **seen)
+
+    def _other(self, kind: str, number: int | None = None) -> None:
+        seen: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
+        self.monitor.step(number, kind=kind, **seen)
+
+    def _say_what_was_met(self) -> None:
+        for event in self.met[self._met :]:
+            self.monitor.event("out_of_memory", str(event))
+        self._met = len(self.met)
+
+    def _look(self, number: int, steps: int) -> None:
+        self._tell(self._thresholds)
+        self._tell(self._news.say)
+        now = self._clock()
+        if now >= self._next:
+            self._next = now + _EVERY_S
+            self._showing(self._show, number, steps, now)
+            if self.file is not None and self.file.due:
+                self.write()
+
+    def _thresholds(self) -> None:
+        share = self._fullness.share()
+        if share is None:
+            return
+        if self.clean_ups.to_be_checked:
+            self._check_clean_up()
+        if self._warn.reached(share):
+            self.warnings += 1
+            say(f"memory: {self._fullness.fullest()} is over {self._warn.threshold:.0%}")
+        if share >= self._clean_at and self.clean_ups.due:
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        before = self._fullness.fullest()
+        if before is None:
+            return
+        text = f"memory: {before} is over {self._clean_at:.0%}: unused memory is given back"
+        say(text)
+        self.clean_ups.run(before)
+        self.monitor.event("clean_up", text, before.place)
+
+    def _check_clean_up(self) -> None:
+        text = f"memory: {self.clean_ups.check(self._fullness.fullest())}"
+        say(text)
+        self.monitor.event("clean_up", text)
+
+    def _show(self, number: int, steps: int, now: float, stopped: bool = False) -> None:
+        if self.postfix is None and self.panel is None:
+            return
+        fullest = self._fullness.fullest()
+        waited = None if self._shown is None else self._shown()
+        if self.postfix is not None:
+            self.postfix.show(one_line(fullest, waited))
+        if self.panel is not None:
+            done = number - self._first
+            going_on = not stopped and done > 0 and steps > number
+            left = (now - self._begun) / done * (steps - number) if going_on else None
+            monitor = self.monitor
+            self.panel.show(
+                PanelState(
+                    number, steps, left, waited, fullest, monitor.read(), monitor.activity(),
+                    monitor.history(self.panel.points), monitor.alerts(), stopped,
+                )
+            )  # fmt: skip

@@ -1,0 +1,76 @@
+"""What a watch is given of one Trainer, and how the Trainer gets rid of it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..guard.guard_callback import GuardCallback
+from .batch_shapes import BeforeBatch, Inputs
+from .live_panel import Panel, in_notebook
+from .loader_wait import follow_loader
+from .log_printing import leave_out_of_print
+from .messages import Dispensable, say
+from .next_batch import NextBatch, by_memory, by_table
+from .progress_postfix import Postfix
+from .run_log_file import RunFile
+from .watch import Watch
+from .watch_options import WatchOptions
+
+
+class Equipment:
+    """The loader's clock among the callbacks, the hook of the model, the file, the bar, the panel: until ``leave``."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+
+    def leave(self) -> None:
+        """Leave model and Trainer as they were."""
+        while self._undo:
+            self._undo.pop()()
+
+    def equip(
+        self, watch: Watch, options: WatchOptions, config: Any, args: Any, state: Any, handler: Any, model: Any
+    ) -> None:
+        """For a training that begins."""
+        guard = next((c for c in handler.callbacks if isinstance(c, GuardCallback)), None) if handler else None
+        watch.met = guard.events if guard is not None else ()
+        wait, leave = follow_loader(handler)
+        self._undo.append(leave)
+        if wait is not None:
+            watch.follow(wait)
+            self._undo += leave_out_of_print(handler)
+        if _can_be_hooked(args, model):
+            watch.inputs = Inputs(model, None if guard is not None else _next_batch(watch, options, config))
+            self._undo.append(watch.inputs.leave)
+        output = getattr(args, "output_dir", None)
+        if options.run_file and output and watch.file is None:
+            watch.file = RunFile(watch.monitor, Path(output), getattr(args, "process_index", 0))
+            Dispensable("an earlier run's story is not kept")(watch.file.keep_earlier, state.global_step)
+        if state.is_world_process_zero:
+            watch.postfix = Postfix(handler) if options.progress else None
+            if watch.panel is None and (in_notebook() if options.panel is None else options.panel):
+                watch.panel = Panel()
+
+
+def _can_be_hooked(args: Any, model: Any) -> bool:
+    """Hooks of a compiled model are compiled with it; those of replicas run in threads."""
+    compiled = getattr(args, "torch_compile", False) or hasattr(model, "_orig_mod")
+    return hasattr(model, "register_forward_pre_hook") and not compiled and getattr(args, "n_gpu", 1) < 2
+
+
+def _next_batch(watch: Watch, options: WatchOptions, config: Any) -> BeforeBatch | None:
+    """What is asked about each batch before it runs; None where nothing is known."""
+    buckets = getattr(config, "length_buckets", ())
+    table = [(bucket.up_to_s, bucket.micro_batch) for bucket in buckets if bucket.micro_batch is not None]
+    if options.memory is None and not table:
+        return None
+    predict = by_table(table) if options.memory is None else by_memory(options.memory)
+
+    def tell(words: str) -> None:
+        say(f"memory: {words}")
+        watch.tell("next_batch", words)
+
+    careful, ask = Dispensable("batches are not looked at before they run"), NextBatch(predict, tell)
+    return lambda clips, seconds: careful(ask, clips, seconds)

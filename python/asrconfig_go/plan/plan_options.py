@@ -1,0 +1,58 @@
+"""What a plan is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from .._base import native
+from .._base.checks import checked
+from ..machine.hardware import check_margin
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What the user asked for; ranges are checked when the plan is made.
+
+    ``policy`` ``"fastest"`` (a search for the least predicted time) or ``"published"`` (a formula, for comparison);
+    ``preset`` ``"balanced"``, ``"speed"`` or ``"reproducible"``; ``optimizer`` by the Trainer's name; ``lr_scaling``
+    ``"sqrt"``, ``"linear"`` or ``"none"`` from ``base_learning_rate`` at ``base_batch_size``; ``preprocessing``
+    ``"light"`` or ``"heavy"`` decides on workers. Of policy ``"fastest"`` alone: ``precision`` (``"fp32"``, ``"fp16"``,
+    ``"bf16"``), ``gradient_checkpointing``, ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``,
+    ``"packed"``), ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model:
+    ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``loader_rate`` (seconds of audio that a worker
+    prepares per second), ``price_usd_hour`` (of one GPU). None leaves it to the policy.
+    """
+
+    target_batch_size: int = 32
+    safety_margin: float = 0.85
+    policy: str = "fastest"
+    preset: str = "balanced"
+    optimizer: str = "adamw_torch_fused"
+    lr_scaling: str = "sqrt"
+    base_learning_rate: float | None = None
+    base_batch_size: int | None = None
+    num_train_epochs: float | None = None
+    seed: int | None = None
+    device_count: int | None = None
+    preprocessing: str = "light"
+    precision: str | None = None
+    gradient_checkpointing: bool | None = None
+    length_handling: str | None = None
+    max_length_s: float | None = None
+    distributed: str | None = None
+    loader_rate: float | None = None
+    price_usd_hour: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, hint in get_type_hints(type(self)).items():
+            checked(name, getattr(self, name), hint)
+        check_margin(self.safety_margin)
+
+    def check(self) -> None:
+        """Raise ``InvalidArgumentError`` for a value that no plan can be made with."""
+        native.call("plan.check", self.given())
+
+    def given(self) -> dict[str, Any]:
+        """What is not left to the policy."""
+        return {name: value for name, value in vars(self).items() if value is not None}

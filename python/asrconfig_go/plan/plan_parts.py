@@ -1,0 +1,92 @@
+"""What a plan is made of: plain records, sizes in bytes, durations in seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .._base.ranges import Range
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """One setting with the reason for its value, numbers and units included."""
+
+    setting: str
+    value: str
+    reason: str
+    alternative: str = ""
+    """What else it might be; empty when there is nothing to tell."""
+    gain: str = ""
+    """Of the value over the alternative: ``"1.4× faster"``, ``"needs 3.1 GB less"``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedBucket:
+    """A range of durations whose clips share micro-batches."""
+
+    up_to_s: float
+    clips: int
+    micro_batch: int | None
+    """What fits for its longest clip; None where that is not known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedDevice:
+    """What one GPU does in a step."""
+
+    index: int
+    name: str
+    samples: int
+    """Clips of an optimizer step."""
+    micro_batch_size: int
+    """Clips of the longest length that are computed at once."""
+    peak_bytes: int
+    """Predicted, context included."""
+    budget_bytes: int
+    """Available memory with the safety margin."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryPart:
+    """A share of the predicted memory."""
+
+    name: str
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedTimes:
+    """What training takes: estimates, each a range."""
+
+    step_s: Range
+    """Seconds of an optimizer step."""
+    epoch_hours: Range
+    run_hours: Range
+    """Hours of all epochs; evaluations and checkpoints are not counted."""
+    audio_rate: Range
+    """Seconds of audio trained on per second."""
+    bound: str
+    """The largest part of the time: compute, memory, launches, optimizer, exchange, overhead or loader."""
+    calibrated: bool
+    """By measured steps."""
+    cost_usd: Range | None
+    """Of the run on all GPUs; None where no price is known."""
+    energy_kwh: Range | None
+    """Of the run, GPUs alone; None where the board power is not known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternative:
+    """Another way to train, beside the plan."""
+
+    name: str
+    what: str
+    """In words and numbers: ``4 × 8, float16, checkpointing``."""
+    fits: bool | None
+    """None where that is not known."""
+    peak_bytes: int | None
+    """Predicted for a batch of the longest clips."""
+    epoch_hours: Range | None
+    """None where it does not fit, or nothing is known of the device's speed."""
+    speed: float | None
+    """Of the plan over this one: 1.5 is a plan 1.5 times as fast."""

@@ -1,0 +1,205 @@
+"""The fields of a plan: every assignment is checked; saved and read as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .._base.checks import MARGIN_RANGE, checked
+from .._base.errors import InternalError, InvalidArgumentError, VersionMismatchError
+from .._base.files import save_whole
+from .._base.json_files import read_object
+from .._base.records import from_json, json_fields, to_json
+from ..batching.memory_table import OVERHEAD_S
+from .plan_parts import Alternative, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
+
+P = TypeVar("P", bound="PlanRecord")
+
+SCHEMA_VERSION = 2
+
+
+def _between(low: float, high: float) -> Callable[[Any], str]:
+    return lambda value: "" if low <= value <= high else f"must be between {low:g} and {high:g}"
+
+
+def _one_of(*choices: str) -> Callable[[Any], str]:
+    return lambda value: "" if value in choices else f"must be one of {', '.join(choices)}"
+
+
+# Ranges of the fields that have one; each rule gives "" or what is wrong.
+_RULES: dict[str, Callable[[Any], str]] = {
+    "schema_version": _between(SCHEMA_VERSION, SCHEMA_VERSION),
+    "preset": _one_of("balanced", "speed", "reproducible"),
+    "target_batch_size": _between(1, 65536),
+    "device_count": _between(1, 1024),
+    "per_device_train_batch_size": _between(1, 65536),
+    "gradient_accumulation_steps": _between(1, 65536),
+    "per_device_eval_batch_size": _between(1, 65536),
+    "dataloader_num_workers": _between(0, 256),
+    "dataloader_prefetch_factor": _between(1, 256),
+    "chunk_length_s": _between(0.1, 86400),
+    "learning_rate": _between(1e-12, 10),
+    "lr_scaling": _one_of("sqrt", "linear", "none"),
+    "num_train_epochs": _between(1e-6, 1e6),
+    "warmup_ratio": _between(0, 1),
+    "weight_decay": _between(0, 1),
+    "max_grad_norm": _between(0, 1e6),
+    "seed": _between(0, 2**32 - 1),
+    "safety_margin": _between(*MARGIN_RANGE),
+    "micro_batching": _one_of("fixed", "memory"),
+    "micro_batch_size": _between(1, 65536),
+    "micro_batch_overhead_s": _between(0, 1e6),
+    "length_handling": _one_of("random", "grouped", "bucketed", "packed"),
+    "max_length_s": _between(0.1, 86400),
+    "eval_accumulation_steps": _between(1, 65536),
+    "attn_implementation": _one_of("", "sdpa", "eager", "flash_attention_2"),
+    "distributed": _one_of("none", "ddp", "zero1", "zero2", "zero3", "fsdp"),
+}
+
+
+@dataclasses.dataclass(repr=False)
+class PlanRecord:
+    """What ``TrainingConfig`` holds, without what can be done with it.
+
+    Assigning an attribute checks its type and range and raises ``InvalidArgumentError``; unknown names are refused with
+    the nearest known one. Sizes are bytes, durations seconds.
+    """
+
+    schema_version: int
+    policy: str
+    preset: str
+    target_batch_size: int
+    device_count: int
+    per_device_train_batch_size: int
+    gradient_accumulation_steps: int
+    per_device_eval_batch_size: int
+    fp16: bool
+    bf16: bool
+    tf32: bool
+    gradient_checkpointing: bool
+    torch_compile: bool
+    cudnn_benchmark: bool
+    deterministic: bool
+    dataloader_num_workers: int
+    dataloader_prefetch_factor: int | None
+    dataloader_pin_memory: bool
+    dataloader_persistent_workers: bool
+    streaming: bool
+    cache_dataset: bool
+    chunk_length_s: float | None
+    group_by_length: bool
+    learning_rate: float
+    lr_scaling: str
+    num_train_epochs: float
+    warmup_ratio: float
+    weight_decay: float
+    max_grad_norm: float
+    optimizer: str
+    seed: int
+    safety_margin: float
+    gpu_name: str
+    gpu_memory_bytes: int | None
+    model_memory_bytes: int
+    predicted_bytes: int
+    decisions: tuple[Decision, ...]
+    warnings: tuple[str, ...]
+    # Newer than schema version 1: what a plan of that version does.
+    micro_batching: str = "fixed"
+    micro_batch_size: int = 1
+    micro_batch_overhead_s: float = OVERHEAD_S
+    length_handling: str = "random"
+    length_buckets: tuple[PlannedBucket, ...] = ()
+    max_length_s: float | None = None
+    eval_accumulation_steps: int | None = None
+    attn_implementation: str = ""
+    freeze_feature_encoder: bool = False
+    alloc_conf: str = ""
+    distributed: str = "none"
+    devices: tuple[PlannedDevice, ...] = ()
+    predicted_high_bytes: int | None = None
+    budget_bytes: int = 0
+    memory_parts: tuple[MemoryPart, ...] = ()
+    times: PlannedTimes | None = None
+    alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def effective_batch_size(self) -> int:
+        """Samples per optimizer step: micro-batch × accumulation × devices."""
+        return self.per_device_train_batch_size * self.gradient_accumulation_steps * self.device_count
+
+    @property
+    def precision(self) -> str:
+        """``"bf16"``, ``"fp16"`` or ``"fp32"``."""
+        return "bf16" if self.bf16 else "fp16" if self.fp16 else "fp32"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in json_fields(PlanRecord):
+            raise InvalidArgumentError(f"TrainingConfig has no setting {name!r}", _nearest(name))
+        object.__setattr__(self, name, _checked(name, value))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of ``save``."""
+        return dict(to_json(self))
+
+    @classmethod
+    def from_dict(cls: type[P], data: dict[str, Any]) -> P:
+        """The inverse of ``to_dict``; unknown or missing keys and newer schemas are refused with a hint."""
+        version = checked("data", data, dict).get("schema_version")
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise VersionMismatchError(
+                f"the configuration has schema version {version}, this package reads up to {SCHEMA_VERSION}",
+                "upgrade: pip install -U asrconfig-go",
+            )
+        for name in data:
+            if name not in json_fields(PlanRecord):
+                raise InvalidArgumentError(f"the configuration has an unknown setting {name!r}", _nearest(name))
+        if version == 1:
+            data = {**_since_version_2(data), **data, "schema_version": SCHEMA_VERSION}
+        missing = [name for name in json_fields(PlanRecord) if name not in data]
+        if missing:
+            raise InvalidArgumentError(
+                f"the configuration lacks {', '.join(missing)}", "save it again with save_config"
+            )
+        try:
+            return from_json(cls, {name: data[name] for name in json_fields(PlanRecord)})
+        except InternalError as error:
+            raise InvalidArgumentError(
+                f"in the configuration, {error.message}", "save it again with save_config"
+            ) from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write JSON to ``path``, whole or not at all."""
+        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+        save_whole(Path(path), text.encode())
+
+    @classmethod
+    def load(cls: type[P], path: str | os.PathLike[str]) -> P:
+        """Read what ``save`` wrote. Raises ``NotFoundError`` and ``CorruptFileError``, and as ``from_dict`` does."""
+        return cls.from_dict(read_object(path, "configuration", "name a file that save_config wrote"))
+
+
+def _since_version_2(data: dict[str, Any]) -> dict[str, Any]:
+    """What a plan of schema version 1 did without saying so."""
+    newer = {f.name: to_json(f.default) for f in dataclasses.fields(PlanRecord) if f.default is not dataclasses.MISSING}
+    newer["micro_batch_size"] = data.get("per_device_train_batch_size", 1)
+    newer["length_handling"] = "grouped" if data.get("group_by_length") else "random"
+    newer["distributed"] = "ddp" if data.get("device_count") not in (None, 1) else "none"
+    return newer
+
+
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, json_fields(PlanRecord), n=1)
+    return f"did you mean {near[0]!r}?" if near else "see dataclasses.fields(TrainingConfig) for the settings there are"
+
+
+def _checked(name: str, value: Any) -> Any:
+    value = checked(name, value, json_fields(PlanRecord)[name])
+    wrong = _RULES[name](value) if name in _RULES and value is not None else ""
+    if wrong:
+        raise InvalidArgumentError(f"{name} = {value!r} {wrong}", "choose a value in that range")
+    return value

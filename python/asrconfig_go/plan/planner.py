@@ -1,0 +1,276 @@
+"""From measured profiles to a plan: ask the planner, trace the way that it chose, and ask again until both agree."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .._base import native
+from .._base.errors import AsrConfigError
+from ..batching import StepSampler
+from ..batching.memory_table import Table
+
+if TYPE_CHECKING:
+    from ..memory import MemoryModel
+
+HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
+_ROUNDS = 3  # ways that are traced at most: with and without checkpointing, and one in reserve
+_WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, the last
+_DRAWN_STEPS = 40  # in random order, for the worst of a run
+_DRAWN_CLIPS = 4000
+_ROWS = 16  # lengths at which a traced table is asked
+_GRADIENT_BYTES = 4
+
+
+class Way(NamedTuple):
+    """One way of training, as the planner names it."""
+
+    precision: str
+    gradient_checkpointing: bool
+    optimizer: str
+
+
+class Wanted(NamedTuple):
+    """What the planner wants to know of a way, as ``plan.next`` names it.
+
+    ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step.
+    """
+
+    precision: str
+    gradient_checkpointing: bool
+    optimizer: str
+    allocator: str
+    share: int
+    budget_bytes: int
+    max_length_s: float | None
+
+    @property
+    def way(self) -> Way:
+        """The way alone."""
+        return Way(self.precision, self.gradient_checkpointing, self.optimizer)
+
+
+class NotTracedWarning(UserWarning):
+    """The model could not be traced: its memory is estimated from its config, or by the published formula."""
+
+
+@dataclass(frozen=True)
+class NotTraced:
+    """Why a model is not traced, as the middle of a sentence, and what to do so that it is, as a sentence."""
+
+    why: str
+    fix: str
+
+
+class Tracer:
+    """Traces a model in the ways that a plan chooses, for one GPU.
+
+    ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes; ``gpu`` plans for a card of the catalogue.
+    ``trained`` is the number of trained parameters, ``devices`` the number of GPUs that share a step: DDP keeps a
+    second copy of the gradients.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        gpu: str | None,
+        freeze: bool,
+        trained: int,
+        devices: int,
+        progress: bool,
+        batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
+    ) -> None:
+        self._model, self._gpu, self._freeze, self._progress = model, gpu, freeze, progress
+        self._batch_fn = batch_fn
+        self._beside = _GRADIENT_BYTES * trained if devices > 1 else 0
+
+    def trace(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
+        """What the planner wants to know: what fits for each length, the peaks of the longest clips.
+
+        ``durations`` are seconds that hold the shortest and the longest.
+        """
+        with self._opened(wanted) as memory:
+            longest_s = memory.length(max(durations)) / memory.length_per_second
+            if memory.answers(2, longest_s):
+                return self._any_length(memory, wanted, durations, longest_s)
+            # Its control flow depends on the batch, so that no shape tells of another: the candidates are traced.
+            sizes, length, labels = _divisors(wanted.share), memory.length(longest_s), memory.labels(longest_s)
+        with self._opened(wanted, [(size, length, labels) for size in sizes]) as memory:
+            return self._one_length(memory, wanted, sizes, longest_s)
+
+    def _opened(self, wanted: Wanted, points: Sequence[tuple[int, int, int]] | None = None) -> MemoryModel:
+        from ..memory import MemoryModel
+
+        return MemoryModel.trace(
+            self._model,
+            self._batch_fn,
+            precision=wanted.precision,
+            gradient_checkpointing=wanted.gradient_checkpointing,
+            optimizer=wanted.optimizer,
+            accumulation=_WINDOW,
+            freeze_feature_encoder=self._freeze,
+            gpu=self._gpu,
+            allocator=wanted.allocator,
+            points=points,
+            progress=self._progress,
+        )
+
+    def _any_length(
+        self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], longest_s: float
+    ) -> dict[str, Any]:
+        share, limit = wanted.share, wanted.budget_bytes - self._outside(memory)
+        rows = tuple(_table(memory, _lengths(min(durations), longest_s), share, limit))
+        largest = max(1, rows[-1][1])
+        sizes = sorted({size for size in _divisors(share) if size <= largest} | {largest})
+        return {
+            **wanted.way._asdict(),
+            "budget_bytes": wanted.budget_bytes,
+            "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
+            "peaks": [self._peak(memory, size, longest_s) for size in sizes],
+            "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
+            "note": _assumed(memory),
+            "high_bytes": self._worst(memory, rows, share, durations, limit),
+        }
+
+    def _one_length(self, memory: MemoryModel, wanted: Wanted, sizes: list[int], longest_s: float) -> dict[str, Any]:
+        peaks = [self._peak(memory, size, longest_s) for size in sizes]
+        largest = max((peak["batch"] for peak in peaks if peak["bytes"] <= wanted.budget_bytes), default=0)
+        return {
+            **wanted.way._asdict(),
+            "budget_bytes": wanted.budget_bytes,
+            "memory": [{"seconds": longest_s, "batch": largest}],
+            "peaks": peaks,
+            "eval_batch": None,
+            "note": _assumed(memory),
+            "high_bytes": None,
+            "one_length": True,
+        }
+
+    def _outside(self, memory: MemoryModel) -> int:
+        """What a process takes beside the allocator's memory: context and NCCL, or the process itself on a CPU."""
+        context = memory.target.context_bytes
+        return (HOST_BYTES if context is None else context) + self._beside
+
+    def _worst(
+        self, memory: MemoryModel, rows: Table, share: int, durations: Sequence[float], limit: int
+    ) -> int | None:
+        """The highest memory of some steps in random order, cut by what fits; None without a clip for each place.
+
+        Within the budget, as PyTorch gives cached memory back before it fails; what it takes where that does not help.
+        """
+        drawn = [max(rows[0][0], s) for s in durations[:: max(1, len(durations) // _DRAWN_CLIPS)]]
+        if len(drawn) < share or memory.about.get("fixed_length"):
+            return None
+        steps = StepSampler(drawn, share, mode="random", seed=0)
+        run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS, limit_bytes=limit)
+        if not run.fits:
+            run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
+        return run.peak_reserved + self._outside(memory)
+
+    def _peak(self, memory: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:
+        """One micro-batch of the longest clips: its peak on the device, and what holds it."""
+        found = memory.estimate(batch, seconds, timeline=0)
+        outside = self._outside(memory)
+        parts = [{"name": name, "bytes": size} for name, size in found.at_peak.components.items() if size > 0]
+        rest = {"cached": found.peak_reserved - found.peak_allocated, "context": outside}
+        parts += [{"name": name, "bytes": size} for name, size in rest.items() if size > 0]
+        return {"batch": batch, "bytes": found.peak_reserved + outside, "parts": parts}
+
+
+def _assumed(memory: MemoryModel) -> str:
+    """What the batches of a module of unknown kind were taken to be; "" where that is known."""
+    made_up = memory.about.get("batches")
+    return (
+        f"The batches of {memory.name} were made up ({made_up}): pass batch_fn where yours differ." if made_up else ""
+    )
+
+
+def _divisors(share: int) -> list[int]:
+    return [size for size in range(1, share + 1) if share % size == 0]
+
+
+def _lengths(shortest_s: float, longest_s: float) -> list[float]:
+    """Lengths in equal ratios from the shortest clip's to the longest's."""
+    shortest_s = min(longest_s, max(0.5, shortest_s))
+    if longest_s / shortest_s < 1.001:
+        return [longest_s]
+    ratio = (longest_s / shortest_s) ** (1 / (_ROWS - 1))
+    return [shortest_s * ratio**i for i in range(_ROWS - 1)] + [longest_s]
+
+
+def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int) -> list[tuple[float, int]]:
+    """Rows of seconds and the largest micro-batch that fits, up to ``share``, from the longest clips on."""
+    rows: list[tuple[float, int]] = []
+    guess = 1.0
+    for seconds in reversed(lengths):
+        if rows:
+            guess = rows[-1][1] * rows[-1][0] / seconds
+        fits = memory.largest_batch(seconds, limit, near=min(share, max(1, round(guess))), most=share)
+        rows.append((seconds, fits))
+    # What the allocator reserves does not rise evenly: once in a while one more clip fits at a longer length.
+    fewest = accumulate((fits for _, fits in rows[::-1]), min)
+    return [(seconds, fits) for (seconds, _), fits in zip(rows[::-1], fewest, strict=True)]
+
+
+def _evaluation(memory: MemoryModel, batch: int, seconds: float, share: int, limit: int) -> int:
+    """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits."""
+    while 2 * batch <= max(share, batch) and memory.evaluation(2 * batch, seconds).peak_reserved <= limit:
+        batch *= 2
+    return batch
+
+
+def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotTraced) -> dict[str, Any]:
+    """Trace with ``tracer`` what the planner wants to know, until it wants no more; its plan as a JSON object.
+
+    ``durations`` are the seconds of every clip, empty where they are not known. A model that cannot be traced is said
+    once, as a ``NotTracedWarning``, and planned from its config.
+    """
+    traced: list[dict[str, Any]] = []
+    missing: NotTraced | None
+    if isinstance(tracer, NotTraced):
+        missing = tracer
+    else:
+        traced, missing = _traced(request, durations, tracer)
+    last = {**request, "traced": traced, "not_traced": None if missing is None else asdict(missing)}
+    found: dict[str, Any] = native.call("plan.make", last, durations.tobytes())
+    return found
+
+
+def _traced(
+    request: dict[str, Any], durations: array[float], tracer: Tracer
+) -> tuple[list[dict[str, Any]], NotTraced | None]:
+    """What the planner wanted to know, and why no more was traced, if something failed."""
+    traced: list[dict[str, Any]] = []
+    known = durations or array("d", (request["dataset"]["min_s"], request["dataset"]["max_s"]))
+    for _ in range(_ROUNDS):
+        found = native.call("plan.next", {**request, "traced": traced}, durations.tobytes())
+        if found is None:
+            break
+        wanted = Wanted(**found)
+        limit = math.inf if wanted.max_length_s is None else wanted.max_length_s
+        try:
+            traced.append(tracer.trace(wanted, [min(s, limit) for s in known]))
+        except AsrConfigError as error:
+            return traced, _failed(error)
+    return traced, None
+
+
+def _failed(error: AsrConfigError) -> NotTraced:
+    """A trace that fails is a warning instead of an error: the plan says what it rests on."""
+    warnings.warn(
+        f"the model could not be traced ({error.message}): its memory is estimated without a trace",
+        NotTracedWarning,
+        stacklevel=6,
+    )
+    return NotTraced(f"tracing it failed: {error.message}", f"{error.hint[:1].upper()}{error.hint[1:]}.")
+
+
+def usable(durations: array[float]) -> array[float]:
+    """The durations of the clips that can be used."""
+    return array("d", (s for s in durations if not math.isnan(s)))

@@ -1,0 +1,149 @@
+"""Which clips a plan trains on, which are to be cut, and where: ``max_length_s`` and ``chunk_length_s``."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._base.checks import checked
+from .._base.errors import EmptyDatasetError, InvalidArgumentError
+from ..view.units import plural
+from .plan_record import PlanRecord
+
+
+@dataclass(frozen=True, repr=False)
+class Selection:
+    """Clips by their index. Arrays are of type ``"q"`` and in ascending order; hours are of audio."""
+
+    kept: array[int]
+    """What the plan trains on, clips to be cut included."""
+    too_long: array[int]
+    """Left out: over ``max_length_s``."""
+    unreadable: array[int]
+    """Left out: their duration is not a number, as ``scan_audio`` gives it for bad files."""
+    to_cut: array[int]
+    """Of ``kept``: over ``chunk_length_s``."""
+    kept_hours: float
+    too_long_hours: float
+    to_cut_hours: float
+    max_length_s: float | None
+    chunk_length_s: float | None
+
+    def __repr__(self) -> str:
+        total = len(self.kept) + len(self.too_long) + len(self.unreadable)
+        lines = [f"{len(self.kept)} of {plural(total, 'clip')} kept ({self.kept_hours:.2f} h)"]
+        if self.too_long:
+            longer = f"longer than {self.max_length_s:g} s left out ({self.too_long_hours:.2f} h)"
+            lines.append(f"{plural(len(self.too_long), 'clip')} {longer}")
+        if self.unreadable:
+            lines.append(f"{plural(len(self.unreadable), 'clip')} that cannot be read left out")
+        if self.to_cut:
+            pieces = f"to be cut into pieces of at most {self.chunk_length_s:g} s ({self.to_cut_hours:.2f} h)"
+            lines.append(f"{plural(len(self.to_cut), 'clip')} {pieces}")
+        return "\n".join(lines)
+
+
+def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
+    """Which of the clips, by their ``durations`` in seconds, ``config`` trains on.
+
+    Clips over ``max_length_s`` and those whose duration is NaN (not readable) are left out, those over
+    ``chunk_length_s`` are kept and named. Raises ``InvalidArgumentError`` for what is no duration, and
+    ``EmptyDatasetError`` when nothing is left.
+    """
+    if not isinstance(config, PlanRecord):
+        raise InvalidArgumentError(f"config = {config!r:.80} is no TrainingConfig", "create_optimal_config gives one")
+    seconds = _seconds(durations)
+    longest = math.inf if config.max_length_s is None else config.max_length_s
+    chunk = math.inf if config.chunk_length_s is None else config.chunk_length_s
+    kept, too_long, unreadable, to_cut = (array("q") for _ in range(4))
+    for i, s in enumerate(seconds):
+        (unreadable if math.isnan(s) else too_long if s > longest else kept).append(i)
+        if chunk < s <= longest:
+            to_cut.append(i)
+    if not kept:
+        raise EmptyDatasetError(
+            f"no clip is left of {len(seconds)}: {len(too_long)} are over {longest:g} s, {len(unreadable)} unreadable",
+            "raise config.max_length_s, or set chunk_length_s and cut the clips",
+        )
+
+    def hours(clips: array[int]) -> float:
+        return sum(seconds[i] for i in clips) / 3600
+
+    return Selection(
+        kept, too_long, unreadable, to_cut,
+        hours(kept), hours(too_long), hours(to_cut), config.max_length_s, config.chunk_length_s,
+    )  # fmt: skip
+
+
+def clip_pieces(durations: Sequence[float], config: PlanRecord) -> Iterator[tuple[int, float, float]]:
+    """Clip, start and end in seconds of every piece that ``config`` trains on, in order.
+
+    A clip over ``chunk_length_s`` is cut evenly into as few pieces as keep to that length, so that none is a short
+    rest; others are one piece. Clips that ``select_clips`` leaves out have none. Where the text is to be cut only an
+    alignment can tell: that is the caller's.
+    """
+    seconds = _seconds(durations)
+    for clip in select_clips(durations, config).kept:
+        whole = seconds[clip]
+        parts = 1 if config.chunk_length_s is None else max(1, math.ceil(whole / config.chunk_length_s))
+        for part in range(parts):
+            yield clip, whole * (part / parts), whole * ((part + 1) / parts)
+
+
+def select(dataset: Any, durations: Sequence[float] | None, config: PlanRecord) -> tuple[Any, Selection]:
+    """See ``TrainingConfig.select``."""
+    if isinstance(dataset, dict):
+        raise InvalidArgumentError("a dictionary of splits has no order of clips", "select from each split")
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise InvalidArgumentError(
+            f"cannot choose clips of a {type(dataset).__name__} by index",
+            "load the dataset without streaming, or filter the stream by a column of durations",
+        )
+    if durations is None:
+        durations = _measured(dataset)
+    if len(durations) != len(dataset):
+        raise InvalidArgumentError(
+            f"{len(durations)} durations for a dataset of {plural(len(dataset), 'clip')}", "pass one for each clip"
+        )
+    chosen = select_clips(durations, config)
+    return _taken(dataset, chosen.kept), chosen
+
+
+def _measured(dataset: Any) -> Sequence[float]:
+    if not hasattr(dataset, "column_names") and not isinstance(dataset, list | tuple):
+        raise InvalidArgumentError(
+            f"the durations of a {type(dataset).__name__} cannot be measured",
+            "pass durations=…, seconds of every clip: of its files, scan_audio(paths).durations",
+        )
+    from ..data.scan import scan_audio
+
+    return scan_audio(dataset, allow_empty=True, progress=False).durations
+
+
+def _taken(dataset: Any, rows: array[int]) -> Any:
+    if len(rows) == len(dataset):
+        return dataset
+    if callable(getattr(dataset, "select", None)):  # datasets.Dataset
+        return dataset.select(rows.tolist())
+    if isinstance(dataset, list | tuple):
+        return type(dataset)([dataset[i] for i in rows])
+    from torch.utils.data import Subset
+
+    return Subset(dataset, rows.tolist())
+
+
+def _seconds(durations: Sequence[float]) -> list[float]:
+    if isinstance(durations, str | bytes) or not hasattr(durations, "__len__"):
+        raise InvalidArgumentError(
+            f"durations are a {type(durations).__name__}, not a sequence", "pass seconds, as scan_audio(…).durations"
+        )
+    values = durations.tolist() if hasattr(durations, "tolist") else list(durations)
+    for i, value in enumerate(values):
+        if not (isinstance(value, float) and math.isnan(value)):
+            values[i] = checked(f"durations[{i}]", value, float)
+            if values[i] < 0:
+                raise InvalidArgumentError(f"durations[{i}] = {value} is negative", "pass seconds")
+    return values

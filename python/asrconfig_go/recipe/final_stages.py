@@ -1,0 +1,85 @@
+"""What is done when a model is trained and saved: evaluate, show samples, report, push."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._base.errors import AsrConfigError
+from .._base.files import save_whole
+from .fine_tune_result import FineTuneResult
+from .hub import push_to_hub
+from .model_card import model_card
+from .speech_data import column
+
+if TYPE_CHECKING:
+    from .fine_tune_run import Run
+
+_SAMPLES = 5
+
+
+def finished(run: Run) -> FineTuneResult:
+    """Evaluate what was trained, and write the model card and the report beside it."""
+    rates = _rates(run.trainer) if run.data.evaluation is not None else {}
+    result = FineTuneResult(
+        output_dir=run.wishes.output,
+        model=run.wishes.model,
+        wer_before=run.before,
+        wer=rates.get("eval_wer"),
+        cer=rates.get("eval_cer"),
+        loss=_loss(run.trainer),
+        samples=_samples(run),
+        training=run.manager.report,  # type: ignore[arg-type]  # there is one once train has ended
+        config=run.plan,
+        notes=run.data.notes,
+        memory=str(run.watch.summary()),
+        report=None,
+    )
+    if not run.trainer.is_world_process_zero():
+        return result
+    save_whole(run.wishes.output / "README.md", model_card(result).encode())
+    return replace(result, report=_report(run.wishes.output), pushed=_pushed(run))
+
+
+def _rates(trainer: Any) -> dict[str, Any]:
+    """Of the evaluation after the last step, which a Trainer may have made by itself."""
+    known = [entry for entry in trainer.state.log_history if "eval_wer" in entry]
+    if known and known[-1].get("step") == trainer.state.global_step:
+        return dict(known[-1])
+    return dict(trainer.evaluate())
+
+
+def _loss(trainer: Any) -> float | None:
+    """The mean loss that the Trainer tells at the end of a training."""
+    told = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
+    return float(told[-1]) if told else None
+
+
+def _samples(run: Run) -> tuple[tuple[str, str], ...]:
+    if run.data.evaluation is None:
+        return ()
+    return tuple(zip(column(run.data.evaluation, "text"), run.transcribed(_SAMPLES), strict=False))
+
+
+def _report(output: Path) -> Path | None:
+    """Write the page of the run's report. It is worth less than the model: nothing ends because of it."""
+    from ..report import report
+
+    page = output / "report.html"
+    try:
+        report(output).to_html(page)
+    except AsrConfigError:  # the training was not watched
+        return None
+    return page
+
+
+def _pushed(run: Run) -> str:
+    """Push the model, if that is wanted. A failure is told and ends nothing: the model is in the folder."""
+    push = run.wishes.push
+    if push is False:
+        return ""
+    try:
+        return push_to_hub(run.trainer, push if isinstance(push, str) else None, token=run.wishes.token)
+    except AsrConfigError as error:
+        return str(error)

@@ -1,0 +1,55 @@
+"""What is asked of a fine-tuning, apart from its data."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config import TrainingConfig
+from .model_kinds import TINY_CTC, TINY_WHISPER
+from .trainer_settings import length_of_run
+
+_BATCH = 32
+_TINY_BATCH = 8  # with few clips, more and smaller steps learn faster than larger ones
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """See ``fine_tune``."""
+
+    model: str
+    output: Path
+    language: str | None
+    clean: bool | None
+    epochs: float | None
+    max_steps: int | None
+    target_batch_size: int | None
+    gpu: str | None
+    config: TrainingConfig | str | os.PathLike[str] | None
+    settings: dict[str, Any]
+    resume: bool | str | os.PathLike[str]
+    push: bool | str
+    token: str | None
+    callbacks: tuple[Any, ...]
+    seed: int
+    verbose: bool
+
+    def __post_init__(self) -> None:
+        length_of_run(self.max_steps, self.epochs, self.tiny)
+
+    @property
+    def tiny(self) -> bool:
+        """Whether the model is one of those with random weights."""
+        return self.model in (TINY_CTC, TINY_WHISPER)
+
+    @property
+    def steps(self) -> int | None:
+        """Optimizer steps, None for those of the plan's epochs."""
+        return length_of_run(self.max_steps, self.epochs, self.tiny)
+
+    @property
+    def batch(self) -> int:
+        """Clips of an optimizer step."""
+        return self.target_batch_size or (_TINY_BATCH if self.tiny else _BATCH)

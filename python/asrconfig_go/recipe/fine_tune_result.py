@@ -1,0 +1,63 @@
+"""What a fine-tuning came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..config import TrainingConfig
+from ..guard.training_report import TrainingReport
+from ..view.units import as_html, plural
+
+_SHOWN = 60  # characters of a sample
+
+
+@dataclass(frozen=True, repr=False)
+class FineTuneResult:
+    """A trained model in ``output_dir``: ``from_pretrained(output_dir)`` loads it, with its processor.
+
+    ``wer`` and ``cer`` are shares of the reference words and characters of the evaluation clips, which the model was
+    not trained on; ``wer_before`` is that of the model as it was loaded. None where nothing was evaluated. ``samples``
+    are (said, heard) of the first of those clips. ``notes`` tell what was found and left out of the data, ``pushed``
+    what became of the upload (``""``: none was asked for), ``memory`` the peaks.
+    """
+
+    output_dir: Path
+    model: str
+    wer_before: float | None
+    wer: float | None
+    cer: float | None
+    loss: float | None
+    """The mean training loss of this process's steps, None where it made none."""
+    samples: tuple[tuple[str, str], ...]
+    training: TrainingReport
+    config: TrainingConfig = field(repr=False)
+    notes: tuple[str, ...] = ()
+    pushed: str = ""
+    memory: str = ""
+    report: Path | None = None
+    """The page of ``asrconfig_go.report``, None where the training was not watched."""
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{self.model}: {plural(self.training.steps, 'step')} in {self.training.seconds:.0f} s",
+            *self._rates(),
+            *(f"  said: {_short(said):<32}  heard: {_short(heard)}" for said, heard in self.samples),
+            *([self.memory] if self.memory else []),
+            f"model, processor and plan: {self.output_dir}" + (f"; report: {self.report}" if self.report else ""),
+            *([self.pushed] if self.pushed else []),
+        ]
+        return "\n".join(lines)
+
+    def _rates(self) -> list[str]:
+        if self.wer is None or self.cer is None:
+            return ["no clips to evaluate with: no word error rate"]
+        before = "" if self.wer_before is None else f" ({self.wer_before:.0%} before)"
+        return [f"word error rate {self.wer:.1%}{before}, character error rate {self.cer:.1%}"]
+
+    def _repr_html_(self) -> str:
+        return as_html("Fine-tuned", repr(self))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

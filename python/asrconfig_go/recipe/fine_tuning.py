@@ -1,0 +1,73 @@
+"""All stages of a fine-tuning: load, clean, prepare, plan, train, evaluate, save, report, push."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..config import TrainingConfig
+from .final_stages import finished
+from .fine_tune_options import Wishes
+from .fine_tune_result import FineTuneResult
+from .fine_tune_run import Run
+from .output_folder import output_folder
+from .rank_output import first_process
+from .required_packages import need
+from .speech_sources import load_speech
+
+
+def fine_tune(
+    source: Any,
+    model: str,
+    output_dir: str | os.PathLike[str],
+    *,
+    text_column: str | None = None,
+    audio_column: str | None = None,
+    evaluation_share: float = 0.1,
+    name: str | None = None,
+    split: str | None = None,
+    evaluation_split: str | None = None,
+    check_audio: bool | None = None,
+    language: str | None = None,
+    clean: bool | None = None,
+    epochs: float | None = None,
+    max_steps: int | None = None,
+    target_batch_size: int | None = None,
+    gpu: str | None = None,
+    config: TrainingConfig | str | os.PathLike[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool | str | os.PathLike[str] = False,
+    push: bool | str = False,
+    token: str | None = None,
+    callbacks: Sequence[Any] = (),
+    seed: int = 0,
+    verbose: bool = True,
+) -> FineTuneResult:
+    """Fine-tune ``model`` on ``source`` and leave everything in ``output_dir``; prints every stage if ``verbose``.
+
+    ``source`` and the options up to ``check_audio`` are those of ``load_speech``, ``model`` and ``language`` those
+    of ``build_processor``. ``clean``: whether transcripts go through ``clean_text``; None does so for CTC alone, as
+    Whisper writes with capitals and punctuation. ``epochs`` or ``max_steps`` (optimizer steps) replace the plan's
+    length, ``target_batch_size`` is the clips of an optimizer step (default 32), ``gpu`` plans for another GPU, and
+    ``config`` is a plan made before. ``settings`` are fields of the plan, or else of TrainingArguments, to override.
+
+    ``resume=True`` goes on with the training that ``output_dir`` holds, with its plan, or starts it. ``push`` uploads
+    the model, to a repository of that name if it is one; without a token the result says so. What was there before
+    stays: a folder with an earlier training is refused unless that is resumed.
+
+    Raises an ``AsrConfigError`` that names the cause and the remedy: for the data, the model, an output folder that
+    cannot be written or is full. On Ctrl-C it says how to go on, and raises ``KeyboardInterrupt``.
+    """
+    need("fine_tune", "torch", "transformers", "accelerate", "datasets", "soundfile")
+    output = output_folder(output_dir, resume)
+    wishes = Wishes(
+        model, output, language, clean, epochs, max_steps, target_batch_size, gpu, config, dict(settings or {}),
+        resume, push, token, tuple(callbacks), seed, verbose and first_process(),
+    )  # fmt: skip
+    data = load_speech(
+        source, text_column=text_column, audio_column=audio_column, evaluation_share=evaluation_share, name=name,
+        split=split, evaluation_split=evaluation_split, check_audio=check_audio, token=token, seed=seed,
+        progress=verbose,
+    )  # fmt: skip
+    return Run(wishes, data).go(finished)

@@ -1,0 +1,26 @@
+"""What to say when a training is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .._base.output import show
+from .output_folder import saved_so_far
+
+
+@contextlib.contextmanager
+def told_how_to_go_on(trainer: Any, verbose: bool) -> Iterator[None]:
+    """On Ctrl-C, print how far the training came and how to go on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if verbose and trainer.is_world_process_zero():
+            state, output = trainer.state, Path(trainer.args.output_dir)
+            show(
+                f"\nStopped at step {state.global_step} of {state.max_steps}: {saved_so_far(output)}\n"
+                "  → go on by the same call with resume=True (asrconfig train … --resume)"
+            )
+        raise

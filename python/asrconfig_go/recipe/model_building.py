@@ -1,0 +1,111 @@
+"""Models to fine-tune, with a head for the processor's vocabulary; and two small ones with random weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._base.checks import check_seed
+from .._base.errors import InvalidArgumentError
+from .hub_downloads import OFFLINE, from_hub
+from .model_kinds import TINY_CTC, TINY_WHISPER, family
+
+_POSITIONS = 96  # tokens that the tiny Whisper says at most
+
+
+def load_model(model: str, processor: Any, *, seed: int = 0) -> Any:
+    """The model called ``model``, ready to be trained with ``processor``.
+
+    Of a checkpoint for CTC (a folder or a name on the Hub: wav2vec2, wav2vec2-bert, HuBERT, WavLM and their like) the
+    head gets a row for each token, made anew where the checkpoint's does not fit; the loss is a mean, impossible pairs
+    count zero, and the convolutional feature encoder is frozen, as is usual. Whisper is taken as it is, told the
+    processor's language. ``"tiny-wav2vec2"`` and ``"tiny-whisper"`` are small, need no network, and have random weights
+    that depend on ``seed`` alone.
+
+    Raises ``NotFoundError`` for what cannot be loaded, ``UnsupportedError`` for models of another kind, and
+    ``InvalidArgumentError`` for a processor of the other kind.
+    """
+    check_seed(seed)
+    kind = family(model)
+    if (kind == "whisper") != is_whisper(processor):
+        raise InvalidArgumentError(
+            f"{type(processor).__name__} does not belong to {model!r}",
+            f"build_processor(texts, {model!r}) makes its own",
+        )
+    if model == TINY_CTC:
+        from ..demo.digit_model import small_model
+
+        return small_model(len(processor.tokenizer), seed)
+    if model == TINY_WHISPER:
+        return _tiny_whisper(processor, seed)
+    return _whisper(model, processor) if kind == "whisper" else _ctc(model, processor, seed)
+
+
+def is_whisper(thing: Any) -> bool:
+    """Whether a processor or a model is Whisper's."""
+    return type(thing).__name__.startswith("Whisper")
+
+
+def _ctc(model: str, processor: Any, seed: int) -> Any:
+    import torch
+    from transformers import AutoModelForCTC
+
+    def load() -> Any:
+        with torch.random.fork_rng(devices=[]):  # of a new head
+            torch.manual_seed(seed)
+            return AutoModelForCTC.from_pretrained(
+                model,
+                vocab_size=len(processor.tokenizer),
+                pad_token_id=processor.tokenizer.pad_token_id,
+                ctc_loss_reduction="mean",  # the default, "sum", makes the gradient grow with the batch
+                ctc_zero_infinity=True,
+                ignore_mismatched_sizes=True,
+            )
+
+    loaded = from_hub("the model", model, load, OFFLINE)
+    freeze = getattr(loaded, "freeze_feature_encoder", None)
+    if freeze is not None:
+        freeze()
+    return loaded
+
+
+def _whisper(model: str, processor: Any) -> Any:
+    from transformers import WhisperForConditionalGeneration
+
+    loaded = from_hub("the model", model, lambda: WhisperForConditionalGeneration.from_pretrained(model), OFFLINE)
+    generation = loaded.generation_config
+    if getattr(generation, "is_multilingual", False):
+        generation.language, generation.task = processor.tokenizer.language, "transcribe"
+    generation.forced_decoder_ids = None  # as older checkpoints have it, in place of language and task
+    return loaded
+
+
+def _tiny_whisper(processor: Any, seed: int) -> Any:
+    import torch
+    from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration
+
+    tokenizer, extractor = processor.tokenizer, processor.feature_extractor
+    end, start, plain = tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>"])
+    marks = {"pad_token_id": end, "bos_token_id": end, "eos_token_id": end, "decoder_start_token_id": start}
+    config = WhisperConfig(
+        vocab_size=len(tokenizer),
+        num_mel_bins=extractor.feature_size,
+        d_model=96,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=256,
+        decoder_ffn_dim=256,
+        max_source_positions=extractor.nb_max_frames // 2,
+        max_target_positions=_POSITIONS,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+        **marks,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = WhisperForConditionalGeneration(config)
+    model.generation_config = GenerationConfig(
+        max_length=_POSITIONS, no_timestamps_token_id=plain, is_multilingual=False, return_timestamps=False, **marks
+    )
+    return model

@@ -1,0 +1,111 @@
+"""Audio with transcripts, to train on and to evaluate with, and what was found and done on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .._base.errors import EmptyDatasetError
+from ..view.units import as_html, plural
+from .transcripts import CleaningReport, clean_text
+
+SAMPLE_RATE = 16_000
+"""Hertz of every speech model of transformers; lengths are in its samples, whatever the files' own rates."""
+
+
+class Notes(tuple[str, ...]):
+    """Sentences, a line each."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(self)
+
+
+@dataclass(frozen=True, repr=False)
+class SpeechData:
+    """Clips to train on and to evaluate with.
+
+    Both are a ``datasets.Dataset`` with the columns ``audio`` (not decoded: ``load_audio`` reads it), ``text``,
+    ``length`` (samples at 16 kHz) and, after ``prepare``, ``labels`` (token ids). ``evaluation`` is None where there
+    is nothing to evaluate with. ``notes`` tell in order what was found, changed and left out.
+    """
+
+    train: Any
+    evaluation: Any | None
+    notes: tuple[str, ...] = ()
+
+    def clean(self, *, lowercase: bool = True, keep: str = "'") -> SpeechData:
+        """With transcripts cleaned by ``clean_text``, and without clips whose transcript is empty then.
+
+        Raises ``EmptyDatasetError`` when no clip is left to train on.
+        """
+        return self.with_texts(lambda text: clean_text(text, lowercase=lowercase, keep=keep))
+
+    def with_texts(self, change: Callable[[str], str]) -> SpeechData:
+        """With ``change`` applied to every transcript, and without those that are empty then; both are noted."""
+        report = CleaningReport()
+        parts = [part and _with_texts(part, change, report) for part in (self.train, self.evaluation)]
+        return self.of(*parts).noted(*report.notes())
+
+    def of(self, train: Any, evaluation: Any | None) -> SpeechData:
+        """The same with other rows. Raises ``EmptyDatasetError`` when there is nothing to train on."""
+        if not len(train):
+            told = "".join(f"; {note}" for note in self.notes)
+            raise EmptyDatasetError(f"no clip is left to train on{told}", "check the audio and the transcripts")
+        return replace(self, train=train, evaluation=evaluation if evaluation is not None and len(evaluation) else None)
+
+    def noted(self, *notes: str) -> SpeechData:
+        """With ``notes`` behind those that there are."""
+        return replace(self, notes=(*self.notes, *notes))
+
+    def since(self, earlier: SpeechData) -> Notes:
+        """What became of ``earlier``: the clips that there are, and the notes that are new."""
+        return Notes((self._amounts(), *self.notes[len(earlier.notes) :]))
+
+    def _amounts(self) -> str:
+        evaluation = f", {_amount(self.evaluation)} to evaluate with" if self.evaluation is not None else ""
+        return f"{_amount(self.train)} to train on{evaluation}"
+
+    def __repr__(self) -> str:
+        return "\n".join([self._amounts(), *(f"  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        return as_html("Speech", repr(self))
+
+
+def _amount(dataset: Any) -> str:
+    seconds = sum(column(dataset, "length")) / SAMPLE_RATE
+    amount = f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
+    return f"{plural(len(dataset), 'clip')} ({amount})"
+
+
+def column(dataset: Any, name: str) -> list[Any]:
+    """A column in the rows' order, without looking at the audio."""
+    values: list[Any] = dataset.select_columns([name]).with_format("arrow")[:].column(name).to_pylist()
+    return values
+
+
+def with_column(dataset: Any, name: str, values: Sequence[Any]) -> Any:
+    """The dataset with a column in place of the one that has its name. Audio is not copied."""
+    from ..data.hf_durations import with_column
+
+    return with_column(dataset.remove_columns([n for n in (name,) if n in dataset.column_names]), name, list(values))
+
+
+def keep_rows(dataset: Any, rows: Sequence[int]) -> Any:
+    """The dataset with these rows alone, lengths ready to sort by."""
+    if not rows:
+        return dataset.select([])
+    lengths = column(dataset, "length")
+    kept = dataset if len(rows) == len(dataset) else dataset.select(rows)
+    return with_column(kept, "length", [lengths[row] for row in rows])
+
+
+def _with_texts(dataset: Any, change: Callable[[str], str], report: CleaningReport) -> Any:
+    texts = []
+    for before in column(dataset, "text"):
+        texts.append(change(before or ""))
+        report.add(before or "", texts[-1])
+    return keep_rows(with_column(dataset, "text", texts), [row for row, text in enumerate(texts) if text])

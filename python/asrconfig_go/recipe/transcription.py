@@ -1,0 +1,99 @@
+"""Transcripts of a model, and how right they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Any
+
+from .._base.progress import ProgressBar
+from .error_rates import character_error_rate, word_error_rate
+from .model_building import is_whisper
+from .model_collator import make_collator
+
+_IGNORED = -100  # what pads labels and predictions
+_BATCH = 8  # clips transcribed at once
+
+
+def word_error_rates(processor: Any) -> Callable[[Any], dict[str, float]]:
+    """``compute_metrics`` for a Trainer: ``{"wer", "cer"}``, shares of the words and characters of all references.
+
+    Takes token ids, as ``make_trainer``'s evaluation and generation give them, and logits, too. Texts are compared as
+    the labels spell them.
+    """
+
+    def rates(prediction: Any) -> dict[str, float]:
+        predicted = prediction.predictions
+        predicted = predicted[0] if isinstance(predicted, tuple) else predicted
+        said = texts_of(processor, prediction.label_ids, merged=False)
+        heard = texts_of(processor, predicted.argmax(-1) if predicted.ndim == 3 else predicted)
+        return {"wer": word_error_rate(said, heard), "cer": character_error_rate(said, heard)}
+
+    return rates
+
+
+def texts_of(processor: Any, rows: Iterable[Any], *, merged: bool = True) -> list[str]:
+    """The texts of rows of token ids; -100 is padding. ``merged``: of CTC, a repeated token counts once."""
+    tokenizer = processor.tokenizer
+    if is_whisper(processor):
+        ids = [[int(token) for token in row if token != _IGNORED] for row in rows]
+        return [str(text).strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+    dropped = {tokenizer.pad_token_id, _IGNORED} | set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    letters = {number: token for token, number in tokenizer.get_vocab().items() if number not in dropped}
+    letters[tokenizer.word_delimiter_token_id] = " "
+    found = []
+    for row in rows:
+        tokens = [int(token) for token in row]
+        tokens = [token for token, _ in groupby(tokens)] if merged else tokens
+        found.append(" ".join("".join(letters.get(token, "") for token in tokens).split()))
+    return found
+
+
+def best_tokens(model: Any, inputs: Any, logits: Any) -> Any:
+    """The most likely token of each frame (clips, frames), -100 for frames that come from padding alone."""
+    tokens = logits.argmax(dim=-1)
+    mask = inputs.get("attention_mask")
+    if mask is not None and hasattr(model, "_get_feat_extract_output_lengths"):
+        frames = model._get_feat_extract_output_lengths(mask.sum(dim=-1))
+        places = frames.new_tensor(range(tokens.shape[1]))
+        tokens[places[None, :] >= frames[:, None]] = _IGNORED
+    return tokens
+
+
+def transcribe(
+    model: Any,
+    processor: Any,
+    dataset: Any,
+    *,
+    n: int | None = None,
+    batch_size: int = _BATCH,
+    max_length: int | None = None,
+    progress: bool = False,
+) -> list[str]:
+    """The model's transcripts of the first ``n`` rows of ``dataset`` (None: of all), in order.
+
+    Rows have ``audio`` as ``load_audio`` takes it. Greedy: the most likely token each time, of Whisper ``max_length``
+    at most (None: what the model says). The model stays in the mode, training or evaluation, in which it was.
+    """
+    collator, rows = make_collator(processor, model), range(len(dataset) if n is None else min(n, len(dataset)))
+    training, texts = model.training, list[str]()
+    model.eval()
+    try:
+        with ProgressBar("Transcribing", "clip", len(rows), progress) as advance:
+            for start in rows[::batch_size]:
+                taken = [{"audio": dataset[row]["audio"]} for row in rows[start : start + batch_size]]
+                texts += texts_of(processor, _tokens(model, collator(taken), max_length))
+                advance(len(texts), len(rows))
+    finally:
+        model.train(training)
+    return texts
+
+
+def _tokens(model: Any, batch: dict[str, Any], max_length: int | None) -> Any:
+    import torch
+
+    inputs = {name: value.to(model.device) for name, value in batch.items()}
+    with torch.inference_mode():
+        if is_whisper(model):
+            return model.generate(**inputs, **({} if max_length is None else {"max_length": max_length})).tolist()
+        return best_tokens(model, inputs, model(**inputs).logits).tolist()

@@ -1,0 +1,81 @@
+"""Transcripts as a model can learn them: one form of each letter, no punctuation; and what that changed."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..view.markup import visible
+from ..view.units import plural
+
+_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07`\u00b4", "'"))
+_JOINERS = "\u200c\u200d"  # they change how letters of Persian and of Indian languages are written
+_WITHIN_NUMBERS = re.compile(r"(?<=\d)[.,:](?=\d)")
+_PARTING = ("Pd", "Pc", "Zs", "Zl", "Zp", "Cc")  # dashes, underscores, spaces, controls: words end there
+_SLASHES = "/\\|\u2044"
+_SHOWN = 12  # kinds of characters that a report lists
+
+
+def clean_text(text: str, *, lowercase: bool = True, keep: str = "'") -> str:
+    """``text`` in Unicode's form NFKC, in lower case, without punctuation, symbols and repeated spaces.
+
+    Characters in ``keep`` stay, and so do letters and marks of every script. Typographic apostrophes become ``'``.
+    Dashes, slashes and underscores end a word. Numbers stay as they are written, with the points between their digits:
+    how they are spoken is not to be told from them.
+    """
+    text = unicodedata.normalize("NFKC", text.replace("\u2044", " ").translate(_APOSTROPHES)).translate(_APOSTROPHES)
+    if lowercase:
+        text = text.lower()
+    within = {match.start() for match in _WITHIN_NUMBERS.finditer(text)}
+    kept = (c if i in within or c in keep else _cleaned(c) for i, c in enumerate(text))
+    return " ".join("".join(kept).split())
+
+
+def _cleaned(character: str) -> str:
+    kind = unicodedata.category(character)
+    if kind[0] in "LMN" or character in _JOINERS:
+        return character
+    return " " if kind in _PARTING or character in _SLASHES else ""
+
+
+@dataclass
+class CleaningReport:
+    """What cleaning did to the transcripts it was shown."""
+
+    texts: int = 0
+    changed: int = 0
+    empty: int = 0
+    """Without any letter or number afterwards."""
+    with_digits: int = 0
+    removed: Counter[str] = field(default_factory=Counter)
+    """How often each character is gone or became a space."""
+
+    def add(self, before: str, after: str) -> None:
+        """Count one transcript."""
+        self.texts += 1
+        self.changed += before != after
+        self.empty += not after
+        self.with_digits += any(c.isdigit() for c in after)
+        self.removed += Counter(c for c in before if not c.isalnum() and not c.isspace()) - Counter(after)
+
+    def notes(self) -> Iterable[str]:
+        """In sentences; none of what did not happen."""
+        if self.changed:
+            yield f"cleaning changed {self.changed} of {plural(self.texts, 'transcript')}{self._marks()}"
+        if self.empty:
+            yield f"{plural(self.empty, 'clip')} without a transcript left out"
+        if self.with_digits:
+            yield (
+                f"{plural(self.with_digits, 'transcript')} with digits, left as written: write numbers out in words "
+                "for better results"
+            )
+
+    def _marks(self) -> str:
+        if not self.removed:
+            return ""
+        shown = ", ".join(f"{visible(c)} {count}\u00d7" for c, count in self.removed.most_common(_SHOWN))
+        rest = len(self.removed) - _SHOWN
+        return f"; removed {shown}" + (f" and {rest} other characters" if rest > 0 else "")

@@ -1,0 +1,46 @@
+"""What is known of a training's settings, as ``diagnosis.of`` takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..training.run_record import RunRecord
+
+# Of each the name in TrainingArguments and in a configuration, and its type.
+_NAMES: dict[str, tuple[str, type]] = {
+    "per_device_batch": ("per_device_train_batch_size", int),
+    "accumulation": ("gradient_accumulation_steps", int),
+    "workers": ("dataloader_num_workers", int),
+    "prefetch": ("dataloader_prefetch_factor", int),
+    "persistent_workers": ("dataloader_persistent_workers", bool),
+    "pin_memory": ("dataloader_pin_memory", bool),
+    "logging_steps": ("logging_steps", int),
+    "eval_steps": ("eval_steps", int),
+    "save_steps": ("save_steps", int),
+}
+
+
+def settings_of(told: Iterable[Any], record: RunRecord | None) -> dict[str, Any]:
+    """Of ``told``, objects with attributes or keys, each before those that know less; and of the guard's record."""
+    found: dict[str, Any] = {}
+    for one in told:
+        found = _of(one) | found
+    if record is not None:
+        size, accumulation, devices = record.batch
+        found |= {"per_device_batch": size, "accumulation": accumulation, "devices": devices}
+    return found
+
+
+def _of(told: Any) -> dict[str, Any]:
+    def value(name: str) -> Any:
+        return told.get(name) if isinstance(told, Mapping) else getattr(told, name, None)
+
+    # A share of all steps, which some of them may be, is none of them.
+    found = {key: value(name) for key, (name, kind) in _NAMES.items() if type(value(name)) is kind}
+    devices = value("world_size") or value("device_count")
+    if type(devices) is int:
+        found["devices"] = devices
+    if type(value("bf16")) is bool and type(value("fp16")) is bool:
+        found["precision"] = "bf16" if value("bf16") else "fp16" if value("fp16") else "fp32"
+    return found

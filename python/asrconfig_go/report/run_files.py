@@ -1,0 +1,176 @@
+"""The files of a run: what its monitors saw, and what the guard and the Trainer left beside that."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
+from .._base.files import user_path
+from .._base.json_files import read_object
+from ..monitor.rank_peaks import RankPeaks, rank_peaks
+from ..monitor.run_log import RunStory
+from ..training.run_record import RunFolder, RunRecord
+from .run_log_checks import complaint
+
+FILE_NAME = "asrconfig_monitor"
+_ANOTHER = "report the run of another file, or train anew: the monitor writes it whole or not at all"
+_ASIDE = "remove it, or report without it"
+_WANTED = "name the output_dir of a training, or its asrconfig_monitor.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one monitor of a run saw.
+
+    ``name`` is "" for the first, else what its file's name adds; ``offset_s`` is its start, from the run's.
+    """
+
+    name: str
+    story: RunStory
+    offset_s: float = 0.0
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Begin and end, in seconds from the run's start."""
+        return self.offset_s, self.offset_s + self.story.duration_s
+
+
+@dataclass(frozen=True)
+class TrainerState:
+    """The Trainer's own account, of ``trainer_state.json``. None where it does not tell."""
+
+    global_step: int
+    max_steps: int | None
+    epoch: float | None
+    last_loss: float | None
+    best_metric: float | None
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A run's parts; ``notes`` tell of files beside the stories that cannot be read."""
+
+    sources: tuple[Source, ...]
+    record: RunRecord | None = None
+    trainer: TrainerState | None = None
+    ranks: tuple[RankPeaks, ...] = ()
+    plan: Any = None  # training_config.json and trainer_state.json, as JSON
+    state: Any = None
+    notes: tuple[str, ...] = ()
+
+
+def gather(run: Any) -> Gathered:
+    """The parts of ``run``: a story, something that has one (a monitor), a run's folder, or a monitor's file."""
+    if isinstance(run, RunStory):
+        return Gathered((Source("", run),))
+    if callable(getattr(run, "story", None)):
+        return Gathered((Source("", run.story()),))
+    if not isinstance(run, str | os.PathLike):
+        raise InvalidArgumentError(
+            f"{type(run).__name__} is no run", f"pass a MemoryMonitor or a RunStory, or {_WANTED}"
+        )
+    path = user_path(run, "run")
+    if not path.exists():
+        raise NotFoundError(f"there is no run at {str(path)!r}", _WANTED)
+    files = _stories_in(path) if path.is_dir() else [path]
+    notes: list[str] = []
+    folder = path if path.is_dir() else path.parent
+    record = _aside(notes, RunFolder(folder).read)
+    state = _aside(notes, lambda: _trainer_state(folder))
+    plan = _aside(notes, lambda: _object(folder / "training_config.json"))
+    ranks = _aside(notes, lambda: rank_peaks(RunFolder(folder).path)) or ()
+    sources = _placed(_loaded(files, notes))
+    trainer, told = state or (None, None)
+    return Gathered(sources, record, trainer, ranks, plan, told, tuple(notes))
+
+
+def _stories_in(folder: Path) -> list[Path]:
+    found = sorted(folder.glob(f"{FILE_NAME}*.json"), key=lambda file: file.stem)
+    if not found:
+        raise NotFoundError(
+            f"{str(folder)!r} holds no {FILE_NAME}.json",
+            f"{_WANTED}; AdaptiveMemoryCallback writes it, and MemoryMonitor.save",
+        )
+    return found
+
+
+def _loaded(files: list[Path], notes: list[str]) -> list[tuple[str, RunStory]]:
+    """Those that can be read; where none can, the first's error."""
+    found, errors = [], []
+    for file in files:
+        try:
+            found.append((_added(file), load_story(file)))
+        except AsrConfigError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    notes += [error.message for error in errors]
+    return found
+
+
+def _added(file: Path) -> str:
+    """``node1`` of ``asrconfig_monitor-node1.json``."""
+    return file.stem.removeprefix(FILE_NAME).lstrip("-_.") if file.stem.startswith(FILE_NAME) else ""
+
+
+def _placed(named: list[tuple[str, RunStory]]) -> tuple[Source, ...]:
+    first = min(story.start_unix_nanos for _, story in named)
+    return tuple(Source(name, story, (story.start_unix_nanos - first) / 1e9) for name, story in named)
+
+
+def _aside(notes: list[str], read: Any) -> Any:
+    """What lies beside the stories; a report does not fail for its sake."""
+    try:
+        return read()
+    except AsrConfigError as error:
+        notes.append(error.message)
+        return None
+
+
+def load_story(path: Path) -> RunStory:
+    """What a monitor saved. Raises ``CorruptFileError`` and ``VersionMismatchError``, each with the file's name."""
+    told = read_object(path, "story", _ANOTHER)
+    try:
+        story = RunStory.from_json(told)
+    except AsrConfigError as error:
+        raise type(error)(f"{path}: {error.message}", error.hint) from error
+    wrong = complaint(story)
+    if wrong:
+        raise CorruptFileError(f"{path} is no whole story: {wrong}", _WANTED)
+    return story
+
+
+def _object(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    return read_object(path, "plan", _ASIDE)
+
+
+def _trainer_state(folder: Path) -> tuple[TrainerState, Any] | None:
+    """That of the folder itself, else of its newest checkpoint."""
+    path = folder / "trainer_state.json"
+    if not path.is_file():
+        saved = [p for p in folder.glob("checkpoint-*/trainer_state.json") if p.parent.name[11:].isdigit()]
+        if not saved:
+            return None
+        path = max(saved, key=lambda p: int(p.parent.name[11:]))
+    told = read_object(path, "Trainer's state", _ASIDE)
+    try:
+        losses = [entry["loss"] for entry in told.get("log_history") or () if "loss" in entry]
+        state = TrainerState(
+            global_step=int(told["global_step"]),
+            max_steps=int(told["max_steps"]) if told.get("max_steps") else None,
+            epoch=_number(told.get("epoch")),
+            last_loss=_number(losses[-1]) if losses else None,
+            best_metric=_number(told.get("best_metric")),
+        )
+        return state, told
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptFileError(f"{path} cannot be read: {error!r}", _ASIDE) from error
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,41 @@
+"""Whether a story that somebody may have changed holds together: what is read later on takes that for granted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+from ..monitor.run_log import RunStory
+
+
+def complaint(story: RunStory) -> str:
+    """What is wrong with it, "" if nothing is."""
+    for name, length, column in _columns(story):
+        if len(column) != length:
+            return f"{name} has {len(column)} entries, not {length}"
+        if not name.endswith("kind") and not math.isfinite(sum(value for value in column if value is not None)):
+            return f"{name} holds a number that is not finite"
+    if len(story.memory.gpu_used_bytes) != len(story.gpus) or len(story.activity.gpus) != len(story.gpus):
+        return f"its columns are not those of {len(story.gpus)} GPUs"
+    return "" if 0 <= story.duration_s < math.inf else f"it lasts {story.duration_s} s"
+
+
+def _columns(story: RunStory) -> Iterator[tuple[str, int, Sequence[Any]]]:
+    """Every column with its name and the length that it should have."""
+    memory, activity, steps = story.memory, story.activity, story.steps
+    yield from _of("memory", memory, len(memory.times_s))
+    for i, used in enumerate(memory.gpu_used_bytes):
+        yield f"memory of GPU {i}", len(memory.times_s), used
+    yield from _of("activity", activity, len(activity.times_s))
+    for i, gpu in enumerate(activity.gpus):
+        yield from _of(f"activity of GPU {i}:", gpu, len(activity.times_s))
+    yield from _of("steps", steps, len(steps.times_s))
+
+
+def _of(name: str, series: Any, length: int) -> Iterator[tuple[str, int, Sequence[Any]]]:
+    for field in fields(series):
+        column = getattr(series, field.name)
+        if isinstance(column, tuple) and field.name not in ("gpus", "gpu_used_bytes"):
+            yield f"{name} {field.name}", length, column

@@ -1,0 +1,17 @@
+"""What can go wrong while a step is traced."""
+
+from __future__ import annotations
+
+from .._base.errors import InvalidArgumentError, UnsupportedError
+
+
+class TraceError(UnsupportedError):
+    """The step cannot be traced, or a trace file cannot be read; the message names the operation and the module."""
+
+
+class RefusedBatchError(TraceError):
+    """The model's own code fails on a batch."""
+
+
+class NoLossError(InvalidArgumentError):
+    """The model gives no loss for a batch."""

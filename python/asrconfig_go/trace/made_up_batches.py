@@ -1,0 +1,163 @@
+"""Batches of the shape that a speech model's collator gives it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .._base.errors import InvalidArgumentError
+
+SAMPLING_RATE = 16_000
+_CHARACTERS_PER_SECOND = 15  # about two and a half words
+_TOKENS_PER_SECOND = 4
+# Durations to trace: their lengths have no common factor, and halving them again and again, as convolutions of stride 2
+# do, rounds down in some and not in others, so that no length can be mistaken for twice the next.
+_SECONDS = (2.0300625, 3.1993125, 4.5839375, 2.7285625)
+# Transcripts to trace, by turns short and long: a decoder's attention rounds their length up to 128.
+_CHARACTERS = (11, 17, 7, 23, 13, 19, 5)
+_TOKENS = (11, 140, 29, 290, 13, 187, 47)
+# Fields that give the width of a feature frame, and how many frames a second has.
+_FEATURE_WIDTHS = {"feature_projection_input_dim": 50, "num_mel_bins": 100, "input_feat_per_channel": 100}
+
+BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class SpeechBatches:
+    """How to feed a model. Lengths are in units of its input: samples, or frames of features."""
+
+    batch: BatchFunction
+    length_per_second: float
+    fixed_length: int | None = None  # every clip is padded to it
+    max_length: int | None = None  # the longest that the model's positions allow
+    max_labels: int | None = None
+    labels_per_second: float = _CHARACTERS_PER_SECOND
+
+    def facts(self) -> dict[str, float | int | None]:
+        """All but the function, as a trace keeps it, so that the trace alone tells lengths from durations."""
+        return {name: value for name, value in vars(self).items() if name != "batch"}
+
+    def length(self, seconds: float) -> int:
+        """The input length of a batch whose longest clip has this duration."""
+        if not seconds > 0 or not math.isfinite(seconds):
+            raise InvalidArgumentError(f"{seconds!r} seconds of audio", "give a duration above 0")
+        length = math.ceil(seconds * self.length_per_second - 1e-6)
+        longest = self.fixed_length or self.max_length
+        if longest is not None and length > longest:
+            raise InvalidArgumentError(
+                f"{seconds:g} s of audio is more than the model takes: {longest / self.length_per_second:g} s",
+                "cut the clips, or choose a model without fixed positions",
+            )
+        return self.fixed_length or length
+
+    def labels(self, seconds: float) -> int:
+        """A usual label length for this duration, as long as the model's positions allow."""
+        usual = max(1, round(seconds * self.labels_per_second))
+        return usual if self.max_labels is None else min(usual, self.max_labels)
+
+    def points(self) -> list[tuple[int, int, int]]:
+        """Shapes that tell every size's formula: lengths without common factors, and batches of one apart."""
+        labels = self._labels_to_trace()
+        if self.fixed_length is not None:
+            return [(batch, self.fixed_length, n) for batch, n in zip((2, 3, 5, 1, 1, 1), labels, strict=False)]
+        first, second, third, fourth = (self._frames(s) for s in _SECONDS)
+        lengths = (first, second, third, fourth, first, third, second)
+        return list(zip((2, 3, 5, 4, 1, 1, 1), lengths, labels, strict=True))
+
+    def _labels_to_trace(self) -> list[int]:
+        usual = _TOKENS if self.labels_per_second == _TOKENS_PER_SECOND else _CHARACTERS
+        if self.max_labels is None or self.max_labels >= max(usual):
+            return list(usual)
+        return [max(1, n * self.max_labels // max(usual)) for n in usual]
+
+    def _frames(self, seconds: float) -> int:
+        return self.length(seconds) | 1
+
+
+def speech_batches(model: Any) -> SpeechBatches:
+    """Batches for a transformers speech model, or for its config.
+
+    Raises ``InvalidArgumentError`` for any other model: pass your own ``batch_fn`` there.
+    """
+    config = getattr(model, "config", model)
+    kind = getattr(config, "model_type", "")
+    if kind == "speech-encoder-decoder":
+        inside = speech_batches(config.encoder)
+        make = _with_labels_of(config.decoder, inside.batch)
+        return SpeechBatches(make, inside.length_per_second, labels_per_second=_TOKENS_PER_SECOND)
+    if kind == "audio-spectrogram-transformer":
+        spectrograms = _features(config, config.num_mel_bins, "input_values")
+        return SpeechBatches(spectrograms, 100, fixed_length=config.max_length)
+    if hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
+        return _mel_batches(config)
+    if hasattr(config, "conv_kernel") and hasattr(config, "conv_stride"):
+        return SpeechBatches(_waveforms(config), SAMPLING_RATE)
+    if kind.startswith("moonshine"):
+        return SpeechBatches(_waveforms(config), SAMPLING_RATE, labels_per_second=_TOKENS_PER_SECOND)
+    for name, per_second in _FEATURE_WIDTHS.items():
+        width = getattr(config, name, None) or getattr(getattr(config, "encoder_config", None), name, None)
+        if width is not None:
+            return SpeechBatches(_features(config, width), per_second)
+    raise InvalidArgumentError(
+        f"the input of {kind or type(model).__name__} is not known",
+        "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
+    )
+
+
+def _labels(config: Any, batch: int, labels: int) -> torch.Tensor:
+    vocabulary = getattr(config, "vocab_size", 32) or 32
+    return torch.randint(3, max(4, min(vocabulary, 30)), (batch, labels))
+
+
+def _mask(batch: int, length: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    """All but the first clip are a little shorter than the batch, as in any real batch of two or more."""
+    mask = torch.ones(batch, length, dtype=dtype)
+    mask[1:, length - length // 16 :] = 0
+    return mask
+
+
+def _waveforms(config: Any) -> BatchFunction:
+    # Models whose features are normalized over time are trained without an attention mask (Wav2Vec2FeatureExtractor).
+    masked = getattr(config, "feat_extract_norm", "layer") == "layer"
+
+    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        made = {"input_values": torch.randn(batch, length), "labels": _labels(config, batch, labels)}
+        return {**made, "attention_mask": _mask(batch, length)} if masked else made
+
+    return make
+
+
+def _features(config: Any, width: int, name: str = "input_features") -> BatchFunction:
+    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        made = {name: torch.randn(batch, length, width), "labels": _labels(config, batch, labels)}
+        return {**made, "attention_mask": _mask(batch, length)} if name == "input_features" else made
+
+    return make
+
+
+def _mel_batches(config: Any) -> SpeechBatches:
+    """Whisper: mel spectrograms, (batch, bins, frames), always of the full thirty seconds."""
+    frames = 2 * config.max_source_positions
+
+    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        made = {"input_features": torch.randn(batch, config.num_mel_bins, length)}
+        return {**made, "labels": _labels(config, batch, labels)}
+
+    return SpeechBatches(
+        make,
+        100,
+        fixed_length=frames,
+        max_labels=getattr(config, "max_target_positions", None),
+        labels_per_second=_TOKENS_PER_SECOND,
+    )
+
+
+def _with_labels_of(decoder: Any, inside: BatchFunction) -> BatchFunction:
+    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        return {**inside(batch, length, labels), "labels": _labels(decoder, batch, labels)}
+
+    return make

@@ -1,0 +1,408 @@
+"""A guarded training that restarts where no step can be computed again, and resumes after its process was killed."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .._base import native
+from .._base.errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError
+from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .._base.override import override
+from ..guard.guard_checks import sharded, single_process
+from ..guard.training_report import Restart, TrainingReport
+from .resume import beginning
+from .run_lock import RunLock
+from .run_record import folder_of
+
+if TYPE_CHECKING:
+    from ..monitor.memory_callback import AdaptiveMemoryCallback
+    from .restart import Journal
+
+logger = logging.getLogger("asrconfig_go")
+
+_MAX_RETRIES = 100  # the library's limit
+_EVALUATION = ("evaluation_loop", "prediction_loop")
+
+
+class GuardedTraining:
+    """``trainer.train(**train_arguments)`` under a guard, from a run's beginning or from where it was interrupted.
+
+    - Steps that run out of GPU memory are the guard's: they are computed again. What runs out of it elsewhere (a
+      callback, an optimizer step that was half done) ends the attempt; training then goes on in this process from the
+      last complete checkpoint of this run, or from where it began, with half of the guard's limit, at most
+      ``max_retries`` times, 0 to 100. Batch size and accumulation stay, so samples, their order, the schedule and the
+      number of steps cannot change.
+    - ``resume=True`` goes on from the newest complete checkpoint in ``output_dir``, or starts when there is none; a
+      path goes on from that one. Samples, their order, the schedule and the random numbers are those of a run that was
+      not interrupted, and so is the effective batch, whatever ``args`` and the hardware are now. Random augmentation in
+      loader workers, and data sets whose own order changes, cannot be repeated.
+    - ``preflight`` is handed to the guard that is attached. One that is attached already stays when this ends.
+    - With several processes or GPUs nothing restarts in the process, since the others would wait for ever: the smaller
+      limit is stored, and the error says what to restart with. With DeepSpeed and FSDP that is so for steps, too.
+
+    ``callback`` is added to the trainer if it is not there; the sampling of every ``AdaptiveMemoryCallback`` ends with
+    the training, after exceptions and Ctrl-C too.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        *,
+        resume: bool | str | os.PathLike[str] = False,
+        max_retries: int = 3,
+        preflight: bool | float = False,
+        callback: AdaptiveMemoryCallback | None = None,
+        **train_arguments: Any,
+    ) -> None:
+        """Takes the folder's lock and changes nothing yet. Raises ``InvalidArgumentError``, and as ``beginning`` does.
+
+        The lock is held until ``train`` ends, or until this object does.
+        """
+        _check(trainer, resume, max_retries, train_arguments)
+        self._lock = RunLock(folder_of(trainer).path) if trainer.is_world_process_zero() else None
+        try:
+            self._read(trainer, resume, max_retries, preflight, callback, train_arguments)
+        except BaseException:
+            self._release()  # a notebook keeps the exception, and this object with it
+            raise
+
+    def _read(
+        self, trainer: Any, resume: Any, max_retries: int, preflight: Any, callback: Any, arguments: dict[str, Any]
+    ) -> None:
+        self.trainer, self.max_retries, self.arguments = trainer, max_retries, arguments
+        self._options: dict[str, Any] = {"preflight": preflight} if preflight else {}
+        from ..guard import guard_of
+
+        self._callback, self._guard = callback, guard_of(trainer)
+        self._seen = len(self._guard.events) if self._guard else 0
+        self._start = beginning(trainer, resume)
+        self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
+        self._record, self._folder = self._start.record, folder_of(trainer)
+        self._events, self._retries, self._maybe_retries = list(self._record.events), 0, 0
+        self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
+        self._likely_rule = ""
+        self._from, self._error, self._undo = 0.0, "", list[Callable[[], None]]()
+        self._journal: Journal | None = None
+
+    def train(self) -> Any:
+        """What ``trainer.train()`` gives.
+
+        Raises ``InfeasiblePlanError``, chained to the trainer's exception, when no smaller micro-batch or no retry is
+        left. Any other exception is the trainer's own, with a note on what it means.
+        """
+        self._from = time.monotonic()
+        try:
+            self._set_up()
+            return self._attempts()
+        except BaseException as error:
+            kind, said = type(error).__name__, first_line(error)
+            self._error = kind if said == kind else f"{kind}: {said}"
+            raise
+        finally:
+            try:
+                self._close()
+            finally:
+                self._release()
+
+    def report(self) -> TrainingReport:
+        """What was met so far."""
+        limit = self._guard.budgets["training"] if self._guard else None
+        return TrainingReport(
+            steps=self.trainer.state.global_step,
+            planned_steps=self._record.max_steps,
+            resumed_from=self._begin or "",
+            restarts=tuple(self._record.restarts),
+            events=tuple(self._record.events),
+            skipped_samples=self._guard.skipped if self._guard else 0,
+            batch=self._record.batch,
+            limit_samples=limit.samples if limit else None,
+            limit_values=limit.values if limit else None,
+            seconds=time.monotonic() - self._from,
+            error=self._error,
+            finished=self._journal is not None and self._journal.nothing_left,
+            changes=self._start.changes,
+        )
+
+    def _set_up(self) -> None:
+        from .restart import InitialState, Journal
+
+        trainer, record = self.trainer, self._record
+        self._attach()
+        if self._callback is not None:
+            self._callback.attach(trainer)
+        use_batch(trainer, record.batch[:2])
+        self._journal = Journal(trainer, self._start, self._folder, self._news)
+        self._undo += [self._journal.install(), _same_loader(trainer)]
+        self._initial = InitialState(trainer, self._folder.path)
+        self._initial.discard()  # a killed process leaves its own behind
+        if self._alone and self.max_retries and self._begin is None:
+            self._initial.keep()
+        self._undo.append(self._initial.discard)
+
+    def _attach(self) -> None:
+        """Attach a guard, if there is none, with the run's limits and rule."""
+        from ..guard import attach
+        from ..guard.loss_weights import expected_rules
+
+        own, options = self._guard is None, dict(self._options)
+        self._likely_rule = expected_rules(self.trainer)[0]
+        if own and self._record.rule and self._record.rule[1] == self._likely_rule:
+            options["rule"] = self._record.rule[0]
+        self._guard = attach(self.trainer, **options)
+        if own:
+            self._undo.append(self._guard.detach)
+        for place, (samples, values) in self._record.limits.items():
+            budget = self._guard.budgets[place]
+            budget.samples, budget.values = _least(budget.samples, samples), _least(budget.values, values)
+
+    def _attempts(self) -> Any:
+        from .restart import AllStepsMade
+
+        while True:
+            try:
+                return self.trainer.train(resume_from_checkpoint=self._resume, **self.arguments)
+            except AllStepsMade:
+                return _nothing_left(self.trainer)
+            except Exception as error:
+                restart = self._decide(error)
+                if restart is None:
+                    raise
+                clear_frames(error)
+            # Outside of the except block: nothing holds the failed step any more.
+            self._go_on(restart)
+
+    def _close(self) -> None:
+        from ..monitor.memory_callback import AdaptiveMemoryCallback
+
+        self._news()
+        # Where another process has failed, it has stored what this one does not know.
+        if self.trainer.args.should_save and self._record.max_steps and (self._alone or not self._error):
+            self._folder.write(self._record)
+        for callback in self.trainer.callback_handler.callbacks:
+            if isinstance(callback, AdaptiveMemoryCallback):
+                callback.stop()
+        while self._undo:
+            self._undo.pop()()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _news(self) -> bool:
+        """Bring the record up to date; whether it changed."""
+        if self._guard is None:
+            return False
+        record, guard = self._record, self._guard
+        rule = (guard.rule, self._likely_rule) if guard.rule else record.rule
+        limits = {place: (budget.samples, budget.values) for place, budget in guard.budgets.items()}
+        count = len(self._events) + len(guard.events) - self._seen
+        if (rule, limits, count) == (record.rule, record.limits, len(record.events)):
+            return False
+        record.rule, record.limits = rule, limits
+        record.events = self._events + guard.events[self._seen :]
+        return True
+
+    def _decide(self, error: Exception) -> Restart | None:
+        """How to go on; None when ``error``, by now with a note, is to be raised."""
+        if isinstance(error, AsrConfigError):
+            return None  # the guard's last word
+        try:
+            found = classify(error)
+            if found["class"] not in ("gpu_oom", "maybe"):
+                if found["class"] != "other":
+                    note(error, found["advice"])
+                return None
+            place = "evaluation" if _in_evaluation(error.__traceback__) else "training"
+            if place == "training" and self._guard is not None and self._guard.unfit:
+                return None  # no micro-batch would be smaller; the guard has said why
+            before = self._limit(place)
+            decided = self._halved(found["class"], before)
+        except LibraryError as unavailable:
+            note(error, f"no recovery was tried: {unavailable}")
+            return None
+        if not decided["retry"]:
+            if found["class"] == "maybe":
+                note(error, decided["reason"])
+                return None
+            raise InfeasiblePlanError(
+                f"training ran out of GPU memory: {first_line(error)}", decided["reason"]
+            ) from error
+        step = self.trainer.state.global_step
+        restart = Restart(step, step, place, before, decided["micro_batch"], first_line(error))
+        if not self._can_go_on(error, restart):
+            return None
+        self._retries, self._maybe_retries = decided["retries"], decided["maybe_retries"]
+        return restart
+
+    def _limit(self, place: str) -> int:
+        """The samples of a micro-batch, at most; where they are limited by length, of one that ran out of memory."""
+        args = self.trainer.args
+        batch = int(args.train_batch_size if place == "training" else args.eval_batch_size)
+        if self._guard is None:
+            return batch
+        self._news()
+        budget = self._guard.budgets[place]
+        places = (place, "pre-flight") if place == "training" else (place,)
+        lowered = [e.micro_batch_after for e in self._record.events if e.place in places and budget.values is not None]
+        return min([batch, *lowered[-1:], budget.samples or batch])
+
+    def _halved(self, found: str, micro_batch: int) -> dict[str, Any]:
+        state = {"class": found, "micro_batch": micro_batch, "accumulation": 1, "cut": True}
+        state |= {"retries": self._retries, "maybe_retries": self._maybe_retries, "max_retries": self.max_retries}
+        decided: dict[str, Any] = native.call("recovery.next", state)
+        return decided
+
+    def _can_go_on(self, error: Exception, restart: Restart) -> bool:
+        assert self._journal is not None  # set up before anything can fail
+        if not self._alone:
+            self._store(restart)
+            launcher = "restart all processes, as torchrun --max-restarts=3 does, with manager.train(…, resume=True)"
+            size = f"in micro-batches of {restart.after} instead of {restart.before}, the same effective batch"
+            note(error, f"GPU memory ran out: {launcher}; it goes on from the last checkpoint {size}")
+            return False
+        if lost := self._journal.states.lost():
+            note(error, f"GPU memory ran out, and training cannot restart: {', '.join(lost)} would not be put back")
+            return False
+        if self._journal.latest() is None and self._begin is None and not self._initial.can_restore():
+            note(
+                error,
+                "GPU memory ran out: there is neither a checkpoint of this run nor its initial state to go on from",
+            )
+            return False
+        return True
+
+    def _store(self, restart: Restart) -> None:
+        """Leave the smaller micro-batch for the next start; by the process that failed, the first or not."""
+        devices = max(1, self.trainer.args.n_gpu)
+        if not sharded(self.trainer) and devices == 1:
+            self._shrink(restart)
+            self._news()
+        elif restart.place == "training":
+            self._record.micro_batch = max(1, restart.after // devices)
+        self._folder.write(self._record)
+
+    def _shrink(self, restart: Restart) -> None:
+        assert self._guard is not None  # set up before anything can fail
+        budget = self._guard.budgets[restart.place]
+        if budget.samples is not None or budget.values is None:
+            budget.samples = min(restart.after, budget.samples or restart.after)
+        if budget.values is not None:
+            budget.values = max(1, budget.values // 2)
+
+    def _go_on(self, restart: Restart) -> None:
+        """Free what the failed attempt holds, and set the trainer up for the next one."""
+        assert self._guard is not None and self._journal is not None
+        self._shrink(restart)
+        self._guard.let_go()
+        _let_go(self.trainer)
+        self._initial.restore_objects()
+        free_memory()
+        _renew_accelerator(self.trainer)
+        checkpoint = self._journal.latest()
+        self._resume = str(checkpoint) if checkpoint else self._begin
+        if self._resume is None:
+            self._initial.restore_values()
+        since = self._journal.rewind(checkpoint)
+        self._record.restarts.append(replace(restart, since=since))
+        self._news()
+        logger.warning("%s; going on from %s", self._record.restarts[-1], self._resume or "the start")
+
+
+def _nothing_left(trainer: Any) -> Any:
+    """What ``trainer.train()`` gives, of a run that had made all its steps; the model has the checkpoint's weights."""
+    from transformers.trainer_utils import TrainOutput
+
+    trainer.is_in_train = False
+    return TrainOutput(trainer.state.global_step, math.nan, {})
+
+
+def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any]) -> None:
+    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= _MAX_RETRIES:
+        raise InvalidArgumentError(f"max_retries = {max_retries!r} is not a whole number from 0 to 100", "3 is usual")
+    if not isinstance(resume, bool | str | os.PathLike) or resume == "":
+        raise InvalidArgumentError(f"resume = {resume!r} is not True, False or a path", "True takes the newest one")
+    if "resume_from_checkpoint" in arguments:
+        raise InvalidArgumentError("resume_from_checkpoint is the Trainer's", "pass resume=True, or resume=a path")
+    if trainer.args.auto_find_batch_size:
+        raise InvalidArgumentError(
+            "auto_find_batch_size loses the effective batch, and would keep errors from being seen here",
+            "set auto_find_batch_size=False: the guard finds a fitting micro-batch itself",
+        )
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
+    """Set the Trainer's batch of a device and its accumulation steps, also where it has taken them already."""
+    args = trainer.args
+    if (args.per_device_train_batch_size, args.gradient_accumulation_steps) != batch:
+        args.per_device_train_batch_size, args.gradient_accumulation_steps = batch
+        _renew_accelerator(trainer)
+
+
+def _same_loader(trainer: Any) -> Callable[[], None]:
+    """Make the training loader one that can be repeated; gives the way back.
+
+    Its batch size is that of ``args``, where some versions take the checkpoint's. Lasting workers get their seed from a
+    generator of their own: the global one, which orders are drawn from, would be asked for it once in a run, and once
+    more in each that goes on.
+    """
+    original = trainer.get_train_dataloader
+
+    def get_train_dataloader() -> Any:
+        import torch
+
+        trainer._train_batch_size = trainer.args.train_batch_size
+        loader = original()
+        if getattr(loader, "persistent_workers", False) and loader.generator is None:
+            for each in (loader, getattr(loader, "base_dataloader", loader)):
+                each.generator = torch.Generator().manual_seed(torch.initial_seed())
+        return loader
+
+    return override(trainer, "get_train_dataloader", get_train_dataloader)
+
+
+def _in_evaluation(trace: TracebackType | None) -> bool:
+    return any(frame.f_code.co_name in _EVALUATION for frame, _ in traceback.walk_tb(trace))
+
+
+def _let_go(trainer: Any) -> None:
+    """Drop the references that a failed ``train()`` leaves behind, on the GPU and elsewhere."""
+    trainer.model.zero_grad(set_to_none=True)
+    handle = getattr(trainer, "neftune_hook_handle", None)
+    if handle is not None:
+        handle.remove()  # train() will add its noise again
+    for loader in trainer.accelerator.gradient_state.dataloader_references:
+        if loader is not None:
+            loader.end()
+    trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+    trainer.accelerator.free_memory()
+    trainer.model_wrapped = trainer.model
+    trainer.current_flos = 0
+    trainer.__dict__.pop("_eval_dataloaders", None)  # kept, with its batch size, while workers persist
+    handler = trainer.callback_handler
+    handler.optimizer = handler.lr_scheduler = handler.train_dataloader = handler.eval_dataloader = None
+    for callback in handler.callbacks:
+        for name in ("training_bar", "prediction_bar"):
+            bar = getattr(callback, name, None)
+            if bar is not None:
+                bar.close()
+                setattr(callback, name, None)
+
+
+def _renew_accelerator(trainer: Any) -> None:
+    """Make the accelerator anew: it may hold the accumulation steps, and a loss scaler in the middle of a step."""
+    given = trainer.args.accelerator_config.gradient_accumulation_kwargs
+    if given:
+        given.pop("num_steps", None)  # written there by the trainer when it made the first one
+    trainer.create_accelerator_and_postprocess()

@@ -1,0 +1,117 @@
+"""What a plan decided that only the Trainer at hand can carry out: steps of chosen clips, cut by memory."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from .._base.errors import AsrConfigError
+from ..plan.plan_record import PlanRecord
+from ..plan.planner import HOST_BYTES
+
+logger = logging.getLogger(__name__)
+
+_GRADIENT_BYTES = 4
+
+
+class PlanNotFollowedWarning(UserWarning):
+    """A part of the plan cannot be carried out by this Trainer; what is done instead."""
+
+
+def memory_limit(memory: Any, trainer: Any, config: PlanRecord | None, margin: float) -> int | None:
+    """Bytes that the allocator may reserve by the plan: the margin of what is available, without what lies beside it.
+
+    DDP's buckets, a second copy of the gradients, lie beside it, too. Of unequal cards each process takes its own.
+    Without a GPU, the plan's budget for host RAM.
+    """
+    available, context = memory.target.available_bytes, memory.target.context_bytes
+    if available is None or context is None:
+        return config.budget_bytes - HOST_BYTES if config is not None and config.budget_bytes > HOST_BYTES else None
+    own = _own_budget(trainer, config)
+    allowed: int = (int(available * margin) if own is None else own) - context
+    if trainer.args.world_size > 1:
+        allowed -= _GRADIENT_BYTES * sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
+    return max(1, allowed)
+
+
+def _own_budget(trainer: Any, config: PlanRecord | None) -> int | None:
+    """What the plan may use of this process's card, where the cards differ: a memory model is of the tightest."""
+    import torch
+
+    place, devices = trainer.args.local_process_index, () if config is None else config.devices
+    if len({device.budget_bytes for device in devices}) < 2 or place >= min(len(devices), torch.cuda.device_count()):
+        return None
+    return devices[place].budget_bytes if devices[place].name == torch.cuda.get_device_name(place) else None
+
+
+def use_planned_batches(
+    trainer: Any, config: PlanRecord, durations: array[float], memory: Any, limit: int | None
+) -> Callable[[], None]:
+    """Let ``trainer`` take the plan's steps: a process's whole share at once, cut by ``memory``, if any.
+
+    ``durations`` are the seconds of the clips of the training set, in its order. Without them, or where the Trainer
+    cannot take chosen clips, steps stay in random order with the Trainer's own batches, and a warning says why. Gives
+    the way back.
+    """
+    from ..batching import StepSampler, memory_table, use_batches
+    from .guarded_training import use_batch
+
+    args = trainer.args
+    before = (args.per_device_train_batch_size, args.gradient_accumulation_steps)
+    share = before[0] * before[1]
+    seconds = _of_the_training_set(trainer, config, durations)
+    if seconds is None:
+        return lambda: None
+    mode = "random" if config.length_handling == "grouped" else config.length_handling
+    table = None
+    if mode == "packed":  # without a memory model the whole share fits at once
+        table = memory_table(memory, max(seconds), limit) if memory is not None else ((max(seconds), share),)
+    seed = args.seed if args.data_seed is None else args.data_seed
+    use_batch(trainer, (share, 1))
+    try:
+        step = args.train_batch_size * args.world_size
+        sampler = StepSampler(
+            seconds, step, mode=mode, memory=table, seed=seed, drop_last=args.dataloader_drop_last,
+            overhead_s=config.micro_batch_overhead_s,
+        )  # fmt: skip
+        leave = use_batches(trainer, sampler)
+    except AsrConfigError as error:
+        use_batch(trainer, before)
+        _not_followed(config, str(error.message))
+        return lambda: None
+
+    def undo() -> None:
+        leave()
+        use_batch(trainer, before)
+
+    return undo
+
+
+def _of_the_training_set(trainer: Any, config: PlanRecord, durations: array[float]) -> array[float] | None:
+    """The seconds of each clip of the Trainer's data set, if they are known."""
+    size = getattr(trainer.train_dataset, "__len__", None)
+    if size is None:
+        _not_followed(config, "the data set is a stream, of which no order can be chosen")
+        return None
+    limit = math.inf if config.max_length_s is None else config.max_length_s
+    kept = array("d", (s for s in durations if s <= limit))
+    for seconds in (durations, kept):
+        if len(seconds) == size() and not any(math.isnan(s) for s in seconds):
+            return seconds
+    _not_followed(
+        config,
+        f"durations of {len(durations)} clips were measured and the training set has {size()}: plan with that one",
+    )
+    return None
+
+
+def _not_followed(config: PlanRecord, why: str) -> None:
+    warnings.warn(
+        f"the plan's {config.length_handling} steps are not taken ({why}); clips come in random order",
+        PlanNotFollowedWarning,
+        stacklevel=5,
+    )

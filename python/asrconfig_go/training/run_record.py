@@ -1,0 +1,202 @@
+"""What is kept of a run beside its checkpoints: its batch, its limits, its random numbers, so that it can be resumed.
+
+It is a folder, ``.asrconfig``, in the Trainer's ``output_dir``. Its files are there whole or not at all, whenever the
+process is killed:
+
+- ``run.json``: the ``RunRecord``, written by the processes that save checkpoints;
+- ``begin.json``, ``epoch-<global step>.json``: the CPU's random number generators before the first step and at the
+  begin of each epoch, with ``-rank<n>`` of any process but the first. Orders of samples are drawn from them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import re
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .._base.errors import CorruptFileError, VersionMismatchError
+from .._base.files import write_whole
+from .._base.json_files import read_object
+from .._base.records import from_file
+from ..guard.training_report import GuardEvent, Restart
+from .run_settings import ModelRecord
+
+logger = logging.getLogger("asrconfig_go")
+
+_FOLDER = ".asrconfig"
+_SCHEMA = 2
+_BEGIN = "begin"
+_MOST = 1 << 62
+_EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
+_HINT = "remove that folder to go on without the run's record"
+
+
+@dataclass
+class RunRecord:
+    """One run, over all its processes.
+
+    ``batch`` is (samples a device and batch, accumulation, devices); ``gpu`` is (name, bytes), None on a CPU;
+    ``rule`` is what the guard weights losses by, and what the configuration makes likely; another first batch might
+    tell otherwise. ``limits`` are those of the guard by place, (samples, values); ``micro_batch`` is what a device
+    should take at most where the guard cannot cut batches; ``foreign`` names checkpoints in the folder that are not of
+    this run; ``settings`` and ``model`` are what decides the result besides the data, see ``run_settings``.
+    """
+
+    batch: tuple[int, int, int]
+    processes: int
+    samples: int | None
+    gpu: tuple[str, int] | None
+    max_steps: int = 0
+    rule: tuple[str, str] | None = None
+    limits: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    micro_batch: int | None = None
+    events: list[GuardEvent] = field(default_factory=list)
+    restarts: list[Restart] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    model: ModelRecord | None = None
+
+    @property
+    def effective_batch(self) -> int:
+        """Samples of an optimizer step."""
+        size, accumulation, devices = self.batch
+        return size * accumulation * devices
+
+    def to_json(self) -> bytes:
+        """As ``from_json`` takes it."""
+        told = {"schema": _SCHEMA, "effective_batch": self.effective_batch, **asdict(self)}
+        return json.dumps(told, indent=1).encode()
+
+    @classmethod
+    def from_file(cls, path: Path) -> RunRecord:
+        """What ``to_json`` gave. Raises ``CorruptFileError`` and ``VersionMismatchError``."""
+        told = read_object(path, "run's record", _HINT)
+        if told.pop("schema", None) != _SCHEMA:
+            raise VersionMismatchError(f"{path} was written by another version", _HINT)
+        effective = told.pop("effective_batch", None)
+        record = from_file(cls, told, path, _HINT)
+        wrong = record._complaint()
+        if wrong or effective != record.effective_batch:
+            raise CorruptFileError(f"{path} is no record of a run: {wrong or 'effective_batch does not fit'}", _HINT)
+        return record
+
+    def _complaint(self) -> str:
+        limits = [limit for pair in self.limits.values() for limit in pair]
+        positive = [*self.batch, self.processes, self.micro_batch, *limits, *(self.gpu or ())[1:]]
+        if any(number is not None and not 0 < number < _MOST for number in positive):
+            return "a size or a limit is out of range"
+        if not all(0 <= number < _MOST for number in (self.max_steps, self.samples or 0)):
+            return "steps or samples are out of range"
+        if any(restart.step < restart.since for restart in self.restarts):
+            return "a restart goes forward"
+        return ""
+
+
+class RunFolder:
+    """The record's files of one process. Those that cannot be written are missed only when the run is resumed."""
+
+    def __init__(self, output: Path, rank: int = 0) -> None:
+        self.path, self._suffix = output / _FOLDER, f"-rank{rank}" if rank else ""
+        self._told = False
+
+    def read(self) -> RunRecord | None:
+        """The record, None where there is none."""
+        path = self.path / "run.json"
+        return RunRecord.from_file(path) if path.is_file() else None
+
+    def write(self, record: RunRecord) -> None:
+        """Put the record in the place of the one that is there."""
+        self._write("run.json", record.to_json)
+
+    def read_states(self) -> tuple[dict[str, Any] | None, dict[int, dict[str, Any]]]:
+        """The random numbers before the first step, and by the global step at which an epoch begins.
+
+        Those of the first process where this one has none: there were fewer, and orders are common to all.
+        """
+        begin = self._state(_BEGIN)
+        named = (_EPOCH.fullmatch(path.stem) for path in self.path.glob("epoch-*.json"))
+        steps = {int(name[1]) for name in named if name}
+        epochs = {step: self._state(f"epoch-{step}") for step in steps}
+        return begin, {step: state for step, state in epochs.items() if state is not None}
+
+    def write_state(self, state: dict[str, Any], step: int | None = None) -> None:
+        """Keep the random numbers of an epoch that begins, or those before the first step."""
+        name = _BEGIN if step is None else f"epoch-{step}"
+        self._write(f"{name}{self._suffix}.json", lambda: _state_to_json(state))
+
+    def drop_epochs(self, kept: Collection[int] = ()) -> None:
+        """Remove the random numbers of this process at other epochs than those ``kept``."""
+        for path in self.path.glob("epoch-*.json"):
+            name = _EPOCH.fullmatch(path.stem)
+            if name and int(name[1]) not in kept and (name[2] or "") == self._suffix:
+                path.unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove the record of an earlier run."""
+        self.drop_leftovers()
+        for path in self.path.glob("*.json"):
+            path.unlink(missing_ok=True)
+
+    def drop_leftovers(self) -> None:
+        """Remove what killed processes were writing."""
+        for path in self.path.glob("*.part"):
+            path.unlink(missing_ok=True)
+
+    def _state(self, name: str) -> dict[str, Any] | None:
+        for suffix in dict.fromkeys((self._suffix, "")):
+            path = self.path / f"{name}{suffix}.json"
+            if path.is_file():
+                return _state_from_file(path)
+        return None
+
+    def _write(self, name: str, data: Callable[[], bytes]) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path / name, data())
+        except OSError as error:
+            if not self._told:
+                logger.warning("cannot keep a record of the run (%s): it cannot be resumed exactly", error)
+            self._told = True
+
+
+def folder_of(trainer: Any, output: str | os.PathLike[str] | None = None) -> RunFolder:
+    """The record's folder of a Trainer's process, in ``output`` if that is not the Trainer's own."""
+    return RunFolder(Path(output or trainer.args.output_dir), trainer.args.process_index)
+
+
+def _state_to_json(state: dict[str, Any]) -> bytes:
+    kind, keys, *rest = state["numpy"]
+    told = {
+        "python": state["python"],
+        "numpy": [kind, [int(key) for key in keys], *rest],
+        "torch": bytes(state["torch"].tolist()).hex(),
+    }
+    return json.dumps(told).encode()
+
+
+def _state_from_file(path: Path) -> dict[str, Any]:
+    """As ``randomness.set_cpu_state`` takes it, tried on generators of its own."""
+    import numpy as np
+    import torch
+
+    told = read_object(path, "state of random numbers", _HINT)
+    try:
+        version, internal, gauss = told["python"]
+        kind, keys, *rest = told["numpy"]
+        state = {
+            "python": (version, tuple(internal), gauss),
+            "numpy": (kind, np.array(keys, dtype=np.uint32), *rest),
+            "torch": torch.tensor(list(bytes.fromhex(told["torch"])), dtype=torch.uint8),
+        }
+        random.Random().setstate(state["python"])
+        np.random.RandomState().set_state(state["numpy"])
+        torch.Generator().set_state(state["torch"])
+    except (ValueError, LookupError, TypeError, RuntimeError, OverflowError, AttributeError) as error:
+        raise CorruptFileError(f"{path} holds no state of random numbers: {error!r}", _HINT) from error
+    return state

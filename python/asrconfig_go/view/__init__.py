@@ -1,0 +1,1 @@
+"""Parts of what people see: figures with units, text for terminals, HTML for notebooks."""

@@ -1,0 +1,83 @@
+"""Values of wrong types, one argument at a time: what is raised is an error of this package, or nothing."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asrconfig_go as ac
+from asrconfig_go.demo.digits import CLIPS
+from asrconfig_go.loading import AddNoise, ChangeSpeed, DecodedCache, ResampledCache, Reverberation, load_audio
+
+CLIP, MODEL = str(sorted(CLIPS.glob("*.flac"))[0]), "facebook/wav2vec2-base"
+ODD = [None, "abc", "a\0b", b"x", -1, 1.5, math.nan, math.inf, 10**30, True, [None], {}, object(), float, np.int64(5)]
+ODD += [np.float32(0.5), Path(), [1, "a"], -(10**30)]
+LENGTHS = {"durations": [1.0, 2.0, 3.0] * 5, "step_samples": 4, "memory": [(5.0, 8)]}
+
+# A call that works, and the arguments that are then replaced: those of the signature where nothing is said.
+CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "scan": (ac.scan_audio, {"source": [CLIP], "progress": False}),
+    "labels": (ac.check_labels, {"source": CLIP, "texts": ["a"], "progress": False}),
+    "durations": (ac.add_durations, {"dataset": [CLIP]}),
+    "rate": (ac.measure_loader, {"dataset": CLIP, "seconds": 0.01}),
+    "model": (ac.profile_model, {"model": MODEL}),
+    "memory": (ac.estimate_memory, {"model": MODEL, "batch": 2, "seconds": 5.0, "gpu": "T4", "estimator": "analytic"}),
+    "trace": (ac.MemoryModel.load, {"trace": "none.trace"}),
+    "compare": (ac.compare_gpus, {"model": MODEL, "gpus": ["T4"], "hours": 10}),
+    "largest": (ac.largest_models, {"gpu": "T4", "family": "wav2vec2"}),
+    "step time": (ac.estimate_step_time, {"model": MODEL, "gpu": "T4", "batch": 2, "seconds": 5.0}),
+    "batching": (ac.compare_batching, LENGTHS),
+    "longest": (ac.cost_of_longest, LENGTHS),
+    "cut": (ac.cut_by_memory, {"durations": [1.0, 2.0], "memory": [(5.0, 8)]}),
+    "sampler": (ac.StepSampler, {"durations": [1.0, 2.0, 3.0], "step_samples": 2}),
+    "config": (ac.TrainingConfig.from_dict, {"data": {}}),
+    "select": (ac.select_clips, {"durations": [1.0], "config": None}),
+    "callback": (ac.AdaptiveMemoryCallback, {}),
+    "clip": (load_audio, {"source": CLIP}),
+    "decoded": (DecodedCache, {"max_bytes": 100}),
+    "resampled": (ResampledCache, {"folder": "cache"}),
+    "noise": (AddNoise, {}),
+    "speed": (ChangeSpeed, {}),
+    "rooms": (Reverberation.made, {"count": 1, "rt60_s": (0.1, 0.1)}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_each_argument(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    call, given = CALLS[name]
+    refused = 0
+    for argument in inspect.signature(call).parameters:
+        for value in ODD:
+            if callable(value) and argument in ("load", "tokenizer", "processor"):
+                continue  # somebody's own function, whose errors are theirs
+            try:
+                repr(call(**{**given, argument: value}))
+            except ac.AsrConfigError as error:
+                assert not isinstance(error, ac.InternalError), (argument, value)
+                refused += 1
+    assert refused
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    table = {
+        **LENGTHS,
+        "step_samples": np.int64(4),
+        "ranks": np.int32(1),
+        "overhead_s": np.float32(4),
+        "seed": np.uint8(0),
+    }
+    assert ac.compare_batching(**table).strategies == ac.compare_batching(**LENGTHS).strategies
+    asked = {"batch": np.int64(2), "seconds": np.float32(5)}
+    settings: dict[str, Any] = {"gpu": "T4", "estimator": "analytic"}
+    found = [ac.estimate_memory(MODEL, **x, **settings) for x in (asked, {"batch": 2, "seconds": 5})]
+    assert found[0] == found[1]
+    assert len(ac.scan_audio([CLIP], workers=np.int64(1), batch_size=np.int64(2), progress=False)) == 1
+    with pytest.raises(ac.InvalidArgumentError, match="not finite"):
+        ac.scan_audio([CLIP], seed=np.float64("nan"), progress=False)

@@ -1,0 +1,230 @@
+"""Plans as TrainingArguments of whatever transformers is installed: nothing lost, nothing silently dropped."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrconfig_go import InvalidArgumentError, UnsupportedError
+from asrconfig_go.apply import training_arguments
+from asrconfig_go.apply.training_arguments import UnsupportedSettingWarning, build
+from training_fixtures import PLAN, make_plan
+
+pytest.importorskip("transformers")
+torch = pytest.importorskip("torch")
+
+from transformers import Seq2SeqTrainingArguments, Trainer, TrainingArguments  # noqa: E402
+
+FIELDS = {field.name: str(field.type) for field in dataclasses.fields(TrainingArguments)}
+on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="about a machine without a GPU")
+
+
+@pytest.fixture(autouse=True)
+def precision_of_accelerate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments of transformers 4 with bf16 leave this variable behind, and later ones without it follow it."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+
+
+def built(output: Path, config: Any = None, **overrides: Any) -> TrainingArguments:
+    """The arguments, where no warning is allowed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnsupportedSettingWarning)
+        return build(config or make_plan(), output, overrides)
+
+
+def checkpointing(arguments: TrainingArguments) -> tuple[bool, Any]:
+    new = "activation_checkpointing" if "activation_checkpointing" in FIELDS else "gradient_checkpointing"
+    return getattr(arguments, new), getattr(arguments, f"{new}_kwargs")
+
+
+def test_settings_with_the_same_name(tmp_path: Path) -> None:
+    arguments = built(tmp_path)
+    for name in training_arguments._SAME_NAME:
+        assert getattr(arguments, name) == PLAN[name], name
+    assert arguments.output_dir == str(tmp_path)
+    assert arguments.optim == "adamw_torch"
+    assert arguments.full_determinism is False
+
+
+def test_warm_up_is_a_share_of_all_steps(tmp_path: Path) -> None:
+    assert built(tmp_path).get_warmup_steps(200) == 20
+    assert built(tmp_path, make_plan(warmup_ratio=1.0)).get_warmup_steps(200) == 200
+    assert built(tmp_path, make_plan(warmup_ratio=0.0)).get_warmup_steps(200) == 0
+    assert built(tmp_path, warmup_ratio=0.2).get_warmup_steps(200) == 40
+    assert built(tmp_path, warmup_steps=15).get_warmup_steps(200) == 15
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_grouping_by_length(tmp_path: Path, grouped: bool) -> None:
+    for arguments in (
+        built(tmp_path, make_plan(group_by_length=grouped)),
+        built(tmp_path, make_plan(group_by_length=not grouped), group_by_length=grouped),
+        built(tmp_path, train_sampling_strategy="group_by_length" if grouped else "random"),
+    ):
+        if "train_sampling_strategy" in FIELDS:
+            assert arguments.train_sampling_strategy == ("group_by_length" if grouped else "random")
+        else:
+            assert arguments.group_by_length is grouped
+
+
+@pytest.mark.parametrize(("grouped", "handling"), [(True, "random"), (False, "grouped")])
+def test_two_settings_of_grouping_that_disagree(tmp_path: Path, grouped: bool, handling: str) -> None:
+    config = make_plan(group_by_length=grouped, length_handling=handling)
+    with pytest.warns(UnsupportedSettingWarning, match="so clips are grouped by length; set the two alike") as caught:
+        arguments = config.to_training_arguments(tmp_path)
+    assert caught[0].filename == __file__
+    found = getattr(arguments, "train_sampling_strategy", None) or arguments.group_by_length
+    assert found in (True, "group_by_length")
+    built(tmp_path, config, group_by_length=False)  # an override settles it
+
+
+@pytest.mark.parametrize("handling", ["bucketed", "packed"])
+def test_a_sampler_s_plan_is_not_grouped_by_the_trainer(tmp_path: Path, handling: str) -> None:
+    config = make_plan(group_by_length=True, length_handling=handling)
+    with pytest.warns(UnsupportedSettingWarning, match="so clips are not grouped"):
+        arguments = config.to_training_arguments(tmp_path)
+    assert getattr(arguments, "train_sampling_strategy", "random") == "random"
+    assert not getattr(arguments, "group_by_length", False)
+
+
+@pytest.mark.filterwarnings("ignore:an epoch has only")
+def test_batches_that_are_cut_by_memory_go_with_the_sampler(tmp_path: Path) -> None:
+    """The Trainer's batch is a whole step's share, as ``use_batches`` wants it."""
+    from asrconfig_go import StepSampler, use_batches
+    from tiny_training import Points, Regression
+
+    config = make_plan(
+        micro_batching="memory",
+        length_handling="bucketed",
+        per_device_train_batch_size=8,
+        gradient_accumulation_steps=1,
+        target_batch_size=8,
+        num_train_epochs=1.0,
+    )
+    arguments = built(tmp_path, config, use_cpu=True, report_to="none", save_strategy="no", disable_tqdm=True)
+    model = Regression()
+    trainer = Trainer(model, arguments, train_dataset=Points(32))
+    sampler = StepSampler([float(1 + i % 9) for i in range(32)], 8, mode="bucketed", buckets=1, seed=config.seed)
+    use_batches(trainer, sampler)
+    trainer.train()
+    assert [len(batch) for batch in model.seen] == [8, 8, 8, 8]
+    assert sorted(i for batch in model.seen for i in batch) == list(range(32))
+
+
+def test_checkpointing_is_not_reentrant_unless_asked(tmp_path: Path) -> None:
+    config = make_plan(gradient_checkpointing=True)
+    assert checkpointing(built(tmp_path, config)) == (True, {"use_reentrant": False})
+    wanted = {"use_reentrant": True}
+    assert checkpointing(built(tmp_path, config, gradient_checkpointing_kwargs=wanted)) == (True, wanted)
+    assert checkpointing(built(tmp_path, config, gradient_checkpointing=False))[0] is False
+    assert checkpointing(built(tmp_path))[0] is False
+
+
+def test_loader_settings_that_need_workers(tmp_path: Path) -> None:
+    config = make_plan(dataloader_num_workers=2, dataloader_prefetch_factor=3, dataloader_persistent_workers=True)
+    arguments = built(tmp_path, config)
+    assert (arguments.dataloader_prefetch_factor, arguments.dataloader_persistent_workers) == (3, True)
+    without = built(tmp_path, config, dataloader_num_workers=0)
+    assert (without.dataloader_prefetch_factor, without.dataloader_persistent_workers) == (None, False)
+
+
+def test_older_names_in_overrides(tmp_path: Path) -> None:
+    arguments = built(tmp_path, evaluation_strategy="steps", eval_steps=5, no_cuda=True, per_gpu_train_batch_size=3)
+    assert arguments.eval_strategy == "steps"
+    assert arguments.use_cpu is True
+    assert arguments.per_device_train_batch_size == 3
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message", "hint"),
+    [
+        ({"learning_rat": 1e-3}, "'learning_rat'", "learning_rate"),
+        ({"warmup_ration": 0.1}, "'warmup_ration'", "warmup_ratio"),
+        ({"output_dir": "elsewhere"}, "output_dir is given twice", "first argument"),
+        ({"evaluation_strategy": "no", "eval_strategy": "no"}, "'eval_strategy' is given twice", "one of the two"),
+        ({"xyzzy": 1}, "'xyzzy'", "dataclasses.fields(TrainingArguments)"),
+    ],
+)
+def test_refused_overrides(tmp_path: Path, overrides: dict[str, Any], message: str, hint: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        build(make_plan(), tmp_path, overrides)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+@on_cpu
+@pytest.mark.parametrize("setting", ["fp16", "bf16", "tf32", "dataloader_pin_memory"])
+def test_a_plan_for_a_gpu_that_is_not_here(tmp_path: Path, setting: str) -> None:
+    with pytest.warns(UnsupportedSettingWarning) as caught:
+        arguments = build(make_plan(gpu_name="Tesla T4", **{setting: True}), tmp_path, {})
+    assert [str(w.message).split(":")[0] for w in caught] == [f"planned {setting} = True"]
+    assert not getattr(arguments, setting)
+
+
+@on_cpu
+def test_bf16_planned_for_a_cpu_is_kept(tmp_path: Path) -> None:
+    arguments = built(tmp_path, make_plan(bf16=True))
+    assert (arguments.bf16, arguments.use_cpu) == (True, True)
+
+
+@on_cpu
+def test_an_override_settles_the_precision(tmp_path: Path) -> None:
+    arguments = built(tmp_path, make_plan(fp16=True, gpu_name="Tesla T4"), bf16=True, use_cpu=True)
+    assert (arguments.fp16, arguments.bf16) == (False, True)
+
+
+def test_an_optimizer_that_this_version_does_not_know(tmp_path: Path) -> None:
+    with pytest.warns(UnsupportedSettingWarning, match="planned optimizer = 'adamw_9bit'"):
+        arguments = build(make_plan(optimizer="adamw_9bit"), tmp_path, {})
+    assert arguments.optim == TrainingArguments(tmp_path).optim
+
+
+@on_cpu
+def test_another_number_of_devices_is_reported(tmp_path: Path) -> None:
+    with pytest.warns(UnsupportedSettingWarning, match="effective batch is 32 instead of 64"):
+        build(make_plan(device_count=2, target_batch_size=64), tmp_path, {})
+
+
+def test_the_warning_points_at_the_caller(tmp_path: Path) -> None:
+    with pytest.warns(UnsupportedSettingWarning) as caught:
+        make_plan(optimizer="adamw_9bit").to_training_arguments(tmp_path)
+    assert caught[0].filename == __file__
+
+
+def test_a_setting_that_this_version_lacks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = training_arguments._Known(TrainingArguments)
+    del known.types["max_grad_norm"]
+    with pytest.warns(UnsupportedSettingWarning, match=r"planned max_grad_norm = 1.0: .*no setting 'max_grad_norm'"):
+        planned = training_arguments._planned(make_plan(), known, {})
+    assert "max_grad_norm" not in planned
+    assert "weight_decay" in planned
+
+
+def test_a_subclass_of_the_arguments(tmp_path: Path) -> None:
+    overrides = {"predict_with_generate": True}
+    arguments = make_plan().to_training_arguments(tmp_path, arguments_class=Seq2SeqTrainingArguments, **overrides)
+    assert isinstance(arguments, Seq2SeqTrainingArguments)
+    assert arguments.predict_with_generate is True
+    with pytest.raises(InvalidArgumentError, match="predict_with_generate"):
+        build(make_plan(), tmp_path, overrides)
+
+
+def test_without_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.split(".")[0] == "transformers":
+            raise ImportError("No module named 'transformers'")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(UnsupportedError) as caught:
+        build(make_plan(), tmp_path, {})
+    assert "pip install" in caught.value.hint
+    assert "transformers" in sys.modules  # refused by the test, not missing

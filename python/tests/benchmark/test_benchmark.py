@@ -1,0 +1,342 @@
+"""Benchmarks of real Trainers on the bundled clips: what is the same on both sides, what is left as it was."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("datasets")
+pytest.importorskip("soundfile")
+
+from transformers import Trainer, TrainingArguments  # noqa: E402
+
+import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.benchmark import BenchmarkResult, benchmark_training  # noqa: E402
+from asrconfig_go.benchmark.benchmark_clips import draw, durations_of  # noqa: E402
+from asrconfig_go.benchmark.blocks import Bench, run_block  # noqa: E402
+from asrconfig_go.benchmark.single_changes import OPTIONS  # noqa: E402
+from asrconfig_go.benchmark.variants import Side, original_side, safe_side  # noqa: E402
+from asrconfig_go.demo.digit_model import small_config  # noqa: E402
+from asrconfig_go.demo.digits import Collator, Vocabulary, load_split  # noqa: E402
+from speech_models import Clips, wav2vec2  # noqa: E402
+from tiny_training import OUT_OF_MEMORY  # noqa: E402
+
+BATCH = 4
+QUICK: dict[str, Any] = {
+    "target_batch_size": BATCH, "steps": 2, "rounds": 1, "warm_up": 1, "loader": False, "sweep": "none",
+    "progress": False,
+}  # fmt: skip
+
+
+class Digits:
+    """The bundled clips, and a collator that notes which of them it has seen."""
+
+    def __init__(self) -> None:
+        self.clips = load_split("train").select(range(24))
+        self.collate = Collator(Vocabulary.from_texts(self.clips["text"]))
+        self.seen: list[list[str]] = []
+
+    def __call__(self, rows: Any) -> Any:
+        self.seen.append([row["audio"]["path"] for row in rows])
+        return self.collate(rows)
+
+    def model(self, fail: Any = None) -> Any:
+        """A small wav2vec2 that asks ``fail`` before each forward of a training."""
+        from transformers import Wav2Vec2ForCTC
+
+        torch.manual_seed(0)
+        config = small_config(len(self.collate.vocabulary))
+        config.num_hidden_layers, config.hidden_size, config.intermediate_size = 1, 32, 32
+        config.conv_dim = [8, 8, 16, 16]
+        found = Wav2Vec2ForCTC(config)
+        if fail:  # inside of what the Trainer wraps in autocast
+            found.wav2vec2.register_forward_pre_hook(
+                lambda module, inputs: fail(module) if module.training and torch.is_grad_enabled() else None
+            )
+        return found
+
+
+@pytest.fixture(scope="module")
+def digits() -> Digits:
+    return Digits()
+
+
+@pytest.fixture(scope="module")
+def plan(digits: Digits) -> ac.TrainingConfig:
+    return ac.create_optimal_config(digits.clips, digits.model(), target_batch_size=BATCH, verbose=False)[0]
+
+
+@pytest.fixture(scope="module")
+def whole(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> BenchmarkResult:
+    """All there is, once."""
+    folder = tmp_path_factory.mktemp("profile")
+    asked = {**QUICK, "loader": True, "rounds": 2, "sweep": "precision,prefetch,tf32,persistent,order"}
+    return benchmark_training(digits.model(), digits.clips, collator=digits.collate, profile=folder, **asked)
+
+
+def bench(digits: Digits, plan: ac.TrainingConfig, collator: Any) -> Bench:
+    sample = draw(digits.clips, durations_of(digits.clips), 3, BATCH, plan.max_length_s, 0)
+    return Bench(digits.model(), sample, collator, Trainer, {}, 0, 2)
+
+
+def test_both_sides_train_the_same_clips_and_as_many_a_step(digits: Digits, plan: ac.TrainingConfig) -> None:
+    own = Digits()
+    setup = bench(digits, plan, own)
+    wanted = Counter(row["audio"]["path"] for row in setup.sample.dataset)
+    bucketed = ac.TrainingConfig.from_dict({**plan.to_dict(), "length_handling": "bucketed"})
+    for side in (safe_side(BATCH), Side("plan", {}, plan), Side("bucketed", {}, bucketed)):
+        own.seen = []
+        done = run_block(setup, side, 3)
+        batches = own.seen[-3 * (BATCH if side.plan is None else 1) :]  # behind those that warm up
+        assert Counter(path for batch in batches for path in batch) == wanted, side.name
+        assert [len(step) for step in (done.block.steps, own.seen[0])] == [3, 1 if side.plan is None else BATCH]
+
+
+def test_parts_of_a_step_add_up(whole: BenchmarkResult) -> None:
+    for side in (whole.plan, whole.original):
+        assert side is not None
+        for block in side.blocks:
+            assert sum(step.seconds for step in block.steps) == pytest.approx(block.seconds, rel=0.01)
+            for step in block.steps:
+                parts = [step.waiting_s, step.forward_s, step.backward_s, step.optimizer_s, step.other_s]
+                assert min(parts) >= 0 and max(parts) > 0
+                assert sum(parts) == pytest.approx(step.seconds, rel=0.01)
+
+
+def test_padding_is_that_of_the_batches(whole: BenchmarkResult) -> None:
+    assert whole.original is not None and whole.original.padding == pytest.approx(0, abs=1e-3)
+    assert whole.plan.padding is not None and 0 <= whole.plan.padding < 0.5
+    assert whole.plan.audio_s == pytest.approx(whole.original.audio_s)
+    assert [step.micro_batches for step in whole.original.blocks[0].steps] == [BATCH, BATCH]
+
+
+def test_without_a_gpu_its_figures_are_absent(whole: BenchmarkResult) -> None:
+    assert whole.plan.readings.gpu_use is None and whole.plan.peak_bytes is None and whole.plan.queueing is None
+    assert whole.to_json()["plan"]["readings"]["gpu_use"] is None
+    assert "GPU use" not in str(whole) and ", CPU " in str(whole)
+    assert whole.cpu_speedup is not None and whole.plan.cpu_use is not None and whole.plan.cpu_use.median > 0
+
+
+def test_speedup_is_of_neighbouring_blocks(whole: BenchmarkResult) -> None:
+    assert whole.original is not None and whole.speedup is not None
+    plan, original = [b.seconds for b in whole.plan.blocks], [b.seconds for b in whole.original.blocks]
+    gains = [2 * original[i] / (plan[i] + plan[i + 1]) for i in range(2)]
+    assert [whole.speedup.low, whole.speedup.high] == pytest.approx(sorted(gains))
+
+
+def test_options_are_measured_or_say_why_not(whole: BenchmarkResult) -> None:
+    by_name = {(each.option, each.value): each for each in whole.options}
+    assert by_name["precision", "bf16"].gain is not None
+    assert by_name["precision", "bf16"].side is not None and by_name["precision", "bf16"].side.settings["bf16"] is True
+    assert "refuses it on a CPU" in by_name["precision", "fp16"].why_not
+    assert by_name["tf32", ""].why_not and by_name["persistent", ""].why_not
+    assert whole.bottleneck is not None and whole.next_change
+
+
+def test_the_loader_is_measured_with_and_without_workers(whole: BenchmarkResult) -> None:
+    ways = {(each.workers, each.prefetch): each for each in whole.loader}
+    assert {(0, None), (1, 2), (1, 4)} <= set(ways)
+    for each in whole.loader:
+        assert each.clips_per_s.low <= each.clips_per_s.median <= each.clips_per_s.high
+        assert each.audio_per_s is not None and each.start_s > 0 and each.again_s > 0
+
+
+def test_profiles_are_traces_of_the_steps(whole: BenchmarkResult) -> None:
+    assert [Path(name).name for name in whole.profile] == ["plan.pt.trace.json", "original.pt.trace.json"]
+    for name in whole.profile:
+        events = json.loads(Path(name).read_text())["traceEvents"]
+        names = {event.get("name", "") for event in events}
+        assert {"aten::conv1d", "aten::linear"} <= names
+        assert any("ctc_loss" in n for n in names) and any("Backward" in n for n in names)
+        assert sum(n.startswith("ProfilerStep#") for n in names) == 2
+        assert any(n.startswith("Optimizer.step") for n in names)
+
+
+def test_the_result_can_be_shown_and_written(whole: BenchmarkResult, tmp_path: Path) -> None:
+    assert json.loads(json.dumps(whole.to_json(), allow_nan=False))["plan"]["clips"] == 2 * BATCH
+    whole.to_csv(tmp_path / "b.csv")
+    whole.to_html(tmp_path / "b.html")
+    assert "speedup" in (tmp_path / "b.csv").read_text()
+    assert whole.headline in (tmp_path / "b.html").read_text()
+
+
+def test_nothing_is_left_behind(digits: Digits, plan: ac.TrainingConfig, tmp_path: Path) -> None:
+    model = digits.model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    mine = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    trainer = Trainer(digits.model(), mine, train_dataset=digits.clips)
+    assert trainer.accelerator.mixed_precision == "no"
+    state, python, numbers = torch.get_rng_state(), random.getstate(), torch.get_num_threads()
+    torch.backends.cudnn.benchmark = True
+    try:
+        asked = {**QUICK, "sweep": "checkpointing,attention,precision", "plan": plan, "compare": False, "loader": True}
+        benchmark_training(model, digits.clips, collator=digits.collate, **asked)
+        assert torch.backends.cudnn.benchmark is True
+    finally:
+        torch.backends.cudnn.benchmark = False
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state) and random.getstate() == python
+    assert torch.get_num_threads() == numbers
+    assert trainer.accelerator.mixed_precision == "no"  # also after a change to bf16
+    assert not any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+    assert model.config._attn_implementation == digits.model().config._attn_implementation
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_change_that_runs_out_of_memory_is_a_result(digits: Digits) -> None:
+    def fail(module: Any) -> None:
+        if torch.is_autocast_enabled("cpu"):
+            raise RuntimeError(OUT_OF_MEMORY)
+
+    found = benchmark_training(
+        digits.model(fail), digits.clips, collator=digits.collate, **{**QUICK, "sweep": "precision"}
+    )
+    bf16 = next(each for each in found.options if each.value == "bf16")
+    assert (bf16.problem, bf16.gain) == ("out of memory", None)
+    assert found.speedup is not None and "out of memory" in str(found)
+
+
+def test_a_compiled_model_warms_up_on_every_shape(
+    digits: Digits, plan: ac.TrainingConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Any] = []
+
+    def compile_model(model: Any, *args: Any, **kwargs: Any) -> Any:
+        compiled.append(model)
+        return model
+
+    monkeypatch.setattr(torch, "compile", compile_model)
+    own = Digits()
+    asked = {**QUICK, "sweep": "compile", "plan": plan, "compare": False}
+    found = benchmark_training(digits.model(), own.clips, collator=own, **asked)
+    (change,) = found.options
+    assert (change.option, change.value, change.problem) == ("compile", "on", "") and change.gain is not None
+    assert len(compiled) >= 1 and change.side is not None
+    assert change.side.padding is None  # no hook in what is compiled
+    blocks = len(found.plan.blocks) + 1  # and the plan's that does not count
+    assert len(own.seen) == blocks * (1 + 2) + (1 + 2 + 2)
+
+
+def test_a_change_that_fails_is_told(digits: Digits) -> None:
+    def fail(module: Any) -> None:
+        if torch.is_autocast_enabled("cpu"):
+            raise TypeError("no such kernel")
+
+    found = benchmark_training(
+        digits.model(fail), digits.clips, collator=digits.collate, compare=False, **{**QUICK, "sweep": "precision"}
+    )
+    assert next(each for each in found.options if each.value == "bf16").problem == "TypeError: no such kernel"
+    assert found.original is None and found.speedup is None
+
+
+def test_originals_that_run_out_of_memory_leave_the_plan(digits: Digits) -> None:
+    def fail(module: Any) -> None:
+        if any(getattr(part, "gradient_checkpointing", False) for part in module.modules()):
+            raise RuntimeError(OUT_OF_MEMORY)
+
+    original = {"per_device_train_batch_size": BATCH, "gradient_checkpointing": True}
+    found = benchmark_training(digits.model(fail), digits.clips, collator=digits.collate, original=original, **QUICK)
+    assert found.original is not None and found.original.problem == "out of memory"
+    assert found.speedup is None and found.plan.clips_per_s is not None
+    assert "Original:  out of memory" in str(found)
+
+
+def test_a_model_that_fails_is_one_clear_error(digits: Digits) -> None:
+    def fail(module: Any) -> None:
+        raise ValueError("shapes do not match")
+
+    with pytest.raises(ac.InvalidArgumentError, match="with the plan: ValueError: shapes do not match") as caught:
+        benchmark_training(digits.model(fail), digits.clips, collator=digits.collate, **QUICK)
+    assert isinstance(caught.value.__cause__.__cause__, ValueError)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("after", [0, 20])
+def test_ctrl_c_keeps_what_was_measured(digits: Digits, after: int) -> None:
+    calls = iter(range(1000))
+
+    def fail(module: Any) -> None:
+        if next(calls) >= after:
+            raise KeyboardInterrupt
+
+    asked = {**QUICK, "rounds": 3}
+    if after == 0:
+        with pytest.raises(KeyboardInterrupt):
+            benchmark_training(digits.model(fail), digits.clips, collator=digits.collate, **asked)
+        return
+    found = benchmark_training(digits.model(fail), digits.clips, collator=digits.collate, **asked)
+    assert found.stopped and found.plan.clips_per_s is not None and "stopped early" in str(found)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")  # of the older name of checkpointing
+def test_originals_of_every_kind(plan: ac.TrainingConfig, tmp_path: Path) -> None:
+    plan.save(tmp_path / "training_config.json")
+    (tmp_path / "arguments.json").write_text('{"per_device_train_batch_size": 2, "output_dir": "elsewhere"}')
+    arguments = TrainingArguments(str(tmp_path), per_device_train_batch_size=2, gradient_accumulation_steps=2)
+    assert set(original_side(arguments).settings) == {"per_device_train_batch_size", "gradient_accumulation_steps"}
+    checkpointing = TrainingArguments(str(tmp_path), gradient_checkpointing=True, bf16=True, use_cpu=True, seed=3)
+    side = original_side(checkpointing)
+    again = side.arguments(str(tmp_path), 5, 1, None)
+    assert (again.gradient_checkpointing, again.bf16, again.max_steps, again.seed) == (True, True, 5, 1)
+    assert original_side(tmp_path / "training_config.json").plan == plan
+    assert original_side({"per_gpu_train_batch_size": 4}).effective_batch == 4
+    batches = [original_side(given).effective_batch for given in (arguments, plan, tmp_path / "arguments.json", {})]
+    assert batches == [4, BATCH, 2, 8]
+    with pytest.raises(ac.InvalidArgumentError, match="has no setting 'batch'"):
+        original_side({"batch": 3})
+    with pytest.raises(ac.NotFoundError, match="cannot read the settings"):
+        original_side(tmp_path / "none.json")
+    for given in (3, object()):
+        with pytest.raises(ac.InvalidArgumentError, match="is no training settings"):
+            original_side(given)
+
+
+def test_bad_input_is_refused_before_anything_is_measured(digits: Digits, plan: ac.TrainingConfig) -> None:
+    model, clips = digits.model(), digits.clips
+    frozen = digits.model().requires_grad_(False)
+    for arguments, options, error, text in (
+        (("tiny", clips), {}, ac.InvalidArgumentError, "is no torch module"),
+        ((frozen, clips), {}, ac.InvalidArgumentError, "no weights to train"),
+        ((model, "clips/"), {}, ac.InvalidArgumentError, "cannot draw clips from a str"),
+        ((model, iter([])), {}, ac.InvalidArgumentError, "cannot draw clips"),
+        ((model, []), {}, ac.EmptyDatasetError, "no clips"),
+        ((model, clips), {"steps": 0}, ac.InvalidArgumentError, "steps = 0"),
+        ((model, clips), {"rounds": "3"}, ac.InvalidArgumentError, "rounds"),
+        ((model, clips), {"sweep": "speed"}, ac.InvalidArgumentError, "no option 'speed'"),
+        ((model, clips), {"plan": plan, "original": {"per_device_train_batch_size": 3}}, ac.InvalidArgumentError,
+         "has 3 clips, one of the plan 4"),
+        ((model, clips), {"original": {"learning_rat": 1}}, ac.InvalidArgumentError, "learning_rat"),
+        ((model, clips), {"plan": {"fp16": True}}, ac.InvalidArgumentError, "is not a TrainingConfig"),
+        ((model, clips), {"profile": "/proc/none"}, ac.NotFoundError, "cannot write to /proc/none"),
+        ((model, clips), {"settings": {"fp17": True}}, ac.InvalidArgumentError, "fp17"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=text):
+            benchmark_training(*arguments, **{"progress": False, **options})
+
+
+def test_rows_of_inputs_without_audio() -> None:
+    clips = Clips("ctc mean")
+    found = benchmark_training(wav2vec2("mean"), clips, **{**QUICK, "compare": False})
+    assert found.plan.audio_s == pytest.approx(2 * BATCH * 800 / 16_000) and found.plan.padding == 0
+    with pytest.raises(ac.EmptyDatasetError, match="no plan can be made of this data") as caught:
+        benchmark_training(wav2vec2("mean"), [{"text": "one"}], **QUICK)
+    assert "pass plan=" in str(caught.value)
+
+
+def test_a_collator_that_fails_is_told(digits: Digits, plan: ac.TrainingConfig) -> None:
+    def collate(rows: Any) -> Any:
+        raise KeyError("speech")
+
+    with pytest.raises(ac.InvalidArgumentError, match="KeyError: 'speech'"):
+        benchmark_training(digits.model(), digits.clips, collator=collate, plan=plan, **QUICK)
+
+
+def test_all_options_have_names() -> None:
+    assert {"precision", "workers", "prefetch", "persistent", "pin", "compile", "cudnn_benchmark", "tf32",
+            "checkpointing", "attention"} <= set(OPTIONS)  # fmt: skip

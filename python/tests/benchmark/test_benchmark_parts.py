@@ -1,0 +1,404 @@
+"""What benchmarks are made of: turns, drawn clips, changes, causes, words, pictures; nothing is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import multiprocessing
+import time
+from array import array
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import asrconfig_go as ac
+from asrconfig_go.benchmark.benchmark_clips import draw
+from asrconfig_go.benchmark.benchmark_words import layout
+from asrconfig_go.benchmark.bottleneck import bottleneck, next_change
+from asrconfig_go.benchmark.cpu_time import cpu_seconds
+from asrconfig_go.benchmark.interleaving import Course, take_turns
+from asrconfig_go.benchmark.measurements import OptionResult, Spread
+from asrconfig_go.benchmark.monitor_figures import readings
+from asrconfig_go.benchmark.plan_diagnosis import of_blocks, seen
+from asrconfig_go.benchmark.single_changes import OPTIONS, Place, changes
+from asrconfig_go.benchmark.variants import Side, most_workers
+from asrconfig_go.benchmark.warm_up import WarmedUp
+from asrconfig_go.cli import main
+from asrconfig_go.monitor.run_log import RunStory
+from benched import block, result, side
+from html_checks import tags
+from run_stories import trained
+
+CPU = Place(False, (0, 0), True, 2.0)
+A100 = Place(True, (8, 0), True, 8.0)
+T4 = Place(True, (7, 5), False, 4.0)
+
+
+def test_the_layout_is_the_agreed_one() -> None:
+    assert layout(result()) == [
+        "Original:  150 s, 66.7 samples/s, GPU 55 %",
+        "Optimized: 50 s, 200 samples/s, GPU 92 %",
+        "Speedup    3.00x (2.90 to 3.12x)",
+    ]
+    assert layout(result(gpu=False))[2].endswith("by processor time 2.90x")
+    assert layout(result(original=None, speedup=None)) == ["Optimized: 50 s, 200 samples/s, GPU 92 %"]
+
+
+def test_a_machine_that_gets_evenly_slower_changes_no_gain() -> None:
+    clock = iter(range(1000))
+
+    def run(course: Course) -> Any:
+        slow = 1 + 0.1 * next(clock)
+        return block(slow * {"plan": 1.0, "twice": 0.5, "half": 2.0}[course.side.name])
+
+    plan, twice, half = (Course(Side(name, {})) for name in ("plan", "twice", "half"))
+    take_turns(plan, [twice, half], 3, run)
+    assert twice.gains == pytest.approx([2.0] * 3) and half.gains == pytest.approx([0.5] * 3)
+    assert (len(plan.blocks), len(twice.blocks), len(half.blocks)) == (7, 3, 3)
+    assert half.slowdown is not None and half.slowdown.median == pytest.approx(2.0)
+
+
+def test_a_side_that_fails_is_not_run_again() -> None:
+    ran: list[str] = []
+
+    def run(course: Course) -> Any:
+        ran.append(course.side.name)
+        if course.side.name == "bad":
+            course.problem = "out of memory"
+            return None
+        return block(1.0)
+
+    plan, bad, good = (Course(Side(name, {})) for name in ("plan", "bad", "good"))
+    take_turns(plan, [bad, good], 2, run)
+    assert ran == ["plan", "bad", "good", "plan", "good", "plan"]
+    assert bad.gain is None and good.gain is not None
+
+
+def test_the_plan_alone_runs_once_a_round() -> None:
+    plan = Course(Side("plan", {}))
+    take_turns(plan, [], 3, lambda course: block(1.0))
+    assert len(plan.blocks) == 3
+
+
+def test_the_first_batches_come_once_more() -> None:
+    batches = [[1], [2], [3]]
+    assert list(WarmedUp(batches, 2)) == [[1], [2], [1], [2], [3]]
+    assert list(WarmedUp(batches, 5)) == [[1], [2], [3], [1], [2], [1], [2], [3]]
+    assert len(WarmedUp(batches, 2)) == 5
+
+
+def test_clips_are_drawn_without_the_bad_and_the_long() -> None:
+    pytest.importorskip("torch")
+    rows = list(range(10))
+    seconds = array("d", [1.0, math.nan, 30.0, *(float(i) for i in range(3, 10))])
+    found = draw(rows, seconds, 2, 4, 20.0, 0)
+    chosen = [found.dataset[i] for i in range(len(found.dataset))]
+    assert set(chosen) == {0, 3, 4, 5, 6, 7, 8, 9} and found.population == 8
+    assert found.seconds is not None and list(found.seconds) == [seconds[i] for i in chosen]
+    assert found.audio_s == pytest.approx(43.0)
+    again = draw(rows, seconds, 2, 4, 20.0, 0)
+    assert [again.dataset[i] for i in range(8)] == chosen
+    few = draw(rows, seconds, 5, 4, 20.0, 0)
+    counts = [[few.dataset[i] for i in range(20)].count(row) for row in set(chosen)]
+    assert (min(counts), max(counts)) == (2, 3)
+    with pytest.raises(ac.EmptyDatasetError, match="none of 10 clips"):
+        draw(rows, seconds, 1, 1, 0.5, 0)
+
+
+def names(found: Any) -> set[tuple[str, str]]:
+    return {(each.option, each.value) for each in found if not each.why_not}
+
+
+def test_changes_are_those_that_make_sense_here(plan: ac.TrainingConfig) -> None:
+    assert names(changes(["tf32", "pin", "cudnn_benchmark"], plan, CPU, "sdpa")) == set()
+    assert names(changes(["tf32"], plan, A100, "sdpa")) == {("tf32", "off" if plan.tf32 else "on")}
+    assert names(changes(["tf32"], plan, T4, "sdpa")) == set()
+    fp32 = ac.TrainingConfig.from_dict({**plan.to_dict(), "fp16": False, "bf16": False})
+    assert names(changes(["precision"], fp32, A100, "sdpa")) == {("precision", "fp16"), ("precision", "bf16")}
+    assert names(changes(["precision"], fp32, T4, "sdpa")) == {("precision", "fp16")}
+    assert names(changes(["precision"], fp32, CPU, "sdpa")) == {("precision", "bf16")}
+    none = ac.TrainingConfig.from_dict({**plan.to_dict(), "dataloader_num_workers": 0})
+    assert names(changes(["workers"], none, CPU, "sdpa")) == {("workers", "1"), ("workers", "2")}
+    assert names(changes(["prefetch", "persistent"], none, CPU, "sdpa")) == set()
+    two = ac.TrainingConfig.from_dict({**plan.to_dict(), "dataloader_num_workers": 2, "dataloader_prefetch_factor": 2})
+    assert names(changes(["prefetch"], two, CPU, "sdpa")) == {("prefetch", n) for n in "148"}
+    assert names(changes(["attention"], fp32, CPU, "sdpa")) == {("attention", "eager")}
+    compiled = [each for each in changes(OPTIONS, two, CPU, "sdpa") if each.option == "compile"]
+    assert [each.why_not[:8] for each in compiled] == ["on a CPU"]
+    assert names(changes(["compile"], two, CPU, "sdpa")) == {("compile", "on")}
+    for each in changes(["precision", "workers", "checkpointing", "compile", "order"], two, A100, "sdpa"):
+        if not each.why_not:
+            changed = each.of(two)
+            assert changed != two and changed.effective_batch_size == two.effective_batch_size
+    with pytest.raises(ac.InvalidArgumentError, match="no option 'speed'"):
+        changes(["speed"], plan, CPU, "sdpa")
+
+
+def parts(waiting: float, optimizer: float, other: float, *, queued: float | None = None, padded: float = 900) -> Any:
+    """A side whose steps consist of these shares; the model has the rest."""
+    found = side("plan", 4.0, 0.5 if queued is not None else None)
+    model = 1 - waiting - optimizer - other
+    step = dataclasses.replace(
+        found.blocks[0].steps[0], seconds=1.0, waiting_s=waiting, forward_s=model / 3, backward_s=2 * model / 3,
+        optimizer_s=optimizer, other_s=other, queued_s=None if queued is None else queued * model,
+    )  # fmt: skip
+    only = dataclasses.replace(found.blocks[0], steps=(step,), padded_s=padded)
+    return dataclasses.replace(found, blocks=(only,))
+
+
+@pytest.mark.parametrize(
+    ("given", "checkpointing", "kind", "tried"),
+    [
+        (parts(0.5, 0.1, 0.05), False, "loader", "workers"),
+        (parts(0.05, 0.1, 0.05), False, "compute", "precision"),
+        (parts(0.05, 0.1, 0.05, padded=1800), False, "padding", "order"),
+        (parts(0.05, 0.5, 0.05), False, "optimizer", ""),
+        (parts(0.05, 0.1, 0.4), False, "trainer", "pin"),
+        (parts(0.05, 0.1, 0.05, queued=0.97), False, "small_batch", "compile"),
+        (parts(0.05, 0.1, 0.05, queued=0.3), True, "checkpointing", "checkpointing"),
+        (parts(0.3, 0.1, 0.05), True, "loader", "workers"),
+    ],
+)
+def test_the_bottleneck_is_what_takes_most(given: Any, checkpointing: bool, kind: str, tried: str) -> None:
+    found, tries = bottleneck(given, checkpointing=checkpointing, gpu=given.queueing is not None)
+    assert found.kind == kind and (not tried or tried in tries)
+    assert found.change and "of a step: waiting" in found.evidence
+
+
+def test_padding_to_a_fixed_length_is_nobody_s_to_change() -> None:
+    padded = parts(0.05, 0.1, 0.05, padded=1800)
+    whisper = dataclasses.replace(padded, blocks=(dataclasses.replace(padded.blocks[0], longest_s=30.0),))
+    assert (padded.fixed_s, whisper.fixed_s) == (None, 30.0)
+    found, _ = bottleneck(whisper, checkpointing=False, gpu=False)
+    assert found.kind == "compute" and "50 % of what is computed is padding to the 30 s that" in found.evidence
+
+
+def test_the_next_change_is_the_fastest_beyond_doubt() -> None:
+    finding = result().bottleneck
+    assert finding is not None
+    unsure = OptionResult("attention", "eager", "attn_implementation='eager'", None, Spread(1.5, 0.9, 2.0))
+    small = OptionResult("pin", "on", "dataloader_pin_memory=True", None, Spread(1.01, 1.005, 1.02))
+    good = OptionResult("precision", "bf16", "bf16=True", None, Spread(1.2, 1.1, 1.3))
+    better = OptionResult("compile", "on", "torch_compile=True", None, Spread(1.4, 1.2, 1.5))
+    assert next_change(finding, (unsure, good, small)).startswith("set bf16=True: 1.20 (1.10 to 1.30) times")
+    assert next_change(finding, (good, better)).startswith("set torch_compile=True")
+    assert next_change(finding, (unsure, small)).startswith("nothing of what was tried is faster beyond doubt (att")
+    assert next_change(finding, ()).endswith("(not measured)")
+    steady = dataclasses.replace(unsure, cpu_gain=Spread(1.3, 1.2, 1.4))
+    assert (unsure.better, steady.better, good.better) == ("", "faster by processor time", "faster")
+    assert next_change(finding, (steady,)).endswith("over the rounds; by processor time 1.30 (1.20 to 1.40)")
+    once = Spread.of([1.5])
+    assert not dataclasses.replace(good, gain=once).better  # one round shows nothing
+    assert not dataclasses.replace(good, gain=Spread.of([0.5, 0.6])).worse
+    assert dataclasses.replace(good, gain=Spread.of([0.5, 0.6, 0.7])).worse
+    assert not dataclasses.replace(steady, gain=Spread(0.9, 0.5, 1.5)).better
+
+
+def test_readings_are_those_of_the_blocks() -> None:
+    story = RunStory.from_json(trained(gpus=1))
+    start = story.start_unix_nanos / 1e9
+    blocks = [block(20.0, begun_unix_s=start + 30), block(10.0, begun_unix_s=start + 100)]
+    rows = [i for i, t in enumerate(story.activity.times_s) if 30 <= t <= 50 or 100 <= t <= 110]
+    busy = [story.activity.gpus[0].utilization[i] for i in rows]
+    found = readings(story, blocks)
+    assert found.gpu_use == pytest.approx(sum(v or 0.0 for v in busy) / len(busy))
+    assert found.gpu_total_bytes == story.gpus[0].total_bytes and found.gpu_memory_bytes
+    assert found.ram_bytes == max(story.activity.tree_rss_bytes[i] or 0 for i in rows)
+    nowhere = readings(story, [block(1.0, begun_unix_s=start - 100)])
+    assert (nowhere.gpu_use, nowhere.gpu_memory_bytes, nowhere.ram_bytes) == (None, None, None)
+    without = readings(RunStory.from_json(trained(gpus=0)), blocks)
+    assert (without.gpu_use, without.gpu_memory_bytes, without.gpu_total_bytes) == (None, None, None)
+    assert readings(None, blocks).ram_bytes is None
+
+
+def test_the_diagnosis_sees_the_blocks_alone() -> None:
+    story = RunStory.from_json(trained(gpus=1))
+    start = story.start_unix_nanos / 1e9
+    blocks = [block(40.0, 4, begun_unix_s=start + 30), block(40.0, 4, begun_unix_s=start + 100)]
+    only = of_blocks(story, blocks)
+    assert all(30 <= t <= 70 or 100 <= t <= 140 for t in (*only.activity.times_s, *only.memory.times_s))
+    assert len(only.activity.gpus[0].utilization) == len(only.activity.times_s) > 10
+    assert len(only.memory.gpu_used_bytes[0]) == len(only.memory.times_s) > 10
+    assert only.steps.number == (1, 2, 3, 4, 5, 6, 7, 8) and only.steps.spent_s == (10.0,) * 8
+    assert only.steps.times_s[0] == pytest.approx(40.0) and only.steps.peak_reserved_bytes[0] == 3 * 2**30
+    settings = {"fp16": False, "bf16": False, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
+    kinds = [each.kind for each in seen(story, blocks, settings, "")]
+    assert "precision" in kinds and "room" in kinds
+    assert "precision" not in [each.kind for each in seen(story, blocks, settings, "precision")]
+    assert seen(RunStory.from_json(trained(gpus=0)), blocks, settings, "") == ()
+    assert seen(None, blocks, settings, "") == ()
+
+
+def test_blocks_are_long_enough_for_their_workers(plan: ac.TrainingConfig) -> None:
+    four = ac.TrainingConfig.from_dict({**plan.to_dict(), "dataloader_num_workers": 4, "dataloader_prefetch_factor": 2})
+    assert most_workers(four, None, (), 16.0) == 4
+    assert most_workers(four, None, ("workers",), 16.0) == 8
+    assert most_workers(four, None, None, 2.0) == 4
+    own = {"dataloader_num_workers": 12, "gradient_accumulation_steps": 2}
+    assert most_workers(four, Side("original", own), (), 16.0) == 6
+
+
+class Clock:
+    """A GPU's queue in a test: what is marked takes place when the test says so."""
+
+    def __init__(self) -> None:
+        self.now, self.waits = 0.0, 0
+
+    def mark(self) -> float:
+        return self.now
+
+    def between(self, begin: float, end: float) -> float:
+        return end - begin
+
+    def wait(self, end: float) -> None:
+        self.waits += 1
+
+
+def test_parts_on_a_gpu_are_those_of_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    from asrconfig_go.benchmark import step_phases
+
+    clock = Clock()
+    monkeypatch.setattr(step_phases, "moments_of", lambda model: clock)
+
+    def passes(seconds: float) -> Any:
+        def work(*args: Any, **kwargs: Any) -> str:
+            clock.now += seconds
+            return "a loss"
+
+        return work
+
+    added: list[Any] = []
+    accelerator = SimpleNamespace(backward=passes(0.2))
+    trainer = SimpleNamespace(compute_loss=passes(0.1), accelerator=accelerator, add_callback=added.append)
+    found = step_phases.Phases(trainer, 1, 2)
+    args, state = SimpleNamespace(torch_compile=True), SimpleNamespace(global_step=0)
+    assert added == [found]
+    found.on_train_begin(args, state, None, model=torch.nn.Linear(1, 1))
+    for number in (1, 2, 3):
+        found.on_step_begin(args, state, None)
+        for _ in range(2):
+            assert trainer.compute_loss() == "a loss"
+            accelerator.backward()
+        clock.now += 0.05  # the optimizer
+        state.global_step = number
+        found.on_step_end(args, state, None)
+    assert found.block is not None and len(found.block.steps) == 2
+    for step in found.block.steps:
+        assert [step.forward_s, step.backward_s, step.optimizer_s] == pytest.approx([0.2, 0.4, 0.05])
+        assert step.micro_batches == 2 and step.queued_s is not None and 0 < step.queued_s < 0.2
+    assert clock.waits == 2  # where what counts begins and ends, and nowhere else
+    assert found.block.padded_s is None
+
+
+def _work() -> None:
+    while time.process_time() < 0.3:
+        pass
+    time.sleep(30)
+
+
+def test_processor_time_counts_workers() -> None:
+    before = cpu_seconds()
+    worker = multiprocessing.get_context("spawn").Process(target=_work, daemon=True)
+    worker.start()
+    try:
+        deadline = time.monotonic() + 60
+        while cpu_seconds() - before < 0.3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        while_running = cpu_seconds() - before
+    finally:
+        worker.terminate()
+        worker.join()
+    assert while_running >= 0.3
+    assert cpu_seconds() - before >= 0.3
+
+
+def test_text_card_and_tables_tell_the_same(tmp_path: Path) -> None:
+    found = result()
+    text, card = str(found), found._repr_html_()
+    for words in (
+        "3.00x with the plan",
+        "waits for the data loader",
+        "set bf16=True",
+        "out of memory",
+        "fp16 was left",
+    ):
+        assert words in text and words in card
+    assert "from compute capability 8.0 on" in text and "slower" in text
+    assert all(len(line) <= 110 for line in text.splitlines())
+    assert {"tile", "caution", "keys"} <= tags(card).classes
+    found.to_csv(tmp_path / "b.csv")
+    rows = (tmp_path / "b.csv").read_text().splitlines()
+    assert len(rows) == 1 + 2 + 4 + 4 + 1 and rows[-1].startswith("speedup")
+    told = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert told["speedup"] == {"median": 3.0, "low": 2.9, "high": 3.12, "count": 0}
+    assert told["plan"]["readings"]["gpu_use"] == 0.92 and told["options"][3]["gain"] is None
+    assert repr(found) == "BenchmarkResult('3.00x with the plan: Wav2Vec2ForCTC on Tesla T4')"
+
+
+def test_names_of_others_do_no_harm(tmp_path: Path) -> None:
+    found = result()
+    odd = dataclasses.replace(found, setting=dataclasses.replace(found.setting, model="<script>\x1b=1"))
+    assert "<script>" not in odd._repr_html_() and "\x1b" not in str(odd)
+    bad = dataclasses.replace(found.plan, name="=cmd()")
+    dataclasses.replace(found, plan=bad).to_csv(tmp_path / "b.csv")
+    assert "'=cmd()" in (tmp_path / "b.csv").read_text()
+
+
+def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    with pytest.raises(ac.InvalidArgumentError, match=r"does not end with \.html"):
+        result().to_html(tmp_path / "b.txt")
+    with pytest.raises(ac.NotFoundError, match="cannot write"):
+        result().to_html(tmp_path / "none" / "b.html")
+    with pytest.raises(ac.NotFoundError, match="cannot write"):
+        result().to_csv(tmp_path / "none" / "b.csv")
+
+
+def test_plots_have_all_that_was_measured() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    for found, count in ((result(), 4), (result(loader=(), options=()), 2)):
+        figure = found.plot()
+        assert len(figure.axes) == count
+        assert figure.axes[0].get_title(loc="left") == "samples/s"
+        widths = [bar.get_width() for bar in figure.axes[0].patches]
+        assert widths == pytest.approx([66.7, 200.0], rel=1e-3)
+        pyplot.close(figure)
+    with pytest.raises(ac.NotFoundError, match="nothing was measured"):
+        nothing = dataclasses.replace(result().plan, blocks=())
+        result(plan=nothing, original=None).plot()
+
+
+def test_the_command_checks_its_files_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    begin = ["benchmark", "--model", "tiny-wav2vec2", "--data", "demo"]
+    for option, name, text in (
+        ("--html", "b.pdf", "does not end with .html"),
+        ("--csv", "b.xls", "does not end with .csv"),
+        ("--plot", "b.gif", "does not end with .png"),
+        ("--csv", str(tmp_path / "none" / "b.csv"), "cannot write"),
+    ):
+        assert main.main([*begin, option, name]) == 1
+        assert text in capsys.readouterr().err
+
+
+def test_the_command_passes_on_what_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from asrconfig_go.cli import benchmark_command
+
+    asked: list[SimpleNamespace] = []
+    monkeypatch.setattr(
+        benchmark_command, "_measured", lambda arguments: asked.append(arguments) or result(stopped=True)
+    )
+    begin = ["benchmark", "--model", "m", "--data", "d", "--compare", "--steps", "7", "--sweep", "all"]
+    code = main.main([*begin, "--csv", str(tmp_path / "b.csv"), "--html", str(tmp_path / "b.html"), "--json"])
+    assert code == 130  # stopped by Ctrl-C
+    assert json.loads(capsys.readouterr().out)["stopped"] is True
+    assert (asked[0].compare, asked[0].steps, asked[0].sweep) == ("", 7, "all")
+    assert (tmp_path / "b.csv").exists() and (tmp_path / "b.html").exists()

@@ -1,0 +1,126 @@
+"""The command line, as a person types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import WavMaker
+
+from asrconfig_go.cli.main import main
+
+
+def test_plan_prints_profile_plan_and_reasons(
+    make_wav: WavMaker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_wav("data/a.wav", 8.0)
+    saved = tmp_path / "plan.json"
+    arguments = ["--data", str(tmp_path / "data"), "--model", "xls-r-300m", "--gpu", "T4", "--output", str(saved)]
+    assert main(["plan", *arguments]) == 0
+    printed = capsys.readouterr().out
+    for part in ("Tesla T4", "1 clip,", "315.5 M parameters", "Optimized Settings", "per_device_train_batch_size ="):
+        assert part in printed
+    assert json.loads(saved.read_text())["gpu_name"] == "Tesla T4"
+
+
+def test_plan_as_json(make_wav: WavMaker, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_wav("a.wav", 2.0)
+    assert main(["plan", "--data", str(path), "--model", "whisper-tiny", "--gpu", "L4", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["config"]["bf16"] is True
+    assert answer["dataset"]["mean_s"] == 2.0
+    assert answer["model"]["total_parameters"] == 37_760_640
+
+
+def test_scan_prints_one_json_line_per_file(
+    make_wav: WavMaker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = make_wav("a.wav", 2.0)
+    bad = tmp_path / "b.wav"
+    bad.write_text("not audio")
+    assert main(["scan", str(good), str(bad), "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    fields = ["path", "duration_s", "claimed_duration_s", "sample_rate", "channels", "bits", "codec", "method", "error"]
+    assert [list(line) for line in lines] == [fields, fields]
+    assert lines[0]["bits"] == 16
+    assert (lines[0]["duration_s"], lines[0]["error"]) == (2.0, "")
+    assert lines[1]["duration_s"] is None
+    assert lines[1]["error"]
+    assert main(["scan", str(bad), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"]
+    assert main(["scan", str(bad)]) == 1
+    assert "no usable clip" in capsys.readouterr().out
+
+
+def test_scan_shows_what_padding_costs(make_wav: WavMaker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seconds in (1.0, 1.0, 1.0, 3.0):
+        make_wav(f"data/{len(list(tmp_path.glob('data/*')))}.wav", seconds)
+    assert main(["scan", str(tmp_path / "data"), "--batch-size", "2", "--no-cache"]) == 0
+    printed = capsys.readouterr().out
+    assert "4 clips," in printed
+    assert "padding in batches of 2: random 25.0%, grouped by length 25.0%," in printed
+    assert "sorted 25.0%" in printed
+    assert main(["scan", str(tmp_path / "data"), "--batch-size", "-2"]) == 1
+    assert "batch_size is -2" in capsys.readouterr().err
+
+
+def test_errors_are_one_message_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scan", "/no/such/folder"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("asrconfig: the dataset '/no/such/folder' does not exist\n  → ")
+    with pytest.raises(SystemExit) as caught:
+        main(["plan"])
+    assert caught.value.code == 2
+
+
+def test_what_the_system_refuses_is_said_in_its_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device", "plan.json")
+
+    monkeypatch.setattr("asrconfig_go.cli.main._scan", full)
+    assert main(["scan", "clips"]) == 1
+    assert capsys.readouterr().err == "asrconfig: [Errno 28] No space left on device: 'plan.json'\n"
+
+
+def test_doctor_reports_library_limits_and_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    for part in ("library", "asrconfig-go ", "CPU", "RAM", "torch", "transformers"):
+        assert part in printed
+
+
+def test_doctor_without_library() -> None:
+    command = [sys.executable, "-m", "asrconfig_go", "doctor"]
+    environment = {**os.environ, "ASRCONFIG_LIBRARY": "/nowhere/_core.so"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert done.returncode == 1
+    assert "✗ library" in done.stdout
+    assert "/nowhere/_core.so does not exist" in done.stdout
+
+
+@pytest.mark.usefixtures("heard_ctrl_c")
+def test_ctrl_c_stops_a_long_scan(make_wav: WavMaker, tmp_path: Path) -> None:
+    """The scan of a list without end in sight stops soon after SIGINT, with the exit code of Ctrl-C."""
+    clip = make_wav("a.wav", 0.1)
+    manifest = tmp_path / "many.csv"
+    manifest.write_text("path\n" + f"{clip}\n" * 3_000_000)
+    command = [sys.executable, "-m", "asrconfig_go", "scan", str(manifest), "--workers", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(1.5)
+        assert process.poll() is None, "the scan was over before it could be stopped"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert err.strip().endswith("asrconfig: stopped")

@@ -1,0 +1,68 @@
+"""``asrconfig compare``, as a person types it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from asrconfig_go.cli.main import main
+
+QUESTION = ["compare", "--model", "xls-r-300m", "--hours", "10", "--gpus", "T4, 2xL4"]
+
+
+def test_it_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUESTION, "--price", "T4=0.35,L4=0.7"]) == 0
+    printed = capsys.readouterr().out
+    for part in ("T4 ", "2 × L4", "hours a run", "T4 0.35, L4 0.70 (given)", "cheapest", "fastest"):
+        assert part in printed
+
+
+def test_options_are_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--target-batch-size",
+        "16",
+        "--epochs",
+        "2",
+        "--precision",
+        "fp16",
+        "--optimizer",
+        "adafactor",
+        "--lora",
+    ]
+    options += ["8", "--order", "grouped", "--safety-margin", "0.9", "--loader-rate", "0.5", "--workers", "2"]
+    assert main([*QUESTION, *options, "--mean-s", "5", "--max-s", "9", "--freeze-feature-encoder", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert (body["target_batch_size"], body["epochs"], body["longest_s"], body["clips"]) == (16, 2.0, 9.0, 7200)
+    row = body["rows"][0]
+    assert (row["precision"], row["optimizer"], row["lora_rank"], row["bound"]) == ("fp16", "adafactor", 8, "loader")
+    assert row["budget_bytes"] == int(0.9 * row["memory_bytes"])
+    assert row["epoch_hours"]["likely"] == pytest.approx(10, rel=0.01)
+    assert body["model"]["trainable_parameters"] < body["model"]["total_parameters"]
+
+
+def test_the_whole_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--model", "openai/whisper-tiny", "--hours", "1", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) > 30
+
+
+def test_largest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--largest", "xls-r", "--gpus", "L4"]) == 0
+    assert "largest, LoRA 32: facebook/wav2vec2-xls-r-2b" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["--gpus", "T4", "--hours", "1"], "no model to compare for"),
+        (["--model", "whisper-tiny"], "no audio to train on"),
+        (["--largest", "whisper"], "--largest with 0 GPUs"),
+        ([*QUESTION[1:], "--price", "T4=cheap"], "'T4=cheap' is no price"),
+        ([*QUESTION[1:], "--price", "T4=-1"], "the price of T4 is -1.0"),
+        (["--model", "whisper-tiny", "--hours", "1", "--gpus", "T44"], "did you mean T4"),
+        (["--model", "whisper-tinny", "--hours", "1", "--gpus", "T4"], "openai/whisper-tiny"),
+    ],
+)
+def test_mistakes_are_explained(line: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *line]) == 1
+    assert said in capsys.readouterr().err

@@ -1,0 +1,96 @@
+"""``asrconfig memory``, as a person types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asrconfig_go as ac
+from asrconfig_go._base import native
+from asrconfig_go.cli.main import main
+from asrconfig_go.memory.recording import Recording
+from memory_fakes import CONTEXT, FakeLibrary
+
+QUESTION = ["memory", "--model", "xls-r-300m", "--batch", "8", "--seconds", "10"]
+
+
+@pytest.fixture(autouse=True)
+def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recording]:
+    made: list[Recording] = []
+    monkeypatch.setenv("ASRCONFIG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(native, "call", FakeLibrary())
+    monkeypatch.setattr(Recording, "make", lambda self, key, progress: made.append(self) or {"trace": ""})
+    return made
+
+
+def test_it_prints_breakdown_peak_and_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUESTION, "--gpu", "L4"]) == 0
+    printed = capsys.readouterr().out
+    for part in (
+        "fits NVIDIA L4: 0.88 GiB of",
+        "peak: allocated 0.47 GiB",
+        "activations",
+        "█",
+        "at the peak: backward",
+    ):
+        assert part in printed
+
+
+def test_settings_are_passed_on(recorded: list[Recording], capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--labels", "9", "--precision", "bf16", "--checkpointing", "--optimizer", "adafactor", "--accumulation"]
+    options += ["2", "--freeze-feature-encoder", "--evaluation-batch", "4", "--gpu", "T4", "--estimator", "trace"]
+    assert main([*QUESTION, *options, "--allocator", "expandable_segments:True", "--no-cache", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["settings"] == {
+        "precision": "bf16", "gradient_checkpointing": True, "optimizer": "adafactor", "accumulation": 2,
+        "freeze_feature_encoder": True, "allocator": "expandable_segments:True",
+    }  # fmt: skip
+    assert body["shape"] == {"batch": 8, "seconds": 10.0, "labels": 9}
+    assert (body["gpu"]["name"], body["evaluation"]["batch"], body["gpu"]["context_bytes"]) == ("Tesla T4", 4, CONTEXT)
+    assert recorded[0].capability == (7, 5)
+
+
+def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    page, picture = tmp_path / "memory.html", tmp_path / "memory.png"
+    assert main([*QUESTION, "--html", str(page), "--plot", str(picture)]) == 0
+    assert page.read_text(encoding="utf-8").startswith('<!DOCTYPE html><meta charset="utf-8"><title>memory</title><div')
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main([*QUESTION, "--html", str(tmp_path / "no" / "x.html")]) == 1
+    assert "cannot write" in capsys.readouterr().err
+    assert main([*QUESTION, "--plot", str(tmp_path / "x.unknown")]) == 1
+    assert "cannot draw" in capsys.readouterr().err
+
+
+def test_a_formula_s_answer_is_marked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ac.UnsupportedError("aten.odd in layers.3 cannot be traced")
+
+    monkeypatch.setattr(Recording, "make", fails)
+    assert main(QUESTION) == 0
+    out, err = capsys.readouterr()
+    assert "analytic estimate" in out and "aten.odd in layers.3" in out
+    assert err == ""
+    assert main([*QUESTION, "--estimator", "trace"]) == 1
+    assert "asrconfig: aten.odd in layers.3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--batch", "0"], "batch = 0"),
+        (["--seconds", "nan"], "seconds = nan"),
+        (["--precision", "int8"], "precision = 'int8'"),
+        (["--gpu", "T5"], "T5"),
+        (["--model", "no-such-model"], "no-such-model"),
+        (["--estimator", "guess"], "estimator = 'guess'"),
+    ],
+)
+def test_wrong_questions_are_one_message(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUESTION, *options]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and said in err and "→" in err and "Traceback" not in err

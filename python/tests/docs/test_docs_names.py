@@ -1,0 +1,94 @@
+"""The API reference has every public name once, and the commands that the pages show are ones that there are."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import asrconfig_go as ac
+from asrconfig_go.cli.main import _parser
+from doc_pages import GUIDES, REPOSITORY, blocks, name_of
+
+README = REPOSITORY / "README.md"
+
+
+def _documented() -> list[tuple[str, str]]:
+    """(module, name) of each name of the reference."""
+    return [
+        (block.language.removeprefix("{names}").strip() or "asrconfig_go", name)
+        for page in GUIDES
+        for block in blocks(page)
+        if block.language.startswith("{names}")
+        for name in block.text.split()
+    ]
+
+
+def test_the_reference_has_every_public_name_once() -> None:
+    documented = _documented()
+    assert sorted(name for module, name in documented if module == "asrconfig_go") == sorted(ac.__all__)
+    assert len(set(documented)) == len(documented)
+
+
+def test_the_public_packages_are_documented_whole() -> None:
+    documented = _documented()
+    modules = {module for module, _ in documented} - {"asrconfig_go"}
+    assert modules >= {
+        f"asrconfig_go.{name}" for name in ("benchmark", "guard", "launch", "loading", "recipe", "report", "trace")
+    }
+    for name in sorted(modules):
+        module = importlib.import_module(name)
+        told = {each for where, each in documented if where in (name, "asrconfig_go")}
+        assert set(module.__all__) <= told, name
+        for each in told & set(module.__all__):
+            assert getattr(module, each).__doc__, f"{name}.{each}"
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    text = (REPOSITORY / "docs" / "architecture.md").read_text("utf-8")
+    rooms = {file.parent for file in (REPOSITORY / "core").rglob("*.go") if "testdata" not in file.parts}
+    rooms |= {file.parent for file in (REPOSITORY / "python" / "asrconfig_go").glob("*/__init__.py")}
+    assert len(rooms) > 25
+    assert [room for room in sorted(rooms) if f"| `{room.relative_to(REPOSITORY).as_posix()}` |" not in text] == []
+
+
+def _commands(page: Path) -> Iterator[tuple[int, str]]:
+    """Calls of `asrconfig` in blocks, with a prompt or without, and about where they stand."""
+    for block in blocks(page):
+        for number, line in enumerate(block.text.replace("\\\n", " ").splitlines(), start=block.line):
+            command = line.removeprefix("$ ").strip()
+            if (
+                command.startswith("asrconfig ")
+                and "…" not in command
+                and not command.startswith("asrconfig monitor ·")
+            ):
+                yield number, command
+
+
+class _Refused(Exception):
+    pass
+
+
+def test_shown_commands_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(parser: argparse.ArgumentParser, message: str) -> None:
+        raise _Refused(f"{parser.prog}: {message}")
+
+    monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
+    shown = [(page, *command) for page in [README, *GUIDES] for command in _commands(page)]
+    assert len(shown) >= 20
+    for page, line, command in shown:
+        for alternative in _alternatives(command):
+            try:
+                _parser().parse_args(shlex.split(alternative, comments=True)[1:])
+            except _Refused as error:
+                pytest.fail(f"{name_of(page)}:{line}: {alternative}\n{error}")
+
+
+def _alternatives(command: str) -> list[str]:
+    """A command of a synopsis, where [this] may be left out and A|B are two ways, as plain ones."""
+    plain = command.split("  #")[0].split(" | ")[0].replace("[", "").replace("]", "").replace("NAME|DIR", "NAME")
+    return [plain.replace("--html FILE", "--html page.html").replace("--pid P", "--pid 1")]

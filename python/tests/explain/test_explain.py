@@ -1,0 +1,329 @@
+"""The explanation of a plan: what it says, in which form, and what it keeps out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from conftest import WavMaker
+
+import asrconfig_go as ac
+from asrconfig_go.cli.main import main
+from asrconfig_go.explain import Explanation
+from html_checks import tags
+from locations import REPOSITORY
+from whole_plans import GIB, PARTS, audio, heavy_tail, published_plan, read_speech, shared_gpu, two_gpus, whole_plan
+
+
+@pytest.fixture(scope="module")
+def speech() -> ac.DatasetProfile:
+    return audio(read_speech(1))
+
+
+@pytest.fixture
+def plan() -> ac.TrainingConfig:
+    return published_plan()
+
+
+@pytest.fixture
+def whole(plan: ac.TrainingConfig, speech: ac.DatasetProfile) -> Explanation:
+    return Explanation(whole_plan(plan), ac.HardwareProfile.detect("T4"), speech, ac.profile_model("xls-r-300m"))
+
+
+def pictures(page: str) -> list[ElementTree.Element]:
+    """Those that are said to be pictures; parsing them as XML shows that they are well-formed."""
+    found = [ElementTree.fromstring(part.split("</svg>")[0] + "</svg>") for part in _split(page)]
+    return [svg for svg in found if svg.get("role") == "img"]
+
+
+def _split(page: str) -> list[str]:
+    return ["<svg" + part for part in page.split("<svg")[1:]]
+
+
+def test_headline_says_only_what_is_known(plan: ac.TrainingConfig, whole: Explanation) -> None:
+    assert Explanation(plan).headline == (
+        "8 × 4 = 32 clips a step on Tesla T4, fp16, checkpointing on; peak 8.1 of 15.0 GiB"
+    )
+    assert whole.headline == (
+        "32 clips a step, cut by memory (at least 3 at once) on Tesla T4, fp16, checkpointing off; "
+        "peak 11.9 of 15.0 GiB; an epoch in about 7.2 min (4.3–13)"
+    )
+    cpu = dataclasses.replace(plan, gpu_name="", gpu_memory_bytes=None, devices=(), fp16=False)
+    assert Explanation(cpu).headline.startswith(
+        "8 × 4 = 32 clips a step on the CPU, fp32, checkpointing on; peak 8.1 GiB"
+    )
+
+
+def test_unequal_gpus_have_their_shares(plan: ac.TrainingConfig) -> None:
+    shared = Explanation(two_gpus(plan))
+    assert shared.headline.startswith(
+        "22 + 10 = 32 clips a step, cut by memory (at least 3 at once) on NVIDIA L4 + Tesla T4,"
+    )
+    text = str(shared)
+    assert "  0    NVIDIA L4  22            7            17.6 GiB  19.1 GiB" in text.splitlines()
+    assert shared._repr_html_().count("NVIDIA L4") >= 2
+    equal = dataclasses.replace(plan, device_count=2, devices=(plan.devices[0], plan.devices[0]))
+    assert Explanation(equal).headline.startswith("8 × 4 × 2 = 64 clips a step on 2 × Tesla T4,")
+
+
+def test_text_tells_all_sections_within_110_columns(whole: Explanation) -> None:
+    text = str(whole)
+    heads = ["Hardware", "Model", "Data", "Micro-batches by length", "Memory of a device", "Times (estimate"]
+    heads += ["Plan by policy 'fastest'", "Batch and memory", "Precision and kernels", "Data and loader", "Optimizer"]
+    heads += ["Other", "Alternatives", "Look out"]
+    places = [text.index("\n" + head) for head in heads]
+    assert places == sorted(places)
+    assert max(map(len, text.splitlines())) <= 110
+    lines = [line.strip() for line in text.splitlines()]
+    assert ["0–4.2", "s", "520", "26"] in [line.split() for line in lines]
+    assert "longer than 20 s: left out" in lines
+    assert "instead of on: 1.3× faster" in lines
+    assert any(line.startswith("published") and line.endswith("1.92×") for line in lines)
+    assert any(line.startswith("float32") and " no " in line for line in lines)
+    assert any(line.startswith("worst order") and "12.40 GiB" in line for line in lines)
+    assert "run of 3 epochs    22 min (13–38)" in lines
+
+
+def test_memory_parts_are_drawn_to_scale(whole: Explanation) -> None:
+    svg = pictures(whole._repr_html_())[1]
+    assert "budget 12.8 GiB" in (svg.get("aria-label") or "")
+    boxes = [box for box in svg if box.tag.endswith("rect") and len(box)]
+    widths = {(box[0].text or "").split(":")[0]: float((box.get("width") or "").rstrip("%")) for box in boxes}
+    assert list(widths) == list(PARTS)
+    for name, size in PARTS.items():
+        assert widths[name] == pytest.approx(100 * size / (1.02 * 15.0), abs=0.02), name
+    mixed = dataclasses.replace(whole.config, memory_parts=tuple(reversed(whole.config.memory_parts)))
+    assert [part["name"] for part in Explanation(mixed).to_json()["memory"]["parts"]] == list(PARTS)
+    starts = [float((box.get("x") or "").rstrip("%")) for box in boxes]
+    assert starts == pytest.approx([sum(list(widths.values())[:i]) for i in range(len(widths))], abs=0.05)
+
+
+def test_memory_without_parts_and_with_others_on_the_gpu(plan: ac.TrainingConfig) -> None:
+    assert Explanation(plan).to_json()["memory"]["others_bytes"] == 0
+    hardware = shared_gpu(ac.HardwareProfile.detect("T4"), 5.0)
+    shared = Explanation(plan, hardware)
+    memory = shared.to_json()["memory"]
+    assert [part["name"] for part in memory["parts"]] == ["model and optimizer", "activations"]
+    assert sum(part["bytes"] for part in memory["parts"]) == memory["peak_bytes"] == plan.predicted_bytes
+    assert memory["others_bytes"] == 5 * GIB
+    assert "in use already" in str(shared) and "in use already" in shared._repr_html_()
+    mine = dataclasses.replace(hardware.gpus[0].processes[0], pid=os.getpid())
+    own = dataclasses.replace(hardware, gpus=(dataclasses.replace(hardware.gpus[0], processes=(mine,)),))
+    assert Explanation(plan, own).to_json()["memory"]["others_bytes"] == 0
+
+
+def test_html_is_whole_themed_and_loads_nothing(whole: Explanation) -> None:
+    page = whole._repr_html_()
+    found = tags(page)
+    assert not {"script", "link", "img", "iframe", "object", "base"} & set(found.seen)
+    for reference in ("http:", "https:", "url(", "@import", "src=", "href="):
+        assert reference not in page.replace("http://www.w3.org/2000/svg", ""), reference
+    style = page[page.index("<style>") + 7 : page.index("</style>")]
+    for theme in (
+        "prefers-color-scheme:dark",
+        '[data-jp-theme-light="false"]',
+        "html[theme=dark]",
+        ".vscode-dark",
+        "print",
+    ):
+        assert theme in style
+    for rule in style.replace("@media (prefers-color-scheme:dark){", "").replace("@media print{", "").split("}"):
+        for selector in rule.split("{")[0].split(","):
+            if selector.strip() and not selector.startswith("@media"):
+                assert ".asrconfig-plan.asrconfig-plan" in selector, selector
+    drawn = pictures(page)
+    assert len(drawn) == 2
+    for svg in drawn:
+        assert svg.get("aria-label")
+        assert any(child.tag.endswith("desc") and child.text for child in svg)
+
+
+def test_bars_count_every_clip_and_pale_those_left_out(whole: Explanation, speech: ac.DatasetProfile) -> None:
+    svg = pictures(whole._repr_html_())[0]
+    bars = [box for box in svg if box.get("class") == "asrconfig-bar"]
+    assert sum(int((bar[0].text or "").split(": ")[1].split()[0]) for bar in bars) == speech.measured_count
+    pale = [bar for bar in bars if bar.get("fill-opacity")]
+    assert pale and all(float((bar[0].text or "").split("–")[0]) >= 20 for bar in pale)
+    said = [text.text for text in svg if text.tag.endswith("text")]
+    assert {"26", "16", "11", "7", "5", "3", "longer than 20 s: left out"} <= set(said)
+
+
+def test_overridden_settings_are_marked(plan: ac.TrainingConfig) -> None:
+    assert "overridden" not in str(plan.explain()) and "overridden;" not in plan.explain()._repr_html_()
+    plan.learning_rate = 1e-3
+    explained = plan.explain()
+    plan.learning_rate = 2e-3  # too late
+    assert "learning_rate = 0.001 (overridden; planned: 4e-05)" in str(explained)
+    assert "overridden; planned: 4e-05" in explained._repr_html_()
+    row = next(row for row in explained.to_json()["decisions"] if row["setting"] == "learning_rate")
+    assert (row["value"], row["planned"], row["overridden"]) == ("0.001", "4e-05", True)
+    assert sum(row["overridden"] for row in explained.to_json()["decisions"]) == 1
+
+
+def test_every_decision_is_in_a_group_and_has_its_reason(plan: ac.TrainingConfig) -> None:
+    rows = plan.explain().to_json()["decisions"]
+    assert sorted(row["setting"] for row in rows) == sorted(d.setting for d in plan.decisions)
+    assert [row["setting"] for row in rows if row["group"] == "Other"] == ["seed"]
+    text, page = str(plan.explain()), plan.explain()._repr_html_()
+    for decision in plan.decisions:
+        assert f"  {decision.setting} = " in text
+        assert f"<code>{decision.setting}</code>" in page
+
+
+def test_json_keys_are_those_of_the_documentation(whole: Explanation) -> None:
+    answer = json.loads(json.dumps(whole.to_json()))
+    documented = (REPOSITORY / "docs" / "explain.md").read_text()
+    for key in answer:
+        assert f"| `{key}` |" in documented, key
+    assert answer["explanation_version"] == 1
+    assert answer["step"]["samples"] == 32
+    assert answer["times"]["bound"] == "compute"
+    assert ac.TrainingConfig.from_dict(answer["config"]) == whole.config
+    alone = Explanation(whole.config).to_json()
+    assert alone.keys() == answer.keys()
+    assert alone["hardware"] is alone["dataset"] is alone["model"] is None
+
+
+def test_save_by_suffix_whole_or_not_at_all(whole: Explanation, tmp_path: Path) -> None:
+    for name in ("plan.html", "plan.json", "plan.txt"):
+        whole.save(tmp_path / name)
+    page = (tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert page.startswith('<!DOCTYPE html><meta charset="utf-8"><title>32 clips a step')
+    tags(page)
+    assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8")) == json.loads(json.dumps(whole.to_json()))
+    assert (tmp_path / "plan.txt").read_text(encoding="utf-8") == f"{whole}\n"
+    with pytest.raises(ac.InvalidArgumentError, match=r"'plan\.pdf'"):
+        whole.save(tmp_path / "plan.pdf")
+    with pytest.raises(ac.NotFoundError, match="cannot write"):
+        whole.save(tmp_path / "missing" / "plan.html")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.html", "plan.json", "plan.txt"]
+
+
+def test_wide_tables_are_wrapped(whole: Explanation) -> None:
+    first = whole.config.alternatives[0]
+    what = "8 × 4, fp16, checkpointing, " + ", ".join(f"with wish number {i}" for i in range(8))
+    config = dataclasses.replace(whole.config, alternatives=(dataclasses.replace(first, what=what),))
+    lines = str(Explanation(config)).splitlines()
+    assert max(map(len, lines)) <= 110
+    start = next(i for i, line in enumerate(lines) if line.startswith("  published"))
+    column = lines[start].index("8 × 4")
+    assert all(line[:column].strip() == "" for line in lines[start + 1 : start + 3])
+    assert "with wish number 7" in " ".join(line[column:] for line in lines[start : start + 6])
+
+
+def test_what_is_no_part_of_an_explanation_is_refused(whole: Explanation) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"config": None}, "config = NoneType is no TrainingConfig"),
+        ({"labels": "labels.txt"}, "labels = str is no LabelReport"),
+        ({"dataset": whole.hardware}, "dataset = HardwareProfile is no DatasetProfile"),
+    ]
+    for fields, said in wrong:
+        with pytest.raises(ac.InvalidArgumentError, match=said):
+            dataclasses.replace(whole, **fields)
+    with pytest.raises(ac.InvalidArgumentError, match="None names no file"):
+        whole.save(None)  # type: ignore[arg-type]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        whole.labels = None  # type: ignore[misc]
+
+
+def test_hostile_names_do_nothing(whole: Explanation, tmp_path: Path) -> None:
+    evil = '"><script>alert(1)</script><b onload=x>\x1b[31m\u202e\udcff'
+    bad = ac.dataset_profile.BadFile(evil, evil)
+    assert whole.dataset is not None and whole.model is not None and whole.hardware is not None
+    gpu = dataclasses.replace(whole.hardware.gpus[0], name=evil)
+    hostile = Explanation(
+        dataclasses.replace(
+            whole.config,
+            gpu_name=evil,
+            warnings=(evil,),
+            policy=evil,
+            decisions=(ac.Decision(evil, evil, evil, evil, evil),),
+            memory_parts=(ac.config.MemoryPart(evil, 5),),
+            alternatives=(dataclasses.replace(whole.config.alternatives[0], name=evil, what=evil),),
+            devices=(dataclasses.replace(two_gpus(whole.config).devices[0], name=evil),) * 2,
+        ),
+        dataclasses.replace(whole.hardware, gpus=(gpu,)),
+        dataclasses.replace(whole.dataset, bad_files=(bad,), bad_count=1, source=evil, warnings=(evil,)),
+        dataclasses.replace(whole.model, name=evil),
+    )
+    page = hostile._repr_html_()
+    found = tags(page)
+    assert "script" not in found.seen and "\u202e" not in page and "\x1b" not in page
+    assert "&lt;script&gt;" in page
+    text = str(hostile)
+    assert "\x1b" not in text and "\u202e" not in text and "\\u202e" in text
+    for name in ("a.html", "a.json", "a.txt"):
+        hostile.save(tmp_path / name)
+    assert json.loads((tmp_path / "a.json").read_text())["dataset"]["source"] == evil
+
+
+@pytest.mark.parametrize("durations", [[2.0, 2.0, 9.5], [4.0], heavy_tail(300)])
+def test_any_audio_can_be_shown(plan: ac.TrainingConfig, durations: list[float]) -> None:
+    shown = Explanation(plan, None, audio(durations, bad=60))
+    page = shown._repr_html_()
+    assert len(pictures(page)) == 2
+    assert "60 bad files left out" in page and "… and 10 more" in page
+    assert "60 bad files left out" in str(shown) and "… and 55 more" in str(shown)
+
+
+@pytest.mark.parametrize("gpu", ["T4", "2xL4", None])
+def test_plans_of_the_search_are_shown(gpu: str | None) -> None:
+    manager = ac.ASRConfigManager(gpu=gpu)
+    manager.profile_dataset(audio(heavy_tail(400)))
+    manager.profile_model("xls-r-300m")
+    config = manager.plan(trace=False)
+    explained = manager.explain()
+    page, text = explained._repr_html_(), str(explained)
+    tags(page)
+    assert len(pictures(page)) == 2 and max(map(len, text.splitlines())) <= 110
+    assert not any(row["overridden"] for row in explained.to_json()["decisions"])
+    memory = explained.to_json()["memory"]
+    assert sum(part["bytes"] for part in memory["parts"]) == memory["peak_bytes"] == config.predicted_bytes
+    assert {row["setting"] for row in explained.to_json()["decisions"] if row["group"] == "Other"} <= {"seed"}
+    for way in config.alternatives:
+        assert way.name in page
+    assert "overrides" not in [caution.code for caution in explained.cautions]
+
+
+def test_nothing_but_bad_files(plan: ac.TrainingConfig, tmp_path: Path) -> None:
+    (tmp_path / "bad.wav").write_text("no audio")
+    profile = ac.scan_audio(tmp_path, allow_empty=True, progress=False).profile
+    shown = Explanation(plan, None, profile)
+    assert "no usable clip" in str(shown) and "no usable clip" in shown._repr_html_()
+
+
+def test_manager_knows_the_machine_and_the_model() -> None:
+    clips = [[0.0] * 8000 for _ in range(40)]
+    config, manager = ac.create_optimal_config(
+        clips, "whisper-tiny", gpu="L4", sampling_rate=1000, trace=False, verbose=False
+    )
+    explained = manager.explain()
+    assert explained.config == config
+    assert (explained.hardware, explained.dataset, explained.model) == (
+        manager.hardware,
+        manager.dataset,
+        manager.model,
+    )
+    assert (explained.model_config or {})["vocab_size"] == 51865
+    assert "NVIDIA L4, 22.5 GiB" in str(explained)
+
+
+def test_cli_writes_the_page(make_wav: WavMaker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clip, page = make_wav("a.wav", 2.0), tmp_path / "plan.html"
+    arguments = ["plan", "--data", str(clip), "--model", "whisper-tiny", "--gpu", "L4", "--html", str(page)]
+    assert main(arguments) == 0
+    tags(page.read_text(encoding="utf-8"))
+    printed = capsys.readouterr().out
+    assert printed.count("NVIDIA L4, 22.5 GiB") == 1  # the stages have shown it
+    assert "clips a step on NVIDIA L4" in printed
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments[:-1], "plan"])
+    assert caught.value.code == 2
+    assert "'plan' does not end with .html" in capsys.readouterr().err
+    assert main([*arguments[:-1], str(tmp_path / "no" / "plan.html"), "--json"]) == 1
+    assert "cannot write" in capsys.readouterr().err

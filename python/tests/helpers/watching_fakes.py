@@ -1,0 +1,120 @@
+"""A monitor whose figures are scripted, and a clock that is moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from asrconfig_go.monitor.memory_monitor import GPUHistory, GPUMemory, MemoryHistory, MemorySnapshot
+
+GIB = 1 << 30
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def gpu(used: float, total: float = 10.0, allocated: float | None = None, reserved: float | None = None) -> GPUMemory:
+    """A GPU's memory in GiB, PyTorch's counters with it if they are given."""
+    free = total - used
+    room = free + ((reserved or 0.0) - (allocated or 0.0) if allocated is not None else 0.0)
+    sizes = [None if x is None else int(x * GIB) for x in (total, used, free, used, allocated, reserved, room)]
+    return GPUMemory(*sizes)
+
+
+def alert(number: int, text: str, **known: Any) -> SimpleNamespace:
+    """As story.Alert."""
+    usual = {"kind": "leak", "severity": "warn", "advice": "", "seconds_left": None, "cleared_s": None, "gpu": 0}
+    return SimpleNamespace(id=number, text=text, **{**usual, **known})
+
+
+def activity(*gpus: dict[str, float | None], **host: float | None) -> SimpleNamespace:
+    """As story.Activity, without what is not given."""
+    usual = {"utilization": None, "power_w": None, "temperature_c": None}
+    return SimpleNamespace(
+        gpus=tuple(SimpleNamespace(**{**usual, **one}) for one in gpus), **{"workers_rss_bytes": None, **host}
+    )
+
+
+class FakeMonitor:
+    """Gives the GPUs of ``shots``, one after the other at each step, the last one for ever; a host of 100 GiB.
+
+    What it is told is kept in ``steps`` and ``events``. ``fail`` is raised by ``headroom`` when it is an exception.
+    """
+
+    def __init__(self, shots: Any = ((),), host: float = 25.0) -> None:
+        self.shots = [shot if isinstance(shot, tuple) else (shot,) for shot in shots]
+        self.host, self.running, self.stops = host, True, 0
+        self.steps: list[dict[str, Any]] = []
+        self.events: list[tuple[str, str]] = []
+        self.saved: list[Path] = []
+        self.warned: list[Any] = []
+        self.alert_changes = 0
+        self.now = activity()
+        self.fail: Exception | None = None
+
+    @property
+    def gpus(self) -> tuple[GPUMemory, ...]:
+        return self.shots[min(max(len(self.steps) - 1, 0), len(self.shots) - 1)]
+
+    def step(self, number: int | None = None, *, kind: str = "train", **known: Any) -> None:
+        self.steps.append({"number": number, "kind": kind, **{k: v for k, v in known.items() if v is not None}})
+
+    def event(self, kind: str, text: str, gpu: int = -1) -> None:
+        self.events.append((kind, text))
+
+    def headroom(self) -> tuple[int | None, ...]:
+        if self.fail is not None:
+            raise self.fail
+        return tuple(each.headroom for each in self.gpus)
+
+    def host_fraction(self) -> float | None:
+        return self.host / 100
+
+    def read(self) -> MemorySnapshot:
+        return MemorySnapshot(1.0, 7, 1, 100 * GIB, int(self.host * GIB), int(self.host * GIB), self.gpus)
+
+    def activity(self) -> Any:
+        return self.now
+
+    def history(self, max_points: int = 0) -> MemoryHistory:
+        times = tuple(float(i) for i in range(len(self.steps) or 1))
+        used = tuple(each.used for each in self.gpus)
+        return MemoryHistory(
+            0,
+            times,
+            1,
+            100 * GIB,
+            tuple(int(self.host * GIB) for _ in times),
+            tuple(
+                GPUHistory(each.total or 0, tuple(size for _ in times))
+                for each, size in zip(self.gpus, used, strict=True)
+            ),
+        )
+
+    def warn(self, *alerts: Any) -> None:
+        """Let these be all warnings."""
+        self.warned, self.alert_changes = list(alerts), self.alert_changes + 1
+
+    def alerts(self) -> tuple[Any, ...]:
+        return tuple(self.warned)
+
+    def save(self, path: Any) -> None:
+        self.saved.append(Path(path))
+
+    def stop(self) -> None:
+        self.running, self.stops = False, self.stops + 1
+
+
+def makes(*monitors: FakeMonitor) -> Callable[[], FakeMonitor]:
+    """What makes these, one after the other."""
+    left = list(monitors)
+    return lambda: left.pop(0)

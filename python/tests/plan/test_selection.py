@@ -1,0 +1,199 @@
+"""Which clips a plan trains on and where they are cut; a loader of one's own; how many steps there are."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import multiprocessing
+import random
+import warnings
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrconfig_go import EmptyDatasetError, InvalidArgumentError, Selection, clip_pieces, select_clips
+from training_fixtures import make_plan
+
+NAN = math.nan
+
+
+def test_left_out_kept_and_to_be_cut() -> None:
+    plan = make_plan(max_length_s=60.0, chunk_length_s=30.0)
+    chosen = select_clips([10, 30.0, 31.0, 60.0, 60.01, NAN, 7200.0], plan)
+    assert (list(chosen.kept), list(chosen.to_cut)) == ([0, 1, 2, 3], [2, 3])
+    assert (list(chosen.too_long), list(chosen.unreadable)) == ([4, 6], [5])
+    assert chosen.kept_hours * 3600 == pytest.approx(131)
+    assert chosen.too_long_hours * 3600 == pytest.approx(7260.01)
+    assert chosen.to_cut_hours * 3600 == pytest.approx(91)
+    assert repr(chosen).splitlines() == [
+        "4 of 7 clips kept (0.04 h)",
+        "2 clips longer than 60 s left out (2.02 h)",
+        "1 clip that cannot be read left out",
+        "2 clips to be cut into pieces of at most 30 s (0.03 h)",
+    ]
+
+
+def test_without_limits_all_that_can_be_read_is_kept() -> None:
+    chosen = select_clips(array("d", [1.0, NAN, 1e6]), make_plan())
+    assert (list(chosen.kept), list(chosen.to_cut), list(chosen.too_long)) == ([0, 2], [], [])
+
+
+def test_every_clip_is_in_one_place() -> None:
+    source = random.Random(1)
+    for _ in range(50):
+        seconds = [source.choice([NAN, source.uniform(0, 100)]) for _ in range(100)] + [0.0]
+        plan = make_plan(
+            max_length_s=source.choice([None, source.uniform(1, 100)]), chunk_length_s=source.uniform(1, 60)
+        )
+        chosen = select_clips(seconds, plan)
+        assert sorted([*chosen.kept, *chosen.too_long, *chosen.unreadable]) == list(range(101))
+        assert set(chosen.to_cut) <= set(chosen.kept)
+        assert {clip for clip, _, _ in clip_pieces(seconds, plan)} == set(chosen.kept)
+
+
+def test_pieces_are_even_and_cover_their_clip() -> None:
+    source = random.Random(2)
+    plan = make_plan(chunk_length_s=30.0)
+    seconds = [30.0, 30.000001, 60.0, 61.0, 0.0, *(source.uniform(0, 500) for _ in range(200))]
+    pieces: dict[int, list[tuple[float, float]]] = {}
+    for clip, start, end in clip_pieces(seconds, plan):
+        pieces.setdefault(clip, []).append((start, end))
+    assert [len(pieces[clip]) for clip in range(5)] == [1, 2, 2, 3, 1]
+    for clip, parts in pieces.items():
+        lengths = [end - start for start, end in parts]
+        assert max(lengths) <= 30.0 + 1e-9
+        assert max(lengths) - min(lengths) < 1e-9
+        assert len(parts) == max(1, math.ceil(seconds[clip] / 30.0))
+        assert (parts[0][0], parts[-1][1]) == (0.0, seconds[clip])
+        assert all(before[1] == after[0] for before, after in itertools.pairwise(parts))
+
+
+@pytest.mark.parametrize("durations", [[1.0, None], [1.0, -1.0], [math.inf], ["3"], [True], "345", 7, None])
+def test_what_is_no_duration_is_refused(durations: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="durations"):
+        select_clips(durations, make_plan())
+
+
+@pytest.mark.parametrize("durations", [[], [NAN], [31.0, 40.0]])
+def test_nothing_left(durations: list[float]) -> None:
+    with pytest.raises(EmptyDatasetError, match=f"no clip is left of {len(durations)}"):
+        select_clips(durations, make_plan(max_length_s=30.0))
+
+
+class Indexed:
+    """A torch dataset of numbers."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> int:
+        return 10 * i
+
+
+def taken(dataset: Any) -> tuple[Any, Selection]:
+    found: tuple[Any, Selection] = make_plan(max_length_s=30.0).select(dataset, [5.0, 31.0, 29.0, NAN])
+    return found
+
+
+def test_selecting_from_lists() -> None:
+    assert taken(["a", "b", "c", "d"])[0] == ["a", "c"]
+    assert taken(("a", "b", "c", "d"))[0] == ("a", "c")
+    rows = ["a", "b"]
+    dataset, chosen = make_plan(max_length_s=30.0).select(rows, [1.0, 2.0])
+    assert dataset is rows
+    assert len(chosen.kept) == 2
+
+
+def test_selecting_from_a_torch_dataset() -> None:
+    pytest.importorskip("torch")
+    dataset, _ = taken(Indexed())
+    assert [dataset[i] for i in range(len(dataset))] == [0, 20]
+
+
+def test_selecting_from_datasets() -> None:
+    datasets = pytest.importorskip("datasets")
+    dataset = datasets.Dataset.from_dict({"text": ["a", "b", "c", "d"]})
+    assert list(taken(dataset)[0]["text"]) == ["a", "c"]
+    with pytest.raises(InvalidArgumentError, match="dictionary of splits"):
+        taken(datasets.DatasetDict(train=dataset))
+    with pytest.raises(InvalidArgumentError, match="IterableDataset"):
+        taken(dataset.to_iterable_dataset())
+
+
+def test_durations_are_measured_where_none_are_given(make_wav: Any) -> None:
+    paths = [make_wav("short.wav", 0.5), make_wav("long.wav", 2.0)]
+    dataset, chosen = make_plan(max_length_s=1.0).select(paths)
+    assert dataset == paths[:1]
+    assert chosen.too_long_hours * 3600 == pytest.approx(2.0)
+    with pytest.raises(InvalidArgumentError, match="durations of a Indexed"):
+        make_plan().select(Indexed())
+
+
+def test_a_wrong_number_of_durations() -> None:
+    with pytest.raises(InvalidArgumentError, match="2 durations for a dataset of 3 clips"):
+        make_plan().select(["a", "b", "c"], [1.0, 2.0])
+
+
+def test_a_loader_of_one_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    workers = {"dataloader_num_workers": 2, "dataloader_prefetch_factor": 3, "dataloader_persistent_workers": True}
+    plan = make_plan(dataloader_pin_memory=True, **workers)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    expected = {"num_workers": 2, "pin_memory": True, "persistent_workers": True, "prefetch_factor": 3}
+    assert plan.loader_settings() == expected
+    monkeypatch.undo()
+    start = multiprocessing.get_all_start_methods()[0]
+    for settings in (plan.loader_settings(), plan.loader_settings(start_method=start)):
+        loader = torch.utils.data.DataLoader(Indexed(), batch_size=2, **settings)
+        assert [batch.tolist() for batch in loader] == [[0, 10], [20, 30]]
+        assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 3, True)
+    assert loader.multiprocessing_context.get_start_method() == start
+    with pytest.raises(InvalidArgumentError, match="'thread' is not known"):
+        plan.loader_settings(start_method="thread")
+
+
+def test_a_loader_without_workers() -> None:
+    torch = pytest.importorskip("torch")
+    plan = make_plan(dataloader_prefetch_factor=3, dataloader_persistent_workers=True, dataloader_pin_memory=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = torch.utils.data.DataLoader(Indexed(), batch_size=2, **plan.loader_settings(start_method="spawn"))
+        assert len(list(loader)) == 2
+    if not torch.cuda.is_available():
+        assert loader.pin_memory is False
+
+
+@pytest.mark.parametrize(
+    ("clips", "batch", "accumulation", "epochs"), [(16, 4, 1, 3), (17, 4, 2, 3), (3, 4, 4, 2), (21, 2, 4, 1.5)]
+)
+def test_steps_as_the_trainer_counts_them(
+    tmp_path: Path, clips: int, batch: int, accumulation: int, epochs: float
+) -> None:
+    pytest.importorskip("transformers")
+    from tiny_training import tiny_trainer
+
+    plan = make_plan(
+        per_device_train_batch_size=batch, gradient_accumulation_steps=accumulation, num_train_epochs=epochs
+    )
+    settings = {
+        "per_device_train_batch_size": batch,
+        "gradient_accumulation_steps": accumulation,
+        "num_train_epochs": epochs,
+    }
+    rounded = tiny_trainer(tmp_path, samples=3, per_device_train_batch_size=1, gradient_accumulation_steps=2)
+    rounded.train()
+    trainer = tiny_trainer(tmp_path, samples=clips, **settings)
+    trainer.train()
+    assert trainer.state.global_step == trainer.state.max_steps
+    if rounded.state.max_steps == 2:
+        assert plan.max_steps(clips) == trainer.state.max_steps
+    else:  # this transformers leaves out the rest of an epoch's batches
+        assert plan.max_steps(clips) >= trainer.state.max_steps
+
+
+@pytest.mark.parametrize("clips", [0, -1, 2.5, None])
+def test_steps_of_no_clips(clips: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="clips"):
+        make_plan().max_steps(clips)

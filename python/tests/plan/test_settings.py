@@ -1,0 +1,258 @@
+"""Every setting of a plan ends in its place: a new field without a row here fails, and so does one without effect."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrconfig_go import TrainingConfig, clip_pieces, prepare_model, select_clips
+from asrconfig_go.apply import environment
+from training_fixtures import make_plan
+
+pytest.importorskip("transformers")
+torch = pytest.importorskip("torch")
+
+from transformers import TrainingArguments  # noqa: E402
+
+from asrconfig_go.apply.torch_backends import set_backends  # noqa: E402
+from locations import REPOSITORY  # noqa: E402
+from speech_models import wav2vec2  # noqa: E402
+
+DOCUMENT = REPOSITORY / "docs" / "settings.md"
+NAMES = {field.name for field in dataclasses.fields(TrainingConfig)}
+ARGUMENTS = {field.name for field in dataclasses.fields(TrainingArguments)}
+
+
+@pytest.fixture(autouse=True)
+def put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leaves the environment and torch as they were."""
+    before = dict(os.environ)
+    for name in (*environment.alloc_conf_names(), "TOKENIZERS_PARALLELISM", "CUBLAS_WORKSPACE_CONFIG"):
+        os.environ.pop(name, None)
+    benchmark, deterministic = torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic
+    yield
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = benchmark, deterministic
+    torch.use_deterministic_algorithms(False)
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def arguments(output: Path, plan: TrainingConfig, **overrides: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return plan.to_training_arguments(output, **overrides)
+
+
+# 1. What the Trainer gets: two values of a setting, and what TrainingArguments then hold under which name.
+
+FP16 = "fp16 is for GPUs alone: TrainingArguments refuse it on a CPU, test_training_arguments.py looks at it"
+WORKERS = {"dataloader_num_workers": 2}
+CHECKPOINTING = "activation_checkpointing" if "activation_checkpointing" in ARGUMENTS else "gradient_checkpointing"
+GROUPING = "train_sampling_strategy" if "train_sampling_strategy" in ARGUMENTS else "group_by_length"
+
+
+def group(on: bool) -> Any:
+    return on if GROUPING == "group_by_length" else ("group_by_length" if on else "random")
+
+
+TRAINER: dict[str, tuple[str, list[tuple[dict[str, Any], Any]]]] = {
+    "per_device_train_batch_size": ("", [({"per_device_train_batch_size": n}, n) for n in (2, 7)]),
+    "gradient_accumulation_steps": ("", [({"gradient_accumulation_steps": n}, n) for n in (1, 3)]),
+    "per_device_eval_batch_size": ("", [({"per_device_eval_batch_size": n}, n) for n in (2, 7)]),
+    "eval_accumulation_steps": ("", [({"eval_accumulation_steps": n}, n) for n in (None, 4)]),
+    "bf16": ("", [({"bf16": on}, on) for on in (False, True)]),
+    "gradient_checkpointing": (CHECKPOINTING, [({"gradient_checkpointing": on}, on) for on in (False, True)]),
+    "torch_compile": ("", [({"torch_compile": on}, on) for on in (False, True)]),
+    "deterministic": ("full_determinism", [({"deterministic": on}, on) for on in (False, True)]),
+    "dataloader_num_workers": ("", [({"dataloader_num_workers": n}, n) for n in (0, 2)]),
+    "dataloader_prefetch_factor": ("", [({"dataloader_prefetch_factor": n, **WORKERS}, n) for n in (2, 5)]),
+    "dataloader_persistent_workers": (
+        "",
+        [({"dataloader_persistent_workers": on, **WORKERS}, on) for on in (False, True)],
+    ),
+    "group_by_length": (
+        GROUPING,
+        [
+            ({"group_by_length": on, "length_handling": "grouped" if on else "random"}, group(on))
+            for on in (False, True)
+        ],
+    ),
+    "length_handling": (
+        GROUPING,
+        [
+            ({"length_handling": how, "group_by_length": how == "grouped"}, group(how == "grouped"))
+            for how in ("random", "grouped", "bucketed", "packed")
+        ],
+    ),
+    "learning_rate": ("", [({"learning_rate": x}, x) for x in (1e-5, 3e-4)]),
+    "num_train_epochs": ("", [({"num_train_epochs": x}, x) for x in (1.5, 3.0)]),
+    "warmup_ratio": ("get_warmup_steps", [({"warmup_ratio": x}, 1000 * x) for x in (0.1, 0.25)]),
+    "weight_decay": ("", [({"weight_decay": x}, x) for x in (0.0, 0.05)]),
+    "max_grad_norm": ("", [({"max_grad_norm": x}, x) for x in (0.5, 2.0)]),
+    "optimizer": ("optim", [({"optimizer": name}, name) for name in ("adamw_torch", "adafactor")]),
+    "seed": ("", [({"seed": n}, n) for n in (1, 2)]),
+    "distributed": (
+        "ddp_find_unused_parameters",
+        [({"distributed": how}, unused) for how, unused in (("none", None), ("ddp", True))],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAINER)
+def test_the_trainer_gets(name: str, tmp_path: Path) -> None:
+    target, cases = TRAINER[name]
+    for changes, expected in cases:
+        plan = make_plan(**{"schema_version": 2, "micro_batch_size": 1, **defaults(), **changes})
+        built = arguments(tmp_path, plan, model=wav2vec2("mean"))
+        found = getattr(built, target or name)
+        assert (found(1000) if callable(found) else found) == expected, changes
+
+
+def defaults() -> dict[str, Any]:
+    plain = make_plan().to_dict()
+    return {name: plain[name] for name in NAMES}
+
+
+@pytest.mark.parametrize("name", ["fp16", "tf32", "dataloader_pin_memory"])
+def test_the_trainer_gets_what_a_gpu_can_do(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on an Ampere GPU, before TrainingArguments look at the machine themselves."""
+    from transformers import utils
+
+    from asrconfig_go.apply import training_arguments
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(utils, "is_torch_tf32_available", lambda: True)
+    for on in (False, True):
+        plan = make_plan(**{name: on})
+        known = training_arguments._Known(TrainingArguments)
+        planned = training_arguments._planned(plan, known, {})
+        training_arguments._leave_unsupported(plan, planned, {})
+        assert planned[name] is on
+
+
+# 2. What apply() does, by its effect.
+
+
+def alloc_conf() -> None:
+    name = environment.alloc_conf_names()[0]
+    assert name not in os.environ
+    make_plan(alloc_conf="expandable_segments:True").apply(backends=False)
+    assert os.environ[name] == "expandable_segments:True"
+
+
+def cudnn_benchmark() -> None:
+    for on in (True, False):
+        list(set_backends(make_plan(cudnn_benchmark=on)))
+        assert torch.backends.cudnn.benchmark is on
+
+
+def deterministic() -> None:
+    make_plan(deterministic=True).apply()
+    assert torch.are_deterministic_algorithms_enabled()
+    assert torch.backends.cudnn.deterministic
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+
+
+def tf32() -> None:
+    for on in (True, False):
+        make_plan(tf32=on).apply(environment=False)
+        assert torch.backends.cuda.matmul.allow_tf32 is on
+
+
+def gradient_checkpointing() -> None:
+    for on in (True, False):
+        model = wav2vec2("mean")
+        prepare_model(model, make_plan(gradient_checkpointing=on))
+        assert any(getattr(m, "gradient_checkpointing", False) for m in model.modules()) is on
+
+
+def attn_implementation() -> None:
+    model = wav2vec2("mean")
+    if not hasattr(model, "set_attn_implementation"):
+        pytest.skip("this transformers cannot change attention; test_model_preparation.py looks at how that is told")
+    for which in ("eager", "sdpa"):
+        prepare_model(model, make_plan(attn_implementation=which))
+        assert model.config._attn_implementation == which
+
+
+def freeze_feature_encoder() -> None:
+    for on in (False, True):
+        model = wav2vec2("mean")
+        prepare_model(model, make_plan(freeze_feature_encoder=on))
+        assert any(p.requires_grad for p in model.wav2vec2.feature_extractor.parameters()) is not on
+
+
+APPLY: list[Callable[[], None]] = [
+    *(alloc_conf, cudnn_benchmark, deterministic, tf32),
+    *(gradient_checkpointing, attn_implementation, freeze_feature_encoder),
+]
+
+
+@pytest.mark.parametrize("effect", APPLY, ids=lambda effect: effect.__name__)
+def test_apply_does(effect: Callable[[], None]) -> None:
+    effect()
+
+
+# 3. What the data set, its sampler and the guard take, by their effect.
+
+
+def max_length_s() -> None:
+    assert [list(select_clips([5, 20], make_plan(max_length_s=s)).kept) for s in (10.0, 30.0)] == [[0], [0, 1]]
+
+
+def chunk_length_s() -> None:
+    assert [len(list(clip_pieces([5, 20], make_plan(chunk_length_s=s)))) for s in (5.0, 10.0)] == [5, 3]
+
+
+def device_count() -> None:
+    assert [make_plan(device_count=n).effective_batch_size for n in (1, 4)] == [32, 128]
+    assert [make_plan(device_count=n).max_steps(640) for n in (1, 4)] == [100, 25]
+
+
+DATA: list[Callable[[], None]] = [max_length_s, chunk_length_s, device_count]
+
+
+@pytest.mark.parametrize("effect", DATA, ids=lambda effect: effect.__name__)
+def test_data_take(effect: Callable[[], None]) -> None:
+    effect()
+
+
+# Settings that the user hands to a named function or argument; docs/settings.md says how.
+HANDED_OVER = {
+    "streaming": "load_dataset(…, streaming=config.streaming)",
+    "cache_dataset": "keep_in_memory=config.cache_dataset",
+    "micro_batching": "`manager.train(trainer)`",
+    "micro_batch_size": "`per_device_train_batch_size`",
+    "micro_batch_overhead_s": "the guard",
+    "length_buckets": "`manager.train`",
+    "target_batch_size": "`manager.train`",
+}
+# What tells of the plan and changes nothing by itself.
+DESCRIPTION = {
+    *("schema_version", "policy", "preset", "lr_scaling", "safety_margin", "gpu_name", "gpu_memory_bytes"),
+    *("model_memory_bytes", "predicted_bytes", "predicted_high_bytes", "budget_bytes", "memory_parts"),
+    *("devices", "times", "alternatives", "decisions", "warnings"),
+}
+
+
+def test_every_setting_has_its_place() -> None:
+    applied = {effect.__name__ for effect in (*APPLY, *DATA)}
+    trainer = {*TRAINER, "fp16", "tf32", "dataloader_pin_memory"}
+    assert trainer | applied | set(HANDED_OVER) | DESCRIPTION == NAMES
+    assert not (DESCRIPTION | set(HANDED_OVER)) & (trainer | applied)
+    assert not DESCRIPTION & set(HANDED_OVER)
+
+
+def test_the_document_tells_of_every_setting() -> None:
+    text = DOCUMENT.read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    for name in NAMES:
+        assert any(f"`{name}`" in row for row in rows), name
+    for name, words in HANDED_OVER.items():
+        assert any(f"`{name}`" in row and words in row for row in rows), name

@@ -1,0 +1,243 @@
+"""Loading speech by name, and making it fit a model: every clip is trained on or said to be left out."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import WavMaker
+
+from asrconfig_go import (
+    AsrConfigError,
+    CorruptFileError,
+    EmptyDatasetError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
+from asrconfig_go.recipe import SpeechData, load_speech
+from asrconfig_go.recipe.speech_data import column
+from recipe_data import digits, folder_of_clips
+
+datasets = pytest.importorskip("datasets")
+soundfile = pytest.importorskip("soundfile")
+
+
+def loaded(source: Any, **options: Any) -> SpeechData:
+    return load_speech(source, progress=False, **options)
+
+
+def write_table(path: Path, rows: list[dict[str, Any]]) -> Path:
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return path
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ";")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_the_demo_has_its_own_clips_to_evaluate_with() -> None:
+    data = loaded("demo")
+    assert (len(data.train), len(data.evaluation)) == (250, 60)
+    assert data.train.column_names == ["audio", "text", "length"]
+    assert data.train.features["audio"].decode is False
+    row = data.train[0]
+    assert row["length"] == soundfile.info(row["audio"]["path"]).frames
+    assert str(data).startswith("250 clips (4.0 min) to train on, 60 clips (1.1 min) to evaluate with")
+    assert "250 clips" in data._repr_html_()
+    assert load_speech(data) is data
+
+
+@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl", "train.tsv", "data.csv"])
+def test_a_folder_with_a_manifest(tmp_path: Path, name: str) -> None:
+    clips = folder_of_clips(tmp_path / "clips")
+    columns = ("file_name", "sentence") if name == "metadata.csv" else ("path", "transcript")
+    write_table(tmp_path / name, [dict(zip(columns, (path.stem, text), strict=True)) for path, text in clips][::-1])
+    with_endings = [dict(zip(columns, (path.name, text), strict=True)) for path, text in clips]
+    whole = loaded(tmp_path, evaluation_share=0)
+    assert column(whole.train, "text") == [text for _, text in clips][::-1], "in the manifest's order"
+    write_table(tmp_path / name, with_endings)
+    parted = loaded(str(tmp_path), evaluation_share=0.34)
+    assert (len(parted.train), len(parted.evaluation)) == (4, 2)
+    assert sorted(column(parted.train, "text") + column(parted.evaluation, "text")) == sorted(t for _, t in clips)
+    assert "2 of 6 clips, drawn at random, are kept for evaluation" in parted.notes
+    again = loaded(tmp_path, evaluation_share=0.34)
+    assert column(again.evaluation, "text") == column(parted.evaluation, "text")
+
+
+def test_text_files_beside_clips(tmp_path: Path) -> None:
+    clips = folder_of_clips(tmp_path / "a" / "b")
+    for path, text in clips[1:]:
+        path.with_suffix(".txt").write_text(f"\ufeff{text}\n", encoding="utf-8")
+    data = loaded(tmp_path, evaluation_share=0).clean()
+    assert sorted(column(data.train, "text")) == sorted(text for _, text in clips[1:])
+    assert "1 clip without a transcript left out" in data.notes
+
+
+def test_splits_by_files_and_by_folders(tmp_path: Path) -> None:
+    clips = folder_of_clips(tmp_path)
+    rows = [{"path": path.name, "text": text} for path, text in clips]
+    write_table(tmp_path / "train.csv", rows[:4])
+    write_table(tmp_path / "dev.csv", rows[4:])
+    write_table(tmp_path / "test.csv", rows[5:])
+    data = loaded(tmp_path)
+    assert (len(data.train), len(data.evaluation)) == (4, 2)
+    assert data.notes == ("trains on the split train, evaluates with dev; not used: test",)
+    chosen = loaded(tmp_path, split="dev", evaluation_split="test")
+    assert (len(chosen.train), len(chosen.evaluation)) == (2, 1)
+    for name, part in (("train", rows[:4]), ("test", rows[4:])):
+        folder_of_clips(tmp_path / "parts" / name)
+        write_table(tmp_path / "parts" / name / "metadata.csv", part)
+    parts = loaded(tmp_path / "parts")
+    assert (len(parts.train), len(parts.evaluation)) == (4, 2)
+
+
+def test_saved_and_parquet_datasets(tmp_path: Path) -> None:
+    digits(6, 2).save_to_disk(tmp_path / "saved")
+    assert len(loaded(tmp_path / "saved").evaluation) == 2
+    for name, part in digits(6, 2).items():
+        part.to_parquet(tmp_path / "parquet" / f"{name}-00000-of-00001.parquet")
+    data = loaded(tmp_path / "parquet")
+    assert (len(data.train), len(data.evaluation)) == (6, 2)
+
+
+def test_a_dataset_with_other_names_and_bytes(make_wav: WavMaker) -> None:
+    content = [{"bytes": make_wav(f"{i}.wav", 1.0 + i).read_bytes(), "path": None} for i in range(3)]
+    plain = datasets.Dataset.from_dict({"clip": content, "speech_text": ["a", "b", "c"], "id": [1, 2, 3]})
+    plain = plain.cast_column("clip", datasets.Audio()).select([2, 0])
+    data = loaded(plain, text_column="speech_text", evaluation_share=0)
+    assert column(data.train, "length") == [48_000, 16_000]
+    assert column(data.train, "text") == ["c", "a"]
+    with pytest.raises(InvalidArgumentError) as caught:
+        loaded(plain, text_column="speach_text")
+    assert "columns: speech_text, id" in caught.value.message
+    assert "did you mean 'speech_text'? Pass text_column='speech_text' (--text-column speech_text)" in caught.value.hint
+    with pytest.raises(InvalidArgumentError, match="did you mean 'clip'"):
+        loaded(plain, audio_column="clips", text_column="speech_text")
+
+
+def test_arrays_are_audio_too() -> None:
+    audio = [{"array": [0.1, -0.1] * n, "sampling_rate": 8_000} for n in (400, 600)]
+    data = loaded(datasets.Dataset.from_dict({"audio": audio, "text": ["a", "b"]}), evaluation_share=0)
+    assert column(data.train, "length") == [1600, 2400]
+    assert data.notes == ("resampled to 16000 Hz when read: 2 clips of 8000 Hz", "no clips to evaluate with")
+
+
+def test_bad_clips_and_other_rates_are_said(tmp_path: Path, make_wav: WavMaker) -> None:
+    good = [make_wav("a.wav", 1.0), make_wav("b.wav", 1.0, rate=8_000), make_wav("c.wav", 1.0, rate=44_100)]
+    broken = tmp_path / "broken.wav"
+    broken.write_text("no audio")
+    flac = tmp_path / "cut.flac"
+    tones = [0.3 * ((i * 7919) % 1000 / 1000 - 0.5) for i in range(32_000)]
+    soundfile.write(flac, tones, 16_000)
+    content = bytearray(flac.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 400] = b"\xff" * 400
+    flac.write_bytes(content)
+    files = [*good, broken, flac, tmp_path / "missing.wav"]
+    rows = [{"path": str(path), "text": path.stem} for path in files]
+    manifest = write_table(tmp_path / "m.jsonl", [*rows, {"path": None, "text": "no path"}])
+    data = loaded(manifest, evaluation_share=0)
+    assert column(data.train, "text") == ["a", "b", "c"]
+    assert column(data.train, "length") == [16_000] * 3, "in samples at 16 kHz"
+    bad, rates = data.notes[:2]
+    assert bad.startswith("4 of 7 clips cannot be read and are left out: ")
+    for name in ("broken.wav", "cut.flac", "missing.wav"):
+        assert name in bad
+    assert rates == "resampled to 16000 Hz when read: 1 clip of 8000 Hz, 1 clip of 44100 Hz"
+    unchecked = loaded(manifest, evaluation_share=0, check_audio=False)
+    assert column(unchecked.train, "text") == ["a", "b", "c", "cut"]
+    with pytest.raises(EmptyDatasetError, match=r"no clip is left to train on; 2 of 2 clips cannot be read"):
+        loaded(write_table(tmp_path / "bad.jsonl", rows[3:5]))
+
+
+def test_cleaning_leaves_out_what_says_nothing() -> None:
+    rows = digits(4)["train"]
+    texts = ["One, two!", "?!", None, "it costs 3.50"]
+    data = loaded(datasets.Dataset.from_dict({"audio": rows["audio"], "text": texts}), evaluation_share=0)
+    cleaned = data.clean()
+    assert column(cleaned.train, "text") == ["one two", "it costs 3.50"]
+    assert len(cleaned.train["length"]) == 2
+    assert column(data.train, "text") == texts, "the data given stays as it was"
+    told = "\n".join(cleaned.notes)
+    assert "cleaning changed 2 of 4 transcripts" in told
+    assert "2 clips without a transcript left out" in told
+    assert "1 transcript with digits" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "told"),
+    [
+        ("m.jsonl", '{"path": "a.wav"\n', CorruptFileError, "line 1"),
+        ("m.jsonl", "[1]\n", CorruptFileError, "not an object"),
+        ("m.csv", "", EmptyDatasetError, "has no rows"),
+        ("m.csv", "id,words\n1,x\n", InvalidArgumentError, "no column of a usual name with the audio"),
+        ("m.jsonl", '{"path": "a.wav", "text": "x", "offset": 1.5}\n', UnsupportedError, "cuts pieces"),
+        ("m.xml", "<a/>", InvalidArgumentError, "is no manifest"),
+    ],
+)
+def test_manifests_that_cannot_be_used(
+    tmp_path: Path, name: str, text: str, kind: type[AsrConfigError], told: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(kind, match=told) as caught:
+        loaded(tmp_path / name)
+    assert caught.value.hint
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="holds no clips with transcripts"):
+        loaded(tmp_path)
+    with pytest.raises(NotFoundError, match=r"'\./nowhere' does not exist"):
+        loaded("./nowhere")
+    with pytest.raises(InvalidArgumentError, match="cannot read speech from a int"):
+        loaded(3)
+    with pytest.raises(InvalidArgumentError, match=r"no split train \(splits: a, b\)"):
+        loaded(datasets.DatasetDict(a=digits(2)["train"], b=digits(2)["train"]))
+    with pytest.raises(InvalidArgumentError, match="no split 'validation'"):
+        loaded(digits(2), evaluation_split="validation")
+    with pytest.raises(InvalidArgumentError, match=r"evaluation_share = 0\.9"):
+        loaded("demo", evaluation_share=0.9)
+    with pytest.raises(UnsupportedError, match="streamed"):
+        loaded(digits(2)["train"].to_iterable_dataset())
+
+
+def test_the_hub_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def load_dataset(*names: Any, split: Any = None, token: Any = None) -> Any:
+        asked.append((*names, split, token))
+        return digits(4, 2) if split is None else digits(4, 2)[split]
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert len(loaded("someone/speech", name="de", token="t").evaluation) == 2
+    assert asked == [("someone/speech", "de", None, "t")]
+    assert len(loaded("speech", split="test", evaluation_split="train").evaluation) == 4
+    assert asked[1:] == [("speech", None, "test", None), ("speech", None, "train", None)]
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "hint"),
+    [
+        (ConnectionError("Couldn't reach the Hub"), "the Hub cannot be reached", "needs no network"),
+        (OSError("401 Client Error: gated repo"), "needs a token that may read it", "set HF_TOKEN"),
+        (ValueError("Config name is missing. Please pick one among ['de']"), "among \\['de'\\]", "--name"),
+        (FileNotFoundError("Dataset 'x/y' doesn't exist"), "cannot be found on the Hub", "check its name"),
+        (RuntimeError("scripts are no longer supported"), "cannot be loaded", "a folder or a manifest"),
+    ],
+)
+def test_what_keeps_the_hub_from_giving(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str, hint: str
+) -> None:
+    def load_dataset(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr("asrconfig_go.recipe.hub_downloads.offline", lambda: False)
+    with pytest.raises(AsrConfigError, match=f"'x/y'.*{told}") as caught:
+        loaded("x/y")
+    assert hint in caught.value.hint

@@ -1,0 +1,260 @@
+"""Fine-tuning with all its stages: resumed exactly, with nothing lost on a full disk, and every error with a remedy."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrconfig_go import AsrConfigError, InvalidArgumentError, NotFoundError, TrainingConfig
+from asrconfig_go.cli.main import main
+from asrconfig_go.recipe import FineTuneResult, SpeechData, fine_tune, load_speech, push_to_hub
+from recipe_data import digits
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("datasets")
+pytest.importorskip("soundfile")
+safetensors = pytest.importorskip("safetensors.torch")
+
+MODELS = ["tiny-wav2vec2", "tiny-whisper"]
+QUICK = {"save_steps": 1, "eval_strategy": "no", "report_to": []}
+
+
+@pytest.fixture(scope="module")
+def speech() -> SpeechData:
+    return load_speech(digits(16), progress=False)
+
+
+def trained(speech: Any, output: Path, model: str = MODELS[0], **options: Any) -> FineTuneResult:
+    settings = {**QUICK, **options.pop("settings", {})}
+    return fine_tune(speech, model, output, **{"max_steps": 3, "verbose": False, "settings": settings, **options})
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = safetensors.load_file(folder / "model.safetensors")
+    return found
+
+
+def at_step(step: int, act: Any) -> Any:
+    """A callback that acts at the end of a step."""
+
+    class Acting(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == step:
+                act(state)
+
+    return Acting()
+
+
+def interrupt(_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_interrupted_training_goes_on_exactly(
+    speech: SpeechData, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = trained(speech, tmp_path / "whole", model)
+    assert whole.training.steps == 3
+    assert whole.wer is not None
+    assert whole.wer_before is not None
+    assert whole.loss is not None
+    assert len(whole.samples) == 3
+    with pytest.raises(KeyboardInterrupt):
+        trained(speech, tmp_path / "cut", model, callbacks=[at_step(2, interrupt)], verbose=True)
+    told = capsys.readouterr().out
+    assert f"Stopped at step 2 of 3: {tmp_path / 'cut' / 'checkpoint-2'} is safe" in told
+    assert "go on by the same call with resume=True (asrconfig train … --resume)" in told
+    assert not (tmp_path / "cut" / "model.safetensors").exists()
+    resumed = trained(speech, tmp_path / "cut", model, resume=True)
+    assert resumed.training.resumed_from.endswith("checkpoint-2")
+    assert resumed.wer == whole.wer
+    expected, found = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), name
+
+
+def test_the_folder_holds_all_that_is_needed(
+    speech: SpeechData, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result = trained(speech, tmp_path, settings={"eval_strategy": "steps", "eval_steps": 2, "learning_rate": 1e-3})
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert "%|" not in printed.err, "there are no bars without verbose"
+    assert "word error rate" in str(result)
+    assert "no clips to evaluate with" not in str(result)
+    assert "tiny-wav2vec2: 3 steps" in result._repr_html_()
+    assert TrainingConfig.load(tmp_path / "training_config.json").learning_rate == 1e-3
+    logged = json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())["log_history"]
+    assert max(entry.get("learning_rate", 0) for entry in logged) == 1e-3
+    assert next(entry["step"] for entry in logged if "eval_wer" in entry) == 2
+    assert "per_device_train_batch_size" in (tmp_path / "plan.html").read_text()
+    card = (tmp_path / "README.md").read_text()
+    assert "Fine-tuned from tiny-wav2vec2" in card
+    assert "automatic-speech-recognition" in card
+    assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
+    processor = transformers.AutoProcessor.from_pretrained(tmp_path)
+    model = transformers.AutoModelForCTC.from_pretrained(tmp_path)
+    assert model.config.vocab_size == len(processor.tokenizer)
+    assert not list(tmp_path.glob(".saving*"))
+
+
+def test_a_trained_model_is_trained_further(speech: SpeechData, tmp_path: Path) -> None:
+    trained(speech, tmp_path / "first")
+    again = trained(
+        speech, tmp_path / "second", str(tmp_path / "first"), max_steps=1, settings={"learning_rate": 1e-12}
+    )
+    assert again.model == str(tmp_path / "first")
+    first, second = weights(tmp_path / "first"), weights(tmp_path / "second")
+    assert torch.allclose(first["lm_head.weight"], second["lm_head.weight"], atol=1e-6), (
+        "its vocabulary and head are kept"
+    )
+
+
+def test_an_earlier_training_is_never_overwritten(speech: SpeechData, tmp_path: Path) -> None:
+    trained(speech, tmp_path)
+    before = weights(tmp_path)
+    with pytest.raises(InvalidArgumentError, match=r"holds an earlier training \(checkpoint-2, checkpoint-3") as caught:
+        trained(speech, tmp_path)
+    assert "--resume" in caught.value.hint
+    (tmp_path / "training_config.json").unlink()
+    assert trained(speech, tmp_path, resume=True).training.steps == 3
+    after = weights(tmp_path)
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+@pytest.fixture(params=["injected", "tmpfs"])
+def full(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose disk is full when the third checkpoint is written."""
+    if request.param == "tmpfs":
+        mount = ["mount", "-t", "tmpfs", "-o", "size=26m", "tmpfs", str(tmp_path)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("no right to mount a small file system")
+        yield tmp_path / "out"
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+        return
+    real = torch.save
+
+    def save(state: Any, path: Any, *given: Any, **options: Any) -> None:
+        if "checkpoint-3" in str(path):
+            Path(path).write_bytes(b"begun")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(state, path, *given, **options)
+
+    monkeypatch.setattr(torch, "save", save)
+    yield tmp_path / "out"
+
+
+def test_a_full_disk_loses_nothing(speech: SpeechData, full: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotFoundError, match="is full: it could not be written at step 3") as caught:
+        trained(speech, full, max_steps=4)
+    assert f"{full / 'checkpoint-2'} is safe, and training goes on from there" in caught.value.hint
+    assert "--resume" in caught.value.hint
+    assert not (full / "checkpoint-3").exists(), "what was begun takes no room"
+    monkeypatch.undo()
+    if full.parent.is_mount():
+        subprocess.run(["mount", "-o", "remount,size=80m", str(full.parent)], check=True)
+    resumed = trained(speech, full, max_steps=4, resume=True)
+    assert resumed.training.resumed_from == str(full / "checkpoint-2")
+    assert resumed.training.steps == 4
+
+
+def test_no_room_for_a_checkpoint_is_said_first(
+    speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = type("Usage", (), {"free": 1_000_000})
+    monkeypatch.setattr("asrconfig_go.recipe.output_folder.shutil.disk_usage", lambda _: usage)
+    with pytest.raises(NotFoundError, match=r"has 1\.0 MB free, and a checkpoint with the model takes"):
+        trained(speech, tmp_path)
+    assert not list(tmp_path.glob("checkpoint-*"))
+
+
+def test_an_output_that_cannot_be_written_is_said_before_anything_else(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotFoundError, match="cannot write to the output folder") as caught:
+        fine_tune("/no/such/data", "tiny-wav2vec2", tmp_path / "file" / "out", verbose=False)
+    assert "--out" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"max_steps": 0}, "max_steps = 0 trains nothing"),
+        ({"epochs": 0.0, "max_steps": None}, "epochs = 0.0 trains nothing"),
+        ({"epochs": 1.0}, "both max_steps and epochs"),
+        ({"settings": {"learning_rat": 1}}, "has no setting 'learning_rat'"),
+        ({"settings": {"optimizer": 3}}, "optimizer = 3 is not text"),
+    ],
+)
+def test_wishes_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(AsrConfigError, match=told):
+        trained(speech, tmp_path, **options)
+
+
+class Hub:
+    """In place of huggingface_hub's API."""
+
+    error: Exception | None = None
+    uploaded: list[Any]
+
+    def __init__(self, token: str) -> None:
+        Hub.uploaded = [token]
+
+    def create_repo(self, repo: str, **options: Any) -> Any:
+        if self.error:
+            raise self.error
+        self.uploaded += [repo, options]
+        return type("Url", (str,), {"repo_id": f"me/{repo}"})(f"https://hub/me/{repo}")
+
+    def upload_folder(self, *, repo_id: str, folder_path: Path, ignore_patterns: list[str]) -> None:
+        from huggingface_hub.utils import filter_repo_objects
+
+        files = [str(path.relative_to(folder_path)) for path in folder_path.rglob("*") if path.is_file()]
+        self.uploaded += [repo_id, sorted(filter_repo_objects(files, ignore_patterns=ignore_patterns))]
+
+
+def test_pushing(speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    result = trained(speech, tmp_path / "digits", push=True, max_steps=1)
+    assert result.pushed.startswith("not pushed to the Hub, as there is no token: log in with `hf auth login`")
+    assert str(result).endswith(result.pushed)
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    monkeypatch.setattr("asrconfig_go.recipe.hub.offline", lambda: False)
+    told = push_to_hub(tmp_path / "digits", token="secret")
+    assert told == "pushed to https://hub/me/digits (private)"
+    token, repo, options, target, files = Hub.uploaded
+    assert (token, repo, target, options["private"]) == ("secret", "digits", "me/digits", True)
+    assert {"model.safetensors", "config.json", "vocab.json", "README.md", "training_config.json"} <= set(files)
+    assert not [name for name in files if name.startswith(("checkpoint", ".asrconfig", "runs"))]
+    monkeypatch.setattr(Hub, "error", ConnectionError("Connection refused"))
+    with pytest.raises(NotFoundError, match="not pushed to the Hub: the repository 'mine'") as caught:
+        push_to_hub(str(tmp_path / "digits"), "mine", token="secret")
+    assert f"the model is safe in {tmp_path / 'digits'}" in caught.value.hint
+    with pytest.raises(NotFoundError, match="holds no saved model"):
+        push_to_hub(tmp_path, token="secret")
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    digits(8, 2).save_to_disk(tmp_path / "data")
+    capsys.readouterr()
+    command = ["train", "--model", "tiny-wav2vec2", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    quick = ["--max-steps", "1", "--set", "eval_strategy=no", "--set", "report_to=none", "--set", "adam_beta1=0.8"]
+    assert main([*command, *quick]) == 0
+    captured = capsys.readouterr()
+    for stage in ("Speech:", "Prepared:", "Hardware:", "Planning:", "Training:  1 of 1 step", "word error rate"):
+        assert stage in captured.out
+    assert main([*command, *quick]) == 1
+    assert "holds an earlier training" in capsys.readouterr().err
+    assert main([*command, *quick, "--resume", "--quiet"]) == 0
+    assert main([*command, "--set", "oops"]) == 1
+    assert "write --set learning_rate=3e-5" in capsys.readouterr().err
+    command[4] = str(tmp_path / "nothing")
+    assert main(command[:5]) == 1
+    assert "does not exist" in capsys.readouterr().err

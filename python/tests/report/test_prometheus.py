@@ -1,0 +1,191 @@
+"""The Prometheus endpoint: its text by the format's rules and by the official parser, and its manners."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+import asrconfig_go as ac
+from asrconfig_go.monitor.run_log import Activity
+from asrconfig_go.report import MetricsServer
+from asrconfig_go.report.prometheus import CONTENT_TYPE, exposition
+from locations import HELPERS
+from run_stories import GIB
+from served_monitor import Watcher
+
+
+def text_of(watcher: Watcher) -> str:
+    return exposition(watcher)  # type: ignore[arg-type]
+
+
+def test_text_has_what_is_known_and_no_more() -> None:
+    text = text_of(Watcher())
+    name = 'A \\"card\\" \\\\ of\\\\n{several=\\"lines\\"} 1\\\\n\\\\x1b'
+    lines = text.splitlines()
+    assert f'asrconfig_gpu_memory_used_bytes{{gpu="0",name="{name}"}} {20 * GIB}' in lines
+    assert f'asrconfig_gpu_torch_reserved_bytes{{gpu="0",name="{name}"}} {2 * GIB}' in lines
+    assert f'asrconfig_gpu_headroom_bytes{{gpu="0",name="{name}"}} {5 * GIB}' in lines
+    assert f'asrconfig_gpu_utilization_ratio{{gpu="0",name="{name}"}} 0.5' in lines
+    assert f'asrconfig_gpu_clock_hertz{{gpu="0",name="{name}"}} 1905500000' in lines
+    assert f'asrconfig_gpu_throttled{{gpu="0",name="{name}",reason="heat"}} 1' in lines
+    assert f'asrconfig_gpu_throttled{{gpu="0",name="{name}",reason="power limit"}} 0' in lines
+    assert 'asrconfig_alert_active{kind="leak",gpu="0",severity="warn"} 2' in lines
+    assert 'asrconfig_alert_active{kind="leak",gpu="",severity="warn"} 1' in lines
+    assert "asrconfig_samples_total 100" in lines
+    assert "asrconfig_cpu_busy_ratio 0.25" in lines
+    assert not any('gpu="1"' in line for line in lines), "a GPU that does not answer"
+    assert "swap" not in text, "no HELP for what has no sample"
+    assert "None" not in text and "nan" not in text
+    assert text.endswith("\n")
+
+
+def test_text_keeps_the_format_s_rules() -> None:
+    """Each family once: HELP, TYPE, then its samples."""
+    seen: set[str] = set()
+    name, kind = "", ""
+    sample = re.compile(r'(\w+)(\{(\w+="([^"\\\n]|\\.)*",?)*\})? -?\d+(\.\d+)?(e[+-]?\d+)?')
+    for line in text_of(Watcher()).splitlines():
+        if line.startswith("# HELP "):
+            name = line.split()[2]
+            assert name not in seen
+            seen.add(name)
+        elif line.startswith("# TYPE "):
+            _, _, typed, kind = line.split()
+            assert typed == name
+            assert (kind == "counter") == name.endswith("_total")
+        else:
+            match = sample.fullmatch(line)
+            assert match is not None, line
+            assert match[1] == name
+    assert len(seen) > 15
+
+
+def test_the_official_parser_reads_it() -> None:
+    parser = pytest.importorskip("prometheus_client.parser")
+    families = {family.name: family for family in parser.text_string_to_metric_families(text_of(Watcher()))}
+    used = families["asrconfig_gpu_memory_used_bytes"].samples
+    assert [(s.labels["gpu"], s.value) for s in used] == [("0", 20 * GIB)]
+    assert used[0].labels["name"] == 'A "card" \\ of\\n{several="lines"} 1\\n\\x1b'
+    assert families["asrconfig_samples"].type == "counter"
+
+
+def test_endpoint_answers_on_this_machine_alone() -> None:
+    with MetricsServer(Watcher(gpu_names=())) as server:  # type: ignore[arg-type]
+        assert server.url == f"http://127.0.0.1:{server.port}/metrics"
+        with urllib.request.urlopen(server.url, timeout=5) as answer:
+            assert answer.headers["Content-Type"] == CONTENT_TYPE
+            assert "Python" not in (answer.headers["Server"] or "")
+            assert "asrconfig_samples_total 100\n" in answer.read().decode()
+        for path, code in (("/", 404), ("/metrics/..", 404)):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=5)
+            assert caught.value.code == code
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(server.url, data=b"x", timeout=5)
+        assert caught.value.code == 501
+        port = server.port
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
+    assert repr(server).endswith("stopped)")
+    server.stop()
+    with MetricsServer(Watcher(), port) as again:  # type: ignore[arg-type]
+        assert again.port == port
+
+
+def scrape_s(server: MetricsServer) -> float:
+    began = time.monotonic()
+    with urllib.request.urlopen(server.url, timeout=60) as answer:
+        assert b"asrconfig_samples_total 100" in answer.read()
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metr"])
+def test_silent_clients_delay_nobody(sent: bytes) -> None:
+    with MetricsServer(Watcher()) as server:  # type: ignore[arg-type]
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
+        for client in silent:
+            client.sendall(sent)
+        assert scrape_s(server) < 4, "they used to have five seconds each, one after the other"
+        for client in silent:
+            client.close()
+
+
+def test_connections_are_bounded_in_number_and_time() -> None:
+    before = threading.active_count()
+    with MetricsServer(Watcher()) as server:  # type: ignore[arg-type]
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(100)]
+        assert scrape_s(server) < 4
+        assert threading.active_count() - before <= 40
+        dripping = socket.create_connection(("127.0.0.1", server.port))
+        for _ in range(200):  # at most 20 s
+            try:
+                dripping.sendall(b"x")
+            except OSError:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("a client that goes on to send a byte now and then is never ended")
+        for client in [*silent, dripping]:
+            client.settimeout(10)
+            with contextlib.suppress(ConnectionError):
+                assert client.recv(1) == b"", "ended by the server"
+            client.close()
+
+
+def test_a_taken_port_and_no_port_are_clear_errors() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ac.InvalidArgumentError, match=f"port {port} of 127.0.0.1 cannot be taken: Address already"):
+            MetricsServer(Watcher(), port)  # type: ignore[arg-type]
+    for wrong in (-1, 65536, "x", True):
+        with pytest.raises(ac.InvalidArgumentError, match="port = "):
+            MetricsServer(Watcher(), wrong)  # type: ignore[arg-type]
+
+
+def test_a_monitor_that_cannot_be_read_is_no_end() -> None:
+    class Broken(Watcher):
+        def activity(self) -> Activity:
+            raise ac.LibraryError("poisoned", "restart")
+
+    with MetricsServer(Broken()) as server:  # type: ignore[arg-type]
+        for _ in range(2):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(server.url, timeout=5)
+            assert caught.value.code == 503
+
+
+FORKED = """
+import os, socket, sys
+sys.path.insert(0, sys.argv[1])
+from asrconfig_go.report import MetricsServer
+from served_monitor import Watcher
+server = MetricsServer(Watcher())
+ready, told = os.pipe()
+child = os.fork()
+if child == 0:
+    os.read(ready, 1)
+    os._exit(0)
+server.stop()
+socket.create_server(("127.0.0.1", server.port)).close()  # free, though a forked child lives
+os.write(told, b"x")
+os.waitpid(child, 0)
+MetricsServer(Watcher())  # is not stopped: a process ends all the same
+print("ended")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_lets_go_and_no_process_is_kept() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, str(HELPERS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr

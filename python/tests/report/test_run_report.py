@@ -1,0 +1,477 @@
+"""The report of a run: figures worked out by hand, what it says, and what it keeps out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import asrconfig_go as ac
+from asrconfig_go.cli.main import main
+from asrconfig_go.guard.training_report import GuardEvent
+from asrconfig_go.monitor.rank_peaks import RankPeaks
+from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.report import RunReport, report
+from asrconfig_go.report.diagnosis import Finding
+from asrconfig_go.report.run_report import of_weight
+from asrconfig_go.training.run_record import RunFolder, RunRecord
+from html_checks import charts, tags
+from run_stories import (
+    GIB,
+    START,
+    Json,
+    empty,
+    put_activity,
+    put_alert,
+    put_event,
+    put_memory,
+    put_step,
+    saved,
+    trained,
+)
+
+
+def told(story: Json) -> RunReport:
+    return report(RunStory.from_json(story))
+
+
+@pytest.fixture
+def small() -> Json:
+    """Ten seconds on one GPU, in figures that can be added up."""
+    story = empty(1)
+    for at, used in ((0, 4), (2, 10), (4, 20), (6, 18), (8, 18), (10, 6)):
+        put_memory(story, at, (8 + at) * GIB, used * GIB)
+    for at, watts, busy, throttle in ((0, 36, 0.5, 0), (2, 72, 1.0, 2), (4, 72, 1.0, 3), (6, None, None, None)):
+        row = {"power_w": watts, "utilization": busy, "throttle": throttle, "temperature_c": 60 + at}
+        put_activity(story, at, row, cpu_share=0.25, host_available_bytes=(20 - at) * GIB, disk_read_bytes_s=1e6 * at)
+    for number, (end, spent, waited) in enumerate(((2.0, 1.0, 0.25), (4.0, 2.0, 0.5), (6.0, 2.0, 0.0)), 1):
+        memory = {
+            "allocated_bytes": 2 * GIB,
+            "peak_allocated_bytes": (4 + 4 * number) * GIB,
+            "headroom_bytes": 20 * GIB,
+        }
+        known = {"spent_s": spent, "waited_s": waited, "audio_s": 40.0, "padded_s": 50.0, "longest_s": 10.0 + number}
+        put_step(story, end, number, gpu=0, peak_reserved_bytes=17 * GIB, **known, **memory)
+    put_step(story, 8.0, 3, "evaluation", gpu=0, spent_s=1.5)
+    return story
+
+
+def test_figures_are_those_of_the_story(small: Json) -> None:
+    r = told(small)
+    gpu, steps, host = r.gpus[0], r.steps, r.hosts[0]
+    assert (gpu.used_peak_bytes, gpu.used_peak_at_s) == (20 * GIB, 4)
+    assert gpu.used_mean_bytes == pytest.approx((4 + 10 + 20 + 18 + 18 + 6) / 6 * GIB)
+    assert (gpu.allocated_peak_bytes, gpu.reserved_peak_bytes) == (16 * GIB, 17 * GIB)
+    assert (gpu.headroom_lowest_bytes, gpu.headroom_lowest_at_s) == (6 * GIB, 6.0), "20 less the 14 freed again"
+    assert gpu.utilization == pytest.approx(2.5 / 3)
+    assert gpu.energy_wh == pytest.approx((36 + 72 + 72) * 2 / 3600)
+    assert r.energy_wh == gpu.energy_wh
+    assert gpu.temperature_peak_c == 66
+    assert gpu.throttled == pytest.approx({"power limit": 1 / 3, "heat": 2 / 3})
+    assert (steps.train, steps.evaluation, steps.checkpoint, steps.first, steps.last) == (3, 1, 0, 1, 3)
+    assert steps.steps_per_s == pytest.approx(3 / 5)
+    assert steps.audio_rate == pytest.approx(120 / 5)
+    assert steps.padding == pytest.approx(0.2)
+    assert steps.waited == pytest.approx(0.75 / 5)
+    assert (steps.longest_clip_s, steps.evaluation_s) == (13.0, 1.5)
+    assert (host.used_peak_bytes, host.available_lowest_bytes) == (18 * GIB, 14 * GIB)
+    assert host.disk_read_bytes_s == pytest.approx(3e6)
+    assert host.swap_peak_bytes is None
+    assert r.headline == (
+        "3 steps in 10 s on NVIDIA L4; 0.6 steps/s; GPU 83 % busy; at least 6.0 GiB of GPU memory left"
+    )
+
+
+def test_energy_is_not_counted_across_a_gap() -> None:
+    story = empty(1)
+    for at in (0, 1, 2, 3, 1000, 1001, 1002):
+        put_activity(story, at, {"power_w": 3600.0})
+    assert told(story).energy_wh == pytest.approx(7.0), "seven seconds of 3600 W, not a thousand"
+
+
+def test_gaps_are_told_once_and_lines_are_broken() -> None:
+    story = trained(seconds=600, points=600, rows=300, steps=200)
+    r = told(story)
+    assert r.gap_s == pytest.approx(0.03 * 600, abs=3)
+    assert "no samples for 1" in str(r)
+    line = next(path for svg in charts(r._repr_html_())[:1] for path in svg.iter() if path.tag.endswith("path"))
+    assert (line.get("d") or "").count("M") == 2
+
+
+def test_text_and_card_name_findings_alerts_and_what_became_of_them() -> None:
+    r = told(trained())
+    text, card = str(r), r._repr_html_()
+    first = r.findings[0]
+    assert (first.kind, first.severity) == ("out_of_memory", "critical")
+    for words in (first.title, first.evidence, f"→ {first.change}"):
+        assert words in text and words in card, words
+    assert r.to_json()["findings"][0]["change"] == first.change
+    assert "workers' RAM grows 11 MB/s" in text
+    assert "passed after 5.4 min" in text
+    assert "came true 5.25 min later (warned of 5.1 min)" in text
+    assert "came true 5.25 min later (warned of 5.1 min)" in card
+    assert "→ log loss.item(), not the loss" in text and "→ log loss.item(), not the loss" in card
+    assert "CUDA out of memory, tried to allocate 1.2 GiB" in text
+    assert repr(r).startswith("RunReport('655 steps in 30 min on NVIDIA L4")
+    titles = [svg.get("aria-label") for svg in charts(card)]
+    assert titles[:2] == ["GPU 0 Memory", "GPU 0 Utilisation"]
+    assert {"Seconds a step", "Host RAM", "Processors", "Disk and network"} <= set(titles)
+
+
+def test_a_part_in_order_is_not_told_beside_a_part_with_a_cause() -> None:
+    short, well, cause = (
+        Finding(kind, "info", kind, "", "", "", "") for kind in ("too_short", "healthy", "evaluations")
+    )
+    assert of_weight((short, well, cause)) == (cause,)
+    assert of_weight((short, well, well)) == (well, well)
+    assert of_weight((short,)) == (short,) and of_weight(()) == ()
+
+
+def test_what_becomes_of_alerts() -> None:
+    story = empty(2)
+    for at in range(100):
+        put_memory(story, at, GIB, GIB, GIB)
+        put_activity(story, at, {}, {}, host_available_bytes=0.001 * GIB if at == 70 else 9 * GIB)
+    put_alert(story, 10, "leak", "of the other GPU", gpu=1, seconds_left=25.0)
+    put_alert(story, 20, "full", "cleaned up", gpu=0, cleared_s=25.0)
+    put_alert(story, 30, "full", "nothing came of it", gpu=0, cleared_s=38.0)
+    put_alert(story, 60, "host_ram", "RAM was used up", cleared_s=80.0)
+    put_alert(story, 90, "shm", "held")
+    put_event(story, 24, "clean_up", "cache emptied", 0)
+    put_event(story, 35, "out_of_memory", "CUDA out of memory", 1)
+    found = {o.alert.text: (o.what, o.after_s) for o in told(story).alerts}
+    assert found == {
+        "of the other GPU": ("came true", 25),
+        "cleaned up": ("averted", 5),
+        "nothing came of it": ("cleared", 8),
+        "RAM was used up": ("came true", 10),
+        "held": ("held", None),
+    }
+
+
+def test_memory_that_ran_out_is_the_alert_s_own() -> None:
+    """The callback does not know the GPU; of the host's memory it tells by the place."""
+    story = empty(1)
+    put_memory(story, 0, GIB, GIB)
+    put_memory(story, 50, GIB, GIB)
+    put_alert(story, 10, "leak", "GPU", gpu=0)
+    put_alert(story, 10, "workers_ram", "host")
+    put_event(story, 20, "out_of_memory", "step 3 (loading): 4 → 2 after DataLoader worker is killed")
+    put_event(story, 30, "out_of_memory", "step 5 (training): 4 → 2 after CUDA out of memory")
+    assert {o.alert.text: o.after_s for o in told(story).alerts} == {"GPU": 20, "host": 10}
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 16])
+def test_any_number_of_gpus(gpus: int) -> None:
+    r = told(trained(seconds=300, gpus=gpus, points=100, rows=60, steps=40))
+    card = r._repr_html_()
+    tags(card)
+    assert len(r.gpus) == gpus
+    assert ("on the CPU" in r.headline) == (gpus == 0)
+    memory = [svg for svg in charts(card) if (svg.get("aria-label") or "").endswith(" Memory")]
+    assert len(memory) == gpus
+    assert ("12 more GPUs, with more headroom" in card) == (gpus == 16)
+    assert f"{r}".count("GPU 15") == (1 if gpus == 16 else 0)
+    if gpus == 16:
+        assert r.headline.split("; ")[0].endswith("on 16 × NVIDIA L4")
+
+
+def test_a_story_of_nothing_is_told_as_such() -> None:
+    r = told(empty())
+    assert r.headline == "0 ms on the CPU"
+    assert "<svg" not in r._repr_html_()
+    assert json.loads(json.dumps(r.to_json(), allow_nan=False))["steps"]["train"] == 0
+    with pytest.raises(ac.NotFoundError, match="nothing was sampled"):
+        r.plot()
+
+
+def test_without_steps_there_is_no_axis_of_steps(tmp_path: Path) -> None:
+    story = empty(1)
+    put_memory(story, 0, GIB, GIB)
+    put_memory(story, 5, GIB, GIB)
+    r = told(story)
+    assert "steps/s" not in r.headline
+    with pytest.raises(ac.InvalidArgumentError, match="told of no training steps"):
+        r.to_html(tmp_path / "r.html", by="steps")
+    with pytest.raises(ac.InvalidArgumentError, match="is no axis"):
+        r.to_html(tmp_path / "r.html", by="epochs")
+    with pytest.raises(ac.InvalidArgumentError, match=r"does not end with \.html"):
+        r.to_html(tmp_path / "r.txt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_charts_by_steps_run_from_the_first_to_the_last(tmp_path: Path) -> None:
+    r = told(trained(seconds=300, points=200, rows=100, steps=120))
+    r.to_html(tmp_path / "r.html", by="steps")
+    page = (tmp_path / "r.html").read_text()
+    labels = [text.text for svg in charts(page)[:1] for text in svg.iter() if text.tag.endswith("text")]
+    assert labels[-6:] == ["step 20", "40", "60", "80", "100", "120"]
+    assert "Over optimizer steps" in page
+
+
+def test_columns_that_are_not_known_are_no_zeros() -> None:
+    story = empty(1)
+    for at in range(20):
+        put_memory(story, at, None, None)
+        put_activity(story, at, {}, cpu_share=None)
+        put_step(story, at + 0.5, at + 1)
+    r = told(story)
+    gpu = r.gpus[0]
+    assert (gpu.used_peak_bytes, gpu.utilization, gpu.energy_wh, gpu.headroom_lowest_bytes) == (None,) * 4
+    assert r.steps.train == 20
+    assert (r.steps.steps_per_s, r.steps.waited, r.steps.padding) == (None, None, None)
+    assert "<svg" not in r._repr_html_()
+    assert "–" in str(r)
+
+
+def test_steps_on_two_gpus_of_one_process_count_once() -> None:
+    story = empty(2)
+    for number in range(1, 11):
+        put_step(story, number, number, gpu=0, spent_s=1.0, peak_allocated_bytes=2 * GIB)
+        put_step(story, number, number, gpu=1, peak_allocated_bytes=3 * GIB)
+    r = told(story)
+    assert (r.steps.train, r.steps.steps_per_s) == (10, 1.0)
+    assert [gpu.allocated_peak_bytes for gpu in r.gpus] == [2 * GIB, 3 * GIB]
+
+
+HOSTILE = '<script>alert("x")</script>\x1b[2J\u202e&'
+
+
+def test_names_and_texts_of_others_do_no_harm(small: Json) -> None:
+    small["gpus"][0]["name"] = HOSTILE
+    put_event(small, 1, HOSTILE, HOSTILE)
+    put_alert(small, 1, HOSTILE, HOSTILE, gpu=0, advice=HOSTILE, severity=HOSTILE)
+    small["steps"]["kind"][0] = HOSTILE
+    r = told(small)
+    card = r._repr_html_()
+    assert "script" not in tags(card).seen
+    charts(card)
+    for text in (card, str(r)):
+        assert "\x1b" not in text and "\u202e" not in text
+    assert json.loads(json.dumps(r.to_json()))["gpus"][0]["name"] == HOSTILE
+
+
+def test_page_stands_alone_in_light_and_dark(tmp_path: Path) -> None:
+    told(trained()).to_html(tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    found = tags(page)
+    assert not {"script", "link", "img", "iframe", "object"} & set(found.seen)
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "prefers-color-scheme:dark" in page
+    assert len(page) < 300_000
+
+
+def highest_of(path: str) -> int:
+    """The least y of a path of the form "M0 900l1 3 1-4…", from the top."""
+    least = 1000
+    for piece in path.split("M")[1:]:
+        begin, _, walk = piece.partition("l")
+        y = int(begin.removesuffix("h1").split()[1])
+        least = min(least, y)
+        for dy in re.findall(r"-?\d+", walk)[1::2]:
+            y += int(dy)
+            least = min(least, y)
+    return least
+
+
+def test_a_week_stays_small_and_keeps_its_spike(tmp_path: Path) -> None:
+    story = trained(seconds=7 * 86400.0, gpus=2, points=16384, rows=4096, steps=8192, leak=False)
+    story["memory"]["gpu_used_bytes"][0][7777] = 23.9 * GIB
+    r = told(story)
+    r.to_html(tmp_path / "r.html")
+    assert (tmp_path / "r.html").stat().st_size < 1_000_000
+    lines = [path for path in charts(r._repr_html_())[0].iter() if path.tag.endswith("path")]
+    assert highest_of(lines[1].get("d") or "") == round(1000 * (1 - 23.9 / (1.06 * 24))), "the driver's line reaches it"
+
+
+def test_a_folder_is_one_run(tmp_path: Path) -> None:
+    """Two ranks that see the same GPUs, a second machine, and a restart of the first an hour later."""
+    first, rank, other, again = (empty(2) for _ in range(4))
+    for story, used in ((first, 10), (rank, 10), (other, 12), (again, 14)):
+        for at in range(11):
+            put_memory(story, at, GIB, used * GIB, used * GIB)
+            put_activity(story, at, {"power_w": 360.0}, {"power_w": 360.0})
+    for story, gpu, numbers in ((first, 0, range(1, 6)), (rank, 1, range(1, 6)), (again, 0, range(4, 9))):
+        for place, number in enumerate(numbers):
+            put_step(story, 2 * place + 1, number, gpu=gpu, spent_s=1.0, audio_s=10.0, peak_allocated_bytes=gpu * GIB)
+    other["gpus"] = [{**gpu, "uuid": f"other {i}"} for i, gpu in enumerate(other["gpus"])]
+    rank["start_unix_nanos"] += 10**9 // 2
+    again["start_unix_nanos"] += 3600 * 10**9
+    for name, story in (("", first), ("-rank1", rank), ("-node1", other), ("-restart1", again)):
+        saved(story, tmp_path / f"asrconfig_monitor{name}.json")
+    r = report(tmp_path)
+    assert r.notes == ()
+    assert [gpu.label for gpu in r.gpus] == ["GPU 0", "GPU 1", "node1 GPU 0", "node1 GPU 1"]
+    assert [gpu.used_peak_bytes for gpu in r.gpus] == [14 * GIB, 14 * GIB, 12 * GIB, 12 * GIB]
+    assert r.gpus[0].energy_wh == pytest.approx(22 * 0.1), "of both processes, of two ranks once"
+    assert r.gpus[1].allocated_peak_bytes == GIB, "which the other rank tells"
+    assert (r.steps.train, r.steps.first, r.steps.last) == (10, 1, 8)
+    assert r.steps.audio_rate == pytest.approx(15.0)
+    assert r.timeline.duration_s == pytest.approx(3610)
+    assert [host.label for host in r.hosts] == ["", "node1"]
+
+
+def test_a_monitor_has_a_report_while_it_runs_and_after() -> None:
+    with ac.MemoryMonitor(5) as monitor:
+        for _ in range(3):
+            monitor.step(spent_s=0.5, waited_s=0.25)
+        running = report(monitor)
+    after = report(monitor)
+    for r in (running, after):
+        assert (r.steps.train, r.steps.steps_per_s, r.steps.waited) == (3, 2.0, 0.5)
+    assert after.timeline.sources[0].story.samples > 0
+    assert after.hosts[0].used_peak_bytes
+
+
+def test_a_file_that_cannot_be_read_beside_others_is_a_note(tmp_path: Path, small: Json) -> None:
+    saved(small, tmp_path / "asrconfig_monitor.json")
+    (tmp_path / "asrconfig_monitor-rank1.json").write_text('{"version": 1')
+    r = report(tmp_path)
+    assert r.steps.train == 3
+    assert [note for note in r.notes if "asrconfig_monitor-rank1.json ends in the middle" in note]
+
+
+def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None:
+    file = saved(small, tmp_path / "asrconfig_monitor.json")
+    record = RunRecord((4, 2, 1), 1, 100, None)
+    record.events.append(GuardEvent("training", 2, 4, 2, "CUDA out of memory"))
+    RunFolder(tmp_path).write(record)
+    state = {"global_step": 3, "max_steps": 10, "epoch": 0.5, "log_history": [{"loss": 4.25}, {"eval_loss": 1}]}
+    told_by = asdict(RankPeaks(1, "cuda:1", 3 * GIB, 4 * GIB, GIB))
+    (tmp_path / ".asrconfig" / "memory-rank1.json").write_text(json.dumps(told_by))
+    (tmp_path / "checkpoint-2").mkdir()
+    (tmp_path / "checkpoint-10").mkdir()
+    (tmp_path / "checkpoint-2" / "trainer_state.json").write_text("{")
+    (tmp_path / "checkpoint-10" / "trainer_state.json").write_text(json.dumps(state))
+    r = report(file)
+    assert "Trainer: step 3 of 10, epoch 0.5, last loss 4.25" in str(r)
+    assert "guard: memory ran out once" in str(r)
+    assert "rank 1 (cuda:1): allocated 3.0 GiB, reserved 4.0 GiB, RAM 1.0 GiB" in str(r)
+    assert r.to_json()["ranks"] == [told_by]
+    assert [(m.at_s, m.kind) for m in r.events] == [(4.0, "guard")]
+    assert r.to_json()["guard"]["events"][0]["micro_batch_after"] == 2
+    put_event(small, 3.9, "out_of_memory", str(record.events[0]))
+    saved(small, file)
+    assert [m.kind for m in report(file).events] == ["out_of_memory"], "told once"
+    (tmp_path / ".asrconfig" / "memory-rank2.json").write_text("{")
+    assert any("memory-rank2.json ends in the middle" in note for note in report(tmp_path).notes)
+    (tmp_path / "trainer_state.json").write_text('{"global_step": "x"}')
+    assert any("trainer_state.json cannot be read" in note for note in report(tmp_path).notes)
+
+
+def test_settings_are_those_of_the_nearest_source(tmp_path: Path, small: Json, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("asrconfig_go.report.run_report.diagnose", lambda _, settings: seen.append(settings) or ())
+    saved(small, tmp_path / "asrconfig_monitor.json")
+    state = {"global_step": 3, "max_steps": 10, "logging_steps": 5, "eval_steps": 0.1, "save_steps": 50}
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+    plan = {"dataloader_num_workers": 2, "dataloader_pin_memory": True, "save_steps": 40, "fp16": True, "bf16": False}
+    (tmp_path / "training_config.json").write_text(json.dumps(plan))
+    report(tmp_path)
+    assert seen.pop() == {
+        "logging_steps": 5,
+        "save_steps": 40,
+        "workers": 2,
+        "pin_memory": True,
+        "precision": "fp16",
+    }
+    RunFolder(tmp_path).write(RunRecord((4, 2, 3), 1, 100, None))
+    report(tmp_path, {"dataloader_num_workers": 7, "gradient_accumulation_steps": 1})
+    told = seen.pop()
+    assert (told["workers"], told["accumulation"], told["devices"]) == (7, 2, 3)
+
+
+def test_a_training_without_end_is_told(small: Json) -> None:
+    put_event(small, 0.1, "training", "training begins after step 0 of 3")
+    assert "no end of the training was told" in str(told(small))
+    put_event(small, 9, "training", "training ends after step 3")
+    assert "no end of the training was told" not in str(told(small))
+
+
+def changed(story: Json, series: str, column: str, values: list[Any]) -> Json:
+    return {**story, series: {**story[series], column: values}}
+
+
+def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = json.dumps(small)
+    contents = {
+        "empty": ("", ac.CorruptFileError, "is empty"),
+        "cut": (whole[: len(whole) // 2], ac.CorruptFileError, "ends in the middle"),
+        "corrupt": ('{"version": 1,,}', ac.CorruptFileError, "is no JSON"),
+        "list": ("[1]", ac.CorruptFileError, "holds no story"),
+        "deep": ("[" * 100_000, ac.CorruptFileError, "cut"),
+        "shorter": (json.dumps(changed(small, "steps", "spent_s", [1.0])), ac.CorruptFileError, "1 entries, not 4"),
+        "words": (json.dumps(changed(small, "steps", "number", ["a"] * 4)), ac.CorruptFileError, "whole number"),
+        "infinite": (
+            json.dumps(changed(small, "memory", "host_used_bytes", [1e400] * 6)),
+            ac.CorruptFileError,
+            "finite",
+        ),
+        "cards": (json.dumps({**small, "gpus": []}), ac.CorruptFileError, "0 GPUs"),
+        "fields": ('{"version": 1}', ac.CorruptFileError, "fields"),
+        "newer": (json.dumps({**small, "version": 2}), ac.VersionMismatchError, "version 2"),
+    }
+    for name, (text, kind, words) in contents.items():
+        path = tmp_path / f"{name}.json"
+        path.write_text(text)
+        with pytest.raises(kind) as caught:
+            report(path)
+        assert str(path) in str(caught.value), name
+        assert caught.value.hint, name
+        assert name == "deep" or words in caught.value.message, (name, caught.value.message)
+        assert main(["report", str(path)]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.count("asrconfig: ") == 1
+    with pytest.raises(ac.NotFoundError, match="there is no run"):
+        report(tmp_path / "nowhere")
+    with pytest.raises(ac.NotFoundError, match=r"holds no asrconfig_monitor\.json"):
+        report(tmp_path)
+    with pytest.raises(ac.InvalidArgumentError, match="int is no run"):
+        report(5)
+
+
+def test_report_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved(trained(seconds=120, points=60, rows=40, steps=30), tmp_path / "asrconfig_monitor.json")
+    outputs = ["--html", str(tmp_path / "r.html"), "--export", str(tmp_path / "r.csv")]
+    assert main(["report", str(tmp_path), *outputs]) == 0
+    assert capsys.readouterr().out.startswith("30 steps in 2 min on NVIDIA L4; 0.25 steps/s; ")
+    assert (tmp_path / "r.html").read_text().startswith("<!DOCTYPE html>")
+    assert (tmp_path / "r.csv").read_text().startswith("time_s,unix_s,series,host_used_bytes,gpu0_used_bytes,")
+    assert main(["report", str(tmp_path), "--json"]) == 0
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert answer["report_version"] == 1
+    assert answer["start_unix_s"] == START
+    assert [alert["outcome"] for alert in answer["alerts"]] == ["cleared", "came true"]
+    assert main(["report", str(tmp_path), "--html", str(tmp_path / "none" / "r.html")]) == 1
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_drawing_by_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    saved(trained(seconds=120, gpus=6, points=60, rows=40, steps=30), tmp_path / "asrconfig_monitor.json")
+    assert main(["report", str(tmp_path), "--by", "steps", "--plot", str(tmp_path / "r.png")]) == 0
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["report", str(tmp_path), "--plot", str(tmp_path / "r.tiff2")]) == 1
+    assert "cannot tell from" in capsys.readouterr().err
+    r = report(tmp_path)
+    figure = r.plot(gpus=[5])
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert titles == ["GPU 5 Memory", "GPU 5 Utilisation", "Seconds a step", "Host RAM", "Processors"]
+    assert figure.axes[0].get_lines()[0].get_ydata().max() == pytest.approx(r.gpus[5].used_peak_bytes / GIB)
+    with pytest.raises(ac.InvalidArgumentError, match="6 is not one of 6 GPUs"):
+        r.plot(gpus=[6])
+    pyplot.close("all")
+
+
+def test_svg_of_each_chart_is_sound() -> None:
+    for svg in charts(told(trained(gpus=2))._repr_html_()):
+        assert svg.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "nan" not in ElementTree.tostring(svg, encoding="unicode").lower().replace("nanos", "")

@@ -1,0 +1,229 @@
+"""Files that people and disks change, field by field: what is raised is an error of this package, or nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asrconfig_go as ac
+
+Json = Any
+WRONG: list[Json] = [
+    None, "text", "", True, [], [None], ["a"], {}, {"a": 1}, -1, 0, 0.5, 10**30, -(10**30), 1e308, math.nan, math.inf
+]  # fmt: skip
+
+
+def places(told: Json, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The whole, each field and each first entry of a list, at any depth."""
+    yield at
+    if isinstance(told, dict):
+        for name, value in told.items():
+            yield from places(value, (*at, name))
+    elif isinstance(told, list) and told:
+        yield from places(told[0], (*at, 0))
+
+
+def mutated(told: Json, at: tuple[Any, ...], value: Json) -> Json:
+    if not at:
+        return value
+    copy = dict(told) if isinstance(told, dict) else list(told)
+    copy[at[0]] = mutated(copy[at[0]], at[1:], value)
+    return copy
+
+
+def variants(told: Json) -> Iterator[tuple[str, bytes]]:
+    """Files: a field of another type or size, one that is missing, one too many, and what is no JSON at all."""
+    for at in places(told):
+        for value in WRONG:
+            yield f"{at} = {value!r}", json.dumps(mutated(told, at, value)).encode()
+    for name in told if isinstance(told, dict) else ():
+        yield f"no {name}", json.dumps({n: v for n, v in told.items() if n != name}).encode()
+    if isinstance(told, dict):
+        yield "more", json.dumps({**told, "more": 1}).encode()
+    whole = json.dumps(told).encode()
+    yield from (("empty", b""), ("zeros", bytes(len(whole))), ("cut", whole[: len(whole) // 2]), ("bytes", b"\xff\xfe"))
+
+
+def refused(path: Path, use: Callable[[], Any]) -> int:
+    """How many variants of a file were refused; any other error than this package's fails, with the variant's name."""
+    whole, count = path.read_bytes(), 0
+    for name, data in variants(json.loads(whole)):
+        path.write_bytes(data)
+        try:
+            use()
+        except ac.InternalError as error:
+            pytest.fail(f"{path.name}: {name}: {error!r}")
+        except ac.AsrConfigError as error:
+            assert error.hint, (name, error)
+            count += 1
+        except Exception as error:
+            pytest.fail(f"{path.name}: {name}: {error!r}")
+    path.write_bytes(whole)
+    use()
+    return count
+
+
+def test_plans(plan: ac.TrainingConfig, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    plan.save(path)
+
+    def use() -> None:
+        loaded = ac.TrainingConfig.load(path)
+        repr(loaded), loaded._repr_html_(), loaded.effective_batch_size, loaded.precision, loaded.to_dict()
+        loaded.save(tmp_path / "again.json")
+
+    assert refused(path, use) > 500
+
+
+def test_stories(tmp_path: Path) -> None:
+    from asrconfig_go.report import report
+
+    path = tmp_path / "asrconfig_monitor.json"
+    with ac.MemoryMonitor(10) as monitor:
+        monitor.step()
+        monitor.event("training", "begins")
+        monitor.save(path)
+    assert refused(path, lambda: (repr(report(path)), report(path).to_json())) > 500
+
+
+def test_peaks_of_ranks(tmp_path: Path) -> None:
+    from asrconfig_go.monitor.rank_peaks import rank_peaks
+
+    path = tmp_path / "memory-rank1.json"
+    path.write_text(json.dumps({"rank": 1, "device": "cuda:1", "allocated": 5, "reserved": 7, "rss": 9}))
+    assert refused(path, lambda: repr(rank_peaks(tmp_path))) > 40
+
+
+def test_prices(tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps({"T4": 0.35, "L4": 0.7}))
+    assert (
+        refused(
+            path,
+            lambda: ac.compare_gpus("facebook/wav2vec2-base", hours=1, mean_s=5, max_s=9, gpus=["T4"], prices=path),
+        )
+        > 10
+    )
+
+
+def test_calibrations_that_are_broken_count_as_none(tmp_path: Path) -> None:
+    """They are a cache: what cannot be read is measured again."""
+    from asrconfig_go.compare import step_calibration
+    from asrconfig_go.memory import calibration_record as memory
+
+    known = memory.Calibration("m", "g", memory.torch_version(), "2026-01-01", 1, 1.0, 1.1, 1, 1, 1, 1, None)
+    path = memory.store_calibration("m", known)
+    found = lambda: memory.find_calibration("m", "g")  # noqa: E731
+    assert refused(path, lambda: found() and found().words()) == 0  # type: ignore[union-attr]
+    assert found() == known
+
+    from asrconfig_go.memory.model_source import analytic_request
+
+    described = analytic_request("facebook/wav2vec2-base", False)
+    step = step_calibration.StepRecord("Tesla T4", "fp16", False, 0, 1.1, 1.0, 1.2, 5, 60.0, "2026-01-01")
+    assert step_calibration.store_step_calibration(described, step)
+    find = lambda: ac.compare_gpus("facebook/wav2vec2-base", hours=1, mean_s=5, max_s=9, gpus=["T4"])  # noqa: E731
+    assert refused(step_calibration._file(described), lambda: repr(find())) == 0
+
+
+class TestOfARun:
+    """The record of a run and its checkpoints."""
+
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        pytest.importorskip("transformers")
+        pytest.importorskip("torch")
+        from disturbed_runs import once_at, trained
+
+        with pytest.raises(KeyboardInterrupt):  # behind a checkpoint in the second epoch
+            trained(tmp_path, once_at(8, KeyboardInterrupt()), event="on_step_end", save_strategy="steps", save_steps=3)  # type: ignore[arg-type]
+        record = tmp_path / ".asrconfig" / "run.json"
+        told = json.loads(record.read_text())
+        told |= {"gpu": ["T4", 15 << 30], "rule": ["mean", "mean"], "micro_batch": 2}
+        told["events"] = [{"place": "training", "global_step": 1, "micro_batch_before": 8, "micro_batch_after": 4,
+                           "error": "CUDA out of memory", "lost_s": 0.5}]  # fmt: skip
+        told["restarts"] = [{"step": 2, "since": 1, "place": "training", "before": 8, "after": 4, "error": "x"}]
+        record.write_text(json.dumps(told))
+        return tmp_path
+
+    def resumed(self, run: Path) -> Any:
+        """As far as resuming reads and reports, without a training."""
+        from asrconfig_go.training.guarded_training import GuardedTraining
+        from asrconfig_go.training.restart import Journal
+        from disturbed_runs import prepared
+
+        training = GuardedTraining(prepared(run), resume=True)
+        start = training._start
+        Journal(training.trainer, start, training._folder, lambda: False).install()()
+        training._attach()
+        repr(training.report()), start.record.to_json()
+        training._lock.release()  # type: ignore[union-attr]
+        return start
+
+    @pytest.mark.parametrize(("name", "at_least"), [("run.json", 600), ("begin.json", 100), ("epoch-4.json", 100)])
+    def test_records(self, run: Path, name: str, at_least: int) -> None:
+        path = run / ".asrconfig" / name
+        before = path.read_bytes()
+
+        def use() -> None:
+            changed = path.read_bytes()
+            try:
+                self.resumed(run)
+            finally:
+                path.write_bytes(changed)
+
+        assert refused(path, use) > at_least
+        assert path.read_bytes() == before
+
+    def test_states_of_the_trainer(self, run: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """Each has its checkpoint passed over by name, or trains as told."""
+        path = run / "checkpoint-6" / "trainer_state.json"
+        assert self.resumed(run).checkpoint == path.parent
+        whole, passed = path.read_bytes(), 0
+        for with_checksums in (True, False):
+            for name, data in variants(json.loads(whole)):
+                path.write_bytes(data)
+                caplog.clear()
+                start = self.resumed(run)
+                if start.checkpoint != path.parent:
+                    assert start.checkpoint == run / "checkpoint-3", name
+                    assert "checkpoint-6 is not complete or damaged (" in caplog.text, name
+                    assert "trainer_state.json" in caplog.text, name
+                    passed += 1
+                else:
+                    assert not with_checksums, name
+            (path.parent / "asrconfig_checksums.json").unlink(missing_ok=True)
+        assert passed > 200
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "steps"])
+    @pytest.mark.parametrize("damage", ["zeros", "bit", "longer", "gone"])
+    def test_files_of_a_checkpoint(self, run: Path, name: str, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+        path = run / "checkpoint-6" / ("trainer_state.json" if name == "steps" else name)
+        data = bytearray(path.read_bytes())
+        if damage == "gone":
+            path.unlink()
+        else:
+            data[len(data) // 2] ^= 4 if damage == "bit" else 0
+            path.write_bytes({"zeros": bytes(len(data)), "bit": bytes(data), "longer": bytes(data) + b" "}[damage])
+        with caplog.at_level(logging.WARNING, "asrconfig_go"):
+            start = self.resumed(run)
+        assert start.checkpoint == run / "checkpoint-3"
+        assert path.name in caplog.text or ("weights" in caplog.text and damage == "gone")
+        from asrconfig_go.training.guarded_training import GuardedTraining
+        from disturbed_runs import prepared
+
+        with pytest.raises(ac.CorruptFileError, match=r"checkpoint-6 is not complete or damaged: "):
+            GuardedTraining(prepared(run), resume=run / "checkpoint-6")
+
+    def test_checksums(self, run: Path) -> None:
+        path = run / "checkpoint-6" / "asrconfig_checksums.json"
+        assert refused(path, lambda: self.resumed(run)) == 0
+        assert self.resumed(run).checkpoint == path.parent
+        path.write_text("[]")
+        assert self.resumed(run).checkpoint == run / "checkpoint-3"
