@@ -3,8 +3,8 @@
     python core/model/testdata/make_golden.py        (recorded with transformers 5.23, torch 2.15)
 
 One line per case: the request, and the class, total and trainable parameters, Adafactor bytes, hidden size, layers and
-a digest over every parameter's name, shape and requires_grad. python/tests/machine/test_model_counts.py uses the same functions
-with other random sizes.
+a digest over every parameter's name, shape and requires_grad. python/tests/machine/test_model_counts.py
+uses the same functions with other random sizes.
 """
 
 from __future__ import annotations
