@@ -3,9 +3,9 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 const (
@@ -15,19 +15,10 @@ const (
 	ampere                  = 8.0         // compute capability; the first with TF32
 )
 
-// capability reads a compute capability such as "8.9"; 0 when it is unknown.
-func capability(g profile.GPU) float64 {
-	value, err := strconv.ParseFloat(g.ComputeCapability, 64)
-	if err != nil || !(value >= 0 && value < 100) {
-		return 0
-	}
-	return value
-}
-
 // oldest gives the GPU with the lowest compute capability: what it lacks, all must do without.
 func oldest(gpus []profile.GPU) profile.GPU {
 	return slices.MinFunc(gpus, func(a, b profile.GPU) int {
-		switch x, y := capability(a), capability(b); {
+		switch x, y := timing.Capability(a), timing.Capability(b); {
 		case x < y:
 			return -1
 		case x > y:
@@ -37,21 +28,29 @@ func oldest(gpus []profile.GPU) profile.GPU {
 	})
 }
 
-// mixedPrecision: on from 8 GB of GPU memory; bf16 where every GPU has it, else fp16 with a loss scaler.
-func mixedPrecision(gpus []profile.GPU, smallest float64, preset string) (fp16, bf16 bool, why string) {
+// mixedPrecision: bf16 where every GPU has it, else fp16 with a loss scaler.
+func mixedPrecision(gpus []profile.GPU, preset string) (fp16, bf16 bool, why string) {
 	switch {
 	case len(gpus) == 0:
 		return false, false, "no GPU: float32 throughout"
 	case preset == Reproducible:
 		return false, false, "preset reproducible: float32 throughout"
-	case smallest < mixedPrecisionBytes:
-		return false, false, fmt.Sprintf("%s of GPU memory, under 8 GB", gb(smallest))
 	case slices.ContainsFunc(gpus, func(g profile.GPU) bool { return !g.BF16 }):
-		return true, false, fmt.Sprintf("%s of GPU memory ≥ 8 GB; compute capability %s has no native bfloat16, so fp16 with a loss scaler",
-			gb(smallest), oldest(gpus).ComputeCapability)
+		return true, false, fmt.Sprintf("compute capability %s has no native bfloat16, so fp16 with a loss scaler", oldest(gpus).ComputeCapability)
 	}
-	return false, true, fmt.Sprintf("%s of GPU memory ≥ 8 GB; compute capability %s has bfloat16, which needs no loss scaler",
-		gb(smallest), oldest(gpus).ComputeCapability)
+	return false, true, fmt.Sprintf("compute capability %s has bfloat16, which needs no loss scaler", oldest(gpus).ComputeCapability)
+}
+
+// publishedPrecision is mixedPrecision from 8 GB of GPU memory on.
+func publishedPrecision(gpus []profile.GPU, preset string) (fp16, bf16 bool, why string) {
+	fp16, bf16, why = mixedPrecision(gpus, preset)
+	if !fp16 && !bf16 {
+		return fp16, bf16, why
+	}
+	if smallest := smallestTotal(gpus); smallest < mixedPrecisionBytes {
+		return false, false, fmt.Sprintf("%s of GPU memory, under 8 GB", gb(smallest))
+	}
+	return fp16, bf16, fmt.Sprintf("%s of GPU memory ≥ 8 GB; %s", gb(smallestTotal(gpus)), why)
 }
 
 // slowHalfWarning speaks for GPUs on which fp16 saves memory but no time.
@@ -59,7 +58,7 @@ func slowHalfWarning(gpus []profile.GPU, fp16 bool) string {
 	if !fp16 {
 		return ""
 	}
-	if g := oldest(gpus); capability(g) > 0 && capability(g) < tensorCores {
+	if g := oldest(gpus); timing.Capability(g) > 0 && timing.Capability(g) < tensorCores {
 		return fmt.Sprintf("%s (compute capability %s) has no tensor cores: fp16 saves memory there, but hardly any time.", g.Name, g.ComputeCapability)
 	}
 	return ""
@@ -73,7 +72,7 @@ func tf32(gpus []profile.GPU, preset string) (on bool, why string) {
 		return false, "preset reproducible: full float32 products"
 	}
 	g := oldest(gpus)
-	if capability(g) < ampere {
+	if timing.Capability(g) < ampere {
 		return false, fmt.Sprintf("compute capability %q is below 8.0 (Ampere)", g.ComputeCapability)
 	}
 	return true, fmt.Sprintf("compute capability %s ≥ 8.0 (Ampere)", g.ComputeCapability)
@@ -94,7 +93,7 @@ func torchCompile(gpus []profile.GPU, preset string) (on bool, why string) {
 	case len(gpus) == 0:
 		return false, "no GPU"
 	}
-	if g := oldest(gpus); capability(g) < tensorCores {
+	if g := oldest(gpus); timing.Capability(g) < tensorCores {
 		return false, fmt.Sprintf("torch.compile needs compute capability 7.0; this is %q", g.ComputeCapability)
 	}
 	return true, "preset speed; the first steps are slow while kernels are built"

@@ -128,7 +128,7 @@ func deviceTotal(h profile.Hardware, p pool) uint64 {
 
 func planPrecision(d *draft, in Inputs, p pool) {
 	preset, why := in.Options.Preset, ""
-	d.FP16, d.BF16, why = mixedPrecision(p.gpus, smallestTotal(p.gpus), preset)
+	d.FP16, d.BF16, why = publishedPrecision(p.gpus, preset)
 	d.because("fp16", why)
 	d.because("bf16", why)
 	d.warn(slowHalfWarning(p.gpus, d.FP16))

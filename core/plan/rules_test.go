@@ -27,7 +27,7 @@ func TestMixedPrecision(t *testing.T) {
 		{"CPU", nil, Speed, false, false, "no GPU"},
 	} {
 		t.Run(s.name, func(t *testing.T) {
-			fp16, bf16, why := mixedPrecision(s.gpus, smallestTotal(s.gpus), s.preset)
+			fp16, bf16, why := publishedPrecision(s.gpus, s.preset)
 			assert.Equal(t, s.fp16, fp16)
 			assert.Equal(t, s.bf16, bf16)
 			assert.Contains(t, why, s.why)

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
@@ -133,13 +132,13 @@ func (s *search) precisions() []string {
 	if asked := s.in.Options.Precision; asked != "" {
 		return []string{asked}
 	}
-	fp16, bf16, _ := mixedPrecision(s.pool.gpus, math.Inf(1), s.in.Options.Preset)
+	fp16, bf16, _ := mixedPrecision(s.pool.gpus, s.in.Options.Preset)
 	switch {
 	case bf16:
 		return []string{"bf16"}
 	case !fp16:
 		return []string{"fp32"}
-	case capability(oldest(s.pool.gpus)) < tensorCores:
+	case timing.Capability(oldest(s.pool.gpus)) < tensorCores:
 		return []string{"fp32", "fp16"}
 	}
 	return []string{"fp16"}

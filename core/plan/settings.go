@@ -16,7 +16,7 @@ import (
 func (s *search) writeKernels(d *draft, f found, ways []found) {
 	preset, why, gpus := d.Preset, "", s.pool.gpus
 	d.FP16, d.BF16 = f.precision == "fp16", f.precision == "bf16"
-	_, _, why = mixedPrecision(gpus, math.Inf(1), preset)
+	_, _, why = mixedPrecision(gpus, preset)
 	if s.in.Options.Precision != "" {
 		why = "asked for"
 	} else if len(gpus) > 0 && preset != Reproducible {

@@ -2,7 +2,6 @@ package recovery
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
@@ -20,27 +19,23 @@ const (
 type State struct {
 	Class        Class `json:"class"`         // of the failure, from Classify
 	MicroBatch   int   `json:"micro_batch"`   // samples per forward pass, 1..2^20
-	Accumulation int   `json:"accumulation"`  // forward passes per optimizer step, 1..2^20
 	Retries      int   `json:"retries"`       // made so far, 0..100
 	MaybeRetries int   `json:"maybe_retries"` // of those, the ones after a failure of class "maybe"
 	MaxRetries   *int  `json:"max_retries"`   // 0..100; absent: DefaultMaxRetries
-	Cut          bool  `json:"cut"`           // batches are cut into micro-batches of any size: accumulation stays as it is
 }
 
 // Decision is how to go on. Without Retry the numbers are those of the State.
 type Decision struct {
 	Retry        bool   `json:"retry"`
 	MicroBatch   int    `json:"micro_batch"`
-	Accumulation int    `json:"accumulation"` // MicroBatch x Accumulation is always what it was
-	Retries      int    `json:"retries"`      // for the next State
+	Retries      int    `json:"retries"` // for the next State
 	MaybeRetries int    `json:"maybe_retries"`
 	Reason       string `json:"reason"` // in words, with the numbers
 }
 
-// Next decides after a failure. The micro-batch becomes the largest divisor of the effective batch that is at most half of
-// it (8 x 4 -> 4 x 8, 5 x 2 -> 2 x 5), so that the effective batch is kept exactly; where batches are cut, it is halved
-// (5 -> 2). It gives up at a micro-batch of 1, when
-// the retries are used up, on the second "maybe", and on every class that a smaller micro-batch does not mend.
+// Next decides after a failure. The micro-batch is halved (8 -> 4, 5 -> 2): it need not divide the batch, which is split
+// into micro-batches of any size. It gives up at a micro-batch of 1, when the retries are used up, on the second "maybe",
+// and on every class that a smaller micro-batch does not mend.
 //
 // Errors: InvalidArgument for a number outside its range or an unknown class.
 func Next(s State) (Decision, error) {
@@ -52,7 +47,7 @@ func Next(s State) (Decision, error) {
 		return Decision{}, err
 	}
 	if reason := s.giveUp(limit); reason != "" {
-		return Decision{MicroBatch: s.MicroBatch, Accumulation: s.Accumulation, Retries: s.Retries, MaybeRetries: s.MaybeRetries, Reason: reason}, nil
+		return Decision{MicroBatch: s.MicroBatch, Retries: s.Retries, MaybeRetries: s.MaybeRetries, Reason: reason}, nil
 	}
 	return s.halved(limit), nil
 }
@@ -63,7 +58,6 @@ func (s State) check(limit int) error {
 		value, low, high int
 	}{
 		{"micro_batch", s.MicroBatch, 1, maxBatch},
-		{"accumulation", s.Accumulation, 1, maxBatch},
 		{"retries", s.Retries, 0, maxRetries},
 		{"maybe_retries", s.MaybeRetries, 0, s.Retries},
 		{"max_retries", limit, 0, maxRetries},
@@ -98,35 +92,10 @@ func (s State) giveUp(limit int) string {
 }
 
 func (s State) halved(limit int) Decision {
-	effective := s.MicroBatch * s.Accumulation
-	micro := largestDivisor(effective, s.MicroBatch/2)
-	d := Decision{Retry: true, MicroBatch: micro, Accumulation: effective / micro, Retries: s.Retries + 1, MaybeRetries: s.MaybeRetries}
+	d := Decision{Retry: true, MicroBatch: s.MicroBatch / 2, Retries: s.Retries + 1, MaybeRetries: s.MaybeRetries}
 	if s.Class == Maybe {
 		d.MaybeRetries++
 	}
-	if s.Cut {
-		d.MicroBatch, d.Accumulation = s.MicroBatch/2, s.Accumulation
-		d.Reason = fmt.Sprintf("retry %d of %d: micro-batch %d → %d", d.Retries, limit, s.MicroBatch, d.MicroBatch)
-		return d
-	}
-	d.Reason = fmt.Sprintf("retry %d of %d: micro-batch %d → %d, accumulation %d → %d, effective batch still %d a device",
-		d.Retries, limit, s.MicroBatch, d.MicroBatch, s.Accumulation, d.Accumulation, effective)
+	d.Reason = fmt.Sprintf("retry %d of %d: micro-batch %d → %d", d.Retries, limit, s.MicroBatch, d.MicroBatch)
 	return d
-}
-
-// largestDivisor gives the largest divisor of n that is at most limit; n and limit are at least 1. Divisors come in pairs,
-// so counting up to the square root of n finds them all.
-func largestDivisor(n, limit int) int {
-	best := 1
-	for small := 1; small <= int(math.Sqrt(float64(n))); small++ {
-		if n%small != 0 {
-			continue
-		}
-		for _, divisor := range [2]int{small, n / small} {
-			if divisor <= limit {
-				best = max(best, divisor)
-			}
-		}
-	}
-	return best
 }

@@ -46,7 +46,7 @@ func RatesOf(g profile.GPU) (Rates, error) {
 		return Rates{}, fault.New(fault.Unsupported, `name a card of the catalogue, such as gpu="T4"`, "no figures are published here for %s, so no time can be told", g.Name)
 	}
 	wide, low := *g.FP32TFLOPS*1e12, profile.Or(g.TensorTFLOPS, *g.FP32TFLOPS)*1e12
-	if capability(g) >= ampere && g.TensorTFLOPS != nil {
+	if Capability(g) >= ampere && g.TensorTFLOPS != nil {
 		wide = max(wide, tf32Share*low)
 	}
 	share := productShare
@@ -71,8 +71,12 @@ func hasNVLink(name string) bool {
 	return false
 }
 
-func capability(g profile.GPU) float64 {
-	value, _ := strconv.ParseFloat(g.ComputeCapability, 64) // unknown counts as old
+// Capability reads a compute capability such as "8.9"; 0 when it is unknown.
+func Capability(g profile.GPU) float64 {
+	value, err := strconv.ParseFloat(g.ComputeCapability, 64)
+	if err != nil || !(value >= 0 && value < 100) {
+		return 0
+	}
 	return value
 }
 

@@ -48,7 +48,7 @@ class _Met:
     def state(self, found: str, samples: int, most: int) -> dict[str, Any]:
         """As core/recovery wants it."""
         return {
-            "class": found, "micro_batch": samples, "accumulation": 1, "cut": True,
+            "class": found, "micro_batch": samples,
             "retries": self.halvings, "maybe_retries": self.maybes, "max_retries": most,
         }  # fmt: skip
 

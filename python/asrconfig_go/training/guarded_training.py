@@ -255,7 +255,7 @@ class GuardedTraining:
         return min([batch, *lowered[-1:], budget.samples or batch])
 
     def _halved(self, found: str, micro_batch: int) -> dict[str, Any]:
-        state = {"class": found, "micro_batch": micro_batch, "accumulation": 1, "cut": True}
+        state = {"class": found, "micro_batch": micro_batch}
         state |= {"retries": self._retries, "maybe_retries": self._maybe_retries, "max_retries": self.max_retries}
         decided: dict[str, Any] = native.call("recovery.next", state)
         return decided
