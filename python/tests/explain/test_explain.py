@@ -14,7 +14,9 @@ from conftest import WavMaker
 
 import asrconfig_go as ac
 from asrconfig_go.cli.main import main
+from asrconfig_go.data.profile import BadFile
 from asrconfig_go.explain import Explanation
+from asrconfig_go.plan.plan_parts import MemoryPart
 from html_checks import tags
 from locations import REPOSITORY
 from whole_plans import GIB, PARTS, audio, heavy_tail, published_plan, read_speech, shared_gpu, two_gpus, whole_plan
@@ -233,7 +235,7 @@ def test_what_is_no_part_of_an_explanation_is_refused(whole: Explanation) -> Non
 
 def test_hostile_names_do_nothing(whole: Explanation, tmp_path: Path) -> None:
     evil = '"><script>alert(1)</script><b onload=x>\x1b[31m\u202e\udcff'
-    bad = ac.dataset_profile.BadFile(evil, evil)
+    bad = BadFile(evil, evil)
     assert whole.dataset is not None and whole.model is not None and whole.hardware is not None
     gpu = dataclasses.replace(whole.hardware.gpus[0], name=evil)
     hostile = Explanation(
@@ -243,7 +245,7 @@ def test_hostile_names_do_nothing(whole: Explanation, tmp_path: Path) -> None:
             warnings=(evil,),
             policy=evil,
             decisions=(ac.Decision(evil, evil, evil, evil, evil),),
-            memory_parts=(ac.config.MemoryPart(evil, 5),),
+            memory_parts=(MemoryPart(evil, 5),),
             alternatives=(dataclasses.replace(whole.config.alternatives[0], name=evil, what=evil),),
             devices=(dataclasses.replace(two_gpus(whole.config).devices[0], name=evil),) * 2,
         ),

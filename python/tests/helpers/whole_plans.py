@@ -9,6 +9,7 @@ from typing import Any
 import asrconfig_go as ac
 from asrconfig_go._base.ranges import Range
 from asrconfig_go.config import Alternative, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
+from asrconfig_go.data.profile import BadFile
 from asrconfig_go.machine.hardware import GPUProcess
 
 GIB = 2**30
@@ -132,10 +133,7 @@ def audio(durations: list[float], *, bad: int = 0, source: str = "folder speech"
         size_bytes=profile.decoded_bytes // 4,
         warnings=tuple(w for w in profile.warnings if "16 kHz" not in w),
         bad_count=bad,
-        bad_files=tuple(
-            ac.dataset_profile.BadFile(f"clips/<b>{i}</b>\u202e.wav", "ends inside its header")
-            for i in range(min(bad, 60))
-        ),
+        bad_files=tuple(BadFile(f"clips/<b>{i}</b>\u202e.wav", "ends inside its header") for i in range(min(bad, 60))),
     )
 
 
