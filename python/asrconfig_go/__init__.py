@@ -40,7 +40,7 @@ _NAMES = {
         "StepSampler",
         "compare_batching",
         "cost_of_longest",
-        "cut_by_memory",
+        "split_by_memory",
         "memory_table",
         "use_batches",
         "with_batches",
@@ -79,7 +79,7 @@ _NAMES = {
     "compare.step_calibration": ("find_step_calibration",),
     "apply.training_arguments": ("UnsupportedSettingWarning",),
     "guard.training_report": ("GuardEvent", "Restart", "TrainingReport"),
-    "monitor": ("AlertNews", "lightning_callback"),
+    "monitor": ("AlertReporter", "lightning_callback"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 

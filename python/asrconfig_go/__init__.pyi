@@ -32,8 +32,8 @@ from .batching import (
     StepSampler as StepSampler,
     compare_batching as compare_batching,
     cost_of_longest as cost_of_longest,
-    cut_by_memory as cut_by_memory,
     memory_table as memory_table,
+    split_by_memory as split_by_memory,
     use_batches as use_batches,
     with_batches as with_batches,
 )
@@ -73,7 +73,7 @@ from .memory import (
     calibrate as calibrate,
     estimate_memory as estimate_memory,
 )
-from .monitor import AlertNews as AlertNews, lightning_callback as lightning_callback
+from .monitor import AlertReporter as AlertReporter, lightning_callback as lightning_callback
 from .monitor.memory_callback import AdaptiveMemoryCallback as AdaptiveMemoryCallback
 from .monitor.memory_monitor import MemoryMonitor as MemoryMonitor
 from .optimal import create_optimal_config as create_optimal_config

@@ -285,7 +285,7 @@ class ASRConfigManager:
             options["preflight"] = self._longest(options["preflight"])
         if planned and config is not None:
             options.setdefault("overhead_s", config.micro_batch_overhead_s)
-            options.setdefault("cut_batch_statistics", True)  # the plan's own micro-batches; the guard names the layers
+            options.setdefault("split_batch_statistics", True)  # as planned; the guard names the layers
         guard = attach(trainer, **options)
         if planned and config is not None:
             memory, limit = options.get("memory"), options.get("memory_limit_bytes")

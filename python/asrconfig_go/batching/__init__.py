@@ -9,7 +9,7 @@ from .batching_report import (
     cost_of_longest,
 )
 from .batching_request import BatchingWarning
-from .memory_table import cut_by_memory, memory_table
+from .memory_table import memory_table, split_by_memory
 from .step_sampler import StepSampler
 from .trainer_batches import use_batches, with_batches
 
@@ -22,8 +22,8 @@ __all__ = [
     "StepSampler",
     "compare_batching",
     "cost_of_longest",
-    "cut_by_memory",
     "memory_table",
+    "split_by_memory",
     "use_batches",
     "with_batches",
 ]

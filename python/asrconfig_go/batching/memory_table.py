@@ -77,7 +77,7 @@ def cheapest(
     as can be are made, and those with the least padding. ``size(longest, left)`` says how many fit, 1 to ``left``.
     Of cuts that cost the same, the first micro-batches are largest. Gives the clips' places in ``lengths``.
 
-    As ``cut_by_memory``, which asks the library: a training step may run where that must not be called, in a forked
+    As ``split_by_memory``, which asks the library: a training step may run where that must not be called, in a forked
     process, and of so few clips this takes well under a millisecond.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
@@ -101,7 +101,7 @@ def cheapest(
         at += take[at]
 
 
-def cut_by_memory(
+def split_by_memory(
     durations: Iterable[float], memory: Sequence[tuple[float, int]], *, overhead_s: float = OVERHEAD_S
 ) -> list[list[int]]:
     """The cheapest way to cut the clips of a step into micro-batches that fit.

@@ -16,7 +16,7 @@ from .worst_batch import per_second
 Split = Callable[[Any, int], list[Any]]
 
 
-def is_cut(inputs: Any, budget: Budget) -> bool:
+def is_split(inputs: Any, budget: Budget) -> bool:
     """Whether a batch is too large for one micro-batch, or may cost less in several."""
     n = batch_size(inputs)
     return budget.overhead_s is not None or budget.size(extent(inputs), n) < n

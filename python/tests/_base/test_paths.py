@@ -14,7 +14,7 @@ from asrconfig_go import InvalidArgumentError, NotFoundError
 from asrconfig_go._base.files import user_path
 from asrconfig_go.demo.digits import CLIPS
 from asrconfig_go.loading import ResampledCache, load_audio
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.recipe.model_building import load_model
 from asrconfig_go.recipe.output_folder import output_folder
 from asrconfig_go.recipe.speech_sources import load_speech
@@ -64,7 +64,7 @@ TAKEN: dict[str, Callable[[str], Any]] = {
     "memory": lambda name: ac.MemoryModel.load(name),
     "report": report,
     "config": ac.TrainingConfig.load,
-    "story": RunStory.load,
+    "story": RunLog.load,
     "labels": lambda name: ac.check_labels(CLIP, ["a"], model=name),
     "clip": load_audio,
     "cache": ResampledCache,

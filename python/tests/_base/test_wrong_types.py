@@ -34,7 +34,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "step time": (ac.estimate_step_time, {"model": MODEL, "gpu": "T4", "batch": 2, "seconds": 5.0}),
     "batching": (ac.compare_batching, LENGTHS),
     "longest": (ac.cost_of_longest, LENGTHS),
-    "cut": (ac.cut_by_memory, {"durations": [1.0, 2.0], "memory": [(5.0, 8)]}),
+    "cut": (ac.split_by_memory, {"durations": [1.0, 2.0], "memory": [(5.0, 8)]}),
     "sampler": (ac.StepSampler, {"durations": [1.0, 2.0, 3.0], "step_samples": 2}),
     "config": (ac.TrainingConfig.from_dict, {"data": {}}),
     "select": (ac.select_clips, {"durations": [1.0], "config": None}),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.batching import BatchingWarning, StepSampler, compare_batching, cost_of_longest, cut_by_memory
+from asrconfig_go.batching import BatchingWarning, StepSampler, compare_batching, cost_of_longest, split_by_memory
 from asrconfig_go.batching.memory_table import GRID_S, OVERHEAD_S, cheapest, fits_in, memory_table
 
 TABLE = [(s / 2, int(60 / (s / 2))) for s in range(1, 61)]
@@ -128,7 +128,7 @@ def test_the_figures_are_those_of_the_sampler() -> None:
         for step in StepSampler(durations, 32, mode=mode, memory=TABLE, seed=9):
             lengths = [durations[i] for i in step]
             cut = list(cheapest(lengths, lambda longest, left: min(left, fits_in(TABLE, longest)), OVERHEAD_S))
-            assert [len(batch) for batch in cut] == [len(batch) for batch in cut_by_memory(lengths, TABLE)]
+            assert [len(batch) for batch in cut] == [len(batch) for batch in split_by_memory(lengths, TABLE)]
             padded += sum(len(batch) * lengths[batch[0]] for batch in cut)
             micro_batches += len(cut)
         assert figures.micro_batches == micro_batches
@@ -150,10 +150,10 @@ def test_the_fewest_micro_batches_have_the_least_padding() -> None:
 
 
 def test_cut_by_memory() -> None:
-    assert cut_by_memory([1, 7, 4, 1.5], [(2, 4), (4, 2), (8, 1)], overhead_s=1) == [[1], [2], [3, 0]]
-    assert cut_by_memory([1, 7, 4, 1.5], [(8, 4)], overhead_s=100) == [[1, 2, 3, 0]]
+    assert split_by_memory([1, 7, 4, 1.5], [(2, 4), (4, 2), (8, 1)], overhead_s=1) == [[1], [2], [3, 0]]
+    assert split_by_memory([1, 7, 4, 1.5], [(8, 4)], overhead_s=100) == [[1, 2, 3, 0]]
     with pytest.raises(ac.InfeasiblePlanError, match="1 of 2 clips are too long to fit even alone"):
-        cut_by_memory([1, 9], [(8, 4)])
+        split_by_memory([1, 9], [(8, 4)])
 
 
 def test_cost_of_longest() -> None:

@@ -196,7 +196,7 @@ def test_a_loop_of_one_s_own() -> None:
 
 def padded_steps(steps: list[list[int]]) -> int:
     """Micro-batches that the guard must make of the clips of each step."""
-    return sum(len(ac.cut_by_memory([DURATIONS[i] for i in step], TABLE)) for step in steps)
+    return sum(len(ac.split_by_memory([DURATIONS[i] for i in step], TABLE)) for step in steps)
 
 
 def test_the_guard_fills_the_micro_batches_that_were_packed(tmp_path: Path) -> None:

@@ -121,10 +121,10 @@ def test_batches_whose_samples_a_model_looks_at_together_are_not_cut(tmp_path: P
     with pytest.raises(ac.InfeasiblePlanError, match="its batch cannot be cut"):
         run(tmp_path, model, failures=9)
     with pytest.raises(
-        ac.InvalidArgumentError, match=r"micro_batch = 3 would not train[\s\S]*cut_batch_statistics=True"
+        ac.InvalidArgumentError, match=r"micro_batch = 3 would not train[\s\S]*split_batch_statistics=True"
     ):
         run(tmp_path, model, micro_batch=3)
-    cut = run(tmp_path, model, micro_batch=4, cut_batch_statistics=True)
+    cut = run(tmp_path, model, micro_batch=4, split_batch_statistics=True)
     assert {len(batch) for batch in cut.model.seen} == {4}
 
 

@@ -29,7 +29,7 @@ from asrconfig_go import (
 )
 from asrconfig_go._base import native
 from asrconfig_go.monitor.memory_monitor import GPUMemory, MemoryMonitor, _gpu_memory
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.monitor.run_log import RunLog
 from locations import PYTHON
 
 GIB = 1 << 30
@@ -312,7 +312,7 @@ def test_a_story_outlives_its_monitor(tmp_path: Path) -> None:
     assert story.memory.host_used_bytes[0] and len(story.memory.times_s) == len(story.memory.host_used_bytes)
     assert monitor.alerts() == story.alerts == ()
     monitor.save(tmp_path / "run.json")
-    assert RunStory.load(tmp_path / "run.json") == story
+    assert RunLog.load(tmp_path / "run.json") == story
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
     with pytest.raises(NotFoundError, match="no/such/folder"):
         monitor.save(tmp_path / "no/such/folder" / "run.json")
@@ -324,9 +324,9 @@ def test_a_story_outlives_its_monitor(tmp_path: Path) -> None:
 def test_what_is_no_story(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_bytes(text.encode("latin-1"))
     with pytest.raises((CorruptFileError, VersionMismatchError)):
-        RunStory.load(tmp_path / "run.json")
+        RunLog.load(tmp_path / "run.json")
     with pytest.raises(NotFoundError):
-        RunStory.load(tmp_path / "absent.json")
+        RunLog.load(tmp_path / "absent.json")
 
 
 @pytest.mark.parametrize("interval", [0.0, -1.0, 1e9])

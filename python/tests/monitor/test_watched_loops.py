@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.monitor.run_log import RunLog
 from watching_fakes import FakeMonitor, alert
 
 torch = pytest.importorskip("torch")
@@ -24,7 +24,7 @@ def test_a_plain_loop(tmp_path: Path) -> None:
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     with ac.MemoryMonitor(interval_ms=10) as monitor:
-        news = ac.AlertNews(monitor)
+        news = ac.AlertReporter(monitor)
         for batch in batches(5):
             model(batch).mean().backward()
             optimizer.step()
@@ -40,7 +40,7 @@ def test_a_plain_loop(tmp_path: Path) -> None:
     assert story.steps.kind == ("train",) * 5 + ("evaluation",) * 2
     assert story.steps.audio_s[:5] == (4.0,) * 5 and story.steps.audio_s[5:] == (None, None)
     monitor.save(tmp_path / "run.json")
-    assert RunStory.load(tmp_path / "run.json").steps == story.steps
+    assert RunLog.load(tmp_path / "run.json").steps == story.steps
 
 
 def test_an_accelerate_loop(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_durations_are_kept_when_all_are_known() -> None:
     assert manager.plan(trace=False).policy == "fastest", "by the histogram"
 
 
-def test_wishes_reach_the_planner() -> None:
+def test_options_reach_the_planner() -> None:
     manager = manager_for(gpu="A100-40GB")
     options = PlanOptions(
         precision="fp32", gradient_checkpointing=True, length_handling="bucketed", max_length_s=10.0, price_usd_hour=3.0

@@ -193,7 +193,7 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_else(tmp_path:
         ({"settings": {"optimizer": 3}}, "optimizer = 3 is not text"),
     ],
 )
-def test_wishes_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], told: str) -> None:
+def test_options_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], told: str) -> None:
     with pytest.raises(AsrConfigError, match=told):
         trained(speech, tmp_path, **options)
 

@@ -15,7 +15,7 @@ import asrconfig_go as ac
 from asrconfig_go.cli.main import main
 from asrconfig_go.guard.training_report import GuardEvent
 from asrconfig_go.monitor.rank_peaks import RankPeaks
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.report import RunReport, report
 from asrconfig_go.report.diagnosis import Finding
 from asrconfig_go.report.run_report import of_weight
@@ -37,7 +37,7 @@ from run_stories import (
 
 
 def told(story: Json) -> RunReport:
-    return report(RunStory.from_json(story))
+    return report(RunLog.from_json(story))
 
 
 @pytest.fixture

@@ -155,12 +155,12 @@ class TestOfARun:
     def resumed(self, run: Path) -> Any:
         """As far as resuming reads and reports, without a training."""
         from asrconfig_go.training.guarded_training import GuardedTraining
-        from asrconfig_go.training.restart import Journal
+        from asrconfig_go.training.restart import RunCheckpoints
         from disturbed_runs import prepared
 
         training = GuardedTraining(prepared(run), resume=True)
         start = training._start
-        Journal(training.trainer, start, training._folder, lambda: False).install()()
+        RunCheckpoints(training.trainer, start, training._folder, lambda: False).install()()
         training._attach()
         repr(training.report()), start.record.to_json()
         training._lock.release()  # type: ignore[union-attr]
