@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
 // clips are the samples of a run.
@@ -37,14 +39,14 @@ func (c *clips) sortGroups(order []int) {
 }
 
 // shapes gives the micro-batches of a run, epoch after epoch; a rest that fills no batch is dropped.
-func (c *clips) shapes(seed uint64) func() Shape {
+func (c *clips) shapes(seed uint64) func() trace.Shape {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var order []int
-	return func() Shape {
+	return func() trace.Shape {
 		if len(order) < c.batch {
 			order = c.epoch(r)
 		}
-		shape := Shape{Batch: int64(c.batch)}
+		shape := trace.Shape{Batch: int64(c.batch)}
 		for _, i := range order[:c.batch] {
 			shape.Length, shape.Labels = max(shape.Length, c.lengths[i]), max(shape.Labels, c.labels[i])
 		}
@@ -54,10 +56,10 @@ func (c *clips) shapes(seed uint64) func() Shape {
 }
 
 // windows gives the optimizer steps of a run.
-func (c *clips) windows(seed uint64, accumulation int) func() []Shape {
+func (c *clips) windows(seed uint64, accumulation int) func() []trace.Shape {
 	next := c.shapes(seed)
-	return func() []Shape {
-		window := make([]Shape, accumulation)
+	return func() []trace.Shape {
+		window := make([]trace.Shape, accumulation)
 		for i := range window {
 			window[i] = next()
 		}

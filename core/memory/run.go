@@ -2,6 +2,9 @@ package memory
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
+	"github.com/asrconfig/asrconfig-go/core/memory/replay"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
 // RunRequest is a question about a whole training: over samples in several orders, or over micro-batches that are known.
@@ -21,7 +24,7 @@ type RunRequest struct {
 	Settings    string  `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF
 	LimitBytes  *uint64 `json:"limit_bytes"`  // what the allocator may reserve in all; no limit when absent
 	DeviceBytes *uint64 `json:"device_bytes"` // what the process takes beside the allocator
-	GPU
+	reduction.GPU
 }
 
 const (
@@ -34,9 +37,9 @@ const (
 // run is a checked request.
 type run struct {
 	steps, seeds int
-	largest      []Shape                          // the window that takes most, to play alone
-	micros       int                              // micro-batches of one seed
-	windows      func(seed uint64) func() []Shape // gives the windows of a seed, one after the other
+	largest      []trace.Shape                          // the window that takes most, to play alone
+	micros       int                                    // micro-batches of one seed
+	windows      func(seed uint64) func() []trace.Shape // gives the windows of a seed, one after the other
 }
 
 // Run plays a training through an allocator of its own, or in several orders of its samples one in each: what is reserved
@@ -57,7 +60,7 @@ func (m *Model) Run(r RunRequest) (RunEstimate, error) {
 	}
 	seeds := make([]OfSeed, asked.seeds)
 	err = inParallel(asked.seeds, func(i int) (err error) {
-		seeds[i], err = m.runSeed(newPlayer(m, settings, r.GPU), asked, uint64(i), r.Overhead)
+		seeds[i], err = m.runSeed(replay.New(m.templates.Variables, settings, r.GPU), asked, uint64(i), r.Overhead)
 		return err
 	})
 	if err != nil {
@@ -76,7 +79,7 @@ func (m *Model) largestOnly(asked *run, r RunRequest) (Peaks, error) {
 		}
 		plan = append(plan, window...)
 	}
-	each := float64(eventsOf(plan)) / float64(defaultSteps*len(asked.largest))
+	each := float64(replay.Events(plan)) / float64(defaultSteps*len(asked.largest))
 	if each*float64(asked.micros)*float64(asked.seeds) > maxRunEvents {
 		return Peaks{}, fault.New(fault.InvalidArgument, "ask for fewer steps or seeds", "more than %d events to play", maxRunEvents)
 	}
@@ -84,18 +87,18 @@ func (m *Model) largestOnly(asked *run, r RunRequest) (Peaks, error) {
 	if err != nil {
 		return Peaks{}, err
 	}
-	p := newPlayer(m, settings, r.GPU)
-	_, err = p.playAll(plan)
-	return p.peaks(), err
+	p := replay.New(m.templates.Variables, settings, r.GPU)
+	_, err = p.PlayAll(plan)
+	return peaksOf(p), err
 }
 
-func (p *player) peaks() Peaks {
-	s := p.alloc.Stats()
+func peaksOf(p *replay.Player) Peaks {
+	s := p.Allocator.Stats()
 	return Peaks{s.PeakAllocated, s.PeakReserved}
 }
 
 // runSeed plays the windows of one seed through a fresh player.
-func (m *Model) runSeed(p *player, asked *run, seed uint64, overhead float64) (OfSeed, error) {
+func (m *Model) runSeed(p *replay.Player, asked *run, seed uint64, overhead float64) (OfSeed, error) {
 	t := runTally{OfSeed: OfSeed{Seed: seed}, overhead: overhead}
 	next := asked.windows(seed)
 	for number := range asked.steps {
@@ -103,9 +106,9 @@ func (m *Model) runSeed(p *player, asked *run, seed uint64, overhead float64) (O
 		if number == 0 {
 			plan = append(m.load(), plan...)
 		}
-		var full *failure
+		var full *replay.Failure
 		if err == nil {
-			full, err = p.playCounted(plan, &t)
+			full, err = playCounted(p, plan, &t)
 		}
 		if err != nil {
 			return OfSeed{}, err
@@ -117,20 +120,20 @@ func (m *Model) runSeed(p *player, asked *run, seed uint64, overhead float64) (O
 		if number == 0 {
 			break // without the optimizer's state, the steps that follow would seem to fit
 		}
-		p.abandon(full)
+		p.Abandon(full)
 	}
 	return t.done(p), nil
 }
 
 // playCounted plays segments until one runs out of memory, and counts each with its own peaks.
-func (p *player) playCounted(plan []planned, t *runTally) (*failure, error) {
+func playCounted(p *replay.Player, plan []replay.Segment, t *runTally) (*replay.Failure, error) {
 	for _, s := range plan {
-		p.alloc.ResetPeaks()
-		full, err := p.play(s)
+		p.Allocator.ResetPeaks()
+		full, err := p.Play(s)
 		if err != nil {
 			return nil, err
 		}
-		t.add(s, p.peaks(), full == nil)
+		t.add(s, peaksOf(p), full == nil)
 		if full != nil {
 			return full, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
 // checkedRun makes of a request what is to be played.
@@ -16,12 +17,12 @@ func (m *Model) checkedRun(r RunRequest) (*run, error) {
 	switch {
 	case !(r.Overhead >= 0 && r.Overhead <= 1e15):
 		return nil, outOfRange("overhead is %g; give 0 to 1e15", r.Overhead)
-	case !m.hasShapes():
+	case !m.templates.HasShapes():
 		return nil, fault.New(fault.Unsupported, "name batch, length and labels in step() when you record", "the trace says no shapes, so it does not answer for others")
 	case r.Windows != nil:
 		return r.known()
 	}
-	return r.drawn(orElse(r.Accumulation, m.accumulation()))
+	return r.drawn(orElse(r.Accumulation, m.templates.Accumulation()))
 }
 
 // known is a run over the micro-batches of the request.
@@ -33,26 +34,26 @@ func (r RunRequest) known() (*run, error) {
 		return nil, outOfRange("windows say all of the steps: leave lengths, labels, batch, accumulation, steps, seeds and order out")
 	}
 	asked := &run{steps: len(r.Windows), seeds: 1}
-	windows := make([][]Shape, len(r.Windows))
+	windows := make([][]trace.Shape, len(r.Windows))
 	for number, window := range r.Windows {
 		if len(window) == 0 || len(window) > maxAccumulation {
 			return nil, outOfRange("window %d has %d micro-batches; the range is 1 to %d", number, len(window), maxAccumulation)
 		}
 		for i, of := range window {
-			shape := Shape{of[0], of[1], of[2]}
-			if err := shape.check(); err != nil {
+			shape := trace.Shape{Batch: of[0], Length: of[1], Labels: of[2]}
+			if err := shape.Check(); err != nil {
 				return nil, outOfRange("window %d, micro-batch %d: %s", number, i, err)
 			}
 			if asked.largest == nil || shape.Batch*shape.Length > asked.largest[0].Batch*asked.largest[0].Length {
-				asked.largest = []Shape{shape}
+				asked.largest = []trace.Shape{shape}
 			}
 			windows[number] = append(windows[number], shape)
 		}
 		asked.micros += len(window)
 	}
-	asked.windows = func(uint64) func() []Shape {
+	asked.windows = func(uint64) func() []trace.Shape {
 		number := -1
-		return func() []Shape {
+		return func() []trace.Shape {
 			number++
 			return windows[number]
 		}
@@ -69,17 +70,17 @@ func (r RunRequest) drawn(accumulation int) (*run, error) {
 	if len(c.labels) == 0 {
 		c.labels = make([]int64, len(c.lengths))
 	}
-	largest := Shape{int64(r.Batch), slices.Max(c.lengths), slices.Max(c.labels)}
+	largest := trace.Shape{Batch: int64(r.Batch), Length: slices.Max(c.lengths), Labels: slices.Max(c.labels)}
 	return &run{
-		steps: r.Steps, seeds: r.Seeds, largest: slices.Repeat([]Shape{largest}, accumulation), micros: r.Steps * accumulation,
-		windows: func(seed uint64) func() []Shape { return c.windows(seed, accumulation) },
+		steps: r.Steps, seeds: r.Seeds, largest: slices.Repeat([]trace.Shape{largest}, accumulation), micros: r.Steps * accumulation,
+		windows: func(seed uint64) func() []trace.Shape { return c.windows(seed, accumulation) },
 	}, nil
 }
 
 func (r RunRequest) checkSamples() error {
 	switch {
-	case r.Batch < 1 || r.Batch > maxBatch:
-		return outOfRange("batch is %d; the range is 1 to %d", r.Batch, maxBatch)
+	case r.Batch < 1 || r.Batch > trace.MaxBatch:
+		return outOfRange("batch is %d; the range is 1 to %d", r.Batch, trace.MaxBatch)
 	case len(r.Lengths) < r.Batch || len(r.Lengths) > maxClips:
 		return outOfRange("%d lengths; the range is %d, one batch, to %d", len(r.Lengths), r.Batch, maxClips)
 	case len(r.Labels) > 0 && len(r.Labels) != len(r.Lengths):
@@ -92,11 +93,11 @@ func (r RunRequest) checkSamples() error {
 		return fault.New(fault.InvalidArgument, `give "random" or "grouped"`, "order %q is not known", fault.Shorten(r.Order))
 	}
 	for i, length := range r.Lengths {
-		shape := Shape{int64(r.Batch), length, 0}
+		shape := trace.Shape{Batch: int64(r.Batch), Length: length}
 		if len(r.Labels) > 0 {
 			shape.Labels = r.Labels[i]
 		}
-		if err := shape.check(); err != nil {
+		if err := shape.Check(); err != nil {
 			return outOfRange("sample %d: %s", i, err)
 		}
 	}

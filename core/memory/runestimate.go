@@ -1,6 +1,11 @@
 package memory
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/replay"
+	"github.com/asrconfig/asrconfig-go/core/memory/template"
+)
 
 // RunEstimate is what a training over given samples needs. Sizes are bytes.
 type RunEstimate struct {
@@ -46,12 +51,12 @@ type runTally struct {
 }
 
 // add counts a segment, of which the peaks are its own.
-func (t *runTally) add(s planned, peaks Peaks, whole bool) {
+func (t *runTally) add(s replay.Segment, peaks Peaks, whole bool) {
 	t.PeakAllocated, t.PeakReserved = max(t.PeakAllocated, peaks.PeakAllocated), max(t.PeakReserved, peaks.PeakReserved)
-	if s.place.role == roleLoad || s.place.role == roleStep || !whole {
+	if s.Position.Role == template.Load || s.Position.Role == template.Step || !whole {
 		return
 	}
-	peak, cost := float64(peaks.PeakAllocated), float64(s.shape.Batch)*float64(s.shape.Length)+t.overhead
+	peak, cost := float64(peaks.PeakAllocated), float64(s.Shape.Batch)*float64(s.Shape.Length)+t.overhead
 	t.MicroBatches++
 	t.sum, t.weighted, t.weight = t.sum+peak, t.weighted+cost*peak, t.weight+cost
 }
@@ -63,8 +68,8 @@ func (t *runTally) failed(step int) {
 	}
 }
 
-func (t *runTally) done(p *player) OfSeed {
-	t.Retries = p.alloc.Stats().Retries
+func (t *runTally) done(p *replay.Player) OfSeed {
+	t.Retries = p.Allocator.Stats().Retries
 	if t.MicroBatches > 0 {
 		mean, byTime := t.sum/float64(t.MicroBatches), t.weighted/t.weight
 		t.MeanPeak, t.MeanByTime = &mean, &byTime

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/asrconfig/asrconfig-go/core/memory"
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 )
 
 // Estimate is the answer of every estimator with the terms of this one.
 type Estimate struct {
-	memory.Estimate
+	peak.Estimate
 	Terms []Term `json:"terms"` // what lives at the peak, largest first
 }
 
@@ -32,18 +32,18 @@ func (m *Model) describe(r Request, set settings, t *tape, windows [phases]*wind
 		segment = "accumulate"
 	}
 	names := [phases][2]string{{segment, "forward"}, {segment, "backward"}, {"step", "optimizer"}}
-	e := Estimate{Estimate: memory.Estimate{Estimator: "analytic", Notes: m.notes(r, set)}}
+	e := Estimate{Estimate: peak.Estimate{Estimator: "analytic", Notes: m.notes(r, set)}}
 	highest := 0
 	for i, w := range windows {
 		if w.peak.total > windows[highest].peak.total {
 			highest = i
 		}
-		e.Phases = append(e.Phases, memory.PhasePeak{Segment: names[i][0], Phase: names[i][1],
+		e.Phases = append(e.Phases, peak.Phase{Segment: names[i][0], Phase: names[i][1],
 			PeakAllocated: uint64(w.peak.total), PeakReserved: t.reserved(w.peak.total)})
 	}
 	w := windows[highest]
 	e.Terms = t.terms(&w.peak)
-	e.AtPeak = memory.AtPeak{Segment: names[highest][0], Phase: names[highest][1], Op: w.op, Module: w.place,
+	e.AtPeak = peak.AtPeak{Segment: names[highest][0], Phase: names[highest][1], Op: w.op, Module: w.place,
 		Components: w.peak.components(), Modules: t.modules(&w.peak)}
 	e.PeakAllocated, e.PeakRequested = uint64(w.peak.total), t.requested(&w.peak)
 	e.reserve(r, t.reserved(w.peak.total))
@@ -126,21 +126,21 @@ func (t *tape) requested(a *account) (sum uint64) {
 // bytes is the size of one storage before rounding.
 func (r *row) bytes() int64 { return r.shape.elements() * r.kind.bytes() }
 
-func (t *tape) modules(a *account) []memory.ModuleBytes {
-	out := []memory.ModuleBytes{}
+func (t *tape) modules(a *account) []peak.ModuleBytes {
+	out := []peak.ModuleBytes{}
 	for i, bytes := range a.rows {
 		if bytes == 0 {
 			continue
 		}
 		place := t.rows[i].key.place
-		at := slices.IndexFunc(out, func(m memory.ModuleBytes) bool { return m.Module == place })
+		at := slices.IndexFunc(out, func(m peak.ModuleBytes) bool { return m.Module == place })
 		if at < 0 {
-			out = append(out, memory.ModuleBytes{Module: place})
+			out = append(out, peak.ModuleBytes{Module: place})
 			at = len(out) - 1
 		}
 		out[at].Bytes += uint64(bytes)
 	}
-	slices.SortStableFunc(out, func(x, y memory.ModuleBytes) int { return cmp.Compare(y.Bytes, x.Bytes) })
+	slices.SortStableFunc(out, func(x, y peak.ModuleBytes) int { return cmp.Compare(y.Bytes, x.Bytes) })
 	return out
 }
 

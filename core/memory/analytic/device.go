@@ -1,15 +1,15 @@
 package analytic
 
 import (
-	"github.com/asrconfig/asrconfig-go/core/memory"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 )
 
 // simulator follows the births and deaths of a tape in PyTorch's caching allocator.
 type simulator struct {
 	alloc  *allocator.Allocator
 	blocks []allocator.Block // of each storage
-	full   *memory.OutOfMemory
+	full   *peak.OutOfMemory
 	where  [2]string // segment and phase
 }
 
@@ -19,7 +19,7 @@ func (d *simulator) birth(r *row, place, op string) {
 		var err error
 		if b, err = d.alloc.Malloc(uint64(r.bytes())); err != nil {
 			s := d.alloc.Stats()
-			d.full = &memory.OutOfMemory{Segment: d.where[0], Phase: d.where[1], Op: op, Module: place,
+			d.full = &peak.OutOfMemory{Segment: d.where[0], Phase: d.where[1], Op: op, Module: place,
 				Wanted: uint64(r.bytes()), Reserved: s.Reserved, Allocated: s.Allocated}
 		}
 	}

@@ -3,8 +3,8 @@ package analytic
 import (
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/memory"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 )
 
 // steady is the steps after which a run repeats itself: the second puts what the model needs around the optimizer's
@@ -53,10 +53,10 @@ func (t *tape) phase(e *Estimate, segment, name string, play func()) {
 	d.alloc.ResetPeaks()
 	play()
 	s := d.alloc.Stats()
-	i := slices.IndexFunc(e.Phases, func(p memory.PhasePeak) bool { return p.Segment == segment && p.Phase == name })
+	i := slices.IndexFunc(e.Phases, func(p peak.Phase) bool { return p.Segment == segment && p.Phase == name })
 	if i < 0 {
 		i = len(e.Phases)
-		e.Phases = append(e.Phases, memory.PhasePeak{Segment: segment, Phase: name})
+		e.Phases = append(e.Phases, peak.Phase{Segment: segment, Phase: name})
 	}
 	p := &e.Phases[i]
 	p.PeakAllocated, p.PeakReserved = max(p.PeakAllocated, s.PeakAllocated), max(p.PeakReserved, s.PeakReserved)
