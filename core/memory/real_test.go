@@ -21,12 +21,12 @@ func openReal(t testing.TB, name string) (*trace.Trace, *Model) {
 func TestRealTraceIsExact(t *testing.T) {
 	_, m := openReal(t, "wav2vec2.trace")
 	s := m.Summary()
-	require.Equal(t, 6939, s.Births)
-	require.Equal(t, s.Births, s.Exact)
+	require.Equal(t, 6939, s.Storages)
+	require.Equal(t, s.Storages, s.Exact)
 	require.Zero(t, s.Approximate)
 	require.Zero(t, s.Ambiguous)
 	structures := map[string]int{}
-	for _, c := range s.Classes {
+	for _, c := range s.Templates {
 		structures[c.Kind]++
 	}
 	// A first window, later ones, and later ones of a batch of one; the optimizer's step knows no batch.

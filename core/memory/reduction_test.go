@@ -115,7 +115,7 @@ func TestDoubtfulColumnSums(t *testing.T) {
 	f.Sum = func(rows int64) int64 { return rows + rows%7*rows%13 }
 	f.Run(tracetest.Shapes, 1)
 	found := 0
-	for _, c := range opened(t, f).Summary().Classes {
+	for _, c := range opened(t, f).Summary().Templates {
 		for _, d := range c.Doubtful {
 			if d.Op == "column_sum:1024" {
 				found++

@@ -244,7 +244,7 @@ func TestNotes(t *testing.T) {
 	require.Contains(t, e.Notes[0], "torch.compile")
 	require.Contains(t, e.Notes[1], "sizes without an exact formula: 1;")
 	s := opened(t, f).Summary()
-	require.Equal(t, s.Births, s.Exact+s.Approximate)
+	require.Equal(t, s.Storages, s.Exact+s.Approximate)
 	require.Equal(t, 7, s.Approximate)
 	require.InDelta(t, 0.09, s.WorstResidual, 0.01)
 	require.Contains(t, simulated(t, opened(t, f), at(shape(1, 2000, 10))).Notes, "the first step was traced at another shape; here it is a later step with what the first one leaves")

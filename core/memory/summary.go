@@ -13,13 +13,13 @@ import (
 // Summary is what a trace holds and how well its sizes are understood.
 type Summary struct {
 	About         map[string]any `json:"about"`
-	Births        int            `json:"births"`         // storages in the trace
+	Storages      int            `json:"storages"`       // in the trace
 	Exact         int            `json:"exact"`          // of those, with a formula that gives every traced size
 	Approximate   int            `json:"approximate"`    // the others
 	Ambiguous     int            `json:"ambiguous"`      // of the exact ones, those with more than one formula as simple
 	WorstResidual float64        `json:"worst_residual"` // largest relative error at a traced shape, 0 to 1
 	Points        []Point        `json:"points"`         // the traced segments that have a shape, in order
-	Classes       []Class        `json:"classes"`
+	Templates     []Template     `json:"templates"`
 }
 
 // Point is the shape of a traced segment.
@@ -28,12 +28,12 @@ type Point struct {
 	trace.Shape
 }
 
-// Class is a structure that traced segments share.
-type Class struct {
+// Template is the structure that traced segments share.
+type Template struct {
 	Kind        string  `json:"kind"`
 	Segments    []int   `json:"segments"` // of the trace
-	Births      int     `json:"births"`   // in each
-	Events      int     `json:"events"`   // in each, deaths of earlier segments' storages aside
+	Storages    int     `json:"storages"` // in each
+	Events      int     `json:"events"`   // in each, frees of earlier segments' storages aside
 	Shapes      int     `json:"shapes"`   // different ones
 	Batch       [2]int  `json:"batch"`    // smallest and largest traced
 	Exact       int     `json:"exact"`
@@ -50,19 +50,19 @@ type Doubt struct {
 	Bytes    int64   `json:"bytes"` // largest traced; of a column sum, on the usual GPU
 }
 
-const mostDoubts = 8 // listed of one class
+const mostDoubts = 8 // listed of one template
 
 // Summary sums the trace up.
 func (m *Model) Summary() Summary {
-	s := Summary{About: m.about, Points: []Point{}, Classes: []Class{}}
+	s := Summary{About: m.about, Points: []Point{}, Templates: []Template{}}
 	for _, t := range m.templates.Templates {
 		n, recordings := t.Exactness(), len(t.Recordings)
-		s.Births += len(t.Storages) * recordings
+		s.Storages += len(t.Storages) * recordings
 		s.Exact += n.Exact * recordings
 		s.Approximate += n.Inexact * recordings
 		s.Ambiguous += n.Ambiguous * recordings
 		s.WorstResidual = math.Max(s.WorstResidual, n.WorstResidual)
-		s.Classes = append(s.Classes, m.class(t, n))
+		s.Templates = append(s.Templates, m.template(t, n))
 	}
 	for i, t := range m.templates.Of {
 		for _, r := range t.Recordings {
@@ -74,8 +74,8 @@ func (m *Model) Summary() Summary {
 	return s
 }
 
-func (m *Model) class(t *template.Template, n template.Exactness) Class {
-	c := Class{Kind: t.Kind, Births: len(t.Storages), Events: len(t.Events), Exact: n.Exact, Approximate: n.Inexact, Doubtful: m.doubts(t)}
+func (m *Model) template(t *template.Template, n template.Exactness) Template {
+	c := Template{Kind: t.Kind, Storages: len(t.Storages), Events: len(t.Events), Exact: n.Exact, Approximate: n.Inexact, Doubtful: m.doubts(t)}
 	for _, r := range t.Recordings {
 		c.Segments = append(c.Segments, r.Segment)
 	}

@@ -36,7 +36,7 @@ func NewFitter(vars Variables, shapes []trace.Shape, confirmed Confirmed) (*Fitt
 	return f, nil
 }
 
-// probesOf gives shapes off the traced ones, longer and with other remainders, that stay where a class never varies.
+// probesOf gives shapes off the traced ones, longer and with other remainders, that stay where the traced ones never vary.
 func probesOf(shapes []trace.Shape) []trace.Shape {
 	most, least := shapes[0], shapes[0]
 	for _, s := range shapes {

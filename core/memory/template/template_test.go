@@ -107,12 +107,12 @@ func TestStructureThatDependsOnTheLength(t *testing.T) {
 		f.Window(s, 1)
 	}
 	m := built(t, f)
-	births := func(s trace.Shape) int {
+	storages := func(s trace.Shape) int {
 		c, err := m.For(Position{Window: 1, Role: Micro}, s)
 		require.NoError(t, err)
 		return len(c.Storages)
 	}
-	require.Equal(t, births(tracetest.Shapes[2])+2, births(odd), "the storage and its gradient")
-	require.Equal(t, births(tracetest.Shapes[2]), births(shape(4, 2001, 9)))
-	require.Equal(t, births(tracetest.Shapes[2]), births(shape(9, 8000, 9)))
+	require.Equal(t, storages(tracetest.Shapes[2])+2, storages(odd), "the storage and its gradient")
+	require.Equal(t, storages(tracetest.Shapes[2]), storages(shape(4, 2001, 9)))
+	require.Equal(t, storages(tracetest.Shapes[2]), storages(shape(9, 8000, 9)))
 }

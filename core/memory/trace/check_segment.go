@@ -44,13 +44,13 @@ func (s *Segment) check(t *Trace) error {
 	if err := s.checkShape(); err != nil {
 		return err
 	}
-	births := 0
+	allocations := 0
 	for i, e := range s.Events {
 		if e > maxStorage {
 			return fmt.Errorf("event %d: a storage of %d bytes", i, e)
 		}
 		if e >= 0 {
-			births++
+			allocations++
 		}
 	}
 	for _, column := range []struct {
@@ -58,12 +58,12 @@ func (s *Segment) check(t *Trace) error {
 		index []int32
 		names int
 	}{{"op", s.Op, len(t.Ops)}, {"module", s.Module, len(t.Modules)}, {"tag", s.Tag, len(t.Tags)}} {
-		if len(column.index) != births {
-			return fmt.Errorf("%d births, but %d entries in %s", births, len(column.index), column.what)
+		if len(column.index) != allocations {
+			return fmt.Errorf("%d allocations, but %d entries in %s", allocations, len(column.index), column.what)
 		}
 		for i, index := range column.index {
 			if index < 0 || int(index) >= column.names {
-				return fmt.Errorf("birth %d: %s %d of %d", i, column.what, index, column.names)
+				return fmt.Errorf("allocation %d: %s %d of %d", i, column.what, index, column.names)
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func (s *Segment) checkPads(ops []Op) error {
 	for i, op := range s.Op {
 		back := int(ops[op].Pad.Back)
 		if back > 0 && (back > i || ops[s.Op[i-1]].Unit.Count != Elements) {
-			return fmt.Errorf("birth %d: a padded copy without its length before it, or without what it copies", i)
+			return fmt.Errorf("allocation %d: a padded copy without its length before it, or without what it copies", i)
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ func (l *lifetimes) check(s *Segment) error {
 		}
 		number := -(e + 1)
 		if number >= int64(len(l.freed)) || l.freed[number] {
-			return fmt.Errorf("event %d ends storage %d, which is not alive", i, number)
+			return fmt.Errorf("event %d frees storage %d, which is not allocated", i, number)
 		}
 		l.freed[number] = true
 	}

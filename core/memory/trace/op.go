@@ -82,7 +82,7 @@ func parsePad(name, text string) (Op, error) {
 	multiple, err := strconv.ParseUint(first, 10, 32)
 	back, err2 := strconv.ParseUint(second, 10, 31)
 	if err != nil || err2 != nil || multiple < 1 || multiple > maxMultiple || back < 2 {
-		return Op{}, fmt.Errorf("operation %q: a padded copy is pad:<multiple, 1 to %d>:<births back, from 2>", fault.Shorten(name), maxMultiple)
+		return Op{}, fmt.Errorf("operation %q: a padded copy is pad:<multiple, 1 to %d>:<allocations back, from 2>", fault.Shorten(name), maxMultiple)
 	}
 	return Op{Pad: Pad{int64(multiple), int32(back)}}, nil
 }
