@@ -36,7 +36,7 @@ func TestRunPlaysItsOwnOrder(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, e.Seeds, 4)
 	for _, seed := range e.Seeds {
-		next := (&clips{lengths: r.Lengths, labels: r.Labels, batch: 4, group: 8}).shapes(seed.Seed)
+		next := (&sampler{lengths: r.Lengths, labels: r.Labels, batch: 4, group: 8}).shapes(seed.Seed)
 		other := tracetest.New(3)
 		for range r.Steps {
 			shapes := []trace.Shape{next(), next()}
@@ -238,7 +238,7 @@ func TestRunsAreChecked(t *testing.T) {
 
 func TestGroupedOrder(t *testing.T) {
 	lengths, labels := someLengths(1000)
-	c := &clips{lengths: lengths, labels: labels, batch: 4, group: 8, grouped: true}
+	c := &sampler{lengths: lengths, labels: labels, batch: 4, group: 8, grouped: true}
 	order := c.epoch(rand.New(rand.NewPCG(5, 0)))
 	sorted := slices.Clone(order)
 	slices.Sort(sorted)
@@ -257,13 +257,13 @@ func TestGroupedOrder(t *testing.T) {
 	require.False(t, falls(order))
 
 	// Two clips and a batch of four: one group, whatever is left over.
-	few := &clips{lengths: lengths[:5], labels: labels[:5], batch: 4, group: 4, grouped: true}
+	few := &sampler{lengths: lengths[:5], labels: labels[:5], batch: 4, group: 4, grouped: true}
 	require.Len(t, few.epoch(rand.New(rand.NewPCG(5, 0))), 5)
 }
 
 func TestEpochs(t *testing.T) {
 	lengths := []int64{1, 2, 3, 4, 5, 6, 7}
-	next := (&clips{lengths: lengths, labels: make([]int64, 7), batch: 3, group: 3}).shapes(1)
+	next := (&sampler{lengths: lengths, labels: make([]int64, 7), batch: 3, group: 3}).shapes(1)
 	longest := 0
 	for range 20 {
 		s := next()

@@ -2,21 +2,22 @@ package memory
 
 import (
 	"cmp"
+	"iter"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-// clips are the samples of a run.
-type clips struct {
+// sampler draws the samples of a run.
+type sampler struct {
 	lengths, labels []int64
 	batch, group    int  // samples of a micro-batch, and of an optimizer step
 	grouped         bool // by length, as transformers' LengthGroupedSampler does
 }
 
 // epoch gives the order of one pass over all samples.
-func (c *clips) epoch(r *rand.Rand) []int {
+func (c *sampler) epoch(r *rand.Rand) []int {
 	order := r.Perm(len(c.lengths))
 	if c.grouped {
 		c.sortGroups(order)
@@ -26,7 +27,7 @@ func (c *clips) epoch(r *rand.Rand) []int {
 
 // sortGroups follows get_length_grouped_indices of transformers.trainer_pt_utils: groups of 50 steps, or of a quarter of
 // the samples where there are fewer, each sorted from the longest, and the longest sample of all at the very start.
-func (c *clips) sortGroups(order []int) {
+func (c *sampler) sortGroups(order []int) {
 	size := c.group * max(min(len(order)/(4*c.group), 50), 1)
 	longest := 0
 	for start := 0; start < len(order); start += size {
@@ -39,7 +40,7 @@ func (c *clips) sortGroups(order []int) {
 }
 
 // shapes gives the micro-batches of a run, epoch after epoch; a rest that fills no batch is dropped.
-func (c *clips) shapes(seed uint64) func() trace.Shape {
+func (c *sampler) shapes(seed uint64) func() trace.Shape {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var order []int
 	return func() trace.Shape {
@@ -56,13 +57,17 @@ func (c *clips) shapes(seed uint64) func() trace.Shape {
 }
 
 // windows gives the optimizer steps of a run.
-func (c *clips) windows(seed uint64, accumulation int) func() []trace.Shape {
+func (c *sampler) windows(seed uint64, steps, accumulation int) iter.Seq2[int, []trace.Shape] {
 	next := c.shapes(seed)
-	return func() []trace.Shape {
-		window := make([]trace.Shape, accumulation)
-		for i := range window {
-			window[i] = next()
+	return func(yield func(int, []trace.Shape) bool) {
+		for number := range steps {
+			window := make([]trace.Shape, accumulation)
+			for i := range window {
+				window[i] = next()
+			}
+			if !yield(number, window) {
+				return
+			}
 		}
-		return window
 	}
 }

@@ -43,15 +43,15 @@ type OfSeed struct {
 	MeanByTime   *float64 `json:"mean_peak_by_time"` // likewise, weighted by batch × length and overhead
 }
 
-// runTally adds up what a seed plays.
-type runTally struct {
+// totals adds up what a seed plays.
+type totals struct {
 	OfSeed
 	overhead              float64
 	sum, weighted, weight float64
 }
 
 // add counts a segment, of which the peaks are its own.
-func (t *runTally) add(s replay.Segment, peaks Peaks, whole bool) {
+func (t *totals) add(s replay.Segment, peaks Peaks, whole bool) {
 	t.PeakAllocated, t.PeakReserved = max(t.PeakAllocated, peaks.PeakAllocated), max(t.PeakReserved, peaks.PeakReserved)
 	if s.Position.Role == template.Load || s.Position.Role == template.Step || !whole {
 		return
@@ -62,13 +62,13 @@ func (t *runTally) add(s replay.Segment, peaks Peaks, whole bool) {
 }
 
 // failed counts a step that ran out of memory.
-func (t *runTally) failed(step int) {
+func (t *totals) failed(step int) {
 	if t.Failed++; t.Failed == 1 {
 		t.FirstFailed = &step
 	}
 }
 
-func (t *runTally) done(p *replay.Player) OfSeed {
+func (t *totals) done(p *replay.Player) OfSeed {
 	t.Retries = p.Allocator.Stats().Retries
 	if t.MicroBatches > 0 {
 		mean, byTime := t.sum/float64(t.MicroBatches), t.weighted/t.weight
