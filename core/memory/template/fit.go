@@ -35,25 +35,27 @@ func (b *builder) fit() error {
 
 // fit finds the formulas of a template. Storages whose sizes are the same everywhere share one, so that a model of many equal
 // layers costs as much as one layer.
-func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) error {
+func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) (err error) {
 	shapes, of := t.Shapes()
-	var fitter *formula.Fitter
+	var fitter *formula.Fitter // nil without shapes
 	if t.HasShapes() {
-		var err error
 		if fitter, err = formula.NewFitter(vars, shapes, confirmed); err != nil {
 			return err
 		}
 	}
 	t.Formulas = nil
-	known := map[string]int32{}
-	key := make([]byte, 0, 8+8*len(t.Recordings))
+	known := map[string]int32{} // by unit and sizes
+	sizes, key := make([]int64, len(t.Recordings)), make([]byte, 0, 8+8*len(t.Recordings))
 	for i := range t.Storages {
 		s := &t.Storages[i]
 		key = binary.LittleEndian.AppendUint64(key[:0], uint64(s.Unit.Count)<<32|uint64(s.Unit.Columns))
-		key = t.appendSizes(key, i)
+		for k, r := range t.Recordings {
+			sizes[k] = r.Sizes[i]
+			key = binary.LittleEndian.AppendUint64(key, uint64(sizes[k]))
+		}
 		index, found := known[string(key)]
 		if !found {
-			f := t.formulaOf(i, len(shapes), of, fitter)
+			f := formulaOf(sizes, of, fitter)
 			f.Unit = s.Unit
 			index = t.addFormula(f)
 			known[string(key)] = index
@@ -63,54 +65,32 @@ func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) erro
 	return nil
 }
 
-// appendSizes writes a storage's sizes in all recordings, or one where all are equal.
-func (t *Template) appendSizes(key []byte, storage int) []byte {
-	start, size := len(key), t.Recordings[0].Sizes[storage]
-	same := true
-	for _, r := range t.Recordings {
-		same = same && r.Sizes[storage] == size
-		key = binary.LittleEndian.AppendUint64(key, uint64(r.Sizes[storage]))
-	}
-	if same {
-		return key[:start+8]
-	}
-	return key
-}
-
 func (t *Template) addFormula(f formula.Formula) int32 {
 	t.Formulas = append(t.Formulas, f)
 	return int32(len(t.Formulas) - 1)
 }
 
-// formulaOf fits one storage. A size that differs between two segments of one shape depends on the data.
-func (t *Template) formulaOf(storage, shapes int, of []int, fitter *formula.Fitter) formula.Formula {
-	least, most := t.extremes(storage)
+// formulaOf fits the sizes of a storage in all recordings; of has the shape of each. A size that differs between two segments of
+// one shape depends on the data.
+func formulaOf(sizes []int64, of []int, fitter *formula.Fitter) formula.Formula {
+	least, most := slices.Min(sizes), slices.Max(sizes)
 	switch {
 	case least == most:
 		return formula.Constant(least)
 	case fitter == nil:
 		return formula.Bound(least, most)
 	}
-	sizes := slices.Repeat([]int64{-1}, shapes)
+	byShape := slices.Repeat([]int64{-1}, slices.Max(of)+1)
 	depends := false
-	for i, r := range t.Recordings {
-		size := &sizes[of[i]]
-		depends = depends || *size >= 0 && *size != r.Sizes[storage]
-		*size = max(*size, r.Sizes[storage])
+	for i, size := range sizes {
+		known := &byShape[of[i]]
+		depends = depends || *known >= 0 && *known != size
+		*known = max(*known, size)
 	}
 	if depends {
-		return fitter.Approximate(sizes)
+		return fitter.Approximate(byShape)
 	}
-	return fitter.Fit(sizes)
-}
-
-// extremes are the smallest and the largest recorded size.
-func (t *Template) extremes(storage int) (least, most int64) {
-	least = t.Recordings[0].Sizes[storage]
-	for _, r := range t.Recordings {
-		least, most = min(least, r.Sizes[storage]), max(most, r.Sizes[storage])
-	}
-	return least, most
+	return fitter.Fit(byShape)
 }
 
 // Exactness counts what formulas are like, by storage.
