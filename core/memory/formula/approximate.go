@@ -11,11 +11,11 @@ func (f *Fitter) Approximate(sizes []int64) Formula {
 	for _, c := range f.basis {
 		best = f.closer(best, sizes, [maxTerms]float64{1}, c)
 	}
-	if best.Residual > nearly {
+	if best.Residual > maxError {
 		for _, c := range f.basis {
-			if parts, ok := f.shifted(c); ok {
+			if parts, ok := f.withConstant(c); ok {
 				if x, ok := regress(sizes, parts); ok {
-					if found := f.closer(best, sizes, x, parts[:]...); found.Residual <= nearly {
+					if found := f.closer(best, sizes, x, parts[:]...); found.Residual <= maxError {
 						best = found
 					}
 				}
@@ -28,11 +28,11 @@ func (f *Fitter) Approximate(sizes []int64) Formula {
 	return best
 }
 
-// nearly is the relative error up to which a sum with any factors counts as more than chance.
-const nearly = 0.002
+// maxError is the relative error up to which a sum with any factors counts as more than chance.
+const maxError = 0.002
 
-// shifted gives a monomial with its constant part: B for what has B in it, else 1.
-func (f *Fitter) shifted(c candidate) ([2]candidate, bool) {
+// withConstant gives a monomial with its constant part: B for what has B in it, else 1.
+func (f *Fitter) withConstant(c candidate) ([2]candidate, bool) {
 	for _, part := range f.basis {
 		if part.a == c.a && part.b == variableOne && part.c == variableOne && part.monomial != c.monomial {
 			return [2]candidate{part, c}, true

@@ -16,11 +16,11 @@ type tier []candidate
 type candidates struct {
 	vars   Variables
 	points []Point
-	moves  []bool // by variable
+	varies []bool // by variable
 	tiers  []tier
 }
 
-// bases lists the lengths from the last length to the first, with the labels before them. Where the traced lengths do not
+// bases lists the lengths from the last to the first, with the labels before them. Where the traced lengths do not
 // tell two lengths apart (one twice the other at every shape), most of a model works at the later one. But a convolution of
 // stride 1 makes a length that is soon cut back to what it was made of, and comes after that.
 func (c *candidates) bases() []int {
@@ -44,11 +44,11 @@ func (c *candidates) bases() []int {
 }
 
 func newCandidates(vars Variables, points []Point) *candidates {
-	c := &candidates{vars: vars, points: points, moves: make([]bool, vars.count())}
-	for i := range c.moves {
-		c.moves[i] = slices.ContainsFunc(points, func(p Point) bool { return p.values[i] != points[0].values[i] })
+	c := &candidates{vars: vars, points: points, varies: make([]bool, vars.count())}
+	for i := range c.varies {
+		c.varies[i] = slices.ContainsFunc(points, func(p Point) bool { return p.values[i] != points[0].values[i] })
 	}
-	c.moves[variableOne] = true // it need not vary
+	c.varies[variableOne] = true // it need not vary
 	bases := c.bases()
 	c.tiers = []tier{c.plain(bases), c.products(bases), c.derived(bases), c.derivedProducts(bases, false), c.derivedProducts(bases, true)}
 	return c
@@ -58,7 +58,7 @@ func newCandidates(vars Variables, points []Point) *candidates {
 func (c *candidates) add(t tier, m monomial) tier {
 	for _, batch := range []int16{variableBatch, variableOne} {
 		m.a = batch
-		if !c.moves[m.a] || !c.moves[m.b] || !c.moves[m.c] {
+		if !c.varies[m.a] || !c.varies[m.b] || !c.varies[m.c] {
 			continue
 		}
 		at := make([]int64, len(c.points))

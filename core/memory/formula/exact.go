@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// products gives every coefficient times one monomial of the tier that fits.
-func (f *Fitter) products(t tier, sizes []int64) (fitting []Formula) {
+// multiples gives every coefficient times one monomial of the tier that fits.
+func (f *Fitter) multiples(t tier, sizes []int64) (fitting []Formula) {
 	for _, c := range t {
 		if !proportional(sizes, c.at) {
 			continue

@@ -67,7 +67,7 @@ func (f *Fitter) Fit(sizes []int64) Formula {
 	}
 	f.prepare()
 	for _, t := range f.tried.tiers {
-		if found, ok := f.best(f.products(t, sizes)); ok {
+		if found, ok := f.best(f.multiples(t, sizes)); ok {
 			return found
 		}
 	}
