@@ -11,6 +11,10 @@ type aiff struct {
 	start  int64 // of the samples
 }
 
+func inFORM(h []byte) bool {
+	return len(h) >= 12 && string(h[:4]) == "FORM" && (string(h[8:12]) == "AIFF" || string(h[8:12]) == "AIFC")
+}
+
 // parseAIFF walks the chunks of an AIFF or AIFC file to COMM and SSND, which may come in any order.
 // Sources: Apple "Audio Interchange File Format" 1.3 and its AIFF-C draft; QuickTime's codecs.
 func parseAIFF(s *source, base int64) (Info, error) {

@@ -159,8 +159,8 @@ func TestNotAFile(t *testing.T) {
 }
 
 func TestPrintable(t *testing.T) {
-	assert.Equal(t, "größe.wav", Printable("größe.wav"))
-	assert.Equal(t, `gr\xf6\xdfe ö.wav`, Printable("gr\xf6\xdfe ö.wav"))
+	assert.Equal(t, "größe.wav", fault.Printable("größe.wav"))
+	assert.Equal(t, `gr\xf6\xdfe ö.wav`, fault.Printable("gr\xf6\xdfe ö.wav"))
 	_, _, err := File("no/\xf6.wav")
 	refusedAs(t, err, fault.NotFound, `no/\xf6.wav: `, "no such file")
 }

@@ -155,15 +155,6 @@ func (a *caf) varying(s *source) (Info, error) {
 	return finish(a.info, min(valid, samples-priming), valid)
 }
 
-// alacSamples gives the samples per channel in a packet of Apple Lossless, whose head says so where it is not full.
-// Source: Apple "ALACAudioTypes" and its decoder: tag 3 bits, instance 4, unused 12, has size 1, shift 2, escape 1, size 32.
-func alacSamples(b []byte, full int64) int64 {
-	if len(b) < 7 || b[2]&0x10 == 0 {
-		return full
-	}
-	return min(full, int64(b[2]&1)<<31|int64(be.Uint32(b[3:])>>1))
-}
-
 // varint reads a number of 7 bits a byte, the highest first. used is 0 when it does not end in b or is no packet's size.
 func varint(b []byte) (n int64, used int) {
 	for i, c := range b[:min(5, len(b))] {

@@ -17,10 +17,13 @@ type element struct {
 
 func (e element) size() int64 { return e.end - e.body }
 
+// ebmlReader reads elements through a window.
+type ebmlReader struct{ *window }
+
 const maxElementHead = 4 + 8
 
 // element reads the header at off of an element that ends at end or before.
-func (w *window) element(off, end int64) (element, bool) {
+func (w ebmlReader) element(off, end int64) (element, bool) {
 	h := w.at(off, int(min(maxElementHead, end-off)))
 	id, n, _ := vint(h)
 	if n == 0 || n > 4 {
@@ -59,7 +62,7 @@ func vint(b []byte) (x uint64, n int, ones bool) {
 }
 
 // elements gives the children of an element of known size, up to the first that is none.
-func (w *window) elements(parent element) iter.Seq[element] {
+func (w ebmlReader) elements(parent element) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		for off := parent.body; off < parent.end && w.spend(stepsHead); {
 			e, ok := w.element(off, parent.end)
@@ -72,7 +75,7 @@ func (w *window) elements(parent element) iter.Seq[element] {
 }
 
 // number reads an unsigned integer of up to 8 bytes.
-func (w *window) number(e element) (x uint64) {
+func (w ebmlReader) number(e element) (x uint64) {
 	for _, c := range w.at(e.body, int(min(8, e.size()))) {
 		x = x<<8 | uint64(c)
 	}
@@ -80,7 +83,7 @@ func (w *window) number(e element) (x uint64) {
 }
 
 // real reads a floating-point number of 4 or 8 bytes; 0 if it is none that is finite.
-func (w *window) real(e element) (x float64) {
+func (w ebmlReader) real(e element) (x float64) {
 	switch e.size() {
 	case 4:
 		x = float64(math.Float32frombits(uint32(w.number(e))))

@@ -49,45 +49,20 @@ func prefix(magic string) func([]byte) bool {
 	return func(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
 }
 
-func inFORM(h []byte) bool {
-	return len(h) >= 12 && string(h[:4]) == "FORM" && (string(h[8:12]) == "AIFF" || string(h[8:12]) == "AIFC")
-}
-
-func isADTS(h []byte) bool {
-	_, ok := parseADTSHead(h)
-	return ok
-}
-
-// isMPEG takes an ID3v2 tag too that nothing follows.
-func isMPEG(h []byte) bool {
-	f, ok := parseSyncFrame(h)
-	return ok && !f.isADTS() || bytes.HasPrefix(h, []byte("ID3"))
-}
-
-const (
-	id3HeadLen  = 10
-	maxHeadTags = 16
-)
-
-// skipID3 gives the offset behind the ID3v2 tags at the start, 0 without one. Some taggers write them before FLAC too. Only
-// their headers are read. A tag that claims the whole file or more is not skipped: then it is wrong, or all there is.
-func skipID3(s *source) int64 {
-	var off int64
-	for range maxHeadTags {
-		h := s.at(off, id3HeadLen)
-		if len(h) < id3HeadLen || string(h[:3]) != "ID3" || h[3] == 0xff || h[4] == 0xff || (h[6]|h[7]|h[8]|h[9])&0x80 != 0 {
-			break
-		}
-		n := id3HeadLen + syncsafe(h[6:])
-		if h[5]&0x10 != 0 { // a footer
-			n += id3HeadLen
-		}
-		if off+n >= s.size {
-			break
-		}
-		off += n
+// parse finds the format by its magic bytes and lets its parser work.
+func parse(s *source) (Info, error) {
+	if s.size == 0 {
+		return Info{}, corrupt("is empty")
 	}
-	return off
+	base := skipID3(s)
+	format := sniff(s.at(base, sniffLen))
+	switch {
+	case format == nil: // or frames behind something else
+		return parseFrames(s, base)
+	case format.parse == nil:
+		return Info{}, unsupported("is %s, which is not read yet", format.name)
+	}
+	return format.parse(s, base)
 }
 
 // Extensions lists the file extensions, lower case with their dot, that a folder scan takes for audio. Formats that are not
@@ -101,8 +76,8 @@ func Extensions() []string {
 }
 
 // firstRead is how many bytes are read at once of files by their extension (see ending).
-var firstRead = func() map[uint64]int {
-	lengths := make(map[uint64]int)
+var firstRead = func() map[uint64]int64 {
+	lengths := make(map[uint64]int64)
 	for i := range formats {
 		for _, e := range formats[i].extensions {
 			lengths[ending(e)] = shortHeadLen
@@ -115,7 +90,7 @@ var firstRead = func() map[uint64]int {
 }()
 
 // headLens are those of formats with longer headers than most, or shorter ones.
-var headLens = map[string]int{
+var headLens = map[string]int64{
 	".wav": wavHeadLen, ".wave": wavHeadLen, ".flac": headLen, ".ogg": headLen, ".oga": headLen, ".opus": headLen, ".spx": headLen,
 }
 

@@ -27,7 +27,7 @@ const (
 
 // matroska is what is known of a file while its segment is walked.
 type matroska struct {
-	w       *window
+	w       ebmlReader
 	scale   float64 // ns in a tick
 	claimed float64 // s that the header claims, 0 for nothing
 	track   *mkvTrack
@@ -54,7 +54,7 @@ type heard struct {
 // parseMatroska counts the blocks of the first audio track: what the header claims is rounded, leaves out what decoders drop,
 // is about the longest track, and is missing from live recordings. Source: RFC 9559.
 func parseMatroska(s *source, base int64) (Info, error) {
-	m := &matroska{w: newWindow(s)}
+	m := &matroska{w: ebmlReader{newWindow(s)}}
 	head, ok := m.w.element(base, s.size)
 	if !ok || head.cut || head.open {
 		return Info{}, corrupt("ends inside its EBML header")

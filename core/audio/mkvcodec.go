@@ -27,7 +27,7 @@ type mkvPackets struct {
 }
 
 // codec reads the codec's own header.
-func (t *mkvTrack) codec(w *window) error {
+func (t *mkvTrack) codec(w ebmlReader) error {
 	name, known := mkvCodecs[t.id]
 	if root, _, _ := strings.Cut(t.id, "/"); !known {
 		name, known = mkvCodecs[root] // "A_AAC/MPEG4/LC", "A_DTS/EXPRESS"
@@ -68,13 +68,13 @@ func (t *mkvTrack) opus(private []byte) error {
 		if err != nil {
 			return err
 		}
-		t.info.Channels, t.preSkip = head.info.Channels, head.skip
+		t.info.Channels, t.preSkip = head.channels, head.preSkip
 	}
 	return nil
 }
 
 // vorbis takes apart the three headers: a count of 2, the lengths of the first two in steps of 255, then all three.
-func (t *mkvTrack) vorbis(w *window, private []byte) error {
+func (t *mkvTrack) vorbis(w ebmlReader, private []byte) error {
 	t.info.Bits = 0
 	if len(private) < 3 || private[0] != 2 {
 		return corrupt("has a Vorbis track without its headers")
@@ -89,18 +89,14 @@ func (t *mkvTrack) vorbis(w *window, private []byte) error {
 	if at > len(private) || !bytes.HasPrefix(private[at:], []byte("\x01vorbis")) {
 		return corrupt("has a Vorbis track without its headers")
 	}
-	head, err := parseVorbisHead(private[at:])
+	head, err := parseVorbis(private[at:])
 	if err != nil {
 		return err
 	}
-	t.info.SampleRate, t.info.Channels = head.info.SampleRate, head.info.Channels
-	v, ok := head.oggCodec.(*vorbis)
+	t.info.SampleRate, t.info.Channels = head.rate, head.channels
 	n := min(setupTail, t.private.size())
-	if !ok {
-		return nil
-	}
-	if v.modes = longModes(w.at(t.private.end-n, int(n))); len(v.modes) > 0 {
-		t.packets.vorbis = v
+	if head.setup(w.at(t.private.end-n, int(n))) {
+		t.packets.vorbis = head
 	}
 	return nil
 }
@@ -201,16 +197,4 @@ func (p *mkvPackets) snap(samples, tick float64) int64 {
 		}
 	}
 	return int64(samples + 0.5)
-}
-
-// dolbySamples gives those of an E-AC-3 frame: 1 to 6 blocks of 256. Frames of other streams than the first add none.
-// Source: ETSI TS 102 366, E.1.3.
-func dolbySamples(b []byte) int64 {
-	switch {
-	case len(b) < 5 || b[0] != 0x0b || b[1] != 0x77:
-		return 0
-	case b[4]>>6 == 3:
-		return 1536
-	}
-	return 256 * [4]int64{1, 2, 3, 6}[b[4]>>4&3]
 }

@@ -47,9 +47,9 @@ func (m *matroska) jump(from, end int64) int64 {
 	m.jumped = true
 	for _, n := range [...]int64{64 << 10, 1 << 20} {
 		off := max(from, end-n)
-		m.w.off, m.w.b = off, m.w.s.at(off, int(end-off))
-		for i := len(m.w.b); i > 0 && m.w.spend(stepsHead); {
-			if i = bytes.LastIndex(m.w.b[:i], clusterMagic); i >= 0 && m.startsCluster(off+int64(i), end) {
+		b := m.w.load(off, int(end-off))
+		for i := len(b); i > 0 && m.w.spend(stepsHead); {
+			if i = bytes.LastIndex(b[:i], clusterMagic); i >= 0 && m.startsCluster(off+int64(i), end) {
 				m.near = len(m.passed)
 				return off + int64(i)
 			}

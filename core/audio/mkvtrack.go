@@ -68,7 +68,7 @@ func (m *matroska) tracks(e element) error {
 }
 
 // parseTrackEntry reads one track; nil without an error when it is no audio.
-func (w *window) parseTrackEntry(e element) (*mkvTrack, error) {
+func (w ebmlReader) parseTrackEntry(e element) (*mkvTrack, error) {
 	t := &mkvTrack{info: Info{SampleRate: 8000, Channels: 1}} // the defaults of RFC 9559
 	audio := false
 	for c := range w.elements(e) {
@@ -99,7 +99,7 @@ func (w *window) parseTrackEntry(e element) (*mkvTrack, error) {
 	return t, nil
 }
 
-func (t *mkvTrack) parseAudio(w *window, e element) {
+func (t *mkvTrack) parseAudio(w ebmlReader, e element) {
 	output := 0.0
 	for c := range w.elements(e) {
 		switch c.id {
@@ -127,7 +127,7 @@ func hertz(x float64) int {
 }
 
 // parseEncodings reads what was done to every frame: mkvmerge used to strip bytes that all frames start with.
-func (t *mkvTrack) parseEncodings(w *window, e element) error {
+func (t *mkvTrack) parseEncodings(w ebmlReader, e element) error {
 	for c := range w.elements(e) {
 		for c := range w.elements(c) {
 			switch c.id {

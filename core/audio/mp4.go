@@ -12,13 +12,9 @@ func isMP4(h []byte) bool {
 	return false
 }
 
-// claimSlack is how much a header's duration may differ from what the samples say before it is a claim of its own: priming,
-// padding and coarse clocks explain no more.
-const claimSlack = 0.5
-
 // mp4 is what is known of a file while its top level is walked.
 type mp4 struct {
-	w          *window
+	w          boxReader
 	moov       bool
 	movie      int64 // ticks per second of the movie's clock, in which edits are timed; 0 when not known
 	track      *mp4Track
@@ -31,7 +27,7 @@ type mp4 struct {
 // parseMP4 takes the duration of the first audio track from its sample table, cut by its edit list, or adds up its
 // fragments. Source: ISO/IEC 14496-12; Apple, QuickTime File Format.
 func parseMP4(s *source, base int64) (Info, error) {
-	m := &mp4{w: newWindow(s)}
+	m := &mp4{w: boxReader{newWindow(s)}}
 	return m.bounded(m.parse(base))
 }
 

@@ -384,9 +384,9 @@ func TestMP4FewReads(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, m.bytes(), 0o600))
 	s := new(source)
 	st := unknownStat
-	require.NoError(t, s.open(path, false, &st))
+	require.NoError(t, s.open(path, false, 0, &st))
 	defer s.close()
-	w := newWindow(s)
+	w := boxReader{newWindow(s)}
 	reads, last := 0, int64(-1)
 	mp := &mp4{w: w}
 	for b := range w.boxes(0, s.size) {

@@ -16,8 +16,11 @@ type box struct {
 func (b box) is(kind string) bool { return string(b.kind[:]) == kind }
 func (b box) size() int64         { return b.end - b.body }
 
+// boxReader reads boxes through a window.
+type boxReader struct{ *window }
+
 // boxes gives the boxes that lie from off to end, up to the first that is none.
-func (w *window) boxes(off, end int64) iter.Seq[box] {
+func (w boxReader) boxes(off, end int64) iter.Seq[box] {
 	return func(yield func(box) bool) {
 		for end-off >= boxHead && w.spend(stepsHead) {
 			b, ok := w.box(off, end)
@@ -30,7 +33,7 @@ func (w *window) boxes(off, end int64) iter.Seq[box] {
 }
 
 // box reads the header at off of a box that ends at end or before.
-func (w *window) box(off, end int64) (box, bool) {
+func (w boxReader) box(off, end int64) (box, bool) {
 	h := w.at(off, 2*boxHead)
 	if len(h) < boxHead {
 		return box{}, false
@@ -59,7 +62,7 @@ func (w *window) box(off, end int64) (box, bool) {
 }
 
 // find gives the first box of a kind inside another.
-func (w *window) find(parent box, kind string) (box, bool) {
+func (w boxReader) find(parent box, kind string) (box, bool) {
 	for b := range w.boxes(parent.body, parent.end) {
 		if b.is(kind) {
 			return b, true
@@ -69,7 +72,7 @@ func (w *window) find(parent box, kind string) (box, bool) {
 }
 
 // path goes down box by box.
-func (w *window) path(parent box, kinds ...string) (box, bool) {
+func (w boxReader) path(parent box, kinds ...string) (box, bool) {
 	for _, kind := range kinds {
 		b, ok := w.find(parent, kind)
 		if !ok {
@@ -81,7 +84,7 @@ func (w *window) path(parent box, kinds ...string) (box, bool) {
 }
 
 // full reads the head of a full box (version and flags) and the n bytes behind it, fewer where the box is shorter.
-func (w *window) full(b box, n int) (version byte, flags uint32, body []byte) {
+func (w boxReader) full(b box, n int) (version byte, flags uint32, body []byte) {
 	h := w.at(b.body, int(min(int64(4+n), b.size())))
 	if len(h) < 4 {
 		return 0, 0, nil

@@ -28,7 +28,7 @@ type mp4Entry struct {
 }
 
 // parseDescription reads the first sample entry of a stsd box.
-func (t *mp4Track) parseDescription(w *window, b box) error {
+func (t *mp4Track) parseDescription(w boxReader, b box) error {
 	version, _, _ := w.full(b, 4)
 	entry, ok := w.box(b.body+8, b.end)
 	if !ok || entry.cut {
@@ -47,7 +47,7 @@ func (t *mp4Track) parseDescription(w *window, b box) error {
 
 // parseEntry reads the fixed part. QuickTime lengthens it in versions 1 and 2; in an MP4 file of a newer kind of stsd box,
 // version 1 is the plain one.
-func (t *mp4Track) parseEntry(w *window, entry box, table byte) (mp4Entry, error) {
+func (t *mp4Track) parseEntry(w boxReader, entry box, table byte) (mp4Entry, error) {
 	e := mp4Entry{kind: string(entry.kind[:])}
 	codec, known := mp4Codecs[e.kind]
 	switch {
@@ -81,7 +81,7 @@ func (t *mp4Track) parseEntry(w *window, entry box, table byte) (mp4Entry, error
 }
 
 // parseCodecBoxes reads the boxes behind the fixed part; QuickTime puts them into a wave box.
-func (t *mp4Track) parseCodecBoxes(w *window, in box, e *mp4Entry) error {
+func (t *mp4Track) parseCodecBoxes(w boxReader, in box, e *mp4Entry) error {
 	for b := range w.boxes(in.body, in.end) {
 		h := w.at(b.body, int(min(b.size(), 256)))
 		switch string(b.kind[:]) {

@@ -13,7 +13,7 @@ type mp4Edit struct{ start, end int64 }
 // parseEdits reads an edit list. Empty edits, which say when playing starts, play nothing: no decoder makes samples of them.
 // all is the length of the media, to which an end goes that is off by less than the movie's clock can tell; 0 when it is not
 // known. Source: ISO/IEC 14496-12, 8.6.6.
-func (w *window) parseEdits(list box, movie, scale, all int64) (edits []mp4Edit) {
+func (w boxReader) parseEdits(list box, movie, scale, all int64) (edits []mp4Edit) {
 	version, _, h := w.full(list, 4)
 	width := int64(12)
 	if version == 1 {
@@ -64,7 +64,7 @@ func (t *mp4Track) edited(all int64) bool { return len(t.edits) > 0 && t.play(al
 
 // gapless looks for the iTunSMPB tag, in which iTunes and others put priming, padding and length where they write no edit
 // list: " 00000000 00000840 000001CA 00000000003F31F6 ...", in hexadecimal samples.
-func (w *window) gapless(moov box, all int64) (mp4Edit, bool) {
+func (w boxReader) gapless(moov box, all int64) (mp4Edit, bool) {
 	meta, ok := w.path(moov, "udta", "meta")
 	if !ok {
 		return mp4Edit{}, false

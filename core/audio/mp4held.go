@@ -15,8 +15,8 @@ func (t *mp4Track) unit() mp4Unit {
 }
 
 // heldSamples counts the samples that lie whole in the file, up to the first that does not.
-func (t *mp4Track) heldSamples(w *window) (int64, error) {
-	runs, offsets, sizes := w.beside(), w.beside(), w.beside()
+func (t *mp4Track) heldSamples(w boxReader) (int64, error) {
+	runs, offsets, sizes := boxReader{w.beside()}, boxReader{w.beside()}, boxReader{w.beside()}
 	defer w.forget()
 	var n int64
 	for i := range t.stsc.n {
@@ -40,7 +40,7 @@ func (t *mp4Track) heldSamples(w *window) (int64, error) {
 }
 
 // inChunk counts how many of the want samples from number n on, which lie from off on, the file holds.
-func (t *mp4Track) inChunk(w *window, off, n, want int64) (got int64, err error) {
+func (t *mp4Track) inChunk(w boxReader, off, n, want int64) (got int64, err error) {
 	rest := w.s.size - off
 	if rest <= 0 || off <= 0 {
 		return 0, nil

@@ -1,8 +1,5 @@
 package audio
 
-// maxTicks keeps sums of durations far from overflow.
-const maxTicks = 1 << 53
-
 // mp4Table is a list of entries of the same width in a box of the sample table.
 type mp4Table struct {
 	off   int64
@@ -11,7 +8,7 @@ type mp4Table struct {
 }
 
 // table finds the entries of a full box: head bytes that end with their number, then as many as the box really holds.
-func (w *window) table(b box, head, width int) mp4Table {
+func (w boxReader) table(b box, head, width int) mp4Table {
 	_, _, h := w.full(b, head)
 	if len(h) < head {
 		return mp4Table{}
@@ -21,7 +18,7 @@ func (w *window) table(b box, head, width int) mp4Table {
 }
 
 // compactSizes is the table of a stz2 box: sizes of 4, 8 or 16 bits.
-func (w *window) compactSizes(b box) mp4Table {
+func (w boxReader) compactSizes(b box) mp4Table {
 	_, _, h := w.full(b, 8)
 	if len(h) < 8 {
 		return mp4Table{}
@@ -34,7 +31,7 @@ func (w *window) compactSizes(b box) mp4Table {
 }
 
 // value gives entry i, or the first 4 bytes of wider entries that are no 64-bit numbers; 0 behind the end of the file.
-func (t mp4Table) value(w *window, i int64) int64 {
+func (t mp4Table) value(w boxReader, i int64) int64 {
 	if t.width == 0 {
 		if b := w.at(t.off+i/2, 1); len(b) == 1 {
 			return int64(b[0] >> (4 - 4*(i&1)) & 15)
@@ -57,7 +54,7 @@ func (t mp4Table) value(w *window, i int64) int64 {
 
 // ticks adds up the durations of the first n samples. A sample counts with no more than its codec can play: a longer one
 // stands before a gap, which no decoder fills.
-func (t *mp4Track) ticks(w *window, n int64) (sum int64, err error) {
+func (t *mp4Track) ticks(w boxReader, n int64) (sum int64, err error) {
 	for i := int64(0); i < t.stts.n && n > 0; i++ {
 		e := w.at(t.stts.off+8*i, 8)
 		if len(e) < 8 || !w.spend(1) {
@@ -79,7 +76,7 @@ func (t *mp4Track) ticks(w *window, n int64) (sum int64, err error) {
 // run is one entry of the sample-to-chunk table: chunks from first on, counted from 0, hold samples each.
 type run struct{ first, last, samples int64 }
 
-func (t *mp4Track) run(w *window, i int64) (run, bool) {
+func (t *mp4Track) run(w boxReader, i int64) (run, bool) {
 	e := w.at(t.stsc.off+12*i, 24)
 	if len(e) < 12 || !w.spend(2) {
 		return run{}, false
@@ -92,7 +89,7 @@ func (t *mp4Track) run(w *window, i int64) (run, bool) {
 }
 
 // covered counts the samples that the chunks hold.
-func (t *mp4Track) covered(w *window) (n int64, err error) {
+func (t *mp4Track) covered(w boxReader) (n int64, err error) {
 	for i := range t.stsc.n {
 		r, ok := t.run(w, i)
 		if !ok {

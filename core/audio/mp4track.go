@@ -21,7 +21,7 @@ type mp4Track struct {
 }
 
 // clock reads the time scale and the duration of a movie or media header; 0 where it does not know.
-func (w *window) clock(b box) (scale, duration int64) {
+func (w boxReader) clock(b box) (scale, duration int64) {
 	version, _, h := w.full(b, 28)
 	switch {
 	case version == 0 && len(h) >= 16:
@@ -39,7 +39,7 @@ func (w *window) clock(b box) (scale, duration int64) {
 }
 
 // parseTrack reads a trak box; nil without an error when it is no audio track.
-func (w *window) parseTrack(trak box) (*mp4Track, error) {
+func (w boxReader) parseTrack(trak box) (*mp4Track, error) {
 	media, _ := w.find(trak, "mdia")
 	handler, ok := w.find(media, "hdlr")
 	if _, _, h := w.full(handler, 8); !ok || len(h) < 8 || string(h[4:8]) != "soun" {
@@ -67,7 +67,7 @@ func (w *window) parseTrack(trak box) (*mp4Track, error) {
 }
 
 // parseTable finds the parts of the sample table and reads the codec.
-func (t *mp4Track) parseTable(w *window, table box) error {
+func (t *mp4Track) parseTable(w boxReader, table box) error {
 	var described bool
 	for b := range w.boxes(table.body, table.end) {
 		switch string(b.kind[:]) {
@@ -100,7 +100,7 @@ func (t *mp4Track) parseTable(w *window, table box) error {
 }
 
 // settle counts the samples of the table and reads the edits, now that the clock of the movie is known.
-func (t *mp4Track) settle(w *window, moov box, movie int64) error {
+func (t *mp4Track) settle(w boxReader, moov box, movie int64) error {
 	covered, err := t.covered(w)
 	if err != nil {
 		return err

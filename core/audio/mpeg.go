@@ -5,6 +5,17 @@ import "bytes"
 // Bytes of a free format frame: 8 kbit/s at the highest rate, 640 kbit/s (the most that LAME makes) at the lowest.
 const minFree, maxFree = 24, 5760
 
+func isADTS(h []byte) bool {
+	_, ok := parseADTSHead(h)
+	return ok
+}
+
+// isMPEG takes an ID3v2 tag too that nothing follows.
+func isMPEG(h []byte) bool {
+	f, ok := parseSyncFrame(h)
+	return ok && !f.isADTS() || bytes.HasPrefix(h, []byte("ID3"))
+}
+
 // parseFrames reads MPEG audio and ADTS, also where something else comes before the first frame: padding behind a tag, or
 // the rest of a frame that a stream was cut in.
 func parseFrames(s *source, base int64) (Info, error) {

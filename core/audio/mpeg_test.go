@@ -233,12 +233,13 @@ func FuzzTailTag(f *testing.F) {
 	f.Add([]byte("APETAGEX\xd0\x07\x00\x00\x20\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Add([]byte("3DI\x04\x00\x10\x00\x00\x00\x14"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := &source{fd: noFile, head: join(audio, b), whole: true}
-		s.size = int64(len(s.head))
+		whole := join(audio, b)
+		s := new(source)
+		s.hold(whole)
 		end := tagsEnd(s, int64(len(audio)))
 		assert.GreaterOrEqual(t, end, int64(len(audio)))
 		assert.LessOrEqual(t, end, s.size)
-		sane(t, s.head)
+		sane(t, whole)
 	})
 }
 

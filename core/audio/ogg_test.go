@@ -124,7 +124,8 @@ func TestVorbisPiece(t *testing.T) {
 func TestVorbisBlockSizes(t *testing.T) {
 	for _, move := range []int64{0, 123456} {
 		b := reserial(t, fixture(t, "stereo_44k_4.4s.ogg"), 8, move)
-		s := &source{fd: noFile, size: int64(len(b)), head: b, whole: true}
+		s := new(source)
+		s.hold(b)
 		link, err := oggLinkAt(s, 0)
 		require.NoError(t, err)
 		require.NoError(t, link.begin(s))

@@ -84,8 +84,10 @@ func TestShrunk(t *testing.T) {
 		require.NoError(t, err)
 		for left := 4; left < len(b); left += 41 {
 			for _, size := range []int{len(b), 10 * len(b)} {
-				s := &source{fd: noFile, size: int64(size), head: b[:left:left], whole: true}
-				if info, err := s.parse(); err == nil {
+				s := new(source)
+				s.hold(b[:left:left])
+				s.size = int64(size)
+				if info, err := parse(s); err == nil {
 					held := info.DurationS * float64(info.SampleRate)
 					require.LessOrEqual(t, held, float64(full)+0.5, "%s, %d bytes of %d", file, left, size)
 				}

@@ -35,7 +35,7 @@ var oggCodecs = []struct {
 	magic string
 	parse func(b []byte) (*oggStream, error)
 }{
-	{"\x01vorbis", parseVorbisHead}, {"OpusHead", parseOpusHead}, {"\x7fFLAC", parseOggFLACHead}, {"Speex   ", parseSpeexHead},
+	{"\x01vorbis", parseOggVorbisHead}, {"OpusHead", parseOggOpusHead}, {"\x7fFLAC", parseOggFLACHead}, {"Speex   ", parseSpeexHead},
 	{"fLaC", parseOldOggFLAC},
 }
 

@@ -1,7 +1,5 @@
 package audio
 
-import "bytes"
-
 const (
 	minWindow = 4 << 10 // read first at the end
 	// Sums of checksums that are tried in the end of a file, in bytes: hostile files have many pages that are none.
@@ -102,26 +100,4 @@ func (l *oggLink) repeats(last oggTail) bool {
 	size := max(l.first.len(), last.len())
 	pages := int64(last.number) - int64(l.first.number)
 	return last.off-l.first.off > pages*size*3/2
-}
-
-// lastIndex is bytes.LastIndex made of searches forward through short pieces, which the processor does many times faster.
-func lastIndex(b []byte, sep string) int {
-	const piece = 256
-	want := []byte(sep)
-	for hi := len(b); hi > 0; hi -= piece {
-		lo := max(0, hi-piece)
-		last, text := -1, b[lo:min(len(b), hi+len(sep)-1)]
-		for from := 0; ; {
-			i := bytes.Index(text[from:], want)
-			if i < 0 {
-				break
-			}
-			last = lo + from + i
-			from += i + 1
-		}
-		if last >= 0 {
-			return last
-		}
-	}
-	return -1
 }

@@ -4,35 +4,28 @@ const (
 	opusRate     = 48000 // of every position, and of what decoders give, whatever the rate before encoding was
 	opusHeadLen  = 19
 	opusMost     = 5760 // samples in a packet: 120 ms
-	opusTagsToo  = 2
 	opusVersions = 0xf0 // a version below 16 is read as 1
 )
 
-type opus struct{}
+// opusHead is the identification header of a stream.
+type opusHead struct {
+	channels int   // > 0
+	preSkip  int64 // samples at the start that decoders drop
+}
 
-// parseOpusHead reads the first packet. The sample rate in it is that of the source before encoding, and only a remark: decoders
+// parseOpusHead reads the identification header, the first packet. The sample rate in it is that of the source before encoding, and only a remark: decoders
 // give 48000 Hz. Source: RFC 7845, section 5.1.
-func parseOpusHead(b []byte) (*oggStream, error) {
+func parseOpusHead(b []byte) (opusHead, error) {
 	if len(b) < opusHeadLen {
-		return nil, corrupt("ends inside its Opus header")
+		return opusHead{}, corrupt("ends inside its Opus header")
 	}
 	switch {
 	case b[8]&opusVersions != 0:
-		return nil, unsupported("is Opus of version %d instead of 1", b[8])
+		return opusHead{}, unsupported("is Opus of version %d instead of 1", b[8])
 	case b[9] == 0:
-		return nil, corrupt("has 0 channels")
+		return opusHead{}, corrupt("has 0 channels")
 	}
-	info := Info{SampleRate: opusRate, Channels: int(b[9]), Codec: "opus"}
-	return &oggStream{oggCodec: opus{}, info: info, headers: opusTagsToo, skip: int64(le.Uint16(b[10:]))}, nil
-}
-
-func (opus) most() int64                 { return opusMost }
-func (opus) setup(*source, int64) error  { return nil }
-func (opus) samples(packet []byte) int64 { return opusSamples(packet) }
-
-// plain: the packets of a stream are nearly always of one length.
-func (opus) plain(p oggPage, packet []byte) bool {
-	return p.granule == int64(p.packets)*opusSamples(packet)
+	return opusHead{channels: int(b[9]), preSkip: int64(le.Uint16(b[10:]))}, nil
 }
 
 // opusSamples gives the samples of a packet by its first one or two bytes. Source: RFC 6716, section 3.1.

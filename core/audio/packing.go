@@ -45,3 +45,10 @@ func (p packing) cut(n int64) int64 {
 		return min(p.samples, p.headSamples+(n-p.head)/p.step*p.stepSamples)
 	}
 }
+
+// isOpen32 says whether a 32-bit size is one of those that writers leave when they cannot seek back, more or less a header:
+// FFmpeg and RF64 all ones, sox, espeak-ng and mplayer 0x7ffff000, sox's AIFF 0x7f000000, libraries with signed sizes the
+// largest of those, arecord one more, lame all ones less its header.
+func isOpen32(n int64) bool {
+	return n >= 0xfffff000 || n >= 0x7fffe000 && n <= 0x80001000 || n >= 0x7f000000 && n <= 0x7f001000
+}

@@ -8,14 +8,14 @@ import "github.com/asrconfig/asrconfig-go/core/fault"
 func Section(path, name string, start, size int64) (Info, error) {
 	s := sources.Get().(*source)
 	defer sources.Put(s)
-	s.start, s.limit = start, size
-	defer func() { s.start, s.limit = 0, 0 }()
+	s.section(start, size)
+	defer s.section(0, 0)
 	st := unknownStat
-	if err := s.open(path, false, &st); err != nil {
+	if err := s.open(path, false, firstRead[ending(path)], &st); err != nil {
 		return Info{}, named(name, missing(err))
 	}
 	defer s.close()
-	info, err := s.parse()
+	info, err := parse(s)
 	if s.err != nil {
 		err = refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w", s.err)
 	}

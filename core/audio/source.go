@@ -36,6 +36,14 @@ func (s *source) reset() {
 	s.fd, s.size, s.head, s.whole, s.err, s.rest, s.telling = noFile, 0, nil, false, nil, 0, false
 }
 
+// hold takes a whole file in memory.
+func (s *source) hold(b []byte) {
+	s.fd, s.size, s.head, s.whole, s.err = noFile, int64(len(b)), b, true, nil
+}
+
+// section lets the file to be opened be size bytes from start on of the one on disk; size 0 is to its end.
+func (s *source) section(start, size int64) { s.start, s.limit = start, size }
+
 // begin reads the head of the file that was opened, whose size is known: so much of it, 0 for what suits most.
 func (s *source) begin(size, first int64) {
 	s.size = max(0, size-s.start)
@@ -48,6 +56,9 @@ func (s *source) begin(size, first int64) {
 	s.head = s.heap[:s.pread(s.heap[:min(s.size, first)], 0)]
 	s.whole = s.size <= first
 }
+
+// scratch is how many bytes were needed for reads behind the head.
+func (s *source) scratch() int { return cap(s.more) }
 
 // at gives up to n bytes from off, fewer at the end of the file. They are valid until the next call.
 func (s *source) at(off int64, n int) []byte {
@@ -96,20 +107,4 @@ func (s *source) mark(b []byte) {
 	b = b[max(0, len(b)-markLen):]
 	s.rest = crc32.Update(s.rest, castagnoli, b)
 	s.telling = s.telling || !dull(b)
-}
-
-// parse finds the format by its magic bytes and lets its parser work.
-func (s *source) parse() (Info, error) {
-	if s.size == 0 {
-		return Info{}, corrupt("is empty")
-	}
-	base := skipID3(s)
-	format := sniff(s.at(base, sniffLen))
-	switch {
-	case format == nil: // or frames behind something else
-		return parseFrames(s, base)
-	case format.parse == nil:
-		return Info{}, unsupported("is %s, which is not read yet", format.name)
-	}
-	return format.parse(s, base)
 }

@@ -15,7 +15,7 @@ type handle = *os.File
 var noFile handle
 
 // open opens path if it is a regular file and reads its head. What it is must be known before: opening a device can act.
-func (s *source) open(path string, _ bool, st *Stat) error {
+func (s *source) open(path string, _ bool, first int64, st *Stat) error {
 	s.reset()
 	if st.Size < 0 {
 		var err error
@@ -28,7 +28,7 @@ func (s *source) open(path string, _ bool, st *Stat) error {
 		return readable(err)
 	}
 	s.fd = file
-	s.begin(st.Size, int64(firstRead[ending(path)]))
+	s.begin(st.Size, first)
 	return nil
 }
 

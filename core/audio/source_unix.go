@@ -16,12 +16,12 @@ const noFile handle = -1
 
 // open opens path if it is a regular file and reads its head. Opening a pipe would end its writer's wait and opening a device
 // can act (rewind a tape, start a watchdog), so what path is must be known before: from st, filled a moment ago by Look,
-// from the folder that lists it as a regular file, or from a name that ends like an audio file's: pipes and devices of such
+// from the folder that lists it as a regular file, or, where first is not 0, from a name that ends like an audio file's: pipes and devices of such
 // names are made by hand alone, but links of such names to them come in archives and are not followed unasked. Otherwise
 // the system is asked first.
-func (s *source) open(path string, listed bool, st *Stat) error {
+func (s *source) open(path string, listed bool, first int64, st *Stat) error {
 	s.reset()
-	known, first := listed || st.Size >= 0, int64(firstRead[ending(path)])
+	known := listed || st.Size >= 0
 	err := syscall.ELOOP
 	if known || first > 0 {
 		err = s.openFile(path, !known)

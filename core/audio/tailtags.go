@@ -3,6 +3,32 @@ package audio
 import "bytes"
 
 const (
+	id3HeadLen  = 10
+	maxHeadTags = 16
+)
+
+// skipID3 gives the offset behind the ID3v2 tags at the start, 0 without one. Some taggers write them before FLAC too. Only
+// their headers are read. A tag that claims the whole file or more is not skipped: then it is wrong, or all there is.
+func skipID3(s *source) int64 {
+	var off int64
+	for range maxHeadTags {
+		h := s.at(off, id3HeadLen)
+		if len(h) < id3HeadLen || string(h[:3]) != "ID3" || h[3] == 0xff || h[4] == 0xff || (h[6]|h[7]|h[8]|h[9])&0x80 != 0 {
+			break
+		}
+		n := id3HeadLen + syncsafe(h[6:])
+		if h[5]&0x10 != 0 { // a footer
+			n += id3HeadLen
+		}
+		if off+n >= s.size {
+			break
+		}
+		off += n
+	}
+	return off
+}
+
+const (
 	id3v1Len, id3v1PlusLen, apeFootLen = 128, 227, 32
 	maxTailTags                        = 8
 	maxLyrics                          = 5100 // of Lyrics3 version 1, which does not tell its length

@@ -2,7 +2,6 @@ package audio
 
 const (
 	vorbisHeadLen = 30
-	vorbisHeaders = 3
 )
 
 // vorbis is the identification header of a stream, and what is needed to count packets.
@@ -10,14 +9,16 @@ const (
 // jfreymuth/oggvorbis could tell the length too, but it reads 64 KiB and builds the codebooks first, believes a last page that
 // is cut, mixes up streams, and panics on a page without segments. It serves as the judge in the tests.
 type vorbis struct {
-	short  int64 // block sizes in samples; a packet adds a quarter of its own and of the one before
-	long   int64
-	modes  []bool // for every mode whether it uses the long block
-	before int64  // block size of the packet before
+	rate     int   // Hz, > 0
+	channels int   // > 0
+	short    int64 // block sizes in samples; a packet adds a quarter of its own and of the one before
+	long     int64
+	modes    []bool // for every mode whether it uses the long block
+	before   int64  // block size of the packet before
 }
 
-// parseVorbisHead reads the first packet. Source: Vorbis I specification, 4.2.2.
-func parseVorbisHead(b []byte) (*oggStream, error) {
+// parseVorbis reads the identification header, the first packet. Source: Vorbis I specification, 4.2.2.
+func parseVorbis(b []byte) (*vorbis, error) {
 	if len(b) < vorbisHeadLen {
 		return nil, corrupt("ends inside its Vorbis header")
 	}
@@ -32,25 +33,17 @@ func parseVorbisHead(b []byte) (*oggStream, error) {
 	case short < 6 || long > 13 || short > long:
 		return nil, corrupt("has Vorbis block sizes of 2^%d and 2^%d samples", short, long)
 	}
-	info := Info{SampleRate: int(rate), Channels: int(b[11]), Codec: "vorbis"}
-	return &oggStream{oggCodec: &vorbis{short: 1 << short, long: 1 << long}, info: info, headers: vorbisHeaders, trims: true}, nil
+	return &vorbis{rate: int(rate), channels: int(b[11]), short: 1 << short, long: 1 << long}, nil
 }
 
+// most: no packet gives more samples.
 func (v *vorbis) most() int64 { return v.long / 2 }
 
-// plain: a later start shows when the packets cannot reach so far. Where the page lies within the first read, they are counted.
-func (v *vorbis) plain(p oggPage, _ []byte) bool {
-	return p.granule <= int64(p.packets)*v.most() && p.next() > headLen
-}
-
-// setup finds the modes at the end of the setup header, the last packet before the sound.
-func (v *vorbis) setup(s *source, end int64) error {
-	n := min(end, setupTail)
-	if v.modes = longModes(s.at(end-n, int(n))); len(v.modes) == 0 {
-		return corrupt("has a Vorbis setup header that cannot be read")
-	}
-	v.before = 0
-	return nil
+// setup takes the modes from the last setupTail bytes of the setup header, or from all of it, and says whether they are there.
+// The next packet is the first.
+func (v *vorbis) setup(header []byte) bool {
+	v.modes, v.before = longModes(header), 0
+	return len(v.modes) > 0
 }
 
 // samples: the first packet gives none.

@@ -49,6 +49,12 @@ func (w *window) at(off int64, n int) []byte {
 	return w.b[from:min(from+n, len(w.b))]
 }
 
+// load reads n bytes from off, fewer at the end of the file, as the stretch that is remembered.
+func (w *window) load(off int64, n int) []byte {
+	w.off, w.b = off, w.s.at(off, n)
+	return w.b
+}
+
 // forget drops the stretch, which windows beside this one have overwritten.
 func (w *window) forget() { w.b = nil }
 

@@ -3,7 +3,7 @@ package dataset
 import (
 	"sync"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -74,7 +74,7 @@ func (c *Clips) At(i int) profile.Clip {
 	r := &c.rows[i]
 	k := c.kinds.at(r.kind)
 	clip := profile.Clip{
-		Path: audio.Printable(r.path), SampleRate: k.sampleRate, Channels: k.channels, Bits: k.bits, Codec: k.codec, Method: k.method,
+		Path: fault.Printable(r.path), SampleRate: k.sampleRate, Channels: k.channels, Bits: k.bits, Codec: k.codec, Method: k.method,
 		SizeBytes: r.size, Error: r.err(),
 	}
 	if r.duration > 0 {

@@ -233,5 +233,5 @@ func why(err error) string {
 	if f.Code == fault.Unsupported {
 		text += "; " + f.Hint
 	}
-	return audio.Printable(text)
+	return fault.Printable(text)
 }

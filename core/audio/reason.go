@@ -1,0 +1,39 @@
+package audio
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// reason is why a file cannot be used, without its name.
+type reason struct {
+	code fault.Code
+	hint string
+	err  error
+}
+
+func (r *reason) Error() string { return r.err.Error() }
+func (r *reason) Unwrap() error { return r.err }
+
+func refused(code fault.Code, hint, format string, args ...any) error {
+	return &reason{code: code, hint: hint, err: fmt.Errorf(format, args...)}
+}
+
+func corrupt(format string, args ...any) error {
+	return refused(fault.Corrupt, "make the file again, or leave it out", format, args...)
+}
+
+func unsupported(format string, args ...any) error {
+	return refused(fault.Unsupported, "convert it: ffmpeg -i INPUT OUTPUT.flac", format, args...)
+}
+
+// named puts the file's name in front: the fault that callers see. errors.Unwrap gives the bare reason.
+func named(name string, err error) error {
+	var r *reason
+	if !errors.As(err, &r) {
+		return fault.From(err)
+	}
+	return fault.Wrap(err, r.code, r.hint, "%s", fault.Printable(name))
+}
