@@ -1,5 +1,6 @@
 // Package audio tells how long an audio file plays, from its header and its last bytes: nothing is decoded, and little is
-// read. One file per format; a new format is one file and one row in the table of format.go.
+// read. Formats lie in packages by the family of their container; this one recognises them by their first bytes (formats.go) and
+// names the file in their errors. media has what all of them read from, codec what several of them know of a codec.
 //
 // The duration is what the file holds. A header that claims something else is reported beside it, never believed.
 package audio
@@ -7,84 +8,108 @@ package audio
 import (
 	"sync"
 
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
 // File reads the regular file at path and gives its size in bytes too, which is known even when the audio is not.
 // Errors are *fault.Error: NotFound when it is missing, unreadable or no regular file, Corrupt when it breaks its format or
 // holds no audio, Unsupported when its format or codec is not handled. Every message starts with the path.
-func File(path string) (Info, int64, error) {
-	s := sources.Get().(*source)
+func File(path string) (media.Info, int64, error) {
+	s := sources.Get().(*media.File)
 	defer sources.Put(s)
-	info, st, err := s.file(path, false, nil)
+	info, st, err := read(s, path, false, nil)
 	return info, max(st.Size, 0), err
 }
 
 // Look asks the system about the regular file at path, without opening it; errors are those of File.
-func Look(path string) (Stat, error) {
-	st, err := look(path)
+func Look(path string) (media.Stat, error) {
+	st, err := media.Look(path)
 	if err != nil {
-		return st, named(path, missing(err))
+		return st, media.Named(path, missing(err))
 	}
 	return st, nil
 }
 
 // Reader reads many files, one after another: it keeps its buffers, and the folders that it came by open.
 type Reader struct {
-	source  source
-	folders folders
+	source  media.File
+	folders media.Folders
 }
 
 // NewReader makes one of as many that work side by side.
-func NewReader(readers int) Reader { return Reader{folders: folders{limit: share(readers)}} }
+func NewReader(readers int) Reader { return Reader{folders: media.NewFolders(media.Share(readers))} }
 
 // File is the File of this package that spares a question to the system where the answer is known: listed says that the
 // folder of path has it as a regular file, known is what Look said a moment ago. The Stat's size is negative when the file
 // cannot be opened.
-func (r *Reader) File(path string, listed bool, known *Stat) (Info, Stat, error) {
-	r.source.folders = &r.folders
-	return r.source.file(path, listed, known)
+func (r *Reader) File(path string, listed bool, known *media.Stat) (media.Info, media.Stat, error) {
+	r.source.Folders = &r.folders
+	return read(&r.source, path, listed, known)
 }
 
 // Close lets go of the folders. The reader can be used again.
-func (r *Reader) Close() { r.folders.close() }
+func (r *Reader) Close() { r.folders.Close() }
 
-func (s *source) file(path string, listed bool, known *Stat) (Info, Stat, error) {
-	st := unknownStat
+func read(s *media.File, path string, listed bool, known *media.Stat) (media.Info, media.Stat, error) {
+	st := media.UnknownStat
 	if known != nil {
 		st = *known
 	}
-	if err := s.open(path, listed, firstRead[ending(path)], &st); err != nil {
-		return Info{}, st, named(path, missing(err))
+	if err := s.Open(path, listed, firstRead[ending(path)], &st); err != nil {
+		return media.Info{}, st, media.Named(path, missing(err))
 	}
-	defer s.close()
+	defer s.Close()
 	info, err := parse(s)
-	st.Digest = s.digest()
+	st.Digest = s.Digest()
 	switch {
-	case s.err != nil: // whatever the parser made of the bytes that did arrive
-		return Info{}, st, named(path, refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w", s.err))
+	case s.Err != nil: // whatever the parser made of the bytes that did arrive
+		return media.Info{}, st, media.Named(path, media.Refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w", s.Err))
 	case err != nil:
-		return Info{}, st, named(path, err)
+		return media.Info{}, st, media.Named(path, err)
 	}
 	return info, st, nil
 }
 
 func missing(err error) error {
-	return refused(fault.NotFound, "check the path and its permissions", "%w", err)
+	return media.Refused(fault.NotFound, "check the path and its permissions", "%w", err)
 }
 
 // Bytes does the same for a whole encoded file in memory; name is for the messages. b is not kept.
-func Bytes(name string, b []byte) (Info, error) {
-	s := sources.Get().(*source)
+func Bytes(name string, b []byte) (media.Info, error) {
+	s := sources.Get().(*media.File)
 	defer sources.Put(s)
-	s.hold(b)
+	s.Hold(b)
 	info, err := parse(s)
-	s.hold(nil)
+	s.Hold(nil)
 	if err != nil {
-		return Info{}, named(name, err)
+		return media.Info{}, media.Named(name, err)
+	}
+	return info, nil
+}
+
+// Section reads the encoded file that lies in size bytes from start on of the regular file at path: a member of a tar
+// archive, which need not be unpacked. name is for the messages. What lies behind the end of the file is missing from it,
+// as from any truncated file. Errors are those of File.
+func Section(path, name string, start, size int64) (media.Info, error) {
+	s := sources.Get().(*media.File)
+	defer sources.Put(s)
+	s.Section(start, size)
+	defer s.Section(0, 0)
+	st := media.UnknownStat
+	if err := s.Open(path, false, firstRead[ending(path)], &st); err != nil {
+		return media.Info{}, media.Named(name, missing(err))
+	}
+	defer s.Close()
+	info, err := parse(s)
+	if s.Err != nil {
+		err = media.Refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w", s.Err)
+	}
+	if err != nil {
+		return media.Info{}, media.Named(name, err)
 	}
 	return info, nil
 }
 
 // sources keeps read buffers, so that a scan of a million files allocates a few.
-var sources = sync.Pool{New: func() any { return new(source) }}
+var sources = sync.Pool{New: func() any { return new(media.File) }}

@@ -18,7 +18,7 @@ type row struct {
 	path     string  // as the system knows it, which need not be UTF-8
 	duration float64 // seconds; 0 when the clip is bad
 	size     int64
-	digest   uint64 // see audio.Stat; 0 when there is none
+	digest   uint64 // see media.Stat; 0 when there is none
 	odd      *odd   // nil for most
 	kind     uint32 // index in kinds
 }
