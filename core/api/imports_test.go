@@ -31,7 +31,8 @@ var allowed = map[string][]string{
 	"core/audio/riff":       {"core/audio/codec", "core/audio/media", "core/audio/mpeg", "core/audio/pcm"},
 	"core/batching":         {"core/fault"},
 	"core/dataset":          {"core/audio", "core/audio/media", "core/batching", "core/fault", "core/profile"},
-	"core/hardware":         {"core/fault", "core/profile", "core/story"},
+	"core/gpus":             {"core/fault", "core/profile"},
+	"core/hardware":         {"core/fault", "core/gpus", "core/profile", "core/story"},
 	"core/memory":           {"core/fault", "core/jsontext", "core/memory/allocator"},
 	"core/memory/allocator": {"core/fault"},
 	"core/memory/analytic":  {"core/fault", "core/memory", "core/memory/allocator", "core/memory/device", "core/model", "core/profile"},
@@ -42,13 +43,13 @@ var allowed = map[string][]string{
 	"core/plan":             {"core/batching", "core/estimate", "core/fault", "core/memory/analytic", "core/memory/sharding", "core/model", "core/profile", "core/timing"},
 	"core/recovery":         {"core/fault"},
 	"core/timing":           {"core/fault", "core/memory/analytic", "core/profile"},
-	"core/timing/compare": {"core/estimate", "core/fault", "core/hardware", "core/memory/analytic", "core/memory/device", "core/model", "core/profile",
+	"core/timing/compare": {"core/estimate", "core/fault", "core/gpus", "core/memory/analytic", "core/memory/device", "core/model", "core/profile",
 		"core/timing"},
 	"core/story":     {"core/fault"},
 	"core/forecast":  {"core/story"},
 	"core/monitor":   {"core/fault", "core/profile", "core/story"},
 	"core/diagnosis": {"core/fault", "core/story"},
-	"core/api": {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/hardware", "core/jsontext", "core/memory", "core/memory/allocator",
+	"core/api": {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/gpus", "core/hardware", "core/jsontext", "core/memory", "core/memory/allocator",
 		"core/memory/analytic", "core/memory/device", "core/memory/sharding", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
 		"core/story", "core/timing", "core/timing/compare"},
 	"capi": {"core/api", "core/fault", "core/monitor", "core/story"},
@@ -78,7 +79,7 @@ func TestImportDirection(t *testing.T) {
 }
 
 func TestPureRoomsDoNoIO(t *testing.T) {
-	for _, room := range []string{"core/batching", "core/plan", "core/recovery", "core/profile", "core/memory/sharding", "core/forecast", "core/diagnosis"} {
+	for _, room := range []string{"core/batching", "core/plan", "core/recovery", "core/profile", "core/memory/sharding", "core/forecast", "core/diagnosis", "core/gpus"} {
 		out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, module+room).Output()
 		require.NoError(t, err)
 		for imported := range strings.Lines(string(out)) {

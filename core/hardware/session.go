@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/story"
 )
@@ -72,23 +73,14 @@ func measure(u unit, index int) (profile.GPU, error) {
 		MemoryTotalBytes: memory.total, MemoryFreeBytes: &memory.free, MemoryUsedBytes: &memory.used,
 		Processes: u.processes(), MIG: u.mig, Source: "driver",
 	}
-	if entry, known := published(u.name, memory.total); known {
-		entry.fill(&gpu)
+	if entry, known := gpus.Match(u.name, memory.total); known {
+		entry.Fill(&gpu)
 		if gpu.ComputeCapability == "" {
 			gpu.ComputeCapability = entry.ComputeCapability
 		}
 	}
-	gpu.BF16 = nativeBF16(gpu.ComputeCapability)
+	gpu.BF16 = gpus.NativeBF16(gpu.ComputeCapability)
 	return gpu, nil
-}
-
-// nativeBF16 tells whether tensor cores take bfloat16: from compute capability 8.0 on. "" and garbage count as no.
-func nativeBF16(computeCapability string) bool {
-	var major, minor int
-	if _, err := fmt.Sscanf(computeCapability, "%d.%d", &major, &minor); err != nil {
-		return false
-	}
-	return major >= 8
 }
 
 // visible applies CUDA_VISIBLE_DEVICES and CUDA's MIG rules. With no unit left the reason says why.

@@ -1,4 +1,4 @@
-package hardware
+package gpus
 
 import (
 	"regexp"
@@ -7,18 +7,32 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// FromCatalogue gives a GPU by its name: a key, an alias or a driver's name, in any case, with or without spaces, '-', '_',
-// "NVIDIA", "Tesla", "GeForce", "RTX", and with the memory size where it agrees ("L4 24GB"). A name that several cards
-// share means the most common one: "A100" is the 40 GB SXM card, "H100" the 80 GB SXM card, "V100" and "P100" have 16 GB.
-// An unknown name gives NotFound, with the closest names as the hint.
-func FromCatalogue(name string) (profile.GPU, error) {
-	if entry, ok := lookup(name); ok {
-		return entry.GPU(), nil
+// counted is "T4", "2xT4", "2 × T4" or "2*T4".
+var counted = regexp.MustCompile(`^\s*(\d{1,6})\s*[xX×*]\s*(.+)$`)
+
+// maxGPUs bounds how many GPUs a plan may ask for on one machine; the largest servers hold 16.
+const maxGPUs = 64
+
+// Parse reads what a plan is asked for: "T4", or "2xT4" for two. A GPU is given by a key, an alias or a driver's name, in any case, with or
+// without spaces, '-', '_', "NVIDIA", "Tesla", "GeForce", "RTX", and with the memory size where it agrees ("L4 24GB"). A name that several
+// cards share means the most common one: "A100" is the 40 GB SXM card, "H100" the 80 GB SXM card, "V100" and "P100" have 16 GB.
+// Unknown names give NotFound with the closest ones as the hint, counts outside 1..64 InvalidArgument.
+func Parse(text string) (card Entry, count int, err error) {
+	count, name := 1, text
+	if parts := counted.FindStringSubmatch(text); parts != nil {
+		count, _ = strconv.Atoi(parts[1]) // at most six digits, so it cannot fail
+		name = parts[2]
 	}
-	return profile.GPU{}, unknown(name)
+	if count < 1 || count > maxGPUs {
+		return Entry{}, 0, fault.New(fault.InvalidArgument, `write the number of GPUs before the name, as in "2xT4"`,
+			"cannot plan for %d GPUs (%q): the count must lie between 1 and %d", count, fault.Shorten(text), maxGPUs)
+	}
+	if card, known := lookup(name); known {
+		return card, count, nil
+	}
+	return Entry{}, 0, unknown(name)
 }
 
 func unknown(name string) error {

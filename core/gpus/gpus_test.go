@@ -1,6 +1,7 @@
-package hardware
+package gpus
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -9,10 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 func TestCatalogueIsSound(t *testing.T) {
-	cards := Catalogue()
+	cards := All()
 	require.Len(t, cards, 38)
 	owner := map[string]string{}
 	for _, e := range cards {
@@ -24,7 +26,7 @@ func TestCatalogueIsSound(t *testing.T) {
 			owner[name] = e.Key
 		}
 		assert.Regexp(t, `^\d{1,2}\.\d$`, e.ComputeCapability, e.Key)
-		assert.True(t, e.MemoryTotalBytes > 8*gib && e.MemoryTotalBytes < 256*gib, "%s: %d B", e.Key, e.MemoryTotalBytes)
+		assert.True(t, e.MemoryTotalBytes > 8<<30 && e.MemoryTotalBytes < 256<<30, "%s: %d B", e.Key, e.MemoryTotalBytes)
 		for _, other := range e.OtherMemoryBytes {
 			assert.InEpsilon(t, float64(e.MemoryTotalBytes), float64(other), 0.08, e.Key)
 		}
@@ -57,7 +59,19 @@ func TestMIGSlicesAreSharesOfTheirCard(t *testing.T) {
 	}
 }
 
-func TestFromCatalogue(t *testing.T) {
+// parsed is the GPU of a name without a count.
+func parsed(name string) (profile.GPU, error) {
+	entry, count, err := Parse(name)
+	if err != nil {
+		return profile.GPU{}, err
+	}
+	if count != 1 {
+		return profile.GPU{}, fmt.Errorf("%q is %d GPUs", name, count)
+	}
+	return entry.GPU(), nil
+}
+
+func TestParseNames(t *testing.T) {
 	tests := []struct {
 		driverName string
 		names      []string
@@ -84,7 +98,7 @@ func TestFromCatalogue(t *testing.T) {
 	}
 	for _, test := range tests {
 		for _, name := range test.names {
-			gpu, err := FromCatalogue(name)
+			gpu, err := parsed(name)
 			require.NoError(t, err, name)
 			assert.Equal(t, test.driverName, gpu.Name, name)
 			assert.Equal(t, "catalogue", gpu.Source)
@@ -92,12 +106,12 @@ func TestFromCatalogue(t *testing.T) {
 			assert.Nil(t, gpu.MemoryFreeBytes)
 		}
 	}
-	t4, err := FromCatalogue("T4")
+	t4, err := parsed("T4")
 	require.NoError(t, err)
 	assert.Equal(t, uint64(15360*mib), t4.MemoryTotalBytes)
 	assert.False(t, t4.BF16)
 	for _, name := range []string{"L4", "A100", "3090", "B200", "RTX 5090"} {
-		gpu, err := FromCatalogue(name)
+		gpu, err := parsed(name)
 		require.NoError(t, err)
 		assert.True(t, gpu.BF16, name)
 	}
@@ -108,7 +122,7 @@ func TestUnknownNames(t *testing.T) {
 		"A100-60GB": "A100-40GB SXM", "H10": "A10", "T40": "T4", "RTX 4060 Ti 8GB": "RTX 4060 Ti 16G", "L4 48GB": "L40S",
 		"": "T4", "\xff\x00": "T4", strings.Repeat("x", 1<<20): "V100",
 	} {
-		_, err := FromCatalogue(name)
+		_, err := parsed(name)
 		require.Error(t, err, fault.Shorten(name))
 		assert.Equal(t, fault.NotFound, fault.From(err).Code)
 		assert.Contains(t, fault.From(err).Hint, suggestion, fault.Shorten(name))
@@ -116,7 +130,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-func TestPublishedNeedsTheMemoryToAgree(t *testing.T) {
+func TestMatchNeedsTheMemoryToAgree(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		mib   uint64
@@ -129,7 +143,7 @@ func TestPublishedNeedsTheMemoryToAgree(t *testing.T) {
 		{"NVIDIA H20", 97871, false}, // same memory as a GH200
 		{"NVIDIA H100 80GB HBM3 MIG", 81559, false}, {"Tesla T4", 0, false}, {"", 15360, false}, {"Tesla T4", math.MaxUint64 / mib, false},
 	} {
-		entry, known := published(test.name, test.mib*mib)
+		entry, known := Match(test.name, test.mib*mib)
 		assert.Equal(t, test.known, known, "%s with %d MiB", test.name, test.mib)
 		if known {
 			assert.NotNil(t, entry.BandwidthGBs)
@@ -138,26 +152,33 @@ func TestPublishedNeedsTheMemoryToAgree(t *testing.T) {
 }
 
 func TestTheCatalogueCannotBeChangedFromOutside(t *testing.T) {
-	gpu, err := FromCatalogue("T4")
+	gpu, err := parsed("T4")
 	require.NoError(t, err)
 	*gpu.BandwidthGBs = 1
-	Catalogue()[0].Key = "changed"
-	again, err := FromCatalogue("T4")
+	All()[0].Key = "changed"
+	again, err := parsed("T4")
 	require.NoError(t, err)
 	assert.Equal(t, 320.0, *again.BandwidthGBs)
-	assert.Equal(t, "K80", Catalogue()[0].Key)
+	assert.Equal(t, "K80", All()[0].Key)
 }
 
-func FuzzFromCatalogue(f *testing.F) {
+func TestNativeBF16(t *testing.T) {
+	for capability, native := range map[string]bool{"3.7": false, "7.5": false, "8.0": true, "8.9": true, "12.0": true, "": false, "x": false, "-1.9": false} {
+		assert.Equal(t, native, NativeBF16(capability), capability)
+	}
+}
+
+func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"T4", "2xT4", "A100-40GB", "rtx 4090 24GB", "", "-", "g", " 1g", "ſ", "İ", strings.Repeat("9", 200)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		gpu, err := FromCatalogue(name)
+		entry, count, err := Parse(name)
 		if err != nil {
 			require.NotEmpty(t, fault.From(err).Hint)
 			return
 		}
-		require.Positive(t, gpu.MemoryTotalBytes)
+		require.Positive(t, entry.MemoryTotalBytes)
+		require.True(t, count >= 1 && count <= maxGPUs, count)
 	})
 }

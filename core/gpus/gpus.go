@@ -1,7 +1,9 @@
-package hardware
+// Package gpus is the catalogue of published GPUs: their memory, rates and power, found by name. It reads no hardware.
+package gpus
 
 import (
 	_ "embed"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -11,17 +13,17 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// catalogueJSON is one card per line. Memory is what the driver reports, not the figure on the box; each row names where its
+// gpusJSON is one card per line. Memory is what the driver reports, not the figure on the box; each row names where its
 // memory and its figures were seen, and "unverified" marks rows whose figures no copy of a source was at hand for.
 //
-//go:embed catalogue.json
-var catalogueJSON []byte
+//go:embed gpus.json
+var gpusJSON []byte
 
 // Entry is one card, or one MIG slice of a card, with its published figures. Rates are 10^12 operations per second, dense,
 // with fp32 accumulation: GeForce and RTX cards do twice that with fp16 accumulation, which PyTorch does not use.
 type Entry struct {
 	Key               string   `json:"key"`                // "A100-40GB SXM"
-	Aliases           []string `json:"aliases"`            // other names that FromCatalogue takes
+	Aliases           []string `json:"aliases"`            // other names that Parse takes
 	DriverNames       []string `json:"driver_names"`       // what NVML reports; the first one names a planned GPU
 	MemoryTotalBytes  uint64   `json:"memory_total_bytes"` // as current drivers report it
 	OtherMemoryBytes  []uint64 `json:"other_memory_bytes"` // as other drivers, or another ECC setting, report it
@@ -51,8 +53,8 @@ const mib = 1 << 20
 // entries decodes the file once. It is part of the program, so a broken one is a defect and panics.
 var entries = sync.OnceValue(func() []Entry {
 	var records []record
-	if err := json.Unmarshal(catalogueJSON, &records); err != nil {
-		panic("core/hardware/catalogue.json: " + err.Error())
+	if err := json.Unmarshal(gpusJSON, &records); err != nil {
+		panic("core/gpus/gpus.json: " + err.Error())
 	}
 	cards := make([]Entry, len(records))
 	for i, r := range records {
@@ -66,22 +68,22 @@ var entries = sync.OnceValue(func() []Entry {
 	return cards
 })
 
-// Catalogue lists the known cards, oldest first within their class. The slice is the caller's; what its entries point to
+// All lists the known cards, oldest first within their class. The slice is the caller's; what its entries point to
 // is shared and must not be changed.
-func Catalogue() []Entry { return slices.Clone(entries()) }
+func All() []Entry { return slices.Clone(entries()) }
 
 // GPU is the entry as a planned GPU.
 func (e Entry) GPU() profile.GPU {
 	planned := profile.GPU{
 		Name: e.DriverNames[0], ComputeCapability: e.ComputeCapability, MemoryTotalBytes: e.MemoryTotalBytes,
-		Processes: []profile.Process{}, MIG: e.MIG, BF16: nativeBF16(e.ComputeCapability), Source: "catalogue",
+		Processes: []profile.Process{}, MIG: e.MIG, BF16: NativeBF16(e.ComputeCapability), Source: "catalogue",
 	}
-	e.fill(&planned)
+	e.Fill(&planned)
 	return planned
 }
 
-// fill adds the published figures to a GPU.
-func (e Entry) fill(gpu *profile.GPU) {
+// Fill adds the published figures to a GPU.
+func (e Entry) Fill(gpu *profile.GPU) {
 	gpu.BandwidthGBs, gpu.TensorTFLOPS = own(e.BandwidthGBs), own(e.TensorTFLOPS)
 	gpu.FP32TFLOPS, gpu.PowerWatts = own(e.FP32TFLOPS), own(e.PowerWatts)
 }
@@ -95,9 +97,9 @@ func own(figure *float64) *float64 {
 	return &value
 }
 
-// published finds the card behind a driver's name. The memory must agree to 2.5 % with a known size of that card, because
+// Match finds the card behind a driver's name. The memory must agree to 2.5 % with a known size of that card, because
 // cards of different size share names ("NVIDIA GeForce RTX 4060 Ti" has 8 or 16 GB).
-func published(driverName string, memoryTotal uint64) (Entry, bool) {
+func Match(driverName string, memoryTotal uint64) (Entry, bool) {
 	wanted := normalise(driverName)
 	for _, e := range entries() {
 		if slices.ContainsFunc(e.DriverNames, func(name string) bool { return normalise(name) == wanted }) && e.hasMemory(memoryTotal) {
@@ -111,4 +113,13 @@ func (e Entry) hasMemory(bytes uint64) bool {
 	const tolerance = 0.025
 	near := func(known uint64) bool { return math.Abs(float64(bytes)-float64(known)) <= tolerance*float64(known) }
 	return near(e.MemoryTotalBytes) || slices.ContainsFunc(e.OtherMemoryBytes, near)
+}
+
+// NativeBF16 tells whether tensor cores take bfloat16: from compute capability 8.0 on. "" and garbage count as no.
+func NativeBF16(computeCapability string) bool {
+	var major, minor int
+	if _, err := fmt.Sscanf(computeCapability, "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major >= 8
 }
