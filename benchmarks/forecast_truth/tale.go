@@ -6,7 +6,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/forecast"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // tale is one simulated training, told to the forecasts step by step and second by second.
@@ -114,7 +114,7 @@ func (t *tale) one(b batch) {
 	if t.step == 1 {
 		took += 15
 	}
-	t.tell(story.KindTrain, uint64(t.step), took, b)
+	t.tell(runlog.KindTrain, uint64(t.step), took, b)
 	if t.step%t.evalEvery == 0 {
 		t.evaluate()
 	}
@@ -134,7 +134,7 @@ func (t *tale) evaluate() {
 			return
 		}
 		kept = append(kept, block)
-		t.tell(story.KindEvaluation, uint64(t.step), 0.3*t.pace*(0.8+0.4*t.rng.Float64()), b)
+		t.tell(runlog.KindEvaluation, uint64(t.step), 0.3*t.pace*(0.8+0.4*t.rng.Float64()), b)
 	}
 	t.card.release(kept...)
 	if t.bad.evaluated(t) != nil {
@@ -147,7 +147,7 @@ func (t *tale) save() {
 		t.ended = true
 		return
 	}
-	t.tell(story.KindCheckpoint, uint64(t.step), t.saveS, batch{})
+	t.tell(runlog.KindCheckpoint, uint64(t.step), t.saveS, batch{})
 }
 
 // tell lets the time pass that a step took, and then tells of it.
@@ -157,7 +157,7 @@ func (t *tale) tell(kind string, number uint64, took float64, b batch) {
 		return
 	}
 	s := t.card.a.Stats()
-	step := story.Step{
+	step := runlog.Step{
 		Number: number, AtS: t.at, Kind: kind, SpentS: took, WaitedS: 0.02 * took, AudioS: b.audio, PaddedS: b.padded(), LongestS: b.longest,
 		Allocated: float64(s.Allocated), Reserved: t.card.reserved(), PeakAllocated: float64(s.PeakAllocated),
 		PeakReserved: float64(s.PeakReserved) + t.card.stranded, LargestFree: float64(s.LargestFree), DriverFree: t.card.lastFree, Total: t.card.total,
@@ -188,7 +188,7 @@ func (t *tale) pass(seconds float64) {
 		if !t.seesOthers {
 			others = math.NaN()
 		}
-		s.GPUs = []story.GPUSecond{{Total: t.card.total, Used: t.card.total - t.card.free(), Free: t.card.free(), Others: others}}
+		s.GPUs = []runlog.GPUSecond{{Total: t.card.total, Used: t.card.total - t.card.free(), Free: t.card.free(), Others: others}}
 		t.w.Second(s)
 	}
 	t.at = max(t.at, end)

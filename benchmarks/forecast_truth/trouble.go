@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // trouble is what goes wrong in a tale; the zero one nothing.
@@ -114,17 +114,17 @@ var troubles = []struct {
 	alerts []string
 	set    func(t *tale, rng *rand.Rand)
 }{
-	{"fast leak", []string{story.AlertLeak}, func(t *tale, rng *rand.Rand) { t.leaks(rng, t.steps(rng, 60, 1000)) }},
-	{"slow leak", []string{story.AlertLeak}, func(t *tale, rng *rand.Rand) { t.leaks(rng, t.steps(rng, 1000, 20000)) }},
-	{"leak an epoch", []string{story.AlertLeak}, func(t *tale, rng *rand.Rand) {
+	{"fast leak", []string{runlog.AlertLeak}, func(t *tale, rng *rand.Rand) { t.leaks(rng, t.steps(rng, 60, 1000)) }},
+	{"slow leak", []string{runlog.AlertLeak}, func(t *tale, rng *rand.Rand) { t.leaks(rng, t.steps(rng, 1000, 20000)) }},
+	{"leak an epoch", []string{runlog.AlertLeak}, func(t *tale, rng *rand.Rand) {
 		t.clips.durations = t.clips.durations[:min(len(t.clips.durations), t.clips.size*(50+rng.IntN(300)))]
 		t.bad.rate = t.spare() / (5 + 12*rng.Float64())
 	}},
-	{"leak an evaluation", []string{story.AlertLeak}, func(t *tale, rng *rand.Rand) {
+	{"leak an evaluation", []string{runlog.AlertLeak}, func(t *tale, rng *rand.Rand) {
 		t.evalEvery = 50 + rng.IntN(300)
 		t.bad.rate = t.spare() / (5 + 12*rng.Float64())
 	}},
-	{"curriculum", []string{story.AlertLength}, func(t *tale, rng *rand.Rand) {
+	{"curriculum", []string{runlog.AlertLength}, func(t *tale, rng *rand.Rand) {
 		t.bad.begins = 0
 		t.clips.reorder("random")
 		span := t.steps(rng, 300, 6000)
@@ -136,43 +136,43 @@ var troubles = []struct {
 			return b
 		}
 	}},
-	{"sorted", []string{story.AlertLength}, func(t *tale, rng *rand.Rand) {
+	{"sorted", []string{runlog.AlertLength}, func(t *tale, rng *rand.Rand) {
 		t.bad.begins = 0
 		t.clips.reorder("sorted")
 		t.tooLong(1.1 + 0.5*rng.Float64())
 	}},
-	{"holes", []string{story.AlertFragmentation}, func(t *tale, rng *rand.Rand) {
+	{"holes", []string{runlog.AlertFragmentation}, func(t *tale, rng *rand.Rand) {
 		t.clips.reorder("random")
 		t.card.perS = 0.6 * (t.card.limit() - 4*t.card.weights) / t.clips.worst
 		t.bad.rate = t.spare() / t.steps(rng, 200, 10000)
 	}},
-	{"pinned pieces", []string{story.AlertFragmentation, story.AlertLeak}, func(t *tale, rng *rand.Rand) {
+	{"pinned pieces", []string{runlog.AlertFragmentation, runlog.AlertLeak}, func(t *tale, rng *rand.Rand) {
 		t.clips.reorder("random")
 		t.bad.rate = 1.2e6 * math.Exp(rng.Float64())
 		t.bad.every = max(1, int(t.steps(rng, 600, 6000)*t.bad.rate/(0.03*t.card.limit())))
 		t.card.weights = 0.04 * t.card.limit()
 		t.card.perS = (0.85*t.card.limit() - 4*t.card.weights) / (1.05 * t.clips.worst)
 	}},
-	{"evaluation bulge", []string{story.AlertEvaluation}, func(t *tale, rng *rand.Rand) {
+	{"evaluation bulge", []string{runlog.AlertEvaluation}, func(t *tale, rng *rand.Rand) {
 		t.evalBatches = 60 + rng.IntN(600)
 		t.bad.rate = (t.card.limit() - 3*t.card.weights - 0.3*t.card.perS*t.clips.worst) / (float64(t.evalBatches) * (0.3 + 0.6*rng.Float64()))
 	}},
-	{"checkpoint", []string{story.AlertCheckpoint}, func(t *tale, _ *rand.Rand) {
+	{"checkpoint", []string{runlog.AlertCheckpoint}, func(t *tale, _ *rand.Rand) {
 		t.spike, t.saveEvery = 0.3*t.card.limit(), min(t.saveEvery, 600)
 		t.card.weights, t.card.perS = 0.04*t.card.limit(), 0.08*t.card.limit()/t.clips.worst
 		t.bad.begins = max(t.bad.begins, t.saveEvery+1)
 	}},
-	{"host RAM", []string{story.AlertHostRAM}, func(t *tale, rng *rand.Rand) { t.bad.rate = t.hostLeft() / t.seconds(rng) }},
-	{"workers", []string{story.AlertWorkersRAM}, func(t *tale, rng *rand.Rand) {
+	{"host RAM", []string{runlog.AlertHostRAM}, func(t *tale, rng *rand.Rand) { t.bad.rate = t.hostLeft() / t.seconds(rng) }},
+	{"workers", []string{runlog.AlertWorkersRAM}, func(t *tale, rng *rand.Rand) {
 		t.host.ofWorkers = true
 		t.bad.rate = t.hostLeft() / t.seconds(rng)
 	}},
-	{"shm", []string{story.AlertShm}, func(t *tale, rng *rand.Rand) {
+	{"shm", []string{runlog.AlertShm}, func(t *tale, rng *rand.Rand) {
 		t.host.shmTotal = min(t.host.shmTotal, 0.2*t.host.total)
 		t.host.shmUsual = min(t.host.shmUsual, 0.5*t.host.shmTotal)
 		t.bad.rate = (t.host.shmTotal - t.host.shmUsual) / t.seconds(rng)
 	}},
-	{"other process", []string{story.AlertOthers}, func(t *tale, rng *rand.Rand) {
+	{"other process", []string{runlog.AlertOthers}, func(t *tale, rng *rand.Rand) {
 		t.seesOthers = true
 		t.bad.rate = t.spare() / t.seconds(rng)
 	}},

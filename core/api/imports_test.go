@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"core/batching":         {"core/fault"},
 	"core/dataset":          {"core/audio", "core/audio/media", "core/batching", "core/fault", "core/profile"},
 	"core/gpus":             {"core/fault", "core/profile"},
-	"core/hardware":         {"core/fault", "core/gpus", "core/profile", "core/story"},
+	"core/hardware":         {"core/fault", "core/gpus", "core/profile", "core/runlog"},
 	"core/memory":           {"core/fault", "core/jsontext", "core/memory/allocator"},
 	"core/memory/allocator": {"core/fault"},
 	"core/memory/analytic":  {"core/fault", "core/memory", "core/memory/allocator", "core/memory/device", "core/model", "core/profile"},
@@ -45,16 +45,16 @@ var allowed = map[string][]string{
 	"core/timing":           {"core/fault", "core/memory/analytic", "core/profile"},
 	"core/timing/compare": {"core/estimate", "core/fault", "core/gpus", "core/memory/analytic", "core/memory/device", "core/model", "core/profile",
 		"core/timing"},
-	"core/story":     {"core/fault"},
-	"core/forecast":  {"core/story"},
-	"core/monitor":   {"core/fault", "core/profile", "core/story"},
-	"core/diagnosis": {"core/fault", "core/story"},
+	"core/runlog":    {"core/fault"},
+	"core/forecast":  {"core/runlog"},
+	"core/monitor":   {"core/fault", "core/profile", "core/runlog"},
+	"core/diagnosis": {"core/fault", "core/runlog"},
 	"core/api": {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/gpus", "core/hardware", "core/jsontext", "core/memory", "core/memory/allocator",
 		"core/memory/analytic", "core/memory/device", "core/memory/sharding", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
-		"core/story", "core/timing", "core/timing/compare"},
-	"capi": {"core/api", "core/fault", "core/monitor", "core/story"},
+		"core/runlog", "core/timing", "core/timing/compare"},
+	"capi": {"core/api", "core/fault", "core/monitor", "core/runlog"},
 
-	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/story"},
+	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/runlog"},
 	"benchmarks/scan_floor":     {}, // measures what the system needs, without any of this
 }
 

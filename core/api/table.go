@@ -69,10 +69,10 @@ var table = map[string]operation{
 	"monitor.close":       withMonitor(closeMonitor),
 	"monitor.history":     withMonitor(monitorHistory),
 	"monitor.reset_peaks": withMonitor(resetMonitorPeaks),
-	"monitor.story":       withMonitor(monitorStory),
+	"monitor.run_log":     withMonitor(monitorRunLog),
 	"monitor.save":        withMonitor(saveMonitor),
 	"monitor.alerts":      withMonitor(monitorAlerts),
-	"monitor.event":       withMonitor(tellMonitor),
+	"monitor.event":       withMonitor(recordEvent),
 	"monitor.activity":    withMonitor(monitorActivity),
 }
 

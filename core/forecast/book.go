@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -32,7 +32,7 @@ type key struct {
 
 // book holds the alerts: at most one open for a kind and a GPU.
 type book struct {
-	alerts  []story.Alert
+	alerts  []runlog.Alert
 	open    map[key]int // index into alerts
 	cleared map[key]clearing
 	last    uint64 // ID
@@ -44,16 +44,16 @@ type clearing struct{ at, quiet float64 }
 
 // raise opens an alert, or brings the open one's numbers up to date.
 func (b *book) raise(at float64, f forecast) {
-	severity := story.SeverityWarn
+	severity := runlog.SeverityWarn
 	if f.seconds <= criticalSeconds || f.steps <= criticalSteps {
-		severity = story.SeverityCritical
+		severity = runlog.SeverityCritical
 	}
 	k := key{f.kind, f.gpu}
 	if i, open := b.open[k]; open {
 		b.update(&b.alerts[i], f, severity)
 		return
 	}
-	if last, ok := b.cleared[k]; ok && at < last.at+last.quiet && severity != story.SeverityCritical {
+	if last, ok := b.cleared[k]; ok && at < last.at+last.quiet && severity != runlog.SeverityCritical {
 		return
 	}
 	if b.open == nil {
@@ -62,14 +62,14 @@ func (b *book) raise(at float64, f forecast) {
 	b.forget()
 	b.last++
 	b.changes++
-	b.alerts = append(b.alerts, story.Alert{ID: b.last, AtS: at, Kind: f.kind, GPU: f.gpu, Severity: severity})
+	b.alerts = append(b.alerts, runlog.Alert{ID: b.last, AtS: at, Kind: f.kind, GPU: f.gpu, Severity: severity})
 	b.open[k] = len(b.alerts) - 1
 	b.update(&b.alerts[len(b.alerts)-1], f, severity)
 }
 
 // update never makes a critical alert a lesser one: it stays until it is cleared.
-func (b *book) update(a *story.Alert, f forecast, severity string) {
-	if severity == story.SeverityCritical && a.Severity != severity {
+func (b *book) update(a *runlog.Alert, f forecast, severity string) {
+	if severity == runlog.SeverityCritical && a.Severity != severity {
 		a.Severity = severity
 		b.changes++
 	}
@@ -102,7 +102,7 @@ func (b *book) forget() {
 	if len(b.alerts) < mostAlerts {
 		return
 	}
-	old := slices.IndexFunc(b.alerts, func(a story.Alert) bool { return a.ClearedS != nil })
+	old := slices.IndexFunc(b.alerts, func(a runlog.Alert) bool { return a.ClearedS != nil })
 	if old < 0 {
 		return // as many open alerts as there are kinds and GPUs: bounded, too
 	}
@@ -114,7 +114,7 @@ func (b *book) forget() {
 	}
 }
 
-func (b *book) copied() []story.Alert { return slices.Clone(b.alerts) }
+func (b *book) copied() []runlog.Alert { return slices.Clone(b.alerts) }
 
 // pointer is nil for what is not known, as JSON wants it.
 func pointer(value float64) *float64 {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -20,21 +20,21 @@ const (
 
 // watchCache looks for reserved memory that grows while peaks do not: the pieces that are free do not suit what is asked for. A cache
 // that only meets longer and longer batches grows with its peaks, and slower and slower.
-func (g *gpu) watchCache(at float64, n uint64, s story.Step, free float64, b *book) {
+func (g *gpu) watchCache(at float64, n uint64, s runlog.Step, free float64, b *book) {
 	g.cache.search(&g.reserve, n, g.u, demand{rise: g.least(cacheRise), sign: 3.5})
 	gap := s.Reserved - g.record
 	t, ok := g.cache.longest()
 	ok = ok && t.span >= cacheSpan && gap >= cacheGap*g.total && g.peaksRise(t) < t.rise/4 && !g.peaksClimb(t)
 	if !ok {
-		if b.holds(story.AlertFragmentation, g.index) && g.u-g.cache.u >= cacheRest && g.reservedOfLate()-g.record < cacheGap*g.total/2 {
-			b.clear(at, story.AlertFragmentation, g.index)
+		if b.holds(runlog.AlertFragmentation, g.index) && g.u-g.cache.u >= cacheRest && g.reservedOfLate()-g.record < cacheGap*g.total/2 {
+			b.clear(at, runlog.AlertFragmentation, g.index)
 		}
 		return
 	}
 	g.cache.holds(t, g.u, s.Reserved)
 	steps := free / t.slope
 	seconds := g.timed(steps)
-	if steps <= max(soonSteps, cachePart*t.span) || b.holds(story.AlertFragmentation, g.index) {
+	if steps <= max(soonSteps, cachePart*t.span) || b.holds(runlog.AlertFragmentation, g.index) {
 		b.raise(at, g.fragmenting(t, gap, steps, seconds))
 	}
 }
@@ -79,7 +79,7 @@ func (g *gpu) peaksClimb(t trend) bool {
 func (g *gpu) fragmenting(t trend, gap, steps, seconds float64) forecast {
 	since := max(0, math.Round(t.first.u+g.offset))
 	return forecast{
-		kind: story.AlertFragmentation, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.paces.median(),
+		kind: runlog.AlertFragmentation, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.paces.median(),
 		steps: steps, seconds: seconds,
 		text: fmt.Sprintf("PyTorch's cache fragments: reserved memory grows %s/step since step %.0f, %s above what steps need; it fills the GPU %s",
 			size(t.slope), since, size(gap), left(steps, seconds)),
@@ -95,10 +95,10 @@ func (g *gpu) watchFull(at float64, b *book) {
 	room := g.rooms.min()
 	switch share := room / g.total; {
 	case share >= easyShare && g.rooms.n >= fullLook:
-		b.clear(at, story.AlertFull, g.index)
-	case share < tightShare && !b.holds(story.AlertOthers, g.index):
+		b.clear(at, runlog.AlertFull, g.index)
+	case share < tightShare && !b.holds(runlog.AlertOthers, g.index):
 		b.raise(at, forecast{
-			kind: story.AlertFull, gpu: g.index, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: math.NaN(),
+			kind: runlog.AlertFull, gpu: g.index, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: math.NaN(),
 			steps: math.NaN(), seconds: math.NaN(),
 			text: fmt.Sprintf("At the peak of a step only %s of %s are left, PyTorch's cache counted as free: a slightly longer batch runs out of memory",
 				size(max(0, room)), size(g.total)),

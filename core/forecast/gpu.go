@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -49,7 +49,7 @@ func newGPU(index int) *gpu {
 }
 
 // second takes the driver's view.
-func (g *gpu) second(at float64, s story.GPUSecond, b *book) {
+func (g *gpu) second(at float64, s runlog.GPUSecond, b *book) {
 	g.at = at
 	for _, f := range []struct {
 		to    *float64
@@ -67,7 +67,7 @@ func (g *gpu) second(at float64, s story.GPUSecond, b *book) {
 }
 
 // step takes one step of any kind. A step without PyTorch's counters says nothing about GPU memory.
-func (g *gpu) step(at float64, s story.Step, b *book) {
+func (g *gpu) step(at float64, s runlog.Step, b *book) {
 	s.Allocated, s.Reserved, s.PeakAllocated = known(s.Allocated), known(s.Reserved), known(s.PeakAllocated)
 	if math.IsNaN(s.Allocated) || math.IsNaN(s.Reserved) {
 		return
@@ -84,19 +84,19 @@ func (g *gpu) step(at float64, s story.Step, b *book) {
 	}
 	g.capacity.push(free + max(s.Reserved, s.Allocated))
 	switch s.Kind {
-	case story.KindTrain:
+	case runlog.KindTrain:
 		g.endPhase()
 		g.train(at, s, free, b)
-	case story.KindEvaluation, story.KindCheckpoint:
+	case runlog.KindEvaluation, runlog.KindCheckpoint:
 		g.inPhase(at, s, b)
 	}
 	g.at, g.kind = at, s.Kind
 }
 
 // train takes a training step.
-func (g *gpu) train(at float64, s story.Step, free float64, b *book) {
+func (g *gpu) train(at float64, s runlog.Step, free float64, b *book) {
 	g.count(s.Number)
-	if g.kind == story.KindTrain && at > g.at {
+	if g.kind == runlog.KindTrain && at > g.at {
 		g.paces.push(at - g.at)
 	}
 	if g.steps++; g.steps > warmUp {
@@ -119,7 +119,7 @@ func (g *gpu) train(at float64, s story.Step, free float64, b *book) {
 }
 
 // look runs the detectors that are due.
-func (g *gpu) look(at float64, s story.Step, free float64, b *book) {
+func (g *gpu) look(at float64, s runlog.Step, free float64, b *book) {
 	g.watchFull(at, b)
 	g.watchSpikes(at, b)
 	n := g.steps - warmUp
@@ -143,7 +143,7 @@ func (g *gpu) count(number uint64) {
 }
 
 // length is what a batch's memory goes by: its seconds with padding, or its longest clip.
-func length(s story.Step) float64 {
+func length(s runlog.Step) float64 {
 	if padded := known(s.PaddedS); padded > 0 {
 		return padded
 	}

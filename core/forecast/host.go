@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -40,7 +40,7 @@ func newHost() host {
 }
 
 // second takes a reading.
-func (h *host) second(at float64, s story.Second, b *book) {
+func (h *host) second(at float64, s runlog.Second, b *book) {
 	h.n++
 	total, available := known(s.HostTotal), known(s.HostAvailable)
 	if total > 0 && available <= total {
@@ -57,9 +57,9 @@ func (h *host) second(at float64, s story.Second, b *book) {
 
 // watchRAM looks at RAM that is not available: the page cache is.
 func (h *host) watchRAM(at float64, b *book) {
-	kind := story.AlertHostRAM
-	if b.holds(story.AlertWorkersRAM, -1) {
-		kind = story.AlertWorkersRAM
+	kind := runlog.AlertHostRAM
+	if b.holds(runlog.AlertWorkersRAM, -1) {
+		kind = runlog.AlertWorkersRAM
 	}
 	used := h.total - h.available
 	var t trend
@@ -74,7 +74,7 @@ func (h *host) watchRAM(at float64, b *book) {
 	switch {
 	case ok && (h.near(t, seconds, h.available/h.total, h.starting()) || b.holds(kind, -1)):
 		if !b.holds(kind, -1) && h.ofWorkers(t) {
-			kind = story.AlertWorkersRAM
+			kind = runlog.AlertWorkersRAM
 		}
 		b.raise(at, h.filling(kind, t, seconds))
 	case h.available < hostTight*h.total:
@@ -115,7 +115,7 @@ func (h *host) filling(kind string, t trend, seconds float64) forecast {
 			size(h.total), lasting(seconds)),
 		advice: "keep results of steps as numbers (.item()), not in growing lists, and load data by memory map (datasets does), not into lists",
 	}
-	if kind == story.AlertWorkersRAM {
+	if kind == runlog.AlertWorkersRAM {
 		f.text = fmt.Sprintf("The DataLoader workers' RAM grows %s/min and reaches the limit of %s in about %s", size(60*t.slope), size(h.total),
 			lasting(seconds))
 		f.advice = "halve dataloader_num_workers; if it goes on, keep paths in numpy arrays, not in Python lists that each worker copies"
@@ -141,20 +141,20 @@ func (h *host) watchShm(at, total, used float64, b *book) {
 	}
 	seconds := max(0, total-used) / t.slope
 	f := forecast{
-		kind: story.AlertShm, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope, steps: math.NaN(), seconds: seconds,
+		kind: runlog.AlertShm, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope, steps: math.NaN(), seconds: seconds,
 		text: fmt.Sprintf("/dev/shm grows %s/min, %s of %s are used: it is full in about %s", size(60*t.slope), size(used), size(total),
 			lasting(seconds)),
 		advice: "give the container more (docker run --shm-size=8g), or lower dataloader_num_workers",
 	}
 	switch {
-	case ok && (h.near(t, seconds, 1-used/total, false) || b.holds(story.AlertShm, -1)):
+	case ok && (h.near(t, seconds, 1-used/total, false) || b.holds(runlog.AlertShm, -1)):
 		b.raise(at, f)
 	case used > shmTight*total:
 		f.text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", size(used), size(total))
 		f.sinceS, f.perS, f.seconds = math.NaN(), math.NaN(), math.NaN()
 		b.raise(at, f)
 	case used < shmEasy*total && h.shared.over(at, used, hostRest):
-		b.clear(at, story.AlertShm, -1)
+		b.clear(at, runlog.AlertShm, -1)
 	}
 }
 
@@ -169,12 +169,12 @@ func (h *host) watchSwap(at, used float64, b *book) {
 	switch low := h.available < swapTight*h.total; {
 	case low && rise > swapRise*h.total:
 		b.raise(at, forecast{
-			kind: story.AlertSwap, gpu: -1, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: rise / recent,
+			kind: runlog.AlertSwap, gpu: -1, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: rise / recent,
 			steps: math.NaN(), seconds: math.NaN(),
 			text:   fmt.Sprintf("The host swaps: %s more within a minute, %s of RAM are available", size(rise), size(h.available)),
 			advice: "halve dataloader_num_workers",
 		})
 	case !low && rise <= swapRise*h.total/2:
-		b.clear(at, story.AlertSwap, -1)
+		b.clear(at, runlog.AlertSwap, -1)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -24,14 +24,14 @@ func (g *gpu) watchLeak(at float64, n uint64, b *book) {
 		t, ok = regular, true
 	}
 	if !ok {
-		if b.holds(story.AlertLeak, g.index) && g.leak.over(g.u, level, leakRest) {
-			b.clear(at, story.AlertLeak, g.index)
+		if b.holds(runlog.AlertLeak, g.index) && g.leak.over(g.u, level, leakRest) {
+			b.clear(at, runlog.AlertLeak, g.index)
 		}
 		return
 	}
 	g.leak.holds(t, g.u, level)
 	steps := max(0, g.capacity.median()-level-g.rise) / t.slope
-	if seconds := g.timed(steps); steps < leakReach*t.span && steps < longest && !(seconds > longest) || b.holds(story.AlertLeak, g.index) {
+	if seconds := g.timed(steps); steps < leakReach*t.span && steps < longest && !(seconds > longest) || b.holds(runlog.AlertLeak, g.index) {
 		b.raise(at, g.leaking(t, steps, seconds))
 	}
 }
@@ -39,7 +39,7 @@ func (g *gpu) watchLeak(at float64, n uint64, b *book) {
 func (g *gpu) leaking(t trend, steps, seconds float64) forecast {
 	since := max(0, math.Round(t.from+g.offset))
 	return forecast{
-		kind: story.AlertLeak, gpu: g.index, since: since, sinceS: math.NaN(), perStep: t.slope, perS: t.slope / g.paces.median(),
+		kind: runlog.AlertLeak, gpu: g.index, since: since, sinceS: math.NaN(), perStep: t.slope, perS: t.slope / g.paces.median(),
 		steps: steps, seconds: seconds,
 		text:   fmt.Sprintf("GPU memory grows %s/step since step %.0f: out of memory %s", size(t.slope), since, left(steps, seconds)),
 		advice: "something keeps a tensor of every step: sum up loss.item() or loss.detach(), not loss, and keep no outputs in a list",

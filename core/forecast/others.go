@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -21,18 +21,18 @@ func (g *gpu) watchOthers(b *book) {
 	g.strangers.search(&g.outside, g.told, g.at, demand{rise: g.least(othersRise), sign: 3.4})
 	t, ok := g.strangers.longest()
 	if !ok {
-		if b.holds(story.AlertOthers, g.index) && g.strangers.over(g.at, g.others, othersRest) {
-			b.clear(g.at, story.AlertOthers, g.index)
+		if b.holds(runlog.AlertOthers, g.index) && g.strangers.over(g.at, g.others, othersRest) {
+			b.clear(g.at, runlog.AlertOthers, g.index)
 		}
 		return
 	}
 	g.strangers.holds(t, g.at, g.others)
 	seconds := max(0, g.roomOfOthers()) / t.slope
-	if seconds > max(othersReach, t.span/2) && !b.holds(story.AlertOthers, g.index) {
+	if seconds > max(othersReach, t.span/2) && !b.holds(runlog.AlertOthers, g.index) {
 		return
 	}
 	b.raise(g.at, forecast{
-		kind: story.AlertOthers, gpu: g.index, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope,
+		kind: runlog.AlertOthers, gpu: g.index, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope,
 		steps: seconds / g.paces.median(), seconds: seconds,
 		text: fmt.Sprintf("Another process on this GPU holds %s and grows %s/s: out of memory in about %s", size(g.others), size(t.slope),
 			lasting(seconds)),

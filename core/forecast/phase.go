@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -35,7 +35,7 @@ func (p *phase) push(q point) {
 }
 
 // inPhase takes a batch of an evaluation, or a checkpoint.
-func (g *gpu) inPhase(at float64, s story.Step, b *book) {
+func (g *gpu) inPhase(at float64, s runlog.Step, b *book) {
 	p := &g.phase
 	if p.kind != s.Kind {
 		g.endPhase()
@@ -43,7 +43,7 @@ func (g *gpu) inPhase(at float64, s story.Step, b *book) {
 	}
 	p.batches++
 	p.top = max(p.top, s.PeakAllocated)
-	if s.Kind != story.KindEvaluation || !(g.total > 0) {
+	if s.Kind != runlog.KindEvaluation || !(g.total > 0) {
 		return
 	}
 	p.needs = max(p.needs, s.PeakAllocated-s.Allocated)
@@ -64,7 +64,7 @@ func (g *gpu) endPhase() {
 	} else {
 		delete(g.spikes, p.kind)
 	}
-	if p.kind == story.KindEvaluation {
+	if p.kind == runlog.KindEvaluation {
 		p.before = p.batches
 	}
 	p.kind, p.n, p.batches, p.top, p.needs = "", 0, 0, 0, 0
@@ -72,7 +72,7 @@ func (g *gpu) endPhase() {
 
 // watchBulge looks for memory that grows from batch to batch of an evaluation: predictions that are gathered on the GPU. They are
 // freed at its end, so what counts is whether it comes before.
-func (g *gpu) watchBulge(at float64, s story.Step, b *book) {
+func (g *gpu) watchBulge(at float64, s runlog.Step, b *book) {
 	p := &g.phase
 	for _, size := range [...]int{phasePoints, 48, 24, 12, 8} {
 		if p.n < size {
@@ -88,7 +88,7 @@ func (g *gpu) watchBulge(at float64, s story.Step, b *book) {
 		if p.before > 0 {
 			near = float64(p.batches)+steps <= float64(p.before)
 		}
-		if near || b.holds(story.AlertEvaluation, g.index) {
+		if near || b.holds(runlog.AlertEvaluation, g.index) {
 			b.raise(at, g.bulging(t, steps, steps*pace, pace))
 		}
 		return
@@ -97,7 +97,7 @@ func (g *gpu) watchBulge(at float64, s story.Step, b *book) {
 
 func (g *gpu) bulging(t trend, steps, seconds, pace float64) forecast {
 	return forecast{
-		kind: story.AlertEvaluation, gpu: g.index, since: math.Round(g.u + g.offset), sinceS: t.first.at, perStep: t.slope, perS: t.slope / pace,
+		kind: runlog.AlertEvaluation, gpu: g.index, since: math.Round(g.u + g.offset), sinceS: t.first.at, perStep: t.slope, perS: t.slope / pace,
 		steps: steps, seconds: seconds,
 		text: fmt.Sprintf("The evaluation gathers %s of GPU memory a batch: out of memory in about %s (%s)",
 			size(t.slope), counted(steps, "more batch"), lasting(seconds)),
@@ -107,8 +107,8 @@ func (g *gpu) bulging(t trend, steps, seconds, pace float64) forecast {
 
 // spikes are the kinds of steps that take memory for a moment.
 var spikes = [...]struct{ step, alert, name, advice string }{
-	{story.KindEvaluation, story.AlertEvaluation, "evaluation", "halve per_device_eval_batch_size, and set eval_accumulation_steps=16"},
-	{story.KindCheckpoint, story.AlertCheckpoint, "checkpoint", "save the state on the CPU (move tensors by .cpu() before they are gathered), or free the cache of others first"},
+	{runlog.KindEvaluation, runlog.AlertEvaluation, "evaluation", "halve per_device_eval_batch_size, and set eval_accumulation_steps=16"},
+	{runlog.KindCheckpoint, runlog.AlertCheckpoint, "checkpoint", "save the state on the CPU (move tensors by .cpu() before they are gathered), or free the cache of others first"},
 }
 
 // watchSpikes holds what the last evaluation and the last checkpoint took against what is left now.

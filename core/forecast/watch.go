@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // maxGPUs bounds what one Watch keeps; readings of further GPUs are ignored.
@@ -34,7 +34,7 @@ func New(gpus int) *Watch {
 }
 
 // Second takes one slow reading, about one a second.
-func (w *Watch) Second(s story.Second) {
+func (w *Watch) Second(s runlog.Second) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	at := w.clock(s.AtS)
@@ -46,11 +46,11 @@ func (w *Watch) Second(s story.Second) {
 }
 
 // Step takes one optimizer step, evaluation batch or checkpoint.
-func (w *Watch) Step(s story.Step) {
+func (w *Watch) Step(s runlog.Step) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	at := w.clock(s.AtS)
-	if s.Kind == story.KindTrain {
+	if s.Kind == runlog.KindTrain {
 		w.host.started = true
 	}
 	if s.GPU >= 0 && s.GPU < len(w.gpus) {
@@ -60,7 +60,7 @@ func (w *Watch) Step(s story.Step) {
 }
 
 // Alerts gives all alerts so far by rising ID; of very many, the newest 256 and those that still hold.
-func (w *Watch) Alerts() []story.Alert {
+func (w *Watch) Alerts() []runlog.Alert {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return w.book.copied()

@@ -7,7 +7,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // session is an open connection to the driver: plain data and closures, so that everything above it is free of NVML types
@@ -39,7 +39,7 @@ type unit struct {
 // watching reads what a card does. close comes before that of the session.
 type watching interface {
 	facts() (powerLimit, maxClock float64)
-	read() (story.GPUReading, []story.Event)
+	read() (runlog.GPUReading, []runlog.Event)
 	close()
 }
 

@@ -235,7 +235,7 @@ class MemoryMonitor:
 
     def story(self) -> RunStory:
         """Everything seen so far; also after the stop."""
-        return RunStory.from_json(self._ask("monitor.story"))
+        return RunStory.from_json(self._ask("monitor.run_log"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the story to a file for ``RunStory.load``; also after the stop. The file is there whole or not at all.

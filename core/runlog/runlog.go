@@ -1,25 +1,25 @@
-// Package story is what a monitor saw of a training run: plain data that the sampler writes and that forecasts, diagnosis and
+// Package runlog is what a monitor saw of a training run: plain data that the sampler writes and that forecasts, diagnosis and
 // reports read. Sizes are bytes, times are seconds from the monitor's start (monotonic) unless a name says otherwise.
-package story
+package runlog
 
-// Version is that of the JSON of a Story; a reader refuses others.
+// Version is that of the JSON of a Log; a reader refuses others.
 const Version = 1
 
-// Story is a whole run. Long runs are kept at a lower resolution, never cut short.
-type Story struct {
-	Version        int     `json:"version"`
-	StartUnixNanos int64   `json:"start_unix_nanos"` // wall clock of time 0
-	DurationS      float64 `json:"duration_s"`       // to the newest sample
-	IntervalS      float64 `json:"interval_s"`       // of the sampler
-	Samples        uint64  `json:"samples"`
-	Errors         uint64  `json:"errors"` // failed readings
-	GPUs           []GPU   `json:"gpus"`
-	Host           Host    `json:"host"`
-	Memory         Memory  `json:"memory"`
-	Activity       Rows    `json:"activity"`
-	Steps          Marks   `json:"steps"`
-	Events         []Event `json:"events"`
-	Alerts         []Alert `json:"alerts"`
+// Log is a whole run. Long runs are kept at a lower resolution, never cut short.
+type Log struct {
+	Version        int            `json:"version"`
+	StartUnixNanos int64          `json:"start_unix_nanos"` // wall clock of time 0
+	DurationS      float64        `json:"duration_s"`       // to the newest sample
+	IntervalS      float64        `json:"interval_s"`       // of the sampler
+	Samples        uint64         `json:"samples"`
+	Errors         uint64         `json:"errors"` // failed readings
+	GPUs           []GPU          `json:"gpus"`
+	Host           Host           `json:"host"`
+	Memory         MemorySeries   `json:"memory"`
+	Activity       ActivitySeries `json:"activity"`
+	Steps          StepSeries     `json:"steps"`
+	Events         []Event        `json:"events"`
+	Alerts         []Alert        `json:"alerts"`
 }
 
 // GPU is what does not change about a GPU.
@@ -40,34 +40,34 @@ type Host struct {
 	Contained     bool   `json:"contained"`       // TotalBytes is a container's limit
 }
 
-// Memory is the fast series: one entry per point, the highest value of the samples that a point covers.
-type Memory struct {
+// MemorySeries is the fast series: one entry per point, the highest value of the samples that a point covers.
+type MemorySeries struct {
 	TimesS       []float64 `json:"times_s"` // to a point's first sample, rising
 	SamplesPoint int       `json:"samples_a_point"`
 	HostUsed     Column    `json:"host_used_bytes"`
 	GPUUsed      []Column  `json:"gpu_used_bytes"`
 }
 
-// Rows is the slow series, about one entry a second: the mean of what a point covers for rates and shares, the highest for
+// ActivitySeries is the slow series, about one entry a second: the mean of what a point covers for rates and shares, the highest for
 // bytes and temperatures, all bits for throttling.
-type Rows struct {
-	TimesS        []float64 `json:"times_s"`
-	CPUShare      Column    `json:"cpu_share"`            // of all cores that the process may use, 0 to 1
-	BusiestCore   Column    `json:"busiest_core"`         // 0 to 1
-	HostAvailable Column    `json:"host_available_bytes"` // the lowest
-	SwapUsed      Column    `json:"swap_used_bytes"`
-	TreeRSS       Column    `json:"tree_rss_bytes"`    // of this process and its descendants
-	WorkersRSS    Column    `json:"workers_rss_bytes"` // of the descendants alone
-	ShmUsed       Column    `json:"shm_used_bytes"`
-	DiskRead      Column    `json:"disk_read_bytes_s"`
-	DiskWritten   Column    `json:"disk_written_bytes_s"`
-	Received      Column    `json:"net_received_bytes_s"`
-	Sent          Column    `json:"net_sent_bytes_s"`
-	GPUs          []GPURows `json:"gpus"`
+type ActivitySeries struct {
+	TimesS        []float64   `json:"times_s"`
+	CPUShare      Column      `json:"cpu_share"`            // of all cores that the process may use, 0 to 1
+	BusiestCore   Column      `json:"busiest_core"`         // 0 to 1
+	HostAvailable Column      `json:"host_available_bytes"` // the lowest
+	SwapUsed      Column      `json:"swap_used_bytes"`
+	TreeRSS       Column      `json:"tree_rss_bytes"`    // of this process and its descendants
+	WorkersRSS    Column      `json:"workers_rss_bytes"` // of the descendants alone
+	ShmUsed       Column      `json:"shm_used_bytes"`
+	DiskRead      Column      `json:"disk_read_bytes_s"`
+	DiskWritten   Column      `json:"disk_written_bytes_s"`
+	Received      Column      `json:"net_received_bytes_s"`
+	Sent          Column      `json:"net_sent_bytes_s"`
+	GPUs          []GPUSeries `json:"gpus"`
 }
 
-// GPURows is the slow series of one GPU.
-type GPURows struct {
+// GPUSeries is the slow series of one GPU.
+type GPUSeries struct {
 	Utilization Column `json:"utilization"` // share of the time that a kernel ran, 0 to 1
 	MemoryBusy  Column `json:"memory_busy"` // share of the time that its memory was read or written
 	PowerW      Column `json:"power_w"`
@@ -89,9 +89,9 @@ const (
 	ThrottleSetting             // a clock set by someone
 )
 
-// Marks is the series of steps: one entry per optimizer step, evaluation batch or checkpoint that the training told of; of long
+// StepSeries is the series of steps: one entry per optimizer step, evaluation batch or checkpoint that the training told of; of long
 // runs every n-th is kept, with the highest sizes, the sum of the times and the largest batch of those between.
-type Marks struct {
+type StepSeries struct {
 	Number        []uint64  `json:"number"`
 	TimesS        []float64 `json:"times_s"`  // of their ends
 	Kind          []string  `json:"kind"`     // KindTrain, …

@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // maxRows is the fixed length of the slow series, which is thinned as the fast one is: 4096 seconds are an hour and eight
@@ -21,7 +21,7 @@ const (
 	bits
 )
 
-// The columns of a row in the order of story.HostReading and story.GPUReading.
+// The columns of a row in the order of runlog.HostReading and runlog.GPUReading.
 var (
 	hostMergings = []merging{mean, mean, lowest, highest, highest, highest, highest, mean, mean, mean, mean}
 	gpuMergings  = []merging{mean, mean, mean, highest, mean, bits, mean, mean, mean, highest, highest}
@@ -44,8 +44,8 @@ func (how merging) merge(a, b float32, n, m int) float32 {
 	return (a*float32(n) + b*float32(m)) / float32(n+m)
 }
 
-// rows is the slow series: a table of fixed size. Numbers of 24 bits are exact to 4 KiB in 64 GiB and take half the memory.
-type rows struct {
+// activityTable is the slow series: a table of fixed size. Numbers of 24 bits are exact to 4 KiB in 64 GiB and take half the memory.
+type activityTable struct {
 	lock    sync.Mutex
 	times   []float64
 	columns [][]float32 // of the host, then of each GPU
@@ -55,8 +55,8 @@ type rows struct {
 	values  []float64 // of the reading that is being added
 }
 
-func newRows(gpus int) *rows {
-	r := &rows{rules: append([]merging{}, hostMergings...), perRow: 1, times: make([]float64, 0, maxRows)}
+func newActivityTable(gpus int) *activityTable {
+	r := &activityTable{rules: append([]merging{}, hostMergings...), perRow: 1, times: make([]float64, 0, maxRows)}
 	for range gpus {
 		r.rules = append(r.rules, gpuMergings...)
 	}
@@ -67,7 +67,7 @@ func newRows(gpus int) *rows {
 	return r
 }
 
-func (r *rows) add(at float64, host *story.HostReading, gpus []story.GPUReading) {
+func (r *activityTable) add(at float64, host *runlog.HostReading, gpus []runlog.GPUReading) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.values = host.Values(r.values[:0])
@@ -87,7 +87,7 @@ func (r *rows) add(at float64, host *story.HostReading, gpus []story.GPUReading)
 	r.inLast++
 }
 
-func (r *rows) append(at float64) {
+func (r *activityTable) append(at float64) {
 	r.times = append(r.times, at)
 	for i := range r.columns {
 		r.columns[i] = append(r.columns[i], float32(math.NaN()))
@@ -96,7 +96,7 @@ func (r *rows) append(at float64) {
 }
 
 // halve merges every two neighbours of a full table.
-func (r *rows) halve() {
+func (r *activityTable) halve() {
 	for k := range maxRows / 2 {
 		r.times[k] = r.times[2*k]
 		for i, rule := range r.rules {
@@ -111,17 +111,17 @@ func (r *rows) halve() {
 	r.inLast = r.perRow
 }
 
-// copy gives the rows as a story has them.
-func (r *rows) copy(gpus int) story.Rows {
+// copy gives the rows as a run log has them.
+func (r *activityTable) copy(gpus int) runlog.ActivitySeries {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	out := story.Rows{TimesS: append([]float64{}, r.times...), GPUs: make([]story.GPURows, gpus)}
+	out := runlog.ActivitySeries{TimesS: append([]float64{}, r.times...), GPUs: make([]runlog.GPUSeries, gpus)}
 	into := out.Columns()
 	for i := range out.GPUs {
 		into = append(into, out.GPUs[i].Columns()...)
 	}
 	for i, column := range into {
-		*column = make(story.Column, len(r.times))
+		*column = make(runlog.Column, len(r.times))
 		for k, value := range r.columns[i] {
 			(*column)[k] = float64(value)
 		}

@@ -9,8 +9,8 @@ const maxPoints = 8192
 // absent stands in a series for a value that could not be read; no memory is that large.
 const absent = math.MaxUint64
 
-// series is a table of fixed size: one row per point, a column for the host and one for each GPU.
-type series struct {
+// memoryTable is a table of fixed size: one row per point, a column for the host and one for each GPU.
+type memoryTable struct {
 	times    []float64
 	columns  [][]uint64
 	perPoint int     // samples that a full point covers: 1, 2, 4, …
@@ -18,18 +18,18 @@ type series struct {
 	newest   float64 // time of the newest sample
 }
 
-func newSeries(gpus int) series {
-	s := series{times: make([]float64, 0, maxPoints), columns: make([][]uint64, 1+gpus), perPoint: 1}
+func newMemoryTable(gpus int) memoryTable {
+	s := memoryTable{times: make([]float64, 0, maxPoints), columns: make([][]uint64, 1+gpus), perPoint: 1}
 	for i := range s.columns {
 		s.columns[i] = make([]uint64, 0, maxPoints)
 	}
 	return s
 }
 
-func (s *series) gpus() int { return len(s.columns) - 1 }
+func (s *memoryTable) gpus() int { return len(s.columns) - 1 }
 
 // add takes one sample, without allocating.
-func (s *series) add(at float64, host uint64, gpus []uint64) {
+func (s *memoryTable) add(at float64, host uint64, gpus []uint64) {
 	if s.inLast == s.perPoint && len(s.times) == maxPoints {
 		s.halve()
 	}
@@ -50,7 +50,7 @@ func (s *series) add(at float64, host uint64, gpus []uint64) {
 }
 
 // halve merges every two neighbours of a full table.
-func (s *series) halve() {
+func (s *memoryTable) halve() {
 	for i := range maxPoints / 2 {
 		s.times[i] = s.times[2*i]
 	}

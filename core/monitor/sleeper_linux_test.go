@@ -8,18 +8,18 @@ import (
 )
 
 func TestAnAlarmThatWasRungNeverSleeps(t *testing.T) {
-	for _, alarm := range []*alarm{newAlarm(), {file: -1}} {
+	for _, sleeper := range []*sleeper{newSleeper(), {file: -1}} {
 		stop := make(chan struct{})
 		start := time.Now()
-		alarm.sleep(5*time.Millisecond, stop)
+		sleeper.sleep(5*time.Millisecond, stop)
 		assert.GreaterOrEqual(t, time.Since(start), 5*time.Millisecond)
 		close(stop)
-		alarm.ring()
+		sleeper.wake()
 		for range 3 {
-			alarm.sleep(time.Hour, stop)
+			sleeper.sleep(time.Hour, stop)
 		}
-		alarm.close()
-		alarm.ring()
-		alarm.close()
+		sleeper.close()
+		sleeper.wake()
+		sleeper.close()
 	}
 }

@@ -13,14 +13,14 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const gib = 1 << 30
 
 // step is a train step with PyTorch's counters on GPU 0.
-func step(number uint64, allocated, reserved float64) story.Step {
-	return story.Step{Number: number, Kind: story.KindTrain, Allocated: allocated, Reserved: reserved, PeakAllocated: allocated,
+func step(number uint64, allocated, reserved float64) runlog.Step {
+	return runlog.Step{Number: number, Kind: runlog.KindTrain, Allocated: allocated, Reserved: reserved, PeakAllocated: allocated,
 		PeakReserved: reserved, SpentS: 1, WaitedS: math.NaN(), AudioS: math.NaN(), PaddedS: math.NaN(), LongestS: math.NaN(), LargestFree: math.NaN()}
 }
 
@@ -33,7 +33,7 @@ func TestAFullCacheIsNoFalseAlarm(t *testing.T) {
 	assert.Equal(t, 2.0, headroomOf(m), "before the first step only the driver is known")
 	m.Step(step(1, 20*gib, 77*gib))
 	assert.Equal(t, 2.0+57, headroomOf(m))
-	assert.Equal(t, story.Column{59 * gib}, m.Story().Steps.Headroom)
+	assert.Equal(t, runlog.Column{59 * gib}, m.Log().Steps.Headroom)
 }
 
 func TestANearOutOfMemoryIsNotHidden(t *testing.T) {
@@ -95,29 +95,29 @@ func TestStepsOutsideTheGPUs(t *testing.T) {
 		s.GPU = gpu
 		m.Step(s)
 	}
-	s := m.Story().Steps
+	s := m.Log().Steps
 	assert.Equal(t, []int{-1, -1, -1, -1}, s.GPU)
 	assert.True(t, math.IsNaN(s.Headroom[0]) && math.IsNaN(w.steps[0].DriverFree))
 	close(m.stop)
 	m.Step(step(9, 1, 1))
-	assert.Len(t, m.Story().Steps.Number, 4, "after the stop nothing is added")
+	assert.Len(t, m.Log().Steps.Number, 4, "after the stop nothing is added")
 }
 
 func TestThinnedStepsKeepWhatMatters(t *testing.T) {
-	l := newMarks()
-	for i := range 10 * maxMarks {
+	l := newStepTable()
+	for i := range 10 * maxSteps {
 		s := step(uint64(i), float64(i%100), 5)
 		s.AtS, s.PaddedS, s.AudioS, s.WaitedS = float64(i), float64(i%50), float64(i), 0.25
 		l.add(&s, float64(1000-i%300))
 		if i%2000 == 0 {
-			s.Kind, s.GPU = story.KindEvaluation, i/2000%2
+			s.Kind, s.GPU = runlog.KindEvaluation, i/2000%2
 			l.add(&s, math.NaN())
 		}
 	}
 	out := l.copy()
 	train, seconds, waited, lowest := 0, 0.0, 0.0, math.Inf(1)
 	for i, kind := range out.Kind {
-		if kind != story.KindTrain {
+		if kind != runlog.KindTrain {
 			assert.Equal(t, 1, out.Covers[i], "what is rare stays whole")
 			continue
 		}
@@ -127,15 +127,15 @@ func TestThinnedStepsKeepWhatMatters(t *testing.T) {
 			t.Fatalf("audio and padding of different batches: %v, %v", out.AudioS[i], out.PaddedS[i])
 		}
 	}
-	assert.Equal(t, []float64{10 * maxMarks, 10 * maxMarks, 2.5 * maxMarks, 701}, []float64{float64(train), seconds, waited, lowest})
-	assert.LessOrEqual(t, len(out.Number), maxMarks)
+	assert.Equal(t, []float64{10 * maxSteps, 10 * maxSteps, 2.5 * maxSteps, 701}, []float64{float64(train), seconds, waited, lowest})
+	assert.LessOrEqual(t, len(out.Number), maxSteps)
 	assert.IsNonDecreasing(t, out.TimesS)
-	assert.Equal(t, uint64(10*maxMarks-1), out.Number[len(out.Number)-1])
+	assert.Equal(t, uint64(10*maxSteps-1), out.Number[len(out.Number)-1])
 }
 
 func TestStepsOfTwoGPUsByTurns(t *testing.T) {
-	l := newMarks()
-	for i := range 6 * maxMarks {
+	l := newStepTable()
+	for i := range 6 * maxSteps {
 		s := step(uint64(i/2), 1, 1)
 		s.AtS, s.GPU = float64(i), i%2
 		l.add(&s, 1)
@@ -146,29 +146,29 @@ func TestStepsOfTwoGPUsByTurns(t *testing.T) {
 		most = max(most, covers)
 	}
 	assert.LessOrEqual(t, most, 16, "old steps are no coarser than they need to be")
-	assert.LessOrEqual(t, len(out.Number), maxMarks)
+	assert.LessOrEqual(t, len(out.Number), maxSteps)
 }
 
 func TestTheRarestStepsNeverFillTheTable(t *testing.T) {
-	l := newMarks()
-	for i := range 3 * maxMarks {
+	l := newStepTable()
+	for i := range 3 * maxSteps {
 		s := step(uint64(i), 1, 1)
-		s.Kind, s.GPU = []string{story.KindTrain, story.KindEvaluation, story.KindCheckpoint}[i%3], i/3%(MaxGPUs+1)-1
+		s.Kind, s.GPU = []string{runlog.KindTrain, runlog.KindEvaluation, runlog.KindCheckpoint}[i%3], i/3%(MaxGPUs+1)-1
 		l.add(&s, 1)
 	}
-	assert.LessOrEqual(t, len(l.copy().Number), maxMarks)
+	assert.LessOrEqual(t, len(l.copy().Number), maxSteps)
 }
 
 func TestRowsMergeByTheirRules(t *testing.T) {
-	r := newRows(1)
+	r := newActivityTable(1)
 	for i := range maxRows + 2 {
-		host, gpu := story.NoHostReading(), story.NoGPUReading()
+		host, gpu := runlog.NoHostReading(), runlog.NoGPUReading()
 		host.CPUShare, host.HostAvailable, host.TreeRSS = float64(i%2), float64(100+i%2), float64(i%2)
 		gpu.Throttle, gpu.Temperature = float64(1+i%2), float64(50+i%2)
 		if i%2 == 0 {
 			gpu.PowerW = 70
 		}
-		r.add(float64(i), &host, []story.GPUReading{gpu})
+		r.add(float64(i), &host, []runlog.GPUReading{gpu})
 	}
 	out := r.copy(1)
 	require.Len(t, out.TimesS, maxRows/2+1)
@@ -181,14 +181,14 @@ func TestRowsMergeByTheirRules(t *testing.T) {
 
 func TestEventsAreBoundedAndFair(t *testing.T) {
 	var l eventLog
-	l.add(story.Event{AtS: 1, Kind: story.EventTraining, Text: "begins"})
+	l.add(runlog.Event{AtS: 1, Kind: runlog.EventTraining, Text: "begins"})
 	for i := range 5 * maxEvents {
-		l.add(story.Event{AtS: float64(i), Kind: story.EventXID, Text: fmt.Sprint(i)})
-		l.add(story.Event{AtS: float64(i), Kind: story.EventLost, Text: "the same again"})
+		l.add(runlog.Event{AtS: float64(i), Kind: runlog.EventXID, Text: fmt.Sprint(i)})
+		l.add(runlog.Event{AtS: float64(i), Kind: runlog.EventLost, Text: "the same again"})
 	}
-	l.add(story.Event{AtS: 1e6, Kind: story.EventTraining, Text: string(make([]byte, 9999)) + "\xff"})
+	l.add(runlog.Event{AtS: 1e6, Kind: runlog.EventTraining, Text: string(make([]byte, 9999)) + "\xff"})
 	for range 3 {
-		l.once(story.Event{AtS: 2e6, Kind: story.EventUnread, Text: "/proc/stat"})
+		l.once(runlog.Event{AtS: 2e6, Kind: runlog.EventUnread, Text: "/proc/stat"})
 	}
 	events := l.copy()
 	counts := map[string]int{}
@@ -197,18 +197,18 @@ func TestEventsAreBoundedAndFair(t *testing.T) {
 		assert.LessOrEqual(t, len(e.Text), maxEventText)
 	}
 	assert.Len(t, events, maxEvents)
-	assert.Equal(t, 2, counts[story.EventTraining], "a flood of one kind does not wash away another")
-	assert.Equal(t, 1, counts[story.EventUnread])
-	assert.Equal(t, 5*maxEvents/quiet+1, counts[story.EventLost], "the same is not written again for a while")
+	assert.Equal(t, 2, counts[runlog.EventTraining], "a flood of one kind does not wash away another")
+	assert.Equal(t, 1, counts[runlog.EventUnread])
+	assert.Equal(t, 5*maxEvents/quiet+1, counts[runlog.EventLost], "the same is not written again for a while")
 	assert.Equal(t, "0", events[1].Text, "the first of a flood stays")
 }
 
 func TestClocks(t *testing.T) {
 	clock := &handClock{}
-	p := newPace(clock)
+	p := newClockWatch(clock)
 	told := func(edit func()) (found []string) {
 		edit()
-		p.step(100*time.Millisecond, func(kind, text string) { found = append(found, kind+": "+text) })
+		p.check(100*time.Millisecond, func(kind, text string) { found = append(found, kind+": "+text) })
 		return found
 	}
 	assert.Empty(t, told(func() { clock.since += 100 * time.Millisecond }))
@@ -223,7 +223,7 @@ func TestClocks(t *testing.T) {
 }
 
 func TestPausesLeaveOutWhatWasMissed(t *testing.T) {
-	p := newPauses(10 * time.Millisecond)
+	p := newSchedule(10 * time.Millisecond)
 	p.next = p.next.Add(-time.Second)
 	assert.Negative(t, p.left())
 	p.ran()
@@ -248,11 +248,11 @@ func TestALostGPULeavesAGapAndOneEvent(t *testing.T) {
 	tick(2)
 	gpu.failing[0] = fault.New(fault.Corrupt, "", "impossible memory")
 	tick(1)
-	s := m.Story()
-	assert.Equal(t, []story.Event{
-		{AtS: 1, Kind: story.EventLost, GPU: 1, Text: "the GPU is lost"},
-		{AtS: 4, Kind: story.EventBack, GPU: 1, Text: "the GPU answers again"},
-		{AtS: 6, Kind: story.EventNonsense, GPU: 0, Text: "impossible memory"},
+	s := m.Log()
+	assert.Equal(t, []runlog.Event{
+		{AtS: 1, Kind: runlog.EventLost, GPU: 1, Text: "the GPU is lost"},
+		{AtS: 4, Kind: runlog.EventBack, GPU: 1, Text: "the GPU answers again"},
+		{AtS: 6, Kind: runlog.EventNonsense, GPU: 0, Text: "impossible memory"},
 	}, s.Events)
 	gaps := 0
 	for _, used := range s.Memory.GPUUsed[1] {
@@ -271,7 +271,7 @@ func TestAnUnreadableHostIsNamedOnce(t *testing.T) {
 	for range 500 {
 		m.sample()
 	}
-	assert.Equal(t, []story.Event{{Kind: story.EventUnread, GPU: -1, Text: "no /proc"}}, m.Story().Events)
+	assert.Equal(t, []runlog.Event{{Kind: runlog.EventUnread, GPU: -1, Text: "no /proc"}}, m.Log().Events)
 }
 
 func TestForecastsHearOfSecondsAndSteps(t *testing.T) {
@@ -279,18 +279,18 @@ func TestForecastsHearOfSecondsAndSteps(t *testing.T) {
 	m, clock := played(t, w, w)
 	w.host.ShmUsed, w.gpus[1].Others = 5, 7
 	clock.since = time.Second
-	m.lookAtGPUs(w)
+	m.sampleGPUs(w)
 	m.second()
 	require.Len(t, w.seconds, 1)
 	s := w.seconds[0]
 	assert.Equal(t, []float64{1, 64, 40, 5, 64}, []float64{s.AtS, s.HostTotal, s.HostAvailable, s.ShmUsed, s.ShmTotal})
-	assert.Equal(t, story.GPUSecond{Total: 80 * gib, Free: 80 * gib, Others: 7}, s.GPUs[1])
+	assert.Equal(t, runlog.GPUSecond{Total: 80 * gib, Free: 80 * gib, Others: 7}, s.GPUs[1])
 	assert.True(t, math.IsNaN(s.GPUs[0].Others) && math.IsNaN(s.SwapUsed))
-	w.raised = make([]story.Alert, 3)
+	w.raised = make([]runlog.Alert, 3)
 	assert.Equal(t, uint64(3), statsOf(m).Alerts)
-	assert.Len(t, m.Story().Alerts, 3)
-	w.raised = make([]story.Alert, 9999)
-	assert.Len(t, m.Story().Alerts, maxAlerts)
+	assert.Len(t, m.Log().Alerts, 3)
+	w.raised = make([]runlog.Alert, 9999)
+	assert.Len(t, m.Log().Alerts, maxAlerts)
 }
 
 // hangingWatch is a driver whose slow readings hang.
@@ -299,10 +299,10 @@ type hangingWatch struct {
 	release chan struct{}
 }
 
-func (h *hangingWatch) Facts(int) story.GPU { return story.GPU{} }
-func (h *hangingWatch) Activity(int) (story.GPUReading, []story.Event) {
+func (h *hangingWatch) Properties(int) runlog.GPU { return runlog.GPU{} }
+func (h *hangingWatch) Activity(int) (runlog.GPUReading, []runlog.Event) {
 	<-h.release
-	return story.NoGPUReading(), nil
+	return runlog.NoGPUReading(), nil
 }
 
 func TestAHangingDriverStopsNeitherTheHostNorTheStop(t *testing.T) {
@@ -322,16 +322,16 @@ func TestOldReadingsOfGPUsAreNotThePresent(t *testing.T) {
 	w := newWorking(1)
 	m, clock := played(t, w, nil)
 	w.gpus[0].PowerW = 300
-	m.lookAtGPUs(w)
+	m.sampleGPUs(w)
 	m.second()
 	clock.since += 2 * stale // the driver hangs: nothing new comes
 	m.second()
-	power := m.Story().Activity.GPUs[0].PowerW
+	power := m.Log().Activity.GPUs[0].PowerW
 	assert.Equal(t, 300.0, power[0])
 	assert.True(t, math.IsNaN(power[1]))
 }
 
-func TestStoriesBesideASampler(t *testing.T) {
+func TestLogsBesideASampler(t *testing.T) {
 	w := newWorking(1)
 	m, err := Start(Config{GPU: &fakeGPUs{used: []uint64{5}}, Host: steadyHost, Watcher: workingHost{w}, Interval: MinInterval})
 	require.NoError(t, err)
@@ -343,9 +343,9 @@ func TestStoriesBesideASampler(t *testing.T) {
 			defer group.Done()
 			for i := range uint64(200) {
 				m.Step(step(i, 1, 2))
-				m.Tell(story.EventTraining, -1, fmt.Sprint("step ", i))
+				m.Record(runlog.EventTraining, -1, fmt.Sprint("step ", i))
 				if i%20 == 0 {
-					s := m.Story()
+					s := m.Log()
 					assert.Equal(t, len(s.Memory.TimesS), len(s.Memory.GPUUsed[0]))
 					assert.Equal(t, len(s.Steps.Number), len(s.Steps.Headroom))
 				}
@@ -353,5 +353,5 @@ func TestStoriesBesideASampler(t *testing.T) {
 		}()
 	}
 	group.Wait()
-	assert.Equal(t, 600, len(m.Story().Steps.Number))
+	assert.Equal(t, 600, len(m.Log().Steps.Number))
 }

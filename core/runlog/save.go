@@ -1,4 +1,4 @@
-package story
+package runlog
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// Save writes a story as JSON through a temporary file beside path: whoever reads path finds the old story or the new one,
+// Save writes a run log as JSON through a temporary file beside path: whoever reads path finds the old run log or the new one,
 // whole, even after a power cut. NotFound when it cannot be written.
-func Save(path string, s *Story) error {
+func Save(path string, s *Log) error {
 	if err := replace(path, func(to io.Writer) error { return Write(to, s) }); err != nil {
-		return fault.Wrap(err, fault.NotFound, "choose a folder that exists and can be written", "cannot write the story to %s", fault.Shorten(path))
+		return fault.Wrap(err, fault.NotFound, "choose a folder that exists and can be written", "cannot write the run log to %s", fault.Shorten(path))
 	}
 	return nil
 }

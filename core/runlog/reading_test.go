@@ -1,4 +1,4 @@
-package story
+package runlog
 
 import (
 	"math"
@@ -26,8 +26,8 @@ func fieldNames(reading reflect.Type) (names []string) {
 }
 
 func TestReadingsHaveTheFieldsOfTheirSeries(t *testing.T) {
-	assert.Equal(t, columnNames(reflect.TypeFor[Rows]()), fieldNames(reflect.TypeFor[HostReading]()))
-	assert.Equal(t, columnNames(reflect.TypeFor[GPURows]()), fieldNames(reflect.TypeFor[GPUReading]()))
+	assert.Equal(t, columnNames(reflect.TypeFor[ActivitySeries]()), fieldNames(reflect.TypeFor[HostReading]()))
+	assert.Equal(t, columnNames(reflect.TypeFor[GPUSeries]()), fieldNames(reflect.TypeFor[GPUReading]()))
 }
 
 func TestAReadingByNames(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAReadingByNames(t *testing.T) {
 	for _, value := range host.Values(nil) {
 		assert.True(t, math.IsNaN(value))
 	}
-	var rows Rows
+	var rows ActivitySeries
 	*rows.Columns()[2] = Column{4}
 	assert.Equal(t, Column{4}, rows.HostAvailable)
 }

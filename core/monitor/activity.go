@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // activity is the newest slow reading. GPUs are read by a goroutine of their own, so that a driver that hangs does not stop
@@ -13,28 +13,28 @@ import (
 type activity struct {
 	lock   sync.Mutex
 	at     float64 // of the host's reading; NaN before the first
-	host   story.HostReading
+	host   runlog.HostReading
 	gpusAt time.Duration
-	gpus   []story.GPUReading
+	gpus   []runlog.GPUReading
 }
 
 // stale is for how long a GPU's reading stands for the present.
 const stale = 3 * time.Second
 
 func newActivity(gpus int) *activity {
-	a := &activity{at: math.NaN(), host: story.NoHostReading(), gpusAt: -stale, gpus: make([]story.GPUReading, gpus)}
+	a := &activity{at: math.NaN(), host: runlog.NoHostReading(), gpusAt: -stale, gpus: make([]runlog.GPUReading, gpus)}
 	for i := range a.gpus {
-		a.gpus[i] = story.NoGPUReading()
+		a.gpus[i] = runlog.NoGPUReading()
 	}
 	return a
 }
 
-// lookAtGPUs reads what every GPU does.
-func (m *Monitor) lookAtGPUs(watcher GPUWatcher) {
+// sampleGPUs reads what every GPU does.
+func (m *Monitor) sampleGPUs(watcher GPUWatcher) {
 	for i := range m.history.gpus() {
 		reading, events := watcher.Activity(i)
 		for _, e := range events {
-			m.tellOnce(e.Kind, i, e.Text)
+			m.recordOnce(e.Kind, i, e.Text)
 		}
 		m.activity.lock.Lock()
 		m.activity.gpus[i], m.activity.gpusAt = reading, m.clock.Since()
@@ -42,10 +42,10 @@ func (m *Monitor) lookAtGPUs(watcher GPUWatcher) {
 	}
 }
 
-// tellOnce writes down what is said once for each thing; the driver's own errors are told whenever they come.
-func (m *Monitor) tellOnce(kind string, gpu int, text string) {
-	e := story.Event{AtS: m.now(), Kind: kind, GPU: gpu, Text: text}
-	if kind == story.EventUnread || kind == story.EventNonsense {
+// recordOnce writes down what is said once for each thing; the driver's own errors are told whenever they come.
+func (m *Monitor) recordOnce(kind string, gpu int, text string) {
+	e := runlog.Event{AtS: m.now(), Kind: kind, GPU: gpu, Text: text}
+	if kind == runlog.EventUnread || kind == runlog.EventNonsense {
 		m.events.once(e)
 		return
 	}
@@ -54,12 +54,12 @@ func (m *Monitor) tellOnce(kind string, gpu int, text string) {
 
 // second reads what the host does, adds a row with what the GPUs did last, and lets the forecasts hear of it.
 func (m *Monitor) second() {
-	host := story.NoHostReading()
+	host := runlog.NoHostReading()
 	if m.watcher != nil {
-		var events []story.Event
+		var events []runlog.Event
 		host, events = m.watcher.Activity()
 		for _, e := range events {
-			m.tellOnce(e.Kind, -1, e.Text)
+			m.recordOnce(e.Kind, -1, e.Text)
 		}
 	}
 	var now Stats
@@ -69,35 +69,35 @@ func (m *Monitor) second() {
 	}
 	at := m.now()
 	gpus := m.keep(at, host)
-	m.rows.add(at, &host, gpus)
+	m.activityTable.add(at, &host, gpus)
 	if m.forecast != nil {
-		m.forecast.Second(m.forForecasts(at, &now, &host, gpus))
+		m.forecast.Second(m.forecastInput(at, &now, &host, gpus))
 	}
 }
 
 // keep makes a reading the newest one and gives a copy of the GPUs' that belong to it.
-func (m *Monitor) keep(at float64, host story.HostReading) []story.GPUReading {
+func (m *Monitor) keep(at float64, host runlog.HostReading) []runlog.GPUReading {
 	a := m.activity
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.at, a.host = at, host
-	gpus := append([]story.GPUReading{}, a.gpus...)
+	gpus := append([]runlog.GPUReading{}, a.gpus...)
 	if m.clock.Since()-a.gpusAt > max(stale, 3*m.interval) {
 		for i := range gpus {
-			gpus[i] = story.NoGPUReading()
+			gpus[i] = runlog.NoGPUReading()
 		}
 	}
 	return gpus
 }
 
-func (m *Monitor) forForecasts(at float64, now *Stats, host *story.HostReading, gpus []story.GPUReading) story.Second {
-	s := story.Second{
+func (m *Monitor) forecastInput(at float64, now *Stats, host *runlog.HostReading, gpus []runlog.GPUReading) runlog.Second {
+	s := runlog.Second{
 		AtS: at, HostTotal: known(now.HostTotal), HostAvailable: host.HostAvailable, SwapUsed: host.SwapUsed, TreeRSS: host.TreeRSS,
-		WorkersRSS: host.WorkersRSS, ShmTotal: known(m.facts.host.ShmTotalBytes), ShmUsed: host.ShmUsed,
-		GPUs: make([]story.GPUSecond, len(gpus)),
+		WorkersRSS: host.WorkersRSS, ShmTotal: known(m.properties.host.ShmTotalBytes), ShmUsed: host.ShmUsed,
+		GPUs: make([]runlog.GPUSecond, len(gpus)),
 	}
 	for i := range gpus {
-		s.GPUs[i] = story.GPUSecond{Total: math.NaN(), Used: math.NaN(), Free: math.NaN(), Others: gpus[i].Others}
+		s.GPUs[i] = runlog.GPUSecond{Total: math.NaN(), Used: math.NaN(), Free: math.NaN(), Others: gpus[i].Others}
 		if g := &now.GPU[i]; g.Valid {
 			s.GPUs[i].Total, s.GPUs[i].Used, s.GPUs[i].Free = float64(g.Total), float64(g.Used), float64(g.Free)
 		}
@@ -114,8 +114,8 @@ func known(bytes uint64) float64 {
 }
 
 // Activity is the newest slow reading and its time in seconds from the start; NaN before the first.
-func (m *Monitor) Activity() (at float64, host story.HostReading, gpus []story.GPUReading) {
+func (m *Monitor) Activity() (at float64, host runlog.HostReading, gpus []runlog.GPUReading) {
 	m.activity.lock.Lock()
 	defer m.activity.lock.Unlock()
-	return m.activity.at, m.activity.host, append([]story.GPUReading{}, m.activity.gpus...)
+	return m.activity.at, m.activity.host, append([]runlog.GPUReading{}, m.activity.gpus...)
 }

@@ -1,4 +1,4 @@
-package story
+package runlog
 
 import (
 	"math"

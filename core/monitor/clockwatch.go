@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -12,32 +12,32 @@ const (
 	longJump = 2 * time.Second
 )
 
-// pace watches the clocks at every sample: for samples that did not come, and for jumps of the wall clock.
-type pace struct {
+// clockWatch watches the clocks at every sample: for samples that did not come, and for jumps of the wall clock.
+type clockWatch struct {
 	clock  clock
 	since  time.Duration
 	wall   time.Time
 	asleep time.Duration
 }
 
-func newPace(c clock) pace {
-	return pace{clock: c, since: c.Since(), wall: c.Wall(), asleep: c.Asleep()}
+func newClockWatch(c clock) clockWatch {
+	return clockWatch{clock: c, since: c.Since(), wall: c.Wall(), asleep: c.Asleep()}
 }
 
-// step brings the clocks up to now and tells what happened since the last sample.
-func (p *pace) step(interval time.Duration, tell func(kind, text string)) {
+// check brings the clocks up to now and tells what happened since the last sample.
+func (p *clockWatch) check(interval time.Duration, tell func(kind, text string)) {
 	since, wall, asleep := p.clock.Since(), p.clock.Wall(), p.clock.Asleep()
 	passed, slept := since-p.since, asleep-p.asleep
 	jump := wall.Round(0).Sub(p.wall.Round(0)) - passed - slept
 	p.since, p.wall, p.asleep = since, wall, asleep
 	switch {
 	case slept >= longGap:
-		tell(story.EventGap, fmt.Sprintf("the machine slept for %s", shortly(slept)))
+		tell(runlog.EventGap, fmt.Sprintf("the machine slept for %s", shortly(slept)))
 	case passed > max(longGap, 3*interval):
-		tell(story.EventGap, fmt.Sprintf("no sample for %s: the process was held up", shortly(passed)))
+		tell(runlog.EventGap, fmt.Sprintf("no sample for %s: the process was held up", shortly(passed)))
 	}
 	if jump >= longJump || jump <= -longJump {
-		tell(story.EventClock, fmt.Sprintf("the wall clock jumped by %s", shortly(jump)))
+		tell(runlog.EventClock, fmt.Sprintf("the wall clock jumped by %s", shortly(jump)))
 	}
 }
 

@@ -1,4 +1,4 @@
-package story
+package runlog
 
 import (
 	"bufio"
@@ -9,9 +9,9 @@ import (
 	"github.com/goccy/go-json"
 )
 
-// Write writes a story as the JSON that json.Marshal gives, one column after the other: a long story as one text would take
+// Write writes a run log as the JSON that json.Marshal gives, one column after the other: a long run log as one text would take
 // several times its memory for a moment, each time that a run's file is written.
-func Write(to io.Writer, s *Story) error {
+func Write(to io.Writer, s *Log) error {
 	w := &writer{to: bufio.NewWriterSize(to, 1<<16)}
 	w.value(reflect.ValueOf(s).Elem())
 	if w.err != nil {

@@ -1,4 +1,4 @@
-package story
+package runlog
 
 import (
 	"math"
@@ -13,7 +13,7 @@ type HostReading struct {
 	DiskRead, DiskWritten, Received, Sent float64
 }
 
-// GPUReading is one entry of GPURows; the fields are those of GPURows in their order. NaN: not known.
+// GPUReading is one entry of GPUSeries; the fields are those of GPUSeries in their order. NaN: not known.
 type GPUReading struct {
 	Utilization, MemoryBusy       float64
 	PowerW, Temperature, ClockMHz float64
@@ -49,10 +49,10 @@ func values(to []float64, reading reflect.Value) []float64 {
 }
 
 // Columns are the columns of the host in the order of HostReading.
-func (r *Rows) Columns() []*Column { return columns(reflect.ValueOf(r).Elem()) }
+func (r *ActivitySeries) Columns() []*Column { return columns(reflect.ValueOf(r).Elem()) }
 
 // Columns are the columns in the order of GPUReading.
-func (r *GPURows) Columns() []*Column { return columns(reflect.ValueOf(r).Elem()) }
+func (r *GPUSeries) Columns() []*Column { return columns(reflect.ValueOf(r).Elem()) }
 
 func columns(rows reflect.Value) (found []*Column) {
 	for i := range rows.NumField() {
@@ -64,10 +64,14 @@ func columns(rows reflect.Value) (found []*Column) {
 }
 
 // Named gives the values of a reading under the names that Rows has for them in JSON; nil for what is not known.
-func (r *HostReading) Named() map[string]any { return named(reflect.TypeFor[Rows](), r.Values(nil)) }
+func (r *HostReading) Named() map[string]any {
+	return named(reflect.TypeFor[ActivitySeries](), r.Values(nil))
+}
 
-// Named gives the values of a reading under the names that GPURows has for them in JSON; nil for what is not known.
-func (r *GPUReading) Named() map[string]any { return named(reflect.TypeFor[GPURows](), r.Values(nil)) }
+// Named gives the values of a reading under the names that GPUSeries has for them in JSON; nil for what is not known.
+func (r *GPUReading) Named() map[string]any {
+	return named(reflect.TypeFor[GPUSeries](), r.Values(nil))
+}
 
 func named(rows reflect.Type, values []float64) map[string]any {
 	found := map[string]any{}

@@ -1,4 +1,4 @@
-package story
+package runlog
 
 import (
 	"bytes"
@@ -14,31 +14,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func aStory() Story {
+func sampleLog() Log {
 	since := uint64(420)
-	return Story{
+	return Log{
 		Version: Version, StartUnixNanos: 1_700_000_000_000_000_000, DurationS: 1.25, Samples: 3, GPUs: []GPU{{Name: `a "card"`}, {}},
-		Memory:   Memory{TimesS: []float64{0, 0.1}, HostUsed: Column{1, math.NaN()}, GPUUsed: []Column{{5, 17179869184}, nil}},
-		Activity: Rows{TimesS: []float64{}, GPUs: []GPURows{{PowerW: Column{2.5}}}},
-		Steps:    Marks{Number: []uint64{math.MaxUint64}, Kind: []string{KindTrain}, GPU: []int{-1}},
+		Memory:   MemorySeries{TimesS: []float64{0, 0.1}, HostUsed: Column{1, math.NaN()}, GPUUsed: []Column{{5, 17179869184}, nil}},
+		Activity: ActivitySeries{TimesS: []float64{}, GPUs: []GPUSeries{{PowerW: Column{2.5}}}},
+		Steps:    StepSeries{Number: []uint64{math.MaxUint64}, Kind: []string{KindTrain}, GPU: []int{-1}},
 		Events:   []Event{}, Alerts: []Alert{{ID: 1, Since: &since, Text: "é"}},
 	}
 }
 
-func TestAStoryIsWrittenAsItsJSON(t *testing.T) {
-	s := aStory()
+func TestALogIsWrittenAsItsJSON(t *testing.T) {
+	s := sampleLog()
 	expected, err := json.Marshal(s)
 	require.NoError(t, err)
 	var written bytes.Buffer
 	require.NoError(t, Write(&written, &s))
 	assert.JSONEq(t, string(expected), written.String())
-	var back Story
+	var back Log
 	require.NoError(t, json.Unmarshal(written.Bytes(), &back))
 	assert.Equal(t, s.Steps.Number, back.Steps.Number)
 }
 
-func TestASavedStoryIsThereWholeOrNotAtAll(t *testing.T) {
-	s, folder := aStory(), t.TempDir()
+func TestASavedLogIsThereWholeOrNotAtAll(t *testing.T) {
+	s, folder := sampleLog(), t.TempDir()
 	path := filepath.Join(folder, "run.json")
 	require.NoError(t, Save(path, &s))
 	before, err := os.ReadFile(path)
@@ -54,11 +54,11 @@ func TestASavedStoryIsThereWholeOrNotAtAll(t *testing.T) {
 	files, err := os.ReadDir(folder)
 	require.NoError(t, err)
 	assert.Len(t, files, 1, "nothing half written stays")
-	assert.ErrorContains(t, Save(filepath.Join(folder, "no", "folder", "run.json"), &s), "cannot write the story")
+	assert.ErrorContains(t, Save(filepath.Join(folder, "no", "folder", "run.json"), &s), "cannot write the run log")
 }
 
 func TestDevicesAndLinksStayWhatTheyAre(t *testing.T) {
-	s, folder := aStory(), t.TempDir()
+	s, folder := sampleLog(), t.TempDir()
 	target, link := filepath.Join(folder, "run.json"), filepath.Join(folder, "link.json")
 	require.NoError(t, os.WriteFile(target, nil, 0o600))
 	require.NoError(t, os.Symlink("run.json", link))

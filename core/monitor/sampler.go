@@ -5,7 +5,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // hostSource reads the host at every n-th sample; the samples between repeat its answer. Only the sampler touches it.
@@ -45,11 +45,11 @@ type gpuReading struct {
 // sample reads everything without holding a lock, then publishes it.
 func (m *Monitor) sample() {
 	r := m.read()
-	m.pace.step(m.interval, func(kind, text string) { m.tell(kind, -1, text) })
+	m.clockWatch.check(m.interval, func(kind, text string) { m.record(kind, -1, text) })
 	m.publish(&r)
 	m.historyLock.Lock()
 	defer m.historyLock.Unlock()
-	m.history.add(m.pace.since.Seconds(), r.hostUsed, r.used[:m.history.gpus()])
+	m.history.add(m.clockWatch.since.Seconds(), r.hostUsed, r.used[:m.history.gpus()])
 }
 
 func (m *Monitor) read() (r reading) {
@@ -59,7 +59,7 @@ func (m *Monitor) read() (r reading) {
 		r.hostUsed = r.host.TotalBytes - min(r.host.AvailableBytes, r.host.TotalBytes)
 	} else if fresh {
 		r.errors++
-		m.events.once(story.Event{AtS: m.now(), Kind: story.EventUnread, GPU: -1, Text: r.hostErr.Error()})
+		m.events.once(runlog.Event{AtS: m.now(), Kind: runlog.EventUnread, GPU: -1, Text: r.hostErr.Error()})
 	}
 	for i := range m.history.gpus() {
 		g := &r.gpu[i]
@@ -85,7 +85,7 @@ func (m *Monitor) publish(r *reading) {
 	}
 	for i := range s.GPUCount {
 		g, old := &r.gpu[i], &s.GPU[i]
-		m.tellOfChange(i, old, s.Samples == 1, g.err)
+		m.recordChange(i, old, s.Samples == 1, g.err)
 		if g.err != nil {
 			old.Valid = false
 			continue
@@ -94,31 +94,31 @@ func (m *Monitor) publish(r *reading) {
 	}
 }
 
-// tellOfChange writes down that a GPU stopped answering, or answers again.
-func (m *Monitor) tellOfChange(i int, old *GPUStats, first bool, err error) {
+// recordChange writes down that a GPU stopped answering, or answers again.
+func (m *Monitor) recordChange(i int, old *GPUStats, first bool, err error) {
 	switch {
 	case err == nil && !old.Valid && !first:
-		m.tell(story.EventBack, i, "the GPU answers again")
+		m.record(runlog.EventBack, i, "the GPU answers again")
 	case err != nil && (old.Valid || first):
-		kind := story.EventLost
+		kind := runlog.EventLost
 		if f := new(fault.Error); errors.As(err, &f) && f.Code == fault.Corrupt {
-			kind = story.EventNonsense
+			kind = runlog.EventNonsense
 		}
-		m.tell(kind, i, err.Error())
+		m.record(kind, i, err.Error())
 	}
 }
 
 // now is the time in seconds from the start.
 func (m *Monitor) now() float64 { return m.clock.Since().Seconds() }
 
-func (m *Monitor) tell(kind string, gpu int, text string) {
-	m.events.add(story.Event{AtS: m.now(), Kind: kind, GPU: gpu, Text: text})
+func (m *Monitor) record(kind string, gpu int, text string) {
+	m.events.add(runlog.Event{AtS: m.now(), Kind: kind, GPU: gpu, Text: text})
 }
 
-// Tell writes an event down, as the training tells of it. A GPU outside the range is none.
-func (m *Monitor) Tell(kind string, gpu int, text string) {
+// Record writes an event down, as the training tells of it. A GPU outside the range is none.
+func (m *Monitor) Record(kind string, gpu int, text string) {
 	if gpu < 0 || gpu >= m.history.gpus() {
 		gpu = -1
 	}
-	m.tell(kind, gpu, text)
+	m.record(kind, gpu, text)
 }
