@@ -15,8 +15,8 @@ import (
 
 const gb = 1e9
 
-// run tells a Watch of a training on a card of 16 GB in random order; change alters each step before it is told.
-func run(steps int, change func(i int, s *runlog.Step)) *Watch {
+// run tells a Forecaster of a training on a card of 16 GB in random order; change alters each step before it is told.
+func run(steps int, change func(i int, s *runlog.Step)) *Forecaster {
 	w, rng := New(1), rand.New(rand.NewPCG(1, 2))
 	for i := 1; i <= steps; i++ {
 		s := normalStep(i, rng)
@@ -41,7 +41,7 @@ func normalStep(i int, rng *rand.Rand) runlog.Step {
 	}
 }
 
-func only(t *testing.T, w *Watch) runlog.Alert {
+func only(t *testing.T, w *Forecaster) runlog.Alert {
 	t.Helper()
 	alerts := w.Alerts()
 	require.Len(t, alerts, 1)
@@ -208,8 +208,8 @@ func checkFinite(t *testing.T, alerts []runlog.Alert) {
 	}
 }
 
-// FuzzWatch reads steps and seconds out of bytes.
-func FuzzWatch(f *testing.F) {
+// FuzzForecaster reads steps and seconds out of bytes.
+func FuzzForecaster(f *testing.F) {
 	f.Add([]byte("0123456789abcdef0123456789abcdef"), uint8(3))
 	f.Fuzz(func(t *testing.T, raw []byte, gpus uint8) {
 		w := New(int(gpus))
@@ -251,7 +251,7 @@ func TestManyThreads(t *testing.T) {
 }
 
 func TestAlertsAreBounded(t *testing.T) {
-	var b book
+	var b alertTable
 	for i := range 2000 {
 		at := float64(i) * 1000
 		b.raise(at, forecast{kind: runlog.AlertFull, gpu: i % 3, text: fmt.Sprint(i), advice: "x", seconds: math.NaN(), steps: math.NaN()})
@@ -259,8 +259,8 @@ func TestAlertsAreBounded(t *testing.T) {
 			b.clear(at+500, runlog.AlertFull, i%3)
 		}
 	}
-	assert.LessOrEqual(t, len(b.alerts), mostAlerts)
-	assert.True(t, b.holds(runlog.AlertFull, 0))
+	assert.LessOrEqual(t, len(b.alerts), maxAlerts)
+	assert.True(t, b.isOpen(runlog.AlertFull, 0))
 	assert.Nil(t, b.alerts[b.open[key{runlog.AlertFull, 0}]].ClearedS)
 }
 

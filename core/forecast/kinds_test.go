@@ -11,7 +11,7 @@ import (
 )
 
 // first gives the first alert of a kind.
-func first(t *testing.T, w *Watch, kind string) runlog.Alert {
+func first(t *testing.T, w *Forecaster, kind string) runlog.Alert {
 	t.Helper()
 	for _, a := range w.Alerts() {
 		if a.Kind == kind {
@@ -61,7 +61,7 @@ func TestReservedMemoryOfNoUse(t *testing.T) {
 	}).Alerts())
 }
 
-func evaluated(w *Watch, at float64, batches int, each float64) {
+func evaluated(w *Forecaster, at float64, batches int, each float64) {
 	for i := range batches {
 		w.Step(runlog.Step{
 			Number: 100, AtS: at + float64(i), Kind: runlog.KindEvaluation, GPU: 0, Allocated: 4*gb + each*float64(i+1),
@@ -120,7 +120,7 @@ func TestTextsOfAmounts(t *testing.T) {
 }
 
 func TestAClearedAlertComesBackLessAndLessOften(t *testing.T) {
-	var b book
+	var b alertTable
 	f := forecast{kind: runlog.AlertFull, seconds: math.NaN(), steps: math.NaN()}
 	raised := 0
 	for at := 0.0; at < 7200; at += 10 { // holds for ten seconds of every twenty

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	phasePoints = 96
-	bulgePart   = 0.5  // an evaluation that was never seen to its end is foreseen for this share of what was seen of it
-	spikeShare  = 0.02 // of the card; what takes less is no spike
+	phasePoints     = 96
+	evaluationReach = 0.5  // an evaluation that was never seen to its end is foreseen for this share of what was seen of it
+	spikeShare      = 0.02 // of the card; what takes less is no spike
 )
 
 // phase is an evaluation or a checkpoint between training steps.
@@ -35,7 +35,7 @@ func (p *phase) push(q point) {
 }
 
 // inPhase takes a batch of an evaluation, or a checkpoint.
-func (g *gpu) inPhase(at float64, s runlog.Step, b *book) {
+func (g *gpu) inPhase(at float64, s runlog.Step, b *alertTable) {
 	p := &g.phase
 	if p.kind != s.Kind {
 		g.endPhase()
@@ -49,7 +49,7 @@ func (g *gpu) inPhase(at float64, s runlog.Step, b *book) {
 	p.needs = max(p.needs, s.PeakAllocated-s.Allocated)
 	p.push(point{float64(p.batches), at, s.Allocated, math.NaN()})
 	if p.batches%2 == 0 {
-		g.watchBulge(at, s, b)
+		g.watchEvaluation(at, s, b)
 	}
 }
 
@@ -70,9 +70,9 @@ func (g *gpu) endPhase() {
 	p.kind, p.n, p.batches, p.top, p.needs = "", 0, 0, 0, 0
 }
 
-// watchBulge looks for memory that grows from batch to batch of an evaluation: predictions that are gathered on the GPU. They are
+// watchEvaluation looks for memory that grows from batch to batch of an evaluation: predictions that are gathered on the GPU. They are
 // freed at its end, so what counts is whether it comes before.
-func (g *gpu) watchBulge(at float64, s runlog.Step, b *book) {
+func (g *gpu) watchEvaluation(at float64, s runlog.Step, b *alertTable) {
 	p := &g.phase
 	for _, size := range [...]int{phasePoints, 48, 24, 12, 8} {
 		if p.n < size {
@@ -84,11 +84,11 @@ func (g *gpu) watchBulge(at float64, s runlog.Step, b *book) {
 		}
 		steps := max(0, g.capacity.median()-s.Allocated-p.needs) / t.slope
 		pace := (at - t.first.at) / max(1, float64(p.batches)-t.first.u)
-		near := steps <= max(soonSteps, bulgePart*float64(p.batches))
+		near := steps <= max(soonSteps, evaluationReach*float64(p.batches))
 		if p.before > 0 {
 			near = float64(p.batches)+steps <= float64(p.before)
 		}
-		if near || b.holds(runlog.AlertEvaluation, g.index) {
+		if near || b.isOpen(runlog.AlertEvaluation, g.index) {
 			b.raise(at, g.bulging(t, steps, steps*pace, pace))
 		}
 		return
@@ -112,7 +112,7 @@ var spikes = [...]struct{ step, alert, name, advice string }{
 }
 
 // watchSpikes holds what the last evaluation and the last checkpoint took against what is left now.
-func (g *gpu) watchSpikes(at float64, b *book) {
+func (g *gpu) watchSpikes(at float64, b *alertTable) {
 	left := g.capacity.median() - g.base
 	for _, k := range spikes {
 		took, ok := g.spikes[k.step]

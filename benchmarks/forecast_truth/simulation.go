@@ -9,10 +9,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// tale is one simulated training, told to the forecasts step by step and second by second.
-type tale struct {
+// simulation is one simulated training, told to the forecasts step by step and second by second.
+type simulation struct {
 	rng    *rand.Rand
-	w      *forecast.Watch
+	w      *forecast.Forecaster
 	card   *card
 	host   *host
 	clips  *clips
@@ -36,14 +36,14 @@ type tale struct {
 	ended  bool // out of memory
 }
 
-// newTale draws a training in order. Its worst batch and the rest of the cache fit.
-func newTale(seed uint64, hours float64) *tale {
+// newSimulation draws a training in order. Its worst batch and the rest of the cache fit.
+func newSimulation(seed uint64, hours float64) *simulation {
 	rng := rand.New(rand.NewPCG(seed, 0x5eed))
 	order := orders[rng.IntN(len(orders))]
 	if rng.IntN(8) == 0 {
 		order = "sorted"
 	}
-	t := &tale{
+	t := &simulation{
 		rng: rng, w: forecast.New(1), clips: newClips(rng, order), host: newHost(rng), limitS: hours * 3600,
 		pace: 0.2 * math.Pow(40, rng.Float64()), lengths: rng.IntN(4) > 0, seesOthers: rng.IntN(5) > 1,
 		evalEvery: 100 + rng.IntN(900), evalBatches: 10 + rng.IntN(150), saveEvery: 200 + rng.IntN(1000), saveS: 2 + 15*rng.Float64(),
@@ -75,7 +75,7 @@ func newTale(seed uint64, hours float64) *tale {
 }
 
 // play goes on until the memory or the time is over.
-func (t *tale) play() {
+func (t *simulation) play() {
 	if t.card.start() != nil {
 		panic("the weights do not fit")
 	}
@@ -97,7 +97,7 @@ func (t *tale) play() {
 }
 
 // one is a training step, with the evaluation and the checkpoint that are due after it.
-func (t *tale) one(b batch) {
+func (t *simulation) one(b batch) {
 	t.step++
 	err := t.bad.step(t, b)
 	if err == nil {
@@ -114,7 +114,7 @@ func (t *tale) one(b batch) {
 	if t.step == 1 {
 		took += 15
 	}
-	t.tell(runlog.KindTrain, uint64(t.step), took, b)
+	t.record(runlog.KindTrain, uint64(t.step), took, b)
 	if t.step%t.evalEvery == 0 {
 		t.evaluate()
 	}
@@ -123,7 +123,7 @@ func (t *tale) one(b batch) {
 	}
 }
 
-func (t *tale) evaluate() {
+func (t *simulation) evaluate() {
 	var kept []allocator.Block
 	each := t.bad.gathers(t)
 	for i := 0; i < t.evalBatches && !t.ended; i++ {
@@ -134,7 +134,7 @@ func (t *tale) evaluate() {
 			return
 		}
 		kept = append(kept, block)
-		t.tell(runlog.KindEvaluation, uint64(t.step), 0.3*t.pace*(0.8+0.4*t.rng.Float64()), b)
+		t.record(runlog.KindEvaluation, uint64(t.step), 0.3*t.pace*(0.8+0.4*t.rng.Float64()), b)
 	}
 	t.card.release(kept...)
 	if t.bad.evaluated(t) != nil {
@@ -142,16 +142,16 @@ func (t *tale) evaluate() {
 	}
 }
 
-func (t *tale) save() {
+func (t *simulation) save() {
 	if t.card.spike(t.spike) != nil {
 		t.ended = true
 		return
 	}
-	t.tell(runlog.KindCheckpoint, uint64(t.step), t.saveS, batch{})
+	t.record(runlog.KindCheckpoint, uint64(t.step), t.saveS, batch{})
 }
 
-// tell lets the time pass that a step took, and then tells of it.
-func (t *tale) tell(kind string, number uint64, took float64, b batch) {
+// record lets the time pass that a step took, and then tells of it.
+func (t *simulation) record(kind string, number uint64, took float64, b batch) {
 	t.pass(took)
 	if t.ended {
 		return
@@ -174,7 +174,7 @@ func (t *tale) tell(kind string, number uint64, took float64, b batch) {
 }
 
 // pass lets seconds go by, with a reading after each.
-func (t *tale) pass(seconds float64) {
+func (t *simulation) pass(seconds float64) {
 	end := t.at + seconds
 	for t.sampled+1 <= end && !t.ended {
 		t.sampled += 1 + 0.01*t.rng.Float64()

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	mostAlerts = 256
-	quiet      = 120.0  // seconds after a clearing within which the same warning is not raised again, unless critical;
-	mostQuiet  = 7200.0 // doubled each time, up to this: what comes and goes all the time is known by then
+	maxAlerts   = 256
+	minCooldown = 120.0  // seconds after a clearing within which the same warning is not raised again, unless critical;
+	maxCooldown = 7200.0 // doubled each time, up to this: what comes and goes all the time is known by then
 
 	criticalSeconds, criticalSteps = 60, 10
 )
@@ -30,20 +30,20 @@ type key struct {
 	gpu  int
 }
 
-// book holds the alerts: at most one open for a kind and a GPU.
-type book struct {
+// alertTable holds the alerts: at most one open for a kind and a GPU.
+type alertTable struct {
 	alerts  []runlog.Alert
 	open    map[key]int // index into alerts
-	cleared map[key]clearing
+	cleared map[key]clearedAlert
 	last    uint64 // ID
 	changes uint64
 }
 
-// clearing is when an alert ended, and for how long it is not raised again.
-type clearing struct{ at, quiet float64 }
+// clearedAlert is when an alert ended, and for how long it is not raised again.
+type clearedAlert struct{ at, cooldown float64 }
 
 // raise opens an alert, or brings the open one's numbers up to date.
-func (b *book) raise(at float64, f forecast) {
+func (b *alertTable) raise(at float64, f forecast) {
 	severity := runlog.SeverityWarn
 	if f.seconds <= criticalSeconds || f.steps <= criticalSteps {
 		severity = runlog.SeverityCritical
@@ -53,13 +53,13 @@ func (b *book) raise(at float64, f forecast) {
 		b.update(&b.alerts[i], f, severity)
 		return
 	}
-	if last, ok := b.cleared[k]; ok && at < last.at+last.quiet && severity != runlog.SeverityCritical {
+	if last, ok := b.cleared[k]; ok && at < last.at+last.cooldown && severity != runlog.SeverityCritical {
 		return
 	}
 	if b.open == nil {
-		b.open, b.cleared = map[key]int{}, map[key]clearing{}
+		b.open, b.cleared = map[key]int{}, map[key]clearedAlert{}
 	}
-	b.forget()
+	b.dropOldest()
 	b.last++
 	b.changes++
 	b.alerts = append(b.alerts, runlog.Alert{ID: b.last, AtS: at, Kind: f.kind, GPU: f.gpu, Severity: severity})
@@ -68,7 +68,7 @@ func (b *book) raise(at float64, f forecast) {
 }
 
 // update never makes a critical alert a lesser one: it stays until it is cleared.
-func (b *book) update(a *runlog.Alert, f forecast, severity string) {
+func (b *alertTable) update(a *runlog.Alert, f forecast, severity string) {
 	if severity == runlog.SeverityCritical && a.Severity != severity {
 		a.Severity = severity
 		b.changes++
@@ -82,24 +82,24 @@ func (b *book) update(a *runlog.Alert, f forecast, severity string) {
 }
 
 // clear ends an alert that no longer holds.
-func (b *book) clear(at float64, kind string, gpu int) {
+func (b *alertTable) clear(at float64, kind string, gpu int) {
 	k := key{kind, gpu}
 	if i, open := b.open[k]; open {
 		b.alerts[i].ClearedS = &at
-		b.cleared[k] = clearing{at, max(quiet, min(2*b.cleared[k].quiet, mostQuiet))}
+		b.cleared[k] = clearedAlert{at, max(minCooldown, min(2*b.cleared[k].cooldown, maxCooldown))}
 		b.changes++
 		delete(b.open, k)
 	}
 }
 
-func (b *book) holds(kind string, gpu int) bool {
+func (b *alertTable) isOpen(kind string, gpu int) bool {
 	_, open := b.open[key{kind, gpu}]
 	return open
 }
 
-// forget makes room by dropping the oldest alert that was cleared.
-func (b *book) forget() {
-	if len(b.alerts) < mostAlerts {
+// dropOldest makes room by dropping the oldest alert that was cleared.
+func (b *alertTable) dropOldest() {
+	if len(b.alerts) < maxAlerts {
 		return
 	}
 	old := slices.IndexFunc(b.alerts, func(a runlog.Alert) bool { return a.ClearedS != nil })
@@ -114,7 +114,7 @@ func (b *book) forget() {
 	}
 }
 
-func (b *book) copied() []runlog.Alert { return slices.Clone(b.alerts) }
+func (b *alertTable) list() []runlog.Alert { return slices.Clone(b.alerts) }
 
 // pointer is nil for what is not known, as JSON wants it.
 func pointer(value float64) *float64 {

@@ -30,17 +30,17 @@ type host struct {
 	started          bool // a training step was told
 	n                uint64
 	total, available float64
-	used, shm        *ladder
+	used, shm        *multires
 	swapped          ring
 	ram, shared      growth
 }
 
 func newHost() host {
-	return host{total: math.NaN(), available: math.NaN(), used: &ladder{}, shm: &ladder{}}
+	return host{total: math.NaN(), available: math.NaN(), used: &multires{}, shm: &multires{}}
 }
 
 // second takes a reading.
-func (h *host) second(at float64, s runlog.Second, b *book) {
+func (h *host) second(at float64, s runlog.Second, b *alertTable) {
 	h.n++
 	total, available := known(s.HostTotal), known(s.HostAvailable)
 	if total > 0 && available <= total {
@@ -56,15 +56,15 @@ func (h *host) second(at float64, s runlog.Second, b *book) {
 }
 
 // watchRAM looks at RAM that is not available: the page cache is.
-func (h *host) watchRAM(at float64, b *book) {
+func (h *host) watchRAM(at float64, b *alertTable) {
 	kind := runlog.AlertHostRAM
-	if b.holds(runlog.AlertWorkersRAM, -1) {
+	if b.isOpen(runlog.AlertWorkersRAM, -1) {
 		kind = runlog.AlertWorkersRAM
 	}
 	used := h.total - h.available
 	var t trend
 	ok := false
-	if h.n%ratio == 0 {
+	if h.n%decimation == 0 {
 		h.ram.search(h.used, h.n, at, demand{rise: hostRise * h.total, sign: 3.9})
 	}
 	if t, ok = h.ram.longest(); ok {
@@ -72,14 +72,14 @@ func (h *host) watchRAM(at float64, b *book) {
 	}
 	seconds := h.available / t.slope
 	switch {
-	case ok && (h.near(t, seconds, h.available/h.total, h.starting()) || b.holds(kind, -1)):
-		if !b.holds(kind, -1) && h.ofWorkers(t) {
+	case ok && (h.near(t, seconds, h.available/h.total, h.starting()) || b.isOpen(kind, -1)):
+		if !b.isOpen(kind, -1) && h.ofWorkers(t) {
 			kind = runlog.AlertWorkersRAM
 		}
 		b.raise(at, h.filling(kind, t, seconds))
 	case h.available < hostTight*h.total:
-		b.raise(at, h.tight(kind))
-	case b.holds(kind, -1) && h.available > hostEasy*h.total && h.ram.over(at, used, hostRest):
+		b.raise(at, h.lowMemory(kind))
+	case b.isOpen(kind, -1) && h.available > hostEasy*h.total && h.ram.over(at, used, hostRest):
 		b.clear(at, kind, -1)
 	}
 }
@@ -94,7 +94,7 @@ func (h *host) near(t trend, seconds, share float64, starting bool) bool {
 
 // starting says whether the workers were far smaller within the last minute and a half: then what grows is their start.
 func (h *host) starting() bool {
-	points := h.used.last(0, rungSize)
+	points := h.used.last(0, resolutionSize)
 	least := points[len(points)-1].x
 	for _, p := range points {
 		least = min(least, p.x)
@@ -123,7 +123,7 @@ func (h *host) filling(kind string, t trend, seconds float64) forecast {
 	return f
 }
 
-func (h *host) tight(kind string) forecast {
+func (h *host) lowMemory(kind string) forecast {
 	f := h.filling(kind, trend{}, math.NaN())
 	f.sinceS, f.perS = math.NaN(), math.NaN()
 	f.text = fmt.Sprintf("Only %s of %s of host memory are available", size(h.available), size(h.total))
@@ -131,8 +131,8 @@ func (h *host) tight(kind string) forecast {
 }
 
 // watchShm looks at /dev/shm, through which workers hand over batches.
-func (h *host) watchShm(at, total, used float64, b *book) {
-	if h.n%ratio == 0 {
+func (h *host) watchShm(at, total, used float64, b *alertTable) {
+	if h.n%decimation == 0 {
 		h.shared.search(h.shm, h.n, at, demand{rise: hostRise * total, sign: 3.9})
 	}
 	t, ok := h.shared.longest()
@@ -147,7 +147,7 @@ func (h *host) watchShm(at, total, used float64, b *book) {
 		advice: "give the container more (docker run --shm-size=8g), or lower dataloader_num_workers",
 	}
 	switch {
-	case ok && (h.near(t, seconds, 1-used/total, false) || b.holds(runlog.AlertShm, -1)):
+	case ok && (h.near(t, seconds, 1-used/total, false) || b.isOpen(runlog.AlertShm, -1)):
 		b.raise(at, f)
 	case used > shmTight*total:
 		f.text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", size(used), size(total))
@@ -160,7 +160,7 @@ func (h *host) watchShm(at, total, used float64, b *book) {
 
 // watchSwap looks for swapping that training waits for: swap grows while little RAM is available. Idle pages that the kernel swaps
 // out at leisure are none.
-func (h *host) watchSwap(at, used float64, b *book) {
+func (h *host) watchSwap(at, used float64, b *alertTable) {
 	if math.IsNaN(used) {
 		return
 	}

@@ -9,32 +9,32 @@ import (
 )
 
 const (
-	cacheRise = 0.02 // of the card
-	cacheSpan = 40   // steps: a cache that fills looks straight over fewer
-	cachePart = 0.5  // a growth that may be one of records is foreseen this share as far ahead as it was seen
-	cacheRest = 500  // steps
-	cacheGap  = 0.10 // of the card: reserved above the highest peak ever; less is no fragmentation
-	tightShare, easyShare,
+	fragmentationRise  = 0.02 // of the card
+	fragmentationSpan  = 40   // steps: a cache that fills looks straight over fewer
+	fragmentationReach = 0.5  // a growth that may be one of records is foreseen this share as far ahead as it was seen
+	fragmentationRest  = 500  // steps
+	fragmentationGap   = 0.10 // of the card: reserved above the highest peak ever; less is no fragmentation
+	lowHeadroom, enoughHeadroom,
 	fullLook = 0.03, 0.05, 32 // little headroom, enough again, steps that must have it
 )
 
-// watchCache looks for reserved memory that grows while peaks do not: the pieces that are free do not suit what is asked for. A cache
+// watchFragmentation looks for reserved memory that grows while peaks do not: the pieces that are free do not suit what is asked for. A cache
 // that only meets longer and longer batches grows with its peaks, and slower and slower.
-func (g *gpu) watchCache(at float64, n uint64, s runlog.Step, free float64, b *book) {
-	g.cache.search(&g.reserve, n, g.u, demand{rise: g.least(cacheRise), sign: 3.5})
+func (g *gpu) watchFragmentation(at float64, n uint64, s runlog.Step, free float64, b *alertTable) {
+	g.reservedGrowth.search(&g.reserve, n, g.u, demand{rise: g.least(fragmentationRise), sign: 3.5})
 	gap := s.Reserved - g.record
-	t, ok := g.cache.longest()
-	ok = ok && t.span >= cacheSpan && gap >= cacheGap*g.total && g.peaksRise(t) < t.rise/4 && !g.peaksClimb(t)
+	t, ok := g.reservedGrowth.longest()
+	ok = ok && t.span >= fragmentationSpan && gap >= fragmentationGap*g.total && g.peaksRise(t) < t.rise/4 && !g.peaksClimb(t)
 	if !ok {
-		if b.holds(runlog.AlertFragmentation, g.index) && g.u-g.cache.u >= cacheRest && g.reservedOfLate()-g.record < cacheGap*g.total/2 {
+		if b.isOpen(runlog.AlertFragmentation, g.index) && g.u-g.reservedGrowth.u >= fragmentationRest && g.reservedOfLate()-g.record < fragmentationGap*g.total/2 {
 			b.clear(at, runlog.AlertFragmentation, g.index)
 		}
 		return
 	}
-	g.cache.holds(t, g.u, s.Reserved)
+	g.reservedGrowth.holds(t, g.u, s.Reserved)
 	steps := free / t.slope
-	seconds := g.timed(steps)
-	if steps <= max(soonSteps, cachePart*t.span) || b.holds(runlog.AlertFragmentation, g.index) {
+	seconds := g.secondsFor(steps)
+	if steps <= max(soonSteps, fragmentationReach*t.span) || b.isOpen(runlog.AlertFragmentation, g.index) {
 		b.raise(at, g.fragmenting(t, gap, steps, seconds))
 	}
 }
@@ -42,7 +42,7 @@ func (g *gpu) watchCache(at float64, n uint64, s runlog.Step, free float64, b *b
 // reservedOfLate is the most of the newest steps: near the end PyTorch empties its cache, and fills it again.
 func (g *gpu) reservedOfLate() float64 {
 	most := 0.0
-	for _, p := range g.reserve.last(1, rungSize) {
+	for _, p := range g.reserve.last(1, resolutionSize) {
 		most = max(most, p.y)
 	}
 	return most
@@ -51,8 +51,8 @@ func (g *gpu) reservedOfLate() float64 {
 // peaksRise is by how much the record of the peaks rose since a trend of the cache began.
 func (g *gpu) peaksRise(t trend) float64 {
 	before := 0.0
-	for i := range rungs {
-		for _, p := range g.peak.last(i, rungSize) {
+	for i := range resolutions {
+		for _, p := range g.peak.last(i, resolutionSize) {
 			if p.u <= t.first.u {
 				before = max(before, p.y)
 			}
@@ -64,10 +64,10 @@ func (g *gpu) peaksRise(t trend) float64 {
 // peaksClimb says whether peaks rise all the time, however little: then every batch is a little longer than the pieces of the cache, as in
 // sorted orders, and what is reserved for nothing can be given back.
 func (g *gpu) peaksClimb(t trend) bool {
-	for i := range rungs {
-		points := g.peak.last(i, rungSize)
+	for i := range resolutions {
+		points := g.peak.last(i, resolutionSize)
 		from := slices.IndexFunc(points, func(p point) bool { return p.u >= t.first.u })
-		if from > 0 || i == rungs-1 || len(points) < rungSize {
+		if from > 0 || i == resolutions-1 || len(points) < resolutionSize {
 			s := condense(points[max(0, from):], 0)
 			_, sign := s.slope()
 			return sign > 2
@@ -79,7 +79,7 @@ func (g *gpu) peaksClimb(t trend) bool {
 func (g *gpu) fragmenting(t trend, gap, steps, seconds float64) forecast {
 	since := max(0, math.Round(t.first.u+g.offset))
 	return forecast{
-		kind: runlog.AlertFragmentation, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.paces.median(),
+		kind: runlog.AlertFragmentation, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.stepTimes.median(),
 		steps: steps, seconds: seconds,
 		text: fmt.Sprintf("PyTorch's cache fragments: reserved memory grows %s/step since step %.0f, %s above what steps need; it fills the GPU %s",
 			size(t.slope), since, size(gap), left(steps, seconds)),
@@ -88,20 +88,20 @@ func (g *gpu) fragmenting(t trend, gap, steps, seconds float64) forecast {
 }
 
 // watchFull looks at what the newest steps left free at their peaks. The cache counts as free.
-func (g *gpu) watchFull(at float64, b *book) {
-	if !(g.total > 0) || g.rooms.n < fullLook/4 {
+func (g *gpu) watchFull(at float64, b *alertTable) {
+	if !(g.total > 0) || g.headrooms.n < fullLook/4 {
 		return
 	}
-	room := g.rooms.min()
-	switch share := room / g.total; {
-	case share >= easyShare && g.rooms.n >= fullLook:
+	headroom := g.headrooms.min()
+	switch share := headroom / g.total; {
+	case share >= enoughHeadroom && g.headrooms.n >= fullLook:
 		b.clear(at, runlog.AlertFull, g.index)
-	case share < tightShare && !b.holds(runlog.AlertOthers, g.index):
+	case share < lowHeadroom && !b.isOpen(runlog.AlertOthers, g.index):
 		b.raise(at, forecast{
 			kind: runlog.AlertFull, gpu: g.index, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: math.NaN(),
 			steps: math.NaN(), seconds: math.NaN(),
 			text: fmt.Sprintf("At the peak of a step only %s of %s are left, PyTorch's cache counted as free: a slightly longer batch runs out of memory",
-				size(max(0, room)), size(g.total)),
+				size(max(0, headroom)), size(g.total)),
 			advice: "halve per_device_train_batch_size and double gradient_accumulation_steps",
 		})
 	}
