@@ -75,7 +75,7 @@ func inFolderOfOddFiles(t *testing.T) {
 	require.NoError(t, os.Symlink("/dev/zero", "zero"))
 	require.NoError(t, syscall.Mkfifo("pipe", 0o600))
 	require.NoError(t, os.WriteFile("text", []byte("[[[[{\n"), 0o600))
-	clip, err := os.ReadFile(filepath.Join(golden, "../../core/audio/testdata", "short_ima.wav"))
+	clip, err := os.ReadFile(filepath.Join(golden, "../../core/audio/riff/testdata", "short_ima.wav"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile("clip.wav", clip, 0o600))
 	require.NoError(t, os.WriteFile("list.jsonl", []byte(`{"audio_filepath":"clip.wav","text":"one"}`+"\n"), 0o600))

@@ -104,7 +104,7 @@ func (c *Collection) sum(ctx context.Context, source string, sample *Sample, all
 	if ctx.Err() != nil {
 		return Result{}, cancelled(ctx, "summing up")
 	}
-	sum := Summarize(c.clips, audio.Printable(source), sample, c.options)
+	sum := Summarize(c.clips, fault.Printable(source), sample, c.options)
 	if sum.MeasuredCount == 0 && !allowEmpty {
 		return Result{}, nothingUsable(&sum, byLine)
 	}

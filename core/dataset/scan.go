@@ -47,7 +47,7 @@ func texts(entries []entry) []*string {
 
 func stray(path, format string, args ...any) entry {
 	text := fmt.Sprintf(format, args...)
-	return entry{stray: true, clip: &profile.Clip{Path: path, Error: audio.Printable(text)}}
+	return entry{stray: true, clip: &profile.Clip{Path: path, Error: fault.Printable(text)}}
 }
 
 // Scan measures every clip of the source, or a sample, and sums them up. p may be nil.

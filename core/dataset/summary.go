@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -59,7 +59,7 @@ func collect(d *profile.Dataset, c *Clips) (durations []float64, size float64) {
 		if r.duration <= 0 {
 			d.BadCount++
 			if len(d.BadFiles) < maxBadFiles {
-				d.BadFiles = append(d.BadFiles, profile.BadFile{Path: audio.Printable(r.path), Error: r.err()})
+				d.BadFiles = append(d.BadFiles, profile.BadFile{Path: fault.Printable(r.path), Error: r.err()})
 			}
 			continue
 		}

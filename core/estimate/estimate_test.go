@@ -6,13 +6,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/model"
 )
 
 func place(t *testing.T, card string, devices int) Place {
 	t.Helper()
-	entry, _, err := hardware.Asked(card)
+	entry, _, err := gpus.Parse(card)
 	require.NoError(t, err)
 	return Place{GPU: entry.GPU(), Devices: devices, Budget: uint64(0.85 * float64(entry.MemoryTotalBytes))}
 }

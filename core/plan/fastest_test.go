@@ -13,7 +13,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -37,15 +37,15 @@ func described(t *testing.T, name string, durations []float64, cards ...string) 
 	asked := model.Request{Name: name}
 	m, err := analytic.Read(asked)
 	require.NoError(t, err)
-	var gpus []profile.GPU
+	var measured []profile.GPU
 	for _, card := range cards {
-		entry, _, err := hardware.Asked(card)
+		entry, _, err := gpus.Parse(card)
 		require.NoError(t, err)
-		gpus = append(gpus, entry.GPU())
+		measured = append(measured, entry.GPU())
 	}
-	in := Inputs{Hardware: machine(8, 64, gpus...), Dataset: dataset(durations), Model: m.Profile(), Described: &asked, Durations: durations,
+	in := Inputs{Hardware: machine(8, 64, measured...), Dataset: dataset(durations), Model: m.Profile(), Described: &asked, Durations: durations,
 		Options: Options{TargetBatchSize: 32, SafetyMargin: 0.85}}
-	for _, each := range hardware.Catalogue() {
+	for _, each := range gpus.All() {
 		in.Cards = append(in.Cards, estimate.Card{Key: each.Key, GPU: each.GPU()})
 	}
 	return in
@@ -136,7 +136,7 @@ func TestEveryFastestPlanFitsOrSaysWhatWould(t *testing.T) {
 		durations := speech(1+r.Intn(3000), 1+30*r.Float64()*r.Float64()*2, int64(i))
 		in := described(t, pick(r, names...), durations)
 		for range r.Intn(3) {
-			entry, _, err := hardware.Asked(pick(r, cards...))
+			entry, _, err := gpus.Parse(pick(r, cards...))
 			require.NoError(t, err)
 			g := entry.GPU()
 			g.Index = len(in.Hardware.GPUs)
@@ -413,7 +413,7 @@ func BenchmarkAMillionClips(b *testing.B) {
 	asked := model.Request{Name: xlsr}
 	m, err := analytic.Read(asked)
 	require.NoError(b, err)
-	entry, _, err := hardware.Asked("T4")
+	entry, _, err := gpus.Parse("T4")
 	require.NoError(b, err)
 	durations := speech(1_000_000, 30, 1)
 	in := Inputs{Hardware: machine(8, 64, entry.GPU()), Dataset: dataset(durations), Model: m.Profile(), Described: &asked, Durations: durations,

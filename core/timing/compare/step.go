@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
-	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -45,14 +45,14 @@ type StepAnswer struct {
 // stepper tells the work of micro-batches on a machine.
 type stepper struct {
 	Training
-	card  hardware.Entry
+	card  gpus.Entry
 	count int
 	model *analytic.Model
 	rates timing.Rates
 }
 
 func (t Training) stepper() (*stepper, error) {
-	card, count, err := hardware.Asked(t.GPU)
+	card, count, err := gpus.Parse(t.GPU)
 	if err != nil {
 		return nil, err
 	}

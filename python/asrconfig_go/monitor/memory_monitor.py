@@ -235,7 +235,7 @@ class MemoryMonitor:
 
     def story(self) -> RunLog:
         """Everything seen so far; also after the stop."""
-        return RunLog.from_json(self._ask("monitor.story"))
+        return RunLog.from_json(self._ask("monitor.run_log"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the story to a file for ``RunLog.load``; also after the stop. The file is there whole or not at all.
