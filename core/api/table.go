@@ -47,7 +47,7 @@ var table = map[string]operation{
 	"plan.check":          withArgs(func(o plan.Options) (any, error) { return o.Normalized() }),
 	"batching.compare":    withArgs(compareBatching),
 	"batching.order":      withArgs(orderSteps),
-	"batching.cut":        withArgs(cutStep),
+	"batching.split":      withArgs(splitStep),
 	"batching.longest":    withArgs(costOfLongest),
 	"recovery.classify":   withArgs(classifyError),
 	"recovery.next":       withArgs(func(s recovery.State) (any, error) { return recovery.Next(s) }),

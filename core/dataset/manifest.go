@@ -172,7 +172,7 @@ func (m *manifest) add(r mention) {
 			file = new(measured)
 			m.files[r.path] = file
 		}
-		e.more.by = &cut{file, r.offset, r.seconds}
+		e.more.by = &segment{file, r.offset, r.seconds}
 	}
 	m.entries = append(m.entries, e)
 	m.good++

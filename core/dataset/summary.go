@@ -23,7 +23,7 @@ const maxBadFiles = 10_000
 
 // Summarize sums up clips; bad ones are listed, the others counted. source names what was read. With a sample, the
 // counts and totals are scaled to its population, by the share of drawn clips that are usable; nil says that these are all.
-func Summarize(c *Clips, source string, sample *Sample, o Options) profile.Dataset {
+func Summarize(c *Clips, source string, sample *Subsample, o Options) profile.Dataset {
 	d := profile.Dataset{
 		BadFiles: []profile.BadFile{}, PercentilesS: map[string]float64{}, SampleRates: map[string]int{}, Channels: map[string]int{},
 		Codecs: map[string]int{}, Methods: map[string]int{}, BatchSize: o.BatchSize, Source: source, Histogram: profile.Histogram{EdgesS: []float64{}, Counts: []int{}},

@@ -181,7 +181,7 @@ func TestATraceIsBelievedBeforeTheEstimate(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 30, 1), "T4")
 	estimated := planned(t, in)
 	traced := Traced{Precision: "fp16", Optimizer: "adamw_torch_fused", BudgetBytes: estimated.BudgetBytes, EvalBatch: pointer(9),
-		Memory: batching.Memory{{Seconds: 10, Batch: 8}, {Seconds: 30, Batch: 1}},
+		Memory: batching.Limits{{Seconds: 10, Batch: 8}, {Seconds: 30, Batch: 1}},
 		Peaks:  []TracedPeak{{Batch: 1, Bytes: 13e9, Parts: []profile.Part{{Name: "parameters", Bytes: 13e9}}}}}
 	in.Traced = []Traced{traced}
 	on := false
@@ -206,7 +206,7 @@ func TestATracedModelNeedsNoDescription(t *testing.T) {
 	budget := planned(t, in).BudgetBytes
 	in.Described = nil
 	in.Traced = []Traced{{Precision: "fp16", Optimizer: "adamw_torch_fused", BudgetBytes: budget,
-		Memory: batching.Memory{{Seconds: 8, Batch: 10}, {Seconds: 30, Batch: 3}}, Peaks: []TracedPeak{{Batch: 3, Bytes: 9e9}}}}
+		Memory: batching.Limits{{Seconds: 8, Batch: 10}, {Seconds: 30, Batch: 3}}, Peaks: []TracedPeak{{Batch: 3, Bytes: 9e9}}}}
 	c := planned(t, in)
 	assert.Equal(t, 3, c.MicroBatchSize)
 	assert.Nil(t, c.Times, "nothing tells how much work the model is")

@@ -111,7 +111,7 @@ def split_by_memory(
     ``InfeasiblePlanError`` when a clip does not fit alone.
     """
     request = {"memory": rows(memory), "overhead_s": checked("overhead_s", overhead_s, float)}
-    found = native.call("batching.cut", request, seconds_of(durations).tobytes())
+    found = native.call("batching.split", request, seconds_of(durations).tobytes())
     return [list(batch) for batch in found["micro_batches"]]
 
 

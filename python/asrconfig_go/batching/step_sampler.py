@@ -120,7 +120,7 @@ class StepSampler:
 
     def _ask(self) -> array[int]:
         """The order of this epoch, the shares of the processes side by side."""
-        request = {"recipe": {**self._recipe, "epoch": self.epoch}}
+        request = {"options": {**self._recipe, "epoch": self.epoch}}
         found, order = native.exchange("batching.order", request, self._seconds.tobytes())
         self._steps, self._tail = int(found["steps"]), [int(size) for size in found["tail"]]
         self.notes: tuple[str, ...] = tuple(found["notes"])

@@ -105,7 +105,7 @@ def test_a_memory_model_becomes_a_table() -> None:
 def test_comparison() -> None:
     report = compare_batching(clips(20_000), 64, TABLE, ranks=2)
     plain, packed = report.strategies[0], report.find("packed", "optimal")
-    assert (plain.order, plain.cut, plain.micro_batch, plain.speed) == ("random", "fixed", 2, 1.0)
+    assert (plain.order, plain.split, plain.micro_batch, plain.speed) == ("random", "fixed", 2, 1.0)
     assert packed.padding < 0.05 < 0.2 < plain.padding
     assert packed.use > plain.use
     large = compare_batching(clips(20_000), 1024, TABLE, ranks=2)  # room for four full micro-batches
@@ -161,7 +161,7 @@ def test_cost_of_longest() -> None:
     (found,) = cost_of_longest(durations, 32, [(10, 11), (30, 6), (40, 4)], [30])
     assert (found.clips, found.micro_batch, found.without_them) == (9, 4, 11)
     assert str(found).startswith("9 clips over 30 s force a micro-batch of 4; without them 11;")
-    assert 0 < found.cut_time_share < found.time_share < 0.2
+    assert 0 < found.split_time_share < found.time_share < 0.2
     assert cost_of_longest(durations, 32, [(10, 11), (40, 0)])[0].micro_batch == 0
     assert cost_of_longest([10.0] * 50, 32, [(10, 11)]) == []
 

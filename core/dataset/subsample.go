@@ -2,15 +2,15 @@ package dataset
 
 import "math/rand/v2"
 
-// Sample says what a draw stands for.
-type Sample struct {
+// Subsample says what a draw stands for.
+type Subsample struct {
 	Drawn      int // clips that were drawn, bad ones too; without what listing found bad
 	Population int // clips that they were drawn from
 }
 
-// draw takes size entries at random without replacement and keeps their order; all of them, with a nil Sample, when size is
+// subsample takes size entries at random without replacement and keeps their order; all of them, with a nil Sample, when size is
 // absent or not smaller than their number. Strays are always kept.
-func draw(entries []entry, size *int, seed int64) ([]entry, *Sample) {
+func subsample(entries []entry, size *int, seed int64) ([]entry, *Subsample) {
 	population := 0
 	for _, e := range entries {
 		if !e.stray {
@@ -35,5 +35,5 @@ func draw(entries []entry, size *int, seed int64) ([]entry, *Sample) {
 		}
 		left--
 	}
-	return picked, &Sample{Drawn: *size, Population: population}
+	return picked, &Subsample{Drawn: *size, Population: population}
 }

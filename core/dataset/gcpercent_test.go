@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestFrugally: the collector's setting is back when the last of several scans has ended, in whatever order they do.
-func TestFrugally(t *testing.T) {
+// TestLimitGC: the collector's setting is back when the last of several scans has ended, in whatever order they do.
+func TestLimitGC(t *testing.T) {
 	before := debug.SetGCPercent(70)
 	defer debug.SetGCPercent(before)
 	now := func() int {
@@ -16,11 +16,11 @@ func TestFrugally(t *testing.T) {
 		debug.SetGCPercent(percent)
 		return percent
 	}
-	frugally(manyFiles - 1)()
-	first, second := frugally(manyFiles), frugally(manyFiles)
-	assert.Equal(t, frugalPercent, now())
+	limitGC(manyFiles - 1)()
+	first, second := limitGC(manyFiles), limitGC(manyFiles)
+	assert.Equal(t, gcPercent, now())
 	first()
-	assert.Equal(t, frugalPercent, now())
+	assert.Equal(t, gcPercent, now())
 	second()
 	assert.Equal(t, 70, now())
 }

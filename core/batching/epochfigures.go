@@ -1,15 +1,15 @@
 package batching
 
-// tally adds up micro-batches.
-type tally struct {
+// epochFigures adds up micro-batches.
+type epochFigures struct {
 	Figures
-	overhead        float64
-	uses, weighted  float64
-	cost, longestOf float64 // of the process at hand, and of the slowest of its step so far
+	overhead       float64
+	uses, weighted float64
+	cost, slowest  float64 // of the process at hand, and of the slowest of its step so far
 }
 
 // add counts a micro-batch.
-func (t *tally) add(c *clips, batch []uint32) {
+func (t *epochFigures) add(c *sortedClips, batch []uint32) {
 	longest := batch[0]
 	for _, p := range batch {
 		longest = max(longest, p)
@@ -27,20 +27,20 @@ func (t *tally) add(c *clips, batch []uint32) {
 	}
 }
 
-// processDone ends the share of one process in a step.
-func (t *tally) processDone() {
+// endRank ends the share of one process in a step.
+func (t *epochFigures) endRank() {
 	t.CostS += t.cost
-	t.longestOf = max(t.longestOf, t.cost)
+	t.slowest = max(t.slowest, t.cost)
 	t.cost = 0
 }
 
-func (t *tally) stepDone() {
-	t.SlowestS += t.longestOf
-	t.longestOf = 0
+func (t *epochFigures) endStep() {
+	t.SlowestS += t.slowest
+	t.slowest = 0
 	t.Steps++
 }
 
-func (t *tally) figures(audio float64) Figures {
+func (t *epochFigures) figures(audio float64) Figures {
 	if t.PaddedS > 0 {
 		t.Padding = max(0, 1-audio/t.PaddedS)
 	}
@@ -54,7 +54,7 @@ func (t *tally) figures(audio float64) Figures {
 }
 
 // audio is how many seconds some of the clips hold.
-func (c *clips) audio(positions []uint32) (sum float64) {
+func (c *sortedClips) audio(positions []uint32) (sum float64) {
 	if len(positions) == len(c.sorted) {
 		for _, s := range c.sorted {
 			sum += s

@@ -8,11 +8,11 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// slackS is how far a row may be off from the file before it is called wrong: manifests round to hundredths.
-const slackS = 0.02
+// segmentSlackS is how far a row may be off from the file before it is called wrong: manifests round to hundredths.
+const segmentSlackS = 0.02
 
-// cut is a piece of a file, as rows of NeMo, Kaldi's segments and Lhotse's cuts name it.
-type cut struct {
+// segment is a piece of a file, as rows of NeMo, Kaldi's segments and Lhotse's cuts name it.
+type segment struct {
 	file    *measured
 	offset  float64
 	seconds float64 // 0: to the end of the file
@@ -26,7 +26,7 @@ type measured struct {
 
 // measure gives the piece that the file really holds. A piece that ends behind the file counts with what is there and keeps
 // what the row claims; one that starts behind it is bad.
-func (c *cut) measure(e entry) profile.Clip {
+func (c *segment) measure(e entry) profile.Clip {
 	c.file.once.Do(func() { c.file.clip = measureOne(entry{path: e.path}) })
 	clip := c.file.clip
 	if clip.Error != "" {
@@ -42,7 +42,7 @@ func (c *cut) measure(e entry) profile.Clip {
 	case left <= 0:
 		clip.Error = fmt.Sprintf("the row starts at %.3f s, but the file ends at %.3f s", c.offset, held)
 		return clip
-	case c.seconds > left+slackS:
+	case c.seconds > left+segmentSlackS:
 		clip.ClaimedS = &c.seconds
 	case c.seconds > 0:
 		left = min(left, c.seconds)

@@ -22,8 +22,8 @@ const (
 	Packed   = "packed"   // groups of clips, each of one bucket, whose sizes add up to the step's: full micro-batches, of several lengths
 )
 
-// Recipe is how the optimizer steps of an epoch are made.
-type Recipe struct {
+// Options is how the optimizer steps of an epoch are made.
+type Options struct {
 	Mode        string  `json:"mode"`
 	StepSamples int     `json:"step_samples"` // clips in an optimizer step, of all processes together
 	Ranks       int     `json:"ranks"`        // processes
@@ -32,11 +32,11 @@ type Recipe struct {
 	Buckets     int     `json:"buckets"` // at most; fewer leave more randomness
 	DropLast    bool    `json:"drop_last"`
 	OverheadS   float64 `json:"overhead_s"` // what a micro-batch costs beside its padded seconds, in seconds of audio
-	Memory      Memory  `json:"memory"`     // null: not known
+	Memory      Limits  `json:"memory"`     // null: not known
 }
 
-// Check says what is wrong with the recipe itself.
-func (r Recipe) Check() error {
+// Check says what is wrong with the options themselves.
+func (r Options) Check() error {
 	wrong := func(hint, format string, args ...any) error {
 		return fault.New(fault.InvalidArgument, hint, format, args...)
 	}
@@ -65,15 +65,15 @@ func checkOverhead(seconds float64) error {
 	return nil
 }
 
-// share is how many clips of a full step a process gets.
-func (r Recipe) share() int { return r.StepSamples / r.Ranks }
+// perRank is how many clips of a full step a process gets.
+func (r Options) perRank() int { return r.StepSamples / r.Ranks }
 
 // group is the most clips of one bucket that lie together in a share of a packed step.
-func (r Recipe) group() int { return max(1, r.share()/lengthsAStep) }
+func (r Options) group() int { return max(1, r.perRank()/lengthsAStep) }
 
 // tail is the sizes of the steps behind the full ones, in order: the clips that are left make up a shorter step, of which
 // every process gets some. When they are fewer than the processes, they share one more step's clips, in two shorter ones.
-func (r Recipe) tail(n int) ([]int, error) {
+func (r Options) tail(n int) ([]int, error) {
 	rest := n % r.StepSamples
 	switch {
 	case rest == 0:
@@ -90,7 +90,7 @@ func (r Recipe) tail(n int) ([]int, error) {
 }
 
 // notes is what there is to say about too little data.
-func (r Recipe) notes(n, buckets int) []string {
+func (r Options) notes(n, buckets int) []string {
 	steps, notes := n/r.StepSamples, []string{}
 	if r.Mode == Random {
 		return notes

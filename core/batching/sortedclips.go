@@ -12,16 +12,16 @@ const (
 	MaxSeconds = 1e7
 )
 
-// clips are the durations of a dataset in rising order; a position is a place in it.
-type clips struct {
+// sortedClips are the durations of a dataset in rising order; a position is a place in it.
+type sortedClips struct {
 	sorted  []float64
 	number  []uint32 // of the clip at each position
 	largest []int32  // micro-batch that fits a clip of each position; nil without a table
-	memory  Memory
+	memory  Limits
 }
 
 // sortClips checks the durations, and that each fits when there is a table. Equal ones keep their order.
-func sortClips(seconds []float64, memory Memory) (*clips, error) {
+func sortClips(seconds []float64, memory Limits) (*sortedClips, error) {
 	if len(seconds) == 0 || len(seconds) > maxClips {
 		return nil, fault.New(fault.EmptyDataset, "give the duration of every clip", "there are %d durations, not 1 to %d", len(seconds), maxClips)
 	}
@@ -30,7 +30,7 @@ func sortClips(seconds []float64, memory Memory) (*clips, error) {
 			return nil, fault.New(fault.InvalidArgument, "give 0 to 1e7 seconds for every clip; drop those that cannot be read", "clip %d lasts %g s", i, s)
 		}
 	}
-	c := &clips{memory: memory}
+	c := &sortedClips{memory: memory}
 	c.sorted, c.number = rising(seconds)
 	if memory == nil {
 		return c, nil
@@ -39,7 +39,7 @@ func sortClips(seconds []float64, memory Memory) (*clips, error) {
 		return nil, err
 	}
 	c.largest = memory.each(c.sorted)
-	return c, memory.holds(c.sorted)
+	return c, memory.checkAll(c.sorted)
 }
 
 type keyed struct {

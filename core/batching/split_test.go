@@ -28,8 +28,8 @@ func eachPartition(n int, do func(groups [][]int)) {
 	place(0, nil)
 }
 
-// priceOf is infinite for a cut that does not fit.
-func priceOf(seconds []float64, groups [][]int, memory Memory, overhead float64) (cost float64) {
+// priceOf is infinite for a split that does not fit.
+func priceOf(seconds []float64, groups [][]int, memory Limits, overhead float64) (cost float64) {
 	for _, group := range groups {
 		longest := 0.0
 		for _, i := range group {
@@ -45,7 +45,7 @@ func priceOf(seconds []float64, groups [][]int, memory Memory, overhead float64)
 
 func TestCutIsTheCheapestOfAllPartitions(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	memory := Memory{{2, 5}, {4, 3}, {7, 2}, {12, 1}}
+	memory := Limits{{2, 5}, {4, 3}, {7, 2}, {12, 1}}
 	for round := range 60 {
 		seconds := make([]float64, 1+random.IntN(7))
 		for i := range seconds {
@@ -54,7 +54,7 @@ func TestCutIsTheCheapestOfAllPartitions(t *testing.T) {
 		overhead := []float64{0, 0.5, 3, 50}[round%4]
 		best := math.Inf(1)
 		eachPartition(len(seconds), func(groups [][]int) { best = min(best, priceOf(seconds, groups, memory, overhead)) })
-		got, err := Cut(seconds, memory, overhead)
+		got, err := Split(seconds, memory, overhead)
 		require.NoError(t, err)
 		assert.InDelta(t, best, priceOf(seconds, got, memory, overhead), 1e-9, "%v, overhead %g: %v", seconds, overhead, got)
 		all := slices.Concat(got...)
@@ -66,53 +66,53 @@ func TestCutIsTheCheapestOfAllPartitions(t *testing.T) {
 }
 
 func TestCutOfAShare(t *testing.T) {
-	c, err := sortClips([]float64{1, 1, 1, 4, 4, 7}, Memory{{2, 5}, {4, 3}, {7, 2}})
+	c, err := sortClips([]float64{1, 1, 1, 4, 4, 7}, Limits{{2, 5}, {4, 3}, {7, 2}})
 	require.NoError(t, err)
 	clips := []uint32{5, 4, 3, 2, 1, 0}
 	for _, overhead := range []float64{0.5, 1000} { // three micro-batches at least: those with the least padding
-		by := cutter{sorted: c.sorted, largest: c.largest, overhead: overhead}
-		sizes := by.cut(Optimal, clips)
+		by := splitter{sorted: c.sorted, largest: c.largest, overhead: overhead}
+		sizes := by.split(Optimal, clips)
 		assert.Equal(t, []int{1, 2, 3}, sizes, "overhead %g", overhead)
-		assert.Equal(t, 7.0+2*4+3*1+3*overhead, by.price(clips, sizes))
-		assert.Equal(t, []int{2, 2, 2}, by.cut(Fixed, clips))
+		assert.Equal(t, 7.0+2*4+3*1+3*overhead, by.cost(clips, sizes))
+		assert.Equal(t, []int{2, 2, 2}, by.split(Fixed, clips))
 	}
-	equal, err := sortClips([]float64{3, 3, 3, 3, 3, 3, 3, 3}, Memory{{3, 3}})
+	equal, err := sortClips([]float64{3, 3, 3, 3, 3, 3, 3, 3}, Limits{{3, 3}})
 	require.NoError(t, err)
-	by := cutter{sorted: equal.sorted, largest: equal.largest, overhead: 2}
-	assert.Equal(t, []int{3, 3, 2}, by.cut(Optimal, []uint32{7, 6, 5, 4, 3, 2, 1, 0}), "the first ones are full")
+	by := splitter{sorted: equal.sorted, largest: equal.largest, overhead: 2}
+	assert.Equal(t, []int{3, 3, 2}, by.split(Optimal, []uint32{7, 6, 5, 4, 3, 2, 1, 0}), "the first ones are full")
 }
 
 func TestMemory(t *testing.T) {
-	memory := Memory{{2, 5}, {4, 3}, {7, 0}}
+	memory := Limits{{2, 5}, {4, 3}, {7, 0}}
 	require.NoError(t, memory.Check())
 	for seconds, want := range map[float64]int{0: 5, 2: 5, 2.1: 3, 4: 3, 7: 0, 7.1: 0} {
 		assert.Equal(t, want, memory.Largest(seconds), "%g s", seconds)
 	}
 	assert.Equal(t, []int32{5, 5, 3, 0, 0}, memory.each([]float64{0, 2, 2.1, 5, 9}))
-	for name, wrong := range map[string]Memory{
+	for name, wrong := range map[string]Limits{
 		"none": {}, "no length": {{0, 1}}, "not a number": {{math.NaN(), 1}}, "endless": {{math.Inf(1), 1}},
 		"below none": {{1, -1}}, "too many": {{1, MaxStep + 1}}, "falling": {{2, 1}, {1, 1}}, "same": {{2, 1}, {2, 1}},
-		"more of longer ones": {{1, 1}, {2, 2}}, "long": make(Memory, maxFits+1),
+		"more of longer ones": {{1, 1}, {2, 2}}, "long": make(Limits, maxRows+1),
 	} {
 		require.Error(t, wrong.Check(), name)
-		_, err := Cut([]float64{1}, wrong, 0)
+		_, err := Split([]float64{1}, wrong, 0)
 		require.Error(t, err, name)
 	}
 }
 
 func TestClipsThatCannotBeUsed(t *testing.T) {
-	memory := Memory{{4, 3}, {7, 1}}
+	memory := Limits{{4, 3}, {7, 1}}
 	for name, wrong := range map[string][]float64{"none": {}, "unknown": {1, math.NaN()}, "endless": {math.Inf(1)}, "sums to infinity": {1e308, 1e308}, "less than nothing": {-1}} {
-		_, err := Cut(wrong, memory, 0)
+		_, err := Split(wrong, memory, 0)
 		require.Error(t, err, name)
 	}
-	_, err := Cut([]float64{1, 2}, nil, 0)
+	_, err := Split([]float64{1, 2}, nil, 0)
 	require.EqualError(t, err, "micro-batches need a table of memory")
 	for _, wrong := range []float64{-1, math.NaN(), math.Inf(1), 1e308} {
-		_, err = Cut([]float64{1, 2}, memory, wrong)
+		_, err = Split([]float64{1, 2}, memory, wrong)
 		require.ErrorContains(t, err, "overhead_s = ")
 	}
-	_, err = Cut([]float64{1, 8, 9, 2}, memory, 0)
+	_, err = Split([]float64{1, 8, 9, 2}, memory, 0)
 	require.EqualError(t, err, "2 of 4 clips are too long to fit even alone; the shortest of them lasts 8 s")
 }
 

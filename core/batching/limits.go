@@ -1,4 +1,4 @@
-// Package batching decides which clips make up an optimizer step and how a step is cut into micro-batches, and tells what
+// Package batching decides which clips make up an optimizer step and how a step is split into micro-batches, and tells what
 // that costs in padding, memory and time. Pure: durations, a table of what fits and a seed in, orders and figures out.
 package batching
 
@@ -15,16 +15,16 @@ type Fit struct {
 	Batch   int     `json:"batch"`
 }
 
-// Memory is what fits for ever longer clips. Clips longer than the last row are not known to fit.
-type Memory []Fit
+// Limits is what fits for ever longer clips. Clips longer than the last row are not known to fit.
+type Limits []Fit
 
-const maxFits = 4096
+const maxRows = 4096
 
 // Check says what is wrong with the table.
-func (m Memory) Check() error {
+func (m Limits) Check() error {
 	const hint = "give rows of rising seconds, each with the largest micro-batch that fits, which never rises with them"
-	if len(m) == 0 || len(m) > maxFits {
-		return fault.New(fault.InvalidArgument, hint, "memory has %d rows, not 1 to %d", len(m), maxFits)
+	if len(m) == 0 || len(m) > maxRows {
+		return fault.New(fault.InvalidArgument, hint, "memory has %d rows, not 1 to %d", len(m), maxRows)
 	}
 	for i, row := range m {
 		switch {
@@ -38,7 +38,7 @@ func (m Memory) Check() error {
 }
 
 // Largest is the largest micro-batch of clips of up to so many seconds, 0 when not even one is known to fit.
-func (m Memory) Largest(seconds float64) int {
+func (m Limits) Largest(seconds float64) int {
 	i := sort.Search(len(m), func(i int) bool { return m[i].Seconds >= seconds })
 	if i == len(m) {
 		return 0
@@ -47,7 +47,7 @@ func (m Memory) Largest(seconds float64) int {
 }
 
 // each gives Largest of every one of the sorted durations.
-func (m Memory) each(sorted []float64) []int32 {
+func (m Limits) each(sorted []float64) []int32 {
 	all := make([]int32, len(sorted))
 	row := 0
 	for i, s := range sorted {
@@ -62,8 +62,8 @@ func (m Memory) each(sorted []float64) []int32 {
 	return all
 }
 
-// holds is an error when a clip is too long to fit at all.
-func (m Memory) holds(sorted []float64) error {
+// checkAll is an error when a clip is too long to fit at all.
+func (m Limits) checkAll(sorted []float64) error {
 	over := sort.Search(len(sorted), func(i int) bool { return m.Largest(sorted[i]) == 0 })
 	if over == len(sorted) {
 		return nil
