@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from .plan.planner import NotTraced, Tracer
 
 
-class LoaderNotMeasuredWarning(UserWarning):
-    """Clips could not be decoded here to see how fast that is; the plan assumes a usual rate."""
-
-
 class ASRConfigManager:
     """Holds the measured profiles and the plan, and accompanies the training.
 
@@ -77,7 +73,7 @@ class ASRConfigManager:
         Without a ``processor`` only decoding is measured, and what the rest takes stays an assumption. None, with a
         warning where something went wrong, when nothing can be measured.
         """
-        from .loading.loader_rate import measure_loader
+        from .loading import LoaderNotMeasuredWarning, measure_loader
 
         try:
             self.loader = measure_loader(dataset, processor=processor, **options)

@@ -13,7 +13,7 @@ from .._base.errors import InvalidArgumentError
 from .._base.records import from_json
 from .batching_report import LengthBucket
 from .batching_request import BUCKETS, BatchingWarning, recipe
-from .memory_table import OVERHEAD_S, FitsByLength, seconds_of
+from .memory_limits import OVERHEAD_S, FitsByLength, seconds_of
 
 
 class StepSampler:

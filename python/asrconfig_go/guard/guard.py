@@ -12,7 +12,7 @@ from .._base.errors import InvalidArgumentError
 from .._base.out_of_memory import classify, note as add_note
 from .._base.override import override
 from .._base.random_state import cpu_generators_kept, cpu_state, seed_cpu, seed_of, set_cpu_state
-from ..batching.memory_table import OVERHEAD_S
+from ..batching.memory_limits import OVERHEAD_S
 from ..view.units import plural
 from .accumulation_window import Call, Window
 from .attempts import STATISTICS_HINT, Attempts, Piece

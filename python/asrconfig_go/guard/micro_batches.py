@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..batching.memory_table import cheapest
+from ..batching.memory_limits import cheapest
 from .attempts import Piece
 from .batch_lengths import Extent, extent, own_lengths
 from .collated_batch import batch_size, check_rows, like, pick, split

@@ -4,7 +4,16 @@
 ``AdaptiveMemoryCallback`` is made of.
 """
 
-from .alerts import AlertReporter
-from .lightning import lightning_callback
+from .._base.lazy_names import lazy_names
 
-__all__ = ["AlertReporter", "lightning_callback"]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "alerts": ("AlertReporter",),
+        "lightning": ("lightning_callback",),
+        "memory_callback": ("AdaptiveMemoryCallback",),
+        "memory_monitor": ("GPUHistory", "GPUMemory", "MemoryHistory", "MemoryMonitor", "MemorySnapshot"),
+        "memory_summary": ("MemorySummary",),
+        "rank_peaks": ("RankPeaks",),
+    },
+)

@@ -27,6 +27,7 @@ from asrconfig_go.benchmark.single_changes import OPTIONS, Place, changes
 from asrconfig_go.benchmark.variants import Side, most_workers
 from asrconfig_go.benchmark.warm_up import WarmedUp
 from asrconfig_go.cli import main
+from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from asrconfig_go.monitor.run_log import RunLog
 from benched import block, result, side
 from html_checks import tags
@@ -104,7 +105,7 @@ def test_clips_are_drawn_without_the_bad_and_the_long() -> None:
     few = draw(rows, seconds, 5, 4, 20.0, 0)
     counts = [[few.dataset[i] for i in range(20)].count(row) for row in set(chosen)]
     assert (min(counts), max(counts)) == (2, 3)
-    with pytest.raises(ac.EmptyDatasetError, match="none of 10 clips"):
+    with pytest.raises(EmptyDatasetError, match="none of 10 clips"):
         draw(rows, seconds, 1, 1, 0.5, 0)
 
 
@@ -133,7 +134,7 @@ def test_changes_are_those_that_make_sense_here(plan: ac.TrainingConfig) -> None
         if not each.why_not:
             changed = each.of(two)
             assert changed != two and changed.effective_batch_size == two.effective_batch_size
-    with pytest.raises(ac.InvalidArgumentError, match="no option 'speed'"):
+    with pytest.raises(InvalidArgumentError, match="no option 'speed'"):
         changes(["speed"], plan, CPU, "sdpa")
 
 
@@ -350,11 +351,11 @@ def test_names_of_others_do_no_harm(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=r"does not end with \.html"):
+    with pytest.raises(InvalidArgumentError, match=r"does not end with \.html"):
         result().to_html(tmp_path / "b.txt")
-    with pytest.raises(ac.NotFoundError, match="cannot write"):
+    with pytest.raises(NotFoundError, match="cannot write"):
         result().to_html(tmp_path / "none" / "b.html")
-    with pytest.raises(ac.NotFoundError, match="cannot write"):
+    with pytest.raises(NotFoundError, match="cannot write"):
         result().to_csv(tmp_path / "none" / "b.csv")
 
 
@@ -370,7 +371,7 @@ def test_plots_have_all_that_was_measured() -> None:
         widths = [bar.get_width() for bar in figure.axes[0].patches]
         assert widths == pytest.approx([66.7, 200.0], rel=1e-3)
         pyplot.close(figure)
-    with pytest.raises(ac.NotFoundError, match="nothing was measured"):
+    with pytest.raises(NotFoundError, match="nothing was measured"):
         nothing = dataclasses.replace(result().plan, blocks=())
         result(plan=nothing, original=None).plot()
 

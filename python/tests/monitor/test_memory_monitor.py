@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import (
+from asrconfig_go._base import native
+from asrconfig_go.errors import (
     AsrConfigError,
     CorruptFileError,
     ForkedProcessError,
@@ -27,7 +28,6 @@ from asrconfig_go import (
     NotFoundError,
     VersionMismatchError,
 )
-from asrconfig_go._base import native
 from asrconfig_go.monitor.memory_monitor import GPUMemory, MemoryMonitor, _gpu_memory
 from asrconfig_go.monitor.run_log import RunLog
 from locations import PYTHON
@@ -338,7 +338,8 @@ def test_an_interval_outside_its_range(interval: float) -> None:
 def test_a_forked_child_and_an_interpreter_that_ends_with_a_running_monitor() -> None:
     script = textwrap.dedent("""
         import os
-        from asrconfig_go import ForkedProcessError, MemoryMonitor
+        from asrconfig_go import MemoryMonitor
+        from asrconfig_go.errors import ForkedProcessError
         monitor = MemoryMonitor(5)
         child = os.fork()
         if child == 0:

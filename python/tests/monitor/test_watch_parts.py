@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import InvalidArgumentError
+from asrconfig_go.errors import InvalidArgumentError
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")

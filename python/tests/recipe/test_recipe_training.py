@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import AsrConfigError, InvalidArgumentError, NotFoundError, TrainingConfig
+from asrconfig_go import TrainingConfig
 from asrconfig_go.cli.main import main
+from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.recipe import FineTuneResult, SpeechData, fine_tune, load_speech, push_to_hub
 from recipe_data import digits
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import asrconfig_go as ac
+from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.report import export
 from run_stories import (
@@ -147,12 +147,12 @@ def test_a_story_of_nothing(tmp_path: Path) -> None:
 
 def test_other_formats_and_places_are_errors(two: Json, tmp_path: Path) -> None:
     story = RunLog.from_json(two)
-    with pytest.raises(ac.InvalidArgumentError, match=r"cannot tell from 'run\.parquet'"):
+    with pytest.raises(InvalidArgumentError, match=r"cannot tell from 'run\.parquet'"):
         export(story, tmp_path / "run.parquet")
-    with pytest.raises(ac.InvalidArgumentError, match="format = 'xml'"):
+    with pytest.raises(InvalidArgumentError, match="format = 'xml'"):
         export(story, tmp_path / "run.csv", "xml")
-    with pytest.raises(ac.InvalidArgumentError, match="a monitor's own files"):
+    with pytest.raises(InvalidArgumentError, match="a monitor's own files"):
         export(story, tmp_path / "asrconfig_monitor.json")
-    with pytest.raises(ac.NotFoundError, match="cannot write"):
+    with pytest.raises(NotFoundError, match="cannot write"):
         export(story, tmp_path / "none" / "run.csv")
     assert list(tmp_path.iterdir()) == []
