@@ -54,8 +54,8 @@ type Row struct {
 	Cheapest   bool          `json:"cheapest"`
 	Fastest    bool          `json:"fastest"`
 
-	Notes []string          `json:"notes"`
-	Ways  []estimate.Remedy `json:"ways"` // what would make it fit, when it does not
+	Notes    []string          `json:"notes"`
+	Remedies []estimate.Remedy `json:"remedies"` // what would make it fit, when it does not
 }
 
 // Make compares. Errors: those of analytic.Read, of unknown GPUs, of data without clips, and InvalidArgument.

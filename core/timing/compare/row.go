@@ -14,7 +14,7 @@ import (
 func (p *planner) row(m machine) (Row, error) {
 	g := m.card.GPU()
 	row := Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes, Unverified: m.card.Unverified,
-		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: p.precision(g), Notes: []string{}, Ways: []estimate.Remedy{}}
+		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: p.precision(g), Notes: []string{}, Remedies: []estimate.Remedy{}}
 	rates, err := timing.RatesOf(g)
 	if err != nil {
 		return row, err
@@ -36,7 +36,7 @@ func (p *planner) row(m machine) (Row, error) {
 			}
 		}
 	}
-	row.Ways, err = p.estimator.Remedies(p.shortfall(m, row.BudgetBytes))
+	row.Remedies, err = p.estimator.Remedies(p.shortfall(m, row.BudgetBytes))
 	return row, err
 }
 
