@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .._base.checks import checked
+from .._base.choices import Precision
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.out_of_memory import classify, clear_frames, free_memory
 from ..memory import MemoryModel
@@ -85,7 +86,7 @@ def find_max_batch_size(
     high: int = 4096,
     start: int | MemoryModel | None = None,
     optimizer: Any = None,
-    precision: str | None = None,
+    precision: Precision | None = None,
     accumulation: int | None = None,
     batch: Any = None,
 ) -> BatchSizeSearch:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
+from .._base.choices import TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
 from .._base.out_of_memory import classify, note as add_note
 from .._base.override import override
@@ -38,9 +39,27 @@ from .step_times import follow_steps
 from .training_report import GuardEvent
 from .weighted_losses import WeightedLosses
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 logger = logging.getLogger("asrconfig_go")
 
 KEY = "_asrconfig_guard"
+
+
+class GuardSettings(TypedDict, total=False):
+    """What ``Guard`` takes by keyword."""
+
+    max_halvings: int | None
+    micro_batch: int | None
+    memory: Any
+    memory_limit_bytes: int | None
+    overhead_s: float | None
+    rule: WeightRule | None
+    split: Callable[[Any, int], list[Any]] | None
+    too_long: TooLong | Callable[[Any], list[Any]]
+    preflight: bool | float
+    split_batch_statistics: bool
 
 
 class Guard:
@@ -83,9 +102,9 @@ class Guard:
         memory: Any = None,
         memory_limit_bytes: int | None = None,
         overhead_s: float | None = None,
-        rule: str | None = None,
+        rule: WeightRule | None = None,
         split: Callable[[Any, int], list[Any]] | None = None,
-        too_long: str | Callable[[Any], list[Any]] = "raise",
+        too_long: TooLong | Callable[[Any], list[Any]] = "raise",
         preflight: bool | float = False,
         split_batch_statistics: bool = False,
     ) -> None:
@@ -437,7 +456,7 @@ def guard_of(trainer: Any) -> Guard | None:
     return getattr(trainer, KEY, None)
 
 
-def attach(trainer: Any, **options: Any) -> Guard:
+def attach(trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
     """The guard of ``trainer``, made if there is none; one that is there takes no other options."""
     existing = guard_of(trainer)
     if existing is None:

@@ -21,10 +21,12 @@ from .messages import BestEffort, say
 from .monitor_reader import MemoryReader
 from .rank_peaks import RankFiles, RankPeaks
 from .watch import Watch
-from .watch_options import WatchOptions
+from .watch_options import WatchOptions, WatchSettings
 from .watch_setup import WatchSetup
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ..plan.plan_record import PlanRecord
 
 logger = logging.getLogger("asrconfig_go")
@@ -63,25 +65,15 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self,
         config: PlanRecord | None = None,
         *,
-        warn_at: float = 0.90,
-        clean_at: float = 0.95,
-        hysteresis: float = 0.05,
-        cooldown_s: float = 60.0,
-        interval_ms: float = 100.0,
-        progress: bool = True,
-        panel: bool | None = None,
-        run_file: bool = True,
-        memory: Any = None,
         monitor: Callable[[], MemoryReader] | None = None,
+        **options: Unpack[WatchSettings],
     ) -> None:
         """``monitor`` makes the reader, for tests; by default a ``MemoryMonitor``.
 
         Raises ``InvalidArgumentError`` unless 0 < warn_at < clean_at ≤ 1, 0 ≤ hysteresis < warn_at, cooldown_s ≥ 0,
         and for a ``memory`` that has no GPU in mind.
         """
-        self.options = WatchOptions(
-            warn_at, clean_at, hysteresis, cooldown_s, interval_ms, progress, panel, run_file, memory
-        )
+        self.options = WatchOptions(**options)
         self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
         self._watch: Watch | None = None
