@@ -27,21 +27,21 @@ type Question struct {
 
 // Estimator answers questions about a model and remembers the answers. It is not safe for concurrent use.
 type Estimator struct {
-	works    map[Question]Curve
-	models   map[bool]*analytic.Model // by whether the feature encoder is frozen
-	source   func(frozen bool) (*analytic.Model, error)
-	sketches map[Question]analytic.Sketch
-	reserved map[Question]uint64
+	works       map[Question]Curve
+	models      map[bool]*analytic.Model // by whether the feature encoder is frozen
+	source      func(frozen bool) (*analytic.Model, error)
+	predictions map[Question]analytic.Prediction
+	reserved    map[Question]uint64
 }
 
-// Of is an oracle for a model.
+// Of is an estimator for a model.
 func Of(r model.Request) *Estimator {
 	source := func(frozen bool) (*analytic.Model, error) {
 		named := r
 		named.FreezeFeatureEncoder = named.FreezeFeatureEncoder || frozen
 		return analytic.Read(named)
 	}
-	return &Estimator{map[Question]Curve{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Sketch{}, map[Question]uint64{}}
+	return &Estimator{map[Question]Curve{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Prediction{}, map[Question]uint64{}}
 }
 
 // Model is the model itself. Errors: those of analytic.Read.
@@ -69,18 +69,18 @@ func (q Question) request() analytic.Request {
 	return r
 }
 
-// Sketch is memory by the rule, and work. Errors: those of Model.Sketch.
-func (o *Estimator) Sketch(q Question) (analytic.Sketch, error) {
-	if s, known := o.sketches[q]; known {
+// Predict gives memory by the rule, and work. Errors: those of Model.Predict.
+func (o *Estimator) Predict(q Question) (analytic.Prediction, error) {
+	if s, known := o.predictions[q]; known {
 		return s, nil
 	}
 	m, err := o.Model(q.Frozen)
 	if err != nil {
-		return analytic.Sketch{}, err
+		return analytic.Prediction{}, err
 	}
-	s, err := m.Sketch(q.request())
+	s, err := m.Predict(q.request())
 	if err == nil {
-		o.sketches[q] = s
+		o.predictions[q] = s
 	}
 	return s, err
 }

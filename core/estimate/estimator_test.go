@@ -32,7 +32,7 @@ func TestLargestIsTheLastThatFits(t *testing.T) {
 			q, fits := ask(seconds), 0
 			q.Seconds = max(seconds, Shortest)
 			for q.Batch = 1; q.Batch <= 40; q.Batch++ {
-				s, err := o.Sketch(q)
+				s, err := o.Predict(q)
 				require.NoError(t, err)
 				beside, err := p.OutsideAllocator(s.Work.TrainedParameters)
 				require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestWorkIsThatOfItsLength(t *testing.T) {
 	require.NoError(t, err)
 	for _, seconds := range []float64{1, 4, 11, 29} {
 		q.Seconds, q.Accumulating = seconds, false
-		s, err := o.Sketch(q)
+		s, err := o.Predict(q)
 		require.NoError(t, err)
 		counted := s.Work.Sum()
 		assert.InEpsilon(t, counted.Products, curve.At(seconds).Products, 0.02, seconds)

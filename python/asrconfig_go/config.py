@@ -7,21 +7,18 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .plan.plan_parts import Alternative, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
-from .plan.plan_record import SCHEMA_VERSION, PlanRecord
+from ._base.choices import StartMethod
+from .plan.plan_record import PlanRecord
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
+    from typing_extensions import Unpack
 
     from .apply.applied_settings import Applied
     from .explain import Explanation
     from .launch import LaunchFiles
+    from .launch.launch_script import LaunchSettings
     from .plan.selection import Selection
-
-__all__ = [
-    "SCHEMA_VERSION", "Alternative", "Decision", "MemoryPart", "PlannedBucket", "PlannedDevice", "PlannedTimes",
-    "TrainingConfig",
-]  # fmt: skip
 
 
 @dataclasses.dataclass(repr=False)
@@ -66,7 +63,7 @@ class TrainingConfig(PlanRecord):
 
         return apply(self, model, environment, backends, stacklevel=2)
 
-    def loader_settings(self, *, start_method: str | None = None) -> dict[str, Any]:
+    def loader_settings(self, *, start_method: StartMethod | None = None) -> dict[str, Any]:
         """Keywords for a ``torch.utils.data.DataLoader`` of one's own: workers, prefetching, pinned memory.
 
         ``start_method`` of the workers: None is Python's own, ``"fork"`` on Linux before Python 3.14. Take ``"spawn"``
@@ -99,7 +96,7 @@ class TrainingConfig(PlanRecord):
 
         return max_steps(self, clips)
 
-    def launch_files(self, folder: str | os.PathLike[str], **options: Any) -> LaunchFiles:
+    def launch_files(self, folder: str | os.PathLike[str], **options: Unpack[LaunchSettings]) -> LaunchFiles:
         """Write the plan for torchrun, accelerate and DeepSpeed: see ``asrconfig_go.launch.launch_files``."""
         from .launch import launch_files
 

@@ -67,12 +67,12 @@ func (t Training) stepper() (*stepper, error) {
 }
 
 func (s *stepper) work(batch int64, seconds float64, accumulation int) (analytic.Work, error) {
-	sketch, err := s.model.Sketch(analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
+	prediction, err := s.model.Predict(analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
 		Accumulation: int64(accumulation), Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())})
-	return sketch.Work, err
+	return prediction.Work, err
 }
 
-// Step estimates one optimizer step. Errors: those of analytic.Read and Model.Sketch, NotFound for an unknown GPU, those of
+// Step estimates one optimizer step. Errors: those of analytic.Read and Model.Predict, NotFound for an unknown GPU, those of
 // timing.Calibrate.
 func Step(r StepRequest) (StepAnswer, error) {
 	s, err := r.stepper()

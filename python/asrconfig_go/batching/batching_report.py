@@ -10,7 +10,7 @@ from .._base.checks import checked_list
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json
 from .batching_request import BUCKETS, recipe
-from .memory_table import OVERHEAD_S, FitsByLength, seconds_of
+from .memory_limits import OVERHEAD_S, FitsByLength, seconds_of
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .._base import native
 from .._base.checks import checked
+from .._base.choices import StepMode
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json
 from .batching_report import LengthBucket
 from .batching_request import BUCKETS, BatchingWarning, recipe
-from .memory_table import OVERHEAD_S, FitsByLength, seconds_of
+from .memory_limits import OVERHEAD_S, FitsByLength, seconds_of
 
 
 class StepSampler:
@@ -45,7 +46,7 @@ class StepSampler:
         durations: Iterable[float],
         step_samples: int,
         *,
-        mode: str = "random",
+        mode: StepMode = "random",
         memory: FitsByLength | Sequence[tuple[float, int]] | None = None,
         buckets: int = BUCKETS,
         seed: int = 0,

@@ -10,10 +10,20 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints
 
 from .._base import native
 from .._base.checks import checked, checked_list
+from .._base.choices import Attention, ClipOrder, Optimizer, Precision
+from .._base.defaults import (
+    ACCUMULATION,
+    EPOCHS,
+    LOADER_WORKERS,
+    LORA_RANK,
+    OPTIMIZER,
+    SAFETY_MARGIN,
+    TARGET_BATCH_SIZE,
+)
 from .._base.errors import InvalidArgumentError
 from .._base.json_files import read_json
 from .._base.records import from_json, to_json
@@ -21,6 +31,9 @@ from ..data.profile import DatasetProfile
 from ..machine.hardware import GPU
 from .comparison_records import Comparison, LargestModels, Price, StepCalibration, StepTime
 from .step_calibration import known_calibrations
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Prices = Mapping[str, float] | str | os.PathLike[str]
 
@@ -35,7 +48,7 @@ def compare_gpus(
     max_s: float | None = None,
     prices: Prices | None = None,
     freeze_feature_encoder: bool = False,
-    **options: Any,
+    **options: Unpack[CompareSettings],
 ) -> Comparison:
     """Plan one training on each of ``gpus`` and say what it would take there.
 
@@ -56,6 +69,22 @@ def compare_gpus(
     )
 
 
+class CompareSettings(TypedDict, total=False):
+    """What ``compare_gpus`` takes of ``CompareOptions`` by keyword."""
+
+    target_batch_size: int
+    epochs: float
+    precision: Precision | None
+    optimizer: Optimizer
+    lora_rank: int
+    order: ClipOrder
+    padded_s: float | None
+    safety_margin: float
+    loader_rate: float | None
+    workers: int
+    calibrations: Mapping[str, StepCalibration] | None
+
+
 @dataclass(frozen=True)
 class CompareOptions:
     """How the training is to run.
@@ -68,37 +97,29 @@ class CompareOptions:
     measured of the model (see ``find_step_calibration``), an empty mapping none.
     """
 
-    target_batch_size: int = 32
-    epochs: float = 3.0
-    precision: str | None = None
-    optimizer: str = "adamw_torch_fused"
+    target_batch_size: int = TARGET_BATCH_SIZE
+    epochs: float = EPOCHS
+    precision: Precision | None = None
+    optimizer: Optimizer = OPTIMIZER
     lora_rank: int = 0
-    order: str = "random"
+    order: ClipOrder = "random"
     padded_s: float | None = None
-    safety_margin: float = 0.85
+    safety_margin: float = SAFETY_MARGIN
     loader_rate: float | None = None
-    workers: int = 4
+    workers: int = LOADER_WORKERS
     calibrations: Mapping[str, StepCalibration] | None = None
 
     def request(self) -> dict[str, Any]:
         """What the library is asked; raises ``InvalidArgumentError`` for a value of the wrong type."""
-        given = {}
+        given: dict[str, Any] = {"calibrations": {name: to_json(c) for name, c in (self.calibrations or {}).items()}}
+        hints = get_type_hints(type(self))
         for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "calibrations":
-                given["calibrations"] = {name: to_json(c) for name, c in (value or {}).items()}
-            elif value is not None:
-                given[field.name] = checked(field.name, value, _OPTION_TYPES[field.name])
+            if field.name != "calibrations" and (value := getattr(self, field.name)) is not None:
+                given[field.name] = checked(field.name, value, hints[field.name])
         for name in ("target_batch_size", "epochs", "safety_margin", "workers"):
             if not given[name]:  # zero would mean the default in the library
                 raise InvalidArgumentError(f"{name} = {given[name]!r} is too small", "give a number above 0")
         return given
-
-
-_OPTION_TYPES = {
-    "target_batch_size": int, "epochs": float, "precision": str, "optimizer": str, "lora_rank": int, "order": str,
-    "padded_s": float, "safety_margin": float, "loader_rate": float, "workers": int,
-}  # fmt: skip
 
 
 def compare_described(
@@ -110,12 +131,12 @@ def compare_described(
     mean_s: float | None = None,
     max_s: float | None = None,
     prices: Prices | None = None,
-    **options: Any,
+    **options: Unpack[CompareSettings],
 ) -> Comparison:
     """``compare_gpus`` for a model as ``analytic_request`` describes it."""
-    unknown = options.keys() - {field.name for field in fields(CompareOptions)}
+    unknown = options.keys() - CompareSettings.__annotations__.keys()
     if unknown:
-        known = ", ".join(field.name for field in fields(CompareOptions))
+        known = ", ".join(CompareSettings.__annotations__)
         raise InvalidArgumentError(f"there is no option {sorted(unknown)[0]!r}", f"choose from {known}")
     asked = CompareOptions(**options)
     if asked.calibrations is None:
@@ -131,9 +152,9 @@ def largest_models(
     family: str = "",
     *,
     seconds: float = 15.0,
-    lora_rank: int = 32,
-    precision: str | None = None,
-    safety_margin: float = 0.85,
+    lora_rank: int = LORA_RANK,
+    precision: Precision | None = None,
+    safety_margin: float = SAFETY_MARGIN,
 ) -> LargestModels:
     """Say which known models can be fine-tuned on ``gpu``: fully, with an 8-bit optimizer, with LoRA.
 
@@ -145,7 +166,7 @@ def largest_models(
         "family": checked("family", family, str),
         "seconds": checked("seconds", seconds, float),
         "lora_rank": checked("lora_rank", lora_rank, int),
-        "precision": checked("precision", precision, str | None) or "",
+        "precision": checked("precision", precision, Precision | None) or "",
         "safety_margin": checked("safety_margin", safety_margin, float),
     }
     for name in ("seconds", "lora_rank", "safety_margin"):
@@ -160,13 +181,13 @@ def estimate_step_time(
     *,
     batch: int,
     seconds: float,
-    precision: str | None = None,
+    precision: Precision | None = None,
     gradient_checkpointing: bool = False,
-    accumulation: int = 1,
-    optimizer: str = "adamw_torch_fused",
+    accumulation: int = ACCUMULATION,
+    optimizer: Optimizer = OPTIMIZER,
     freeze_feature_encoder: bool = False,
     lora_rank: int = 0,
-    attention: str = "sdpa",
+    attention: Attention = "sdpa",
     measured_s: Iterable[float] | None = None,
 ) -> StepTime:
     """Say how long one optimizer step takes: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.

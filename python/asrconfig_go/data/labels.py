@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .label_limits import Limits, limits_of
 from .pieces import kind
@@ -128,7 +129,7 @@ def _given(source: Any, texts: Iterable[Any] | None, workers: int, progress: boo
 
 
 def _scanned(source: Any, text: str | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
-    found = read_source(source, sampling_rate=16_000, sample_size=None, seed=0)
+    found = read_source(source, sampling_rate=SAMPLING_RATE, sample_size=None, seed=0)
     if found.texts is not None:
         said = found.texts(text)
         return scan_audio(source, workers=workers, progress=progress, allow_empty=True), said

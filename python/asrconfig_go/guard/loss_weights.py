@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
+from .._base.choices import WeightRule
 from .._base.errors import InvalidArgumentError
 from .collated_batch import batch_size, copied, pick, piece
 from .loss_kind import ctc_reduction, loss_kind
 
-RULES = ("mean", "token_mean", "sum")
+RULES: tuple[WeightRule, ...] = get_args(WeightRule)
 TRIED = 4  # samples, at most
 _TOLERANCE = {"float32": 1e-5, "float64": 1e-6}  # of losses
 _GRADIENTS = 1e-4  # of sums over gradients
@@ -80,7 +81,7 @@ def row_tokens(inputs: Any, labels: str = "labels") -> list[int]:
     return [int(n) for n in (used.flatten(1).sum(1) if len(used.shape) > 1 else used.int())]
 
 
-def telling_rows(inputs: Any, most: int = TRIED, labels: str = "labels") -> Any:
+def informative_rows(inputs: Any, most: int = TRIED, labels: str = "labels") -> Any:
     """At most so many samples of a batch, one with the most tokens first, and one with the fewest among them."""
     counts = row_tokens(inputs, labels)
     rows = sorted(range(len(counts)), key=lambda i: -counts[i])

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from .._base.choices import TooLong
 from .._base.errors import InfeasiblePlanError
 from .accumulation_window import Call, Window
 from .attempts import Piece
@@ -17,14 +18,14 @@ from .padding import trimmed
 logger = logging.getLogger("asrconfig_go")
 
 
-class LeftOut:
+class OversizedClips:
     """Takes clips that are too long out of their batches, if the user allowed it, and counts them.
 
     The others are then padded to the longest of them, as if the clip had never been in the batch. There is no automatic
     chunking: where a transcript would have to be cut is not known here. A function of the user's may know.
     """
 
-    def __init__(self, policy: str | Callable[[Any], list[Any]], budget: Budget, window: Window) -> None:
+    def __init__(self, policy: TooLong | Callable[[Any], list[Any]], budget: Budget, window: Window) -> None:
         self._policy, self._budget, self._window = policy, budget, window
         self.count = 0
 

@@ -7,8 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from .._base.choices import Strategy
+from .._base.defaults import MAX_RETRIES
 from .._base.errors import InvalidArgumentError, NotFoundError
 from .._base.files import user_path, write_whole
 from ..plan.plan_record import PlanRecord
@@ -23,7 +25,7 @@ class LaunchFiles:
     """What ``launch_files`` wrote, and how to use it."""
 
     folder: Path
-    strategy: str
+    strategy: Strategy
     files: tuple[Path, ...]
     """``plan.json``, ``accelerate.yaml``, ``torchrun.sh``, ``accelerate.sh``, and ``deepspeed.json`` for ZeRO."""
     torchrun: str
@@ -42,15 +44,27 @@ class LaunchFiles:
         return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
 
 
+class LaunchSettings(TypedDict, total=False):
+    """What ``launch_files`` takes by keyword."""
+
+    script: str
+    arguments: Sequence[str]
+    strategy: Strategy | None
+    machines: int
+    max_restarts: int
+    model: Any
+    layers: Sequence[str]
+
+
 def launch_files(
     config: PlanRecord,
     folder: str | os.PathLike[str],
     *,
     script: str = "train.py",
     arguments: Sequence[str] = (),
-    strategy: str | None = None,
+    strategy: Strategy | None = None,
     machines: int = 1,
-    max_restarts: int = 3,
+    max_restarts: int = MAX_RETRIES,
     model: Any = None,
     layers: Sequence[str] = (),
 ) -> LaunchFiles:

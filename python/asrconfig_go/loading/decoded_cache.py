@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._base.checks import checked
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from ..view.units import gb
 from .audio import load_audio
@@ -112,7 +113,7 @@ class DecodedCache(ClipCache):
 def sample_rate_of(load: Any) -> int | None:
     """The rate that a loading function gives, in hertz; None when it does not tell."""
     if load is load_audio:
-        return 16_000
+        return SAMPLING_RATE
     rate = getattr(load, "sample_rate", None) or getattr(load, "keywords", {}).get("sample_rate")
     return rate if isinstance(rate, int) else sample_rate_of(load.func) if hasattr(load, "func") else None
 

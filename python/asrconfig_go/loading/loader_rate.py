@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any
+from typing import Any, TypedDict
 
 from .._base.checks import checked
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import EmptyDatasetError, InvalidArgumentError
 from .loader_sources import Reading, Resampler, loader_items
 
@@ -20,6 +21,10 @@ _FIRST = 0.6  # of the time, for the first pass; what is left is for reading the
 _GROUPS = 10  # of clips, for the spread
 _PATIENCE = 8  # bad clips, when time is up and there was no good one
 _now = time.perf_counter
+
+
+class LoaderNotMeasuredWarning(UserWarning):
+    """Clips could not be decoded here to see how fast that is; the plan assumes a usual rate."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,16 @@ class LoaderRate:
         return "\n".join([*lines, *bad, *(f"  note: {note}" for note in self.notes)])
 
 
+class LoaderSettings(TypedDict, total=False):
+    """What ``measure_loader`` takes by keyword beside ``processor``."""
+
+    seconds: float
+    sampling_rate: int
+    seed: int
+
+
 def measure_loader(
-    dataset: Any, *, seconds: float = 1.0, sampling_rate: int = 16_000, processor: Any = None, seed: int = 0
+    dataset: Any, *, seconds: float = 1.0, sampling_rate: int = SAMPLING_RATE, processor: Any = None, seed: int = 0
 ) -> LoaderRate | None:
     """How many seconds of audio one worker of a DataLoader prepares in a second, measured on a random sample.
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._base.checks import checked
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .._base.files import user_path
 from .audio import load_audio
@@ -56,7 +57,7 @@ class ResampledCache(ClipCache):
         self,
         folder: str | os.PathLike[str],
         *,
-        sample_rate: int = 16_000,
+        sample_rate: int = SAMPLING_RATE,
         load: Callable[..., Any] = load_audio,
         max_bytes: int | None = None,
         keep_free_bytes: int = _KEPT_FREE,

@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 
 from .._base import native
 from .._base.checks import checked
+from .._base.choices import OptimizerState
 from .._base.errors import InvalidArgumentError
 from .._base.files import user_path
 from .._base.records import from_json, to_json
@@ -36,7 +37,7 @@ class ModelProfile:
     optimizer_bytes: dict[str, int] = field(default_factory=dict)
     source: str = "manual"
 
-    def training_bytes(self, optimizer: str = "adamw") -> int:
+    def training_bytes(self, optimizer: OptimizerState = "adamw") -> int:
         """Parameters, gradients and optimizer state: ``"adamw"``, ``"adamw_8bit"``, ``"adafactor"`` or ``"sgd"``."""
         complete = profile_model(self)
         if optimizer not in complete.optimizer_bytes:

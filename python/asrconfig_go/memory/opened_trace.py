@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._base import native
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError, LibraryError, UnsupportedError
 from .calibration_record import Calibration, find_calibration
 from .memory_settings import MAX_BATCH, MemorySettings, Shape, Target, check_labels, positive
@@ -99,7 +100,7 @@ class OpenedTrace:
     @property
     def length_per_second(self) -> float:
         """Units of input length in a second of audio: samples, or frames of features."""
-        return float(self.about.get("length_per_second") or 16_000.0)
+        return float(self.about.get("length_per_second") or SAMPLING_RATE)
 
     def length(self, seconds: float) -> int:
         """The input length of a batch whose longest clip has this duration, in samples or frames of features.

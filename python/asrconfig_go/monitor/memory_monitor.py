@@ -8,17 +8,19 @@ import time
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from .._base import native
 from .._base.checks import checked
-from .._base.errors import AsrConfigError, ForkedProcessError, InvalidArgumentError, LibraryError
+from .._base.choices import StepKind
+from .._base.defaults import INTERVAL_MS
+from .._base.errors import AsrConfigError, ForkedProcessError, LibraryError
 from .._base.records import from_json
 from ..machine.hardware import driver_arguments
-from .run_log import Activity, Alert, RunStory
+from .run_log import Activity, Alert, RunLog
 from .torch_counters import TorchCounters
 
-STEP_KINDS = ("train", "evaluation", "checkpoint")  # by their numbers in capi/asrconfig.h
+STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 _NAN = float("nan")
 
 
@@ -106,7 +108,7 @@ class MemoryMonitor:
 
     def __init__(
         self,
-        interval_ms: float = 100.0,
+        interval_ms: float = INTERVAL_MS,
         *,
         reset_peaks: bool = True,
         pid: int | None = None,
@@ -173,7 +175,7 @@ class MemoryMonitor:
         self,
         number: int | None = None,
         *,
-        kind: str = "train",
+        kind: StepKind = "train",
         spent_s: float | None = None,
         waited_s: float | None = None,
         audio_s: float | None = None,
@@ -191,8 +193,7 @@ class MemoryMonitor:
             return
         now = time.perf_counter()
         told, step = (waited_s, audio_s, padded_s, longest_s), self._step
-        if kind not in STEP_KINDS:
-            raise InvalidArgumentError(f"kind = {kind!r} is no kind of step", f"pass one of {', '.join(STEP_KINDS)}")
+        checked("kind", kind, StepKind)
         if number is None:
             number = self._number + (kind == "train")
         elapsed, self._number, self._last_step = now - self._last_step, number, now
@@ -233,12 +234,12 @@ class MemoryMonitor:
         """What the host and the GPUs did last, read about once a second."""
         return from_json(Activity, self._ask("monitor.activity"))
 
-    def story(self) -> RunStory:
+    def story(self) -> RunLog:
         """Everything seen so far; also after the stop."""
-        return RunStory.from_json(self._ask("monitor.run_log"))
+        return RunLog.from_json(self._ask("monitor.run_log"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the story to a file for ``RunStory.load``; also after the stop. The file is there whole or not at all.
+        """Write the story to a file for ``RunLog.load``; also after the stop. The file is there whole or not at all.
 
         Raises ``NotFoundError`` where it cannot be written.
         """

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
+from .._base.choices import StepKind
+
 if TYPE_CHECKING:
     from .memory_monitor import MemoryHistory, MemorySnapshot
-    from .run_log import Activity, Alert, RunStory
+    from .run_log import Activity, Alert, RunLog
 
 
 class MemoryReader(Protocol):
@@ -25,7 +27,7 @@ class MemoryReader(Protocol):
         self,
         number: int | None = None,
         *,
-        kind: str = "train",
+        kind: StepKind = "train",
         waited_s: float | None = None,
         audio_s: float | None = None,
         padded_s: float | None = None,
@@ -54,7 +56,7 @@ class MemoryReader(Protocol):
     def alerts(self) -> tuple[Alert, ...]:
         """All warnings so far."""
 
-    def story(self) -> RunStory:
+    def story(self) -> RunLog:
         """All of it; also after the stop."""
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from .model_building import is_whisper
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def make_collator(processor: Any, model: Any, **options: Any) -> Any:
+    from ..loading.padded_clips import Augmentation
+
+
+class CollatorSettings(TypedDict, total=False):
+    """What ``CTCCollator`` and ``Seq2SeqCollator`` both take."""
+
+    pad_to_multiple_of: int | None
+    load: Callable[[Any], Any]
+    augment: Sequence[Augmentation]
+
+
+def make_collator(processor: Any, model: Any, **options: Unpack[CollatorSettings]) -> Any:
     """``Seq2SeqCollator`` for Whisper, else ``CTCCollator``; ``options`` are theirs, as ``load`` and ``augment``."""
     from ..loading import CTCCollator, Seq2SeqCollator
 

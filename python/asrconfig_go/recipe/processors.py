@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .hub_connection import offline, without_retries
 from .hub_downloads import OFFLINE, from_hub
 from .model_kinds import TINY_WHISPER, family, is_here
 from .required_packages import need
-from .speech_data import SAMPLE_RATE
 
 PAD, UNKNOWN, DELIMITER = "[PAD]", "[UNK]", "|"
 
@@ -92,7 +92,7 @@ def _feature_extractor(model: str) -> Any:
     if not is_here(model):
         return from_hub("the feature extractor of", model, lambda: AutoFeatureExtractor.from_pretrained(model), OFFLINE)
     return Wav2Vec2FeatureExtractor(
-        feature_size=1, sampling_rate=SAMPLE_RATE, padding_value=0.0, do_normalize=True, return_attention_mask=True
+        feature_size=1, sampling_rate=SAMPLING_RATE, padding_value=0.0, do_normalize=True, return_attention_mask=True
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .model_building import is_whisper
-from .model_collator import make_collator
+from .model_collator import CollatorSettings, make_collator
 from .speech_data import SpeechData, column
 from .transcription import word_error_rates
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _GENERATED = 225  # tokens of a transcript at most, as usual for Whisper's 30 s
 _ROOM = 8  # tokens above twice the longest transcript
@@ -33,7 +36,13 @@ def speech_settings(processor: Any, model: Any, data: SpeechData) -> dict[str, A
 
 
 def make_trainer(
-    model: Any, args: Any, data: SpeechData, processor: Any, *, callbacks: Sequence[Any] = (), **collator_options: Any
+    model: Any,
+    args: Any,
+    data: SpeechData,
+    processor: Any,
+    *,
+    callbacks: Sequence[Any] = (),
+    **collator_options: Unpack[CollatorSettings],
 ) -> Any:
     """A ``Trainer`` for CTC, a ``Seq2SeqTrainer`` for Whisper, of prepared ``data``, that evaluates word error rates.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.checks import checked
 from .._base.errors import AsrConfigError, InvalidArgumentError
-from .prometheus import CONTENT_TYPE, exposition
+from .prometheus import registry_of
 
 if TYPE_CHECKING:
     from ..monitor.memory_monitor import MemoryMonitor
@@ -32,19 +32,21 @@ class MetricsServer:
     clients that say nothing delay no other, and no thread keeps the process alive. The monitor is the caller's to stop.
     A forked child lets go of the port.
 
-    Raises ``InvalidArgumentError`` for a port that is taken, or is none.
+    Needs ``prometheus_client``, whose own servers bound neither the number of clients nor their time. Raises
+    ``UnsupportedError`` without it, and ``InvalidArgumentError`` for a port that is taken, or is none.
     """
 
     def __init__(self, monitor: MemoryMonitor, port: int = 0) -> None:
         if not 0 <= checked("port", port, int) <= 65535:
             raise InvalidArgumentError(f"port = {port} is none", "pass 1 to 65535, or 0 for one that is free")
+        registry = registry_of(monitor)
         try:
             self._server = _Server((_HOST, port), _Handler)
         except OSError as error:
             raise InvalidArgumentError(
                 f"port {port} of {_HOST} cannot be taken: {error.strerror or error}", "pass another one, or 0"
             ) from error
-        self._server.monitor = monitor
+        self._server.registry = registry
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="asrconfig-metrics", daemon=True
@@ -76,7 +78,7 @@ class MetricsServer:
 
 
 class _Server(ThreadingHTTPServer):
-    monitor: MemoryMonitor
+    registry: Any
     request_queue_size = 16
     daemon_threads, block_on_close = True, False
 
@@ -130,14 +132,17 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.split("?", 1)[0] != "/metrics":
             self.send_error(404, "there is /metrics alone")
             return
+        from prometheus_client.exposition import choose_encoder
+
+        encode, content_type = choose_encoder(self.headers.get("Accept", ""))
         try:
             with self.server.reading:
-                body = exposition(self.server.monitor).encode()
+                body = encode(self.server.registry)
         except AsrConfigError as error:
             self.send_error(503, "the monitor cannot be read", error.message)
             return
         self.send_response(200)
-        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", f"{len(body)}")
         self.end_headers()
         self.wfile.write(body)

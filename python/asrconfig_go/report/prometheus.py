@@ -1,22 +1,23 @@
-"""What a monitor sees now, in Prometheus' text format 0.0.4.
+"""What a monitor sees now, as metrics for ``prometheus_client``, which is optional.
 
-The format: https://prometheus.io/docs/instrumenting/exposition_formats. Units are the base ones that Prometheus asks
-for: bytes, ratios, watts, degrees Celsius, hertz.
+Units are the base ones that Prometheus asks for: bytes, ratios, watts, degrees Celsius, hertz.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
+from .._base.errors import UnsupportedError
 from ..view.markup import visible
 from .run_figures import THROTTLES
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
     from ..monitor.memory_monitor import MemoryMonitor
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "asrconfig_"
 
 # Of each: the attribute, the metric's name, what it is, and what its unit takes to be a base one.
@@ -55,103 +56,100 @@ _HOST_ACTIVITY = (
     ("net_sent_bytes_s", "network_sent_bytes_per_second", "Bytes sent over the network."),
 )
 
-Labels = dict[str, str]
+
+def registry_of(monitor: MemoryMonitor) -> Any:
+    """A ``prometheus_client.CollectorRegistry`` that reads ``monitor`` at each scrape.
+
+    Raises ``UnsupportedError`` where prometheus_client is not installed.
+    """
+    try:
+        from prometheus_client import CollectorRegistry
+    except ImportError as error:
+        raise UnsupportedError(
+            "the Prometheus endpoint needs prometheus_client", "pip install 'asrconfig-go[prometheus]'"
+        ) from error
+    registry = CollectorRegistry()
+    registry.register(MonitorCollector(monitor))
+    return registry
 
 
-@dataclass
-class Family:
-    """One metric with its samples; what is not known has none."""
+class MonitorCollector:
+    """Collects what ``monitor`` sees; for a registry of one's own: ``registry.register(MonitorCollector(monitor))``."""
 
-    name: str
-    help: str
-    kind: str = "gauge"
-    samples: list[tuple[Labels, float]] = field(default_factory=list)
+    def __init__(self, monitor: MemoryMonitor) -> None:
+        self._monitor = monitor
 
-    def put(self, value: float | None, **labels: str) -> None:
-        """Add a sample that is known."""
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: a registry would otherwise collect once to learn the names."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """One metric after the other; what is not known has no sample, and a metric without samples is left out."""
+        for metric in (*_general(self._monitor), *_memory(self._monitor), *_activity(self._monitor)):
+            if metric.samples:
+                yield metric
+        yield from _alerts(self._monitor)
+
+
+def _gauge(name: str, text: str, values: Iterable[tuple[dict[str, str], float | None]]) -> Metric:
+    from prometheus_client.core import Metric
+
+    metric = Metric(_PREFIX + name, text, "gauge")
+    for labels, value in values:
         if value is not None:
-            self.samples.append((labels, value))
-
-    def lines(self) -> Iterator[str]:
-        """HELP, TYPE and the samples."""
-        if self.samples:
-            yield f"# HELP {_PREFIX}{self.name} {self.help}"
-            yield f"# TYPE {_PREFIX}{self.name} {self.kind}"
-        for labels, value in self.samples:
-            inner = ",".join(f'{name}="{_label(text)}"' for name, text in labels.items())
-            yield f"{_PREFIX}{self.name}{f'{{{inner}}}' if inner else ''} {_number(value)}"
+            metric.add_sample(metric.name, {label: visible(text) for label, text in labels.items()}, float(value))
+    return metric
 
 
-def exposition(monitor: MemoryMonitor) -> str:
-    """The text of one scrape."""
-    families = [*_general(monitor), *_memory(monitor), *_activity(monitor), _alerts(monitor)]
-    return "".join(f"{line}\n" for family in families for line in family.lines())
+def _general(monitor: MemoryMonitor) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
 
-
-def _general(monitor: MemoryMonitor) -> Iterator[Family]:
     seen = monitor.read()
     for name, text, value in (
-        ("samples_total", "Samples taken.", seen.samples),
-        ("sample_errors_total", "Readings that failed.", seen.errors),
-        ("alerts_changed_total", "Alerts raised and cleared.", monitor.alert_changes),
+        ("samples", "Samples taken.", seen.samples),
+        ("sample_errors", "Readings that failed.", seen.errors),
+        ("alerts_changed", "Alerts raised and cleared.", monitor.alert_changes),
     ):
-        yield Family(name, text, "counter", [({}, value)])
-    yield Family("monitor_running", "1 while samples are taken.", samples=[({}, int(monitor.running))])
+        yield CounterMetricFamily(_PREFIX + name, text, value=value)
+    yield _gauge("monitor_running", "1 while samples are taken.", [({}, int(monitor.running))])
 
 
-def _memory(monitor: MemoryMonitor) -> Iterator[Family]:
+def _memory(monitor: MemoryMonitor) -> Iterator[Metric]:
     seen = monitor.read()
     for attribute, name, text in _GPU_MEMORY:
-        family = Family(name, text)
-        for i, gpu in enumerate(seen.gpus):
-            family.put(getattr(gpu, attribute), **_named(monitor, i))
-        yield family
+        yield _gauge(name, text, ((_named(monitor, i), getattr(gpu, attribute)) for i, gpu in enumerate(seen.gpus)))
     for attribute, text in (("total", "RAM, container's limit applied."), ("used", "RAM in use.")):
-        family = Family(f"host_memory_{attribute}_bytes", text)
-        family.put(getattr(seen, f"host_{attribute}"))
-        yield family
+        yield _gauge(f"host_memory_{attribute}_bytes", text, [({}, getattr(seen, f"host_{attribute}"))])
 
 
-def _activity(monitor: MemoryMonitor) -> Iterator[Family]:
+def _activity(monitor: MemoryMonitor) -> Iterator[Metric]:
     now = monitor.activity()
     for attribute, name, text in _HOST_ACTIVITY:
-        family = Family(name, text)
-        family.put(getattr(now, attribute))
-        yield family
+        yield _gauge(name, text, [({}, getattr(now, attribute))])
     for attribute, name, text, unit in _GPU_ACTIVITY:
-        family = Family(name, text)
-        for i, gpu in enumerate(now.gpus):
-            value = getattr(gpu, attribute)
-            family.put(None if value is None else unit * value, **_named(monitor, i))
-        yield family
-    throttled = Family("gpu_throttled", "1 while the reason holds the clock back.")
-    for i, gpu in enumerate(now.gpus):
-        for bit, reason in THROTTLES.items():
-            known = None if gpu.throttle is None else int(bool(int(gpu.throttle) & bit))
-            throttled.put(known, **_named(monitor, i), reason=reason)
-    yield throttled
+        known = [(_named(monitor, i), getattr(gpu, attribute)) for i, gpu in enumerate(now.gpus)]
+        yield _gauge(name, text, ((labels, None if value is None else unit * value) for labels, value in known))
+    yield _gauge(
+        "gpu_throttled",
+        "1 while the reason holds the clock back.",
+        (
+            (_named(monitor, i) | {"reason": reason}, bool(int(gpu.throttle) & bit))
+            for i, gpu in enumerate(now.gpus)
+            if gpu.throttle is not None
+            for bit, reason in THROTTLES.items()
+        ),
+    )
 
 
-def _alerts(monitor: MemoryMonitor) -> Family:
+def _alerts(monitor: MemoryMonitor) -> Iterator[Metric]:
     """Those that hold: how many of each kind."""
-    counts: dict[tuple[str, str, str], int] = {}
-    for alert in monitor.alerts():
-        if alert.cleared_s is None:
-            key = (alert.kind, "" if alert.gpu < 0 else f"{alert.gpu}", alert.severity)
-            counts[key] = counts.get(key, 0) + 1
-    family = Family("alert_active", "Alerts that hold.")
-    for (kind, gpu, severity), count in counts.items():
-        family.put(count, kind=kind, gpu=gpu, severity=severity)
-    return family
+    active = [alert for alert in monitor.alerts() if alert.cleared_s is None]
+    counts = Counter((alert.kind, "" if alert.gpu < 0 else f"{alert.gpu}", alert.severity) for alert in active)
+    labels = ("kind", "gpu", "severity")
+    if counts:
+        values = ((dict(zip(labels, key, strict=True)), count) for key, count in counts.items())
+        yield _gauge("alert_active", "Alerts that hold.", values)
 
 
-def _named(monitor: MemoryMonitor, i: int) -> Labels:
+def _named(monitor: MemoryMonitor, i: int) -> dict[str, str]:
     return {"gpu": f"{i}", "name": monitor.gpu_names[i] if i < len(monitor.gpu_names) else ""}
-
-
-def _label(text: str) -> str:
-    return visible(text).replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _number(value: float) -> str:
-    return f"{int(value)}" if float(value).is_integer() else f"{value!r}"

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 
-SAMPLING_RATE = 16_000
 _CHARACTERS_PER_SECOND = 15  # about two and a half words
 _TOKENS_PER_SECOND = 4
 # Durations to trace: their lengths have no common factor, and halving them again and again, as convolutions of stride 2

@@ -1,0 +1,329 @@
+"""Trace the training that the Trainer will run, at a few shapes, so that all others can be computed."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from .._base.checks import checked
+from .._base.choices import Checkpointing, Optimizer, Precision
+from .._base.defaults import OPTIMIZER
+from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from . import _traced_optimizers
+from ._copy import imaginary_copy
+from ._trace_errors import NoLossError, RefusedBatchError, TraceError
+from .recorder import MemoryRecorder
+from .signature import LossFunction, MadeUp, made_up_batches
+from .trace_file import Trace
+
+Point = tuple[int, int, int]  # batch, length, labels
+BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
+
+_PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
+# The third micro-batch of a window meets what the second left, and so does every one after it.
+_WINDOW = 3
+
+
+def trace_training(
+    model: nn.Module | Callable[[], nn.Module],
+    batch_fn: BatchFunction | None = None,
+    *,
+    points: Sequence[Point] | None = None,
+    optimizer: Optimizer | Callable[[Any], torch.optim.Optimizer] = OPTIMIZER,
+    precision: Precision = "fp32",
+    gradient_checkpointing: bool | Checkpointing = False,
+    accumulation: int = 1,
+    steps: int = 2,
+    loss: Callable[[nn.Module, dict[str, torch.Tensor]], torch.Tensor] | None = None,
+    max_grad_norm: float = 1.0,
+    evaluation: bool = True,
+    compute_capability: tuple[int, int] = (8, 0),
+    progress: Callable[[int, int], None] | None = None,
+) -> Trace:
+    """One trace of the Trainer's loop over ``model``: first step, steady steps, other shapes, evaluation.
+
+    ``model`` is left as it is; a function that builds one costs no memory at all. ``batch_fn(batch, length, labels)``
+    gives the model's keyword arguments as tensors; without it they follow from the model's config (``speech_batches``),
+    or from the signature of its ``forward``: what was assumed is then a note of the trace.
+    ``points`` are the shapes to trace, each (batch, input length, label length); three different lengths with a batch
+    of two or more, and two with a batch of one, let every other shape be computed. ``steps`` windows run at the first
+    of them. ``gradient_checkpointing`` is False, True ("non_reentrant"), "non_reentrant" or "reentrant". ``loss(model,
+    batch)`` replaces ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
+
+    Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
+    """
+    refused: list[AsrConfigError] = []  # one for each way to make up batches
+    while True:
+        loop = _Loop(
+            batch_fn, optimizer, precision, gradient_checkpointing, accumulation, steps, loss, max_grad_norm, evaluation
+        )
+        with MemoryRecorder(compute_capability=compute_capability, about=loop.about()) as recorder:
+            built = imaginary_copy(model, recorder.arena) if isinstance(model, nn.Module) else model()
+            if hasattr(model, "_orig_mod"):
+                recorder.notes.append("torch.compile: the eager model was traced; a compiled one usually takes less")
+            made_up = _next_to_try(built, refused) if batch_fn is None else None
+            try:
+                loop.run(recorder, built, points, progress, made_up)
+                return recorder.trace()
+            except (TraceError, NoLossError) as error:
+                if made_up is None:
+                    raise
+                refused.append(error)
+
+
+def _next_to_try(model: nn.Module, refused: list[AsrConfigError]) -> MadeUp:
+    """The next way to make up batches, else an error that says what was tried."""
+    ways = list(made_up_batches(model))
+    if len(refused) < len(ways):
+        return ways[len(refused)]
+    if not ways[0].words and not isinstance(refused[0], RefusedBatchError | NoLossError):
+        raise refused[0]  # a recognizer whose batch is right, and an operation that cannot be traced
+    tried = "; ".join(
+        f"{way.words or 'a text of each clip'}: {e.message}" for way, e in zip(ways, refused, strict=True)
+    )
+    raise TraceError(
+        f"no batches could be made up for a {type(model).__name__}; tried {tried}",
+        "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
+    )
+
+
+class _Loop:
+    """What ``Trainer.train`` does to memory: transformers.Trainer.training_step and _inner_training_loop."""
+
+    def __init__(
+        self,
+        batch_fn: BatchFunction | None,
+        optimizer: Any,
+        precision: Precision,
+        checkpointing: bool | Checkpointing,
+        accumulation: int,
+        steps: int,
+        loss: Any,
+        max_grad_norm: float,
+        evaluation: bool,
+    ) -> None:
+        checked("precision", precision, Precision)
+        for name, value in (("accumulation", accumulation), ("steps", steps)):
+            if not isinstance(value, int) or value < 1:
+                raise InvalidArgumentError(f"{name} is {value!r}", "give a whole number from 1 on")
+        self._batch_fn, self._optimizer, self._loss = batch_fn, optimizer, loss
+        self._dtype = _PRECISIONS[precision]
+        self._precision = precision
+        self._checkpointing = _checkpointing(checkpointing)
+        self._accumulation, self._steps = accumulation, steps
+        self._max_grad_norm = max_grad_norm
+        self._evaluation = evaluation
+        self._loss_of: LossFunction = _loss_of
+        self._held: list[Any] = []  # the window's inputs: the Trainer keeps them until the next window's are there
+        self._kept: Any = None  # the last loss
+
+    def about(self) -> dict[str, Any]:
+        """The settings, as a trace keeps them."""
+        optimizer = self._optimizer
+        return {
+            "precision": self._precision,
+            "optimizer": optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "own"),
+            "checkpointing": self._checkpointing or "none",
+            "accumulation": self._accumulation,
+            "max_grad_norm": self._max_grad_norm,
+            "loop": "trainer",
+        }
+
+    def run(
+        self, recorder: MemoryRecorder, model: nn.Module, points: Any, progress: Any, made_up: MadeUp | None
+    ) -> None:
+        """Every window of the trace."""
+        recorder.about["model"] = type(model).__name__
+        if made_up is not None:
+            batches = made_up.batches
+            self._batch_fn, points = batches.batch, points or batches.points()
+            self._loss_of = made_up.loss or _loss_of
+            recorder.about.update(batches.facts())
+            if made_up.words:
+                recorder.about["batches"] = made_up.words
+                recorder.notes.append(f"batches were made up: {made_up.words}")
+        if not points:
+            raise InvalidArgumentError("no points to trace", "give (batch, length, labels) of at least one batch")
+        windows = [points[0]] * (self._steps - 1) + list(points)
+        model.train()
+        self._enable_checkpointing(model)
+        self._stop_caching(model)
+        recorder.load(model)
+        optimizer = _traced_optimizers.build(self._optimizer, model)
+        scaler = torch.amp.GradScaler("cpu") if self._dtype is torch.float16 else None
+        for number, point in enumerate(windows):
+            self._window(recorder, model, optimizer, scaler, _checked(point))
+            if progress is not None:
+                progress(number + 1, len(windows))
+        if self._evaluation:
+            self._evaluate(recorder, model, points)
+
+    def _window(self, recorder: MemoryRecorder, model: nn.Module, optimizer: Any, scaler: Any, point: Point) -> None:
+        before = self._held
+        self._held = []
+        for number in range(min(self._accumulation, _WINDOW)):
+            recorder.segment("accumulate" if number else "micro", **_shape(point))
+            self._held.append(recorder.place(self._batch(point)))
+            before.clear()
+            with recorder.working(), _failing_clearly(point):
+                self._kept = self._micro_batch(model, self._held[-1], scaler)
+        recorder.segment("step", phase="optimizer", **_shape(point))
+        with recorder.working():
+            self._step(model, optimizer, scaler)
+
+    def _micro_batch(self, model: nn.Module, batch: dict[str, torch.Tensor], scaler: Any) -> torch.Tensor:
+        loss = self._forward(model, batch)
+        if self._accumulation > 1:
+            loss = loss / self._accumulation
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        return loss.detach()
+
+    def _forward(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The loss; everything else that the model gives is dropped here, as ``compute_loss`` does."""
+        if self._loss is not None:
+            with self._autocast():
+                return self._loss(model, batch)
+        # Nothing else may hold the outputs: those in half precision end when those in float32 are made.
+        return self._loss_of(self._as_float32(self._outputs(model, batch)))
+
+    def _outputs(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
+        with self._autocast():
+            return model(**batch)
+
+    def _step(self, model: nn.Module, optimizer: Any, scaler: Any) -> None:
+        if scaler is not None:
+            scaler.unscale_(optimizer)
+        if self._max_grad_norm > 0:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), self._max_grad_norm)
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
+        model.zero_grad()
+
+    def _evaluate(self, recorder: MemoryRecorder, model: nn.Module, points: Sequence[Point]) -> None:
+        """``prediction_step`` at each shape: no gradients, loss and logits kept."""
+        model.eval()
+        self._held.clear()
+        for point in points:
+            recorder.segment("evaluate", phase="evaluation", **_shape(point))
+            batch = recorder.place(self._batch(point))
+            with recorder.working(), torch.no_grad(), self._autocast():
+                if self._loss is not None:
+                    kept: Any = self._loss(model, batch)
+                else:
+                    kept = self._as_float32(model(**batch))
+            recorder.outputs(kept)
+            del kept, batch
+
+    def _batch(self, point: Point) -> dict[str, torch.Tensor]:
+        assert self._batch_fn is not None
+        batch = self._batch_fn(*point)
+        if not isinstance(batch, dict) or not any(isinstance(t, torch.Tensor) for t in pytree.tree_leaves(batch)):
+            raise InvalidArgumentError(
+                f"batch_fn gave a {type(batch).__name__} without tensors",
+                "return the model's keyword arguments: a dict of tensors",
+            )
+        return batch
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._dtype is None else torch.autocast("cpu", dtype=self._dtype)
+
+    def _as_float32(self, outputs: Any) -> Any:
+        """accelerate's convert_outputs_to_fp32, which wraps the forward pass in mixed precision."""
+        if self._dtype is None:
+            return outputs
+        low = (torch.float16, torch.bfloat16)
+        return {k: _cast(v, low) for k, v in outputs.items()} if hasattr(outputs, "items") else _cast(outputs, low)
+
+    def _enable_checkpointing(self, model: nn.Module) -> None:
+        if self._checkpointing is None:
+            return
+        reentrant = self._checkpointing == "reentrant"
+        # transformers 5.x calls it activation checkpointing, and warns at the older name.
+        names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
+        enable = next((getattr(model, name) for name in names if hasattr(model, name)), None)
+        if enable is None:
+            raise InvalidArgumentError(
+                f"{type(model).__name__} has no gradient_checkpointing_enable",
+                "trace it with gradient_checkpointing=False",
+            )
+        enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": {"use_reentrant": reentrant}})
+
+    def _stop_caching(self, model: nn.Module) -> None:
+        """A decoder's keys and values are not gathered: with checkpointing, and where the Trainer sees to it."""
+        if hasattr(model, "config") and (self._checkpointing or _trainer_stops_caching()):
+            model.config.use_cache = False
+
+
+@functools.cache
+def _trainer_stops_caching() -> bool:
+    """From transformers 5 on, the Trainer writes its own ``use_cache``, False unless asked for, into the config.
+
+    Read in the installed source: importing TrainingArguments takes longer than many a trace.
+    """
+    found = importlib.util.find_spec("transformers")
+    if found is None or found.origin is None:
+        return False
+    source = Path(found.origin).with_name("training_args.py")
+    return source.exists() and "use_cache:" in source.read_text(encoding="utf-8")
+
+
+@contextmanager
+def _failing_clearly(point: Point) -> Iterator[None]:
+    """Errors of the model's own code, with the shape that it was given."""
+    try:
+        yield
+    except (InvalidArgumentError, UnsupportedError):
+        raise
+    except Exception as error:
+        raise RefusedBatchError(
+            f"the model fails on a batch of {point[0]}, input length {point[1]}, {point[2]} labels: "
+            f"{type(error).__name__}: {error}",
+            "it would fail in training too, or batch_fn gives it what it does not expect",
+        ) from error
+
+
+def _cast(value: Any, low: tuple[torch.dtype, ...]) -> Any:
+    return pytree.tree_map_only(torch.Tensor, lambda t: t.float() if t.dtype in low else t, value)
+
+
+def _checkpointing(asked: bool | str) -> str | None:
+    known = {False: None, None: None, True: "non_reentrant", "non_reentrant": "non_reentrant", "reentrant": "reentrant"}
+    if asked not in known:
+        raise InvalidArgumentError(
+            f"gradient_checkpointing is {asked!r}", 'choose False, True, "non_reentrant" or "reentrant"'
+        )
+    return known[asked]
+
+
+def _checked(point: Any) -> Point:
+    ok = isinstance(point, tuple | list) and len(point) == 3 and all(isinstance(n, int) for n in point)
+    if not ok or point[0] < 1 or point[1] < 1 or point[2] < 0:
+        raise InvalidArgumentError(
+            f"{point!r} is not a shape", "give (batch, length, labels): whole numbers, batch and length from 1 on"
+        )
+    return (point[0], point[1], point[2])
+
+
+def _shape(point: Point) -> dict[str, Any]:
+    return dict(zip(("batch", "length", "labels"), point, strict=True))
+
+
+def _loss_of(outputs: Any) -> torch.Tensor:
+    found = outputs.get("loss") if hasattr(outputs, "get") else outputs[0]
+    if not isinstance(found, torch.Tensor):
+        raise NoLossError(
+            f"the model gave no loss (a {type(outputs).__name__})",
+            "put labels into the batch, or pass loss=function(model, batch)",
+        )
+    return found
