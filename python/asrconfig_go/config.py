@@ -28,6 +28,12 @@ class TrainingConfig(PlanRecord):
     Assigning an attribute checks its type and range and raises ``InvalidArgumentError``; unknown names are refused with
     the nearest known one. An override changes nothing but its own field: ``effective_batch_size`` shows what results.
     Sizes are bytes, durations seconds.
+
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+    >>> config.learning_rate = 1e-4
+    >>> config.preset = "fast"
+    Traceback (most recent call last):
+    InvalidArgumentError: preset = 'fast' is not one of 'balanced', 'speed', 'reproducible'
     """
 
     def to_training_arguments(

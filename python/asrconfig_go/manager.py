@@ -46,11 +46,18 @@ class ASRConfigManager:
     """Holds the measured profiles and the plan, and accompanies the training.
 
     ``gpu`` plans for a GPU of the catalogue (``"T4"``, ``"2xA100-40GB"``) instead of what is here.
+
+    >>> manager = ASRConfigManager(gpu="T4")
+    >>> dataset = manager.profile_dataset(CLIPS, progress=False)
+    >>> model = manager.profile_model("wav2vec2-base")
+    >>> manager.plan(trace=False).effective_batch_size
+    32
     """
 
     def __init__(self, *, safety_margin: float = SAFETY_MARGIN, gpu: str | None = None) -> None:
         check_margin(safety_margin)
-        self.hardware, self._gpu = HardwareProfile.detect(gpu, safety_margin), gpu
+        self.hardware: HardwareProfile = HardwareProfile.detect(gpu, safety_margin)
+        self._gpu = gpu
         self.dataset: DatasetProfile | None = None
         self.model: ModelProfile | None = None
         self.config: TrainingConfig | None = None

@@ -60,6 +60,10 @@ def compare_gpus(
 
     Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model whose memory is not known
     from its config (trace it with ``estimate_memory``), and ``InvalidArgumentError`` for values out of range.
+
+    >>> found = compare_gpus("wav2vec2-base", hours=10, mean_s=5, max_s=20, gpus=["T4", "L4"])
+    >>> found.cheapest.gpu, found.fastest.gpu
+    ('T4', 'L4')
     """
     from ..memory.model_source import analytic_request
 
@@ -160,6 +164,10 @@ def largest_models(
 
     ``family`` is a part of the names to look at, such as ``"whisper"`` or ``"xls-r"``; ``seconds`` the longest clip.
     Raises ``NotFoundError`` for an unknown GPU and for a family without a model.
+
+    >>> found = largest_models("T4", "whisper")
+    >>> len(found.models)
+    17
     """
     request = {
         "gpu": checked("gpu", gpu, str),
@@ -194,6 +202,12 @@ def estimate_step_time(
 
     ``measured_s``: seconds of real steps of that shape, without the first few; the answer then has a ``calibration``
     that ``compare_gpus`` takes.
+
+    Raises ``NotFoundError`` for an unknown GPU or model, ``InvalidArgumentError`` for values out of range.
+
+    >>> step = estimate_step_time("wav2vec2-base", "T4", batch=4, seconds=10)
+    >>> step.step_s.low < step.step_s.likely < step.step_s.high
+    True
     """
     from ..memory.model_source import analytic_request
 
@@ -217,7 +231,11 @@ def estimate_step_time(
 
 
 def gpu_prices() -> tuple[Price, ...]:
-    """The built-in prices, each with its date and source."""
+    """The built-in prices, each with its date and source.
+
+    >>> {price.gpu: price.usd_per_hour for price in gpu_prices()}["T4"]
+    0.2
+    """
     return tuple(from_json(Price, row) for row in native.call("timing.prices"))
 
 

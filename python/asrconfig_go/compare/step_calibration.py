@@ -80,6 +80,9 @@ def find_step_calibration(
     ``model`` is what ``compare_gpus`` takes; models of one architecture, width and depth that train the same share of
     their weights are one. With None of ``precision`` and ``gradient_checkpointing`` the newest measurement with any
     counts. Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model without a config.
+
+    >>> find_step_calibration("wav2vec2-base", "H200") is None  # nothing was trained here
+    True
     """
     from ..memory.model_source import analytic_request
 

@@ -43,6 +43,11 @@ def add_durations(
 
     A transform of the dataset (``set_transform``) stays, and is not run to look at lengths. Raises
     ``InvalidArgumentError`` for a stream, for what is no dataset, and when the column is there already.
+
+    >>> from asrconfig_go.demo.digits import load_split
+    >>> dataset = add_durations(load_split("test"), "seconds", "seconds", progress=False)
+    >>> dataset.column_names
+    ['audio', 'text', 'length', 'seconds']
     """
     checked("unit", unit, DurationUnit)
     options = {"sampling_rate": sampling_rate, "workers": workers, "progress": progress}

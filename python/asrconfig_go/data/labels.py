@@ -99,6 +99,10 @@ def check_labels(
 
     CTC needs as many frames as labels, and one more between any two labels that are the same (Graves et al. 2006).
     Raises ``InvalidArgumentError`` when there are no texts, or when a decoder is checked without a tokenizer.
+
+    >>> print(check_labels(CLIPS / "manifest.jsonl", progress=False))
+    all 310 pairs fit wav2vec2
+    labels are characters: 12.4 on average, 22 at most; the fullest pair needs 43% of its frames
     """
     limits = limits_of(model)
     if isinstance(source, ScanResult) or texts is not None:

@@ -105,6 +105,10 @@ def scan_audio(
     Bad files are counted and listed in the profile; when no file is usable an ``EmptyDatasetError`` is raised, or, with
     ``allow_empty``, a profile of zeros is given. Raises ``NotFoundError``, ``EmptyDatasetError`` or
     ``InvalidArgumentError``.
+
+    >>> found = scan_audio(CLIPS, progress=False)
+    >>> len(found), found.clips[0].codec, round(found.profile.max_s, 2)
+    (310, 'flac', 1.95)
     """
     _check_sample_size(sample_size)
     options: dict[str, Any] = {"workers": workers, "cache": _cache(cache), "batch_size": batch_size, "seed": seed}

@@ -103,6 +103,10 @@ def find_max_batch_size(
     Weights, gradients, buffers, modes, random numbers and the trainer are as before afterwards, also when a trial
     raises: all but running out of GPU memory is raised as it is. Raises ``InfeasiblePlanError`` when the states of the
     optimizer alone do not fit, ``InvalidArgumentError`` for bad ranges, no loss, nothing to train or several processes.
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> find_max_batch_size(small_model(tokens=12, seed=0), seconds=1.0, high=2).micro_batch
+    2
     """
     _check(low, high, seconds, start)
     with contextlib.ExitStack() as back:

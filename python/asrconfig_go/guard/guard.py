@@ -42,7 +42,7 @@ from .weighted_losses import WeightedLosses
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 KEY = "_asrconfig_guard"
 
@@ -115,9 +115,9 @@ class Guard:
         if memory is not None:
             cost = OVERHEAD_S if overhead_s is None else overhead_s
             training = MemoryBudget(memory, memory_limit_bytes, micro_batch, cost)
-        self.budgets = {"training": training, "evaluation": Budget()}
+        self.budgets: dict[str, Budget] = {"training": training, "evaluation": Budget()}
         self.events: list[GuardEvent] = []
-        self.notes = caveats(trainer)
+        self.notes: tuple[str, ...] = caveats(trainer)
         """What of this training the guard cannot keep the same, said once when it takes effect."""
         self._split, self._preflight = split, preflight
         self.preflight: PreflightReport | None = None
@@ -452,12 +452,28 @@ class Guard:
 
 
 def guard_of(trainer: Any) -> Guard | None:
-    """The guard that a Trainer has, if it has one."""
+    """The guard that a Trainer has, if it has one.
+
+    >>> from transformers import Trainer, TrainingArguments
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
+    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
+    >>> guard_of(trainer) is None
+    True
+    """
     return getattr(trainer, KEY, None)
 
 
 def attach(trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
-    """The guard of ``trainer``, made if there is none; one that is there takes no other options."""
+    """The guard of ``trainer``, made if there is none; one that is there takes no other options.
+
+    >>> from transformers import Trainer, TrainingArguments
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
+    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
+    >>> guard = attach(trainer, micro_batch=4)
+    >>> guard.detach()
+    """
     existing = guard_of(trainer)
     if existing is None:
         return Guard(trainer, **options).attach()

@@ -15,7 +15,7 @@ from .collated_batch import batch_size, pick
 from .micro_batch_budget import Budget
 from .padding import trimmed
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
 class OversizedClips:

@@ -26,6 +26,10 @@ def trainer_arguments(
 
     Raises ``InvalidArgumentError`` as ``for_strategy`` does and for FSDP without layers, ``UnsupportedError`` without
     transformers.
+
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
+    >>> trainer_arguments(config, "ddp")["ddp_find_unused_parameters"]
+    True
     """
     settled = for_strategy(config, strategy)
     settings: dict[str, Any] = {

@@ -76,6 +76,10 @@ def launch_files(
     an error. ``model`` or ``layers`` are for FSDP. Neither torch nor any engine is needed here.
 
     Raises ``InvalidArgumentError`` for what the engines cannot do, ``NotFoundError`` when files cannot be written.
+
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
+    >>> [file.name for file in launch_files(config, "launch").files]
+    ['plan.json', 'accelerate.yaml', 'torchrun.sh', 'accelerate.sh']
     """
     _check(config, script, machines, max_restarts)
     settled = for_strategy(config, strategy)

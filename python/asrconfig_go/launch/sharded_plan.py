@@ -28,6 +28,10 @@ def for_strategy(config: PlanRecord, strategy: Strategy | None = None) -> PlanRe
     them, with as many samples in an optimizer step as before.
 
     Raises ``InvalidArgumentError`` for an unknown strategy, for ``"none"`` with several GPUs, and for sharding on CPUs.
+
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
+    >>> for_strategy(config, "zero2").distributed
+    'zero2'
     """
     strategy = _checked(config, config.distributed if strategy is None else strategy)
     changes: dict[str, Any] = {}

@@ -33,6 +33,10 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
     Raises ``NotFoundError`` for a missing file, ``CorruptFileError`` for one that is empty, cut off (where its header
     tells: FLAC and MP3), in an unknown format or with samples that are no finite numbers, ``InvalidArgumentError`` for
     what is no audio, and ``UnsupportedError`` where a library is missing; each names the file.
+
+    >>> clip = load_audio(CLIPS / "test-000.flac")
+    >>> clip.dtype, clip.shape
+    (dtype('float32'), (9390,))
     """
     check_rate(sample_rate)
     name = name_of(source)

@@ -34,12 +34,17 @@ class DecodedCache(ClipCache):
     the parent had (fork, which shares its memory), so W workers take up to W × ``max_bytes``, and with shuffled data a
     clip is found again only where the same worker had it. Fill it with ``prepare`` before the DataLoader starts, keep
     ``persistent_workers`` on, or use a ``ResampledCache``, which all of them share.
+
+    >>> cache = DecodedCache(1 << 20)
+    >>> cache(CLIPS / "test-000.flac").shape
+    (9390,)
     """
 
     def __init__(self, max_bytes: int, *, load: Load = load_audio) -> None:
         if checked("max_bytes", max_bytes, int) < 1:
             raise InvalidArgumentError(f"max_bytes = {max_bytes} keeps nothing", "1 << 30 is a GiB: 4.5 h at 16 kHz")
-        self.max_bytes, self.load = max_bytes, load
+        self.max_bytes: int = max_bytes
+        self.load: Load = load
         self._start()
 
     @property

@@ -105,6 +105,10 @@ def measure_loader(
     None when there is nothing to measure: arrays in memory without a ``processor``. Raises ``UnsupportedError`` for
     streams and for files without soundfile, ``EmptyDatasetError`` when no clip can be read, ``InvalidArgumentError``
     for a processor that fails.
+
+    >>> rate = measure_loader(CLIPS, seconds=0.05)
+    >>> rate.how, rate.resampled
+    ('soundfile', 0)
     """
     budget = checked("seconds", seconds, float)
     if not 0.05 <= budget <= 60:

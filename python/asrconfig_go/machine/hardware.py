@@ -67,7 +67,11 @@ class Memory:
 
 @dataclass(frozen=True, repr=False)
 class HardwareProfile:
-    """One machine. ``gpus`` is empty without a GPU, and ``no_gpu_reason`` then says why."""
+    """One machine. ``gpus`` is empty without a GPU, and ``no_gpu_reason`` then says why.
+
+    >>> HardwareProfile.detect("2xT4").gpus[0].name
+    'Tesla T4'
+    """
 
     gpus: tuple[GPU, ...]
     no_gpu_reason: str

@@ -23,6 +23,9 @@ class ModelProfile:
 
     By hand, ``ModelProfile(total_parameters=…)`` is enough: ``profile_model`` derives what is left out with 4 bytes a
     parameter and a gradient, and all parameters trainable.
+
+    >>> ModelProfile(total_parameters=300_000_000).training_bytes("sgd")
+    2400000000
     """
 
     total_parameters: int
@@ -68,6 +71,11 @@ def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelP
     known name such as ``"facebook/wav2vec2-xls-r-300m"`` or ``"whisper-small"``, or a ``ModelProfile``.
     ``freeze_feature_encoder`` leaves the convolutional front end out of the trainable parameters, as
     ``model.freeze_feature_encoder()`` does; a live module already says so by itself.
+
+    Raises ``NotFoundError`` for an unknown name, ``InvalidArgumentError`` for anything else.
+
+    >>> profile_model("wav2vec2-base").total_parameters
+    94396320
     """
     if isinstance(model, ModelProfile) and model.optimizer_bytes:
         return model
@@ -75,7 +83,11 @@ def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelP
 
 
 def known_models() -> list[str]:
-    """The names that ``profile_model`` knows without any file."""
+    """The names that ``profile_model`` knows without any file.
+
+    >>> "openai/whisper-small" in known_models()
+    True
+    """
     return list(native.call("model.names"))
 
 

@@ -39,6 +39,11 @@ class MemoryModel(OpenedTrace):
 
     Made by ``MemoryModel.trace`` or ``MemoryModel.load``. A context manager; otherwise it is closed when it is no
     longer used.
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
+    ...     memory.estimate(batch=8, seconds=10.0).fits
+    True
     """
 
     @classmethod

@@ -33,7 +33,9 @@ class OpenedTrace:
         """Model, versions and settings as the trace has them."""
         self.points: list[dict[str, Any]] = opened["points"]
         """The shapes that were traced."""
-        self.settings, self.target, self.model_key = settings, target, model_key
+        self.settings: MemorySettings = settings
+        self.target: Target = target
+        self.model_key: str | None = model_key
         self.calibration: Calibration | None = None
         """What ``calibrate`` measured of this model on this GPU, if it did."""
         self.apply(find_calibration(model_key, target.name))

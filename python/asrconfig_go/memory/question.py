@@ -59,6 +59,10 @@ def estimate_memory(
     The answer is the plain prediction, without a safety margin. Raises ``InvalidArgumentError`` for a value out of its
     range, ``NotFoundError`` for an unknown name, and with ``estimator="trace"`` ``TraceError`` for a step that cannot
     be traced.
+
+    >>> memory = estimate_memory("wav2vec2-base", batch=4, seconds=10, gpu="T4", estimator="analytic")
+    >>> memory.fits, round(memory.peak_reserved / 2**30, 1)
+    (True, 3.6)
     """
     checked("estimator", estimator, Estimator)
     settings = MemorySettings(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ..plan.plan_record import PlanRecord
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _NOT_GATHERED = "peaks of the processes are not gathered"
 _NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches it"
@@ -59,6 +59,10 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     Sampling ends with the training. The Trainer tells callbacks nothing of exceptions: after one (Ctrl-C included)
     ``manager.train`` and a ``with callback:`` block stop the sampler, else it ends with the next training, the
     callback's collection or the process.
+
+    >>> callback = AdaptiveMemoryCallback(warn_at=0.80, panel=False)
+    >>> callback.options.clean_at
+    0.95
     """
 
     def __init__(
@@ -73,7 +77,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         Raises ``InvalidArgumentError`` unless 0 < warn_at < clean_at ≤ 1, 0 ≤ hysteresis < warn_at, cooldown_s ≥ 0,
         and for a ``memory`` that has no GPU in mind.
         """
-        self.options = WatchOptions(**options)
+        self.options: WatchOptions = WatchOptions(**options)
         self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
         self._watch: Watch | None = None

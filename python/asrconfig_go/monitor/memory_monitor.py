@@ -104,6 +104,10 @@ class MemoryMonitor:
     ``pid`` watches the process tree of another training than this one: its RAM, and which GPU memory is others'.
 
     ``library_path`` (of NVIDIA's libnvidia-ml) and ``root`` (of /proc and /sys) replace this machine's, for tests.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     monitor.read().host_total > 0
+    True
     """
 
     def __init__(

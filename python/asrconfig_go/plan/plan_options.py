@@ -55,6 +55,12 @@ class PlanOptions:
     ``"packed"``), ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model:
     ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``loader_rate`` (seconds of audio that a worker
     prepares per second), ``price_usd_hour`` (of one GPU). None leaves it to the policy.
+
+    >>> PlanOptions(target_batch_size=64, preset="reproducible").optimizer
+    'adamw_torch_fused'
+    >>> PlanOptions(preset="fast")
+    Traceback (most recent call last):
+    InvalidArgumentError: preset = 'fast' is not one of 'balanced', 'speed', 'reproducible'
     """
 
     target_batch_size: int = TARGET_BATCH_SIZE

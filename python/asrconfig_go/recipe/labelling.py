@@ -22,6 +22,11 @@ def prepare(data: SpeechData, processor: Any, *, model: Any = None) -> SpeechDat
     (CTC), or than the decoder has positions; and for Whisper, which hears a fixed time at once, longer clips.
     ``model`` tells frames and positions: a model, its configuration or name, by default the usual one of its kind.
     Raises ``EmptyDatasetError`` when no clip is left to train on.
+
+    >>> data = load_speech("demo", progress=False)
+    >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
+    >>> sorted(prepare(data, processor).train.column_names)
+    ['audio', 'labels', 'length', 'text']
     """
     data = data.with_texts(str.strip)
     whisper = is_whisper(processor)

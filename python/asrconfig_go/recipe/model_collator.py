@@ -22,7 +22,13 @@ class CollatorSettings(TypedDict, total=False):
 
 
 def make_collator(processor: Any, model: Any, **options: Unpack[CollatorSettings]) -> Any:
-    """``Seq2SeqCollator`` for Whisper, else ``CTCCollator``; ``options`` are theirs, as ``load`` and ``augment``."""
+    """``Seq2SeqCollator`` for Whisper, else ``CTCCollator``; ``options`` are theirs, as ``load`` and ``augment``.
+
+    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+    >>> collate = make_collator(processor, load_model("tiny-wav2vec2", processor))
+    >>> collate([{"audio": CLIPS / "test-000.flac"}])["input_values"].shape
+    torch.Size([1, 9390])
+    """
     from ..loading import CTCCollator, Seq2SeqCollator
 
     if is_whisper(processor):

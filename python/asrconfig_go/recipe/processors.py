@@ -29,6 +29,10 @@ def build_processor(texts: Iterable[str], model: str, *, language: str | None = 
     vocabulary is learnt from ``texts``. The two tiny ones and ``"wav2vec2"`` are made offline.
 
     Raises ``InvalidArgumentError`` when ``texts`` hold no character, and ``NotFoundError`` for what cannot be loaded.
+
+    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+    >>> sorted(processor.tokenizer.get_vocab())[:3]
+    ['[PAD]', '[UNK]', 'e']
     """
     need("build_processor", "transformers")
     said = [text for text in texts if text and text.strip()]

@@ -49,6 +49,14 @@ def make_trainer(
     Evaluation for CTC keeps the best token of each frame in place of logits, so its memory does not grow with the
     vocabulary. ``args`` need ``remove_unused_columns=False``, and for Whisper ``predict_with_generate=True``.
     ``collator_options`` are those of ``make_collator``. Checkpoints hold the processor, too.
+
+    >>> from transformers import TrainingArguments
+    >>> data = load_speech("demo", progress=False)
+    >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
+    >>> model = load_model("tiny-wav2vec2", processor)
+    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], remove_unused_columns=False)
+    >>> type(make_trainer(model, args, prepare(data, processor), processor).data_collator).__name__
+    'CTCCollator'
     """
     from transformers import Seq2SeqTrainer
 

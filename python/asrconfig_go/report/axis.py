@@ -24,6 +24,10 @@ class Axis:
 
     def __init__(self, line: Timeline, by: ReportAxis = "time") -> None:
         checked("by", by, ReportAxis)
+        self.low: float
+        self.high: float
+        self.divisor: float
+        self.unit: str
         self.by, self._steps = by, _numbered(line) if by == "steps" else ([], [])
         self._columns: dict[int, tuple[Sequence[float], list[int]]] = {}
         if by == "steps":

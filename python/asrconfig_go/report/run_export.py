@@ -32,6 +32,10 @@ def export(story: Any, path: str | os.PathLike[str], format: ExportFormat | None
 
     Raises ``InvalidArgumentError`` for another format and for a name of the monitor's own files, and ``NotFoundError``
     where the file cannot be written.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     monitor.step(1, audio_s=4.0)
+    >>> export(monitor, "run.csv")
     """
     file = Path(path)
     write = _FORMATS.get(format or _SUFFIXES.get(file.suffix.lower(), ""))

@@ -38,6 +38,11 @@ def report(run: Any, args: Any = None) -> RunReport:
 
     Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, cut off or no story,
     ``VersionMismatchError`` for one of a newer version.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     monitor.step(1, audio_s=4.0)
+    >>> report(monitor).headline.split(" in ")[0]
+    '1 step'
     """
     found = gather(run)
     line = Timeline(found.sources)

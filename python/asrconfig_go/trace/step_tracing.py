@@ -59,6 +59,9 @@ def trace_training(
     batch)`` replaces ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
 
     Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> trace = trace_training(small_model(tokens=12, seed=0))
     """
     refused: list[AsrConfigError] = []  # one for each way to make up batches
     while True:

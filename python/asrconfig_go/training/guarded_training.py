@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..monitor.memory_callback import AdaptiveMemoryCallback
     from .restart import RunCheckpoints
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _MAX_RETRIES = 100  # the library's limit
 _EVALUATION = ("evaluation_loop", "prediction_loop")
