@@ -21,7 +21,7 @@ from asrconfig_go.loading import AddNoise, ChangeSpeed, DecodedCache, ResampledC
 CLIP, MODEL = str(sorted(CLIPS.glob("*.flac"))[0]), "facebook/wav2vec2-base"
 ODD = [None, "abc", "a\0b", b"x", -1, 1.5, math.nan, math.inf, 10**30, True, [None], {}, object(), float, np.int64(5)]
 ODD += [np.float32(0.5), Path(), [1, "a"], -(10**30)]
-LENGTHS = {"durations": [1.0, 2.0, 3.0] * 5, "step_samples": 4, "memory": [(5.0, 8)]}
+LENGTHS: dict[str, Any] = {"durations": [1.0, 2.0, 3.0] * 5, "step_samples": 4, "memory": [(5.0, 8)]}
 
 # A call that works, and the arguments that are then replaced: those of the signature where nothing is said.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
@@ -79,7 +79,7 @@ def test_each_argument(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    table = {
+    table: dict[str, Any] = {
         **LENGTHS,
         "step_samples": np.int64(4),
         "ranks": np.int32(1),

@@ -21,13 +21,14 @@ from asrconfig_go.plan import Decision
 from locations import REPOSITORY
 
 PACKAGE = Path(ac.__file__).parent
+PUBLIC: list[str] = vars(ac)["__all__"]  # which the stub leaves out
 
 
 def test_the_face_is_small_and_documented() -> None:
-    assert len(ac.__all__) <= 25
-    assert ac.__all__ == sorted(set(ac.__all__))
-    assert set(ac.__all__) <= set(dir(ac))
-    for name in ac.__all__:
+    assert len(PUBLIC) <= 25
+    assert sorted(set(PUBLIC)) == PUBLIC
+    assert set(PUBLIC) <= set(dir(ac))
+    for name in PUBLIC:
         assert inspect.getdoc(getattr(ac, name)), name
 
 
@@ -76,7 +77,7 @@ def test_every_exception_is_public_and_in_the_tree() -> None:
 
 def test_profiles_are_frozen() -> None:
     for kind in (HardwareProfile, DatasetProfile, ModelProfile, Clip, GPU, Decision):
-        assert kind.__dataclass_params__.frozen, kind  # type: ignore[attr-defined]
+        assert vars(kind)["__dataclass_params__"].frozen, kind
     assert dataclasses.is_dataclass(ac.TrainingConfig)
 
 

@@ -24,7 +24,7 @@ SMALL = {
 }  # fmt: skip
 
 
-class Classifier(torch.nn.Module):  # type: ignore[misc]
+class Classifier(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Convolutions over audio, with a loss."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Channels(Classifier):
         return self.head(self.second(self.first(audio).relu()).relu().mean(-1))
 
 
-class Pair(torch.nn.Module):  # type: ignore[misc]
+class Pair(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Needs two recordings."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ POINT = (2, 16_001, 7)
 SCALARS = 64  # bytes: losses are divided and checked by a few more numbers in the Trainer
 
 
-class Marks(transformers.TrainerCallback):  # type: ignore[misc]
+class Marks(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
     """Ends a segment after each optimizer step."""
 
     def __init__(self, recorder: MemoryRecorder) -> None:
