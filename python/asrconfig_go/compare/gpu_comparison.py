@@ -118,8 +118,9 @@ class CompareOptions:
         given: dict[str, Any] = {"calibrations": {name: to_json(c) for name, c in (self.calibrations or {}).items()}}
         hints = get_type_hints(type(self))
         for field in fields(self):
-            if field.name != "calibrations" and (value := getattr(self, field.name)) is not None:
-                given[field.name] = checked(field.name, value, hints[field.name])
+            if field.name != "calibrations":
+                value = checked(field.name, getattr(self, field.name), hints[field.name])
+                given |= {} if value is None else {field.name: value}
         for name in ("target_batch_size", "epochs", "safety_margin", "workers"):
             if not given[name]:  # zero would mean the default in the library
                 raise InvalidArgumentError(f"{name} = {given[name]!r} is too small", "give a number above 0")

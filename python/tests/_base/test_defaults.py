@@ -34,7 +34,7 @@ PLANNED = {
     "length_handling": choices.LengthHandling,
     "distributed": choices.Distributed,
 }
-ASKED = {
+ASKED: dict[str, dict[str, Any]] = {
     "memory.analytic": {"batch": 1, "seconds": 1.0},
     "timing.step": {"gpu": "T4", "batch": 1, "seconds": 1.0},
     "timing.largest": {"gpu": "T4", "family": "whisper", "seconds": 15.0},
@@ -73,8 +73,11 @@ def test_choices_of_an_estimate_are_the_library_s(op: str, name: str, declared: 
         native.call(op, {**request, name: value})
 
 
-STEP = {"optimizer": (defaults.OPTIMIZER, "sgd"), "accumulation": (defaults.ACCUMULATION, 2)}
-SHARED = {
+STEP: dict[str, tuple[Any, Any]] = {
+    "optimizer": (defaults.OPTIMIZER, "sgd"),
+    "accumulation": (defaults.ACCUMULATION, 2),
+}
+SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
     "memory.analytic": STEP,
     "timing.step": STEP,
     "timing.largest": {"lora_rank": (defaults.LORA_RANK, 128), "safety_margin": (defaults.SAFETY_MARGIN, 0.7)},

@@ -247,7 +247,7 @@ def test_hostile_names_do_nothing(whole: Explanation, tmp_path: Path) -> None:
             whole.config,
             gpu_name=evil,
             warnings=(evil,),
-            policy=evil,
+            policy=evil,  # type: ignore[arg-type]
             decisions=(Decision(evil, evil, evil, evil, evil),),
             memory_parts=(MemoryPart(evil, 5),),
             alternatives=(dataclasses.replace(whole.config.alternatives[0], name=evil, what=evil),),
