@@ -115,8 +115,11 @@ class CompareOptions:
 
     def request(self) -> dict[str, Any]:
         """What the library is asked; raises ``InvalidArgumentError`` for a value of the wrong type."""
-        given: dict[str, Any] = {"calibrations": {name: to_json(c) for name, c in (self.calibrations or {}).items()}}
         hints = get_type_hints(type(self))
+        known = checked("calibrations", self.calibrations, hints["calibrations"]) or {}
+        for name, calibration in known.items():
+            checked(f"calibrations[{name!r}]", calibration, StepCalibration)
+        given: dict[str, Any] = {"calibrations": {name: to_json(c) for name, c in known.items()}}
         for field in fields(self):
             if field.name != "calibrations":
                 value = checked(field.name, getattr(self, field.name), hints[field.name])
