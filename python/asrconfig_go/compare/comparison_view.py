@@ -95,7 +95,7 @@ def _remarks(row: GPUPlan) -> list[str]:
     if row.fits:
         return lines
     lines.append(f"  ! {row.name} ({gib(row.budget_bytes)} of {gib(row.memory_bytes)} to use): does not fit")
-    for way in row.ways:
+    for way in row.remedies:
         lines.append(f"      {'→' if way.fits else '✗'} {way.what}: {gib(way.peak_bytes)}")
     return lines
 
@@ -138,7 +138,7 @@ def _row_html(row: GPUPlan) -> str:
     )
     name = f"<td {_CELL}><b>{escaped(row.name)}</b>{badges}</td>"
     if not row.fits:
-        ways = "<br>".join(escaped(f"{'→' if w.fits else '✗'} {w.what}: {gib(w.peak_bytes)}") for w in row.ways)
+        ways = "<br>".join(escaped(f"{'→' if w.fits else '✗'} {w.what}: {gib(w.peak_bytes)}") for w in row.remedies)
         said = f'<span style="border-left:4px solid {_FAILS};padding-left:6px">does not fit</span><br>{ways}'
         return f'<tr>{name}<td colspan="{len(_HEAD) - 2}" {_CELL}>{said}</td></tr>'
     _, plan, largest, memory, *others, _ = map(escaped, _cells(row))

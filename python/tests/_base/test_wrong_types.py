@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,22 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 
+def arguments_of(call: Callable[..., Any]) -> Iterator[str]:
+    """Names of arguments, those of keywords by their typed dictionary included."""
+    for parameter in inspect.signature(call).parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            yield parameter.name
+            continue
+        settings = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
+        yield from vars(sys.modules[call.__module__])[settings].__annotations__
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_each_argument(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     call, given = CALLS[name]
     refused = 0
-    for argument in inspect.signature(call).parameters:
+    for argument in arguments_of(call):
         for value in ODD:
             if callable(value) and argument in ("load", "tokenizer", "processor"):
                 continue  # somebody's own function, whose errors are theirs

@@ -50,7 +50,11 @@ def test_nothing_is_imported_before_it_is_used() -> None:
     code = "; print(*[m for m in __import__('sys').modules if m.startswith('asrconfig_go.') or m in HEAVY])"
     heavy = "HEAVY = ('torch', 'transformers', 'numpy', 'dataclasses'); "
     cases = {"import asrconfig_go": base}
-    cases["from asrconfig_go import create_optimal_config"] = {*base, "asrconfig_go.optimal"}
+    cases["from asrconfig_go import create_optimal_config"] = {
+        *base,
+        "asrconfig_go._base.defaults",
+        "asrconfig_go.optimal",
+    }
     for room in ("guard", "monitor", "recipe", "report", "trace"):
         cases[f"import asrconfig_go.{room}"] = {*base, f"asrconfig_go.{room}"}
     for line, loaded in cases.items():

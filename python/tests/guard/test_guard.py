@@ -84,7 +84,7 @@ def test_the_gradient_does_not_depend_on_the_micro_batch(tmp_path: Path, kind: s
     for micro, accumulation in ((16, 1), (8, 2), (4, 4), (1, 16)):
 
         def train(trainer: Any, given: str | None = RULES[kind] if micro == 1 else None) -> None:
-            guard = attach(trainer, rule=given)
+            guard = attach(trainer, rule=given)  # type: ignore[arg-type]
             trainer.train()
             assert guard.rule == RULES[kind]
 

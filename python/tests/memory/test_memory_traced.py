@@ -254,7 +254,7 @@ def test_a_step_that_cannot_be_traced_names_operation_and_module() -> None:
 def test_unknown_optimizers_are_named(config: Any) -> None:
     for estimator in ("auto", "trace", "analytic", "published"):
         with pytest.raises(AsrConfigError, match="adamw9") as caught:
-            ac.estimate_memory(config, batch=2, seconds=1.0, optimizer="adamw9", estimator=estimator, progress=False)
+            ac.estimate_memory(config, batch=2, seconds=1.0, optimizer="adamw9", estimator=estimator, progress=False)  # type: ignore[arg-type]
         assert "adamw_torch" in str(caught.value)
 
 

@@ -202,7 +202,7 @@ def test_steps_count_themselves_and_measure_their_time(fake: FakeLibrary) -> Non
         monitor.step(40, waited_s=0.5)
         monitor.step()
         with pytest.raises(InvalidArgumentError, match="kind"):
-            monitor.step(kind="warm-up")
+            monitor.step(kind="warm-up")  # type: ignore[arg-type]
     monitor.step()
     assert [(step["number"], step["kind"], step["gpu"]) for step in fake.steps] == [
         *((1, 0, -1), (2, 0, -1), (2, 1, -1), (40, 0, -1), (41, 0, -1))
