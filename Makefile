@@ -1,8 +1,9 @@
-# make demo: plan, train and guard a small speech model. make test: everything that must pass. Both start from nothing.
+# make demo: plan, train and guard a small speech model. make check: while you work. make test: before you push.
+# make test-all: everything that must pass. All start from nothing.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 OTHER_SYSTEMS := darwin/arm64 windows/amd64
 SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*.go' -o -name '*.h' -o -name '*.json' -not -path '*/testdata/*')
@@ -10,24 +11,51 @@ SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: demo test test-go test-python lint docs docs-linkcheck notebooks install-check wheel wheel-check wheel-systems matrix clean
+# Rooms whose tests train nothing.
+QUICK := $(addprefix python/tests/,_base batching cli data explain loading machine memory plan report)
+
+.PHONY: demo check check-go check-python test test-go test-python test-all race lint docs docs-linkcheck notebooks coverage \
+	install-check wheel wheel-check wheel-systems matrix clean
 
 demo: $(VENV)/.train
 	$(BIN)/asrconfig demo
 
+# A process for each core, of one thread each; all tests of a file in one process, which builds what they share once.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+check: lint check-go check-python
+
+check-go:
+	go test -short ./...
+
+check-python: $(VENV)/.dev
+	$(PYTEST) -m "not slow" $(QUICK)
+
 test: lint docs test-go test-python
 
 test-go:
+	go test ./...
+
+test-python: $(VENV)/.dev
+	$(PYTEST) -m "not slow"
+
+# Nothing is left out: the race detector, the slow tests, the notebooks as they are committed and as they run.
+test-all: lint docs race $(VENV)/.dev
+	$(PYTEST)
+
+race:
 	go test -race ./...
 
-# A process for each core, of one thread each; all tests of a file in one process, which builds what they share once.
-test-python: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+# Figures for people; no test depends on them.
+coverage: $(VENV)/.dev
+	go test -short -coverpkg=./core/... -coverprofile=.coverage.go ./... > /dev/null
+	go tool cover -func=.coverage.go | tail -1
+	$(PYTEST) -q -m "not slow" --cov=asrconfig_go --cov-branch --cov-report=term:skip-covered
 
 lint: $(VENV)/.dev
-	@unformatted=$$(gofmt -l capi core); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
+	@unformatted=$$(gofmt -l capi core benchmarks); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 	go vet ./...
-	go run $(STATICCHECK) ./...
+	go run $(GOLANGCI) run ./...
 	go run $(ACTIONLINT)
 	@for system in $(OTHER_SYSTEMS); do echo "go build ./core/... for $$system"; \
 		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} go build ./core/... || exit 1; done

@@ -93,7 +93,9 @@ def test(row: Row, python: Path) -> dict[str, Any]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment.pop("PYTHONPATH", None)
     start = time.monotonic()
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", os.environ.get("PROCESSES", "auto")]
+    # Other versions warn of other things.
+    command = [python, "-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider"]
+    command += ["-n", os.environ.get("PROCESSES", "auto")]
     subprocess.run([*command, "--dist", "loadfile", f"--junitxml={report}", *files], cwd=ROOT, env=environment)
     seconds = time.monotonic() - start
     if not report.exists():

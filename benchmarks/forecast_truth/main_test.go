@@ -12,6 +12,9 @@ import (
 
 // TestForecastsOnAFewTrainings is the benchmark made small: the aims hold within what so few trainings can tell.
 func TestForecastsOnAFewTrainings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	r := measure(3_000_000, 3, 14, 2, "", 2)
 	require.Len(t, r.by, len(troubles)+1)
 	share, of := r.warned()

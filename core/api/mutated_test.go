@@ -37,6 +37,9 @@ const (
 )
 
 func TestMutatedRequestsGetAWellFormedAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	inFolderOfOddFiles(t)
 	seeds := mutationSeeds(t)
 	m := mutator{fields: map[string][]any{}}

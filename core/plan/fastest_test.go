@@ -127,6 +127,9 @@ func checkSearched(t *testing.T, c profile.Config) {
 }
 
 func TestEveryFastestPlanFitsOrSaysWhatWould(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	r := rand.New(rand.NewSource(3))
 	names := []string{xlsr, "facebook/wav2vec2-base", "facebook/wav2vec2-xls-r-1b", "openai/whisper-tiny", "openai/whisper-medium", "microsoft/wavlm-base-plus",
 		"facebook/hubert-large-ll60k", "facebook/w2v-bert-2.0"}
@@ -167,6 +170,9 @@ func TestEveryFastestPlanFitsOrSaysWhatWould(t *testing.T) {
 }
 
 func TestMoreMemoryIsNeverSlower(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	last := math.Inf(1)
 	for _, gigabytes := range []uint64{14, 16, 20, 24, 32, 48, 80} {
 		in := described(t, xlsr, speech(2000, 30, 1), "A100-80GB PCIe")

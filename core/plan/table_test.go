@@ -24,6 +24,9 @@ func chunks(n int, seconds float64) []float64 { return slices.Repeat([]float64{s
 // TestThePublishedScenariosArePlannedByDefault: every row that guides publish fits with the default options, for clips of
 // 8 s and for mixed ones of up to 15 s, and takes no more than the margin leaves.
 func TestThePublishedScenariosArePlannedByDefault(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, row := range []struct{ model, card string }{
 		{xlsr1B, "L4"}, {xlsr1B, "A10G"}, {xlsr1B, "RTX 3090"}, {xlsr1B, "A100-40GB"}, {xlsr1B, "V100-32"},
 		{xlsr, "T4"}, {xlsr, "RTX 3090"}, {xlsr, "V100-16"},

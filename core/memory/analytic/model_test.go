@@ -96,6 +96,9 @@ func TestNothingIsLeft(t *testing.T) {
 
 // TestEveryLayerPlayedGivesTheSame compares three layers of a stack, one of them standing for many, with all of them.
 func TestEveryLayerPlayedGivesTheSame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	everyModel(t, func(t *testing.T, m *Model) {
 		for _, set := range everySetting() {
 			var peaks [2][phases]int64

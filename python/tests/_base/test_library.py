@@ -146,6 +146,7 @@ def panicking_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["test.panic", "test.panic_goroutine"])
 def test_panic_poisons_but_does_not_kill(panicking_library: Path, op: str) -> None:
     done = run(

@@ -93,6 +93,7 @@ TRAINING = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_training_ends_well(tmp_path: Path, encoding: str) -> None:
     needs_torch()
@@ -108,6 +109,7 @@ def closed_pipe() -> int:
     return writer
 
 
+@pytest.mark.slow
 def test_a_training_whose_reader_is_gone(tmp_path: Path) -> None:
     """The Trainer's own prints would end it; ours come after the last step."""
     needs_torch()

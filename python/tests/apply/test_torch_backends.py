@@ -88,10 +88,10 @@ def test_switches_of_a_training_are_put_back() -> None:
     TrainingSwitches(None).set()
 
 
-# Each in a process of its own: TF32's interfaces remember how they were used.
+# Each in a process of its own, forked from one with torch: TF32's interfaces remember how they were used.
 
 TF32 = """
-import json, sys, torch
+import json, os, sys, torch
 from asrconfig_go.apply.torch_backends import set_backends
 from training_fixtures import make_plan
 backends = torch.backends
@@ -101,21 +101,31 @@ def everywhere(on): backends.fp32_precision = "tf32" if on else "ieee"
 def each(on):
     for part in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
         part.fp32_precision = "tf32" if on else "ieee"
-before = {"none": lambda on: None, "older": older, "everywhere": everywhere, "each": each}[sys.argv[1]]
-before(sys.argv[2] == "on")
-wanted = sys.argv[3] == "on"
-first = {s.name: s.state for s in set_backends(make_plan(tf32=wanted))}
-second = {s.name: s.state for s in set_backends(make_plan(tf32=wanted))}
 def read(get):
     try: return get()
     except RuntimeError: return "error"
-parts = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn] if new else []
-print(json.dumps({
-    "new": [part.fp32_precision == "tf32" for part in parts],
-    "old": [read(lambda: backends.cuda.matmul.allow_tf32), read(lambda: backends.cudnn.allow_tf32)],
-    "second": sorted({state for name, state in second.items() if "TF32" in name}),
-}))
+def states(before, wanted):
+    {"older": older, "everywhere": everywhere, "each": each}.get(before, lambda on: None)(not wanted)
+    set_backends(make_plan(tf32=wanted))
+    second = {s.name: s.state for s in set_backends(make_plan(tf32=wanted))}
+    parts = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn] if new else []
+    return {
+        "new": [part.fp32_precision == "tf32" for part in parts],
+        "old": [read(lambda: backends.cuda.matmul.allow_tf32), read(lambda: backends.cudnn.allow_tf32)],
+        "second": sorted({state for name, state in second.items() if "TF32" in name}),
+    }
+found = []
+for case in json.loads(sys.argv[1]):
+    reader, writer = map(os.fdopen, os.pipe(), "rw")
+    if os.fork() == 0:
+        print(json.dumps(states(*case)), file=writer, flush=True)
+        os._exit(0)
+    writer.close()
+    found.append(json.loads(reader.read()))
+    os.wait()
+print(json.dumps(found))
 """
+CASES = [("none", True), ("older", False), ("everywhere", True), ("everywhere", False), ("each", False)]
 
 
 def alone(script: str, *arguments: str) -> Any:
@@ -127,18 +137,14 @@ def alone(script: str, *arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize(
-    ("before", "wanted"),
-    [("none", "on"), ("older", "off"), ("everywhere", "on"), ("everywhere", "off"), ("each", "off")],
-)
-def test_tf32_whatever_was_set_before(before: str, wanted: str) -> None:
-    if before in ("everywhere", "each") and not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
-        pytest.skip("this torch has the older interface alone")
-    found = alone(TF32, before, "off" if wanted == "on" else "on", wanted)
-    assert set(found["new"]) <= {wanted == "on"}
-    assert found["second"] == ["kept"]
-    if wanted == "on" or before in ("none", "older"):
-        assert found["old"] == [wanted == "on"] * 2  # readable by code that uses the older interface
+def test_tf32_whatever_was_set_before() -> None:
+    new = hasattr(torch.backends.cuda.matmul, "fp32_precision")  # else torch has the older interface alone
+    cases = [case for case in CASES if new or case[0] in ("none", "older")]
+    for (before, wanted), found in zip(cases, alone(TF32, json.dumps(cases)), strict=True):
+        assert set(found["new"]) <= {wanted}, (before, wanted)
+        assert found["second"] == ["kept"], (before, wanted)
+        if wanted or before in ("none", "older"):
+            assert found["old"] == [wanted] * 2, (before, wanted)  # for code that uses the older interface
 
 
 PRESET = """
@@ -174,6 +180,7 @@ print(json.dumps({"apply": after_apply, "trainer": after_trainer, "steps": [list
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["speed", "balanced", "reproducible"])
 def test_presets_reach_torch(preset: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers")

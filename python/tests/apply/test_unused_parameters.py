@@ -123,6 +123,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layerdrop", "found"), [("0.5", "True"), ("0.0", "False")])
 def test_two_processes_train(layerdrop: str, found: str, tmp_path: Path) -> None:
     script = tmp_path / "training.py"

@@ -249,6 +249,7 @@ def test_the_guard_fills_the_micro_batches_that_were_packed(tmp_path: Path) -> N
     assert padded_steps(expected("packed", 1)) == report.find("packed", "optimal").micro_batches
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without processes")
 @pytest.mark.parametrize("mode", ["random", "packed"])
 def test_two_processes(tmp_path: Path, mode: str) -> None:

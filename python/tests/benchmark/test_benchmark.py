@@ -100,6 +100,7 @@ def test_both_sides_train_the_same_clips_and_as_many_a_step(digits: Digits, plan
         assert [len(step) for step in (done.block.steps, own.seen[0])] == [3, 1 if side.plan is None else BATCH]
 
 
+@pytest.mark.slow
 def test_parts_of_a_step_add_up(whole: BenchmarkResult) -> None:
     for side in (whole.plan, whole.original):
         assert side is not None

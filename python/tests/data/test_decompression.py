@@ -82,6 +82,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_unpacks_to_gigabytes_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / name

@@ -22,6 +22,7 @@ def tables() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_pages_are_up_to_date(tables: ModuleType) -> None:
     for name in tables.PAGES:
         page = (DOCS / name).read_text("utf-8")

@@ -106,6 +106,7 @@ def test_every_notebook_is_known_here() -> None:
     assert [path.stem for path in NOTEBOOKS] == sorted(SMALL) == sorted(CHECKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_offline(path: Path, tmp_path: Path) -> None:
     light = "import sys\nprint('torch' in sys.modules)" if path.stem == "compare_gpus" else ""

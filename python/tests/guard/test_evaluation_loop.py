@@ -282,6 +282,7 @@ def test_fewer_workers_after_one_was_killed(tmp_path: Path, how: str) -> None:
     assert getattr(loader, "base_dataloader", loader).num_workers == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lasting", ["0", "1"])
 def test_a_worker_that_the_system_kills(tmp_path: Path, lasting: str) -> None:
     script = HELPERS / "killed_worker.py"

@@ -70,6 +70,7 @@ def apart(run: Any, other: Any) -> float:
     return float((run["weights"] - other["weights"]).norm() / (other["weights"] - other["start"]).norm())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(EXPECTED))
 def test_memory_that_runs_out_in_one_process_changes_nothing(trained: Any, kind: str) -> None:
     calm = case(trained, kind, "calm")
@@ -85,6 +86,7 @@ def test_memory_that_runs_out_in_one_process_changes_nothing(trained: Any, kind:
         assert bool(second["events"]) == (how in ("forward", "backward"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "how"), [("ctc mean", "backward"), ("whisper", "forward"), ("w2v-bert", "calm"), ("one by one", "calm")]
 )
@@ -98,6 +100,7 @@ def test_two_processes_train_as_one_with_batches_of_twice_the_size(
     assert both["log"][0]["loss"] == pytest.approx(alone["log"][0]["loss"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_sum_is_what_the_trainer_makes_of_it(trained: Any, tmp_path: Path) -> None:
     """The sum of the processes' losses where it multiplies each by their number, else their mean."""
     spec = TRAINED["ctc sum"]
@@ -106,6 +109,7 @@ def test_the_sum_is_what_the_trainer_makes_of_it(trained: Any, tmp_path: Path) -
     assert both["log"][0]["loss"] == pytest.approx(alone if ENDS_WINDOWS else alone / 2, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_weights_that_one_process_does_not_use_get_their_share(trained: Any) -> None:
     (first, second), (plain, _) = trained[:2]
     assert torch.equal(first["weights"], second["weights"])
@@ -113,6 +117,7 @@ def test_weights_that_one_process_does_not_use_get_their_share(trained: Any) -> 
     assert apart(first, plain) < 1e-6
 
 
+@pytest.mark.slow
 def test_evaluation_in_pieces_in_one_process_gives_the_same(trained: Any) -> None:
     calm, disturbed = trained[2:4]
     assert [r["events"] for r in disturbed] == [[], [("evaluation", 4, 2), ("evaluation", 2, 1)]]
@@ -122,6 +127,7 @@ def test_evaluation_in_pieces_in_one_process_gives_the_same(trained: Any) -> Non
         assert abs(mine["predictions"][0] - wanted["predictions"][0]).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_one_that_fails_for_good_is_not_waited_for(tmp_path: Path) -> None:
     """Started by accelerate; the processes live on, and the next training succeeds."""
     failing = {
@@ -141,6 +147,7 @@ def test_one_that_fails_for_good_is_not_waited_for(tmp_path: Path) -> None:
     assert torch.equal(first["weights"], second["weights"])
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_training(tmp_path: Path) -> None:
     killed = {"fails": {"1": {"place": "backward", "over": 0, "error": "killed"}}}
     status, output, _ = launch([killed], tmp_path, LIMIT_S)

@@ -91,7 +91,7 @@ def tagged(output: Path, mean: str, data: Any, batch: int, accumulation: int = 1
 
 def apart(got: Any, wanted: Any) -> float:
     moved = (wanted.model.out.weight - wanted.start).norm()
-    return float((got.model.out.weight - wanted.model.out.weight).norm() / moved)
+    return float(((got.model.out.weight - wanted.model.out.weight).norm() / moved).detach())
 
 
 @pytest.mark.parametrize(("mean", "rule"), [("clips", "mean"), ("symbols", "token_mean")])

@@ -7,6 +7,7 @@ optimizer step to ``OUTPUT/steps.jsonl`` and writes the last weights to ``OUTPUT
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -112,4 +113,5 @@ def in_a_process(told: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # collections then pass over what is imported
     print(*[in_a_process(told) for told in json.loads(sys.argv[1])])

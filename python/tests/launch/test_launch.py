@@ -237,21 +237,27 @@ from types import SimpleNamespace
 import torch
 from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
 from asrconfig_go import TrainingConfig
-plan = TrainingConfig.load(sys.argv[1])
-arguments = plan.to_training_arguments("out", report_to="none")
-arguments.fp16 = plan.fp16  # there is no GPU here, for which it would be kept
-parsed = HfTrainerDeepSpeedConfig(sys.argv[2])
-parsed.trainer_config_process(arguments)
-model = SimpleNamespace(config=SimpleNamespace(hidden_size=16))
-parsed.trainer_config_finalize(arguments, model, 100)
-print(json.dumps({"config": parsed.config, "dtype": str(parsed.dtype()), "stage": parsed._stage}))
+found = {}
+for folder in map(Path, sys.argv[1:]):
+    plan = TrainingConfig.load(folder / "plan.json")
+    arguments = plan.to_training_arguments("out", report_to="none")
+    arguments.fp16 = plan.fp16  # there is no GPU here, for which it would be kept
+    parsed = HfTrainerDeepSpeedConfig(str(folder / "deepspeed.json"))
+    parsed.trainer_config_process(arguments)
+    model = SimpleNamespace(config=SimpleNamespace(hidden_size=16))
+    parsed.trainer_config_finalize(arguments, model, 100)
+    found[folder.name] = {"config": parsed.config, "dtype": str(parsed.dtype()), "stage": parsed._stage}
+print(json.dumps(found))
 """
+STAGES = ("zero1", "zero2", "zero3")
 
 
-@pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
-def test_the_trainer_s_parser_reads_deepspeed_s_file(tmp_path: Path, strategy: str) -> None:
-    gpus().launch_files(tmp_path, strategy=strategy)  # type: ignore[arg-type]
-    path = [p for p in sys.path if p]
+@pytest.fixture(scope="module")
+def parsed_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the Trainer's parser, in a process of its own, makes of the file of each strategy."""
+    tmp_path, path = tmp_path_factory.mktemp("deepspeed"), [p for p in sys.path if p]
+    for strategy in STAGES:
+        gpus().launch_files(tmp_path / strategy, strategy=strategy)
     if importlib.util.find_spec("deepspeed") is None:  # transformers asks for its version, and parses by itself
         (tmp_path / "deepspeed").mkdir()
         (tmp_path / "deepspeed" / "__init__.py").write_text("")
@@ -260,7 +266,7 @@ def test_the_trainer_s_parser_reads_deepspeed_s_file(tmp_path: Path, strategy: s
         (about / "METADATA").write_text("Metadata-Version: 2.1\nName: deepspeed\nVersion: 0.19.8\n")
         path.insert(0, str(tmp_path))
     answer = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PARSE, str(tmp_path / "plan.json"), str(tmp_path / "deepspeed.json")],
+        [sys.executable, "-W", "ignore", "-c", PARSE, *(str(tmp_path / strategy) for strategy in STAGES)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
         capture_output=True,
         text=True,
@@ -268,7 +274,13 @@ def test_the_trainer_s_parser_reads_deepspeed_s_file(tmp_path: Path, strategy: s
         check=False,
     )
     assert answer.returncode == 0, answer.stderr[-2000:]
-    found = json.loads(answer.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("strategy", STAGES)
+def test_the_trainer_s_parser_reads_deepspeed_s_file(parsed_files: dict[str, Any], strategy: str) -> None:
+    found = parsed_files[strategy]
     assert "auto" not in json.dumps(found["config"])
     config = found["config"]
     assert (found["stage"], found["dtype"]) == (int(strategy[-1]), "torch.float16")

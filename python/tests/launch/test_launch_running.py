@@ -88,6 +88,7 @@ def check(found: list[dict[str, Any]], batches: int) -> None:
     assert torch.equal(found[0]["weights"], found[1]["weights"])
 
 
+@pytest.mark.slow
 def test_torchrun_and_accelerate_train_the_plan(tmp_path: Path) -> None:
     """By accelerate a process ends in between, and all go on from the checkpoint of step 2."""
     weights = []
@@ -101,6 +102,7 @@ def test_torchrun_and_accelerate_train_the_plan(tmp_path: Path) -> None:
     assert torch.equal(*weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
 def test_two_machines(tmp_path: Path, launcher: str) -> None:
     """Two launchers that meet at one address stand for two machines."""

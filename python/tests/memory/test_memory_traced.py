@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.batching import memory_table
+from asrconfig_go.batching import BatchingWarning, memory_table
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.memory import EstimatorWarning
 from asrconfig_go.memory.memory_settings import Shape
@@ -273,7 +273,8 @@ def test_steps_of_unequal_micro_batches(config: Any) -> None:
         limit = memory.estimate(6, 6.9).peak_reserved
         table = memory_table(memory, max(durations), limit)
         assert all(b <= a for (_, a), (_, b) in itertools.pairwise(table))
-        sampler = ac.StepSampler(durations, 15, mode="packed", memory=table)
+        with pytest.warns(BatchingWarning, match="only 4 steps"):
+            sampler = ac.StepSampler(durations, 15, mode="packed", memory=table)
         run = memory.simulate_steps(durations, sampler, table=table, count=40, limit_bytes=limit)
         assert run.steps == 40 and run.micro_batches > 80
         assert run.peak_allocated <= run.peak_reserved <= limit

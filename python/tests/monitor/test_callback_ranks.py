@@ -45,6 +45,7 @@ def launched(output: Path, fails: bool) -> tuple[int, str]:
     return process.returncode, text
 
 
+@pytest.mark.slow
 def test_all_processes_tell_their_peaks_and_one_samples(tmp_path: Path) -> None:
     (tmp_path / ".asrconfig").mkdir()
     stale = tmp_path / ".asrconfig" / "memory-rank1.json"
@@ -65,6 +66,7 @@ def story_texts(story: Any) -> list[str]:
     return [event.text for event in story.events]
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_leaves_nobody_waiting(tmp_path: Path) -> None:
     status, text = launched(tmp_path, fails=True)
     assert status != 0

@@ -357,6 +357,7 @@ def test_a_with_block_ends_sampling_after_an_exception(tmp_path: Path) -> None:
     assert callback.summary().samples > 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.usefixtures("heard_ctrl_c")
 def test_ctrl_c_ends_a_training_process_at_once(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from locations import REPOSITORY
 
 
+@pytest.mark.slow
 def test_a_monitor_that_samples_a_hundred_times_a_second() -> None:
     if shutil.which("cc") is None and shutil.which("gcc") is None:
         pytest.skip("the fake driver needs a C compiler")

@@ -8,6 +8,7 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
+from asrconfig_go.loading import LoaderNotMeasuredWarning
 from asrconfig_go.machine import HardwareProfile, ModelProfile
 
 CLIPS_8S = [[0.0] * 800 for _ in range(100)]  # 8 s at 100 Hz
@@ -137,7 +138,8 @@ def test_unknown_gpu_names_the_nearest() -> None:
 
 
 def test_stages_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    plan(verbose=True)
+    with pytest.warns(LoaderNotMeasuredWarning, match="sampling_rate = 100"):
+        plan(verbose=True)
     printed = capsys.readouterr().out
     stages = [printed.index(stage) for stage in ("Hardware:", "Dataset:", "Model:", "Planning:")]
     assert stages == sorted(stages)

@@ -42,6 +42,7 @@ def test_every_published_row_fits_by_default(model: str, gpu: str, lengths: str)
     assert found[model].fits
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::asrconfig_go.loading.LoaderNotMeasuredWarning")
 @pytest.mark.parametrize(("model", "gpu", "fits"), [(XLSR_1B, "L4", 4), (XLSR_300M, "T4", 8)])
 def test_a_traced_row_is_what_its_settings_take(model: str, gpu: str, fits: int) -> None:

@@ -177,6 +177,7 @@ class TestOfARun:
         training._lock.release()  # type: ignore[union-attr]
         return start
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("name", "at_least"), [("run.json", 600), ("begin.json", 100), ("epoch-4.json", 100)])
     def test_records(self, run: Path, name: str, at_least: int) -> None:
         path = run / ".asrconfig" / name
@@ -192,6 +193,7 @@ class TestOfARun:
         assert refused(path, use) > at_least
         assert path.read_bytes() == before
 
+    @pytest.mark.slow
     def test_states_of_the_trainer(self, run: Path, caplog: pytest.LogCaptureFixture) -> None:
         """Each has its checkpoint passed over by name, or trains as told."""
         path = run / "checkpoint-6" / "trainer_state.json"
@@ -232,6 +234,7 @@ class TestOfARun:
         with pytest.raises(CorruptFileError, match=r"checkpoint-6 is not complete or damaged: "):
             GuardedTraining(prepared(run), resume=run / "checkpoint-6")
 
+    @pytest.mark.slow
     def test_checksums(self, run: Path) -> None:
         path = run / "checkpoint-6" / "asrconfig_checksums.json"
         assert refused(path, lambda: self.resumed(run)) == 0

@@ -18,6 +18,8 @@ from asrconfig_go.training.planned_batches import PlanNotFollowedWarning, memory
 from speech_models import wav2vec2
 from training_fixtures import make_plan
 
+# Of its few clips.
+pytestmark = pytest.mark.filterwarnings("ignore:an epoch has only:asrconfig_go.batching.BatchingWarning")
 SECONDS = [0.3 + 0.1 * (7 * i % 23) for i in range(96)]
 
 

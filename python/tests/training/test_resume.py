@@ -80,10 +80,12 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
     return folder, [int(status) for status in done.stdout.splitlines()[-1].split()]
 
 
+@pytest.mark.slow
 def test_processes_were_killed_where_they_should_be(killed: tuple[Path, list[int]]) -> None:
     assert killed[1] == [0] * 3 + [status for each in KILLED for status in [-9] * len(each.kills) + [0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(KILLED)))
 def test_killed_runs_end_as_the_one_that_was_not(killed: tuple[Path, list[int]], number: int) -> None:
     wanted, undisturbed = result(killed[0] / KILLED[number].calm())
@@ -382,6 +384,7 @@ def test_a_guard_that_is_there_takes_the_limits_and_stays(tmp_path: Path) -> Non
     assert attach(trainer) is guard
 
 
+@pytest.mark.slow
 def test_a_launcher_restarts_all_processes_and_the_run_is_the_same(tmp_path: Path) -> None:
     """One of two processes runs out of memory outside of its steps; torchrun starts both again."""
 

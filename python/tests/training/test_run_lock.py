@@ -134,6 +134,7 @@ def test_a_folder_that_cannot_be_written_has_none(tmp_path: Path) -> None:
     RunLock(tmp_path / "file" / ".asrconfig").release()
 
 
+@pytest.mark.slow
 def test_two_trainings_in_one_folder(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("torch")
