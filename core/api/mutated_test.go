@@ -33,7 +33,7 @@ var (
 
 const (
 	longestRequest = slowdown * 5 * time.Second // a bound for loops that do not end, not a benchmark
-	mostAllocated  = 1 << 30         // bytes, in all, by one request
+	mostAllocated  = 1 << 30                    // bytes, in all, by one request
 )
 
 func TestMutatedRequestsGetAWellFormedAnswer(t *testing.T) {
