@@ -74,7 +74,7 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if r.Texts {
 		said = texts(picked)
 	}
-	entries, picked = nil, nil // the rows have them
+	entries, picked = nil, nil //nolint:ineffassign // the rows have them; the memory of a million is free
 	if r.Sampled || r.Population != nil {
 		sample = &Subsample{Drawn: c.clips.Len(), Population: c.clips.Len()}
 		if r.Population != nil {

@@ -20,7 +20,7 @@ WavMaker = Callable[..., Path]
 
 @pytest.fixture(autouse=True, scope="module")
 def small_garbage() -> None:
-    """Lets collections pass over what is imported: each training makes several, of half a second beside all of torch."""
+    """Lets collections pass over what is imported: each training makes several, half a second each beside torch."""
     gc.collect()
     gc.freeze()
 

@@ -2,6 +2,7 @@ package flac
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -297,7 +298,7 @@ func TestFrameHeaders(t *testing.T) {
 		var want []Frame
 		for first := int64(0); ; {
 			f, err := stream.ParseNext()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			require.NoError(t, err)

@@ -368,7 +368,7 @@ def test_plots_have_all_that_was_measured() -> None:
         figure = found.plot()
         assert len(figure.axes) == count
         assert figure.axes[0].get_title(loc="left") == "samples/s"
-        widths = [bar.get_width() for bar in figure.axes[0].containers[0]]
+        widths = [bar.get_width() for bar in figure.axes[0].patches]  # type: ignore[attr-defined]
         assert widths == pytest.approx([66.7, 200.0], rel=1e-3)
         pyplot.close(figure)
     with pytest.raises(NotFoundError, match="nothing was measured"):

@@ -21,7 +21,7 @@ ROOMS = sorted(
 PUBLIC = {f"{room}.{name}": (room, name) for room in ROOMS for name in importlib.import_module(room).__all__}
 PUBLIC |= {
     f"asrconfig_go.{name}": ("asrconfig_go", name)
-    for name in {*ac.__all__} - {name for _, name in PUBLIC.values()}  # type: ignore[attr-defined]
+    for name in sorted({*ac.__all__} - {name for _, name in PUBLIC.values()})  # type: ignore[attr-defined]
 }
 
 
