@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -249,7 +249,7 @@ for folder in map(Path, sys.argv[1:]):
     found[folder.name] = {"config": parsed.config, "dtype": str(parsed.dtype()), "stage": parsed._stage}
 print(json.dumps(found))
 """
-STAGES = ("zero1", "zero2", "zero3")
+STAGES: tuple[Literal["zero1", "zero2", "zero3"], ...] = ("zero1", "zero2", "zero3")
 
 
 @pytest.fixture(scope="module")
