@@ -25,6 +25,10 @@ def small_garbage() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # else extensions report what is left when the process ends as leaks
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keeps what the tests cache out of the user's folder."""

@@ -106,7 +106,7 @@ def read(get):
     except RuntimeError: return "error"
 def states(before, wanted):
     {"older": older, "everywhere": everywhere, "each": each}.get(before, lambda on: None)(not wanted)
-    set_backends(make_plan(tf32=wanted))
+    list(set_backends(make_plan(tf32=wanted)))
     second = {s.name: s.state for s in set_backends(make_plan(tf32=wanted))}
     parts = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn] if new else []
     return {

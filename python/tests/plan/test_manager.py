@@ -145,7 +145,8 @@ def test_stages_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert stages == sorted(stages)
     for line in ("Optimized Settings", "Batch size", "Gradient accumulation", "Effective batch", "Precision"):
         assert line in printed
-    plan()
+    with pytest.warns(LoaderNotMeasuredWarning, match="sampling_rate = 100"):
+        plan()
     assert capsys.readouterr().out == ""
 
 

@@ -80,9 +80,11 @@ def test_endpoint_answers_on_this_machine_alone() -> None:
             with pytest.raises(urllib.error.HTTPError) as caught:
                 urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=5)
             assert caught.value.code == code
+            caught.value.close()
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(server.url, data=b"x", timeout=5)
         assert caught.value.code == 501
+        caught.value.close()
         port = server.port
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
@@ -152,6 +154,7 @@ def test_a_monitor_that_cannot_be_read_is_no_end() -> None:
             with pytest.raises(urllib.error.HTTPError) as caught:
                 urllib.request.urlopen(server.url, timeout=5)
             assert caught.value.code == 503
+            caught.value.close()
 
 
 FORKED = """

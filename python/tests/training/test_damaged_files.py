@@ -234,7 +234,6 @@ class TestOfARun:
         with pytest.raises(CorruptFileError, match=r"checkpoint-6 is not complete or damaged: "):
             GuardedTraining(prepared(run), resume=run / "checkpoint-6")
 
-    @pytest.mark.slow
     def test_checksums(self, run: Path) -> None:
         path = run / "checkpoint-6" / "asrconfig_checksums.json"
         assert refused(path, lambda: self.resumed(run)) == 0

@@ -60,6 +60,8 @@ def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def test_the_error_names_owner_age_and_what_to_do(tmp_path: Path, owner: subprocess.Popen[str]) -> None:
@@ -82,6 +84,7 @@ def test_a_killed_owner_leaves_the_folder(tmp_path: Path, owner: subprocess.Pope
     RunLock(tmp_path / ".asrconfig").release()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of the lock that is dropped
 def test_one_process_has_it_once_too(tmp_path: Path) -> None:
     lock = RunLock(tmp_path)
     with pytest.raises(InvalidArgumentError, match=f"process {os.getpid()} on"):
