@@ -11,8 +11,8 @@ SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-# Rooms whose tests train nothing.
-QUICK := $(addprefix python/tests/,_base batching cli data explain loading machine memory plan report)
+# Rooms whose tests hardly ever train or trace.
+QUICK := $(addprefix python/tests/,_base cli data explain machine plan report)
 
 .PHONY: demo check check-go check-python test test-go test-python test-all race lint docs docs-linkcheck notebooks coverage \
 	install-check wheel wheel-check wheel-systems matrix clean

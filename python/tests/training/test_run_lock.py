@@ -38,6 +38,13 @@ def started(code: str, *arguments: str) -> subprocess.Popen[str]:
     return process
 
 
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
 @pytest.fixture
 def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that has the folder's lock, and a child that was forked while it had."""
@@ -58,10 +65,7 @@ def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        end(process)
 
 
 def test_the_error_names_owner_age_and_what_to_do(tmp_path: Path, owner: subprocess.Popen[str]) -> None:
@@ -168,8 +172,7 @@ def test_two_trainings_in_one_folder(tmp_path: Path) -> None:
                 ASRConfigManager().train(tiny_trainer(tmp_path), resume=resume)
         assert (tmp_path / ".asrconfig" / "run.json").read_bytes() == record
     finally:
-        first.kill()
-        first.wait()
+        end(first)
     manager = ASRConfigManager()
     manager.train(tiny_trainer(tmp_path, save_strategy="steps", save_steps=2), resume=True)
     assert manager.report is not None and manager.report.resumed_from.endswith("checkpoint-2")
