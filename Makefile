@@ -32,6 +32,7 @@ lint: $(VENV)/.dev
 	@for system in $(OTHER_SYSTEMS); do echo "go build ./core/... for $$system"; \
 		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} go build ./core/... || exit 1; done
 	$(BIN)/python build/licences.py --check
+	$(BIN)/python build/stubs.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -30,6 +30,7 @@ from array import array
 from cpu_training import Spoken, cpu_s, grouped_by_length, loss_of, overhead_of, silent_trainer, small_model
 
 import asrconfig_go as ac
+from asrconfig_go.batching import cost_of_longest, use_batches
 
 LIMIT_S, STEP, RATE = 64.0, 32, 2000  # of the real trainings; samples in a second
 
@@ -83,7 +84,7 @@ def time_a_million() -> None:
         "StepSampler, packed, one epoch's order": lambda: list(
             ac.StepSampler(durations, 32, mode="packed", memory=memory)
         ),
-        "cost_of_longest": lambda: ac.cost_of_longest(durations, 32, memory, [25, 20, 15]),
+        "cost_of_longest": lambda: cost_of_longest(durations, 32, memory, [25, 20, 15]),
     }.items():
         wall, cpu = time.perf_counter(), cpu_s()
         ask()
@@ -123,7 +124,7 @@ def training(
             from asrconfig_go.guard import attach
 
             mode = way.split(",")[0]
-            ac.use_batches(trainer, ac.StepSampler(durations, STEP, mode=mode, memory=rows, seed=3))
+            use_batches(trainer, ac.StepSampler(durations, STEP, mode=mode, memory=rows, seed=3))
             attach(trainer, memory=Card(rows), overhead_s=overhead)
         begin = time.process_time()
         trainer.train()

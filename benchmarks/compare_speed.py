@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 import asrconfig_go as ac
+from asrconfig_go.compare import gpu_prices
 
 AIM_S = 1.0
 REPEATS = 7
@@ -42,7 +43,7 @@ def measured(name: str, options: dict[str, Any]) -> tuple[float, float, int]:
 
 def main() -> None:
     """Print a line for each case."""
-    ac.gpu_prices()  # loads the library
+    gpu_prices()  # loads the library
     print(f"| model | GPUs | wall, s (aim {AIM_S:g}) | CPU, s |\n| --- | --- | --- | --- |")
     for label, (name, options) in CASES.items():
         wall, cpu, rows = measured(name, options)

@@ -17,16 +17,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" 
 from pictures import WIDTHS, gallery, given, picture
 
 import asrconfig_go as ac
+from asrconfig_go.data import DatasetProfile
 from asrconfig_go.explain import Explanation
+from asrconfig_go.machine import HardwareProfile
 from whole_plans import audio, heavy_tail, published_plan, read_speech, shared_gpu, whole_plan
 
 
 def planned(
-    gpu: str | None, model: str, dataset: ac.DatasetProfile, policy: str, used_gib: float = 0, second: str = ""
+    gpu: str | None, model: str, dataset: DatasetProfile, policy: str, used_gib: float = 0, second: str = ""
 ) -> Explanation:
     manager = ac.ASRConfigManager(gpu=gpu)
     if second:
-        other = dataclasses.replace(ac.HardwareProfile.detect(second).gpus[0], index=1)
+        other = dataclasses.replace(HardwareProfile.detect(second).gpus[0], index=1)
         manager.hardware = dataclasses.replace(manager.hardware, gpus=(*manager.hardware.gpus, other))
     if used_gib:
         manager.hardware = shared_gpu(manager.hardware, used_gib)

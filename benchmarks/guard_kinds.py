@@ -36,7 +36,7 @@ from guard_kinds_settings import SETTINGS
 from guard_kinds_steps import STEPS
 from guard_runs import OOM
 
-from asrconfig_go import AsrConfigError, InfeasiblePlanError
+from asrconfig_go.errors import AsrConfigError, InfeasiblePlanError
 
 KINDS = {**STEPS, **LOSSES, **BATCHES, **CHANGING, **SETTINGS, **MODELS}
 PLACES = (

@@ -32,7 +32,8 @@ from typing import NamedTuple
 from batching import heavy_tailed, log_normal
 
 import asrconfig_go as ac
-from asrconfig_go.batching.memory_table import OVERHEAD_S, fits_in
+from asrconfig_go.batching import memory_table
+from asrconfig_go.batching.memory_limits import OVERHEAD_S, fits_in
 
 MARGIN = 0.85
 FEWEST = 1e6  # seconds of audio that a micro-batch is said to cost, so that as few as can be are made
@@ -110,7 +111,7 @@ def row(
         total, context = memory.target.total_bytes, memory.target.context_bytes
         assert total is not None and context is not None
         budget = int(MARGIN * total) - context
-        table = ac.memory_table(memory, max(durations), budget)
+        table = memory_table(memory, max(durations), budget)
         if table[-1][1] < 1:
             print(f"{pair.model} on {pair.gpu}: the longest clip does not fit")
             return Row(False, None)

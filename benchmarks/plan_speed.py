@@ -159,8 +159,9 @@ def verdict(good: bool) -> str:
 
 def search(clips: int, rounds: int) -> bool:
     """``plan.make`` alone, with what ``manager.plan`` asks it."""
-    from asrconfig_go import ASRConfigManager, DatasetProfile, PlanOptions, scan_audio
+    from asrconfig_go import ASRConfigManager, PlanOptions, scan_audio
     from asrconfig_go._base import native
+    from asrconfig_go.data import DatasetProfile
     from asrconfig_go.plan import planner
 
     source = random.Random(1)

@@ -41,7 +41,8 @@ from typing import Any, NamedTuple
 from cpu_training import Spoken, cpu_s, grouped_by_length, loss_of, overhead_of, silent_trainer, small_model
 
 import asrconfig_go as ac
-from asrconfig_go.batching.memory_table import Table, fits_in, memory_table
+from asrconfig_go.batching.memory_limits import Table, fits_in, memory_table
+from asrconfig_go.machine import HardwareProfile
 
 RATE, STEP, PUBLISHED, LONGEST_S = 16_000, 32, 4, 4.0
 MARGIN, PROCESS_BYTES = 0.85, 1_000_000_000  # what a plan for a CPU leaves to the process itself
@@ -86,7 +87,7 @@ class Memory:
         with ac.MemoryModel.trace(model(0), precision="fp32", accumulation=3, progress=False) as memory:
             self.bytes = memory.estimate(PUBLISHED, LONGEST_S, timeline=0).peak_reserved
             self.table: Table = memory_table(memory, LONGEST_S, self.bytes)
-        found = ac.HardwareProfile.detect(safety_margin=MARGIN)
+        found = HardwareProfile.detect(safety_margin=MARGIN)
         if found.gpus:
             sys.exit("this machine has a GPU: hide it by CUDA_VISIBLE_DEVICES=")
         available = math.ceil((self.bytes + PROCESS_BYTES) / MARGIN) + 1

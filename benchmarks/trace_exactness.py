@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import asrconfig_go as ac
+from asrconfig_go.memory import MemoryEstimate
 from asrconfig_go.memory.model_source import model_source
 from asrconfig_go.trace import MemoryRecorder, SpeechBatches, speech_batches, trace_training
 
@@ -34,7 +35,7 @@ def speech_of(name: str) -> SpeechBatches:
         return speech_batches(model_source(name).model().config)
 
 
-def direct(name: str, settings: dict[str, Any], point: tuple[int, int, int], seconds: float) -> ac.MemoryEstimate:
+def direct(name: str, settings: dict[str, Any], point: tuple[int, int, int], seconds: float) -> MemoryEstimate:
     """The estimate from a trace of exactly this shape."""
     trace = trace_training(model_source(name).model, points=[point], steps=3, evaluation=False, **settings)
     with tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ from transformers.utils import logging as hf_logging
 import asrconfig_go as ac
 from asrconfig_go.demo.digit_model import small_model
 from asrconfig_go.demo.digits import Collator, Vocabulary, read_manifest
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.monitor.run_log_file import NAME
 from asrconfig_go.monitor.torch_counters import Counters
 
@@ -165,7 +165,7 @@ def main() -> None:
             print(f"step {trainer.state.global_step}: {error}")
         monitor.stop()
         monitor.save(folder / NAME)
-        story = RunStory.load(folder / NAME)
+        story = RunLog.load(folder / NAME)
         print(f"\n{story!r}")
         for event in story.events:
             print(f"{event.at_s:6.1f} s  {event.kind}: {event.text}")

@@ -14,7 +14,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/api"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/monitor"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // maxRequest is AC_MAX_REQUEST.
@@ -79,10 +79,10 @@ func ac_step_put(handle C.uint64_t, step *C.ac_const_step, size C.size_t) (rc C.
 }
 
 // stepKinds are the kinds of steps by their numbers in asrconfig.h.
-var stepKinds = [...]string{C.AC_STEP_TRAIN: story.KindTrain, C.AC_STEP_EVALUATION: story.KindEvaluation, C.AC_STEP_CHECKPOINT: story.KindCheckpoint}
+var stepKinds = [...]string{C.AC_STEP_TRAIN: runlog.KindTrain, C.AC_STEP_EVALUATION: runlog.KindEvaluation, C.AC_STEP_CHECKPOINT: runlog.KindCheckpoint}
 
-func stepOf(s *C.ac_const_step) story.Step {
-	return story.Step{
+func stepOf(s *C.ac_const_step) runlog.Step {
+	return runlog.Step{
 		Number: uint64(s.number), Kind: stepKinds[s.kind], GPU: int(s.gpu),
 		SpentS: float64(s.spent_s), WaitedS: float64(s.waited_s), AudioS: float64(s.audio_s), PaddedS: float64(s.padded_s),
 		LongestS: float64(s.longest_s), Allocated: float64(s.allocated), Reserved: float64(s.reserved),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import asrconfig_go as ac
 from asrconfig_go._base.ranges import Range
+from asrconfig_go.compare import gpu_prices
 from asrconfig_go.compare.comparison_records import GPUPlan
 from asrconfig_go.machine.hardware import catalogue
 
@@ -141,7 +142,7 @@ def number(x: float) -> str:
 
 
 def prices() -> str:
-    rows = [[p.gpu, f"{p.usd_per_hour:.2f}", p.provider, p.date, p.source] for p in ac.gpu_prices()]
+    rows = [[p.gpu, f"{p.usd_per_hour:.2f}", p.provider, p.date, p.source] for p in gpu_prices()]
     return table(["GPU", "$ an hour", "who", "month", "source"], rows)
 
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // host is the machine beside the cards.
@@ -47,7 +47,7 @@ func newHost(rng *rand.Rand) *host {
 }
 
 // read is a reading at a time.
-func (h *host) read(rng *rand.Rand, at float64) story.Second {
+func (h *host) read(rng *rand.Rand, at float64) runlog.Second {
 	h.noise = 0.97*h.noise + 0.0015*h.total*rng.NormFloat64()*0.25
 	since := at - h.started
 	workers := float64(h.workers)*h.each*min(1, since/h.startS) + h.touched*(1-math.Exp(-since/h.tau))
@@ -59,7 +59,7 @@ func (h *host) read(rng *rand.Rand, at float64) story.Second {
 	if h.ofWorkers {
 		workers += h.leaked
 	}
-	return story.Second{
+	return runlog.Second{
 		AtS: at, HostTotal: h.total, HostAvailable: max(0, h.total-used), SwapUsed: h.swap, TreeRSS: 0.1*h.total + workers,
 		WorkersRSS: workers, ShmTotal: h.shmTotal, ShmUsed: min(shm, h.shmTotal),
 	}

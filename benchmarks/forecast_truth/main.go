@@ -49,7 +49,7 @@ func measure(from uint64, each, normal int, hours float64, only string, threads 
 	if only == "" || only == "normal" {
 		for i := range normal {
 			seed := from + 500_000 + uint64(i)
-			jobs = append(jobs, func() outcome { return judged(newTale(seed, hours), seed) })
+			jobs = append(jobs, func() outcome { return judged(newSimulation(seed, hours), seed) })
 		}
 	}
 	outcomes := make([]outcome, len(jobs))
@@ -84,7 +84,7 @@ type outcome struct {
 	falseAlarms []string
 }
 
-func judged(t *tale, seed uint64) outcome {
+func judged(t *simulation, seed uint64) outcome {
 	t.play()
 	o := outcome{seed: seed, kind: t.bad.kind, ran: t.ended, hours: t.at / 3600}
 	if o.kind == "" || !o.ran {

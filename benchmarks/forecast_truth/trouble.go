@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // trouble is what goes wrong in a tale; the zero one nothing.
@@ -16,23 +16,23 @@ type trouble struct {
 	rate     float64  // bytes a step, an epoch, an evaluation or a second
 	byLength bool
 	every    int // steps between two blocks that stay
-	batch    func(*tale, batch) batch
+	batch    func(*simulation, batch) batch
 }
 
-func (b *trouble) since(t *tale) {
+func (b *trouble) since(t *simulation) {
 	if t.onset == 0 {
 		t.onset, t.onsetS = max(t.told, 1), t.at
 	}
 }
 
-func (b *trouble) epoch(t *tale) {
+func (b *trouble) epoch(t *simulation) {
 	if b.kind == "leak an epoch" && t.step >= b.begins {
 		b.since(t)
 		t.ended = t.card.leak(b.rate) != nil
 	}
 }
 
-func (b *trouble) step(t *tale, x batch) error {
+func (b *trouble) step(t *simulation, x batch) error {
 	if t.step < b.begins || b.kind == "" {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (b *trouble) step(t *tale, x batch) error {
 
 // fragment keeps a small block of odd size now and then, in the middle of what was just freed: all of them are little, but the
 // segments that they lie in can no longer be given back.
-func (t *tale) fragment(b *trouble) error {
+func (t *simulation) fragment(b *trouble) error {
 	for n := t.step/b.every - (t.step-1)/b.every; n > 0; n-- {
 		if err := t.card.leak(b.rate * (0.7 + 0.6*t.rng.Float64())); err != nil {
 			return err
@@ -68,7 +68,7 @@ func (t *tale) fragment(b *trouble) error {
 	return nil
 }
 
-func (b *trouble) gathers(t *tale) float64 {
+func (b *trouble) gathers(t *simulation) float64 {
 	if b.kind == "evaluation bulge" && t.step >= b.begins {
 		b.since(t)
 		return b.rate
@@ -76,7 +76,7 @@ func (b *trouble) gathers(t *tale) float64 {
 	return t.gathered
 }
 
-func (b *trouble) evaluated(t *tale) error {
+func (b *trouble) evaluated(t *simulation) error {
 	if b.kind == "leak an evaluation" && t.step >= b.begins {
 		b.since(t)
 		return t.card.leak(b.rate)
@@ -84,7 +84,7 @@ func (b *trouble) evaluated(t *tale) error {
 	return nil
 }
 
-func (b *trouble) second(t *tale) {
+func (b *trouble) second(t *simulation) {
 	if t.step < b.begins || b.kind == "" {
 		return
 	}
@@ -112,75 +112,75 @@ func (b *trouble) second(t *tale) {
 var troubles = []struct {
 	kind   string
 	alerts []string
-	set    func(t *tale, rng *rand.Rand)
+	set    func(t *simulation, rng *rand.Rand)
 }{
-	{"fast leak", []string{story.AlertLeak}, func(t *tale, rng *rand.Rand) { t.leaks(rng, t.steps(rng, 60, 1000)) }},
-	{"slow leak", []string{story.AlertLeak}, func(t *tale, rng *rand.Rand) { t.leaks(rng, t.steps(rng, 1000, 20000)) }},
-	{"leak an epoch", []string{story.AlertLeak}, func(t *tale, rng *rand.Rand) {
+	{"fast leak", []string{runlog.AlertLeak}, func(t *simulation, rng *rand.Rand) { t.leaks(rng, t.steps(rng, 60, 1000)) }},
+	{"slow leak", []string{runlog.AlertLeak}, func(t *simulation, rng *rand.Rand) { t.leaks(rng, t.steps(rng, 1000, 20000)) }},
+	{"leak an epoch", []string{runlog.AlertLeak}, func(t *simulation, rng *rand.Rand) {
 		t.clips.durations = t.clips.durations[:min(len(t.clips.durations), t.clips.size*(50+rng.IntN(300)))]
 		t.bad.rate = t.spare() / (5 + 12*rng.Float64())
 	}},
-	{"leak an evaluation", []string{story.AlertLeak}, func(t *tale, rng *rand.Rand) {
+	{"leak an evaluation", []string{runlog.AlertLeak}, func(t *simulation, rng *rand.Rand) {
 		t.evalEvery = 50 + rng.IntN(300)
 		t.bad.rate = t.spare() / (5 + 12*rng.Float64())
 	}},
-	{"curriculum", []string{story.AlertLength}, func(t *tale, rng *rand.Rand) {
+	{"curriculum", []string{runlog.AlertLength}, func(t *simulation, rng *rand.Rand) {
 		t.bad.begins = 0
 		t.clips.reorder("random")
 		span := t.steps(rng, 300, 6000)
 		most := slices.Max(t.clips.durations)
 		t.tooLong(1.3 + 0.5*rng.Float64())
-		t.bad.batch = func(t *tale, b batch) batch {
+		t.bad.batch = func(t *simulation, b batch) batch {
 			cut := most * (0.2 + 0.8*min(1, float64(t.step)/span))
 			b.longest = min(b.longest*(1+float64(t.step)/span), cut)
 			return b
 		}
 	}},
-	{"sorted", []string{story.AlertLength}, func(t *tale, rng *rand.Rand) {
+	{"sorted", []string{runlog.AlertLength}, func(t *simulation, rng *rand.Rand) {
 		t.bad.begins = 0
 		t.clips.reorder("sorted")
 		t.tooLong(1.1 + 0.5*rng.Float64())
 	}},
-	{"holes", []string{story.AlertFragmentation}, func(t *tale, rng *rand.Rand) {
+	{"holes", []string{runlog.AlertFragmentation}, func(t *simulation, rng *rand.Rand) {
 		t.clips.reorder("random")
 		t.card.perS = 0.6 * (t.card.limit() - 4*t.card.weights) / t.clips.worst
 		t.bad.rate = t.spare() / t.steps(rng, 200, 10000)
 	}},
-	{"pinned pieces", []string{story.AlertFragmentation, story.AlertLeak}, func(t *tale, rng *rand.Rand) {
+	{"pinned pieces", []string{runlog.AlertFragmentation, runlog.AlertLeak}, func(t *simulation, rng *rand.Rand) {
 		t.clips.reorder("random")
 		t.bad.rate = 1.2e6 * math.Exp(rng.Float64())
 		t.bad.every = max(1, int(t.steps(rng, 600, 6000)*t.bad.rate/(0.03*t.card.limit())))
 		t.card.weights = 0.04 * t.card.limit()
 		t.card.perS = (0.85*t.card.limit() - 4*t.card.weights) / (1.05 * t.clips.worst)
 	}},
-	{"evaluation bulge", []string{story.AlertEvaluation}, func(t *tale, rng *rand.Rand) {
+	{"evaluation bulge", []string{runlog.AlertEvaluation}, func(t *simulation, rng *rand.Rand) {
 		t.evalBatches = 60 + rng.IntN(600)
 		t.bad.rate = (t.card.limit() - 3*t.card.weights - 0.3*t.card.perS*t.clips.worst) / (float64(t.evalBatches) * (0.3 + 0.6*rng.Float64()))
 	}},
-	{"checkpoint", []string{story.AlertCheckpoint}, func(t *tale, _ *rand.Rand) {
+	{"checkpoint", []string{runlog.AlertCheckpoint}, func(t *simulation, _ *rand.Rand) {
 		t.spike, t.saveEvery = 0.3*t.card.limit(), min(t.saveEvery, 600)
 		t.card.weights, t.card.perS = 0.04*t.card.limit(), 0.08*t.card.limit()/t.clips.worst
 		t.bad.begins = max(t.bad.begins, t.saveEvery+1)
 	}},
-	{"host RAM", []string{story.AlertHostRAM}, func(t *tale, rng *rand.Rand) { t.bad.rate = t.hostLeft() / t.seconds(rng) }},
-	{"workers", []string{story.AlertWorkersRAM}, func(t *tale, rng *rand.Rand) {
+	{"host RAM", []string{runlog.AlertHostRAM}, func(t *simulation, rng *rand.Rand) { t.bad.rate = t.hostLeft() / t.seconds(rng) }},
+	{"workers", []string{runlog.AlertWorkersRAM}, func(t *simulation, rng *rand.Rand) {
 		t.host.ofWorkers = true
 		t.bad.rate = t.hostLeft() / t.seconds(rng)
 	}},
-	{"shm", []string{story.AlertShm}, func(t *tale, rng *rand.Rand) {
+	{"shm", []string{runlog.AlertShm}, func(t *simulation, rng *rand.Rand) {
 		t.host.shmTotal = min(t.host.shmTotal, 0.2*t.host.total)
 		t.host.shmUsual = min(t.host.shmUsual, 0.5*t.host.shmTotal)
 		t.bad.rate = (t.host.shmTotal - t.host.shmUsual) / t.seconds(rng)
 	}},
-	{"other process", []string{story.AlertOthers}, func(t *tale, rng *rand.Rand) {
+	{"other process", []string{runlog.AlertOthers}, func(t *simulation, rng *rand.Rand) {
 		t.seesOthers = true
 		t.bad.rate = t.spare() / t.seconds(rng)
 	}},
 }
 
 // newBad draws a training that runs out of memory.
-func newBad(seed uint64, kind int) *tale {
-	t := newTale(seed, 12)
+func newBad(seed uint64, kind int) *simulation {
+	t := newSimulation(seed, 12)
 	rng := rand.New(rand.NewPCG(seed, 0xbad))
 	row := troubles[kind]
 	t.bad.kind, t.bad.alert = row.kind, row.alerts
@@ -191,29 +191,29 @@ func newBad(seed uint64, kind int) *tale {
 	return t
 }
 
-func (t *tale) leaks(rng *rand.Rand, steps float64) {
+func (t *simulation) leaks(rng *rand.Rand, steps float64) {
 	t.bad.rate, t.bad.byLength = t.spare()/steps, rng.IntN(2) == 0
 }
 
 // steps draws a number between two, evenly by its logarithm.
-func (t *tale) steps(rng *rand.Rand, low, high float64) float64 {
+func (t *simulation) steps(rng *rand.Rand, low, high float64) float64 {
 	low = max(low, 60/t.pace)
 	return low * math.Pow(max(high/low, 1), rng.Float64())
 }
 
 // seconds draws how long something takes, 90 s to three hours.
-func (t *tale) seconds(rng *rand.Rand) float64 { return 90 * math.Pow(120, rng.Float64()) }
+func (t *simulation) seconds(rng *rand.Rand) float64 { return 90 * math.Pow(120, rng.Float64()) }
 
 // spare is what the worst batch leaves free.
-func (t *tale) spare() float64 {
+func (t *simulation) spare() float64 {
 	return t.card.limit() - 4*t.card.weights - 1.05*t.card.perS*t.clips.worst
 }
 
 // tooLong makes the worst batch need more than there is.
-func (t *tale) tooLong(times float64) {
+func (t *simulation) tooLong(times float64) {
 	t.card.perS = times * (t.card.limit() - 4*t.card.weights) / t.clips.worst
 }
 
-func (t *tale) hostLeft() float64 {
+func (t *simulation) hostLeft() float64 {
 	return 0.996*t.host.total - t.host.base - float64(t.host.workers)*t.host.each - t.host.touched - t.host.shmUsual
 }

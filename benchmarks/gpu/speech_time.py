@@ -104,8 +104,9 @@ def in_a_process(run: Run, device: str) -> list[float]:
 def compare(device: str) -> None:
     """A line for each run, and how far off the estimates are."""
     import asrconfig_go as ac
+    from asrconfig_go.machine import HardwareProfile
 
-    found = ac.HardwareProfile.detect()
+    found = HardwareProfile.detect()
     gpu = found.gpu_name.removeprefix("NVIDIA ") if device == "cuda" else "T4"  # on a CPU only the plumbing is tried
     chosen = runs() if device == "cuda" else [Run("openai/whisper-tiny", "fp32", False, "adamw_torch", 1, 2.0, 1)]
     print(f"| run on {gpu} | measured, s | estimate, s (range) | estimate / measured |\n| --- | --- | --- | --- |")

@@ -25,14 +25,14 @@ func (d *durations) attach(b []byte) error {
 
 type batchingArgs struct {
 	durations
-	Recipe batching.Recipe `json:"recipe"`
+	Options batching.Options `json:"options"`
 }
 
-func compareBatching(a batchingArgs) (any, error) { return batching.Compare(a.Seconds, a.Recipe) }
+func compareBatching(a batchingArgs) (any, error) { return batching.Compare(a.Seconds, a.Options) }
 
 // orderSteps attaches the order of the clips, as little-endian uint32.
 func orderSteps(a batchingArgs) (any, error) {
-	epoch, err := batching.MakeEpoch(a.Seconds, a.Recipe)
+	epoch, err := batching.MakeEpoch(a.Seconds, a.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -43,14 +43,14 @@ func orderSteps(a batchingArgs) (any, error) {
 	}}, nil
 }
 
-type cutArgs struct {
+type splitArgs struct {
 	durations
-	Memory    batching.Memory `json:"memory"`
+	Memory    batching.Limits `json:"memory"`
 	OverheadS float64         `json:"overhead_s"`
 }
 
-func cutStep(a cutArgs) (any, error) {
-	batches, err := batching.Cut(a.Seconds, a.Memory, a.OverheadS)
+func splitStep(a splitArgs) (any, error) {
+	batches, err := batching.Split(a.Seconds, a.Memory, a.OverheadS)
 	return map[string]any{"micro_batches": batches}, err
 }
 
@@ -60,6 +60,6 @@ type longestArgs struct {
 }
 
 func costOfLongest(a longestArgs) (any, error) {
-	found, err := batching.CostOfLongest(a.Seconds, a.Recipe, a.LimitsS)
+	found, err := batching.CostOfLongest(a.Seconds, a.Options, a.LimitsS)
 	return map[string]any{"longest": found}, err
 }

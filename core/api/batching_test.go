@@ -13,7 +13,7 @@ import (
 )
 
 func TestOrderOfAttachedDurations(t *testing.T) {
-	request := []byte(`{"v":1,"op":"batching.order","args":{"recipe":{"mode":"random","step_samples":2,"ranks":1,"buckets":1}}}`)
+	request := []byte(`{"v":1,"op":"batching.order","args":{"options":{"mode":"random","step_samples":2,"ranks":1,"buckets":1}}}`)
 	request = append(request, 0)
 	for _, s := range []float64{3, 1, 4, 1.5, 9} {
 		request = binary.LittleEndian.AppendUint64(request, math.Float64bits(s))

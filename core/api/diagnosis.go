@@ -3,18 +3,18 @@ package api
 import (
 	"github.com/asrconfig/asrconfig-go/core/diagnosis"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 type diagnosisArgs struct {
-	Story story.Story   `json:"story"`
-	Run   diagnosis.Run `json:"run"`
+	RunLog runlog.Log    `json:"run_log"`
+	Run    diagnosis.Run `json:"run"`
 }
 
 func diagnose(a diagnosisArgs) (any, error) {
-	if a.Story.Version != story.Version {
+	if a.RunLog.Version != runlog.Version {
 		return nil, fault.New(fault.VersionMismatch, "read it with the version of asrconfig-go that wrote it",
-			"the story is of version %d, this library reads version %d", a.Story.Version, story.Version)
+			"the run log is of version %d, this library reads version %d", a.RunLog.Version, runlog.Version)
 	}
-	return diagnosis.Of(&a.Story, a.Run), nil
+	return diagnosis.Of(&a.RunLog, a.Run), nil
 }

@@ -13,36 +13,52 @@ const module = "github.com/asrconfig/asrconfig-go/"
 // allowed is the direction of imports inside the module: measure and decide below, the table above, the C boundary on
 // top. Planning and recovery are pure: they see data, never a device or a file.
 var allowed = map[string][]string{
-	"core/fault":            {},
-	"core/jsontext":         {},
-	"core/profile":          {},
-	"core/audio":            {"core/fault"},
-	"core/batching":         {"core/fault"},
-	"core/dataset":          {"core/audio", "core/batching", "core/fault", "core/profile"},
-	"core/hardware":         {"core/fault", "core/profile", "core/story"},
-	"core/memory":           {"core/fault", "core/jsontext", "core/memory/allocator"},
-	"core/memory/allocator": {"core/fault"},
-	"core/memory/analytic":  {"core/fault", "core/memory", "core/memory/allocator", "core/memory/device", "core/model", "core/profile"},
-	"core/memory/device":    {"core/fault", "core/profile"},
-	"core/memory/sharding":  {"core/fault"},
-	"core/model":            {"core/fault", "core/profile"},
-	"core/estimate":         {"core/fault", "core/memory/analytic", "core/memory/device", "core/model", "core/profile"},
-	"core/plan":             {"core/batching", "core/estimate", "core/fault", "core/memory/analytic", "core/memory/sharding", "core/model", "core/profile", "core/timing"},
-	"core/recovery":         {"core/fault"},
-	"core/timing":           {"core/fault", "core/memory/analytic", "core/profile"},
-	"core/timing/compare": {"core/estimate", "core/fault", "core/hardware", "core/memory/analytic", "core/memory/device", "core/model", "core/profile",
-		"core/timing"},
-	"core/story":     {"core/fault"},
-	"core/forecast":  {"core/story"},
-	"core/monitor":   {"core/fault", "core/profile", "core/story"},
-	"core/diagnosis": {"core/fault", "core/story"},
-	"core/api": {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/hardware", "core/jsontext", "core/memory", "core/memory/allocator",
-		"core/memory/analytic", "core/memory/device", "core/memory/sharding", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery",
-		"core/story", "core/timing", "core/timing/compare", "core/view"},
-	"core/view": {"core/fault", "core/profile"},
-	"capi":      {"core/api", "core/fault", "core/monitor", "core/story"},
+	"core/fault":                  {},
+	"core/jsontext":               {},
+	"core/profile":                {},
+	"core/view":                   {"core/fault", "core/profile"},
+	"core/audio":                  {"core/audio/amr", "core/audio/flac", "core/audio/isobmff", "core/audio/matroska", "core/audio/media", "core/audio/mpeg", "core/audio/ogg", "core/audio/pcm", "core/audio/riff", "core/fault"},
+	"core/audio/amr":              {"core/audio/media"},
+	"core/audio/audiotest":        {"core/audio/media", "core/fault"}, // for tests
+	"core/audio/codec":            {"core/audio/media"},
+	"core/audio/flac":             {"core/audio/media"},
+	"core/audio/isobmff":          {"core/audio/codec", "core/audio/flac", "core/audio/media"},
+	"core/audio/matroska":         {"core/audio/codec", "core/audio/flac", "core/audio/media"},
+	"core/audio/media":            {"core/fault"},
+	"core/audio/mpeg":             {"core/audio/codec", "core/audio/media"},
+	"core/audio/ogg":              {"core/audio/codec", "core/audio/flac", "core/audio/media"},
+	"core/audio/pcm":              {"core/audio/media", "core/fault"},
+	"core/audio/riff":             {"core/audio/codec", "core/audio/media", "core/audio/mpeg", "core/audio/pcm"},
+	"core/batching":               {"core/fault"},
+	"core/dataset":                {"core/audio", "core/audio/media", "core/batching", "core/fault", "core/profile"},
+	"core/gpus":                   {"core/fault", "core/profile"},
+	"core/hardware":               {"core/fault", "core/gpus", "core/profile", "core/runlog"},
+	"core/memory":                 {"core/fault", "core/memory/allocator", "core/memory/peak", "core/memory/reduction", "core/memory/replay", "core/memory/template", "core/memory/trace"},
+	"core/memory/trace":           {"core/fault", "core/jsontext"},
+	"core/memory/trace/tracetest": {"core/memory/trace"},
+	"core/memory/reduction":       {"core/fault", "core/memory/trace"},
+	"core/memory/formula":         {"core/fault", "core/memory/trace"},
+	"core/memory/template":        {"core/fault", "core/memory/formula", "core/memory/trace"},
+	"core/memory/peak":            {},
+	"core/memory/replay":          {"core/memory/allocator", "core/memory/formula", "core/memory/peak", "core/memory/reduction", "core/memory/template", "core/memory/trace"},
+	"core/memory/allocator":       {"core/fault"},
+	"core/memory/analytic":        {"core/fault", "core/memory/allocator", "core/memory/device", "core/memory/peak", "core/memory/reduction", "core/model", "core/profile"},
+	"core/memory/device":          {"core/fault", "core/profile"},
+	"core/memory/sharding":        {"core/fault"},
+	"core/model":                  {"core/fault", "core/profile"},
+	"core/estimate":               {"core/fault", "core/memory/analytic", "core/memory/device", "core/model", "core/profile"},
+	"core/plan":                   {"core/batching", "core/estimate", "core/fault", "core/memory/analytic", "core/memory/sharding", "core/model", "core/profile", "core/timing"},
+	"core/recovery":               {"core/fault"},
+	"core/timing":                 {"core/fault", "core/memory/analytic", "core/profile"},
+	"core/timing/compare":         {"core/estimate", "core/fault", "core/gpus", "core/memory/analytic", "core/memory/device", "core/model", "core/profile", "core/timing"},
+	"core/runlog":                 {"core/fault"},
+	"core/forecast":               {"core/runlog"},
+	"core/monitor":                {"core/fault", "core/profile", "core/runlog"},
+	"core/diagnosis":              {"core/fault", "core/runlog"},
+	"core/api":                    {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/gpus", "core/hardware", "core/jsontext", "core/memory", "core/memory/allocator", "core/memory/analytic", "core/memory/device", "core/memory/sharding", "core/memory/trace", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery", "core/runlog", "core/timing", "core/timing/compare", "core/view"},
+	"capi":                        {"core/api", "core/fault", "core/monitor", "core/runlog"},
 
-	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/story"},
+	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/runlog"},
 	"benchmarks/scan_floor":     {}, // measures what the system needs, without any of this
 }
 
@@ -67,7 +83,7 @@ func TestImportDirection(t *testing.T) {
 }
 
 func TestPureRoomsDoNoIO(t *testing.T) {
-	for _, room := range []string{"core/batching", "core/plan", "core/recovery", "core/profile", "core/memory/sharding", "core/forecast", "core/diagnosis", "core/view"} {
+	for _, room := range []string{"core/batching", "core/plan", "core/recovery", "core/profile", "core/memory/sharding", "core/forecast", "core/diagnosis", "core/gpus", "core/view"} {
 		out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, module+room).Output()
 		require.NoError(t, err)
 		for imported := range strings.Lines(string(out)) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
 var traces registry[*memory.Model]
@@ -31,12 +32,12 @@ func (a openTraceArgs) model() (*memory.Model, error) {
 	if (a.Path == "") == (len(a.Trace) == 0) {
 		return nil, fault.New(fault.InvalidArgument, "give the path of a trace file, or its content", "path and trace: one of them is needed")
 	}
-	var t *memory.Trace
+	var t *trace.Trace
 	var err error
 	if a.Path != "" {
-		t, err = memory.ReadFile(a.Path)
+		t, err = trace.ReadFile(a.Path)
 	} else {
-		t, err = memory.Decode(a.Trace)
+		t, err = trace.Decode(a.Trace)
 	}
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/forecast"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/monitor"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 var monitors registry[*monitor.Monitor]
@@ -24,7 +24,7 @@ func ReadStats(handle uint64, out *monitor.Stats) bool {
 }
 
 // PutStep hands one step's figures to a monitor; false when no monitor has the handle. It is the hot path behind ac_step_put.
-func PutStep(handle uint64, s *story.Step) bool {
+func PutStep(handle uint64, s *runlog.Step) bool {
 	m, ok := monitors.find(handle)
 	if ok {
 		m.Step(*s)
@@ -128,7 +128,7 @@ func resetMonitorPeaks(m *monitor.Monitor, _ monitorArgs) (any, error) {
 	return struct{}{}, nil
 }
 
-func monitorStory(m *monitor.Monitor, _ monitorArgs) (any, error) { return m.Story(), nil }
+func monitorRunLog(m *monitor.Monitor, _ monitorArgs) (any, error) { return m.Log(), nil }
 
 type saveArgs struct {
 	monitorArgs
@@ -136,8 +136,8 @@ type saveArgs struct {
 }
 
 func saveMonitor(m *monitor.Monitor, a saveArgs) (any, error) {
-	seen := m.Story()
-	return struct{}{}, story.Save(a.Path, &seen)
+	seen := m.Log()
+	return struct{}{}, runlog.Save(a.Path, &seen)
 }
 
 func monitorAlerts(m *monitor.Monitor, _ monitorArgs) (any, error) {
@@ -151,11 +151,11 @@ type eventArgs struct {
 	Text string `json:"text"`
 }
 
-func tellMonitor(m *monitor.Monitor, a eventArgs) (any, error) {
+func recordEvent(m *monitor.Monitor, a eventArgs) (any, error) {
 	if a.Kind == "" || a.Text == "" {
 		return nil, fault.New(fault.InvalidArgument, `say what happened, as in kind "training", text "epoch 2"`, "an event without kind or text")
 	}
-	m.Tell(a.Kind, a.GPU, a.Text)
+	m.Record(a.Kind, a.GPU, a.Text)
 	return struct{}{}, nil
 }
 

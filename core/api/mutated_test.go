@@ -51,7 +51,7 @@ func TestMutatedRequestsGetAWellFormedAnswer(t *testing.T) {
 		of := seeds[m.IntN(len(seeds))]
 		raw := m.request(alive(t, of[m.IntN(len(of))]))
 		answer := checked(t, number, raw)
-		tally(answered, raw, answer.OK)
+		count(answered, raw, answer.OK)
 		finish(t, number, raw, answer)
 	}
 	if *mutations >= 4000 && *first == 0 {
@@ -75,7 +75,7 @@ func inFolderOfOddFiles(t *testing.T) {
 	require.NoError(t, os.Symlink("/dev/zero", "zero"))
 	require.NoError(t, syscall.Mkfifo("pipe", 0o600))
 	require.NoError(t, os.WriteFile("text", []byte("[[[[{\n"), 0o600))
-	clip, err := os.ReadFile(filepath.Join(golden, "../../core/audio/testdata", "short_ima.wav"))
+	clip, err := os.ReadFile(filepath.Join(golden, "../../core/audio/riff/testdata", "short_ima.wav"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile("clip.wav", clip, 0o600))
 	require.NoError(t, os.WriteFile("list.jsonl", []byte(`{"audio_filepath":"clip.wav","text":"one"}`+"\n"), 0o600))
@@ -93,7 +93,8 @@ var moreSeeds = []string{
 	`{"v":1,"op":"scan.start","args":{"folder":"."}}`,
 	`{"v":1,"op":"scan.add","args":{"job":999999,"paths":["clip.wav"],"path_rows":[3],"clips":[],"rows":[]}}`,
 	`{"v":1,"op":"scan.start","args":{"shards":["text"],"texts":true}}`,
-	`{"v":1,"op":"batching.order","args":{"seconds":[1,2,3,4,5,6,7],"recipe":{"mode":"random","step_samples":2,"ranks":2,"buckets":1}}}`,
+	`{"v":1,"op":"batching.order","args":{"seconds":[1,2,3,4,5,6,7],"options":{"mode":"random","step_samples":2,"ranks":2,"buckets":1}}}`,
+	`{"v":1,"op":"batching.order","args":{"seconds":[1,2,3,4,5,6,7,8],"options":{"mode":"random","step_samples":2,"ranks":2,"buckets":1}}}`,
 	`{"v":1,"op":"model.profile","args":{"path":"folder"}}`,
 	`{"v":1,"op":"monitor.save","args":{"monitor":999999,"path":"run.json"}}`,
 }
@@ -244,7 +245,7 @@ func allocated() uint64 {
 	return m.TotalAlloc
 }
 
-func tally(answered map[string]*[2]int, raw []byte, ok bool) {
+func count(answered map[string]*[2]int, raw []byte, ok bool) {
 	var request struct {
 		Op any `json:"op"`
 	}

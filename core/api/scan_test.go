@@ -259,11 +259,11 @@ func TestMonitorOverTheTable(t *testing.T) {
 	}](t, "monitor.history", historyArgs{monitorArgs: monitorArgs{Monitor: started.Monitor}})
 	require.Empty(t, code)
 	require.Positive(t, history.HostTotalBytes)
-	for _, op := range []string{"monitor.stop", "monitor.stop", "monitor.story", "monitor.alerts", "monitor.activity", "monitor.close"} {
+	for _, op := range []string{"monitor.stop", "monitor.stop", "monitor.run_log", "monitor.alerts", "monitor.activity", "monitor.close"} {
 		_, code = ask[map[string]any](t, op, monitorArgs{Monitor: started.Monitor})
 		require.Empty(t, code, "a stopped monitor keeps what it saw: %s", op)
 	}
-	_, code = ask[struct{}](t, "monitor.story", monitorArgs{Monitor: started.Monitor})
+	_, code = ask[struct{}](t, "monitor.run_log", monitorArgs{Monitor: started.Monitor})
 	require.Equal(t, fault.NotFound, code)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/dataset"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/jsontext"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
@@ -29,7 +30,7 @@ type operation func(args json.RawMessage, attached []byte) (any, error)
 var table = map[string]operation{
 	"diagnosis.of":        withArgs(diagnose),
 	"hardware.detect":     withArgs(detectHardware),
-	"hardware.catalogue":  withArgs(func(struct{}) (any, error) { return hardware.Catalogue(), nil }),
+	"hardware.catalogue":  withArgs(func(struct{}) (any, error) { return gpus.All(), nil }),
 	"model.profile":       withArgs(func(r model.Request) (any, error) { return model.Profile(r) }),
 	"model.names":         withArgs(func(struct{}) (any, error) { return model.Names(), nil }),
 	"model.config":        withArgs(modelConfig),
@@ -47,7 +48,7 @@ var table = map[string]operation{
 	"plan.check":          withArgs(func(o plan.Options) (any, error) { return o.Normalized() }),
 	"batching.compare":    withArgs(compareBatching),
 	"batching.order":      withArgs(orderSteps),
-	"batching.cut":        withArgs(cutStep),
+	"batching.split":      withArgs(splitStep),
 	"batching.longest":    withArgs(costOfLongest),
 	"recovery.classify":   withArgs(classifyError),
 	"recovery.next":       withArgs(func(s recovery.State) (any, error) { return recovery.Next(s) }),
@@ -69,10 +70,10 @@ var table = map[string]operation{
 	"monitor.close":       withMonitor(closeMonitor),
 	"monitor.history":     withMonitor(monitorHistory),
 	"monitor.reset_peaks": withMonitor(resetMonitorPeaks),
-	"monitor.story":       withMonitor(monitorStory),
+	"monitor.run_log":     withMonitor(monitorRunLog),
 	"monitor.save":        withMonitor(saveMonitor),
 	"monitor.alerts":      withMonitor(monitorAlerts),
-	"monitor.event":       withMonitor(tellMonitor),
+	"monitor.event":       withMonitor(recordEvent),
 	"monitor.activity":    withMonitor(monitorActivity),
 	"view.render":         withArgs(view.Render),
 }

@@ -1,8 +1,6 @@
 package audio
 
 import (
-	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,86 +10,42 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-func write(t *testing.T, b []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "clip")
-	require.NoError(t, os.WriteFile(path, b, 0o600))
-	return path
-}
-
-func fixture(t testing.TB, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
-	require.NoError(t, err)
-	return b
-}
-
-func refusedAs(t *testing.T, err error, code fault.Code, prefix, text string) {
-	t.Helper()
-	var f *fault.Error
-	require.True(t, errors.As(err, &f), "%v", err)
-	assert.Equal(t, code, f.Code)
-	assert.True(t, strings.HasPrefix(f.Message, prefix), f.Message)
-	assert.Contains(t, f.Message, text)
-	assert.NotEmpty(t, f.Hint)
-	assert.Equal(t, prefix+errors.Unwrap(err).Error(), f.Message, "the cause is the bare reason")
-}
-
-// sane is what must hold of any bytes: an error, or a possible answer.
-func sane(t *testing.T, b []byte) {
-	t.Helper()
-	info, err := Bytes("fuzz", b)
-	if err != nil {
-		assert.Zero(t, info)
-		var f *fault.Error
-		require.True(t, errors.As(err, &f))
-		assert.Contains(t, []fault.Code{fault.Corrupt, fault.Unsupported}, f.Code)
-		return
-	}
-	assert.Positive(t, info.DurationS)
-	assert.False(t, math.IsInf(info.DurationS, 0))
-	assert.Positive(t, info.SampleRate)
-	assert.Positive(t, info.Channels)
-	assert.NotEmpty(t, info.Codec)
-	assert.Contains(t, []string{"header", "tail", "walked", "estimated"}, info.Method)
-	if info.ClaimedS != nil {
-		assert.Positive(t, *info.ClaimedS)
-		assert.False(t, math.IsInf(*info.ClaimedS, 0))
-	}
-}
+func init() { audiotest.Use(Bytes, File) }
 
 func TestFixtures(t *testing.T) {
 	const length = 17600 // samples at 16 kHz
 	cases := []struct {
 		file    string
 		samples float64
-		want    Info
+		want    media.Info
 	}{
-		{"tone.wav", length, Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "pcm_s16le", Method: "header"}},
-		{"pcm24.wav", length, Info{SampleRate: 16000, Channels: 1, Bits: 24, Codec: "pcm_s24le", Method: "header"}},
-		{"float32.wav", length, Info{SampleRate: 16000, Channels: 1, Bits: 32, Codec: "pcm_f32le", Method: "header"}},
-		{"alaw.wav", length, Info{SampleRate: 16000, Channels: 1, Bits: 8, Codec: "pcm_alaw", Method: "header"}},
-		{"mulaw.wav", length, Info{SampleRate: 16000, Channels: 1, Bits: 8, Codec: "pcm_mulaw", Method: "header"}},
-		{"adpcm_ms.wav", 18000, Info{SampleRate: 16000, Channels: 1, Bits: 4, Codec: "adpcm_ms", Method: "header"}},
-		{"adpcm_ima.wav", 17675, Info{SampleRate: 16000, Channels: 1, Bits: 4, Codec: "adpcm_ima_wav", Method: "header"}},
-		{"tone.flac", length, Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "header"}},
-		{"piped.flac", length, Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "header"}},
-		{"unknown_length.flac", length, Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "tail"}},
-		{"ffmpeg_piped_stereo_44k.flac", 48510, Info{SampleRate: 44100, Channels: 2, Bits: 16, Codec: "flac", Method: "tail"}},
-		{"tone.ogg", length, Info{SampleRate: 16000, Channels: 1, Codec: "vorbis", Method: "tail"}},
-		{"stereo_44k_4.4s.ogg", 4 * 48510, Info{SampleRate: 44100, Channels: 2, Codec: "vorbis", Method: "tail"}},
+		{"tone.wav", length, media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "pcm_s16le", Method: "header"}},
+		{"pcm24.wav", length, media.Info{SampleRate: 16000, Channels: 1, Bits: 24, Codec: "pcm_s24le", Method: "header"}},
+		{"float32.wav", length, media.Info{SampleRate: 16000, Channels: 1, Bits: 32, Codec: "pcm_f32le", Method: "header"}},
+		{"alaw.wav", length, media.Info{SampleRate: 16000, Channels: 1, Bits: 8, Codec: "pcm_alaw", Method: "header"}},
+		{"mulaw.wav", length, media.Info{SampleRate: 16000, Channels: 1, Bits: 8, Codec: "pcm_mulaw", Method: "header"}},
+		{"adpcm_ms.wav", 18000, media.Info{SampleRate: 16000, Channels: 1, Bits: 4, Codec: "adpcm_ms", Method: "header"}},
+		{"adpcm_ima.wav", 17675, media.Info{SampleRate: 16000, Channels: 1, Bits: 4, Codec: "adpcm_ima_wav", Method: "header"}},
+		{"tone.flac", length, media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "header"}},
+		{"piped.flac", length, media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "header"}},
+		{"unknown_length.flac", length, media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "tail"}},
+		{"ffmpeg_piped_stereo_44k.flac", 48510, media.Info{SampleRate: 44100, Channels: 2, Bits: 16, Codec: "flac", Method: "tail"}},
+		{"tone.ogg", length, media.Info{SampleRate: 16000, Channels: 1, Codec: "vorbis", Method: "tail"}},
+		{"stereo_44k_4.4s.ogg", 4 * 48510, media.Info{SampleRate: 44100, Channels: 2, Codec: "vorbis", Method: "tail"}},
 	}
 	for _, c := range cases {
 		t.Run(c.file, func(t *testing.T) {
 			c.want.DurationS = c.samples / float64(c.want.SampleRate)
-			got, size, err := File(filepath.Join("testdata", c.file))
+			got, size, err := File(audiotest.Path(c.file))
 			require.NoError(t, err)
 			assert.Equal(t, c.want, got)
-			assert.EqualValues(t, len(fixture(t, c.file)), size)
-			got, err = Bytes(c.file, fixture(t, c.file))
+			assert.EqualValues(t, len(audiotest.Fixture(t, c.file)), size)
+			got, err = Bytes(c.file, audiotest.Fixture(t, c.file))
 			require.NoError(t, err)
 			assert.Equal(t, c.want, got)
 		})
@@ -103,12 +57,12 @@ func TestKnownButNotRead(t *testing.T) {
 		b    []byte
 		text string
 	}{
-		"WMA in WAV": {riff("RIFF").fmt(0x161, 1, 16000, 1, 0).chunk("data", second()).b, "WMA inside"},
+		"WMA in WAV": {audiotest.NewWAV("RIFF").Fmt(0x161, 1, 16000, 1, 0).Chunk("data", audiotest.Second()).Encoded, "WMA inside"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, err := Bytes("dir/x", c.b)
-			refusedAs(t, err, fault.Unsupported, "dir/x: ", c.text)
+			audiotest.RefusedAs(t, err, fault.Unsupported, "dir/x: ", c.text)
 			assert.Contains(t, fault.From(err).Hint, "ffmpeg -i")
 		})
 	}
@@ -126,9 +80,9 @@ func TestNoAudio(t *testing.T) {
 		"a RIFF film": {"RIFF\x00\x10\x00\x00AVI LIST", "is not audio"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := write(t, []byte(c.b))
+			path := audiotest.Write(t, []byte(c.b))
 			_, size, err := File(path)
-			refusedAs(t, err, fault.Corrupt, path+": ", c.text)
+			audiotest.RefusedAs(t, err, fault.Corrupt, path+": ", c.text)
 			assert.EqualValues(t, len(c.b), size)
 		})
 	}
@@ -154,15 +108,13 @@ func TestNotAFile(t *testing.T) {
 	}
 	for path, text := range cases {
 		_, _, err := File(path)
-		refusedAs(t, err, fault.NotFound, path+": ", text)
+		audiotest.RefusedAs(t, err, fault.NotFound, path+": ", text)
 	}
 }
 
-func TestPrintable(t *testing.T) {
-	assert.Equal(t, "größe.wav", Printable("größe.wav"))
-	assert.Equal(t, `gr\xf6\xdfe ö.wav`, Printable("gr\xf6\xdfe ö.wav"))
+func TestNamesInErrorsArePrintable(t *testing.T) {
 	_, _, err := File("no/\xf6.wav")
-	refusedAs(t, err, fault.NotFound, `no/\xf6.wav: `, "no such file")
+	audiotest.RefusedAs(t, err, fault.NotFound, `no/\xf6.wav: `, "no such file")
 }
 
 func TestExtensions(t *testing.T) {
@@ -184,13 +136,13 @@ func FuzzSniff(f *testing.F) {
 	f.Add([]byte("ID3\x04\x00\x10\x00\x00\x00\x02abfLaC"))
 	f.Add([]byte("\xff\xfb\x90\x00"))
 	f.Add([]byte("FORM\x00\x00\x00\x00AIFC"))
-	f.Fuzz(sane)
+	f.Fuzz(audiotest.Sane)
 }
 
 func BenchmarkFile(b *testing.B) {
 	for _, name := range []string{"tone.wav", "tone.flac", "tone.ogg", "stereo_44k_4.4s.ogg", "tone.opus", "tone.spx", "tone.oga"} {
 		b.Run(name, func(b *testing.B) {
-			path := filepath.Join("testdata", name)
+			path := audiotest.Path(name)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, _, err := File(path); err != nil {

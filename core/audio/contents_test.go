@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
@@ -25,9 +26,9 @@ func TestWhatIsNoAudioIsNamedAndNotQuoted(t *testing.T) {
 		string(make([]byte, 500)) + secret:                      "zeros, as an unfinished download leaves",
 		"é" + secret:                                            "text",
 	} {
-		path := write(t, []byte(content))
+		path := audiotest.Write(t, []byte(content))
 		_, _, err := File(path)
-		refusedAs(t, err, fault.Corrupt, path+": ", "is not audio: its content is "+name)
+		audiotest.RefusedAs(t, err, fault.Corrupt, path+": ", "is not audio: its content is "+name)
 		assert.NotContains(t, err.Error()+fault.From(err).Hint, secret)
 	}
 }

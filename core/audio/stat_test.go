@@ -2,6 +2,7 @@ package audio
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -9,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
 // hissing is 16-bit samples up to a loudness.
@@ -16,19 +20,19 @@ func hissing(seed uint64, samples, loudness int) []byte {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var b []byte
 	for range samples {
-		b = le.AppendUint16(b, uint16(random.IntN(2*loudness+1)-loudness))
+		b = binary.LittleEndian.AppendUint16(b, uint16(random.IntN(2*loudness+1)-loudness))
 	}
 	return b
 }
 
 // TestDigest: what tells recordings from each other is in the digest, wherever the samples begin, and silence says nothing.
 func TestDigest(t *testing.T) {
-	long := riff("RIFF").chunk("bext", hissing(9, 2500, 9000)).b
+	long := audiotest.NewWAV("RIFF").Chunk("bext", hissing(9, 2500, 9000)).Encoded
 	wavWith := func(head, samples []byte) []byte {
-		w := &wavBuilder{bytes.Clone(head)}
-		return w.chunk("fmt ", fmtBody(tagPCM, 1, 16000, 2, 16)).chunk("data", samples).b
+		w := &audiotest.WAV{Encoded: bytes.Clone(head)}
+		return w.Chunk("fmt ", audiotest.FmtBody(1, 1, 16000, 2, 16)).Chunk("data", samples).Encoded
 	}
-	plain := riff("RIFF").b
+	plain := audiotest.NewWAV("RIFF").Encoded
 	quiet, loud, other := make([]byte, 20000), hissing(1, 10000, 9000), hissing(2, 10000, 9000)
 	hiss, otherHiss := hissing(3, 10000, 2), hissing(4, 10000, 2)
 	late := append(append([]byte(nil), quiet[:3000]...), loud[:17000]...)
@@ -53,7 +57,7 @@ func TestDigest(t *testing.T) {
 			}
 			assert.NotZero(t, first)
 			assert.NotEqual(t, first, second)
-			assert.NotEqual(t, Digest(c.a), Digest(c.b), "in memory")
+			assert.NotEqual(t, media.Digest(c.a), media.Digest(c.b), "in memory")
 		})
 	}
 }
@@ -72,7 +76,7 @@ func digestOf(t *testing.T, b []byte) uint64 {
 // TestReaderKeepsFolders: files are found in open folders, also when those change, and nothing stays open.
 func TestReaderKeepsFolders(t *testing.T) {
 	root := t.TempDir()
-	tone := fixture(t, "tone.wav")
+	tone := audiotest.Fixture(t, "tone.wav")
 	var paths []string
 	for _, name := range []string{"a/1.wav", "b/1.wav", "a/2.wav", "c/1.wav", "b/2.wav", "a/3.wav", "c/2.wav"} {
 		path := filepath.Join(root, name)
@@ -81,7 +85,7 @@ func TestReaderKeepsFolders(t *testing.T) {
 		paths = append(paths, path)
 	}
 	before := openFiles(t)
-	r := Reader{folders: folders{limit: 2}}
+	r := Reader{folders: media.NewFolders(2)}
 	for range 3 {
 		for _, path := range paths {
 			info, st, err := r.File(path, false, nil)

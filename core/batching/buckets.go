@@ -17,7 +17,7 @@ type Bucket struct {
 }
 
 // cells are the ends of the histogram's bins, as positions: clips of one duration are never told apart.
-func (c *clips) cells() []int {
+func (c *sortedClips) cells() []int {
 	n := len(c.sorted)
 	ends := []int{n}
 	past := func(seconds float64) int {
@@ -41,7 +41,7 @@ func (c *clips) cells() []int {
 
 // cost of a clip in a bucket whose longest clip is at a position: its padding to that one, and its part in the overhead of
 // the micro-batches that a process's share of a step needs.
-func (c *clips) cost(last, share int, overhead float64) float64 {
+func (c *sortedClips) cost(last, share int, overhead float64) float64 {
 	if c.largest == nil {
 		return c.sorted[last]
 	}
@@ -49,9 +49,9 @@ func (c *clips) cost(last, share int, overhead float64) float64 {
 	return c.sorted[last] + overhead*float64((share+size-1)/size)/float64(share)
 }
 
-// buckets cuts the clips into at most k ranges so that the sum of their costs is least, by dynamic programming over the
+// buckets boundaries the clips into at most k ranges so that the sum of their costs is least, by dynamic programming over the
 // histogram; gives the ends as positions. A bucket has at least as many clips as least asks for one that ends there.
-func (c *clips) buckets(k, share int, overhead float64, least func(last int) int) []int {
+func (c *sortedClips) buckets(k, share int, overhead float64, least func(last int) int) []int {
 	ends := c.cells()
 	h := len(ends)
 	begins := func(i int) int { // of bin i
@@ -87,18 +87,18 @@ func (c *clips) buckets(k, share int, overhead float64, least func(last int) int
 			best, used = now[h], round
 		}
 	}
-	cuts := make([]int, used)
+	boundaries := make([]int, used)
 	for j := h; used > 0; used-- {
-		cuts[used-1] = ends[j-1]
+		boundaries[used-1] = ends[j-1]
 		j = int(from[used-1][j])
 	}
-	return cuts
+	return boundaries
 }
 
 // describe tells what is in the buckets that end at these positions.
-func (c *clips) describe(cuts []int) []Bucket {
-	all, from := make([]Bucket, len(cuts)), 0
-	for i, to := range cuts {
+func (c *sortedClips) describe(boundaries []int) []Bucket {
+	all, from := make([]Bucket, len(boundaries)), 0
+	for i, to := range boundaries {
 		b := Bucket{UpToS: c.sorted[to-1], Clips: to - from}
 		for _, s := range c.sorted[from:to] {
 			b.AudioS += s

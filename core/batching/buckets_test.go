@@ -13,7 +13,7 @@ import (
 // TestBucketsAreTheBestOfAll: against every set of boundaries, of few clips, where the histogram tells all of them apart.
 func TestBucketsAreTheBestOfAll(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 1))
-	memory := Memory{{2, 9}, {4, 5}, {7, 2}, {12, 1}}
+	memory := Limits{{2, 9}, {4, 5}, {7, 2}, {12, 1}}
 	for round := range 200 {
 		seconds := make([]float64, 1+random.IntN(10))
 		for i := range seconds {
@@ -26,10 +26,10 @@ func TestBucketsAreTheBestOfAll(t *testing.T) {
 		c, err := sortClips(seconds, table)
 		require.NoError(t, err)
 		k, share, overhead, enough := 1+random.IntN(4), 1+random.IntN(8), float64(random.IntN(6)), 1+random.IntN(3)
-		cuts := c.buckets(k, share, overhead, func(int) int { return enough })
+		boundaries := c.buckets(k, share, overhead, func(int) int { return enough })
 		n := len(seconds)
-		require.LessOrEqual(t, len(cuts), k)
-		require.Equal(t, n, cuts[len(cuts)-1])
+		require.LessOrEqual(t, len(boundaries), k)
+		require.Equal(t, n, boundaries[len(boundaries)-1])
 		best := math.Inf(1)
 		for set := range 1 << (n - 1) { // bit i: a boundary behind clip i
 			ends := []int{}
@@ -42,12 +42,12 @@ func TestBucketsAreTheBestOfAll(t *testing.T) {
 				best = min(best, bucketCost(c, ends, share, overhead))
 			}
 		}
-		require.True(t, allowed(c, cuts, enough), "%v: %v", c.sorted, cuts)
-		assert.InDelta(t, best, bucketCost(c, cuts, share, overhead), 1e-9, "%v in %d: %v", c.sorted, k, cuts)
+		require.True(t, allowed(c, boundaries, enough), "%v: %v", c.sorted, boundaries)
+		assert.InDelta(t, best, bucketCost(c, boundaries, share, overhead), 1e-9, "%v in %d: %v", c.sorted, k, boundaries)
 	}
 }
 
-func allowed(c *clips, ends []int, enough int) bool {
+func allowed(c *sortedClips, ends []int, enough int) bool {
 	from := 0
 	for _, to := range ends {
 		if to < len(c.sorted) && c.sorted[to] == c.sorted[to-1] || to-from < enough && len(ends) > 1 {
@@ -59,7 +59,7 @@ func allowed(c *clips, ends []int, enough int) bool {
 }
 
 // bucketCost is written out: padding of every clip to its bucket's longest, and for every share of clips its micro-batches.
-func bucketCost(c *clips, ends []int, share int, overhead float64) (cost float64) {
+func bucketCost(c *sortedClips, ends []int, share int, overhead float64) (cost float64) {
 	from := 0
 	for _, to := range ends {
 		longest, count := c.sorted[to-1], float64(to-from)
@@ -77,11 +77,11 @@ func TestMoreBucketsHoldLessPadding(t *testing.T) {
 	require.NoError(t, err)
 	last := math.Inf(1)
 	for _, k := range []int{1, 2, 5, 10, 30} {
-		cuts := c.buckets(k, 32, 0, func(int) int { return 96 })
-		cost := bucketCost(c, cuts, 32, 0)
+		boundaries := c.buckets(k, 32, 0, func(int) int { return 96 })
+		cost := bucketCost(c, boundaries, 32, 0)
 		assert.Less(t, cost, last)
 		last = cost
-		for _, b := range c.describe(cuts) {
+		for _, b := range c.describe(boundaries) {
 			require.GreaterOrEqual(t, b.Clips, 96)
 			require.Nil(t, b.MicroBatch)
 		}

@@ -14,8 +14,8 @@ type Epoch struct {
 	Order   []uint32 `json:"-"` // numbers of clips. Each process's share of a step lies together, the longest clip first
 }
 
-// MakeEpoch orders the clips of one epoch: every clip once, or at most once with DropLast, by the recipe's seed and epoch.
-func MakeEpoch(seconds []float64, r Recipe) (*Epoch, error) {
+// MakeEpoch orders the clips of one epoch: every clip once, or at most once with DropLast, by the options' seed and epoch.
+func MakeEpoch(seconds []float64, r Options) (*Epoch, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -34,16 +34,16 @@ func MakeEpoch(seconds []float64, r Recipe) (*Epoch, error) {
 }
 
 // epoch is MakeEpoch with positions in the order.
-func (c *clips) epoch(r Recipe) (*Epoch, error) {
+func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 	n := len(c.sorted)
 	tail, err := r.tail(n)
 	if err != nil {
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(r.Seed, r.Epoch))
-	cuts := []int{n}
+	boundaries := []int{n}
 	if r.Mode != Random {
-		cuts = c.buckets(r.Buckets, r.share(), r.OverheadS, r.leastIn(c))
+		boundaries = c.buckets(r.Buckets, r.perRank(), r.OverheadS, r.leastIn(c))
 	}
 	order := shuffled(n, random)
 	behind := 0
@@ -53,25 +53,25 @@ func (c *clips) epoch(r Recipe) (*Epoch, error) {
 	full := order[:n-behind]
 	switch r.Mode {
 	case Bucketed:
-		c.bucketed(full, r, cuts, random)
+		c.bucketed(full, r, boundaries, random)
 	case Packed:
-		c.packed(full, r, cuts, random)
+		c.packed(full, r, boundaries, random)
 	default:
-		eachStep(full, r.StepSamples, func(step []uint32) { deal(step, r.Ranks) })
+		eachStep(full, r.StepSamples, func(step []uint32) { distribute(step, r.Ranks) })
 	}
 	at := len(full)
 	for _, size := range tail { // any clips, so that no length is always among the last
-		deal(order[at:at+size], r.Ranks)
+		distribute(order[at:at+size], r.Ranks)
 		at += size
 	}
 	if r.DropLast {
 		order, tail = full, []int{}
 	}
-	return &Epoch{len(full) / r.StepSamples, tail, c.describe(cuts), r.notes(n, len(cuts)), order}, nil
+	return &Epoch{len(full) / r.StepSamples, tail, c.describe(boundaries), r.notes(n, len(boundaries)), order}, nil
 }
 
 // leastIn is the fewest clips of a bucket by its last position: enough for its clips to meet others in another epoch.
-func (r Recipe) leastIn(c *clips) func(int) int {
+func (r Options) leastIn(c *sortedClips) func(int) int {
 	if r.Mode == Bucketed {
 		return func(int) int { return bucketSteps * r.StepSamples }
 	}
@@ -84,9 +84,9 @@ func eachStep(order []uint32, size int, do func(step []uint32)) {
 	}
 }
 
-// deal gives the clips of a step to the processes in turns from the longest to the shortest, back and forth, so that all
+// distribute gives the clips of a step to the processes in turns from the longest to the shortest, back and forth, so that all
 // get about the same seconds; the first ones get one clip more when they are not to be shared evenly.
-func deal(step []uint32, ranks int) {
+func distribute(step []uint32, ranks int) {
 	longestFirst(step)
 	if ranks == 1 {
 		return
@@ -102,12 +102,12 @@ func deal(step []uint32, ranks int) {
 	}
 }
 
-// split gives the clips, in their order, to the buckets that end at these positions.
-func split(order []uint32, cuts []int) [][]uint32 {
-	of := make([]uint8, cuts[len(cuts)-1])
+// byBucket gives the clips, in their order, to the buckets that end at these positions.
+func byBucket(order []uint32, boundaries []int) [][]uint32 {
+	of := make([]uint8, boundaries[len(boundaries)-1])
 	from := 0
-	counts := make([]int, len(cuts))
-	for b, to := range cuts {
+	counts := make([]int, len(boundaries))
+	for b, to := range boundaries {
 		for p := from; p < to; p++ {
 			of[p] = uint8(b)
 		}
@@ -116,7 +116,7 @@ func split(order []uint32, cuts []int) [][]uint32 {
 	for _, p := range order {
 		counts[of[p]]++
 	}
-	buckets := make([][]uint32, len(cuts))
+	buckets := make([][]uint32, len(boundaries))
 	for b, count := range counts {
 		buckets[b] = make([]uint32, 0, count)
 	}
@@ -127,12 +127,12 @@ func split(order []uint32, cuts []int) [][]uint32 {
 }
 
 // bucketed puts shuffled clips into steps of one bucket each; where a bucket ends, a step has clips of the next one too.
-func (c *clips) bucketed(order []uint32, r Recipe, cuts []int, random *rand.Rand) {
-	all := slices.Concat(split(order, cuts)...)
+func (c *sortedClips) bucketed(order []uint32, r Options, boundaries []int, random *rand.Rand) {
+	all := slices.Concat(byBucket(order, boundaries)...)
 	steps := slices.Collect(slices.Chunk(all, r.StepSamples))
 	shuffle(steps, random)
 	for i, step := range steps {
-		deal(step, r.Ranks)
+		distribute(step, r.Ranks)
 		copy(order[i*r.StepSamples:], step)
 	}
 }

@@ -15,7 +15,7 @@ var modes = []string{Random, Bucketed, Packed}
 func TestEveryClipComesOnce(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	for range 400 {
-		r := recipe(modes[random.IntN(3)], 0, fits(60, 30))
+		r := options(modes[random.IntN(3)], 0, fits(60, 30))
 		r.Ranks = 1 + random.IntN(4)
 		r.StepSamples = r.Ranks * (1 + random.IntN(20))
 		r.Buckets, r.DropLast, r.Epoch = 1+random.IntN(12), random.IntN(2) == 0, random.Uint64N(5)
@@ -53,7 +53,7 @@ func TestEveryClipComesOnce(t *testing.T) {
 func TestEpochsAndSeedsDiffer(t *testing.T) {
 	seconds := lognormal(10_000, 1)
 	for _, mode := range modes {
-		r := recipe(mode, 32, fits(60, 30))
+		r := options(mode, 32, fits(60, 30))
 		first, err := MakeEpoch(seconds, r)
 		require.NoError(t, err)
 		r.Epoch = 1
@@ -88,12 +88,12 @@ func alike(a, b *Epoch) (share float64) {
 func TestProcessesGetAboutTheSame(t *testing.T) {
 	seconds := lognormal(4000, 1)
 	for _, mode := range modes {
-		r := recipe(mode, 128, fits(60, 30))
+		r := options(mode, 128, fits(60, 30))
 		r.Ranks = 4
 		e, err := MakeEpoch(seconds, r)
 		require.NoError(t, err)
 		most, all, held := 0.0, 0.0, 0.0
-		e.eachShare(r, func(share []uint32, last bool) {
+		e.eachRank(r, func(share []uint32, last bool) {
 			audio := 0.0
 			for _, number := range share {
 				audio += seconds[number]
@@ -113,7 +113,7 @@ func TestProcessesGetAboutTheSame(t *testing.T) {
 func TestRandomStepsDoNotDependOnProcesses(t *testing.T) {
 	seconds := lognormal(1000, 1)
 	steps := func(ranks int) (all [][]uint32) {
-		r := recipe(Random, 32, fits(60, 30))
+		r := options(Random, 32, fits(60, 30))
 		r.Ranks = ranks
 		e, err := MakeEpoch(seconds, r)
 		require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestRandomStepsDoNotDependOnProcesses(t *testing.T) {
 func TestBucketedStepsAreOfSimilarLength(t *testing.T) {
 	seconds := lognormal(20_000, 1)
 	spread := func(mode string) (sum float64) {
-		e, err := MakeEpoch(seconds, recipe(mode, 32, fits(60, 30)))
+		e, err := MakeEpoch(seconds, options(mode, 32, fits(60, 30)))
 		require.NoError(t, err)
 		for k := range e.Steps {
 			step := e.Order[32*k : 32*k+32]
@@ -141,7 +141,7 @@ func TestBucketedStepsAreOfSimilarLength(t *testing.T) {
 }
 
 func TestLittleDataIsSaid(t *testing.T) {
-	r := recipe(Bucketed, 32, nil)
+	r := options(Bucketed, 32, nil)
 	e, err := MakeEpoch(lognormal(100, 1), r)
 	require.NoError(t, err)
 	require.Len(t, e.Notes, 2)
@@ -152,25 +152,25 @@ func TestLittleDataIsSaid(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, e.Notes)
 	assert.Greater(t, len(e.Buckets), 5)
-	e, err = MakeEpoch(lognormal(100, 1), recipe(Random, 32, nil))
+	e, err = MakeEpoch(lognormal(100, 1), options(Random, 32, nil))
 	require.NoError(t, err)
 	assert.Empty(t, e.Notes)
 }
 
 func TestRecipesThatCannotBe(t *testing.T) {
-	for name, spoil := range map[string]func(*Recipe){
-		"mode":       func(r *Recipe) { r.Mode = "sorted" },
-		"no clips":   func(r *Recipe) { r.StepSamples = 0 },
-		"many":       func(r *Recipe) { r.StepSamples = MaxStep + 1 },
-		"no process": func(r *Recipe) { r.Ranks = 0 },
-		"uneven":     func(r *Recipe) { r.Ranks = 5 },
-		"no buckets": func(r *Recipe) { r.Buckets = 0 },
-		"overhead":   func(r *Recipe) { r.OverheadS = -1 },
-		"no step":    func(r *Recipe) { r.StepSamples, r.DropLast = 128, true },
-		"no memory":  func(r *Recipe) { r.Memory = nil },
-		"too long":   func(r *Recipe) { r.Memory = Memory{{0.1, 1}} },
+	for name, spoil := range map[string]func(*Options){
+		"mode":       func(r *Options) { r.Mode = "sorted" },
+		"no clips":   func(r *Options) { r.StepSamples = 0 },
+		"many":       func(r *Options) { r.StepSamples = MaxStep + 1 },
+		"no process": func(r *Options) { r.Ranks = 0 },
+		"uneven":     func(r *Options) { r.Ranks = 5 },
+		"no buckets": func(r *Options) { r.Buckets = 0 },
+		"overhead":   func(r *Options) { r.OverheadS = -1 },
+		"no step":    func(r *Options) { r.StepSamples, r.DropLast = 128, true },
+		"no memory":  func(r *Options) { r.Memory = nil },
+		"too long":   func(r *Options) { r.Memory = Limits{{0.1, 1}} },
 	} {
-		r := recipe(Packed, 32, fits(60, 30))
+		r := options(Packed, 32, fits(60, 30))
 		spoil(&r)
 		_, err := MakeEpoch(lognormal(100, 1), r)
 		require.Error(t, err, name)

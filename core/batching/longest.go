@@ -9,15 +9,15 @@ import (
 
 // Longest is what it costs to keep the clips over a length.
 type Longest struct {
-	OverS        float64 `json:"over_s"`
-	Clips        int     `json:"clips"`
-	AudioShare   float64 `json:"audio_share"`    // of all audio that they hold
-	MicroBatch   int     `json:"micro_batch"`    // that fits the longest clip; 0: none does
-	WithoutThem  int     `json:"without_them"`   // that fits the longest of the others
-	PaddedShare  float64 `json:"padded_share"`   // of the padded seconds, in random order with that one size
-	TimeShare    float64 `json:"time_share"`     // of the predicted time, likewise
-	CutTimeShare float64 `json:"cut_time_share"` // of the predicted time when steps are cut by memory: that of these clips alone
-	Text         string  `json:"text"`
+	OverS          float64 `json:"over_s"`
+	Clips          int     `json:"clips"`
+	AudioShare     float64 `json:"audio_share"`      // of all audio that they hold
+	MicroBatch     int     `json:"micro_batch"`      // that fits the longest clip; 0: none does
+	WithoutThem    int     `json:"without_them"`     // that fits the longest of the others
+	PaddedShare    float64 `json:"padded_share"`     // of the padded seconds, in random order with that one size
+	TimeShare      float64 `json:"time_share"`       // of the predicted time, likewise
+	SplitTimeShare float64 `json:"split_time_share"` // of the predicted time when micro-batches are sized by memory: that of these clips alone
+	Text           string  `json:"text"`
 }
 
 // fewClips is the share of all clips up to which dropping is looked at when no limits are given.
@@ -25,7 +25,7 @@ const fewClips = 0.01
 
 // CostOfLongest tells, for every limit in seconds, what the clips over it cost. Without limits, for those at which a larger
 // micro-batch becomes possible without the longest hundredth of the clips, or without part of it; the fewest clips first.
-func CostOfLongest(seconds []float64, r Recipe, limits []float64) ([]Longest, error) {
+func CostOfLongest(seconds []float64, r Options, limits []float64) ([]Longest, error) {
 	r.Mode = Packed
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func CostOfLongest(seconds []float64, r Recipe, limits []float64) ([]Longest, er
 }
 
 // limits are the lengths where fewer clips, of the longest few, allow more in a micro-batch.
-func (c *clips) limits() (all []float64) {
+func (c *sortedClips) limits() (all []float64) {
 	n := len(c.sorted)
 	for i := n - 1; i > 0 && float64(n-i) <= max(1, fewClips*float64(n)); i-- {
 		if c.largest[i-1] > c.largest[i] {
@@ -66,7 +66,7 @@ func (c *clips) limits() (all []float64) {
 	return all
 }
 
-func (c *clips) longest(kept int, over float64, r Recipe) Longest {
+func (c *sortedClips) longest(kept int, over float64, r Options) Longest {
 	n := len(c.sorted)
 	out := Longest{OverS: over, Clips: n - kept, MicroBatch: int(c.largest[n-1]), WithoutThem: int(c.largest[kept-1])}
 	all, gone := 0.0, 0.0
@@ -83,7 +83,7 @@ func (c *clips) longest(kept int, over float64, r Recipe) Longest {
 		with, without := c.inOneSize(n, r), c.inOneSize(kept, r)
 		out.PaddedShare = saved(without.padded, with.padded)
 		out.TimeShare = saved(without.time, with.time)
-		out.CutTimeShare = saved(c.cutInOrder(kept, r), c.cutInOrder(n, r))
+		out.SplitTimeShare = saved(c.cutInOrder(kept, r), c.cutInOrder(n, r))
 	}
 	out.Text = out.words()
 	return out
@@ -99,20 +99,20 @@ func saved(without, with float64) float64 {
 type priceOfOrder struct{ padded, time float64 }
 
 // inOneSize is what the first clips cost in random order with the one size that their longest allows.
-func (c *clips) inOneSize(n int, r Recipe) priceOfOrder {
-	size := min(r.share(), int(c.largest[n-1]))
+func (c *sortedClips) inOneSize(n int, r Options) priceOfOrder {
+	size := min(r.perRank(), int(c.largest[n-1]))
 	padded := Expected(c.sorted[:n], size)
 	return priceOfOrder{padded, padded + r.OverheadS*math.Ceil(float64(n)/float64(size))}
 }
 
 // cutInOrder is the least that the first clips cost in micro-batches of neighbours in length, none larger than a share.
-func (c *clips) cutInOrder(n int, r Recipe) float64 {
+func (c *sortedClips) cutInOrder(n int, r Options) float64 {
 	largest, order := make([]int32, n), make([]uint32, n)
 	for i := range n {
-		largest[i], order[i] = min(int32(r.share()), c.largest[i]), uint32(n-1-i)
+		largest[i], order[i] = min(int32(r.perRank()), c.largest[i]), uint32(n-1-i)
 	}
-	cut := cutter{sorted: c.sorted, largest: largest, overhead: r.OverheadS}
-	return cut.price(order, cut.optimal(order))
+	s := splitter{sorted: c.sorted, largest: largest, overhead: r.OverheadS}
+	return s.cost(order, s.optimal(order))
 }
 
 func (l Longest) words() string {
@@ -128,5 +128,5 @@ func (l Longest) words() string {
 		return fmt.Sprintf("%s over %.4g s: a micro-batch of %d fits with them and without", count, l.OverS, l.MicroBatch)
 	}
 	return fmt.Sprintf("%s over %.4g s %s a micro-batch of %d; without them %d; at one size for all they cost %.0f%% of the time, cut by memory %.1f%%",
-		count, l.OverS, verb, l.MicroBatch, l.WithoutThem, 100*l.TimeShare, 100*l.CutTimeShare)
+		count, l.OverS, verb, l.MicroBatch, l.WithoutThem, 100*l.TimeShare, 100*l.SplitTimeShare)
 }

@@ -21,39 +21,39 @@ type packer struct {
 }
 
 // packed puts shuffled clips into steps of such groups. Each step has clips of several lengths.
-func (c *clips) packed(order []uint32, r Recipe, cuts []int, random *rand.Rand) {
-	p := packer{buckets: split(order, cuts), left: len(order), random: random}
-	p.sizes = make([]int, len(cuts))
-	for b, to := range cuts {
+func (c *sortedClips) packed(order []uint32, r Options, boundaries []int, random *rand.Rand) {
+	p := packer{buckets: byBucket(order, boundaries), left: len(order), random: random}
+	p.sizes = make([]int, len(boundaries))
+	for b, to := range boundaries {
 		p.sizes[b] = min(r.group(), int(c.largest[to-1]))
 	}
-	shares := make([][]uint32, 0, len(order)/r.share())
+	shares := make([][]uint32, 0, len(order)/r.perRank())
 	for p.left > 0 {
-		share := p.share(r.share())
+		share := p.fill(r.perRank())
 		longestFirst(share)
 		shares = append(shares, share)
 	}
-	c.level(shares, r, random)
+	c.balance(shares, r, random)
 	at := 0
 	for _, share := range shares {
 		at += copy(order[at:], share)
 	}
 }
 
-// level puts shares that take about as long side by side, one for each process, and shuffles the steps that they make.
-func (c *clips) level(shares [][]uint32, r Recipe, random *rand.Rand) {
+// balance puts shares that take about as long side by side, one for each process, and shuffles the steps that they make.
+func (c *sortedClips) balance(shares [][]uint32, r Options, random *rand.Rand) {
 	shuffle(shares, random)
 	if r.Ranks == 1 {
 		return
 	}
-	cut := cutter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
+	s := splitter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
 	type priced struct {
 		cost  float64
 		share []uint32
 	}
 	all := make([]priced, len(shares))
 	for i, share := range shares {
-		all[i] = priced{cut.price(share, cut.optimal(share)), share}
+		all[i] = priced{s.cost(share, s.optimal(share)), share}
 	}
 	slices.SortStableFunc(all, func(a, b priced) int { return cmp.Compare(a.cost, b.cost) })
 	steps := slices.Collect(slices.Chunk(all, r.Ranks))
@@ -66,9 +66,9 @@ func (c *clips) level(shares [][]uint32, r Recipe, random *rand.Rand) {
 	}
 }
 
-// share takes clips for one share. Among the buckets whose group leaves room that others can fill best, the one
+// fill takes clips for one share. Among the buckets whose group leaves room that others can fill best, the one
 // to take from is drawn by how many clips are left, so that all buckets last as long.
-func (p *packer) share(size int) []uint32 {
+func (p *packer) fill(size int) []uint32 {
 	share := make([]uint32, 0, size)
 	for len(share) < size {
 		p.measure(size)

@@ -30,16 +30,16 @@ func heavy(n int, seed uint64) []float64 {
 }
 
 // fits is a table for a card on which so many padded seconds fit.
-func fits(seconds, longest float64) Memory {
-	table := Memory{}
+func fits(seconds, longest float64) Limits {
+	table := Limits{}
 	for s := 0.5; s < longest+0.5; s += 0.5 {
 		table = append(table, Fit{s, int(seconds / s)})
 	}
 	return table
 }
 
-func recipe(mode string, step int, memory Memory) Recipe {
-	return Recipe{Mode: mode, StepSamples: step, Ranks: 1, Seed: 7, Buckets: 30, OverheadS: 4, Memory: memory}
+func options(mode string, step int, memory Limits) Options {
+	return Options{Mode: mode, StepSamples: step, Ranks: 1, Seed: 7, Buckets: 30, OverheadS: 4, Memory: memory}
 }
 
 // lasting is how many seconds the batches of an order hold.

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// How a step is cut into micro-batches.
+// How a step is split into micro-batches.
 const (
 	Fixed   = "fixed"   // one size: for all steps, or for those of a bucket; clips as they come
-	Optimal = "optimal" // the cheapest of all that fit, as the guard cuts
+	Optimal = "optimal" // the cheapest of all that fit, as the guard splits
 )
 
 // Figures is what an epoch costs with one strategy.
 type Figures struct {
 	Order        string  `json:"order"` // random, grouped (as transformers has it), bucketed or packed
-	Cut          string  `json:"cut"`
+	Split        string  `json:"split"`
 	MicroBatch   *int    `json:"micro_batch"` // the size where there is one
 	MicroBatches int     `json:"micro_batches"`
 	Steps        int     `json:"steps"`
@@ -39,10 +39,10 @@ type Comparison struct {
 	Notes      []string  `json:"notes"`
 }
 
-// Compare simulates an epoch with every strategy; the mode of the recipe is not looked at. The first one is what the Trainer
+// Compare simulates an epoch with every strategy; the mode of the options is not looked at. The first one is what the Trainer
 // does by itself: random order and one micro-batch size, which the longest clip allows and which divides a step. Of more than
 // a quarter of a million clips, as many are simulated, evenly chosen.
-func Compare(seconds []float64, r Recipe) (*Comparison, error) {
+func Compare(seconds []float64, r Options) (*Comparison, error) {
 	r.Mode = Packed // the one that asks for most
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func Compare(seconds []float64, r Recipe) (*Comparison, error) {
 		}
 	}
 	r.Mode = Bucketed
-	cuts := c.buckets(r.Buckets, r.share(), r.OverheadS, r.leastIn(c))
-	out := &Comparison{len(seconds), 0, c.sorted[len(seconds)-1], found, c.describe(cuts), r.notes(len(seconds), len(cuts))}
+	boundaries := c.buckets(r.Buckets, r.perRank(), r.OverheadS, r.leastIn(c))
+	out := &Comparison{len(seconds), 0, c.sorted[len(seconds)-1], found, c.describe(boundaries), r.notes(len(seconds), len(boundaries))}
 	for _, s := range c.sorted {
 		out.AudioS += s
 	}
@@ -75,12 +75,12 @@ func Compare(seconds []float64, r Recipe) (*Comparison, error) {
 const simulated = 1 << 18
 
 // sample is at most so many of the clips: the longest one, and others at even distances in the order of length.
-func (c *clips) sample(most int) *clips {
+func (c *sortedClips) sample(most int) *sortedClips {
 	n := len(c.sorted)
 	if n <= most || most == 0 {
 		return c
 	}
-	few := &clips{memory: c.memory, sorted: make([]float64, most), largest: make([]int32, most)}
+	few := &sortedClips{memory: c.memory, sorted: make([]float64, most), largest: make([]int32, most)}
 	for i := range most {
 		at := n - 1 - int(int64(most-1-i)*int64(n)/int64(most))
 		few.sorted[i], few.largest[i] = c.sorted[at], c.largest[at]
@@ -88,18 +88,18 @@ func (c *clips) sample(most int) *clips {
 	return few
 }
 
-func (c *clips) everyStrategy(r Recipe) []Figures {
+func (c *sortedClips) everyStrategy(r Options) []Figures {
 	return inParallel(
-		func() []Figures { return []Figures{c.plain(Random, r)} },
-		func() []Figures { return []Figures{c.plain("grouped", r)} },
-		func() []Figures { return c.stepwise(Random, r, Optimal) },
-		func() []Figures { return c.stepwise(Bucketed, r, Fixed, Optimal) },
-		func() []Figures { return c.stepwise(Packed, r, Optimal) },
+		func() []Figures { return []Figures{c.trainerDefault(Random, r)} },
+		func() []Figures { return []Figures{c.trainerDefault("grouped", r)} },
+		func() []Figures { return c.simulate(Random, r, Optimal) },
+		func() []Figures { return c.simulate(Bucketed, r, Fixed, Optimal) },
+		func() []Figures { return c.simulate(Packed, r, Optimal) },
 	)
 }
 
 // scaleTo makes figures of a sample those of so many clips.
-func (f *Figures) scaleTo(n int, r Recipe) {
+func (f *Figures) scaleTo(n int, r Options) {
 	steps := (n + r.StepSamples - 1) / r.StepSamples
 	if r.DropLast {
 		steps = n / r.StepSamples
@@ -135,7 +135,7 @@ func inParallel(jobs ...func() []Figures) (all []Figures) {
 }
 
 // oneSize is the largest micro-batch that fits the longest clip and that a process's share of a step is a multiple of.
-func (c *clips) oneSize(share int) int {
+func (c *sortedClips) oneSize(share int) int {
 	size := min(share, int(c.largest[len(c.largest)-1]))
 	for share%size != 0 {
 		size--
@@ -143,10 +143,10 @@ func (c *clips) oneSize(share int) int {
 	return size
 }
 
-// plain is one micro-batch size for all, and batches given to the processes in turns, as the Trainer does.
-func (c *clips) plain(order string, r Recipe) Figures {
-	size := c.oneSize(r.share())
-	t := tally{Figures: Figures{Order: order, Cut: Fixed, MicroBatch: &size}, overhead: r.OverheadS}
+// trainerDefault is one micro-batch size for all, and batches given to the processes in turns, as the Trainer does.
+func (c *sortedClips) trainerDefault(order string, r Options) Figures {
+	size := c.oneSize(r.perRank())
+	t := epochFigures{Figures: Figures{Order: order, Split: Fixed, MicroBatch: &size}, overhead: r.OverheadS}
 	var clips []uint32
 	if order == Random {
 		clips = shuffled(len(c.sorted), rand.New(rand.NewPCG(r.Seed, r.Epoch)))
@@ -162,28 +162,28 @@ func (c *clips) plain(order string, r Recipe) Figures {
 			for from := rank * size; from < len(step); from += r.Ranks * size {
 				t.add(c, step[from:min(from+size, len(step))])
 			}
-			t.processDone()
+			t.endRank()
 		}
-		t.stepDone()
+		t.endStep()
 	}
 	return t.figures(c.audio(clips))
 }
 
-// stepwise is an order of steps, and every process's share of them cut in several ways.
-func (c *clips) stepwise(order string, r Recipe, cuts ...string) []Figures {
+// simulate is an order of steps, and every process's share of them split in several ways.
+func (c *sortedClips) simulate(order string, r Options, splits ...string) []Figures {
 	r.Mode = order
 	epoch, err := c.epoch(r)
 	if err != nil {
-		panic(err) // the recipe has been checked
+		panic(err) // the options have been checked
 	}
 	random := rand.New(rand.NewPCG(r.Seed, r.Epoch^1<<63))
-	found := make([]Figures, len(cuts))
-	for i, cut := range cuts {
-		t := tally{Figures: Figures{Order: order, Cut: cut}, overhead: r.OverheadS}
-		by := cutter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
-		epoch.eachShare(r, func(share []uint32, last bool) {
-			sizes := by.cut(cut, share)
-			if cut == Fixed { // within a bucket's step, clips come as they are
+	found := make([]Figures, len(splits))
+	for i, split := range splits {
+		t := epochFigures{Figures: Figures{Order: order, Split: split}, overhead: r.OverheadS}
+		by := splitter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
+		epoch.eachRank(r, func(share []uint32, last bool) {
+			sizes := by.split(split, share)
+			if split == Fixed { // within a bucket's step, clips come as they are
 				share = append([]uint32(nil), share...)
 				shuffle(share, random)
 			}
@@ -191,9 +191,9 @@ func (c *clips) stepwise(order string, r Recipe, cuts ...string) []Figures {
 				t.add(c, share[:size])
 				share = share[size:]
 			}
-			t.processDone()
+			t.endRank()
 			if last {
-				t.stepDone()
+				t.endStep()
 			}
 		})
 		found[i] = t.figures(c.audio(epoch.Order))
@@ -201,8 +201,8 @@ func (c *clips) stepwise(order string, r Recipe, cuts ...string) []Figures {
 	return found
 }
 
-// eachShare gives every process's part of every step; last says that the step is complete.
-func (e *Epoch) eachShare(r Recipe, do func(share []uint32, last bool)) {
+// eachRank gives every process's part of every step; last says that the step is complete.
+func (e *Epoch) eachRank(r Options, do func(share []uint32, last bool)) {
 	left := e.Order
 	step := func(size int) {
 		for rank := range r.Ranks {

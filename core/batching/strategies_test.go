@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func find(t *testing.T, c *Comparison, order, cut string) Figures {
+func find(t *testing.T, c *Comparison, order, split string) Figures {
 	t.Helper()
 	for _, f := range c.Strategies {
-		if f.Order == order && f.Cut == cut {
+		if f.Order == order && f.Split == split {
 			return f
 		}
 	}
-	t.Fatalf("no %s, %s", order, cut)
+	t.Fatalf("no %s, %s", order, split)
 	return Figures{}
 }
 
@@ -25,7 +25,7 @@ func find(t *testing.T, c *Comparison, order, cut string) Figures {
 func TestLittlePaddingAndFullMemory(t *testing.T) {
 	for name, test := range map[string]struct {
 		seconds []float64
-		memory  Memory
+		memory  Limits
 		step    int
 		full    bool
 	}{
@@ -35,7 +35,7 @@ func TestLittlePaddingAndFullMemory(t *testing.T) {
 		"heavy-tailed, large step": {heavy(100_000, 1), fits(120, 60), 256, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := Compare(test.seconds, recipe(Random, test.step, test.memory))
+			c, err := Compare(test.seconds, options(Random, test.step, test.memory))
 			require.NoError(t, err)
 			plain, packed := find(t, c, Random, Fixed), find(t, c, Packed, Optimal)
 			if !test.full {
@@ -49,7 +49,7 @@ func TestLittlePaddingAndFullMemory(t *testing.T) {
 			assert.LessOrEqual(t, find(t, c, Bucketed, Optimal).Padding, 0.05)
 			assert.Greater(t, packed.Speed, 1.5)
 			for _, f := range c.Strategies {
-				assert.Zero(t, f.OverMemory, "%s, %s", f.Order, f.Cut)
+				assert.Zero(t, f.OverMemory, "%s, %s", f.Order, f.Split)
 				assert.Equal(t, (100_000+test.step-1)/test.step, f.Steps)
 				assert.LessOrEqual(t, f.Use, 1.0)
 			}
@@ -62,7 +62,7 @@ func TestLittlePaddingAndFullMemory(t *testing.T) {
 func TestPackedStepsHaveSeveralLengths(t *testing.T) {
 	seconds := lognormal(20_000, 3)
 	for _, ranks := range []int{1, 4} {
-		r := recipe(Packed, 32, fits(120, 30))
+		r := options(Packed, 32, fits(120, 30))
 		r.Ranks = ranks
 		e, err := MakeEpoch(seconds, r)
 		require.NoError(t, err)
@@ -80,11 +80,11 @@ func TestPackedStepsHaveSeveralLengths(t *testing.T) {
 	}
 }
 
-// TestNeverOverMemory counts anew, without the simulation: 10^4 steps of each mode, each share cut as the guard cuts it.
+// TestNeverOverMemory counts anew, without the simulation: 10^4 steps of each mode, each share cut as the guard boundaries it.
 func TestNeverOverMemory(t *testing.T) {
 	seconds, memory := heavy(320_000, 5), fits(100, 60)
 	for _, mode := range modes {
-		r := recipe(mode, 32, memory)
+		r := options(mode, 32, memory)
 		r.Ranks = 2
 		e, err := MakeEpoch(seconds, r)
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestNeverOverMemory(t *testing.T) {
 			for i, number := range share {
 				lengths[i] = seconds[number]
 			}
-			batches, err := Cut(lengths, memory, r.OverheadS)
+			batches, err := Split(lengths, memory, r.OverheadS)
 			require.NoError(t, err)
 			for _, batch := range batches {
 				longest := 0.0
@@ -111,7 +111,7 @@ func TestNeverOverMemory(t *testing.T) {
 func TestASampleStandsForAll(t *testing.T) {
 	c, err := sortClips(lognormal(120_007, 2), fits(120, 30))
 	require.NoError(t, err)
-	r := recipe(Packed, 64, c.memory)
+	r := options(Packed, 64, c.memory)
 	few := c.sample(40_000)
 	assert.Len(t, few.sorted, 40_000)
 	assert.Equal(t, c.sorted[len(c.sorted)-1], few.sorted[39_999])
@@ -121,29 +121,29 @@ func TestASampleStandsForAll(t *testing.T) {
 		want := whole[i]
 		f.scaleTo(120_007, r)
 		assert.Equal(t, want.Steps, f.Steps)
-		assert.InEpsilon(t, want.MicroBatches, f.MicroBatches, 0.01, "%s %s", f.Order, f.Cut)
-		assert.InEpsilon(t, want.PaddedS, f.PaddedS, 0.01, "%s %s", f.Order, f.Cut)
-		assert.InDelta(t, want.Padding, f.Padding, 0.005, "%s %s", f.Order, f.Cut)
-		assert.InDelta(t, want.Use, f.Use, 0.01, "%s %s", f.Order, f.Cut)
-		assert.InEpsilon(t, want.SlowestS, f.SlowestS, 0.01, "%s %s", f.Order, f.Cut)
+		assert.InEpsilon(t, want.MicroBatches, f.MicroBatches, 0.01, "%s %s", f.Order, f.Split)
+		assert.InEpsilon(t, want.PaddedS, f.PaddedS, 0.01, "%s %s", f.Order, f.Split)
+		assert.InDelta(t, want.Padding, f.Padding, 0.005, "%s %s", f.Order, f.Split)
+		assert.InDelta(t, want.Use, f.Use, 0.01, "%s %s", f.Order, f.Split)
+		assert.InEpsilon(t, want.SlowestS, f.SlowestS, 0.01, "%s %s", f.Order, f.Split)
 	}
 }
 
 // TestFiguresByHand: four clips in steps of two, one process, two of up to 2 s fit.
 func TestFiguresByHand(t *testing.T) {
-	r := Recipe{StepSamples: 2, Ranks: 1, Buckets: 4, OverheadS: 1, Memory: Memory{{2, 2}, {4, 1}}}
+	r := Options{StepSamples: 2, Ranks: 1, Buckets: 4, OverheadS: 1, Memory: Limits{{2, 2}, {4, 1}}}
 	c, err := Compare([]float64{4, 1, 3, 2}, r)
 	require.NoError(t, err)
 	plain := find(t, c, Random, Fixed)
 	assert.Equal(t, 1, *plain.MicroBatch)
-	assert.Equal(t, Figures{Order: Random, Cut: Fixed, MicroBatch: plain.MicroBatch, MicroBatches: 4, Steps: 2, PaddedS: 10,
+	assert.Equal(t, Figures{Order: Random, Split: Fixed, MicroBatch: plain.MicroBatch, MicroBatches: 4, Steps: 2, PaddedS: 10,
 		Use: 0.75, UseByTime: (5 + 4 + 0.5*(2+3)) / 14, CostS: 14, SlowestS: 14, Speed: 1}, plain)
 	assert.Equal(t, 10.0, c.AudioS)
 	assert.Equal(t, 4.0, c.LongestS)
 }
 
 func TestSlowestProcess(t *testing.T) {
-	r := Recipe{StepSamples: 2, Ranks: 2, Buckets: 1, Memory: Memory{{9, 4}}}
+	r := Options{StepSamples: 2, Ranks: 2, Buckets: 1, Memory: Limits{{9, 4}}}
 	c, err := Compare([]float64{1, 9}, r)
 	require.NoError(t, err)
 	plain := find(t, c, Random, Fixed)
@@ -152,7 +152,7 @@ func TestSlowestProcess(t *testing.T) {
 }
 
 func TestWithoutTheLastStep(t *testing.T) {
-	r := recipe(Random, 32, fits(60, 30))
+	r := options(Random, 32, fits(60, 30))
 	r.DropLast = true
 	c, err := Compare(lognormal(1000, 1), r)
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestWithoutTheLastStep(t *testing.T) {
 
 func TestCostOfLongest(t *testing.T) {
 	seconds := append(slices.Repeat([]float64{10}, 2000), slices.Repeat([]float64{40}, 9)...)
-	r := recipe(Random, 32, Memory{{10, 11}, {30, 6}, {40, 4}})
+	r := options(Random, 32, Limits{{10, 11}, {30, 6}, {40, 4}})
 	found, err := CostOfLongest(seconds, r, []float64{5, 30, 100})
 	require.NoError(t, err)
 	require.Len(t, found, 1, "all clips are over 5 s and none over 100 s")
@@ -174,17 +174,17 @@ func TestCostOfLongest(t *testing.T) {
 	// By hand: in fours, about 9 of 503 batches last 40 s instead of 10 s: 9 x 4 x 30 s more and the nine clips' own 90 s.
 	assert.InDelta(t, (9*4*30+90)/(20090.0+9*4*30), one.PaddedShare, 0.003)
 	// Cut by memory: 10 s in 182 of eleven, against one more of 9 long ones in three.
-	assert.InDelta(t, (360+3*4)/(20000+182*4+360+3*4.0), one.CutTimeShare, 0.002)
+	assert.InDelta(t, (360+3*4)/(20000+182*4+360+3*4.0), one.SplitTimeShare, 0.002)
 	assert.Contains(t, one.Text, "9 clips over 30 s force a micro-batch of 4; without them 11;")
 	found, err = CostOfLongest(seconds, r, nil)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	assert.Equal(t, 10.0, found[0].OverS)
-	r.Memory = Memory{{10, 11}}
+	r.Memory = Limits{{10, 11}}
 	found, err = CostOfLongest(seconds, r, nil)
 	require.NoError(t, err)
 	assert.Equal(t, "9 clips over 10 s: the longest does not fit even alone; without them a micro-batch of 11 fits", found[0].Text)
-	found, err = CostOfLongest(append(seconds[:100:100], 11), recipe(Random, 32, Memory{{20, 11}}), []float64{10})
+	found, err = CostOfLongest(append(seconds[:100:100], 11), options(Random, 32, Limits{{20, 11}}), []float64{10})
 	require.NoError(t, err)
 	assert.Equal(t, "1 clip over 10 s: a micro-batch of 11 fits with them and without", found[0].Text)
 }

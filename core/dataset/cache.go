@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
 // Cache says where durations are kept between scans. A file is found again by its path, its size and the times of its last
@@ -91,7 +92,7 @@ func (u *cacheUser) key(path string) uint64 {
 
 // find looks a file up and says whether it is as it was. st is what the system says of it now, its size negative when that
 // was not asked: only of files that the cache knows.
-func (u *cacheUser) find(path string, key uint64, into *remembered) (st audio.Stat, found bool, err error) {
+func (u *cacheUser) find(path string, key uint64, into *remembered) (st media.Stat, found bool, err error) {
 	st.Size = -1
 	if u.table == nil {
 		return st, false, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
 // cachedScan measures a source with the cache in folder.
@@ -235,7 +235,7 @@ func slotsOf(t *testing.T, n int, seen uint32) []byte {
 	random := rand.New(rand.NewPCG(uint64(n), uint64(seen)))
 	raw := make([]byte, n*slotSize)
 	for i := range n {
-		r := remembered{key: random.Uint64() | 1, duration: float64(i + 1), seen: seen, stat: audio.Stat{Size: int64(i)}, kind: kind{16000, 1, 16, "flac", "header"}}
+		r := remembered{key: random.Uint64() | 1, duration: float64(i + 1), seen: seen, stat: media.Stat{Size: int64(i)}, kind: kind{16000, 1, 16, "flac", "header"}}
 		require.True(t, r.put(raw[i*slotSize:(i+1)*slotSize]))
 	}
 	return raw

@@ -7,14 +7,14 @@ import (
 	"math"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // remembered is what the cache knows of one file: how it was when it was measured, and what came out.
 type remembered struct {
 	key      uint64 // of its path, and of the library that measured it
-	stat     audio.Stat
+	stat     media.Stat
 	duration float64
 	claimed  float64 // 0 without a claim that differs
 	kind     kind
@@ -76,7 +76,7 @@ func (r *remembered) get(slot []byte, codecs map[string]string) bool {
 	}
 	*r = remembered{
 		key: keyOf(slot), seen: seenOf(slot), duration: math.Float64frombits(le.Uint64(slot[32:])), claimed: math.Float64frombits(le.Uint64(slot[40:])),
-		stat: audio.Stat{Size: int64(le.Uint64(slot[8:])), ModNS: int64(le.Uint64(slot[16:])), ChangeNS: int64(le.Uint64(slot[24:])), Digest: le.Uint64(slot[48:])},
+		stat: media.Stat{Size: int64(le.Uint64(slot[8:])), ModNS: int64(le.Uint64(slot[16:])), ChangeNS: int64(le.Uint64(slot[24:])), Digest: le.Uint64(slot[48:])},
 		kind: kind{sampleRate: int(le.Uint32(slot[56:])), channels: int(le.Uint16(slot[60:])), bits: int(slot[62]), method: profile.Methods[method]},
 	}
 	name := bytes.TrimRight(slot[codecAt:seenAt], "\x00")

@@ -3,7 +3,7 @@ package dataset
 import (
 	"sync"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -18,7 +18,7 @@ type row struct {
 	path     string  // as the system knows it, which need not be UTF-8
 	duration float64 // seconds; 0 when the clip is bad
 	size     int64
-	digest   uint64 // see audio.Stat; 0 when there is none
+	digest   uint64 // see media.Stat; 0 when there is none
 	odd      *odd   // nil for most
 	kind     uint32 // index in kinds
 }
@@ -74,7 +74,7 @@ func (c *Clips) At(i int) profile.Clip {
 	r := &c.rows[i]
 	k := c.kinds.at(r.kind)
 	clip := profile.Clip{
-		Path: audio.Printable(r.path), SampleRate: k.sampleRate, Channels: k.channels, Bits: k.bits, Codec: k.codec, Method: k.method,
+		Path: fault.Printable(r.path), SampleRate: k.sampleRate, Channels: k.channels, Bits: k.bits, Codec: k.codec, Method: k.method,
 		SizeBytes: r.size, Error: r.err(),
 	}
 	if r.duration > 0 {

@@ -51,9 +51,9 @@ func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
 
 // Finish sums up what was added. Errors are InvalidArgument, EmptyDataset and Cancelled.
 func (c *Collection) Finish(ctx context.Context, e Ending) (Result, error) {
-	var sample *Sample
+	var sample *Subsample
 	if e.Sampled || e.Population != nil {
-		sample = &Sample{Drawn: c.clips.Len(), Population: c.clips.Len()}
+		sample = &Subsample{Drawn: c.clips.Len(), Population: c.clips.Len()}
 	}
 	if e.Population != nil {
 		if *e.Population < c.clips.Len() {
@@ -100,11 +100,11 @@ func files(entries []entry) (n int) {
 	return n
 }
 
-func (c *Collection) sum(ctx context.Context, source string, sample *Sample, allowEmpty, byLine bool) (Result, error) {
+func (c *Collection) sum(ctx context.Context, source string, sample *Subsample, allowEmpty, byLine bool) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{}, cancelled(ctx, "summing up")
 	}
-	sum := Summarize(c.clips, audio.Printable(source), sample, c.options)
+	sum := Summarize(c.clips, fault.Printable(source), sample, c.options)
 	if sum.MeasuredCount == 0 && !allowEmpty {
 		return Result{}, nothingUsable(&sum, byLine)
 	}

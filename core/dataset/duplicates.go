@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -47,7 +47,7 @@ func duplicates(rows []row) profile.Duplicates {
 	for _, group := range groups[:min(shownGroups, len(groups))] {
 		var paths []string
 		for _, m := range group[:min(shownMembers, len(group))] {
-			paths = append(paths, audio.Printable(rows[m.row].path))
+			paths = append(paths, fault.Printable(rows[m.row].path))
 		}
 		d.Groups = append(d.Groups, paths)
 	}

@@ -79,7 +79,7 @@ func TestWarnings(t *testing.T) {
 // TestDigestOfWhatIsRead: two files with the same long tag in front differ behind it.
 func TestDigestOfWhatIsRead(t *testing.T) {
 	tag := append([]byte("ID3\x04\x00\x00\x00\x01\x00\x00"), make([]byte, 16384)...)
-	flac, err := os.ReadFile("../audio/testdata/tone.flac")
+	flac, err := os.ReadFile("../audio/flac/testdata/tone.flac")
 	require.NoError(t, err)
 	changed := append([]byte(nil), flac...)
 	changed[30] ^= 1 // in the MD5 of the samples

@@ -28,16 +28,16 @@ func listFolder(ctx context.Context, root string) ([]entry, error) {
 	st, err := os.Stat(root)
 	switch {
 	case err != nil:
-		return nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "folder %s", audio.Printable(root))
+		return nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "folder %s", fault.Printable(root))
 	case !st.IsDir():
-		return nil, fault.New(fault.InvalidArgument, "pass a single file as a list of paths, or as a manifest", "%s is not a folder", audio.Printable(root))
+		return nil, fault.New(fault.InvalidArgument, "pass a single file as a list of paths, or as a manifest", "%s is not a folder", fault.Printable(root))
 	}
 	w := &walker{ctx: ctx, seen: make(map[identity]bool)}
 	if err := w.enter(filepath.Clean(root)); err != nil {
 		return nil, err
 	}
 	if len(w.entries) == 1 && w.entries[0].stray && w.entries[0].clip.Path == filepath.Clean(root) {
-		return nil, fault.New(fault.NotFound, "check its permissions", "folder %s: %s", audio.Printable(root), w.entries[0].clip.Error)
+		return nil, fault.New(fault.NotFound, "check its permissions", "folder %s: %s", fault.Printable(root), w.entries[0].clip.Error)
 	}
 	return w.entries, nil
 }

@@ -202,5 +202,5 @@ func (a *arkMember) measure(e entry) profile.Clip {
 	}
 	whole := measured{clip: clip}
 	whole.once.Do(func() {})
-	return (&cut{&whole, a.row.offset, a.row.seconds}).measure(e)
+	return (&segment{&whole, a.row.offset, a.row.seconds}).measure(e)
 }

@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -72,7 +71,7 @@ func readManifest(ctx context.Context, path string, r Request) ([]entry, error) 
 		read = manifestReaders[filepath.Base(plain)]
 	}
 	if read == nil {
-		return nil, fault.New(fault.Unsupported, "use "+manifestKind, "manifest %s has none of the known extensions", audio.Printable(path))
+		return nil, fault.New(fault.Unsupported, "use "+manifestKind, "manifest %s has none of the known extensions", fault.Printable(path))
 	}
 	m, done, err := openManifest(ctx, path)
 	if err != nil {
@@ -99,18 +98,18 @@ func openManifest(ctx context.Context, path string) (m *manifest, done func(), e
 		err = errors.New("not a regular file")
 	}
 	if err != nil {
-		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "manifest %s", audio.Printable(path))
+		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "manifest %s", fault.Printable(path))
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check its permissions", "manifest %s", audio.Printable(path))
+		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check its permissions", "manifest %s", fault.Printable(path))
 	}
 	m = &manifest{ctx: ctx, path: path, folder: filepath.Dir(path), files: map[string]*measured{}}
 	var in io.Reader = f
 	if strings.EqualFold(filepath.Ext(path), ".gz") {
 		if in, err = gzip.NewReader(f); err != nil {
 			_ = f.Close() // only read from
-			return nil, nil, fault.Wrap(err, fault.Corrupt, "make it again, or unpack it", "manifest %s", audio.Printable(path))
+			return nil, nil, fault.Wrap(err, fault.Corrupt, "make it again, or unpack it", "manifest %s", fault.Printable(path))
 		}
 	}
 	m.in = bufio.NewReaderSize(in, readAtOnce)
@@ -135,9 +134,9 @@ func (m *manifest) expect(size int64) {
 // broken is the error of a manifest that cannot be read to its end.
 func (m *manifest) broken(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, new(flate.CorruptInputError)) {
-		return fault.Wrap(err, fault.Corrupt, "make it again", "manifest %s is cut off or damaged", audio.Printable(m.path))
+		return fault.Wrap(err, fault.Corrupt, "make it again", "manifest %s is cut off or damaged", fault.Printable(m.path))
 	}
-	return fault.Wrap(bare(err), fault.NotFound, "check the disk and the mount", "reading %s", audio.Printable(m.path))
+	return fault.Wrap(bare(err), fault.NotFound, "check the disk and the mount", "reading %s", fault.Printable(m.path))
 }
 
 // skipMark skips a UTF-8 byte order mark and refuses UTF-16, which spreadsheets call "Unicode text".
@@ -147,7 +146,7 @@ func (m *manifest) skipMark() error {
 	case string(head) == "\xef\xbb\xbf":
 		_, _ = m.in.Discard(3)
 	case strings.HasPrefix(string(head), "\xff\xfe"), strings.HasPrefix(string(head), "\xfe\xff"):
-		return fault.New(fault.Unsupported, "save it as UTF-8", "manifest %s is UTF-16", audio.Printable(m.path))
+		return fault.New(fault.Unsupported, "save it as UTF-8", "manifest %s is UTF-16", fault.Printable(m.path))
 	}
 	return nil
 }
@@ -173,7 +172,7 @@ func (m *manifest) add(r mention) {
 			file = new(measured)
 			m.files[r.path] = file
 		}
-		e.more.by = &cut{file, r.offset, r.seconds}
+		e.more.by = &segment{file, r.offset, r.seconds}
 	}
 	m.entries = append(m.entries, e)
 	m.good++
@@ -224,7 +223,7 @@ func (m *manifest) settle() error {
 func (m *manifest) bad(line int, format string, args ...any) error {
 	m.entries = append(m.entries, stray(m.path+":"+strconv.Itoa(line), format, args...))
 	if m.good == 0 && len(m.entries) >= maxBadStart {
-		return fault.New(fault.Corrupt, "use "+manifestKind, "manifest %s: its first %d lines are bad, the first: %s", audio.Printable(m.path), maxBadStart, m.entries[0].clip.Error)
+		return fault.New(fault.Corrupt, "use "+manifestKind, "manifest %s: its first %d lines are bad, the first: %s", fault.Printable(m.path), maxBadStart, m.entries[0].clip.Error)
 	}
 	return nil
 }
@@ -243,7 +242,7 @@ func (m *manifest) missing(found []string) error {
 	}
 	shown := strings.Join(quoted, ", ")
 	return fault.New(fault.InvalidArgument, "name the column with the paths one of: "+strings.Join(columns, ", "),
-		"manifest %s has no column with paths; columns found: %s", audio.Printable(m.path), shown)
+		"manifest %s has no column with paths; columns found: %s", fault.Printable(m.path), shown)
 }
 
 // eachLine calls do with every line that is not blank, without its line end, until do fails. Line numbers start at 1. A line
@@ -251,7 +250,7 @@ func (m *manifest) missing(found []string) error {
 func (m *manifest) eachLine(do func(number int, line []byte) error) error {
 	for number := 1; ; number++ {
 		if m.ctx.Err() != nil {
-			return cancelled(m.ctx, "reading "+audio.Printable(m.path))
+			return cancelled(m.ctx, "reading "+fault.Printable(m.path))
 		}
 		line, long, err := m.line()
 		if err != nil && !errors.Is(err, io.EOF) {

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
@@ -175,7 +174,7 @@ func FuzzKaldi(f *testing.F) {
 			for i := range result.Clips.Len() {
 				c := result.Clips.At(i)
 				assert.Equal(t, c.Error == "", c.DurationS != nil && *c.DurationS > 0 && *c.DurationS <= maxClipS, "%+v", c)
-				assert.Equal(t, audio.Printable(c.Path), c.Path)
+				assert.Equal(t, fault.Printable(c.Path), c.Path)
 			}
 		}
 	})

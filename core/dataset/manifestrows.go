@@ -13,7 +13,6 @@ import (
 
 	"github.com/goccy/go-json"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
@@ -68,7 +67,7 @@ func (m *manifest) jsonLines() error {
 	first := true
 	return m.eachLine(func(number int, line []byte) error {
 		if first && strings.HasPrefix(strings.TrimSpace(string(line[:min(len(line), 64)])), "[") {
-			return fault.New(fault.Unsupported, "write one JSON object a line", "manifest %s is one JSON array", audio.Printable(m.path))
+			return fault.New(fault.Unsupported, "write one JSON object a line", "manifest %s is one JSON array", fault.Printable(m.path))
 		}
 		var fields jsonRow
 		if err := json.Unmarshal(line, &fields); err != nil {
@@ -231,7 +230,7 @@ func (m *manifest) csv() error {
 	var h *header
 	for {
 		if m.ctx.Err() != nil {
-			return cancelled(m.ctx, "reading "+audio.Printable(m.path))
+			return cancelled(m.ctx, "reading "+fault.Printable(m.path))
 		}
 		in.left = maxLine
 		fields, err := r.Read()
@@ -240,7 +239,7 @@ func (m *manifest) csv() error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, errRecordLength):
-			return fault.New(fault.Corrupt, "look for a quote that is never closed", "manifest %s has a record longer than %d MiB", audio.Printable(m.path), maxLine>>20)
+			return fault.New(fault.Corrupt, "look for a quote that is never closed", "manifest %s has a record longer than %d MiB", fault.Printable(m.path), maxLine>>20)
 		case errors.As(err, &syntax):
 			if err := m.bad(syntax.StartLine, "not CSV: %v", syntax.Err); err != nil {
 				return err

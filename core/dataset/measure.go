@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -151,7 +152,7 @@ func (c *reader) measure(e *entry, r *row) {
 		c.given(&clip, r)
 	case e.data != nil:
 		info, err := audio.Bytes(e.path, *e.data)
-		r.size, r.digest = int64(len(*e.data)), audio.Digest(*e.data)
+		r.size, r.digest = int64(len(*e.data)), media.Digest(*e.data)
 		c.found(&info, err, r)
 	case c.cache != nil:
 		c.remembered(e, r)
@@ -167,7 +168,7 @@ func (c *reader) remembered(e *entry, r *row) {
 	var m remembered
 	key := c.cache.key(e.path)
 	st, found, err := c.cache.find(e.path, key, &m)
-	var info audio.Info
+	var info media.Info
 	switch {
 	case err != nil:
 	case found:
@@ -188,7 +189,7 @@ func (c *reader) remembered(e *entry, r *row) {
 }
 
 // found takes what the file says.
-func (c *reader) found(info *audio.Info, err error, r *row) {
+func (c *reader) found(info *media.Info, err error, r *row) {
 	if err != nil {
 		r.bad(why(err))
 		return
@@ -200,7 +201,7 @@ func (c *reader) found(info *audio.Info, err error, r *row) {
 	r.kind = c.kind(kindOf(info))
 }
 
-func kindOf(info *audio.Info) kind {
+func kindOf(info *media.Info) kind {
 	return kind{info.SampleRate, info.Channels, info.Bits, info.Codec, info.Method}
 }
 
@@ -233,5 +234,5 @@ func why(err error) string {
 	if f.Code == fault.Unsupported {
 		text += "; " + f.Hint
 	}
-	return audio.Printable(text)
+	return fault.Printable(text)
 }

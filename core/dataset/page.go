@@ -5,7 +5,7 @@ import (
 	"math"
 	"unicode/utf8"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
 // Page is some clips in columns: a caller can keep millions of clips so without an object for each.
@@ -65,7 +65,7 @@ const rowBytes = 8 + 8 + 4 + 4
 func (p *Page) Size() int {
 	n := rowBytes * len(p.rows)
 	for i := range p.rows {
-		n += len(audio.Printable(p.rows[i].path))
+		n += len(fault.Printable(p.rows[i].path))
 	}
 	return n
 }
@@ -77,7 +77,7 @@ func (p *Page) Write(to []byte) {
 	seconds, sizes, kinds, lengths, paths := to[:8*n], to[8*n:16*n], to[16*n:20*n], to[20*n:rowBytes*n], to[rowBytes*n:]
 	for i := range p.rows {
 		r := &p.rows[i]
-		path := audio.Printable(r.path)
+		path := fault.Printable(r.path)
 		le.PutUint64(seconds[8*i:], math.Float64bits(r.durationOrNaN()))
 		le.PutUint64(sizes[8*i:], uint64(r.size))
 		le.PutUint32(kinds[4*i:], r.kind)

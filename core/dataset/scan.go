@@ -47,7 +47,7 @@ func texts(entries []entry) []*string {
 
 func stray(path, format string, args ...any) entry {
 	text := fmt.Sprintf(format, args...)
-	return entry{stray: true, clip: &profile.Clip{Path: path, Error: audio.Printable(text)}}
+	return entry{stray: true, clip: &profile.Clip{Path: path, Error: fault.Printable(text)}}
 }
 
 // Scan measures every clip of the source, or a sample, and sums them up. p may be nil.
@@ -63,9 +63,9 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 		return Result{}, err
 	}
 	r.Paths = nil // the entries have them
-	picked, sample := draw(entries, r.SampleSize, r.Seed)
+	picked, sample := subsample(entries, r.SampleSize, r.Seed)
 	files := len(picked)
-	defer frugally(files)()
+	defer limitGC(files)()
 	c := NewCollection(r.Options)
 	if err := c.measure(ctx, picked, p); err != nil {
 		return Result{}, err
@@ -76,7 +76,7 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	}
 	entries, picked = nil, nil // the rows have them
 	if r.Sampled || r.Population != nil {
-		sample = &Sample{Drawn: c.clips.Len(), Population: c.clips.Len()}
+		sample = &Subsample{Drawn: c.clips.Len(), Population: c.clips.Len()}
 		if r.Population != nil {
 			sample.Population = *r.Population
 		}

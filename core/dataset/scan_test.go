@@ -294,9 +294,9 @@ func TestDrawIsFair(t *testing.T) {
 	}
 	size, often := 5, map[string]int{}
 	for seed := range int64(4000) {
-		picked, sample := draw(entries, &size, seed)
+		picked, sample := subsample(entries, &size, seed)
 		require.Len(t, picked, 5)
-		require.Equal(t, Sample{Drawn: 5, Population: 20}, *sample)
+		require.Equal(t, Subsample{Drawn: 5, Population: 20}, *sample)
 		for _, e := range picked {
 			often[e.path]++
 		}

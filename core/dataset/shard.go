@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-json"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -77,7 +78,7 @@ func (s *shardReader) read(ctx context.Context) string {
 		case errors.Is(err, io.EOF):
 			return fmt.Sprintf("ends behind member %d without the blocks that end an archive: it may be cut off", s.members)
 		case err != nil && s.members == 0:
-			return "is no tar archive: its content is " + audio.Contents(s.in.head())
+			return "is no tar archive: its content is " + media.Contents(s.in.head())
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return fmt.Sprintf("is cut off behind member %d", s.members)
 		case err != nil:

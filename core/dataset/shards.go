@@ -45,7 +45,7 @@ func listShards(ctx context.Context, r *Request) ([]entry, error) {
 
 func shardPaths(ctx context.Context, pattern string) ([]string, error) {
 	if strings.HasPrefix(pattern, "pipe:") || strings.Contains(pattern, "://") {
-		return nil, fault.New(fault.Unsupported, "download the shards first", "%s is not on this disk", audio.Printable(pattern))
+		return nil, fault.New(fault.Unsupported, "download the shards first", "%s is not on this disk", fault.Printable(pattern))
 	}
 	expanded, err := braces(pattern)
 	if err != nil {
@@ -64,7 +64,7 @@ func shardPaths(ctx context.Context, pattern string) ([]string, error) {
 		case err != nil && strings.ContainsAny(path, "*?["):
 			found, err := filepath.Glob(path)
 			if err != nil || len(found) == 0 {
-				return nil, fault.New(fault.NotFound, "check the pattern", "no file matches %s", audio.Printable(path))
+				return nil, fault.New(fault.NotFound, "check the pattern", "no file matches %s", fault.Printable(path))
 			}
 			paths = append(paths, found...)
 		default:
@@ -106,7 +106,7 @@ func braces(pattern string) ([]string, error) {
 		}
 		words, err := alternatives(p[start+1 : end])
 		if err != nil || len(todo)+len(done)+len(words) > maxShards {
-			return nil, fault.New(fault.InvalidArgument, "write {000000..000012} or {a,b}", "%s stands for more than %d files, or for none", audio.Printable(pattern), maxShards)
+			return nil, fault.New(fault.InvalidArgument, "write {000000..000012} or {a,b}", "%s stands for more than %d files, or for none", fault.Printable(pattern), maxShards)
 		}
 		for _, word := range slices.Backward(words) {
 			todo = append(todo, p[:start]+word+p[end+1:])

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -23,7 +23,7 @@ const maxBadFiles = 10_000
 
 // Summarize sums up clips; bad ones are listed, the others counted. source names what was read. With a sample, the
 // counts and totals are scaled to its population, by the share of drawn clips that are usable; nil says that these are all.
-func Summarize(c *Clips, source string, sample *Sample, o Options) profile.Dataset {
+func Summarize(c *Clips, source string, sample *Subsample, o Options) profile.Dataset {
 	d := profile.Dataset{
 		BadFiles: []profile.BadFile{}, PercentilesS: map[string]float64{}, SampleRates: map[string]int{}, Channels: map[string]int{},
 		Codecs: map[string]int{}, Methods: map[string]int{}, BatchSize: o.BatchSize, Source: source, Histogram: profile.Histogram{EdgesS: []float64{}, Counts: []int{}},
@@ -59,7 +59,7 @@ func collect(d *profile.Dataset, c *Clips) (durations []float64, size float64) {
 		if r.duration <= 0 {
 			d.BadCount++
 			if len(d.BadFiles) < maxBadFiles {
-				d.BadFiles = append(d.BadFiles, profile.BadFile{Path: audio.Printable(r.path), Error: r.err()})
+				d.BadFiles = append(d.BadFiles, profile.BadFile{Path: fault.Printable(r.path), Error: r.err()})
 			}
 			continue
 		}

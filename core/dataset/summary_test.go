@@ -10,7 +10,7 @@ import (
 )
 
 // summed sums clips up that are known.
-func summed(clips []profile.Clip, source string, sample *Sample) profile.Dataset {
+func summed(clips []profile.Clip, source string, sample *Subsample) profile.Dataset {
 	return Summarize(collectionOf(clips), source, sample, Options{})
 }
 
@@ -74,7 +74,7 @@ func TestOneClip(t *testing.T) {
 }
 
 func TestHugeTotals(t *testing.T) {
-	d := summed(clipsOf(1e9, 1e9), "", &Sample{Drawn: 2, Population: 1 << 60})
+	d := summed(clipsOf(1e9, 1e9), "", &Subsample{Drawn: 2, Population: 1 << 60})
 	assert.EqualValues(t, math.MaxInt64, d.DecodedBytes)
 	assert.False(t, math.IsInf(d.TotalHours, 0))
 }

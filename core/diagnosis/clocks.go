@@ -3,7 +3,7 @@ package diagnosis
 import (
 	"fmt"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -14,8 +14,8 @@ const (
 	brakeShare = 0.02
 )
 
-// clocked is a finding about a clock that is held back on the first card where it is.
-func clocked(f *figures, held func(card) float64, least float64, kind, title, why, change, severity string) *Finding {
+// clockFinding is a finding about a clock that is held back on the first card where it is.
+func clockFinding(f *figures, held func(card) float64, least float64, kind, title, why, change, severity string) *Finding {
 	for _, c := range f.gpus {
 		if share := held(c); share >= least {
 			return &Finding{
@@ -30,23 +30,23 @@ func clocked(f *figures, held func(card) float64, least float64, kind, title, wh
 }
 
 func heat(f *figures, _ Run) *Finding {
-	return clocked(f, func(c card) float64 { return c.hot }, hotShare, "heat", "The GPU is throttled by heat", "by heat",
-		"cool the card better: clean its fans and filters, leave a slot free beside it, or lower the room's temperature", story.SeverityWarn)
+	return clockFinding(f, func(c card) float64 { return c.hot }, hotShare, "heat", "The GPU is throttled by heat", "by heat",
+		"cool the card better: clean its fans and filters, leave a slot free beside it, or lower the room's temperature", runlog.SeverityWarn)
 }
 
 // power is usual on cards at their limit; it counts where the clock is far down.
 func power(f *figures, _ Run) *Finding {
-	return clocked(f, whenSlow(func(c card) float64 { return c.capped }), powerTold, "power", "The GPU is throttled by its power limit", "by its power limit",
+	return clockFinding(f, whenSlow(func(c card) float64 { return c.capped }), powerTold, "power", "The GPU is throttled by its power limit", "by its power limit",
 		"raise the power limit (nvidia-smi -q -d POWER tells the highest; nvidia-smi -pl sets it)", Info)
 }
 
 func brake(f *figures, _ Run) *Finding {
-	return clocked(f, func(c card) float64 { return c.braked }, brakeShare, "power_brake", "The power supply slows the GPU down", "by an external brake",
-		"give the card a power supply and cables that carry its limit", story.SeverityWarn)
+	return clockFinding(f, func(c card) float64 { return c.braked }, brakeShare, "power_brake", "The power supply slows the GPU down", "by an external brake",
+		"give the card a power supply and cables that carry its limit", runlog.SeverityWarn)
 }
 
 func heldClock(f *figures, _ Run) *Finding {
-	return clocked(f, whenSlow(func(c card) float64 { return c.set }), powerTold, "clock_setting", "Someone has set the GPU's clock low", "by a setting", "free the clocks by nvidia-smi -rgc", story.SeverityWarn)
+	return clockFinding(f, whenSlow(func(c card) float64 { return c.set }), powerTold, "clock_setting", "Someone has set the GPU's clock low", "by a setting", "free the clocks by nvidia-smi -rgc", runlog.SeverityWarn)
 }
 
 // whenSlow counts readings of cards alone whose clock is far down.
@@ -78,25 +78,25 @@ func watts(c card) string {
 
 // failingGPU is told of errors that the driver reports and of cards that vanish.
 func failingGPU(f *figures, _ Run) *Finding {
-	xid, ecc, lost := f.events[story.EventXID], f.events[story.EventECC], f.events[story.EventLost]
+	xid, ecc, lost := f.events[runlog.EventXID], f.events[runlog.EventECC], f.events[runlog.EventLost]
 	if xid+ecc+lost == 0 {
 		return nil
 	}
 	return &Finding{
-		Kind: "failing_gpu", Severity: story.SeverityCritical, Title: "The driver reports errors of a GPU",
+		Kind: "failing_gpu", Severity: runlog.SeverityCritical, Title: "The driver reports errors of a GPU",
 		Evidence: fmt.Sprintf("errors (XID): %d, uncorrectable memory errors: %d, card lost: %d", xid, ecc, lost),
 		Change:   "look at nvidia-smi -q and the kernel log, and take the card out of use if it happens again",
 	}
 }
 
 func gaps(f *figures, _ Run) *Finding {
-	n := f.events[story.EventGap]
+	n := f.events[runlog.EventGap]
 	if n == 0 {
 		return nil
 	}
 	return &Finding{
 		Kind: "gaps", Severity: Info, Title: "The machine or the process was stopped for a while",
-		Evidence: fmt.Sprintf("%s no samples could be taken, %d of %d events", times(n), n, len(f.story.Events)),
+		Evidence: fmt.Sprintf("%s no samples could be taken, %d of %d events", times(n), n, len(f.log.Events)),
 		Change:   "keep the machine awake while it trains: systemd-inhibit --what=sleep before the command",
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // Finding is one thing that was found.
@@ -48,12 +48,12 @@ type rule func(f *figures, run Run) *Finding
 var rules = []rule{
 	outOfMemory, failingGPU, nearlyOutOfMemory, lowRAM, fullShm, swapping,
 	starved, notPersistent, littlePrefetch, idleBoth, smallBatch, overPCIe,
-	heat, power, brake, heldClock, checkpoints, evaluations, logging, otherProcesses, gaps, roomForMore, halfPrecision,
+	heat, power, brake, heldClock, checkpoints, evaluations, logging, otherProcesses, gaps, headroomForMore, halfPrecision,
 }
 
-// Of diagnoses a story, the gravest finding first and among equals what costs the most time. There is always one: that all is
+// Of diagnoses a run log, the gravest finding first and among equals what costs the most time. There is always one: that all is
 // well, or that too little was seen to say so.
-func Of(s *story.Story, run Run) []Finding {
+func Of(s *runlog.Log, run Run) []Finding {
 	f := measure(s)
 	found := []Finding{}
 	for _, rule := range rules {
@@ -62,14 +62,14 @@ func Of(s *story.Story, run Run) []Finding {
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(gravity(b.Severity), gravity(a.Severity)), cmp.Compare(b.lost, a.lost))
+		return cmp.Or(cmp.Compare(severityRank(b.Severity), severityRank(a.Severity)), cmp.Compare(b.lost, a.lost))
 	})
 	if len(found) == 0 || found[0].Severity == Info {
-		found = append([]Finding{allWell(f)}, found...)
+		found = append([]Finding{noFinding(f)}, found...)
 	}
 	return found
 }
 
-func gravity(severity string) int {
-	return slices.Index([]string{Info, story.SeverityWarn, story.SeverityCritical}, severity)
+func severityRank(severity string) int {
+	return slices.Index([]string{Info, runlog.SeverityWarn, runlog.SeverityCritical}, severity)
 }

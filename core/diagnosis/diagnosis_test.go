@@ -9,35 +9,35 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const gb = 1e9
 
-// whole is a story of a training in order: 200 steps of 1 s on a card of 16 GB, with an evaluation and a checkpoint.
-func whole() *story.Story {
-	s := &story.Story{
-		Version: story.Version, DurationS: 220, IntervalS: 0.1, Samples: 2200,
-		GPUs: []story.GPU{{Name: "T4", TotalBytes: 16 * gb, PowerLimitW: 70, MaxClockMHz: 1590}},
-		Host: story.Host{TotalBytes: 64 * gb, CPUs: 8, ShmTotalBytes: 8 * gb},
+// healthyLog is a run log of a training in order: 200 steps of 1 s on a card of 16 GB, with an evaluation and a checkpoint.
+func healthyLog() *runlog.Log {
+	s := &runlog.Log{
+		Version: runlog.Version, DurationS: 220, IntervalS: 0.1, Samples: 2200,
+		GPUs: []runlog.GPU{{Name: "T4", TotalBytes: 16 * gb, PowerLimitW: 70, MaxClockMHz: 1590}},
+		Host: runlog.Host{TotalBytes: 64 * gb, CPUs: 8, ShmTotalBytes: 8 * gb},
 	}
-	s.Activity.GPUs = make([]story.GPURows, 1)
-	s.Memory.GPUUsed = []story.Column{{14 * gb}}
+	s.Activity.GPUs = make([]runlog.GPUSeries, 1)
+	s.Memory.GPUUsed = []runlog.Column{{14 * gb}}
 	for i := range 220 {
 		s.Activity.TimesS = append(s.Activity.TimesS, float64(i))
-		read(s, i)
+		appendReading(s, i)
 	}
 	at := 0.0
 	for i := 1; i <= 200; i++ {
 		at++
-		mark(s, i, story.KindTrain, at, 1, 0.02)
+		mark(s, i, runlog.KindTrain, at, 1, 0.02)
 	}
-	mark(s, 200, story.KindEvaluation, at+10, 10, 0)
-	mark(s, 200, story.KindCheckpoint, at+15, 5, 0)
+	mark(s, 200, runlog.KindEvaluation, at+10, 10, 0)
+	mark(s, 200, runlog.KindCheckpoint, at+15, 5, 0)
 	return s
 }
 
-func read(s *story.Story, _ int) {
+func appendReading(s *runlog.Log, _ int) {
 	host := []float64{0.6, 0.9, 30 * gb, 0, 20 * gb, 8 * gb, 1 * gb, 50e6, 1e6, 0, 0}
 	for i, column := range s.Activity.Columns() {
 		*column = append(*column, host[i])
@@ -48,11 +48,11 @@ func read(s *story.Story, _ int) {
 	}
 }
 
-func mark(s *story.Story, number int, kind string, at, spent, waited float64) {
+func mark(s *runlog.Log, number int, kind string, at, spent, waited float64) {
 	m := &s.Steps
 	m.Number, m.TimesS, m.Kind = append(m.Number, uint64(number)), append(m.TimesS, at), append(m.Kind, kind)
 	m.Covers, m.GPU = append(m.Covers, 1), append(m.GPU, 0)
-	for column, value := range map[*story.Column]float64{
+	for column, value := range map[*runlog.Column]float64{
 		&m.SpentS: spent, &m.WaitedS: waited, &m.AudioS: 80, &m.PaddedS: 100, &m.LongestS: 12, &m.Allocated: 5 * gb, &m.Reserved: 14 * gb,
 		&m.PeakAllocated: 13.2 * gb, &m.PeakReserved: 14 * gb, &m.Headroom: 10.5 * gb,
 	} {
@@ -60,7 +60,7 @@ func mark(s *story.Story, number int, kind string, at, spent, waited float64) {
 	}
 }
 
-func fill(c story.Column, value float64) {
+func fill(c runlog.Column, value float64) {
 	for i := range c {
 		c[i] = value
 	}
@@ -76,43 +76,43 @@ func kinds(found []Finding) (names []string) {
 }
 
 func TestATrainingInOrderIsHealthy(t *testing.T) {
-	found := Of(whole(), Run{})
+	found := Of(healthyLog(), Run{})
 	require.Equal(t, []string{"healthy"}, kinds(found))
 	assert.Equal(t, "GPU busy 90 % (aim 75 to 95 %), GPU memory 82 % (80 to 95 %), CPU 60 % (50 to 80 %), waiting for data 2 % over steps 1 to 200 (4 min)",
 		found[0].Evidence)
 }
 
 func TestEveryRule(t *testing.T) {
-	gpu := func(s *story.Story) *story.GPURows { return &s.Activity.GPUs[0] }
+	gpu := func(s *runlog.Log) *runlog.GPUSeries { return &s.Activity.GPUs[0] }
 	for _, row := range []struct {
 		name     string
-		change   func(s *story.Story)
+		change   func(s *runlog.Log)
 		run      Run
 		kind     string
 		advice   string
 		evidence string
 	}{
-		{"no workers", func(s *story.Story) { fill(s.Steps.WaitedS, 0.45); fill(gpu(s).Utilization, 0.5) }, Run{Workers: pointer(0)},
+		{"no workers", func(s *runlog.Log) { fill(s.Steps.WaitedS, 0.45); fill(gpu(s).Utilization, 0.5) }, Run{Workers: pointer(0)},
 			"loader", "set dataloader_num_workers=7, now 0", "45 % of the steps' time"},
-		{"few workers", func(s *story.Story) { fill(s.Steps.WaitedS, 0.45); fill(gpu(s).Utilization, 0.5) }, Run{Workers: pointer(2)},
+		{"few workers", func(s *runlog.Log) { fill(s.Steps.WaitedS, 0.45); fill(gpu(s).Utilization, 0.5) }, Run{Workers: pointer(2)},
 			"loader", "set dataloader_num_workers=4, now 2", "GPU busy 50 %"},
-		{"CPU full", func(s *story.Story) {
+		{"CPU full", func(s *runlog.Log) {
 			fill(s.Steps.WaitedS, 0.45)
 			fill(gpu(s).Utilization, 0.5)
 			fill(s.Activity.CPUShare, 0.97)
 		},
 			Run{Workers: pointer(4)}, "cpu_saturated", "dataset.map", "CPU 97 %"},
-		{"storage", func(s *story.Story) {
+		{"storage", func(s *runlog.Log) {
 			fill(s.Steps.WaitedS, 0.45)
 			fill(gpu(s).Utilization, 0.5)
 			fill(s.Activity.CPUShare, 0.2)
 		},
 			Run{Workers: pointer(8)}, "slow_storage", "local disk", "8 workers read 50 MB/s"},
-		{"workers end with epochs", func(s *story.Story) { fill(s.Steps.WaitedS, 0.08) }, Run{Workers: pointer(4), PersistentWorkers: pointer(false)},
+		{"workers end with epochs", func(s *runlog.Log) { fill(s.Steps.WaitedS, 0.08) }, Run{Workers: pointer(4), PersistentWorkers: pointer(false)},
 			"persistent_workers", "dataloader_persistent_workers=True", "8 %"},
-		{"prefetch", func(s *story.Story) { fill(s.Steps.WaitedS, 0.08) }, Run{Workers: pointer(4), Prefetch: pointer(1)},
+		{"prefetch", func(s *runlog.Log) { fill(s.Steps.WaitedS, 0.08) }, Run{Workers: pointer(4), Prefetch: pointer(1)},
 			"prefetch", "dataloader_prefetch_factor=4", "prefetch factor of 1"},
-		{"small batch", func(s *story.Story) {
+		{"small batch", func(s *runlog.Log) {
 			fill(gpu(s).Utilization, 0.3)
 			fill(s.Steps.PeakAllocated, 3*gb)
 			fill(s.Steps.Allocated, 2*gb)
@@ -123,39 +123,39 @@ func TestEveryRule(t *testing.T) {
 			}
 		}, Run{PerDeviceBatch: pointer(2), Accumulation: pointer(8)}, "small_batch",
 			"set per_device_train_batch_size=8 and gradient_accumulation_steps=2: the effective batch stays", "100 ms a step"},
-		{"both idle", func(s *story.Story) { fill(gpu(s).Utilization, 0.3); fill(s.Activity.CPUShare, 0.1) }, Run{}, "both_idle", "local disk", "CPU 10 %"},
-		{"PCIe", func(s *story.Story) { fill(gpu(s).Utilization, 0.6); fill(gpu(s).PCIeIn, 9*gb) }, Run{PinMemory: pointer(false)},
+		{"both idle", func(s *runlog.Log) { fill(gpu(s).Utilization, 0.3); fill(s.Activity.CPUShare, 0.1) }, Run{}, "both_idle", "local disk", "CPU 10 %"},
+		{"PCIe", func(s *runlog.Log) { fill(gpu(s).Utilization, 0.6); fill(gpu(s).PCIeIn, 9*gb) }, Run{PinMemory: pointer(false)},
 			"pcie", "dataloader_pin_memory=True", "9.2 GB/s"},
-		{"heat", func(s *story.Story) {
-			fill(gpu(s).Throttle, story.ThrottleHeat)
+		{"heat", func(s *runlog.Log) {
+			fill(gpu(s).Throttle, runlog.ThrottleHeat)
 			fill(gpu(s).ClockMHz, 900)
 			fill(gpu(s).Temperature, 93)
 		},
 			Run{}, "heat", "fans", "up to 93 °C"},
-		{"power", func(s *story.Story) { fill(gpu(s).Throttle, story.ThrottlePower); fill(gpu(s).ClockMHz, 900) }, Run{}, "power", "nvidia-smi -pl", "65 of 70 W"},
-		{"brake", func(s *story.Story) { fill(gpu(s).Throttle, story.ThrottleBrake) }, Run{}, "power_brake", "power supply", "100 %"},
-		{"set clock", func(s *story.Story) { fill(gpu(s).Throttle, story.ThrottleSetting); fill(gpu(s).ClockMHz, 500) }, Run{}, "clock_setting", "-rgc", "31 %"},
-		{"checkpoints", func(s *story.Story) { s.Steps.SpentS[201] = 80 }, Run{SaveSteps: pointer(100)}, "checkpoints", "set save_steps=1300, now 100", "28 %"},
-		{"evaluations", func(s *story.Story) { s.Steps.SpentS[200] = 200 }, Run{EvalSteps: pointer(200)}, "evaluations", "set eval_steps=1800, now 200", "49 %"},
-		{"logging", func(s *story.Story) { fill(s.Steps.SpentS, 0.8) }, Run{LoggingSteps: pointer(1)}, "logging", "set logging_steps=50, now 1", "% of the time"},
-		{"swap", func(s *story.Story) { s.Activity.SwapUsed[219] = 4 * gb; fill(s.Activity.HostAvailable, 6*gb) }, Run{Workers: pointer(6)},
+		{"power", func(s *runlog.Log) { fill(gpu(s).Throttle, runlog.ThrottlePower); fill(gpu(s).ClockMHz, 900) }, Run{}, "power", "nvidia-smi -pl", "65 of 70 W"},
+		{"brake", func(s *runlog.Log) { fill(gpu(s).Throttle, runlog.ThrottleBrake) }, Run{}, "power_brake", "power supply", "100 %"},
+		{"set clock", func(s *runlog.Log) { fill(gpu(s).Throttle, runlog.ThrottleSetting); fill(gpu(s).ClockMHz, 500) }, Run{}, "clock_setting", "-rgc", "31 %"},
+		{"checkpoints", func(s *runlog.Log) { s.Steps.SpentS[201] = 80 }, Run{SaveSteps: pointer(100)}, "checkpoints", "set save_steps=1300, now 100", "28 %"},
+		{"evaluations", func(s *runlog.Log) { s.Steps.SpentS[200] = 200 }, Run{EvalSteps: pointer(200)}, "evaluations", "set eval_steps=1800, now 200", "49 %"},
+		{"logging", func(s *runlog.Log) { fill(s.Steps.SpentS, 0.8) }, Run{LoggingSteps: pointer(1)}, "logging", "set logging_steps=50, now 1", "% of the time"},
+		{"swap", func(s *runlog.Log) { s.Activity.SwapUsed[219] = 4 * gb; fill(s.Activity.HostAvailable, 6*gb) }, Run{Workers: pointer(6)},
 			"swap", "set dataloader_num_workers=3, now 6", "4.0 GB"},
-		{"RAM", func(s *story.Story) { s.Activity.HostAvailable[100] = 2 * gb }, Run{}, "host_ram", "halve dataloader_num_workers", "3 %"},
-		{"shm", func(s *story.Story) { s.Activity.ShmUsed[7] = 7.8 * gb }, Run{}, "shm", "--shm-size=16g", "98 %"},
-		{"others", func(s *story.Story) { fill(gpu(s).Others, 3*gb) }, Run{}, "other_process", "CUDA_VISIBLE_DEVICES", "3.0 GB (19 %) of GPU 0"},
-		{"near the end", func(s *story.Story) { s.Steps.Headroom[50] = 8.3 * gb }, Run{PerDeviceBatch: pointer(8), Accumulation: pointer(4)},
+		{"RAM", func(s *runlog.Log) { s.Activity.HostAvailable[100] = 2 * gb }, Run{}, "host_ram", "halve dataloader_num_workers", "3 %"},
+		{"shm", func(s *runlog.Log) { s.Activity.ShmUsed[7] = 7.8 * gb }, Run{}, "shm", "--shm-size=16g", "98 %"},
+		{"others", func(s *runlog.Log) { fill(gpu(s).Others, 3*gb) }, Run{}, "other_process", "CUDA_VISIBLE_DEVICES", "3.0 GB (19 %) of GPU 0"},
+		{"near the end", func(s *runlog.Log) { s.Steps.Headroom[50] = 8.3 * gb }, Run{PerDeviceBatch: pointer(8), Accumulation: pointer(4)},
 			"near_out_of_memory", "per_device_train_batch_size=4 and gradient_accumulation_steps=8", "0.6 %"},
-		{"out of memory", func(s *story.Story) { s.Events = []story.Event{{Kind: story.EventOOM}} }, Run{PerDeviceBatch: pointer(1)},
+		{"out of memory", func(s *runlog.Log) { s.Events = []runlog.Event{{Kind: runlog.EventOOM}} }, Run{PerDeviceBatch: pointer(1)},
 			"out_of_memory", "gradient_checkpointing=True", "once"},
-		{"room", func(s *story.Story) { fill(s.Steps.PeakAllocated, 6*gb) }, Run{PerDeviceBatch: pointer(4), Accumulation: pointer(4)},
+		{"room", func(s *runlog.Log) { fill(s.Steps.PeakAllocated, 6*gb) }, Run{PerDeviceBatch: pointer(4), Accumulation: pointer(4)},
 			"room", "per_device_train_batch_size=8 and gradient_accumulation_steps=2", "38 %"},
-		{"XID", func(s *story.Story) { s.Events = []story.Event{{Kind: story.EventXID}} }, Run{}, "failing_gpu", "nvidia-smi -q", "(XID): 1"},
-		{"gap", func(s *story.Story) { s.Events = []story.Event{{Kind: story.EventGap}, {Kind: story.EventGap}} }, Run{}, "gaps", "systemd-inhibit", "2 times"},
-		{"precision", func(*story.Story) {}, Run{Precision: pointer("fp32")}, "precision", "bf16=True", "fp32"},
-		{"unexplained", func(s *story.Story) { fill(gpu(s).Utilization, 0.4) }, Run{}, "low_gpu", "torch.profiler", "GPU busy 40 %"},
+		{"XID", func(s *runlog.Log) { s.Events = []runlog.Event{{Kind: runlog.EventXID}} }, Run{}, "failing_gpu", "nvidia-smi -q", "(XID): 1"},
+		{"gap", func(s *runlog.Log) { s.Events = []runlog.Event{{Kind: runlog.EventGap}, {Kind: runlog.EventGap}} }, Run{}, "gaps", "systemd-inhibit", "2 times"},
+		{"precision", func(*runlog.Log) {}, Run{Precision: pointer("fp32")}, "precision", "bf16=True", "fp32"},
+		{"unexplained", func(s *runlog.Log) { fill(gpu(s).Utilization, 0.4) }, Run{}, "low_gpu", "torch.profiler", "GPU busy 40 %"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s := whole()
+			s := healthyLog()
 			row.change(s)
 			for _, f := range Of(s, row.run) {
 				if f.Kind == row.kind {
@@ -170,34 +170,34 @@ func TestEveryRule(t *testing.T) {
 }
 
 func TestOrderIsByGravityThenByWhatIsLost(t *testing.T) {
-	s := whole()
+	s := healthyLog()
 	fill(s.Steps.WaitedS, 0.4)
 	fill(s.Activity.GPUs[0].Utilization, 0.5)
 	fill(s.Activity.GPUs[0].Others, 1*gb)
-	s.Events = []story.Event{{Kind: story.EventGap}, {Kind: story.EventXID}}
+	s.Events = []runlog.Event{{Kind: runlog.EventGap}, {Kind: runlog.EventXID}}
 	assert.Equal(t, []string{"failing_gpu", "loader", "other_process", "gaps"}, kinds(Of(s, Run{})))
 }
 
 func TestStoriesWithoutMuch(t *testing.T) {
-	bare := whole()
+	bare := healthyLog()
 	bare.GPUs, bare.Activity.GPUs, bare.Memory.GPUUsed = nil, nil, nil
 	fill(bare.Steps.Headroom, math.NaN())
-	one := whole()
-	one.Steps = story.Marks{}
-	mark(one, 1, story.KindTrain, 1, 1, 0.9)
-	absent := whole()
+	one := healthyLog()
+	one.Steps = runlog.StepSeries{}
+	mark(one, 1, runlog.KindTrain, 1, 1, 0.9)
+	absent := healthyLog()
 	for _, column := range append(absent.Activity.Columns(), absent.Activity.GPUs[0].Columns()...) {
 		*column = nil
 	}
-	short := &story.Story{Version: 1, DurationS: 2}
-	mark(short, 1, story.KindTrain, 1, 1, 0.9)
-	cut := whole()
+	short := &runlog.Log{Version: 1, DurationS: 2}
+	mark(short, 1, runlog.KindTrain, 1, 1, 0.9)
+	cut := healthyLog()
 	cut.Steps.SpentS, cut.Steps.GPU, cut.Steps.PeakAllocated = cut.Steps.SpentS[:3], cut.Steps.GPU[:1], nil
 	for name, row := range map[string]struct {
-		story *story.Story
+		story *runlog.Log
 		kind  string
 	}{
-		"empty": {&story.Story{}, "too_short"}, "one step": {short, "too_short"}, "no GPU": {bare, "healthy"}, "one step, readings": {one, "healthy"},
+		"empty": {&runlog.Log{}, "too_short"}, "one step": {short, "too_short"}, "no GPU": {bare, "healthy"}, "one step, readings": {one, "healthy"},
 		"no columns": {absent, "healthy"}, "cut off": {cut, "healthy"},
 	} {
 		found := Of(row.story, Run{})
@@ -213,7 +213,7 @@ func TestStoriesWithoutMuch(t *testing.T) {
 }
 
 func TestATrainingOnTheCPUHasNoGPUThatWaits(t *testing.T) {
-	s := whole()
+	s := healthyLog()
 	s.GPUs, s.Activity.GPUs, s.Memory.GPUUsed = nil, nil, nil
 	fill(s.Steps.WaitedS, 0.45)
 	found := Of(s, Run{Workers: pointer(0)})
@@ -223,10 +223,10 @@ func TestATrainingOnTheCPUHasNoGPUThatWaits(t *testing.T) {
 }
 
 func TestCardsThatDoNotTrainAreNotJudged(t *testing.T) {
-	s := whole()
-	s.GPUs = append(s.GPUs, story.GPU{Name: "T4", TotalBytes: 16 * gb})
-	s.Activity.GPUs = append(s.Activity.GPUs, story.GPURows{Utilization: make(story.Column, 220)})
-	s.Memory.GPUUsed = append(s.Memory.GPUUsed, story.Column{0})
+	s := healthyLog()
+	s.GPUs = append(s.GPUs, runlog.GPU{Name: "T4", TotalBytes: 16 * gb})
+	s.Activity.GPUs = append(s.Activity.GPUs, runlog.GPUSeries{Utilization: make(runlog.Column, 220)})
+	s.Memory.GPUUsed = append(s.Memory.GPUUsed, runlog.Column{0})
 	assert.Equal(t, []string{"healthy"}, kinds(Of(s, Run{})))
 }
 
@@ -235,7 +235,7 @@ func FuzzOf(f *testing.F) {
 	f.Add([]byte(`{"duration_s":9,"gpus":[{"total_bytes":9}],"memory":{"gpu_used_bytes":[[8]]},"activity":{"cpu_share":[0.1,0.2,0.1,0.2,0.1,0.1,0.1,0.1,0.1,0.1]}}`))
 	f.Add([]byte(`{"gpus":[{}],"steps":{"kind":["train","train"],"gpu":[7,-3],"headroom_bytes":[1,null,3]},"activity":{"gpus":[]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var s story.Story
+		var s runlog.Log
 		if json.Unmarshal(text, &s) != nil {
 			return
 		}

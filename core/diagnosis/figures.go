@@ -3,7 +3,7 @@ package diagnosis
 import (
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -11,10 +11,10 @@ const (
 	leastSteps = 5  // training steps likewise
 )
 
-// figures are a story in numbers. NaN: not seen, or seen too little.
+// figures are a run log in numbers. NaN: not seen, or seen too little.
 type figures struct {
-	story *story.Story
-	gpus  []card // those that the training used
+	log  *runlog.Log
+	gpus []card // those that the training used
 
 	steps       int // training steps
 	first, last uint64
@@ -25,7 +25,7 @@ type figures struct {
 	evaluating  float64
 	outside     float64 // share of the span that no mark accounts for
 	pace        float64 // seconds of a training step
-	minRoom     float64 // least headroom at a peak, as a share of the card
+	minHeadroom float64 // least headroom at a peak, as a share of the card
 	cpu, core   float64 // mean shares
 	available   float64 // least, as a share of the RAM
 	swapRise    float64 // bytes
@@ -48,8 +48,8 @@ type card struct {
 	others, othersShare      float64 // most
 }
 
-func measure(s *story.Story) *figures {
-	f := &figures{story: s, events: map[string]int{}}
+func measure(s *runlog.Log) *figures {
+	f := &figures{log: s, events: map[string]int{}}
 	for _, e := range s.Events {
 		f.events[e.Kind]++
 	}
@@ -64,7 +64,7 @@ func measure(s *story.Story) *figures {
 }
 
 // measureSteps sums up the marks.
-func (f *figures) measureSteps(m *story.Marks) {
+func (f *figures) measureSteps(m *runlog.StepSeries) {
 	spent := map[string]float64{}
 	waited, waitedOf, untold := 0.0, 0.0, false
 	for i, kind := range m.Kind {
@@ -74,7 +74,7 @@ func (f *figures) measureSteps(m *story.Marks) {
 		} else {
 			untold = true
 		}
-		if kind != story.KindTrain {
+		if kind != runlog.KindTrain {
 			continue
 		}
 		f.steps += covered(m.Covers, i)
@@ -88,9 +88,9 @@ func (f *figures) measureSteps(m *story.Marks) {
 			f.last = m.Number[i]
 		}
 	}
-	all := spent[story.KindTrain] + spent[story.KindEvaluation] + spent[story.KindCheckpoint]
-	f.trainS = spent[story.KindTrain]
-	f.waited, f.saving, f.evaluating = share(waited, waitedOf), share(spent[story.KindCheckpoint], all), share(spent[story.KindEvaluation], all)
+	all := spent[runlog.KindTrain] + spent[runlog.KindEvaluation] + spent[runlog.KindCheckpoint]
+	f.trainS = spent[runlog.KindTrain]
+	f.waited, f.saving, f.evaluating = share(waited, waitedOf), share(spent[runlog.KindCheckpoint], all), share(spent[runlog.KindEvaluation], all)
 	f.pace, f.outside = share(f.trainS, float64(f.steps)), math.NaN()
 	if n := len(m.TimesS); n > 0 {
 		f.spanS = max(0, m.TimesS[n-1]-m.TimesS[0])
@@ -101,11 +101,11 @@ func (f *figures) measureSteps(m *story.Marks) {
 	if f.steps < leastSteps {
 		f.waited, f.saving, f.evaluating, f.outside, f.pace = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	}
-	f.minRoom = roomLeft(m, f.story)
+	f.minHeadroom = headroomLeft(m, f.log)
 }
 
-// roomLeft is the least that a step left free at its peak: headroom counts what was allocated after it.
-func roomLeft(m *story.Marks, s *story.Story) float64 {
+// headroomLeft is the least that a step left free at its peak: headroom counts what was allocated after it.
+func headroomLeft(m *runlog.StepSeries, s *runlog.Log) float64 {
 	least := math.NaN()
 	for i := range m.Headroom {
 		if i >= len(m.GPU) || m.GPU[i] < 0 || m.GPU[i] >= len(s.GPUs) || s.GPUs[m.GPU[i]].TotalBytes == 0 {
@@ -119,7 +119,7 @@ func roomLeft(m *story.Marks, s *story.Story) float64 {
 	return least
 }
 
-func (f *figures) measureHost(s *story.Story) {
+func (f *figures) measureHost(s *runlog.Log) {
 	a, h := &s.Activity, s.Host
 	f.cpu, f.core, f.disk = mean(a.CPUShare), mean(a.BusiestCore), mean(a.DiskRead)
 	f.available = share(lowest(a.HostAvailable), float64(h.TotalBytes))
@@ -127,7 +127,7 @@ func (f *figures) measureHost(s *story.Story) {
 	f.shm = share(highest(a.ShmUsed), float64(h.ShmTotalBytes))
 }
 
-func measureGPU(s *story.Story, i int) card {
+func measureGPU(s *runlog.Log, i int) card {
 	g, nan := s.GPUs[i], math.NaN()
 	c := card{index: i, name: g.Name, busy: nan, memory: nan, torch: nan, powerW: nan, limitW: g.PowerLimitW, temperature: nan, clock: nan,
 		hot: nan, braked: nan, capped: nan, set: nan, pcie: nan, others: nan, othersShare: nan}
@@ -149,14 +149,14 @@ func measureGPU(s *story.Story, i int) card {
 	c.busy, c.powerW, c.temperature, c.clock = mean(a.Utilization), mean(a.PowerW), highest(a.Temperature), share(mean(a.ClockMHz), g.MaxClockMHz)
 	c.pcie, c.others = mean(a.PCIeIn)+mean(a.PCIeOut), highest(a.Others)
 	c.othersShare = share(c.others, total)
-	for bit, to := range map[int]*float64{story.ThrottleHeat: &c.hot, story.ThrottleBrake: &c.braked, story.ThrottlePower: &c.capped, story.ThrottleSetting: &c.set} {
+	for bit, to := range map[int]*float64{runlog.ThrottleHeat: &c.hot, runlog.ThrottleBrake: &c.braked, runlog.ThrottlePower: &c.capped, runlog.ThrottleSetting: &c.set} {
 		*to = mean(bits(a.Throttle, bit))
 	}
 	return c
 }
 
 // used says whether the training ran on a card: steps name it, or it was busy.
-func (c card) used(s *story.Story) bool {
+func (c card) used(s *runlog.Log) bool {
 	for _, g := range s.Steps.GPU {
 		if g >= 0 {
 			return !math.IsNaN(c.torch)
@@ -166,8 +166,8 @@ func (c card) used(s *story.Story) bool {
 }
 
 // bits turns reasons into 1 where one of them holds, and 0.
-func bits(column story.Column, bit int) story.Column {
-	out := make(story.Column, len(column))
+func bits(column runlog.Column, bit int) runlog.Column {
+	out := make(runlog.Column, len(column))
 	for i, value := range column {
 		switch {
 		case !(value >= 0 && value < 1<<32):

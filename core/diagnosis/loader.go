@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -40,7 +40,7 @@ func starved(f *figures, run Run) *Finding {
 		device, busy = "GPU", fmt.Sprintf("GPU busy %s, ", percent(f.busy()))
 	}
 	found := &Finding{
-		Kind: "loader", Severity: story.SeverityWarn, Title: fmt.Sprintf("The %s waits for the data loader", device), lost: f.waited,
+		Kind: "loader", Severity: runlog.SeverityWarn, Title: fmt.Sprintf("The %s waits for the data loader", device), lost: f.waited,
 		Evidence: fmt.Sprintf("%s of the steps' time was spent waiting for batches %s; %sCPU %s", percent(f.waited), f.over(), busy, percent(f.cpu)),
 	}
 	if f.cpu > fullCPU {
@@ -48,7 +48,7 @@ func starved(f *figures, run Run) *Finding {
 		found.Change = "compute features once with dataset.map(...) before the training, instead of in every epoch"
 		return found
 	}
-	workers, cpus := run.Workers, known(run.CPUs, f.story.Host.CPUs)
+	workers, cpus := run.Workers, known(run.CPUs, f.log.Host.CPUs)
 	more := max(2, min(mostWorkers, cpus-1))
 	if workers != nil && *workers > 0 {
 		more = min(2**workers, max(cpus-1, *workers+1))
@@ -103,7 +103,7 @@ func idleBoth(f *figures, run Run) *Finding {
 		return nil
 	}
 	return &Finding{
-		Kind: "both_idle", Severity: story.SeverityWarn, Title: "Neither the GPU nor the CPU has much to do", lost: aimedGPU - f.busy(),
+		Kind: "both_idle", Severity: runlog.SeverityWarn, Title: "Neither the GPU nor the CPU has much to do", lost: aimedGPU - f.busy(),
 		Evidence: fmt.Sprintf("GPU busy %s, CPU %s %s; the loader was waited for %s of the steps' time", percent(f.busy()), percent(f.cpu), f.over(),
 			percent(f.waited)),
 		Change: "copy the dataset to a local disk: slow storage is the usual cause where steps and logging are not",
@@ -121,7 +121,7 @@ func smallBatch(f *figures, run Run) *Finding {
 	}
 	setting, value, change := larger(f, run)
 	return &Finding{
-		Kind: "small_batch", Severity: story.SeverityWarn, Title: "The micro-batch is too small to keep the GPU busy", lost: aimedGPU - f.busy(),
+		Kind: "small_batch", Severity: runlog.SeverityWarn, Title: "The micro-batch is too small to keep the GPU busy", lost: aimedGPU - f.busy(),
 		Evidence: fmt.Sprintf("GPU busy %s, at most %s of its memory allocated, %s a step %s", percent(f.busy()), percent(f.peak()), lasting(f.pace), f.over()),
 		Change:   change, Setting: setting, Value: value,
 	}
@@ -134,7 +134,7 @@ func overPCIe(f *figures, run Run) *Finding {
 			continue
 		}
 		found := &Finding{
-			Kind: "pcie", Severity: story.SeverityWarn, Title: "Copies between host and GPU take much of the time", lost: (aimedGPU - c.busy) / 2,
+			Kind: "pcie", Severity: runlog.SeverityWarn, Title: "Copies between host and GPU take much of the time", lost: (aimedGPU - c.busy) / 2,
 			Evidence: fmt.Sprintf("%.1f GB/s over PCIe on average, GPU %d busy %s %s", c.pcie/1e9, c.index, percent(c.busy), f.over()),
 			Change:   "keep on the GPU what goes to and fro (offloaded optimizer states, outputs that are moved to the CPU every step)",
 		}

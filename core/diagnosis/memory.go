@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -18,25 +18,25 @@ const (
 )
 
 func outOfMemory(f *figures, run Run) *Finding {
-	if f.events[story.EventOOM] == 0 {
+	if f.events[runlog.EventOOM] == 0 {
 		return nil
 	}
 	setting, value, change := smaller(run)
 	return &Finding{
-		Kind: "out_of_memory", Severity: story.SeverityCritical, Title: "The training ran out of GPU memory",
-		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card", times(f.events[story.EventOOM]), percent(f.minRoom)),
+		Kind: "out_of_memory", Severity: runlog.SeverityCritical, Title: "The training ran out of GPU memory",
+		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card", times(f.events[runlog.EventOOM]), percent(f.minHeadroom)),
 		Change:   change, Setting: setting, Value: value,
 	}
 }
 
 func nearlyOutOfMemory(f *figures, run Run) *Finding {
-	if !(f.minRoom < nearShare) || f.events[story.EventOOM] > 0 {
+	if !(f.minHeadroom < nearShare) || f.events[runlog.EventOOM] > 0 {
 		return nil
 	}
 	setting, value, change := smaller(run)
 	return &Finding{
-		Kind: "near_out_of_memory", Severity: story.SeverityWarn, Title: "The training nearly ran out of GPU memory",
-		Evidence: fmt.Sprintf("at the fullest step %.1f %% of the card were left, PyTorch's cache counted as free, %s", 100*f.minRoom, f.over()),
+		Kind: "near_out_of_memory", Severity: runlog.SeverityWarn, Title: "The training nearly ran out of GPU memory",
+		Evidence: fmt.Sprintf("at the fullest step %.1f %% of the card were left, PyTorch's cache counted as free, %s", 100*f.minHeadroom, f.over()),
 		Change:   change, Setting: setting, Value: value,
 	}
 }
@@ -54,8 +54,8 @@ func smaller(run Run) (setting, value, change string) {
 	return "per_device_train_batch_size", "", "halve per_device_train_batch_size and double gradient_accumulation_steps"
 }
 
-// roomForMore speaks of memory that a larger micro-batch could use.
-func roomForMore(f *figures, run Run) *Finding {
+// headroomForMore speaks of memory that a larger micro-batch could use.
+func headroomForMore(f *figures, run Run) *Finding {
 	if len(f.gpus) == 0 || !(f.peak() < roomShare) || f.steps < leastSteps {
 		return nil
 	}
@@ -110,9 +110,9 @@ func lowRAM(f *figures, run Run) *Finding {
 	}
 	setting, value, change := fewerWorkers(run)
 	return &Finding{
-		Kind: "host_ram", Severity: story.SeverityWarn, Title: "Host memory was nearly used up",
+		Kind: "host_ram", Severity: runlog.SeverityWarn, Title: "Host memory was nearly used up",
 		Evidence: fmt.Sprintf("at least %s of %s were available %s; DataLoader workers and other children held up to %s", percent(f.available),
-			gigabytes(float64(f.story.Host.TotalBytes)), f.over(), orNothing(highest(f.story.Activity.WorkersRSS))),
+			gigabytes(float64(f.log.Host.TotalBytes)), f.over(), orNothing(highest(f.log.Activity.WorkersRSS))),
 		Change: change, Setting: setting, Value: value,
 	}
 }
@@ -122,20 +122,20 @@ func fullShm(f *figures, _ Run) *Finding {
 		return nil
 	}
 	return &Finding{
-		Kind: "shm", Severity: story.SeverityWarn, Title: "/dev/shm was nearly full",
+		Kind: "shm", Severity: runlog.SeverityWarn, Title: "/dev/shm was nearly full",
 		Evidence: fmt.Sprintf("up to %s of %s were used %s; a full one ends the loader with a bus error", percent(f.shm),
-			gigabytes(float64(f.story.Host.ShmTotalBytes)), f.over()),
-		Change: fmt.Sprintf("start the container with docker run --shm-size=%.0fg", max(8, math.Ceil(2*float64(f.story.Host.ShmTotalBytes)/1e9))),
+			gigabytes(float64(f.log.Host.ShmTotalBytes)), f.over()),
+		Change: fmt.Sprintf("start the container with docker run --shm-size=%.0fg", max(8, math.Ceil(2*float64(f.log.Host.ShmTotalBytes)/1e9))),
 	}
 }
 
 func swapping(f *figures, run Run) *Finding {
-	if !(f.swapRise > swapShare*float64(f.story.Host.TotalBytes)) || !(f.available < 2*lowRAMShare) {
+	if !(f.swapRise > swapShare*float64(f.log.Host.TotalBytes)) || !(f.available < 2*lowRAMShare) {
 		return nil
 	}
 	setting, value, change := fewerWorkers(run)
 	return &Finding{
-		Kind: "swap", Severity: story.SeverityWarn, Title: "The host swapped",
+		Kind: "swap", Severity: runlog.SeverityWarn, Title: "The host swapped",
 		Evidence: fmt.Sprintf("%s were swapped out %s, while as little as %s of the RAM was available", gigabytes(f.swapRise), f.over(),
 			percent(f.available)),
 		Change: change, Setting: setting, Value: value, lost: 0.1,
@@ -153,7 +153,7 @@ func otherProcesses(f *figures, _ Run) *Finding {
 	for _, c := range f.gpus {
 		if c.othersShare > othersShare {
 			return &Finding{
-				Kind: "other_process", Severity: story.SeverityWarn, Title: "Other processes use the same card",
+				Kind: "other_process", Severity: runlog.SeverityWarn, Title: "Other processes use the same card",
 				Evidence: fmt.Sprintf("up to %s (%s) of GPU %d belonged to others %s", gigabytes(c.others), percent(c.othersShare), c.index, f.over()),
 				Change:   "end the other process, which nvidia-smi names, or choose another card by CUDA_VISIBLE_DEVICES", lost: c.othersShare,
 			}

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 func finite(value float64) bool { return !math.IsNaN(value) && !math.IsInf(value, 0) }
 
 // entry is NaN where a column ends too early: stories come from files, too.
-func entry(column story.Column, i int) float64 {
+func entry(column runlog.Column, i int) float64 {
 	if i < 0 || i >= len(column) || !finite(column[i]) {
 		return math.NaN()
 	}
@@ -33,7 +33,7 @@ func share(part, whole float64) float64 {
 }
 
 // mean is that of the known values; NaN of few.
-func mean(column story.Column) float64 {
+func mean(column runlog.Column) float64 {
 	sum, n := 0.0, 0
 	for _, value := range column {
 		if finite(value) {
@@ -46,7 +46,7 @@ func mean(column story.Column) float64 {
 	return sum / float64(n)
 }
 
-func highest(column story.Column) float64 {
+func highest(column runlog.Column) float64 {
 	most := math.NaN()
 	for _, value := range column {
 		if finite(value) && !(value <= most) {
@@ -56,7 +56,7 @@ func highest(column story.Column) float64 {
 	return most
 }
 
-func lowest(column story.Column) float64 {
+func lowest(column runlog.Column) float64 {
 	least := math.NaN()
 	for _, value := range column {
 		if finite(value) && !(value >= least) {
@@ -100,5 +100,5 @@ func (f *figures) over() string {
 	if f.steps > 1 {
 		return fmt.Sprintf("over steps %d to %d (%s)", f.first, f.last, lasting(f.spanS))
 	}
-	return "over " + lasting(f.story.DurationS)
+	return "over " + lasting(f.log.DurationS)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -35,7 +35,7 @@ func paused(f *figures, share, most, aim float64, kind, title, doing, setting st
 	}
 	factor := math.Ceil(share * (1 - aim) / (aim * max(1-share, 0.01)))
 	found := &Finding{
-		Kind: kind, Severity: story.SeverityWarn, Title: title, lost: share - aim,
+		Kind: kind, Severity: runlog.SeverityWarn, Title: title, lost: share - aim,
 		Evidence: fmt.Sprintf("%s of the time was spent %s %s", percent(share), doing, f.over()),
 		Setting:  setting, Change: fmt.Sprintf("set %s to %.0f times what it is", setting, factor),
 	}
@@ -57,7 +57,7 @@ func logging(f *figures, run Run) *Finding {
 		return nil
 	}
 	found := &Finding{
-		Kind: "logging", Severity: story.SeverityWarn, Title: "Much time goes by between the steps", lost: f.outside,
+		Kind: "logging", Severity: runlog.SeverityWarn, Title: "Much time goes by between the steps", lost: f.outside,
 		Evidence: fmt.Sprintf("%s of the time belongs to no step, evaluation or checkpoint %s", percent(f.outside), f.over()),
 		Change:   fmt.Sprintf("set logging_steps=%d", goodLogging), Setting: "logging_steps", Value: fmt.Sprint(goodLogging),
 	}
@@ -82,19 +82,19 @@ func halfPrecision(f *figures, run Run) *Finding {
 	}
 }
 
-// allWell says that nothing was found, with the figures beside the aims, or that too little was seen, or that a cause is missing.
-func allWell(f *figures) Finding {
+// noFinding says that nothing was found, with the figures beside the aims, or that too little was seen, or that a cause is missing.
+func noFinding(f *figures) Finding {
 	if f.steps < leastSteps && !finite(f.cpu) {
 		return Finding{
 			Kind: "too_short", Severity: Info, Title: "Too little was seen for a diagnosis",
-			Evidence: fmt.Sprintf("%s and %s in %s", fault.Plural(f.steps, "training step"), fault.Plural(len(f.story.Activity.TimesS), "reading"),
-				lasting(f.story.DurationS)),
+			Evidence: fmt.Sprintf("%s and %s in %s", fault.Plural(f.steps, "training step"), fault.Plural(len(f.log.Activity.TimesS), "reading"),
+				lasting(f.log.DurationS)),
 			Change: "let the monitor see some minutes of training",
 		}
 	}
 	if f.busy() < lowGPU {
 		return Finding{
-			Kind: "low_gpu", Severity: story.SeverityWarn, Title: "The GPU is not busy, and what was seen does not say why", lost: aimedGPU - f.busy(),
+			Kind: "low_gpu", Severity: runlog.SeverityWarn, Title: "The GPU is not busy, and what was seen does not say why", lost: aimedGPU - f.busy(),
 			Evidence: fmt.Sprintf("GPU busy %s, CPU %s, at most %s of GPU memory, waiting for data %s %s", percent(f.busy()), percent(f.cpu),
 				percent(f.peak()), percent(f.waited), f.over()),
 			Change: "look at ten steps with torch.profiler: what the GPU waits for is between its kernels",
@@ -102,13 +102,13 @@ func allWell(f *figures) Finding {
 	}
 	return Finding{
 		Kind: "healthy", Severity: Info, Title: "Nothing held the training back",
-		Evidence: besideAims(f),
+		Evidence: healthyEvidence(f),
 		Change:   "nothing needs to be changed",
 	}
 }
 
-// besideAims tells the figures that are known, each with what it should be.
-func besideAims(f *figures) string {
+// healthyEvidence tells the figures that are known, each with what it should be.
+func healthyEvidence(f *figures) string {
 	var told []string
 	for _, figure := range []struct {
 		name, aim string

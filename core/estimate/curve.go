@@ -44,7 +44,7 @@ func (o *Oracle) Work(q Question, longest float64) (Curve, error) {
 	c := Curve{seconds: [3]float64{Shortest, (Shortest + longest) / 2, longest}}
 	for i, seconds := range c.seconds {
 		q.Seconds = seconds
-		s, err := o.Sketch(q)
+		s, err := o.Predict(q)
 		if err != nil {
 			return c, err
 		}

@@ -27,11 +27,11 @@ type Question struct {
 
 // Oracle answers questions about a model and remembers the answers. It is not safe for concurrent use.
 type Oracle struct {
-	works    map[Question]Curve
-	models   map[bool]*analytic.Model // by whether the feature encoder is frozen
-	source   func(frozen bool) (*analytic.Model, error)
-	sketches map[Question]analytic.Sketch
-	reserved map[Question]uint64
+	works       map[Question]Curve
+	models      map[bool]*analytic.Model // by whether the feature encoder is frozen
+	source      func(frozen bool) (*analytic.Model, error)
+	predictions map[Question]analytic.Prediction
+	reserved    map[Question]uint64
 }
 
 // Of is an oracle for a model.
@@ -41,7 +41,7 @@ func Of(r model.Request) *Oracle {
 		named.FreezeFeatureEncoder = named.FreezeFeatureEncoder || frozen
 		return analytic.Read(named)
 	}
-	return &Oracle{map[Question]Curve{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Sketch{}, map[Question]uint64{}}
+	return &Oracle{map[Question]Curve{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Prediction{}, map[Question]uint64{}}
 }
 
 // Model is the model itself. Errors: those of analytic.Read.
@@ -69,18 +69,18 @@ func (q Question) request() analytic.Request {
 	return r
 }
 
-// Sketch is memory by the rule, and work. Errors: those of Model.Sketch.
-func (o *Oracle) Sketch(q Question) (analytic.Sketch, error) {
-	if s, known := o.sketches[q]; known {
+// Predict gives memory by the rule, and work. Errors: those of Model.Predict.
+func (o *Oracle) Predict(q Question) (analytic.Prediction, error) {
+	if s, known := o.predictions[q]; known {
 		return s, nil
 	}
 	m, err := o.Model(q.Frozen)
 	if err != nil {
-		return analytic.Sketch{}, err
+		return analytic.Prediction{}, err
 	}
-	s, err := m.Sketch(q.request())
+	s, err := m.Predict(q.request())
 	if err == nil {
-		o.sketches[q] = s
+		o.predictions[q] = s
 	}
 	return s, err
 }

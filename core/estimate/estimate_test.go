@@ -6,13 +6,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/model"
 )
 
 func place(t *testing.T, card string, devices int) Place {
 	t.Helper()
-	entry, _, err := hardware.Asked(card)
+	entry, _, err := gpus.Parse(card)
 	require.NoError(t, err)
 	return Place{GPU: entry.GPU(), Devices: devices, Budget: uint64(0.85 * float64(entry.MemoryTotalBytes))}
 }
@@ -32,7 +32,7 @@ func TestLargestIsTheLastThatFits(t *testing.T) {
 			q, fits := ask(seconds), 0
 			q.Seconds = max(seconds, Shortest)
 			for q.Batch = 1; q.Batch <= 40; q.Batch++ {
-				s, err := o.Sketch(q)
+				s, err := o.Predict(q)
 				require.NoError(t, err)
 				beside, err := p.Beside(s.Work.TrainedParameters)
 				require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestWorkIsThatOfItsLength(t *testing.T) {
 	require.NoError(t, err)
 	for _, seconds := range []float64{1, 4, 11, 29} {
 		q.Seconds, q.Accumulating = seconds, false
-		s, err := o.Sketch(q)
+		s, err := o.Predict(q)
 		require.NoError(t, err)
 		counted := s.Work.Sum()
 		assert.InEpsilon(t, counted.Products, curve.At(seconds).Products, 0.02, seconds)

@@ -37,10 +37,10 @@ func (p Place) Beside(trained int64) (int64, error) {
 
 // Need is the memory that a micro-batch takes of a GPU in bytes: reserved, and beside it. Reserved memory is that of a
 // simulation; where the tensors alone exceed the budget, and where a rough answer is wanted and leaves no doubt, it is that
-// of the rule. Errors: those of Sketch and Peak.
+// of the rule. Errors: those of Predict and Peak.
 func (o *Oracle) Need(q Question, p Place, rough bool) (bytes uint64, fits bool, err error) {
 	q.Seconds = max(q.Seconds, Shortest)
-	s, err := o.Sketch(q)
+	s, err := o.Predict(q)
 	if err != nil {
 		return 0, false, err
 	}
@@ -66,7 +66,7 @@ func (o *Oracle) Largest(q Question, p Place, factor float64, least, most int) i
 	q.Seconds = max(q.Seconds, Shortest)
 	fits := func(batch int) bool {
 		q.Batch = batch
-		s, err := o.Sketch(q)
+		s, err := o.Predict(q)
 		if err != nil {
 			return false
 		}
@@ -94,12 +94,12 @@ func (o *Oracle) Largest(q Question, p Place, factor float64, least, most int) i
 
 // Factor is by how much a simulated allocator reserves less or more than the rule says, for micro-batches of up to most clips:
 // the worst of those at a single clip and at the largest micro-batch that the factor itself leaves, so that this one fits.
-// Errors: those of Sketch and Peak.
+// Errors: those of Predict and Peak.
 func (o *Oracle) Factor(q Question, p Place, most int) (factor float64, err error) {
 	q.Seconds = max(q.Seconds, Shortest)
 	for batch := 1; ; {
 		q.Batch = batch
-		s, err := o.Sketch(q)
+		s, err := o.Predict(q)
 		if err != nil {
 			return 1, err
 		}

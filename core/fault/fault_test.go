@@ -10,6 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestPrintable(t *testing.T) {
+	require.Equal(t, "größe.wav", Printable("größe.wav"))
+	require.Equal(t, `gr\xf6\xdfe ö.wav`, Printable("gr\xf6\xdfe ö.wav"))
+}
+
 func TestWrapKeepsTheCause(t *testing.T) {
 	err := Wrap(fs.ErrNotExist, NotFound, "check the path", "opening %q", "a.wav")
 	require.EqualError(t, err, `opening "a.wav": file does not exist`)

@@ -3,6 +3,7 @@ package fault
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Plural writes a count with its noun: "1 GPU", "2 GPUs".
@@ -21,4 +22,23 @@ func Shorten(text string) string {
 		return string(runes[:most]) + "…"
 	}
 	return text
+}
+
+// Printable makes a file name valid UTF-8, so that it can cross JSON: every byte that is not part of a character becomes
+// its \xNN escape.
+func Printable(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	var b strings.Builder
+	for i := 0; i < len(name); {
+		r, n := utf8.DecodeRuneInString(name[i:])
+		if r == utf8.RuneError && n == 1 {
+			fmt.Fprintf(&b, `\x%02x`, name[i])
+		} else {
+			b.WriteString(name[i : i+n])
+		}
+		i += n
+	}
+	return b.String()
 }

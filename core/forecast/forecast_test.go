@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const gb = 1e9
 
-// run tells a Watch of a training on a card of 16 GB in random order; change alters each step before it is told.
-func run(steps int, change func(i int, s *story.Step)) *Watch {
+// run tells a Forecaster of a training on a card of 16 GB in random order; change alters each step before it is told.
+func run(steps int, change func(i int, s *runlog.Step)) *Forecaster {
 	w, rng := New(1), rand.New(rand.NewPCG(1, 2))
 	for i := 1; i <= steps; i++ {
 		s := normalStep(i, rng)
@@ -32,16 +32,16 @@ func run(steps int, change func(i int, s *story.Step)) *Watch {
 	return w
 }
 
-func normalStep(i int, rng *rand.Rand) story.Step {
+func normalStep(i int, rng *rand.Rand) runlog.Step {
 	padded := 40 + 80*rng.Float64()
 	level := 4*gb + 64000*padded
-	return story.Step{
-		Number: uint64(i), AtS: 3 * float64(i), Kind: story.KindTrain, SpentS: 3, PaddedS: padded, LongestS: padded / 4, GPU: 0,
+	return runlog.Step{
+		Number: uint64(i), AtS: 3 * float64(i), Kind: runlog.KindTrain, SpentS: 3, PaddedS: padded, LongestS: padded / 4, GPU: 0,
 		Allocated: level, PeakAllocated: level + 40e6*padded, Reserved: 9.2 * gb, PeakReserved: 9.2 * gb, DriverFree: 6.4 * gb, Total: 16 * gb,
 	}
 }
 
-func only(t *testing.T, w *Watch) story.Alert {
+func only(t *testing.T, w *Forecaster) runlog.Alert {
 	t.Helper()
 	alerts := w.Alerts()
 	require.Len(t, alerts, 1)
@@ -53,14 +53,14 @@ func TestNormalTrainingIsQuiet(t *testing.T) {
 }
 
 func TestLeakSinceTheStepItBegan(t *testing.T) {
-	w := run(500, func(i int, s *story.Step) {
+	w := run(500, func(i int, s *runlog.Step) {
 		grown := 38e6 * float64(max(0, i-420))
 		s.Allocated += grown
 		s.PeakAllocated += grown
 	})
 	a := only(t, w)
-	assert.Equal(t, story.AlertLeak, a.Kind)
-	assert.Equal(t, story.SeverityWarn, a.Severity)
+	assert.Equal(t, runlog.AlertLeak, a.Kind)
+	assert.Equal(t, runlog.SeverityWarn, a.Severity)
 	assert.InDelta(t, 420, float64(*a.Since), 3)
 	assert.InEpsilon(t, 38e6, *a.PerStep, 0.03)
 	// 15.6 GB in all, 4 GB of level, 3 GB grown, at most 4.8 GB for a step.
@@ -72,18 +72,18 @@ func TestLeakSinceTheStepItBegan(t *testing.T) {
 }
 
 func TestLeakBecomesCritical(t *testing.T) {
-	w := run(592, func(i int, s *story.Step) {
+	w := run(592, func(i int, s *runlog.Step) {
 		grown := 38e6 * float64(max(0, i-420))
 		s.Allocated += grown
 		s.PeakAllocated += grown
 	})
 	a := only(t, w)
-	assert.Equal(t, story.SeverityCritical, a.Severity)
+	assert.Equal(t, runlog.SeverityCritical, a.Severity)
 	assert.EqualValues(t, 2, w.Changes())
 }
 
 func TestLeakThatEndsIsCleared(t *testing.T) {
-	w := run(800, func(i int, s *story.Step) {
+	w := run(800, func(i int, s *runlog.Step) {
 		grown := 38e6 * float64(min(max(0, i-420), 60))
 		s.Allocated += grown
 		s.PeakAllocated += grown
@@ -96,7 +96,7 @@ func TestLeakThatEndsIsCleared(t *testing.T) {
 
 func TestJumpsAreNoLeak(t *testing.T) {
 	for name, at := range map[string][]int{"one": {300}, "two": {300, 330}, "at the start": {2}, "three": {100, 700, 720}} {
-		w := run(2000, func(i int, s *story.Step) {
+		w := run(2000, func(i int, s *runlog.Step) {
 			for _, jump := range at {
 				if i >= jump {
 					s.Allocated += 0.6 * gb
@@ -109,7 +109,7 @@ func TestJumpsAreNoLeak(t *testing.T) {
 }
 
 func TestLeakWhileTheCapacityIsNotKnown(t *testing.T) {
-	w := run(700, func(i int, s *story.Step) {
+	w := run(700, func(i int, s *runlog.Step) {
 		s.Allocated += 38e6 * float64(i)
 		s.DriverFree = math.NaN()
 	})
@@ -117,20 +117,20 @@ func TestLeakWhileTheCapacityIsNotKnown(t *testing.T) {
 }
 
 func TestFullCountsTheCacheAsFree(t *testing.T) {
-	w := run(200, func(_ int, s *story.Step) { s.Reserved, s.DriverFree = 15.5*gb, 0.1*gb })
+	w := run(200, func(_ int, s *runlog.Step) { s.Reserved, s.DriverFree = 15.5*gb, 0.1*gb })
 	assert.Empty(t, w.Alerts())
-	w = run(200, func(_ int, s *story.Step) {
+	w = run(200, func(_ int, s *runlog.Step) {
 		s.Reserved, s.DriverFree = 15.5*gb, 0.1*gb
 		s.PeakAllocated = 15.4 * gb
 	})
 	a := only(t, w)
-	assert.Equal(t, story.AlertFull, a.Kind)
+	assert.Equal(t, runlog.AlertFull, a.Kind)
 	assert.Nil(t, a.Steps)
 	assert.Nil(t, a.Since)
 }
 
-func second(at, hostUsed, workers float64) story.Second {
-	return story.Second{
+func second(at, hostUsed, workers float64) runlog.Second {
+	return runlog.Second{
 		AtS: at, HostTotal: 64 * gb, HostAvailable: 64*gb - hostUsed, SwapUsed: 0, TreeRSS: 10*gb + workers, WorkersRSS: workers,
 		ShmTotal: 8 * gb, ShmUsed: 1 * gb,
 	}
@@ -139,27 +139,27 @@ func second(at, hostUsed, workers float64) story.Second {
 func TestHostAndWorkers(t *testing.T) {
 	for _, row := range []struct {
 		name, want string
-		second     func(i float64) story.Second
+		second     func(i float64) runlog.Second
 	}{
-		{"host", story.AlertHostRAM, func(i float64) story.Second { return second(i, 20*gb+20e6*i, 4*gb) }},
-		{"workers", story.AlertWorkersRAM, func(i float64) story.Second { return second(i, 20*gb+20e6*i, 4*gb+20e6*i) }},
-		{"shm", story.AlertShm, func(i float64) story.Second {
+		{"host", runlog.AlertHostRAM, func(i float64) runlog.Second { return second(i, 20*gb+20e6*i, 4*gb) }},
+		{"workers", runlog.AlertWorkersRAM, func(i float64) runlog.Second { return second(i, 20*gb+20e6*i, 4*gb+20e6*i) }},
+		{"shm", runlog.AlertShm, func(i float64) runlog.Second {
 			s := second(i, 20*gb, 4*gb)
 			s.ShmUsed += 3e6 * i
 			return s
 		}},
-		{"nearly none", story.AlertHostRAM, func(float64) story.Second { return second(0, 63*gb, 4*gb) }},
-		{"swap", story.AlertSwap, func(i float64) story.Second {
+		{"nearly none", runlog.AlertHostRAM, func(float64) runlog.Second { return second(0, 63*gb, 4*gb) }},
+		{"swap", runlog.AlertSwap, func(i float64) runlog.Second {
 			s := second(i, 57.5*gb, 4*gb)
 			s.SwapUsed = 20e6 * i
 			return s
 		}},
-		{"steady", "", func(i float64) story.Second { return second(i, 50*gb+0.3*gb*math.Sin(i), 4*gb) }},
-		{"starting workers", "", func(i float64) story.Second { return second(i, 30*gb+0.5*gb*min(i, 40), 0.5*gb*min(i, 40)) }},
+		{"steady", "", func(i float64) runlog.Second { return second(i, 50*gb+0.3*gb*math.Sin(i), 4*gb) }},
+		{"starting workers", "", func(i float64) runlog.Second { return second(i, 30*gb+0.5*gb*min(i, 40), 0.5*gb*min(i, 40)) }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := New(0)
-			w.Step(story.Step{Kind: story.KindTrain, GPU: -1})
+			w.Step(runlog.Step{Kind: runlog.KindTrain, GPU: -1})
 			for i := range 1800 {
 				w.Second(row.second(float64(i)))
 			}
@@ -181,20 +181,20 @@ func TestHostileNumbersNeitherPanicNorComeOut(t *testing.T) {
 	pick := func() float64 { return odd[rng.IntN(len(odd))] }
 	w := New(3)
 	for i := range 20000 {
-		w.Step(story.Step{
+		w.Step(runlog.Step{
 			Number: rng.Uint64() >> rng.IntN(64), AtS: pick(), Kind: []string{"train", "evaluation", "checkpoint", "?"}[rng.IntN(4)],
 			SpentS: pick(), PaddedS: pick(), LongestS: pick(), GPU: rng.IntN(6) - 2, Allocated: pick(), Reserved: pick(), PeakAllocated: pick(),
 			PeakReserved: pick(), LargestFree: pick(), DriverFree: pick(), Total: pick(),
 		})
-		w.Second(story.Second{
+		w.Second(runlog.Second{
 			AtS: pick(), HostTotal: pick(), HostAvailable: pick(), SwapUsed: pick(), TreeRSS: pick(), WorkersRSS: pick(), ShmTotal: pick(),
-			ShmUsed: pick(), GPUs: make([]story.GPUSecond, i%7),
+			ShmUsed: pick(), GPUs: make([]runlog.GPUSecond, i%7),
 		})
 	}
 	checkFinite(t, w.Alerts())
 }
 
-func checkFinite(t *testing.T, alerts []story.Alert) {
+func checkFinite(t *testing.T, alerts []runlog.Alert) {
 	t.Helper()
 	for i, a := range alerts {
 		for _, p := range []*float64{&a.AtS, a.SinceS, a.PerStep, a.PerS, a.Steps, a.Seconds, a.ClearedS} {
@@ -208,8 +208,8 @@ func checkFinite(t *testing.T, alerts []story.Alert) {
 	}
 }
 
-// FuzzWatch reads steps and seconds out of bytes.
-func FuzzWatch(f *testing.F) {
+// FuzzForecaster reads steps and seconds out of bytes.
+func FuzzForecaster(f *testing.F) {
 	f.Add([]byte("0123456789abcdef0123456789abcdef"), uint8(3))
 	f.Fuzz(func(t *testing.T, raw []byte, gpus uint8) {
 		w := New(int(gpus))
@@ -222,10 +222,10 @@ func FuzzWatch(f *testing.F) {
 			return v
 		}
 		for len(raw) > 1 {
-			w.Step(story.Step{AtS: number(), Kind: story.KindTrain, GPU: 0, Allocated: number(), Reserved: number(), PeakAllocated: number(),
+			w.Step(runlog.Step{AtS: number(), Kind: runlog.KindTrain, GPU: 0, Allocated: number(), Reserved: number(), PeakAllocated: number(),
 				PaddedS: number(), DriverFree: number(), Total: number()})
-			w.Second(story.Second{AtS: number(), HostTotal: number(), HostAvailable: number(), ShmTotal: number(), ShmUsed: number(),
-				GPUs: []story.GPUSecond{{Total: number(), Free: number(), Others: number()}}})
+			w.Second(runlog.Second{AtS: number(), HostTotal: number(), HostAvailable: number(), ShmTotal: number(), ShmUsed: number(),
+				GPUs: []runlog.GPUSecond{{Total: number(), Free: number(), Others: number()}}})
 		}
 		checkFinite(t, w.Alerts())
 	})
@@ -239,7 +239,7 @@ func TestManyThreads(t *testing.T) {
 		go func() {
 			defer wait.Done()
 			for n := range 500 {
-				w.Step(story.Step{Number: uint64(n), AtS: float64(n), Kind: story.KindTrain, GPU: i, Allocated: float64(n) * 1e8, Reserved: 6e10, DriverFree: 1e10, Total: 8e10})
+				w.Step(runlog.Step{Number: uint64(n), AtS: float64(n), Kind: runlog.KindTrain, GPU: i, Allocated: float64(n) * 1e8, Reserved: 6e10, DriverFree: 1e10, Total: 8e10})
 				w.Second(second(float64(n), 1e10, 0))
 				w.Alerts()
 				w.Changes()
@@ -251,17 +251,17 @@ func TestManyThreads(t *testing.T) {
 }
 
 func TestAlertsAreBounded(t *testing.T) {
-	var b book
+	var b alertTable
 	for i := range 2000 {
 		at := float64(i) * 1000
-		b.raise(at, forecast{kind: story.AlertFull, gpu: i % 3, text: fmt.Sprint(i), advice: "x", seconds: math.NaN(), steps: math.NaN()})
+		b.raise(at, forecast{kind: runlog.AlertFull, gpu: i % 3, text: fmt.Sprint(i), advice: "x", seconds: math.NaN(), steps: math.NaN()})
 		if i%3 > 0 {
-			b.clear(at+500, story.AlertFull, i%3)
+			b.clear(at+500, runlog.AlertFull, i%3)
 		}
 	}
-	assert.LessOrEqual(t, len(b.alerts), mostAlerts)
-	assert.True(t, b.holds(story.AlertFull, 0))
-	assert.Nil(t, b.alerts[b.open[key{story.AlertFull, 0}]].ClearedS)
+	assert.LessOrEqual(t, len(b.alerts), maxAlerts)
+	assert.True(t, b.isOpen(runlog.AlertFull, 0))
+	assert.Nil(t, b.alerts[b.open[key{runlog.AlertFull, 0}]].ClearedS)
 }
 
 func BenchmarkStep(b *testing.B) {

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -26,18 +26,18 @@ type gpu struct {
 	base                 float64 // allocated after the newest training step, without what goes by its length
 	capacity             ring    // what PyTorch could hold in all
 	rise                 float64 // the most that a step needed above the level before it
-	paces, rooms         ring    // seconds of a step; capacity less peak
+	stepTimes, headrooms ring    // seconds of a step; capacity less peak
 	k                    float64 // bytes of allocated for each unit of length, at the end of a step
-	level, peak, reserve ladder
-	outside              ladder  // memory of others, over seconds
-	told                 uint64  // readings of others
-	record               float64 // highest peak
-	mark, markU          float64 // what it was when it last had risen by more than a trifle, and when that was
+	level, peak, reserve multires
+	otherMemory          multires // memory of others, over seconds
+	told                 uint64   // readings of others
+	record               float64  // highest peak
+	mark, markU          float64  // what it was when it last had risen by more than a trifle, and when that was
 	leak                 growth
-	jumps                jumps
+	shifts               levelShifts
 	length               growth
-	cache                growth
-	strangers            growth
+	reservedGrowth       growth
+	otherGrowth          growth
 	phase                phase
 	spikes               map[string]float64 // kind of step: what the last one took above the level
 }
@@ -49,7 +49,7 @@ func newGPU(index int) *gpu {
 }
 
 // second takes the driver's view.
-func (g *gpu) second(at float64, s story.GPUSecond, b *book) {
+func (g *gpu) second(at float64, s runlog.GPUSecond, b *alertTable) {
 	g.at = at
 	for _, f := range []struct {
 		to    *float64
@@ -61,13 +61,13 @@ func (g *gpu) second(at float64, s story.GPUSecond, b *book) {
 	}
 	if others := known(s.Others); !math.IsNaN(others) {
 		g.told++
-		g.outside.push(point{u: at, at: at, y: others, x: math.NaN()})
-		g.watchOthers(b)
+		g.otherMemory.push(point{u: at, at: at, y: others, x: math.NaN()})
+		g.watchOtherProcesses(b)
 	}
 }
 
 // step takes one step of any kind. A step without PyTorch's counters says nothing about GPU memory.
-func (g *gpu) step(at float64, s story.Step, b *book) {
+func (g *gpu) step(at float64, s runlog.Step, b *alertTable) {
 	s.Allocated, s.Reserved, s.PeakAllocated = known(s.Allocated), known(s.Reserved), known(s.PeakAllocated)
 	if math.IsNaN(s.Allocated) || math.IsNaN(s.Reserved) {
 		return
@@ -84,25 +84,25 @@ func (g *gpu) step(at float64, s story.Step, b *book) {
 	}
 	g.capacity.push(free + max(s.Reserved, s.Allocated))
 	switch s.Kind {
-	case story.KindTrain:
+	case runlog.KindTrain:
 		g.endPhase()
 		g.train(at, s, free, b)
-	case story.KindEvaluation, story.KindCheckpoint:
+	case runlog.KindEvaluation, runlog.KindCheckpoint:
 		g.inPhase(at, s, b)
 	}
 	g.at, g.kind = at, s.Kind
 }
 
 // train takes a training step.
-func (g *gpu) train(at float64, s story.Step, free float64, b *book) {
+func (g *gpu) train(at float64, s runlog.Step, free float64, b *alertTable) {
 	g.count(s.Number)
-	if g.kind == story.KindTrain && at > g.at {
-		g.paces.push(at - g.at)
+	if g.kind == runlog.KindTrain && at > g.at {
+		g.stepTimes.push(at - g.at)
 	}
 	if g.steps++; g.steps > warmUp {
 		x := length(s)
 		g.rise = max(g.rise, s.PeakAllocated-g.base)
-		g.rooms.push(g.room(s.PeakAllocated))
+		g.headrooms.push(g.headroom(s.PeakAllocated))
 		g.level.push(point{g.u, at, s.Allocated, x})
 		g.peak.push(point{g.u, at, s.PeakAllocated, x})
 		g.reserve.push(point{g.u, at, s.Reserved, s.PeakAllocated})
@@ -110,7 +110,7 @@ func (g *gpu) train(at float64, s story.Step, free float64, b *book) {
 			g.mark, g.markU = s.PeakAllocated, g.u
 		}
 		g.record = max(g.record, s.PeakAllocated)
-		g.look(at, s, free, b)
+		g.detect(at, s, free, b)
 	}
 	g.base = s.Allocated
 	if x := length(s); !math.IsNaN(x) {
@@ -118,17 +118,17 @@ func (g *gpu) train(at float64, s story.Step, free float64, b *book) {
 	}
 }
 
-// look runs the detectors that are due.
-func (g *gpu) look(at float64, s story.Step, free float64, b *book) {
+// detect runs the detectors that are due.
+func (g *gpu) detect(at float64, s runlog.Step, free float64, b *alertTable) {
 	g.watchFull(at, b)
 	g.watchSpikes(at, b)
 	n := g.steps - warmUp
-	if n%ratio != 0 || !(g.total > 0) {
+	if n%decimation != 0 || !(g.total > 0) {
 		return
 	}
 	g.watchLeak(at, n, b)
 	g.watchLength(at, n, b)
-	g.watchCache(at, n, s, free, b)
+	g.watchFragmentation(at, n, s, free, b)
 }
 
 // count makes a number that rises by the steps done, also when a training tells only of every tenth, or starts anew.
@@ -143,21 +143,21 @@ func (g *gpu) count(number uint64) {
 }
 
 // length is what a batch's memory goes by: its seconds with padding, or its longest clip.
-func length(s story.Step) float64 {
+func length(s runlog.Step) float64 {
 	if padded := known(s.PaddedS); padded > 0 {
 		return padded
 	}
 	return known(s.LongestS)
 }
 
-// room is what a peak leaves free; NaN when the driver never told.
-func (g *gpu) room(peak float64) float64 { return g.capacity.median() - peak }
+// headroom is what a peak leaves free; NaN when the driver never told.
+func (g *gpu) headroom(peak float64) float64 { return g.capacity.median() - peak }
 
 // least is the smallest growth worth a look: this share of the card.
 func (g *gpu) least(share float64) float64 { return max(smallest, share*g.total) }
 
-// timed turns steps into seconds by the newest steps' pace.
-func (g *gpu) timed(steps float64) float64 { return steps * g.paces.median() }
+// secondsFor turns steps into seconds by the newest steps' pace.
+func (g *gpu) secondsFor(steps float64) float64 { return steps * g.stepTimes.median() }
 
 // ring is the newest numbers of a series.
 type ring struct {

@@ -2,18 +2,18 @@ package forecast
 
 import "math"
 
-// growth is a trend that was found in a ladder and is followed.
+// growth is a trend that was found in a series and is followed.
 type growth struct {
-	found [rungs]trend
-	seen  [rungs]float64 // u of when it was found; 0: never
-	u     float64        // of the newest time that any was
-	y     float64        // and the value then
+	found [resolutions]trend
+	seen  [resolutions]float64 // u of when it was found; 0: never
+	u     float64              // of the newest time that any was
+	y     float64              // and the value then
 	best  trend
 }
 
-// search looks at the rungs that are due after the n-th point. What was found stays for as long as its rung gets no new look.
-func (g *growth) search(l *ladder, n uint64, u float64, d demand) {
-	for i := range rungs {
+// search looks at the resolutions that are due after the n-th point. What was found stays for as long as its resolution gets no new look.
+func (g *growth) search(l *multires, n uint64, u float64, d demand) {
+	for i := range resolutions {
 		if !due(i, n) {
 			return
 		}
@@ -25,7 +25,7 @@ func (g *growth) search(l *ladder, n uint64, u float64, d demand) {
 			}
 			if t, ok := climbs(points, d); ok {
 				g.found[i], g.seen[i] = t, u
-				g.found[i].from = l.began(i, len(points), t, d.k)
+				g.found[i].from = l.onset(i, len(points), t, d.k)
 			}
 		}
 	}
@@ -33,7 +33,7 @@ func (g *growth) search(l *ladder, n uint64, u float64, d demand) {
 
 // longest is the trend over the longest time; its evidence is the best.
 func (g *growth) longest() (trend, bool) {
-	for i := rungs - 1; i >= 0; i-- {
+	for i := resolutions - 1; i >= 0; i-- {
 		if g.seen[i] > 0 {
 			return g.found[i], true
 		}
@@ -44,7 +44,7 @@ func (g *growth) longest() (trend, bool) {
 // soonest is the trend by which the way to an end is shortest: of what grows faster and faster.
 func (g *growth) soonest(way float64) (best trend, steps float64, ok bool) {
 	steps = math.Inf(1)
-	for i := range rungs {
+	for i := range resolutions {
 		if g.seen[i] > 0 && way/g.found[i].slope < steps {
 			best, steps, ok = g.found[i], way/g.found[i].slope, true
 		}
@@ -62,15 +62,15 @@ func (g *growth) over(u, y, patience float64) bool {
 	return waited >= max(patience, g.best.span/4) && y < g.y+0.25*g.best.slope*waited
 }
 
-// began is where a growth left the level before it: the line through the newest points meets the median of the older ones. Without
+// onset is where a growth left the level before it: the line through the newest points meets the median of the older ones. Without
 // older points it is the window's first.
-func (l *ladder) began(i, size int, t trend, k float64) float64 {
-	points := l.last(i, rungSize)
+func (l *multires) onset(i, size int, t trend, k float64) float64 {
+	points := l.last(i, resolutionSize)
 	older := points[:len(points)-size]
 	if len(older) < 3 {
 		return t.first.u
 	}
-	var values [rungSize]float64
+	var values [resolutionSize]float64
 	for j, p := range older {
 		values[j] = p.y
 		if k != 0 && !math.IsNaN(p.x) {

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // first gives the first alert of a kind.
-func first(t *testing.T, w *Watch, kind string) story.Alert {
+func first(t *testing.T, w *Forecaster, kind string) runlog.Alert {
 	t.Helper()
 	for _, a := range w.Alerts() {
 		if a.Kind == kind {
@@ -19,52 +19,52 @@ func first(t *testing.T, w *Watch, kind string) story.Alert {
 		}
 	}
 	t.Fatalf("no %s in %+v", kind, w.Alerts())
-	return story.Alert{}
+	return runlog.Alert{}
 }
 
 func TestWhatEveryEpochLeavesBehind(t *testing.T) {
-	w := run(1100, func(i int, s *story.Step) {
+	w := run(1100, func(i int, s *runlog.Step) {
 		left := 0.8 * gb * float64(i/200)
 		s.Allocated, s.PeakAllocated = s.Allocated+left, s.PeakAllocated+left
 	})
-	a := first(t, w, story.AlertLeak)
+	a := first(t, w, runlog.AlertLeak)
 	assert.InEpsilon(t, 0.8*gb/200, *a.PerStep, 0.1)
 	assert.Less(t, a.AtS, 3*640.0, "after the third jump")
 }
 
 func TestLongerAndLongerBatches(t *testing.T) {
-	w := run(800, func(i int, s *story.Step) {
+	w := run(800, func(i int, s *runlog.Step) {
 		s.PaddedS = 40 + 0.3*float64(i)
 		s.PeakAllocated = 4*gb + 40e6*s.PaddedS
 	})
-	a := first(t, w, story.AlertLength)
+	a := first(t, w, runlog.AlertLength)
 	assert.Regexp(t, `^GPU memory grows with the length of batches since step \d+, now 2\d\d s: out of memory at about 2\d\d s, (in about \d+ steps|at any moment)`, a.Text)
 	assert.Contains(t, a.Advice, "per_device_train_batch_size")
 	assert.InDelta(t, 12e6, *a.PerStep, 1e6)
-	assert.Empty(t, run(300, func(i int, s *story.Step) {
+	assert.Empty(t, run(300, func(i int, s *runlog.Step) {
 		s.PaddedS = 40 + 0.3*float64(i%100)
 		s.PeakAllocated = 4*gb + 40e6*s.PaddedS
 	}).Alerts(), "sorted again and again, far from the end")
 }
 
 func TestReservedMemoryOfNoUse(t *testing.T) {
-	w := run(500, func(i int, s *story.Step) {
+	w := run(500, func(i int, s *runlog.Step) {
 		s.Reserved += 10e6 * float64(i)
 		s.DriverFree -= 10e6 * float64(i)
 	})
-	a := first(t, w, story.AlertFragmentation)
+	a := first(t, w, runlog.AlertFragmentation)
 	assert.Contains(t, a.Advice, "expandable_segments:True")
 	assert.InDelta(t, 10e6, *a.PerStep, 1e6)
-	assert.Empty(t, run(500, func(i int, s *story.Step) { // a cache that fills and stays
+	assert.Empty(t, run(500, func(i int, s *runlog.Step) { // a cache that fills and stays
 		s.Reserved += 6 * gb * (1 - math.Exp(-float64(i)/20))
 		s.DriverFree = 15.6*gb - s.Reserved
 	}).Alerts())
 }
 
-func evaluated(w *Watch, at float64, batches int, each float64) {
+func evaluated(w *Forecaster, at float64, batches int, each float64) {
 	for i := range batches {
-		w.Step(story.Step{
-			Number: 100, AtS: at + float64(i), Kind: story.KindEvaluation, GPU: 0, Allocated: 4*gb + each*float64(i+1),
+		w.Step(runlog.Step{
+			Number: 100, AtS: at + float64(i), Kind: runlog.KindEvaluation, GPU: 0, Allocated: 4*gb + each*float64(i+1),
 			PeakAllocated: 4.5*gb + each*float64(i+1), Reserved: 15 * gb, DriverFree: 0.6 * gb, Total: 16 * gb,
 		})
 	}
@@ -74,7 +74,7 @@ func TestEvaluationThatGathers(t *testing.T) {
 	w := run(100, nil)
 	evaluated(w, 310, 40, 0.2*gb)
 	a := only(t, w)
-	assert.Equal(t, story.AlertEvaluation, a.Kind)
+	assert.Equal(t, runlog.AlertEvaluation, a.Kind)
 	assert.InDelta(t, (15.6-4.5)/0.2-40, *a.Steps, 2)
 	assert.Contains(t, a.Text, "0 MB of GPU memory a batch")
 	assert.Contains(t, a.Advice, "eval_accumulation_steps")
@@ -82,18 +82,18 @@ func TestEvaluationThatGathers(t *testing.T) {
 	w = run(100, nil)
 	evaluated(w, 310, 60, 0.01*gb)
 	require.Empty(t, w.Alerts(), "seen to its end, and far from that of the memory")
-	w.Step(story.Step{Number: 101, AtS: 400, Kind: story.KindTrain, Allocated: 4 * gb, PeakAllocated: 6 * gb, Reserved: 9 * gb, DriverFree: 6 * gb, Total: 16 * gb})
+	w.Step(runlog.Step{Number: 101, AtS: 400, Kind: runlog.KindTrain, Allocated: 4 * gb, PeakAllocated: 6 * gb, Reserved: 9 * gb, DriverFree: 6 * gb, Total: 16 * gb})
 	evaluated(w, 500, 60, 0.01*gb)
 	assert.Empty(t, w.Alerts())
 }
 
 func TestCheckpointThatWillNotFitAgain(t *testing.T) {
 	w := run(100, nil)
-	w.Step(story.Step{Number: 100, AtS: 310, Kind: story.KindCheckpoint, Allocated: 4 * gb, PeakAllocated: 12 * gb, Reserved: 12 * gb, DriverFree: 3.6 * gb, Total: 16 * gb})
+	w.Step(runlog.Step{Number: 100, AtS: 310, Kind: runlog.KindCheckpoint, Allocated: 4 * gb, PeakAllocated: 12 * gb, Reserved: 12 * gb, DriverFree: 3.6 * gb, Total: 16 * gb})
 	for i := 101; i < 140; i++ { // another process has taken 5 GB
-		w.Step(story.Step{Number: uint64(i), AtS: 3 * float64(i), Kind: story.KindTrain, Allocated: 4 * gb, PeakAllocated: 8 * gb, Reserved: 9 * gb, DriverFree: 1.6 * gb, Total: 16 * gb})
+		w.Step(runlog.Step{Number: uint64(i), AtS: 3 * float64(i), Kind: runlog.KindTrain, Allocated: 4 * gb, PeakAllocated: 8 * gb, Reserved: 9 * gb, DriverFree: 1.6 * gb, Total: 16 * gb})
 	}
-	a := first(t, w, story.AlertCheckpoint)
+	a := first(t, w, runlog.AlertCheckpoint)
 	assert.Regexp(t, `^The last checkpoint took 8\.0\d GB of GPU memory, and 6\.\d\d GB are left now`, a.Text)
 	assert.Nil(t, a.ClearedS)
 }
@@ -102,9 +102,9 @@ func TestAnotherProcessGrows(t *testing.T) {
 	w := run(100, nil)
 	for i := range 120 {
 		others := 1*gb + 40e6*float64(i)
-		w.Second(story.Second{AtS: 300 + float64(i), GPUs: []story.GPUSecond{{Total: 16 * gb, Used: 10*gb + others, Free: 6*gb - others, Others: others}}})
+		w.Second(runlog.Second{AtS: 300 + float64(i), GPUs: []runlog.GPUSecond{{Total: 16 * gb, Used: 10*gb + others, Free: 6*gb - others, Others: others}}})
 	}
-	a := first(t, w, story.AlertOthers)
+	a := first(t, w, runlog.AlertOthers)
 	assert.InEpsilon(t, 40e6, *a.PerS, 0.05)
 	assert.Contains(t, a.Advice, "CUDA_VISIBLE_DEVICES")
 }
@@ -120,17 +120,17 @@ func TestTextsOfAmounts(t *testing.T) {
 }
 
 func TestAClearedAlertComesBackLessAndLessOften(t *testing.T) {
-	var b book
-	f := forecast{kind: story.AlertFull, seconds: math.NaN(), steps: math.NaN()}
+	var b alertTable
+	f := forecast{kind: runlog.AlertFull, seconds: math.NaN(), steps: math.NaN()}
 	raised := 0
 	for at := 0.0; at < 7200; at += 10 { // holds for ten seconds of every twenty
 		before := len(b.alerts)
 		b.raise(at, f)
 		raised += len(b.alerts) - before
-		b.clear(at+5, story.AlertFull, 0)
+		b.clear(at+5, runlog.AlertFull, 0)
 	}
 	assert.InDelta(t, 6, raised, 1)
 	f.seconds = 5
 	b.raise(7300, f)
-	assert.Equal(t, story.SeverityCritical, b.alerts[len(b.alerts)-1].Severity, "a critical one never waits")
+	assert.Equal(t, runlog.SeverityCritical, b.alerts[len(b.alerts)-1].Severity, "a critical one never waits")
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -15,23 +15,23 @@ const (
 
 // watchLeak looks at what stays allocated after a step, at equal lengths. In a training in order it is flat: weights, optimizer
 // state, and the inputs of the last batch, which go by its length and are taken out.
-func (g *gpu) watchLeak(at float64, n uint64, b *book) {
+func (g *gpu) watchLeak(at float64, n uint64, b *alertTable) {
 	g.learnInputs(n)
 	g.leak.search(&g.level, n, g.u, demand{rise: g.least(leakRise), sign: 3.9, k: g.k})
 	t, ok := g.leak.longest()
 	level := g.settled()
-	if regular, found := g.jumps.look(&g.level, g.k, g.least(leakRise)); found && !ok {
+	if regular, found := g.shifts.detect(&g.level, g.k, g.least(leakRise)); found && !ok {
 		t, ok = regular, true
 	}
 	if !ok {
-		if b.holds(story.AlertLeak, g.index) && g.leak.over(g.u, level, leakRest) {
-			b.clear(at, story.AlertLeak, g.index)
+		if b.isOpen(runlog.AlertLeak, g.index) && g.leak.over(g.u, level, leakRest) {
+			b.clear(at, runlog.AlertLeak, g.index)
 		}
 		return
 	}
 	g.leak.holds(t, g.u, level)
 	steps := max(0, g.capacity.median()-level-g.rise) / t.slope
-	if seconds := g.timed(steps); steps < leakReach*t.span && steps < longest && !(seconds > longest) || b.holds(story.AlertLeak, g.index) {
+	if seconds := g.secondsFor(steps); steps < leakReach*t.span && steps < longest && !(seconds > longest) || b.isOpen(runlog.AlertLeak, g.index) {
 		b.raise(at, g.leaking(t, steps, seconds))
 	}
 }
@@ -39,7 +39,7 @@ func (g *gpu) watchLeak(at float64, n uint64, b *book) {
 func (g *gpu) leaking(t trend, steps, seconds float64) forecast {
 	since := max(0, math.Round(t.from+g.offset))
 	return forecast{
-		kind: story.AlertLeak, gpu: g.index, since: since, sinceS: math.NaN(), perStep: t.slope, perS: t.slope / g.paces.median(),
+		kind: runlog.AlertLeak, gpu: g.index, since: since, sinceS: math.NaN(), perStep: t.slope, perS: t.slope / g.stepTimes.median(),
 		steps: steps, seconds: seconds,
 		text:   fmt.Sprintf("GPU memory grows %s/step since step %.0f: out of memory %s", size(t.slope), since, left(steps, seconds)),
 		advice: "something keeps a tensor of every step: sum up loss.item() or loss.detach(), not loss, and keep no outputs in a list",
@@ -50,11 +50,11 @@ func (g *gpu) leaking(t trend, steps, seconds float64) forecast {
 // the usual growth of a step taken from them, once without. What explains the levels better counts: in grouped and sorted orders
 // lengths change in one direction most of the time, and their growth would be taken for that of a step.
 func (g *gpu) learnInputs(n uint64) {
-	if n%(4*ratio) != 0 {
+	if n%(4*decimation) != 0 {
 		return
 	}
-	points := g.level.last(0, rungSize/2)
-	var grown [rungSize]float64
+	points := g.level.last(0, resolutionSize/2)
+	var grown [resolutionSize]float64
 	for i := 1; i < len(points); i++ {
 		grown[i-1] = points[i].y - points[i-1].y
 	}
@@ -73,7 +73,7 @@ func (g *gpu) learnInputs(n uint64) {
 
 // perLength is the median growth for a unit of length between neighbours of clearly different lengths, and how many there were.
 func perLength(points []point, usual float64) (k float64, found int) {
-	var ratios [rungSize]float64
+	var ratios [resolutionSize]float64
 	for i := 1; i < len(points); i++ {
 		if more := points[i].x - points[i-1].x; math.Abs(more) > 0.02*points[i].x {
 			ratios[found] = (points[i].y - points[i-1].y - usual) / more
@@ -85,7 +85,7 @@ func perLength(points []point, usual float64) (k float64, found int) {
 
 // unexplained is how much the growth of a step scatters once k bytes for each unit of length are taken out.
 func unexplained(points []point, k float64) float64 {
-	var rest [rungSize]float64
+	var rest [resolutionSize]float64
 	for i := 1; i < len(points); i++ {
 		rest[i-1] = points[i].y - points[i-1].y - k*(points[i].x-points[i-1].x)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
@@ -18,24 +18,24 @@ const (
 
 // watchLength looks at the highest peaks of equal numbers of steps. In random order these are steady, whatever the lengths; they
 // rise when longer batches come (sorted orders, a curriculum) or when a step itself needs more and more.
-func (g *gpu) watchLength(at float64, n uint64, b *book) {
+func (g *gpu) watchLength(at float64, n uint64, b *alertTable) {
 	g.length.search(&g.peak, n, g.u, demand{rise: g.least(peakRise), sign: 3.9})
 	peak := g.newestPeak()
 	t, steps, ok := g.length.soonest(max(0, lengthFull*g.capacity.median()-peak))
-	if b.holds(story.AlertLeak, g.index) {
+	if b.isOpen(runlog.AlertLeak, g.index) {
 		ok = false // its peaks grow, too
 	}
 	if !ok {
-		if b.holds(story.AlertLength, g.index) && g.length.over(g.u, peak, leakRest) {
-			b.clear(at, story.AlertLength, g.index)
+		if b.isOpen(runlog.AlertLength, g.index) && g.length.over(g.u, peak, leakRest) {
+			b.clear(at, runlog.AlertLength, g.index)
 		}
 		return
 	}
 	g.length.holds(t, g.u, peak)
-	seconds := g.timed(steps)
+	seconds := g.secondsFor(steps)
 	near := steps <= max(soonSteps, lengthPart*t.span) || seconds <= soonS
 	near = near && peak >= lengthShare*g.capacity.median()
-	if near && g.u-g.markU <= max(recent, t.span) || b.holds(story.AlertLength, g.index) {
+	if near && g.u-g.markU <= max(recent, t.span) || b.isOpen(runlog.AlertLength, g.index) {
 		b.raise(at, g.lengthening(t, steps, seconds))
 	}
 }
@@ -44,7 +44,7 @@ func (g *gpu) watchLength(at float64, n uint64, b *book) {
 func (g *gpu) lengthening(t trend, steps, seconds float64) forecast {
 	since := max(0, math.Round(t.first.u+g.offset))
 	f := forecast{
-		kind: story.AlertLength, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.paces.median(),
+		kind: runlog.AlertLength, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.stepTimes.median(),
 		steps: steps, seconds: seconds,
 		text:   fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s", size(t.slope), since, left(steps, seconds)),
 		advice: "halve per_device_train_batch_size and double gradient_accumulation_steps, or set a limit to the length of clips",

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
-	phasePoints = 96
-	bulgePart   = 0.5  // an evaluation that was never seen to its end is foreseen for this share of what was seen of it
-	spikeShare  = 0.02 // of the card; what takes less is no spike
+	phasePoints     = 96
+	evaluationReach = 0.5  // an evaluation that was never seen to its end is foreseen for this share of what was seen of it
+	spikeShare      = 0.02 // of the card; what takes less is no spike
 )
 
 // phase is an evaluation or a checkpoint between training steps.
@@ -35,7 +35,7 @@ func (p *phase) push(q point) {
 }
 
 // inPhase takes a batch of an evaluation, or a checkpoint.
-func (g *gpu) inPhase(at float64, s story.Step, b *book) {
+func (g *gpu) inPhase(at float64, s runlog.Step, b *alertTable) {
 	p := &g.phase
 	if p.kind != s.Kind {
 		g.endPhase()
@@ -43,13 +43,13 @@ func (g *gpu) inPhase(at float64, s story.Step, b *book) {
 	}
 	p.batches++
 	p.top = max(p.top, s.PeakAllocated)
-	if s.Kind != story.KindEvaluation || !(g.total > 0) {
+	if s.Kind != runlog.KindEvaluation || !(g.total > 0) {
 		return
 	}
 	p.needs = max(p.needs, s.PeakAllocated-s.Allocated)
 	p.push(point{float64(p.batches), at, s.Allocated, math.NaN()})
 	if p.batches%2 == 0 {
-		g.watchBulge(at, s, b)
+		g.watchEvaluation(at, s, b)
 	}
 }
 
@@ -64,15 +64,15 @@ func (g *gpu) endPhase() {
 	} else {
 		delete(g.spikes, p.kind)
 	}
-	if p.kind == story.KindEvaluation {
+	if p.kind == runlog.KindEvaluation {
 		p.before = p.batches
 	}
 	p.kind, p.n, p.batches, p.top, p.needs = "", 0, 0, 0, 0
 }
 
-// watchBulge looks for memory that grows from batch to batch of an evaluation: predictions that are gathered on the GPU. They are
+// watchEvaluation looks for memory that grows from batch to batch of an evaluation: predictions that are gathered on the GPU. They are
 // freed at its end, so what counts is whether it comes before.
-func (g *gpu) watchBulge(at float64, s story.Step, b *book) {
+func (g *gpu) watchEvaluation(at float64, s runlog.Step, b *alertTable) {
 	p := &g.phase
 	for _, size := range [...]int{phasePoints, 48, 24, 12, 8} {
 		if p.n < size {
@@ -84,11 +84,11 @@ func (g *gpu) watchBulge(at float64, s story.Step, b *book) {
 		}
 		steps := max(0, g.capacity.median()-s.Allocated-p.needs) / t.slope
 		pace := (at - t.first.at) / max(1, float64(p.batches)-t.first.u)
-		near := steps <= max(soonSteps, bulgePart*float64(p.batches))
+		near := steps <= max(soonSteps, evaluationReach*float64(p.batches))
 		if p.before > 0 {
 			near = float64(p.batches)+steps <= float64(p.before)
 		}
-		if near || b.holds(story.AlertEvaluation, g.index) {
+		if near || b.isOpen(runlog.AlertEvaluation, g.index) {
 			b.raise(at, g.bulging(t, steps, steps*pace, pace))
 		}
 		return
@@ -97,7 +97,7 @@ func (g *gpu) watchBulge(at float64, s story.Step, b *book) {
 
 func (g *gpu) bulging(t trend, steps, seconds, pace float64) forecast {
 	return forecast{
-		kind: story.AlertEvaluation, gpu: g.index, since: math.Round(g.u + g.offset), sinceS: t.first.at, perStep: t.slope, perS: t.slope / pace,
+		kind: runlog.AlertEvaluation, gpu: g.index, since: math.Round(g.u + g.offset), sinceS: t.first.at, perStep: t.slope, perS: t.slope / pace,
 		steps: steps, seconds: seconds,
 		text: fmt.Sprintf("The evaluation gathers %s of GPU memory a batch: out of memory in about %s (%s)",
 			size(t.slope), counted(steps, "more batch"), lasting(seconds)),
@@ -107,12 +107,12 @@ func (g *gpu) bulging(t trend, steps, seconds, pace float64) forecast {
 
 // spikes are the kinds of steps that take memory for a moment.
 var spikes = [...]struct{ step, alert, name, advice string }{
-	{story.KindEvaluation, story.AlertEvaluation, "evaluation", "halve per_device_eval_batch_size, and set eval_accumulation_steps=16"},
-	{story.KindCheckpoint, story.AlertCheckpoint, "checkpoint", "save the state on the CPU (move tensors by .cpu() before they are gathered), or free the cache of others first"},
+	{runlog.KindEvaluation, runlog.AlertEvaluation, "evaluation", "halve per_device_eval_batch_size, and set eval_accumulation_steps=16"},
+	{runlog.KindCheckpoint, runlog.AlertCheckpoint, "checkpoint", "save the state on the CPU (move tensors by .cpu() before they are gathered), or free the cache of others first"},
 }
 
 // watchSpikes holds what the last evaluation and the last checkpoint took against what is left now.
-func (g *gpu) watchSpikes(at float64, b *book) {
+func (g *gpu) watchSpikes(at float64, b *alertTable) {
 	left := g.capacity.median() - g.base
 	for _, k := range spikes {
 		took, ok := g.spikes[k.step]

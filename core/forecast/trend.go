@@ -8,8 +8,8 @@ import (
 // most is the number of points that a trend is computed from; longer windows are made of medians of neighbours.
 const most = 24
 
-// windows are the lengths, in points of a rung, over which a trend is looked for.
-var windows = [...]int{12, 24, 48, rungSize}
+// windows are the lengths, in points of a resolution, over which a trend is looked for.
+var windows = [...]int{12, 24, 48, resolutionSize}
 
 // trend is a straight growth over a window.
 type trend struct {
@@ -38,7 +38,7 @@ type series struct {
 func condense(points []point, k float64) (s series) {
 	group := (len(points) + most - 1) / most
 	s.group = group
-	var values [rungSize/most + 1]float64
+	var values [resolutionSize/most + 1]float64
 	for len(points) >= max(group, 1) && s.n < most {
 		var u float64
 		for i, p := range points[:group] {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const gib = 1 << 30
+const mib, gib = 1 << 20, 1 << 30
 
 // machine is a fake tree: file -> text. It starts as a host with 64 GiB, 60 of them available, and 8 processors.
 func machine(t *testing.T, files map[string]string) string {

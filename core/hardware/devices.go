@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // Devices keeps the driver open for repeated memory readings. Its methods may be called from any goroutine.
@@ -62,15 +62,15 @@ func (d *Devices) Memory(i int) (used, total, free uint64, err error) {
 	return memory.used, memory.total, memory.free, nil
 }
 
-// Facts is what does not change about GPU i; sizes are left to Memory.
-func (d *Devices) Facts(i int) story.GPU {
+// Properties is what does not change about GPU i; sizes are left to Memory.
+func (d *Devices) Properties(i int) runlog.GPU {
 	d.lock.RLock()
 	defer d.lock.RUnlock()
 	if d.finish == nil || i < 0 || i >= len(d.units) {
-		return story.GPU{}
+		return runlog.GPU{}
 	}
 	u := &d.units[i]
-	facts := story.GPU{Name: u.name, UUID: u.uuid, MIG: u.mig}
+	facts := runlog.GPU{Name: u.name, UUID: u.uuid, MIG: u.mig}
 	if u.watch != nil {
 		facts.PowerLimitW, facts.MaxClockMHz = u.watch.facts()
 	}
@@ -79,11 +79,11 @@ func (d *Devices) Facts(i int) story.GPU {
 
 // Activity reads what GPU i does, and what the driver has to tell of; a reading of PCIe holds the caller for 40 ms. One
 // goroutine uses it. Nothing is known of a GPU that is not there, or of a closed driver.
-func (d *Devices) Activity(i int) (story.GPUReading, []story.Event) {
+func (d *Devices) Activity(i int) (runlog.GPUReading, []runlog.Event) {
 	d.lock.RLock()
 	defer d.lock.RUnlock()
 	if d.finish == nil || i < 0 || i >= len(d.units) || d.units[i].watch == nil {
-		return story.NoGPUReading(), nil
+		return runlog.NoGPUReading(), nil
 	}
 	reading, events := d.units[i].watch.read()
 	reading.Others = d.others.of(i, &d.units[i])

@@ -20,7 +20,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // These tests go the whole way through go-nvml into a C library that stands in for the driver (testdata/fake_nvml.c). A
@@ -55,7 +55,7 @@ type answer struct {
 	Again      profile.Hardware
 	Concurrent int // how many of four simultaneous Detects agreed with Again
 	Other      string
-	Facts      story.GPU
+	Properties runlog.GPU
 	Activity   []map[string]any // readings of GPU 0
 	Told       []string
 }
@@ -101,7 +101,7 @@ func (a *answer) watch(devices *Devices) {
 		}
 		a.Readings = append(a.Readings, [3]uint64{used, total, free})
 	}
-	a.Facts = devices.Facts(0)
+	a.Properties = devices.Properties(0)
 	for range 2 {
 		reading, events := devices.Activity(0)
 		a.Activity = append(a.Activity, reading.Named())
@@ -267,8 +267,8 @@ func TestWhatRecordedMachinesDo(t *testing.T) {
 			require.Len(t, found.Activity, 2)
 			assert.Equal(t, test.power, found.Activity[1]["power_w"])
 			assert.Equal(t, test.ecc, found.Activity[1]["ecc_uncorrected"])
-			assert.Equal(t, test.limit, found.Facts.PowerLimitW)
-			assert.Equal(t, found.Names[0], found.Facts.Name)
+			assert.Equal(t, test.limit, found.Properties.PowerLimitW)
+			assert.Equal(t, found.Names[0], found.Properties.Name)
 			assert.Equal(t, test.told, found.Told)
 		})
 	}

@@ -1,5 +1,5 @@
 // Package hardware measures the machine as training will see it: the GPUs that CUDA shows to the process, the processors
-// and the RAM after container limits, and the published figures of known cards.
+// and the RAM after container limits. Figures that no driver tells come from the catalogue, core/gpus.
 //
 // GPUs come from NVML, the driver's management library, which is loaded when it is there; CPU and RAM from gopsutil;
 // container limits from the cgroup files (cgroup.go). Nothing here needs CUDA, and a machine without a GPU is a normal
@@ -7,10 +7,7 @@
 package hardware
 
 import (
-	"regexp"
-	"strconv"
-
-	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -56,16 +53,10 @@ func Detect(options Options) (profile.Hardware, error) {
 	return found, nil
 }
 
-// plannedGPU is "T4", "2xT4", "2 × T4" or "2*T4".
-var plannedGPU = regexp.MustCompile(`^\s*(\d{1,6})\s*[xX×*]\s*(.+)$`)
-
-// maxPlannedGPUs bounds how many GPUs a plan may ask for on one machine; the largest servers hold 16.
-const maxPlannedGPUs = 64
-
 // Planned is this host's CPU and RAM with GPUs from the catalogue in place of the measured ones: "T4", or "2xT4" for two.
 // Unknown names give NotFound with the closest ones, counts outside 1..64 InvalidArgument. The driver is not asked.
 func Planned(gpu string, options Options) (profile.Hardware, error) {
-	entry, count, err := Asked(gpu)
+	entry, count, err := gpus.Parse(gpu)
 	if err != nil {
 		return profile.Hardware{}, err
 	}
@@ -79,23 +70,6 @@ func Planned(gpu string, options Options) (profile.Hardware, error) {
 		planned.GPUs = append(planned.GPUs, card)
 	}
 	return planned, nil
-}
-
-// Asked reads "T4", or "2xT4" for two. Errors are those of Planned.
-func Asked(gpu string) (card Entry, count int, err error) {
-	count, name := 1, gpu
-	if parts := plannedGPU.FindStringSubmatch(gpu); parts != nil {
-		count, _ = strconv.Atoi(parts[1]) // at most six digits, so it cannot fail
-		name = parts[2]
-	}
-	if count < 1 || count > maxPlannedGPUs {
-		return Entry{}, 0, fault.New(fault.InvalidArgument, `write the number of GPUs before the name, as in "2xT4"`,
-			"cannot plan for %d GPUs (%q): the count must lie between 1 and %d", count, fault.Shorten(gpu), maxPlannedGPUs)
-	}
-	if card, known := lookup(name); known {
-		return card, count, nil
-	}
-	return Entry{}, 0, unknown(name)
 }
 
 // hostOf is the part of the profile that every machine has. GPUs is empty, not nil, so that it is a list in JSON.

@@ -85,12 +85,6 @@ func TestMeasureTakesPublishedFiguresOnlyForAKnownCard(t *testing.T) {
 	assert.ErrorContains(t, err, "gone")
 }
 
-func TestNativeBF16(t *testing.T) {
-	for capability, native := range map[string]bool{"3.7": false, "7.5": false, "8.0": true, "8.9": true, "12.0": true, "": false, "x": false, "-1.9": false} {
-		assert.Equal(t, native, nativeBF16(capability), capability)
-	}
-}
-
 func TestDevicesAreSafeToShare(t *testing.T) {
 	finished := 0
 	devices := &Devices{finish: func() { finished++ }, units: []unit{{name: "Tesla T4",

@@ -6,7 +6,7 @@ import (
 	"path"
 	"time"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // treeEvery is how many readings pass between two looks at which processes belong to this one.
@@ -23,7 +23,7 @@ type HostWatch struct {
 	readings int
 	workers  []int
 	before   hostCounters
-	unread   []story.Event
+	unread   []runlog.Event
 }
 
 // hostCounters is what rates are made of.
@@ -57,9 +57,9 @@ func (w *HostWatch) Of(pid int) *HostWatch {
 	return w
 }
 
-// Facts are the processors and the size of /dev/shm; the rest is the monitor's to fill in.
-func (w *HostWatch) Facts() story.Host {
-	facts := story.Host{CPUs: len(w.cpus)}
+// Properties are the processors and the size of /dev/shm; the rest is the monitor's to fill in.
+func (w *HostWatch) Properties() runlog.Host {
+	facts := runlog.Host{CPUs: len(w.cpus)}
 	if total, _, ok := spaceOf(w.tree.real("/dev/shm")); ok {
 		facts.ShmTotalBytes = total
 	}
@@ -67,8 +67,8 @@ func (w *HostWatch) Facts() story.Host {
 }
 
 // Activity reads the host. Rates are absent in the first reading. What cannot be read is absent, and told of.
-func (w *HostWatch) Activity() (story.HostReading, []story.Event) {
-	r, now := story.NoHostReading(), hostCounters{at: w.now()}
+func (w *HostWatch) Activity() (runlog.HostReading, []runlog.Event) {
+	r, now := runlog.NoHostReading(), hostCounters{at: w.now()}
 	w.unread = nil
 	w.memory(&r)
 	w.processes(&r)
@@ -85,12 +85,12 @@ func (w *HostWatch) Activity() (story.HostReading, []story.Event) {
 func (w *HostWatch) text(name string, size int64) string {
 	text := w.tree.read(name, size)
 	if text == "" {
-		w.unread = append(w.unread, story.Event{Kind: story.EventUnread, GPU: -1, Text: name + " cannot be read"})
+		w.unread = append(w.unread, runlog.Event{Kind: runlog.EventUnread, GPU: -1, Text: name + " cannot be read"})
 	}
 	return text
 }
 
-func (w *HostWatch) memory(r *story.HostReading) {
+func (w *HostWatch) memory(r *runlog.HostReading) {
 	text := w.text("/proc/meminfo", sizeStat)
 	total, ok := meminfoField(text, "SwapTotal")
 	free, ok2 := meminfoField(text, "SwapFree")
@@ -103,7 +103,7 @@ func (w *HostWatch) memory(r *story.HostReading) {
 }
 
 // processes adds up the tree. A worker that ended meanwhile counts nothing.
-func (w *HostWatch) processes(r *story.HostReading) {
+func (w *HostWatch) processes(r *runlog.HostReading) {
 	if w.readings%treeEvery == 0 {
 		w.workers = w.tree.descendants(w.pid)
 	}
@@ -131,7 +131,7 @@ func (w *HostWatch) count(now *hostCounters) {
 	}
 }
 
-func (w *HostWatch) rates(r *story.HostReading, now *hostCounters) {
+func (w *HostWatch) rates(r *runlog.HostReading, now *hostCounters) {
 	passed := now.at.Sub(w.before.at).Seconds()
 	if passed <= 0 {
 		return

@@ -58,7 +58,7 @@ func TestTheHostByItsFiles(t *testing.T) {
 	assert.Empty(t, events)
 	assert.Equal(t, []float64{1 << 20, 115 * page, 15 * page}, []float64{r.SwapUsed, r.TreeRSS, r.WorkersRSS})
 	assert.True(t, math.IsNaN(r.CPUShare) && math.IsNaN(r.DiskRead) && math.IsNaN(r.Sent), "rates need two readings")
-	assert.Equal(t, 2, watch.Facts().CPUs)
+	assert.Equal(t, 2, watch.Properties().CPUs)
 
 	at = at.Add(2 * time.Second)
 	put(t, root, map[string]string{

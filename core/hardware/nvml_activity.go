@@ -11,7 +11,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // pcieEvery is how many readings pass between two looks at PCIe: the driver watches the bus for 20 ms at each of the two
@@ -34,7 +34,7 @@ const (
 	gaugeCount
 )
 
-// gaugeWords name each in messages, and the largest value that is believed. Power is in watts, the others as a story has them.
+// gaugeWords name each in messages, and the largest value that is believed. Power is in watts, the others as a run log has them.
 var gaugeWords = [gaugeCount]struct {
 	name    string
 	highest float64
@@ -59,7 +59,7 @@ type watcher struct {
 	nvlinkAt  time.Time
 	ecc       float64
 	throttled int // bits of the reading before
-	told      []story.Event
+	told      []runlog.Event
 }
 
 func newWatcher(card handle, available functions, sets eventSets) *watcher {
@@ -82,8 +82,8 @@ func (w *watcher) facts() (powerLimit, maxClock float64) {
 }
 
 // read takes everything but other processes' memory.
-func (w *watcher) read() (story.GPUReading, []story.Event) {
-	r := story.NoGPUReading()
+func (w *watcher) read() (runlog.GPUReading, []runlog.Event) {
+	r := runlog.NoGPUReading()
 	w.told = nil
 	if w.readings == 0 {
 		w.tellOfMissing()
@@ -126,7 +126,7 @@ func (w *watcher) tellOfMissing() {
 		}
 	}
 	if len(missing) > 0 {
-		w.tell(story.EventUnread, "this driver does not tell: "+strings.Join(missing, ", "))
+		w.tell(runlog.EventUnread, "this driver does not tell: "+strings.Join(missing, ", "))
 	}
 }
 
@@ -140,7 +140,7 @@ func (w *watcher) ask(g gauge, read func() (float64, nvml.Return)) float64 {
 	case result == nvml.SUCCESS && value >= 0 && value <= gaugeWords[g].highest:
 		return value
 	case result == nvml.SUCCESS:
-		w.tell(story.EventNonsense, "the driver reports impossible "+gaugeWords[g].name)
+		w.tell(runlog.EventNonsense, "the driver reports impossible "+gaugeWords[g].name)
 	case refusesFunction(result):
 		w.off[g] = true
 	}
@@ -148,17 +148,17 @@ func (w *watcher) ask(g gauge, read func() (float64, nvml.Return)) float64 {
 }
 
 func (w *watcher) tell(kind, text string) {
-	w.told = append(w.told, story.Event{Kind: kind, Text: text})
+	w.told = append(w.told, runlog.Event{Kind: kind, Text: text})
 }
 
-// throttleBits are NVML's reasons in the words of a story. Idle clocks and a boost that waits for other cards are no trouble.
+// throttleBits are NVML's reasons in the words of a run log. Idle clocks and a boost that waits for other cards are no trouble.
 var throttleBits = map[uint64]int{
-	nvml.ClocksEventReasonSwPowerCap:                story.ThrottlePower,
-	nvml.ClocksEventReasonSwThermalSlowdown:         story.ThrottleHeat,
-	nvml.ClocksThrottleReasonHwThermalSlowdown:      story.ThrottleHeat,
-	nvml.ClocksThrottleReasonHwSlowdown:             story.ThrottleBrake,
-	nvml.ClocksThrottleReasonHwPowerBrakeSlowdown:   story.ThrottleBrake,
-	nvml.ClocksEventReasonApplicationsClocksSetting: story.ThrottleSetting,
+	nvml.ClocksEventReasonSwPowerCap:                runlog.ThrottlePower,
+	nvml.ClocksEventReasonSwThermalSlowdown:         runlog.ThrottleHeat,
+	nvml.ClocksThrottleReasonHwThermalSlowdown:      runlog.ThrottleHeat,
+	nvml.ClocksThrottleReasonHwSlowdown:             runlog.ThrottleBrake,
+	nvml.ClocksThrottleReasonHwPowerBrakeSlowdown:   runlog.ThrottleBrake,
+	nvml.ClocksEventReasonApplicationsClocksSetting: runlog.ThrottleSetting,
 }
 
 func (w *watcher) throttling() (float64, nvml.Return) {
@@ -173,24 +173,24 @@ func (w *watcher) throttling() (float64, nvml.Return) {
 			bits |= bit
 		}
 	}
-	if bits&story.ThrottleHeat != 0 { // the general bit is set along with the one that says why
+	if bits&runlog.ThrottleHeat != 0 { // the general bit is set along with the one that says why
 		if reasons&nvml.ClocksThrottleReasonHwPowerBrakeSlowdown == 0 {
-			bits &^= story.ThrottleBrake
+			bits &^= runlog.ThrottleBrake
 		}
 	}
 	began := bits &^ w.throttled
 	w.throttled = bits
-	if began&story.ThrottleHeat != 0 {
-		w.tell(story.EventThrottled, "heat holds the GPU's clock back")
+	if began&runlog.ThrottleHeat != 0 {
+		w.tell(runlog.EventThrottled, "heat holds the GPU's clock back")
 	}
-	if began&story.ThrottleBrake != 0 {
-		w.tell(story.EventThrottled, "a power brake holds the GPU's clock back")
+	if began&runlog.ThrottleBrake != 0 {
+		w.tell(runlog.EventThrottled, "a power brake holds the GPU's clock back")
 	}
 	return float64(bits), result
 }
 
 // rates are those of PCIe, and of NVLink from the second reading on.
-func (w *watcher) rates(r *story.GPUReading) {
+func (w *watcher) rates(r *runlog.GPUReading) {
 	if w.readings%pcieEvery == 0 {
 		in := w.ask(gaugePCIe, func() (float64, nvml.Return) { return scaled(1000)(w.card.GetPcieThroughput(nvml.PCIE_UTIL_RX_BYTES)) })
 		out := w.ask(gaugePCIe, func() (float64, nvml.Return) { return scaled(1000)(w.card.GetPcieThroughput(nvml.PCIE_UTIL_TX_BYTES)) })
@@ -228,9 +228,9 @@ func (w *watcher) nvlinkRate() (float64, nvml.Return) {
 }
 
 // incidents are errors that the card reports: by the driver's queue, and by counters that rose.
-func (w *watcher) incidents(r *story.GPUReading) {
+func (w *watcher) incidents(r *runlog.GPUReading) {
 	if r.ECC > w.ecc {
-		w.tell(story.EventECC, fmt.Sprintf("%.0f uncorrected memory errors, %.0f more than before", r.ECC, r.ECC-w.ecc))
+		w.tell(runlog.EventECC, fmt.Sprintf("%.0f uncorrected memory errors, %.0f more than before", r.ECC, r.ECC-w.ecc))
 	}
 	if !math.IsNaN(r.ECC) {
 		w.ecc = r.ECC
@@ -245,7 +245,7 @@ func (w *watcher) incidents(r *story.GPUReading) {
 			return
 		}
 		if data.EventType == nvml.EventTypeXidCriticalError {
-			w.tell(story.EventXID, fmt.Sprintf("the driver reports Xid %d", data.EventData))
+			w.tell(runlog.EventXID, fmt.Sprintf("the driver reports Xid %d", data.EventData))
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // allGauges is a driver with every function.
@@ -69,7 +69,7 @@ func (c *workingCard) sets() (nvml.EventSet, nvml.Return) {
 	}, nvml.SUCCESS
 }
 
-func kinds(events []story.Event) (found []string) {
+func kinds(events []runlog.Event) (found []string) {
 	for _, e := range events {
 		found = append(found, e.Kind+": "+e.Text)
 	}
@@ -91,7 +91,7 @@ func TestWhatACardDoes(t *testing.T) {
 	card.reasons = nvml.ClocksThrottleReasonGpuIdle | nvml.ClocksThrottleReasonHwSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown |
 		nvml.ClocksThrottleReasonSwPowerCap
 	r, events = w.read()
-	assert.Equal(t, []float64{1 << 20, story.ThrottlePower | story.ThrottleHeat, 300e3}, []float64{r.NVLink, r.Throttle, r.PCIeIn})
+	assert.Equal(t, []float64{1 << 20, runlog.ThrottlePower | runlog.ThrottleHeat, 300e3}, []float64{r.NVLink, r.Throttle, r.PCIeIn})
 	assert.Equal(t, []string{
 		"throttled: heat holds the GPU's clock back", "ecc: 2 uncorrected memory errors, 2 more than before",
 		"xid: the driver reports Xid 31", "xid: the driver reports Xid 79",

@@ -5,8 +5,9 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // session is an open connection to the driver: plain data and closures, so that everything above it is free of NVML types
@@ -38,7 +39,7 @@ type unit struct {
 // watching reads what a card does. close comes before that of the session.
 type watching interface {
 	facts() (powerLimit, maxClock float64)
-	read() (story.GPUReading, []story.Event)
+	read() (runlog.GPUReading, []runlog.Event)
 	close()
 }
 
@@ -72,23 +73,14 @@ func measure(u unit, index int) (profile.GPU, error) {
 		MemoryTotalBytes: memory.total, MemoryFreeBytes: &memory.free, MemoryUsedBytes: &memory.used,
 		Processes: u.processes(), MIG: u.mig, Source: "driver",
 	}
-	if entry, known := published(u.name, memory.total); known {
-		entry.fill(&gpu)
+	if entry, known := gpus.Match(u.name, memory.total); known {
+		entry.Fill(&gpu)
 		if gpu.ComputeCapability == "" {
 			gpu.ComputeCapability = entry.ComputeCapability
 		}
 	}
-	gpu.BF16 = nativeBF16(gpu.ComputeCapability)
+	gpu.BF16 = gpus.NativeBF16(gpu.ComputeCapability)
 	return gpu, nil
-}
-
-// nativeBF16 tells whether tensor cores take bfloat16: from compute capability 8.0 on. "" and garbage count as no.
-func nativeBF16(computeCapability string) bool {
-	var major, minor int
-	if _, err := fmt.Sscanf(computeCapability, "%d.%d", &major, &minor); err != nil {
-		return false
-	}
-	return major >= 8
 }
 
 // visible applies CUDA_VISIBLE_DEVICES and CUDA's MIG rules. With no unit left the reason says why.

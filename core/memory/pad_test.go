@@ -5,50 +5,55 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
 
 // padLoop writes attention masks down as recorders do: copied at every length. plainLoop writes what a GPU does. Every
 // second layer makes a mask of its own, the others share one that lives to the end of the forward pass.
-func padLoop() *fakeLoop {
-	f := newFakeLoop(4)
-	f.mask = func(s Shape, shared int64) (source, saved int64) {
-		rows := frames(s.Length)
-		source = f.ownMask(s, shared)
-		f.die(f.born(rows, "workspace", opLength))
-		op := int32(opPadOwn)
-		if shared != none {
-			op = f.op(fmt.Sprintf("pad:8:%d", f.births-shared))
+func padLoop() *tracetest.Loop {
+	f := tracetest.New(4)
+	f.Mask = func(s trace.Shape, shared int64) (source, saved int64) {
+		rows := tracetest.Frames(s.Length)
+		source = f.OwnMask(s, shared)
+		f.Free(f.Alloc(rows, "workspace", tracetest.OpLength))
+		op := int32(tracetest.OpPad)
+		if shared != tracetest.None {
+			op = f.OpNumber(fmt.Sprintf("pad:8:%d", f.Storages-shared))
 		}
-		return source, f.born(s.Batch*rows*up(rows, 8)*2, "", op)
+		return source, f.Alloc(s.Batch*rows*tracetest.RoundUp(rows, 8)*2, "", op)
 	}
 	return f
 }
 
-func plainLoop() *fakeLoop {
-	f := newFakeLoop(4)
-	f.mask = func(s Shape, shared int64) (source, saved int64) {
-		rows := frames(s.Length)
-		source = f.ownMask(s, shared)
+func plainLoop() *tracetest.Loop {
+	f := tracetest.New(4)
+	f.Mask = func(s trace.Shape, shared int64) (source, saved int64) {
+		rows := tracetest.Frames(s.Length)
+		source = f.OwnMask(s, shared)
 		if rows%8 == 0 {
 			return source, source
 		}
-		return source, f.born(s.Batch*rows*up(rows, 8)*2, "", 2)
+		return source, f.Alloc(s.Batch*rows*tracetest.RoundUp(rows, 8)*2, "", 2)
 	}
 	return f
 }
 
 func TestCopiesAreMadeWhereRowsDoNotFillUp(t *testing.T) {
 	pads := padLoop()
-	pads.run(usual, 2)
-	m := pads.opened(t)
-	for name, shape := range map[string]Shape{
-		"padded": {6, 3333, 50}, "full rows": {6, lengthOf(512), 50}, "full rows, one": {1, lengthOf(1024), 9}, "other": {3, lengthOf(515), 9},
+	pads.Run(tracetest.Shapes, 2)
+	m := opened(t, pads)
+	for name, shape := range map[string]trace.Shape{
+		"padded": shape(6, 3333, 50), "full rows": shape(6, tracetest.LengthOf(512), 50), "full rows, one": shape(1, tracetest.LengthOf(1024), 9),
+		"other": shape(3, tracetest.LengthOf(515), 9),
 	} {
 		t.Run(name, func(t *testing.T) {
 			plain := plainLoop()
-			plain.run([]Shape{usual[0], usual[0], shape, shape, shape}, 2)
+			plain.Run([]trace.Shape{tracetest.Shapes[0], tracetest.Shapes[0], shape, shape, shape}, 2)
 			steps := 4
-			want, err := plain.opened(t).Simulate(Request{Batch: &shape.Batch, Length: &shape.Length, Labels: &shape.Labels, Steps: &steps})
+			want, err := opened(t, plain).Simulate(Request{Batch: &shape.Batch, Length: &shape.Length, Labels: &shape.Labels, Steps: &steps})
 			require.NoError(t, err)
 			got, err := m.Simulate(Request{Batch: &shape.Batch, Length: &shape.Length, Labels: &shape.Labels, Steps: &steps, Timeline: 50})
 			require.NoError(t, err)
@@ -64,10 +69,10 @@ func TestCopiesAreMadeWhereRowsDoNotFillUp(t *testing.T) {
 
 // TestRecordedCopies: a trace at lengths that fill up is answered as recorded, without the copies.
 func TestRecordedCopies(t *testing.T) {
-	shape := Shape{4, lengthOf(256), 20}
-	run := func(f *fakeLoop) Estimate {
-		f.run([]Shape{shape, shape, shape, shape}, 1)
-		e, err := f.opened(t).Simulate(Request{Batch: &shape.Batch, Length: &shape.Length, Labels: &shape.Labels})
+	shape := shape(4, tracetest.LengthOf(256), 20)
+	run := func(f *tracetest.Loop) peak.Estimate {
+		f.Run([]trace.Shape{shape, shape, shape, shape}, 1)
+		e, err := opened(t, f).Simulate(Request{Batch: &shape.Batch, Length: &shape.Length, Labels: &shape.Labels})
 		require.NoError(t, err)
 		return e
 	}

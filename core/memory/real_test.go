@@ -6,30 +6,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-func openReal(t testing.TB, name string) (*Trace, *Model) {
+func openReal(t testing.TB, name string) (*trace.Trace, *Model) {
 	t.Helper()
-	trace, err := ReadFile("testdata/" + name)
+	read, err := trace.ReadFile("testdata/" + name)
 	require.NoError(t, err)
-	m, err := New(trace)
+	m, err := New(read)
 	require.NoError(t, err)
-	return trace, m
+	return read, m
 }
 
 func TestRealTraceIsExact(t *testing.T) {
 	_, m := openReal(t, "wav2vec2.trace")
 	s := m.Summary()
-	require.Equal(t, 6939, s.Births)
-	require.Equal(t, s.Births, s.Exact)
+	require.Equal(t, 6939, s.Storages)
+	require.Equal(t, s.Storages, s.Exact)
 	require.Zero(t, s.Approximate)
 	require.Zero(t, s.Ambiguous)
 	structures := map[string]int{}
-	for _, c := range s.Classes {
+	for _, c := range s.Templates {
 		structures[c.Kind]++
 	}
 	// A first window, later ones, and later ones of a batch of one; the optimizer's step knows no batch.
-	require.Equal(t, map[string]int{KindLoad: 1, KindMicro: 3, KindStep: 2, KindEvaluate: 2}, structures)
+	require.Equal(t, map[string]int{trace.KindLoad: 1, trace.KindMicro: 3, trace.KindStep: 2, trace.KindEvaluate: 2}, structures)
 }
 
 // TestRealTracePredictsAnother: a recording of the same model at other, larger shapes, the first window included, comes out
@@ -37,11 +38,11 @@ func TestRealTraceIsExact(t *testing.T) {
 func TestRealTracePredictsAnother(t *testing.T) {
 	_, m := openReal(t, "wav2vec2.trace")
 	other, _ := openReal(t, "wav2vec2-other-shapes.trace")
-	var windows [][]Shape
+	var windows [][]trace.Shape
 	for _, s := range other.Segments {
-		if s.Kind == KindMicro {
-			shape, _ := s.shape()
-			windows = append(windows, []Shape{shape})
+		if s.Kind == trace.KindMicro {
+			shape, _ := s.Shape()
+			windows = append(windows, []trace.Shape{shape})
 		}
 	}
 	want := direct(training(other), allocator.Settings{})

@@ -7,6 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
+	"github.com/asrconfig/asrconfig-go/core/memory/replay"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
 
 // state is what an allocator shows after a segment.
@@ -19,7 +23,7 @@ func stateOf(a *allocator.Allocator) state {
 }
 
 // direct plays the events of a trace's segments as they are.
-func direct(segments []Segment, settings allocator.Settings) (after []state) {
+func direct(segments []trace.Segment, settings allocator.Settings) (after []state) {
 	a := allocator.New(settings)
 	var blocks []allocator.Block
 	for _, s := range segments {
@@ -37,9 +41,9 @@ func direct(segments []Segment, settings allocator.Settings) (after []state) {
 }
 
 // training gives the segments of a trace before its evaluation.
-func training(t *Trace) []Segment {
+func training(t *trace.Trace) []trace.Segment {
 	for i, s := range t.Segments {
-		if s.Kind == KindEvaluate {
+		if s.Kind == trace.KindEvaluate {
 			return t.Segments[:i]
 		}
 	}
@@ -47,9 +51,9 @@ func training(t *Trace) []Segment {
 }
 
 // replayed plays windows of the model and gives the state after each segment.
-func replayed(t *testing.T, m *Model, windows [][]Shape, settings allocator.Settings) (after []state) {
+func replayed(t *testing.T, m *Model, windows [][]trace.Shape, settings allocator.Settings) (after []state) {
 	t.Helper()
-	p := newPlayer(m, settings, GPU{})
+	p := replay.New(m.templates.Variables, settings, reduction.GPU{})
 	plan := m.load()
 	for number, shapes := range windows {
 		window, err := m.window(number, shapes)
@@ -57,17 +61,17 @@ func replayed(t *testing.T, m *Model, windows [][]Shape, settings allocator.Sett
 		plan = append(plan, window...)
 	}
 	for _, s := range plan {
-		full, err := p.play(s)
+		full, err := p.Play(s)
 		require.NoError(t, err)
 		require.Nil(t, full)
-		after = append(after, stateOf(p.alloc))
+		after = append(after, stateOf(p.Allocator))
 	}
 	return after
 }
 
-func equalWindows(shapes []Shape, accumulation int) (windows [][]Shape) {
+func equalWindows(shapes []trace.Shape, accumulation int) (windows [][]trace.Shape) {
 	for _, s := range shapes {
-		window := make([]Shape, accumulation)
+		window := make([]trace.Shape, accumulation)
 		for i := range window {
 			window[i] = s
 		}
@@ -83,9 +87,9 @@ func TestTracedRunIsReplayedExactly(t *testing.T) {
 			t.Run(fmt.Sprintf("%d %s", accumulation, conf), func(t *testing.T) {
 				settings, err := allocator.ParseSettings(conf)
 				require.NoError(t, err)
-				f := usualTrace(accumulation)
-				want := direct(training(&f.t), settings)
-				got := replayed(t, f.opened(t), equalWindows(usual, accumulation), settings)
+				f := tracetest.Usual(accumulation)
+				want := direct(training(&f.Trace), settings)
+				got := replayed(t, opened(t, f), equalWindows(tracetest.Shapes, accumulation), settings)
 				require.Equal(t, want[:len(want)-1], got[:len(got)-1])
 			})
 		}
@@ -95,18 +99,18 @@ func TestTracedRunIsReplayedExactly(t *testing.T) {
 // TestOtherRunsAreReplayedExactly compares with traces of runs that the model was not made from: other shapes in other
 // orders, another number of micro-batches, a first window at a shape of its own.
 func TestOtherRunsAreReplayedExactly(t *testing.T) {
-	runs := map[string][]Shape{
-		"longer":        {{2, 1231, 11}, {7, 5000, 90}, {3, 4001, 1}, {7, 5003, 40}},
-		"first differs": {{6, 3333, 50}, {6, 3333, 50}, {2, 9999, 3}},
-		"batch of one":  {{1, 4321, 9}, {1, 1500, 44}, {1, 1500, 44}},
+	runs := map[string][]trace.Shape{
+		"longer":        shapes(of{2, 1231, 11}, of{7, 5000, 90}, of{3, 4001, 1}, of{7, 5003, 40}),
+		"first differs": shapes(of{6, 3333, 50}, of{6, 3333, 50}, of{2, 9999, 3}),
+		"batch of one":  shapes(of{1, 4321, 9}, of{1, 1500, 44}, of{1, 1500, 44}),
 	}
 	for name, shapes := range runs {
 		for _, c := range []struct{ traced, played int }{{1, 1}, {2, 2}, {3, 3}, {3, 8}} {
 			t.Run(fmt.Sprintf("%s, accumulation %d from %d", name, c.played, c.traced), func(t *testing.T) {
-				other := newFakeLoop(3)
-				other.run(shapes, c.played)
-				want := direct(training(&other.t), allocator.Settings{})
-				got := replayed(t, usualTrace(c.traced).opened(t), equalWindows(shapes, c.played), allocator.Settings{})
+				other := tracetest.New(3)
+				other.Run(shapes, c.played)
+				want := direct(training(&other.Trace), allocator.Settings{})
+				got := replayed(t, opened(t, tracetest.Usual(c.traced)), equalWindows(shapes, c.played), allocator.Settings{})
 				require.Equal(t, want[:len(want)-1], got[:len(got)-1])
 			})
 		}
@@ -114,25 +118,25 @@ func TestOtherRunsAreReplayedExactly(t *testing.T) {
 }
 
 func TestMicroBatchesOfDifferentLengths(t *testing.T) {
-	windows := [][]Shape{{{2, 1231, 11}, {2, 2222, 5}}, {{2, 3001, 80}, {2, 900, 2}}, {{2, 777, 3}, {2, 4001, 9}}, {{2, 777, 3}, {2, 4001, 9}}}
-	other := newFakeLoop(3)
+	windows := [][]trace.Shape{shapes(of{2, 1231, 11}, of{2, 2222, 5}), shapes(of{2, 3001, 80}, of{2, 900, 2}), shapes(of{2, 777, 3}, of{2, 4001, 9}), shapes(of{2, 777, 3}, of{2, 4001, 9})}
+	other := tracetest.New(3)
 	for _, w := range windows {
 		for i, s := range w {
-			other.micro(s, i == 0)
+			other.Micro(s, i == 0)
 		}
-		other.step(w[1])
+		other.Step(w[1])
 	}
-	require.Equal(t, direct(other.t.Segments, allocator.Settings{}), replayed(t, usualTrace(2).opened(t), windows, allocator.Settings{}))
+	require.Equal(t, direct(other.Trace.Segments, allocator.Settings{}), replayed(t, opened(t, tracetest.Usual(2)), windows, allocator.Settings{}))
 }
 
 // TestFewerMicroBatchesThanTraced: the loss of a micro-batch was only seen to die in the next one of its window, which is
 // not there. It goes with its window at the latest.
 func TestFewerMicroBatchesThanTraced(t *testing.T) {
-	shapes := []Shape{{2, 1231, 11}, {2, 1231, 11}, {2, 2000, 8}, {2, 2000, 8}, {2, 2000, 8}}
-	other := newFakeLoop(3)
-	other.run(shapes, 1)
-	want := direct(training(&other.t), allocator.Settings{})
-	got := replayed(t, usualTrace(3).opened(t), equalWindows(shapes, 1), allocator.Settings{})
+	shapes := shapes(of{2, 1231, 11}, of{2, 1231, 11}, of{2, 2000, 8}, of{2, 2000, 8}, of{2, 2000, 8})
+	other := tracetest.New(3)
+	other.Run(shapes, 1)
+	want := direct(training(&other.Trace), allocator.Settings{})
+	got := replayed(t, opened(t, tracetest.Usual(3)), equalWindows(shapes, 1), allocator.Settings{})
 	for i := range got[:len(got)-1] {
 		require.InDelta(t, want[i].peakAllocated, got[i].peakAllocated, 2*512, "segment %d", i)
 	}

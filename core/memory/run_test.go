@@ -8,6 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
+	"github.com/asrconfig/asrconfig-go/core/memory/replay"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
 
 func someLengths(n int) (lengths, labels []int64) {
@@ -26,22 +30,22 @@ func runOf(order string) RunRequest {
 
 // TestRunPlaysItsOwnOrder replays one seed's windows by hand.
 func TestRunPlaysItsOwnOrder(t *testing.T) {
-	f := usualTrace(2)
+	f := tracetest.Usual(2)
 	r := runOf("random")
-	e, err := f.opened(t).Run(r)
+	e, err := opened(t, f).Run(r)
 	require.NoError(t, err)
 	require.Len(t, e.Seeds, 4)
 	for _, seed := range e.Seeds {
-		next := (&clips{lengths: r.Lengths, labels: r.Labels, batch: 4, group: 8}).shapes(seed.Seed)
-		other := newFakeLoop(3)
+		next := (&sampler{lengths: r.Lengths, labels: r.Labels, batch: 4, group: 8}).shapes(seed.Seed)
+		other := tracetest.New(3)
 		for range r.Steps {
-			shapes := []Shape{next(), next()}
-			other.micro(shapes[0], true)
-			other.micro(shapes[1], false)
-			other.step(shapes[1])
+			shapes := []trace.Shape{next(), next()}
+			other.Micro(shapes[0], true)
+			other.Micro(shapes[1], false)
+			other.Step(shapes[1])
 		}
 		var want Peaks
-		for _, s := range direct(other.t.Segments, settingsNone) {
+		for _, s := range direct(other.Trace.Segments, settingsNone) {
 			want = Peaks{max(want.PeakAllocated, s.peakAllocated), max(want.PeakReserved, s.peakReserved)}
 		}
 		require.Equal(t, want, seed.Peaks)
@@ -50,13 +54,13 @@ func TestRunPlaysItsOwnOrder(t *testing.T) {
 		require.LessOrEqual(t, seed.PeakAllocated, e.Largest.PeakAllocated)
 	}
 	require.NotEqual(t, e.Seeds[0].Peaks, e.Seeds[1].Peaks)
-	again, err := f.opened(t).Run(r)
+	again, err := opened(t, f).Run(r)
 	require.NoError(t, err)
 	require.Equal(t, e, again)
 }
 
 func TestRunOutOfMemory(t *testing.T) {
-	m := usualTrace(1).opened(t)
+	m := opened(t, tracetest.Usual(1))
 	r := runOf("grouped")
 	e, err := m.Run(r)
 	require.NoError(t, err)
@@ -91,31 +95,31 @@ func known(windows int) (all [][][3]int64) {
 // TestRunOfKnownMicroBatches replays the windows by hand.
 func TestRunOfKnownMicroBatches(t *testing.T) {
 	r := RunRequest{Windows: known(40), Overhead: 1000}
-	m := usualTrace(3).opened(t)
+	m := opened(t, tracetest.Usual(3))
 	e, err := m.Run(r)
 	require.NoError(t, err)
 	require.Len(t, e.Seeds, 1)
 
-	other := newFakeLoop(3)
-	var largest Shape
+	other := tracetest.New(3)
+	var largest trace.Shape
 	var cost []float64 // of each segment; 0 for those of the optimizer
 	for _, window := range r.Windows {
-		var last Shape
+		var last trace.Shape
 		for i, of := range window {
-			last = Shape{of[0], of[1], of[2]}
-			other.micro(last, i == 0)
+			last = shape(of[0], of[1], of[2])
+			other.Micro(last, i == 0)
 			cost = append(cost, float64(of[0]*of[1])+1000)
 			if last.Batch*last.Length > largest.Batch*largest.Length {
 				largest = last
 			}
 		}
-		other.step(last)
+		other.Step(last)
 		cost = append(cost, 0)
 	}
 	var want Peaks
 	var micros int
 	var sum, weighted, weight float64
-	played := direct(other.t.Segments, settingsNone)
+	played := direct(other.Trace.Segments, settingsNone)
 	played = played[len(played)-len(cost):] // loading comes before
 	for i, s := range played {
 		want = Peaks{max(want.PeakAllocated, s.peakAllocated), max(want.PeakReserved, s.peakReserved)}
@@ -139,7 +143,7 @@ func TestRunOfKnownMicroBatches(t *testing.T) {
 
 // TestStepsOutOfMemoryAreGivenUp: the steps behind one that failed find what they would find had it never been.
 func TestStepsOutOfMemoryAreGivenUp(t *testing.T) {
-	m := usualTrace(2).opened(t)
+	m := opened(t, tracetest.Usual(2))
 	small, large := [3]int64{2, 1000, 10}, [3]int64{16, 4800, 48}
 	fits := [][][3]int64{{small, small}, {small}, {small, small, small}, {small}, {small}}
 	e, err := m.Run(RunRequest{Windows: fits})
@@ -172,36 +176,36 @@ func TestStepsOutOfMemoryAreGivenUp(t *testing.T) {
 
 // TestAbandonLeavesNothingBehind: what is allocated after steps that failed and one that did not is what it is without them.
 func TestAbandonLeavesNothingBehind(t *testing.T) {
-	m := usualTrace(2).opened(t)
-	small, large := Shape{2, 1000, 10}, Shape{16, 4800, 48}
+	m := opened(t, tracetest.Usual(2))
+	small, large := shape(2, 1000, 10), shape(16, 4800, 48)
 	after := func(failing bool) uint64 {
 		settings, err := settingsOf("", ptr[uint64](3<<20), nil)
 		require.NoError(t, err)
-		p := newPlayer(m, settings, GPU{})
-		full, err := p.playAll(m.load())
+		p := replay.New(m.templates.Variables, settings, reduction.GPU{})
+		full, err := p.PlayAll(m.load())
 		require.NoError(t, err)
 		require.Nil(t, full)
 		for number := range 8 {
-			shapes := []Shape{small, small}
+			shapes := []trace.Shape{small, small}
 			if failing && number%3 == 2 {
 				shapes[number%2] = large
 			}
 			plan, err := m.window(number, shapes)
 			require.NoError(t, err)
-			full, err := p.playAll(plan)
+			full, err := p.PlayAll(plan)
 			require.NoError(t, err)
 			require.Equal(t, failing && number%3 == 2, full != nil)
 			if full != nil {
-				p.abandon(full)
+				p.Abandon(full)
 			}
 		}
-		return p.alloc.Stats().Allocated
+		return p.Allocator.Stats().Allocated
 	}
 	require.Equal(t, after(false), after(true))
 }
 
 func TestRunsAreChecked(t *testing.T) {
-	m := usualTrace(1).opened(t)
+	m := opened(t, tracetest.Usual(1))
 	for says, change := range map[string]func(*RunRequest){
 		"batch is 0":               func(r *RunRequest) { r.Batch = 0 },
 		"3 lengths":                func(r *RunRequest) { r.Lengths = r.Lengths[:3] },
@@ -228,13 +232,13 @@ func TestRunsAreChecked(t *testing.T) {
 	}
 	r := runOf("")
 	r.Labels, r.Batch = nil, 1
-	_, err := traceOf(usual[1:5]...).opened(t).Run(r)
+	_, err := opened(t, traceOf(tracetest.Shapes[1:5]...)).Run(r)
 	require.Equal(t, fault.Unsupported, fault.From(err).Code)
 }
 
 func TestGroupedOrder(t *testing.T) {
 	lengths, labels := someLengths(1000)
-	c := &clips{lengths: lengths, labels: labels, batch: 4, group: 8, grouped: true}
+	c := &sampler{lengths: lengths, labels: labels, batch: 4, group: 8, grouped: true}
 	order := c.epoch(rand.New(rand.NewPCG(5, 0)))
 	sorted := slices.Clone(order)
 	slices.Sort(sorted)
@@ -253,13 +257,13 @@ func TestGroupedOrder(t *testing.T) {
 	require.False(t, falls(order))
 
 	// Two clips and a batch of four: one group, whatever is left over.
-	few := &clips{lengths: lengths[:5], labels: labels[:5], batch: 4, group: 4, grouped: true}
+	few := &sampler{lengths: lengths[:5], labels: labels[:5], batch: 4, group: 4, grouped: true}
 	require.Len(t, few.epoch(rand.New(rand.NewPCG(5, 0))), 5)
 }
 
 func TestEpochs(t *testing.T) {
 	lengths := []int64{1, 2, 3, 4, 5, 6, 7}
-	next := (&clips{lengths: lengths, labels: make([]int64, 7), batch: 3, group: 3}).shapes(1)
+	next := (&sampler{lengths: lengths, labels: make([]int64, 7), batch: 3, group: 3}).shapes(1)
 	longest := 0
 	for range 20 {
 		s := next()

@@ -1,75 +1,73 @@
 package memory
 
-// Timeline is the memory after some of a run's events: of each stretch of equal length, the event with the most allocated.
-// Sizes are bytes; the lists are as long as each other.
-type Timeline struct {
-	Event      []int               `json:"event"` // counted from the run's start
-	Phase      []int               `json:"phase"` // index into the estimate's phases
-	Allocated  []uint64            `json:"allocated"`
-	Reserved   []uint64            `json:"reserved"` // most in the stretch
-	Components map[string][]uint64 `json:"components"`
-}
+import (
+	"cmp"
+	"iter"
+	"math/rand/v2"
+	"slices"
 
-// sampler thins a run's events out.
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+)
+
+// sampler draws the samples of a run.
 type sampler struct {
-	width  int // events of a stretch
-	edge   int // event with which the next stretch begins
-	passed int // events of the segments before
-	full   bool
-	best   point
-	points []point
+	lengths, labels []int64
+	batch, group    int  // samples of a micro-batch, and of an optimizer step
+	grouped         bool // by length, as transformers' LengthGroupedSampler does
 }
 
-type point struct {
-	event, row          int
-	allocated, reserved uint64
-	parts               [maxParts]uint64
-}
-
-// newSampler keeps at most so many points of so many events.
-func newSampler(points, events int) *sampler {
-	width := max((events+points-1)/points, 1)
-	return &sampler{width: width, edge: width}
-}
-
-func (s *sampler) offer(at, row int, allocated, reserved uint64, parts *[maxParts]uint64) {
-	event := s.passed + at
-	for event >= s.edge {
-		s.flush()
-		s.edge += s.width
+// epoch gives the order of one pass over all samples.
+func (c *sampler) epoch(r *rand.Rand) []int {
+	order := r.Perm(len(c.lengths))
+	if c.grouped {
+		c.sortGroups(order)
 	}
-	most := max(reserved, s.best.reserved)
-	if !s.full || allocated > s.best.allocated {
-		s.best = point{event, row, allocated, reserved, *parts}
-		s.full = true
-	}
-	s.best.reserved = most
+	return order
 }
 
-func (s *sampler) flush() {
-	if s.full {
-		s.points = append(s.points, s.best)
-	}
-	s.best, s.full = point{}, false
-}
-
-// timeline gives what was kept; components that never held anything are left out.
-func (s *sampler) timeline(parts []string) *Timeline {
-	s.flush()
-	t := &Timeline{Event: []int{}, Phase: []int{}, Allocated: []uint64{}, Reserved: []uint64{}, Components: map[string][]uint64{}}
-	for _, p := range s.points {
-		t.Event, t.Phase = append(t.Event, p.event), append(t.Phase, p.row)
-		t.Allocated, t.Reserved = append(t.Allocated, p.allocated), append(t.Reserved, p.reserved)
-	}
-	for i, name := range parts {
-		column, any := make([]uint64, len(s.points)), false
-		for k, p := range s.points {
-			column[k] = p.parts[i]
-			any = any || p.parts[i] > 0
-		}
-		if any {
-			t.Components[name] = column
+// sortGroups follows get_length_grouped_indices of transformers.trainer_pt_utils: groups of 50 steps, or of a quarter of
+// the samples where there are fewer, each sorted from the longest, and the longest sample of all at the very start.
+func (c *sampler) sortGroups(order []int) {
+	size := c.group * max(min(len(order)/(4*c.group), 50), 1)
+	longest := 0
+	for start := 0; start < len(order); start += size {
+		slices.SortStableFunc(order[start:min(start+size, len(order))], func(a, b int) int { return cmp.Compare(c.lengths[b], c.lengths[a]) })
+		if c.lengths[order[start]] > c.lengths[order[longest]] {
+			longest = start
 		}
 	}
-	return t
+	order[0], order[longest] = order[longest], order[0]
+}
+
+// shapes gives the micro-batches of a run, epoch after epoch; a rest that fills no batch is dropped.
+func (c *sampler) shapes(seed uint64) func() trace.Shape {
+	r := rand.New(rand.NewPCG(seed, 0))
+	var order []int
+	return func() trace.Shape {
+		if len(order) < c.batch {
+			order = c.epoch(r)
+		}
+		shape := trace.Shape{Batch: int64(c.batch)}
+		for _, i := range order[:c.batch] {
+			shape.Length, shape.Labels = max(shape.Length, c.lengths[i]), max(shape.Labels, c.labels[i])
+		}
+		order = order[c.batch:]
+		return shape
+	}
+}
+
+// windows gives the optimizer steps of a run.
+func (c *sampler) windows(seed uint64, steps, accumulation int) iter.Seq2[int, []trace.Shape] {
+	next := c.shapes(seed)
+	return func(yield func(int, []trace.Shape) bool) {
+		for number := range steps {
+			window := make([]trace.Shape, accumulation)
+			for i := range window {
+				window[i] = next()
+			}
+			if !yield(number, window) {
+				return
+			}
+		}
+	}
 }

@@ -2,110 +2,109 @@ package memory
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/replay"
+	"github.com/asrconfig/asrconfig-go/core/memory/template"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-// planned is a segment to play.
-type planned struct {
-	class *class
-	place place
-	shape Shape
-	exact *member // play these sizes instead of the forms'
-}
-
 // load is the segment that a run begins with, if the trace has one.
-func (m *Model) load() []planned {
-	if m.where[0].role != roleLoad {
+func (m *Model) load() []replay.Segment {
+	set := m.templates
+	if set.Positions[0].Role != template.Load {
 		return nil
 	}
-	return []planned{{class: m.of[0], place: m.where[0], exact: &m.of[0].members[0]}}
+	return []replay.Segment{recorded(set.Of[0], set.Positions[0])}
 }
 
-// window plans one optimizer step over micro-batches of these shapes.
-func (m *Model) window(number int, shapes []Shape) ([]planned, error) {
-	if m.loop == "" {
+// recorded is a segment as its template's first recording has it.
+func recorded(t *template.Template, p template.Position) replay.Segment {
+	return replay.Segment{Template: t, Position: p, Recorded: t.Recordings[0].Sizes}
+}
+
+// window lists the segments of one optimizer step over micro-batches of these shapes.
+func (m *Model) window(number int, shapes []trace.Shape) ([]replay.Segment, error) {
+	if m.templates.Loop == "" {
 		return nil, fault.New(fault.Unsupported, "record a training step, or ask for the evaluation", "the trace holds no training")
 	}
-	if m.loop == KindIteration {
+	if m.templates.Loop == trace.KindIteration {
 		return m.iteration(number, shapes)
 	}
-	plan := make([]planned, 0, len(shapes)+1)
+	plan := make([]replay.Segment, 0, len(shapes)+1)
 	for i, shape := range shapes {
-		p := place{window: number, order: i, role: roleMiddle}
-		switch i {
-		case 0:
-			p.role = roleMicro
-		case len(shapes) - 1:
-			p.role = roleLast
-		}
+		p := template.Position{Window: number, Order: i, Role: microRole(i, len(shapes))}
 		if i > 2 && shape == shapes[i-1] { // there may be thousands
-			plan = append(plan, planned{class: plan[i-1].class, place: p, shape: shape})
+			plan = append(plan, replay.Segment{Template: plan[i-1].Template, Position: p, Shape: shape})
 			continue
 		}
-		c, err := m.class(p, shape)
+		s, err := m.segment(p, shape)
 		if err != nil {
 			return nil, err
 		}
-		plan = append(plan, planned{class: c, place: p, shape: shape})
+		plan = append(plan, s)
 	}
-	step := place{window: number, order: len(shapes), role: roleStep}
-	if len(m.at(step, true)) == 0 && len(m.at(step, false)) == 0 {
+	p := template.Position{Window: number, Order: len(shapes), Role: template.Step}
+	if !m.templates.Has(p) {
 		return plan, nil // a loop that was traced without its optimizer
 	}
-	shape := shapes[len(shapes)-1]
-	c, err := m.class(step, shape)
-	if err != nil {
-		return nil, err
-	}
-	return append(plan, planned{class: c, place: step, shape: shape}), nil
+	step, err := m.segment(p, shapes[len(shapes)-1])
+	return append(plan, step), err
 }
 
-// iteration plans one step of a user's own loop, which holds all its micro-batches.
-func (m *Model) iteration(number int, shapes []Shape) ([]planned, error) {
+// microRole is the role of a micro-batch among those of a window.
+func microRole(i, count int) template.Role {
+	switch i {
+	case 0:
+		return template.Micro
+	case count - 1:
+		return template.Last
+	}
+	return template.Middle
+}
+
+func (m *Model) segment(p template.Position, shape trace.Shape) (replay.Segment, error) {
+	t, err := m.templates.For(p, shape)
+	return replay.Segment{Template: t, Position: p, Shape: shape}, err
+}
+
+// iteration is one step of a user's own loop, which holds all its micro-batches.
+func (m *Model) iteration(number int, shapes []trace.Shape) ([]replay.Segment, error) {
 	if len(shapes) > 1 {
 		return nil, fault.New(fault.InvalidArgument, "leave accumulation out", "the trace is of whole iterations, with the accumulation that they had")
 	}
-	p := place{window: number, role: roleIteration}
-	c, err := m.class(p, shapes[0])
-	if err != nil {
-		return nil, err
-	}
-	return []planned{{class: c, place: p, shape: shapes[0]}}, nil
+	s, err := m.segment(template.Position{Window: number, Role: template.Iteration}, shapes[0])
+	return []replay.Segment{s}, err
 }
 
-// asRecorded plans the iterations of a trace without shapes, the last one again and again.
-func (m *Model) asRecorded(steps int) []planned {
-	var plan []planned
-	for i, c := range m.of {
-		if m.where[i].role != roleIteration || len(plan) == steps {
+// asRecorded lists the iterations of a trace without shapes, the last one again and again.
+func (m *Model) asRecorded(steps int) []replay.Segment {
+	var plan []replay.Segment
+	for i, t := range m.templates.Of {
+		if m.templates.Positions[i].Role != template.Iteration || len(plan) == steps {
 			continue
 		}
-		for k := range c.members {
-			if c.members[k].segment == i {
-				plan = append(plan, planned{class: c, place: place{window: len(plan), role: roleIteration}, exact: &c.members[k]})
+		for _, r := range t.Recordings {
+			if r.Segment == i {
+				plan = append(plan, replay.Segment{Template: t, Position: template.Position{Window: len(plan), Role: template.Iteration}, Recorded: r.Sizes})
 			}
 		}
 	}
 	for len(plan) < steps {
 		again := plan[len(plan)-1]
-		again.place.window++
+		again.Position.Window++
 		plan = append(plan, again)
 	}
 	return plan
 }
 
-// repeated plans the load and a number of windows of equal micro-batches.
-func (m *Model) repeated(shape Shape, accumulation, steps int) ([]planned, error) {
+// windows lists the load and some equal optimizer steps.
+func (m *Model) windows(count int, shapes []trace.Shape) ([]replay.Segment, error) {
 	plan := m.load()
-	shapes := make([]Shape, accumulation)
-	for i := range shapes {
-		shapes[i] = shape
-	}
-	for number := range steps {
+	for number := range count {
 		window, err := m.window(number, shapes)
 		if err != nil {
 			return nil, err
 		}
-		if number == 0 && eventsOf(window) > maxPlayed/steps {
+		if number == 0 && replay.Events(window) > maxEvents/count {
 			return nil, tooMuch()
 		}
 		plan = append(plan, window...)
@@ -113,36 +112,27 @@ func (m *Model) repeated(shape Shape, accumulation, steps int) ([]planned, error
 	return plan, nil
 }
 
-// evaluation plans some batches of an evaluation after training.
-func (m *Model) evaluation(kind string, shape Shape, batches int) ([]planned, error) {
-	p := place{window: 1, role: roleOf(kind)}
-	c, err := m.later(p, shape)
+// evaluation lists some batches of an evaluation after training.
+func (m *Model) evaluation(kind string, shape trace.Shape, batches int) ([]replay.Segment, error) {
+	s, err := m.segment(template.Position{Window: 1, Role: template.RoleOf(kind)}, shape)
 	if err != nil {
 		return nil, err
 	}
-	if len(c.events) > maxPlayed/batches {
+	if len(s.Template.Events) > maxEvents/batches {
 		return nil, tooMuch()
 	}
-	plan := []planned{{class: m.state, place: place{window: -1}, exact: &m.state.members[0]}}
+	plan := []replay.Segment{recorded(m.templates.State, template.Position{Window: -1})}
 	for range batches {
-		plan = append(plan, planned{class: c, place: p, shape: shape})
-		p.window++
+		plan = append(plan, s)
+		s.Position.Window++
 	}
 	return plan, nil
 }
 
-// maxPlayed bounds the events of one simulation: about ten seconds.
-const maxPlayed = 1 << 27
-
-func eventsOf(plan []planned) int {
-	n := 0
-	for _, p := range plan {
-		n += len(p.class.events)
-	}
-	return n
-}
+// maxEvents bounds one simulation: about ten seconds.
+const maxEvents = 1 << 27
 
 func tooMuch() error {
 	return fault.New(fault.InvalidArgument, "ask for fewer steps or a smaller accumulation: three steps already repeat themselves",
-		"more than %d events to play", maxPlayed)
+		"more than %d events to play", maxEvents)
 }

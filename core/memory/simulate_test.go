@@ -9,6 +9,9 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
 
 var settingsNone allocator.Settings
@@ -16,9 +19,9 @@ var settingsNone allocator.Settings
 func ptr[T any](v T) *T { return &v }
 
 // at is a request for a shape, to be filled in further.
-func at(s Shape) Request { return Request{Batch: &s.Batch, Length: &s.Length, Labels: &s.Labels} }
+func at(s trace.Shape) Request { return Request{Batch: &s.Batch, Length: &s.Length, Labels: &s.Labels} }
 
-func simulated(t *testing.T, m *Model, r Request) Estimate {
+func simulated(t *testing.T, m *Model, r Request) peak.Estimate {
 	t.Helper()
 	e, err := m.Simulate(r)
 	require.NoError(t, err)
@@ -33,14 +36,14 @@ func sum[K comparable](parts map[K]uint64) (all uint64) {
 }
 
 func TestSimulate(t *testing.T) {
-	shape := Shape{6, 4000, 30}
-	f := newFakeLoop(3)
-	f.run(slices.Repeat([]Shape{shape}, 3), 1)
-	want := slices.MaxFunc(direct(training(&f.t), settingsNone), func(a, b state) int { return int(a.peakAllocated) - int(b.peakAllocated) })
+	shape := shape(6, 4000, 30)
+	f := tracetest.New(3)
+	f.Run(slices.Repeat([]trace.Shape{shape}, 3), 1)
+	want := slices.MaxFunc(direct(training(&f.Trace), settingsNone), func(a, b state) int { return int(a.peakAllocated) - int(b.peakAllocated) })
 
 	r := at(shape)
 	r.Timeline, r.DeviceBytes = 40, ptr[uint64](1<<20)
-	e := simulated(t, usualTrace(1).opened(t), r)
+	e := simulated(t, opened(t, tracetest.Usual(1)), r)
 	require.Equal(t, want.peakAllocated, e.PeakAllocated)
 	require.Equal(t, want.peakRequested, e.PeakRequested)
 	require.Equal(t, want.peakReserved, e.PeakReserved)
@@ -54,8 +57,8 @@ func TestSimulate(t *testing.T) {
 	require.Equal(t, "micro", e.AtPeak.Segment)
 	require.Equal(t, "backward", e.AtPeak.Phase)
 	require.Equal(t, e.PeakAllocated, sum(e.AtPeak.Components))
-	require.Equal(t, uint64(3*width*width*4), e.AtPeak.Components["parameters"])
-	require.Equal(t, uint64(6*width*width*4), e.AtPeak.Components["optimizer"])
+	require.Equal(t, uint64(3*tracetest.Width*tracetest.Width*4), e.AtPeak.Components["parameters"])
+	require.Equal(t, uint64(6*tracetest.Width*tracetest.Width*4), e.AtPeak.Components["optimizer"])
 	require.Equal(t, uint64(1<<20), e.AtPeak.Components["workspaces"])
 	modules := map[string]uint64{}
 	for _, row := range e.AtPeak.Modules {
@@ -69,14 +72,14 @@ func TestSimulate(t *testing.T) {
 		highest = max(highest, p.PeakAllocated)
 	}
 	require.Equal(t, e.PeakAllocated, highest)
-	require.Equal(t, PhasePeak{"load", "load", 3 * width * width * 4, 2 << 20}, e.Phases[0])
+	require.Equal(t, peak.Phase{Segment: "load", Phase: "load", PeakAllocated: 3 * tracetest.Width * tracetest.Width * 4, PeakReserved: 2 << 20}, e.Phases[0])
 	require.Len(t, e.Phases, 4)
 }
 
 func TestTimeline(t *testing.T) {
-	m := usualTrace(2).opened(t)
+	m := opened(t, tracetest.Usual(2))
 	for _, points := range []int{1, 7, 50, 100_000} {
-		r := at(Shape{6, 4000, 30})
+		r := at(shape(6, 4000, 30))
 		r.Timeline = points
 		e := simulated(t, m, r)
 		line := e.Timeline
@@ -98,9 +101,9 @@ func TestTimeline(t *testing.T) {
 }
 
 func TestOutOfMemory(t *testing.T) {
-	m := usualTrace(1).opened(t)
-	whole := simulated(t, m, at(Shape{6, 4000, 30}))
-	r := at(Shape{6, 4000, 30})
+	m := opened(t, tracetest.Usual(1))
+	whole := simulated(t, m, at(shape(6, 4000, 30)))
+	r := at(shape(6, 4000, 30))
 	r.LimitBytes = ptr(whole.PeakReserved)
 	require.Equal(t, true, *simulated(t, m, r).Fits)
 
@@ -121,68 +124,68 @@ func TestOutOfMemory(t *testing.T) {
 	require.Empty(t, e.AtPeak.Components)
 	require.Empty(t, e.Phases)
 
-	huge := simulated(t, m, at(Shape{maxBatch, maxLength, maxLabels})) // beyond any number of bytes
+	huge := simulated(t, m, at(shape(trace.MaxBatch, trace.MaxLength, trace.MaxLabels))) // beyond any number of bytes
 	require.Equal(t, false, *huge.Fits)
 	require.Equal(t, "forward", huge.OutOfMemory.Phase)
 }
 
 func TestEvaluation(t *testing.T) {
-	shape := Shape{16, 4000, 0}
+	shape := shape(16, 4000, 0)
 	r := at(shape)
-	r.Kind = KindEvaluate
-	e := simulated(t, usualTrace(1).opened(t), r)
-	hidden := uint64(16 * frames(4000) * width * 2)
+	r.Kind = trace.KindEvaluate
+	e := simulated(t, opened(t, tracetest.Usual(1)), r)
+	hidden := uint64(16 * tracetest.Frames(4000) * tracetest.Width * 2)
 	require.Equal(t, "evaluate", e.AtPeak.Segment)
 	require.Equal(t, map[string]uint64{
-		"parameters": 3 * width * width * 4, "optimizer": 6 * width * width * 4, "workspaces": 1 << 20,
+		"parameters": 3 * tracetest.Width * tracetest.Width * 4, "optimizer": 6 * tracetest.Width * tracetest.Width * 4, "workspaces": 1 << 20,
 		"inputs": 16 * 4000 * 4, "temporaries": 2 * hidden, "activations": 512, // the last loss
 	}, e.AtPeak.Components)
 
-	r.Kind = KindGenerate
-	_, err := usualTrace(1).opened(t).Simulate(r)
+	r.Kind = trace.KindGenerate
+	_, err := opened(t, tracetest.Usual(1)).Simulate(r)
 	require.ErrorContains(t, err, `no segment of kind "generate"`)
 }
 
 // TestManyMicroBatches: the inputs of a window stay until the next one.
 func TestManyMicroBatches(t *testing.T) {
-	m := usualTrace(3).opened(t)
-	r := at(Shape{2, 2000, 10})
+	m := opened(t, tracetest.Usual(3))
+	r := at(shape(2, 2000, 10))
 	inputs := func(accumulation int) uint64 {
 		r.Accumulation = &accumulation
 		return simulated(t, m, r).AtPeak.Components["inputs"]
 	}
-	one := uint64(up(2*2000*4, 512))
+	one := uint64(tracetest.RoundUp(2*2000*4, 512))
 	require.Equal(t, 3*one, inputs(3))
 	require.Equal(t, 10_000*one, inputs(10_000), "in a moment: no micro-batch looks at all before it")
-	require.Equal(t, 3*one, simulated(t, m, at(Shape{2, 2000, 10})).AtPeak.Components["inputs"], "as traced")
+	require.Equal(t, 3*one, simulated(t, m, at(shape(2, 2000, 10))).AtPeak.Components["inputs"], "as traced")
 }
 
 func TestIterations(t *testing.T) {
-	loop := func(shaped bool, shapes []Shape) *fakeLoop {
-		f := newFakeLoop(2)
+	loop := func(shaped bool, shapes []trace.Shape) *tracetest.Loop {
+		f := tracetest.New(2)
 		for _, s := range shapes {
-			f.micro(s, true)
-			f.here().Kind = KindIteration
+			f.Micro(s, true)
+			f.Last().Kind = trace.KindIteration
 			if !shaped {
-				f.here().Batch, f.here().Length, f.here().Labels = nil, nil, nil
+				f.Last().Batch, f.Last().Length, f.Last().Labels = nil, nil, nil
 			}
-			f.die(f.grads...)
-			f.grads = nil
+			f.Free(f.Grads...)
+			f.Grads = nil
 		}
 		return f
 	}
-	shapes := []Shape{usual[0], usual[0], usual[2], usual[3], usual[4]}
-	other := []Shape{{6, 3333, 8}, {6, 3333, 8}, {6, 3333, 8}}
-	e := simulated(t, loop(true, shapes).opened(t), at(other[0]))
-	want := direct(loop(true, other).t.Segments, settingsNone)
+	shapes := []trace.Shape{tracetest.Shapes[0], tracetest.Shapes[0], tracetest.Shapes[2], tracetest.Shapes[3], tracetest.Shapes[4]}
+	other := tracetest.ShapesOf(of{6, 3333, 8}, of{6, 3333, 8}, of{6, 3333, 8})
+	e := simulated(t, opened(t, loop(true, shapes)), at(other[0]))
+	want := direct(loop(true, other).Trace.Segments, settingsNone)
 	require.Equal(t, want[3].peakAllocated, e.PeakAllocated)
 	require.Equal(t, "iteration", e.AtPeak.Segment)
 
-	bare := loop(false, shapes).opened(t)
+	bare := opened(t, loop(false, shapes))
 	steps := len(shapes)
 	e = simulated(t, bare, Request{Steps: &steps})
 	highest := uint64(0)
-	for _, s := range direct(loop(false, shapes).t.Segments, settingsNone) {
+	for _, s := range direct(loop(false, shapes).Trace.Segments, settingsNone) {
 		highest = max(highest, s.peakAllocated)
 	}
 	require.Equal(t, highest, e.PeakAllocated)
@@ -195,8 +198,8 @@ func TestIterations(t *testing.T) {
 }
 
 func TestRequestsAreChecked(t *testing.T) {
-	m := usualTrace(1).opened(t)
-	good := at(Shape{2, 2000, 10})
+	m := opened(t, tracetest.Usual(1))
+	good := at(shape(2, 2000, 10))
 	for says, change := range map[string]func(*Request){
 		"batch is 0":                    func(r *Request) { r.Batch = ptr[int64](0) },
 		"batch is 65537":                func(r *Request) { r.Batch = ptr[int64](65537) },
@@ -224,36 +227,25 @@ func TestRequestsAreChecked(t *testing.T) {
 		require.Equal(t, fault.InvalidArgument, fault.From(err).Code, says)
 		require.NotEmpty(t, fault.From(err).Hint, says)
 	}
-	m = usualTrace(3).opened(t)
+	m = opened(t, tracetest.Usual(3))
 	good.Accumulation, good.Steps = ptr(maxAccumulation), ptr(maxSteps)
 	_, err := m.Simulate(good)
 	require.ErrorContains(t, err, "events to play")
 }
 
-func TestModuleRows(t *testing.T) {
-	names := []string{"", "lm_head", "w.encoder.layers.0.attention.q", "w.encoder.layers.0.attention.k", "w.encoder.layers.10.mlp", "w.encoder.pos_conv.conv.weight", "w.decoder.layers.0"}
-	bytes := []uint64{1, 0, 20, 30, 400, 5000, 60000}
-	require.Equal(t, []ModuleBytes{{"w.decoder.layers.0", 60000}, {"w.encoder.pos_conv", 5000}, {"w.encoder.layers.10", 400}, {"w.encoder.layers.0", 50}, {"", 1}},
-		moduleRows(names, bytes, 5))
-	require.Equal(t, []ModuleBytes{{"w.decoder.layers.*", 60000}, {"w.encoder.pos_conv", 5000}, {"w.encoder.layers.*", 450}, {"", 1}},
-		moduleRows(names, bytes, 4))
-	require.Equal(t, []ModuleBytes{{"w.decoder.layers.*", 60000}, {"…", 5451}}, moduleRows(names, bytes, 2))
-	require.Equal(t, []ModuleBytes{{"…", 65451}}, moduleRows(names, bytes, 1))
-}
-
 func TestNotes(t *testing.T) {
-	f := newFakeLoop(2)
-	f.t.About["notes"] = "torch.compile: the eager model was traced"
+	f := tracetest.New(2)
+	f.Trace.About["notes"] = "torch.compile: the eager model was traced"
 	turn := int64(0)
-	f.extra = func(Shape) int64 { turn++; return 100_000 + turn%3*5000 }
-	f.run(usual, 1)
-	e := simulated(t, f.opened(t), at(Shape{7, 2000, 10}))
+	f.Extra = func(trace.Shape) int64 { turn++; return 100_000 + turn%3*5000 }
+	f.Run(tracetest.Shapes, 1)
+	e := simulated(t, opened(t, f), at(shape(7, 2000, 10)))
 	require.Equal(t, 1, e.Approximate) // the first window keeps the size that it was seen with
 	require.Contains(t, e.Notes[0], "torch.compile")
 	require.Contains(t, e.Notes[1], "sizes without an exact formula: 1;")
-	s := f.opened(t).Summary()
-	require.Equal(t, s.Births, s.Exact+s.Approximate)
+	s := opened(t, f).Summary()
+	require.Equal(t, s.Storages, s.Exact+s.Approximate)
 	require.Equal(t, 7, s.Approximate)
 	require.InDelta(t, 0.09, s.WorstResidual, 0.01)
-	require.Contains(t, simulated(t, f.opened(t), at(Shape{1, 2000, 10})).Notes, "the first step was traced at another shape; here it is a later step with what the first one leaves")
+	require.Contains(t, simulated(t, opened(t, f), at(shape(1, 2000, 10))).Notes, "the first step was traced at another shape; here it is a later step with what the first one leaves")
 }

@@ -4,32 +4,36 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
+	"github.com/asrconfig/asrconfig-go/core/memory/template"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
 // Summary is what a trace holds and how well its sizes are understood.
 type Summary struct {
 	About         map[string]any `json:"about"`
-	Births        int            `json:"births"`         // storages in the trace
+	Storages      int            `json:"storages"`       // in the trace
 	Exact         int            `json:"exact"`          // of those, with a formula that gives every traced size
 	Approximate   int            `json:"approximate"`    // the others
 	Ambiguous     int            `json:"ambiguous"`      // of the exact ones, those with more than one formula as simple
 	WorstResidual float64        `json:"worst_residual"` // largest relative error at a traced shape, 0 to 1
 	Points        []Point        `json:"points"`         // the traced segments that have a shape, in order
-	Classes       []Class        `json:"classes"`
+	Templates     []Template     `json:"templates"`
 }
 
 // Point is the shape of a traced segment.
 type Point struct {
 	Kind string `json:"kind"`
-	Shape
+	trace.Shape
 }
 
-// Class is a structure that traced segments share.
-type Class struct {
+// Template is the structure that traced segments share.
+type Template struct {
 	Kind        string  `json:"kind"`
 	Segments    []int   `json:"segments"` // of the trace
-	Births      int     `json:"births"`   // in each
-	Events      int     `json:"events"`   // in each, deaths of earlier segments' storages aside
+	Storages    int     `json:"storages"` // in each
+	Events      int     `json:"events"`   // in each, frees of earlier segments' storages aside
 	Shapes      int     `json:"shapes"`   // different ones
 	Batch       [2]int  `json:"batch"`    // smallest and largest traced
 	Exact       int     `json:"exact"`
@@ -46,54 +50,57 @@ type Doubt struct {
 	Bytes    int64   `json:"bytes"` // largest traced; of a column sum, on the usual GPU
 }
 
-const mostDoubts = 8 // listed of one class
+const mostDoubts = 8 // listed of one template
 
 // Summary sums the trace up.
 func (m *Model) Summary() Summary {
-	s := Summary{About: m.about, Points: []Point{}, Classes: []Class{}}
-	for _, c := range m.classes {
-		n := c.fitted()
-		s.Births += len(c.op) * len(c.members)
-		s.Exact += n.exact * len(c.members)
-		s.Approximate += n.inexact * len(c.members)
-		s.Ambiguous += n.ambiguous * len(c.members)
-		s.WorstResidual = math.Max(s.WorstResidual, n.worst)
-		s.Classes = append(s.Classes, m.classSummary(c, n))
+	s := Summary{About: m.about, Points: []Point{}, Templates: []Template{}}
+	for _, t := range m.templates.Templates {
+		n, recordings := t.Exactness(), len(t.Recordings)
+		s.Storages += len(t.Storages) * recordings
+		s.Exact += n.Exact * recordings
+		s.Approximate += n.Inexact * recordings
+		s.Ambiguous += n.Ambiguous * recordings
+		s.WorstResidual = math.Max(s.WorstResidual, n.WorstResidual)
+		s.Templates = append(s.Templates, m.template(t, n))
 	}
-	for i, c := range m.of {
-		for _, x := range c.members {
-			if x.segment == i && x.shaped {
-				s.Points = append(s.Points, Point{c.kind, x.shape})
+	for i, t := range m.templates.Of {
+		for _, r := range t.Recordings {
+			if r.Segment == i && r.HasShape {
+				s.Points = append(s.Points, Point{t.Kind, r.Shape})
 			}
 		}
 	}
 	return s
 }
 
-func (m *Model) classSummary(c *class, n fitted) Class {
-	shapes, _ := c.shapes()
-	s := Class{Kind: c.kind, Births: len(c.op), Events: len(c.events), Exact: n.exact, Approximate: n.inexact, Doubtful: []Doubt{}}
-	for _, x := range c.members {
-		s.Segments = append(s.Segments, x.segment)
+func (m *Model) template(t *template.Template, n template.Exactness) Template {
+	c := Template{Kind: t.Kind, Storages: len(t.Storages), Events: len(t.Events), Exact: n.Exact, Approximate: n.Inexact, Doubtful: m.doubts(t)}
+	for _, r := range t.Recordings {
+		c.Segments = append(c.Segments, r.Segment)
 	}
-	if c.shaped() {
-		t := c.traced()
-		s.Shapes, s.Batch = len(shapes), [2]int{int(t.batch.least), int(t.batch.most)}
+	if t.HasShapes() {
+		shapes, _ := t.Shapes()
+		c.Shapes, c.Batch = len(shapes), t.Batches()
 	}
-	seen := map[int32]bool{}
-	for birth, index := range c.form {
-		f := &c.forms[index]
-		if !f.inexact && !f.ambiguous || seen[index] {
+	return c
+}
+
+// doubts lists the largest sizes of a template without an exact or a single formula.
+func (m *Model) doubts(t *template.Template) []Doubt {
+	doubts, seen, rules := []Doubt{}, map[int32]bool{}, reduction.GPU{}.Rules()
+	for i, s := range t.Storages {
+		f := &t.Formulas[s.Formula]
+		if !f.Inexact && !f.Ambiguous || seen[s.Formula] {
 			continue
 		}
-		seen[index] = true
-		d := Doubt{Op: m.ops[c.op[birth]], Module: m.modules[c.module[birth]], Formula: f.describe(m.vars), Residual: f.residual}
-		for _, x := range c.members {
-			d.Bytes = max(d.Bytes, int64(GPU{}.reducer().bytes(uint64(x.sizes[birth]), c.columns[birth])))
+		seen[s.Formula] = true
+		d := Doubt{Op: m.ops[s.Op], Module: m.modules[s.Module], Formula: f.Describe(m.templates.Variables), Residual: f.Residual}
+		for _, r := range t.Recordings {
+			d.Bytes = max(d.Bytes, int64(rules.Bytes(uint64(r.Sizes[i]), s.Unit)))
 		}
-		s.Doubtful = append(s.Doubtful, d)
+		doubts = append(doubts, d)
 	}
-	slices.SortStableFunc(s.Doubtful, func(a, b Doubt) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	s.Doubtful = s.Doubtful[:min(len(s.Doubtful), mostDoubts)]
-	return s
+	slices.SortStableFunc(doubts, func(a, b Doubt) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return doubts[:min(len(doubts), mostDoubts)]
 }

@@ -4,13 +4,13 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 const (
 	maxEvents    = 512
 	maxEventText = 400 // bytes
-	// quiet is for how long the same event is not written again, in seconds: a card that comes and goes fills no story.
+	// quiet is for how long the same event is not written again, in seconds: a card that comes and goes fills no run log.
 	quiet = 60
 )
 
@@ -18,12 +18,12 @@ const (
 // them: a flood of one kind does not wash away the others.
 type eventLog struct {
 	lock   sync.Mutex
-	events []story.Event
-	named  map[story.Event]bool // things said once, their time left out
+	events []runlog.Event
+	named  map[runlog.Event]bool // things said once, their time left out
 }
 
 // add writes an event down unless the same was written a moment ago.
-func (l *eventLog) add(e story.Event) {
+func (l *eventLog) add(e runlog.Event) {
 	e.Text = strings.ToValidUTF8(e.Text[:min(len(e.Text), maxEventText)], "")
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -39,13 +39,13 @@ func (l *eventLog) add(e story.Event) {
 }
 
 // once writes an event down if the same never was.
-func (l *eventLog) once(e story.Event) {
-	key := story.Event{Kind: e.Kind, GPU: e.GPU, Text: e.Text}
+func (l *eventLog) once(e runlog.Event) {
+	key := runlog.Event{Kind: e.Kind, GPU: e.GPU, Text: e.Text}
 	l.lock.Lock()
 	known := l.named[key]
 	if !known && len(l.named) < maxEvents {
 		if l.named == nil {
-			l.named = map[story.Event]bool{}
+			l.named = map[runlog.Event]bool{}
 		}
 		l.named[key] = true
 	}
@@ -75,8 +75,8 @@ func (l *eventLog) drop() {
 	}
 }
 
-func (l *eventLog) copy() []story.Event {
+func (l *eventLog) copy() []runlog.Event {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	return append([]story.Event{}, l.events...)
+	return append([]runlog.Event{}, l.events...)
 }

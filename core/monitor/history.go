@@ -23,7 +23,7 @@ func (m *Monitor) History(limit int) History {
 	m.Read(&now)
 	times, columns, samples := m.copyHistory(limit)
 	h := History{
-		StartUnixNanos: m.facts.began.UnixNano(), TimesS: times, SamplesAPoint: samples,
+		StartUnixNanos: m.properties.began.UnixNano(), TimesS: times, SamplesAPoint: samples,
 		HostTotalBytes: now.HostTotal, HostUsedBytes: pointers(columns[0]), GPUs: []GPUHistory{},
 	}
 	for i, column := range columns[1:] {

@@ -11,7 +11,7 @@ import (
 
 // filled gives a monitor that never started, with a history of samples: host used is 10, except at one sample.
 func filled(samples, peakAt int, peak uint64) *Monitor {
-	m := &Monitor{history: newSeries(1)}
+	m := &Monitor{history: newMemoryTable(1)}
 	m.stats.GPUCount = 1
 	for i := range samples {
 		host := uint64(10)
@@ -62,7 +62,7 @@ func TestHistoryOfFullResolution(t *testing.T) {
 }
 
 func TestHistoryMarksGaps(t *testing.T) {
-	m := &Monitor{history: newSeries(1)}
+	m := &Monitor{history: newMemoryTable(1)}
 	m.stats.GPUCount = 1
 	for i, used := range []uint64{5, absent, absent, absent, 7, absent} {
 		m.history.add(float64(i), 1, []uint64{used})

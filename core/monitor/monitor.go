@@ -10,7 +10,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // Limits of a monitor.
@@ -36,9 +36,9 @@ type GPUReader interface {
 
 // GPUWatcher is what a GPUReader may be besides: one that reads what GPUs do. Readings may take tens of milliseconds.
 type GPUWatcher interface {
-	Facts(i int) story.GPU
+	Properties(i int) runlog.GPU
 	// Activity gives what is known, and what is to be told of: errors that the driver reports, functions that it lacks.
-	Activity(i int) (story.GPUReading, []story.Event)
+	Activity(i int) (runlog.GPUReading, []runlog.Event)
 }
 
 // HostReader reads host memory, container limits applied.
@@ -46,15 +46,15 @@ type HostReader func() (profile.Memory, error)
 
 // HostWatcher reads what the host does. Only one goroutine calls it.
 type HostWatcher interface {
-	Facts() story.Host
-	Activity() (story.HostReading, []story.Event)
+	Properties() runlog.Host
+	Activity() (runlog.HostReading, []runlog.Event)
 }
 
 // Forecaster hears of everything and raises alerts. *forecast.Watch is one.
 type Forecaster interface {
-	Second(s story.Second)
-	Step(s story.Step)
-	Alerts() []story.Alert
+	Second(s runlog.Second)
+	Step(s runlog.Step)
+	Alerts() []runlog.Alert
 	Changes() uint64
 }
 
@@ -69,28 +69,28 @@ type Config struct {
 
 // Monitor samples until it is stopped. Its methods may be called from any goroutine.
 type Monitor struct {
-	gpu      GPUReader
-	host     hostSource
-	watcher  HostWatcher
-	forecast Forecaster
-	clock    clock
-	interval time.Duration
-	facts    facts
+	gpu        GPUReader
+	host       hostSource
+	watcher    HostWatcher
+	forecast   Forecaster
+	clock      clock
+	interval   time.Duration
+	properties properties
 
 	lock  sync.Mutex // guards stats and err; held for the length of a copy
 	stats Stats
 	err   error
 
-	historyLock sync.Mutex // apart from lock, so that a plot never delays a training step
-	history     series
-	rows        *rows
-	marks       *markLog
-	events      eventLog
-	pace        pace
-	activity    *activity
+	historyLock   sync.Mutex // apart from lock, so that a plot never delays a training step
+	history       memoryTable
+	activityTable *activityTable
+	steps         *stepTable
+	events        eventLog
+	clockWatch    clockWatch
+	activity      *activity
 
 	running  atomic.Int32 // goroutines that may use gpu; the last one closes it
-	alarm    *alarm
+	sleeper  *sleeper
 	stopOnce sync.Once
 	stop     chan struct{} // closed to ask the samplers to end
 	done     chan struct{} // closed when all have ended
@@ -119,9 +119,9 @@ func start(c Config, clock clock, hostEvery int) (*Monitor, error) {
 	slow := max(slowInterval, c.Interval)
 	loops := []func(){func() { m.loop(c.Interval, m.sample) }, func() { m.atOnce(slow, m.second) }}
 	if watcher, is := c.GPU.(GPUWatcher); is {
-		loops = append(loops, func() { m.atOnce(slow, func() { m.lookAtGPUs(watcher) }) })
+		loops = append(loops, func() { m.atOnce(slow, func() { m.sampleGPUs(watcher) }) })
 	}
-	m.alarm = newAlarm()
+	m.sleeper = newSleeper()
 	m.running.Store(int32(len(loops)))
 	for _, run := range loops {
 		go func() {
@@ -142,11 +142,11 @@ func prepare(c Config, clock clock, hostEvery int) (*Monitor, error) {
 		if m.gpu != nil {
 			m.stats.GPUCount = min(max(m.gpu.Count(), 0), MaxGPUs)
 		}
-		m.history, m.rows, m.marks = newSeries(m.stats.GPUCount), newRows(m.stats.GPUCount), newMarks()
+		m.history, m.activityTable, m.steps = newMemoryTable(m.stats.GPUCount), newActivityTable(m.stats.GPUCount), newStepTable()
 		m.activity = newActivity(m.stats.GPUCount)
-		m.pace = newPace(clock)
+		m.clockWatch = newClockWatch(clock)
 		m.sample()
-		m.facts = m.findFacts()
+		m.properties = m.readProperties()
 	})
 }
 
@@ -161,8 +161,8 @@ func (m *Monitor) atOnce(interval time.Duration, f func()) {
 
 // loop runs f at every interval until Stop or a panic.
 func (m *Monitor) loop(interval time.Duration, f func()) {
-	for pauses := newPauses(interval); ; pauses.ran() {
-		if m.alarm.sleep(pauses.left(), m.stop); m.stopped() {
+	for due := newSchedule(interval); ; due.ran() {
+		if m.sleeper.sleep(due.left(), m.stop); m.stopped() {
 			return
 		}
 		if err := guarded(f); err != nil {
@@ -176,7 +176,7 @@ func (m *Monitor) loop(interval time.Duration, f func()) {
 func (m *Monitor) leave() {
 	if m.running.Add(-1) == 0 {
 		m.closeReader()
-		m.alarm.close()
+		m.sleeper.close()
 		close(m.done)
 	}
 }
@@ -237,7 +237,7 @@ func (m *Monitor) Err() error {
 func (m *Monitor) Stop() {
 	m.stopOnce.Do(func() {
 		close(m.stop)
-		m.alarm.ring()
+		m.sleeper.wake()
 	})
 	patience := time.NewTimer(stopPatience)
 	defer patience.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/story"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // handClock is a clock that the test sets.
@@ -27,19 +27,19 @@ func (c *handClock) Asleep() time.Duration { return c.slept }
 type working struct {
 	used    []uint64
 	total   uint64
-	host    story.HostReading
-	gpus    []story.GPUReading
-	events  []story.Event
-	seconds []story.Second
-	steps   []story.Step
-	raised  []story.Alert
+	host    runlog.HostReading
+	gpus    []runlog.GPUReading
+	events  []runlog.Event
+	seconds []runlog.Second
+	steps   []runlog.Step
+	raised  []runlog.Alert
 	reads   int
 }
 
 func newWorking(gpus int) *working {
-	w := &working{used: make([]uint64, gpus), total: 80 << 30, host: story.NoHostReading()}
+	w := &working{used: make([]uint64, gpus), total: 80 << 30, host: runlog.NoHostReading()}
 	for range gpus {
-		w.gpus = append(w.gpus, story.NoGPUReading())
+		w.gpus = append(w.gpus, runlog.NoGPUReading())
 	}
 	return w
 }
@@ -50,22 +50,22 @@ func (w *working) Memory(i int) (used, total, free uint64, err error) {
 	w.reads++
 	return w.used[i], w.total, w.total - w.used[i], nil
 }
-func (w *working) Facts(int) story.GPU { return story.GPU{Name: "card"} }
-func (w *working) Activity(i int) (story.GPUReading, []story.Event) {
+func (w *working) Properties(int) runlog.GPU { return runlog.GPU{Name: "card"} }
+func (w *working) Activity(i int) (runlog.GPUReading, []runlog.Event) {
 	return w.gpus[i], w.events
 }
 
 type workingHost struct{ w *working }
 
-func (h workingHost) Facts() story.Host { return story.Host{CPUs: 8, ShmTotalBytes: 64} }
-func (h workingHost) Activity() (story.HostReading, []story.Event) {
+func (h workingHost) Properties() runlog.Host { return runlog.Host{CPUs: 8, ShmTotalBytes: 64} }
+func (h workingHost) Activity() (runlog.HostReading, []runlog.Event) {
 	return h.w.host, nil
 }
 
-func (w *working) Second(s story.Second) { w.seconds = append(w.seconds, s) }
-func (w *working) Step(s story.Step)     { w.steps = append(w.steps, s) }
-func (w *working) Alerts() []story.Alert { return w.raised }
-func (w *working) Changes() uint64       { return uint64(len(w.raised)) }
+func (w *working) Second(s runlog.Second) { w.seconds = append(w.seconds, s) }
+func (w *working) Step(s runlog.Step)     { w.steps = append(w.steps, s) }
+func (w *working) Alerts() []runlog.Alert { return w.raised }
+func (w *working) Changes() uint64        { return uint64(len(w.raised)) }
 
 // played gives a monitor without goroutines: the test takes its samples.
 func played(t *testing.T, w *working, forecast Forecaster) (*Monitor, *handClock) {
@@ -76,15 +76,15 @@ func played(t *testing.T, w *working, forecast Forecaster) (*Monitor, *handClock
 	return m, clock
 }
 
-const mostBytes = 8 << 20 // of a week's story, in memory and as a file
+const mostBytes = 8 << 20 // of a week's run log, in memory and as a file
 
 // held is what the tables of a monitor take when they are full.
 func held(gpus int) uintptr {
 	fast := (2 + uintptr(gpus)) * maxPoints * 8
 	slow := maxRows * (8 + 4*uintptr(len(hostMergings)+gpus*len(gpuMergings)))
-	events := maxEvents * (unsafe.Sizeof(story.Event{}) + maxEventText)
-	alerts := maxAlerts * (unsafe.Sizeof(story.Alert{}) + 1024)
-	return fast + slow + maxMarks*unsafe.Sizeof(mark{}) + 2*events + alerts
+	events := maxEvents * (unsafe.Sizeof(runlog.Event{}) + maxEventText)
+	alerts := maxAlerts * (unsafe.Sizeof(runlog.Alert{}) + 1024)
+	return fast + slow + maxSteps*unsafe.Sizeof(stepEntry{}) + 2*events + alerts
 }
 
 func TestTheTablesOfEveryNodeFit(t *testing.T) {
@@ -121,20 +121,20 @@ func TestAWeek(t *testing.T) {
 		}
 		for gpu := range w.gpus { // figures with as many digits as there are
 			share := float64(sample%999) / 999
-			w.gpus[gpu] = story.GPUReading{
+			w.gpus[gpu] = runlog.GPUReading{
 				Utilization: share, MemoryBusy: share / 3, PowerW: 300 * share, Temperature: 50 + 9*share, ClockMHz: 1410.5, Throttle: 1,
 				PCIeIn: 1e9 * share, PCIeOut: 1e8 * share, NVLink: 1e11 * share, Others: 4e10 * share,
 			}
 		}
-		m.lookAtGPUs(w)
+		m.sampleGPUs(w)
 		m.second()
-		m.Step(story.Step{Number: uint64(sample / 10), Kind: story.KindTrain, GPU: -1, SpentS: 1, PeakAllocated: float64(sample % 77)})
+		m.Step(runlog.Step{Number: uint64(sample / 10), Kind: runlog.KindTrain, GPU: -1, SpentS: 1, PeakAllocated: float64(sample % 77)})
 		if sample%36000 == 0 {
-			m.Step(story.Step{Number: uint64(sample / 10), Kind: story.KindCheckpoint, GPU: -1, SpentS: math.NaN()})
-			m.Tell(story.EventTraining, -1, "checkpoint")
+			m.Step(runlog.Step{Number: uint64(sample / 10), Kind: runlog.KindCheckpoint, GPU: -1, SpentS: math.NaN()})
+			m.Record(runlog.EventTraining, -1, "checkpoint")
 		}
 	}
-	s := m.Story()
+	s := m.Log()
 	assert.InDelta(t, float64(week), s.DurationS, 1)
 	for gpu, column := range s.Memory.GPUUsed {
 		assert.Equal(t, float64(5000+gpu), highestOf(column), "the peak of GPU %d", gpu)
@@ -155,23 +155,23 @@ func TestAWeek(t *testing.T) {
 		covered[kind] += s.Steps.Covers[i]
 	}
 	for _, e := range s.Events {
-		if e.Kind == story.EventTraining {
+		if e.Kind == runlog.EventTraining {
 			checkpoints++
 		}
 	}
-	assert.Equal(t, map[string]int{story.KindTrain: week - 1, story.KindCheckpoint: (week - 1) / 3600}, covered, "no step is lost")
+	assert.Equal(t, map[string]int{runlog.KindTrain: week - 1, runlog.KindCheckpoint: (week - 1) / 3600}, covered, "no step is lost")
 	assert.Equal(t, (week-1)/3600, checkpoints)
 	assert.IsIncreasing(t, s.Memory.TimesS)
 	assert.IsIncreasing(t, s.Activity.TimesS)
 	assert.IsNonDecreasing(t, s.Steps.TimesS)
 	path := filepath.Join(t.TempDir(), "run.json")
-	require.NoError(t, story.Save(path, &s))
+	require.NoError(t, runlog.Save(path, &s))
 	file, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Less(t, file.Size(), int64(mostBytes))
 }
 
-func highestOf(c story.Column) float64 {
+func highestOf(c runlog.Column) float64 {
 	highest := math.Inf(-1)
 	for _, value := range c {
 		if value > highest {

@@ -120,6 +120,6 @@ func (a audio) lengths() []float64 {
 }
 
 // fits says which clips a table has room for: all of the first so many.
-func (a audio) fits(m batching.Memory) int {
+func (a audio) fits(m batching.Limits) int {
 	return sort.Search(len(a.sorted), func(i int) bool { return m.Largest(a.taken(a.sorted[i])) == 0 })
 }

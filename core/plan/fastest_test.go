@@ -13,7 +13,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -37,15 +37,15 @@ func described(t *testing.T, name string, durations []float64, cards ...string) 
 	asked := model.Request{Name: name}
 	m, err := analytic.Read(asked)
 	require.NoError(t, err)
-	var gpus []profile.GPU
+	var measured []profile.GPU
 	for _, card := range cards {
-		entry, _, err := hardware.Asked(card)
+		entry, _, err := gpus.Parse(card)
 		require.NoError(t, err)
-		gpus = append(gpus, entry.GPU())
+		measured = append(measured, entry.GPU())
 	}
-	in := Inputs{Hardware: machine(8, 64, gpus...), Dataset: dataset(durations), Model: m.Profile(), Described: &asked, Durations: durations,
+	in := Inputs{Hardware: machine(8, 64, measured...), Dataset: dataset(durations), Model: m.Profile(), Described: &asked, Durations: durations,
 		Options: Options{TargetBatchSize: 32, SafetyMargin: 0.85}}
-	for _, each := range hardware.Catalogue() {
+	for _, each := range gpus.All() {
 		in.Cards = append(in.Cards, estimate.Card{Key: each.Key, GPU: each.GPU()})
 	}
 	return in
@@ -136,7 +136,7 @@ func TestEveryFastestPlanFitsOrSaysWhatWould(t *testing.T) {
 		durations := speech(1+r.Intn(3000), 1+30*r.Float64()*r.Float64()*2, int64(i))
 		in := described(t, pick(r, names...), durations)
 		for range r.Intn(3) {
-			entry, _, err := hardware.Asked(pick(r, cards...))
+			entry, _, err := gpus.Parse(pick(r, cards...))
 			require.NoError(t, err)
 			g := entry.GPU()
 			g.Index = len(in.Hardware.GPUs)
@@ -181,7 +181,7 @@ func TestATraceIsBelievedBeforeTheEstimate(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 30, 1), "T4")
 	estimated := planned(t, in)
 	traced := Traced{Precision: "fp16", Optimizer: "adamw_torch_fused", BudgetBytes: estimated.BudgetBytes, EvalBatch: pointer(9),
-		Memory: batching.Memory{{Seconds: 10, Batch: 8}, {Seconds: 30, Batch: 1}},
+		Memory: batching.Limits{{Seconds: 10, Batch: 8}, {Seconds: 30, Batch: 1}},
 		Peaks:  []TracedPeak{{Batch: 1, Bytes: 13e9, Parts: []profile.Part{{Name: "parameters", Bytes: 13e9}}}}}
 	in.Traced = []Traced{traced}
 	on := false
@@ -206,7 +206,7 @@ func TestATracedModelNeedsNoDescription(t *testing.T) {
 	budget := planned(t, in).BudgetBytes
 	in.Described = nil
 	in.Traced = []Traced{{Precision: "fp16", Optimizer: "adamw_torch_fused", BudgetBytes: budget,
-		Memory: batching.Memory{{Seconds: 8, Batch: 10}, {Seconds: 30, Batch: 3}}, Peaks: []TracedPeak{{Batch: 3, Bytes: 9e9}}}}
+		Memory: batching.Limits{{Seconds: 8, Batch: 10}, {Seconds: 30, Batch: 3}}, Peaks: []TracedPeak{{Batch: 3, Bytes: 9e9}}}}
 	c := planned(t, in)
 	assert.Equal(t, 3, c.MicroBatchSize)
 	assert.Nil(t, c.Times, "nothing tells how much work the model is")
@@ -413,7 +413,7 @@ func BenchmarkAMillionClips(b *testing.B) {
 	asked := model.Request{Name: xlsr}
 	m, err := analytic.Read(asked)
 	require.NoError(b, err)
-	entry, _, err := hardware.Asked("T4")
+	entry, _, err := gpus.Parse("T4")
 	require.NoError(b, err)
 	durations := speech(1_000_000, 30, 1)
 	in := Inputs{Hardware: machine(8, 64, entry.GPU()), Dataset: dataset(durations), Model: m.Profile(), Described: &asked, Durations: durations,

@@ -35,7 +35,7 @@ type search struct {
 type found struct {
 	way
 	traced    *Traced
-	memory    batching.Memory
+	memory    batching.Limits
 	pace      pace
 	buckets   []batching.Bucket
 	simulated int // clips
@@ -202,14 +202,14 @@ func (s *search) question(w way, batch int) estimate.Question {
 
 // table is the largest micro-batch for each length, at most a device's share: by the trace, or by the estimate from the
 // config, whose rule is corrected by simulations. Empty where nothing is known of the way.
-func (s *search) table(w way, traced *Traced) (batching.Memory, error) {
+func (s *search) table(w way, traced *Traced) (batching.Limits, error) {
 	if traced != nil {
 		return limited(traced.Memory, s.share), nil
 	}
 	if s.ask == nil {
 		return nil, nil
 	}
-	var rows batching.Memory
+	var rows batching.Limits
 	least, factor := 1, 1.0
 	lengths := s.audio.lengths()
 	for i := len(lengths) - 1; i >= 0; i-- { // from the longest clips on: shorter ones allow as many at least
@@ -234,7 +234,7 @@ func (s *search) table(w way, traced *Traced) (batching.Memory, error) {
 	return rows, nil
 }
 
-func limited(m batching.Memory, most int) batching.Memory {
+func limited(m batching.Limits, most int) batching.Limits {
 	out := slices.Clone(m)
 	for i := range out {
 		out[i].Batch = min(out[i].Batch, most)
@@ -246,7 +246,7 @@ func limited(m batching.Memory, most int) batching.Memory {
 func (s *search) compare(f *found) error {
 	step := s.share * s.pool.count
 	sample := s.audio.sample(step, s.pool.count)
-	c, err := batching.Compare(sample, batching.Recipe{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
+	c, err := batching.Compare(sample, batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
 		Seed: 1, Buckets: usualBuckets, OverheadS: f.pace.overheadS, Memory: f.memory})
 	if err != nil {
 		return err
@@ -257,9 +257,9 @@ func (s *search) compare(f *found) error {
 	for _, each := range c.Strategies {
 		b := batches{handling: each.Order, cut: memoryMicro, figures: each, costS: each.SlowestS * scale, steps: steps}
 		switch {
-		case each.Cut == batching.Fixed && each.Order != batching.Bucketed:
+		case each.Split == batching.Fixed && each.Order != batching.Bucketed:
 			b.cut = fixedMicro
-		case each.Cut == batching.Fixed && s.mixing, each.Cut == batching.Optimal && !s.mixing:
+		case each.Split == batching.Fixed && s.mixing, each.Split == batching.Optimal && !s.mixing:
 			continue // the guard takes the cheapest cut; where padding must stay, one size for the longest of the step
 		}
 		micro := float64(each.MicroBatches) * scale / float64(s.pool.count)

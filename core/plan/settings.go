@@ -142,8 +142,8 @@ func (s *search) maxLength() *float64 {
 // costOfLongest tells what the few longest clips cost, if they cost anything.
 func (s *search) costOfLongest(f found) string {
 	step := s.share * s.pool.count
-	recipe := batching.Recipe{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count, Buckets: usualBuckets, OverheadS: f.pace.overheadS, Memory: f.memory}
-	told, err := batching.CostOfLongest(s.audio.sample(step, s.pool.count), recipe, nil)
+	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count, Buckets: usualBuckets, OverheadS: f.pace.overheadS, Memory: f.memory}
+	told, err := batching.CostOfLongest(s.audio.sample(step, s.pool.count), options, nil)
 	if err != nil || len(told) == 0 || len(s.audio.sorted) > simulated {
 		return ""
 	}

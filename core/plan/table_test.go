@@ -118,7 +118,7 @@ func next(t *testing.T, in Inputs) *Wanted {
 // trace is that of a wanted way, in which so many of any clip fit.
 func trace(w *Wanted, fits int) Traced {
 	return Traced{Precision: w.Precision, Checkpointing: w.Checkpointing, Optimizer: w.Optimizer, BudgetBytes: w.BudgetBytes,
-		Memory: batching.Memory{{Seconds: 60, Batch: fits}}, Peaks: []TracedPeak{{Batch: max(1, fits), Bytes: w.BudgetBytes}}}
+		Memory: batching.Limits{{Seconds: 60, Batch: fits}}, Peaks: []TracedPeak{{Batch: max(1, fits), Bytes: w.BudgetBytes}}}
 }
 
 func TestWaysAreTracedUntilTheFastestIsKnown(t *testing.T) {

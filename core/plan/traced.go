@@ -14,7 +14,7 @@ type Traced struct {
 	Checkpointing bool            `json:"gradient_checkpointing"`
 	Optimizer     string          `json:"optimizer"`    // the Trainer's name
 	BudgetBytes   int64           `json:"budget_bytes"` // that Memory was found for, context included
-	Memory        batching.Memory `json:"memory"`       // the largest micro-batch of clips of up to so many seconds
+	Memory        batching.Limits `json:"memory"`       // the largest micro-batch of clips of up to so many seconds
 	Peaks         []TracedPeak    `json:"peaks"`        // of micro-batches of the longest clips, by rising size
 	EvalBatch     *int            `json:"eval_batch"`   // largest evaluation batch of the longest clips; absent when not asked for
 	Note          string          `json:"note"`         // what the trace assumed, for the user; "" for nothing

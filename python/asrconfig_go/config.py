@@ -7,8 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .plan.plan_parts import Alternative, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
-from .plan.plan_record import SCHEMA_VERSION, PlanRecord
+from .plan.plan_record import PlanRecord
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -17,11 +16,6 @@ if TYPE_CHECKING:
     from .explain import Explanation
     from .launch import LaunchFiles
     from .plan.selection import Selection
-
-__all__ = [
-    "SCHEMA_VERSION", "Alternative", "Decision", "MemoryPart", "PlannedBucket", "PlannedDevice", "PlannedTimes",
-    "TrainingConfig",
-]  # fmt: skip
 
 
 @dataclasses.dataclass(repr=False)

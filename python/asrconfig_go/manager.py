@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from .plan.planner import NotTraced, Tracer
 
 
-class LoaderNotMeasuredWarning(UserWarning):
-    """Clips could not be decoded here to see how fast that is; the plan assumes a usual rate."""
-
-
 class ASRConfigManager:
     """Holds the measured profiles and the plan, and accompanies the training.
 
@@ -77,7 +73,7 @@ class ASRConfigManager:
         Without a ``processor`` only decoding is measured, and what the rest takes stays an assumption. None, with a
         warning where something went wrong, when nothing can be measured.
         """
-        from .loading.loader_rate import measure_loader
+        from .loading import LoaderNotMeasuredWarning, measure_loader
 
         try:
             self.loader = measure_loader(dataset, processor=processor, **options)
@@ -285,7 +281,7 @@ class ASRConfigManager:
             options["preflight"] = self._longest(options["preflight"])
         if planned and config is not None:
             options.setdefault("overhead_s", config.micro_batch_overhead_s)
-            options.setdefault("cut_batch_statistics", True)  # the plan's own micro-batches; the guard names the layers
+            options.setdefault("split_batch_statistics", True)  # as planned; the guard names the layers
         guard = attach(trainer, **options)
         if planned and config is not None:
             memory, limit = options.get("memory"), options.get("memory_limit_bytes")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.machine import ModelProfile
 
 WavMaker = Callable[..., Path]
 
@@ -54,5 +55,5 @@ def make_wav(tmp_path: Path) -> WavMaker:
 def plan() -> ac.TrainingConfig:
     """A plan for a T4 from arrays of 8 s and a model made by hand."""
     clips = [[0.0] * 8000 for _ in range(40)]
-    model = ac.ModelProfile(total_parameters=300_000_000)
+    model = ModelProfile(total_parameters=300_000_000)
     return ac.create_optimal_config(clips, model, gpu="T4", sampling_rate=1000, verbose=False)[0]

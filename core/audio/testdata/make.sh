@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the encoded fixtures beside this script. Needs sox, flac, oggenc, lame, twolame, ffmpeg with libopus and libmp3lame.
+# Makes the encoded fixtures here, then moves each into the testdata of its family. Needs sox, flac, oggenc, lame, twolame, ffmpeg with libopus and libmp3lame.
 # Every file plays the same 1.1 s of decaying tones at 16 kHz mono (17600 samples), if its name does not say otherwise.
 set -eu
 cd "$(dirname "$0")"
@@ -122,3 +122,12 @@ ffmpeg -v error -y -i tone.wav -ar 44100 -ac 2 -c:a aac -b:a 32k -write_mpeg2 1 
 ffmpeg -v error -y -i tone.wav -af aformat=channel_layouts=hexagonal -c:a aac -b:a 32k six_channels_by_pce.aac
 sox -R tone.wav -r 44100 -c 2 -t wav - | fdkaac -S -p 29 -b 24k -f 2 -o sbr_ps_44k.aac - # the frames show 22.05 kHz and one channel
 fdkaac -S -p 2 -b 16k -f 2 --adts-crc-check -o checksums.aac tone.wav
+move() { family=$1; shift; for extension; do mv ./*."$extension" "../$family/testdata/"; done; }
+move riff wav w64 aiff aifc caf
+move pcm au sph
+move amr amr awb
+move mpeg mp3 mp2 aac
+move flac flac
+move ogg ogg oga opus spx
+move isobmff m4a mp4 mov 3gp
+move matroska mka webm

@@ -19,19 +19,19 @@ var partNames = [parts]string{"parameters", "gradients", "optimizer", "activatio
 
 // rowKey tells rows apart: one line of the model's code makes storages of one size for one purpose.
 type rowKey struct {
-	place, what string
-	bytes       int64
-	moment      moment
+	module, what string
+	bytes        int64
+	pass         pass
 }
 
-// moment is when a storage is made.
-type moment uint8
+// pass is when a storage is made.
+type pass uint8
 
 const (
-	forward    moment = iota
-	recomputed        // the forward pass of a checkpointed layer, again
-	backward          // a gradient
-	beside            // what a node's backward takes beside its gradients
+	forward    pass = iota
+	recomputed      // the forward pass of a checkpointed layer, again
+	backward        // a gradient
+	scratch         // what a node's backward takes beside its gradients
 )
 
 // row gathers the storages of one key.
@@ -68,35 +68,35 @@ func (a *account) add(b *account, times int64) {
 	}
 }
 
-// window finds the highest moment of a stretch of events and keeps what lived then.
-type window struct {
-	peak   account
-	rising bool // the account at the peak is still to be copied; it is at the first death after it
-	place  string
-	op     string
+// highWater finds the highest moment of a stretch of events and keeps what lived then.
+type highWater struct {
+	peak    account
+	pending bool // the account at the peak is still to be copied; it is at the first free after it
+	module  string
+	op      string
 }
 
-// rise notes a birth.
-func (w *window) rise(live int64, place, op string) {
+// note takes an allocation down.
+func (w *highWater) note(live int64, module, op string) {
 	if live > w.peak.total {
-		w.peak.total, w.rising, w.place, w.op = live, true, place, op
+		w.peak.total, w.pending, w.module, w.op = live, true, module, op
 	}
 }
 
-// settle copies the account of a peak that no death has followed yet.
-func (w *window) settle(live *account) {
-	if w.rising {
+// copyPending copies the account of a peak that no free has followed yet.
+func (w *highWater) copyPending(live *account) {
+	if w.pending {
 		w.peak.copyFrom(live)
-		w.rising = false
+		w.pending = false
 	}
 }
 
-// consider takes over another stretch's peak, as it is with some times an account beneath it, when it is higher.
-func (w *window) consider(other *window, beneath *account, times int64) {
-	if other.peak.total+times*beneath.total <= w.peak.total {
+// merge takes over another stretch's peak, as it is with some times an account base it, when it is higher.
+func (w *highWater) merge(other *highWater, base *account, times int64) {
+	if other.peak.total+times*base.total <= w.peak.total {
 		return
 	}
 	w.peak.copyFrom(&other.peak)
-	w.peak.add(beneath, times)
-	w.place, w.op = other.place, other.op
+	w.peak.add(base, times)
+	w.module, w.op = other.module, other.op
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/asrconfig/asrconfig-go/core/memory"
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 )
 
 // Estimate is the answer of every estimator with the terms of this one.
 type Estimate struct {
-	memory.Estimate
+	peak.Estimate
 	Terms []Term `json:"terms"` // what lives at the peak, largest first
 }
 
@@ -26,24 +26,24 @@ type Term struct {
 // phases of a step.
 const phases = 3
 
-func (m *Model) describe(r Request, set settings, t *tape, windows [phases]*window) Estimate {
+func (m *Model) describe(r Request, set settings, t *tracker, peaks [phases]*highWater) Estimate {
 	segment := "micro"
 	if set.accumulating {
 		segment = "accumulate"
 	}
 	names := [phases][2]string{{segment, "forward"}, {segment, "backward"}, {"step", "optimizer"}}
-	e := Estimate{Estimate: memory.Estimate{Estimator: "analytic", Notes: m.notes(r, set)}}
+	e := Estimate{Estimate: peak.Estimate{Estimator: "analytic", Notes: m.notes(r, set)}}
 	highest := 0
-	for i, w := range windows {
-		if w.peak.total > windows[highest].peak.total {
+	for i, w := range peaks {
+		if w.peak.total > peaks[highest].peak.total {
 			highest = i
 		}
-		e.Phases = append(e.Phases, memory.PhasePeak{Segment: names[i][0], Phase: names[i][1],
+		e.Phases = append(e.Phases, peak.Phase{Segment: names[i][0], Phase: names[i][1],
 			PeakAllocated: uint64(w.peak.total), PeakReserved: t.reserved(w.peak.total)})
 	}
-	w := windows[highest]
+	w := peaks[highest]
 	e.Terms = t.terms(&w.peak)
-	e.AtPeak = memory.AtPeak{Segment: names[highest][0], Phase: names[highest][1], Op: w.op, Module: w.place,
+	e.AtPeak = peak.AtPeak{Segment: names[highest][0], Phase: names[highest][1], Op: w.op, Module: w.module,
 		Components: w.peak.components(), Modules: t.modules(&w.peak)}
 	e.PeakAllocated, e.PeakRequested = uint64(w.peak.total), t.requested(&w.peak)
 	e.reserve(r, t.reserved(w.peak.total))
@@ -78,7 +78,7 @@ func (m *Model) notes(r Request, set settings) []string {
 }
 
 // terms lists the rows that live in an account, largest first.
-func (t *tape) terms(a *account) []Term {
+func (t *tracker) terms(a *account) []Term {
 	out := make([]Term, 0, 64)
 	for i, bytes := range a.rows {
 		if bytes != 0 {
@@ -93,15 +93,15 @@ func (t *tape) terms(a *account) []Term {
 func (k rowKey) name() string {
 	name := k.what
 	switch {
-	case k.moment == backward && k.what != parameterGradients:
+	case k.pass == backward && k.what != parameterGradients:
 		name = "gradient of the input of " + k.what
-	case k.moment == recomputed:
+	case k.pass == recomputed:
 		name += ", recomputed"
-	case k.moment == beside:
+	case k.pass == scratch:
 		name += ", in backward"
 	}
-	if k.place != "" {
-		name = k.place + ": " + name
+	if k.module != "" {
+		name = k.module + ": " + name
 	}
 	return name
 }
@@ -115,7 +115,7 @@ func (r *row) formula(count int64) string {
 }
 
 // requested is an account without rounding.
-func (t *tape) requested(a *account) (sum uint64) {
+func (t *tracker) requested(a *account) (sum uint64) {
 	for i, bytes := range a.rows {
 		r := &t.rows[i]
 		sum += uint64(bytes / r.key.bytes * r.bytes())
@@ -126,21 +126,21 @@ func (t *tape) requested(a *account) (sum uint64) {
 // bytes is the size of one storage before rounding.
 func (r *row) bytes() int64 { return r.shape.elements() * r.kind.bytes() }
 
-func (t *tape) modules(a *account) []memory.ModuleBytes {
-	out := []memory.ModuleBytes{}
+func (t *tracker) modules(a *account) []peak.ModuleBytes {
+	out := []peak.ModuleBytes{}
 	for i, bytes := range a.rows {
 		if bytes == 0 {
 			continue
 		}
-		place := t.rows[i].key.place
-		at := slices.IndexFunc(out, func(m memory.ModuleBytes) bool { return m.Module == place })
+		place := t.rows[i].key.module
+		at := slices.IndexFunc(out, func(m peak.ModuleBytes) bool { return m.Module == place })
 		if at < 0 {
-			out = append(out, memory.ModuleBytes{Module: place})
+			out = append(out, peak.ModuleBytes{Module: place})
 			at = len(out) - 1
 		}
 		out[at].Bytes += uint64(bytes)
 	}
-	slices.SortStableFunc(out, func(x, y memory.ModuleBytes) int { return cmp.Compare(y.Bytes, x.Bytes) })
+	slices.SortStableFunc(out, func(x, y peak.ModuleBytes) int { return cmp.Compare(y.Bytes, x.Bytes) })
 	return out
 }
 
@@ -164,10 +164,10 @@ func (s settings) reservedRule() string {
 	return "1.1 × allocated + the largest tensor"
 }
 
-func (t *tape) reserved(allocated int64) uint64 {
+func (t *tracker) reserved(allocated int64) uint64 {
 	between := allocated / 10
 	if t.allocator.ExpandableSegments {
 		between = allocated / 100
 	}
-	return uint64(allocated + between + t.largest)
+	return uint64(allocated + between + t.largestStorage)
 }

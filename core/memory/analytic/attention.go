@@ -23,7 +23,7 @@ func (h heads) scores(batch dim) shape { return of(batch, h.n, h.queries, h.keys
 
 // attend is attention over (batch, length, heads × size) views; the result has the shape of the queries. A mask is
 // boolean (batch, queries, keys) or numbers to add; only eager attention takes several.
-func (t *tape) attend(h heads, q, k, v value, masks ...value) value {
+func (t *tracker) attend(h heads, q, k, v value, masks ...value) value {
 	switch {
 	case t.eager:
 		return t.eagerAttention(h, q, k, v, masks)
@@ -36,7 +36,7 @@ func (t *tape) attend(h heads, q, k, v value, masks ...value) value {
 }
 
 // efficient tells whether memory-efficient attention runs: aligned heads, and no bfloat16 before compute capability 8.0.
-func (t *tape) efficient(h heads, d dtype) bool {
+func (t *tracker) efficient(h heads, d dtype) bool {
 	if d == halves {
 		return h.size.n%8 == 0 && (!t.bfloat || t.gpu.ampere())
 	}
@@ -44,7 +44,7 @@ func (t *tape) efficient(h heads, d dtype) bool {
 }
 
 // flashAttention sums the queries' gradient in float32, in rows of 128 and heads of 32: mha_bwd, flash_api.cpp.
-func (t *tape) flashAttention(h heads, q, k, v value) value {
+func (t *tracker) flashAttention(h heads, q, k, v value) value {
 	sums := of(q.shape[0], h.n, h.queries.padded(128), h.size.padded(32))
 	y := t.fused("flash attention", h, q, k, v, h.queries, sums)
 	if h.contiguous {
@@ -55,7 +55,7 @@ func (t *tape) flashAttention(h heads, q, k, v value) value {
 
 // efficientAttention sums the queries' gradient in float32 too, in tiles of 64: attention_backward.cu. Its log-sum-exp
 // comes in rows of 32.
-func (t *tape) efficientAttention(h heads, q, k, v value, masks []value) value {
+func (t *tracker) efficientAttention(h heads, q, k, v value, masks []value) value {
 	sums := of(q.shape[0], h.n, h.queries.padded(64), h.size.padded(64))
 	var additive, aligned []value
 	for _, mask := range masks {
@@ -70,7 +70,7 @@ func (t *tape) efficientAttention(h heads, q, k, v value, masks []value) value {
 
 // additive is the mask as numbers of the queries' type, which each layer makes anew: convert_boolean_attn_mask of
 // aten/src/ATen/native/transformers/attention.cpp.
-func (t *tape) additive(mask value, d dtype) value {
+func (t *tracker) additive(mask value, d dtype) value {
 	if mask.kind != bools {
 		return t.same(mask)
 	}
@@ -80,7 +80,7 @@ func (t *tape) additive(mask value, d dtype) value {
 }
 
 // alignedMask pads the rows to eight elements, in a copy (pad_bias of the same file).
-func (t *tape) alignedMask(mask value) value {
+func (t *tracker) alignedMask(mask value) value {
 	columns := mask.shape.last()
 	if columns.n%8 == 0 {
 		return t.same(mask)
@@ -93,22 +93,22 @@ func (t *tape) alignedMask(mask value) value {
 }
 
 // fused is one kernel that saves queries, keys, values, mask, result and log-sum-exp, and draws dropout again in backward.
-func (t *tape) fused(what string, h heads, q, k, v value, rows dim, sums shape, masks ...value) value {
+func (t *tracker) fused(what string, h heads, q, k, v value, rows dim, sums shape, masks ...value) value {
 	y := t.fresh(what, q.shape, q.kind, savedResult)
 	sum := t.fresh("log-sum-exp", of(q.shape[0], h.n, rows), float32s, savedResult)
 	n := t.graph(what, &y, false, q, k, v)
 	t.save(n, q, k, v, y, sum)
 	t.save(n, masks...)
-	t.back(n, q, k, v)
-	t.back(n, masks...)
-	t.computesFused(n, q.kind, q.shape.flops(h.keys.n))
-	t.needs(n, what+" sums", sums, "aten/src/ATen/native/transformers/cuda")
+	t.gradientsFor(n, q, k, v)
+	t.gradientsFor(n, masks...)
+	t.countFusedAttention(n, q.kind, q.shape.flops(h.keys.n))
+	t.takesScratch(n, what+" sums", sums, "aten/src/ATen/native/transformers/cuda")
 	t.drop(sum)
 	return y
 }
 
 // eagerAttention multiplies, adds masks, normalizes and multiplies again: eager_attention_forward of the models.
-func (t *tape) eagerAttention(h heads, q, k, v value, masks []value) value {
+func (t *tracker) eagerAttention(h heads, q, k, v value, masks []value) value {
 	left, right := t.byHeads(h, "queries by heads", q), t.byHeads(h, "keys by heads", k)
 	w := t.matmul("attention scores", left, right, h.scores(q.shape[0]), h.size)
 	t.drop(left, right)
@@ -126,7 +126,7 @@ func (t *tape) eagerAttention(h heads, q, k, v value, masks []value) value {
 
 // mathAttention is what scaled_dot_product_attention falls back to: separate operations in float32, whatever the type
 // (aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math).
-func (t *tape) mathAttention(h heads, q, k, v value, masks []value) value {
+func (t *tracker) mathAttention(h heads, q, k, v value, masks []value) value {
 	wide := []value{t.cast(q, float32s), t.cast(k, float32s), t.cast(v, float32s)}
 	left, right := t.scaled("queries, scaled", wide[0], q.shape), t.scaled("keys, scaled", wide[1], k.shape)
 	byHeads := []value{t.byHeads(h, "queries by heads", left), t.byHeads(h, "keys by heads", right)}
@@ -149,7 +149,7 @@ func (t *tape) mathAttention(h heads, q, k, v value, masks []value) value {
 }
 
 // byHeads is the copy that a batched product makes of operands whose heads do not lie together.
-func (t *tape) byHeads(h heads, what string, x value) value {
+func (t *tracker) byHeads(h heads, what string, x value) value {
 	if h.contiguous {
 		return t.same(x)
 	}

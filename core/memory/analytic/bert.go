@@ -31,7 +31,7 @@ func readBert(m *Model) error {
 	if kind := profile.Or(own.Relative, ""); kind != relativeKey && kind != "" {
 		return fault.New(fault.Unsupported, traceIt, "the memory of position_embeddings_type %q cannot be estimated from the config", kind)
 	}
-	m.play = func(t *tape, s Shape) (value, error) {
+	m.play = func(t *tracker, s Shape) (value, error) {
 		b := &bert{newSpeechEncoder(m, c, t, s), own, nil}
 		b.sized(ceil(s.Seconds * bertFrameRate))
 		return b.forward(), nil
@@ -56,7 +56,7 @@ func (b *bert) forward() value {
 		x = b.project(features)
 		b.call("encoder", func() { x = b.then(x, b.encode(x)) })
 		if b.Adapter {
-			b = &bert{b.apart(), b.bertConfig, b.masks}
+			b = &bert{b.clone(), b.bertConfig, b.masks}
 			b.call("length adapter", func() { x = b.then(x, b.adapt(x)) })
 		}
 	})
@@ -67,7 +67,7 @@ func (b *bert) forward() value {
 
 // features are the batch: log-mel features with their mask, and labels.
 func (b *bert) features() value {
-	b.place = "inputs"
+	b.module = "inputs"
 	x := b.input("log-mel features", of(b.batch, b.frames, dim{"features", b.Features}), float32s, "SeamlessM4TFeatureExtractor")
 	b.input("labels", of(b.batch, dim{"labels", b.shape.Labels}), int64s, "data collator")
 	b.input("attention mask", b.rows(), int32s, "data collator")
@@ -130,16 +130,16 @@ func (b *bert) swish(x value) value {
 func (b *bert) convolutionModule(x value) value {
 	s, one := of(b.batch, b.hidden, b.frames), dim{"taps", 1}
 	y := b.norm("convolution layer norm", x, b.rows(), b.hidden)
-	y = b.then(y, b.filled(y)).as(s).turn()
-	y = b.then(y, b.convolution("pointwise convolution", y, of(b.batch, b.hidden.twice(), b.frames), false, b.hidden.twice(), b.hidden, one))
+	y = b.then(y, b.filled(y)).as(s).transpose()
+	y = b.then(y, b.convolution("pointwise convolution", y, of(b.batch, b.hidden.doubled(), b.frames), false, b.hidden.doubled(), b.hidden, one))
 	y = b.then(y, b.gated(y, s))
 	y = b.then(y, b.scaled("padded on the left", y, of(b.batch, b.hidden, dim{"frames + taps - 1", b.frames.n + b.Taps - 1})))
 	y = b.then(y, b.convolution("depthwise convolution", y, s, false, b.hidden, dim{"taps", b.Taps}))
-	b.turnedGradient(y, false)
-	y = b.then(y, b.norm("depthwise layer norm", y.turn(), b.rows(), b.hidden)).turn()
-	b.turnedGradient(y, false)
+	b.transposedGradient(y, false)
+	y = b.then(y, b.norm("depthwise layer norm", y.transpose(), b.rows(), b.hidden)).transpose()
+	b.transposedGradient(y, false)
 	y = b.then(y, b.pointwise("silu", y))
 	y = b.then(y, b.convolution("pointwise convolution", y, s, false, b.hidden, b.hidden, one))
-	b.turnedGradient(y, false)
-	return b.then(y, b.dropout(y.turn(), b.ConvDropout)).as(x.shape)
+	b.transposedGradient(y, false)
+	return b.then(y, b.dropout(y.transpose(), b.ConvDropout)).as(x.shape)
 }

@@ -92,6 +92,6 @@ func (b *bert) adapterLayer(x value, size dim) value {
 
 // shortened is a strided convolution with a gate.
 func (b *bert) shortened(what string, x value, size, short dim) value {
-	y := b.convolution(what, x, of(b.batch, size.twice(), short), true, size.twice(), size, dim{"taps", b.AdapterTaps})
+	y := b.convolution(what, x, of(b.batch, size.doubled(), short), true, size.doubled(), size, dim{"taps", b.AdapterTaps})
 	return b.then(y, b.gated(y, of(b.batch, size, short))).as(of(b.batch, short, size))
 }

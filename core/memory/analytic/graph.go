@@ -5,7 +5,7 @@ package analytic
 const (
 	maxSaved   = 8
 	maxEdges   = 6
-	maxPassing = 2
+	maxScratch = 2
 )
 
 // edge is one gradient that a node hands back.
@@ -17,72 +17,72 @@ type edge struct {
 
 // node is one operation of the graph: what it saved, and the gradients that its backward makes.
 type node struct {
-	op     string
-	place  string
-	grad   int32 // gradient of the output, gathered so far; none before the first
-	saved  [maxSaved]int32
-	edges  [maxEdges]edge
-	saves  uint8
-	leads  uint8
-	replay func() value
+	op         string
+	module     string
+	grad       int32 // gradient of the output, gathered so far; none before the first
+	saved      [maxSaved]int32
+	edges      [maxEdges]edge
+	savedCount uint8
+	edgeCount  uint8
+	replay     func() value
 
-	passing          [maxPassing]edge // what backward takes for the moment, one after the other; without receivers
-	passes           uint8
-	inCopy, gradCopy int32 // rows of contiguous copies of the saved input and of the gradient, which backward makes first; none
+	scratch             [maxScratch]edge // what backward takes temporarily, one after the other; without receivers
+	scratchCount        uint8
+	savedCopy, gradCopy int32 // rows of contiguous copies of the saved input and of the gradient, which backward makes first; none
 }
 
 // graph starts the node of an operation that made y of x; nil where no gradient will flow, or nothing is saved.
 // The operation's own parameters count with trains.
-func (t *tape) graph(op string, y *value, trains bool, x ...value) *node {
+func (t *tracker) graph(op string, y *value, trains bool, x ...value) *node {
 	y.grad = trains && !t.fixed()
 	for _, each := range x {
 		y.grad = y.grad || each.grad
 	}
-	if !y.grad || t.quiet > 0 {
+	if !y.grad || t.checkpointDepth > 0 {
 		return nil
 	}
-	t.nodes = append(t.nodes, node{op: op, place: t.place, grad: none, inCopy: none, gradCopy: none})
+	t.nodes = append(t.nodes, node{op: op, module: t.module, grad: none, savedCopy: none, gradCopy: none})
 	y.node = int32(len(t.nodes) - 1)
 	return &t.nodes[y.node]
 }
 
 // save keeps values for the node's backward.
-func (t *tape) save(n *node, values ...value) {
+func (t *tracker) save(n *node, values ...value) {
 	if n == nil {
 		return
 	}
 	for _, v := range values {
 		t.keep(v.at)
-		n.saved[n.saves] = v.at
-		n.saves++
+		n.saved[n.savedCount] = v.at
+		n.savedCount++
 	}
 }
 
-func (n *node) lead(e edge) {
-	n.edges[n.leads] = e
-	n.leads++
+func (n *node) addEdge(e edge) {
+	n.edges[n.edgeCount] = e
+	n.edgeCount++
 }
 
-// back says that the node makes gradients of its own for its inputs.
-func (t *tape) back(n *node, inputs ...value) {
+// gradientsFor says that the node makes gradients of its own for its inputs.
+func (t *tracker) gradientsFor(n *node, inputs ...value) {
 	if n == nil {
 		return
 	}
 	for _, x := range inputs {
 		if x.grad {
-			n.lead(edge{to: x.node, row: t.rowFor(n.op, backward, x.shape, x.kind, ""), part: temporaries})
+			n.addEdge(edge{to: x.node, row: t.rowFor(n.op, backward, x.shape, x.kind, ""), part: temporaries})
 		}
 	}
 }
 
-// pass says that the node hands its gradient on to x, in a cast when x has another type.
-func (t *tape) pass(n *node, x value, from dtype) {
+// passGradient says that the node hands its gradient on to x, in a cast when x has another type.
+func (t *tracker) passGradient(n *node, x value, from dtype) {
 	switch {
 	case n == nil || !x.grad:
 	case x.kind != from:
-		t.back(n, x)
+		t.gradientsFor(n, x)
 	default:
-		n.lead(edge{to: x.node, row: none})
+		n.addEdge(edge{to: x.node, row: none})
 	}
 }
 
@@ -90,48 +90,48 @@ func (t *tape) pass(n *node, x value, from dtype) {
 const parameterGradients = "parameter gradients"
 
 // leaf says that the node makes the gradients of parameters of these shapes.
-func (t *tape) leaf(n *node, shapes ...shape) {
+func (t *tracker) leaf(n *node, shapes ...shape) {
 	if n == nil || t.fixed() {
 		return
 	}
 	for _, s := range shapes {
 		r := t.rowFor(parameterGradients, backward, s, float32s, "one for each trained parameter")
-		t.widest = max(t.widest, t.rows[r].key.bytes)
-		t.work.TrainedParameters += s.elements() * t.equal
-		n.lead(edge{to: none, row: r, part: gradients})
+		t.largestParameter = max(t.largestParameter, t.rows[r].key.bytes)
+		t.work.TrainedParameters += s.elements() * t.workRepeats
+		n.addEdge(edge{to: none, row: r, part: gradients})
 	}
 }
 
 // leafAgain says that the node makes a further gradient of a parameter that has one already: it is added and gone.
-func (t *tape) leafAgain(n *node, s shape) {
+func (t *tracker) leafAgain(n *node, s shape) {
 	t.leaf(n, s)
 	if n != nil && !t.fixed() {
-		n.edges[n.leads-1].part = temporaries
-		t.work.TrainedParameters -= s.elements() * t.equal
+		n.edges[n.edgeCount-1].part = temporaries
+		t.work.TrainedParameters -= s.elements() * t.workRepeats
 	}
 }
 
-// needs says that the node's backward takes memory for the moment, beside its results.
-func (t *tape) needs(n *node, what string, s shape, source string) {
+// takesScratch says that the node's backward takes memory temporarily, besides its results.
+func (t *tracker) takesScratch(n *node, what string, s shape, source string) {
 	if n != nil {
-		n.take(edge{row: t.rowFor(what, beside, s, float32s, source), part: temporaries})
+		n.addScratch(edge{row: t.rowFor(what, scratch, s, float32s, source), part: temporaries})
 	}
 }
 
-func (n *node) take(e edge) {
-	n.passing[n.passes] = e
-	n.passes++
+func (n *node) addScratch(e edge) {
+	n.scratch[n.scratchCount] = e
+	n.scratchCount++
 }
 
 // checkpointed plays a layer that transformers may recompute: forward keeps its input and further arguments only, and
 // backward plays it again (torch/utils/checkpoint.py without reentrance, the Trainer's default).
-func (t *tape) checkpointed(x value, layer func(x value) value, arguments ...value) value {
-	if !t.checkpointing || t.quiet > 0 {
+func (t *tracker) checkpointed(x value, layer func(x value) value, arguments ...value) value {
+	if !t.checkpointing || t.checkpointDepth > 0 {
 		return layer(x)
 	}
-	t.quiet++
+	t.checkpointDepth++
 	y := layer(x)
-	t.quiet--
+	t.checkpointDepth--
 	y.node = none
 	var n *node
 	t.unfrozen(func() { n = t.graph("checkpoint", &y, y.grad, x) })

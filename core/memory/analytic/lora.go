@@ -7,18 +7,18 @@ import "github.com/asrconfig/asrconfig-go/core/model"
 // convolutional front end counts as frozen by model.freeze_feature_encoder(), without which it would keep its activations.
 
 // fixed tells whether LoRA keeps the parameters at work from training.
-func (t *tape) fixed() bool { return t.rank > 0 && !t.apart }
+func (t *tracker) fixed() bool { return t.rank > 0 && !t.trainsUnderLoRA }
 
 // unfrozen plays a part that trains whatever LoRA freezes.
-func (t *tape) unfrozen(play func()) {
-	outer := t.apart
-	t.apart = true
+func (t *tracker) unfrozen(play func()) {
+	outer := t.trainsUnderLoRA
+	t.trainsUnderLoRA = true
 	play()
-	t.apart = outer
+	t.trainsUnderLoRA = outer
 }
 
 // adapted adds an adapter's result to that of the linear layer beside it, which it takes over.
-func (t *tape) adapted(what string, x, y value) value {
+func (t *tracker) adapted(what string, x, y value) value {
 	if t.rank == 0 || what != "queries" && what != "values" {
 		return y
 	}
@@ -32,15 +32,15 @@ func (t *tape) adapted(what string, x, y value) value {
 	return y
 }
 
-// adapting is the model as LoRA trains it: other parameters, gradients and optimizer state. Without LoRA it is the model.
-func (m *Model) adapting(set settings) (*Model, error) {
+// withLoRA is the model as LoRA trains it: other parameters, gradients and optimizer state. Without LoRA it is the model.
+func (m *Model) withLoRA(set settings) (*Model, error) {
 	if set.rank == 0 {
 		return m, nil
 	}
 	if known, there := m.adapted.Load(set.rank); there {
 		return known.(*Model), nil
 	}
-	t := newTape(settings{rank: set.rank})
+	t := newTracker(settings{rank: set.rank})
 	if _, err := m.play(t, Shape{Batch: 1, Seconds: 1, Labels: 1}); err != nil {
 		return nil, err
 	}

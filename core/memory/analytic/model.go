@@ -1,5 +1,5 @@
 // Package analytic estimates the GPU memory of a training step from a transformers config alone: no torch, no GPU. It
-// plays the model's forward and backward pass operation by operation (see tape) with the size of every tensor that
+// plays the model's forward and backward pass operation by operation (see tracker) with the size of every tensor that
 // PyTorch's autograd saves, and reports the highest moment term by term. docs/analytic-memory.md has the formulas and
 // the measured error.
 package analytic
@@ -27,7 +27,7 @@ type Model struct {
 	overTime   bool      // a layer normalizes over time, so that results depend on padding
 	adapters   int64     // parameters that LoRA adds
 	adapted    *sync.Map // by rank: the model as LoRA trains it
-	play       func(*tape, Shape) (value, error)
+	play       func(*tracker, Shape) (value, error)
 }
 
 // family is what the estimator knows of a model_type.

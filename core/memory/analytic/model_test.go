@@ -80,7 +80,7 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 		}))
 		for _, set := range everySetting() {
-			p := newTape(set)
+			p := newTracker(set)
 			loss, err := m.play(p, Shape{Batch: 3, Seconds: 2.3, Labels: 7})
 			require.NoError(t, err)
 			p.endForward()
@@ -100,16 +100,16 @@ func TestEveryLayerPlayedGivesTheSame(t *testing.T) {
 		for _, set := range everySetting() {
 			var peaks [2][phases]int64
 			for i := range peaks {
-				p := newTape(set)
+				p := newTracker(set)
 				if i == 1 {
 					p.device = &simulator{alloc: allocator.New(allocator.Settings{})}
 				}
 				loss, err := m.play(p, Shape{Batch: 2, Seconds: 3, Labels: 11})
 				require.NoError(t, err)
 				p.endForward()
-				peaks[i][0], p.window = p.window.peak.total, &window{}
+				peaks[i][0], p.highest = p.highest.peak.total, &highWater{}
 				p.runBackward(loss)
-				peaks[i][1], peaks[i][2] = p.window.peak.total, p.live.total
+				peaks[i][1], peaks[i][2] = p.highest.peak.total, p.live.total
 			}
 			require.Equal(t, peaks[1], peaks[0], "%+v", set)
 		}

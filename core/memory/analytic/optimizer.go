@@ -11,13 +11,13 @@ import (
 
 // optimizerRule is what an optimizer takes of the GPU.
 type optimizerRule struct {
-	name   string
-	state  string  // key of profile.Model.OptimizerBytes; "" for float32 copies of the trained parameters
-	moment int64   // how many such copies
-	scales float64 // further state, as a share of it
-	copies int64   // float32 copies of all trained parameters during a step
-	widest int64   // float32 copies of the largest one during a step
-	why    string
+	name    string
+	state   string  // key of profile.Model.OptimizerBytes; "" for float32 copies of the trained parameters
+	moment  int64   // how many such copies
+	scales  float64 // further state, as a share of it
+	copies  int64   // float32 copies of all trained parameters during a step
+	largest int64   // float32 copies of the largest one during a step
+	why     string
 }
 
 // DefaultOptimizer is the Trainer's default since transformers 5: AdamW in one kernel, whose step needs no temporary lists.
@@ -29,7 +29,7 @@ var optimizerRules = map[string]optimizerRule{
 	"adamw_torch_fused": {state: "adamw", why: "torch/optim/adam.py, fused: two moments; in a step nothing more"},
 	"adamw_8bit":        eightBit,
 	"adamw_bnb_8bit":    eightBit,
-	"adafactor":         {state: "adafactor", widest: 2, why: "transformers/optimization.py: means of rows and columns; in a step the update of one parameter and its negative"},
+	"adafactor":         {state: "adafactor", largest: 2, why: "transformers/optimization.py: means of rows and columns; in a step the update of one parameter and its negative"},
 	"sgd":               {state: "sgd", copies: 1, why: "torch/optim/sgd.py, foreach: in a step the gradients with weight decay"},
 	"adagrad":           {moment: 1, copies: 2, why: "torch/optim/adagrad.py, foreach: a sum of squares; in a step gradients with weight decay and square roots"},
 	"rmsprop":           {moment: 1, copies: 2, why: "torch/optim/rmsprop.py, foreach: a mean of squares; in a step gradients with weight decay and square roots"},
@@ -77,7 +77,7 @@ func (o optimizerRule) pieces(bytes, share int64) []int64 {
 	return slices.Repeat([]int64{bytes}, int(o.moment))
 }
 
-// stepBytes is what a step takes for the moment; widest is the size of the largest trained parameter.
-func (o optimizerRule) stepBytes(m profile.Model, widest int64) int64 {
-	return o.copies*m.GradientBytes + o.widest*widest
+// stepBytes is what a step takes for the moment; largest is the size of the largest trained parameter.
+func (o optimizerRule) stepBytes(m profile.Model, largest int64) int64 {
+	return o.copies*m.GradientBytes + o.largest*largest
 }

@@ -30,8 +30,8 @@ func readParakeet(m *Model) error {
 	c := parakeetConfig{Vocabulary: 1025, Encoder: parakeetEncoder{Hidden: 1024, Layers: 24, Heads: 8, Inner: 4096, Bins: 80,
 		Taps: 9, Factor: 8, Channels: 256, SubTaps: 3, SubStep: 2, AttentionBias: true, ConvBias: true,
 		Dropout: 0.1, Activation: 0.1, Attention: 0.1}}
-	m.play = func(t *tape, s Shape) (value, error) {
-		p := &parakeet{parakeetConfig: c, parakeetEncoder: c.Encoder, tape: t, shape: s, batch: dim{"batch", s.Batch}}
+	m.play = func(t *tracker, s Shape) (value, error) {
+		p := &parakeet{parakeetConfig: c, parakeetEncoder: c.Encoder, tracker: t, shape: s, batch: dim{"batch", s.Batch}}
 		p.hidden, p.heads, p.size = dim{"hidden", p.Hidden}, dim{"heads", p.Heads}, dim{"head size", p.Hidden / p.Heads}
 		p.mel = ceil(s.Seconds * melFrameRate)
 		p.frames = dim{"frames", p.shortened(p.mel)}
@@ -47,7 +47,7 @@ func readParakeet(m *Model) error {
 type parakeet struct {
 	parakeetConfig
 	parakeetEncoder
-	*tape
+	*tracker
 	shape                              Shape
 	mel                                int64 // frames of the features
 	batch, frames, hidden, heads, size dim
@@ -57,7 +57,7 @@ type parakeet struct {
 func (p *parakeet) rows() shape { return of(p.batch, p.frames) }
 
 func (p *parakeet) forward() value {
-	p.place = "inputs"
+	p.module = "inputs"
 	mel, labels := dim{"mel frames", p.mel}, dim{"labels", p.shape.Labels}
 	features := p.input("log-mel features", of(p.batch, mel, dim{"mel bins", p.Bins}), float32s, "ParakeetFeatureExtractor")
 	p.input("labels", of(p.batch, labels), int64s, "data collator")
@@ -67,9 +67,9 @@ func (p *parakeet) forward() value {
 	p.at("head", func() {
 		vocabulary := dim{"vocabulary", p.Vocabulary}
 		p.unfrozen(func() {
-			p.logits = p.convolution("logits", x.as(of(p.batch, p.hidden, p.frames)).turn(), of(p.batch, vocabulary, p.frames), true, vocabulary, p.hidden, dim{"taps", 1})
+			p.logits = p.convolution("logits", x.as(of(p.batch, p.hidden, p.frames)).transpose(), of(p.batch, vocabulary, p.frames), true, vocabulary, p.hidden, dim{"taps", 1})
 		})
-		p.turnedGradient(p.logits, true)
+		p.transposedGradient(p.logits, true)
 		p.hold(x)
 		loss = p.ctcLoss(p.logits, p.batch, p.frames, labels)
 	})
@@ -84,13 +84,13 @@ func (p *parakeet) encode(features value) value {
 	mask := p.fresh("attention mask", of(p.batch, p.frames, p.frames), bools, "")
 	p.hold(p.positions, mask)
 	layer := func(x value) (y value) {
-		p.call(p.place, func() { y = p.layer(x) })
+		p.call(p.module, func() { y = p.layer(x) })
 		return y
 	}
 	p.at("encoder layers", func() {
 		p.repeat(p.Layers, func(int) { x = p.then(x, p.checkpointed(x, layer, mask, p.positions)) })
 	})
-	p.turnedGradient(x, false) // the head is a convolution
+	p.transposedGradient(x, false) // the head is a convolution
 	return x
 }
 

@@ -7,7 +7,7 @@ func (p *parakeet) layer(x value) value {
 	a := p.attention(normed)
 	y = p.then(y, p.sum(y, a))
 	n := p.norm("convolution layer norm", y, p.rows(), p.hidden)
-	p.turnedGradient(n, false)
+	p.transposedGradient(n, false)
 	c := p.then(n, p.convolutionModule(n))
 	y = p.then(y, p.sum(y, c))
 	p.hold(normed, a, c)
@@ -54,7 +54,7 @@ func (p *parakeet) attention(x value) value {
 func (p *parakeet) biased(q value) value {
 	y := p.fresh("biased queries", q.shape, float32s, "")
 	n := p.graph("biased queries", &y, true, q)
-	p.pass(n, q, float32s)
+	p.passGradient(n, q, float32s)
 	p.leaf(n, of(p.heads, p.size))
 	return y
 }
@@ -73,8 +73,8 @@ func (p *parakeet) positionBias(q, relative value) value {
 }
 
 func (p *parakeet) convolutionModule(x value) value {
-	s, double, one := of(p.batch, p.hidden, p.frames), p.hidden.twice(), dim{"taps", 1}
-	x = x.as(s).turn()
+	s, double, one := of(p.batch, p.hidden, p.frames), p.hidden.doubled(), dim{"taps", 1}
+	x = x.as(s).transpose()
 	y := p.convolution("pointwise convolution", x, of(p.batch, double, p.frames), p.ConvBias, double, p.hidden, one)
 	y = p.then(y, p.gated(y, s))
 	y = p.then(y, p.scaled("padding filled", y, s))
@@ -82,6 +82,6 @@ func (p *parakeet) convolutionModule(x value) value {
 	y = p.then(y, p.batchNorm("batch norm", y, p.hidden))
 	y = p.then(y, p.pointwise("silu", y))
 	y = p.then(y, p.convolution("pointwise convolution", y, s, p.ConvBias, p.hidden, p.hidden, one))
-	p.turnedGradient(y, p.ConvBias)
-	return y.as(of(p.batch, p.frames, p.hidden)).turn()
+	p.transposedGradient(y, p.ConvBias)
+	return y.as(of(p.batch, p.frames, p.hidden)).transpose()
 }

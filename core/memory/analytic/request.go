@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/device"
+	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/model"
 )
 
@@ -31,11 +31,11 @@ type Request struct {
 	Torch                string `json:"torch"`                  // version of PyTorch in mind, such as "2.14"; the newest known
 	Padded               *bool  `json:"padded"`                 // whether clips differ in length; true from a batch of 2
 
-	Simulate    bool   `json:"simulate"`     // play every layer of three steps through the simulated allocator: exact peaks of reserved memory, in milliseconds
-	Settings    string `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF for the simulation
-	DeviceBytes *int64 `json:"device_bytes"` // context and what else the process takes outside the allocator; unknown
-	LimitBytes  *int64 `json:"limit_bytes"`  // what the allocator may reserve; without it, whether it fits is not said
-	memory.GPU         // its multiprocessors, for the size of some kernels' buffers
+	Simulate      bool   `json:"simulate"`     // play every layer of three steps through the simulated allocator: exact peaks of reserved memory, in milliseconds
+	Settings      string `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF for the simulation
+	DeviceBytes   *int64 `json:"device_bytes"` // context and what else the process takes outside the allocator; unknown
+	LimitBytes    *int64 `json:"limit_bytes"`  // what the allocator may reserve; without it, whether it fits is not said
+	reduction.GPU        // its multiprocessors, for the size of some kernels' buffers
 }
 
 // Shape is the size of a micro-batch.
@@ -62,7 +62,7 @@ type settings struct {
 	rank                                                    int64 // of LoRA; 0 without
 	optimizer                                               optimizerRule
 	libraries                                               device.Workspaces
-	sums                                                    memory.GPU
+	sums                                                    reduction.GPU
 	allocator                                               allocator.Settings
 }
 

@@ -27,8 +27,8 @@ type dim struct {
 // padded rounds the dimension up to whole tiles.
 func (d dim) padded(to int64) dim { return dim{d.name, (d.n + to - 1) / to * to} }
 
-// twice doubles the dimension.
-func (d dim) twice() dim { return dim{"2 " + d.name, 2 * d.n} }
+// doubled doubles the dimension.
+func (d dim) doubled() dim { return dim{"2 " + d.name, 2 * d.n} }
 
 const maxRank = 4
 

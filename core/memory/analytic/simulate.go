@@ -3,8 +3,8 @@ package analytic
 import (
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/memory"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 )
 
 // steady is the steps after which a run repeats itself: the second puts what the model needs around the optimizer's
@@ -14,7 +14,7 @@ const steady = 3
 // simulate plays whole steps from the first one on, every layer of them, on a simulated device, and puts what its
 // allocator did into an estimate.
 func (m *Model) simulate(e *Estimate, r Request, set settings, s Shape) error {
-	t := newTape(set)
+	t := newTracker(set)
 	t.device = &simulator{alloc: allocator.New(set.allocator)}
 	e.Phases = nil
 	var err error
@@ -47,37 +47,37 @@ func (e *Estimate) simulated(r Request, d *simulator) {
 }
 
 // phase plays a phase and notes its peaks beside those of its kind.
-func (t *tape) phase(e *Estimate, segment, name string, play func()) {
+func (t *tracker) phase(e *Estimate, segment, name string, play func()) {
 	d := t.device
 	d.where = [2]string{segment, name}
 	d.alloc.ResetPeaks()
 	play()
 	s := d.alloc.Stats()
-	i := slices.IndexFunc(e.Phases, func(p memory.PhasePeak) bool { return p.Segment == segment && p.Phase == name })
+	i := slices.IndexFunc(e.Phases, func(p peak.Phase) bool { return p.Segment == segment && p.Phase == name })
 	if i < 0 {
 		i = len(e.Phases)
-		e.Phases = append(e.Phases, memory.PhasePeak{Segment: segment, Phase: name})
+		e.Phases = append(e.Phases, peak.Phase{Segment: segment, Phase: name})
 	}
 	p := &e.Phases[i]
 	p.PeakAllocated, p.PeakReserved = max(p.PeakAllocated, s.PeakAllocated), max(p.PeakReserved, s.PeakReserved)
 }
 
 // load puts every parameter on the device.
-func (m *Model) load(t *tape) error {
+func (m *Model) load(t *tracker) error {
 	if m.adapters > 0 {
-		t.standing("adapters", of(dim{"parameters", m.adapters}), float32s, parameters, "")
+		t.allocate("adapters", of(dim{"parameters", m.adapters}), float32s, parameters, "")
 	}
 	return m.source.EachParameter(func(dims []int, _ bool) {
 		n := int64(1)
 		for _, d := range dims {
 			n *= int64(d)
 		}
-		t.standing("parameters", of(dim{"parameter", n}), float32s, parameters, "")
+		t.allocate("parameters", of(dim{"parameter", n}), float32s, parameters, "")
 	})
 }
 
 // micro plays a micro-batch; its inputs take the place of the last one's.
-func (m *Model) micro(t *tape, e *Estimate, s Shape) error {
+func (m *Model) micro(t *tracker, e *Estimate, s Shape) error {
 	segment := "micro"
 	if t.accumulating {
 		segment = "accumulate"
@@ -104,8 +104,8 @@ func (m *Model) micro(t *tape, e *Estimate, s Shape) error {
 }
 
 // wholeStep is the optimizer's step with each parameter's state and gradient; the first one makes the state.
-func (m *Model) wholeStep(t *tape, first bool) {
-	t.place = "optimizer"
+func (m *Model) wholeStep(t *tracker, first bool) {
+	t.module = "optimizer"
 	share := t.optimizer.stateBytes(m.profile) / max(1, int64(len(t.trained)))
 	var temporary []int32
 	for _, at := range t.trained {
@@ -119,8 +119,8 @@ func (m *Model) wholeStep(t *tape, first bool) {
 			temporary = append(temporary, t.piece(bytes, temporaries))
 		}
 	}
-	for range t.optimizer.widest {
-		temporary = append(temporary, t.piece(t.widest, temporaries))
+	for range t.optimizer.largest {
+		temporary = append(temporary, t.piece(t.largestParameter, temporaries))
 	}
 	for _, at := range append(temporary, t.trained...) {
 		t.release(at)
@@ -128,6 +128,6 @@ func (m *Model) wholeStep(t *tape, first bool) {
 	t.trained = t.trained[:0]
 }
 
-func (t *tape) piece(bytes int64, p part) int32 {
-	return t.standing("optimizer", of(dim{"bytes", bytes}), bools, p, "")
+func (t *tracker) piece(bytes int64, p part) int32 {
+	return t.allocate("optimizer", of(dim{"bytes", bytes}), bools, p, "")
 }

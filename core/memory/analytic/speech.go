@@ -13,7 +13,7 @@ const (
 // transformers 5.23, models/wav2vec2/modeling_wav2vec2.py; the others are copies of it with the differences noted.
 type speechEncoder struct {
 	speechConfig
-	*tape
+	*tracker
 	kind   string // model_type
 	freeze bool   // the feature encoder does not train
 	shape  Shape
@@ -24,8 +24,8 @@ type speechEncoder struct {
 	bias                                          value // WavLM's position bias
 }
 
-func newSpeechEncoder(m *Model, c speechConfig, t *tape, s Shape) *speechEncoder {
-	return &speechEncoder{speechConfig: c, tape: t, kind: m.profile.Architecture, freeze: m.freeze, shape: s, bias: nothing,
+func newSpeechEncoder(m *Model, c speechConfig, t *tracker, s Shape) *speechEncoder {
+	return &speechEncoder{speechConfig: c, tracker: t, kind: m.profile.Architecture, freeze: m.freeze, shape: s, bias: nothing,
 		batch: dim{"batch", s.Batch}, hidden: dim{"hidden", c.Hidden}, inner: dim{"inner", c.Inner},
 		heads: dim{"heads", c.Heads}, headSize: dim{"head size", c.Hidden / c.Heads}}
 }
@@ -51,7 +51,7 @@ func (e *speechEncoder) forward() value {
 		x = e.then(x, e.projection(x))
 		x = e.then(x, e.encoder(x))
 		if e.adapts() {
-			e = e.apart()
+			e = e.clone()
 			x = e.then(x, e.lengthAdapter(x))
 		}
 	})
@@ -67,15 +67,15 @@ func (e *speechEncoder) adapts() bool {
 	return e.Adapter && (e.kind == wav2vec2 || e.kind == wavlm || e.kind == data2vec)
 }
 
-// apart is a copy whose lengths may change: layers that are played again in backward have those that they had.
-func (e *speechEncoder) apart() *speechEncoder {
+// clone is a copy whose lengths may change: layers that are played again in backward have those that they had.
+func (e *speechEncoder) clone() *speechEncoder {
 	c := *e
 	return &c
 }
 
 // inputs are the batch: waveforms, labels, and the mask where the processor gives one.
 func (e *speechEncoder) inputs() value {
-	e.place = "inputs"
+	e.module = "inputs"
 	s := of(e.batch, dim{"samples", e.samples})
 	waves := e.input("waveforms", s, float32s, "data collator")
 	e.input("labels", of(e.batch, dim{"labels", e.shape.Labels}), int64s, "data collator")
@@ -110,7 +110,7 @@ func (e *speechEncoder) convLayer(i int, x value, s shape, weight []dim) value {
 		return e.normedByTime(y, of(s[0], s[2]), s[1], e.ConvBias, last)
 	}
 	if last {
-		e.turnedGradient(y, e.ConvBias)
+		e.transposedGradient(y, e.ConvBias)
 	}
 	if i == 0 {
 		y = e.then(y, e.norm("group norm", y, of(s[0], s[1]), s[1]))
@@ -121,10 +121,10 @@ func (e *speechEncoder) convLayer(i int, x value, s shape, weight []dim) value {
 // normedByTime is a layer norm of a convolution's result, which it looks at with time first, and a gelu. What follows the
 // last one looks at it so too.
 func (e *speechEncoder) normedByTime(y value, rows shape, size dim, bias, last bool) value {
-	e.turnedGradient(y, bias)
-	y = e.then(y, e.norm("layer norm", y.turn(), rows, size).turn())
+	e.transposedGradient(y, bias)
+	y = e.then(y, e.norm("layer norm", y.transpose(), rows, size).transpose())
 	if !last {
-		e.turnedGradient(y, false)
+		e.transposedGradient(y, false)
 	}
 	return e.then(y, e.pointwise("gelu", y))
 }
@@ -134,7 +134,7 @@ func (e *speechEncoder) projection(x value) (y value) {
 	e.at("feature projection", func() {
 		in := e.same(x)
 		if e.kind != hubert || e.FeatNorm {
-			in = e.then(in, e.norm("layer norm", x.turn(), e.rows(), x.shape[1]))
+			in = e.then(in, e.norm("layer norm", x.transpose(), e.rows(), x.shape[1]))
 		}
 		y = e.linear("projection", in.as(of(e.batch, e.frames, x.shape[1])), e.hidden, true)
 		y = e.augmented(e.then(y, e.dropout(y, e.ProjectDropout)))
@@ -156,7 +156,7 @@ func (e *speechEncoder) augmented(x value) value {
 	if y.node != none {
 		n := &e.nodes[y.node]
 		e.leaf(n, of(e.hidden))
-		e.sumsColumns(n, e.batch.n*e.frames.n, e.Hidden)
+		e.takesColumnSum(n, e.batch.n*e.frames.n, e.Hidden)
 	}
 	return y
 }

@@ -58,7 +58,7 @@ func readSpeech(m *Model) error {
 		return err
 	}
 	m.overTime = c.ConvNorm == "group" && m.profile.Architecture != data2vec
-	m.play = func(t *tape, s Shape) (value, error) {
+	m.play = func(t *tracker, s Shape) (value, error) {
 		e := newSpeechEncoder(m, c, t, s)
 		e.samples = ceil(s.Seconds * sampleRate)
 		counts := c.frameCounts(e.samples)

@@ -73,7 +73,7 @@ func (e *speechEncoder) positions(x value) value {
 	if e.kind == data2vec {
 		return e.positionStack(x)
 	}
-	in := e.same(x).turn()
+	in := e.same(x).transpose()
 	if e.normedByBatch() {
 		in = e.then(in, e.batchNorm("batch norm", in, e.hidden))
 	}
@@ -83,7 +83,7 @@ func (e *speechEncoder) positions(x value) value {
 	if e.Positions%2 == 0 {
 		y = e.sliced(y, of(e.batch, e.hidden, e.frames))
 	} else {
-		e.turnedGradient(y, true)
+		e.transposedGradient(y, true)
 	}
 	return e.then(y, e.pointwise("gelu", y))
 }
@@ -111,14 +111,14 @@ func (e *speechEncoder) normedWeight(s shape) value {
 
 func (e *speechEncoder) positionStack(x value) value {
 	s := of(e.batch, e.hidden, e.frames)
-	x = e.same(x).turn()
+	x = e.same(x).transpose()
 	for i := range e.Positions {
 		y := e.convolution("positional convolution", x, s, true, e.hidden, dim{"group", e.Hidden / e.Groups}, dim{"taps", e.StackTaps})
 		e.frozen = true // its norm has no weights
 		x = e.then(x, e.normedByTime(y, e.rows(), e.hidden, true, i == e.Positions-1))
 		e.frozen = false
 	}
-	return x.turn()
+	return x.transpose()
 }
 
 // lengthAdapter is strided convolutions with gates after the encoder (add_adapter).
@@ -132,7 +132,7 @@ func (e *speechEncoder) lengthAdapter(x value) value {
 		}
 		for range e.AdapterN {
 			e.frames.n = max(1, (e.frames.n+2-e.AdapterTaps)/e.AdapterStep+1)
-			y := e.convolution("convolution", x, of(e.batch, size.twice(), e.frames), true, size.twice(), size, dim{"taps", e.AdapterTaps})
+			y := e.convolution("convolution", x, of(e.batch, size.doubled(), e.frames), true, size.doubled(), size, dim{"taps", e.AdapterTaps})
 			x = e.then(x, e.then(y, e.gated(y, of(e.batch, size, e.frames))))
 		}
 		x.shape = of(e.batch, e.frames, size)

@@ -2,7 +2,7 @@ package analytic
 
 // layer is one transformer layer; with do_stable_layer_norm the norms stand before attention and feed-forward.
 func (e *speechEncoder) layer(i int, x value, masks []value) (y value) {
-	e.call(e.place, func() {
+	e.call(e.module, func() {
 		if e.Stable {
 			y = e.stableLayer(i, x, masks)
 		} else {

@@ -23,56 +23,56 @@ func (m *Model) Estimate(r Request) (Estimate, error) {
 	if err != nil {
 		return Estimate{}, err
 	}
-	if m, err = m.adapting(set); err != nil {
+	if m, err = m.withLoRA(set); err != nil {
 		return Estimate{}, err
 	}
 	s := Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))}
-	t, windows, err := m.playStep(set, s)
+	t, highest, err := m.playStep(set, s)
 	if err != nil {
 		return Estimate{}, err
 	}
-	e := m.describe(r, set, t, windows)
+	e := m.describe(r, set, t, highest)
 	if r.Simulate {
 		err = m.simulate(&e, r, set, s)
 	}
 	return e, err
 }
 
-// playStep plays forward pass, backward pass and optimizer step; a window is the highest moment of each.
-func (m *Model) playStep(set settings, s Shape) (t *tape, windows [phases]*window, err error) {
-	t = newTape(set)
+// playStep plays forward pass, backward pass and optimizer step; it returns the highest moment of each.
+func (m *Model) playStep(set settings, s Shape) (t *tracker, highest [phases]*highWater, err error) {
+	t = newTracker(set)
 	m.resident(t)
 	if set.accumulating {
-		t.standing(parameterGradients, of(dim{"trained parameters", m.profile.TrainableParameters}), float32s, gradients, "of earlier micro-batches")
+		t.allocate(parameterGradients, of(dim{"trained parameters", m.profile.TrainableParameters}), float32s, gradients, "of earlier micro-batches")
 	}
 	loss, err := m.play(t, s)
 	if err != nil {
-		return nil, windows, err
+		return nil, highest, err
 	}
 	t.endForward()
-	windows[0], t.window = t.window, &window{}
+	highest[0], t.highest = t.highest, &highWater{}
 	t.runBackward(loss)
-	windows[1], t.window = t.window, &window{}
+	highest[1], t.highest = t.highest, &highWater{}
 	m.optimize(t)
-	windows[2] = t.window
-	if t.absurd {
-		return nil, windows, fault.New(fault.InvalidArgument, "check batch and seconds", "a batch of %d clips of %v s needs single tensors of more than 2^42 elements", s.Batch, s.Seconds)
+	highest[2] = t.highest
+	if t.tooLarge {
+		return nil, highest, fault.New(fault.InvalidArgument, "check batch and seconds", "a batch of %d clips of %v s needs single tensors of more than 2^42 elements", s.Batch, s.Seconds)
 	}
-	return t, windows, nil
+	return t, highest, nil
 }
 
 // resident is what is there before a step begins.
-func (m *Model) resident(t *tape) {
-	t.standing("parameters", of(dim{"parameters", m.profile.TotalParameters}), float32s, parameters, "core/model: exact")
+func (m *Model) resident(t *tracker) {
+	t.allocate("parameters", of(dim{"parameters", m.profile.TotalParameters}), float32s, parameters, "core/model: exact")
 	if state := t.optimizer.stateBytes(m.profile); state > 0 {
-		t.standing("optimizer state", of(dim{t.optimizer.name, state}), bools, optimizer, t.optimizer.why)
+		t.allocate("optimizer state", of(dim{t.optimizer.name, state}), bools, optimizer, t.optimizer.why)
 	}
 	t.workspaces()
 }
 
 // optimize is the optimizer's step; the gradients are there.
-func (m *Model) optimize(t *tape) {
-	t.place = "optimizer"
-	bytes := t.optimizer.stepBytes(m.profile, t.widest)
-	t.release(t.standing("step", of(dim{t.optimizer.name, bytes}), bools, temporaries, t.optimizer.why))
+func (m *Model) optimize(t *tracker) {
+	t.module = "optimizer"
+	bytes := t.optimizer.stepBytes(m.profile, t.largestParameter)
+	t.release(t.allocate("step", of(dim{t.optimizer.name, bytes}), bools, temporaries, t.optimizer.why))
 }

@@ -35,15 +35,15 @@ func (e *speechEncoder) biasOf(i int) value {
 	switch {
 	case i > 0:
 		return e.same(e.bias)
-	case e.moment == recomputed:
+	case e.pass == recomputed:
 		again := e.bias
-		again.at = e.standing("position bias", e.allScores(), float32s, temporaries, "")
+		again.at = e.allocate("position bias", e.allScores(), float32s, temporaries, "")
 		return again
 	}
-	quiet := e.quiet
-	e.quiet = 0 // its graph is kept: it is a result of the layer, not something inside
+	quiet := e.checkpointDepth
+	e.checkpointDepth = 0 // its graph is kept: it is a result of the layer, not something inside
 	e.bias = e.positionBias()
-	e.quiet = quiet
+	e.checkpointDepth = quiet
 	e.keep(e.bias.at) // all layers save it
 	e.release(e.bias.at)
 	e.storages[e.bias.at].shared = true
@@ -85,8 +85,8 @@ func (e *speechEncoder) gatedBias(x, bias value) value {
 	y := e.fresh("gated position bias", e.allScores(), float32s, savedInput)
 	n := e.graph("gated position bias", &y, false, gate, bias)
 	e.save(n, gate, bias)
-	e.back(n, gate, bias)
-	e.needs(n, "gradient of the gate before its sum", e.allScores(), "")
+	e.gradientsFor(n, gate, bias)
+	e.takesScratch(n, "gradient of the gate before its sum", e.allScores(), "")
 	e.drop(gate)
 	return y
 }
@@ -97,7 +97,7 @@ func (e *speechEncoder) gateProduct(gates value) value {
 	y, inner, outer := e.fresh("gate", s, float32s, ""), e.fresh("gate product", s, float32s, savedInput), e.fresh("gate product", s, float32s, savedInput)
 	n := e.graph("gate", &y, true, gates)
 	e.save(n, gates, inner, outer)
-	e.back(n, gates)
+	e.gradientsFor(n, gates)
 	e.leaf(n, of(e.heads))
 	e.drop(inner, outer)
 	return y
@@ -107,13 +107,13 @@ func (e *speechEncoder) gateProduct(gates value) value {
 func (e *speechEncoder) biasedProduct(bias, q, k value) value {
 	in := e.toLower(bias)
 	y := e.fresh("attention scores", e.allScores(), in.kind, "")
-	e.multiplies(false)
+	e.takeWorkspace(false)
 	n := e.graph("attention scores", &y, false, in, q, k)
 	e.save(n, q, k)
-	e.pass(n, in, y.kind)
-	e.back(n, q, k)
-	e.computes(n, product, in.kind, e.allScores().flops(e.headSize.n), q.grad, k.grad)
-	e.multipliesBack(n)
+	e.passGradient(n, in, y.kind)
+	e.gradientsFor(n, q, k)
+	e.countProducts(n, product, in.kind, e.allScores().flops(e.headSize.n), q.grad, k.grad)
+	e.takesWorkspace(n)
 	e.drop(in)
 	return y
 }

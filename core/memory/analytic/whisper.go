@@ -3,13 +3,13 @@ package analytic
 // whisper plays WhisperForConditionalGeneration. transformers 5.23, models/whisper/modeling_whisper.py.
 type whisper struct {
 	whisperConfig
-	*tape
+	*tracker
 	batch, size, mel, frames, tokens dim
 	encoded                          value
 }
 
 func (w *whisper) encode() {
-	w.place = "inputs"
+	w.module = "inputs"
 	x := w.input("log-mel features", of(w.batch, dim{"mel bins", w.Bins}, w.mel), float32s, "WhisperFeatureExtractor pads to 30 s")
 	w.input("labels", of(w.batch, w.tokens), int64s, "data collator")
 	w.call("encoder", func() {
@@ -29,8 +29,8 @@ func (w *whisper) embed(x value) value {
 	y := w.convolution("convolution", x, of(w.batch, w.size, w.mel), true, w.size, dim{"mel bins", w.Bins}, taps)
 	y = w.then(y, w.pointwise("gelu", y))
 	y = w.then(y, w.convolution("convolution", y, of(w.batch, w.size, w.frames), true, w.size, w.size, taps))
-	w.turnedGradient(y, true)
-	y = w.then(y, w.pointwise("gelu", y)).as(of(w.batch, w.frames, w.size)).turn()
+	w.transposedGradient(y, true)
+	y = w.then(y, w.pointwise("gelu", y)).as(of(w.batch, w.frames, w.size)).transpose()
 	positions := w.fresh("positions", of(w.frames, w.size), float32s, "")
 	sum := w.sum(y, positions)
 	w.drop(positions)

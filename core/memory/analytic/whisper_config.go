@@ -41,11 +41,11 @@ func readWhisper(m *Model) error {
 	}
 	c.Size, c.EncoderLayers, c.EncoderHeads = cmp.Or(c.Hidden, c.Size), cmp.Or(c.AnyLayers, c.EncoderLayers), cmp.Or(c.AnyHeads, c.EncoderHeads)
 	m.longest, m.mostLabels = float64(2*c.Sources)/melFrameRate, c.Targets
-	m.play = func(t *tape, s Shape) (value, error) {
+	m.play = func(t *tracker, s Shape) (value, error) {
 		if err := c.check(s, m.longest); err != nil {
 			return value{}, err
 		}
-		w := &whisper{whisperConfig: c, tape: t, batch: dim{"batch", s.Batch}, size: dim{"hidden", c.Size},
+		w := &whisper{whisperConfig: c, tracker: t, batch: dim{"batch", s.Batch}, size: dim{"hidden", c.Size},
 			mel: dim{"mel frames", 2 * c.Sources}, frames: dim{"frames", c.Sources}, tokens: dim{"tokens", max(1, s.Labels)}}
 		w.encode()
 		return w.decode(), nil

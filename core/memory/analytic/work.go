@@ -51,9 +51,9 @@ func (a *Amount) compute(c computation, d dtype, operations float64) {
 	}
 }
 
-// doing is the amount that the work of this moment counts to.
-func (t *tape) doing() *Amount {
-	switch t.moment {
+// amount is what the work of this pass counts to.
+func (t *tracker) amount() *Amount {
+	switch t.pass {
 	case forward:
 		return &t.work.Forward
 	case recomputed:
@@ -62,10 +62,10 @@ func (t *tape) doing() *Amount {
 	return &t.work.Backward
 }
 
-// computes counts an operation now and, where a node will run it backward, a further product for each operand with a gradient.
-func (t *tape) computes(n *node, c computation, d dtype, operations float64, gradients ...bool) {
-	operations *= float64(t.equal)
-	t.doing().compute(c, d, operations)
+// countProducts counts an operation now and, where a node will run it backward, a further product for each operand with a gradient.
+func (t *tracker) countProducts(n *node, c computation, d dtype, operations float64, gradients ...bool) {
+	operations *= float64(t.workRepeats)
+	t.amount().compute(c, d, operations)
 	if n == nil {
 		return
 	}
@@ -80,57 +80,57 @@ func (t *tape) computes(n *node, c computation, d dtype, operations float64, gra
 // more, and a gradient each for scores, queries, keys and values.
 const fusedBackward = 2.5
 
-// computesFused counts fused attention; operations are those of one of its two products.
-func (t *tape) computesFused(n *node, d dtype, operations float64) {
-	operations *= 2 * float64(t.equal)
-	t.doing().compute(product, d, operations)
+// countFusedAttention counts fused attention; operations are those of one of its two products.
+func (t *tracker) countFusedAttention(n *node, d dtype, operations float64) {
+	operations *= 2 * float64(t.workRepeats)
+	t.amount().compute(product, d, operations)
 	if n != nil {
 		t.work.Backward.compute(product, d, fusedBackward*operations)
 	}
 }
 
-// makes counts the traffic of a tensor that an operation makes.
-func (t *tape) makes(bytes int64) {
-	a := t.doing()
-	a.MovedBytes += 2 * float64(bytes) * float64(t.equal)
-	a.Kernels += float64(t.equal)
+// countWrite counts the traffic of a tensor that an operation makes.
+func (t *tracker) countWrite(bytes int64) {
+	a := t.amount()
+	a.MovedBytes += 2 * float64(bytes) * float64(t.workRepeats)
+	a.Kernels += float64(t.workRepeats)
 }
 
-// reads counts the traffic of a saved tensor that backward looks at.
-func (t *tape) reads(at int32) {
-	if at != none && t.moment == backward {
-		t.work.Backward.MovedBytes += float64(t.storages[at].bytes) * float64(t.equal)
+// countRead counts the traffic of a saved tensor that backward looks at.
+func (t *tracker) countRead(at int32) {
+	if at != none && t.pass == backward {
+		t.work.Backward.MovedBytes += float64(t.storages[at].bytes) * float64(t.workRepeats)
 	}
 }
 
 // flops are the operations of a product with this result, each element of which sums over so many terms.
 func (s shape) flops(inner int64) float64 { return 2 * float64(s.elements()) * float64(inner) }
 
-// Sketch is an estimate without its account: what a search over many steps asks.
-type Sketch struct {
+// Prediction is an estimate without its terms: what a search over many steps asks for.
+type Prediction struct {
 	PeakAllocated uint64
 	PeakReserved  uint64 // by the rule
 	Work          Work
 }
 
-// Sketch plays a step as Estimate does. Errors are those of Estimate.
-func (m *Model) Sketch(r Request) (Sketch, error) {
+// Predict plays a step as Estimate does. Errors are those of Estimate.
+func (m *Model) Predict(r Request) (Prediction, error) {
 	set, err := r.settings()
 	if err != nil {
-		return Sketch{}, err
+		return Prediction{}, err
 	}
-	if m, err = m.adapting(set); err != nil {
-		return Sketch{}, err
+	if m, err = m.withLoRA(set); err != nil {
+		return Prediction{}, err
 	}
-	t, windows, err := m.playStep(set, Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))})
+	t, highest, err := m.playStep(set, Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))})
 	if err != nil {
-		return Sketch{}, err
+		return Prediction{}, err
 	}
 	peak := int64(0)
-	for _, w := range windows {
+	for _, w := range highest {
 		peak = max(peak, w.peak.total)
 	}
-	return Sketch{uint64(peak), t.reserved(peak), t.work}, nil
+	return Prediction{uint64(peak), t.reserved(peak), t.work}, nil
 }
 
 // Profile is what is known of the model's size.

@@ -14,7 +14,7 @@ import (
 func TestWorkOfAnEncoder(t *testing.T) {
 	m, err := Read(model.Request{Name: "facebook/wav2vec2-base", FreezeFeatureEncoder: true})
 	require.NoError(t, err)
-	s, err := m.Sketch(Request{Batch: 2, Seconds: 10, Precision: "fp16"})
+	s, err := m.Predict(Request{Batch: 2, Seconds: 10, Precision: "fp16"})
 	require.NoError(t, err)
 	const batch, frames, hidden = 2, 499, 768
 	rows := float64(batch * frames)
@@ -39,7 +39,7 @@ func TestWorkOfAnEncoder(t *testing.T) {
 func TestWorkGrowsAsItShould(t *testing.T) {
 	everyModel(t, func(t *testing.T, m *Model) {
 		work := func(batch int64, precision string, checkpointing bool) Work {
-			s, err := m.Sketch(Request{Batch: batch, Seconds: 6, Precision: precision, Checkpointing: checkpointing})
+			s, err := m.Predict(Request{Batch: batch, Seconds: 6, Precision: precision, Checkpointing: checkpointing})
 			require.NoError(t, err)
 			return s.Work
 		}
@@ -71,15 +71,15 @@ func TestLoRA(t *testing.T) {
 	r.LoRARank = 32
 	low, err := m.Estimate(r)
 	require.NoError(t, err)
-	sketch, err := m.Sketch(r)
+	prediction, err := m.Predict(r)
 	require.NoError(t, err)
 	const trained = (12 + 2*12) * 2 * 2 * 768 * 32
-	require.EqualValues(t, trained, sketch.Work.TrainedParameters)
+	require.EqualValues(t, trained, prediction.Work.TrainedParameters)
 	require.InDelta(t, 8*trained, low.AtPeak.Components["optimizer"], 512)
 	require.Less(t, low.PeakReserved, full.PeakReserved-uint64(8*m.profile.TrainableParameters-8*trained), "optimizer state and more")
 	require.Greater(t, low.PeakReserved, uint64(4*m.profile.TotalParameters))
 	r.LoRARank = -1
-	_, err = m.Sketch(r)
+	_, err = m.Predict(r)
 	require.ErrorContains(t, err, "lora_rank is -1")
 }
 
@@ -88,7 +88,7 @@ func TestLoRALeavesNothing(t *testing.T) {
 	everyModel(t, func(t *testing.T, m *Model) {
 		for _, set := range everySetting() {
 			set.rank = 8
-			p := newTape(set)
+			p := newTracker(set)
 			loss, err := m.play(p, Shape{Batch: 3, Seconds: 2.3, Labels: 7})
 			require.NoError(t, err)
 			p.endForward()

@@ -78,7 +78,7 @@ func TestMultiprocessors(t *testing.T) {
 
 // Every card of the catalogue has its number of multiprocessors and its resident threads here.
 func TestCatalogueIsCovered(t *testing.T) {
-	text, err := os.ReadFile("../../hardware/catalogue.json")
+	text, err := os.ReadFile("../../gpus/gpus.json")
 	require.NoError(t, err)
 	var entries []struct {
 		DriverNames       []string `json:"driver_names"`

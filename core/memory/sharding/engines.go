@@ -7,7 +7,7 @@ import "fmt"
 // that (torch/csrc/distributed/c10d/reducer.cpp, initialize_buckets; transformers/trainer.py passes
 // find_unused_parameters, bucket_cap_mb and broadcast_buffers on).
 func ddp(r Request, s *States) {
-	s.hold(&s.Buffers, r.GradientBytes, "DDP's buckets, a second copy of the gradients")
+	s.add(&s.Buffers, r.GradientBytes, "DDP's buckets, a second copy of the gradients")
 }
 
 // zero is DeepSpeed's ZeRO under the Trainer. The module is cast to the 16-bit type, buffers excepted, and computes without
@@ -17,29 +17,29 @@ func ddp(r Request, s *States) {
 // DeepSpeed's estimate_zero2_model_states_mem_needs counts as the 4 in 18 bytes a parameter.
 func zero(r Request, s *States, stage int) {
 	width, share := widths[r.Precision], fmt.Sprintf("1/%d", r.Devices)
-	s.become(&s.Buffers, 0, "autocast's copies, which the parameters are here")
+	s.set(&s.Buffers, 0, "autocast's copies, which the parameters are here")
 	parameters, gradients := min(r.ParameterBytes, width*r.Parameters), min(r.GradientBytes, width*r.Trainable)
 	if stage == 3 {
-		s.become(&s.Parameters, r.share(parameters), share+" of the parameters, in the type of the computation")
+		s.set(&s.Parameters, r.share(parameters), share+" of the parameters, in the type of the computation")
 	} else {
-		s.become(&s.Parameters, parameters, "parameters in the type of the computation")
+		s.set(&s.Parameters, parameters, "parameters in the type of the computation")
 	}
 	if stage >= 2 {
-		s.become(&s.Gradients, r.share(gradients), share+" of the gradients, in the type of the computation")
+		s.set(&s.Gradients, r.share(gradients), share+" of the gradients, in the type of the computation")
 	} else {
-		s.become(&s.Gradients, gradients, "gradients in the type of the computation")
+		s.set(&s.Gradients, gradients, "gradients in the type of the computation")
 	}
-	s.become(&s.Optimizer, r.flatState(), share+" of the optimizer's state")
-	s.hold(&s.Optimizer, r.share(4*r.Trainable), share+" of a float32 copy of the trained parameters")
+	s.set(&s.Optimizer, r.flatState(), share+" of the optimizer's state")
+	s.add(&s.Optimizer, r.share(4*r.Trainable), share+" of a float32 copy of the trained parameters")
 	s.Step = r.share(4 * r.Trainable)
-	s.hold(&s.Buffers, width*ReduceBucket, "bucket in which gradients are reduced")
+	s.add(&s.Buffers, width*ReduceBucket, "bucket in which gradients are reduced")
 	if stage == 1 {
 		return // what is copied into the bucket is freed before the bucket's copy is made that is sent
 	}
-	s.hold(&s.Buffers, width*min(r.Trainable, ReduceBucket), "copy of the bucket that is sent")
+	s.add(&s.Buffers, width*min(r.Trainable, ReduceBucket), "copy of the bucket that is sent")
 	if stage == 3 {
 		live := min(r.Parameters, LiveParameters+r.Block()) + min(r.Parameters, PrefetchBucket)
-		s.hold(&s.Buffers, width*live, "parameters that are gathered, and the buffer they come in")
+		s.add(&s.Buffers, width*live, "parameters that are gathered, and the buffer they come in")
 	}
 }
 
@@ -53,24 +53,24 @@ func zero(r Request, s *States, stage int) {
 // Trainer knows it) they stay whole until the last one of an optimizer step.
 func fsdp(r Request, s *States) {
 	width, share := widths[r.Precision], fmt.Sprintf("1/%d", r.Devices)
-	s.become(&s.Buffers, 0, "autocast's copies, which the gathered layers are here")
+	s.set(&s.Buffers, 0, "autocast's copies, which the gathered layers are here")
 	parameters, gradients := r.ParameterBytes, r.GradientBytes
 	if width < 4 {
 		parameters, gradients = parameters+max(0, 4*r.Trainable-gradients), max(gradients, 4*r.Trainable)
 	}
-	s.become(&s.Parameters, r.share(parameters), share+" of the parameters")
-	s.become(&s.Gradients, r.share(gradients), share+" of the gradients")
-	s.become(&s.Optimizer, r.flatState(), share+" of the optimizer's state")
+	s.set(&s.Parameters, r.share(parameters), share+" of the parameters")
+	s.set(&s.Gradients, r.share(gradients), share+" of the gradients")
+	s.set(&s.Optimizer, r.flatState(), share+" of the optimizer's state")
 	block, assumed := r.Block(), ""
 	if r.LargestBlock == 0 {
 		assumed = fmt.Sprintf(" (a layer is taken for 1/%d of the model)", assumedLayers)
 	}
-	s.hold(&s.Buffers, width*min(r.Parameters, 3*block+r.outside()), "gathered layers and what lies outside of them"+assumed)
+	s.add(&s.Buffers, width*min(r.Parameters, 3*block+r.outside()), "gathered layers and what lies outside of them"+assumed)
 	whole := 2 * block
 	if r.DeferredSends {
 		whole = max(whole, r.Trainable)
 	}
-	s.hold(&s.Buffers, width*min(r.Trainable, whole), "whole gradients, before they are sent")
+	s.add(&s.Buffers, width*min(r.Trainable, whole), "whole gradients, before they are sent")
 }
 
 // assumedLayers are those of the smallest speech models that anyone shards (wav2vec2-base, Whisper small's encoder); larger

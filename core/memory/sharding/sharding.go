@@ -102,13 +102,13 @@ var ways = map[string]func(Request, *States){
 	"fsdp":  fsdp,
 }
 
-// become sets a part and notes the change.
-func (s *States) become(part *int64, bytes int64, name string) {
+// set sets a part and notes the change.
+func (s *States) set(part *int64, bytes int64, name string) {
 	if change := bytes - *part; change != 0 {
 		s.Terms = append(s.Terms, Term{name, change})
 	}
 	*part = bytes
 }
 
-// hold adds to a part.
-func (s *States) hold(part *int64, bytes int64, name string) { s.become(part, *part+bytes, name) }
+// add adds to a part.
+func (s *States) add(part *int64, bytes int64, name string) { s.set(part, *part+bytes, name) }

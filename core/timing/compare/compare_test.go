@@ -10,7 +10,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -30,7 +30,7 @@ func made(t *testing.T, r Request) Comparison {
 
 func TestEveryRowHoldsTogether(t *testing.T) {
 	c := made(t, asked())
-	require.Len(t, c.Rows, len(hardware.Catalogue()))
+	require.Len(t, c.Rows, len(gpus.All()))
 	for _, row := range c.Rows {
 		if !row.Fits {
 			require.NotEmpty(t, row.Ways, row.GPU)

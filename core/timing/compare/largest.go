@@ -7,7 +7,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -45,7 +45,7 @@ const usualSeconds = 15
 
 // LargestModels answers for a GPU. Errors: NotFound for an unknown GPU or a family without a model, InvalidArgument.
 func LargestModels(r LargestRequest) (Largest, error) {
-	card, count, err := hardware.Asked(r.GPU)
+	card, count, err := gpus.Parse(r.GPU)
 	if err != nil {
 		return Largest{}, err
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -93,7 +93,7 @@ func value(x *float64) float64 {
 
 // machine is one row's hardware.
 type machine struct {
-	card  hardware.Entry
+	card  gpus.Entry
 	count int
 }
 
@@ -101,14 +101,14 @@ type machine struct {
 func (r Request) machines() ([]machine, error) {
 	var out []machine
 	for _, name := range r.GPUs {
-		card, count, err := hardware.Asked(name)
+		card, count, err := gpus.Parse(name)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, machine{card, count})
 	}
 	if len(r.GPUs) == 0 {
-		for _, card := range hardware.Catalogue() {
+		for _, card := range gpus.All() {
 			out = append(out, machine{card, 1})
 		}
 	}
@@ -119,7 +119,7 @@ func (r Request) machines() ([]machine, error) {
 func byCard[T any](given map[string]T) (map[string]T, error) {
 	out := make(map[string]T, len(given))
 	for name, v := range given {
-		card, _, err := hardware.Asked(name)
+		card, _, err := gpus.Parse(name)
 		if err != nil {
 			return nil, err
 		}

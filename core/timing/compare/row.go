@@ -6,7 +6,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -90,7 +90,7 @@ func (p *planner) largestBatch(m machine, c candidate, budget uint64) (int, erro
 
 // Cards are the whole cards of the catalogue, which one might take instead.
 func Cards() (all []estimate.Card) {
-	for _, card := range hardware.Catalogue() {
+	for _, card := range gpus.All() {
 		if !card.MIG {
 			all = append(all, estimate.Card{Key: card.Key, GPU: card.GPU()})
 		}

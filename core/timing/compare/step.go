@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
-	"github.com/asrconfig/asrconfig-go/core/hardware"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -45,14 +45,14 @@ type StepAnswer struct {
 // stepper tells the work of micro-batches on a machine.
 type stepper struct {
 	Training
-	card  hardware.Entry
+	card  gpus.Entry
 	count int
 	model *analytic.Model
 	rates timing.Rates
 }
 
 func (t Training) stepper() (*stepper, error) {
-	card, count, err := hardware.Asked(t.GPU)
+	card, count, err := gpus.Parse(t.GPU)
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +67,12 @@ func (t Training) stepper() (*stepper, error) {
 }
 
 func (s *stepper) work(batch int64, seconds float64, accumulation int) (analytic.Work, error) {
-	sketch, err := s.model.Sketch(analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
+	prediction, err := s.model.Predict(analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
 		Accumulation: int64(accumulation), Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())})
-	return sketch.Work, err
+	return prediction.Work, err
 }
 
-// Step estimates one optimizer step. Errors: those of analytic.Read and Model.Sketch, NotFound for an unknown GPU, those of
+// Step estimates one optimizer step. Errors: those of analytic.Read and Model.Predict, NotFound for an unknown GPU, those of
 // timing.Calibrate.
 func Step(r StepRequest) (StepAnswer, error) {
 	s, err := r.stepper()

@@ -1,1 +1,12 @@
 """A plan put in force: training arguments, environment variables, switches of torch, the model."""
+
+from .._base.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "applied_settings": ("Applied", "AppliedSetting", "TooLateWarning"),
+        "model_preparation": ("prepare_model",),
+        "training_arguments": ("UnsupportedSettingWarning",),
+    },
+)

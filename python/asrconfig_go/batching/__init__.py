@@ -1,29 +1,21 @@
 """Which clips make up an optimizer step, and what that costs: see docs/batching.md."""
 
-from .batching_report import (
-    BatchingReport,
-    BatchingStrategy,
-    LengthBucket,
-    LongestClips,
-    compare_batching,
-    cost_of_longest,
-)
-from .batching_request import BatchingWarning
-from .memory_table import cut_by_memory, memory_table
-from .step_sampler import StepSampler
-from .trainer_batches import use_batches, with_batches
+from .._base.lazy_names import lazy_names
 
-__all__ = [
-    "BatchingReport",
-    "BatchingStrategy",
-    "BatchingWarning",
-    "LengthBucket",
-    "LongestClips",
-    "StepSampler",
-    "compare_batching",
-    "cost_of_longest",
-    "cut_by_memory",
-    "memory_table",
-    "use_batches",
-    "with_batches",
-]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "batching_report": (
+            "BatchingReport",
+            "BatchingStrategy",
+            "LengthBucket",
+            "LongestClips",
+            "compare_batching",
+            "cost_of_longest",
+        ),
+        "batching_request": ("BatchingWarning",),
+        "memory_limits": ("split_by_memory", "memory_table"),
+        "step_sampler": ("StepSampler",),
+        "trainer_batches": ("use_batches", "with_batches"),
+    },
+)

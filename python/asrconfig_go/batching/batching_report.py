@@ -10,7 +10,7 @@ from .._base.checks import checked_list
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json
 from .batching_request import BUCKETS, recipe
-from .memory_table import OVERHEAD_S, FitsByLength, seconds_of
+from .memory_limits import OVERHEAD_S, FitsByLength, seconds_of
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class BatchingStrategy:
 
     order: str
     """``random``, ``grouped`` (as transformers' group_by_length), ``bucketed`` or ``packed``: see ``StepSampler``."""
-    cut: str
+    split: str
     """``fixed`` (one size for all, or for a bucket) or ``optimal`` (the cheapest that fits, as the guard cuts)."""
     micro_batch: int | None
     """The size where there is one for all."""
@@ -69,21 +69,21 @@ class BatchingReport:
     notes: tuple[str, ...]
     """What there is to say about too little data."""
 
-    def find(self, order: str, cut: str) -> BatchingStrategy:
+    def find(self, order: str, split: str) -> BatchingStrategy:
         """The strategy of these names; ``InvalidArgumentError`` if there is none."""
         for each in self.strategies:
-            if (each.order, each.cut) == (order, cut):
+            if (each.order, each.split) == (order, split):
                 return each
-        known = ", ".join(f"{s.order} {s.cut}" for s in self.strategies)
-        raise InvalidArgumentError(f"there is no strategy {order} {cut}", f"choose one of {known}")
+        known = ", ".join(f"{s.order} {s.split}" for s in self.strategies)
+        raise InvalidArgumentError(f"there is no strategy {order} {split}", f"choose one of {known}")
 
     def __repr__(self) -> str:
         head = f"{self.clips} clips, {self.audio_s / 3600:.2f} h, the longest {self.longest_s:.4g} s"
-        lines = [head, "  order     cut      micro-batches  padding  memory used  by time   speed"]
+        lines = [head, "  order     split    micro-batches  padding  memory used  by time   speed"]
         for s in self.strategies:
             size = f" ({s.micro_batch} clips)" if s.micro_batch else ""
             lines.append(
-                f"  {s.order:<9} {s.cut:<8} {s.micro_batches:>13}  {s.padding:>6.1%}  {s.use:>11.1%}  "
+                f"  {s.order:<9} {s.split:<8} {s.micro_batches:>13}  {s.padding:>6.1%}  {s.use:>11.1%}  "
                 f"{s.use_by_time:>7.1%}  {s.speed:>5.2f}×{size}"
             )
         return "\n".join([*lines, *(f"  ! {note}" for note in self.notes)])
@@ -103,8 +103,8 @@ class LongestClips:
     padded_share: float
     time_share: float
     """Of padded seconds and of the predicted time in random order, at one micro-batch size for all."""
-    cut_time_share: float
-    """Of the predicted time where steps are cut by memory."""
+    split_time_share: float
+    """Of the predicted time where micro-batches are sized by memory."""
     text: str
 
     def __str__(self) -> str:
@@ -135,7 +135,7 @@ def compare_batching(
         seconds, memory, mode="packed", step_samples=step_samples, ranks=ranks, seed=seed, buckets=buckets,
         overhead_s=overhead_s, drop_last=drop_last,
     )  # fmt: skip
-    return from_json(BatchingReport, native.call("batching.compare", {"recipe": request}, seconds.tobytes()))
+    return from_json(BatchingReport, native.call("batching.compare", {"options": request}, seconds.tobytes()))
 
 
 def cost_of_longest(
@@ -159,5 +159,5 @@ def cost_of_longest(
         overhead_s=overhead_s, drop_last=False,
     )  # fmt: skip
     limits = None if over_s is None else checked_list("over_s", over_s, float)
-    found = native.call("batching.longest", {"recipe": request, "limits_s": limits}, seconds.tobytes())
+    found = native.call("batching.longest", {"options": request, "limits_s": limits}, seconds.tobytes())
     return [from_json(LongestClips, each) for each in found["longest"]]

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._base.checks import checked
 from .._base.errors import InvalidArgumentError
-from .memory_table import FitsByLength, memory_table, rows
+from .memory_limits import FitsByLength, memory_table, rows
 
 BUCKETS = 30
 

@@ -13,7 +13,7 @@ from .._base.errors import InvalidArgumentError
 from .._base.records import from_json
 from .batching_report import LengthBucket
 from .batching_request import BUCKETS, BatchingWarning, recipe
-from .memory_table import OVERHEAD_S, FitsByLength, seconds_of
+from .memory_limits import OVERHEAD_S, FitsByLength, seconds_of
 
 
 class StepSampler:
@@ -120,7 +120,7 @@ class StepSampler:
 
     def _ask(self) -> array[int]:
         """The order of this epoch, the shares of the processes side by side."""
-        request = {"recipe": {**self._recipe, "epoch": self.epoch}}
+        request = {"options": {**self._recipe, "epoch": self.epoch}}
         found, order = native.exchange("batching.order", request, self._seconds.tobytes())
         self._steps, self._tail = int(found["steps"]), [int(size) for size in found["tail"]]
         self.notes: tuple[str, ...] = tuple(found["notes"])

@@ -1,20 +1,12 @@
 """What a plan gains on one's own model and data, measured: see docs/benchmark.md."""
 
-from __future__ import annotations
+from .._base.lazy_names import lazy_names
 
-from .benchmark_result import BenchmarkResult, Setting
-from .measurements import Block, LoaderResult, OptionResult, Readings, SideResult, Spread, StepParts
-from .request import benchmark_training
-
-__all__ = [
-    "BenchmarkResult",
-    "Block",
-    "LoaderResult",
-    "OptionResult",
-    "Readings",
-    "Setting",
-    "SideResult",
-    "Spread",
-    "StepParts",
-    "benchmark_training",
-]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "benchmark_result": ("BenchmarkResult", "Setting"),
+        "measurements": ("Block", "LoaderResult", "OptionResult", "Readings", "SideResult", "Spread", "StepParts"),
+        "request": ("benchmark_training",),
+    },
+)

@@ -11,7 +11,7 @@ from .variants import Side
 
 
 @dataclass
-class Course:
+class BenchmarkRun:
     """The blocks of one side; of another side than the plan's also their gains, when both neighbours are there."""
 
     side: Side
@@ -43,7 +43,9 @@ class Course:
         return Spread.of(1 / gain for gain in self.cpu_gains)
 
 
-def take_turns(plan: Course, others: Sequence[Course], rounds: int, run: Callable[[Course], Block | None]) -> None:
+def interleave(
+    plan: BenchmarkRun, others: Sequence[BenchmarkRun], rounds: int, run: Callable[[BenchmarkRun], Block | None]
+) -> None:
     """Run P A P B P …, ``rounds`` times: each block of another side lies between two of the plan's.
 
     Its gain is the mean of theirs over its own time, so that a machine that gets evenly slower changes nothing. ``run``
@@ -68,7 +70,7 @@ def take_turns(plan: Course, others: Sequence[Course], rounds: int, run: Callabl
             _kept(plan, run)
 
 
-def _kept(course: Course, run: Callable[[Course], Block | None]) -> Block | None:
+def _kept(course: BenchmarkRun, run: Callable[[BenchmarkRun], Block | None]) -> Block | None:
     block = run(course)
     if block is not None:
         course.blocks.append(block)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._base.errors import AsrConfigError
-from ..monitor.run_log import RunStory
+from ..monitor.run_log import RunLog
 from .measurements import Block, Readings
 
 
@@ -23,16 +23,16 @@ class Watch:
         except AsrConfigError as error:
             self.problem = f"memory was not watched: {error.message}"
 
-    def stop(self) -> RunStory | None:
+    def stop(self) -> RunLog | None:
         """End it; what it saw."""
         if self._monitor is None:
             return None
         self._monitor.stop()
-        story: RunStory = self._monitor.story()
+        story: RunLog = self._monitor.story()
         return story
 
 
-def readings(story: RunStory | None, blocks: Sequence[Block]) -> Readings:
+def readings(story: RunLog | None, blocks: Sequence[Block]) -> Readings:
     """Those between begin and end of these blocks, on the busiest GPU if there are several."""
     if story is None or not blocks:
         return Readings()
@@ -48,7 +48,7 @@ def readings(story: RunStory | None, blocks: Sequence[Block]) -> Readings:
     )
 
 
-def rows_inside(story: RunStory, times: Sequence[float], blocks: Sequence[Block]) -> list[int]:
+def rows_inside(story: RunLog, times: Sequence[float], blocks: Sequence[Block]) -> list[int]:
     """Which of ``times``, seconds of the story, lie in one of the blocks."""
     start = story.start_unix_nanos / 1e9
     spans = [(block.begun_unix_s - start, block.begun_unix_s - start + block.seconds) for block in blocks]

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from .._base.errors import LibraryError
-from ..monitor.run_log import RunStory, StepSeries
+from ..monitor.run_log import RunLog, StepSeries
 from ..report.diagnosis import Finding, diagnose
 from ..report.diagnosis_settings import settings_of
 from .measurements import Block
@@ -17,9 +17,7 @@ from .monitor_figures import rows_inside
 _NOTHING = ("healthy", "too_short")
 
 
-def seen(
-    story: RunStory | None, blocks: Sequence[Block], settings: Mapping[str, Any], known: str
-) -> tuple[Finding, ...]:
+def seen(story: RunLog | None, blocks: Sequence[Block], settings: Mapping[str, Any], known: str) -> tuple[Finding, ...]:
     """Findings but for the kind that is ``known`` from the parts of a step."""
     if story is None or not story.gpus or not blocks:
         return ()
@@ -30,7 +28,7 @@ def seen(
     return tuple(each for each in found if each.kind not in (*_NOTHING, known))
 
 
-def of_blocks(story: RunStory, blocks: Sequence[Block]) -> RunStory:
+def of_blocks(story: RunLog, blocks: Sequence[Block]) -> RunLog:
     """The story of these blocks alone, with their steps."""
     slow, fast = (rows_inside(story, series.times_s, blocks) for series in (story.activity, story.memory))
     memory = dataclasses.replace(
@@ -55,7 +53,7 @@ def _cut(series: Any, rows: Sequence[int]) -> Any:
     return dataclasses.replace(series, **columns)
 
 
-def _each_step(story: RunStory, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+def _each_step(story: RunLog, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
     for block in blocks:
         begin = block.begun_unix_s - story.start_unix_nanos / 1e9
         for step, end in zip(block.steps, accumulate(step.seconds for step in block.steps), strict=True):
@@ -70,7 +68,7 @@ def _number(size: int | None) -> float | None:
     return None if size is None else float(size)
 
 
-def _steps(story: RunStory, told: list[dict[str, Any]]) -> StepSeries:
+def _steps(story: RunLog, told: list[dict[str, Any]]) -> StepSeries:
     """Columns of what is told; None in all others."""
     names = [field.name for field in dataclasses.fields(story.steps)]
     columns: dict[str, Any] = {name: tuple(step.get(name) for step in told) for name in names}

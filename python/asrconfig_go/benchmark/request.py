@@ -71,11 +71,11 @@ def benchmark_training(
     trainer_class = trainer_class or _trainer()
     from .blocks import Bench, checked_model, processor_option
     from .isolation import nothing_left_behind, off_the_gpu, old_objects_aside
-    from .runner import Benchmark, Wishes
+    from .runner import Benchmark, BenchmarkOptions
     from .torch_profile import checked_folder
 
     counts = _counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
-    wishes = Wishes(loader, _swept(sweep), checked_folder(profile), progress)
+    choices = BenchmarkOptions(loader, _swept(sweep), checked_folder(profile), progress)
     check_seed(seed)
     plan, known = checked("plan", plan, TrainingConfig | None), None
     checked_model(model)
@@ -88,7 +88,7 @@ def benchmark_training(
     _check_batches(plan, before)
     both = named(settings or {})
     hardware = HardwareProfile.detect()
-    workers = most_workers(plan, before, wishes.sweep, hardware.cpu.usable_cores)
+    workers = most_workers(plan, before, choices.sweep, hardware.cpu.usable_cores)
     steps, warm_up = max(steps, _ROUNDS_OF_WORKERS * workers), max(warm_up, workers)
     sample = draw(dataset, durations_of(dataset, known), steps, plan.effective_batch_size, plan.max_length_s, seed)
     options = processor_option(trainer_class, processor)
@@ -100,7 +100,7 @@ def benchmark_training(
     )  # fmt: skip
     place = Place.here(hardware.cpu.usable_cores)
     with off_the_gpu(model), old_objects_aside(), nothing_left_behind():
-        return Benchmark(bench, Side("plan", both, plan), _with(before, both), setting, place, wishes).run()
+        return Benchmark(bench, Side("plan", both, plan), _with(before, both), setting, place, choices).run()
 
 
 def _with(side: Side | None, settings: Mapping[str, Any]) -> Side | None:

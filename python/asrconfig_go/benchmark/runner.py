@@ -8,12 +8,12 @@ from pathlib import Path
 
 from .._base.errors import InternalError, InvalidArgumentError
 from .._base.progress import ProgressBar
-from ..monitor.run_log import RunStory
+from ..monitor.run_log import RunLog
 from ..report.diagnosis import Finding
 from .benchmark_result import BenchmarkResult, Setting
 from .blocks import Bench, BlockFailed, run_block
 from .bottleneck import bottleneck, next_change
-from .interleaving import Course, take_turns
+from .interleaving import BenchmarkRun, interleave
 from .loader_grid import default_collator, measure_loading
 from .measurements import Block, LoaderResult, OptionResult, SideResult, Spread
 from .monitor_figures import Watch, readings
@@ -24,7 +24,7 @@ from .variants import Side
 
 
 @dataclass(frozen=True)
-class Wishes:
+class BenchmarkOptions:
     """What is to be measured. ``sweep`` None: what may help against what holds the plan back."""
 
     loader: bool
@@ -38,7 +38,7 @@ class _Found:
     """What has been measured so far, beside the sides."""
 
     loader: tuple[LoaderResult, ...] = ()
-    changes: list[tuple[Change, Course | None]] = field(default_factory=list)
+    changes: list[tuple[Change, BenchmarkRun | None]] = field(default_factory=list)
     finding: Finding | None = None
     profile: list[str] = field(default_factory=list)
     stopped: bool = False
@@ -48,11 +48,11 @@ class Benchmark:
     """``run`` it once. ``original`` is None where nothing is compared."""
 
     def __init__(
-        self, bench: Bench, plan: Side, original: Side | None, setting: Setting, place: Place, wishes: Wishes
+        self, bench: Bench, plan: Side, original: Side | None, setting: Setting, place: Place, choices: BenchmarkOptions
     ) -> None:
-        self._bench, self._setting, self._place, self._wishes = bench, setting, place, wishes
-        self._plan = Course(plan)
-        self._original = None if original is None else Course(original)
+        self._bench, self._setting, self._place, self._choices = bench, setting, place, choices
+        self._plan = BenchmarkRun(plan)
+        self._original = None if original is None else BenchmarkRun(original)
         self._found = _Found()
         if plan.plan is None:
             raise InternalError("the plan's side has no plan")
@@ -73,24 +73,24 @@ class Benchmark:
 
     def _measure(self) -> None:
         self._run(self._plan)  # for what is made when it is first used, and for files that come from disk
-        if self._wishes.loader:
+        if self._choices.loader:
             self._load()
         self._turns([self._original] if self._original else [], "Comparing")
-        names = self._find_bottleneck() if self._wishes.sweep is None else tuple(self._wishes.sweep)
+        names = self._find_bottleneck() if self._choices.sweep is None else tuple(self._choices.sweep)
         for change in changes(names, self._config, self._place, self._attention):
             self._found.changes.append((change, None if change.why_not else self._course(change)))
         courses = [course for _, course in self._found.changes if course is not None]
         if courses:
             self._turns(courses, "Trying changes")
-        if self._wishes.profile is not None:
-            self._profile(self._wishes.profile)
+        if self._choices.profile is not None:
+            self._profile(self._choices.profile)
 
     @property
     def _attention(self) -> str:
         return getattr(getattr(self._bench.model, "config", None), "_attn_implementation", None) or ""
 
-    def _course(self, change: Change) -> Course:
-        return Course(Side(change.words, self._plan.side.settings, change.of(self._config)))
+    def _course(self, change: Change) -> BenchmarkRun:
+        return BenchmarkRun(Side(change.words, self._plan.side.settings, change.of(self._config)))
 
     def _find_bottleneck(self) -> tuple[str, ...]:
         side = self._side(self._plan, None)
@@ -104,26 +104,26 @@ class Benchmark:
         batch = sample.effective_batch if whole else plan.per_device_train_batch_size
         planned = (plan.dataloader_num_workers, plan.dataloader_prefetch_factor)
         collator = default_collator(self._bench.collator)
-        with ProgressBar("Loading data", "pass", None, self._wishes.progress):
+        with ProgressBar("Loading data", "pass", None, self._choices.progress):
             self._found.loader = measure_loading(
                 sample, collator, batch, self._place.cores, planned=planned, rounds=self._setting.rounds
             )
 
-    def _turns(self, others: Sequence[Course], what: str) -> None:
+    def _turns(self, others: Sequence[BenchmarkRun], what: str) -> None:
         total = self._setting.rounds * max(1, 2 * len(others)) + bool(others)
-        with ProgressBar(what, "block", total, self._wishes.progress) as advance:
+        with ProgressBar(what, "block", total, self._choices.progress) as advance:
             done = 0
 
-            def run(course: Course) -> Block | None:
+            def run(course: BenchmarkRun) -> Block | None:
                 nonlocal done
                 block = self._run(course)
                 done += 1
                 advance(done, total)
                 return block
 
-            take_turns(self._plan, others, self._setting.rounds, run)
+            interleave(self._plan, others, self._setting.rounds, run)
 
-    def _run(self, course: Course) -> Block | None:
+    def _run(self, course: BenchmarkRun) -> Block | None:
         """One block; None where it fails, for want of memory or as a change that is only tried."""
         steps, warm_up = self._setting.steps, self._bench.warm_up
         if course.side.plan is not None and course.side.plan.torch_compile:
@@ -136,7 +136,7 @@ class Benchmark:
         course.settings, course.notes = done.settings, tuple(dict.fromkeys((*course.notes, *done.notes)))
         return done.block
 
-    def _failed(self, course: Course, failed: BlockFailed) -> None:
+    def _failed(self, course: BenchmarkRun, failed: BlockFailed) -> None:
         course.problem = failed.text
         tried = any(course is each for _, each in self._found.changes)
         if tried or (failed.memory and course is self._original):
@@ -152,14 +152,14 @@ class Benchmark:
             if not course.problem:
                 self._found.profile.append(profile_side(self._bench, course.side, folder))
 
-    def _side(self, course: Course, story: RunStory | None) -> SideResult:
+    def _side(self, course: BenchmarkRun, story: RunLog | None) -> SideResult:
         sample, blocks = self._bench.sample, tuple(course.blocks)
         return SideResult(
             course.side.name, course.settings, sample.clips, sample.audio_s, sample.longest_s, self._place.cores,
             blocks, readings(story, blocks), course.problem,
         )  # fmt: skip
 
-    def _option(self, change: Change, course: Course | None, story: RunStory | None) -> OptionResult:
+    def _option(self, change: Change, course: BenchmarkRun | None, story: RunLog | None) -> OptionResult:
         if course is None:
             return OptionResult(change.option, change.value, change.words, why_not=change.why_not)
         problem = course.problem or ("" if course.blocks else "not reached")
@@ -168,10 +168,10 @@ class Benchmark:
             change.option, change.value, change.words, side, course.gain, self._cpu_gain(course), problem
         )
 
-    def _cpu_gain(self, course: Course) -> Spread | None:
+    def _cpu_gain(self, course: BenchmarkRun) -> Spread | None:
         return None if self._place.gpu else course.cpu_gain
 
-    def _result(self, story: RunStory | None, problem: str) -> BenchmarkResult:
+    def _result(self, story: RunLog | None, problem: str) -> BenchmarkResult:
         found, original = self._found, self._original
         if found.finding is None:
             self._find_bottleneck()

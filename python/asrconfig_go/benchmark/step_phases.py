@@ -17,7 +17,7 @@ from transformers.trainer_callback import TrainerCallback
 
 from .._base.override import override
 from .._base.timers import CPUMoments, moments_of
-from ..monitor.batch_shapes import Inputs
+from ..monitor.batch_shapes import BatchShapes
 from .cpu_time import cpu_seconds
 from .measurements import Block, StepParts
 
@@ -47,7 +47,7 @@ class Phases(TrainerCallback):  # type: ignore[misc]
         self._step = _Marks()
         self._done: list[_Marks] = []
         self._moments: Any = CPUMoments()
-        self._inputs: Inputs | None = None
+        self._inputs: BatchShapes | None = None
         self._ended = self._begun = self._cpu = self._begun_unix = 0.0
         self.block: Block | None = None
         """What was measured, when that is done."""
@@ -59,7 +59,7 @@ class Phases(TrainerCallback):  # type: ignore[misc]
         """The model is on its device."""
         self._moments = moments_of(model)
         if not args.torch_compile:  # a hook would be compiled, too
-            self._inputs = Inputs(model)
+            self._inputs = BatchShapes(model)
         self._ended = time.perf_counter()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

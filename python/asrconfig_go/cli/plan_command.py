@@ -23,7 +23,7 @@ def add_plan(commands: Any) -> None:
     plan.add_argument("--model", required=True, help="known name, or folder with config.json")
     plan.add_argument("--gpu", help="plan for this GPU (T4, L4, A100-40GB, 2xT4, …) instead of what is here")
     plan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
-    _add_wishes(plan)
+    _add_options(plan)
     plan.add_argument("--output", metavar="FILE", help="also save the configuration as JSON")
     plan.add_argument(
         "--html",
@@ -35,8 +35,8 @@ def add_plan(commands: Any) -> None:
     plan.set_defaults(run=_plan)
 
 
-def _add_wishes(plan: Any) -> None:
-    """Options that the planner takes as wishes; what is left out is its choice."""
+def _add_options(plan: Any) -> None:
+    """Options that the planner takes as options; what is left out is its choice."""
     add, toggle = plan.add_argument, argparse.BooleanOptionalAction
     add("--target-batch-size", type=int, default=32, help="samples per optimizer step (default 32)")
     add("--safety-margin", type=float, default=0.85, help="share of memory to use, 0.70 to 0.95 (default 0.85)")
@@ -69,8 +69,8 @@ def _html_file(name: str) -> str:
 def _plan(arguments: argparse.Namespace) -> int:
     from ..optimal import create_optimal_config
 
-    wishes = {name: getattr(arguments, name) for name in _PASSED_ON}
-    config, manager = create_optimal_config(arguments.data, arguments.model, verbose=not arguments.json, **wishes)
+    options = {name: getattr(arguments, name) for name in _PASSED_ON}
+    config, manager = create_optimal_config(arguments.data, arguments.model, verbose=not arguments.json, **options)
     if arguments.output:
         config.save(arguments.output)
     explanation = manager.explain()

@@ -57,10 +57,10 @@ def _train(arguments: argparse.Namespace) -> int:
     from ..recipe import fine_tune
     from ..recipe.rank_output import first_process
 
-    wishes = {name: getattr(arguments, name) for name in _PASSED_ON}
+    options = {name: getattr(arguments, name) for name in _PASSED_ON}
     settings = dict(_setting(text) for text in arguments.set)
     result = fine_tune(
-        arguments.data, arguments.model, arguments.out, settings=settings, verbose=not arguments.quiet, **wishes
+        arguments.data, arguments.model, arguments.out, settings=settings, verbose=not arguments.quiet, **options
     )
     if first_process():
         show(result)

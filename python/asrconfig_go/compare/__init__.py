@@ -1,1 +1,20 @@
 """One training on many GPUs, and the largest models for one."""
+
+from .._base.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "comparison_records": (
+            "Comparison",
+            "GPUPlan",
+            "LargestModels",
+            "Price",
+            "StepCalibration",
+            "StepTime",
+            "TrainableModel",
+        ),
+        "gpu_comparison": ("compare_gpus", "estimate_step_time", "gpu_prices", "largest_models"),
+        "step_calibration": ("find_step_calibration",),
+    },
+)

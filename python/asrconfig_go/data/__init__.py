@@ -1,1 +1,14 @@
 """Audio datasets: sources, clips, durations, labels, and what they add up to."""
+
+from .._base.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "clips": ("Clip", "Clips"),
+        "durations": ("BadAudioWarning", "add_durations"),
+        "labels": ("InfeasiblePair", "LabelReport", "check_labels"),
+        "profile": ("BadFile", "DatasetProfile", "Duplicates", "Histogram", "Outliers", "Padding"),
+        "scan": ("ScanResult", "scan_audio"),
+    },
+)

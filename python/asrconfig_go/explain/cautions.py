@@ -151,7 +151,7 @@ def _overrides(e: Explanation) -> Caution | None:
         "overrides",
         f"{', '.join(changed)} changed since the plan was made{step}.",
         "Predicted memory, times and alternatives, and the learning rate, are those of the plan as it was.",
-        "Plan again with your wishes as options, or look with estimate_memory(…) before you train.",
+        "Plan again with them as options, or look with estimate_memory(…) before you train.",
     )
 
 

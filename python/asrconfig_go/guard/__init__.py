@@ -1,6 +1,12 @@
 """Training steps that survive running out of GPU memory without changing the mathematics of the run."""
 
-from .guard import Guard, attach, guard_of
-from .training_report import GuardEvent
+from .._base.lazy_names import lazy_names
 
-__all__ = ["Guard", "GuardEvent", "attach", "guard_of"]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "batch_size_search": ("BatchSizeProbe", "BatchSizeSearch", "find_max_batch_size"),
+        "guard": ("Guard", "attach", "guard_of"),
+        "training_report": ("Change", "GuardEvent", "Restart", "TrainingReport"),
+    },
+)

@@ -11,7 +11,7 @@ from .._base.random_state import cpu_state, gpu_states, set_cpu_state, set_gpu_s
 from .collated_batch import batch_size, copied, like, piece
 from .loss_weights import Totals, labels_name, row_tokens, totals
 from .model_state import Attributes, Key, ModelState, Saved
-from .process_group import Ranks
+from .process_group import ProcessGroup
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Call:
 class Window:
     """The accumulation window that a Trainer is in: from one optimizer step to the next."""
 
-    def __init__(self, trainer: Any, ranks: Ranks) -> None:
+    def __init__(self, trainer: Any, ranks: ProcessGroup) -> None:
         self._labels, self._ranks = labels_name(trainer), ranks
         self.state, self.attributes = ModelState(trainer.model), Attributes(trainer)
         self._in_place: bool | None = None  # whether steps change their batches; None before the first window's end

@@ -18,7 +18,7 @@ from .training_report import GuardEvent
 
 logger = logging.getLogger("asrconfig_go")
 
-STATISTICS_HINT = "allow statistics of smaller micro-batches by attach(cut_batch_statistics=True)"
+STATISTICS_HINT = "allow statistics of smaller micro-batches by attach(split_batch_statistics=True)"
 
 
 @dataclass

@@ -20,7 +20,7 @@ from ..memory.model_source import is_module
 from ..view.units import as_html
 from .bisection import Bracket
 from .probe import optimizer_states, untouched
-from .trial_batch import BatchFunction, Job, model_job, trainer_job
+from .trial_batch import BatchFunction, TrialBatch, model_trial, trainer_trial
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ def find_max_batch_size(
         back.enter_context(untouched(model))
         if model is model_or_trainer:
             settings = ("fp32" if precision is None else precision, 1 if accumulation is None else accumulation)
-            job, optimizer = model_job(model, batch_fn, seconds, *settings, optimizer)
+            job, optimizer = model_trial(model, batch_fn, seconds, *settings, optimizer)
         else:
-            job, optimizer = back.enter_context(trainer_job(model_or_trainer, batch_fn, seconds, batch, optimizer))
+            job, optimizer = back.enter_context(trainer_trial(model_or_trainer, batch_fn, seconds, batch, optimizer))
         meter = Meter(next(model.parameters()).device)
         first, source = _start(start, low, job, meter)
         states = back.enter_context(optimizer_states(optimizer))
@@ -153,7 +153,7 @@ class Meter:
         return int(torch.cuda.max_memory_reserved(self._device)), int(torch.cuda.memory_allocated(self._device))
 
 
-def _search(job: Job, meter: Meter, bracket: Bracket) -> Iterator[BatchSizeProbe]:
+def _search(job: TrialBatch, meter: Meter, bracket: Bracket) -> Iterator[BatchSizeProbe]:
     """The trials, until the largest size is known."""
     free_memory()
     while (size := bracket.next()) is not None:
@@ -171,7 +171,7 @@ def _maybe(error: Exception | None) -> bool:
     return error is not None and classify(error)["class"] == "maybe"
 
 
-def _try(job: Job, meter: Meter, size: int) -> tuple[Exception | None, tuple[int, int] | None]:
+def _try(job: TrialBatch, meter: Meter, size: int) -> tuple[Exception | None, tuple[int, int] | None]:
     """Run ``size`` samples: what it measured, or the error when memory was wanting."""
     failed, held = None, None
     meter.begin()
@@ -190,7 +190,7 @@ def _try(job: Job, meter: Meter, size: int) -> tuple[Exception | None, tuple[int
     return failed, held
 
 
-def _start(start: int | MemoryModel | None, low: int, job: Job, meter: Meter) -> tuple[int, str]:
+def _start(start: int | MemoryModel | None, low: int, job: TrialBatch, meter: Meter) -> tuple[int, str]:
     """Where to begin, and why there."""
     limit = meter.limit()
     if isinstance(start, int):

@@ -17,7 +17,7 @@ _HINT = "give attach(split=…) a function that takes (inputs, size) and gives a
 _MAIN = ("labels", "input_values", "input_features", "input_ids")
 
 
-class UncutBatchError(InvalidArgumentError):
+class UnsplittableBatchError(InvalidArgumentError):
     """A batch has entries that do not belong to its samples one by one."""
 
 
@@ -50,16 +50,16 @@ def split(inputs: Any, size: int) -> list[Any]:
 
 
 def check_rows(inputs: Any) -> int:
-    """The number of samples, or ``UncutBatchError`` with the entries that have another one."""
+    """The number of samples, or ``UnsplittableBatchError`` with the entries that have another one."""
     n = batch_size(inputs)
     if inputs.get("sampled_negative_indices") is not None:
-        raise UncutBatchError(
+        raise UnsplittableBatchError(
             "sampled_negative_indices holds positions in the whole batch, so that it cannot be cut", _HINT
         )
     odd = [f"{name} is a mapping" for name, value in sorted(inputs.items()) if isinstance(value, Mapping)]
     odd += [f"{name} has {length}" for name, length in sorted(_lengths(inputs).items()) if length != n]
     if odd:
-        raise UncutBatchError(f"a batch of {n} samples cannot be cut: {', '.join(odd)}", _HINT)
+        raise UnsplittableBatchError(f"a batch of {n} samples cannot be cut: {', '.join(odd)}", _HINT)
     return n
 
 

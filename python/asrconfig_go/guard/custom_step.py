@@ -29,14 +29,14 @@ class UnfitStepError(Exception):
     """Why micro-batches of this ``training_step`` cannot be weighted; a sentence's end."""
 
 
-def has_own_step(trainer: Any) -> bool:
+def has_custom_step(trainer: Any) -> bool:
     """Whether ``training_step`` is another one than the Trainer's."""
     from transformers import Trainer
 
     return type(trainer).training_step is not Trainer.training_step or "training_step" in vars(trainer)
 
 
-def has_own_loss(trainer: Any) -> bool:
+def has_custom_loss(trainer: Any) -> bool:
     """Whether the loss is computed by a function of the user's."""
     from transformers import Trainer
 
@@ -57,7 +57,7 @@ def has_hooks(model: Any) -> bool:
     return any(p._backward_hooks for p in model.parameters())
 
 
-class OwnStep:
+class CustomStep:
     """Runs ``step(batch)``, a training step of one micro-batch, and leaves weights and gradients as they were."""
 
     def __init__(

@@ -12,7 +12,7 @@ from .._base.errors import InvalidArgumentError
 from .._base.out_of_memory import classify, note as add_note
 from .._base.override import override
 from .._base.random_state import cpu_generators_kept, cpu_state, seed_cpu, seed_of, set_cpu_state
-from ..batching.memory_table import OVERHEAD_S
+from ..batching.memory_limits import OVERHEAD_S
 from ..view.units import plural
 from .accumulation_window import Call, Window
 from .attempts import STATISTICS_HINT, Attempts, Piece
@@ -26,14 +26,14 @@ from .loss_rule import LossRule
 from .measured_losses import items_of
 from .memory_budget import MemoryBudget
 from .micro_batch_budget import Budget
-from .micro_batches import by_length, evenly, is_cut
+from .micro_batches import by_length, evenly, is_split
 from .model_state import Saved
 from .optimizer_step import OptimizerSteps
-from .oversized_clips import LeftOut
+from .oversized_clips import OversizedClips
 from .prediction_step import EvaluationRule, predict_in_parts
 from .preflight import PreflightReport, preflight as try_worst
 from .probe import changed_tensors, tensor_sums
-from .process_group import Ranks
+from .process_group import ProcessGroup
 from .step_times import follow_steps
 from .training_report import GuardEvent
 from .weighted_losses import WeightedLosses
@@ -66,8 +66,8 @@ class Guard:
     ``split`` are for losses and batches of an unknown kind. ``too_long`` says what becomes of a clip that does not fit
     alone: ``"raise"``, ``"skip"``, or a function that gets it as a batch of one and gives a list of shorter batches.
     With ``preflight`` the optimizer's states and the worst batches are tried before the first step; a number says how
-    many seconds the longest clip lasts. ``cut_batch_statistics`` allows to cut batches whose samples the model looks at
-    together (batch normalisation), by the statistics of smaller micro-batches; otherwise they are not cut.
+    many seconds the longest clip lasts. ``split_batch_statistics`` allows to split batches whose samples the model sees
+    together (batch normalization), by the statistics of smaller micro-batches; otherwise they are not split.
 
     While nothing fails, the training is that of the bare Trainer, random numbers and the order of samples included, up
     to the weights of micro-batches. What cannot be kept exact is said before the first step, in ``notes``: a
@@ -87,7 +87,7 @@ class Guard:
         split: Callable[[Any, int], list[Any]] | None = None,
         too_long: str | Callable[[Any], list[Any]] = "raise",
         preflight: bool | float = False,
-        cut_batch_statistics: bool = False,
+        split_batch_statistics: bool = False,
     ) -> None:
         check_options(max_halvings, micro_batch, overhead_s, rule, too_long, preflight)
         check_trainer(trainer)
@@ -103,13 +103,13 @@ class Guard:
         self._split, self._preflight = split, preflight
         self.preflight: PreflightReport | None = None
         """What was tried before the first step, if it was."""
-        ranks = Ranks(trainer)
+        ranks = ProcessGroup(trainer)
         self._ranks = ranks
         self._window = Window(trainer, ranks)
         self._rule = LossRule(trainer, rule, ranks, self._window, split)
         self._losses = WeightedLosses(trainer, self._rule, ranks, self._window)
-        self._micro_batch, self._cut_statistics = micro_batch, cut_batch_statistics
-        self._left_out = LeftOut(too_long, self.budgets["training"], self._window)
+        self._micro_batch, self._cut_statistics = micro_batch, split_batch_statistics
+        self._left_out = OversizedClips(too_long, self.budgets["training"], self._window)
         if max_halvings is None:
             max_halvings = 3 if too_long == "raise" else 20
         self._loading = Loading(trainer, self._once_more)
@@ -259,7 +259,7 @@ class Guard:
             self._rule.settle(self._train_step, model, args, kwargs, matters=True, shared=True)
             return self._step(model, [call], args, kwargs)
         with self._ranks.together():
-            matters = self._window.planned > 1 or not self._ranks.alone or is_cut(inputs, self.budgets["training"])
+            matters = self._window.planned > 1 or not self._ranks.alone or is_split(inputs, self.budgets["training"])
             self._rule.settle(self._train_step, inner, args, kwargs, matters)
             self._tell_limits()
         if self.unfit:
@@ -368,7 +368,7 @@ class Guard:
         if call.inputs is not None:
             if (
                 self._split is None
-                and is_cut(call.inputs, budget)
+                and is_split(call.inputs, budget)
                 and self._rule.losses.padding_is_unseen(model, call.inputs, items)
             ):
                 parts = by_length(call.inputs, budget, self._ranks.inner(model))

@@ -102,7 +102,7 @@ def caveats(trainer: Any) -> tuple[str, ...]:
     if batch:
         said.append(
             f"{batch[0]} and {len(batch) - 1} more normalise over the batch: results depend on the size of "
-            "micro-batches, so batches are cut with attach(cut_batch_statistics=True) alone"
+            "micro-batches, so batches are cut with attach(split_batch_statistics=True) alone"
         )
     over_time = [name for name in found if name not in batch]
     if over_time:

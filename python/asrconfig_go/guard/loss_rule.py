@@ -12,7 +12,7 @@ from .collated_batch import batch_size
 from .loss_weights import expected_rules
 from .measured_losses import MeasuredLosses, UnfitLossError, items_of
 from .probe import steps_in_backward
-from .process_group import Ranks
+from .process_group import ProcessGroup
 
 logger = logging.getLogger("asrconfig_go")
 
@@ -27,7 +27,7 @@ class LossRule:
     Processes of one training ask at the same steps, and agree.
     """
 
-    def __init__(self, trainer: Any, rule: str | None, ranks: Ranks, window: Window, split: Any = None) -> None:
+    def __init__(self, trainer: Any, rule: str | None, ranks: ProcessGroup, window: Window, split: Any = None) -> None:
         self._trainer, self._ranks, self._window = trainer, ranks, window
         self.losses = MeasuredLosses(trainer, ranks, window, split)
         """What measures."""

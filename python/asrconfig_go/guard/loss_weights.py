@@ -80,7 +80,7 @@ def row_tokens(inputs: Any, labels: str = "labels") -> list[int]:
     return [int(n) for n in (used.flatten(1).sum(1) if len(used.shape) > 1 else used.int())]
 
 
-def telling_rows(inputs: Any, most: int = TRIED, labels: str = "labels") -> Any:
+def informative_rows(inputs: Any, most: int = TRIED, labels: str = "labels") -> Any:
     """At most so many samples of a batch, one with the most tokens first, and one with the fewest among them."""
     counts = row_tokens(inputs, labels)
     rows = sorted(range(len(counts)), key=lambda i: -counts[i])

@@ -11,21 +11,21 @@ from typing import Any
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
 from .accumulation_window import Window
-from .collated_batch import UncutBatchError, batch_size, check_rows, copied, piece
-from .custom_step import OwnStep, UnfitStepError, has_hooks, has_own_loss, has_own_step
+from .collated_batch import UnsplittableBatchError, batch_size, check_rows, copied, piece
+from .custom_step import CustomStep, UnfitStepError, has_custom_loss, has_custom_step, has_hooks
 from .loss_weights import (
     RULES,
     TRIED,
     NoRuleError,
     NotFiniteError,
     fitting_rules,
+    informative_rows,
     labels_name,
     row_tokens,
-    telling_rows,
 )
 from .measurement import measuring, steady
-from .padding import Trimming, padding_changes_nothing
-from .process_group import Ranks
+from .padding import PaddingCheck, padding_changes_nothing
+from .process_group import ProcessGroup
 
 logger = logging.getLogger("asrconfig_go")
 
@@ -41,10 +41,10 @@ class UnfitLossError(Exception):
 class MeasuredLosses:
     """Computes losses of a few samples, and their gradients where these are the user's, and leaves no trace."""
 
-    def __init__(self, trainer: Any, ranks: Ranks, window: Window, split: Any = None) -> None:
+    def __init__(self, trainer: Any, ranks: ProcessGroup, window: Window, split: Any = None) -> None:
         self._trainer, self._ranks, self._window, self._split = trainer, ranks, window, split
-        self._labels, self.own_step = labels_name(trainer), has_own_step(trainer)
-        own_loss, hooks, model = has_own_loss(trainer), has_hooks(trainer.model), type(trainer.model).__name__
+        self._labels, self.own_step = labels_name(trainer), has_custom_step(trainer)
+        own_loss, hooks, model = has_custom_loss(trainer), has_hooks(trainer.model), type(trainer.model).__name__
         self.own = self.own_step or own_loss or hooks
         """Whether step, loss or hooks are the user's: then gradients tell, too."""
         if self.own_step or own_loss:
@@ -53,7 +53,7 @@ class MeasuredLosses:
             self._whose = f"the training of {model}, with hooks of weights," if hooks else f"the training of {model}"
         self._collated: list[Any] = []  # a few examples, or None, once batches of one sample have told nothing
         self._sought = 0  # times that examples were taken
-        self._trimming = Trimming()
+        self._trimming = PaddingCheck()
 
     def look_elsewhere(self) -> None:
         """Take other examples of the dataset when the batches tell nothing again."""
@@ -117,7 +117,7 @@ class MeasuredLosses:
         try:
             if self._split is None:
                 check_rows(self._window.calls[-1].inputs)
-        except UncutBatchError as error:
+        except UnsplittableBatchError as error:
             raise UnfitLossError(f"{error.message}; {error.hint}") from error
         with self._measuring(model):
             for batch in self._examples():
@@ -158,7 +158,7 @@ class MeasuredLosses:
             with without_accumulation(self._trainer):
                 train_step(model, part, *args, **kwargs)
 
-        step = OwnStep(self._trainer, model, self._window.attributes, run, keeps_weights=not self.own_step)
+        step = CustomStep(self._trainer, model, self._window.attributes, run, keeps_weights=not self.own_step)
         first = copied(piece(batch, 0, 1))
         step.check_scale(first, step.gradient(copied(first)))
         try:
@@ -209,7 +209,7 @@ class MeasuredLosses:
         elif found is not None:
             most = min(TRIED, batch_size(found))
             while most >= 2:
-                yield telling_rows(found, most, self._labels)
+                yield informative_rows(found, most, self._labels)
                 most //= 2
 
     def _from_dataset(self) -> Any:
@@ -224,7 +224,7 @@ class MeasuredLosses:
         rows = {int(len(dataset) * (i * _GOLDEN % 1)) for i in range(first, first + _LOOKED_AT)}
         try:
             examples = [dataset[i] for i in sorted(rows)]
-            return telling_rows(loader.collate_fn(examples), TRIED, self._labels) if len(rows) > 1 else None
+            return informative_rows(loader.collate_fn(examples), TRIED, self._labels) if len(rows) > 1 else None
         except Exception as error:  # whatever a dataset raises: nothing is lost, the expected rule goes
             logger.debug("examples of the dataset could not be collated: %s", first_line(error))
             return None

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .._base.errors import InvalidArgumentError
-from ..batching.memory_table import GRID_S, OVERHEAD_S
+from ..batching.memory_limits import GRID_S, OVERHEAD_S
 from .batch_lengths import Extent
 from .micro_batch_budget import Budget
 

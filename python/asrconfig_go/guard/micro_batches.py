@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..batching.memory_table import cheapest
+from ..batching.memory_limits import cheapest
 from .attempts import Piece
 from .batch_lengths import Extent, extent, own_lengths
 from .collated_batch import batch_size, check_rows, like, pick, split
@@ -16,7 +16,7 @@ from .worst_batch import per_second
 Split = Callable[[Any, int], list[Any]]
 
 
-def is_cut(inputs: Any, budget: Budget) -> bool:
+def is_split(inputs: Any, budget: Budget) -> bool:
     """Whether a batch is too large for one micro-batch, or may cost less in several."""
     n = batch_size(inputs)
     return budget.overhead_s is not None or budget.size(extent(inputs), n) < n

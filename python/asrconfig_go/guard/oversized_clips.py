@@ -17,7 +17,7 @@ from .padding import trimmed
 logger = logging.getLogger("asrconfig_go")
 
 
-class LeftOut:
+class OversizedClips:
     """Takes clips that are too long out of their batches, if the user allowed it, and counts them.
 
     The others are then padded to the longest of them, as if the clip had never been in the batch. There is no automatic

@@ -74,7 +74,7 @@ def _used(labels: Any) -> int:
     return int(used.nonzero().max()) + 1 if bool(used.any()) else 1
 
 
-class Trimming:
+class PaddingCheck:
     """Whether padding may be taken off batches of one training, by trying it.
 
     All samples of the first eight padded batches of each kind (entries, and what they are as long as) are tried, and

@@ -14,9 +14,9 @@ from .loss_weights import (
     Totals,
     expected_rules,
     fitting_rules,
+    informative_rows,
     labels_name,
     row_tokens,
-    telling_rows,
     totals,
     weighted,
 )
@@ -48,7 +48,7 @@ class EvaluationRule:
         asked = not self._rules or (len(self._rules) > 1 and len(set(row_tokens(inputs, labels))) > 1)
         if asked and inputs.get(labels) is not None:
             for most in (min(TRIED, max(2, fits)), 2):
-                some = copied(inputs) if split else telling_rows(inputs, most, labels)
+                some = copied(inputs) if split else informative_rows(inputs, most, labels)
                 try:
                     self._rules = fitting_rules(self._trainer, some, loss, labels, split)
                     break

@@ -35,7 +35,7 @@ class OtherProcessFailedError(InfeasiblePlanError):
     """Another process of this training has failed, so that this one cannot go on."""
 
 
-class Ranks:
+class ProcessGroup:
     """The processes of one training; with one process all of this does nothing."""
 
     def __init__(self, trainer: Any) -> None:

@@ -21,7 +21,7 @@ _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
-class Job:
+class TrialBatch:
     """What is tried: ``make`` gives inputs of so many samples, ``step`` runs them forward and backward.
 
     ``passes`` is 2 when gradients are accumulated: the second micro-batch finds those of the first in memory.
@@ -43,9 +43,9 @@ class Job:
             self.step(dict(inputs))
 
 
-def model_job(
+def model_trial(
     model: Any, batch_fn: BatchFunction | None, seconds: float | None, precision: str, accumulation: int, optimizer: Any
-) -> tuple[Job, Any]:
+) -> tuple[TrialBatch, Any]:
     """Of a model alone, and its optimizer: the given one, or made by the Trainer's name for it."""
     one_of("precision", precision, PRECISIONS)
     positive("accumulation", accumulation, 65_536)
@@ -59,7 +59,7 @@ def model_job(
     settings = {"precision": precision, "accumulation": accumulation}
     settings |= {"gradient_checkpointing": _checkpoints(model)} | ({"optimizer": name} if isinstance(name, str) else {})
     step = _Step(model, _DTYPES.get(precision))
-    return Job(model, make, step, min(accumulation, 2), settings, seconds, inputs), optimizer
+    return TrialBatch(model, make, step, min(accumulation, 2), settings, seconds, inputs), optimizer
 
 
 def _made_up(model: Any, seconds: float | None) -> BatchFunction:
@@ -121,9 +121,9 @@ def training_settings(args: Any, model: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def trainer_job(
+def trainer_trial(
     trainer: Any, batch_fn: BatchFunction | None, seconds: float | None, batch: Any, optimizer: Any
-) -> Iterator[tuple[Job, Any]]:
+) -> Iterator[tuple[TrialBatch, Any]]:
     """Of a trainer, and its optimizer: its own step, loss, precision and recomputation; it is put back afterwards."""
     _check_trainer(trainer)
     model, args, settings = trainer.model, trainer.args, trainer_settings(trainer)
@@ -139,7 +139,7 @@ def trainer_job(
         train_step, prepared = type(trainer).training_step, trainer.model_wrapped
         passes = min(args.gradient_accumulation_steps, 2)
         step = _trainer_step(trainer, train_step, prepared)
-        yield Job(model, make, step, passes, settings, seconds, inputs), optimizer
+        yield TrialBatch(model, make, step, passes, settings, seconds, inputs), optimizer
 
 
 def _repeated(base: Any) -> BatchFunction:

@@ -12,7 +12,7 @@ from .custom_step import check_gradient
 from .loss_rule import LossRule
 from .loss_weights import labels_name, totals, weighted
 from .measured_losses import one_number, without_accumulation
-from .process_group import Ranks
+from .process_group import ProcessGroup
 
 
 class WeightedLosses:
@@ -22,7 +22,7 @@ class WeightedLosses:
     accumulation steps but the weight.
     """
 
-    def __init__(self, trainer: Any, rule: LossRule, ranks: Ranks, window: Window) -> None:
+    def __init__(self, trainer: Any, rule: LossRule, ranks: ProcessGroup, window: Window) -> None:
         self._trainer, self._rule, self._ranks, self._window = trainer, rule, ranks, window
         self._labels = labels_name(trainer)
         self._weight: Any = None  # None outside of a step

@@ -1,8 +1,13 @@
 """A plan for several GPUs as files for torchrun, accelerate, DeepSpeed and FSDP: see docs/distributed.md."""
 
-from .launch_arguments import trainer_arguments
-from .launch_script import LaunchFiles, launch_files
-from .layers import layer_classes
-from .sharded_plan import STRATEGIES, for_strategy
+from .._base.lazy_names import lazy_names
 
-__all__ = ["STRATEGIES", "LaunchFiles", "for_strategy", "launch_files", "layer_classes", "trainer_arguments"]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "launch_arguments": ("trainer_arguments",),
+        "launch_script": ("LaunchFiles", "launch_files"),
+        "layers": ("layer_classes",),
+        "sharded_plan": ("STRATEGIES", "for_strategy"),
+    },
+)

@@ -7,26 +7,19 @@ Needs numpy and soundfile; soxr or scipy for clips of other sampling rates; scip
 of this package has them all.
 """
 
-from __future__ import annotations
+from .._base.lazy_names import lazy_names
 
-from .audio import load_audio
-from .cache_filling import Filled
-from .collators import CTCCollator, Seq2SeqCollator
-from .decoded_cache import DecodedCache
-from .noise import AddNoise
-from .resampled_cache import CacheNotKeptWarning, ResampledCache
-from .reverberation import Reverberation
-from .speed import ChangeSpeed
-
-__all__ = [
-    "AddNoise",
-    "CTCCollator",
-    "CacheNotKeptWarning",
-    "ChangeSpeed",
-    "DecodedCache",
-    "Filled",
-    "ResampledCache",
-    "Reverberation",
-    "Seq2SeqCollator",
-    "load_audio",
-]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "audio": ("load_audio",),
+        "cache_filling": ("Filled",),
+        "collators": ("CTCCollator", "Seq2SeqCollator"),
+        "decoded_cache": ("DecodedCache",),
+        "loader_rate": ("CodecRate", "LoaderNotMeasuredWarning", "LoaderRate", "measure_loader"),
+        "noise": ("AddNoise",),
+        "resampled_cache": ("CacheNotKeptWarning", "ResampledCache"),
+        "reverberation": ("Reverberation",),
+        "speed": ("ChangeSpeed",),
+    },
+)

@@ -22,6 +22,10 @@ _PATIENCE = 8  # bad clips, when time is up and there was no good one
 _now = time.perf_counter
 
 
+class LoaderNotMeasuredWarning(UserWarning):
+    """Clips could not be decoded here to see how fast that is; the plan assumes a usual rate."""
+
+
 @dataclass(frozen=True)
 class CodecRate:
     """The clips of one codec; ``rate`` in seconds of audio per second and worker."""

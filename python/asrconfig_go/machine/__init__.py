@@ -1,1 +1,11 @@
 """The machine and the model, measured."""
+
+from .._base.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "hardware": ("CPU", "GPU", "GPUProcess", "HardwareProfile", "Memory"),
+        "model": ("ModelProfile", "known_models", "profile_model"),
+    },
+)

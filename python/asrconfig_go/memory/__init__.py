@@ -1,21 +1,16 @@
 """How much memory a training takes, before it runs: see docs/memory-model.md."""
 
-from .calibration import calibrate
-from .calibration_record import Calibration
-from .estimate import EvaluationMemory, MemoryEstimate
-from .memory_model import MemoryModel
-from .question import EstimatorWarning, estimate_memory
-from .run_memory import RunEstimate
-from .step_memory import StepsEstimate
+from .._base.lazy_names import lazy_names
 
-__all__ = [
-    "Calibration",
-    "EstimatorWarning",
-    "EvaluationMemory",
-    "MemoryEstimate",
-    "MemoryModel",
-    "RunEstimate",
-    "StepsEstimate",
-    "calibrate",
-    "estimate_memory",
-]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "calibration": ("calibrate",),
+        "calibration_record": ("Calibration",),
+        "estimate": ("EvaluationMemory", "MemoryEstimate"),
+        "memory_model": ("MemoryModel",),
+        "question": ("EstimatorWarning", "estimate_memory"),
+        "run_memory": ("RunEstimate",),
+        "step_memory": ("StepsEstimate",),
+    },
+)

@@ -12,7 +12,7 @@ from .._base import native
 from .._base.errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from .._base.files import user_path
 from .._base.records import from_json
-from ..batching.memory_table import OVERHEAD_S, Table
+from ..batching.memory_limits import OVERHEAD_S, Table
 from .estimate import EvaluationMemory, MemoryEstimate
 from .memory_settings import MemorySettings, Shape, Target, positive
 from .model_source import model_source

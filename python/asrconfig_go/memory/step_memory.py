@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._base import native
 from .._base.errors import InvalidArgumentError
-from ..batching.memory_table import Table, cheapest, fits_in, memory_table
+from ..batching.memory_limits import Table, cheapest, fits_in, memory_table
 from .memory_settings import MemorySettings, Target, check_seconds, positive
 from .run_memory import BatchPeak, SeedPeak
 

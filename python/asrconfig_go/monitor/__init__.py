@@ -1,10 +1,19 @@
 """What is done with a monitor's figures while training runs: warnings, clean-ups, curves, progress, a live panel.
 
-``AlertNews`` and ``lightning_callback`` work on a ``MemoryMonitor`` in any loop; the rest is what
+``AlertReporter`` and ``lightning_callback`` work on a ``MemoryMonitor`` in any loop; the rest is what
 ``AdaptiveMemoryCallback`` is made of.
 """
 
-from .alerts import AlertNews
-from .lightning import lightning_callback
+from .._base.lazy_names import lazy_names
 
-__all__ = ["AlertNews", "lightning_callback"]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "alerts": ("AlertReporter",),
+        "lightning": ("lightning_callback",),
+        "memory_callback": ("AdaptiveMemoryCallback",),
+        "memory_monitor": ("GPUHistory", "GPUMemory", "MemoryHistory", "MemoryMonitor", "MemorySnapshot"),
+        "memory_summary": ("MemorySummary",),
+        "rank_peaks": ("RankPeaks",),
+    },
+)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _CLOCK_FROM_S = 1800.0  # further off, the time of day says more
 
 
-class AlertNews:
+class AlertReporter:
     """Says what a monitor has begun to warn of since it was last asked.
 
     For loops of one's own: ``news.say()`` after each ``monitor.step()``. New warnings are logged as such, with what to

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..guard.batch_lengths import time_axis
 from ..guard.worst_batch import per_second
-from .messages import Dispensable
+from .messages import BestEffort
 
 _NAMES = ("input_values", "input_features")
 _PIECES_A_SECOND = 10  # at which masks are looked at
@@ -20,7 +20,7 @@ BeforeBatch = Callable[[int, float], Any]
 """Called with clips and seconds of the longest one, padding included."""
 
 
-class Inputs:
+class BatchShapes:
     """Adds up the batches of ``model`` between two calls of ``take``, until ``leave``.
 
     ``before_training`` is called before each forward of a training. Durations are those of the model's input, which is
@@ -30,7 +30,7 @@ class Inputs:
 
     def __init__(self, model: Any, before_training: BeforeBatch | None = None) -> None:
         self._model, self._before = model, before_training
-        self._careful = Dispensable("lengths of batches are not looked at")
+        self._careful = BestEffort("lengths of batches are not looked at")
         self._rates: dict[str, float | None] = {}
         self._clear()
         self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from .._base.out_of_memory import free_memory
 from ..view.units import GIB
-from .thresholds import Fullest
+from .thresholds import PeakUse
 
 _HELPED = 0.01  # of the memory, that must have come back
 _LONGEST_S = 3600.0
@@ -25,7 +25,7 @@ class CleanUps:
         self._least, self._settle, self._clock = cooldown_s, settle_s, clock
         self._cooldown = cooldown_s
         self._at: float | None = None
-        self._before: Fullest | None = None
+        self._before: PeakUse | None = None
         self.count = 0
 
     @property
@@ -38,13 +38,13 @@ class CleanUps:
         """Whether one has been done whose effect shows by now."""
         return self._before is not None and self._at is not None and self._clock() - self._at >= self._settle
 
-    def run(self, before: Fullest) -> None:
+    def run(self, before: PeakUse) -> None:
         """Clean up; ``before`` is how full memory is."""
         give_back_memory()
         self._before, self._at = before, self._clock()
         self.count += 1
 
-    def check(self, after: Fullest | None) -> str:
+    def check(self, after: PeakUse | None) -> str:
         """What the last one brought, in words."""
         before, self._before = self._before, None
         if before is None or after is None or after.place != before.place:

@@ -6,8 +6,8 @@ import importlib
 from typing import Any
 
 from .._base.errors import UnsupportedError
-from .alerts import AlertNews
-from .messages import Dispensable
+from .alerts import AlertReporter
+from .messages import BestEffort
 from .monitor_reader import MemoryReader
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
@@ -25,7 +25,7 @@ def lightning_callback(monitor: MemoryReader) -> Any:
         """Tells the monitor; whatever fails is said once and left out."""
 
         def __init__(self) -> None:
-            self._tell, self._news = Dispensable("memory is not watched"), AlertNews(monitor)
+            self._tell, self._news = BestEffort("memory is not watched"), AlertReporter(monitor)
             self._last = 0
 
         def on_fit_start(self, trainer: Any, pl_module: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .memory_monitor import MemoryHistory, MemorySnapshot
     from .run_log import Activity, Alert
-    from .thresholds import Fullest
+    from .thresholds import PeakUse
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class PanelState:
     steps: int
     left_s: float | None
     waited: float | None
-    fullest: Fullest | None
+    fullest: PeakUse | None
     shot: MemorySnapshot
     activity: Activity
     history: MemoryHistory

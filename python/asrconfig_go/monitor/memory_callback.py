@@ -17,12 +17,12 @@ from ..guard.step_times import follow_steps
 from .callback_order import handler_of, lead
 from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .memory_summary import MemorySummary, summarised
-from .messages import Dispensable, say
+from .messages import BestEffort, say
 from .monitor_reader import MemoryReader
 from .rank_peaks import RankFiles, RankPeaks
 from .watch import Watch
 from .watch_options import WatchOptions
-from .watch_setup import Equipment
+from .watch_setup import WatchSetup
 
 if TYPE_CHECKING:
     from ..plan.plan_record import PlanRecord
@@ -85,11 +85,11 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
         self._watch: Watch | None = None
-        self._equipment = Equipment()
+        self._setup = WatchSetup()
         self._problem = _NEVER
         self._ranks: tuple[RankPeaks, ...] = ()
         self._rank_files: RankFiles | None = None
-        self._gathering = Dispensable(_NOT_GATHERED)
+        self._gathering = BestEffort(_NOT_GATHERED)
 
     def attach(self, trainer: Any) -> None:
         """Add this callback to a trainer that lacks it, and put it before the reporters."""
@@ -109,7 +109,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         """End the sampling, leave model, Trainer and torch's switches as they were. Harmless when nothing runs."""
         if self._watch is not None:
             self._watch.stop()
-        self._equipment.leave()
+        self._setup.leave()
         self._switches.put_back()
 
     def __enter__(self) -> AdaptiveMemoryCallback:
@@ -120,8 +120,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has no training: two owners of one monitor, or of one model's hooks, would end them twice.
-        kept = {name: value for name, value in vars(self).items() if name not in ("_watch", "_equipment")}
-        return {**kept, "_watch": None, "_equipment": Equipment(), "_problem": _NEVER}
+        kept = {name: value for name, value in vars(self).items() if name not in ("_watch", "_setup")}
+        return {**kept, "_watch": None, "_setup": WatchSetup(), "_problem": _NEVER}
 
     # Events of the Trainer.
 
@@ -138,7 +138,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         if model is not None and state.is_world_process_zero:
             _name_multiplied_gradients(args, model, handler)
         self._ranks, self._rank_files = (), _rank_files(args)
-        self._gathering = Dispensable(_NOT_GATHERED)
+        self._gathering = BestEffort(_NOT_GATHERED)
         self._gathering(self._rank_files.begin)
         if not state.is_local_process_zero:
             self._problem = _ELSEWHERE
@@ -146,8 +146,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         if self._watch is None or not self._watch.active:
             self._start()
         if self._watch is not None and self._watch.active:
-            self._equipment.leave()
-            self._equipment.equip(self._watch, self.options, self._config, args, state, handler, model)
+            self._setup.leave()
+            self._setup.equip(self._watch, self.options, self._config, args, state, handler, model)
             self._watch.begin(state.global_step, state.max_steps)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

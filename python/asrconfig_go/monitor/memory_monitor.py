@@ -15,7 +15,7 @@ from .._base.checks import checked
 from .._base.errors import AsrConfigError, ForkedProcessError, InvalidArgumentError, LibraryError
 from .._base.records import from_json
 from ..machine.hardware import driver_arguments
-from .run_log import Activity, Alert, RunStory
+from .run_log import Activity, Alert, RunLog
 from .torch_counters import TorchCounters
 
 STEP_KINDS = ("train", "evaluation", "checkpoint")  # by their numbers in capi/asrconfig.h
@@ -233,12 +233,12 @@ class MemoryMonitor:
         """What the host and the GPUs did last, read about once a second."""
         return from_json(Activity, self._ask("monitor.activity"))
 
-    def story(self) -> RunStory:
+    def story(self) -> RunLog:
         """Everything seen so far; also after the stop."""
-        return RunStory.from_json(self._ask("monitor.story"))
+        return RunLog.from_json(self._ask("monitor.run_log"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the story to a file for ``RunStory.load``; also after the stop. The file is there whole or not at all.
+        """Write the story to a file for ``RunLog.load``; also after the stop. The file is there whole or not at all.
 
         Raises ``NotFoundError`` where it cannot be written.
         """

@@ -33,7 +33,7 @@ def _bars_cleared() -> Iterator[None]:
         yield
 
 
-class Dispensable:
+class BestEffort:
     """Calls of one part of the watching: its first failure is said, and then it is left out."""
 
     def __init__(self, what: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from .memory_monitor import MemoryHistory, MemorySnapshot
-    from .run_log import Activity, Alert, RunStory
+    from .run_log import Activity, Alert, RunLog
 
 
 class MemoryReader(Protocol):
@@ -54,7 +54,7 @@ class MemoryReader(Protocol):
     def alerts(self) -> tuple[Alert, ...]:
         """All warnings so far."""
 
-    def story(self) -> RunStory:
+    def story(self) -> RunLog:
         """All of it; also after the stop."""
 
     def save(self, path: str | os.PathLike[str]) -> None:

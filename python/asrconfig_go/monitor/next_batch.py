@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._base.errors import InvalidArgumentError
-from ..batching.memory_table import GRID_S, fits_in
+from ..batching.memory_limits import GRID_S, fits_in
 from ..view.units import GIB, plural
 
 _WORSE = 1.05  # times what was said before, to be said again

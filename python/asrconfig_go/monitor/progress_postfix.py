@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..view.units import GIB
-from .thresholds import Fullest
+from .thresholds import PeakUse
 
 
-def one_line(fullest: Fullest | None, waited: float | None) -> str:
+def one_line(fullest: PeakUse | None, waited: float | None) -> str:
     """``gpu 12.3/15.0 GiB 82 % · wait 3 %``, as far as it is known; unused cache counts as free."""
     parts = []
     if fullest is not None:
@@ -20,7 +20,7 @@ def one_line(fullest: Fullest | None, waited: float | None) -> str:
     return " · ".join(parts)
 
 
-class Postfix:
+class ProgressPostfix:
     """Puts the line behind the bar of a Trainer's ``ProgressCallback``, which draws it with its next step."""
 
     def __init__(self, handler: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from .._base.records import to_json
 from ..machine.hardware import HardwareProfile
 from .memory_monitor import MemoryMonitor, MemorySnapshot
-from .run_log import Activity, Alert, StoryGPU, StoryHost
+from .run_log import Activity, Alert, RunLogGPU, RunLogHost
 
 _LISTED_EVERY_S = 3.0  # listing the GPUs' processes is dear
 _NAME_BYTES = 64
@@ -32,8 +32,8 @@ class Reading:
     unix_s: float
     memory: MemorySnapshot
     activity: Activity
-    gpus: tuple[StoryGPU, ...]
-    host: StoryHost
+    gpus: tuple[RunLogGPU, ...]
+    host: RunLogHost
     processes: tuple[tuple[CardProcess, ...], ...]
     alerts: tuple[Alert, ...]
     pid: int | None = None

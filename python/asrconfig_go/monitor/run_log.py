@@ -18,7 +18,7 @@ STORY_VERSION = 1
 
 
 @dataclass(frozen=True)
-class StoryGPU:
+class RunLogGPU:
     """What does not change about a GPU; 0 and "" where the driver does not tell."""
 
     name: str
@@ -30,7 +30,7 @@ class StoryGPU:
 
 
 @dataclass(frozen=True)
-class StoryHost:
+class RunLogHost:
     """What does not change about the host, a container's limits applied; 0 when unknown."""
 
     total_bytes: int
@@ -173,7 +173,7 @@ class Activity:
 
 
 @dataclass(frozen=True, repr=False)
-class RunStory:
+class RunLog:
     """A whole run as a monitor saw it; ``start_unix_nanos`` is the wall clock of time 0."""
 
     version: int
@@ -182,8 +182,8 @@ class RunStory:
     interval_s: float
     samples: int
     errors: int
-    gpus: tuple[StoryGPU, ...]
-    host: StoryHost
+    gpus: tuple[RunLogGPU, ...]
+    host: RunLogHost
     memory: MemorySeries
     activity: ActivitySeries
     steps: StepSeries
@@ -191,7 +191,7 @@ class RunStory:
     alerts: tuple[Alert, ...]
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> RunStory:
+    def from_json(cls, data: dict[str, Any]) -> RunLog:
         """A story from its JSON object. Raises ``VersionMismatchError`` for one of another version."""
         version = data.get("version")
         if version != STORY_VERSION:
@@ -205,12 +205,12 @@ class RunStory:
             raise CorruptFileError(f"this is no story: {error.message}", "name a file that a monitor saved") from error
 
     @classmethod
-    def load(cls, path: str | Path) -> RunStory:
+    def load(cls, path: str | Path) -> RunLog:
         """The story that ``MemoryMonitor.save`` wrote. Raises ``NotFoundError`` and ``CorruptFileError``."""
         return cls.from_json(read_object(path, "story", "name a file that a monitor saved"))
 
     def __repr__(self) -> str:
         return (
-            f"RunStory({self.duration_s:.0f} s, {self.samples} samples, {len(self.gpus)} GPUs, "
+            f"RunLog({self.duration_s:.0f} s, {self.samples} samples, {len(self.gpus)} GPUs, "
             f"{len(self.steps.number)} steps, {len(self.events)} events, {len(self.alerts)} alerts)"
         )

@@ -32,7 +32,7 @@ class Crossing:
 
 
 @dataclass(frozen=True, slots=True)
-class Fullest:
+class PeakUse:
     """The fullest memory: a GPU's place (-1: the host), bytes that are left, bytes in all."""
 
     place: int
@@ -49,7 +49,7 @@ class Fullest:
         return used_of(name, self.total - self.left, self.total)
 
 
-class Fullness:
+class MemoryUse:
     """The used share of the fullest GPU, of the host's memory where there is no GPU that answers.
 
     What PyTorch holds in its cache and does not use is not used memory: it is what the next allocation is taken from.
@@ -77,17 +77,17 @@ class Fullness:
                         highest = share
         return self._monitor.host_fraction() if highest is None else highest
 
-    def fullest(self) -> Fullest | None:
+    def fullest(self) -> PeakUse | None:
         """What ``share`` is the share of."""
         room = self._monitor.headroom()
         known = [(place, room[place], total) for place, total in self._watched]
-        found = [Fullest(place, left, total) for place, left, total in known if left is not None]
+        found = [PeakUse(place, left, total) for place, left, total in known if left is not None]
         if found:
             return max(found, key=lambda each: each.share)
         shot = self._monitor.read()
         if shot.host_used is None or not shot.host_total:
             return None
-        return Fullest(-1, shot.host_total - shot.host_used, shot.host_total)
+        return PeakUse(-1, shot.host_total - shot.host_used, shot.host_total)
 
     def _find(self) -> None:
         """Which GPUs count; a GPU may answer late, and PyTorch begin to use it."""

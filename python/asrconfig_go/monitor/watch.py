@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .alerts import AlertNews
-from .batch_shapes import Inputs
+from .alerts import AlertReporter
+from .batch_shapes import BatchShapes
 from .cache_cleaning import CleanUps
 from .live_panel import Panel, PanelState
 from .loader_wait import LoaderWait, WaitShare
-from .messages import Dispensable, say
+from .messages import BestEffort, say
 from .monitor_reader import MemoryReader
-from .progress_postfix import Postfix, one_line
+from .progress_postfix import ProgressPostfix, one_line
 from .run_log_file import RunFile
 from .scalars import scalars
-from .thresholds import Crossing, Fullness
+from .thresholds import Crossing, MemoryUse
 from .watch_options import WatchOptions
 
 _EVERY_S = 1.0
@@ -35,9 +35,9 @@ class Watch:
         self, monitor: MemoryReader, options: WatchOptions, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.monitor, self._clock = monitor, clock
-        self.inputs: Inputs | None = None
+        self.inputs: BatchShapes | None = None
         self.file: RunFile | None = None
-        self.postfix: Postfix | None = None
+        self.postfix: ProgressPostfix | None = None
         self.panel: Panel | None = None
         self.met: Sequence[Any] = ()
         self.problem = ""
@@ -45,9 +45,9 @@ class Watch:
         self.clean_ups = CleanUps(options.cooldown_s, max(0.25, 3 * options.interval_ms / 1000), clock)
         self._clean_at = options.clean_at
         self._warn = Crossing(options.warn_at, options.hysteresis)
-        self._fullness, self._news = Fullness(monitor, clock), AlertNews(monitor)
-        self._saving, self._showing = Dispensable("the run's story is not written"), Dispensable("memory is not shown")
-        self._scaling = Dispensable("memory is not logged")
+        self._fullness, self._news = MemoryUse(monitor, clock), AlertReporter(monitor)
+        self._saving, self._showing = BestEffort("the run's story is not written"), BestEffort("memory is not shown")
+        self._scaling = BestEffort("memory is not logged")
         self._wait: LoaderWait | None = None
         self._logged: WaitShare | None = None
         self._shown: WaitShare | None = None

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from ..guard.guard_callback import GuardCallback
-from .batch_shapes import BeforeBatch, Inputs
+from .batch_shapes import BatchShapes, BeforeBatch
 from .live_panel import Panel, in_notebook
 from .loader_wait import follow_loader
 from .log_printing import leave_out_of_print
-from .messages import Dispensable, say
+from .messages import BestEffort, say
 from .next_batch import NextBatch, by_memory, by_table
-from .progress_postfix import Postfix
+from .progress_postfix import ProgressPostfix
 from .run_log_file import RunFile
 from .watch import Watch
 from .watch_options import WatchOptions
 
 
-class Equipment:
+class WatchSetup:
     """The loader's clock among the callbacks, the hook of the model, the file, the bar, the panel: until ``leave``."""
 
     def __init__(self) -> None:
@@ -42,14 +42,14 @@ class Equipment:
             watch.follow(wait)
             self._undo += leave_out_of_print(handler)
         if _can_be_hooked(args, model):
-            watch.inputs = Inputs(model, None if guard is not None else _next_batch(watch, options, config))
+            watch.inputs = BatchShapes(model, None if guard is not None else _next_batch(watch, options, config))
             self._undo.append(watch.inputs.leave)
         output = getattr(args, "output_dir", None)
         if options.run_file and output and watch.file is None:
             watch.file = RunFile(watch.monitor, Path(output), getattr(args, "process_index", 0))
-            Dispensable("an earlier run's story is not kept")(watch.file.keep_earlier, state.global_step)
+            BestEffort("an earlier run's story is not kept")(watch.file.keep_earlier, state.global_step)
         if state.is_world_process_zero:
-            watch.postfix = Postfix(handler) if options.progress else None
+            watch.postfix = ProgressPostfix(handler) if options.progress else None
             if watch.panel is None and (in_notebook() if options.panel is None else options.panel):
                 watch.panel = Panel()
 
@@ -72,5 +72,5 @@ def _next_batch(watch: Watch, options: WatchOptions, config: Any) -> BeforeBatch
         say(f"memory: {words}")
         watch.tell("next_batch", words)
 
-    careful, ask = Dispensable("batches are not looked at before they run"), NextBatch(predict, tell)
+    careful, ask = BestEffort("batches are not looked at before they run"), NextBatch(predict, tell)
     return lambda clips, seconds: careful(ask, clips, seconds)

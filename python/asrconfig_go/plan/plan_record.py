@@ -15,7 +15,7 @@ from .._base.errors import InternalError, InvalidArgumentError, VersionMismatchE
 from .._base.files import save_whole
 from .._base.json_files import read_object
 from .._base.records import from_json, json_fields, to_json
-from ..batching.memory_table import OVERHEAD_S
+from ..batching.memory_limits import OVERHEAD_S
 from .plan_parts import Alternative, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
 
 P = TypeVar("P", bound="PlanRecord")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .._base import native
 from .._base.errors import AsrConfigError
 from ..batching import StepSampler
-from ..batching.memory_table import Table
+from ..batching.memory_limits import Table
 
 if TYPE_CHECKING:
     from ..memory import MemoryModel

@@ -4,33 +4,22 @@
 >>> print(fine_tune("demo", "tiny-wav2vec2", "out"))
 """
 
-from __future__ import annotations
+from .._base.lazy_names import lazy_names
 
-from .fine_tune_result import FineTuneResult
-from .fine_tuning import fine_tune
-from .hub import push_to_hub
-from .labelling import prepare
-from .model_building import load_model
-from .model_collator import make_collator
-from .processors import build_processor
-from .speech_data import SpeechData
-from .speech_sources import load_speech
-from .trainers import make_trainer
-from .transcription import transcribe, word_error_rates
-from .transcripts import clean_text
-
-__all__ = [
-    "FineTuneResult",
-    "SpeechData",
-    "build_processor",
-    "clean_text",
-    "fine_tune",
-    "load_model",
-    "load_speech",
-    "make_collator",
-    "make_trainer",
-    "prepare",
-    "push_to_hub",
-    "transcribe",
-    "word_error_rates",
-]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "fine_tune_result": ("FineTuneResult",),
+        "fine_tuning": ("fine_tune",),
+        "hub": ("push_to_hub",),
+        "labelling": ("prepare",),
+        "model_building": ("load_model",),
+        "model_collator": ("make_collator",),
+        "processors": ("build_processor",),
+        "speech_data": ("SpeechData",),
+        "speech_sources": ("load_speech",),
+        "trainers": ("make_trainer",),
+        "transcription": ("transcribe", "word_error_rates"),
+        "transcripts": ("clean_text",),
+    },
+)

@@ -23,8 +23,8 @@ def finished(run: Run) -> FineTuneResult:
     """Evaluate what was trained, and write the model card and the report beside it."""
     rates = _rates(run.trainer) if run.data.evaluation is not None else {}
     result = FineTuneResult(
-        output_dir=run.wishes.output,
-        model=run.wishes.model,
+        output_dir=run.options.output,
+        model=run.options.model,
         wer_before=run.before,
         wer=rates.get("eval_wer"),
         cer=rates.get("eval_cer"),
@@ -38,8 +38,8 @@ def finished(run: Run) -> FineTuneResult:
     )
     if not run.trainer.is_world_process_zero():
         return result
-    save_whole(run.wishes.output / "README.md", model_card(result).encode())
-    return replace(result, report=_report(run.wishes.output), pushed=_pushed(run))
+    save_whole(run.options.output / "README.md", model_card(result).encode())
+    return replace(result, report=_report(run.options.output), pushed=_pushed(run))
 
 
 def _rates(trainer: Any) -> dict[str, Any]:
@@ -76,10 +76,10 @@ def _report(output: Path) -> Path | None:
 
 def _pushed(run: Run) -> str:
     """Push the model, if that is wanted. A failure is told and ends nothing: the model is in the folder."""
-    push = run.wishes.push
+    push = run.options.push
     if push is False:
         return ""
     try:
-        return push_to_hub(run.trainer, push if isinstance(push, str) else None, token=run.wishes.token)
+        return push_to_hub(run.trainer, push if isinstance(push, str) else None, token=run.options.token)
     except AsrConfigError as error:
         return str(error)

@@ -16,7 +16,7 @@ _TINY_BATCH = 8  # with few clips, more and smaller steps learn faster than larg
 
 
 @dataclass(frozen=True)
-class Wishes:
+class FineTuneOptions:
     """See ``fine_tune``."""
 
     model: str

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..config import TrainingConfig
 from .final_stages import finished
-from .fine_tune_options import Wishes
+from .fine_tune_options import FineTuneOptions
 from .fine_tune_result import FineTuneResult
 from .fine_tune_run import Run
 from .output_folder import output_folder
@@ -61,7 +61,7 @@ def fine_tune(
     """
     need("fine_tune", "torch", "transformers", "accelerate", "datasets", "soundfile")
     output = output_folder(output_dir, resume)
-    wishes = Wishes(
+    options = FineTuneOptions(
         model, output, language, clean, epochs, max_steps, target_batch_size, gpu, config, dict(settings or {}),
         resume, push, token, tuple(callbacks), seed, verbose and first_process(),
     )  # fmt: skip
@@ -70,4 +70,4 @@ def fine_tune(
         split=split, evaluation_split=evaluation_split, check_audio=check_audio, token=token, seed=seed,
         progress=verbose,
     )  # fmt: skip
-    return Run(wishes, data).go(finished)
+    return Run(options, data).go(finished)

@@ -12,7 +12,7 @@ from .output_folder import saved_so_far
 
 
 @contextlib.contextmanager
-def told_how_to_go_on(trainer: Any, verbose: bool) -> Iterator[None]:
+def resume_command_shown(trainer: Any, verbose: bool) -> Iterator[None]:
     """On Ctrl-C, print how far the training came and how to go on with it."""
     try:
         yield

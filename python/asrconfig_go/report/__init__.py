@@ -1,7 +1,13 @@
 """What became of a run: ``report`` for people, ``export`` and ``MetricsServer`` for other programs."""
 
-from .export import export
-from .metrics_server import MetricsServer
-from .run_report import RunReport, report
+from .._base.lazy_names import lazy_names
 
-__all__ = ["MetricsServer", "RunReport", "export", "report"]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "diagnosis": ("Finding",),
+        "metrics_server": ("MetricsServer",),
+        "run_export": ("export",),
+        "run_report": ("RunReport", "report"),
+    },
+)

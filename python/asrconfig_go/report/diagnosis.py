@@ -10,7 +10,7 @@ from .._base import native
 from .._base.records import from_json, to_json
 
 if TYPE_CHECKING:
-    from ..monitor.run_log import RunStory
+    from ..monitor.run_log import RunLog
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Finding:
     value: str
 
 
-def diagnose(story: RunStory, run: Mapping[str, Any] | None = None) -> tuple[Finding, ...]:
+def diagnose(story: RunLog, run: Mapping[str, Any] | None = None) -> tuple[Finding, ...]:
     """Findings about what a monitor saw, the gravest first; ``run`` is what is known of the training's settings."""
-    found = native.call("diagnosis.of", {"story": to_json(story), "run": dict(run or {})})
+    found = native.call("diagnosis.of", {"run_log": to_json(story), "run": dict(run or {})})
     return tuple(from_json(Finding, finding) for finding in found or ())

@@ -8,7 +8,7 @@ from ..monitor.run_log import StepSeries
 from .run_files import Source
 from .timeline import GPUView, Line, Timeline, spans
 
-# Bits of core/story, with words for people.
+# Bits of core/runlog, with words for people.
 THROTTLES = {1: "power limit", 2: "heat", 4: "power brake", 8: "a clock that was set"}
 
 

@@ -11,7 +11,7 @@ from .._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentErro
 from .._base.files import user_path
 from .._base.json_files import read_object
 from ..monitor.rank_peaks import RankPeaks, rank_peaks
-from ..monitor.run_log import RunStory
+from ..monitor.run_log import RunLog
 from ..training.run_record import RunFolder, RunRecord
 from .run_log_checks import complaint
 
@@ -29,7 +29,7 @@ class Source:
     """
 
     name: str
-    story: RunStory
+    story: RunLog
     offset_s: float = 0.0
 
     @property
@@ -64,14 +64,12 @@ class Gathered:
 
 def gather(run: Any) -> Gathered:
     """The parts of ``run``: a story, something that has one (a monitor), a run's folder, or a monitor's file."""
-    if isinstance(run, RunStory):
+    if isinstance(run, RunLog):
         return Gathered((Source("", run),))
     if callable(getattr(run, "story", None)):
         return Gathered((Source("", run.story()),))
     if not isinstance(run, str | os.PathLike):
-        raise InvalidArgumentError(
-            f"{type(run).__name__} is no run", f"pass a MemoryMonitor or a RunStory, or {_WANTED}"
-        )
+        raise InvalidArgumentError(f"{type(run).__name__} is no run", f"pass a MemoryMonitor or a RunLog, or {_WANTED}")
     path = user_path(run, "run")
     if not path.exists():
         raise NotFoundError(f"there is no run at {str(path)!r}", _WANTED)
@@ -97,12 +95,12 @@ def _stories_in(folder: Path) -> list[Path]:
     return found
 
 
-def _loaded(files: list[Path], notes: list[str]) -> list[tuple[str, RunStory]]:
+def _loaded(files: list[Path], notes: list[str]) -> list[tuple[str, RunLog]]:
     """Those that can be read; where none can, the first's error."""
     found, errors = [], []
     for file in files:
         try:
-            found.append((_added(file), load_story(file)))
+            found.append((_added(file), load_run_log(file)))
         except AsrConfigError as error:
             errors.append(error)
     if not found:
@@ -116,7 +114,7 @@ def _added(file: Path) -> str:
     return file.stem.removeprefix(FILE_NAME).lstrip("-_.") if file.stem.startswith(FILE_NAME) else ""
 
 
-def _placed(named: list[tuple[str, RunStory]]) -> tuple[Source, ...]:
+def _placed(named: list[tuple[str, RunLog]]) -> tuple[Source, ...]:
     first = min(story.start_unix_nanos for _, story in named)
     return tuple(Source(name, story, (story.start_unix_nanos - first) / 1e9) for name, story in named)
 
@@ -130,11 +128,11 @@ def _aside(notes: list[str], read: Any) -> Any:
         return None
 
 
-def load_story(path: Path) -> RunStory:
+def load_run_log(path: Path) -> RunLog:
     """What a monitor saved. Raises ``CorruptFileError`` and ``VersionMismatchError``, each with the file's name."""
     told = read_object(path, "story", _ANOTHER)
     try:
-        story = RunStory.from_json(told)
+        story = RunLog.from_json(told)
     except AsrConfigError as error:
         raise type(error)(f"{path}: {error.message}", error.hint) from error
     wrong = complaint(story)

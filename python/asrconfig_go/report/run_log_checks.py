@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..monitor.run_log import RunStory
+from ..monitor.run_log import RunLog
 
 
-def complaint(story: RunStory) -> str:
+def complaint(story: RunLog) -> str:
     """What is wrong with it, "" if nothing is."""
     for name, length, column in _columns(story):
         if len(column) != length:
@@ -22,7 +22,7 @@ def complaint(story: RunStory) -> str:
     return "" if 0 <= story.duration_s < math.inf else f"it lasts {story.duration_s} s"
 
 
-def _columns(story: RunStory) -> Iterator[tuple[str, int, Sequence[Any]]]:
+def _columns(story: RunLog) -> Iterator[tuple[str, int, Sequence[Any]]]:
     """Every column with its name and the length that it should have."""
     memory, activity, steps = story.memory, story.activity, story.steps
     yield from _of("memory", memory, len(memory.times_s))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def report(run: Any, args: Any = None) -> RunReport:
-    """The report of ``run``: a ``MemoryMonitor``, a ``RunStory``, the folder of a training, or a monitor's file.
+    """The report of ``run``: a ``MemoryMonitor``, a ``RunLog``, the folder of a training, or a monitor's file.
 
     A folder's ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
     another. The guard's record and ``trainer_state.json`` beside them are told, too.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .run_files import Source
 
 if TYPE_CHECKING:
-    from ..monitor.run_log import Event, StepSeries, StoryGPU
+    from ..monitor.run_log import Event, RunLogGPU, StepSeries
 
 Values = Sequence[float | None]
 
@@ -40,7 +40,7 @@ class GPUView:
     """One GPU of the run, with the stories that tell of it and its number in each."""
 
     label: str
-    gpu: StoryGPU
+    gpu: RunLogGPU
     places: tuple[tuple[Source, int], ...]
 
 

@@ -1,9 +1,14 @@
 """Trace a training step's memory without a GPU. Needs torch; see docs/memory-model.md."""
 
-from ._trace_errors import TraceError
-from .made_up_batches import SpeechBatches, speech_batches
-from .recorder import MemoryRecorder
-from .trace_file import Trace
-from .trace_training import trace_training
+from .._base.lazy_names import lazy_names
 
-__all__ = ["MemoryRecorder", "SpeechBatches", "Trace", "TraceError", "speech_batches", "trace_training"]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "_trace_errors": ("TraceError",),
+        "made_up_batches": ("SpeechBatches", "speech_batches"),
+        "recorder": ("MemoryRecorder",),
+        "step_tracing": ("trace_training",),
+        "trace_file": ("Trace",),
+    },
+)

@@ -18,13 +18,13 @@ from .._base.out_of_memory import classify, clear_frames, first_line, free_memor
 from .._base.override import override
 from ..guard.guard_checks import sharded, single_process
 from ..guard.training_report import Restart, TrainingReport
-from .resume import beginning
+from .resume import start_point
 from .run_lock import RunLock
 from .run_record import folder_of
 
 if TYPE_CHECKING:
     from ..monitor.memory_callback import AdaptiveMemoryCallback
-    from .restart import Journal
+    from .restart import RunCheckpoints
 
 logger = logging.getLogger("asrconfig_go")
 
@@ -33,7 +33,7 @@ _EVALUATION = ("evaluation_loop", "prediction_loop")
 
 
 class GuardedTraining:
-    """``trainer.train(**train_arguments)`` under a guard, from a run's beginning or from where it was interrupted.
+    """``trainer.train(**train_arguments)`` under a guard, from a run's start_point or from where it was interrupted.
 
     - Steps that run out of GPU memory are the guard's: they are computed again. What runs out of it elsewhere (a
       callback, an optimizer step that was half done) ends the attempt; training then goes on in this process from the
@@ -62,7 +62,7 @@ class GuardedTraining:
         callback: AdaptiveMemoryCallback | None = None,
         **train_arguments: Any,
     ) -> None:
-        """Takes the folder's lock and changes nothing yet. Raises ``InvalidArgumentError``, and as ``beginning`` does.
+        """Takes the folder's lock and changes nothing yet. Raises ``InvalidArgumentError``; see ``start_point``, too.
 
         The lock is held until ``train`` ends, or until this object does.
         """
@@ -83,14 +83,14 @@ class GuardedTraining:
 
         self._callback, self._guard = callback, guard_of(trainer)
         self._seen = len(self._guard.events) if self._guard else 0
-        self._start = beginning(trainer, resume)
+        self._start = start_point(trainer, resume)
         self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
         self._record, self._folder = self._start.record, folder_of(trainer)
         self._events, self._retries, self._maybe_retries = list(self._record.events), 0, 0
         self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
         self._likely_rule = ""
         self._from, self._error, self._undo = 0.0, "", list[Callable[[], None]]()
-        self._journal: Journal | None = None
+        self._journal: RunCheckpoints | None = None
 
     def train(self) -> Any:
         """What ``trainer.train()`` gives.
@@ -132,14 +132,14 @@ class GuardedTraining:
         )
 
     def _set_up(self) -> None:
-        from .restart import InitialState, Journal
+        from .restart import InitialState, RunCheckpoints
 
         trainer, record = self.trainer, self._record
         self._attach()
         if self._callback is not None:
             self._callback.attach(trainer)
         use_batch(trainer, record.batch[:2])
-        self._journal = Journal(trainer, self._start, self._folder, self._news)
+        self._journal = RunCheckpoints(trainer, self._start, self._folder, self._news)
         self._undo += [self._journal.install(), _same_loader(trainer)]
         self._initial = InitialState(trainer, self._folder.path)
         self._initial.discard()  # a killed process leaves its own behind

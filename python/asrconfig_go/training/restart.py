@@ -21,7 +21,7 @@ from .._base.wrapped_model import all_tensors, changing_tensors
 from ..guard.training_report import FINISHED
 from .callback_states import CallbackStates
 from .checkpoints import checkpoints, incomplete, step_of
-from .resume import Beginning
+from .resume import StartPoint
 from .run_record import RunFolder
 from .run_settings import changes_schedule
 
@@ -35,7 +35,7 @@ class AllStepsMade(Exception):
     """Raised where training begins, when the checkpoint it goes on from has all the steps."""
 
 
-class Journal(TrainerCallback):  # type: ignore[misc]
+class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
     """Writes down, while a run lasts, what going on needs and the Trainer does not keep; in the run's record, too.
 
     - which checkpoints are this run's: ``output_dir`` may hold those of earlier ones;
@@ -45,7 +45,7 @@ class Journal(TrainerCallback):  # type: ignore[misc]
     - what ``changed``, asked after every step, tells to be worth a new record.
     """
 
-    def __init__(self, trainer: Any, start: Beginning, folder: RunFolder, changed: Callable[[], bool]) -> None:
+    def __init__(self, trainer: Any, start: StartPoint, folder: RunFolder, changed: Callable[[], bool]) -> None:
         self._trainer, self._folder, self._changed = trainer, folder, changed
         self._record, self._known = start.record, start.known
         self._begin = start.begin or cpu_state()

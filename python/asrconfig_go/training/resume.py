@@ -18,7 +18,7 @@ logger = logging.getLogger("asrconfig_go")
 
 
 @dataclass
-class Beginning:
+class StartPoint:
     """What a call starts with: ``record`` is that of the run that it continues, or a new one.
 
     ``checkpoint`` is None where the run starts from its first step; ``begin`` and ``epochs`` are random numbers, see
@@ -33,7 +33,7 @@ class Beginning:
     changes: tuple[Change, ...] = ()
 
 
-def beginning(trainer: Any, resume: bool | str | os.PathLike[str]) -> Beginning:
+def start_point(trainer: Any, resume: bool | str | os.PathLike[str]) -> StartPoint:
     """The run that ``resume`` asks for; changes nothing.
 
     Raises ``NotFoundError`` or ``CorruptFileError`` for a checkpoint that cannot be gone on from, and
@@ -41,7 +41,7 @@ def beginning(trainer: Any, resume: bool | str | os.PathLike[str]) -> Beginning:
     """
     output = Path(trainer.args.output_dir)
     if resume is False:
-        return Beginning(None, replace(_record_of(trainer), foreign=[c.name for c in checkpoints(output)]))
+        return StartPoint(None, replace(_record_of(trainer), foreign=[c.name for c in checkpoints(output)]))
     source = output if resume is True else Path(resume).resolve().parent
     folder = folder_of(trainer, source)
     known = folder.read()
@@ -62,7 +62,7 @@ def beginning(trainer: Any, resume: bool | str | os.PathLike[str]) -> Beginning:
     # What is there of other runs, or behind the checkpoint, does not belong to the run until it is saved again.
     record.foreign = sorted({*record.foreign, *later})
     found = changes(known.settings, settings_of(trainer), checkpoint is not None) if known else ()
-    return Beginning(checkpoint, record, known is not None, begin, epochs, found)
+    return StartPoint(checkpoint, record, known is not None, begin, epochs, found)
 
 
 def _check_same(trainer: Any, known: RunRecord, folder: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from asrconfig_go import CorruptFileError, NotFoundError
 from asrconfig_go._base.files import write_whole
 from asrconfig_go._base.json_files import read_object
+from asrconfig_go.errors import CorruptFileError, NotFoundError
 
 
 def test_the_umask_says_who_may_read(tmp_path: Path) -> None:

@@ -17,7 +17,10 @@ from asrconfig_go._base import native
 from locations import PYTHON
 
 PATIENCE = 60
-START = "import sys, os, time, signal\nfrom asrconfig_go import MemoryMonitor, ForkedProcessError\n"
+START = """import sys, os, time, signal
+from asrconfig_go import MemoryMonitor
+from asrconfig_go.errors import ForkedProcessError
+"""
 
 
 def environment() -> dict[str, str]:

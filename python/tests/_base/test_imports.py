@@ -47,6 +47,8 @@ def imported(name: str) -> Iterator[str]:
     """The modules of this package that a module imports anywhere in it."""
     package = name.split(".") if MODULES[name].name == "__init__.py" else name.split(".")[:-1]
     for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "lazy_names":
+            yield from (f"{name}.{module}" for module in ast.literal_eval(node.args[1]))
         if isinstance(node, ast.ImportFrom) and node.level:
             base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
             base = list(filter(None, base))

@@ -40,14 +40,15 @@ def test_import_loads_neither_library_nor_torch() -> None:
 
 def test_call_after_fork_raises_at_once() -> None:
     done = run("""
-        import os, asrconfig_go as ac
+        import os
         from asrconfig_go._base import native
+        from asrconfig_go.errors import ForkedProcessError
         native.call("library.info")
         child = os.fork()
         if child == 0:
             try:
                 native.call("library.info")
-            except ac.ForkedProcessError as error:
+            except ForkedProcessError as error:
                 print("refused:", error, flush=True)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
@@ -76,7 +77,7 @@ def test_machine_without_driver(preset: dict[str, str]) -> None:
     """The driver's functions are undefined symbols: lazy binding loads, immediate binding gives one clear error."""
     if os.environ.get("LD_BIND_NOW"):
         pytest.skip("LD_BIND_NOW is set for the whole test run")
-    done = run("import asrconfig_go as ac; print(ac.HardwareProfile.detect())", **preset)
+    done = run("from asrconfig_go.machine import HardwareProfile; print(HardwareProfile.detect())", **preset)
     if preset:
         assert "LibraryNotLoadedError" in done.stderr
         assert "unset LD_BIND_NOW" in done.stderr
@@ -148,13 +149,13 @@ def panicking_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_panic_poisons_but_does_not_kill(panicking_library: Path, op: str) -> None:
     done = run(
         f"""
-        import asrconfig_go as ac
         from asrconfig_go._base import native
+        from asrconfig_go.errors import PoisonedLibraryError
         for op in ({op!r}, "library.info"):
             try:
                 native.call(op)
                 print("answered")
-            except ac.PoisonedLibraryError as error:
+            except PoisonedLibraryError as error:
                 print("poisoned" if "on request" in str(error) else error)
         stats = native.Stats()
         print(native.stats_reader(1, stats)())

@@ -28,13 +28,13 @@ def test_too_small_an_address_space_is_an_error(mib: int) -> None:
     done = run(
         """
         import resource, sys
-        import asrconfig_go as ac
         from asrconfig_go._base import native
+        from asrconfig_go.errors import LibraryNotLoadedError
         mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (mapped + (int(sys.argv[1]) << 20), resource.RLIM_INFINITY))
         try:
             native.call("library.info")
-        except ac.LibraryNotLoadedError as error:
+        except LibraryNotLoadedError as error:
             print(error)
             hint = int(str(error).split("ulimit -v ")[1].split()[0])
             resource.setrlimit(resource.RLIMIT_AS, (hint << 10, resource.RLIM_INFINITY))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go import InvalidArgumentError, NotFoundError
 from asrconfig_go._base.files import user_path
 from asrconfig_go.demo.digits import CLIPS
+from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.loading import ResampledCache, load_audio
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.recipe.model_building import load_model
 from asrconfig_go.recipe.output_folder import output_folder
 from asrconfig_go.recipe.speech_sources import load_speech
@@ -64,7 +64,7 @@ TAKEN: dict[str, Callable[[str], Any]] = {
     "memory": lambda name: ac.MemoryModel.load(name),
     "report": report,
     "config": ac.TrainingConfig.load,
-    "story": RunStory.load,
+    "story": RunLog.load,
     "labels": lambda name: ac.check_labels(CLIP, ["a"], model=name),
     "clip": load_audio,
     "cache": ResampledCache,
@@ -77,14 +77,14 @@ TAKEN: dict[str, Callable[[str], Any]] = {
 @pytest.mark.parametrize("name", NO_PATHS, ids=["empty", "long", "zero", "home"])
 @pytest.mark.parametrize("what", TAKEN)
 def test_every_function_that_takes_a_path_says_so(what: str, name: str) -> None:
-    with pytest.raises(ac.AsrConfigError) as caught:
+    with pytest.raises(AsrConfigError) as caught:
         TAKEN[what](name)
     assert caught.value.hint
 
 
 def test_an_output_folder_that_is_not_utf_8(tmp_path: Path) -> None:
     """torch and safetensors could not save there, at the end of a training."""
-    with pytest.raises(ac.UnsupportedError, match="is not UTF-8"):
+    with pytest.raises(UnsupportedError, match="is not UTF-8"):
         output_folder(tmp_path / os.fsdecode(b"out\xe9"), False)
     assert not list(tmp_path.iterdir())
 

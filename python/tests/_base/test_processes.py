@@ -75,6 +75,8 @@ def test_data_loader_workers_beside_a_monitor() -> None:
         import torch
         from torch.utils.data import DataLoader, Dataset
         import asrconfig_go as ac
+        from asrconfig_go.errors import ForkedProcessError
+        from asrconfig_go.machine import HardwareProfile
 
         class Clips(Dataset):
             def __init__(self, calls): self.calls = calls
@@ -83,11 +85,11 @@ def test_data_loader_workers_beside_a_monitor() -> None:
                 if self.calls:
                     try:
                         ac.scan_audio([[0.0]])
-                    except ac.ForkedProcessError:
+                    except ForkedProcessError:
                         return -1
                 return i
 
-        ac.HardwareProfile.detect()
+        HardwareProfile.detect()
         with ac.MemoryMonitor(10) as monitor:
             for epoch in range(50):
                 loader = DataLoader(Clips(False), batch_size=2, num_workers=2, multiprocessing_context="fork")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from asrconfig_go import InternalError
 from asrconfig_go._base.records import from_json, to_json
+from asrconfig_go.errors import InternalError
 
 
 @dataclass(frozen=True)

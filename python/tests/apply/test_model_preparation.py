@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import Applied, InvalidArgumentError, prepare_model
+from asrconfig_go import prepare_model
+from asrconfig_go.apply import Applied
+from asrconfig_go.errors import InvalidArgumentError
 from training_fixtures import make_plan
 
 pytest.importorskip("transformers")

@@ -144,8 +144,9 @@ def test_tf32_whatever_was_set_before(before: str, wanted: str) -> None:
 PRESET = """
 import json, os, sys, warnings
 import asrconfig_go as ac
+from asrconfig_go.machine import ModelProfile
 preset, output = sys.argv[1], sys.argv[2]
-model = ac.ModelProfile(total_parameters=300_000_000)
+model = ModelProfile(total_parameters=300_000_000)
 clips = [[0.0] * 8000 for _ in range(40)]
 config, manager = ac.create_optimal_config(clips, model, gpu="A100-40GB", preset=preset, policy="published",
                                            sampling_rate=1000, verbose=False)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import InvalidArgumentError, UnsupportedError
 from asrconfig_go.apply import training_arguments
 from asrconfig_go.apply.training_arguments import UnsupportedSettingWarning, build
+from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
 from training_fixtures import PLAN, make_plan
 
 pytest.importorskip("transformers")
@@ -96,7 +96,8 @@ def test_a_sampler_s_plan_is_not_grouped_by_the_trainer(tmp_path: Path, handling
 @pytest.mark.filterwarnings("ignore:an epoch has only")
 def test_batches_that_are_cut_by_memory_go_with_the_sampler(tmp_path: Path) -> None:
     """The Trainer's batch is a whole step's share, as ``use_batches`` wants it."""
-    from asrconfig_go import StepSampler, use_batches
+    from asrconfig_go import StepSampler
+    from asrconfig_go.batching import use_batches
     from tiny_training import Points, Regression
 
     config = make_plan(

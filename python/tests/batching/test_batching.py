@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import asrconfig_go as ac
-from asrconfig_go.batching import BatchingWarning, StepSampler, compare_batching, cost_of_longest, cut_by_memory
-from asrconfig_go.batching.memory_table import GRID_S, OVERHEAD_S, cheapest, fits_in, memory_table
+from asrconfig_go.batching import BatchingWarning, StepSampler, compare_batching, cost_of_longest, split_by_memory
+from asrconfig_go.batching.memory_limits import GRID_S, OVERHEAD_S, cheapest, fits_in, memory_table
+from asrconfig_go.errors import EmptyDatasetError, InfeasiblePlanError, InvalidArgumentError
 
 TABLE = [(s / 2, int(60 / (s / 2))) for s in range(1, 61)]
 
@@ -98,14 +98,14 @@ def test_a_memory_model_becomes_a_table() -> None:
     assert memory_table(fake, 2.0, 10)[-1] == (2.0, 5)
     durations = clips(500)
     assert list(StepSampler(durations, 32, mode="random", memory=fake)) == list(StepSampler(durations, 32))
-    with pytest.raises(ac.InvalidArgumentError):
+    with pytest.raises(InvalidArgumentError):
         memory_table(fake, 0)
 
 
 def test_comparison() -> None:
     report = compare_batching(clips(20_000), 64, TABLE, ranks=2)
     plain, packed = report.strategies[0], report.find("packed", "optimal")
-    assert (plain.order, plain.cut, plain.micro_batch, plain.speed) == ("random", "fixed", 2, 1.0)
+    assert (plain.order, plain.split, plain.micro_batch, plain.speed) == ("random", "fixed", 2, 1.0)
     assert packed.padding < 0.05 < 0.2 < plain.padding
     assert packed.use > plain.use
     large = compare_batching(clips(20_000), 1024, TABLE, ranks=2)  # room for four full micro-batches
@@ -114,7 +114,7 @@ def test_comparison() -> None:
     assert not any(s.over_memory for s in report.strategies)
     assert {s.steps for s in report.strategies} == {math.ceil(20_000 / 64)}
     assert f"packed    optimal  {packed.micro_batches:>13}" in repr(report)
-    with pytest.raises(ac.InvalidArgumentError, match="no strategy sorted optimal"):
+    with pytest.raises(InvalidArgumentError, match="no strategy sorted optimal"):
         report.find("sorted", "optimal")
     assert "! an epoch has only 3 steps" in repr(compare_batching(clips(100), 32, TABLE))
 
@@ -128,7 +128,7 @@ def test_the_figures_are_those_of_the_sampler() -> None:
         for step in StepSampler(durations, 32, mode=mode, memory=TABLE, seed=9):
             lengths = [durations[i] for i in step]
             cut = list(cheapest(lengths, lambda longest, left: min(left, fits_in(TABLE, longest)), OVERHEAD_S))
-            assert [len(batch) for batch in cut] == [len(batch) for batch in cut_by_memory(lengths, TABLE)]
+            assert [len(batch) for batch in cut] == [len(batch) for batch in split_by_memory(lengths, TABLE)]
             padded += sum(len(batch) * lengths[batch[0]] for batch in cut)
             micro_batches += len(cut)
         assert figures.micro_batches == micro_batches
@@ -150,10 +150,10 @@ def test_the_fewest_micro_batches_have_the_least_padding() -> None:
 
 
 def test_cut_by_memory() -> None:
-    assert cut_by_memory([1, 7, 4, 1.5], [(2, 4), (4, 2), (8, 1)], overhead_s=1) == [[1], [2], [3, 0]]
-    assert cut_by_memory([1, 7, 4, 1.5], [(8, 4)], overhead_s=100) == [[1, 2, 3, 0]]
-    with pytest.raises(ac.InfeasiblePlanError, match="1 of 2 clips are too long to fit even alone"):
-        cut_by_memory([1, 9], [(8, 4)])
+    assert split_by_memory([1, 7, 4, 1.5], [(2, 4), (4, 2), (8, 1)], overhead_s=1) == [[1], [2], [3, 0]]
+    assert split_by_memory([1, 7, 4, 1.5], [(8, 4)], overhead_s=100) == [[1, 2, 3, 0]]
+    with pytest.raises(InfeasiblePlanError, match="1 of 2 clips are too long to fit even alone"):
+        split_by_memory([1, 9], [(8, 4)])
 
 
 def test_cost_of_longest() -> None:
@@ -161,7 +161,7 @@ def test_cost_of_longest() -> None:
     (found,) = cost_of_longest(durations, 32, [(10, 11), (30, 6), (40, 4)], [30])
     assert (found.clips, found.micro_batch, found.without_them) == (9, 4, 11)
     assert str(found).startswith("9 clips over 30 s force a micro-batch of 4; without them 11;")
-    assert 0 < found.cut_time_share < found.time_share < 0.2
+    assert 0 < found.split_time_share < found.time_share < 0.2
     assert cost_of_longest(durations, 32, [(10, 11), (40, 0)])[0].micro_batch == 0
     assert cost_of_longest([10.0] * 50, 32, [(10, 11)]) == []
 
@@ -185,18 +185,18 @@ def test_cost_of_longest() -> None:
 )
 def test_refusals(wrong: dict[str, Any], message: str) -> None:
     arguments = {"durations": clips(100), "step_samples": 32, **wrong}
-    with pytest.raises(ac.InvalidArgumentError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         StepSampler(**arguments)
 
 
 def test_refused_shares() -> None:
     sampler = StepSampler(clips(100), 32)
     for rank, ranks, message in ((2, 2, "rank = 2 of 2"), (0, 5, "cannot be shared evenly by 5"), (-1, 2, "rank = -1")):
-        with pytest.raises(ac.InvalidArgumentError, match=message):
+        with pytest.raises(InvalidArgumentError, match=message):
             sampler.shard(rank, ranks)
-    with pytest.raises(ac.InvalidArgumentError, match="cannot be shared by 32 processes"):
+    with pytest.raises(InvalidArgumentError, match="cannot be shared by 32 processes"):
         StepSampler(clips(33), 32).shard(0, 32)
-    with pytest.raises(ac.InvalidArgumentError, match="epoch = -1"):
+    with pytest.raises(InvalidArgumentError, match="epoch = -1"):
         sampler.set_epoch(-1)
-    with pytest.raises(ac.EmptyDatasetError):
+    with pytest.raises(EmptyDatasetError):
         StepSampler([], 32)

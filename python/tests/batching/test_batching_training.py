@@ -14,11 +14,17 @@ import pytest
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.filterwarnings("ignore::asrconfig_go.BatchingWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::asrconfig_go.batching.BatchingWarning")
 
 import asrconfig_go as ac  # noqa: E402
 import batches_in_training  # noqa: E402
-from asrconfig_go.batching import StepSampler, use_batches, with_batches  # noqa: E402
+from asrconfig_go.batching import (  # noqa: E402
+    StepSampler,
+    split_by_memory,
+    use_batches,
+    with_batches,
+)
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from batches_in_training import DURATIONS, SAMPLES, TABLE, sampler, trainer_with  # noqa: E402
 from tiny_training import Points, tiny_trainer  # noqa: E402
@@ -130,7 +136,7 @@ def test_leaving_the_trainer_as_it_was(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, samples=SAMPLES)
     before, callbacks = dict(vars(trainer)), list(trainer.callback_handler.callbacks)
     leave = use_batches(trainer, sampler())
-    with pytest.raises(ac.InvalidArgumentError, match="uses batches of a StepSampler already"):
+    with pytest.raises(InvalidArgumentError, match="uses batches of a StepSampler already"):
         use_batches(trainer, sampler())
     leave()
     assert vars(trainer) == before
@@ -153,7 +159,7 @@ def test_settings_that_do_not_go_together(
 ) -> None:
     trainer = tiny_trainer(tmp_path, samples=SAMPLES, **settings)
     before = dict(vars(trainer))
-    with pytest.raises(ac.InvalidArgumentError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         use_batches(trainer, StepSampler(**{"durations": DURATIONS, "step_samples": 4, **steps}))
     assert vars(trainer) == before
 
@@ -161,23 +167,23 @@ def test_settings_that_do_not_go_together(
 def test_settings_changed_later_are_refused(tmp_path: Path) -> None:
     trainer = trainer_with(tmp_path, sampler())
     trainer.args.per_device_train_batch_size = 2
-    with pytest.raises(ac.InvalidArgumentError, match="a step has 2 samples by the Trainer"):
+    with pytest.raises(InvalidArgumentError, match="a step has 2 samples by the Trainer"):
         trainer.train()
 
 
 def test_more_refusals(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, samples=SAMPLES)
-    with pytest.raises(ac.InvalidArgumentError, match="one process's share"):
+    with pytest.raises(InvalidArgumentError, match="one process's share"):
         use_batches(trainer, sampler().shard(0, 2))
     trainer.train_dataset = iter(())
-    with pytest.raises(ac.InvalidArgumentError, match="no length"):
+    with pytest.raises(InvalidArgumentError, match="no length"):
         use_batches(trainer, sampler())
 
     class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
         def __iter__(self) -> Any:
             return iter(())
 
-    with pytest.raises(ac.InvalidArgumentError, match="does not take batches of chosen clips"):
+    with pytest.raises(InvalidArgumentError, match="does not take batches of chosen clips"):
         with_batches(torch.utils.data.DataLoader(Stream()), sampler())
 
 
@@ -196,7 +202,7 @@ def test_a_loop_of_one_s_own() -> None:
 
 def padded_steps(steps: list[list[int]]) -> int:
     """Micro-batches that the guard must make of the clips of each step."""
-    return sum(len(ac.cut_by_memory([DURATIONS[i] for i in step], TABLE)) for step in steps)
+    return sum(len(split_by_memory([DURATIONS[i] for i in step], TABLE)) for step in steps)
 
 
 def test_the_guard_fills_the_micro_batches_that_were_packed(tmp_path: Path) -> None:

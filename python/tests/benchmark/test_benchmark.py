@@ -25,6 +25,7 @@ from asrconfig_go.benchmark.single_changes import OPTIONS  # noqa: E402
 from asrconfig_go.benchmark.variants import Side, original_side, safe_side  # noqa: E402
 from asrconfig_go.demo.digit_model import small_config  # noqa: E402
 from asrconfig_go.demo.digits import Collator, Vocabulary, load_split  # noqa: E402
+from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError  # noqa: E402
 from speech_models import Clips, wav2vec2  # noqa: E402
 from tiny_training import OUT_OF_MEMORY  # noqa: E402
 
@@ -252,7 +253,7 @@ def test_a_model_that_fails_is_one_clear_error(digits: Digits) -> None:
     def fail(module: Any) -> None:
         raise ValueError("shapes do not match")
 
-    with pytest.raises(ac.InvalidArgumentError, match="with the plan: ValueError: shapes do not match") as caught:
+    with pytest.raises(InvalidArgumentError, match="with the plan: ValueError: shapes do not match") as caught:
         benchmark_training(digits.model(fail), digits.clips, collator=digits.collate, **QUICK)
     assert isinstance(caught.value.__cause__.__cause__, ValueError)  # type: ignore[union-attr]
 
@@ -288,12 +289,12 @@ def test_originals_of_every_kind(plan: ac.TrainingConfig, tmp_path: Path) -> Non
     assert original_side({"per_gpu_train_batch_size": 4}).effective_batch == 4
     batches = [original_side(given).effective_batch for given in (arguments, plan, tmp_path / "arguments.json", {})]
     assert batches == [4, BATCH, 2, 8]
-    with pytest.raises(ac.InvalidArgumentError, match="has no setting 'batch'"):
+    with pytest.raises(InvalidArgumentError, match="has no setting 'batch'"):
         original_side({"batch": 3})
-    with pytest.raises(ac.NotFoundError, match="cannot read the settings"):
+    with pytest.raises(NotFoundError, match="cannot read the settings"):
         original_side(tmp_path / "none.json")
     for given in (3, object()):
-        with pytest.raises(ac.InvalidArgumentError, match="is no training settings"):
+        with pytest.raises(InvalidArgumentError, match="is no training settings"):
             original_side(given)
 
 
@@ -301,20 +302,20 @@ def test_bad_input_is_refused_before_anything_is_measured(digits: Digits, plan: 
     model, clips = digits.model(), digits.clips
     frozen = digits.model().requires_grad_(False)
     for arguments, options, error, text in (
-        (("tiny", clips), {}, ac.InvalidArgumentError, "is no torch module"),
-        ((frozen, clips), {}, ac.InvalidArgumentError, "no weights to train"),
-        ((model, "clips/"), {}, ac.InvalidArgumentError, "cannot draw clips from a str"),
-        ((model, iter([])), {}, ac.InvalidArgumentError, "cannot draw clips"),
-        ((model, []), {}, ac.EmptyDatasetError, "no clips"),
-        ((model, clips), {"steps": 0}, ac.InvalidArgumentError, "steps = 0"),
-        ((model, clips), {"rounds": "3"}, ac.InvalidArgumentError, "rounds"),
-        ((model, clips), {"sweep": "speed"}, ac.InvalidArgumentError, "no option 'speed'"),
-        ((model, clips), {"plan": plan, "original": {"per_device_train_batch_size": 3}}, ac.InvalidArgumentError,
+        (("tiny", clips), {}, InvalidArgumentError, "is no torch module"),
+        ((frozen, clips), {}, InvalidArgumentError, "no weights to train"),
+        ((model, "clips/"), {}, InvalidArgumentError, "cannot draw clips from a str"),
+        ((model, iter([])), {}, InvalidArgumentError, "cannot draw clips"),
+        ((model, []), {}, EmptyDatasetError, "no clips"),
+        ((model, clips), {"steps": 0}, InvalidArgumentError, "steps = 0"),
+        ((model, clips), {"rounds": "3"}, InvalidArgumentError, "rounds"),
+        ((model, clips), {"sweep": "speed"}, InvalidArgumentError, "no option 'speed'"),
+        ((model, clips), {"plan": plan, "original": {"per_device_train_batch_size": 3}}, InvalidArgumentError,
          "has 3 clips, one of the plan 4"),
-        ((model, clips), {"original": {"learning_rat": 1}}, ac.InvalidArgumentError, "learning_rat"),
-        ((model, clips), {"plan": {"fp16": True}}, ac.InvalidArgumentError, "is not a TrainingConfig"),
-        ((model, clips), {"profile": "/proc/none"}, ac.NotFoundError, "cannot write to /proc/none"),
-        ((model, clips), {"settings": {"fp17": True}}, ac.InvalidArgumentError, "fp17"),
+        ((model, clips), {"original": {"learning_rat": 1}}, InvalidArgumentError, "learning_rat"),
+        ((model, clips), {"plan": {"fp16": True}}, InvalidArgumentError, "is not a TrainingConfig"),
+        ((model, clips), {"profile": "/proc/none"}, NotFoundError, "cannot write to /proc/none"),
+        ((model, clips), {"settings": {"fp17": True}}, InvalidArgumentError, "fp17"),
     ):  # fmt: skip
         with pytest.raises(error, match=text):
             benchmark_training(*arguments, **{"progress": False, **options})
@@ -324,7 +325,7 @@ def test_rows_of_inputs_without_audio() -> None:
     clips = Clips("ctc mean")
     found = benchmark_training(wav2vec2("mean"), clips, **{**QUICK, "compare": False})
     assert found.plan.audio_s == pytest.approx(2 * BATCH * 800 / 16_000) and found.plan.padding == 0
-    with pytest.raises(ac.EmptyDatasetError, match="no plan can be made of this data") as caught:
+    with pytest.raises(EmptyDatasetError, match="no plan can be made of this data") as caught:
         benchmark_training(wav2vec2("mean"), [{"text": "one"}], **QUICK)
     assert "pass plan=" in str(caught.value)
 
@@ -333,7 +334,7 @@ def test_a_collator_that_fails_is_told(digits: Digits, plan: ac.TrainingConfig) 
     def collate(rows: Any) -> Any:
         raise KeyError("speech")
 
-    with pytest.raises(ac.InvalidArgumentError, match="KeyError: 'speech'"):
+    with pytest.raises(InvalidArgumentError, match="KeyError: 'speech'"):
         benchmark_training(digits.model(), digits.clips, collator=collate, plan=plan, **QUICK)
 
 

@@ -19,7 +19,7 @@ from asrconfig_go.benchmark.benchmark_clips import draw
 from asrconfig_go.benchmark.benchmark_words import layout
 from asrconfig_go.benchmark.bottleneck import bottleneck, next_change
 from asrconfig_go.benchmark.cpu_time import cpu_seconds
-from asrconfig_go.benchmark.interleaving import Course, take_turns
+from asrconfig_go.benchmark.interleaving import BenchmarkRun, interleave
 from asrconfig_go.benchmark.measurements import OptionResult, Spread
 from asrconfig_go.benchmark.monitor_figures import readings
 from asrconfig_go.benchmark.plan_diagnosis import of_blocks, seen
@@ -27,7 +27,8 @@ from asrconfig_go.benchmark.single_changes import OPTIONS, Place, changes
 from asrconfig_go.benchmark.variants import Side, most_workers
 from asrconfig_go.benchmark.warm_up import WarmedUp
 from asrconfig_go.cli import main
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
+from asrconfig_go.monitor.run_log import RunLog
 from benched import block, result, side
 from html_checks import tags
 from run_stories import trained
@@ -50,12 +51,12 @@ def test_the_layout_is_the_agreed_one() -> None:
 def test_a_machine_that_gets_evenly_slower_changes_no_gain() -> None:
     clock = iter(range(1000))
 
-    def run(course: Course) -> Any:
+    def run(course: BenchmarkRun) -> Any:
         slow = 1 + 0.1 * next(clock)
         return block(slow * {"plan": 1.0, "twice": 0.5, "half": 2.0}[course.side.name])
 
-    plan, twice, half = (Course(Side(name, {})) for name in ("plan", "twice", "half"))
-    take_turns(plan, [twice, half], 3, run)
+    plan, twice, half = (BenchmarkRun(Side(name, {})) for name in ("plan", "twice", "half"))
+    interleave(plan, [twice, half], 3, run)
     assert twice.gains == pytest.approx([2.0] * 3) and half.gains == pytest.approx([0.5] * 3)
     assert (len(plan.blocks), len(twice.blocks), len(half.blocks)) == (7, 3, 3)
     assert half.slowdown is not None and half.slowdown.median == pytest.approx(2.0)
@@ -64,22 +65,22 @@ def test_a_machine_that_gets_evenly_slower_changes_no_gain() -> None:
 def test_a_side_that_fails_is_not_run_again() -> None:
     ran: list[str] = []
 
-    def run(course: Course) -> Any:
+    def run(course: BenchmarkRun) -> Any:
         ran.append(course.side.name)
         if course.side.name == "bad":
             course.problem = "out of memory"
             return None
         return block(1.0)
 
-    plan, bad, good = (Course(Side(name, {})) for name in ("plan", "bad", "good"))
-    take_turns(plan, [bad, good], 2, run)
+    plan, bad, good = (BenchmarkRun(Side(name, {})) for name in ("plan", "bad", "good"))
+    interleave(plan, [bad, good], 2, run)
     assert ran == ["plan", "bad", "good", "plan", "good", "plan"]
     assert bad.gain is None and good.gain is not None
 
 
 def test_the_plan_alone_runs_once_a_round() -> None:
-    plan = Course(Side("plan", {}))
-    take_turns(plan, [], 3, lambda course: block(1.0))
+    plan = BenchmarkRun(Side("plan", {}))
+    interleave(plan, [], 3, lambda course: block(1.0))
     assert len(plan.blocks) == 3
 
 
@@ -104,7 +105,7 @@ def test_clips_are_drawn_without_the_bad_and_the_long() -> None:
     few = draw(rows, seconds, 5, 4, 20.0, 0)
     counts = [[few.dataset[i] for i in range(20)].count(row) for row in set(chosen)]
     assert (min(counts), max(counts)) == (2, 3)
-    with pytest.raises(ac.EmptyDatasetError, match="none of 10 clips"):
+    with pytest.raises(EmptyDatasetError, match="none of 10 clips"):
         draw(rows, seconds, 1, 1, 0.5, 0)
 
 
@@ -133,7 +134,7 @@ def test_changes_are_those_that_make_sense_here(plan: ac.TrainingConfig) -> None
         if not each.why_not:
             changed = each.of(two)
             assert changed != two and changed.effective_batch_size == two.effective_batch_size
-    with pytest.raises(ac.InvalidArgumentError, match="no option 'speed'"):
+    with pytest.raises(InvalidArgumentError, match="no option 'speed'"):
         changes(["speed"], plan, CPU, "sdpa")
 
 
@@ -198,7 +199,7 @@ def test_the_next_change_is_the_fastest_beyond_doubt() -> None:
 
 
 def test_readings_are_those_of_the_blocks() -> None:
-    story = RunStory.from_json(trained(gpus=1))
+    story = RunLog.from_json(trained(gpus=1))
     start = story.start_unix_nanos / 1e9
     blocks = [block(20.0, begun_unix_s=start + 30), block(10.0, begun_unix_s=start + 100)]
     rows = [i for i, t in enumerate(story.activity.times_s) if 30 <= t <= 50 or 100 <= t <= 110]
@@ -209,13 +210,13 @@ def test_readings_are_those_of_the_blocks() -> None:
     assert found.ram_bytes == max(story.activity.tree_rss_bytes[i] or 0 for i in rows)
     nowhere = readings(story, [block(1.0, begun_unix_s=start - 100)])
     assert (nowhere.gpu_use, nowhere.gpu_memory_bytes, nowhere.ram_bytes) == (None, None, None)
-    without = readings(RunStory.from_json(trained(gpus=0)), blocks)
+    without = readings(RunLog.from_json(trained(gpus=0)), blocks)
     assert (without.gpu_use, without.gpu_memory_bytes, without.gpu_total_bytes) == (None, None, None)
     assert readings(None, blocks).ram_bytes is None
 
 
 def test_the_diagnosis_sees_the_blocks_alone() -> None:
-    story = RunStory.from_json(trained(gpus=1))
+    story = RunLog.from_json(trained(gpus=1))
     start = story.start_unix_nanos / 1e9
     blocks = [block(40.0, 4, begun_unix_s=start + 30), block(40.0, 4, begun_unix_s=start + 100)]
     only = of_blocks(story, blocks)
@@ -228,7 +229,7 @@ def test_the_diagnosis_sees_the_blocks_alone() -> None:
     kinds = [each.kind for each in seen(story, blocks, settings, "")]
     assert "precision" in kinds and "room" in kinds
     assert "precision" not in [each.kind for each in seen(story, blocks, settings, "precision")]
-    assert seen(RunStory.from_json(trained(gpus=0)), blocks, settings, "") == ()
+    assert seen(RunLog.from_json(trained(gpus=0)), blocks, settings, "") == ()
     assert seen(None, blocks, settings, "") == ()
 
 
@@ -350,11 +351,11 @@ def test_names_of_others_do_no_harm(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=r"does not end with \.html"):
+    with pytest.raises(InvalidArgumentError, match=r"does not end with \.html"):
         result().to_html(tmp_path / "b.txt")
-    with pytest.raises(ac.NotFoundError, match="cannot write"):
+    with pytest.raises(NotFoundError, match="cannot write"):
         result().to_html(tmp_path / "none" / "b.html")
-    with pytest.raises(ac.NotFoundError, match="cannot write"):
+    with pytest.raises(NotFoundError, match="cannot write"):
         result().to_csv(tmp_path / "none" / "b.csv")
 
 
@@ -370,7 +371,7 @@ def test_plots_have_all_that_was_measured() -> None:
         widths = [bar.get_width() for bar in figure.axes[0].patches]
         assert widths == pytest.approx([66.7, 200.0], rel=1e-3)
         pyplot.close(figure)
-    with pytest.raises(ac.NotFoundError, match="nothing was measured"):
+    with pytest.raises(NotFoundError, match="nothing was measured"):
         nothing = dataclasses.replace(result().plan, blocks=())
         result(plan=nothing, original=None).plot()
 

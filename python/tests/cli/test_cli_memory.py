@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import asrconfig_go as ac
 from asrconfig_go._base import native
 from asrconfig_go.cli.main import main
+from asrconfig_go.errors import UnsupportedError
 from asrconfig_go.memory.recording import Recording
 from memory_fakes import CONTEXT, FakeLibrary
 
@@ -68,7 +68,7 @@ def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_a_formula_s_answer_is_marked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fails(*_: Any, **__: Any) -> Any:
-        raise ac.UnsupportedError("aten.odd in layers.3 cannot be traced")
+        raise UnsupportedError("aten.odd in layers.3 cannot be traced")
 
     monkeypatch.setattr(Recording, "make", fails)
     assert main(QUESTION) == 0

@@ -19,7 +19,7 @@ import pytest
 from asrconfig_go.cli.main import main
 from asrconfig_go.monitor.memory_monitor import GPUMemory, MemorySnapshot
 from asrconfig_go.monitor.reading import CardProcess, Reading
-from asrconfig_go.monitor.run_log import Activity, GPUActivity, StoryGPU, StoryHost
+from asrconfig_go.monitor.run_log import Activity, GPUActivity, RunLogGPU, RunLogHost
 from asrconfig_go.report.terminal_screen import screen, summary
 from run_stories import GIB, GPU_COLUMNS, HOST_COLUMNS
 from served_monitor import HOSTILE, alert
@@ -44,8 +44,8 @@ def reading(gpus: int, name: str = "NVIDIA L4", **changed: Any) -> Reading:
         unix_s=1_790_000_000.0,
         memory=MemorySnapshot(1.0, 100, 0, 32 * GIB, 8 * GIB, 9 * GIB, (card,) * gpus),
         activity=Activity(at_s=1.0, **host, gpus=(row,) * gpus),
-        gpus=tuple(StoryGPU(name, f"GPU-{i}", 24 * GIB, 72.0, 2040.0, False) for i in range(gpus)),
-        host=StoryHost(32 * GIB, 8, 16 * GIB, True),
+        gpus=tuple(RunLogGPU(name, f"GPU-{i}", 24 * GIB, 72.0, 2040.0, False) for i in range(gpus)),
+        host=RunLogHost(32 * GIB, 8, 16 * GIB, True),
         processes=((CardProcess(123, "python", 18 * GIB), CardProcess(9, name, GIB)),) * gpus,
         alerts=(),
     )

@@ -12,20 +12,23 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.compare import Comparison, gpu_prices
 from asrconfig_go.compare.comparison_records import StepCalibration
 from asrconfig_go.compare.comparison_view import number, seconds, span
 from asrconfig_go.compare.gpu_comparison import CompareOptions
+from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
+from asrconfig_go.machine import ModelProfile
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
 TEN_HOURS: dict[str, Any] = {"hours": 10, "mean_s": 8, "max_s": 25}
 
 
 @pytest.fixture(scope="module")
-def compared() -> ac.Comparison:
+def compared() -> Comparison:
     return ac.compare_gpus("openai/whisper-large-v3", gpus=["T4", "RTX 4090", "2xA100-40GB"], **TEN_HOURS)
 
 
-def test_rows_are_in_the_order_asked_for(compared: ac.Comparison) -> None:
+def test_rows_are_in_the_order_asked_for(compared: Comparison) -> None:
     assert [row.name for row in compared.rows] == ["T4", "RTX 4090", "2 × A100-40GB SXM"]
     assert [row.fits for row in compared.rows] == [False, True, True]
     assert compared.fastest is compared.rows[2]
@@ -34,14 +37,14 @@ def test_rows_are_in_the_order_asked_for(compared: ac.Comparison) -> None:
     assert compared.longest_s == 25 and compared.clips == 4500
 
 
-def test_what_does_not_fit_says_what_would(compared: ac.Comparison) -> None:
+def test_what_does_not_fit_says_what_would(compared: Comparison) -> None:
     row = compared.rows[0]
     assert row.run_hours is None and row.cost_usd is None
     assert [way.fits for way in row.ways] == [False, False, True, True]
     assert "LoRA" in row.ways[2].what and "A10 instead" in row.ways[3].what
 
 
-def test_text(compared: ac.Comparison) -> None:
+def test_text(compared: Comparison) -> None:
     text = repr(compared)
     for part in (
         "openai/whisper-large-v3 (WhisperForConditionalGeneration): 4500 clips, 10.0 h",
@@ -81,7 +84,7 @@ class _Tags(html.parser.HTMLParser):
         self.said += data
 
 
-def test_html_is_whole_and_fits_light_and_dark(compared: ac.Comparison) -> None:
+def test_html_is_whole_and_fits_light_and_dark(compared: Comparison) -> None:
     page = compared._repr_html_()
     tags = _Tags()
     tags.feed(page)
@@ -92,12 +95,12 @@ def test_html_is_whole_and_fits_light_and_dark(compared: ac.Comparison) -> None:
     assert "color:black" not in page and "background:white" not in page
 
 
-def test_html_escapes_names(compared: ac.Comparison) -> None:
+def test_html_escapes_names(compared: Comparison) -> None:
     named = dataclasses.replace(compared, model=dataclasses.replace(compared.model, name="<script>"))
     assert "<script>" not in named._repr_html_()
 
 
-def test_to_dict_is_json_and_frozen(compared: ac.Comparison) -> None:
+def test_to_dict_is_json_and_frozen(compared: Comparison) -> None:
     body = json.loads(json.dumps(compared.to_dict()))
     assert body["rows"][1]["epoch_hours"].keys() == {"low", "likely", "high"}
     assert body["rows"][0]["cost_usd"] is None
@@ -127,7 +130,7 @@ def test_no_price_no_cost() -> None:
 
 
 def test_every_built_in_price_has_a_date_and_a_known_card() -> None:
-    prices = ac.gpu_prices()
+    prices = gpu_prices()
     assert len(prices) > 10
     found = ac.compare_gpus(XLSR, gpus=[price.gpu for price in prices], **TEN_HOURS)
     assert [row.price for row in found.rows] == list(prices)
@@ -165,7 +168,7 @@ def test_largest_models() -> None:
     fitting = sum(way.fits for model in found.models for way in (model.full, model.eight_bit, model.lora))
     assert page.count("✓") == fitting and page.count("✗") == 3 * len(found.models) - fitting
     assert json.dumps(found.to_dict())
-    with pytest.raises(ac.InvalidArgumentError, match="way = 'half'"):
+    with pytest.raises(InvalidArgumentError, match="way = 'half'"):
         found.largest("half")
 
 
@@ -177,23 +180,23 @@ def test_nothing_fits() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"gpus": ["T5"]}, ac.NotFoundError, "no GPU"),
-        ({"gpus": []}, ac.InvalidArgumentError, "no GPU to compare"),
-        ({"gpus": [4]}, ac.InvalidArgumentError, "gpus = 4"),
-        ({"prices": {"T4": -0.1}}, ac.InvalidArgumentError, "the price of T4 is -0.1"),
-        ({"prices": {"T4": math.nan}}, ac.InvalidArgumentError, "the price of T4 is nan"),
-        ({"prices": {"T4": True}}, ac.InvalidArgumentError, "the price of T4 is True"),
-        ({"prices": {"T5": 1}}, ac.NotFoundError, "T5"),
-        ({"prices": "no/such.json"}, ac.NotFoundError, "cannot read the prices"),
-        ({"hours": 0}, ac.InvalidArgumentError, "hours = 0 is not above 0"),
-        ({"hours": None}, ac.InvalidArgumentError, "neither a dataset nor hours"),
-        ({"mean_s": math.nan}, ac.InvalidArgumentError, "mean_s"),
-        ({"max_s": 1}, ac.InvalidArgumentError, "at most 1"),
-        ({"epochs": 0}, ac.InvalidArgumentError, "epochs = 0"),
-        ({"target_batch_size": 0}, ac.InvalidArgumentError, "target_batch_size = 0"),
-        ({"target_batch_size": 1.5}, ac.InvalidArgumentError, "target_batch_size = 1.5"),
-        ({"speed": 9}, ac.InvalidArgumentError, "no option 'speed'"),
-        ({"loader_rate": math.inf}, ac.InvalidArgumentError, "loader_rate"),
+        ({"gpus": ["T5"]}, NotFoundError, "no GPU"),
+        ({"gpus": []}, InvalidArgumentError, "no GPU to compare"),
+        ({"gpus": [4]}, InvalidArgumentError, "gpus = 4"),
+        ({"prices": {"T4": -0.1}}, InvalidArgumentError, "the price of T4 is -0.1"),
+        ({"prices": {"T4": math.nan}}, InvalidArgumentError, "the price of T4 is nan"),
+        ({"prices": {"T4": True}}, InvalidArgumentError, "the price of T4 is True"),
+        ({"prices": {"T5": 1}}, NotFoundError, "T5"),
+        ({"prices": "no/such.json"}, NotFoundError, "cannot read the prices"),
+        ({"hours": 0}, InvalidArgumentError, "hours = 0 is not above 0"),
+        ({"hours": None}, InvalidArgumentError, "neither a dataset nor hours"),
+        ({"mean_s": math.nan}, InvalidArgumentError, "mean_s"),
+        ({"max_s": 1}, InvalidArgumentError, "at most 1"),
+        ({"epochs": 0}, InvalidArgumentError, "epochs = 0"),
+        ({"target_batch_size": 0}, InvalidArgumentError, "target_batch_size = 0"),
+        ({"target_batch_size": 1.5}, InvalidArgumentError, "target_batch_size = 1.5"),
+        ({"speed": 9}, InvalidArgumentError, "no option 'speed'"),
+        ({"loader_rate": math.inf}, InvalidArgumentError, "loader_rate"),
     ],
 )
 def test_wrong_values_get_one_clear_error(change: dict[str, Any], error: type[Exception], words: str) -> None:
@@ -202,7 +205,7 @@ def test_wrong_values_get_one_clear_error(change: dict[str, Any], error: type[Ex
 
 
 def test_unreadable_prices(tmp_path: Path) -> None:
-    none, cut = (ac.InvalidArgumentError, "holds no prices"), (ac.CorruptFileError, "ends in the middle")
+    none, cut = (InvalidArgumentError, "holds no prices"), (CorruptFileError, "ends in the middle")
     for content, (kind, said) in {"[1]": none, "7": none, "{": cut, '[{"gpu": "T4"}]': none}.items():
         file = tmp_path / "prices.json"
         file.write_text(content)
@@ -211,12 +214,12 @@ def test_unreadable_prices(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_not_described_is_to_be_traced() -> None:
-    with pytest.raises(ac.UnsupportedError) as caught:
+    with pytest.raises(UnsupportedError) as caught:
         ac.compare_gpus({"model_type": "speech_to_text"}, gpus=["T4"], **TEN_HOURS)
     assert "cannot be estimated from its config" in caught.value.message
     assert "trace" in caught.value.hint
-    with pytest.raises(ac.UnsupportedError, match="does not tell its layers"):
-        ac.compare_gpus(ac.ModelProfile(total_parameters=10**8), gpus=["T4"], **TEN_HOURS)
+    with pytest.raises(UnsupportedError, match="does not tell its layers"):
+        ac.compare_gpus(ModelProfile(total_parameters=10**8), gpus=["T4"], **TEN_HOURS)
 
 
 def test_options_say_the_library_nothing_for_none() -> None:
@@ -267,7 +270,7 @@ def test_what_if_uses_the_profiles_and_the_plan(tmp_path: Path) -> None:
 
 def test_what_if_before_there_is_anything() -> None:
     manager = ac.ASRConfigManager(gpu="T4")
-    with pytest.raises(ac.InvalidArgumentError, match="nothing to compare yet"):
+    with pytest.raises(InvalidArgumentError, match="nothing to compare yet"):
         manager.what_if(["T4"])
 
 

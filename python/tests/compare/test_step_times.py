@@ -16,13 +16,14 @@ pytest.importorskip("transformers")
 import asrconfig_go as ac  # noqa: E402
 from asrconfig_go._base import native  # noqa: E402
 from asrconfig_go._base.timers import GPUMoments  # noqa: E402
-from asrconfig_go.compare import step_calibration  # noqa: E402
+from asrconfig_go.compare import find_step_calibration, step_calibration  # noqa: E402
 from asrconfig_go.compare.step_calibration import (  # noqa: E402
     MeasuredStep,
     StepSettings,
     calibrate_steps,
     store_step_calibration,
 )
+from asrconfig_go.errors import InvalidArgumentError, NotFoundError  # noqa: E402
 from asrconfig_go.guard import step_times  # noqa: E402
 from asrconfig_go.guard.step_times import ENOUGH, NOTED, SKIPPED, StepTimes, follow_steps  # noqa: E402
 from asrconfig_go.memory.model_source import analytic_request  # noqa: E402
@@ -109,13 +110,13 @@ def test_steps_are_held_against_the_estimate_of_what_they_computed() -> None:
     training.steps(20, 1.0)
     assert training.clock.marks == marks
 
-    found = ac.find_step_calibration(training.model, "Tesla T4")
+    found = find_step_calibration(training.model, "Tesla T4")
     assert found is not None and found == times.record.calibration
-    assert ac.find_step_calibration(training.model, "T4", precision="fp16", gradient_checkpointing=False) == found
+    assert find_step_calibration(training.model, "T4", precision="fp16", gradient_checkpointing=False) == found
     for other in ({"precision": "bf16"}, {"gradient_checkpointing": True}, {"lora_rank": 8}):
-        assert ac.find_step_calibration(training.model, "T4", **other) is None
-    assert ac.find_step_calibration(training.model, "L4") is None
-    assert ac.find_step_calibration(XLSR, "T4") is None
+        assert find_step_calibration(training.model, "T4", **other) is None
+    assert find_step_calibration(training.model, "L4") is None
+    assert find_step_calibration(XLSR, "T4") is None
     assert json.loads(json.dumps(dataclasses.asdict(found)))["factor"] == pytest.approx(3.0)
 
 
@@ -156,7 +157,7 @@ def test_steps_that_differ_make_the_range() -> None:
 def test_few_steps_say_nothing() -> None:
     times = Training().begin().steps(SKIPPED + ENOUGH - 1, 1.0).end()
     assert times.record is None and times.steps == ()
-    assert ac.find_step_calibration(wav2vec2("mean"), "T4") is None
+    assert find_step_calibration(wav2vec2("mean"), "T4") is None
 
 
 def test_evaluation_is_not_a_micro_batch() -> None:
@@ -179,14 +180,14 @@ def test_evaluation_is_not_a_micro_batch() -> None:
 def test_what_is_not_calibrated_is_told(gpu: str, settings: dict[str, Any], said: str) -> None:
     times = Training(gpu, **settings).begin().steps(SKIPPED + NOTED, 1.0).end()
     assert times.record is None and said in times.problem
-    assert ac.find_step_calibration(wav2vec2("mean"), "T4") is None
+    assert find_step_calibration(wav2vec2("mean"), "T4") is None
 
 
 def test_beyond_belief_is_not_kept() -> None:
     training = Training().begin()
     times = training.steps(SKIPPED + NOTED, 1e6).end()
     assert times.record is not None and "was not kept" in times.problem
-    assert ac.find_step_calibration(training.model, "T4") is None
+    assert find_step_calibration(training.model, "T4") is None
 
 
 def test_other_processes_note_nothing() -> None:
@@ -240,9 +241,9 @@ def test_the_newest_of_equal_settings_is_kept() -> None:
     measured(2.0)
     measured(3.0)
     measured(1.5, StepSettings("fp16", False))
-    newest = ac.find_step_calibration(XLSR, "T4")
+    newest = find_step_calibration(XLSR, "T4")
     assert newest is not None and newest.factor == pytest.approx(1.5)
-    with_recomputing = ac.find_step_calibration(XLSR, "T4", gradient_checkpointing=True)
+    with_recomputing = find_step_calibration(XLSR, "T4", gradient_checkpointing=True)
     assert with_recomputing is not None and with_recomputing.factor == pytest.approx(3.0)
 
 
@@ -251,7 +252,7 @@ def test_vocabularies_do_not_tell_models_apart() -> None:
     measured(2.0)
     known = native.call("model.config", {"name": XLSR})["config"]
     config = transformers.Wav2Vec2Config(**{**known, "vocab_size": 77})
-    assert ac.find_step_calibration(config, "T4") is not None
+    assert find_step_calibration(config, "T4") is not None
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '[{"gpu": "T4"}]', "not JSON"])
@@ -259,15 +260,15 @@ def test_broken_files_are_nothing(own_cache: Path, content: str) -> None:
     measured(2.0)
     (file,) = (own_cache / "calibrations").iterdir()
     file.write_text(content)
-    assert ac.find_step_calibration(XLSR, "T4") is None
+    assert find_step_calibration(XLSR, "T4") is None
     measured(3.0)
-    assert ac.find_step_calibration(XLSR, "T4") is not None
+    assert find_step_calibration(XLSR, "T4") is not None
 
 
 def test_another_torch_measures_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     measured(2.0)
     monkeypatch.setattr(step_calibration, "torch_version", lambda: "9.9")
-    assert ac.find_step_calibration(XLSR, "T4") is None
+    assert find_step_calibration(XLSR, "T4") is None
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -275,16 +276,16 @@ def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("ASRCONFIG_CACHE", str(tmp_path / "file"))
     with pytest.raises(AssertionError):
         measured(2.0)
-    assert ac.find_step_calibration(XLSR, "T4") is None
+    assert find_step_calibration(XLSR, "T4") is None
 
 
 def test_wrong_questions() -> None:
-    with pytest.raises(ac.NotFoundError, match="T5"):
-        ac.find_step_calibration(XLSR, "T5")
-    with pytest.raises(ac.NotFoundError):
-        ac.find_step_calibration("no-such-model", "T4")
-    with pytest.raises(ac.InvalidArgumentError):
-        ac.find_step_calibration(XLSR, 4)  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match="T5"):
+        find_step_calibration(XLSR, "T5")
+    with pytest.raises(NotFoundError):
+        find_step_calibration("no-such-model", "T4")
+    with pytest.raises(InvalidArgumentError):
+        find_step_calibration(XLSR, 4)  # type: ignore[arg-type]
 
 
 def test_a_real_training_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

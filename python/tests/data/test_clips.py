@@ -13,11 +13,12 @@ import pytest
 from conftest import WavMaker
 
 import asrconfig_go as ac
+from asrconfig_go.data import ScanResult
 from asrconfig_go.data.clips import COLUMNS, Clip, Clips
 
 
 @pytest.fixture
-def result(make_wav: WavMaker, tmp_path: Path) -> ac.ScanResult:
+def result(make_wav: WavMaker, tmp_path: Path) -> ScanResult:
     make_wav("data/größe.wav", 1.0)
     make_wav("data/z.wav", 3.0, 8_000)
     (tmp_path / "data/bad.wav").write_text("no audio")
@@ -25,7 +26,7 @@ def result(make_wav: WavMaker, tmp_path: Path) -> ac.ScanResult:
     return ac.scan_audio(tmp_path / "data", progress=False)
 
 
-def test_clips_are_a_sequence(result: ac.ScanResult) -> None:
+def test_clips_are_a_sequence(result: ScanResult) -> None:
     clips = result.clips
     names = [Path(clip.path).name for clip in clips]
     assert names == ["bad.wav", "größe.wav", "latin-\\xf6.wav", "z.wav"]
@@ -42,7 +43,7 @@ def test_clips_are_a_sequence(result: ac.ScanResult) -> None:
     assert "4 clips" in repr(clips)
 
 
-def test_a_clip_has_every_field(result: ac.ScanResult) -> None:
+def test_a_clip_has_every_field(result: ScanResult) -> None:
     bad, one, cut, last = result.clips
     assert (last.sample_rate, last.channels, last.bits, last.codec, last.method) == (8000, 1, 16, "pcm_s16le", "header")
     assert (last.duration_s, last.claimed_duration_s, last.size_bytes, last.error) == (3.0, None, 48_044, "")
@@ -54,7 +55,7 @@ def test_a_clip_has_every_field(result: ac.ScanResult) -> None:
         bad.error = ""  # type: ignore[misc]
 
 
-def test_columns(result: ac.ScanResult) -> None:
+def test_columns(result: ScanResult) -> None:
     table = result.to_dict()
     assert tuple(table) == COLUMNS
     for name, column in table.items():
@@ -64,7 +65,7 @@ def test_columns(result: ac.ScanResult) -> None:
     assert list(result.durations)[1:] == [1.0, 2.0, 3.0]
 
 
-def test_result_is_shown_as_its_profile(result: ac.ScanResult) -> None:
+def test_result_is_shown_as_its_profile(result: ScanResult) -> None:
     assert repr(result) == repr(result.profile)
     assert result._repr_html_() == result.profile._repr_html_()
 

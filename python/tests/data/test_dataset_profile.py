@@ -13,13 +13,14 @@ from xml.etree import ElementTree
 import pytest
 from conftest import WavMaker
 
-import asrconfig_go as ac
 from asrconfig_go import scan_audio
+from asrconfig_go.data import DatasetProfile
+from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
 
 RATE = 100
 
 
-def profile_of(seconds: list[float], **options: Any) -> ac.DatasetProfile:
+def profile_of(seconds: list[float], **options: Any) -> DatasetProfile:
     np = pytest.importorskip("numpy")
     arrays = [np.zeros(round(s * RATE), dtype=np.int8) for s in seconds]
     return scan_audio(arrays, sampling_rate=RATE, progress=False, **options).profile
@@ -77,7 +78,7 @@ def test_few_long_clips_are_named() -> None:
 
 @pytest.mark.parametrize("size", [-1, 1 << 17])
 def test_batch_size_has_bounds(size: int) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=f"batch_size is {size}"):
+    with pytest.raises(InvalidArgumentError, match=f"batch_size is {size}"):
         profile_of([1.0], batch_size=size)
 
 
@@ -120,7 +121,7 @@ def test_profile_of_nothing(tmp_path: Path) -> None:
     assert "no usable clip" in repr(profile)
     assert "no usable clip" in profile._repr_html_()
     assert (profile.padding, profile.warnings, profile.outliers) == ((), (), None)
-    with pytest.raises(ac.EmptyDatasetError, match="no usable clip to draw"):
+    with pytest.raises(EmptyDatasetError, match="no usable clip to draw"):
         profile.plot()
 
 
@@ -137,5 +138,5 @@ def test_plot() -> None:
 def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ac.UnsupportedError, match="needs matplotlib"):
+    with pytest.raises(UnsupportedError, match="needs matplotlib"):
         profile_of([1.0, 2.0]).plot()

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from conftest import WavMaker
 
-from asrconfig_go import UnsupportedError
 from asrconfig_go.data.scan import scan_audio
+from asrconfig_go.errors import UnsupportedError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -25,8 +25,8 @@ _ROWS = 256
 _SCAN = """
 import sys, resource
 import pyarrow.parquet
-from asrconfig_go import AsrConfigError
 from asrconfig_go.data.scan import scan_audio
+from asrconfig_go.errors import AsrConfigError
 scan_audio([b"RIFF"], progress=False, allow_empty=True)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
@@ -114,7 +114,7 @@ def _varint(number: int, length: int = 5) -> bytes:
     "damage", [b"\xff" * 40, b"\x15" * 40, bytes(40), b"\x1c" * 40, b"\x18\xff\xff\xff\xff\x0f" * 6]
 )
 def test_damaged_pages_are_one_error(damage: bytes, make_wav: WavMaker, tmp_path: Path) -> None:
-    from asrconfig_go import AsrConfigError
+    from asrconfig_go.errors import AsrConfigError
 
     path = tmp_path / "damaged.parquet"
     pq.write_table(pa.table({"audio": [make_wav("a.wav", 1.0).read_bytes()] * 3}), path)

@@ -11,6 +11,8 @@ import pytest
 from conftest import WavMaker
 
 import asrconfig_go as ac
+from asrconfig_go.data import BadAudioWarning
+from asrconfig_go.errors import InvalidArgumentError
 
 datasets = pytest.importorskip("datasets")
 
@@ -66,7 +68,7 @@ def test_splits_and_the_manager(dataset: Any) -> None:
 
 def test_bad_rows_get_zero_and_are_counted(dataset: Any, tmp_path: Path) -> None:
     (tmp_path / "0.wav").write_text("no audio")
-    with pytest.warns(ac.BadAudioWarning, match=r"1 of 5 clips .* the length 0; the first: .*0\.wav"):
+    with pytest.warns(BadAudioWarning, match=r"1 of 5 clips .* the length 0; the first: .*0\.wav"):
         assert measured(dataset)["length"] == [0, *LENGTHS[1:]]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -74,13 +76,13 @@ def test_bad_rows_get_zero_and_are_counted(dataset: Any, tmp_path: Path) -> None
 
 
 def test_refused(dataset: Any) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="streamed"):
+    with pytest.raises(InvalidArgumentError, match="streamed"):
         measured(dataset.to_iterable_dataset())
-    with pytest.raises(ac.InvalidArgumentError, match="column 'text' already"):
+    with pytest.raises(InvalidArgumentError, match="column 'text' already"):
         measured(dataset, "text")
-    with pytest.raises(ac.InvalidArgumentError, match="unit = 'hours'"):
+    with pytest.raises(InvalidArgumentError, match="unit = 'hours'"):
         measured(dataset, unit="hours")
-    with pytest.raises(ac.InvalidArgumentError, match="a str"):
+    with pytest.raises(InvalidArgumentError, match="a str"):
         measured("folder")
 
 

@@ -12,8 +12,10 @@ import pytest
 from conftest import WavMaker
 
 import asrconfig_go as ac
+from asrconfig_go.data import LabelReport
 from asrconfig_go.data.label_limits import limits_of
 from asrconfig_go.data.labels import repeats
+from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def clips(make_wav: WavMaker, tmp_path: Path) -> list[str]:
 TEXTS = ["hello world", "abcd", "abbc", "", "x"]
 
 
-def check(source: Any, texts: Any = None, **options: Any) -> ac.LabelReport:
+def check(source: Any, texts: Any = None, **options: Any) -> LabelReport:
     return ac.check_labels(source, texts, progress=False, **options)
 
 
@@ -58,9 +60,9 @@ def test_a_scan_is_not_made_again(clips: list[str]) -> None:
     result = ac.scan_audio(clips, progress=False)
     Path(clips[0]).unlink()
     assert check(result, TEXTS).infeasible_rows == (2,)
-    with pytest.raises(ac.InvalidArgumentError, match="2 texts for 5 clips"):
+    with pytest.raises(InvalidArgumentError, match="2 texts for 5 clips"):
         check(result, ["a", "b"])
-    with pytest.raises(ac.InvalidArgumentError, match="does not hold what is said"):
+    with pytest.raises(InvalidArgumentError, match="does not hold what is said"):
         check(result)
 
 
@@ -79,7 +81,7 @@ def test_tokenizers(clips: list[str]) -> None:
         assert (report.infeasible_rows, report.unit) == ((1, 2), "tokens"), "all tokens are the same"
     assert check(clips, TEXTS, tokenizer=str.split).infeasible_count == 0
     assert check(clips, TEXTS, tokenizer=lambda text: {"input_ids": text}).infeasible_rows == (2,)
-    with pytest.raises(ac.InvalidArgumentError, match="cannot be called"):
+    with pytest.raises(InvalidArgumentError, match="cannot be called"):
         check(clips, TEXTS, tokenizer=5)
 
 
@@ -88,7 +90,7 @@ def test_decoders(clips: list[str]) -> None:
     report = check(clips, texts, model="whisper", tokenizer=list)
     assert (report.infeasible_rows, report.limit, report.missing) == ((1,), "positions", 1)
     assert report.infeasible[0].available == 448
-    with pytest.raises(ac.InvalidArgumentError, match="without a tokenizer"):
+    with pytest.raises(InvalidArgumentError, match="without a tokenizer"):
         check(clips, texts, model="openai/whisper-small")
 
 
@@ -99,7 +101,7 @@ def test_texts_of_manifests_and_shards(clips: list[str], tmp_path: Path) -> None
     report = check(manifest)
     assert (report.infeasible_rows, report.unreadable) == ((2,), 2)
     assert check(manifest, text="words").longest_labels == 1
-    with pytest.raises(ac.InvalidArgumentError, match="no 'nothing' in manifest"):
+    with pytest.raises(InvalidArgumentError, match="no 'nothing' in manifest"):
         check(manifest, text="nothing")
     shard = tmp_path / "s.tar"
     with tarfile.open(shard, "w") as archive:
@@ -108,7 +110,7 @@ def test_texts_of_manifests_and_shards(clips: list[str], tmp_path: Path) -> None
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
     assert check(shard).infeasible[0].text == "abbc"
-    with pytest.raises(ac.InvalidArgumentError, match="does not tell what is said"):
+    with pytest.raises(InvalidArgumentError, match="does not tell what is said"):
         check(clips)
 
 
@@ -124,7 +126,7 @@ def test_texts_of_datasets(clips: list[str], tmp_path: Path) -> None:
     assert (numbers.infeasible_rows, numbers.unit, numbers.infeasible[0].text) == ((1, 2), "tokens", "[1, 1, 1, 1, 1]")
     pq.write_table(plain.data.table, tmp_path / "d.parquet")
     assert check(tmp_path / "d.parquet").infeasible_rows == (2,)
-    with pytest.raises(ac.InvalidArgumentError, match=r"no column 'said' \(columns: audio, sentence, labels\)"):
+    with pytest.raises(InvalidArgumentError, match=r"no column 'said' \(columns: audio, sentence, labels\)"):
         check(plain, text="said")
 
 
@@ -149,9 +151,9 @@ def test_frames_of_a_second(model: Any, frames: int) -> None:
 
 def test_models_without_known_frames() -> None:
     for model in ({"model_type": "bert"}, 5):
-        with pytest.raises(ac.InvalidArgumentError, match="cannot tell"):
+        with pytest.raises(InvalidArgumentError, match="cannot tell"):
             limits_of(model)
-    with pytest.raises(ac.NotFoundError):
+    with pytest.raises(NotFoundError):
         limits_of("no/such-model")
 
 

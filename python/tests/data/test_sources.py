@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from conftest import WavMaker
 
-import asrconfig_go as ac
+from asrconfig_go.data import ScanResult
 from asrconfig_go.data.scan import scan_audio
+from asrconfig_go.errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError, NotFoundError, UnsupportedError
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def folder(make_wav: WavMaker, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def scan(source: Any, **options: Any) -> ac.ScanResult:
+def scan(source: Any, **options: Any) -> ScanResult:
     return scan_audio(source, progress=False, **options)
 
 
@@ -69,7 +70,7 @@ def test_folders_whose_names_are_no_utf_8(make_wav: WavMaker, tmp_path: Path, mo
     folder.mkdir()
     clip = folder / "a.wav"
     clip.write_bytes(Path(make_wav("a.wav", 1.0)).read_bytes())
-    with pytest.raises(ac.UnsupportedError, match=r"caf\\udce9' is not UTF-8"):
+    with pytest.raises(UnsupportedError, match=r"caf\\udce9' is not UTF-8"):
         scan_audio(folder, cache=False, progress=False)
     assert scan_audio(clip, cache=False, progress=False).profile.mean_s == 1
     monkeypatch.chdir(folder)
@@ -110,7 +111,7 @@ class Indexed:
 
 def test_items_by_index_end_at_the_length() -> None:
     assert list(scan(Indexed(), sampling_rate=1000).durations) == [1.0, 2.0, 3.0]
-    with pytest.raises(ac.InvalidArgumentError, match="cannot read a dataset from a object"):
+    with pytest.raises(InvalidArgumentError, match="cannot read a dataset from a object"):
         scan(object())
 
 
@@ -130,15 +131,15 @@ def test_sample_is_seeded_and_scaled(make_wav: WavMaker, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("source", "kind", "said"),
     [
-        ("/no/such/folder", ac.NotFoundError, "/no/such/folder"),
-        ([], ac.EmptyDatasetError, "empty list"),
-        (None, ac.InvalidArgumentError, "from None"),
-        (5, ac.InvalidArgumentError, "from a int"),
-        (b"bytes", ac.InvalidArgumentError, "from a bytes"),
-        ({"train": [], "test": []}, ac.InvalidArgumentError, "dataset\\['train'\\]"),
+        ("/no/such/folder", NotFoundError, "/no/such/folder"),
+        ([], EmptyDatasetError, "empty list"),
+        (None, InvalidArgumentError, "from None"),
+        (5, InvalidArgumentError, "from a int"),
+        (b"bytes", InvalidArgumentError, "from a bytes"),
+        ({"train": [], "test": []}, InvalidArgumentError, "dataset\\['train'\\]"),
     ],
 )
-def test_unreadable_sources_say_what_to_pass(source: Any, kind: type[ac.AsrConfigError], said: str) -> None:
+def test_unreadable_sources_say_what_to_pass(source: Any, kind: type[AsrConfigError], said: str) -> None:
     with pytest.raises(kind, match=said) as caught:
         scan(source)
     assert caught.value.hint
@@ -146,17 +147,17 @@ def test_unreadable_sources_say_what_to_pass(source: Any, kind: type[ac.AsrConfi
 
 def test_nothing_usable(tmp_path: Path) -> None:
     (tmp_path / "text.wav").write_text("not audio")
-    with pytest.raises(ac.EmptyDatasetError, match=r"text\.wav"):
+    with pytest.raises(EmptyDatasetError, match=r"text\.wav"):
         scan(tmp_path)
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(ac.EmptyDatasetError):
+    with pytest.raises(EmptyDatasetError):
         scan(tmp_path / "nothing")
     assert scan(tmp_path, allow_empty=True).profile.sample_count == 0
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, True, "10"])
 def test_sample_size_must_be_a_positive_whole_number(size: Any) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="sample_size"):
+    with pytest.raises(InvalidArgumentError, match="sample_size"):
         scan([[0.0]], sample_size=size)
 
 
@@ -196,9 +197,9 @@ def test_hugging_face_prepared_values_and_wrong_columns(folder: Path) -> None:
     datasets = pytest.importorskip("datasets")
     prepared = datasets.Dataset.from_dict({"input_values": [[0.0] * 1600, [0.0] * 800, []]})
     assert [clip.duration_s for clip in scan(prepared).clips] == [0.1, 0.05, None]
-    with pytest.raises(ac.InvalidArgumentError, match="no Audio column \\(columns: text\\)"):
+    with pytest.raises(InvalidArgumentError, match="no Audio column \\(columns: text\\)"):
         scan(datasets.Dataset.from_dict({"text": ["a"]}))
-    with pytest.raises(ac.EmptyDatasetError, match="no rows"):
+    with pytest.raises(EmptyDatasetError, match="no rows"):
         scan(datasets.Dataset.from_dict({"input_values": []}))
 
 

@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 from conftest import WavMaker
 
-import asrconfig_go as ac
 from asrconfig_go.data.scan import scan_audio
+from asrconfig_go.errors import (
+    CorruptFileError,
+    EmptyDatasetError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -73,14 +79,14 @@ def test_arrow_columns(files: list[Path], name: str) -> None:
 
 
 def test_arrow_columns_that_cannot_be_read(files: list[Path]) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="type int64"):
+    with pytest.raises(InvalidArgumentError, match="type int64"):
         durations(pa.table({"audio": [1, 2]}))
-    with pytest.raises(ac.InvalidArgumentError, match=r"no audio column \(columns: sound\)"):
+    with pytest.raises(InvalidArgumentError, match=r"no audio column \(columns: sound\)"):
         durations(pa.table({"sound": ["a.wav"]}))
     mixed = pa.array([{"array": [0.0], "sampling_rate": 8_000}, {"array": [0.0], "sampling_rate": 16_000}])
-    with pytest.raises(ac.InvalidArgumentError, match="8000, 16000"):
+    with pytest.raises(InvalidArgumentError, match="8000, 16000"):
         durations(pa.table({"audio": mixed}))
-    with pytest.raises(ac.EmptyDatasetError, match="no rows"):
+    with pytest.raises(EmptyDatasetError, match="no rows"):
         durations(pa.table({"audio": pa.array([], pa.string())}))
 
 
@@ -116,7 +122,7 @@ def test_splits(files: list[Path], tmp_path: Path) -> None:
     assert "validation 5, test 2" in scan_audio(others, progress=False).profile.source
     parts.save_to_disk(str(tmp_path / "saved"))
     assert durations(tmp_path / "saved") == [0.2, 0.1]
-    with pytest.raises(ac.InvalidArgumentError, match="streamed") as caught:
+    with pytest.raises(InvalidArgumentError, match="streamed") as caught:
         durations({"a": dataset.to_iterable_dataset()})
     assert "dataset['a']" in caught.value.hint
     assert durations({"train": dataset.to_iterable_dataset()}) == SECONDS
@@ -159,13 +165,13 @@ def test_parquet_of_datasets(files: list[Path], tmp_path: Path) -> None:
 def test_broken_parquet(files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "b.parquet"
     path.write_bytes(b"PAR1 this is none")
-    with pytest.raises(ac.CorruptFileError, match=r"b\.parquet cannot be read as Parquet"):
+    with pytest.raises(CorruptFileError, match=r"b\.parquet cannot be read as Parquet"):
         durations(path)
     pq.write_table(pa.table({"audio": pa.array([], pa.string())}), path)
-    with pytest.raises(ac.EmptyDatasetError, match=r"no rows in .*b\.parquet"):
+    with pytest.raises(EmptyDatasetError, match=r"no rows in .*b\.parquet"):
         durations(path)
     (tmp_path / "b.arrow").write_bytes(b"not Arrow")
-    with pytest.raises(ac.CorruptFileError, match="as Arrow"):
+    with pytest.raises(CorruptFileError, match="as Arrow"):
         durations(tmp_path / "b.arrow")
 
 
@@ -193,7 +199,7 @@ def test_shards(files: list[Path], tmp_path: Path) -> None:
     for source in (folder, f"{folder}/s-{{00..01}}.tar", f"{folder}/*.tar", [first, second]):
         assert durations(source) == SECONDS[:3]
     assert scan_audio(first, progress=False).clips[0].path == f"{first}/0.wav"
-    with pytest.raises(ac.UnsupportedError, match="pipe:"):
+    with pytest.raises(UnsupportedError, match="pipe:"):
         durations("pipe:curl https://example.org/a.tar")
 
 
@@ -207,14 +213,14 @@ def test_frames(files: list[Path]) -> None:
 def test_without_pyarrow(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.parquet").touch()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ac.InvalidArgumentError, match="needs the package pyarrow"):
+    with pytest.raises(InvalidArgumentError, match="needs the package pyarrow"):
         durations(tmp_path / "a.parquet")
     assert durations(files) == SECONDS
 
 
 def test_patterns_of_files(files: list[Path], tmp_path: Path) -> None:
     assert durations(str(tmp_path / "[0-2].wav")) == SECONDS[:3]
-    with pytest.raises(ac.NotFoundError, match=r"\*\.flac"):
+    with pytest.raises(NotFoundError, match=r"\*\.flac"):
         durations(str(tmp_path / "*.flac"))
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from asrconfig_go import AsrConfigError
 from asrconfig_go.cli.main import main
+from asrconfig_go.errors import AsrConfigError
 from doc_pages import GUIDES, REPOSITORY, Block, blocks, name_of
 from locations import HELPERS
 

@@ -14,8 +14,12 @@ from conftest import WavMaker
 
 import asrconfig_go as ac
 from asrconfig_go.cli.main import main
+from asrconfig_go.data import DatasetProfile
 from asrconfig_go.data.profile import BadFile
+from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.explain import Explanation
+from asrconfig_go.machine import HardwareProfile
+from asrconfig_go.plan import Decision
 from asrconfig_go.plan.plan_parts import MemoryPart
 from html_checks import tags
 from locations import REPOSITORY
@@ -23,7 +27,7 @@ from whole_plans import GIB, PARTS, audio, heavy_tail, published_plan, read_spee
 
 
 @pytest.fixture(scope="module")
-def speech() -> ac.DatasetProfile:
+def speech() -> DatasetProfile:
     return audio(read_speech(1))
 
 
@@ -33,8 +37,8 @@ def plan() -> ac.TrainingConfig:
 
 
 @pytest.fixture
-def whole(plan: ac.TrainingConfig, speech: ac.DatasetProfile) -> Explanation:
-    return Explanation(whole_plan(plan), ac.HardwareProfile.detect("T4"), speech, ac.profile_model("xls-r-300m"))
+def whole(plan: ac.TrainingConfig, speech: DatasetProfile) -> Explanation:
+    return Explanation(whole_plan(plan), HardwareProfile.detect("T4"), speech, ac.profile_model("xls-r-300m"))
 
 
 def pictures(page: str) -> list[ElementTree.Element]:
@@ -107,7 +111,7 @@ def test_memory_parts_are_drawn_to_scale(whole: Explanation) -> None:
 
 def test_memory_without_parts_and_with_others_on_the_gpu(plan: ac.TrainingConfig) -> None:
     assert Explanation(plan).to_json()["memory"]["others_bytes"] == 0
-    hardware = shared_gpu(ac.HardwareProfile.detect("T4"), 5.0)
+    hardware = shared_gpu(HardwareProfile.detect("T4"), 5.0)
     shared = Explanation(plan, hardware)
     memory = shared.to_json()["memory"]
     assert [part["name"] for part in memory["parts"]] == ["model and optimizer", "activations"]
@@ -145,7 +149,7 @@ def test_html_is_whole_themed_and_loads_nothing(whole: Explanation) -> None:
         assert any(child.tag.endswith("desc") and child.text for child in svg)
 
 
-def test_bars_count_every_clip_and_pale_those_left_out(whole: Explanation, speech: ac.DatasetProfile) -> None:
+def test_bars_count_every_clip_and_pale_those_left_out(whole: Explanation, speech: DatasetProfile) -> None:
     svg = pictures(whole._repr_html_())[0]
     bars = [box for box in svg if box.get("class") == "asrconfig-bar"]
     assert sum(int((bar[0].text or "").split(": ")[1].split()[0]) for bar in bars) == speech.measured_count
@@ -199,9 +203,9 @@ def test_save_by_suffix_whole_or_not_at_all(whole: Explanation, tmp_path: Path) 
     tags(page)
     assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8")) == json.loads(json.dumps(whole.to_json()))
     assert (tmp_path / "plan.txt").read_text(encoding="utf-8") == f"{whole}\n"
-    with pytest.raises(ac.InvalidArgumentError, match=r"'plan\.pdf'"):
+    with pytest.raises(InvalidArgumentError, match=r"'plan\.pdf'"):
         whole.save(tmp_path / "plan.pdf")
-    with pytest.raises(ac.NotFoundError, match="cannot write"):
+    with pytest.raises(NotFoundError, match="cannot write"):
         whole.save(tmp_path / "missing" / "plan.html")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.html", "plan.json", "plan.txt"]
 
@@ -225,9 +229,9 @@ def test_what_is_no_part_of_an_explanation_is_refused(whole: Explanation) -> Non
         ({"dataset": whole.hardware}, "dataset = HardwareProfile is no DatasetProfile"),
     ]
     for fields, said in wrong:
-        with pytest.raises(ac.InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=said):
             dataclasses.replace(whole, **fields)
-    with pytest.raises(ac.InvalidArgumentError, match="None names no file"):
+    with pytest.raises(InvalidArgumentError, match="None names no file"):
         whole.save(None)  # type: ignore[arg-type]
     with pytest.raises(dataclasses.FrozenInstanceError):
         whole.labels = None  # type: ignore[misc]
@@ -244,7 +248,7 @@ def test_hostile_names_do_nothing(whole: Explanation, tmp_path: Path) -> None:
             gpu_name=evil,
             warnings=(evil,),
             policy=evil,
-            decisions=(ac.Decision(evil, evil, evil, evil, evil),),
+            decisions=(Decision(evil, evil, evil, evil, evil),),
             memory_parts=(MemoryPart(evil, 5),),
             alternatives=(dataclasses.replace(whole.config.alternatives[0], name=evil, what=evil),),
             devices=(dataclasses.replace(two_gpus(whole.config).devices[0], name=evil),) * 2,

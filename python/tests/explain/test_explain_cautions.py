@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.data import InfeasiblePair, LabelReport
 from asrconfig_go.explain import Caution, Explanation
 from asrconfig_go.explain.cautions import LEVELS
+from asrconfig_go.machine import HardwareProfile
 from whole_plans import GIB, audio, published_plan, two_gpus, whole_plan
 
 CTC = {"model_type": "wav2vec2", "vocab_size": 32, "ctc_loss_reduction": "sum"}
@@ -24,7 +26,7 @@ def plan() -> ac.TrainingConfig:
 @pytest.fixture
 def plain(plan: ac.TrainingConfig) -> Explanation:
     """A plan with accumulation for a model of CTC whose loss is a sum, on a machine with room."""
-    hardware = ac.HardwareProfile.detect("T4")
+    hardware = HardwareProfile.detect("T4")
     memory = dataclasses.replace(hardware.memory, total_bytes=64 * GIB, available_bytes=60 * GIB)
     model = ac.profile_model("xls-r-300m")
     return Explanation(plan, dataclasses.replace(hardware, memory=memory), audio([2.0, 4.0, 9.0]), model, None, CTC)
@@ -62,8 +64,8 @@ def test_nothing_in_the_plain_case(plain: Explanation) -> None:
 
 
 def test_texts_that_do_not_fit_come_first(plain: Explanation) -> None:
-    pair = ac.InfeasiblePair(7, "a.wav", 0.36, 19, 19, 17, "he said so long ago")
-    report = ac.LabelReport("wav2vec2", "characters", "frames", 400, (pair,), (7, 9), 0, 0, 0, 30, 12.0, 1.2)
+    pair = InfeasiblePair(7, "a.wav", 0.36, 19, 19, 17, "he said so long ago")
+    report = LabelReport("wav2vec2", "characters", "frames", 400, (pair,), (7, 9), 0, 0, 0, 30, 12.0, 1.2)
     warned = dataclasses.replace(plain, labels=report)
     warned = changed(warned, warnings=("The plan has its doubts.",))
     assert codes(warned) == ["labels", "plan"]
@@ -136,7 +138,7 @@ def test_predictions_of_an_evaluation(plain: Explanation) -> None:
     assert codes(changed(whisper, eval_accumulation_steps=8)) == []
     small = machine(changed(whisper, eval_accumulation_steps=8), 24, 20)
     assert "host RAM" in found(small, "evaluation").what and "GPU memory" not in found(small, "evaluation").what
-    counted = ac.LabelReport("whisper", "tokens", "positions", 400, (), (), 0, 0, 0, 10, 5.0, 0.1)
+    counted = LabelReport("whisper", "tokens", "positions", 400, (), (), 0, 0, 0, 10, 5.0, 0.1)
     assert codes(dataclasses.replace(whisper, labels=counted)) == []
 
 
@@ -182,7 +184,7 @@ def test_larger_evaluation_batches(plain: Explanation) -> None:
 
 
 def test_a_plan_for_another_machine(plain: Explanation) -> None:
-    elsewhere = dataclasses.replace(plain, hardware=ac.HardwareProfile.detect("L4"))
+    elsewhere = dataclasses.replace(plain, hardware=HardwareProfile.detect("L4"))
     assert found(elsewhere, "other_machine").what == "The plan is for Tesla T4; here is NVIDIA L4."
     assert plain.hardware is not None
     none = dataclasses.replace(plain, hardware=dataclasses.replace(plain.hardware, gpus=()))

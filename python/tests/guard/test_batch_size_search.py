@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from transformers import Trainer, TrainingArguments  # noqa: E402
 
 import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError, UnsupportedError  # noqa: E402
 from asrconfig_go.guard import attach, batch_size_search  # noqa: E402
 from asrconfig_go.guard.bisection import Bracket  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
@@ -210,7 +211,7 @@ def test_without_a_guess_a_gpu_s_search_traces(monkeypatch: pytest.MonkeyPatch) 
     assert same(before, snapshot(model))
 
     def fails(*args: Any, **kwargs: Any) -> None:
-        raise ac.UnsupportedError("no rule for aten.odd")
+        raise UnsupportedError("no rule for aten.odd")
 
     monkeypatch.setattr(MemoryModel, "trace", fails)
     found = ac.find_max_batch_size(model, seconds=1.0, high=2)
@@ -288,24 +289,24 @@ def test_a_trainer_s_recomputation_is_on_in_trials_and_off_behind(tmp_path: Path
 def test_bad_input_is_one_clear_error(options: dict[str, Any], told: str) -> None:
     model = Noisy()
     before = snapshot(model)
-    with pytest.raises(ac.InvalidArgumentError, match=told):
+    with pytest.raises(InvalidArgumentError, match=told):
         ac.find_max_batch_size(model, **{"batch_fn": batches, **options})
     assert same(before, snapshot(model))
 
 
 def test_models_that_cannot_be_tried(tmp_path: Path) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="a str cannot be tried"):
+    with pytest.raises(InvalidArgumentError, match="a str cannot be tried"):
         ac.find_max_batch_size("wav2vec2")
-    with pytest.raises(ac.InvalidArgumentError, match="no trainable parameters"):
+    with pytest.raises(InvalidArgumentError, match="no trainable parameters"):
         ac.find_max_batch_size(Noisy().requires_grad_(False), batches)
     for output in ({"logits": torch.zeros(1)}, (), {"loss": torch.zeros(())}):
         model = Noisy()
         model.register_forward_hook(lambda *_, output=output: output)
-        with pytest.raises(ac.InvalidArgumentError, match="no loss with gradients"):
+        with pytest.raises(InvalidArgumentError, match="no loss with gradients"):
             ac.find_max_batch_size(model, batches)
-    with pytest.raises(ac.InvalidArgumentError, match="pass seconds="):
+    with pytest.raises(InvalidArgumentError, match="pass seconds="):
         ac.find_max_batch_size(MODELS["ctc mean"]())
-    with pytest.raises(ac.InvalidArgumentError, match="its own precision"):
+    with pytest.raises(InvalidArgumentError, match="its own precision"):
         ac.find_max_batch_size(tiny_trainer(tmp_path), precision="fp32")
-    with pytest.raises(ac.InvalidArgumentError, match="optimizer = 'sgd' is no optimizer"):
+    with pytest.raises(InvalidArgumentError, match="optimizer = 'sgd' is no optimizer"):
         ac.find_max_batch_size(tiny_trainer(tmp_path), optimizer="sgd")

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard.batch_lengths import Extent, extent  # noqa: E402
 from asrconfig_go.guard.collated_batch import batch_size, split  # noqa: E402
 from asrconfig_go.guard.loss_weights import Totals, fitting_rules, totals  # noqa: E402
@@ -55,13 +55,13 @@ def test_the_kind_of_mapping_stays() -> None:
     ],
 )
 def test_entries_that_disagree_are_named(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=said) as caught:
+    with pytest.raises(InvalidArgumentError, match=said) as caught:
         split({**batch(), **change}, 2)
     assert "split=" in str(caught.value)
 
 
 def test_a_batch_of_settings_cannot_be_cut() -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="no entry with one value for each sample"):
+    with pytest.raises(InvalidArgumentError, match="no entry with one value for each sample"):
         batch_size({"scale": torch.tensor(1.0), "name": "x"})
 
 
@@ -121,6 +121,6 @@ def test_a_loss_that_looks_across_samples_is_refused() -> None:
     def contrastive(part: Any) -> Any:
         return torch.logsumexp(part["input_values"].sum(-1), 0)
 
-    with pytest.raises(ac.InvalidArgumentError, match="by no known rule") as caught:
+    with pytest.raises(InvalidArgumentError, match="by no known rule") as caught:
         fitting_rules(FakeTrainer(), batch(), contrastive)
     assert "attach(rule=" in str(caught.value)

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from transformers import Trainer  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 
@@ -151,7 +151,7 @@ def test_what_no_weight_mends_is_left_alone_and_named(
 
 
 def test_micro_batches_that_were_asked_for_and_cannot_be_weighted_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="micro_batch = 2 would not train as the whole batch does"):
+    with pytest.raises(InvalidArgumentError, match="micro_batch = 2 would not train as the whole batch does"):
         run(Direct, tmp_path, options={"micro_batch": 2})
 
 

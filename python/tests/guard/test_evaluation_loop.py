@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments  # noqa: E402
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from locations import HELPERS  # noqa: E402
 from speech_models import Clips, whisper  # noqa: E402
@@ -78,7 +78,7 @@ def test_a_half_done_later_step_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_an_optimizer_that_never_fits_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(ac.InfeasiblePlanError, match="optimizer's step ran out of GPU memory") as caught:
+    with pytest.raises(InfeasiblePlanError, match="optimizer's step ran out of GPU memory") as caught:
         stepped(tmp_path, "state", [1, 2, 3])
     assert "8-bit optimizer" in caught.value.hint
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from transformers import Trainer, TrainingArguments  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import Guard, attach  # noqa: E402
 from speech_models import MODELS, Clips, gradient  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
@@ -181,7 +181,7 @@ def _arrays(predictions: Any) -> list[Any]:
 
 def test_giving_up_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(
-        ac.InfeasiblePlanError, match=r"step 0 \(training\) ran out of GPU memory: CUDA out of memory"
+        InfeasiblePlanError, match=r"step 0 \(training\) ran out of GPU memory: CUDA out of memory"
     ) as caught:
         trained("ctc mean", tmp_path, hungry=("forward", 0, 99))
     assert "micro-batch is 1 already" in str(caught.value) or "retries are used up" in str(caught.value)
@@ -198,7 +198,7 @@ def test_one_sample_is_computed_once_more(tmp_path: Path, place: str) -> None:
     assert trainer.state.global_step == 8
     assert [(e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [(1, 1)]
     assert "once more" in str(guard.events[0])
-    with pytest.raises(ac.InfeasiblePlanError, match="micro-batch is 1 already"):
+    with pytest.raises(InfeasiblePlanError, match="micro-batch is 1 already"):
         trained("ctc mean", tmp_path, hungry=(place, 0, 2), **settings)
 
 
@@ -221,7 +221,7 @@ def test_attach_is_idempotent_and_detach_leaves_nothing(tmp_path: Path) -> None:
     before = dict(trainer.__dict__), dict(trainer.accelerator.__dict__)
     guard = attach(trainer)
     assert attach(trainer) is guard
-    with pytest.raises(ac.InvalidArgumentError, match="guarded already"):
+    with pytest.raises(InvalidArgumentError, match="guarded already"):
         attach(trainer, max_halvings=1)
     assert repr(guard) == "Guard of Trainer: everything has fitted so far"
     trainer.train()
@@ -243,7 +243,7 @@ def test_attach_is_idempotent_and_detach_leaves_nothing(tmp_path: Path) -> None:
 )
 def test_bad_options(tmp_path: Path, options: dict[str, Any], said: str) -> None:
     trainer = tiny_trainer(tmp_path)
-    with pytest.raises(ac.InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         Guard(trainer, **options)
-    with pytest.raises(ac.InvalidArgumentError, match=r"pass a transformers\.Trainer"):
+    with pytest.raises(InvalidArgumentError, match=r"pass a transformers\.Trainer"):
         Guard(object())

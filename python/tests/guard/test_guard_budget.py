@@ -10,6 +10,7 @@ pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
 import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard.batch_lengths import Extent  # noqa: E402
 from asrconfig_go.guard.memory_budget import MemoryBudget  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
@@ -78,7 +79,7 @@ def test_a_memory_model_without_a_gpu_needs_a_limit() -> None:
         class target:
             limit_bytes = None
 
-    with pytest.raises(ac.InvalidArgumentError, match="no GPU in mind") as caught:
+    with pytest.raises(InvalidArgumentError, match="no GPU in mind") as caught:
         MemoryBudget(Unknown())  # type: ignore[arg-type]
     assert "memory_limit_bytes" in caught.value.hint
 

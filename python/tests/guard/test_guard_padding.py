@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from asrconfig_go.guard.batch_lengths import Extent, extent, own_lengths, spoken_lengths  # noqa: E402
 from asrconfig_go.guard.padding import norms_over_time, trimmed  # noqa: E402
@@ -80,7 +80,7 @@ def test_batches_that_fit_are_cut_where_it_saves_padding(tmp_path: Path) -> None
     computed = sum(n * length for n, length in cut.appetite.shapes)
     assert computed < 0.8 * sum(n * length for n, length in calm.appetite.shapes)
     assert {n for n, _ in cut.appetite.shapes} > {1, 2}
-    with pytest.raises(ac.InvalidArgumentError, match=r"overhead_s = -1.* is out of range"):
+    with pytest.raises(InvalidArgumentError, match=r"overhead_s = -1.* is out of range"):
         Run(tmp_path, overhead_s=-1.0)
 
 
@@ -120,7 +120,7 @@ def test_a_model_whose_loss_sees_padding_keeps_it(tmp_path: Path) -> None:
 
 
 def test_a_clip_that_does_not_fit_alone_ends_the_run_unless_it_may_be_left_out(tmp_path: Path) -> None:
-    with pytest.raises(ac.InfeasiblePlanError, match="ran out of GPU memory"):
+    with pytest.raises(InfeasiblePlanError, match="ran out of GPU memory"):
         Run(tmp_path, limit=1500).train()
     run = Run(tmp_path, limit=1500, too_long="skip").train()
     clips = UnevenClips("ctc mean").items
@@ -200,5 +200,5 @@ def test_the_pre_flight_finds_what_will_be_left_out(tmp_path: Path) -> None:
 
 
 def test_a_step_of_nothing_but_long_clips_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ac.InfeasiblePlanError, match="every clip of an optimizer step"):
+    with pytest.raises(InfeasiblePlanError, match="every clip of an optimizer step"):
         Run(tmp_path, limit=100, too_long="skip").train()

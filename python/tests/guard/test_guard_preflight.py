@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from transformers import Trainer, TrainingArguments  # noqa: E402
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard.preflight import PreflightReport, preflight  # noqa: E402
 from asrconfig_go.guard.worst_batch import longest, worst_batch  # noqa: E402
 from speech_models import MODELS, Clips  # noqa: E402
@@ -76,7 +76,7 @@ def test_odd_labels_are_left_as_far_as_they_can_be() -> None:
     assert longest(one_empty)["labels"].tolist() == [[3, 4], [3, 4]]
     classes = {"input_values": torch.randn(2, 4), "labels": torch.tensor([1, 0])}
     assert longest(classes, 8, 3)["labels"].tolist() == [1, 0, 1]
-    with pytest.raises(ac.InvalidArgumentError, match="no known audio"):
+    with pytest.raises(InvalidArgumentError, match="no known audio"):
         longest({"x": torch.ones(2, 3)}, 5)
 
 
@@ -137,7 +137,7 @@ class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
 def test_nothing_is_taken_from_a_stream(tmp_path: Path) -> None:
     trainer = speech_trainer(tmp_path, train_dataset=Stream(), max_steps=1)
-    with pytest.raises(ac.InvalidArgumentError, match="Stream is a stream"):
+    with pytest.raises(InvalidArgumentError, match="Stream is a stream"):
         worst_batch(trainer, 2)
     assert len(worst_batch(trainer, 2, None, waves())[0]["labels"]) == 2
 
@@ -261,7 +261,7 @@ def test_states_that_do_not_fit_end_it_before_anything_is_lost(tmp_path: Path) -
     trainer.optimizer = Greedy(trainer.model.parameters(), lr=0.1)
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     rehearse = Rehearsing(trainer)
-    with pytest.raises(ac.InfeasiblePlanError, match=r"Greedy needs about .* of states for 0\.0 M trainable"):
+    with pytest.raises(InfeasiblePlanError, match=r"Greedy needs about .* of states for 0\.0 M trainable"):
         preflight(trainer, rehearse, optimizer=trainer.optimizer)
     assert rehearse.seen == []
     assert not trainer.optimizer.state

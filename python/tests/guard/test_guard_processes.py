@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
 from transformers import Trainer  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from ranks_training import launch, results, run  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
@@ -196,7 +196,7 @@ def test_windows_that_the_trainer_does_not_end_are_refused(tmp_path: Path, monke
     monkeypatch.setattr(Trainer, "get_batch_samples", lambda self, batches, count: None)
     assert not begun(2, samples=12)
     assert "gradients of the last 1 batches of an epoch on" in begun(1, samples=16)[0]
-    with pytest.raises(ac.InvalidArgumentError, match="the weights of several processes come apart"):
+    with pytest.raises(InvalidArgumentError, match="the weights of several processes come apart"):
         begun(2, samples=16)
     monkeypatch.setattr(Trainer, "get_train_dataloader", lambda self: DataLoader(Stream()))
     assert not begun(2, samples=16), "a stream has no length to go by"

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from transformers import Trainer  # noqa: E402
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import Guard, attach  # noqa: E402
 from tiny_training import Regression, tiny_trainer  # noqa: E402
 
@@ -33,13 +33,13 @@ from tiny_training import Regression, tiny_trainer  # noqa: E402
 def test_bad_options(tmp_path: Path, options: dict[str, Any], said: str) -> None:
     trainer = tiny_trainer(tmp_path)
     before = dict(trainer.__dict__)
-    with pytest.raises(ac.InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         attach(trainer, **options)
     assert trainer.__dict__ == before
 
 
 def test_what_is_no_trainer() -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=r"object has no training_step\s.*pass a transformers\.Trainer"):
+    with pytest.raises(InvalidArgumentError, match=r"object has no training_step\s.*pass a transformers\.Trainer"):
         Guard(object())
 
 
@@ -47,7 +47,7 @@ def test_a_model_without_anything_to_train(tmp_path: Path) -> None:
     model = Regression()
     for p in model.parameters():
         p.requires_grad_(False)
-    with pytest.raises(ac.InvalidArgumentError, match="Regression has no parameter that requires a gradient"):
+    with pytest.raises(InvalidArgumentError, match="Regression has no parameter that requires a gradient"):
         attach(tiny_trainer(tmp_path, model=model))
 
 
@@ -70,7 +70,7 @@ def with_loss(output: Path, change: Any) -> Any:
 def test_losses_that_cannot_be_weighted(tmp_path: Path, change: Any, said: str) -> None:
     trainer = with_loss(tmp_path, change)
     attach(trainer)
-    with pytest.raises(ac.InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         trainer.train()
 
 
@@ -135,7 +135,7 @@ def test_detach_under_something_else_changes_nothing(tmp_path: Path) -> None:
     guard = attach(trainer)
     own = trainer.training_step
     trainer.training_step = lambda *args, **kwargs: own(*args, **kwargs)
-    with pytest.raises(ac.InvalidArgumentError, match="something has wrapped training_step after the guard"):
+    with pytest.raises(InvalidArgumentError, match="something has wrapped training_step after the guard"):
         guard.detach()
     assert "prediction_step" in trainer.__dict__
     trainer.training_step = own

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from transformers import Trainer  # noqa: E402
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 
@@ -118,13 +118,13 @@ def test_batches_whose_samples_a_model_looks_at_together_are_not_cut(tmp_path: P
     got = run(tmp_path, model, failures=1)
     assert_same(got, run(tmp_path, model, guarded=False), exactly=True)
     assert any(name in note for note in got.guard.notes), "computed once more as it was"
-    with pytest.raises(ac.InfeasiblePlanError, match="its batch cannot be cut"):
+    with pytest.raises(InfeasiblePlanError, match="its batch cannot be cut"):
         run(tmp_path, model, failures=9)
     with pytest.raises(
-        ac.InvalidArgumentError, match=r"micro_batch = 3 would not train[\s\S]*cut_batch_statistics=True"
+        InvalidArgumentError, match=r"micro_batch = 3 would not[\s\S]*split_batch_statistics=True"
     ):
         run(tmp_path, model, micro_batch=3)
-    cut = run(tmp_path, model, micro_batch=4, cut_batch_statistics=True)
+    cut = run(tmp_path, model, micro_batch=4, split_batch_statistics=True)
     assert {len(batch) for batch in cut.model.seen} == {4}
 
 

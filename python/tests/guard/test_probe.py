@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from transformers.optimization import Adafactor, get_linear_schedule_with_warmup  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError, UnsupportedError  # noqa: E402
 from asrconfig_go.guard.probe import optimizer_states, untouched  # noqa: E402
 from speech_models import MODELS  # noqa: E402
 from tiny_training import OUT_OF_MEMORY  # noqa: E402
@@ -32,14 +32,14 @@ def test_a_trial_leaves_no_trace_even_when_it_raises() -> None:
 
 def test_weights_that_changed_are_told() -> None:
     model = Noisy()
-    with pytest.raises(ac.UnsupportedError, match=r"changed 1 weights, inner\.bias first"), untouched(model):
+    with pytest.raises(UnsupportedError, match=r"changed 1 weights, inner\.bias first"), untouched(model):
         model.inner.bias.data[1] = torch.nextafter(model.inner.bias[1], torch.tensor(9.0))
 
 
 def test_an_optimizer_that_steps_within_backward_is_refused() -> None:
     model = Noisy()
     model.inner.weight.register_post_accumulate_grad_hook(lambda p: None)
-    with pytest.raises(ac.UnsupportedError, match="within backward"), untouched(model):
+    with pytest.raises(UnsupportedError, match="within backward"), untouched(model):
         pass
 
 
@@ -169,7 +169,7 @@ def test_an_optimizer_that_changes_weights_is_found_out_before_it_does_harm() ->
     Restless.least = model.inner.weight.numel() * 2
     model.wide = torch.nn.Linear(8, 8, bias=False)
     with (
-        pytest.raises(ac.UnsupportedError, match="Restless changed weights"),
+        pytest.raises(UnsupportedError, match="Restless changed weights"),
         optimizer_states(Restless(model.parameters(), lr=0.1)),
     ):
         pass
@@ -190,7 +190,7 @@ def test_states_that_do_not_fit_are_an_infeasible_plan() -> None:
     model = MODELS["ctc mean"]()
     before, optimizer = snapshot(model), Hungry(model.parameters())
     count = sum(p.numel() for p in model.parameters())
-    with pytest.raises(ac.InfeasiblePlanError) as caught, optimizer_states(optimizer):
+    with pytest.raises(InfeasiblePlanError) as caught, optimizer_states(optimizer):
         pass
     assert f"Hungry needs about {8 * count / 1e9:.2f} GB of states for {count / 1e6:.1f} M" in caught.value.message
     assert "Adafactor" in caught.value.hint

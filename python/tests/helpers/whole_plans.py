@@ -8,9 +8,11 @@ from typing import Any
 
 import asrconfig_go as ac
 from asrconfig_go._base.ranges import Range
-from asrconfig_go.config import Alternative, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
+from asrconfig_go.data import DatasetProfile
 from asrconfig_go.data.profile import BadFile
+from asrconfig_go.machine import HardwareProfile, ModelProfile
 from asrconfig_go.machine.hardware import GPUProcess
+from asrconfig_go.plan import Alternative, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
 
 GIB = 2**30
 PARTS = {
@@ -28,7 +30,7 @@ def published_plan() -> ac.TrainingConfig:
     """A plan by the published rules for a T4, from clips of 8 s and a model made by hand."""
     manager = ac.ASRConfigManager(gpu="T4")
     manager.profile_dataset(audio([8.0] * 40))
-    manager.profile_model(ac.ModelProfile(total_parameters=300_000_000))
+    manager.profile_model(ModelProfile(total_parameters=300_000_000))
     return manager.plan(ac.PlanOptions(policy="published"))
 
 
@@ -119,7 +121,7 @@ def two_gpus(plan: ac.TrainingConfig) -> ac.TrainingConfig:
     return whole_plan(plan, devices=devices, device_count=2, per_device_train_batch_size=16, distributed="ddp")
 
 
-def audio(durations: list[float], *, bad: int = 0, source: str = "folder speech") -> ac.DatasetProfile:
+def audio(durations: list[float], *, bad: int = 0, source: str = "folder speech") -> DatasetProfile:
     """The profile of clips of these durations, as of 16 kHz files, with ``bad`` broken ones beside them."""
     clips = [[0.0] * max(1, round(20 * s)) for s in durations]
     profile = ac.scan_audio(clips, sampling_rate=20, progress=False).profile
@@ -151,7 +153,7 @@ def heavy_tail(clips: int, seed: int = 2) -> list[float]:
     ]
 
 
-def shared_gpu(hardware: ac.HardwareProfile, used_gib: float) -> ac.HardwareProfile:
+def shared_gpu(hardware: HardwareProfile, used_gib: float) -> HardwareProfile:
     """The same machine with another process on its GPUs."""
     gpus = tuple(
         dataclasses.replace(

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import InvalidArgumentError, NotFoundError, TrainingConfig, UnsupportedError
+from asrconfig_go import TrainingConfig
 from asrconfig_go._base import native
 from asrconfig_go.cli.main import main
-from asrconfig_go.config import PlannedDevice
+from asrconfig_go.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.launch import STRATEGIES, engines, for_strategy, launch_files, layer_classes, trainer_arguments
+from asrconfig_go.plan import PlannedDevice
 from training_fixtures import make_plan
 
 pytest.importorskip("transformers")
@@ -162,7 +163,7 @@ def test_ddp_arguments(tmp_path: Path) -> None:
     assert trainer_arguments(make_plan()) == {}
 
 
-@pytest.mark.filterwarnings("ignore::asrconfig_go.UnsupportedSettingWarning")
+@pytest.mark.filterwarnings("ignore::asrconfig_go.apply.UnsupportedSettingWarning")
 def test_fsdp_arguments_are_understood(tmp_path: Path) -> None:
     plan = gpus(gradient_checkpointing=True)
     chosen = trainer_arguments(plan, "fsdp", layers=LAYERS)

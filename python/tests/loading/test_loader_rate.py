@@ -16,6 +16,7 @@ np = pytest.importorskip("numpy")
 soundfile = pytest.importorskip("soundfile")
 
 import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError  # noqa: E402
 from asrconfig_go.loading import loader_rate, loader_sources  # noqa: E402
 
 RATE = 16_000
@@ -119,7 +120,7 @@ def test_a_processor_is_part_of_it(folder: Path) -> None:
     def fails(audio: Any, sampling_rate: int) -> None:
         raise RuntimeError("no such rate")
 
-    with pytest.raises(ac.InvalidArgumentError, match=r"processor function failed: RuntimeError: no such rate"):
+    with pytest.raises(InvalidArgumentError, match=r"processor function failed: RuntimeError: no such rate"):
         ac.measure_loader(arrays, processor=fails)
 
 
@@ -132,15 +133,15 @@ def test_bad_files_are_counted(folder: Path, clock: None) -> None:
 
 
 def test_nothing_that_can_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ac.EmptyDatasetError):
+    with pytest.raises(EmptyDatasetError):
         ac.measure_loader([])
-    with pytest.raises(ac.EmptyDatasetError):
+    with pytest.raises(EmptyDatasetError):
         ac.measure_loader(tmp_path)
     for n in range(3):
         (tmp_path / f"{n}.wav").write_bytes(b"not audio")
-    with pytest.raises(ac.EmptyDatasetError, match=r"none of 3 clips could be read: "):
+    with pytest.raises(EmptyDatasetError, match=r"none of 3 clips could be read: "):
         ac.measure_loader(tmp_path)
-    with pytest.raises(ac.EmptyDatasetError, match="how long a dict lasts is not known"):
+    with pytest.raises(EmptyDatasetError, match="how long a dict lasts is not known"):
         ac.measure_loader(_Words())
 
 
@@ -163,13 +164,13 @@ class _Words:
     ],
 )
 def test_wrong_questions(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         ac.measure_loader([noise(1.0)], **options)
 
 
 @pytest.mark.parametrize("what", [None, 5, b"x", iter([1]), {"a": 1}])
 def test_what_is_no_data_set(what: Any) -> None:
-    with pytest.raises(ac.UnsupportedError, match="cannot be measured"):
+    with pytest.raises(UnsupportedError, match="cannot be measured"):
         ac.measure_loader(what)
 
 
@@ -206,9 +207,9 @@ def test_hugging_face_data_sets(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
     own = ac.measure_loader(plain.with_transform(transform), seconds=0.05)
     assert own is not None and own.how == "the data set's own __getitem__" and seen
-    with pytest.raises(ac.UnsupportedError, match="streamed"):
+    with pytest.raises(UnsupportedError, match="streamed"):
         ac.measure_loader(marked.to_iterable_dataset())
-    with pytest.raises(ac.EmptyDatasetError, match="no rows"):
+    with pytest.raises(EmptyDatasetError, match="no rows"):
         ac.measure_loader(marked.select([]))
 
     monkeypatch.setattr(loader_sources, "_decodes", lambda *_: False)
@@ -263,7 +264,7 @@ def test_resampling_by_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(loader_sources.importlib.util, "find_spec", lambda name: None)
     without = ac.measure_loader(audio, seconds=0.05, processor=lambda a, sampling_rate: None)
     assert without is not None and "resampling is not in it" in without.notes[0]
-    with pytest.raises(ac.UnsupportedError, match="pip install soundfile"):
+    with pytest.raises(UnsupportedError, match="pip install soundfile"):
         ac.measure_loader([str(Path("a.wav"))])
 
 

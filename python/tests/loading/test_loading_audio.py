@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-import asrconfig_go as ac
+from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.loading import load_audio
 from asrconfig_go.loading.resampling import find_resampler
 
@@ -88,12 +88,12 @@ def test_other_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: s
 def test_nothing_to_resample_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "clip.wav", tone(rate=8000), 8000)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ac.UnsupportedError, match=r"clip\.wav has 8000 Hz, the model takes 16000 Hz") as caught:
+    with pytest.raises(UnsupportedError, match=r"clip\.wav has 8000 Hz, the model takes 16000 Hz") as caught:
         load_audio(path)
     assert "pip install soxr" in caught.value.hint
 
 
-def bad_sources(folder: Path) -> dict[str, tuple[Any, type[ac.AsrConfigError], str]]:
+def bad_sources(folder: Path) -> dict[str, tuple[Any, type[AsrConfigError], str]]:
     flac = written(folder / "whole.flac", np.random.default_rng(0).standard_normal(RATE) * 0.1).read_bytes()
     for name, data in {"empty.wav": b"", "noise.wav": b"hello" * 99, "cut.flac": flac[: len(flac) // 2]}.items():
         (folder / name).write_bytes(data)
@@ -101,11 +101,11 @@ def bad_sources(folder: Path) -> dict[str, tuple[Any, type[ac.AsrConfigError], s
     soundfile.write(folder / "nan.wav", np.array([0.1, np.nan, 0.1], np.float32), RATE, subtype="FLOAT")
     soundfile.write(folder / "inf.wav", np.array([np.inf, -np.inf], np.float32), RATE, subtype="FLOAT")
     written(folder / "slow.wav", tone(0.1), 3)
-    corrupt, wrong = ac.CorruptFileError, ac.InvalidArgumentError
+    corrupt, wrong = CorruptFileError, InvalidArgumentError
     return {
-        "missing": (folder / "no.wav", ac.NotFoundError, r"no\.wav does not exist"),
-        "a folder": (folder, ac.NotFoundError, "is a folder"),
-        "an address": ("https://example.org/a.flac", ac.NotFoundError, "fetch it first"),
+        "missing": (folder / "no.wav", NotFoundError, r"no\.wav does not exist"),
+        "a folder": (folder, NotFoundError, "is a folder"),
+        "an address": ("https://example.org/a.flac", NotFoundError, "fetch it first"),
         "empty": (folder / "empty.wav", corrupt, r"empty\.wav is empty"),
         "no format": (folder / "noise.wav", corrupt, r"cannot decode .*noise\.wav: Format not recognised"),
         "cut off": (folder / "cut.flac", corrupt, r"cut\.flac"),
@@ -136,7 +136,7 @@ def test_bad_clips_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rate", [0, 999, -1, 16_000.5, True, "16000"])
 def test_rates_that_are_none(rate: Any) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="sample_rate"):
+    with pytest.raises(InvalidArgumentError, match="sample_rate"):
         load_audio(tone(), sample_rate=rate)
 
 
@@ -146,7 +146,7 @@ def test_a_header_that_claims_days_of_audio(tmp_path: Path) -> None:
     data[21] |= 0x0F  # the upper bits of STREAMINFO's number of samples: 2³⁶ in all, 256 GiB
     data[22:26] = b"\xff" * 4
     path.write_bytes(data)
-    with pytest.raises(ac.CorruptFileError, match=r"clip\.flac"):
+    with pytest.raises(CorruptFileError, match=r"clip\.flac"):
         load_audio(path)
 
 
@@ -161,7 +161,7 @@ def test_damaged_bytes_give_a_clip_or_one_error(form: str) -> None:
         del data[chance.choice((len(data), chance.randrange(1, len(data)))) :]
         try:
             clip = load_audio(bytes(data))
-        except ac.CorruptFileError as error:
+        except CorruptFileError as error:
             assert "an audio buffer of" in error.message
         else:
             assert clip.dtype == np.float32 and clip.ndim == 1 and len(clip) and np.isfinite(clip).all()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import asrconfig_go as ac
+from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.loading import AddNoise, ChangeSpeed, Reverberation
 from asrconfig_go.loading.padded_clips import augmented, padded
 from asrconfig_go.loading.resampling import find_resampler
@@ -165,7 +165,7 @@ def test_one_after_the_other() -> None:
     ],
 )
 def test_settings_that_make_no_augmentation(make: Any, said: str) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         make()
 
 

@@ -21,6 +21,7 @@ import soundfile
 
 import asrconfig_go as ac
 from asrconfig_go.demo.digits import CLIPS, load_split
+from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.loading import CacheNotKeptWarning, DecodedCache, ResampledCache, load_audio
 from asrconfig_go.loading.clip_files import header
 
@@ -117,7 +118,7 @@ def test_bad_clips_are_not_kept(cache: Any, tmp_path: Path) -> None:
     os.utime(bad, (1, 1))
     for source in (bad, tmp_path / "missing.wav", None, b"x"):
         for _ in range(2):
-            with pytest.raises(ac.AsrConfigError):
+            with pytest.raises(AsrConfigError):
                 cache(source)
     assert counts(cache) == (0, 8) and len(cache) == 0
 
@@ -138,7 +139,7 @@ def test_prepare(cache: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(cache(row["audio"]), load_audio(row["audio"]["path"]))
     assert cache.misses == before
     for wrong, said in ((3, "cannot prepare a int"), (PATHS, "workers = 0")):
-        with pytest.raises(ac.InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=said):
             cache.prepare(wrong, workers=0 if wrong is PATHS else 1)
     with pytest.raises(KeyError):
         cache.prepare([PATHS[0], KeyRaiser()])
@@ -208,7 +209,7 @@ def test_views_keep_nothing_alive() -> None:
 
 def test_settings_that_make_no_cache() -> None:
     for wrong in (0, -1, 1.5, True, None):
-        with pytest.raises(ac.InvalidArgumentError, match="max_bytes"):
+        with pytest.raises(InvalidArgumentError, match="max_bytes"):
             DecodedCache(wrong)  # type: ignore[arg-type]
 
 
@@ -339,7 +340,7 @@ def test_room_is_left_on_the_disk(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ac.NotFoundError, match="cannot make the cache's folder"):
+    with pytest.raises(NotFoundError, match="cannot make the cache's folder"):
         ResampledCache(tmp_path / "file" / "cache")
     for i in range(256):  # root may write anywhere, but not into files
         (tmp_path / f"{i:02x}").write_text("")
@@ -354,10 +355,10 @@ def test_a_folder_that_is_removed_meanwhile(tmp_path: Path) -> None:
 
 def test_a_load_that_gives_no_clip(tmp_path: Path) -> None:
     cache = ResampledCache(tmp_path, load=lambda source, sample_rate: np.ones((2, 3)))
-    with pytest.raises(ac.InvalidArgumentError, match=r"shape \(2, 3\)"):
+    with pytest.raises(InvalidArgumentError, match=r"shape \(2, 3\)"):
         cache(PATHS[0])
     for wrong in ({"max_bytes": -1}, {"keep_free_bytes": 1.5}, {"keep_free_bytes": None}, {"sample_rate": 10}):
-        with pytest.raises(ac.InvalidArgumentError, match=next(iter(wrong))):
+        with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
             ResampledCache(tmp_path, **wrong)  # type: ignore[arg-type]
 
 

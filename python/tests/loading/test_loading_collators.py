@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.loading import CTCCollator, DecodedCache, ResampledCache, Seq2SeqCollator, load_audio  # noqa: E402
 from speech_models import MODELS  # noqa: E402
 from tiny_training import OUT_OF_MEMORY  # noqa: E402
@@ -177,16 +178,16 @@ def test_without_labels_there_are_none() -> None:
     ],
 )
 def test_rows_that_make_no_batch(given: Any, settings: Any, said: str) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=f"(?s){said}"):
+    with pytest.raises(InvalidArgumentError, match=f"(?s){said}"):
         CTCCollator(wav2vec2(), **settings)(given)
 
 
 def test_settings_that_make_no_collator() -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="pad_to_multiple_of = 0"):
+    with pytest.raises(InvalidArgumentError, match="pad_to_multiple_of = 0"):
         CTCCollator(wav2vec2(), pad_to_multiple_of=0)
-    with pytest.raises(ac.InvalidArgumentError, match="decoder_start_token_id = None"):
+    with pytest.raises(InvalidArgumentError, match="decoder_start_token_id = None"):
         Seq2SeqCollator(whisper(), None)  # type: ignore[arg-type]
-    with pytest.raises(ac.InvalidArgumentError, match="no feature extractor"):
+    with pytest.raises(InvalidArgumentError, match="no feature extractor"):
         CTCCollator(object())(rows())
 
 

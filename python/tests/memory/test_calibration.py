@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import asrconfig_go as ac
 from asrconfig_go._base import native
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 from asrconfig_go.memory import calibration
 from asrconfig_go.memory.calibration import calibrate
 from asrconfig_go.memory.calibration_record import find_calibration
@@ -196,9 +196,9 @@ def test_an_own_step(memory_model: MemoryModel, cuda: FakeCuda) -> None:
     assert found.batch == 4
     assert not optimizer.state
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in weights.items())
-    with pytest.raises(ac.InvalidArgumentError, match="model NoneType and optimizer NoneType"):
+    with pytest.raises(InvalidArgumentError, match="model NoneType and optimizer NoneType"):
         calibrate(step, memory_model, batch=4, seconds=2.0, batch_fn=points)
-    with pytest.raises(ac.InvalidArgumentError, match="cannot calibrate with a str"):
+    with pytest.raises(InvalidArgumentError, match="cannot calibrate with a str"):
         calibrate("step", memory_model, batch=4, seconds=2.0, model=model, optimizer=optimizer)
 
 
@@ -211,7 +211,7 @@ def test_out_of_memory_leaves_everything_as_before(memory_model: MemoryModel, cu
 
     trainer.model.fail = full
     before = _everything(trainer)
-    with pytest.raises(ac.InfeasiblePlanError, match=r"8 × 10 s ran out of GPU memory"):
+    with pytest.raises(InfeasiblePlanError, match=r"8 × 10 s ran out of GPU memory"):
         calibrate(trainer, memory_model, batch=8, seconds=10.0, batch_fn=points)
     _assert_same(before, _everything(trainer))
     assert memory_model.calibration is None
@@ -251,16 +251,16 @@ def test_other_settings_than_the_predicted_are_refused(
     memory_model: MemoryModel, cuda: FakeCuda, tmp_path: Path, settings: dict[str, Any], said: str
 ) -> None:
     trainer = tiny_trainer(tmp_path / "out", **({"optim": "adamw_torch_fused"} | settings))
-    with pytest.raises(ac.InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         calibrate(trainer, memory_model, batch=8, seconds=10.0, batch_fn=points)
 
 
 def test_without_a_gpu_it_says_so(memory_model: MemoryModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ac.UnsupportedError, match="on a CUDA GPU") as caught:
+    with pytest.raises(UnsupportedError, match="on a CUDA GPU") as caught:
         calibrate(trainer_for(tmp_path), memory_model, batch=8, seconds=10.0)
     assert caught.value.hint
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla T4")
-    with pytest.raises(ac.InvalidArgumentError, match="is for NVIDIA L4, this GPU is Tesla T4"):
+    with pytest.raises(InvalidArgumentError, match="is for NVIDIA L4, this GPU is Tesla T4"):
         calibrate(trainer_for(tmp_path), memory_model, batch=8, seconds=10.0)

@@ -18,6 +18,8 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go._base import native
+from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, UnsupportedError
+from asrconfig_go.machine import ModelProfile
 from asrconfig_go.memory.calibration_record import Calibration, find_calibration, store_calibration, torch_version
 from asrconfig_go.memory.evaluation_memory import generation_cache_bytes
 from asrconfig_go.memory.memory_model import MemoryModel
@@ -78,7 +80,7 @@ def test_without_a_gpu_nothing_is_said_about_fitting(library: FakeLibrary, monke
         e = model.estimate(8, 10.0)
         assert (e.fits, e.peak_device, e.headroom_bytes, e.out_of_memory) == (None, None, None, None)
         assert "name a GPU" in repr(e)
-        with pytest.raises(ac.InvalidArgumentError, match="no GPU to fit into"):
+        with pytest.raises(InvalidArgumentError, match="no GPU to fit into"):
             model.largest_batch(10.0)
         assert model.largest_batch(10.0, 2 * round(STATIC_BYTES * RESERVED)) == math.floor(
             STATIC_BYTES / 10 / PER_SECOND
@@ -160,7 +162,7 @@ def test_steps_of_a_sampler_go_on_with_the_next_epoch(traced: MemoryModel, libra
     assert run.steps == 4 and sampler.epoch == 3
     sizes = [sum(micro[0] for micro in window) for window in library.asked[-1][1]["windows"]]
     assert sizes == [16, 16, 8, 16]
-    with pytest.raises(ac.InvalidArgumentError, match="39 durations, and StepSampler"):
+    with pytest.raises(InvalidArgumentError, match="39 durations, and StepSampler"):
         traced.simulate_steps(durations[:-1], sampler)
 
 
@@ -185,7 +187,7 @@ def test_steps_out_of_memory_are_counted(traced: MemoryModel) -> None:
     ],
 )
 def test_wrong_steps_are_named(traced: MemoryModel, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         traced.simulate_steps(**({"durations": [1.0], "steps": [[0]]} | options))
 
 
@@ -193,9 +195,9 @@ def test_a_model_with_fixed_input(library: FakeLibrary) -> None:
     library.about |= {"length_per_second": 100, "fixed_length": 3000, "max_labels": 20, "labels_per_second": 4}
     with MemoryModel.load("any.trace") as model:
         assert (model.length(1.0), model.length(30.0), model.labels(1.0), model.labels(30.0)) == (3000, 3000, 4, 20)
-        with pytest.raises(ac.InvalidArgumentError, match=r"31 s of audio are longer than the 30 s"):
+        with pytest.raises(InvalidArgumentError, match=r"31 s of audio are longer than the 30 s"):
             model.estimate(2, 31.0)
-        with pytest.raises(ac.InvalidArgumentError, match="labels = 21 is more than the 20"):
+        with pytest.raises(InvalidArgumentError, match="labels = 21 is more than the 20"):
             model.estimate(2, 3.0, 21)
 
 
@@ -211,7 +213,7 @@ def test_evaluation_keeps_what_it_gives(traced: MemoryModel) -> None:
     assert v.gpu_bytes(16) == v.peak_allocated + 16_000
     assert v.gpu_bytes(million, eval_accumulation_steps=2) == v.peak_allocated + 32_000
     assert (v.host_bytes(million), v.host_bytes(million, 2)) == (million * 1000, 2 * million * 1000)
-    with pytest.raises(ac.InvalidArgumentError, match="samples = 0"):
+    with pytest.raises(InvalidArgumentError, match="samples = 0"):
         v.gpu_bytes(0)
 
 
@@ -269,7 +271,7 @@ def test_handles_are_given_back(library: FakeLibrary) -> None:
     model.close()
     assert not library.opened
     assert "closed" in repr(model)
-    with pytest.raises(ac.InvalidArgumentError, match="is closed"):
+    with pytest.raises(InvalidArgumentError, match="is closed"):
         model.estimate(1, 1.0)
     forgotten = MemoryModel.load("any.trace")
     assert len(library.opened) == 1
@@ -328,7 +330,7 @@ def test_a_broken_cached_trace_is_recorded_anew(
 
     def broken(path: str = "", trace: str = "") -> Any:
         if path:
-            raise ac.CorruptFileError("not a trace")
+            raise CorruptFileError("not a trace")
         return FakeLibrary.open(library)
 
     monkeypatch.setattr(library, "open", broken)
@@ -339,7 +341,7 @@ def test_a_broken_cached_trace_is_recorded_anew(
 
 def test_what_cannot_be_traced_is_answered_by_a_formula(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any, **__: Any) -> Any:
-        raise ac.UnsupportedError("aten.odd in layers.3 cannot be traced", "…")
+        raise UnsupportedError("aten.odd in layers.3 cannot be traced", "…")
 
     monkeypatch.setattr(Recording, "make", fails)
     with pytest.warns(EstimatorWarning, match=r"trace estimator could not answer: aten\.odd in layers\.3"):
@@ -355,12 +357,12 @@ def test_what_cannot_be_traced_is_answered_by_a_formula(library: FakeLibrary, mo
     assert published.estimator == "published"
     assert "published formula" in repr(published)
     for name in ("trace", "analytic"):
-        with pytest.raises(ac.UnsupportedError, match=r"aten\.odd"):
+        with pytest.raises(UnsupportedError, match=r"aten\.odd"):
             estimate_memory("xls-r-300m", batch=8, seconds=10, estimator=name)
 
 
 def test_the_published_formula(library: FakeLibrary) -> None:
-    profile = ac.ModelProfile(total_parameters=300_000_000)
+    profile = ModelProfile(total_parameters=300_000_000)
     e = estimate_memory(profile, batch=8, seconds=8, gpu="T4", estimator="published")
     assert e.peak_allocated == round(4.8e9 + 8 * (0.1 * 4.8e9 + 8 * 16_000 * 4))
     assert e.fits is True
@@ -375,7 +377,7 @@ def test_without_torch_the_analytic_answer_comes_without_a_warning(
         warnings.simplefilter("error")
         assert estimate_memory("xls-r-300m", batch=8, seconds=10).estimator == "analytic"
     monkeypatch.setattr("asrconfig_go.memory.recording.can_trace", lambda: False)
-    with pytest.raises(ac.UnsupportedError, match="torch and transformers") as caught:
+    with pytest.raises(UnsupportedError, match="torch and transformers") as caught:
         estimate_memory("xls-r-300m", batch=8, seconds=10, estimator="trace", cache=False)
     assert "pip install" in caught.value.hint
 
@@ -423,7 +425,7 @@ def test_changes_that_would_fit_are_named(recorded: list[Recording]) -> None:
 )
 def test_wrong_questions_are_named(recorded: list[Recording], options: dict[str, Any], said: str) -> None:
     question = {"model": "xls-r-300m", "batch": 2, "seconds": 3.0} | options
-    with pytest.raises(ac.AsrConfigError, match=said) as caught:
+    with pytest.raises(AsrConfigError, match=said) as caught:
         estimate_memory(question.pop("model"), **question)
     assert caught.value.hint
 
@@ -442,14 +444,14 @@ def test_wrong_questions_are_named(recorded: list[Recording], options: dict[str,
     ],
 )
 def test_wrong_runs_are_named(traced: MemoryModel, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         traced.simulate_run(**({"seconds": [1.0], "batch": 1} | options))
 
 
 def test_own_batches_must_be_a_function(recorded: list[Recording]) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="batch_fn is a dict"):
+    with pytest.raises(InvalidArgumentError, match="batch_fn is a dict"):
         MemoryModel.trace("xls-r-300m", {"input_values": 1})  # type: ignore[arg-type]
-    with pytest.raises(ac.InvalidArgumentError, match="length_per_second"):
+    with pytest.raises(InvalidArgumentError, match="length_per_second"):
         MemoryModel.trace("xls-r-300m", length_per_second=0)
 
 

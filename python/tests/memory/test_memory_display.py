@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import asrconfig_go as ac
 from asrconfig_go._base import native
+from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go.memory.estimate import MemoryEstimate
 from asrconfig_go.memory.memory_model import MemoryModel
 from asrconfig_go.memory.memory_text import bar, estimate_text, ordered, size
@@ -158,9 +158,9 @@ def test_plot_of_a_run(traced: MemoryModel) -> None:
 def test_plot_says_what_it_needs(
     traced: MemoryModel, estimate: MemoryEstimate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match="no timeline"):
+    with pytest.raises(InvalidArgumentError, match="no timeline"):
         traced.estimate(8, 10.0, timeline=0).plot()
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ac.UnsupportedError, match="needs matplotlib") as caught:
+    with pytest.raises(UnsupportedError, match="needs matplotlib") as caught:
         estimate.plot()
     assert "asrconfig-go[plot]" in caught.value.hint

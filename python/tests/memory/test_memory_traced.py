@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.batching import memory_table
+from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
+from asrconfig_go.memory import EstimatorWarning
 from asrconfig_go.memory.memory_settings import Shape
 
 torch = pytest.importorskip("torch")
@@ -94,7 +97,7 @@ def test_a_saved_trace_knows_the_lengths_that_the_model_takes(tmp_path: Path) ->
     with ac.MemoryModel.load(tmp_path / "whisper.trace") as model:
         assert model.length(1.0) == 200
         assert model.estimate(4, 1.0, 64).peak_allocated > 0
-        with pytest.raises(ac.InvalidArgumentError, match="2 s that"):
+        with pytest.raises(InvalidArgumentError, match="2 s that"):
             model.estimate(4, 2.5)
 
 
@@ -125,9 +128,9 @@ def test_the_second_time_nothing_is_recorded(config: Any, own_cache: Path, monke
 
     monkeypatch.setattr(recorder, "trace_training", refuses)
     assert repr(ac.estimate_memory(transformers.Wav2Vec2Config(**SMALL), **question)) == repr(first)
-    with pytest.raises(ac.UnsupportedError, match="recorded again"):
+    with pytest.raises(UnsupportedError, match="recorded again"):
         ac.estimate_memory(config, **{**question, "estimator": "trace", "cache": False})
-    with pytest.raises(ac.UnsupportedError, match="recorded again"):
+    with pytest.raises(UnsupportedError, match="recorded again"):
         ac.estimate_memory(config, **{**question, "estimator": "trace", "precision": "bf16"})
     monkeypatch.undo()
     monkeypatch.setenv("ASRCONFIG_CACHE", str(own_cache))
@@ -175,9 +178,9 @@ def test_whisper_takes_thirty_seconds_and_keeps_a_cache() -> None:
         assert model.length(1.0) == model.length(2.0) == 200
         assert model.estimate(3, 1.0, 20).peak_allocated == model.estimate(3, 2.0, 20).peak_allocated
         assert model.estimate(3, 1.0, 20).peak_allocated < model.estimate(3, 1.0, 40).peak_allocated
-        with pytest.raises(ac.InvalidArgumentError, match="longer than the 2 s"):
+        with pytest.raises(InvalidArgumentError, match="longer than the 2 s"):
             model.estimate(3, 2.5)
-        with pytest.raises(ac.InvalidArgumentError, match="labels = 51"):
+        with pytest.raises(InvalidArgumentError, match="labels = 51"):
             model.estimate(3, 1.0, 51)
         v = model.evaluation(8, 2.0, 20)
     assert v.generation_cache_bytes == 2 * 2 * 32 * (50 + 100) * 2 * 8
@@ -219,7 +222,7 @@ def test_an_own_model_with_its_own_batches() -> None:
     ],
 )
 def test_wrong_batch_functions_are_one_error(batches: Any, said: str) -> None:
-    with pytest.raises(ac.AsrConfigError, match=said) as caught:
+    with pytest.raises(AsrConfigError, match=said) as caught:
         ac.MemoryModel.trace(OwnModel(), batches, progress=False)
     assert caught.value.hint
 
@@ -238,10 +241,10 @@ class Undecided(torch.nn.Module):  # type: ignore[misc]
 
 
 def test_a_step_that_cannot_be_traced_names_operation_and_module() -> None:
-    with pytest.raises(ac.UnsupportedError, match="unique") as caught:
+    with pytest.raises(UnsupportedError, match="unique") as caught:
         ac.estimate_memory(Undecided(), batch=2, seconds=1.0, estimator="trace", progress=False)
     assert caught.value.hint
-    with pytest.warns(ac.EstimatorWarning) as seen:
+    with pytest.warns(EstimatorWarning) as seen:
         e = ac.estimate_memory(Undecided(), batch=2, seconds=1.0, progress=False)
     assert ["unique" in str(w.message) for w in seen] == [True, False]
     assert e.estimator == "published"
@@ -250,7 +253,7 @@ def test_a_step_that_cannot_be_traced_names_operation_and_module() -> None:
 
 def test_unknown_optimizers_are_named(config: Any) -> None:
     for estimator in ("auto", "trace", "analytic", "published"):
-        with pytest.raises(ac.AsrConfigError, match="adamw9") as caught:
+        with pytest.raises(AsrConfigError, match="adamw9") as caught:
             ac.estimate_memory(config, batch=2, seconds=1.0, optimizer="adamw9", estimator=estimator, progress=False)
         assert "adamw_torch" in str(caught.value)
 
@@ -268,7 +271,7 @@ def test_steps_of_unequal_micro_batches(config: Any) -> None:
     with ac.MemoryModel.trace(config, accumulation=3, precision="fp32", cache=False, progress=False) as memory:
         durations = [1.0 + 0.1 * n for n in range(60)]
         limit = memory.estimate(6, 6.9).peak_reserved
-        table = ac.memory_table(memory, max(durations), limit)
+        table = memory_table(memory, max(durations), limit)
         assert all(b <= a for (_, a), (_, b) in itertools.pairwise(table))
         sampler = ac.StepSampler(durations, 15, mode="packed", memory=table)
         run = memory.simulate_steps(durations, sampler, table=table, count=40, limit_bytes=limit)
@@ -301,7 +304,7 @@ def test_saved_traces_are_loaded(config: Any, tmp_path: Path) -> None:
         assert same.estimate(4, 3.0, 20).peak_reserved == peak
     for wrong in ("none.trace", "junk.trace"):
         (tmp_path / "junk.trace").write_bytes(b"junk")
-        with pytest.raises((ac.NotFoundError, ac.CorruptFileError)):
+        with pytest.raises((NotFoundError, CorruptFileError)):
             ac.MemoryModel.load(tmp_path / wrong)
 
 
@@ -319,7 +322,7 @@ def test_a_loop_of_the_user_s_own_is_replayed_as_recorded() -> None:
         assert e.shape is None and "as recorded" in repr(e)
         assert e.at_peak.components["parameters"] == rounded(model.parameters())
         assert e.fits is True
-        with pytest.raises(ac.AsrConfigError, match="shape"):
+        with pytest.raises(AsrConfigError, match="shape"):
             loop.estimate(8, 1.0)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-import asrconfig_go as ac
+from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
+from asrconfig_go.machine import ModelProfile
 from asrconfig_go.memory.model_source import analytic_request, model_source, structure_of
 
 torch = pytest.importorskip("torch")
@@ -56,11 +57,11 @@ def test_a_frozen_feature_encoder() -> None:
     module = model_source(small_config(), freeze_feature_encoder=True).model()
     frozen = {name.split(".")[1] for name, p in module.named_parameters() if not p.requires_grad}
     assert frozen == {"feature_extractor"}
-    with pytest.raises(ac.InvalidArgumentError, match="is trainable"):
+    with pytest.raises(InvalidArgumentError, match="is trainable"):
         model_source(small_model(), freeze_feature_encoder=True)
     assert model_source(module, freeze_feature_encoder=True).identity == structure_of(module)
     whisper = transformers.WhisperConfig(d_model=96, encoder_layers=2, decoder_layers=2, vocab_size=100, pad_token_id=0)
-    with pytest.raises(ac.InvalidArgumentError, match="no feature encoder"):
+    with pytest.raises(InvalidArgumentError, match="no feature encoder"):
         model_source(whisper, freeze_feature_encoder=True).model()
 
 
@@ -143,21 +144,21 @@ def test_a_live_module_is_asked_for_by_its_config() -> None:
 @pytest.mark.parametrize(
     ("model", "kind", "said"),
     [
-        (42, ac.InvalidArgumentError, "from a int"),
-        ("no-such-model", ac.NotFoundError, "no-such-model"),
-        (ac.ModelProfile(total_parameters=5), ac.UnsupportedError, "counts alone"),
-        ({"hidden_size": 3}, ac.AsrConfigError, "model_type"),
+        (42, InvalidArgumentError, "from a int"),
+        ("no-such-model", NotFoundError, "no-such-model"),
+        (ModelProfile(total_parameters=5), UnsupportedError, "counts alone"),
+        ({"hidden_size": 3}, AsrConfigError, "model_type"),
     ],
 )
-def test_wrong_models_are_named(model: Any, kind: type[ac.AsrConfigError], said: str) -> None:
+def test_wrong_models_are_named(model: Any, kind: type[AsrConfigError], said: str) -> None:
     with pytest.raises(kind, match=said) as caught:
         model_source(model)
     assert caught.value.hint
 
 
 def test_folders_without_a_config(tmp_path: Path) -> None:
-    with pytest.raises(ac.NotFoundError, match="cannot read the model's config"):
+    with pytest.raises(NotFoundError, match="cannot read the model's config"):
         model_source(tmp_path)
     (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(ac.CorruptFileError, match="holds no model's config"):
+    with pytest.raises(CorruptFileError, match="holds no model's config"):
         model_source(tmp_path)

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-from asrconfig_go.monitor.run_log import RunStory  # noqa: E402
+from asrconfig_go.monitor.run_log import RunLog  # noqa: E402
 from locations import HELPERS  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without processes")
@@ -56,7 +56,7 @@ def test_all_processes_tell_their_peaks_and_one_samples(tmp_path: Path) -> None:
     assert [peaks["rank"] for peaks in first["ranks"]] == [0, 1] and second["ranks"] == []
     assert all(peaks["rss"] > 1 << 20 for peaks in first["ranks"]), "what an earlier run left is not taken for it"
     assert "rank 1" in first["summary"]
-    story = RunStory.load(tmp_path / "asrconfig_monitor.json")
+    story = RunLog.load(tmp_path / "asrconfig_monitor.json")
     assert [text for text in story_texts(story) if text.startswith("rank ")], "the story has them, too"
     assert story.steps.number[-1] == 4
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import InvalidArgumentError, LibraryError
+from asrconfig_go.errors import InvalidArgumentError, LibraryError
 from asrconfig_go.monitor.memory_monitor import MemoryMonitor
 from training_fixtures import make_plan
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import (
+from asrconfig_go._base import native
+from asrconfig_go.errors import (
     AsrConfigError,
     CorruptFileError,
     ForkedProcessError,
@@ -27,9 +28,8 @@ from asrconfig_go import (
     NotFoundError,
     VersionMismatchError,
 )
-from asrconfig_go._base import native
 from asrconfig_go.monitor.memory_monitor import GPUMemory, MemoryMonitor, _gpu_memory
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.monitor.run_log import RunLog
 from locations import PYTHON
 
 GIB = 1 << 30
@@ -312,7 +312,7 @@ def test_a_story_outlives_its_monitor(tmp_path: Path) -> None:
     assert story.memory.host_used_bytes[0] and len(story.memory.times_s) == len(story.memory.host_used_bytes)
     assert monitor.alerts() == story.alerts == ()
     monitor.save(tmp_path / "run.json")
-    assert RunStory.load(tmp_path / "run.json") == story
+    assert RunLog.load(tmp_path / "run.json") == story
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
     with pytest.raises(NotFoundError, match="no/such/folder"):
         monitor.save(tmp_path / "no/such/folder" / "run.json")
@@ -324,9 +324,9 @@ def test_a_story_outlives_its_monitor(tmp_path: Path) -> None:
 def test_what_is_no_story(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_bytes(text.encode("latin-1"))
     with pytest.raises((CorruptFileError, VersionMismatchError)):
-        RunStory.load(tmp_path / "run.json")
+        RunLog.load(tmp_path / "run.json")
     with pytest.raises(NotFoundError):
-        RunStory.load(tmp_path / "absent.json")
+        RunLog.load(tmp_path / "absent.json")
 
 
 @pytest.mark.parametrize("interval", [0.0, -1.0, 1e9])
@@ -338,7 +338,8 @@ def test_an_interval_outside_its_range(interval: float) -> None:
 def test_a_forked_child_and_an_interpreter_that_ends_with_a_running_monitor() -> None:
     script = textwrap.dedent("""
         import os
-        from asrconfig_go import ForkedProcessError, MemoryMonitor
+        from asrconfig_go import MemoryMonitor
+        from asrconfig_go.errors import ForkedProcessError
         monitor = MemoryMonitor(5)
         child = os.fork()
         if child == 0:

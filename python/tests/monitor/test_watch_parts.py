@@ -11,24 +11,24 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import InvalidArgumentError
+from asrconfig_go.errors import InvalidArgumentError
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-from asrconfig_go.monitor import AlertNews, rank_peaks  # noqa: E402
-from asrconfig_go.monitor.batch_shapes import Inputs  # noqa: E402
+from asrconfig_go.monitor import AlertReporter, rank_peaks  # noqa: E402
+from asrconfig_go.monitor.batch_shapes import BatchShapes  # noqa: E402
 from asrconfig_go.monitor.cache_cleaning import CleanUps  # noqa: E402
 from asrconfig_go.monitor.live_panel import Panel, PanelState  # noqa: E402
 from asrconfig_go.monitor.live_panel_html import panel_html  # noqa: E402
 from asrconfig_go.monitor.loader_wait import LoaderWait, WaitShare  # noqa: E402
 from asrconfig_go.monitor.memory_monitor import GPUHistory, MemoryHistory  # noqa: E402
-from asrconfig_go.monitor.messages import Dispensable  # noqa: E402
+from asrconfig_go.monitor.messages import BestEffort  # noqa: E402
 from asrconfig_go.monitor.next_batch import Excess, NextBatch, by_memory, by_table  # noqa: E402
-from asrconfig_go.monitor.progress_postfix import Postfix, one_line  # noqa: E402
+from asrconfig_go.monitor.progress_postfix import ProgressPostfix, one_line  # noqa: E402
 from asrconfig_go.monitor.rank_peaks import RankFiles, RankPeaks  # noqa: E402
 from asrconfig_go.monitor.run_log_file import RunFile  # noqa: E402
-from asrconfig_go.monitor.thresholds import Fullest, Fullness  # noqa: E402
+from asrconfig_go.monitor.thresholds import MemoryUse, PeakUse  # noqa: E402
 from asrconfig_go.monitor.watch import Watch  # noqa: E402
 from asrconfig_go.monitor.watch_options import WatchOptions  # noqa: E402
 from asrconfig_go.view.quantities import lasting  # noqa: E402
@@ -36,8 +36,8 @@ from speech_models import wav2vec2, whisper  # noqa: E402
 from watching_fakes import GIB, Clock, FakeMonitor, activity, alert, gpu  # noqa: E402
 
 
-def fullest(used: float, place: int = 0) -> Fullest:
-    return Fullest(place, int((10 - used) * GIB), 10 * GIB)
+def fullest(used: float, place: int = 0) -> PeakUse:
+    return PeakUse(place, int((10 - used) * GIB), 10 * GIB)
 
 
 # Clean-ups.
@@ -95,14 +95,14 @@ def test_what_cannot_be_compared_is_not_called_help(cleaned: list[str]) -> None:
 def test_what_counts_is_looked_up_once_a_second() -> None:
     clock = Clock()
     monitor = FakeMonitor([(gpu(9.9),), (gpu(9.9, allocated=2.0, reserved=9.0),)])
-    fullness = Fullness(monitor, clock)
+    fullness = MemoryUse(monitor, clock)
     assert fullness.share() == pytest.approx(0.99)
     monitor.step(1)
     monitor.step(2)
     assert fullness.share() == pytest.approx(0.29)
     assert str(fullness.fullest()) == "GPU 0 2.9 of 10.0 GiB (29%)"
     lost = FakeMonitor([gpu(1).__class__(*[None] * 7)], host=40.0)
-    assert Fullness(lost, clock).share() == pytest.approx(0.4), "a GPU that does not answer: the host"
+    assert MemoryUse(lost, clock).share() == pytest.approx(0.4), "a GPU that does not answer: the host"
 
 
 # News.
@@ -110,7 +110,7 @@ def test_what_counts_is_looked_up_once_a_second() -> None:
 
 def test_every_warning_is_said_once_with_its_advice(caplog: pytest.LogCaptureFixture) -> None:
     monitor = FakeMonitor()
-    news = AlertNews(monitor)
+    news = AlertReporter(monitor)
     leak = alert(1, "GPU memory grows 38 MB/step", advice="do not keep losses", seconds_left=360.0)
     with caplog.at_level(logging.INFO, logger="asrconfig_go"):
         assert news.say() == 0
@@ -135,7 +135,7 @@ def test_every_warning_is_said_once_with_its_advice(caplog: pytest.LogCaptureFix
 def test_hours_are_said_as_a_time_of_day(caplog: pytest.LogCaptureFixture) -> None:
     monitor = FakeMonitor()
     monitor.warn(alert(1, "RAM is full in 2 h", seconds_left=7200.0), alert(2, "in a week", seconds_left=7 * 86400.0))
-    AlertNews(monitor).say()
+    AlertReporter(monitor).say()
     first, second = (record.getMessage() for record in caplog.records)
     expected = {time.strftime("%H:%M", time.localtime(time.time() + 7200 - back)) for back in (0, 5)}
     assert any(f"(at about {clock}" in first for clock in expected), first
@@ -143,7 +143,7 @@ def test_hours_are_said_as_a_time_of_day(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_part_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    part = Dispensable("nothing is drawn")
+    part = BestEffort("nothing is drawn")
     assert part(lambda: 3) == 3
     for _ in range(2):
         assert part(lambda: 1 / 0) is None
@@ -152,7 +152,7 @@ def test_a_part_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None
         "nothing is drawn from here on: ZeroDivisionError: division by zero"
     ]
     with pytest.raises(KeyboardInterrupt):
-        Dispensable("")(_interrupted)
+        BestEffort("")(_interrupted)
 
 
 def _interrupted() -> None:
@@ -195,7 +195,7 @@ def batch(model_kind: str, clips: int, seconds: float, lengths: list[float] | No
 
 def test_seconds_of_the_batches_between_two_steps() -> None:
     model = wav2vec2("mean")
-    inputs = Inputs(model)
+    inputs = BatchShapes(model)
     assert inputs.take() == {}
     inputs._note(model, (), batch("ctc", 2, 3.0, [3.0, 1.0]))
     inputs._note(model, (), batch("ctc", 1, 0.5))
@@ -212,14 +212,14 @@ def test_seconds_of_the_batches_between_two_steps() -> None:
 
 def test_spectrograms_last_what_their_frames_do() -> None:
     model = whisper()
-    inputs = Inputs(model)
+    inputs = BatchShapes(model)
     inputs._note(model, (), batch("whisper", 3, 2.0))
     assert inputs.take()["padded_s"] == pytest.approx(6.0)
 
 
 def test_an_unknown_input_never_stops_the_training(caplog: pytest.LogCaptureFixture) -> None:
     model = wav2vec2("mean")
-    inputs = Inputs(model, before_training=lambda clips, seconds: 1 / 0)
+    inputs = BatchShapes(model, before_training=lambda clips, seconds: 1 / 0)
     model.train()
     for _ in range(2):
         inputs._note(model, (), batch("ctc", 1, 1.0))
@@ -328,10 +328,10 @@ def test_the_bar_s_last_words() -> None:
     shown: list[str] = []
     bar = SimpleNamespace(set_postfix_str=lambda text, refresh: shown.append(text))
     handler = SimpleNamespace(callbacks=[SimpleNamespace(), SimpleNamespace(training_bar=None)])
-    Postfix(handler).show("a")
+    ProgressPostfix(handler).show("a")
     handler.callbacks.append(SimpleNamespace(training_bar=bar))
-    Postfix(handler).show("b")
-    Postfix(None).show("c")
+    ProgressPostfix(handler).show("b")
+    ProgressPostfix(None).show("c")
     assert shown == ["b"]
 
 

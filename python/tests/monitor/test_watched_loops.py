@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.errors import UnsupportedError
+from asrconfig_go.monitor import AlertReporter, lightning_callback
+from asrconfig_go.monitor.run_log import RunLog
 from watching_fakes import FakeMonitor, alert
 
 torch = pytest.importorskip("torch")
@@ -24,7 +26,7 @@ def test_a_plain_loop(tmp_path: Path) -> None:
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     with ac.MemoryMonitor(interval_ms=10) as monitor:
-        news = ac.AlertNews(monitor)
+        news = AlertReporter(monitor)
         for batch in batches(5):
             model(batch).mean().backward()
             optimizer.step()
@@ -40,7 +42,7 @@ def test_a_plain_loop(tmp_path: Path) -> None:
     assert story.steps.kind == ("train",) * 5 + ("evaluation",) * 2
     assert story.steps.audio_s[:5] == (4.0,) * 5 and story.steps.audio_s[5:] == (None, None)
     monitor.save(tmp_path / "run.json")
-    assert RunStory.load(tmp_path / "run.json").steps == story.steps
+    assert RunLog.load(tmp_path / "run.json").steps == story.steps
 
 
 def test_an_accelerate_loop(tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_lightning_s_own_trainer(tmp_path: Path) -> None:
             logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            callbacks=[ac.lightning_callback(monitor)],
+            callbacks=[lightning_callback(monitor)],
         ).fit(Module(), batches(6), batches(2))
     steps = monitor.story().steps
     told = list(zip(steps.kind, steps.number, strict=True))
@@ -106,7 +108,7 @@ def test_lightning_s_events_without_lightning(
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     monkeypatch.setitem(sys.modules, "pytorch_lightning", made)
     monitor, trainer = FakeMonitor(), SimpleNamespace(global_step=0)
-    callback = ac.lightning_callback(monitor)
+    callback = lightning_callback(monitor)
     callback.on_fit_start(trainer, None)
     for trainer.global_step in (0, 1, 1, 2):
         callback.on_train_batch_end(trainer, None, None, None, 0)
@@ -126,5 +128,5 @@ def test_lightning_s_events_without_lightning(
     assert len(caplog.records) == 2, "a failure is said once"
 
     monkeypatch.setitem(sys.modules, "pytorch_lightning", None)
-    with pytest.raises(ac.UnsupportedError, match="Lightning"):
-        ac.lightning_callback(monitor)
+    with pytest.raises(UnsupportedError, match="Lightning"):
+        lightning_callback(monitor)

@@ -25,7 +25,7 @@ from asrconfig_go.monitor import (  # noqa: E402
     watch as watch_module,
 )
 from asrconfig_go.monitor.memory_callback import AdaptiveMemoryCallback  # noqa: E402
-from asrconfig_go.monitor.run_log import RunStory  # noqa: E402
+from asrconfig_go.monitor.run_log import RunLog  # noqa: E402
 from speech_models import Clips, wav2vec2  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, tiny_trainer  # noqa: E402
 from training_fixtures import make_plan  # noqa: E402
@@ -240,7 +240,7 @@ def test_the_story_is_kept_beside_the_checkpoints_and_across_a_resume(tmp_path: 
         trainer.train(**arguments)
 
     train()
-    story = RunStory.load(tmp_path / "asrconfig_monitor.json")
+    story = RunLog.load(tmp_path / "asrconfig_monitor.json")
     assert story.samples > 0
     told = list(zip(story.steps.kind, story.steps.number, strict=True))
     assert [number for kind, number in told if kind == "train"] == list(range(1, 9))
@@ -251,7 +251,7 @@ def test_the_story_is_kept_beside_the_checkpoints_and_across_a_resume(tmp_path: 
     assert "checkpoint after step 4" in texts and "evaluation after step 8" in texts
     (tmp_path / "checkpoint-4" / "rng_state.pth").unlink()  # which not every transformers can read with every torch
     train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
-    again = RunStory.load(tmp_path / "asrconfig_monitor.json")
+    again = RunLog.load(tmp_path / "asrconfig_monitor.json")
     assert [number for kind, number in zip(again.steps.kind, again.steps.number, strict=True) if kind == "train"] == [
         5, 6, 7, 8,
     ]  # fmt: skip
@@ -280,4 +280,4 @@ def test_after_ctrl_c_a_with_block_leaves_nothing_behind(tmp_path: Path) -> None
     assert callback._monitor is not None and not callback._monitor.running
     hooks = [hook for hook in trainer.model._forward_pre_hooks.values() if "watching" in hook.__module__]
     assert not hooks
-    assert RunStory.load(tmp_path / "asrconfig_monitor.json").steps.number[-1] >= 1
+    assert RunLog.load(tmp_path / "asrconfig_monitor.json").steps.number[-1] >= 1

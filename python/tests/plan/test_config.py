@@ -11,6 +11,13 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.errors import (
+    AsrConfigError,
+    CorruptFileError,
+    InvalidArgumentError,
+    NotFoundError,
+    VersionMismatchError,
+)
 
 
 def test_override_changes_only_its_field(plan: ac.TrainingConfig) -> None:
@@ -44,7 +51,7 @@ def test_override_changes_only_its_field(plan: ac.TrainingConfig) -> None:
 )
 def test_wrong_override_is_refused(plan: ac.TrainingConfig, name: str, value: Any, said: str) -> None:
     before = plan.to_dict()
-    with pytest.raises(ac.InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=said):
         setattr(plan, name, value)
     assert plan.to_dict() == before
 
@@ -52,7 +59,7 @@ def test_wrong_override_is_refused(plan: ac.TrainingConfig, name: str, value: An
 def test_optional_fields_take_none(plan: ac.TrainingConfig) -> None:
     plan.chunk_length_s = None
     plan.dataloader_prefetch_factor = None
-    with pytest.raises(ac.InvalidArgumentError):
+    with pytest.raises(InvalidArgumentError):
         plan.seed = None  # type: ignore[assignment]
 
 
@@ -76,7 +83,7 @@ def test_failed_save_leaves_the_old_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(ac.NotFoundError, match="No space"):
+    with pytest.raises(NotFoundError, match="No space"):
         plan.save(path)
     assert path.read_text() == old
     assert [found.name for found in tmp_path.iterdir()] == ["config.json"]
@@ -88,27 +95,27 @@ def edited(plan: ac.TrainingConfig, **changes: Any) -> str:
 
 def test_what_load_refuses(plan: ac.TrainingConfig, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    cases: list[tuple[str, type[ac.AsrConfigError], str]] = [
-        (edited(plan, schema_version=3), ac.VersionMismatchError, "pip install -U"),
-        (edited(plan, learning_rat=1), ac.InvalidArgumentError, "did you mean 'learning_rate'"),
-        (edited(plan, learning_rate="fast"), ac.InvalidArgumentError, "learning_rate = 'fast'"),
-        (edited(plan, decisions=[{"x": 1}]), ac.AsrConfigError, "Decision"),
-        ('{"schema_version": 1}', ac.InvalidArgumentError, "lacks policy"),
-        ("[]", ac.CorruptFileError, "holds no configuration"),
-        ("{", ac.CorruptFileError, "ends in the middle"),
-        ("\x00\xff}", ac.CorruptFileError, "is no JSON"),
-        ("[" * 100_000 + "]", ac.CorruptFileError, "nests too deeply"),
+    cases: list[tuple[str, type[AsrConfigError], str]] = [
+        (edited(plan, schema_version=3), VersionMismatchError, "pip install -U"),
+        (edited(plan, learning_rat=1), InvalidArgumentError, "did you mean 'learning_rate'"),
+        (edited(plan, learning_rate="fast"), InvalidArgumentError, "learning_rate = 'fast'"),
+        (edited(plan, decisions=[{"x": 1}]), AsrConfigError, "Decision"),
+        ('{"schema_version": 1}', InvalidArgumentError, "lacks policy"),
+        ("[]", CorruptFileError, "holds no configuration"),
+        ("{", CorruptFileError, "ends in the middle"),
+        ("\x00\xff}", CorruptFileError, "is no JSON"),
+        ("[" * 100_000 + "]", CorruptFileError, "nests too deeply"),
     ]
     for text, kind, said in cases:
         path.write_text(text)
         with pytest.raises(kind, match=said):
             ac.TrainingConfig.load(path)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ac.CorruptFileError, match="not UTF-8"):
+    with pytest.raises(CorruptFileError, match="not UTF-8"):
         ac.TrainingConfig.load(path)
-    with pytest.raises(ac.NotFoundError, match="missing"):
+    with pytest.raises(NotFoundError, match="missing"):
         ac.TrainingConfig.load(tmp_path / "missing.json")
-    with pytest.raises(ac.NotFoundError, match="cannot write"):
+    with pytest.raises(NotFoundError, match="cannot write"):
         plan.save(tmp_path / "missing" / "config.json")
 
 

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
+from asrconfig_go.machine import HardwareProfile, ModelProfile
 
 CLIPS_8S = [[0.0] * 800 for _ in range(100)]  # 8 s at 100 Hz
 
 
 def plan(clips: Any = CLIPS_8S, model: Any = None, **options: Any) -> ac.TrainingConfig:
-    model = ac.ModelProfile(total_parameters=300_000_000) if model is None else model
+    model = ModelProfile(total_parameters=300_000_000) if model is None else model
     options = {"gpu": "T4", "sampling_rate": 100, "verbose": False} | options
     return ac.create_optimal_config(clips, model, **options)[0]
 
@@ -29,7 +31,7 @@ def plan(clips: Any = CLIPS_8S, model: Any = None, **options: Any) -> ac.Trainin
     ],
 )
 def test_published_scenarios(gpu: str, parameters: int, batch: int, accumulation: int) -> None:
-    config = plan(model=ac.ModelProfile(total_parameters=parameters), gpu=gpu, policy="published")
+    config = plan(model=ModelProfile(total_parameters=parameters), gpu=gpu, policy="published")
     assert config.policy == "published"
     assert (config.per_device_train_batch_size, config.gradient_accumulation_steps) == (batch, accumulation)
     assert config.effective_batch_size == 32
@@ -39,10 +41,10 @@ def test_model_by_name_without_torch_and_manual_profile() -> None:
     named = ac.profile_model("XLS-R-300M")
     assert named.total_parameters == 315_471_520
     assert named.parameter_bytes == 4 * named.total_parameters
-    manual = ac.profile_model(ac.ModelProfile(total_parameters=10, trainable_parameters=4))
+    manual = ac.profile_model(ModelProfile(total_parameters=10, trainable_parameters=4))
     assert (manual.parameter_bytes, manual.gradient_bytes, manual.optimizer_bytes["adamw"]) == (40, 16, 32)
     assert manual.source == "manual"
-    assert ac.ModelProfile(total_parameters=10).training_bytes() == 160
+    assert ModelProfile(total_parameters=10).training_bytes() == 160
     assert ac.profile_model(manual) is manual
 
 
@@ -70,15 +72,15 @@ def test_live_module_and_its_config_agree() -> None:
 @pytest.mark.parametrize(
     ("model", "kind", "said"),
     [
-        ("no-such-model", ac.NotFoundError, "no-such-model"),
-        (ac.ModelProfile(total_parameters=0), ac.AsrConfigError, "parameters"),
-        (ac.ModelProfile(total_parameters=1.5), ac.InvalidArgumentError, "total_parameters"),  # type: ignore[arg-type]
-        (ac.ModelProfile(total_parameters=5, trainable_parameters=6), ac.InvalidArgumentError, "6"),
-        (42, ac.InvalidArgumentError, "from a int"),
-        ({"model_type": "wav2vec2", "hidden_size": "wide"}, ac.InvalidArgumentError, "hidden_size"),
+        ("no-such-model", NotFoundError, "no-such-model"),
+        (ModelProfile(total_parameters=0), AsrConfigError, "parameters"),
+        (ModelProfile(total_parameters=1.5), InvalidArgumentError, "total_parameters"),  # type: ignore[arg-type]
+        (ModelProfile(total_parameters=5, trainable_parameters=6), InvalidArgumentError, "6"),
+        (42, InvalidArgumentError, "from a int"),
+        ({"model_type": "wav2vec2", "hidden_size": "wide"}, InvalidArgumentError, "hidden_size"),
     ],
 )
-def test_wrong_models_are_named(model: Any, kind: type[ac.AsrConfigError], said: str) -> None:
+def test_wrong_models_are_named(model: Any, kind: type[AsrConfigError], said: str) -> None:
     with pytest.raises(kind, match=said) as caught:
         plan(model=model)
     assert caught.value.hint
@@ -86,7 +88,7 @@ def test_wrong_models_are_named(model: Any, kind: type[ac.AsrConfigError], said:
 
 def test_module_without_parameters() -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(ac.InvalidArgumentError, match="parameters"):
+    with pytest.raises(InvalidArgumentError, match="parameters"):
         plan(model=torch.nn.ReLU())
 
 
@@ -113,7 +115,7 @@ def test_module_without_parameters() -> None:
     ],
 )
 def test_wrong_options_are_named(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ac.AsrConfigError, match=said) as caught:
+    with pytest.raises(AsrConfigError, match=said) as caught:
         plan(**options)
     assert caught.value.hint
 
@@ -124,12 +126,12 @@ def test_wrong_options_come_to_light_before_the_scan(wrong: dict[str, Any], monk
         raise AssertionError("the dataset was scanned first")
 
     monkeypatch.setattr(ac.manager, "scan_audio", scan)
-    with pytest.raises(ac.AsrConfigError):
+    with pytest.raises(AsrConfigError):
         plan(**wrong)
 
 
 def test_unknown_gpu_names_the_nearest() -> None:
-    with pytest.raises(ac.NotFoundError, match="T5") as caught:
+    with pytest.raises(NotFoundError, match="T5") as caught:
         plan(gpu="T5")
     assert "T4" in caught.value.hint
 
@@ -147,11 +149,11 @@ def test_stages_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_steps_one_by_one() -> None:
     manager = ac.ASRConfigManager(gpu="2xT4", safety_margin=0.9)
-    with pytest.raises(ac.InvalidArgumentError, match="profile_dataset"):
+    with pytest.raises(InvalidArgumentError, match="profile_dataset"):
         manager.plan()
     manager.profile_dataset(CLIPS_8S, sample_size=10, sampling_rate=100)
     manager.profile_model("whisper-tiny", name="mine")
-    with pytest.raises(ac.InvalidArgumentError, match="no plan yet"):
+    with pytest.raises(InvalidArgumentError, match="no plan yet"):
         manager.explain()
     config = manager.plan()
     assert (config.safety_margin, config.device_count, config.effective_batch_size) == (0.9, 2, 32)
@@ -160,7 +162,7 @@ def test_steps_one_by_one() -> None:
 
 
 def test_this_machine_has_a_profile() -> None:
-    hardware = ac.HardwareProfile.detect()
+    hardware = HardwareProfile.detect()
     assert hardware.cpu.usable_cores > 0
     assert 0 < hardware.memory.available_bytes <= hardware.memory.total_bytes
     assert bool(hardware.gpus) != bool(hardware.no_gpu_reason)
@@ -168,6 +170,6 @@ def test_this_machine_has_a_profile() -> None:
 
 def test_hidden_gpus_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    hidden = ac.HardwareProfile.detect()
+    hidden = HardwareProfile.detect()
     assert not hidden.gpus
     assert hidden.no_gpu_reason

@@ -12,7 +12,8 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go.compare import step_calibration
 from asrconfig_go.compare.comparison_records import StepCalibration
-from asrconfig_go.manager import LoaderNotMeasuredWarning
+from asrconfig_go.errors import AsrConfigError, InfeasiblePlanError, UnsupportedError
+from asrconfig_go.loading import LoaderNotMeasuredWarning
 from asrconfig_go.memory import MemoryModel
 from asrconfig_go.plan import planner
 from asrconfig_go.plan.plan_options import PlanOptions
@@ -99,7 +100,7 @@ def test_ways_are_traced_until_the_plan_stays_with_one(
 
 def test_a_trace_that_fails_is_said_and_the_plan_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        raise ac.UnsupportedError("no kernel for that", "none")
+        raise UnsupportedError("no kernel for that", "none")
 
     monkeypatch.setattr(MemoryModel, "trace", fail)
     with pytest.warns(NotTracedWarning, match="no kernel for that"):
@@ -125,7 +126,7 @@ def test_durations_are_kept_when_all_are_known() -> None:
     assert manager.plan(trace=False).policy == "fastest", "by the histogram"
 
 
-def test_wishes_reach_the_planner() -> None:
+def test_options_reach_the_planner() -> None:
     manager = manager_for(gpu="A100-40GB")
     options = PlanOptions(
         precision="fp32", gradient_checkpointing=True, length_handling="bucketed", max_length_s=10.0, price_usd_hour=3.0
@@ -136,12 +137,12 @@ def test_wishes_reach_the_planner() -> None:
     assert config.times is not None and config.times.cost_usd is not None
     assert config.times.cost_usd.likely == pytest.approx(3 * config.times.run_hours.likely)
     for wrong in ({"precision": "fp8"}, {"length_handling": "sorted"}, {"max_length_s": -1.0}, {"max_length_s": 0.1}):
-        with pytest.raises(ac.AsrConfigError):
+        with pytest.raises(AsrConfigError):
             manager.plan(PlanOptions(**wrong), trace=False)  # type: ignore[arg-type]
 
 
 def test_what_does_not_fit_says_what_would() -> None:
-    with pytest.raises(ac.InfeasiblePlanError, match="does not fit") as caught:
+    with pytest.raises(InfeasiblePlanError, match="does not fit") as caught:
         manager_for("openai/whisper-large-v3").plan(trace=False)
     assert "LoRA of rank 32" in caught.value.hint
 

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.machine import ModelProfile  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
 from asrconfig_go.plan.plan_options import PlanOptions  # noqa: E402
 from asrconfig_go.plan.planner import NotTracedWarning  # noqa: E402
@@ -160,7 +161,7 @@ def test_the_module_is_left_as_it_was() -> None:
     ("model", "trace", "why", "fix"),
     [
         (Classifier(), False, "trace=False was asked for", "Leave trace out."),
-        (ac.ModelProfile(total_parameters=10_000_000), None, "its counts alone are known", "Pass the model instead"),
+        (ModelProfile(total_parameters=10_000_000), None, "its counts alone are known", "Pass the model instead"),
     ],
 )
 def test_a_formula_says_why_and_what_to_do(model: Any, trace: bool | None, why: str, fix: str) -> None:

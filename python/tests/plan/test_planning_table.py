@@ -23,7 +23,7 @@ def planned(
     return ac.create_optimal_config(clips, model, gpu=gpu, trace=trace, sampling_rate=100, verbose=False)
 
 
-@pytest.mark.filterwarnings("ignore::asrconfig_go.manager.LoaderNotMeasuredWarning")
+@pytest.mark.filterwarnings("ignore::asrconfig_go.loading.LoaderNotMeasuredWarning")
 @pytest.mark.parametrize("lengths", DURATIONS)
 @pytest.mark.parametrize(("model", "gpu"), ROWS)
 def test_every_published_row_fits_by_default(model: str, gpu: str, lengths: str) -> None:
@@ -42,7 +42,7 @@ def test_every_published_row_fits_by_default(model: str, gpu: str, lengths: str)
     assert found[model].fits
 
 
-@pytest.mark.filterwarnings("ignore::asrconfig_go.manager.LoaderNotMeasuredWarning")
+@pytest.mark.filterwarnings("ignore::asrconfig_go.loading.LoaderNotMeasuredWarning")
 @pytest.mark.parametrize(("model", "gpu", "fits"), [(XLSR_1B, "L4", 4), (XLSR_300M, "T4", 8)])
 def test_a_traced_row_is_what_its_settings_take(model: str, gpu: str, fits: int) -> None:
     pytest.importorskip("transformers")

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import EmptyDatasetError, InvalidArgumentError, Selection, clip_pieces, select_clips
+from asrconfig_go import select_clips
+from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError
+from asrconfig_go.plan import Selection, clip_pieces
 from training_fixtures import make_plan
 
 NAN = math.nan

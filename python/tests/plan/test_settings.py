@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import TrainingConfig, clip_pieces, prepare_model, select_clips
+from asrconfig_go import TrainingConfig, prepare_model, select_clips
 from asrconfig_go.apply import environment
+from asrconfig_go.plan import clip_pieces
 from training_fixtures import make_plan
 
 pytest.importorskip("transformers")

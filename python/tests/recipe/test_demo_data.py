@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import InvalidArgumentError
 from asrconfig_go.demo.digit_model import small_model, transcribe
 from asrconfig_go.demo.digits import (
     CLIPS,
@@ -23,6 +22,7 @@ from asrconfig_go.demo.digits import (
     read_audio,
     read_manifest,
 )
+from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.recipe.demo_training import DemoResult, one_thread, time_limit, training_settings
 
 np = pytest.importorskip("numpy")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import WavMaker
 
-from asrconfig_go import (
+from asrconfig_go.errors import (
     AsrConfigError,
     CorruptFileError,
     EmptyDatasetError,

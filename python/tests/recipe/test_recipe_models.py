@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import AsrConfigError, CorruptFileError, InvalidArgumentError, UnsupportedError
+from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, UnsupportedError
 from asrconfig_go.recipe import (
     SpeechData,
     build_processor,

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import AsrConfigError, InvalidArgumentError, NotFoundError, TrainingConfig
+from asrconfig_go import TrainingConfig
 from asrconfig_go.cli.main import main
+from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.recipe import FineTuneResult, SpeechData, fine_tune, load_speech, push_to_hub
 from recipe_data import digits
 
@@ -193,7 +194,7 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_else(tmp_path:
         ({"settings": {"optimizer": 3}}, "optimizer = 3 is not text"),
     ],
 )
-def test_wishes_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], told: str) -> None:
+def test_options_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], told: str) -> None:
     with pytest.raises(AsrConfigError, match=told):
         trained(speech, tmp_path, **options)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import asrconfig_go as ac
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.errors import InvalidArgumentError, NotFoundError
+from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.report import export
 from run_stories import (
     GIB,
@@ -46,7 +46,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def test_csv_has_a_row_for_everything(two: Json, tmp_path: Path) -> None:
-    export(RunStory.from_json(two), tmp_path / "run.csv")
+    export(RunLog.from_json(two), tmp_path / "run.csv")
     rows = rows_of(tmp_path / "run.csv")
     assert [row["series"] for row in rows] == ["memory", "activity", "step", "step", "event", "alert"]
     known = [{name: cell for name, cell in row.items() if cell} for row in rows]
@@ -75,7 +75,7 @@ def test_csv_has_a_row_for_everything(two: Json, tmp_path: Path) -> None:
 
 
 def test_jsonl_tells_the_run_first(two: Json, tmp_path: Path) -> None:
-    export(RunStory.from_json(two), tmp_path / "run.jsonl")
+    export(RunLog.from_json(two), tmp_path / "run.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     head, *rows = lines
     assert (head["series"], head["gpus"][1]["uuid"], head["host"]["cpus"]) == ("run", "GPU-1", 8)
@@ -87,7 +87,7 @@ def test_jsonl_tells_the_run_first(two: Json, tmp_path: Path) -> None:
 
 
 def test_chrome_trace(two: Json, tmp_path: Path) -> None:
-    export(RunStory.from_json(two), tmp_path / "run.json")
+    export(RunLog.from_json(two), tmp_path / "run.json")
     told: dict[str, Any] = json.loads((tmp_path / "run.json").read_text())
     by_phase: dict[str, list[dict[str, Any]]] = {}
     for event in told["traceEvents"]:
@@ -132,27 +132,27 @@ def test_several_monitors_are_told_apart(two: Json, tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
 def test_any_number_of_gpus_in_any_format(gpus: int, suffix: str, tmp_path: Path) -> None:
     story = trained(seconds=60, gpus=gpus, points=30, rows=20, steps=10)
-    export(RunStory.from_json(story), tmp_path / f"run.{suffix}")
+    export(RunLog.from_json(story), tmp_path / f"run.{suffix}")
     text = (tmp_path / f"run.{suffix}").read_text()
     assert "NaN" not in text and "None" not in text
     assert ("gpu15_used_bytes" in text or "GPU 15" in text) == (gpus == 16)
 
 
 def test_a_story_of_nothing(tmp_path: Path) -> None:
-    export(RunStory.from_json(empty()), tmp_path / "run.csv")
+    export(RunLog.from_json(empty()), tmp_path / "run.csv")
     assert (tmp_path / "run.csv").read_text().count("\n") == 1
-    export(RunStory.from_json(empty()), tmp_path / "run.jsonl")
+    export(RunLog.from_json(empty()), tmp_path / "run.jsonl")
     assert (tmp_path / "run.jsonl").read_text().count("\n") == 1
 
 
 def test_other_formats_and_places_are_errors(two: Json, tmp_path: Path) -> None:
-    story = RunStory.from_json(two)
-    with pytest.raises(ac.InvalidArgumentError, match=r"cannot tell from 'run\.parquet'"):
+    story = RunLog.from_json(two)
+    with pytest.raises(InvalidArgumentError, match=r"cannot tell from 'run\.parquet'"):
         export(story, tmp_path / "run.parquet")
-    with pytest.raises(ac.InvalidArgumentError, match="format = 'xml'"):
+    with pytest.raises(InvalidArgumentError, match="format = 'xml'"):
         export(story, tmp_path / "run.csv", "xml")
-    with pytest.raises(ac.InvalidArgumentError, match="a monitor's own files"):
+    with pytest.raises(InvalidArgumentError, match="a monitor's own files"):
         export(story, tmp_path / "asrconfig_monitor.json")
-    with pytest.raises(ac.NotFoundError, match="cannot write"):
+    with pytest.raises(NotFoundError, match="cannot write"):
         export(story, tmp_path / "none" / "run.csv")
     assert list(tmp_path.iterdir()) == []

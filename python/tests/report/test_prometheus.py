@@ -19,7 +19,7 @@ prometheus_client = pytest.importorskip("prometheus_client")
 
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError, LibraryError, UnsupportedError  # noqa: E402
 from asrconfig_go.monitor.run_log import Activity  # noqa: E402
 from asrconfig_go.report import MetricsServer  # noqa: E402
 from asrconfig_go.report.prometheus import MonitorCollector, registry_of  # noqa: E402
@@ -64,7 +64,7 @@ def test_a_registry_of_one_s_own_takes_the_collector() -> None:
 
 def test_without_prometheus_client_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(ac.UnsupportedError, match="needs prometheus_client") as caught:
+    with pytest.raises(UnsupportedError, match="needs prometheus_client") as caught:
         MetricsServer(Watcher())  # type: ignore[arg-type]
     assert "asrconfig-go[prometheus]" in str(caught.value.hint)
 
@@ -135,17 +135,17 @@ def test_connections_are_bounded_in_number_and_time() -> None:
 def test_a_taken_port_and_no_port_are_clear_errors() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(ac.InvalidArgumentError, match=f"port {port} of 127.0.0.1 cannot be taken: Address already"):
+        with pytest.raises(InvalidArgumentError, match=f"port {port} of 127.0.0.1 cannot be taken: Address already"):
             MetricsServer(Watcher(), port)  # type: ignore[arg-type]
     for wrong in (-1, 65536, "x", True):
-        with pytest.raises(ac.InvalidArgumentError, match="port = "):
+        with pytest.raises(InvalidArgumentError, match="port = "):
             MetricsServer(Watcher(), wrong)  # type: ignore[arg-type]
 
 
 def test_a_monitor_that_cannot_be_read_is_no_end() -> None:
     class Broken(Watcher):
         def activity(self) -> Activity:
-            raise ac.LibraryError("poisoned", "restart")
+            raise LibraryError("poisoned", "restart")
 
     with MetricsServer(Broken()) as server:  # type: ignore[arg-type]
         for _ in range(2):

@@ -13,9 +13,10 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.cli.main import main
+from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, VersionMismatchError
 from asrconfig_go.guard.training_report import GuardEvent
 from asrconfig_go.monitor.rank_peaks import RankPeaks
-from asrconfig_go.monitor.run_log import RunStory
+from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.report import RunReport, report
 from asrconfig_go.report.diagnosis import Finding
 from asrconfig_go.report.run_report import of_weight
@@ -37,7 +38,7 @@ from run_stories import (
 
 
 def told(story: Json) -> RunReport:
-    return report(RunStory.from_json(story))
+    return report(RunLog.from_json(story))
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ def test_a_story_of_nothing_is_told_as_such() -> None:
     assert r.headline == "0 ms on the CPU"
     assert "<svg" not in r._repr_html_()
     assert json.loads(json.dumps(r.to_json(), allow_nan=False))["steps"]["train"] == 0
-    with pytest.raises(ac.NotFoundError, match="nothing was sampled"):
+    with pytest.raises(NotFoundError, match="nothing was sampled"):
         r.plot()
 
 
@@ -196,11 +197,11 @@ def test_without_steps_there_is_no_axis_of_steps(tmp_path: Path) -> None:
     put_memory(story, 5, GIB, GIB)
     r = told(story)
     assert "steps/s" not in r.headline
-    with pytest.raises(ac.InvalidArgumentError, match="told of no training steps"):
+    with pytest.raises(InvalidArgumentError, match="told of no training steps"):
         r.to_html(tmp_path / "r.html", by="steps")
-    with pytest.raises(ac.InvalidArgumentError, match="is no axis"):
+    with pytest.raises(InvalidArgumentError, match="is no axis"):
         r.to_html(tmp_path / "r.html", by="epochs")
-    with pytest.raises(ac.InvalidArgumentError, match=r"does not end with \.html"):
+    with pytest.raises(InvalidArgumentError, match=r"does not end with \.html"):
         r.to_html(tmp_path / "r.txt")
     assert list(tmp_path.iterdir()) == []
 
@@ -400,21 +401,21 @@ def changed(story: Json, series: str, column: str, values: list[Any]) -> Json:
 def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: pytest.CaptureFixture[str]) -> None:
     whole = json.dumps(small)
     contents = {
-        "empty": ("", ac.CorruptFileError, "is empty"),
-        "cut": (whole[: len(whole) // 2], ac.CorruptFileError, "ends in the middle"),
-        "corrupt": ('{"version": 1,,}', ac.CorruptFileError, "is no JSON"),
-        "list": ("[1]", ac.CorruptFileError, "holds no story"),
-        "deep": ("[" * 100_000, ac.CorruptFileError, "cut"),
-        "shorter": (json.dumps(changed(small, "steps", "spent_s", [1.0])), ac.CorruptFileError, "1 entries, not 4"),
-        "words": (json.dumps(changed(small, "steps", "number", ["a"] * 4)), ac.CorruptFileError, "whole number"),
+        "empty": ("", CorruptFileError, "is empty"),
+        "cut": (whole[: len(whole) // 2], CorruptFileError, "ends in the middle"),
+        "corrupt": ('{"version": 1,,}', CorruptFileError, "is no JSON"),
+        "list": ("[1]", CorruptFileError, "holds no story"),
+        "deep": ("[" * 100_000, CorruptFileError, "cut"),
+        "shorter": (json.dumps(changed(small, "steps", "spent_s", [1.0])), CorruptFileError, "1 entries, not 4"),
+        "words": (json.dumps(changed(small, "steps", "number", ["a"] * 4)), CorruptFileError, "whole number"),
         "infinite": (
             json.dumps(changed(small, "memory", "host_used_bytes", [1e400] * 6)),
-            ac.CorruptFileError,
+            CorruptFileError,
             "finite",
         ),
-        "cards": (json.dumps({**small, "gpus": []}), ac.CorruptFileError, "0 GPUs"),
-        "fields": ('{"version": 1}', ac.CorruptFileError, "fields"),
-        "newer": (json.dumps({**small, "version": 2}), ac.VersionMismatchError, "version 2"),
+        "cards": (json.dumps({**small, "gpus": []}), CorruptFileError, "0 GPUs"),
+        "fields": ('{"version": 1}', CorruptFileError, "fields"),
+        "newer": (json.dumps({**small, "version": 2}), VersionMismatchError, "version 2"),
     }
     for name, (text, kind, words) in contents.items():
         path = tmp_path / f"{name}.json"
@@ -428,11 +429,11 @@ def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: p
         captured = capsys.readouterr()
         assert captured.out == ""
         assert captured.err.count("asrconfig: ") == 1
-    with pytest.raises(ac.NotFoundError, match="there is no run"):
+    with pytest.raises(NotFoundError, match="there is no run"):
         report(tmp_path / "nowhere")
-    with pytest.raises(ac.NotFoundError, match=r"holds no asrconfig_monitor\.json"):
+    with pytest.raises(NotFoundError, match=r"holds no asrconfig_monitor\.json"):
         report(tmp_path)
-    with pytest.raises(ac.InvalidArgumentError, match="int is no run"):
+    with pytest.raises(InvalidArgumentError, match="int is no run"):
         report(5)
 
 
@@ -466,7 +467,7 @@ def test_drawing_by_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert titles == ["GPU 5 Memory", "GPU 5 Utilisation", "Seconds a step", "Host RAM", "Processors"]
     assert figure.axes[0].get_lines()[0].get_ydata().max() == pytest.approx(r.gpus[5].used_peak_bytes / GIB)
-    with pytest.raises(ac.InvalidArgumentError, match="6 is not one of 6 GPUs"):
+    with pytest.raises(InvalidArgumentError, match="6 is not one of 6 GPUs"):
         r.plot(gpus=[6])
     pyplot.close("all")
 

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.trace import MemoryRecorder, Trace, TraceError  # noqa: E402
 
 
@@ -125,7 +125,7 @@ def test_integers_are_real_and_floats_are_not() -> None:
 
 
 def test_one_recorder_at_a_time() -> None:
-    with MemoryRecorder(), pytest.raises(ac.InvalidArgumentError, match="already active"):
+    with MemoryRecorder(), pytest.raises(InvalidArgumentError, match="already active"):
         MemoryRecorder().__enter__()
 
 
@@ -139,9 +139,9 @@ def test_a_result_that_depends_on_values_names_operation_and_module() -> None:
 
 
 def test_nothing_recorded() -> None:
-    with MemoryRecorder() as recorder, pytest.raises(ac.InvalidArgumentError, match="nothing was recorded"):
+    with MemoryRecorder() as recorder, pytest.raises(InvalidArgumentError, match="nothing was recorded"):
         recorder.trace()
-    with MemoryRecorder() as recorder, pytest.raises(ac.InvalidArgumentError, match="before any forward pass"):
+    with MemoryRecorder() as recorder, pytest.raises(InvalidArgumentError, match="before any forward pass"):
         recorder.step()
 
 

@@ -12,8 +12,8 @@ pytest.importorskip("transformers")
 
 from torch import nn  # noqa: E402
 
-import asrconfig_go as ac  # noqa: E402
 import trace_fixtures as models  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.trace import Trace, TraceError, speech_batches, trace_training  # noqa: E402
 
 POINTS = [(2, 16_001, 7), (3, 24_001, 11)]
@@ -195,7 +195,7 @@ def test_a_loss_and_a_batch_of_ones_own() -> None:
     ],
 )
 def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ac.InvalidArgumentError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         trace(**settings)
 
 
@@ -203,7 +203,7 @@ def test_models_that_cannot_be_traced() -> None:
     with pytest.raises(TraceError, match="no batches could be made up for a Linear; tried input: "):
         trace_training(nn.Linear(3, 3))
     frozen = models.wav2vec2().requires_grad_(False)
-    with pytest.raises(ac.InvalidArgumentError, match="no trainable parameters"):
+    with pytest.raises(InvalidArgumentError, match="no trainable parameters"):
         trace(frozen)
 
     class Locked(nn.Module):
@@ -225,7 +225,7 @@ def test_models_that_cannot_be_traced() -> None:
 def test_speech_batches() -> None:
     whisper = speech_batches(models.whisper())
     assert whisper.length(1.5) == 200 and whisper.fixed_length == 200
-    with pytest.raises(ac.InvalidArgumentError, match="more than the model takes: 2 s"):
+    with pytest.raises(InvalidArgumentError, match="more than the model takes: 2 s"):
         whisper.length(2.5)
     assert speech_batches(models.w2v_bert()).length(2.0) == 100
     batches = speech_batches(models.wav2vec2())
@@ -233,5 +233,5 @@ def test_speech_batches() -> None:
     assert made["input_values"].shape == (3, 1600) and made["labels"].shape == (3, 5)
     assert 0 < made["attention_mask"].sum() < 3 * 1600
     for seconds in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ac.InvalidArgumentError, match="seconds of audio"):
+        with pytest.raises(InvalidArgumentError, match="seconds of audio"):
             batches.length(seconds)

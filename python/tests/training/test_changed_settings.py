@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import ASRConfigManager, InvalidArgumentError
+from asrconfig_go import ASRConfigManager
+from asrconfig_go.errors import InvalidArgumentError
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")

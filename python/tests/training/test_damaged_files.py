@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.errors import AsrConfigError, CorruptFileError, InternalError
 
 Json = Any
 WRONG: list[Json] = [
@@ -57,9 +58,9 @@ def refused(path: Path, use: Callable[[], Any]) -> int:
         path.write_bytes(data)
         try:
             use()
-        except ac.InternalError as error:
+        except InternalError as error:
             pytest.fail(f"{path.name}: {name}: {error!r}")
-        except ac.AsrConfigError as error:
+        except AsrConfigError as error:
             assert error.hint, (name, error)
             count += 1
         except Exception as error:
@@ -155,12 +156,12 @@ class TestOfARun:
     def resumed(self, run: Path) -> Any:
         """As far as resuming reads and reports, without a training."""
         from asrconfig_go.training.guarded_training import GuardedTraining
-        from asrconfig_go.training.restart import Journal
+        from asrconfig_go.training.restart import RunCheckpoints
         from disturbed_runs import prepared
 
         training = GuardedTraining(prepared(run), resume=True)
         start = training._start
-        Journal(training.trainer, start, training._folder, lambda: False).install()()
+        RunCheckpoints(training.trainer, start, training._folder, lambda: False).install()()
         training._attach()
         repr(training.report()), start.record.to_json()
         training._lock.release()  # type: ignore[union-attr]
@@ -218,7 +219,7 @@ class TestOfARun:
         from asrconfig_go.training.guarded_training import GuardedTraining
         from disturbed_runs import prepared
 
-        with pytest.raises(ac.CorruptFileError, match=r"checkpoint-6 is not complete or damaged: "):
+        with pytest.raises(CorruptFileError, match=r"checkpoint-6 is not complete or damaged: "):
             GuardedTraining(prepared(run), resume=run / "checkpoint-6")
 
     def test_checksums(self, run: Path) -> None:

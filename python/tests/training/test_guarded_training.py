@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import ASRConfigManager, InfeasiblePlanError, InvalidArgumentError, LibraryError, TrainingReport
+from asrconfig_go import ASRConfigManager
 from asrconfig_go._base import native
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError, LibraryError
+from asrconfig_go.guard import TrainingReport
 from asrconfig_go.training import run_record
 
 pytest.importorskip("transformers")

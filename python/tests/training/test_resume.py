@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import CorruptFileError, InvalidArgumentError, NotFoundError, VersionMismatchError
+from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, VersionMismatchError
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import ASRConfigManager, InvalidArgumentError
+from asrconfig_go import ASRConfigManager
+from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.training import run_lock
 from asrconfig_go.training.run_lock import RunLock
 from locations import HELPERS, PYTHON

@@ -1,0 +1,59 @@
+package codec
+
+import "math/bits"
+
+const (
+	maxModes = 64
+	modeBits = 41 // block flag 1, window type 16, transform type 16, mapping 8
+	// VorbisSetupLen is enough of the setup header to hold every mode: 6 bits of count, 64 modes, the framing bit, in bytes.
+	VorbisSetupLen = (6+maxModes*modeBits+8)/8 + 1
+)
+
+// blockSize reads the mode at the start of an audio packet: one bit 0, then the mode's number.
+func (v *Vorbis) blockSize(b byte) int64 {
+	width := bits.Len(uint(len(v.modes) - 1))
+	if mode := int(b>>1) & (1<<width - 1); mode < len(v.modes) && v.modes[mode] {
+		return v.long
+	}
+	return v.short
+}
+
+// longModes tells for every mode whether it uses the long block. The modes are the end of the setup header, so they are found
+// from there: each has window and transform type 0, and the count before them fits. Parsing from the front would mean to build
+// all codebooks. Source: Vorbis I specification, 4.2.4.
+func longModes(setup []byte) []bool {
+	end := lastBit(setup) // the framing bit
+	var found []bool
+	var back []bool
+	for count := 1; count <= maxModes; count++ {
+		at := end - count*modeBits
+		if at < 6 || bitsAt(setup, at+1, 32) != 0 || bitsAt(setup, at+33, 8) >= maxModes {
+			break
+		}
+		back = append(back, bitsAt(setup, at, 1) == 1)
+		if bitsAt(setup, at-6, 6) == uint64(count-1) {
+			found = append([]bool(nil), back...)
+		}
+	}
+	for i, j := 0, len(found)-1; i < j; i, j = i+1, j-1 {
+		found[i], found[j] = found[j], found[i]
+	}
+	return found
+}
+
+// lastBit is the index of the last set bit, -1 without one. Vorbis counts from the low bit of the first byte.
+func lastBit(b []byte) int {
+	for i := len(b) - 1; i >= 0; i-- {
+		if b[i] != 0 {
+			return 8*i + bits.Len8(b[i]) - 1
+		}
+	}
+	return -1
+}
+
+func bitsAt(b []byte, at, n int) (x uint64) {
+	for i := n - 1; i >= 0; i-- {
+		x = x<<1 | uint64(b[(at+i)/8]>>((at+i)%8)&1)
+	}
+	return x
+}

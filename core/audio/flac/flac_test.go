@@ -1,0 +1,364 @@
+package flac
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/mewkiz/flac"
+	"github.com/mewkiz/flac/frame"
+	"github.com/mewkiz/flac/meta"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// decodable counts the samples that mewkiz/flac decodes before an error or the end.
+func decodable(t *testing.T, b []byte) (samples int64) {
+	t.Helper()
+	stream, err := flac.New(bytes.NewReader(b))
+	require.NoError(t, err)
+	for {
+		frame, err := stream.ParseNext()
+		if err != nil {
+			return samples
+		}
+		samples += int64(frame.BlockSize)
+	}
+}
+
+// withTotal sets the 36 bits of total_samples.
+func withTotal(b []byte, total uint64) []byte {
+	b = bytes.Clone(b)
+	b[21] = b[21]&0xf0 | byte(total>>32)
+	for i := range 4 {
+		b[22+i] = byte(total >> (24 - 8*i))
+	}
+	return b
+}
+
+func TestFLACCutCountsWhatADecoderPlays(t *testing.T) {
+	for _, name := range []string{"tone.flac", "unknown_length.flac", "ffmpeg_piped_stereo_44k.flac"} {
+		whole := audiotest.Fixture(t, name)
+		_, held, err := audiotest.SamplesOf(whole)
+		require.NoError(t, err)
+		require.Equal(t, held, decodable(t, whole))
+		for _, keep := range []int{len(whole) - 1, len(whole) - 700, len(whole) * 3 / 4, len(whole) / 2, len(whole) * 2 / 5} {
+			cut := whole[:keep]
+			info, held, err := audiotest.SamplesOf(cut)
+			want := decodable(t, cut)
+			if want == 0 {
+				audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "holds no audio")
+				continue
+			}
+			require.NoError(t, err, "%s cut to %d", name, keep)
+			assert.Equal(t, want, held, "%s cut to %d", name, keep)
+			assert.Equal(t, "tail", info.Method)
+			if name == "tone.flac" && assert.NotNil(t, info.ClaimedS) {
+				assert.InDelta(t, 1.1, *info.ClaimedS, 1e-9)
+			}
+		}
+	}
+}
+
+func TestFLACVariants(t *testing.T) {
+	tone := audiotest.Fixture(t, "tone.flac")
+	id3 := append([]byte("ID3\x03\x00\x00\x00\x00\x4e\x10"), make([]byte, 0x4e<<7+0x10)...) // longer than the head that is read
+	tag := append([]byte("TAG"), make([]byte, 125)...)
+	ape := append(append([]byte("some items"), "APETAGEX\xd0\x07\x00\x00\x2a\x00\x00\x00"...), make([]byte, 16)...)
+	cases := map[string][]byte{
+		"ID3v2 in front":  append(bytes.Clone(id3), tone...),
+		"ID3v1 behind":    append(bytes.Clone(tone), tag...),
+		"APE tag behind":  append(bytes.Clone(tone), ape...),
+		"zeros behind":    append(bytes.Clone(tone), make([]byte, 3000)...),
+		"a megabyte more": append(bytes.Clone(tone), make([]byte, 1<<20)...),
+		"far too much":    append(bytes.Clone(tone), make([]byte, 5<<20)...),
+	}
+	for name, b := range cases {
+		t.Run(name, func(t *testing.T) {
+			info, samples, err := audiotest.SamplesOf(b)
+			require.NoError(t, err)
+			assert.EqualValues(t, 17600, samples)
+			assert.Nil(t, info.ClaimedS)
+		})
+	}
+}
+
+func TestFLACRefused(t *testing.T) {
+	tone := audiotest.Fixture(t, "tone.flac")
+	edit := func(at int, b byte) []byte { c := bytes.Clone(tone); c[at] = b; return c }
+	noRate := bytes.Clone(tone)
+	noRate[18], noRate[19], noRate[20] = 0, 0, noRate[20]&0x0f
+	endless := append([]byte(nil), tone[:42]...)
+	for range maxMetadataBlocks + 1 {
+		endless = append(endless, 1, 0, 0, 0)
+	}
+	cases := []struct {
+		name string
+		b    []byte
+		code fault.Code
+		text string
+	}{
+		{"header only", tone[:20], fault.Corrupt, "ends inside its header"},
+		{"metadata only", tone[:60], fault.Corrupt, "ends inside its metadata"},
+		{"no stream info first", edit(4, 4), fault.Corrupt, "instead of its stream info"},
+		{"long stream info", edit(7, 35), fault.Corrupt, "instead of its stream info"},
+		{"sample rate 0", noRate, fault.Corrupt, "sample rate (0)"},
+		{"endless metadata", endless, fault.Corrupt, "more than 1024 metadata blocks"},
+		{"no frames in a long file", append(bytes.Clone(tone[:8300]), make([]byte, 5<<20)...), fault.Corrupt, "no frame that can be played"},
+		{"other sample rate", withRate(tone, 44100), fault.Corrupt, "frames of 16000 Hz, though its header says 44100 Hz"},
+		{"no frames", append(bytes.Clone(tone[:8600]), make([]byte, 9000)...), fault.Corrupt, "holds no audio"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := audiotest.Bytes("clip.flac", c.b)
+			audiotest.RefusedAs(t, err, c.code, "clip.flac: ", c.text)
+		})
+	}
+}
+
+func withRate(b []byte, rate int) []byte {
+	b = bytes.Clone(b)
+	b[18], b[19], b[20] = byte(rate>>12), byte(rate>>4), byte(rate<<4)|b[20]&15
+	return b
+}
+
+// TestFLACLies: of the length, the frames are believed, as FFmpeg does; the header's word is shown beside it.
+func TestFLACLies(t *testing.T) {
+	tone := audiotest.Fixture(t, "tone.flac")
+	blocks := bytes.Clone(tone)
+	copy(blocks[8:], "\x04\x00\x04\x00") // 1024 samples instead of 4096
+	sizes := bytes.Clone(tone)
+	copy(sizes[12:], "\x00\x00\x0e\x00\x00\x0e") // frames of 14 bytes
+	huge := bytes.Clone(tone)
+	copy(huge[12:], "\xff\xff\xff\xff\xff\xff")
+	cases := []struct {
+		name    string
+		b       []byte
+		claimed float64 // samples, 0: none
+	}{
+		{"more", withTotal(tone, 1<<36-1), 1<<36 - 1},
+		{"less", withTotal(tone, 9000), 9000},
+		{"none, far too much behind", append(withTotal(tone, 0), make([]byte, 9<<20)...), 0},
+		{"less, far too much behind", append(withTotal(tone, 9000), make([]byte, 9<<20)...), 9000},
+		{"block sizes", blocks, 0},
+		{"small frames", sizes, 0},
+		{"huge frames", huge, 0},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			info, held, err := audiotest.SamplesOf(c.b)
+			require.NoError(t, err)
+			assert.EqualValues(t, 17600, held)
+			if c.claimed == 0 {
+				assert.Nil(t, info.ClaimedS)
+			} else if assert.NotNil(t, info.ClaimedS) {
+				assert.InDelta(t, c.claimed/16000, *info.ClaimedS, 1e-9)
+			}
+		})
+	}
+}
+
+// encoded makes a FLAC file of uncompressed frames with these block sizes. Nothing closes it: its header claims nothing.
+func encoded(t *testing.T, fixed bool, sizes ...uint16) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	enc, err := flac.NewEncoder(&out, &meta.StreamInfo{BlockSizeMin: 16, BlockSizeMax: 5000, SampleRate: 16000, NChannels: 1, BitsPerSample: 16})
+	require.NoError(t, err)
+	first := uint64(0)
+	for i, n := range sizes {
+		one := &frame.Frame{Header: frame.Header{HasFixedBlockSize: fixed, BlockSize: n, SampleRate: 16000, BitsPerSample: 16, Num: first}}
+		if fixed {
+			one.Num = uint64(i)
+		}
+		samples := make([]int32, n)
+		for j := range samples {
+			samples[j] = int32(j*7919%30011) - 15000
+		}
+		one.Subframes = []*frame.Subframe{{SubHeader: frame.SubHeader{Pred: frame.PredVerbatim}, NSamples: int(n), Samples: samples}}
+		require.NoError(t, enc.WriteFrame(one))
+		first += uint64(n)
+	}
+	return out.Bytes()
+}
+
+func TestFLACVariableBlocks(t *testing.T) {
+	b := encoded(t, false, 4000, 16, 300, 5000, 1234, 77)
+	info, held, err := audiotest.SamplesOf(b)
+	require.NoError(t, err)
+	assert.EqualValues(t, 4000+16+300+5000+1234+77, held)
+	assert.Equal(t, decodable(t, b), held)
+	assert.Equal(t, "tail", info.Method)
+	_, held, err = audiotest.SamplesOf(b[:len(b)-10])
+	require.NoError(t, err)
+	assert.EqualValues(t, 4000+16+300+5000+1234, held)
+}
+
+// TestFLACPiece: frames cut from the middle of a file keep their numbers.
+func TestFLACPiece(t *testing.T) {
+	b := encoded(t, true, 1000, 1000, 1000, 1000, 400)
+	second := bytes.Index(b[60:], []byte("\xff\xf8")) + 60
+	piece := append(withTotal(b[:42], 4400), b[second:]...) // FFmpeg's copy keeps the header too
+	info, held, err := audiotest.SamplesOf(piece)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3400, held)
+	if assert.NotNil(t, info.ClaimedS) {
+		assert.InDelta(t, 4400.0/16000, *info.ClaimedS, 1e-9)
+	}
+	assert.Equal(t, decodable(t, piece), held)
+}
+
+// TestFLACLargePictures: metadata of many megabytes is hopped over.
+func TestFLACLargePictures(t *testing.T) {
+	tone := audiotest.Fixture(t, "tone.flac")
+	b := bytes.Clone(tone[:42])
+	for range 3 {
+		b = append(append(b, 6, 0x7f, 0xff, 0xff), make([]byte, 0x7fffff)...)
+	}
+	b = append(b, tone[42:]...)
+	info, held, err := audiotest.SamplesOf(b)
+	require.NoError(t, err)
+	assert.EqualValues(t, 17600, held)
+	assert.Equal(t, "header", info.Method)
+	_, err = audiotest.Bytes("x", b[:1<<20])
+	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "ends inside its metadata")
+}
+
+// TestFLACCutAnywhere: exactly the whole frames count, wherever the file ends.
+func TestFLACCutAnywhere(t *testing.T) {
+	for _, c := range []struct {
+		b    []byte
+		step int
+	}{{encoded(t, true, 300, 300, 300, 40), 1}, {encoded(t, false, 300, 17, 300, 40), 1}, {audiotest.Fixture(t, "tone.flac"), 61}} {
+		si, err := ParseStreamInfo(c.b[4:42])
+		require.NoError(t, err)
+		if c.step == 1 {
+			si.BlockSizeMax = 300
+		}
+		var offsets []int
+		var frames []Frame
+		for i := range c.b {
+			if f, ok := ParseFrameHeader(c.b[i:], si); ok {
+				offsets, frames = append(offsets, i), append(frames, f)
+			}
+		}
+		require.GreaterOrEqual(t, len(frames), 4)
+		offsets = append(offsets[1:], len(c.b))
+		for keep := 0; keep < len(c.b); keep += c.step {
+			info, held, err := audiotest.SamplesOf(c.b[:keep])
+			whole := int64(0)
+			for i, end := range offsets {
+				if end <= keep {
+					whole = frames[i].end()
+				}
+			}
+			if whole == 0 {
+				require.Error(t, err, "cut to %d", keep)
+				continue
+			}
+			require.NoError(t, err, "cut to %d", keep)
+			require.Equal(t, whole, held, "cut to %d", keep)
+			assert.Equal(t, si.NSamples > 0, info.ClaimedS != nil)
+		}
+	}
+}
+
+func TestFLACBitFlips(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, whole := range [][]byte{audiotest.Fixture(t, "tone.flac"), encoded(t, false, 400, 16, 300)} {
+		for range 2000 {
+			b := bytes.Clone(whole)
+			for range 1 + random.IntN(3) {
+				b[random.IntN(min(len(b), 60))] ^= 1 << random.IntN(8)
+				b[random.IntN(len(b))] ^= 1 << random.IntN(8)
+			}
+			audiotest.Sane(t, b)
+		}
+	}
+}
+
+// TestFLACHostile: many frame headers, none with a frame behind it.
+func TestFLACHostile(t *testing.T) {
+	tone := audiotest.Fixture(t, "tone.flac")
+	start := bytes.Index(tone[8200:], []byte("\xff\xf8")) + 8200
+	_, err := audiotest.Bytes("x", append(bytes.Clone(tone[:start]), bytes.Repeat(tone[start:start+16], 1<<19)...))
+	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "no frame that can be played")
+}
+
+// TestFrameHeaders finds every frame that the decoder sees, with its number, and no other.
+func TestFrameHeaders(t *testing.T) {
+	for _, name := range []string{"tone.flac", "ffmpeg_piped_stereo_44k.flac"} {
+		b := audiotest.Fixture(t, name)
+		stream, err := flac.New(bytes.NewReader(b))
+		require.NoError(t, err)
+		var want []Frame
+		for first := int64(0); ; {
+			f, err := stream.ParseNext()
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err)
+			want = append(want, Frame{first, int64(f.BlockSize)})
+			first += int64(f.BlockSize)
+		}
+		var got []Frame
+		for i := range b {
+			if f, ok := ParseFrameHeader(b[i:], stream.Info); ok {
+				got = append(got, f)
+			}
+		}
+		assert.Equal(t, want, got, name)
+	}
+}
+
+func TestFrameHeaderCodes(t *testing.T) {
+	for code, want := range map[byte]int64{0: 0, 1: 192, 2: 576, 5: 4608, 6: 8, 7: 0x0702, 8: 256, 15: 32768} {
+		samples, _ := blockSamples(code, []byte{7, 1})
+		assert.Equal(t, want, samples, "block size code %d", code)
+	}
+	for code, want := range map[byte]int{0: 0, 5: 16000, 9: 44100, 11: 96000, 12: 8000, 13: 0x0840, 14: 0x0840 * 10, 15: -1} {
+		rate, _ := sampleRate(code, []byte{8, 0x40})
+		assert.Equal(t, want, rate, "sample rate code %d", code)
+	}
+	for text, want := range map[string]int64{"\x00": 0, "\x7f": 127, "\xc2\x80": 128, "\xef\xbf\xbf": 0xffff, "\xfe\xbf\xbf\xbf\xbf\xbf\xbf": 1<<36 - 1} {
+		number, n := codedNumber([]byte(text))
+		assert.Equal(t, want, number)
+		assert.Equal(t, len(text), n)
+	}
+	for _, bad := range []string{"\x80", "\xc2", "\xc2\x00", "\xff\xbf\xbf\xbf\xbf\xbf\xbf\xbf"} {
+		_, n := codedNumber([]byte(bad))
+		assert.Zero(t, n, "%q", bad)
+	}
+}
+
+// TestChecksums uses the check values of the catalogue of CRC algorithms (CRC-8/SMBUS and CRC-16/UMTS over "123456789").
+func TestChecksums(t *testing.T) {
+	assert.EqualValues(t, 0xf4, crc8([]byte("123456789")))
+	assert.EqualValues(t, 0xfee8, crc16([]byte("123456789")))
+}
+
+func FuzzFLAC(f *testing.F) {
+	tone := audiotest.Fixture(f, "tone.flac")
+	f.Add(tone[4:9500])
+	f.Add(withTotal(tone, 0)[4:])
+	f.Add(audiotest.Fixture(f, "ffmpeg_piped_stereo_44k.flac")[4:6000])
+	f.Add(append(bytes.Clone(tone[4:]), make([]byte, 300)...))
+	f.Fuzz(func(t *testing.T, b []byte) { audiotest.Sane(t, append([]byte("fLaC"), b...)) })
+}
+
+func FuzzFrameHeader(f *testing.F) {
+	tone := audiotest.Fixture(f, "tone.flac")
+	si, err := ParseStreamInfo(tone[4:42])
+	require.NoError(f, err)
+	f.Add([]byte("\xff\xf8\xc5\x08\x00\x00"))
+	f.Add([]byte("\xff\xf9\x7e\x08\xfe\xbf\xbf\xbf\xbf\xbf\xbf\x00\x01\x00\x02\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if frame, ok := ParseFrameHeader(b, si); ok {
+			assert.Positive(t, frame.Samples)
+			assert.GreaterOrEqual(t, frame.first, int64(0))
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package isobmff
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
+)
+
+const maxEdits = 1024
+
+// edit is a stretch of the media that plays, in ticks of the track.
+type edit struct{ start, end int64 }
+
+// parseEdits reads an edit list. Empty edits, which say when playing starts, play nothing: no decoder makes samples of them.
+// all is the length of the media, to which an end goes that is off by less than the movie's clock can tell; 0 when it is not
+// known. Source: ISO/IEC 14496-12, 8.6.6.
+func (w boxReader) parseEdits(list box, movie, scale, all int64) (edits []edit) {
+	version, _, h := w.full(list, 4)
+	width := int64(12)
+	if version == 1 {
+		width = 20
+	}
+	if len(h) < 4 || movie <= 0 {
+		return nil
+	}
+	n := min(int64(be.Uint32(h)), (list.size()-8)/width, maxEdits)
+	for i := range n {
+		e := w.At(list.body+8+i*width, int(width))
+		if int64(len(e)) < width {
+			break
+		}
+		duration, start := uint64(be.Uint32(e)), int64(int32(be.Uint32(e[4:])))
+		if version == 1 {
+			duration, start = be.Uint64(e), int64(be.Uint64(e[8:]))
+		}
+		if start < 0 || start > media.MaxTicks {
+			edits = append(edits, edit{})
+			continue
+		}
+		end := int64(media.MaxTicks) // a duration of 0 means all
+		if length := float64(duration) * float64(scale) / float64(movie); duration > 0 && length < media.MaxTicks/2 {
+			end = start + int64(length+0.5)
+		}
+		if tick := scale/movie + 1; all > 0 && end >= all-tick && end <= all+tick {
+			end = all
+		}
+		edits = append(edits, edit{start, end})
+	}
+	return edits
+}
+
+// play gives the ticks that are heard of the first ticks of the media.
+func (t *track) play(ticks int64) (sum int64) {
+	if len(t.edits) == 0 {
+		return ticks
+	}
+	for _, e := range t.edits {
+		sum += max(0, min(e.end, ticks)-e.start)
+	}
+	return sum
+}
+
+// edited says whether the edit list takes anything off.
+func (t *track) edited(all int64) bool { return len(t.edits) > 0 && t.play(all) != all }
+
+// gapless looks for the iTunSMPB tag, in which iTunes and others put priming, padding and length where they write no edit
+// list: " 00000000 00000840 000001CA 00000000003F31F6 ...", in hexadecimal samples.
+func (w boxReader) gapless(moov box, all int64) (edit, bool) {
+	meta, ok := w.path(moov, "udta", "meta")
+	if !ok {
+		return edit{}, false
+	}
+	meta.body += 4 // version and flags
+	list, _ := w.find(meta, "ilst")
+	for item := range w.boxes(list.body, list.end) {
+		if !item.is("----") {
+			continue
+		}
+		name, _ := w.find(item, "name")
+		if _, _, h := w.full(name, 8); string(h) != "iTunSMPB" {
+			continue
+		}
+		data, _ := w.find(item, "data")
+		if _, _, h := w.full(data, 128); len(h) > 4 {
+			return gaplessTag(string(h[4:]), all)
+		}
+	}
+	return edit{}, false
+}
+
+func gaplessTag(text string, all int64) (edit, bool) {
+	fields := strings.Fields(text)
+	if len(fields) < 4 {
+		return edit{}, false
+	}
+	var numbers [3]int64
+	for i := range numbers {
+		x, err := strconv.ParseInt(fields[i+1], 16, 64)
+		if err != nil || x < 0 || x > all {
+			return edit{}, false
+		}
+		numbers[i] = x
+	}
+	start, end := numbers[0], numbers[0]+numbers[2]
+	return edit{start, end}, end > start && end <= all
+}

@@ -1,0 +1,347 @@
+package matroska
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// TestMatroskaFixtures holds the length against what FFmpeg decodes: ffmpeg -i FILE -map 0:a -f s16le - | wc -c.
+func TestMatroskaFixtures(t *testing.T) {
+	audiotest.Plays(t, []audiotest.Whole{
+		{File: "opus.webm", Samples: 52800, Want: media.Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
+		{File: "live.webm", Samples: 52800, Want: media.Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
+		{File: "film.webm", Samples: 52800, Want: media.Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
+		{File: "vorbis.webm", Samples: 17920, Want: media.Info{SampleRate: 16000, Channels: 1, Codec: "vorbis", Method: "walked"}},
+		{File: "flac_0.3s.mka", Samples: 4800, Want: media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "walked"}},
+		{File: "alac_8k_0.7s.mka", Samples: 5600, Want: media.Info{SampleRate: 8000, Channels: 1, Bits: 16, Codec: "alac", Method: "walked"}},
+		{File: "laced_mp3.mka", Samples: 19584, Want: media.Info{SampleRate: 16000, Channels: 1, Codec: "mp3", Method: "walked"}},
+		{File: "aac_delay.mka", Samples: 18432, Want: media.Info{SampleRate: 16000, Channels: 2, Codec: "aac", Method: "walked"}}, // by FFmpeg 8.0; 5.1 passes over CodecDelay
+	})
+}
+
+// TestMatroskaTruncated cuts at every byte. FFmpeg 5.1 decodes as many samples at the points named.
+func TestMatroskaTruncated(t *testing.T) {
+	decoded := map[string]map[int]float64{
+		"live.webm": {1000: 8328, 2000: 26568},
+		"opus.webm": {1000: 7368, 2000: 24648},
+	}
+	for name, points := range decoded {
+		b, before := audiotest.Fixture(t, name), 0.0
+		for n := range len(b) + 1 {
+			info, err := audiotest.Bytes(name, b[:n])
+			if err != nil {
+				assert.Zero(t, before, n)
+				continue
+			}
+			if want, told := points[n]; told {
+				assert.InDelta(t, want/48000, info.DurationS, 1e-9)
+			}
+			if n < len(b)-60 { // where what to drop of the last packet is missing, the file plays longer
+				assert.GreaterOrEqual(t, info.DurationS, before, n)
+			}
+			before = info.DurationS
+			if frames := (info.DurationS*48000 + 312) / 960; n < len(b)-60 {
+				assert.InDelta(t, math.Round(frames), frames, 1e-6, n)
+				assert.Equal(t, name == "opus.webm", info.ClaimedS != nil, "%s, %d", name, n)
+			}
+		}
+		assert.InDelta(t, 1.1, before, 1e-9)
+	}
+}
+
+// elem makes an EBML element.
+func elem(id uint32, parts ...[]byte) []byte {
+	body := bytes.Join(parts, nil)
+	return append(be.AppendUint32(idBytes(id), 0x10000000|uint32(len(body))), body...)
+}
+
+// openElem makes one that does not say its size.
+func openElem(id uint32, parts ...[]byte) []byte {
+	return append(append(idBytes(id), 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), bytes.Join(parts, nil)...)
+}
+
+func idBytes(id uint32) []byte { return bytes.TrimLeft(be.AppendUint32(nil, id), "\x00") }
+
+func uintElem(id uint32, x uint64) []byte { return elem(id, be.AppendUint64(nil, x)) }
+func realElem(id uint32, x float64) []byte {
+	return elem(id, be.AppendUint64(nil, math.Float64bits(x)))
+}
+
+var ebmlHead = elem(idEBML, elem(0x4282, []byte("matroska")))
+
+// pcmTrack is 16-bit mono at 1000 Hz; more goes into the track entry.
+func pcmTrack(more ...[]byte) []byte {
+	audio := elem(idAudio, realElem(idSampling, 1000), uintElem(idChannels, 1), uintElem(idBitDepth, 16))
+	return elem(idTrackEntry, uintElem(idTrackNumber, 1), uintElem(idTrackType, 2), elem(idCodecID, []byte("A_PCM/INT/LIT")), audio, bytes.Join(more, nil))
+}
+
+func film(number uint64) []byte {
+	return elem(idTrackEntry, uintElem(idTrackNumber, number), uintElem(idTrackType, 1), elem(idCodecID, []byte("V_VP8")))
+}
+
+func info(duration float64) []byte { return elem(idInfo, realElem(idDuration, duration)) }
+
+func blockBody(track byte, at int16, lacing byte, body ...[]byte) []byte {
+	return append(be.AppendUint16([]byte{0x80 | track}, uint16(at)), append([]byte{lacing << 1}, bytes.Join(body, nil)...)...)
+}
+
+// pcmBlock holds n samples.
+func pcmBlock(at int16, n int) []byte {
+	return elem(idSimpleBlock, blockBody(1, at, 0, make([]byte, 2*n)))
+}
+
+// cluster of k blocks of 100 ms each.
+func cluster(at uint64, k int) []byte {
+	parts := [][]byte{uintElem(idTimestamp, at)}
+	for i := range k {
+		parts = append(parts, pcmBlock(int16(100*i), 100))
+	}
+	return elem(idCluster, parts...)
+}
+
+func matroskaFile(parts ...[]byte) []byte {
+	return append(bytes.Clone(ebmlHead), elem(idSegment, parts...)...)
+}
+
+func TestMatroskaOdd(t *testing.T) {
+	stripped := elem(idEncodings, elem(idEncoding, elem(idCompression, uintElem(idAlgorithm, 3), elem(idSettings, []byte{0xf8}))))
+	opus := func(more ...[]byte) []byte {
+		return elem(idTrackEntry, uintElem(idTrackNumber, 1), uintElem(idTrackType, 2), elem(idCodecID, []byte("A_OPUS")), bytes.Join(more, nil))
+	}
+	group := func(parts ...[]byte) []byte { return elem(idBlockGroup, parts...) }
+	at := uintElem(idTimestamp, 0)
+	whole := matroskaFile(info(500), elem(idTracks, pcmTrack()), cluster(0, 5))
+	tracks := elem(idTracks, pcmTrack())
+	two := [][]byte{{0, 0}, {0, 0, 0, 0}}
+	cases := []struct {
+		name    string
+		b       []byte
+		seconds float64
+		claimed float64
+	}{
+		{"plain", whole, 0.5, 0},
+		{"cut inside the last block", whole[:len(whole)-1], 0.4, 0.5},
+		{"header claims more", matroskaFile(info(5000), tracks, cluster(0, 5)), 0.5, 5},
+		{"header claims less", matroskaFile(info(1), tracks, cluster(0, 9)), 0.9, 0.001},
+		{"pictures last longer", matroskaFile(info(5000), elem(idTracks, film(2), pcmTrack()), cluster(0, 5)), 0.5, 0},
+		{"no length", matroskaFile(tracks, cluster(0, 5)), 0.5, 0},
+		{"all sizes unknown", append(bytes.Clone(ebmlHead), openElem(idSegment, tracks, openElem(idCluster, at, pcmBlock(0, 100)), openElem(idCluster, uintElem(idTimestamp, 100), pcmBlock(0, 50)))...), 0.15, 0},
+		{"another document behind", append(bytes.Clone(whole), whole...), 0.5, 0},
+		{"another document inside an open one", append(append(bytes.Clone(ebmlHead), openElem(idSegment, tracks, cluster(0, 2))...), whole...), 0.2, 0},
+		{"garbage behind", append(bytes.Clone(whole), make([]byte, 50)...), 0.5, 0},
+		{"garbage inside", matroskaFile(tracks, cluster(0, 3), make([]byte, 50)), 0.3, 0},
+		{"starts late", matroskaFile(info(60_500), tracks, cluster(60_000, 5)), 0.5, 0},
+		{"other tracks between", matroskaFile(tracks, elem(idCluster, at, elem(idSimpleBlock, blockBody(2, 0, 0, make([]byte, 900))), pcmBlock(0, 100))), 0.1, 0},
+		{"clock of 10 us", matroskaFile(elem(idInfo, uintElem(idScale, 10_000), realElem(idDuration, 50_000)), tracks, cluster(0, 5)), 0.5, 0},
+		{"groups with padding", matroskaFile(tracks, elem(idCluster, at, group(elem(idBlock, blockBody(1, 0, 0, make([]byte, 200))), uintElem(idDiscard, 30_000_000)))), 0.07, 0},
+		{"padding below 0", matroskaFile(tracks, elem(idCluster, at, group(elem(idBlock, blockBody(1, 0, 0, make([]byte, 200))), uintElem(idDiscard, math.MaxUint64-5)))), 0.1, 0},
+		{"delay", matroskaFile(elem(idTracks, pcmTrack(uintElem(idCodecDelay, 20_000_000))), cluster(0, 1)), 0.08, 0},
+		{"Xiph lacing", matroskaFile(tracks, elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 1, []byte{2, 255, 1, 2}, make([]byte, 256+2+42))))), 0.15, 0},
+		{"fixed lacing", matroskaFile(tracks, elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 2, []byte{2}, make([]byte, 300))))), 0.15, 0},
+		{"EBML lacing", matroskaFile(tracks, elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 3, []byte{2, 0x40, 200, 0x5f, 0xff - 100}, make([]byte, 200+100+6))))), 0.153, 0},
+		{"frames of one byte", matroskaFile(tracks, elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 1, []byte{1, 2}, bytes.Join(two, nil))))), 0.003, 0},
+		{"stripped heads", matroskaFile(elem(idTracks, opus(stripped)), elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 0, []byte{1, 2})), elem(idSimpleBlock, blockBody(1, 20, 0, []byte{1, 2})))), 0.04, 0},
+		{"frames that do not tell, with lengths", matroskaFile(elem(idTracks, opus(uintElem(idDefaultDuration, 20_000_000))), elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 0)), group(elem(idBlock, blockBody(1, 20, 0)), uintElem(idBlockDuration, 30)))), 0.05, 0},
+		{"frames that do not tell, with the header", matroskaFile(info(77), elem(idTracks, opus()), elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 0)), elem(idSimpleBlock, blockBody(1, 20, 0)))), 0.077, 0},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := audiotest.Bytes(c.name, c.b)
+			require.NoError(t, err)
+			assert.InDelta(t, c.seconds, got.DurationS, 1e-9)
+			if c.claimed == 0 {
+				assert.Nil(t, got.ClaimedS)
+			} else if assert.NotNil(t, got.ClaimedS) {
+				assert.InDelta(t, c.claimed, *got.ClaimedS, 1e-9)
+			}
+		})
+	}
+}
+
+// TestMatroskaLong: of a large file only the first and the last cluster with sound are looked into.
+func TestMatroskaLong(t *testing.T) {
+	pad := make([]byte, 60_000)
+	silent := func(at uint64) []byte {
+		return elem(idCluster, elem(idChecksum, []byte("abcd")), uintElem(idTimestamp, at), elem(idSimpleBlock, blockBody(2, 0, 0, pad)))
+	}
+	filled := func(at uint64) []byte {
+		return elem(idCluster, elem(idChecksum, []byte("abcd")), uintElem(idTimestamp, at), pcmBlock(0, 500), elem(idSimpleBlock, blockBody(2, 0, 0, pad)), pcmBlock(500, 500))
+	}
+	sound := [][]byte{info(40_000), elem(idTracks, film(2), pcmTrack())}
+	for i := range 40 {
+		sound = append(sound, filled(uint64(1000*i)))
+	}
+	pictures := bytes.Clone(bytes.Join(sound, nil))
+	for i := range 20 {
+		pictures = append(pictures, silent(uint64(40_000+1000*i))...)
+	}
+	alone := append([][]byte{info(40_000), elem(idTracks, pcmTrack())}, sound[2:]...)
+	wrong := append([][]byte{info(9000), elem(idTracks, pcmTrack())}, sound[2:]...)
+	live := [][]byte{ebmlHead, openElem(idSegment), elem(idTracks, pcmTrack())}
+	thousand := bytes.Repeat(pcmBlock(0, 1), 1000)
+	for i := range 300 {
+		live = append(live, openElem(idCluster, uintElem(idTimestamp, uint64(1000*i))), thousand, pcmBlock(999, 1))
+	}
+	cues := elem(0x1c53bb6b, make([]byte, 3000))
+	last := len(matroskaFile(sound...)) - len(sound[41])
+	cases := []struct {
+		name    string
+		b       []byte
+		seconds float64
+		claimed float64
+		method  string
+	}{
+		{"film", matroskaFile(sound...), 40, 0, "tail"},
+		{"index behind", matroskaFile(append(sound, cues)...), 40, 0, "tail"},
+		{"sound ends before the pictures", matroskaFile(pictures), 40, 0, "tail"},
+		{"cut inside the last cluster", matroskaFile(sound...)[:last+2000], 39.5, 40, "tail"},
+		{"cut before any sound of the last cluster", matroskaFile(sound...)[:last+20], 39, 40, "tail"},
+		{"header is right", matroskaFile(alone...), 40, 0, "tail"},
+		{"header is wrong", matroskaFile(wrong...), 40, 9, "walked"},
+		{"live", append(bytes.Clone(ebmlHead), openElem(idSegment, sound...)...), 40, 0, "tail"},
+		{"live and very long", bytes.Join(live, nil), 300, 0, "tail"},
+		{"impossible clock", matroskaFile(append(bytes.Clone(bytes.Join(sound, nil)), filled(1<<50)...)), 41, 0, "walked"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, _, err := audiotest.File(audiotest.Write(t, c.b))
+			require.NoError(t, err)
+			assert.InDelta(t, c.seconds, got.DurationS, 1e-9)
+			assert.Equal(t, c.method, got.Method)
+			if c.claimed == 0 {
+				assert.Nil(t, got.ClaimedS)
+			} else if assert.NotNil(t, got.ClaimedS) {
+				assert.InDelta(t, c.claimed, *got.ClaimedS, 1e-9)
+			}
+			inMemory, err := audiotest.Bytes(c.name, c.b)
+			require.NoError(t, err)
+			assert.Equal(t, got, inMemory)
+		})
+	}
+}
+
+func TestMatroskaRefused(t *testing.T) {
+	codec := func(id string, more ...[]byte) []byte {
+		return matroskaFile(elem(idTracks, elem(idTrackEntry, uintElem(idTrackNumber, 1), uintElem(idTrackType, 2), elem(idCodecID, []byte(id)), bytes.Join(more, nil))))
+	}
+	encrypted := elem(idEncodings, elem(idEncoding, elem(idEncryption)))
+	huge := append(bytes.Clone(ebmlHead), idBytes(idSegment)...)
+	huge = append(huge, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe)
+	audiotest.Refuses(t, "clip.webm", []audiotest.Refusal{
+		{Name: "cut inside the first element", B: ebmlHead[:9], Code: fault.Corrupt, Text: "ends inside its EBML header"},
+		{Name: "nothing behind the first element", B: ebmlHead, Code: fault.Corrupt, Text: "ends before its segment"},
+		{Name: "other elements for ever", B: append(bytes.Clone(ebmlHead), bytes.Repeat([]byte{0xec, 0x80}, 5000)...), Code: fault.Corrupt, Text: "ends before its segment"},
+		{Name: "segment of 2^56 bytes", B: append(huge, elem(idInfo)...), Code: fault.Corrupt, Text: "ends before its tracks"},
+		{Name: "too many elements", B: append(append(bytes.Clone(ebmlHead), openElem(idSegment)...), bytes.Repeat([]byte{0xec, 0x80}, media.MaxSteps/media.StepsHead+1)...), Code: fault.Unsupported, Text: "more parts than"},
+		{Name: "no sound", B: matroskaFile(elem(idTracks, film(1)), cluster(0, 1)), Code: fault.Corrupt, Text: "holds no audio track"},
+		{Name: "tracks only", B: matroskaFile(elem(idTracks, pcmTrack())), Code: fault.Corrupt, Text: "holds no audio"},
+		{Name: "rate 0", B: matroskaFile(elem(idTracks, elem(idTrackEntry, uintElem(idTrackNumber, 1), uintElem(idTrackType, 2), elem(idCodecID, []byte("A_AC3")), elem(idAudio, realElem(idSampling, math.NaN())))), cluster(0, 1)), Code: fault.Corrupt, Text: "0 Hz"},
+		{Name: "unknown codec", B: codec("A_REAL/COOK"), Code: fault.Unsupported, Text: `unknown codec ("A_REAL/COOK")`},
+		{Name: "encrypted", B: codec("A_OPUS", encrypted), Code: fault.Unsupported, Text: "is encrypted"},
+		{Name: "Vorbis without headers", B: codec("A_VORBIS", elem(idCodecPrivate, []byte{2, 255, 255})), Code: fault.Corrupt, Text: "Vorbis track without its headers"},
+		{Name: "FLAC without headers", B: codec("A_FLAC"), Code: fault.Corrupt, Text: "without its stream info"},
+		{Name: "Opus of version 16", B: codec("A_OPUS", elem(idCodecPrivate, []byte("OpusHead\x10\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"))), Code: fault.Unsupported, Text: "version 16"},
+		{Name: "a clock that cannot be", B: matroskaFile(elem(idTracks, elem(idTrackEntry, uintElem(idTrackNumber, 1), uintElem(idTrackType, 2), elem(idCodecID, []byte("A_TTA1")))), elem(idCluster, elem(idSimpleBlock, blockBody(1, 0, 0)), uintElem(idTimestamp, 1<<60), elem(idSimpleBlock, blockBody(1, 0, 0)))), Code: fault.Corrupt, Text: "more than"},
+	})
+}
+
+func TestVint(t *testing.T) {
+	cases := []struct {
+		b    string
+		x    uint64
+		n    int
+		ones bool
+	}{
+		{"\x81", 1, 1, false}, {"\xff", 127, 1, true}, {"\x40\x80", 128, 2, false}, {"\x7f\xff", 1<<14 - 1, 2, true},
+		{"\x01\xff\xff\xff\xff\xff\xff\xff", 1<<56 - 1, 8, true}, {"\x01\x00\x00\x00\x00\x00\x00\x05", 5, 8, false},
+		{"", 0, 0, false}, {"\x00\x01", 0, 0, false}, {"\x40", 0, 0, false},
+	}
+	for _, c := range cases {
+		x, n, ones := vint([]byte(c.b))
+		assert.Equal(t, c.x, x, "%x", c.b)
+		assert.Equal(t, c.n, n, "%x", c.b)
+		assert.Equal(t, c.ones, ones, "%x", c.b)
+	}
+}
+
+func TestPacketSamples(t *testing.T) {
+	cases := []struct {
+		name string
+		p    packets
+		b    string
+		want int64
+	}{
+		{"E-AC-3 of 6 blocks", packets{codec: "eac3"}, "\x0b\x77\x01\xff\x3f", 1536},
+		{"E-AC-3 of 1 block", packets{codec: "eac3"}, "\x0b\x77\x01\xff\x0f", 256},
+		{"E-AC-3 at half the rate", packets{codec: "eac3"}, "\x0b\x77\x01\xff\xff", 1536},
+		{"no E-AC-3", packets{codec: "eac3"}, "\x0b\x78\x01\xff\x3f", 0},
+		{"full ALAC", packets{codec: "alac", fixed: 4096}, "\x00\x00\x00\x20\x00\x00\x00\x00", 4096},
+		{"short ALAC", packets{codec: "alac", fixed: 4096}, "\x00\x00\x10\x00\x00\x02\x00\x00", 256},
+		{"WavPack", packets{codec: "wavpack"}, "\x22\x56\x00\x00\x00", 22050},
+	}
+	for _, c := range cases {
+		assert.Equal(t, c.want, c.p.samples([]byte(c.b), int64(len(c.b))), c.name)
+	}
+}
+
+func TestMatroskaBitFlips(t *testing.T) {
+	for _, name := range []string{"opus.webm", "live.webm"} {
+		b := audiotest.Fixture(t, name)
+		for i := range 8 * len(b) {
+			b[i/8] ^= 1 << (i % 8)
+			audiotest.Sane(t, b)
+			b[i/8] ^= 1 << (i % 8)
+		}
+	}
+}
+
+func FuzzMatroska(f *testing.F) {
+	for _, name := range []string{"opus.webm", "live.webm", "vorbis.webm", "laced_mp3.mka", "flac_0.3s.mka", "aac_delay.mka", "film.webm"} {
+		f.Add(audiotest.Fixture(f, name)[4:])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { audiotest.Sane(t, append([]byte("\x1a\x45\xdf\xa3"), b...)) })
+}
+
+func FuzzLaces(f *testing.F) {
+	f.Add([]byte{255, 1, 2, 3}, 2, 1, int64(300))
+	f.Add([]byte{0x40, 200, 0x5f, 0xff}, 3, 3, int64(600))
+	f.Add([]byte{0xc8}, 4, 3, int64(593)) // ends where a difference is due
+	f.Fuzz(func(t *testing.T, b []byte, count, lacing int, total int64) {
+		if count < 1 || count > maxLaced || lacing < lacingXiph || lacing > lacingEBML || total < 0 {
+			return
+		}
+		sizes := make([]int64, count)
+		used, ok := laceSizes(b, sizes, lacing, total)
+		if !ok {
+			return
+		}
+		sum := int64(used)
+		for _, size := range sizes {
+			assert.GreaterOrEqual(t, size, int64(0))
+			sum += size
+		}
+		assert.Equal(t, total, sum)
+	})
+}
+
+func BenchmarkMatroska(b *testing.B) {
+	for _, name := range []string{"opus.webm", "live.webm", "vorbis.webm"} {
+		b.Run(name, func(b *testing.B) {
+			path := audiotest.Path(name)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := audiotest.File(path); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+//go:build unix
+
+package media
+
+import (
+	"errors"
+	"syscall"
+)
+
+// handle is an open file, by the system's number.
+type handle = int
+
+const noFile handle = -1
+
+// Plain system calls instead of os.File: for the small reads of a scan, the poller and the finalizer cost more than the read.
+
+// Open opens path if it is a regular file and reads its head. Opening a pipe would end its writer's wait and opening a device
+// can act (rewind a tape, start a watchdog), so what path is must be known before: from st, filled a moment ago by Look,
+// from the folder that lists it as a regular file, or, where first is not 0, from a name that ends like an audio file's: pipes and devices of such
+// names are made by hand alone, but links of such names to them come in archives and are not followed unasked. Otherwise
+// the system is asked first.
+func (s *File) Open(path string, listed bool, first int64, st *Stat) error {
+	s.reset()
+	known := listed || st.Size >= 0
+	err := syscall.ELOOP
+	if known || first > 0 {
+		err = s.openFile(path, !known)
+	}
+	if err == syscall.ELOOP { // a link, or nothing is known
+		var found error
+		if *st, found = Look(path); found != nil {
+			return found
+		}
+		err = s.openFile(path, false)
+	}
+	if err != 0 {
+		return readable(err)
+	}
+	if st.Size < 0 {
+		if err := s.inspect(st); err != nil {
+			s.Close()
+			return err
+		}
+	}
+	s.begin(st.Size, first)
+	return nil
+}
+
+// openFile opens path; ELOOP says that it is a link and links are not wanted.
+func (s *File) openFile(path string, noLink bool) syscall.Errno {
+	flags := syscall.O_RDONLY | syscall.O_CLOEXEC | syscall.O_NONBLOCK | syscall.O_NOCTTY
+	if noLink {
+		flags |= syscall.O_NOFOLLOW
+	}
+	for {
+		fd, err := s.Folders.open(path, flags)
+		if err == nil {
+			s.fd = fd
+			return 0
+		}
+		var number syscall.Errno
+		if !errors.As(err, &number) {
+			return syscall.EIO
+		}
+		if number != syscall.EINTR {
+			return number
+		}
+	}
+}
+
+// Look asks what is at path; the error is that it is no regular file.
+func Look(path string) (Stat, error) {
+	var raw syscall.Stat_t
+	if err := retry(func() error { return syscall.Stat(path, &raw) }); err != nil {
+		return UnknownStat, readable(err)
+	}
+	if err := regular(&raw); err != nil {
+		return UnknownStat, err
+	}
+	return statOf(&raw), nil
+}
+
+// inspect asks what was opened.
+func (s *File) inspect(st *Stat) error {
+	var raw syscall.Stat_t
+	if err := retry(func() error { return syscall.Fstat(s.fd, &raw) }); err != nil {
+		return readable(err)
+	}
+	if err := regular(&raw); err != nil {
+		return err
+	}
+	*st = statOf(&raw)
+	return nil
+}
+
+// Close closes the file on disk, if one is open.
+func (s *File) Close() {
+	if s.fd != noFile {
+		_ = syscall.Close(s.fd) // only read from: nothing can be lost
+		s.fd = noFile
+	}
+}
+
+// pread fills p from off as far as the file goes and says how far that was. An error is kept in s.err.
+func (s *File) pread(p []byte, off int64) int {
+	got := 0
+	for got < len(p) {
+		n, err := syscall.Pread(s.fd, p[got:], s.start+off+int64(got))
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			if s.Err == nil {
+				s.Err = err
+			}
+			return got
+		case n <= 0:
+			return got
+		}
+		got += n
+	}
+	return got
+}
+
+func regular(st *syscall.Stat_t) error {
+	switch st.Mode & syscall.S_IFMT {
+	case syscall.S_IFREG:
+		return nil
+	case syscall.S_IFDIR:
+		return errors.New("is a folder, not a file")
+	default:
+		return errors.New("is a pipe, socket or device, not a regular file")
+	}
+}
+
+func readable(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EINVAL):
+		return errors.New("no such file")
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return errors.New("permission denied")
+	default:
+		return err
+	}
+}
+
+func retry(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}

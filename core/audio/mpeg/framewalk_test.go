@@ -1,0 +1,152 @@
+package mpeg
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
+)
+
+func TestConstantBitRate(t *testing.T) {
+	cases := map[string]struct {
+		b      []byte
+		frames int64
+		method string
+	}{
+		"constant":                {stream(high, 3000), 3000, "tail"},
+		"mono":                    {stream(mono, 3000), 3000, "tail"},
+		"low":                     {stream(low, 3000), 3000, "tail"},
+		"48 kHz":                  {stream("\xff\xfb\x94\x00", 3000), 3000, "tail"},
+		"Layer II":                {stream("\xff\xfd\x90\x00", 3000), 3000, "tail"},
+		"Layer I":                 {stream("\xff\xff\x50\x00", 3000), 3000, "tail"},
+		"short":                   {stream(high, 100), 100, "walked"},
+		"cut":                     {stream(high, 3000)[:417*2000+100], 1996, "tail"},
+		"silence first":           {join(stream(low, 1149), stream(high, 2000)), 3149, "walked"},
+		"silence last":            {join(stream(high, 2000), stream(low, 400)), 2400, "walked"},
+		"silence inside":          {join(stream(high, 2000), stream(low, 3), stream(high, 2000)), 4003, "walked"},
+		"never padded":            {bytes.Repeat(stream(high, 1), 3000), 3000, "walked"},
+		"something between":       {join(stream(high, 1500), noise(5000), stream(high, 1500)), 3000, "walked"},
+		"a tag between":           {join(stream(high, 1500), id3(noise(9000), 0), stream(high, 1500)), 3000, "walked"},
+		"much behind":             {join(stream(high, 1500), make([]byte, 100<<10)), 1500, "walked"},
+		"from the middle":         {stream(high, 3001)[200:], 3000, "tail"},
+		"from the middle, silent": {join(stream(low, 2000), stream(high, 2000))[60:], 3999, "walked"},
+		"false syncs between":     {join(stream(high, 1500), bytes.Repeat([]byte(high), 5000), stream(high, 1500)), 3001, "walked"}, // the first of them is where a frame should be
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			f, ok := parseSyncFrame(c.b)
+			if !ok {
+				f, _ = parseSyncFrame([]byte(high))
+			}
+			info, samples, err := audiotest.SamplesOf(c.b)
+			require.NoError(t, err)
+			assert.InDelta(t, c.frames*int64(f.samples), samples, 0)
+			assert.Equal(t, c.method, info.Method)
+			onDisk, _, err := audiotest.File(audiotest.Write(t, c.b))
+			require.NoError(t, err)
+			assert.Equal(t, info, onDisk)
+		})
+	}
+}
+
+// TestJoinedStreams adds up seconds, as the rates differ.
+func TestJoinedStreams(t *testing.T) {
+	info, err := audiotest.Bytes("x", join(stream("\xff\xf3\x88\xc0", 500), stream(high, 700), stream("\xff\xfd\x94\x00", 300)))
+	require.NoError(t, err)
+	assert.InDelta(t, 500*576/16000.+700*1152/44100.+300*1152/48000., info.DurationS, 1e-4)
+	assert.Equal(t, 16000, info.SampleRate)
+	assert.Equal(t, "walked", info.Method)
+}
+
+// TestFramesWithBitFlips: a broken header costs its frame, and those that its wrong size covers, not the rest of the file.
+func TestFramesWithBitFlips(t *testing.T) {
+	for _, c := range []struct {
+		file   string
+		frames float64 // of the usual size that one of the largest size covers, and one
+	}{
+		{"vbr_untagged_44k.mp3", 5}, {"tone.mp2", 4}, {"tone.aac", 45}, {"lame_vbr_44k_stereo.mp3", 0},
+	} {
+		name, whole := c.file, audiotest.Fixture(t, c.file)
+		if c.frames > 40 {
+			whole = bytes.Repeat(whole, 4)
+		}
+		want, err := audiotest.Bytes(name, whole)
+		require.NoError(t, err)
+		f, _ := parseSyncFrame(whole)
+		frame := float64(f.samples) / float64(f.rate())
+		for i := 2000; i < min(len(whole), 6000); i++ {
+			for bit := range 8 {
+				b := bytes.Clone(whole)
+				b[i] ^= 1 << bit
+				got, err := audiotest.Bytes(name, b)
+				require.NoError(t, err)
+				assert.InDelta(t, want.DurationS, got.DurationS, (c.frames+0.01)*frame, "%s: bit %d of byte %d", name, bit, i)
+			}
+		}
+		for i := range min(2000, len(whole)) {
+			b := bytes.Clone(whole)
+			b[i] ^= 0xff
+			audiotest.Sane(t, b)
+		}
+	}
+}
+
+func TestTooLongToWalk(t *testing.T) {
+	b := join(stream(low, 9000), stream(high, 9000))
+	s := new(media.File)
+	s.Hold(b)
+	first, _ := parseSyncFrame(b)
+	r := newFrames(s)
+	r.work = 1000
+	samples, method, dense := r.count(first, 0)
+	assert.InEpsilon(t, 18000*1152, samples, 0.02)
+	assert.Equal(t, "estimated", method)
+	assert.True(t, dense)
+
+	for name, b := range map[string][]byte{
+		"endless false syncs": join(stream(high, 500), bytes.Repeat([]byte(high), 4<<20)),
+		"no end of sync":      join(stream(high, 500), bytes.Repeat([]byte{0xff}, 16<<20)),
+		"tiny frames":         bytes.Repeat([]byte("\xff\xf1\x50\x80\x00\xff\xfc"), 3<<20),
+	} {
+		info, err := audiotest.Bytes("x", b)
+		require.NoError(t, err, name)
+		assert.Equal(t, "estimated", info.Method, name)
+	}
+}
+
+// TestFramesReadLittle: a header that agrees with the file is enough, and so are some places of a constant rate.
+func TestFramesReadLittle(t *testing.T) {
+	tone := audiotest.Fixture(t, "lame_vbr_44k_stereo.mp3")
+	for name, c := range map[string]struct {
+		b    []byte
+		most int
+	}{
+		"a header":              {tone, 0},
+		"a header and a tag":    {join(tone, append([]byte("TAG"), make([]byte, 125)...)), 0},
+		"a header behind a tag": {join(id3(noise(3<<20), 0), tone), 3 * media.HeadLen},
+		"a constant rate":       {stream(high, 9000), 3 * media.HeadLen},
+		"no audio at all":       {noise(8 << 20), 2 * maxChunk},
+	} {
+		s := new(media.File)
+		st := media.UnknownStat
+		require.NoError(t, s.Open(audiotest.Write(t, c.b), false, 0, &st))
+		_, _ = Parse(s, SkipID3(s))
+		s.Close()
+		assert.LessOrEqual(t, s.Scratch(), c.most, name)
+	}
+}
+
+// TestHugeSparseFile finds a frame at the start of a file that is nothing else, and does not read the rest.
+func TestHugeSparseFile(t *testing.T) {
+	path := audiotest.Write(t, stream(high, 500))
+	require.NoError(t, os.Truncate(path, 1<<40))
+	info, size, err := audiotest.File(path)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1<<40, size)
+	assert.Equal(t, "estimated", info.Method)
+}

@@ -1,0 +1,131 @@
+// Package mpeg measures streams of frames without a container, MPEG audio (MP3, MP2, MP1) and AAC in ADTS, with their tags.
+package mpeg
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
+)
+
+var (
+	be = binary.BigEndian
+	le = binary.LittleEndian
+)
+
+// Bytes of a free format frame: 8 kbit/s at the highest rate, 640 kbit/s (the most that LAME makes) at the lowest.
+const minFree, maxFree = 24, 5760
+
+// IsADTS says whether h starts with a frame of ADTS.
+func IsADTS(h []byte) bool {
+	_, ok := parseADTSHead(h)
+	return ok
+}
+
+// IsMPEG takes an ID3v2 tag too that nothing follows.
+func IsMPEG(h []byte) bool {
+	f, ok := parseSyncFrame(h)
+	return ok && !f.isADTS() || bytes.HasPrefix(h, []byte("ID3"))
+}
+
+// Parse reads MPEG audio and ADTS, also where something else comes before the first frame: padding behind a tag, or
+// the rest of a frame that a stream was cut in.
+func Parse(s *media.File, base int64) (media.Info, error) {
+	r := newFrames(s)
+	first, pos, ok := r.start(base + frontAPE(s, base))
+	if !ok {
+		return media.Info{}, noFrames(s, base)
+	}
+	perFrame := int64(first.samples)
+	var tag vbrTag
+	if pos == base { // behind anything else FFmpeg does not look for one, and plays it as silence
+		tag = parseVBRTag(r.from(pos, pos, vbrTagLen), first, s.Size-pos)
+	}
+	audio := pos
+	if tag.skip {
+		audio += int64(first.size)
+	}
+	info := r.describe(first, pos, audio)
+	ok = r.agrees(tag, first, pos)
+	if !ok {
+		r.cutTags(audio)
+		ok = r.agrees(tag, first, pos)
+	}
+	if ok {
+		info.Method = "header"
+		return media.Finish(info, tag.claim(perFrame), 0)
+	}
+	held, method, dense := r.count(first, audio)
+	if !dense && base == 0 && pos > 0 {
+		return media.Info{}, media.NotAudio(s) // a film perhaps, with some frames of sound between its pictures
+	}
+	info.Method = method
+	return media.Finish(info, tag.play(held, perFrame), tag.claim(perFrame))
+}
+
+// start finds the first frame. At base itself one other that follows is enough, or the end.
+func (r *frames) start(base int64) (syncFrame, int64, bool) {
+	f, ok := parseSyncFrame(r.from(base, base, adtsHeadLen))
+	if ok && f.kind&kindFree != 0 {
+		f, ok = r.freeFormat(f, base)
+	}
+	if ok {
+		tag := parseVBRTag(r.from(base, base, vbrTagLen), f, r.end-base)
+		if n, end := r.follow(f, base, confirmStart); n > 0 || end || tag.skip {
+			return f, base, true
+		}
+	}
+	r.free = 0 // only believed at the start: sync bits and zeros are all that such a header is made of
+	return r.sync(base, base+maxJunk, noKind)
+}
+
+// freeFormat finds the size of a frame that does not tell it: the distance to the next three headers of its kind.
+func (r *frames) freeFormat(f syncFrame, pos int64) (syncFrame, bool) {
+	pad := f.size
+	for n := int32(minFree); n <= maxFree; n++ {
+		r.free = n
+		f.size = n + pad
+		if b := r.from(pos+int64(f.size), pos, 2); len(b) < 2 || b[0] != 0xff || b[1]&0xe0 != 0xe0 {
+			continue
+		}
+		if found, _ := r.follow(f, pos, confirmStart); found == confirmStart {
+			return f, true
+		}
+	}
+	r.free = 0
+	return f, false
+}
+
+// describe takes channels from the first frame of audio where it can be read: that of a tag may have others.
+func (r *frames) describe(f syncFrame, pos, audio int64) media.Info {
+	if g, ok := r.at(audio, pos); ok && g.kind == f.kind {
+		pos = audio
+	}
+	b := r.from(pos, pos, adtsHeadLen+maxPCELen)
+	info := media.Info{SampleRate: f.rate()}
+	if f.isADTS() {
+		info.Codec, info.Channels = "aac", adtsChannels(b)
+	} else {
+		info.Codec, info.Channels = mpegCodecs[f.layer()], mpegChannels(b)
+	}
+	return info
+}
+
+// frontAPE gives the length of an APEv2 tag in front, 0 without one.
+func frontAPE(s *media.File, base int64) int64 {
+	if b := s.At(base, apeFootLen); len(b) == apeFootLen && string(b[:8]) == "APETAGEX" {
+		return apeFootLen + int64(le.Uint32(b[12:]))
+	}
+	return 0
+}
+
+// noFrames says why there is nothing to play.
+func noFrames(s *media.File, base int64) error {
+	if h := s.At(base, 10); bytes.HasPrefix(h, []byte("ID3")) {
+		return media.Corrupt("ends inside its ID3 tag and holds no audio")
+	}
+	if base > 0 {
+		return media.Corrupt("holds no audio behind its ID3 tag")
+	}
+	return media.NotAudio(s)
+}

@@ -1,0 +1,142 @@
+package mpeg
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/audio/codec"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
+)
+
+// MPEG audio and ADTS are streams of frames without a container. Each frame starts with sync bits and tells its own length.
+
+const (
+	mpegHeadLen = 4
+	adtsHeadLen = 7
+	// Frames behind a candidate that must be of its kind before it is believed: sync bits alone occur in any data.
+	confirmStart, confirmSame = 3, 2
+	maxJunk                   = 256 << 10 // searched for the first frame
+	maxChunk                  = 256 << 10 // of one read of a walk
+	maxWalk                   = 256 << 20 // bytes of a file that are walked; of a longer one, places are looked at
+	maxEnd                    = 1 << 62   // of a sparse file: sums of positions shall not overflow
+	maxWork                   = 2 << 20   // frames and candidates looked at in one file: some 30 ms
+)
+
+// syncFrame is what a walk needs of a frame header. Small, for it is made millions of times.
+type syncFrame struct {
+	kind    uint32 // the header bits that stay the same within a stream
+	size    int32  // bytes, header included; of a free format frame only the padding
+	samples int32
+}
+
+// sync frames of different layers and versions are told apart by these bits of kind.
+const (
+	kindLayer = 6 << 8  // 0 for ADTS
+	kindFree  = 1 << 16 // free format
+	noKind    = 1<<32 - 1
+)
+
+func (f syncFrame) isADTS() bool { return f.kind&kindLayer == 0 }
+
+// HeadLen is how many bytes of a frame tell its size.
+func (f syncFrame) headLen() int64 {
+	if f.isADTS() {
+		return adtsHeadLen
+	}
+	return mpegHeadLen
+}
+
+// layer is that of MPEG audio: 1 to 3.
+func (f syncFrame) layer() int { return int(4 - f.kind>>9&3) }
+
+func (f syncFrame) rate() int {
+	if f.isADTS() {
+		return codec.AACRates[f.kind>>2&15]
+	}
+	return mpegRates[f.kind>>2&3] >> mpegShift[f.kind>>11&3]
+}
+
+// parseSyncFrame reads the frame header that b starts with.
+func parseSyncFrame(b []byte) (syncFrame, bool) {
+	switch {
+	case len(b) < mpegHeadLen || b[0] != 0xff:
+		return syncFrame{}, false
+	case b[1]&6 != 0:
+		return parseMPEGHead(b)
+	default:
+		return parseADTSHead(b)
+	}
+}
+
+// frames reads frame headers through a window on the file that moves forwards.
+type frames struct {
+	s     *media.File
+	end   int64 // of the audio: tags may follow
+	b     []byte
+	off   int64 // of b
+	chunk int   // bytes of the next read
+	work  int   // what is left of maxWork
+	free  int32 // bytes of a free format frame without padding; 0 when none was found
+}
+
+func newFrames(s *media.File) *frames {
+	return &frames{s: s, end: min(s.Size, maxEnd), chunk: media.HeadLen, work: maxWork}
+}
+
+// cutTags lets the audio, which starts at start, end before the tags that follow it.
+func (r *frames) cutTags(start int64) {
+	r.end = min(tagsEnd(r.s, start), maxEnd)
+	r.b = nil // may lie in the buffer that was read into
+}
+
+// from gives the loaded bytes from at on: at least n of them, unless the audio ends. Bytes from keep on stay loaded.
+func (r *frames) from(at, keep int64, n int) []byte {
+	if i := at - r.off; i >= 0 && i+int64(n) <= int64(len(r.b)) {
+		return r.b[i:]
+	}
+	if at >= r.end {
+		return nil
+	}
+	r.load(keep, int(at-keep)+n)
+	return r.b[min(at-r.off, int64(len(r.b))):]
+}
+
+// load reads from pos on, need bytes or more. The reads grow: most files need one short one.
+func (r *frames) load(pos int64, need int) {
+	n := max(r.chunk, 2*need)
+	if inHead := int64(len(r.s.Head)) - pos; inHead >= int64(need) {
+		n = int(inHead)
+	} else {
+		r.chunk = min(2*r.chunk, maxChunk)
+	}
+	r.off, r.b = pos, r.s.At(pos, int(min(int64(n), r.end-pos)))
+}
+
+// at parses the header at pos, keeping what is loaded from keep on.
+func (r *frames) at(pos, keep int64) (syncFrame, bool) {
+	b := r.b
+	if i := pos - r.off; i >= 0 && i+adtsHeadLen <= int64(len(b)) {
+		b = b[i:]
+	} else {
+		b = r.from(pos, keep, adtsHeadLen)
+	}
+	f, ok := parseSyncFrame(b)
+	if ok && f.kind&kindFree != 0 {
+		f.size += r.free
+		ok = r.free > 0
+	}
+	return f, ok
+}
+
+// follow counts the frames of the same kind that come right behind f at pos, up to n. end says that the audio ends before.
+func (r *frames) follow(f syncFrame, pos int64, n int) (found int, end bool) {
+	for at := pos; found < n; found++ {
+		at += int64(f.size)
+		if at > r.end-f.headLen() {
+			return found, found > 0 || at <= r.end
+		}
+		next, ok := r.at(at, pos)
+		if !ok || next.kind != f.kind {
+			return found, false
+		}
+		f = next
+	}
+	return found, false
+}

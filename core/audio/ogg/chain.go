@@ -1,0 +1,178 @@
+package ogg
+
+import (
+	"bytes"
+
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
+)
+
+const (
+	maxWalked  = 1 << 16  // pages: a quarter of a gigabyte of usual ones
+	maxSkipped = 16 << 20 // bytes read between pages in search of the next one, in all
+	skipPiece  = 64 << 10
+	linkCost   = 16 // pages that could be walked in the time that a new link takes
+	walkPiece  = 16 << 10
+)
+
+// walk goes over a file page by page, header by header.
+type walk struct {
+	s             *media.File
+	off           int64
+	pages, jumped int64 // pages seen, bytes read to find the next
+	held, claimed float64
+	links         int
+	foreign       bool   // the file ends with another stream than it starts with
+	b             []byte // read ahead, at offset bOff; gone after any other read
+	bOff          int64
+}
+
+func (w *walk) page() (page, bool) {
+	if at := w.off - w.bOff; at < 0 || at+pageHead+255 > int64(len(w.b)) {
+		w.b, w.bOff = w.s.At(w.off, walkPiece), w.off
+	}
+	return pageAt(w.b[w.off-w.bOff:], w.off)
+}
+
+// walkLinks adds up the lengths of streams one after another. first is the link at base, and last what the end of the file says.
+func walkLinks(s *media.File, base int64, first *link, last lastPage) (media.Info, error) {
+	w := &walk{s: s, off: first.body, foreign: last.foreign}
+	for link := first; link != nil; {
+		next, err := w.add(link, &last)
+		if err != nil {
+			return media.Info{}, err
+		}
+		link = next
+	}
+	if w.links == 1 && !last.lost && !last.foreign {
+		held, claimed, err := first.length(s, last.granule, last.claimed)
+		if err != nil {
+			return media.Info{}, err
+		}
+		return media.Finish(first.info(held), held, claimed)
+	}
+	info := first.audio.info
+	info.Method = "walked"
+	if w.pages >= maxWalked {
+		info.Method = "estimated"
+		w.held *= float64(s.Size-base) / float64(w.off-base)
+	}
+	if w.held <= 0 {
+		return media.Info{}, media.Corrupt("holds no audio")
+	}
+	info.DurationS = w.held
+	if w.claimed != w.held && info.Method == "walked" {
+		info.ClaimedS = &w.claimed
+	}
+	return info, nil
+}
+
+// add counts one link and gives the next, nil at the end.
+func (w *walk) add(l *link, tail *lastPage) (next *link, err error) {
+	last, before := w.follow(l)
+	w.b = nil
+	next, err = w.nextLink()
+	if err != nil || l.audio == nil {
+		return next, err
+	}
+	end := lastPage{lost: true}
+	if next == nil && w.pages < maxWalked {
+		if end = *tail; w.links > 0 {
+			end = l.searchTail(w.s)
+		}
+	}
+	if end.lost || end.foreign {
+		if last.head > 0 && !w.intact(last) {
+			last = before
+		}
+		end = lastPage{page: last}
+	}
+	held, claimed, err := l.length(w.s, end.granule, end.claimed)
+	if err != nil {
+		return nil, err
+	}
+	if claimed == 0 {
+		claimed = held
+	}
+	rate := float64(l.audio.info.SampleRate)
+	w.held, w.claimed, w.links = w.held+float64(held)/rate, w.claimed+float64(claimed)/rate, w.links+1
+	return next, nil
+}
+
+// follow goes to the end of a link and gives its last two pages with a position of the audio.
+func (w *walk) follow(l *link) (last, before page) {
+	var here page
+	positions := 0
+	for ; w.pages < maxWalked && w.off < w.s.Size; w.pages++ {
+		p, ok := w.page()
+		if !ok || p.next() > w.s.Size {
+			w.b = nil
+			if here.head > 0 && !w.intact(here) { // it is cut, and another stream's page lies in it
+				w.off = here.off
+				if last.off == here.off {
+					last = before
+				}
+			}
+			if !w.skip() {
+				break
+			}
+			here = page{}
+			continue
+		}
+		if p.flags&flagBOS != 0 {
+			break
+		}
+		if here = p; l.audio != nil && p.serial == l.audio.serial && p.granule != noPosition && p.off >= l.first.off {
+			before, last = last, p
+			if positions++; positions == bisectAfter && w.foreign {
+				w.bisect(l, p)
+				continue
+			}
+		}
+		w.off = p.next()
+	}
+	return last, before
+}
+
+func (w *walk) intact(p page) bool { return intact(w.s.At(p.off, int(p.len()))) }
+
+// skip goes on to the next whole page behind other matter; false if there is none within reach.
+func (w *walk) skip() bool {
+	for off := w.off + 1; off < w.s.Size && w.jumped < maxSkipped; {
+		b := w.s.At(off, skipPiece)
+		if len(b) == 0 {
+			return false
+		}
+		w.jumped += int64(len(b))
+		i := bytes.Index(b, []byte("OggS"))
+		if i < 0 {
+			off += max(1, int64(len(b))-3)
+			continue
+		}
+		off += int64(i)
+		if p, ok := readPage(w.s, off); ok && p.next() <= w.s.Size {
+			if w.intact(p) {
+				w.off = off
+				return true
+			}
+		}
+		off++
+	}
+	return false
+}
+
+// nextLink reads the link that starts where the walk stands; nil at the end of the file.
+func (w *walk) nextLink() (*link, error) {
+	p, ok := readPage(w.s, w.off)
+	if !ok || p.next() > w.s.Size || p.flags&flagBOS == 0 || w.pages >= maxWalked {
+		return nil, nil
+	}
+	l, err := linkAt(w.s, w.off)
+	if err != nil || l.streams == 0 {
+		return nil, err
+	}
+	w.off, w.pages = l.body, w.pages+int64(l.streams)+linkCost
+	if l.audio == nil {
+		return l, nil
+	}
+	return l, l.begin(w.s)
+}

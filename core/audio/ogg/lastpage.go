@@ -1,0 +1,107 @@
+package ogg
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
+)
+
+const (
+	minWindow = 4 << 10 // read first at the end
+	// Sums of checksums that are tried in the end of a file, in bytes: hostile files have many pages that are none.
+	maxSummed = 4 << 20
+	maxPageNo = 4096 // "OggS" that are looked at
+)
+
+// lastPage is what the last pages say.
+type lastPage struct {
+	page          // the last whole page of the audio that has a position
+	claimed int64 // the position that a broken last page would have reached; 0 without one
+	foreign bool  // the last page is of a stream that did not start at the front
+	lost    bool  // no page found within reach of the end
+}
+
+// searchTail looks for pages backwards from the end of the file. The window is as long as the pages at the front let expect.
+func (l *link) searchTail(s *media.File) lastPage {
+	front := max(l.body, l.first.off)
+	for window := max(minWindow, l.first.len()*3/2); ; window *= 4 {
+		off := max(front, s.Size-min(window, media.MaxRead))
+		t, done := l.searchPages(s.At(off, int(s.Size-off)), off)
+		if done || off == front {
+			return t
+		}
+		if window >= media.MaxRead {
+			t.lost = true
+			return t
+		}
+	}
+}
+
+// searchPages looks in b, the end of the file, from off on. done is false when no whole page of the audio is there.
+func (l *link) searchPages(b []byte, off int64) (t lastPage, done bool) {
+	broken := page{granule: noPosition}
+	summed := 0
+	for i, tried := len(b), 0; ; tried++ {
+		if tried == maxPageNo || summed > maxSummed {
+			t.lost = true
+			return t, true
+		}
+		i = media.LastIndex(b[:i], "OggS")
+		if i < 0 {
+			break
+		}
+		p, ok := pageAt(b[i:], off+int64(i))
+		if !ok {
+			p, ok = pageStub(b[i:], off+int64(i))
+		}
+		if !ok {
+			continue
+		}
+		whole := int64(len(b)-i) >= p.len()
+		if whole {
+			summed += int(p.len())
+			whole = intact(b[i : i+int(p.len())])
+		}
+		switch {
+		case !whole:
+			if p.serial == l.audio.serial && broken.granule == noPosition {
+				broken = p
+			}
+		case !l.has(p.serial):
+			return lastPage{foreign: true}, true
+		case p.serial == l.audio.serial && p.granule != noPosition:
+			t.page = p
+			t.claimed = l.claimOf(broken, p.granule)
+			return t, true
+		}
+	}
+	t.claimed = l.claimOf(broken, 0)
+	return t, false
+}
+
+// pageStub reads the header of a page that is cut inside it, of which no more than the position and the stream count.
+func pageStub(b []byte, off int64) (page, bool) {
+	const known = 18
+	if len(b) < known || len(b) >= pageHead+255 || b[4] != 0 {
+		return page{}, false
+	}
+	granule, serial := int64(le.Uint64(b[6:])), le.Uint32(b[14:])
+	return page{off: off, granule: granule, serial: serial, packets: 255, head: pageHead + 255}, true
+}
+
+// claimOf gives the position that a broken page claims, if its packets could reach it from there; else 0.
+func (l *link) claimOf(broken page, from int64) int64 {
+	if reach := broken.granule - from; reach <= 0 || reach > int64(broken.packets+1)*l.audio.most() {
+		return 0
+	}
+	return broken.granule
+}
+
+// repeats says whether there is so much before the last page that its number cannot be right for a single stream, as when
+// files with the same serial number were joined. It may be wrong where page sizes vary a lot: a walk tells.
+func (l *link) repeats(last lastPage) bool {
+	if l.streams > 1 || l.first.head == 0 || last.off < l.first.off {
+		return false
+	}
+	size := max(l.first.len(), last.len())
+	pages := int64(last.number) - int64(l.first.number)
+	return last.off-l.first.off > pages*size*3/2
+}

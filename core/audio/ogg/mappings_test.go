@@ -1,0 +1,287 @@
+package ogg
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
+	"github.com/asrconfig/asrconfig-go/core/audio/flac"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// oggFixtures with the samples that the reference decoders give; testdata/make.sh has the commands.
+var oggFixtures = []struct {
+	file    string
+	samples int64
+	skip    int64 // before the first that is played
+	want    media.Info
+}{
+	{"tone.ogg", 17600, 0, media.Info{SampleRate: 16000, Channels: 1, Codec: "vorbis", Method: "tail"}},
+	{"stereo_44k_4.4s.ogg", 194040, 0, media.Info{SampleRate: 44100, Channels: 2, Codec: "vorbis", Method: "tail"}},
+	{"tone.opus", 52800, 312, media.Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "tail"}},
+	{"tone_opusenc.opus", 52800, 312, media.Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "tail"}},
+	{"stereo_3.3s.opus", 158400, 312, media.Info{SampleRate: 48000, Channels: 2, Codec: "opus", Method: "tail"}},
+	{"tone.spx", 17600, 0, media.Info{SampleRate: 16000, Channels: 1, Codec: "speex", Method: "tail"}},
+	{"narrow_5s.spx", 40000, 0, media.Info{SampleRate: 8000, Channels: 1, Codec: "speex", Method: "tail"}},
+	{"tone.oga", 17600, 0, media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "header"}},
+	{"tone_ffmpeg.oga", 17600, 0, media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "tail"}},
+}
+
+func TestOggFixtures(t *testing.T) {
+	for _, c := range oggFixtures {
+		c.want.DurationS = float64(c.samples) / float64(c.want.SampleRate)
+		got, _, err := audiotest.File(audiotest.Path(c.file))
+		require.NoError(t, err, c.file)
+		assert.Equal(t, c.want, got, c.file)
+		got, err = audiotest.Bytes(c.file, audiotest.Fixture(t, c.file))
+		require.NoError(t, err, c.file)
+		assert.Equal(t, c.want, got, c.file)
+	}
+}
+
+// TestOggCutAnywhere: a cut file plays what its whole pages hold, as with opusdec, oggdec and FFmpeg, and says that it is cut
+// as soon as enough of the next page is there to tell.
+func TestOggCutAnywhere(t *testing.T) {
+	for _, c := range oggFixtures {
+		b := audiotest.Fixture(t, c.file)
+		if len(b) > 8_000 {
+			continue // takes long
+		}
+		all := pages(t, b)
+		var end, position int64 // of the page before
+		for _, page := range all {
+			for keep := end; keep < end+int64(len(page)); keep++ {
+				info, held, err := audiotest.SamplesOf(b[:keep])
+				if position <= c.skip {
+					require.Error(t, err, "%s cut to %d", c.file, keep)
+					continue
+				}
+				require.NoError(t, err, "%s cut to %d", c.file, keep)
+				require.Equal(t, position-c.skip, held, "%s cut to %d", c.file, keep)
+				if keep >= end+18 {
+					require.NotNil(t, info.ClaimedS, "%s cut to %d", c.file, keep)
+					require.Greater(t, *info.ClaimedS, info.DurationS)
+				}
+			}
+			end += int64(len(page))
+			position = max(position, int64(le.Uint64(page[6:])))
+		}
+	}
+}
+
+// TestShrunk: a file that became shorter after its size was taken.
+func TestShrunk(t *testing.T) {
+	parsers := map[string]func(*media.File, int64) (media.Info, error){"tone.flac": flac.Parse, "unknown_length.flac": flac.Parse}
+	for _, c := range oggFixtures {
+		parsers[c.file] = Parse
+	}
+	for file, parse := range parsers {
+		b := audiotest.Fixture(t, file)
+		_, full, err := audiotest.SamplesOf(b)
+		require.NoError(t, err)
+		for left := 4; left < len(b); left += 41 {
+			for _, size := range []int{len(b), 10 * len(b)} {
+				s := new(media.File)
+				s.Hold(b[:left:left])
+				s.Size = int64(size)
+				if info, err := parse(s, 0); err == nil {
+					held := info.DurationS * float64(info.SampleRate)
+					require.LessOrEqual(t, held, float64(full)+0.5, "%s, %d bytes of %d", file, left, size)
+				}
+			}
+		}
+	}
+}
+
+// TestOggGarbageBehind: whatever follows the last page, near or far, does not count.
+func TestOggGarbageBehind(t *testing.T) {
+	noise := make([]byte, 300_000)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(noise)
+	for i := 0; i < len(noise)-400; i += 400 { // page headers that are none
+		copy(noise[i:], "OggS\x00\x04")
+	}
+	behind := map[string][]byte{
+		"a tag": append([]byte("TAG"), make([]byte, 125)...), "zeros": make([]byte, 100_000), "page headers": noise,
+		"more than is searched at once": make([]byte, 5<<20),
+	}
+	for _, c := range oggFixtures {
+		for name, garbage := range behind {
+			info, held, err := audiotest.SamplesOf(append(audiotest.Fixture(t, c.file), garbage...))
+			require.NoError(t, err, "%s and %s", c.file, name)
+			assert.Equal(t, c.samples, held, "%s and %s", c.file, name)
+			assert.Nil(t, info.ClaimedS, "%s and %s", c.file, name)
+		}
+	}
+}
+
+// TestOggLastPageBroken: a page with a wrong checksum is not played, and its position is only a claim.
+func TestOggLastPageBroken(t *testing.T) {
+	b := audiotest.Fixture(t, "stereo_3.3s.opus")
+	at := bytes.LastIndex(b, []byte("OggS"))
+	for _, bit := range []int{at + 60, at + 7, at + 5, len(b) - 1} {
+		broken := bytes.Clone(b)
+		broken[bit] ^= 0x10
+		info, held, err := audiotest.SamplesOf(broken)
+		require.NoError(t, err)
+		assert.EqualValues(t, 144000-312, held, "bit in byte %d", bit)
+		require.NotNil(t, info.ClaimedS)
+		assert.Greater(t, *info.ClaimedS, info.DurationS)
+	}
+	far := bytes.Clone(b)
+	le.PutUint64(far[at+6:], 1<<60)
+	info, held, err := audiotest.SamplesOf(far)
+	require.NoError(t, err)
+	assert.EqualValues(t, 144000-312, held)
+	assert.Nil(t, info.ClaimedS, "no page reaches so far: the position is broken too")
+}
+
+// TestOggPiece: a piece cut from a live stream plays from its first whole page. Lengths are those of opusdec and FFmpeg, flac -d,
+// and oggdec.
+func TestOggPiece(t *testing.T) {
+	for file, want := range map[string]int64{"stereo_3.3s.opus": 110400, "tone_ffmpeg.oga": 1472, "stereo_44k_4.4s.ogg": 159544} {
+		all := pages(t, audiotest.Fixture(t, file))
+		piece := append(bytes.Join(all[:2], nil), bytes.Join(all[3:], nil)...)
+		_, held, err := audiotest.SamplesOf(piece)
+		require.NoError(t, err, file)
+		assert.Equal(t, want, held, file)
+		_, held, err = audiotest.SamplesOf(reserial(t, piece, 5, 1<<40))
+		require.NoError(t, err, file)
+		assert.Equal(t, want, held, file)
+	}
+}
+
+// TestOggBeforeZero: positions before 0, as copying a part of a file with FFmpeg leaves them. Measured on these very bytes: oggdec
+// and libsndfile drop up to a packet of the Vorbis file, FFmpeg plays all of Opus and FLAC; libopusfile refuses the Opus one.
+func TestOggBeforeZero(t *testing.T) {
+	cases := []struct {
+		file       string
+		move, held int64
+	}{
+		{"stereo_44k_4.4s.ogg", -500, 193540}, {"stereo_44k_4.4s.ogg", -40000, 193016},
+		{"stereo_3.3s.opus", -500, 158400},
+		{"tone.oga", -500, 17600}, {"narrow_5s.spx", -100, 39900},
+	}
+	for _, c := range cases {
+		moved := reserial(t, audiotest.Fixture(t, c.file), 3, c.move)
+		info, held, err := audiotest.SamplesOf(moved)
+		require.NoError(t, err)
+		assert.Equal(t, c.held, held, "%s moved by %d", c.file, c.move)
+		assert.Nil(t, info.ClaimedS)
+	}
+}
+
+// lying writes header pages: those of fixture, with its first packet edited.
+func lying(t *testing.T, file string, at int, b ...byte) []byte {
+	t.Helper()
+	all := pages(t, audiotest.Fixture(t, file))
+	copy(all[0][28+at:], b)
+	return reserial(t, bytes.Join(all, nil), 1, 0)
+}
+
+func TestOggCodecsRefused(t *testing.T) {
+	cut := func(file string, n int) []byte { return audiotest.Fixture(t, file)[:n] }
+	cases := []struct {
+		name string
+		b    []byte
+		code fault.Code
+		text string
+	}{
+		{"Opus header cut", cut("tone.opus", 40), fault.Corrupt, "ends inside its Opus header"},
+		{"Opus version", lying(t, "tone.opus", 8, 0x10), fault.Unsupported, "version 16"},
+		{"Opus channels", lying(t, "tone.opus", 9, 0), fault.Corrupt, "0 channels"},
+		{"Opus pre-skip", lying(t, "tone.opus", 10, 0xff, 0xff), fault.Corrupt, "holds no audio"},
+		{"Speex header cut", cut("tone.spx", 100), fault.Corrupt, "ends inside its Speex header"},
+		{"Speex rate", lying(t, "tone.spx", 36, 0, 0, 0, 0x80), fault.Corrupt, "sample rate of -2147483648 Hz"},
+		{"Speex channels", lying(t, "tone.spx", 48, 3), fault.Corrupt, "3 channels"},
+		{"Speex frames", lying(t, "tone.spx", 64, 255, 255, 255, 127), fault.Corrupt, "which Speex cannot"},
+		{"Speex frame size", lying(t, "tone.spx", 56, 0, 0), fault.Corrupt, "which Speex cannot"},
+		{"FLAC header cut", cut("tone.oga", 60), fault.Corrupt, "ends inside its FLAC header"},
+		{"FLAC version", lying(t, "tone.oga", 5, 2), fault.Unsupported, "version 2"},
+		{"FLAC without stream info", lying(t, "tone.oga", 13, 4), fault.Corrupt, "instead of its stream info"},
+		{"old FLAC", lying(t, "tone.oga", 0, []byte("fLaC")...), fault.Unsupported, "before version 1.1.1"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := audiotest.Bytes("clip.ogg", c.b)
+			audiotest.RefusedAs(t, err, c.code, "clip.ogg: ", c.text)
+		})
+	}
+}
+
+func TestOggFLACClaimsMore(t *testing.T) {
+	b := lying(t, "tone.oga", 31, 0x00, 0x01, 0x00, 0x00) // 65536 samples
+	info, held, err := audiotest.SamplesOf(b)
+	require.NoError(t, err)
+	assert.EqualValues(t, 17600, held)
+	assert.Equal(t, "tail", info.Method)
+	if assert.NotNil(t, info.ClaimedS) {
+		assert.InDelta(t, 65536.0/16000, *info.ClaimedS, 1e-9)
+	}
+}
+
+// TestOpusPackets: durations by RFC 6716, table 2 and section 3.2.
+func TestPageSum(t *testing.T) {
+	for _, p := range pages(t, audiotest.Fixture(t, "stereo_3.3s.opus")) {
+		assert.True(t, intact(p))
+		zeroed := bytes.Clone(p)
+		le.PutUint32(zeroed[22:], 0)
+		assert.Equal(t, le.Uint32(p[22:]), pageSum(zeroed))
+		zeroed[len(zeroed)/2] ^= 1
+		assert.False(t, intact(zeroed))
+	}
+}
+
+func TestOggBitFlips(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, c := range oggFixtures {
+		whole := audiotest.Fixture(t, c.file)
+		for range 1000 {
+			b := bytes.Clone(whole)
+			for range 1 + random.IntN(3) {
+				b[random.IntN(min(len(b), 600))] ^= 1 << random.IntN(8)
+				b[random.IntN(len(b))] ^= 1 << random.IntN(8)
+			}
+			audiotest.Sane(t, b)
+		}
+	}
+}
+
+func fuzzOgg(f *testing.F, files ...string) {
+	for _, file := range files {
+		b := audiotest.Fixture(f, file)
+		f.Add(b[4:])
+		f.Add(b[4 : len(b)*2/3])
+		f.Add(append(bytes.Clone(b[4:]), b...))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { audiotest.Sane(t, append([]byte("OggS"), b...)) })
+}
+
+func FuzzOpus(f *testing.F)    { fuzzOgg(f, "tone.opus", "tone_opusenc.opus") }
+func FuzzSpeex(f *testing.F)   { fuzzOgg(f, "tone.spx", "narrow_5s.spx") }
+func FuzzOggFLAC(f *testing.F) { fuzzOgg(f, "tone.oga", "tone_ffmpeg.oga") }
+
+// FuzzOggSealed gives every page the checksum that it should have, to reach what lies behind that check.
+func FuzzOggSealed(f *testing.F) {
+	for _, c := range oggFixtures {
+		f.Add(audiotest.Fixture(f, c.file))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for off := 0; off < len(b); {
+			p, ok := pageAt(b[off:], int64(off))
+			if !ok || p.next() > int64(len(b)) {
+				break
+			}
+			page := b[off:p.next()]
+			le.PutUint32(page[22:], 0)
+			le.PutUint32(page[22:], pageSum(page))
+			off = int(p.next())
+		}
+		audiotest.Sane(t, b)
+	})
+}

@@ -1,0 +1,153 @@
+// Package ogg measures Ogg files with Vorbis, Opus, FLAC or Speex inside, chained ones too.
+package ogg
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math/bits"
+	"sync"
+
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
+)
+
+var le = binary.LittleEndian
+
+const (
+	pageHead      = 27               // bytes before the lacing values
+	pageMax       = 27 + 255*(1+255) // the longest page
+	flagContinued = 0x01             // the first packet of the page began on an earlier one
+	flagBOS       = 0x02             // first page of a stream
+	flagEOS       = 0x04             // last page of a stream
+	noPosition    = -1               // granule of a page on which no packet ends
+)
+
+// page is the header of one page. Source: RFC 3533.
+type page struct {
+	off     int64
+	flags   byte
+	granule int64 // samples per channel up to the end of the last packet that ends here, for audio; -1 when none ends here
+	serial  uint32
+	number  uint32
+	packets int   // that end here
+	head    int64 // bytes of the header with its lacing values
+	body    int64
+}
+
+func (p page) next() int64 { return p.off + p.head + p.body }
+func (p page) len() int64  { return p.head + p.body }
+
+// pageAt parses b, the bytes from off on, as a page header.
+func pageAt(b []byte, off int64) (page, bool) {
+	if len(b) < pageHead || string(b[:4]) != "OggS" || b[4] != 0 {
+		return page{}, false
+	}
+	n := int(b[26])
+	if len(b) < pageHead+n {
+		return page{}, false
+	}
+	p := page{
+		off: off, flags: b[5], granule: int64(le.Uint64(b[6:])), serial: le.Uint32(b[14:]), number: le.Uint32(b[18:]),
+		head: int64(pageHead + n),
+	}
+	for _, lace := range b[pageHead : pageHead+n] {
+		p.body += int64(lace)
+		if lace < 255 {
+			p.packets++
+		}
+	}
+	return p, true
+}
+
+// readPage parses the page header at off.
+func readPage(s *media.File, off int64) (page, bool) { return pageAt(s.At(off, pageHead+255), off) }
+
+// intact says whether b, a whole page, has the checksum that it names. Decoders drop a page without.
+func intact(b []byte) bool {
+	if len(b) < pageHead {
+		return false
+	}
+	turned := turnedBytes.Get().(*[1 << 10]byte)
+	defer turnedBytes.Put(turned)
+	var head [26]byte // with the checksum's own place empty
+	copy(head[:22], b)
+	sum := addChecksum(addChecksum(noSum, head[:], turned), b[26:], turned)
+	return bits.Reverse32(^sum) == le.Uint32(b[22:])
+}
+
+// turnedBytes keeps scratch buffers, which would else be allocated for every page.
+var turnedBytes = sync.Pool{New: func() any { return new([1 << 10]byte) }}
+
+const noSum = 0xffffffff // of no bytes, in the way crc32 keeps it
+
+// addChecksum goes on with the checksum of a page. Its polynomial, 0x04c11db7, is that of crc32 with every bit order turned round, so
+// that turned bytes go through the processor's own instructions. Source: RFC 3533, section 6.
+func addChecksum(sum uint32, b []byte, turned *[1 << 10]byte) uint32 {
+	for len(b) > 0 {
+		n := copy(turned[:], b)
+		for rest := turned[:(n+7)&^7]; len(rest) >= 8; rest = rest[8:] {
+			x := le.Uint64(rest)
+			x = x>>1&0x5555555555555555 | x&0x5555555555555555<<1
+			x = x>>2&0x3333333333333333 | x&0x3333333333333333<<2
+			x = x>>4&0x0f0f0f0f0f0f0f0f | x&0x0f0f0f0f0f0f0f0f<<4
+			le.PutUint64(rest, x)
+		}
+		sum = crc32.Update(sum, crc32.IEEETable, turned[:n])
+		b = b[n:]
+	}
+	return sum
+}
+
+// Parse reads the streams that start the file and takes the length of the first audio among them from its last page. Only a
+// file of several streams one after another is walked page by page.
+func Parse(s *media.File, base int64) (media.Info, error) {
+	link, err := linkAt(s, base)
+	switch {
+	case err != nil:
+		return media.Info{}, err
+	case link.streams == 0:
+		if _, ok := readPage(s, base); ok {
+			return media.Info{}, media.Corrupt("starts in the middle of an Ogg stream, whose header is missing")
+		}
+		return media.Info{}, media.Corrupt("ends inside its first Ogg page")
+	case link.audio == nil:
+		return media.Info{}, media.Unsupported("is an Ogg file without audio that is read")
+	}
+	if err := link.begin(s); err != nil {
+		return media.Info{}, err
+	}
+	last := link.searchTail(s)
+	if last.lost || last.foreign || s.Size <= media.HeadLen || link.repeats(last) {
+		return walkLinks(s, base, link, last)
+	}
+	held, claimed, err := link.length(s, last.granule, last.claimed)
+	if err != nil {
+		return media.Info{}, err
+	}
+	return media.Finish(link.info(held), held, claimed)
+}
+
+// info says how the length is known: by the header when the stream's own header has one and the last page agrees.
+func (l *link) info(held int64) media.Info {
+	info := l.audio.info
+	info.Method = "tail"
+	if l.audio.claimed == held {
+		info.Method = "header"
+	}
+	return info
+}
+
+// length gives the samples between the start of the stream and position end, and those that its header or a cut last page
+// claims, 0 when nothing does.
+func (l *link) length(s *media.File, end, cut int64) (held, claimed int64, err error) {
+	a := l.audio
+	front := l.start + a.skip
+	held = max(0, end-front)
+	if held/a.most() > s.Size {
+		return 0, 0, media.Corrupt("ends at sample %d, more than %d bytes can hold", end, s.Size)
+	}
+	claimed = a.claimed
+	if cut != 0 {
+		claimed = max(claimed, cut-front)
+	}
+	return held, claimed, nil
+}

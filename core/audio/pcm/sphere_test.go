@@ -1,0 +1,81 @@
+package pcm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// nist puts a SPHERE file with 32000 bytes of samples together. Each field is "name type value".
+func nist(fields ...string) []byte {
+	head := "NIST_1A\n   1024\n" + strings.Join(fields, "\n") + "\nend_head\n"
+	return append([]byte(fmt.Sprintf("%-1024s", head)), audiotest.Second()...)
+}
+
+func TestSPHEREFixtures(t *testing.T) {
+	pcm := media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "pcm_s16le", Method: "header"}
+	piped := pcm
+	piped.Method = "tail"
+	audiotest.Agree(t, []audiotest.Decoded{
+		{File: "short.sph", Samples: 801, Want: pcm, Start: 1024, PerByte: 0.5},
+		{File: "piped.sph", Samples: 801, Want: piped, Start: 1024, PerByte: 0.5},
+		{File: "short_mulaw.sph", Samples: 801, Want: media.Info{SampleRate: 16000, Channels: 1, Bits: 8, Codec: "pcm_mulaw", Method: "header"}, Start: 1024, PerByte: 1},
+	})
+}
+
+func TestSPHERELength(t *testing.T) {
+	const rate, count = "sample_rate -i 16000", "sample_count -i 16000"
+	audiotest.Tells(t, map[string]audiotest.Told{
+		"as of TIMIT":          {B: nist("database_id -s5 TIMIT", count, rate, "channel_count -i 1", "sample_n_bytes -i 2", "sample_byte_format -s2 01", "sample_sig_bits -i 16"), Seconds: 1, Claimed: 0, Codec: "pcm_s16le", Method: "header"},
+		"big endian stereo":    {B: nist("channel_count -i 2", "sample_count -i 8000", rate, "sample_n_bytes -i 2", "sample_byte_format -s2 10", "sample_coding -s3 pcm"), Seconds: 0.5, Claimed: 0, Codec: "pcm_s16be", Method: "header"},
+		"ulaw, bytes not told": {B: nist("sample_count -i 32000", rate, "sample_coding -s4 ulaw"), Seconds: 2, Claimed: 0, Codec: "pcm_mulaw", Method: "header"},
+		"alaw":                 {B: nist("sample_count -i 32000", rate, "sample_coding -s4 alaw", "sample_n_bytes -i 1"), Seconds: 2, Claimed: 0, Codec: "pcm_alaw", Method: "header"},
+		"24 bits":              {B: nist("sample_count -i 10666", rate, "sample_n_bytes -i 3"), Seconds: 10666.0 / 16000, Claimed: 0, Codec: "pcm_s24le", Method: "header"},
+		"real rate":            {B: nist(count, "sample_rate -r 16000.000000", "sample_n_bytes -i 2"), Seconds: 1, Claimed: 0, Codec: "pcm_s16le", Method: "header"},
+		"no count":             {B: nist(rate, "sample_n_bytes -i 2"), Seconds: 1, Claimed: 0, Codec: "pcm_s16le", Method: "tail"},
+		"claims half":          {B: nist("sample_count -i 8000", rate, "sample_n_bytes -i 2"), Seconds: 1, Claimed: 0.5, Codec: "pcm_s16le", Method: "header"},
+		"cut":                  {B: nist("sample_count -i 32000", rate, "sample_n_bytes -i 2"), Seconds: 1, Claimed: 2, Codec: "pcm_s16le", Method: "header"},
+		"shorten":              {B: nist("sample_count -i 48000", rate, "sample_coding -s26 pcm,embedded-shorten-v2.00", "sample_n_bytes -i 2"), Seconds: 3, Claimed: 0, Codec: "shorten", Method: "estimated"},
+	})
+}
+
+func TestSPHERERefused(t *testing.T) {
+	const rate = "sample_rate -i 16000"
+	head := func(n string) []byte { return append([]byte("NIST_1A\n"+n+"\n"), audiotest.Second()...) }
+	for _, c := range []struct {
+		b    []byte
+		code fault.Code
+		text string
+	}{
+		{[]byte("NIST_1A\n   10"), fault.Corrupt, "ends inside its header"},
+		{nist(rate)[:1000], fault.Corrupt, "ends inside its header of 1024 bytes"},
+		{nist(rate)[:1024], fault.Corrupt, "holds no audio"},
+		{head("   abcd"), fault.Corrupt, "does not say the length of its header"},
+		{head("     -1"), fault.Corrupt, "does not say the length of its header"},
+		{head("9999999"), fault.Corrupt, "does not say the length of its header"},
+		{nist("sample_count -i 16000"), fault.Corrupt, "0 Hz"},
+		{nist("sample_rate -i 1e300"), fault.Corrupt, "0 Hz"},
+		{nist(rate, "channel_count -i 1000000"), fault.Corrupt, "1000000 channels"},
+		{nist(rate, "sample_n_bytes -i 7"), fault.Corrupt, "samples of 7 bytes"},
+		{nist(rate, "sample_coding -s4 cvsd"), fault.Unsupported, `"cvsd"`},
+		{nist(rate, "sample_coding -s20 pcm,embedded-wavpack"), fault.Unsupported, `"wavpack"`},
+		{nist(rate, "sample_coding -s26 pcm,embedded-shorten-v2.00"), fault.Unsupported, "does not say its length"},
+		{nist(rate, "sample_count -i 9000000", "sample_coding -s26 pcm,embedded-shorten-v2.00"), fault.Corrupt, "more than its 32000 bytes can hold"},
+	} {
+		_, err := audiotest.Bytes("x.sph", c.b)
+		audiotest.RefusedAs(t, err, c.code, "x.sph: ", c.text)
+	}
+}
+
+func FuzzSPHERE(f *testing.F) {
+	f.Add(audiotest.Fixture(f, "short.sph")[:1100])
+	f.Add([]byte("NIST_1A\n     99\nsample_rate -i 8000\nsample_count -i 9\nsample_coding -s26 ulaw,embedded-shorten-v2.00\nend_head\n123456789"))
+	f.Add([]byte("NIST_1A\n     40\nsample_rate -i 8000\nend_head12"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		audiotest.Sane(t, append([]byte("NIST_1A"), b[min(7, len(b)):]...))
+	})
+}

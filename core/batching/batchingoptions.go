@@ -1,0 +1,106 @@
+package batching
+
+import (
+	"fmt"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+const (
+	MaxStep    = 1 << 16 // clips in an optimizer step
+	maxRanks   = 1 << 12
+	maxBuckets = 256
+
+	fewSteps    = 20 // an epoch with fewer steps mixes little
+	bucketSteps = 4  // a bucket holds at least so many steps
+)
+
+// The modes: which clips make up an optimizer step.
+const (
+	Random   = "random"   // any
+	Bucketed = "bucketed" // of one bucket, that is of similar length
+	Packed   = "packed"   // groups of clips, each of one bucket, whose sizes add up to the step's: full micro-batches, of several lengths
+)
+
+// Options is how the optimizer steps of an epoch are made.
+type Options struct {
+	Mode        string  `json:"mode"`
+	StepSamples int     `json:"step_samples"` // clips in an optimizer step, of all processes together
+	Ranks       int     `json:"ranks"`        // processes
+	Seed        uint64  `json:"seed"`
+	Epoch       uint64  `json:"epoch"`
+	Buckets     int     `json:"buckets"` // at most; fewer leave more randomness
+	DropLast    bool    `json:"drop_last"`
+	OverheadS   float64 `json:"overhead_s"` // what a micro-batch costs beside its padded seconds, in seconds of audio
+	Memory      Limits  `json:"memory"`     // null: not known
+}
+
+// Check says what is wrong with the options themselves.
+func (r Options) Check() error {
+	wrong := func(hint, format string, args ...any) error {
+		return fault.New(fault.InvalidArgument, hint, format, args...)
+	}
+	switch {
+	case r.Mode != Random && r.Mode != Bucketed && r.Mode != Packed:
+		return wrong("choose random, bucketed or packed", "mode = %q is not known", r.Mode)
+	case r.StepSamples < 1 || r.StepSamples > MaxStep:
+		return wrong(fmt.Sprintf("choose 1 to %d", MaxStep), "step_samples = %d", r.StepSamples)
+	case r.Ranks < 1 || r.Ranks > maxRanks:
+		return wrong(fmt.Sprintf("choose 1 to %d", maxRanks), "ranks = %d", r.Ranks)
+	case r.StepSamples%r.Ranks != 0:
+		return wrong("choose a multiple of the number of processes", "%d samples a step cannot be shared evenly by %d processes", r.StepSamples, r.Ranks)
+	case r.Buckets < 1 || r.Buckets > maxBuckets:
+		return wrong(fmt.Sprintf("choose 1 to %d", maxBuckets), "buckets = %d", r.Buckets)
+	case r.Mode == Packed && r.Memory == nil:
+		return wrong("give what fits, or choose bucketed", "packed steps need a table of memory")
+	}
+	return checkOverhead(r.OverheadS)
+}
+
+// checkOverhead refuses what is no number of seconds.
+func checkOverhead(seconds float64) error {
+	if !(seconds >= 0 && seconds <= MaxSeconds) {
+		return fault.New(fault.InvalidArgument, "give 0 to 1e7 seconds", "overhead_s = %g", seconds)
+	}
+	return nil
+}
+
+// perRank is how many clips of a full step a process gets.
+func (r Options) perRank() int { return r.StepSamples / r.Ranks }
+
+// group is the most clips of one bucket that lie together in a share of a packed step.
+func (r Options) group() int { return max(1, r.perRank()/lengthsAStep) }
+
+// tail is the sizes of the steps behind the full ones, in order: the clips that are left make up a shorter step, of which
+// every process gets some. When they are fewer than the processes, they share one more step's clips, in two shorter ones.
+func (r Options) tail(n int) ([]int, error) {
+	rest := n % r.StepSamples
+	switch {
+	case rest == 0:
+		return []int{}, nil
+	case r.DropLast && n < r.StepSamples:
+		return nil, fault.New(fault.InvalidArgument, "take smaller steps, or keep the last one", "%d clips are less than a step of %d, and the last step is dropped", n, r.StepSamples)
+	case r.DropLast, rest >= r.Ranks:
+		return []int{rest}, nil
+	case n > r.StepSamples && r.StepSamples+rest >= 2*r.Ranks:
+		return []int{(r.StepSamples + rest + 1) / 2, (r.StepSamples + rest) / 2}, nil
+	}
+	return nil, fault.New(fault.InvalidArgument, "take fewer processes, other steps, or drop_last",
+		"%d clips in steps of %d leave %d clips, which cannot be shared by %d processes", n, r.StepSamples, rest, r.Ranks)
+}
+
+// notes is what there is to say about too little data.
+func (r Options) notes(n, buckets int) []string {
+	steps, notes := n/r.StepSamples, []string{}
+	if r.Mode == Random {
+		return notes
+	}
+	if steps < fewSteps {
+		notes = append(notes, fmt.Sprintf("an epoch has only %d steps of %d clips: steps of similar clips are then few and much alike from epoch to epoch; "+
+			"random steps, cut by memory, keep the randomness that little data needs", steps, r.StepSamples))
+	}
+	if buckets == 1 && r.Buckets > 1 {
+		notes = append(notes, fmt.Sprintf("%d clips do not fill two buckets of %d steps: the order is random", n, bucketSteps))
+	}
+	return notes
+}

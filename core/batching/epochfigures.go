@@ -1,0 +1,68 @@
+package batching
+
+// epochFigures adds up micro-batches.
+type epochFigures struct {
+	Figures
+	overhead       float64
+	uses, weighted float64
+	cost, slowest  float64 // of the process at hand, and of the slowest of its step so far
+}
+
+// add counts a micro-batch.
+func (t *epochFigures) add(c *sortedClips, batch []uint32) {
+	longest := batch[0]
+	for _, p := range batch {
+		longest = max(longest, p)
+	}
+	size, fits := len(batch), int(c.largest[longest])
+	padded := float64(size) * c.sorted[longest]
+	use := float64(size) / float64(fits)
+	t.MicroBatches++
+	t.PaddedS += padded
+	t.uses += use
+	t.weighted += use * (padded + t.overhead)
+	t.cost += padded + t.overhead
+	if size > fits {
+		t.OverMemory++
+	}
+}
+
+// endRank ends the share of one process in a step.
+func (t *epochFigures) endRank() {
+	t.CostS += t.cost
+	t.slowest = max(t.slowest, t.cost)
+	t.cost = 0
+}
+
+func (t *epochFigures) endStep() {
+	t.SlowestS += t.slowest
+	t.slowest = 0
+	t.Steps++
+}
+
+func (t *epochFigures) figures(audio float64) Figures {
+	if t.PaddedS > 0 {
+		t.Padding = max(0, 1-audio/t.PaddedS)
+	}
+	if t.MicroBatches > 0 {
+		t.Use = t.uses / float64(t.MicroBatches)
+	}
+	if t.CostS > 0 {
+		t.UseByTime = t.weighted / t.CostS
+	}
+	return t.Figures
+}
+
+// audio is how many seconds some of the clips hold.
+func (c *sortedClips) audio(positions []uint32) (sum float64) {
+	if len(positions) == len(c.sorted) {
+		for _, s := range c.sorted {
+			sum += s
+		}
+		return sum
+	}
+	for _, p := range positions {
+		sum += c.sorted[p]
+	}
+	return sum
+}

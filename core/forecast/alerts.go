@@ -1,0 +1,125 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/runlog"
+)
+
+const (
+	maxAlerts   = 256
+	minCooldown = 120.0  // seconds after a clearing within which the same warning is not raised again, unless critical;
+	maxCooldown = 7200.0 // doubled each time, up to this: what comes and goes all the time is known by then
+
+	criticalSeconds, criticalSteps = 60, 10
+)
+
+// forecast is what a detector found. Numbers that are not known are NaN.
+type forecast struct {
+	kind           string
+	gpu            int
+	since, sinceS  float64 // step number, seconds
+	perStep, perS  float64 // bytes
+	steps, seconds float64 // left
+	text, advice   string
+}
+
+type key struct {
+	kind string
+	gpu  int
+}
+
+// alertTable holds the alerts: at most one open for a kind and a GPU.
+type alertTable struct {
+	alerts  []runlog.Alert
+	open    map[key]int // index into alerts
+	cleared map[key]clearedAlert
+	last    uint64 // ID
+	changes uint64
+}
+
+// clearedAlert is when an alert ended, and for how long it is not raised again.
+type clearedAlert struct{ at, cooldown float64 }
+
+// raise opens an alert, or brings the open one's numbers up to date.
+func (b *alertTable) raise(at float64, f forecast) {
+	severity := runlog.SeverityWarn
+	if f.seconds <= criticalSeconds || f.steps <= criticalSteps {
+		severity = runlog.SeverityCritical
+	}
+	k := key{f.kind, f.gpu}
+	if i, open := b.open[k]; open {
+		b.update(&b.alerts[i], f, severity)
+		return
+	}
+	if last, ok := b.cleared[k]; ok && at < last.at+last.cooldown && severity != runlog.SeverityCritical {
+		return
+	}
+	if b.open == nil {
+		b.open, b.cleared = map[key]int{}, map[key]clearedAlert{}
+	}
+	b.dropOldest()
+	b.last++
+	b.changes++
+	b.alerts = append(b.alerts, runlog.Alert{ID: b.last, AtS: at, Kind: f.kind, GPU: f.gpu, Severity: severity})
+	b.open[k] = len(b.alerts) - 1
+	b.update(&b.alerts[len(b.alerts)-1], f, severity)
+}
+
+// update never makes a critical alert a lesser one: it stays until it is cleared.
+func (b *alertTable) update(a *runlog.Alert, f forecast, severity string) {
+	if severity == runlog.SeverityCritical && a.Severity != severity {
+		a.Severity = severity
+		b.changes++
+	}
+	if f.since >= 0 && f.since < 1<<63 {
+		step := uint64(f.since)
+		a.Since = &step
+	}
+	a.SinceS, a.PerStep, a.PerS = pointer(f.sinceS), pointer(f.perStep), pointer(f.perS)
+	a.Steps, a.Seconds, a.Text, a.Advice = pointer(f.steps), pointer(f.seconds), f.text, f.advice
+}
+
+// clear ends an alert that no longer holds.
+func (b *alertTable) clear(at float64, kind string, gpu int) {
+	k := key{kind, gpu}
+	if i, open := b.open[k]; open {
+		b.alerts[i].ClearedS = &at
+		b.cleared[k] = clearedAlert{at, max(minCooldown, min(2*b.cleared[k].cooldown, maxCooldown))}
+		b.changes++
+		delete(b.open, k)
+	}
+}
+
+func (b *alertTable) isOpen(kind string, gpu int) bool {
+	_, open := b.open[key{kind, gpu}]
+	return open
+}
+
+// dropOldest makes room by dropping the oldest alert that was cleared.
+func (b *alertTable) dropOldest() {
+	if len(b.alerts) < maxAlerts {
+		return
+	}
+	old := slices.IndexFunc(b.alerts, func(a runlog.Alert) bool { return a.ClearedS != nil })
+	if old < 0 {
+		return // as many open alerts as there are kinds and GPUs: bounded, too
+	}
+	b.alerts = slices.Delete(b.alerts, old, old+1)
+	for k, i := range b.open {
+		if i > old {
+			b.open[k] = i - 1
+		}
+	}
+}
+
+func (b *alertTable) list() []runlog.Alert { return slices.Clone(b.alerts) }
+
+// pointer is nil for what is not known, as JSON wants it.
+func pointer(value float64) *float64 {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return nil
+	}
+	return &value
+}

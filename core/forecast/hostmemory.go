@@ -1,0 +1,180 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/runlog"
+)
+
+const (
+	hostRise   = 0.01
+	hostSpan   = 60.0 // seconds: workers that start grow for less
+	fastSpan   = 20.0 // enough when less than fastShare is left, for fastS at most, and no workers are starting
+	fastShare  = 0.45
+	fastS      = 120.0
+	hostReach  = 1.5  // a growth is foreseen this many times as far ahead as it was seen
+	startReach = 0.25 // and before the first step, while data is loaded
+	hostSoon   = 180.0
+	hostTight  = 0.06 // of the RAM
+	hostEasy   = 0.10
+	shmTight   = 0.92
+	shmEasy    = 0.85
+	swapRise   = 0.01 // of the RAM, within a minute while less than swapTight of it is available
+	swapTight  = 0.12
+	hostRest   = 60.0
+)
+
+// host is what is known of the host.
+type host struct {
+	started          bool // a training step was told
+	n                uint64
+	total, available float64
+	used, shm        *multires
+	swapped          ring
+	ram, shared      growth
+}
+
+func newHost() host {
+	return host{total: math.NaN(), available: math.NaN(), used: &multires{}, shm: &multires{}}
+}
+
+// second takes a reading.
+func (h *host) second(at float64, s runlog.Second, b *alertTable) {
+	h.n++
+	total, available := known(s.HostTotal), known(s.HostAvailable)
+	if total > 0 && available <= total {
+		h.total, h.available = total, available
+		h.used.push(point{at, at, total - available, known(s.WorkersRSS)})
+		h.watchRAM(at, b)
+		h.watchSwap(at, known(s.SwapUsed), b)
+	}
+	if total, used := known(s.ShmTotal), known(s.ShmUsed); total > 0 && used >= 0 {
+		h.shm.push(point{at, at, used, math.NaN()})
+		h.watchShm(at, total, used, b)
+	}
+}
+
+// watchRAM looks at RAM that is not available: the page cache is.
+func (h *host) watchRAM(at float64, b *alertTable) {
+	kind := runlog.AlertHostRAM
+	if b.isOpen(runlog.AlertWorkersRAM, -1) {
+		kind = runlog.AlertWorkersRAM
+	}
+	used := h.total - h.available
+	var t trend
+	ok := false
+	if h.n%decimation == 0 {
+		h.ram.search(h.used, h.n, at, demand{rise: hostRise * h.total, sign: 3.9})
+	}
+	if t, ok = h.ram.longest(); ok {
+		h.ram.holds(t, at, used)
+	}
+	seconds := h.available / t.slope
+	switch {
+	case ok && (h.near(t, seconds, h.available/h.total, h.starting()) || b.isOpen(kind, -1)):
+		if !b.isOpen(kind, -1) && h.ofWorkers(t) {
+			kind = runlog.AlertWorkersRAM
+		}
+		b.raise(at, h.filling(kind, t, seconds))
+	case h.available < hostTight*h.total:
+		b.raise(at, h.lowMemory(kind))
+	case b.isOpen(kind, -1) && h.available > hostEasy*h.total && h.ram.over(at, used, hostRest):
+		b.clear(at, kind, -1)
+	}
+}
+
+// near says whether a growth was seen for long enough to tell of an end that far away. share is what is left.
+func (h *host) near(t trend, seconds, share float64, starting bool) bool {
+	if !h.started {
+		return t.span >= hostSpan && seconds <= startReach*t.span
+	}
+	return t.span >= hostSpan && !(starting && t.span < 2*hostSpan) && seconds <= max(hostSoon, hostReach*t.span) || t.span >= fastSpan && !starting && share < fastShare && seconds <= fastS
+}
+
+// starting says whether the workers were far smaller within the last minute and a half: then what grows is their start.
+func (h *host) starting() bool {
+	points := h.used.last(0, resolutionSize)
+	least := points[len(points)-1].x
+	for _, p := range points {
+		least = min(least, p.x)
+	}
+	return points[len(points)-1].x > 4*least && h.available > hostEasy*h.total
+}
+
+// ofWorkers says whether the DataLoader workers' memory grew by most of it.
+func (h *host) ofWorkers(t trend) bool {
+	newest := h.used.last(0, 1)[0].x
+	return newest-t.first.x >= 0.6*t.rise
+}
+
+func (h *host) filling(kind string, t trend, seconds float64) forecast {
+	f := forecast{
+		kind: kind, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope, steps: math.NaN(), seconds: seconds,
+		text: fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it ends in about %s", size(60*t.slope), size(h.available),
+			size(h.total), lasting(seconds)),
+		advice: "keep results of steps as numbers (.item()), not in growing lists, and load data by memory map (datasets does), not into lists",
+	}
+	if kind == runlog.AlertWorkersRAM {
+		f.text = fmt.Sprintf("The DataLoader workers' RAM grows %s/min and reaches the limit of %s in about %s", size(60*t.slope), size(h.total),
+			lasting(seconds))
+		f.advice = "halve dataloader_num_workers; if it goes on, keep paths in numpy arrays, not in Python lists that each worker copies"
+	}
+	return f
+}
+
+func (h *host) lowMemory(kind string) forecast {
+	f := h.filling(kind, trend{}, math.NaN())
+	f.sinceS, f.perS = math.NaN(), math.NaN()
+	f.text = fmt.Sprintf("Only %s of %s of host memory are available", size(h.available), size(h.total))
+	return f
+}
+
+// watchShm looks at /dev/shm, through which workers hand over batches.
+func (h *host) watchShm(at, total, used float64, b *alertTable) {
+	if h.n%decimation == 0 {
+		h.shared.search(h.shm, h.n, at, demand{rise: hostRise * total, sign: 3.9})
+	}
+	t, ok := h.shared.longest()
+	if ok {
+		h.shared.holds(t, at, used)
+	}
+	seconds := max(0, total-used) / t.slope
+	f := forecast{
+		kind: runlog.AlertShm, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope, steps: math.NaN(), seconds: seconds,
+		text: fmt.Sprintf("/dev/shm grows %s/min, %s of %s are used: it is full in about %s", size(60*t.slope), size(used), size(total),
+			lasting(seconds)),
+		advice: "give the container more (docker run --shm-size=8g), or lower dataloader_num_workers",
+	}
+	switch {
+	case ok && (h.near(t, seconds, 1-used/total, false) || b.isOpen(runlog.AlertShm, -1)):
+		b.raise(at, f)
+	case used > shmTight*total:
+		f.text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", size(used), size(total))
+		f.sinceS, f.perS, f.seconds = math.NaN(), math.NaN(), math.NaN()
+		b.raise(at, f)
+	case used < shmEasy*total && h.shared.over(at, used, hostRest):
+		b.clear(at, runlog.AlertShm, -1)
+	}
+}
+
+// watchSwap looks for swapping that training waits for: swap grows while little RAM is available. Idle pages that the kernel swaps
+// out at leisure are none.
+func (h *host) watchSwap(at, used float64, b *alertTable) {
+	if math.IsNaN(used) {
+		return
+	}
+	h.swapped.push(used)
+	rise := used - h.swapped.min()
+	switch low := h.available < swapTight*h.total; {
+	case low && rise > swapRise*h.total:
+		b.raise(at, forecast{
+			kind: runlog.AlertSwap, gpu: -1, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: rise / recent,
+			steps: math.NaN(), seconds: math.NaN(),
+			text:   fmt.Sprintf("The host swaps: %s more within a minute, %s of RAM are available", size(rise), size(h.available)),
+			advice: "halve dataloader_num_workers",
+		})
+	case !low && rise <= swapRise*h.total/2:
+		b.clear(at, runlog.AlertSwap, -1)
+	}
+}

@@ -1,0 +1,49 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/runlog"
+)
+
+const (
+	othersRise  = 0.01 // of the card
+	othersReach = 600.0
+	othersRest  = 60.0
+)
+
+// watchOtherProcesses looks at the memory of other processes on the card, by seconds.
+func (g *gpu) watchOtherProcesses(b *alertTable) {
+	if g.told%decimation != 0 || !(g.total > 0) {
+		return
+	}
+	g.otherGrowth.search(&g.otherMemory, g.told, g.at, demand{rise: g.least(othersRise), sign: 3.4})
+	t, ok := g.otherGrowth.longest()
+	if !ok {
+		if b.isOpen(runlog.AlertOthers, g.index) && g.otherGrowth.over(g.at, g.others, othersRest) {
+			b.clear(g.at, runlog.AlertOthers, g.index)
+		}
+		return
+	}
+	g.otherGrowth.holds(t, g.at, g.others)
+	seconds := max(0, g.headroomForOthers()) / t.slope
+	if seconds > max(othersReach, t.span/2) && !b.isOpen(runlog.AlertOthers, g.index) {
+		return
+	}
+	b.raise(g.at, forecast{
+		kind: runlog.AlertOthers, gpu: g.index, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope,
+		steps: seconds / g.stepTimes.median(), seconds: seconds,
+		text: fmt.Sprintf("Another process on this GPU holds %s and grows %s/s: out of memory in about %s", size(g.others), size(t.slope),
+			lasting(seconds)),
+		advice: "end the other process (nvidia-smi names it), or choose another card by CUDA_VISIBLE_DEVICES",
+	})
+}
+
+// headroomForOthers is what others can take until a step of ours no longer fits.
+func (g *gpu) headroomForOthers() float64 {
+	if g.headrooms.n == 0 {
+		return g.free
+	}
+	return g.headrooms.min()
+}

@@ -1,0 +1,134 @@
+package formula
+
+import (
+	"math"
+	"math/bits"
+)
+
+// multiples gives every coefficient times one monomial of the tier that fits.
+func (f *Fitter) multiples(t tier, sizes []int64) (fitting []Formula) {
+	for _, c := range t {
+		if !proportional(sizes, c.at) {
+			continue
+		}
+		at := largest(c.at)
+		divisor := gcd(sizes[at], c.at[at])
+		if n := c.at[at] / divisor; n <= maxDivisor {
+			fitting = append(fitting, Formula{terms: []term{{c.monomial, sizes[at] / divisor}}, divisor: n})
+		}
+	}
+	return fitting
+}
+
+// proportional tells whether a / b is the same number everywhere; both hold no negative number.
+func proportional(a, b []int64) bool {
+	at := largest(b)
+	for i := range a {
+		if uint64(a[i])*uint64(b[at]) != uint64(a[at])*uint64(b[i]) { // most candidates end here
+			return false
+		}
+		high, _ := bits.Mul64(uint64(a[i]), uint64(b[at]))
+		if other, _ := bits.Mul64(uint64(a[at]), uint64(b[i])); high != other {
+			return false
+		}
+	}
+	return b[at] > 0
+}
+
+func largest(n []int64) int {
+	at := 0
+	for i := range n {
+		if n[i] > n[at] {
+			at = i
+		}
+	}
+	return at
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// pairs gives the sums of two monomials that fit; at least one shape is left to prove them.
+func (f *Fitter) pairs(sizes []int64) (fitting []Formula) {
+	for j := range f.basis {
+		for i := range j {
+			if found, ok := f.sum(sizes, f.basis[i], f.basis[j]); ok {
+				fitting = append(fitting, found)
+			}
+		}
+	}
+	return fitting
+}
+
+// triples gives the sums of three monomials that fit. The first two of them are of the same variables as the third, or
+// 1 and B: else there would be thousands.
+func (f *Fitter) triples(sizes []int64) (fitting []Formula) {
+	for k := range f.basis {
+		for j := range k {
+			if !f.basis[k].covers(f.basis[j].monomial) {
+				continue
+			}
+			for i := range j {
+				if !f.basis[k].covers(f.basis[i].monomial) {
+					continue
+				}
+				if found, ok := f.sum(sizes, f.basis[i], f.basis[j], f.basis[k]); ok {
+					fitting = append(fitting, found)
+				}
+			}
+		}
+	}
+	return fitting
+}
+
+// covers tells whether the variables of other are among m's, the batch aside.
+func (m monomial) covers(other monomial) bool {
+	has := func(n int16) bool { return n == variableOne || n == m.b || n == m.c }
+	return has(other.b) && has(other.c)
+}
+
+// sum solves for the coefficients of some monomials, rounds them to the finest allowed, and keeps them if they then give
+// every size exactly.
+func (f *Fitter) sum(sizes []int64, parts ...candidate) (Formula, bool) {
+	if len(sizes) <= len(parts) {
+		return Formula{}, false
+	}
+	solved, ok := solve(sizes, parts)
+	if !ok {
+		return Formula{}, false
+	}
+	found := Formula{divisor: maxDivisor}
+	divisor := int64(maxDivisor)
+	for i, x := range solved[:len(parts)] {
+		x *= maxDivisor
+		n := math.Round(x)
+		if n == 0 || math.Abs(n) > 1<<52 || math.Abs(x-n) > 1e-3 {
+			return Formula{}, false
+		}
+		found.terms = append(found.terms, term{parts[i].monomial, int64(n)})
+		divisor = gcd(divisor, int64(math.Abs(n)))
+	}
+	for i := range found.terms {
+		found.terms[i].coefficient /= divisor
+	}
+	found.divisor /= divisor
+	return found, f.exact(&found, sizes)
+}
+
+func (f *Fitter) exact(found *Formula, sizes []int64) bool {
+	for i, p := range f.points {
+		sum, magnitude := int64(0), 0.0
+		for _, t := range found.terms {
+			sum += t.coefficient * t.value(p.values)
+			magnitude += math.Abs(float64(t.coefficient)) * t.float(p.values)
+		}
+		if magnitude > 1<<62 || sum != sizes[i]*found.divisor {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,126 @@
+// Package formula computes the size of a storage at any shape from its sizes at a few: the simplest sum of products of batch
+// and lengths that gives all of them exactly.
+package formula
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+)
+
+// monomial is a product of at most three variables.
+type monomial struct{ a, b, c int16 }
+
+func (m monomial) value(v []int64) int64 { return v[m.a] * v[m.b] * v[m.c] }
+
+func (m monomial) float(v []int64) float64 {
+	return float64(v[m.a]) * float64(v[m.b]) * float64(v[m.c])
+}
+
+// term is a monomial with its coefficient, in units of one part of the formula's divisor.
+type term struct {
+	monomial
+	coefficient int64
+}
+
+const (
+	maxTerms   = 3
+	maxDivisor = 16 // of the coefficients: sizes count bytes of whole elements, eight flags in a byte at the finest
+)
+
+// Formula gives a size for any shape: the sum of its terms, divided. An inexact one has factors instead of coefficients, and
+// the sizes at the traced shapes.
+type Formula struct {
+	terms     []term
+	divisor   int64
+	Unit      trace.Unit // what the size counts
+	Inexact   bool
+	Ambiguous bool              // another formula as simple fits the traced shapes as well
+	factors   [maxTerms]float64 // of an inexact formula's terms
+	Residual  float64           // largest relative error of an inexact formula at the traced shapes
+	traced    []traced
+}
+
+type traced struct {
+	shape trace.Shape
+	size  int64
+}
+
+// Constant is the formula of a size that is the same at every shape.
+func Constant(size int64) Formula { return Formula{terms: []term{{coefficient: size}}, divisor: 1} }
+
+// Bound is the formula of a size between two that does not follow from a shape: the larger one.
+func Bound(least, most int64) Formula {
+	return Formula{terms: []term{{}}, divisor: 1, Inexact: true, factors: [maxTerms]float64{float64(most)}, Residual: 1 - float64(least)/float64(most)}
+}
+
+// IsConstant tells whether the size is the same at every shape.
+func (f *Formula) IsConstant() bool {
+	return !f.Inexact && len(f.terms) == 1 && f.terms[0].monomial == monomial{}
+}
+
+// Size evaluates the formula, in its unit.
+func (f *Formula) Size(p Point) uint64 {
+	if f.Inexact {
+		return f.inexactSize(p)
+	}
+	var sum int64
+	var magnitude float64
+	for i := range f.terms {
+		t := &f.terms[i]
+		magnitude += math.Abs(float64(t.coefficient)) * t.float(p.values)
+		sum += t.coefficient * t.value(p.values)
+	}
+	if magnitude > 1<<62 {
+		return trace.TooLarge
+	}
+	return uint64(max(sum/f.divisor, 0))
+}
+
+func (f *Formula) inexactSize(p Point) uint64 {
+	for _, s := range f.traced {
+		if s.shape == p.shape {
+			return uint64(s.size)
+		}
+	}
+	size := 0.0
+	for i, t := range f.terms {
+		size += f.factors[i] * t.float(p.values)
+	}
+	return uint64(min(math.Ceil(size), trace.TooLarge))
+}
+
+// Describe is the formula as people read it: "8·B·length7 + 4·B", "≈ 1.5·B", "(B·length7) rows".
+func (f *Formula) Describe(v Variables) string {
+	words := make([]string, len(f.terms))
+	for i, t := range f.terms {
+		factor := float64(t.coefficient) / float64(f.divisor)
+		if f.Inexact {
+			factor = f.factors[i]
+		}
+		words[i] = fmt.Sprintf("%.6g", factor)
+		if name := t.Describe(v); name != "" {
+			words[i] += "·" + name
+		}
+	}
+	text := strings.Join(words, " + ")
+	if f.Unit.Count >= trace.ColumnSum {
+		text = "(" + text + ") rows"
+	}
+	if f.Inexact {
+		return "≈ " + text
+	}
+	return text
+}
+
+func (m monomial) Describe(v Variables) string {
+	var words []string
+	for _, index := range []int16{m.a, m.b, m.c} {
+		if index != variableOne {
+			words = append(words, v.name(int(index)))
+		}
+	}
+	return strings.Join(words, "·")
+}

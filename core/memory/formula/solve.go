@@ -1,0 +1,45 @@
+package formula
+
+import "math"
+
+// solve finds the coefficients with which as many rows as there are parts give their sizes, by elimination with the
+// largest pivot; false when the parts cannot be told apart.
+func solve(sizes []int64, parts []candidate) (x [maxTerms]float64, ok bool) {
+	n := len(parts)
+	m := make([][maxTerms + 1]float64, len(sizes))
+	for r := range m {
+		for i, p := range parts {
+			m[r][i] = float64(p.at[r]) / float64(max(p.at[largest(p.at)], 1))
+		}
+		m[r][n] = float64(sizes[r])
+	}
+	for i := range n {
+		pivot := i
+		for r := i; r < len(m); r++ {
+			if math.Abs(m[r][i]) > math.Abs(m[pivot][i]) {
+				pivot = r
+			}
+		}
+		if math.Abs(m[pivot][i]) < 1e-9 {
+			return x, false
+		}
+		m[i], m[pivot] = m[pivot], m[i]
+		for r := i + 1; r < len(m); r++ {
+			share := m[r][i] / m[i][i]
+			for k := i; k <= n; k++ {
+				m[r][k] -= share * m[i][k]
+			}
+		}
+	}
+	for i := n - 1; i >= 0; i-- {
+		x[i] = m[i][n]
+		for k := i + 1; k < n; k++ {
+			x[i] -= m[i][k] * x[k]
+		}
+		x[i] /= m[i][i]
+	}
+	for i, p := range parts {
+		x[i] /= float64(max(p.at[largest(p.at)], 1))
+	}
+	return x, true
+}

@@ -1,0 +1,74 @@
+package peak
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// ModuleBytes is what a part of the model holds.
+type ModuleBytes struct {
+	Module string `json:"module"` // a path, with * for the number of a layer where all are one row; "" outside any module
+	Bytes  uint64 `json:"bytes"`
+}
+
+// otherModules is the row for what does not fit into a table.
+const otherModules = "…"
+
+// deepest is how many steps of a path without a layer's number make a row of their own.
+const deepest = 3
+
+// ModuleRows sums bytes up by part of the model, largest first, in at most so many rows: a layer each if they fit, else
+// all layers of a stack in one row, and what is left in the last one.
+func ModuleRows(names []string, bytes []uint64, most int) []ModuleBytes {
+	rows := grouped(names, bytes, layerOf)
+	if len(rows) > most {
+		rows = grouped(names, bytes, func(path string) string { return stackOf(layerOf(path)) })
+	}
+	if len(rows) > most {
+		rest := ModuleBytes{Module: otherModules}
+		for _, r := range rows[most-1:] {
+			rest.Bytes += r.Bytes
+		}
+		rows = append(rows[:most-1], rest)
+	}
+	return rows
+}
+
+func grouped(names []string, bytes []uint64, group func(string) string) []ModuleBytes {
+	sums := map[string]uint64{}
+	for i, n := range bytes {
+		if n > 0 {
+			sums[group(names[i])] += n
+		}
+	}
+	rows := make([]ModuleBytes, 0, len(sums))
+	for name, n := range sums {
+		rows = append(rows, ModuleBytes{name, n})
+	}
+	slices.SortFunc(rows, func(a, b ModuleBytes) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Module, b.Module))
+	})
+	return rows
+}
+
+// layerOf cuts a path behind the first number: wav2vec2.encoder.layers.3 of wav2vec2.encoder.layers.3.attention.q_proj.
+func layerOf(path string) string {
+	steps := strings.Split(path, ".")
+	for i, step := range steps {
+		if isNumber(step) {
+			return strings.Join(steps[:i+1], ".")
+		}
+	}
+	return strings.Join(steps[:min(len(steps), deepest)], ".")
+}
+
+// stackOf puts a * for the number at the end.
+func stackOf(layer string) string {
+	if at := strings.LastIndexByte(layer, '.'); at >= 0 && isNumber(layer[at+1:]) {
+		return layer[:at+1] + "*"
+	}
+	return layer
+}
+
+func isNumber(step string) bool { return step != "" && strings.Trim(step, "0123456789") == "" }

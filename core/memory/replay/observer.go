@@ -1,0 +1,154 @@
+package replay
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
+	"github.com/asrconfig/asrconfig-go/core/memory/template"
+)
+
+// Observer follows what is allocated during a run and what for, and keeps the highest moment. A storage counts with its block's
+// size: rounding, and what the allocator did not split off.
+type Observer struct {
+	peak                Moment
+	allocated, reserved uint64
+	components          [template.MaxComponents]uint64
+	modules             []uint64
+	rising              bool // what the peak consists of is still to be copied, before the next free
+
+	mostReserved uint64
+	unallocated  uint64 // of that, when it was reserved
+	phases       []peak.Phase
+	timeline     *timeline // nil without
+
+	held []uint64 // by storage of the segment: bytes of its block
+	rows []int    // of the segment's phases, in phases
+	segment
+}
+
+// segment is the one being replayed.
+type segment struct {
+	Segment
+	phase     int
+	nextPhase int32 // storage with which it begins
+}
+
+// Moment is a point of a run.
+type Moment struct {
+	Segment    Segment
+	Storage    int32 // the newest
+	Allocated  uint64
+	Components [template.MaxComponents]uint64
+	Modules    []uint64
+}
+
+// NewObserver follows a run of so many events, with a timeline of at most so many points if any.
+func NewObserver(modules, points, events int) *Observer {
+	o := &Observer{modules: make([]uint64, modules)}
+	if points > 0 {
+		o.timeline = newTimeline(points, events)
+	}
+	return o
+}
+
+func (o *Observer) begin(s Segment) {
+	o.held = resized(o.held, len(s.Template.Storages))
+	o.segment = segment{Segment: s}
+	o.rows = o.rows[:0]
+	for _, p := range s.Template.Phases {
+		o.rows = append(o.rows, o.row(s.Template.Kind, p.Name))
+	}
+	o.enter(0)
+}
+
+// enter begins a phase of the segment.
+func (o *Observer) enter(phase int) {
+	o.phase, o.nextPhase = phase, int32(len(o.held))+1
+	if phases := o.Template.Phases; phase+1 < len(phases) {
+		o.nextPhase = phases[phase+1].Storage
+	}
+}
+
+// row finds or makes the row of a phase: all segments of a kind share it.
+func (o *Observer) row(kind, phase string) int {
+	for i := range o.phases {
+		if o.phases[i].Segment == kind && o.phases[i].Phase == phase {
+			return i
+		}
+	}
+	o.phases = append(o.phases, peak.Phase{Segment: kind, Phase: phase})
+	return len(o.phases) - 1
+}
+
+// allocate takes down an allocation; s is the allocator's state after it.
+func (o *Observer) allocate(storage int32, component uint8, s allocator.Stats) {
+	for storage >= o.nextPhase {
+		o.enter(o.phase + 1)
+	}
+	held := s.Allocated - o.allocated
+	o.held[storage], o.allocated = held, s.Allocated
+	o.components[component] += held
+	o.modules[o.Template.Storages[storage].Module] += held
+	if s.Reserved > o.mostReserved {
+		o.mostReserved, o.unallocated = s.Reserved, s.Reserved-s.Allocated
+	}
+	o.reserved = s.Reserved
+	row := &o.phases[o.rows[o.phase]]
+	row.PeakAllocated = max(row.PeakAllocated, s.Allocated)
+	row.PeakReserved = max(row.PeakReserved, s.Reserved)
+	if s.Allocated > o.peak.Allocated {
+		o.peak.Segment, o.peak.Storage, o.peak.Allocated, o.rising = o.Segment, storage, s.Allocated, true
+	}
+}
+
+func (o *Observer) free(held uint64, module int32, component uint8) {
+	o.settle()
+	o.allocated -= held
+	o.components[component] -= held
+	o.modules[module] -= held
+}
+
+// settle copies what the peak consists of.
+func (o *Observer) settle() {
+	if o.rising {
+		o.peak.Components, o.peak.Modules = o.components, append(o.peak.Modules[:0], o.modules...)
+		o.rising = false
+	}
+}
+
+// Highest is the moment at which most was allocated; without a template if nothing was.
+func (o *Observer) Highest() Moment {
+	o.settle()
+	return o.peak
+}
+
+// sample offers the state after an event to the timeline.
+func (o *Observer) sample() {
+	if o.timeline != nil {
+		o.timeline.offer(o.rows[o.phase], o.allocated, o.reserved, &o.components)
+	}
+}
+
+// Fragmentation is the share of the reserved memory that was not allocated when it was most.
+func (o *Observer) Fragmentation() float64 {
+	if o.mostReserved == 0 {
+		return 0
+	}
+	return float64(o.unallocated) / float64(o.mostReserved)
+}
+
+// Phases are those that were reached.
+func (o *Observer) Phases() []peak.Phase {
+	n := len(o.phases)
+	for n > 0 && o.phases[n-1].PeakReserved == 0 {
+		n--
+	}
+	return o.phases[:n]
+}
+
+// Timeline gives the points, with the components' names; nil without.
+func (o *Observer) Timeline(components []string) *peak.Timeline {
+	if o.timeline == nil {
+		return nil
+	}
+	return o.timeline.record(components)
+}

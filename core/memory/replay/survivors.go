@@ -1,0 +1,185 @@
+package replay
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/template"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+)
+
+// survivors are the storages that outlived their segments.
+type survivors struct {
+	load    *played
+	windows []*played // segments of this window and the two before
+}
+
+// played is what is left of a segment.
+type played struct {
+	template *template.Template // by which others name its storages
+	position template.Position
+	storages []survivor
+}
+
+type survivor struct {
+	block     allocator.Block
+	held      uint64 // bytes, where there is an observer
+	module    int32
+	component uint8
+	allocated bool
+}
+
+// inheritedFree frees a storage of an earlier segment before an event.
+type inheritedFree struct {
+	event int32
+	survivor
+}
+
+func nextEvent(frees []inheritedFree) int {
+	if len(frees) == 0 {
+		return math.MaxInt
+	}
+	return int(frees[0].event)
+}
+
+// freeUntil frees what is freed before an event, and returns the rest.
+func (p *Player) freeUntil(frees []inheritedFree, event int) []inheritedFree {
+	for len(frees) > 0 && int(frees[0].event) <= event {
+		f := frees[0]
+		_ = p.Allocator.Free(f.block)
+		if p.Observer != nil {
+			p.Observer.free(f.held, f.module, f.component)
+		}
+		frees = frees[1:]
+	}
+	return frees
+}
+
+// findInherited lists what of earlier segments is freed in a segment: where the trace shows it for these two templates, else
+// at the end of the segment in which it expires, and two windows later at the latest.
+func (p *Player) findInherited(s Segment) {
+	p.inherited = p.inherited[:0]
+	p.expireBefore(s.Position.Window - template.MaxWindows)
+	for i := range s.Template.Inherited {
+		g := &s.Template.Inherited[i]
+		for _, t := range p.at(s.Position, g.Distance) {
+			if t.template == g.From {
+				for _, f := range g.Frees {
+					p.free(t, f.Survivor, f.Event)
+				}
+			}
+		}
+	}
+	for _, t := range p.withinReach(s.Position) {
+		for _, e := range t.template.Expiries(t.position.Role) {
+			if e.IsIn(t.position, s.Position) {
+				p.freeAll(t, e.Survivors, int32(len(s.Template.Events)))
+			}
+		}
+	}
+	byEvent := func(a, b inheritedFree) int { return cmp.Compare(a.event, b.event) }
+	if !slices.IsSortedFunc(p.inherited, byEvent) {
+		slices.SortStableFunc(p.inherited, byEvent)
+	}
+}
+
+// at gives the segments at a distance from a position.
+func (p *Player) at(here template.Position, d template.Distance) []*played {
+	all := p.left.windows
+	switch {
+	case d.Segments > 0:
+		if at := len(all) - d.Segments; at >= 0 {
+			return all[at : at+1]
+		}
+		return nil
+	case d.Role == template.Load:
+		if p.left.load == nil {
+			return nil
+		}
+		return []*played{p.left.load}
+	}
+	var found []*played
+	for i := len(all) - 1; i >= 0 && all[i].position.Window >= here.Window-d.Windows; i-- {
+		if q := all[i].position; q.Window == here.Window-d.Windows && q.Role == d.Role {
+			found = append(found, all[i])
+		}
+	}
+	return found
+}
+
+// withinReach is where to look for storages that expire in a segment. Windows of thousands of micro-batches are not searched
+// again for each of them.
+func (p *Player) withinReach(here template.Position) []*played {
+	all := p.left.windows
+	if here.Role.Kind() == trace.KindAccumulate && here.Order > 1 {
+		return all[max(len(all)-template.MaxSegments, 0):]
+	}
+	return all
+}
+
+// expireBefore forgets segments of windows before one. What expires and is still there is freed now.
+func (p *Player) expireBefore(window int) {
+	n := 0
+	for ; n < len(p.left.windows) && p.left.windows[n].position.Window < window; n++ {
+		p.expire(p.left.windows[n])
+	}
+	p.left.windows = slices.Delete(p.left.windows, 0, n)
+}
+
+// expire frees all of a segment's survivors that are not there for good.
+func (p *Player) expire(t *played) {
+	for _, e := range t.template.Expiries(t.position.Role) {
+		p.freeAll(t, e.Survivors, 0)
+	}
+}
+
+func (p *Player) freeAll(t *played, survivors []int32, event int32) {
+	for _, number := range survivors {
+		p.free(t, number, event)
+	}
+}
+
+func (p *Player) free(t *played, number, event int32) {
+	if s := &t.storages[number]; s.allocated {
+		s.allocated = false
+		p.inherited = append(p.inherited, inheritedFree{event, *s})
+	}
+}
+
+// keepSurvivors takes down what outlives a segment that was played to its end.
+func (p *Player) keepSurvivors(s Segment) {
+	t := &played{template: s.Template.Base(), position: s.Position, storages: make([]survivor, 0, len(s.Template.Survivors))}
+	for _, i := range s.Template.Survivors {
+		kept := survivor{block: p.blocks[i], module: s.Template.Storages[i].Module, component: p.component(s, i), allocated: true}
+		if p.Observer != nil {
+			kept.held = p.Observer.held[i]
+		}
+		t.storages = append(t.storages, kept)
+	}
+	if s.Position.Role == template.Load {
+		p.left.load = t
+		return
+	}
+	p.left.windows = append(p.left.windows, t)
+}
+
+// Abandon gives up the window that a segment failed in, and empties the cache: it frees what that segment allocated, and what
+// the window's earlier ones left that would expire. What is there for good stays. Freeing twice changes nothing.
+func (p *Player) Abandon(f *Failure) {
+	p.freeUntil(p.inherited, math.MaxInt)
+	for _, e := range p.events[:f.event] {
+		if e >= 0 {
+			_ = p.Allocator.Free(p.blocks[e])
+		}
+	}
+	p.inherited = p.inherited[:0]
+	for _, t := range p.left.windows {
+		if t.position.Window == f.Segment.Position.Window {
+			p.expire(t)
+		}
+	}
+	p.freeUntil(p.inherited, math.MaxInt)
+	p.Allocator.EmptyCache()
+}

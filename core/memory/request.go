@@ -1,0 +1,118 @@
+package memory
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+)
+
+// Request is a question about a few steps at one shape.
+type Request struct {
+	Batch        *int64  `json:"batch"`        // 1 to 65536; the shape is absent for a trace without shapes
+	Length       *int64  `json:"length"`       // of the longest input, 1 to 2^32, in the trace's units
+	Labels       *int64  `json:"labels"`       // of the longest transcript, 0 to 2^20; 0 when absent
+	Accumulation *int    `json:"accumulation"` // micro-batches of an optimizer step, 1 to 65536; as traced when absent
+	Steps        *int    `json:"steps"`        // optimizer steps or evaluation batches, 1 to 1000; 3
+	Settings     string  `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF
+	LimitBytes   *uint64 `json:"limit_bytes"`  // what the allocator may reserve in all; no limit when absent
+	DeviceBytes  *uint64 `json:"device_bytes"` // what the process takes beside the allocator: added to what is reserved
+	Timeline     int     `json:"timeline"`     // most points of the timeline, up to 100 000; 0: none
+	Modules      *int    `json:"modules"`      // most rows of modules at the peak, 1 to 10 000; 12
+	Kind         string  `json:"kind"`         // "train", "evaluate" or "generate"; "train"
+	reduction.GPU
+}
+
+const (
+	maxAccumulation = 1 << 16
+	maxSteps        = 1000
+	maxPoints       = 100_000
+	maxModules      = 10_000
+	maxDevice       = 1 << 50 // bytes
+
+	defaultSteps   = 3 // the first makes the optimizer's state, the second is the usual one, the third repeats it
+	defaultModules = 12
+)
+
+func orElse[T any](value *T, otherwise T) T {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}
+
+func orDefault(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+// shape of a request that has one.
+func (r Request) shape() trace.Shape {
+	return trace.Shape{Batch: *r.Batch, Length: *r.Length, Labels: orElse(r.Labels, 0)}
+}
+
+func (r Request) modules() int { return orElse(r.Modules, defaultModules) }
+
+func (r Request) check() error {
+	for _, f := range []struct {
+		name        string
+		value       int
+		least, most int
+	}{
+		{"accumulation", orElse(r.Accumulation, 1), 1, maxAccumulation},
+		{"steps", orElse(r.Steps, 1), 1, maxSteps},
+		{"timeline", r.Timeline, 0, maxPoints},
+		{"modules", r.modules(), 1, maxModules},
+	} {
+		if f.value < f.least || f.value > f.most {
+			return outOfRange("%s is %d; the range is %d to %d", f.name, f.value, f.least, f.most)
+		}
+	}
+	if err := r.GPU.Check(); err != nil {
+		return err
+	}
+	switch r.Kind {
+	case "", "train", trace.KindEvaluate, trace.KindGenerate:
+	default:
+		return fault.New(fault.InvalidArgument, `give "train", "evaluate" or "generate"`, "kind %q is not known", fault.Shorten(r.Kind))
+	}
+	if (r.Batch == nil) != (r.Length == nil) || r.Batch == nil && r.Labels != nil {
+		return outOfRange("a shape needs both batch and length")
+	}
+	if r.Batch != nil {
+		if err := r.shape().Check(); err != nil {
+			return outOfRange("%s", err)
+		}
+	}
+	return checkDevice(r.LimitBytes, r.DeviceBytes)
+}
+
+func checkDevice(limit, device *uint64) error {
+	if limit != nil && (*limit == 0 || *limit > maxDevice) {
+		return outOfRange("limit_bytes is %d; the range is 1 to %d", *limit, int64(maxDevice))
+	}
+	if device != nil && *device > maxDevice {
+		return outOfRange("device_bytes is %d; the range is 0 to %d", *device, int64(maxDevice))
+	}
+	return nil
+}
+
+func outOfRange(format string, args ...any) error {
+	return fault.New(fault.InvalidArgument, "see the operation's arguments in docs/memory-model.md", format, args...)
+}
+
+func settingsOf(text string, limit, device *uint64) (allocator.Settings, error) {
+	s, err := allocator.ParseSettings(text)
+	if err != nil {
+		return s, err
+	}
+	if limit != nil {
+		s.Limit, s.DeviceTotal = *limit, *limit
+		if device != nil {
+			s.DeviceTotal += *device
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,118 @@
+package memory
+
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/replay"
+	"github.com/asrconfig/asrconfig-go/core/memory/template"
+)
+
+// RunEstimate is what a training over given samples needs. Sizes are bytes.
+type RunEstimate struct {
+	PeakAllocated Spread   `json:"peak_allocated"`
+	PeakReserved  Spread   `json:"peak_reserved"`
+	PeakDevice    *Spread  `json:"peak_device"` // reserved and device_bytes; null without them
+	Retries       Spread   `json:"retries"`
+	OutOfMemory   float64  `json:"out_of_memory"`      // share of the seeds that ran out of memory, 0 to 1
+	Largest       Peaks    `json:"largest_batch_only"` // of steps that all have the longest input and transcript, without a limit
+	Seeds         []OfSeed `json:"seeds"`
+}
+
+// Spread is a figure over the seeds.
+type Spread struct {
+	Median float64 `json:"median"`
+	P99    float64 `json:"p99"` // between the two nearest seeds where none is at 99 %
+	Worst  float64 `json:"worst"`
+}
+
+// Peaks are the highest figures of a run, in bytes.
+type Peaks struct {
+	PeakAllocated uint64 `json:"peak_allocated"`
+	PeakReserved  uint64 `json:"peak_reserved"`
+}
+
+// OfSeed is one order of the samples, or the run over micro-batches that are known.
+type OfSeed struct {
+	Seed uint64 `json:"seed"`
+	Peaks
+	Retries      uint64   `json:"retries"`
+	Failed       int      `json:"failed_steps"`      // that ran out of memory
+	FirstFailed  *int     `json:"first_failed_step"` // counted from 0; null without one
+	MicroBatches int      `json:"micro_batches"`     // that were played to their ends
+	MeanPeak     *float64 `json:"mean_peak"`         // of those, of the most allocated in each; null without one
+	MeanByTime   *float64 `json:"mean_peak_by_time"` // likewise, weighted by batch × length and overhead
+}
+
+// totals adds up what a seed plays.
+type totals struct {
+	OfSeed
+	overhead              float64
+	sum, weighted, weight float64
+}
+
+// add counts a segment, of which the peaks are its own.
+func (t *totals) add(s replay.Segment, peaks Peaks, whole bool) {
+	t.PeakAllocated, t.PeakReserved = max(t.PeakAllocated, peaks.PeakAllocated), max(t.PeakReserved, peaks.PeakReserved)
+	if s.Position.Role == template.Load || s.Position.Role == template.Step || !whole {
+		return
+	}
+	peak, cost := float64(peaks.PeakAllocated), float64(s.Shape.Batch)*float64(s.Shape.Length)+t.overhead
+	t.MicroBatches++
+	t.sum, t.weighted, t.weight = t.sum+peak, t.weighted+cost*peak, t.weight+cost
+}
+
+// failed counts a step that ran out of memory.
+func (t *totals) failed(step int) {
+	if t.Failed++; t.Failed == 1 {
+		t.FirstFailed = &step
+	}
+}
+
+func (t *totals) done(p *replay.Player) OfSeed {
+	t.Retries = p.Allocator.Stats().Retries
+	if t.MicroBatches > 0 {
+		mean, byTime := t.sum/float64(t.MicroBatches), t.weighted/t.weight
+		t.MeanPeak, t.MeanByTime = &mean, &byTime
+	}
+	return t.OfSeed
+}
+
+func runEstimate(seeds []OfSeed, largest Peaks, device *uint64) RunEstimate {
+	over := func(of func(OfSeed) uint64) Spread {
+		values := make([]float64, len(seeds))
+		for i, s := range seeds {
+			values[i] = float64(of(s))
+		}
+		return spreadOf(values)
+	}
+	e := RunEstimate{
+		PeakAllocated: over(func(s OfSeed) uint64 { return s.PeakAllocated }),
+		PeakReserved:  over(func(s OfSeed) uint64 { return s.PeakReserved }),
+		Retries:       over(func(s OfSeed) uint64 { return s.Retries }),
+		Largest:       largest, Seeds: seeds,
+	}
+	failed := 0
+	for _, s := range seeds {
+		if s.Failed > 0 {
+			failed++
+		}
+	}
+	e.OutOfMemory = float64(failed) / float64(len(seeds))
+	if device != nil {
+		d := float64(*device)
+		e.PeakDevice = &Spread{e.PeakReserved.Median + d, e.PeakReserved.P99 + d, e.PeakReserved.Worst + d}
+	}
+	return e
+}
+
+// spreadOf sorts the values.
+func spreadOf(values []float64) Spread {
+	slices.Sort(values)
+	at := func(share float64) float64 {
+		place := share * float64(len(values)-1)
+		below := int(place)
+		above := min(below+1, len(values)-1)
+		return values[below] + (place-float64(below))*(values[above]-values[below])
+	}
+	return Spread{at(0.5), at(0.99), values[len(values)-1]}
+}

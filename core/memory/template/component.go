@@ -1,0 +1,71 @@
+package template
+
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+)
+
+// Components of memory that no tag names.
+const (
+	temporaries   = iota // what the rest is
+	activations          // allocated in the forward pass, alive in the backward pass
+	ownComponents        // how many these are
+	untagged      = 255
+)
+
+// MaxComponents bounds the components of a trace.
+const MaxComponents = trace.MaxTags + ownComponents
+
+// tagComponents names the component of a tag; a tag that is not here is a component of its own name.
+var tagComponents = map[string]string{
+	"parameter": "parameters", "buffer": "buffers", "gradient": "gradients", "input": "inputs", "workspace": "workspaces", "output": "outputs",
+}
+
+// components gives the names of all components of a trace, and the component of each tag.
+func components(tags []string) (names []string, ofTag []uint8) {
+	names = []string{temporaries: "temporaries", activations: "activations"}
+	for _, tag := range tags {
+		if tag == "" {
+			ofTag = append(ofTag, untagged)
+			continue
+		}
+		name := tag
+		if known, ok := tagComponents[tag]; ok {
+			name = known
+		}
+		at := slices.Index(names, name)
+		if at < 0 {
+			at = len(names)
+			names = append(names, name)
+		}
+		ofTag = append(ofTag, uint8(at))
+	}
+	return names, ofTag
+}
+
+// setComponents decides what each storage counts as.
+func (t *Template) setComponents(ofTag []uint8, allocated, freed []int32) {
+	phase := 0
+	for i := range t.Storages {
+		s := &t.Storages[i]
+		for phase+1 < len(t.Phases) && int(t.Phases[phase+1].Storage) <= i {
+			phase++
+		}
+		if s.Component = ofTag[s.Tag]; s.Component != untagged {
+			continue
+		}
+		s.Component = temporaries
+		if t.Phases[phase].Name == "forward" && (freed[i] < 0 || freed[i] > t.phaseEnd(phase, allocated)) {
+			s.Component = activations
+		}
+	}
+}
+
+// phaseEnd is the event with which the next phase begins.
+func (t *Template) phaseEnd(phase int, allocated []int32) int32 {
+	if phase+1 == len(t.Phases) || int(t.Phases[phase+1].Storage) == len(allocated) {
+		return int32(len(t.Events))
+	}
+	return allocated[t.Phases[phase+1].Storage]
+}

@@ -1,0 +1,123 @@
+package template
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/formula"
+)
+
+// fit finds the formulas of all templates. What one cannot tell apart, because its batch or its lengths vary too little,
+// another one may: such a template is fitted once more with what the others know.
+func (b *builder) fit() error {
+	confirmed := formula.Confirmed{}
+	for _, t := range b.Templates {
+		if err := t.fit(b.Variables, nil); err != nil {
+			return err
+		}
+		for _, f := range t.Formulas {
+			if !f.Inexact && !f.Ambiguous {
+				confirmed.Add(f)
+			}
+		}
+	}
+	for _, t := range b.Templates {
+		if !slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.Ambiguous }) {
+			continue
+		}
+		if err := t.fit(b.Variables, confirmed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fit finds the formulas of a template. Storages whose sizes are the same everywhere share one, so that a model of many equal
+// layers costs as much as one layer.
+func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) (err error) {
+	shapes, of := t.Shapes()
+	var fitter *formula.Fitter // nil without shapes
+	if t.HasShapes() {
+		if fitter, err = formula.NewFitter(vars, shapes, confirmed); err != nil {
+			return err
+		}
+	}
+	t.Formulas = nil
+	known := map[string]int32{} // by unit and sizes
+	sizes, key := make([]int64, len(t.Recordings)), make([]byte, 0, 8+8*len(t.Recordings))
+	for i := range t.Storages {
+		s := &t.Storages[i]
+		key = binary.LittleEndian.AppendUint64(key[:0], uint64(s.Unit.Count)<<32|uint64(s.Unit.Columns))
+		for k, r := range t.Recordings {
+			sizes[k] = r.Sizes[i]
+			key = binary.LittleEndian.AppendUint64(key, uint64(sizes[k]))
+		}
+		index, found := known[string(key)]
+		if !found {
+			f := formulaOf(sizes, of, fitter)
+			f.Unit = s.Unit
+			index = t.addFormula(f)
+			known[string(key)] = index
+		}
+		s.Formula = index
+	}
+	return nil
+}
+
+func (t *Template) addFormula(f formula.Formula) int32 {
+	t.Formulas = append(t.Formulas, f)
+	return int32(len(t.Formulas) - 1)
+}
+
+// formulaOf fits the sizes of a storage in all recordings; of has the shape of each. A size that differs between two segments of
+// one shape depends on the data.
+func formulaOf(sizes []int64, of []int, fitter *formula.Fitter) formula.Formula {
+	least, most := slices.Min(sizes), slices.Max(sizes)
+	switch {
+	case least == most:
+		return formula.Constant(least)
+	case fitter == nil:
+		return formula.Bound(least, most)
+	}
+	byShape := slices.Repeat([]int64{-1}, slices.Max(of)+1)
+	depends := false
+	for i, size := range sizes {
+		known := &byShape[of[i]]
+		depends = depends || *known >= 0 && *known != size
+		*known = max(*known, size)
+	}
+	if depends {
+		return fitter.Approximate(byShape)
+	}
+	return fitter.Fit(byShape)
+}
+
+// Exactness counts what formulas are like, by storage.
+type Exactness struct {
+	Exact, Inexact, Ambiguous int
+	WorstResidual             float64
+}
+
+// Plus adds two up.
+func (e Exactness) Plus(other Exactness) Exactness {
+	return Exactness{e.Exact + other.Exact, e.Inexact + other.Inexact, e.Ambiguous + other.Ambiguous, math.Max(e.WorstResidual, other.WorstResidual)}
+}
+
+// Exactness of the template's storages.
+func (t *Template) Exactness() Exactness {
+	var n Exactness
+	for _, s := range t.Storages {
+		switch f := &t.Formulas[s.Formula]; {
+		case f.Inexact:
+			n.Inexact++
+			n.WorstResidual = math.Max(n.WorstResidual, f.Residual)
+		case f.Ambiguous:
+			n.Ambiguous++
+			fallthrough
+		default:
+			n.Exact++
+		}
+	}
+	return n
+}

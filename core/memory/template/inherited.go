@@ -1,0 +1,134 @@
+package template
+
+import "slices"
+
+// Inherited are the storages of an earlier segment that a segment frees.
+type Inherited struct {
+	Distance Distance  // to the earlier segment
+	From     *Template // of the earlier segment
+	Frees    []Free
+}
+
+// Free is of a storage of an earlier segment, before an event of this one.
+type Free struct {
+	Event    int32
+	Survivor int32 // of the earlier segment's template
+}
+
+// Expiry is when survivors are freed at the latest: in a later segment of a kind, so many windows or segments on. It holds
+// where a run puts templates together that never met in the trace.
+type Expiry struct {
+	Survivors []int32
+	kind      string
+	windows   int
+	segments  int
+}
+
+// IsIn tells whether survivors of a segment at one position expire in a segment at another.
+func (e *Expiry) IsIn(from, here Position) bool {
+	if e.kind != here.Role.Kind() {
+		return false
+	}
+	if e.segments > 0 {
+		return from.Window == here.Window && here.Order-from.Order == e.segments
+	}
+	return here.Window-from.Window == e.windows
+}
+
+// Expiries are those of a segment's survivors. A micro-batch between the first and the last may not have been traced.
+func (t *Template) Expiries(r Role) []Expiry {
+	if len(t.expiries[r]) == 0 && r == Middle {
+		r = Last
+	}
+	return t.expiries[r]
+}
+
+// setInherited sorts the frees across segments into the templates: where exactly they were seen, and for each survivor where
+// it was first seen to be freed.
+func (b *builder) setInherited() {
+	type key struct {
+		template *Template
+		role     Role
+		survivor int32
+	}
+	expires := map[key]bool{}
+	for i, c := range b.segments {
+		here := b.Positions[i]
+		groups := b.earlierSegments(i)
+		for _, free := range c.earlier {
+			segment, number := b.home(free.storage)
+			from, there := b.Of[segment], b.Positions[segment]
+			d := here.distanceTo(there)
+			if d.tooFar() || b.isTeardown(i, free, segment, number) {
+				continue
+			}
+			survivor := from.Storages[number].Survivor
+			group := find(groups, d, from)
+			group.Frees = append(group.Frees, Free{free.event, survivor})
+			if k := (key{from, there.Role, survivor}); there.Role != Load && !expires[k] {
+				expires[k] = true
+				from.addExpiry(there.Role, Expiry{kind: here.Role.Kind(), windows: d.Windows, segments: d.Segments}, survivor)
+			}
+		}
+		b.Of[i].addInherited(groups)
+	}
+	for _, t := range b.Templates { // empty ones have done their duty in addInherited: a run looks for the others at every segment
+		t.Inherited = slices.DeleteFunc(t.Inherited, func(g Inherited) bool { return len(g.Frees) == 0 })
+	}
+}
+
+// earlierSegments lists those that a segment may free storages of: that it frees none counts too.
+func (b *builder) earlierSegments(segment int) []Inherited {
+	var groups []Inherited
+	for i := segment - 1; i >= 0; i-- {
+		d := b.Positions[segment].distanceTo(b.Positions[i])
+		if d.tooFar() {
+			continue // but loading, the first of all, is within reach
+		}
+		if find(groups, d, b.Of[i]) == nil {
+			groups = append(groups, Inherited{Distance: d, From: b.Of[i]})
+		}
+	}
+	return groups
+}
+
+// isTeardown tells the end of the recording from the end of a step: behind the last allocation of all, storages of earlier
+// windows are freed, and those of model and optimizer.
+func (b *builder) isTeardown(segment int, free earlierFree, home, number int) bool {
+	if segment != len(b.segments)-1 || int(free.event) <= b.Of[segment].lastAllocation() {
+		return false
+	}
+	tag := b.trace.Tags[b.Of[home].Storages[number].Tag]
+	return b.Positions[home].Window != b.Positions[segment].Window || tag == "parameter" || tag == "buffer" || tag == "optimizer"
+}
+
+// addInherited keeps what is new: the first segment that meets another decides, as later ones may be followed by something
+// else than training.
+func (t *Template) addInherited(groups []Inherited) {
+	for _, g := range groups {
+		if find(t.Inherited, g.Distance, g.From) == nil {
+			t.Inherited = append(t.Inherited, g)
+		}
+	}
+}
+
+func find(groups []Inherited, d Distance, from *Template) *Inherited {
+	for i := range groups {
+		if groups[i].Distance == d && groups[i].From == from {
+			return &groups[i]
+		}
+	}
+	return nil
+}
+
+func (t *Template) addExpiry(r Role, e Expiry, survivor int32) {
+	for i := range t.expiries[r] {
+		known := &t.expiries[r][i]
+		if known.kind == e.kind && known.windows == e.windows && known.segments == e.segments {
+			known.Survivors = append(known.Survivors, survivor)
+			return
+		}
+	}
+	e.Survivors = []int32{survivor}
+	t.expiries[r] = append(t.expiries[r], e)
+}

@@ -1,0 +1,137 @@
+// Package template finds the structure that segments of a trace share, and a formula for the size of each storage in it. With
+// these a segment of any shape can be replayed.
+package template
+
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/formula"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+)
+
+// Template is what segments have in common that allocate storages by the same operations and free them at the same events.
+// They differ in sizes, and in what they free of earlier segments.
+type Template struct {
+	Kind      string
+	Events    []int32 // n >= 0: storage n of the segment is allocated; n < 0: storage ^n is freed
+	Storages  []Storage
+	Phases    []Phase
+	Pads      []Pad
+	Survivors []int32           // the storages that no event frees
+	Inherited []Inherited       // frees of earlier segments' storages
+	Formulas  []formula.Formula // different ones
+
+	Recordings []Recording
+
+	structure *canonical
+	expiries  [roles][]Expiry
+	first     firstWindow
+	base      *Template // of a composed template, see Base
+}
+
+// Storage is one of a segment's storages.
+type Storage struct {
+	Op, Module, Tag int32 // names of the trace
+	Formula         int32 // in Template.Formulas
+	Survivor        int32 // in Template.Survivors; -1: the segment frees it
+	Component       uint8 // in Set.Components
+	Unit            trace.Unit
+}
+
+// Phase begins before a storage is allocated.
+type Phase struct {
+	Storage int32
+	Name    string
+}
+
+// Recording is a segment of the trace that has the template's structure.
+type Recording struct {
+	Segment  int
+	Position Position
+	Shape    trace.Shape
+	HasShape bool
+	Sizes    []int64 // of its storages, in their units
+}
+
+// newTemplate makes the template of a segment. tagComponents has the component of each tag.
+func newTemplate(c *canonical, tagComponents []uint8, ops []trace.Op) *Template {
+	t := &Template{Kind: c.segment.Kind, Events: c.events, Phases: c.phases, Storages: make([]Storage, len(c.sizes)), structure: c}
+	allocated, freed := t.lifetimes()
+	for i := range t.Storages {
+		op, survivor := c.segment.Op[i], int32(-1)
+		if freed[i] < 0 {
+			survivor = int32(len(t.Survivors))
+			t.Survivors = append(t.Survivors, int32(i))
+		}
+		t.Storages[i] = Storage{Op: op, Module: c.segment.Module[i], Tag: c.segment.Tag[i], Survivor: survivor, Unit: ops[op].Unit}
+		if pad := ops[op].Pad; pad.Multiple > 0 {
+			t.Pads = append(t.Pads, Pad{Multiple: pad.Multiple, Copied: int32(i) - pad.Back, Length: int32(i) - 1, Copy: int32(i)})
+		}
+	}
+	t.placePads()
+	t.setComponents(tagComponents, allocated, freed)
+	return t
+}
+
+// lifetimes gives the events that allocate and free each storage, -1 for none.
+func (t *Template) lifetimes() (allocated, freed []int32) {
+	allocated, freed = make([]int32, len(t.Storages)), make([]int32, len(t.Storages))
+	for i := range freed {
+		freed[i] = -1
+	}
+	for at, e := range t.Events {
+		if e >= 0 {
+			allocated[e] = int32(at)
+		} else {
+			freed[^e] = int32(at)
+		}
+	}
+	return allocated, freed
+}
+
+// lastAllocation is the event of it, -1 for none.
+func (t *Template) lastAllocation() int {
+	for at := len(t.Events) - 1; at >= 0; at-- {
+		if t.Events[at] >= 0 {
+			return at
+		}
+	}
+	return -1
+}
+
+// PhaseOf names the phase in which a storage is allocated.
+func (t *Template) PhaseOf(storage int32) string {
+	name := t.Phases[0].Name
+	for _, p := range t.Phases {
+		if p.Storage <= storage {
+			name = p.Name
+		}
+	}
+	return name
+}
+
+// Base is the template by which others name the survivors of this one: of a composed template the one of later windows.
+func (t *Template) Base() *Template {
+	if t.base != nil {
+		return t.base
+	}
+	return t
+}
+
+// HasShapes tells whether every recorded segment has a shape.
+func (t *Template) HasShapes() bool {
+	return !slices.ContainsFunc(t.Recordings, func(r Recording) bool { return !r.HasShape })
+}
+
+// Shapes are the different shapes of the recordings; of has the index of each recording's own.
+func (t *Template) Shapes() (shapes []trace.Shape, of []int) {
+	for _, r := range t.Recordings {
+		at := slices.Index(shapes, r.Shape)
+		if at < 0 {
+			at = len(shapes)
+			shapes = append(shapes, r.Shape)
+		}
+		of = append(of, at)
+	}
+	return shapes, of
+}

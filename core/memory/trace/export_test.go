@@ -1,0 +1,4 @@
+package trace
+
+// Unpack is for tests of its bound.
+var Unpack = unpack

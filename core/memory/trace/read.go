@@ -1,0 +1,132 @@
+package trace
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/goccy/go-json"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/jsontext"
+)
+
+const (
+	maxFile     = 256 << 20 // bytes of a trace file; a model of 1 B parameters takes about 1 MB
+	maxUnpacked = 512 << 20 // bytes of its JSON
+)
+
+// file is the JSON inside the gzip.
+type file struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Trace
+}
+
+// ReadFile reads and checks a trace file.
+func ReadFile(path string) (*Trace, error) {
+	data, err := readBounded(path)
+	if err != nil {
+		return nil, err
+	}
+	return decode(data, fmt.Sprintf("trace %q", path))
+}
+
+// Decode reads and checks the content of a trace file.
+func Decode(data []byte) (*Trace, error) { return decode(data, "trace") }
+
+func readBounded(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fault.Wrap(err, fault.NotFound, "check the path, or record the trace again", "reading a trace")
+	case err != nil:
+		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions", "reading a trace")
+	case !info.Mode().IsRegular():
+		return nil, fault.New(fault.InvalidArgument, "give the path of a trace file", "trace %q is not a file", path)
+	case info.Size() > maxFile:
+		return nil, tooBig(fmt.Sprintf("trace %q", path), "its size of %d MiB", info.Size()>>20)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions", "reading a trace")
+	}
+	return data, nil
+}
+
+func decode(data []byte, what string) (*Trace, error) {
+	if len(data) > maxFile {
+		return nil, tooBig(what, "its size of %d MiB", len(data)>>20)
+	}
+	raw, err := unpack(data, what, maxUnpacked)
+	if err != nil {
+		return nil, err
+	}
+	var f file
+	if err = jsontext.Check(raw); err == nil {
+		err = jsontext.Decode(raw, &f)
+	}
+	if err != nil {
+		return nil, unreadable(raw, what, err)
+	}
+	if err := checkHeader(f.Format, f.Version, what); err != nil {
+		return nil, err
+	}
+	if err := f.Trace.check(); err != nil {
+		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s", what)
+	}
+	return &f.Trace, nil
+}
+
+func unpack(data []byte, what string, most int64) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s is not a gzip file", what)
+	}
+	raw, err := io.ReadAll(io.LimitReader(z, most+1))
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s ends early or is damaged", what)
+	}
+	if int64(len(raw)) > most {
+		return nil, tooBig(what, "more than %d MiB unpacked", most>>20)
+	}
+	return raw, nil
+}
+
+// unreadable says why: a file of a newer version may well have fields that this one does not know.
+func unreadable(raw []byte, what string, err error) error {
+	var head struct {
+		Format  string `json:"format"`
+		Version int    `json:"version"`
+	}
+	if json.Unmarshal(raw, &head) == nil {
+		if wrong := checkHeader(head.Format, head.Version, what); wrong != nil {
+			return wrong
+		}
+	}
+	return fault.Wrap(err, fault.Corrupt, recordAgain, "%s", what)
+}
+
+func checkHeader(format string, version int, what string) error {
+	switch {
+	case format != FormatName:
+		return fault.New(fault.Corrupt, recordAgain, "%s: its format is %q, not %q", what, fault.Shorten(format), FormatName)
+	case version > FormatVersion:
+		return fault.New(fault.VersionMismatch, "install a newer asrconfig-go, or record the trace with this one",
+			"%s has version %d; this library reads version %d", what, version, FormatVersion)
+	case version < 1:
+		return fault.New(fault.Corrupt, recordAgain, "%s: version %d", what, version)
+	}
+	return nil
+}
+
+const recordAgain = "record the trace again"
+
+func tooBig(what, format string, args ...any) error {
+	return fault.New(fault.Unsupported, "trace fewer shapes, or a model of fewer layers", "%s: "+format+" is more than this library reads",
+		append([]any{what}, args...)...)
+}

@@ -1,0 +1,121 @@
+package monitor
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/asrconfig/asrconfig-go/core/runlog"
+)
+
+// activity is the newest slow reading. GPUs are read by a goroutine of their own, so that a driver that hangs does not stop
+// the readings of the host.
+type activity struct {
+	lock   sync.Mutex
+	at     float64 // of the host's reading; NaN before the first
+	host   runlog.HostReading
+	gpusAt time.Duration
+	gpus   []runlog.GPUReading
+}
+
+// stale is for how long a GPU's reading stands for the present.
+const stale = 3 * time.Second
+
+func newActivity(gpus int) *activity {
+	a := &activity{at: math.NaN(), host: runlog.NoHostReading(), gpusAt: -stale, gpus: make([]runlog.GPUReading, gpus)}
+	for i := range a.gpus {
+		a.gpus[i] = runlog.NoGPUReading()
+	}
+	return a
+}
+
+// sampleGPUs reads what every GPU does.
+func (m *Monitor) sampleGPUs(watcher GPUWatcher) {
+	for i := range m.history.gpus() {
+		reading, events := watcher.Activity(i)
+		for _, e := range events {
+			m.recordOnce(e.Kind, i, e.Text)
+		}
+		m.activity.lock.Lock()
+		m.activity.gpus[i], m.activity.gpusAt = reading, m.clock.Since()
+		m.activity.lock.Unlock()
+	}
+}
+
+// recordOnce writes down what is said once for each thing; the driver's own errors are told whenever they come.
+func (m *Monitor) recordOnce(kind string, gpu int, text string) {
+	e := runlog.Event{AtS: m.now(), Kind: kind, GPU: gpu, Text: text}
+	if kind == runlog.EventUnread || kind == runlog.EventNonsense {
+		m.events.once(e)
+		return
+	}
+	m.events.add(e)
+}
+
+// second reads what the host does, adds a row with what the GPUs did last, and lets the forecasts hear of it.
+func (m *Monitor) second() {
+	host := runlog.NoHostReading()
+	if m.watcher != nil {
+		var events []runlog.Event
+		host, events = m.watcher.Activity()
+		for _, e := range events {
+			m.recordOnce(e.Kind, -1, e.Text)
+		}
+	}
+	var now Stats
+	m.Read(&now)
+	if now.HostTotal > 0 {
+		host.HostAvailable = float64(now.HostTotal - now.HostUsed)
+	}
+	at := m.now()
+	gpus := m.keep(at, host)
+	m.activityTable.add(at, &host, gpus)
+	if m.forecast != nil {
+		m.forecast.Second(m.forecastInput(at, &now, &host, gpus))
+	}
+}
+
+// keep makes a reading the newest one and gives a copy of the GPUs' that belong to it.
+func (m *Monitor) keep(at float64, host runlog.HostReading) []runlog.GPUReading {
+	a := m.activity
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.at, a.host = at, host
+	gpus := append([]runlog.GPUReading{}, a.gpus...)
+	if m.clock.Since()-a.gpusAt > max(stale, 3*m.interval) {
+		for i := range gpus {
+			gpus[i] = runlog.NoGPUReading()
+		}
+	}
+	return gpus
+}
+
+func (m *Monitor) forecastInput(at float64, now *Stats, host *runlog.HostReading, gpus []runlog.GPUReading) runlog.Second {
+	s := runlog.Second{
+		AtS: at, HostTotal: known(now.HostTotal), HostAvailable: host.HostAvailable, SwapUsed: host.SwapUsed, TreeRSS: host.TreeRSS,
+		WorkersRSS: host.WorkersRSS, ShmTotal: known(m.properties.host.ShmTotalBytes), ShmUsed: host.ShmUsed,
+		GPUs: make([]runlog.GPUSecond, len(gpus)),
+	}
+	for i := range gpus {
+		s.GPUs[i] = runlog.GPUSecond{Total: math.NaN(), Used: math.NaN(), Free: math.NaN(), Others: gpus[i].Others}
+		if g := &now.GPU[i]; g.Valid {
+			s.GPUs[i].Total, s.GPUs[i].Used, s.GPUs[i].Free = float64(g.Total), float64(g.Used), float64(g.Free)
+		}
+	}
+	return s
+}
+
+// known is a size of which 0 says that it is not known.
+func known(bytes uint64) float64 {
+	if bytes == 0 {
+		return math.NaN()
+	}
+	return float64(bytes)
+}
+
+// Activity is the newest slow reading and its time in seconds from the start; NaN before the first.
+func (m *Monitor) Activity() (at float64, host runlog.HostReading, gpus []runlog.GPUReading) {
+	m.activity.lock.Lock()
+	defer m.activity.lock.Unlock()
+	return m.activity.at, m.activity.host, append([]runlog.GPUReading{}, m.activity.gpus...)
+}

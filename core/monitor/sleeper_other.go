@@ -1,0 +1,14 @@
+//go:build !linux
+
+package monitor
+
+import "time"
+
+// sleeper lets loops sleep.
+type sleeper struct{}
+
+func newSleeper() *sleeper { return &sleeper{} }
+
+func (*sleeper) sleep(d time.Duration, stop <-chan struct{}) { sleepByTimer(d, stop) }
+func (*sleeper) wake()                                       {}
+func (*sleeper) close()                                      {}

@@ -1,0 +1,212 @@
+// Package runlog is what a monitor saw of a training run: plain data that the sampler writes and that forecasts, diagnosis and
+// reports read. Sizes are bytes, times are seconds from the monitor's start (monotonic) unless a name says otherwise.
+package runlog
+
+// Version is that of the JSON of a Log; a reader refuses others.
+const Version = 1
+
+// Log is a whole run. Long runs are kept at a lower resolution, never cut short.
+type Log struct {
+	Version        int            `json:"version"`
+	StartUnixNanos int64          `json:"start_unix_nanos"` // wall clock of time 0
+	DurationS      float64        `json:"duration_s"`       // to the newest sample
+	IntervalS      float64        `json:"interval_s"`       // of the sampler
+	Samples        uint64         `json:"samples"`
+	Errors         uint64         `json:"errors"` // failed readings
+	GPUs           []GPU          `json:"gpus"`
+	Host           Host           `json:"host"`
+	Memory         MemorySeries   `json:"memory"`
+	Activity       ActivitySeries `json:"activity"`
+	Steps          StepSeries     `json:"steps"`
+	Events         []Event        `json:"events"`
+	Alerts         []Alert        `json:"alerts"`
+}
+
+// GPU is what does not change about a GPU.
+type GPU struct {
+	Name        string  `json:"name"`
+	UUID        string  `json:"uuid"`
+	TotalBytes  uint64  `json:"total_bytes"`   // 0 when it never answered
+	PowerLimitW float64 `json:"power_limit_w"` // 0 when unknown, as are the clocks
+	MaxClockMHz float64 `json:"max_clock_mhz"` // of the multiprocessors
+	MIG         bool    `json:"mig"`
+}
+
+// Host is what does not change about the host. Limits of a container are applied; 0 when unknown.
+type Host struct {
+	TotalBytes    uint64 `json:"total_bytes"`
+	CPUs          int    `json:"cpus"`
+	ShmTotalBytes uint64 `json:"shm_total_bytes"` // of /dev/shm
+	Contained     bool   `json:"contained"`       // TotalBytes is a container's limit
+}
+
+// MemorySeries is the fast series: one entry per point, the highest value of the samples that a point covers.
+type MemorySeries struct {
+	TimesS       []float64 `json:"times_s"` // to a point's first sample, rising
+	SamplesPoint int       `json:"samples_a_point"`
+	HostUsed     Column    `json:"host_used_bytes"`
+	GPUUsed      []Column  `json:"gpu_used_bytes"`
+}
+
+// ActivitySeries is the slow series, about one entry a second: the mean of what a point covers for rates and shares, the highest for
+// bytes and temperatures, all bits for throttling.
+type ActivitySeries struct {
+	TimesS        []float64   `json:"times_s"`
+	CPUShare      Column      `json:"cpu_share"`            // of all cores that the process may use, 0 to 1
+	BusiestCore   Column      `json:"busiest_core"`         // 0 to 1
+	HostAvailable Column      `json:"host_available_bytes"` // the lowest
+	SwapUsed      Column      `json:"swap_used_bytes"`
+	TreeRSS       Column      `json:"tree_rss_bytes"`    // of this process and its descendants
+	WorkersRSS    Column      `json:"workers_rss_bytes"` // of the descendants alone
+	ShmUsed       Column      `json:"shm_used_bytes"`
+	DiskRead      Column      `json:"disk_read_bytes_s"`
+	DiskWritten   Column      `json:"disk_written_bytes_s"`
+	Received      Column      `json:"net_received_bytes_s"`
+	Sent          Column      `json:"net_sent_bytes_s"`
+	GPUs          []GPUSeries `json:"gpus"`
+}
+
+// GPUSeries is the slow series of one GPU.
+type GPUSeries struct {
+	Utilization Column `json:"utilization"` // share of the time that a kernel ran, 0 to 1
+	MemoryBusy  Column `json:"memory_busy"` // share of the time that its memory was read or written
+	PowerW      Column `json:"power_w"`
+	Temperature Column `json:"temperature_c"`
+	ClockMHz    Column `json:"clock_mhz"`
+	Throttle    Column `json:"throttle"` // bits of Throttle…; absent when unknown
+	PCIeIn      Column `json:"pcie_received_bytes_s"`
+	PCIeOut     Column `json:"pcie_sent_bytes_s"`
+	NVLink      Column `json:"nvlink_bytes_s"`
+	ECC         Column `json:"ecc_uncorrected"` // errors since the driver's start
+	Others      Column `json:"others_bytes"`    // memory of other processes on the same card
+}
+
+// Reasons why a GPU's clock is held back.
+const (
+	ThrottlePower   = 1 << iota // the power limit
+	ThrottleHeat                // temperature
+	ThrottleBrake               // an external brake, of the power supply for one
+	ThrottleSetting             // a clock set by someone
+)
+
+// StepSeries is the series of steps: one entry per optimizer step, evaluation batch or checkpoint that the training told of; of long
+// runs every n-th is kept, with the highest sizes, the sum of the times and the largest batch of those between.
+type StepSeries struct {
+	Number        []uint64  `json:"number"`
+	TimesS        []float64 `json:"times_s"`  // of their ends
+	Kind          []string  `json:"kind"`     // KindTrain, …
+	Covers        []int     `json:"covers"`   // steps in this entry
+	SpentS        Column    `json:"spent_s"`  // since the step before
+	WaitedS       Column    `json:"waited_s"` // of that, for the loader
+	AudioS        Column    `json:"audio_s"`  // seconds of audio without padding
+	PaddedS       Column    `json:"padded_s"`
+	LongestS      Column    `json:"longest_s"` // longest clip
+	GPU           []int     `json:"gpu"`       // -1: none
+	Allocated     Column    `json:"allocated_bytes"`
+	Reserved      Column    `json:"reserved_bytes"`
+	PeakAllocated Column    `json:"peak_allocated_bytes"` // since the step before
+	PeakReserved  Column    `json:"peak_reserved_bytes"`
+	Headroom      Column    `json:"headroom_bytes"`
+}
+
+// Kinds of steps.
+const (
+	KindTrain      = "train"
+	KindEvaluation = "evaluation"
+	KindCheckpoint = "checkpoint"
+)
+
+// Second is one reading of the slow series, as the forecasts get it. NaN: not known.
+type Second struct {
+	AtS           float64
+	HostTotal     float64 // bytes, as all of these
+	HostAvailable float64
+	SwapUsed      float64
+	TreeRSS       float64
+	WorkersRSS    float64
+	ShmTotal      float64
+	ShmUsed       float64
+	GPUs          []GPUSecond
+}
+
+// GPUSecond is the memory of one GPU in a Second.
+type GPUSecond struct{ Total, Used, Free, Others float64 }
+
+// Step is one entry of Marks, as the training tells of it. NaN: not known.
+type Step struct {
+	Number                                           uint64
+	AtS                                              float64
+	Kind                                             string
+	SpentS, WaitedS, AudioS, PaddedS, LongestS       float64
+	GPU                                              int // -1: none
+	Allocated, Reserved, PeakAllocated, PeakReserved float64
+	LargestFree                                      float64 // largest free block of PyTorch's cache
+	DriverFree, Total                                float64 // of the GPU, newest sample
+}
+
+// Headroom is what the training can still allocate: what the driver has free and what PyTorch's cache holds unused.
+func (s Step) Headroom() float64 { return s.DriverFree + max(0, s.Reserved-s.Allocated) }
+
+// Event is something that happened once.
+type Event struct {
+	AtS  float64 `json:"at_s"`
+	Kind string  `json:"kind"`
+	GPU  int     `json:"gpu"`  // -1: none
+	Text string  `json:"text"` // a sentence without an end
+}
+
+// Kinds of events.
+const (
+	EventGap       = "gap"        // no samples for a while: the machine slept, or the process was stopped
+	EventClock     = "clock"      // the wall clock jumped
+	EventLost      = "gpu_lost"   // a GPU stopped answering
+	EventBack      = "gpu_back"   // and answers again
+	EventUnread    = "unreadable" // something of the host cannot be read, said once for each thing
+	EventNonsense  = "nonsense"   // a reading that cannot be true
+	EventXID       = "xid"        // an error that the driver reports
+	EventECC       = "ecc"
+	EventThrottled = "throttled"
+	EventOOM       = "out_of_memory"
+	EventCleanUp   = "clean_up"
+	EventTraining  = "training" // begin, end, evaluation, checkpoint, as the training tells
+)
+
+// Alert is a warning of what will happen, or has begun to.
+type Alert struct {
+	ID       uint64   `json:"id"` // from 1, rising
+	AtS      float64  `json:"at_s"`
+	Kind     string   `json:"kind"`
+	GPU      int      `json:"gpu"`      // -1: the host
+	Severity string   `json:"severity"` // SeverityWarn or SeverityCritical
+	Since    *uint64  `json:"since_step"`
+	SinceS   *float64 `json:"since_s"`
+	PerStep  *float64 `json:"bytes_per_step"`
+	PerS     *float64 `json:"bytes_per_s"`
+	Steps    *float64 `json:"steps_left"`
+	Seconds  *float64 `json:"seconds_left"`
+	Text     string   `json:"text"`      // what, with its numbers
+	Advice   string   `json:"advice"`    // one concrete change
+	ClearedS *float64 `json:"cleared_s"` // when it no longer held; null while it does
+}
+
+// Severities of an alert.
+const (
+	SeverityWarn     = "warn"
+	SeverityCritical = "critical" // out of memory within a minute or ten steps
+)
+
+// Kinds of alerts.
+const (
+	AlertLeak          = "leak"          // GPU memory grows step by step at equal lengths
+	AlertLength        = "length"        // it grows with the length of clips
+	AlertFragmentation = "fragmentation" // reserved grows, allocated does not
+	AlertFull          = "full"          // little headroom
+	AlertNextBatch     = "next_batch"    // the coming batch is predicted not to fit
+	AlertEvaluation    = "evaluation"    // an evaluation gathers memory
+	AlertCheckpoint    = "checkpoint"    // saving takes more than is left
+	AlertHostRAM       = "host_ram"
+	AlertWorkersRAM    = "workers_ram" // of DataLoader workers
+	AlertShm           = "shm"         // /dev/shm
+	AlertSwap          = "swap"
+	AlertOthers        = "other_process" // another process takes memory of the card
+)

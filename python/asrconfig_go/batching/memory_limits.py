@@ -1,0 +1,138 @@
+"""What fits for each length, as a table of a few rows, and micro-batches by it."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Protocol
+
+from .._base import native
+from .._base.checks import checked
+from .._base.errors import InvalidArgumentError
+
+Table = tuple[tuple[float, int], ...]
+"""Rows of seconds and the largest micro-batch of clips of up to so many seconds."""
+
+GRID_S = 0.5
+"""Lengths are rounded up to this where the memory model is asked, so that few of them are simulated."""
+OVERHEAD_S = 4.0
+"""What a micro-batch costs beside its padded seconds unless something else is known, in seconds of audio."""
+
+
+class FitsByLength(Protocol):
+    """What says how many clips of a length fit at once: a ``MemoryModel``."""
+
+    def largest_batch(
+        self, seconds: float, limit_bytes: int | None = None, labels: int | None = None, *, near: int = 1
+    ) -> int:
+        """The largest micro-batch of clips of so many seconds that fits, looked for from ``near`` on."""
+
+
+def memory_table(memory: FitsByLength, longest_s: float, limit_bytes: int | None = None) -> Table:
+    """Rows of seconds and the largest micro-batch of clips of up to so many seconds that is predicted to fit.
+
+    One row for each half second up to ``longest_s``, as the guard asks: micro-batches that are full by this table are
+    full for the guard. ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU that the
+    model was traced for leaves. Lengths between two of the same answer are not simulated. Raises
+    ``InvalidArgumentError`` as ``MemoryModel.largest_batch`` does.
+    """
+    longest_s = checked("longest_s", longest_s, float)
+    if not 0 < longest_s <= 1e6:
+        raise InvalidArgumentError(f"longest_s = {longest_s:g} is out of range", "pass seconds above 0")
+    last = max(1, math.ceil(longest_s / GRID_S - 1e-9))
+    found = {step: memory.largest_batch(step * GRID_S, limit_bytes) for step in (1, last)}
+    _between(1, last, found, lambda step, near: memory.largest_batch(step * GRID_S, limit_bytes, near=near))
+    steps = sorted(found)
+    # What the allocator reserves does not rise evenly: once in a while one more clip fits at a longer length.
+    fits = accumulate((found[step] for step in steps), min)
+    return tuple((step * GRID_S, most) for step, most in zip(steps, fits, strict=True))
+
+
+def _between(low: int, high: int, found: dict[int, int], ask: Any) -> None:
+    """Fill in what is between two steps."""
+    if high - low < 2 or found[low] == found[high]:
+        return
+    middle = (low + high) // 2
+    # What fits goes down about as lengths go up.
+    found[middle] = ask(middle, max(1, round(found[low] * low / middle)))
+    _between(low, middle, found, ask)
+    _between(middle, high, found, ask)
+
+
+def fits_in(table: Sequence[tuple[float, int]], seconds: float) -> int:
+    """The largest micro-batch of clips of up to so many seconds; 0 beyond the table's last row."""
+    at = bisect_left(table, seconds, key=lambda row: row[0])
+    return table[at][1] if at < len(table) else 0
+
+
+def cheapest(
+    lengths: Sequence[float], size: Callable[[Any, int], int], overhead: float | None = None
+) -> Iterator[list[int]]:
+    """The guard's cut of a step into micro-batches of neighbours in length, the longest first.
+
+    A micro-batch of n clips, the longest of length s, costs n · s + ``overhead``; without that, as few micro-batches
+    as can be are made, and those with the least padding. ``size(longest, left)`` says how many fit, 1 to ``left``.
+    Of cuts that cost the same, the first micro-batches are largest. Gives the clips' places in ``lengths``.
+
+    As ``split_by_memory``, which asks the library: a training step may run where that must not be called, in a forked
+    process, and of so few clips this takes well under a millisecond.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    each = [lengths[i] for i in order]
+    if overhead is None:
+        overhead = sum(each) * len(each) + 1.0  # more than any padding
+    n = len(order)
+    best, take, audio = [0.0] * (n + 1), [0] * n, [0.0] * (n + 1)
+    for i in range(n - 1, -1, -1):
+        audio[i] = audio[i + 1] + each[i]
+        best[i] = float("inf")
+        for count in range(1, size(each[i], n - i) + 1):
+            held = overhead + count * each[i]
+            if held + audio[i + count] > best[i]:  # no cut of the rest costs less than its audio
+                break
+            if held + best[i + count] <= best[i]:
+                best[i], take[i] = held + best[i + count], count
+    at = 0
+    while at < n:
+        yield order[at : at + take[at]]
+        at += take[at]
+
+
+def split_by_memory(
+    durations: Iterable[float], memory: Sequence[tuple[float, int]], *, overhead_s: float = OVERHEAD_S
+) -> list[list[int]]:
+    """The cheapest way to cut the clips of a step into micro-batches that fit.
+
+    A micro-batch of n clips, the longest of s seconds, costs n · s + ``overhead_s``; it fits when ``memory``, rows of
+    seconds and the largest micro-batch, has n or more for s. Gives the clips' numbers, longest first. Raises
+    ``InfeasiblePlanError`` when a clip does not fit alone.
+    """
+    request = {"memory": rows(memory), "overhead_s": checked("overhead_s", overhead_s, float)}
+    found = native.call("batching.split", request, seconds_of(durations).tobytes())
+    return [list(batch) for batch in found["micro_batches"]]
+
+
+def seconds_of(durations: Iterable[float]) -> array[float]:
+    """The seconds of every clip, as doubles."""
+    try:
+        if not isinstance(durations, bytes | bytearray):  # which array would take for doubles
+            return array("d", durations)
+    except TypeError:
+        pass
+    raise InvalidArgumentError(
+        "durations are not numbers", "pass the seconds of every clip: scan_audio(source).durations"
+    )
+
+
+def rows(memory: Sequence[tuple[float, int]]) -> list[dict[str, Any]]:
+    """The table as the library takes it, checked there."""
+    try:
+        return [{"seconds": float(seconds), "batch": int(batch)} for seconds, batch in memory]
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"memory = {memory!r:.100} is no table",
+            "pass rows of (seconds, largest micro-batch), or make them by memory_table(memory_model, longest_s)",
+        ) from None

@@ -1,0 +1,18 @@
+"""Types of the public names in __init__.py; written by build/stubs.py."""
+
+from .comparison_records import (
+    Comparison as Comparison,
+    GPUPlan as GPUPlan,
+    LargestModels as LargestModels,
+    Price as Price,
+    StepCalibration as StepCalibration,
+    StepTime as StepTime,
+    TrainableModel as TrainableModel,
+)
+from .gpu_comparison import (
+    compare_gpus as compare_gpus,
+    estimate_step_time as estimate_step_time,
+    gpu_prices as gpu_prices,
+    largest_models as largest_models,
+)
+from .step_calibration import find_step_calibration as find_step_calibration

@@ -1,0 +1,14 @@
+"""Types of the public names in __init__.py; written by build/stubs.py."""
+
+from .batch_size_search import (
+    BatchSizeProbe as BatchSizeProbe,
+    BatchSizeSearch as BatchSizeSearch,
+    find_max_batch_size as find_max_batch_size,
+)
+from .guard import Guard as Guard, attach as attach, guard_of as guard_of
+from .training_report import (
+    Change as Change,
+    GuardEvent as GuardEvent,
+    Restart as Restart,
+    TrainingReport as TrainingReport,
+)

@@ -1,0 +1,10 @@
+"""Types of the public names in __init__.py; written by build/stubs.py."""
+
+from .hardware import (
+    CPU as CPU,
+    GPU as GPU,
+    GPUProcess as GPUProcess,
+    HardwareProfile as HardwareProfile,
+    Memory as Memory,
+)
+from .model import ModelProfile as ModelProfile, known_models as known_models, profile_model as profile_model

@@ -1,0 +1,9 @@
+"""Types of the public names in __init__.py; written by build/stubs.py."""
+
+from .calibration import calibrate as calibrate
+from .calibration_record import Calibration as Calibration
+from .estimate import EvaluationMemory as EvaluationMemory, MemoryEstimate as MemoryEstimate
+from .memory_model import MemoryModel as MemoryModel
+from .question import EstimatorWarning as EstimatorWarning, estimate_memory as estimate_memory
+from .run_memory import RunEstimate as RunEstimate
+from .step_memory import StepsEstimate as StepsEstimate

@@ -1,0 +1,13 @@
+"""Types of the public names in __init__.py; written by build/stubs.py."""
+
+from .plan_options import PlanOptions as PlanOptions
+from .plan_parts import (
+    Alternative as Alternative,
+    Decision as Decision,
+    MemoryPart as MemoryPart,
+    PlannedBucket as PlannedBucket,
+    PlannedDevice as PlannedDevice,
+    PlannedTimes as PlannedTimes,
+)
+from .planner import NotTracedWarning as NotTracedWarning
+from .selection import Selection as Selection, clip_pieces as clip_pieces, select_clips as select_clips
