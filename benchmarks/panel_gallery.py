@@ -16,13 +16,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" / "helpers"))
 
+from asrconfig_go.monitor.live_panel_html import panel_html
+from asrconfig_go.view.markup import page
+from asrconfig_go.view.style import PAGE
 from pictures import gallery, given, picture
 
 from asrconfig_go.monitor.live_panel import PanelState
-from asrconfig_go.monitor.live_panel_html import panel_html
 from asrconfig_go.monitor.memory_monitor import GPUHistory, MemoryHistory
-from asrconfig_go.view.markup import page
-from asrconfig_go.view.style import PAGE
 from watching_fakes import GIB, FakeMonitor, activity, alert, gpu
 
 WIDTH, HEIGHT = 820, 566

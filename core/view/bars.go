@@ -61,6 +61,7 @@ const (
 	tickHeight = 18.0
 	labelled   = 0.022 // of the width, that a label of one character takes
 	barColumns = 40
+	longName   = 40 // columns of a name beside a bar
 )
 
 // One tells whether there is a single bar without a name.
@@ -192,21 +193,16 @@ func (b bars) lines(width int) []string {
 	if b.One() {
 		return b.stacked(width)
 	}
-	var lines []string
-	wide := 0
+	if b.Legend { // parts of several bars: text has their figures in a table
+		return nil
+	}
+	lines, wide := []string{b.Title}, 0
 	for _, r := range b.Rows {
-		wide = max(wide, min(columns(r.Name), 40))
+		wide = max(wide, min(columns(r.Name), longName))
 	}
 	for _, r := range b.Rows {
-		whole, text := 0.0, r.Text
-		for _, s := range r.Parts {
-			whole += s.Value
-			if len(r.Parts) > 1 {
-				text += ", " + s.Name + " " + s.Text
-			}
-		}
-		line := fmt.Sprintf("%s |%s| %s", padded(clipped(r.Name, 40), wide), padded(bar(whole/b.Top, barColumns), barColumns), strings.TrimPrefix(text, ", "))
-		lines = append(lines, wrap(line, width, strings.Repeat(" ", min(wide, 20)+2))...)
+		line := fmt.Sprintf("  %s |%s| %s", padded(clipped(r.Name, longName), wide), padded(bar(r.Parts[0].Value/b.Top, barColumns), barColumns), r.Text)
+		lines = append(lines, wrap(line, width, "    ")...)
 	}
 	return lines
 }
@@ -231,12 +227,12 @@ func (b bars) stacked(int) []string {
 	}
 	wide, figure := 0, 0
 	for i := range names {
-		wide, figure = max(wide, min(40, columns(names[i]))), max(figure, columns(texts[i]))
+		wide, figure = max(wide, min(longName, columns(names[i]))), max(figure, columns(texts[i]))
 	}
 	lines := make([]string, len(names))
 	for i := range names {
 		bar := []rune(padded(drawn[i], barColumns))[:barColumns]
-		lines[i] = strings.TrimRight(fmt.Sprintf("%s %s |%s| %s", padded(clipped(names[i], 40), wide), aligned(texts[i], figure), string(bar), notes[i]), " ")
+		lines[i] = strings.TrimRight(fmt.Sprintf("%s %s |%s| %s", padded(clipped(names[i], longName), wide), aligned(texts[i], figure), string(bar), notes[i]), " ")
 	}
 	return lines
 }

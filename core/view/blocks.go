@@ -82,7 +82,7 @@ func (f facts) lines(width int) []string {
 func said(items ...string) facts { return facts{Items: items} }
 
 var signs = map[string]string{"serious": "✖", "warning": "⚠", "note": "ℹ", "good": "✓"}
-var marks = map[string]string{"serious": "!!", "warning": "! ", "note": "· ", "good": "✓ "}
+var marks = map[string]string{"serious": "!!", "warning": "!", "note": "·", "good": "✓"}
 
 // notice is something to look out for, or a verdict: Level is "serious", "warning", "note" or "good".
 type notice struct {

@@ -323,6 +323,8 @@ func (c curves) lines(int) []string {
 	top := c.top()
 	if c.Limit != nil {
 		top = c.Limit.At
+	} else if c.Unit == "%" {
+		top = min(top, 100)
 	}
 	cells := []rune(strings.Repeat(" ", sparkline))
 	for _, piece := range c.first() {

@@ -99,7 +99,7 @@ func padding(d profile.Dataset) []Block {
 		}
 		b.Rows = append(b.Rows, barRow{Name: way, Text: fmt.Sprintf("%.1f%%", 100*p.Waste), Parts: []segment{{Value: p.Waste}}})
 	}
-	found := []Block{section{Title: b.Title, Body: []Block{b}}}
+	found := []Block{b}
 	if o := d.Outliers; o != nil {
 		found = append(found, said(fmt.Sprintf("%s over %.4g s hold %.0f%% of the padded time", count(o.Count, "clip"), o.OverS, 100*o.PaddedShare)))
 	}

@@ -18,7 +18,19 @@ type runCharts struct {
 	High   float64    `json:"high"`
 	Unit   string     `json:"unit"`
 	Panels []runPanel `json:"panels"`
-	Spans  []span     `json:"spans"`
+	Spans  []runSpan  `json:"spans"`
+}
+
+// runSpan is a span, and when it was in seconds of the run.
+type runSpan struct {
+	span
+	BeginS float64 `json:"begin_s"`
+	EndS   float64 `json:"end_s"`
+}
+
+func (s runSpan) titled() span {
+	s.Text = fmt.Sprintf("%s, from %s to %s", s.Kind, intoRun(s.BeginS), intoRun(s.EndS))
+	return s.span
 }
 
 // runPanel is one chart. Where is the label of its GPU, "" for the host; Group "more" lies behind a fold.
@@ -92,7 +104,10 @@ func (r runRecord) chart(p runPanel) curves {
 	if p.Where != "" {
 		title = p.Where + ": " + p.Title
 	}
-	c := curves{Kind: "curves", Title: title, Unit: p.Unit, XUnit: r.Charts.Unit, Top: p.Top, Series: p.Series, Limit: p.Limit, Spans: r.Charts.Spans}
+	c := curves{Kind: "curves", Title: title, Unit: p.Unit, XUnit: r.Charts.Unit, Top: p.Top, Series: p.Series, Limit: p.Limit}
+	for _, s := range r.Charts.Spans {
+		c.Spans = append(c.Spans, s.titled())
+	}
 	c.X = axis{Low: r.Charts.Low, High: r.Charts.High, Ticks: r.Charts.ticks()}
 	c.Events = append(r.moments(p.Where), r.alertsOf(p.Where)...)
 	return c
@@ -148,7 +163,7 @@ func alertLevel(severity string) string {
 func (c runCharts) ticks() []tick {
 	step := c.tickStep()
 	var found []tick
-	for n := math.Ceil(c.Low/step - 1e-9); n*step <= c.High*(1+1e-9) && len(found) < 50; n++ {
+	for n := max(0, math.Ceil(c.Low/step-1e-9)); n*step <= c.High*(1+1e-9) && len(found) < 50; n++ {
 		text := short(n * step)
 		if len(found) == 0 {
 			if c.By == "steps" {
@@ -182,12 +197,12 @@ func (c runCharts) tickStep() float64 {
 func (r runRecord) legend() legend {
 	var keys legend
 	for _, kind := range []string{"evaluation", "checkpoint", "gap"} {
-		if slices.ContainsFunc(r.Charts.Spans, func(s span) bool { return s.Kind == kind }) {
+		if slices.ContainsFunc(r.Charts.Spans, func(s runSpan) bool { return s.Kind == kind }) {
 			keys = append(keys, key{Name: kind, Line: kind})
 		}
 	}
 	if len(r.Alerts) > 0 {
-		keys = append(keys, key{Name: "1: an alert, by its number above, and how long it held", Line: "alert"})
+		keys = append(keys, key{Name: "alert, by its number above, and how long it held", Line: "number", Label: "1"})
 	}
 	if slices.ContainsFunc(r.Events, func(m moment) bool { return m.Kind == "out_of_memory" }) {
 		keys = append(keys, key{Name: "out of memory", Line: "oom"})

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asrconfig_go.benchmark.benchmark_words import layout
 
 import asrconfig_go as ac
 from asrconfig_go.benchmark.benchmark_clips import draw
-from asrconfig_go.benchmark.benchmark_words import layout
 from asrconfig_go.benchmark.bottleneck import bottleneck, next_change
 from asrconfig_go.benchmark.cpu_time import cpu_seconds
 from asrconfig_go.benchmark.interleaving import BenchmarkRun, interleave

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asrconfig_go.compare.comparison_view import number, seconds, span
 
 import asrconfig_go as ac
 from asrconfig_go.compare import Comparison, gpu_prices
 from asrconfig_go.compare.comparison_records import StepCalibration
-from asrconfig_go.compare.comparison_view import number, seconds, span
 from asrconfig_go.compare.gpu_comparison import CompareOptions
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.machine import ModelProfile

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from asrconfig_go.memory.memory_text import bar, estimate_text, ordered, size
 
 from asrconfig_go._base import native
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go.memory.estimate import MemoryEstimate
 from asrconfig_go.memory.memory_model import MemoryModel
-from asrconfig_go.memory.memory_text import bar, estimate_text, ordered, size
 from memory_fakes import MIB, STATIC, FakeLibrary
 
 

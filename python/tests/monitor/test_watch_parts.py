@@ -16,11 +16,13 @@ from asrconfig_go.errors import InvalidArgumentError
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
+from asrconfig_go.monitor.live_panel_html import panel_html  # noqa: E402
+from asrconfig_go.view.quantities import lasting  # noqa: E402
+
 from asrconfig_go.monitor import AlertReporter, rank_peaks  # noqa: E402
 from asrconfig_go.monitor.batch_shapes import BatchShapes  # noqa: E402
 from asrconfig_go.monitor.cache_cleaning import CleanUps  # noqa: E402
 from asrconfig_go.monitor.live_panel import Panel, PanelState  # noqa: E402
-from asrconfig_go.monitor.live_panel_html import panel_html  # noqa: E402
 from asrconfig_go.monitor.loader_wait import LoaderWait, WaitShare  # noqa: E402
 from asrconfig_go.monitor.memory_monitor import GPUHistory, MemoryHistory  # noqa: E402
 from asrconfig_go.monitor.messages import BestEffort  # noqa: E402
@@ -31,7 +33,6 @@ from asrconfig_go.monitor.run_log_file import RunFile  # noqa: E402
 from asrconfig_go.monitor.thresholds import MemoryUse, PeakUse  # noqa: E402
 from asrconfig_go.monitor.watch import Watch  # noqa: E402
 from asrconfig_go.monitor.watch_options import WatchOptions  # noqa: E402
-from asrconfig_go.view.quantities import lasting  # noqa: E402
 from speech_models import wav2vec2, whisper  # noqa: E402
 from watching_fakes import GIB, Clock, FakeMonitor, activity, alert, gpu  # noqa: E402
 
