@@ -212,7 +212,7 @@ func (b bars) stacked(int) []string {
 	var names, texts, drawn, notes []string
 	start := 0.0
 	for _, s := range b.Rows[0].Parts {
-		from, to := int(barColumns*start/b.Top+0.5), int(barColumns*(start+s.Value)/b.Top+0.5)
+		from, to := cells(start/b.Top, barColumns), cells((start+s.Value)/b.Top, barColumns)
 		filled := 0
 		if s.Value > 0 {
 			filled = max(1, to-from)
@@ -223,7 +223,7 @@ func (b bars) stacked(int) []string {
 	}
 	for _, l := range b.Levels {
 		names, texts, notes = append(names, l.Name), append(texts, l.Text), append(notes, "")
-		drawn = append(drawn, strings.Repeat("·", max(0, min(barColumns, int(barColumns*l.At/b.Top+0.5))-1))+"┤")
+		drawn = append(drawn, strings.Repeat("·", max(0, cells(l.At/b.Top, barColumns)-1))+"┤")
 	}
 	wide, figure := 0, 0
 	for i := range names {

@@ -161,7 +161,7 @@ func (t tiles) lines(width int) []string {
 	}
 	var lines []string
 	for _, each := range t {
-		lines = append(lines, wrap(padded(each.Name, wide)+"  "+strings.TrimRight(padded(each.Value, value)+"  "+each.Note, " "), width, "  ")...)
+		lines = append(lines, wrap(padded(each.Name, min(wide, longName))+"  "+strings.TrimRight(padded(each.Value, min(value, longName))+"  "+each.Note, " "), width, "  ")...)
 	}
 	return lines
 }
@@ -178,7 +178,7 @@ func (p pairs) lines(width int) []string {
 	}
 	var lines []string
 	for _, each := range p {
-		lines = append(lines, wrap(padded(each[0], wide)+"  "+each[1], width, strings.Repeat(" ", min(wide, 20)+2))...)
+		lines = append(lines, wrap(padded(each[0], min(wide, longName))+"  "+each[1], width, strings.Repeat(" ", min(wide, 20)+2))...)
 	}
 	return lines
 }
@@ -234,15 +234,11 @@ type preformatted []string
 func (preformatted) look() string         { return "preformatted" }
 func (p preformatted) lines(int) []string { return p }
 
-// cell is one of a table: a text, a note under it, marks beside it, a meter of 0 to 1 with its limit.
+// cell is one of a table: a text, a note under it, marks beside it in HTML, a meter of 0 to 1 with its limit.
 type cell struct {
 	Text, Note, Class string
 	Marks             []string
 	Meter, Limit      float64
-}
-
-func (c cell) text() string {
-	return strings.TrimSpace(strings.Join(append([]string{c.Text}, c.Marks...), " "))
 }
 
 type row struct {
@@ -262,17 +258,23 @@ func (table) look() string { return "table" }
 
 func (t table) lines(width int) []string {
 	rows := [][]string{t.kept(t.Head)}
+	var tight []bool
+	for i := range t.Head {
+		if !t.Skip[i] {
+			tight = append(tight, len(t.Rows) > 0 && strings.HasPrefix(t.Rows[0].Cells[i].Class, "tight"))
+		}
+	}
 	for i, r := range t.Rows {
 		if t.Brief > 0 && i >= t.Brief {
 			break
 		}
 		texts := make([]string, len(t.Head))
 		for i, c := range r.Cells {
-			texts[i] = c.text()
+			texts[i] = c.Text
 		}
 		rows = append(rows, t.kept(texts))
 	}
-	return grid(rows, width)
+	return grid(rows, tight, width)
 }
 
 func (t table) kept(texts []string) []string {

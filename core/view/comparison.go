@@ -76,7 +76,7 @@ func comparison(r comparisonRecord) Document {
 	if len(t.Rows) > 0 {
 		doc.Blocks = append(doc.Blocks, t)
 	}
-	doc.Blocks = append(doc.Blocks, others...)
+	doc.Blocks = append(append(doc.Blocks, r.best()), others...)
 	var notes []string
 	for _, plan := range r.Rows {
 		for _, note := range plan.Notes {
@@ -86,7 +86,21 @@ func comparison(r comparisonRecord) Document {
 	if len(notes) > 0 {
 		doc.Blocks = append(doc.Blocks, said(notes...))
 	}
-	return Document{Title: doc.Title, Blocks: append(doc.Blocks, fold{Summary: "What this rests on", Body: []Block{said(r.foot()...)}})}
+	return Document{Title: doc.Title, Blocks: append(doc.Blocks, fold{Summary: "what this rests on", Body: []Block{said(r.foot()...)}})}
+}
+
+// best are the cheapest and the fastest, which marks tell in HTML.
+func (r comparisonRecord) best() inText {
+	var lines inText
+	for _, plan := range r.Rows {
+		if plan.Cheapest {
+			lines = append(lines, "cheapest: "+plan.name())
+		}
+		if plan.Fastest {
+			lines = append(lines, "fastest: "+plan.name())
+		}
+	}
+	return lines
 }
 
 // length is "25", "1.954", "36000".
@@ -236,9 +250,9 @@ func largest(r largestRecord) Document {
 		}
 		t.Rows = append(t.Rows, shown)
 	}
-	var first pairs
+	var first []string
 	for i, words := range ways {
-		first = append(first, [2]string{"largest, " + words, best[i]})
+		first = append(first, fmt.Sprintf("largest, %s: %s", words, best[i]))
 	}
-	return Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing", name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{first, t}}
+	return Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing", name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{said(first...), t}}
 }

@@ -74,7 +74,7 @@ const (
 	curveTop    = 17.0 // pixels above the lines, for the numbers of alerts
 	curveHeight = 120.0
 	apart       = 0.016 // of the width, between numbers
-	sparkline   = 80    // characters
+	sparkline   = 70    // characters
 )
 
 // Empty tells whether nothing is known of any line.
@@ -87,11 +87,11 @@ func (c curves) Empty() bool {
 	return true
 }
 
-func (c curves) at(x float64) float64 {
-	return min(max((x-c.X.Low)/max(c.X.High-c.X.Low, 1e-9), 0), 1)
-}
+func (c curves) at(x float64) float64 { return between(x, c.X.Low, c.X.High) }
 
-func (c curves) y(value float64) float64 { return curveTop + curveHeight*(1-value/c.top()) }
+func (c curves) y(value float64) float64 {
+	return curveTop + curveHeight*(1-between(value, 0, c.top()))
+}
 
 func (c curves) top() float64 {
 	if c.Top > 0 {
@@ -99,6 +99,9 @@ func (c curves) top() float64 {
 	}
 	return 1
 }
+
+// limited tells whether there is a limit low enough to be in the picture.
+func (c curves) limited() bool { return c.Limit != nil && c.Limit.At <= c.top() }
 
 func (c curves) heights() []float64 {
 	step := roundStep(c.top())
@@ -137,7 +140,7 @@ func (c curves) Drawn() picture {
 		p.Shapes = append(p.Shapes, box{X: x, W: max(c.at(s.To)-x, 0.0012), Y: curveTop, H: curveHeight, Class: s.Kind, Title: s.Text})
 	}
 	p.Shapes = append(p.Shapes, stretched{Y: curveTop, H: curveHeight, Paths: c.paths()})
-	if c.Limit != nil {
+	if c.limited() {
 		y := c.y(c.Limit.At)
 		p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: y, Y2: y, Class: "limit", Dashed: true, Title: c.Limit.Name})
 	}
@@ -174,7 +177,7 @@ func (c curves) paths() []path {
 		switch {
 		case s.Stacked:
 			above := sum(s.Pieces, below)
-			paths = append(paths, path{D: c.between(above, below), Colour: s.Colour, Area: true, Class: "stacked", Title: s.Name})
+			paths = append(paths, path{D: c.stacked(above, below), Colour: s.Colour, Area: true, Class: "stacked", Title: s.Name})
 			below = above
 		default:
 			if s.Area {
@@ -201,7 +204,7 @@ func sum(pieces [][][2]float64, below [][2]float64) [][2]float64 {
 	return above
 }
 
-func (c curves) between(above, below [][2]float64) string {
+func (c curves) stacked(above, below [][2]float64) string {
 	if len(above) == 0 {
 		return ""
 	}
@@ -260,8 +263,7 @@ func (c curves) walk(out []byte, piece [][2]float64) []byte {
 }
 
 func (c curves) place(p [2]float64) (int, int) {
-	down := 1 - min(max(p[1]/c.top(), 0), 1)
-	return int(pathWidth*c.at(p[0]) + 0.5), int(math.RoundToEven(pathHeight * down))
+	return int(pathWidth*c.at(p[0]) + 0.5), int(math.RoundToEven(pathHeight * (1 - between(p[1], 0, c.top()))))
 }
 
 // events are lines; alerts also a bar above for as long as they held, and their number where there is room.
@@ -307,7 +309,7 @@ func (c curves) Keys() []key {
 		}
 		keys = append(keys, k)
 	}
-	if c.Limit != nil {
+	if c.limited() {
 		keys = append(keys, key{Name: c.Limit.Name, Line: "limit"})
 	}
 	return keys
@@ -321,7 +323,7 @@ func (c curves) lines(int) []string {
 		return nil
 	}
 	top := c.top()
-	if c.Limit != nil {
+	if c.limited() {
 		top = c.Limit.At
 	} else if c.Unit == "%" {
 		top = min(top, 100)
@@ -334,13 +336,13 @@ func (c curves) lines(int) []string {
 			if i+1 < len(piece) {
 				to = max(from, int(c.at(piece[i+1][0])*sparkline)-1)
 			}
-			level := blocks[1+min(7, int(8*max(0, place[1])/top))]
+			level := blocks[1+int(7.999*between(place[1], 0, top))]
 			for at := from; at <= min(to, sparkline-1); at++ {
 				cells[at] = max(cells[at], level)
 			}
 		}
 	}
-	return []string{fmt.Sprintf("%s |%s| %s %s", padded(clipped(c.Title, 24), 18), string(cells), short(top), c.Unit)}
+	return []string{fmt.Sprintf("%s |%s| %s %s", padded(clipped(c.Title, 22), 18), string(cells), short(top), c.Unit)}
 }
 
 // first is the line that text shows: of stacked ones their sum, which is drawn last.

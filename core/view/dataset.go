@@ -18,8 +18,10 @@ var orders = map[string]string{"random": "random", "grouped": "grouped by length
 func dataset(d profile.Dataset) Document {
 	facts := datasetFacts(d)
 	doc := Document{Title: facts[0], Blocks: []Block{said(facts[1:]...)}}
-	if d.MeasuredCount > 0 {
-		doc.Blocks = append(doc.Blocks, durations(d, nil, nil))
+	if drawable(d) {
+		h := durations(d, nil, nil)
+		h.Note = paddingWords(d)
+		doc.Blocks = append(doc.Blocks, h)
 	}
 	doc.Blocks = append(doc.Blocks, padding(d)...)
 	for _, warning := range d.Warnings {
@@ -34,6 +36,11 @@ func dataset(d profile.Dataset) Document {
 		doc.Blocks = append(doc.Blocks, inHTML{[]Block{fold{Summary: counted(n, "likely copy", "likely copies"), Body: []Block{said(groups...)}}}})
 	}
 	return Document{Title: doc.Title, Blocks: append(doc.Blocks, badFiles(d)...)}
+}
+
+// drawable tells whether there is a histogram: of measured clips, with an edge more than counts.
+func drawable(d profile.Dataset) bool {
+	return d.MeasuredCount > 0 && len(d.Histogram.Counts) > 0 && len(d.Histogram.EdgesS) == len(d.Histogram.Counts)+1
 }
 
 // datasetFacts are how much there is, how long it is, and of what kind.
@@ -86,6 +93,22 @@ func durations(d profile.Dataset, marks []mark, ranges []clipRange) histogram {
 	}
 }
 
+// paddingWords is "padding in batches of 8: random 70.8%, …".
+func paddingWords(d profile.Dataset) string {
+	var costs []string
+	for _, p := range d.Padding {
+		costs = append(costs, fmt.Sprintf("%s %.1f%%", orderWords(p), 100*p.Waste))
+	}
+	return fmt.Sprintf("padding in batches of %d: %s", d.BatchSize, strings.Join(costs, ", "))
+}
+
+func orderWords(p profile.Padding) string {
+	if words, known := orders[p.Order]; known {
+		return words
+	}
+	return p.Order
+}
+
 // padding is what padding costs, and the few clips that cost most of it.
 func padding(d profile.Dataset) []Block {
 	if d.MeasuredCount <= 1 || len(d.Padding) == 0 {
@@ -93,11 +116,7 @@ func padding(d profile.Dataset) []Block {
 	}
 	b := bars{Kind: "bars", Title: fmt.Sprintf("padding in batches of %d", d.BatchSize), Unit: "%", Top: 1}
 	for _, p := range d.Padding {
-		way := p.Order
-		if words, known := orders[way]; known {
-			way = words
-		}
-		b.Rows = append(b.Rows, barRow{Name: way, Text: fmt.Sprintf("%.1f%%", 100*p.Waste), Parts: []segment{{Value: p.Waste}}})
+		b.Rows = append(b.Rows, barRow{Name: orderWords(p), Text: fmt.Sprintf("%.1f%%", 100*p.Waste), Parts: []segment{{Value: p.Waste}}})
 	}
 	found := []Block{b}
 	if o := d.Outliers; o != nil {

@@ -12,6 +12,7 @@ type histogram struct {
 	Kind   string      `json:"kind"` // "histogram"
 	Title  string      `json:"title"`
 	Words  string      `json:"-"`
+	Note   string      `json:"note"` // below the title where it is drawn alone
 	Unit   string      `json:"unit"`
 	Noun   string      `json:"noun"` // what is counted
 	Edges  []float64   `json:"edges"`
@@ -44,8 +45,7 @@ const (
 )
 
 func (h histogram) at(x float64) float64 {
-	low, high := h.Edges[0], h.Edges[len(h.Edges)-1]
-	return min(max((x-low)/max(high-low, 1e-9), 0), 1)
+	return between(x, h.Edges[0], h.Edges[len(h.Edges)-1])
 }
 
 func (h histogram) tallest() float64 {
@@ -154,7 +154,7 @@ func (h histogram) ranges(floor float64) []shape {
 func (h histogram) lines(int) []string {
 	lines := make([]string, len(h.Counts))
 	for i, n := range h.Counts {
-		filled := int(barColumns*float64(n)/h.tallest() + 0.5)
+		filled := cells(float64(n)/h.tallest(), barColumns)
 		if n > 0 {
 			filled = max(1, filled)
 		}

@@ -50,7 +50,7 @@ func compact(css string) string {
 }
 
 // share is a share of a width as CSS and SVG write it.
-func share(x float64) string { return fmt.Sprintf("%.2f%%", 100*min(max(x, 0), 1)) }
+func share(x float64) string { return fmt.Sprintf("%.2f%%", 100*between(x, 0, 1)) }
 
 // draw gives the HTML of blocks or shapes. It is safe to insert: templates have escaped all that is in it.
 func draw(parsed *template.Template, what any) (template.HTML, error) {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -98,7 +99,7 @@ var estimators = map[string]string{
 }
 
 // componentOrder is that in which shares of memory are drawn: what stays first, what comes and goes last.
-var componentOrder = []string{"parameters", "buffers", "gradients", "optimizer", "activations", "temporaries", "logits_loss", "outputs"}
+var componentOrder = []string{"training", "model and optimizer", "parameters", "buffers", "gradients", "optimizer", "activations", "temporaries", "logits_loss", "outputs"}
 
 const (
 	noModule     = "(weights, optimizer, inputs: outside any module's work)"
@@ -186,19 +187,18 @@ func ordered(components map[string]float64) []string {
 			found = append(found, each)
 		}
 	}
+	slices.SortFunc(found, byComponent)
+	return found
+}
+
+func byComponent(a, b string) int {
 	place := func(each string) int {
 		if i := slices.Index(componentOrder, each); i >= 0 {
 			return i
 		}
 		return len(componentOrder)
 	}
-	slices.SortFunc(found, func(a, b string) int {
-		if place(a) != place(b) {
-			return place(a) - place(b)
-		}
-		return strings.Compare(a, b)
-	})
-	return found
+	return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a, b))
 }
 
 // bar is what holds the peak, against the GPU's memory where one is known.
@@ -241,9 +241,11 @@ func (r memoryRecord) overEvents(t eventTimeline) curves {
 		c.Series = append(c.Series, series{Name: strings.ReplaceAll(each, "_", " "), Colour: colourOf(each), Stacked: true, Pieces: t.piece(t.Components[each], unit)})
 	}
 	c.Series = append(c.Series, series{Name: "reserved", Pieces: t.piece(t.Reserved, unit)})
-	if l := r.Target.Limit; l != nil && *l <= nearLimit*highest {
+	if l := r.Target.Limit; l != nil {
 		c.Limit = &limit{At: *l / unit, Name: "limit " + exact(*l)}
-		highest = max(highest, *l)
+		if *l <= nearLimit*highest {
+			highest = max(highest, *l)
+		}
 	}
 	c.Top = 1.04 * highest / unit
 	before := -1

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // panelRecord is a training while it runs: where it is, and what its monitor sees.
@@ -126,7 +127,7 @@ func (a gpuActivity) tile() tile {
 	if a.Temperature != nil {
 		facts = append(facts, fmt.Sprintf("%.0f °C", *a.Temperature))
 	}
-	return tile{Name: "busy", Value: fmt.Sprintf("%.0f %%", 100**a.Utilization), Note: joined(facts...), Meter: a.Utilization}
+	return tile{Name: "busy", Value: fmt.Sprintf("%.0f %%", 100**a.Utilization), Note: strings.Join(facts, " · "), Meter: a.Utilization}
 }
 
 // overTime is a line for each GPU and one for the host, as shares, since the start.

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -21,15 +22,17 @@ type planRecord struct {
 
 // plannedMemory is that of the tightest device; Parts add up to the peak, Others were in use before.
 type plannedMemory struct {
-	Parts []struct {
-		Name  string  `json:"name"`
-		Bytes float64 `json:"bytes"`
-	} `json:"parts"`
-	Peak   float64  `json:"peak_bytes"`
-	High   *float64 `json:"high_bytes"`
-	Budget *float64 `json:"budget_bytes"`
-	Total  *float64 `json:"total_bytes"`
-	Others float64  `json:"others_bytes"`
+	Parts  []memoryPart `json:"parts"`
+	Peak   float64      `json:"peak_bytes"`
+	High   *float64     `json:"high_bytes"`
+	Budget *float64     `json:"budget_bytes"`
+	Total  *float64     `json:"total_bytes"`
+	Others float64      `json:"others_bytes"`
+}
+
+type memoryPart struct {
+	Name  string  `json:"name"`
+	Bytes float64 `json:"bytes"`
 }
 
 type decision struct {
@@ -259,8 +262,10 @@ func (r planRecord) data() []Block {
 	}
 	var body []Block
 	lines, limits := datasetFacts(*d), limitsOf(r.Config)
-	if d.MeasuredCount > 0 {
+	if drawable(*d) {
 		body = append(body, durations(*d, limits, r.ranges()))
+	}
+	if d.MeasuredCount > 0 {
 		lines = append(lines, percentiles(*d))
 	}
 	for _, l := range limits {
@@ -335,6 +340,7 @@ func (r planRecord) memory() []Block {
 	if m.Others > 0 {
 		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: "in use already", Value: m.Others, Text: exact(m.Others), Colour: "before"})
 	}
+	slices.SortStableFunc(m.Parts, func(a, b memoryPart) int { return byComponent(a.Name, b.Name) })
 	for i, p := range m.Parts {
 		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: strings.ReplaceAll(p.Name, "_", " "), Value: p.Bytes, Text: exact(p.Bytes), Colour: colourOf(p.Name),
 			Label: fmt.Sprintf("%d", i+1), Note: fmt.Sprintf("%.0f%%", 100*p.Bytes/max(m.Peak, 1))})

@@ -154,7 +154,7 @@ func gauge(share *float64, width int) string {
 	if share == nil {
 		return strings.Repeat("·", width)
 	}
-	n := int(min(max(*share, 0), 1)*float64(width) + 0.5)
+	n := cells(*share, width)
 	return strings.Repeat("█", n) + strings.Repeat("░", width-n)
 }
 
@@ -184,9 +184,7 @@ func (g gpuReading) tall(i, wide int) []toned {
 	lines := []toned{
 		{Text: fmt.Sprintf("GPU %d  %s", i, name(g.Name)), Tone: "bold"},
 		{Text: fmt.Sprintf("  memory  %s %s of %s, %s, headroom %s", gauge(part, wide), known(g.Used, size), known(g.Total, size), known(part, percent), known(g.Headroom, size)), Tone: toneOf(part)},
-	}
-	if g.Utilization != nil || g.Power != nil || g.Temperature != nil {
-		lines = append(lines, toned{Text: fmt.Sprintf("  busy    %s %s", gauge(g.Utilization, wide), known(g.Utilization, percent))}, g.physics())
+		{Text: fmt.Sprintf("  busy    %s %s", gauge(g.Utilization, wide), known(g.Utilization, percent))}, g.physics(),
 	}
 	if len(g.Processes) > 0 {
 		var told []string
@@ -232,9 +230,7 @@ func (g gpuReading) held() string {
 func (g gpuReading) single(i, wide int) toned {
 	part := shareOf(g.Used, g.Total)
 	text := fmt.Sprintf("GPU %-2d %s %s of %s", i, gauge(part, wide), known(g.Used, size), known(g.Total, size))
-	if g.Utilization != nil || g.Power != nil || g.Temperature != nil {
-		text += fmt.Sprintf("  %s  %s  %s", aligned(known(g.Utilization, percent), 5), aligned(known(g.Power, amount("W")), 6), aligned(known(g.Temperature, amount("°C")), 5))
-	}
+	text += fmt.Sprintf("  %s  %s  %s", aligned(known(g.Utilization, percent), 5), aligned(known(g.Power, amount("W")), 6), aligned(known(g.Temperature, amount("°C")), 5))
 	if held := g.held(); held != "" {
 		text += "  " + held
 	}

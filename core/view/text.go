@@ -1,6 +1,7 @@
 package view
 
 import (
+	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -11,7 +12,7 @@ const defaultWidth = 110
 
 const (
 	columnGap       = 2  // between a table's columns
-	narrowestColumn = 20 // of the one that is wrapped
+	narrowestColumn = 12 // of those that are wrapped
 )
 
 func columns(text string) int { return utf8.RuneCountInString(text) }
@@ -79,8 +80,9 @@ func words(text string) []string {
 	return append(found, text[start:])
 }
 
-// grid is a table as lines: columns as wide as their widest cell, the widest wrapped where there is no room.
-func grid(rows [][]string, width int) []string {
+// grid is a table as lines: columns as wide as their widest cell, the widest ones wrapped where there is no room, those
+// that are tight last.
+func grid(rows [][]string, tight []bool, width int) []string {
 	if len(rows) < 2 {
 		return nil
 	}
@@ -92,9 +94,11 @@ func grid(rows [][]string, width int) []string {
 		}
 		over += widths[i]
 	}
-	if over > 0 {
-		i := widest(widths)
-		widths[i] = max(narrowestColumn, widths[i]-over)
+	for _, last := range []bool{false, true} {
+		for i := widest(widths, tight, last); over > 0 && i >= 0 && widths[i] > narrowestColumn; i = widest(widths, tight, last) {
+			widths[i]--
+			over--
+		}
 	}
 	var lines []string
 	for _, row := range rows {
@@ -103,10 +107,11 @@ func grid(rows [][]string, width int) []string {
 	return lines
 }
 
-func widest(widths []int) int {
-	at := 0
+// widest is the place of the widest column, or -1; of a tight one only if all of the others are as narrow as they may be.
+func widest(widths []int, tight []bool, last bool) int {
+	at := -1
 	for i, w := range widths {
-		if w > widths[at] {
+		if (last || !tight[i]) && (at < 0 || w > widths[at]) {
 			at = i
 		}
 	}
@@ -135,8 +140,16 @@ func gridRow(row []string, widths []int) []string {
 
 var eighths = []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
 
+// cells is a share of 0 to 1 in characters of a width; what is no number is none.
+func cells(share float64, width int) int {
+	if math.IsNaN(share) {
+		return 0
+	}
+	return int(min(max(share, 0), 1)*float64(width) + 0.5)
+}
+
 // bar is a bar in eighths of a character, share 0 to 1 of width.
 func bar(share float64, width int) string {
-	n := int(min(max(share, 0), 1)*float64(width)*8 + 0.5)
+	n := cells(share, 8*width)
 	return strings.Repeat("█", n/8) + eighths[n%8]
 }

@@ -171,8 +171,11 @@ func epochs(n float64) string {
 	return fmt.Sprintf("%.6g epochs", n)
 }
 
-// roundStep is 1, 2 or 5 times a power of ten, so that a few marks fit below top.
+// roundStep is 1, 2 or 5 times a power of ten, so that a few marks fit below top; without a usable top one mark does.
 func roundStep(top float64) float64 {
+	if !(top > 1e-100 && top < 1e100) {
+		return max(1, 2*top)
+	}
 	power := math.Pow(10, math.Floor(math.Log10(top/3)))
 	step := power
 	for _, n := range []float64{2, 5} {

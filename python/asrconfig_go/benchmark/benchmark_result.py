@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._base.errors import NotFoundError
 from ..report.diagnosis import Finding
 from ..view.plot import plot_all
 from ..view.render import Record, html, render, save_page, save_text, text, title
@@ -106,6 +107,8 @@ class BenchmarkResult:
         Colours of text and axes are matplotlib's: draw within ``pyplot.style.context("dark_background")`` for dark
         pages. Raises ``UnsupportedError`` without matplotlib, ``NotFoundError`` where nothing was measured.
         """
+        if not any(side is not None and side.blocks for side in (self.original, self.plan)):
+            raise NotFoundError("nothing was measured: there is nothing to draw", "let it run for at least one round")
         figure: Figure = plot_all("benchmark", self._shown())
         return figure
 

@@ -22,7 +22,7 @@ def plot(kind: str, record: Record, ax: Any = None) -> Any:
     title, charts = _charts(kind, record)
     ax = ax or _pyplot().subplots(figsize=(10, 4), layout="constrained")[1]
     _draw(charts[0], ax)
-    ax.set_title(title, fontsize=9, loc="left", wrap=True, pad=20)
+    ax.set_title("\n".join(filter(None, (title, charts[0].get("note")))), fontsize=9, loc="left", pad=20)
     return ax
 
 
@@ -107,14 +107,16 @@ def _curves(chart: dict[str, Any], ax: Any) -> None:
     for series in chart["series"]:
         if not series["stacked"]:
             _line(series, ax)
-    if chart["limit"]:
-        ax.axhline(chart["limit"]["at"], color=_RED, linestyle="--", linewidth=1, label=chart["limit"]["name"])
+    top, limit = chart["top"], chart["limit"]
+    if limit:
+        top = max(top, 1.04 * limit["at"])
+        ax.axhline(limit["at"], color=_RED, linestyle="--", linewidth=1, label=limit["name"])
     for span in chart["spans"] or ():
         ax.axvspan(span["from"], span["to"], color="black", alpha=_SPANS[span["kind"]], linewidth=0)
     for event in chart["events"] or ():
         _event(event, ax)
     ax.set_xlim(chart["x"]["low"], chart["x"]["high"])
-    ax.set_ylim(0, chart["top"])
+    ax.set_ylim(0, top)
     ax.set_xlabel(chart["x_unit"])
     ax.set_ylabel(chart["unit"])
 
