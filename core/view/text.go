@@ -10,10 +10,7 @@ import (
 // defaultWidth is that of text, in columns, where a request names none.
 const defaultWidth = 110
 
-const (
-	columnGap       = 2  // between a table's columns
-	narrowestColumn = 12 // of those that are wrapped
-)
+const columnGap = 2 // between a table's columns
 
 func columns(text string) int { return utf8.RuneCountInString(text) }
 
@@ -94,8 +91,11 @@ func grid(rows [][]string, tight []bool, width int) []string {
 		}
 		over += widths[i]
 	}
-	for _, last := range []bool{false, true} {
-		for i := widest(widths, tight, last); over > 0 && i >= 0 && widths[i] > narrowestColumn; i = widest(widths, tight, last) {
+	for _, pass := range []struct {
+		tight     bool
+		narrowest int
+	}{{false, 20}, {true, 14}, {true, 8}} {
+		for i := widest(widths, tight, pass.tight); over > 0 && i >= 0 && widths[i] > pass.narrowest; i = widest(widths, tight, pass.tight) {
 			widths[i]--
 			over--
 		}
