@@ -53,7 +53,7 @@ def test_text(compared: Comparison) -> None:
         "→ LoRA of rank 32",
         "fastest: 2 × A100-40GB SXM",
         "cheapest: RTX 4090",
-        ", 8-bit",
+        " 8-bit",
         "RTX 4090 0.34 (RunPod, 2026-03, deploybase.ai",
         "were not checked against a source",
         "every clip takes as long as one of 30",

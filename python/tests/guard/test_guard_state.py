@@ -120,9 +120,7 @@ def test_batches_whose_samples_a_model_looks_at_together_are_not_cut(tmp_path: P
     assert any(name in note for note in got.guard.notes), "computed once more as it was"
     with pytest.raises(InfeasiblePlanError, match="its batch cannot be cut"):
         run(tmp_path, model, failures=9)
-    with pytest.raises(
-        InvalidArgumentError, match=r"micro_batch = 3 would not[\s\S]*split_batch_statistics=True"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"micro_batch = 3 would not[\s\S]*split_batch_statistics=True"):
         run(tmp_path, model, micro_batch=3)
     cut = run(tmp_path, model, micro_batch=4, split_batch_statistics=True)
     assert {len(batch) for batch in cut.model.seen} == {4}
