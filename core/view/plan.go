@@ -345,15 +345,15 @@ func (r planRecord) memory() []Block {
 		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: strings.ReplaceAll(p.Name, "_", " "), Value: p.Bytes, Text: exact(p.Bytes), Colour: colourOf(p.Name),
 			Label: fmt.Sprintf("%d", i+1), Note: fmt.Sprintf("%.0f%%", 100*p.Bytes/max(m.Peak, 1))})
 	}
-	b.Levels = append(b.Levels, level{Name: "peak", At: m.Others + m.Peak, Text: inGiB(m.Peak)})
+	b.Levels = append(b.Levels, level{Name: "peak", At: m.Others + m.Peak, Text: exact(m.Peak)})
 	if m.High != nil && *m.High > m.Peak {
 		b.Levels = append(b.Levels, level{Name: "worst order", At: m.Others + *m.High, Text: exact(*m.High), Class: "worst"})
 	}
 	if m.Budget != nil {
-		b.Levels = append(b.Levels, level{Name: "budget", At: m.Others + *m.Budget, Text: inGiB(*m.Budget), Limit: true})
+		b.Levels = append(b.Levels, level{Name: "budget", At: m.Others + *m.Budget, Text: exact(*m.Budget), Limit: true})
 	}
 	if m.Total != nil {
-		b.Levels = append(b.Levels, level{Name: "total", At: *m.Total, Text: inGiB(*m.Total), Class: "end"})
+		b.Levels = append(b.Levels, level{Name: "total", At: *m.Total, Text: exact(*m.Total), Class: "end"})
 	}
 	where := r.Config.GPUName
 	if where == "" {

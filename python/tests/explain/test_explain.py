@@ -86,7 +86,7 @@ def test_text_tells_all_sections_within_110_columns(whole: Explanation) -> None:
 
 def test_memory_parts_are_drawn_to_scale(whole: Explanation) -> None:
     svg = pictures(whole._repr_html_())[1]
-    assert "budget 12.8 GiB" in (svg[0].text or "")
+    assert "budget 12.75 GiB" in (svg[0].text or "")
     boxes = [box for box in svg if box.tag.endswith("rect") and len(box)]
     widths = {(box[0].text or "").split(":")[0]: float((box.get("width") or "").rstrip("%")) for box in boxes}
     assert list(widths) == list(PARTS)
