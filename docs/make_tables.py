@@ -67,7 +67,7 @@ def plans(
 def cell(plan: GPUPlan) -> str:
     """Batch × accumulation with what it takes, and about the largest batch that would fit in that way."""
     if not plan.fits:
-        return "LoRA" if any(way.fits and "LoRA" in way.what for way in plan.ways) else "–"
+        return "LoRA" if any(way.fits and "LoRA" in way.what for way in plan.remedies) else "–"
     marks = (
         "c" * plan.gradient_checkpointing + "8" * (plan.optimizer == "adamw_bnb_8bit") + "l" * (plan.bound == "loader")
     )

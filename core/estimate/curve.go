@@ -31,7 +31,7 @@ func (c Curve) At(seconds float64) (a analytic.Amount) {
 const Shortest = 0.5
 
 // Work finds the curve of a question up to a length in seconds. Neither the optimizer nor workspaces change it.
-func (o *Oracle) Work(q Question, longest float64) (Curve, error) {
+func (o *Estimator) Work(q Question, longest float64) (Curve, error) {
 	q.Optimizer, q.Accumulating = "adamw_torch", false
 	if q.Class > "8.0" {
 		q.Class = "8.0"

@@ -9,10 +9,10 @@ import (
 
 // Devices keeps the driver open for repeated memory readings. Its methods may be called from any goroutine.
 type Devices struct {
-	lock   sync.RWMutex // readings share it, Close takes it alone: no reading runs against a closed driver
-	units  []unit       // the visible ones in CUDA order
-	finish func()       // nil once closed
-	others others       // memory of other processes
+	lock   sync.RWMutex   // readings share it, Close takes it alone: no reading runs against a closed driver
+	units  []unit         // the visible ones in CUDA order
+	finish func()         // nil once closed
+	others otherProcesses // memory of other processes
 }
 
 // OpenDevices opens the driver and the visible GPUs. Without a usable driver or GPU it gives NotFound with the reason.
@@ -26,7 +26,7 @@ func OpenDevices(options Options) (*Devices, error) {
 		session.close()
 		return nil, fault.New(fault.NotFound, "watch host memory only, or make a GPU visible", "no GPU to watch: %s", reason)
 	}
-	others := newOthers(options.Root, len(units))
+	others := newOtherProcesses(options.Root, len(units))
 	if options.PID > 0 {
 		others.top = options.PID
 	}

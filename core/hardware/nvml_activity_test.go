@@ -160,7 +160,7 @@ func TestMemoryOfOtherProcesses(t *testing.T) {
 		"a card in use without a list": {nil, 1 << 30, math.NaN()},
 		"ours is not told, others' is": {[]profile.Process{{PID: own}, {PID: 50, MemoryBytes: size(7)}}, 12, 7},
 	} {
-		o := newOthers(root, 1)
+		o := newOtherProcesses(root, 1)
 		o.top = os.Getpid()
 		u := unit{
 			memory:    func() (reading, error) { return reading{used: test.used, total: 1 << 40}, nil },

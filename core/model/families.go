@@ -65,7 +65,7 @@ func (f family) pickHead(asked, named string, known heads) (string, error) {
 
 // counted is a class whose parameters were summed.
 type counted struct {
-	tally
+	parameterCounter
 	class  string
 	hidden int
 }
@@ -78,8 +78,8 @@ func countConfig(f *fields, kind family, asked string, freezeFrontEnd bool, visi
 		return counted{}, err
 	}
 	c := counted{class: kind.stem + head, hidden: built.hidden}
-	c.tally = tally{problems: f.problems, visit: visit, freezeFrontEnd: freezeFrontEnd}
-	built.heads[head](module{tally: &c.tally})
+	c.parameterCounter = parameterCounter{problems: f.problems, visit: visit, freezeFrontEnd: freezeFrontEnd}
+	built.heads[head](module{tally: &c.parameterCounter})
 	if f.problems.err != nil {
 		return counted{}, f.problems.err
 	}

@@ -9,29 +9,29 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// writeAlternatives lists other ways to train: the published rule's, other batches, other settings.
-func (s *search) writeAlternatives(d *draft, f found, ways []found) error {
+// writeAlternatives lists other candidates: the published rule's, other batches, other settings.
+func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) error {
 	d.Alternatives = []profile.Alternative{}
 	if err := s.published(d, f); err != nil {
 		return err
 	}
 	for _, b := range f.all {
-		if s.audio.fixed > 0 || b.handling == f.chosen.handling && b.cut == f.chosen.cut {
+		if s.clips.fixed > 0 || b.order == f.chosen.order && b.microBatching == f.chosen.microBatching {
 			continue // where every clip is as long as the others, orders change nothing
 		}
 		what := fmt.Sprintf("%.1f %% padding", 100*b.figures.Padding)
 		if b.figures.MicroBatch != nil {
-			what = fmt.Sprintf("%d × %d, %s", *b.figures.MicroBatch, s.share / *b.figures.MicroBatch, what)
+			what = fmt.Sprintf("%d × %d, %s", *b.figures.MicroBatch, s.perDevice / *b.figures.MicroBatch, what)
 		}
 		s.alternative(d, f, batchName(b), what, nil, b)
 	}
-	for _, other := range append(slices.Clone(ways[1:]), s.eightBit(f)...) {
-		what := fmt.Sprintf("%d clips of %.4g s at once", other.memory.Largest(s.audio.longest()), s.audio.longest())
+	for _, other := range append(slices.Clone(ranked[1:]), s.eightBit(f)...) {
+		what := fmt.Sprintf("%d clips of %.4g s at once", other.memory.Largest(s.clips.longest()), s.clips.longest())
 		name := map[bool]string{true: "with checkpointing", false: "without checkpointing"}[other.checkpointing] + ", " + other.precision
 		if other.optimizer != f.optimizer {
 			name = other.optimizer
 		}
-		peak, err := s.peak(other, max(1, other.memory.Largest(s.audio.longest())))
+		peak, err := s.peak(other, max(1, other.memory.Largest(s.clips.longest())))
 		if err != nil {
 			return err
 		}
@@ -41,39 +41,39 @@ func (s *search) writeAlternatives(d *draft, f found, ways []found) error {
 }
 
 func batchName(b batches) string {
-	order := map[string]string{"random": "random order", "grouped": "group_by_length", "bucketed": "steps of one length", "packed": "packed steps"}[b.handling]
-	if b.cut == fixedMicro {
+	order := map[string]string{"random": "random order", "grouped": "group_by_length", "bucketed": "steps of one length", "packed": "packed steps"}[b.order]
+	if b.microBatching == fixedMicro {
 		return order + ", one size"
 	}
 	return order + ", cut by memory"
 }
 
-func (s *search) alternative(d *draft, f found, name, what string, peak *int64, b batches) {
+func (s *search) alternative(d *draft, f evaluated, name, what string, peak *int64, b batches) {
 	fits, speed := true, b.epoch.Likely/f.chosen.epoch.Likely
 	a := profile.Alternative{Name: name, What: what, Fits: &fits, PeakBytes: peak, Speed: &speed}
-	if f.pace.known {
+	if f.throughput.known {
 		epoch := s.epochHours(d, b)
 		a.EpochHours = &epoch
 	}
 	d.Alternatives = append(d.Alternatives, a)
 }
 
-// eightBit is the fastest way with the optimizer's 8-bit form: advice, as it changes the mathematics a little.
-func (s *search) eightBit(f found) []found {
-	if s.ask == nil || s.pool.onCPU() || !estimate.HasEightBit(f.optimizer) {
+// eightBit is the fastest candidate with the optimizer's 8-bit form: advice, as it changes the mathematics a little.
+func (s *search) eightBit(f evaluated) []evaluated {
+	if s.estimator == nil || s.pool.onCPU() || !estimate.HasEightBit(f.optimizer) {
 		return nil
 	}
-	w := f.way
+	w := f.candidate
 	w.optimizer = estimate.EightBit
-	other, fits, err := s.look(w)
+	other, fits, err := s.evaluate(w)
 	if err != nil || !fits {
 		return nil
 	}
-	return []found{other}
+	return []evaluated{other}
 }
 
 // published is what the published rule would take, by its own formula, and what that really needs.
-func (s *search) published(d *draft, f found) error {
+func (s *search) published(d *draft, f evaluated) error {
 	in := s.in
 	in.Options.Policy, in.Options.Precision, in.Options.GradientCheckpointing = PublishedRule, "", nil
 	c, err := published{}.Plan(in)
@@ -84,15 +84,15 @@ func (s *search) published(d *draft, f found) error {
 	if c.BF16 {
 		precision = "bf16"
 	}
-	w := way{precision, c.GradientCheckpointing, f.optimizer}
+	w := candidate{precision, c.GradientCheckpointing, f.optimizer}
 	checkpointing := map[bool]string{true: "with checkpointing", false: "without checkpointing"}[c.GradientCheckpointing]
 	a := profile.Alternative{Name: PublishedRule, What: fmt.Sprintf("%d × %d, %s, %s, random order", c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, precision, checkpointing)}
 	d.Alternatives = append(d.Alternatives, a)
-	if s.ask == nil {
+	if s.estimator == nil {
 		return nil
 	}
 	last := &d.Alternatives[len(d.Alternatives)-1]
-	bytes, fits, err := s.ask.Need(s.question(w, c.PerDeviceTrainBatchSize), s.place, false)
+	bytes, fits, err := s.estimator.Need(s.question(w, c.PerDeviceTrainBatchSize), s.budget, false)
 	if err != nil {
 		if estimate.TooLarge(err) {
 			return nil
@@ -104,11 +104,11 @@ func (s *search) published(d *draft, f found) error {
 	if !fits {
 		return nil
 	}
-	p, err := s.pace(w, c.PerDeviceTrainBatchSize)
+	p, err := s.throughput(w, c.PerDeviceTrainBatchSize)
 	if err != nil {
 		return err
 	}
-	b := s.plainCost(p, c.PerDeviceTrainBatchSize)
+	b := s.trainerCost(p, c.PerDeviceTrainBatchSize)
 	speed := b.epoch.Likely / f.chosen.epoch.Likely
 	last.Speed = &speed
 	if p.known {
@@ -118,12 +118,12 @@ func (s *search) published(d *draft, f found) error {
 	return nil
 }
 
-// plainCost is an epoch in random order with one size of micro-batch.
-func (s *search) plainCost(p pace, size int) batches {
-	sample := s.audio.sample(s.share*s.pool.count, s.pool.count)
-	scale := float64(s.audio.count) / float64(len(sample)) / float64(s.pool.count)
+// trainerCost is an epoch in random order with one size of micro-batch.
+func (s *search) trainerCost(p throughput, size int) batches {
+	sample := s.clips.sample(s.perDevice*s.pool.count, s.pool.count)
+	scale := float64(s.clips.count) / float64(len(sample)) / float64(s.pool.count)
 	micro := scale * float64(len(sample)) / float64(size)
-	steps := max(1, (s.audio.count+s.share*s.pool.count-1)/(s.share*s.pool.count))
+	steps := max(1, (s.clips.count+s.perDevice*s.pool.count-1)/(s.perDevice*s.pool.count))
 	cost := scale*batching.Expected(sample, size) + p.overheadS*micro
-	return batches{handling: "random", cut: fixedMicro, costS: cost, steps: steps, epoch: p.epoch(cost, steps, micro)}
+	return batches{order: "random", microBatching: fixedMicro, costS: cost, steps: steps, epoch: p.epoch(cost, steps, micro)}
 }

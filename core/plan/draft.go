@@ -81,8 +81,8 @@ func gb(bytes float64) string {
 	return fmt.Sprintf("%.2f GB", bytes/1e9)
 }
 
-// against holds the last decision against what else it might be.
-func (d *draft) against(alternative, gain string) {
+// comparedWith holds the last decision against what else it might be.
+func (d *draft) comparedWith(alternative, gain string) {
 	last := &d.reasons[len(d.reasons)-1]
 	last.alternative, last.gain = alternative, gain
 }

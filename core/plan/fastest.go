@@ -8,7 +8,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// fastest searches for the least predicted time per epoch among all that fits: ways of training times ways to make batches.
+// fastest searches for the least predicted time per epoch among all that fits: candidates of settings times strategies of batches.
 // What fits is told by traces where there are some, else by the estimate from the config; times by core/timing.
 type fastest struct{}
 
@@ -22,36 +22,36 @@ func (fastest) Plan(in Inputs) (profile.Config, error) {
 	if !s.known() {
 		return byFormula(in)
 	}
-	s, ways, err := s.feasible()
+	s, ranked, err := s.feasible()
 	if err != nil {
 		return profile.Config{}, err
 	}
-	if len(ways) == 0 {
+	if len(ranked) == 0 {
 		return profile.Config{}, s.infeasible()
 	}
-	return s.written(ways)
+	return s.write(ranked)
 }
 
-// feasible is the ways that fit, the fastest first, with the search that found them: without the few longest clips where
+// feasible is the candidates that fit, the fastest first, with the search that found them: without the few longest clips where
 // nothing fits with them.
-func (s *search) feasible() (*search, []found, error) {
-	if err := s.possible(); err != nil {
+func (s *search) feasible() (*search, []evaluated, error) {
+	if err := s.checkPrecision(); err != nil {
 		return s, nil, err
 	}
-	ways, err := s.run()
-	if err != nil || len(ways) > 0 {
-		return s, ways, err
+	ranked, err := s.run()
+	if err != nil || len(ranked) > 0 {
+		return s, ranked, err
 	}
 	shorter, err := s.shortened()
 	if err != nil || shorter == nil {
 		return s, nil, err
 	}
-	ways, err = shorter.run()
-	return shorter, ways, err
+	ranked, err = shorter.run()
+	return shorter, ranked, err
 }
 
-// possible names wishes that the devices cannot fulfil.
-func (s *search) possible() error {
+// checkPrecision names options that the devices cannot fulfil.
+func (s *search) checkPrecision() error {
 	asked := s.in.Options.Precision
 	switch {
 	case s.pool.onCPU() && asked == "fp16":
@@ -89,23 +89,23 @@ func byFormula(in Inputs) (profile.Config, error) {
 	return c, nil
 }
 
-// written is the configuration of the fastest way.
-func (s *search) written(ways []found) (profile.Config, error) {
-	best := ways[0]
+// write is the configuration of the fastest candidate.
+func (s *search) write(ranked []evaluated) (profile.Config, error) {
+	best := ranked[0]
 	d := &draft{Config: profile.Config{SchemaVersion: profile.SchemaVersion, Policy: s.in.Options.Policy, Preset: s.in.Options.Preset,
 		Decisions: []profile.Decision{}, Warnings: append([]string{}, s.pool.warnings...)}}
 	setMemory(d, s.in, s.pool)
 	if err := s.writeBatches(d, best); err != nil {
 		return profile.Config{}, err
 	}
-	s.writeKernels(d, best, ways)
+	s.writeKernels(d, best, ranked)
 	s.writeData(d, best)
 	if err := s.writeDevices(d, best); err != nil {
 		return profile.Config{}, err
 	}
 	planOptimizer(d, s.in)
 	s.writeTimes(d, best)
-	if err := s.writeAlternatives(d, best, ways); err != nil {
+	if err := s.writeAlternatives(d, best, ranked); err != nil {
 		return profile.Config{}, err
 	}
 	s.warnings(d)
@@ -113,7 +113,7 @@ func (s *search) written(ways []found) (profile.Config, error) {
 }
 
 // writeBatches decides how many clips are computed at once, and how a step is made of them.
-func (s *search) writeBatches(d *draft, f found) error {
+func (s *search) writeBatches(d *draft, f evaluated) error {
 	o, b := s.in.Options, f.chosen
 	d.TargetBatchSize, d.DeviceCount = o.TargetBatchSize, s.pool.count
 	d.because("target_batch_size", "asked for")
@@ -122,16 +122,16 @@ func (s *search) writeBatches(d *draft, f found) error {
 	if err != nil {
 		return err
 	}
-	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps = micro, s.share/micro
-	d.MicroBatching, d.LengthHandling, d.MicroBatchSize = b.cut, b.handling, micro
-	d.MicroBatchOverheadS = math.Round(100*f.pace.overheadS) / 100
-	if b.cut == memoryMicro {
-		d.MicroBatchSize = max(1, f.memory.Largest(s.audio.longest()))
+	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps = micro, s.perDevice/micro
+	d.MicroBatching, d.LengthHandling, d.MicroBatchSize = b.microBatching, b.order, micro
+	d.MicroBatchOverheadS = math.Round(100*f.throughput.overheadS) / 100
+	if b.microBatching == memoryMicro {
+		d.MicroBatchSize = max(1, f.memory.Largest(s.clips.longest()))
 		if peak, err = s.peak(f, d.MicroBatchSize); err != nil {
 			return err
 		}
 	}
-	d.PredictedBytes, d.MemoryParts, d.BudgetBytes = peak.Bytes, peak.Parts, int64(s.place.Budget)
+	d.PredictedBytes, d.MemoryParts, d.BudgetBytes = peak.Bytes, peak.Parts, int64(s.budget.Bytes)
 	d.ModelMemoryBytes = s.modelBytes()
 	if f.traced != nil {
 		d.PredictedHighBytes = f.traced.HighBytes
@@ -139,7 +139,7 @@ func (s *search) writeBatches(d *draft, f found) error {
 	}
 	s.explainBatches(d, f)
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, d.GradientAccumulationSteps, d.DeviceCount))
-	d.warn(fewClipsWarning(s.audio.count, effective(d.Config)))
+	d.warn(fewClipsWarning(s.clips.count, effective(d.Config)))
 	return nil
 }
 
@@ -148,13 +148,13 @@ func (s *search) modelBytes() int64 {
 	return m.ParameterBytes + m.GradientBytes + m.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
 }
 
-func (s *search) explainBatches(d *draft, f found) {
+func (s *search) explainBatches(d *draft, f evaluated) {
 	source := "estimated from the config"
 	if f.traced != nil {
 		source = "by a traced step"
 	}
-	longest, share := s.audio.longest(), 100*float64(d.PredictedBytes)/float64(d.BudgetBytes)
-	d.because("per_device_train_batch_size", fmt.Sprintf("the largest divisor of %d, a device's share of a step, of which clips of %.4g s fit (%s)", s.share, longest, source))
+	longest, share := s.clips.longest(), 100*float64(d.PredictedBytes)/float64(d.BudgetBytes)
+	d.because("per_device_train_batch_size", fmt.Sprintf("the largest divisor of %d, a device's share of a step, of which clips of %.4g s fit (%s)", s.perDevice, longest, source))
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d", s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
 		fault.Plural(d.DeviceCount, "device"), effective(d.Config)))
 	d.because("micro_batch_size", fmt.Sprintf("that many clips of %.4g s, the longest, fit at once", longest))
@@ -162,9 +162,9 @@ func (s *search) explainBatches(d *draft, f found) {
 	d.because("model_memory_bytes", fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)", s.in.Model.TrainableParameters, s.in.Model.TotalParameters))
 	d.because("predicted_bytes", fmt.Sprintf("%d × %.4g s, the longest clips, %s: %.0f %% of what the plan may use", d.MicroBatchSize, longest, source, share))
 	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", gb(s.pool.planned), s.in.Options.SafetyMargin, s.pool.where()))
-	d.because("micro_batching", s.cutReason(f))
-	d.because("length_handling", s.handlingReason(f))
-	d.compareLast(s.plainBatches(f), f)
+	d.because("micro_batching", s.microBatchReason(f))
+	d.because("length_handling", s.orderReason(f))
+	d.compareLast(s.trainerBatches(f), f)
 	evalBatch, why := d.MicroBatchSize, "as many of the longest clips as in training, which needs more memory"
 	if f.traced != nil && f.traced.EvalBatch != nil {
 		evalBatch, why = *f.traced.EvalBatch, "as many of the longest clips as fit by a traced evaluation, without gradients"
@@ -182,47 +182,47 @@ func (s *search) explainBatches(d *draft, f found) {
 
 const evalAccumulation = 16
 
-func (s *search) cutReason(f found) string {
-	if f.chosen.cut == fixedMicro && s.in.Options.Preset == Speed {
+func (s *search) microBatchReason(f evaluated) string {
+	if f.chosen.microBatching == fixedMicro && s.in.Options.Preset == Speed {
 		return "one size is as fast here as other cuts"
 	}
-	if f.chosen.cut == fixedMicro {
+	if f.chosen.microBatching == fixedMicro {
 		return "one size is as fast here: other cuts gain less than 3 %"
 	}
-	if f.memory.Largest(s.audio.longest()) >= s.share {
+	if f.memory.Largest(s.clips.longest()) >= s.perDevice {
 		return fmt.Sprintf("the %d clips of a device's share of a step fit at once, also of the longest; the guard cuts where that saves padding: %.1f %% are left of %.1f %%",
-			s.share, 100*f.chosen.figures.Padding, 100*s.plainBatches(f).figures.Padding)
+			s.perDevice, 100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 	}
 	return fmt.Sprintf("the guard cuts each step of %d by length and predicted memory: short clips ride in larger micro-batches (up to %d of %.4g s, %d of %.4g s), and %.1f %% are padding instead of %.1f %%",
-		s.share, f.memory.Largest(s.audio.longest()), s.audio.longest(), f.memory.Largest(s.audio.mean()), s.audio.mean(),
-		100*f.chosen.figures.Padding, 100*s.plainBatches(f).figures.Padding)
+		s.perDevice, f.memory.Largest(s.clips.longest()), s.clips.longest(), f.memory.Largest(s.clips.mean()), s.clips.mean(),
+		100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 }
 
-func (s *search) handlingReason(f found) string {
+func (s *search) orderReason(f evaluated) string {
 	b := f.chosen
 	switch {
 	case s.in.Options.LengthHandling != "":
 		return "asked for"
-	case s.audio.fixed > 0:
-		return fmt.Sprintf("the model pads every clip to %.4g s: their order changes nothing", s.audio.fixed)
+	case s.clips.fixed > 0:
+		return fmt.Sprintf("the model pads every clip to %.4g s: their order changes nothing", s.clips.fixed)
 	case s.in.Options.Streamed:
 		return "the dataset is a stream, whose order cannot be chosen"
 	case s.in.Options.Preset == Speed && b.steps >= fewSteps:
 		return fmt.Sprintf("preset speed: the fastest order; %.1f %% of what is computed is padding, %.1f %% in random order, from which a model may learn a little faster",
-			100*b.figures.Padding, 100*s.plainBatches(f).figures.Padding)
+			100*b.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 	case b.steps < fewSteps:
 		return fmt.Sprintf("%s an epoch are too few to sort by length without losing randomness", fault.Plural(b.steps, "step"))
-	case b.handling == "random":
+	case b.order == "random":
 		return "a model learns best from steps of any clips; what steps of similar ones would gain is among the alternatives"
 	}
 	return fmt.Sprintf("%.1f %% of what is computed is padding, %.1f %% in random order; from steps of similar clips a model may learn a little more slowly",
-		100*b.figures.Padding, 100*s.plainBatches(f).figures.Padding)
+		100*b.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 }
 
-// plainBatches are those of the Trainer by itself: random order, one size.
-func (s *search) plainBatches(f found) batches {
+// trainerBatches are those of the Trainer by itself: random order, one size.
+func (s *search) trainerBatches(f evaluated) batches {
 	for _, b := range f.all {
-		if b.handling == "random" && b.cut == fixedMicro {
+		if b.order == "random" && b.microBatching == fixedMicro {
 			return b
 		}
 	}
@@ -230,29 +230,29 @@ func (s *search) plainBatches(f found) batches {
 }
 
 // compareLast holds the last decision against what the Trainer does by itself.
-func (d *draft) compareLast(plain batches, f found) {
-	if f.chosen.handling == plain.handling && f.chosen.cut == plain.cut {
+func (d *draft) compareLast(plain batches, f evaluated) {
+	if f.chosen.order == plain.order && f.chosen.microBatching == plain.microBatching {
 		return
 	}
-	d.against("random order, one size", fmt.Sprintf("%.2f× faster", plain.epoch.Likely/f.chosen.epoch.Likely))
+	d.comparedWith("random order, one size", fmt.Sprintf("%.2f× faster", plain.epoch.Likely/f.chosen.epoch.Likely))
 }
 
 // oneSize is the largest micro-batch of the longest clips that divides a device's share and is proved to fit, with its peak.
-func (s *search) oneSize(f found) (int, TracedPeak, error) {
-	limit := max(1, f.memory.Largest(s.audio.longest()))
-	for size := min(limit, s.share); size >= 1; size-- {
-		if s.share%size != 0 {
+func (s *search) oneSize(f evaluated) (int, TracedPeak, error) {
+	limit := max(1, f.memory.Largest(s.clips.longest()))
+	for size := min(limit, s.perDevice); size >= 1; size-- {
+		if s.perDevice%size != 0 {
 			continue
 		}
 		peak, err := s.peak(f, size)
 		if err != nil {
 			return 0, peak, err
 		}
-		if peak.Bytes <= int64(s.place.Budget) || size == 1 {
+		if peak.Bytes <= int64(s.budget.Bytes) || size == 1 {
 			return size, peak, nil
 		}
 	}
-	return 1, TracedPeak{}, fault.New(fault.Internal, "please report this as a defect", "no divisor of %d", s.share)
+	return 1, TracedPeak{}, fault.New(fault.Internal, "please report this as a defect", "no divisor of %d", s.perDevice)
 }
 
 // epochHours is the range of an epoch with the loader's part, in hours.
@@ -270,7 +270,7 @@ func (s *search) warnings(d *draft) {
 	for _, note := range s.notes {
 		d.warn("Times are not known: " + note + ".")
 	}
-	if !s.mixing && s.audio.fixed == 0 {
+	if !s.mixing && s.clips.fixed == 0 {
 		d.warn("The model's feature encoder normalizes over time, so that results depend on padding: the guard keeps the padding of each step, and only steps of similar length save time.")
 	}
 	free := s.in.Options.DiskFreeBytes

@@ -266,7 +266,7 @@ func TestWishesThatExcludeEachOther(t *testing.T) {
 		{"half precision and reproducible", func(in *Inputs) { in.Options.Precision, in.Options.Preset = "bf16", Reproducible }, fault.InvalidArgument, "trains in float32"},
 		{"bf16 without it", func(in *Inputs) { in.Options.Precision = "bf16" }, fault.InvalidArgument, "which Tesla T4 (compute capability 7.5) does not have"},
 		{"fp16 on a CPU", func(in *Inputs) { in.Options.Precision, in.Hardware.GPUs = "fp16", nil }, fault.InvalidArgument, "there is no GPU"},
-		{"the published rule with wishes", func(in *Inputs) { in.Options.Policy, in.Options.LengthHandling = PublishedRule, "packed" }, fault.InvalidArgument, "decides by its own rules"},
+		{"the published rule with other options", func(in *Inputs) { in.Options.Policy, in.Options.LengthHandling = PublishedRule, "packed" }, fault.InvalidArgument, "decides by its own rules"},
 		{"no clip is left", func(in *Inputs) { in.Options.MaxLengthS = pointer(0.5) }, fault.EmptyDataset, "the shortest lasts 1"},
 		{"a length that is none", func(in *Inputs) { in.Options.MaxLengthS = pointer(math.NaN()) }, fault.InvalidArgument, "max_length_s"},
 		{"a price that is none", func(in *Inputs) { in.Options.PriceUSDHour = pointer(-1.0) }, fault.InvalidArgument, "price_usd_hour"},

@@ -45,7 +45,7 @@ const (
 	maxSeed            = math.MaxUint32 // numpy takes no larger one
 )
 
-// Options is what the user wishes. An empty text or an absent pointer takes the default; the two numbers that are not
+// Options is what the user asks for. An empty text or an absent pointer takes the default; the two numbers that are not
 // pointers have none and must be given.
 type Options struct {
 	Policy           string   `json:"policy"`             // "fastest" or "published"
@@ -119,7 +119,7 @@ func (o Options) Normalized() (Options, error) {
 		checkPositive("loader_rate", o.LoaderRate, 1e9),
 		checkPositive("decode_rate", o.DecodeRate, 1e9),
 		checkPrice(o.PriceUSDHour),
-		o.contradiction(),
+		o.checkCombinations(),
 	} {
 		if err != nil {
 			return Options{}, err
@@ -176,8 +176,8 @@ func checkPrice(dollars *float64) error {
 	return fault.New(fault.InvalidArgument, "give dollars per hour and GPU", "price_usd_hour is %v", *dollars)
 }
 
-// contradiction names wishes that exclude each other.
-func (o Options) contradiction() error {
+// checkCombinations names options that exclude each other.
+func (o Options) checkCombinations() error {
 	given := o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != ""
 	switch {
 	case o.Policy == PublishedRule && given:

@@ -9,21 +9,21 @@ import (
 )
 
 // peak is the memory of a micro-batch of the longest clips on the tightest device: traced, or simulated from the config.
-func (s *search) peak(f found, batch int) (TracedPeak, error) {
+func (s *search) peak(f evaluated, batch int) (TracedPeak, error) {
 	if f.traced != nil {
 		if traced, known := f.traced.peak(batch); known {
-			traced.Parts = drawn(slices.Clone(traced.Parts))
+			traced.Parts = inOrder(slices.Clone(traced.Parts))
 			return traced, nil
 		}
 	}
-	if s.ask == nil {
+	if s.estimator == nil {
 		return f.traced.Peaks[len(f.traced.Peaks)-1], nil
 	}
-	e, err := s.ask.Estimate(s.question(f.way, batch))
+	e, err := s.estimator.Estimate(s.question(f.candidate, batch))
 	if err != nil {
 		return TracedPeak{}, err
 	}
-	beside, err := s.place.Beside(s.in.Model.TrainableParameters)
+	beside, err := s.budget.OutsideAllocator(s.in.Model.TrainableParameters)
 	if err != nil {
 		return TracedPeak{}, err
 	}
@@ -33,22 +33,22 @@ func (s *search) peak(f found, batch int) (TracedPeak, error) {
 	}
 	total := max(1, int64(e.PeakReserved)+beside)
 	if s.sharded() {
-		if err := s.divided(f.way, held); err != nil {
+		if err := s.addSharded(f.candidate, held); err != nil {
 			return TracedPeak{}, err
 		}
-		beside -= *s.place.Shared
+		beside -= *s.budget.Shared
 	}
 	held["context"] = beside
 	rest, parts := total, []profile.Part{}
 	for name, bytes := range held {
 		parts, rest = append(parts, profile.Part{Name: name, Bytes: bytes}), rest-bytes
 	}
-	return TracedPeak{Batch: batch, Bytes: total, Parts: drawn(append(parts, profile.Part{Name: "cached", Bytes: rest}))}, nil
+	return TracedPeak{Batch: batch, Bytes: total, Parts: inOrder(append(parts, profile.Part{Name: "cached", Bytes: rest}))}, nil
 }
 
-// divided replaces what a process alone holds of the model by its part.
-func (s *search) divided(w way, held map[string]int64) error {
-	states, err := sharding.Of(s.sharing(s.in.Options.Distributed, s.pool.count, w))
+// addSharded replaces what a process alone holds of the model by its part.
+func (s *search) addSharded(w candidate, held map[string]int64) error {
+	states, err := sharding.Of(s.shardingRequest(s.in.Options.Distributed, s.pool.count, w))
 	if err == nil {
 		held["parameters"], held["gradients"], held["optimizer"] = states.Parameters, states.Gradients, states.Optimizer
 		held["buffers"] += states.Buffers
@@ -56,15 +56,15 @@ func (s *search) divided(w way, held map[string]int64) error {
 	return err
 }
 
-// order in which parts of memory are drawn; those that are not here come before "cached".
-var order = []string{"parameters", "buffers", "gradients", "optimizer", "inputs", "activations", "temporaries", "outputs", "workspaces"}
+// partOrder in which parts of memory are drawn; those that are not here come before "cached".
+var partOrder = []string{"parameters", "buffers", "gradients", "optimizer", "inputs", "activations", "temporaries", "outputs", "workspaces"}
 
-func drawn(parts []profile.Part) []profile.Part {
+func inOrder(parts []profile.Part) []profile.Part {
 	place := func(name string) int {
-		if i := slices.Index(order, name); i >= 0 {
+		if i := slices.Index(partOrder, name); i >= 0 {
 			return i
 		}
-		return len(order) + slices.Index([]string{"", "cached", "context"}, name) + 1
+		return len(partOrder) + slices.Index([]string{"", "cached", "context"}, name) + 1
 	}
 	slices.SortFunc(parts, func(a, b profile.Part) int {
 		if d := place(a.Name) - place(b.Name); d != 0 {
@@ -76,7 +76,7 @@ func drawn(parts []profile.Part) []profile.Part {
 }
 
 // writeDevices says what each GPU does. Cards with more room take larger micro-batches where the guard cuts.
-func (s *search) writeDevices(d *draft, f found) error {
+func (s *search) writeDevices(d *draft, f evaluated) error {
 	d.Distributed = "none"
 	why := "one device"
 	if s.pool.count > 1 {
@@ -90,18 +90,18 @@ func (s *search) writeDevices(d *draft, f found) error {
 	d.Devices = []profile.Device{}
 	for i, g := range s.pool.gpus {
 		planned, _ := plannedMemory(g, d.SafetyMargin)
-		device := profile.Device{Index: g.Index, Name: g.Name, Samples: s.share, MicroBatchSize: d.MicroBatchSize,
+		device := profile.Device{Index: g.Index, Name: g.Name, Samples: s.perDevice, MicroBatchSize: d.MicroBatchSize,
 			PeakBytes: d.PredictedBytes, BudgetBytes: int64(planned * d.SafetyMargin)}
-		if i != s.pool.tightest && d.MicroBatching == memoryMicro && s.ask != nil && device.BudgetBytes > d.BudgetBytes {
+		if i != s.pool.tightest && d.MicroBatching == memoryMicro && s.estimator != nil && device.BudgetBytes > d.BudgetBytes {
 			own := *s
-			own.place = estimate.Place{GPU: g, Devices: s.pool.count, Budget: uint64(device.BudgetBytes)}
-			q := own.question(f.way, 1)
-			factor, err := s.ask.Factor(q, own.place, s.share)
+			own.budget = estimate.Budget{GPU: g, Devices: s.pool.count, Bytes: uint64(device.BudgetBytes)}
+			q := own.question(f.candidate, 1)
+			factor, err := s.estimator.Factor(q, own.budget, s.perDevice)
 			if err != nil {
 				return err
 			}
-			device.MicroBatchSize = max(d.MicroBatchSize, s.ask.Largest(q, own.place, factor, 1, s.share))
-			peak, err := own.peak(found{way: f.way}, device.MicroBatchSize)
+			device.MicroBatchSize = max(d.MicroBatchSize, s.estimator.Largest(q, own.budget, factor, 1, s.perDevice))
+			peak, err := own.peak(evaluated{candidate: f.candidate}, device.MicroBatchSize)
 			if err != nil {
 				return err
 			}

@@ -27,12 +27,12 @@ func (published) Plan(in Inputs) (profile.Config, error) {
 	planPrecision(d, in, p)
 	planData(d, in, p)
 	planOptimizer(d, in)
-	d.asTheTrainer(in, p)
+	d.trainerDefaults(in, p)
 	return d.finish()
 }
 
-// asTheTrainer leaves to the Trainer and the model what the published rules do not speak of.
-func (d *draft) asTheTrainer(in Inputs, p pool) {
+// trainerDefaults leaves to the Trainer and the model what the published rules do not speak of.
+func (d *draft) trainerDefaults(in Inputs, p pool) {
 	d.MicroBatching, d.MicroBatchSize, d.LengthHandling, d.LengthBuckets = "fixed", d.PerDeviceTrainBatchSize, "random", []profile.Bucket{}
 	d.because("micro_batching", "the published rules know one size for all clips")
 	d.because("micro_batch_size", "as the batch of a device")

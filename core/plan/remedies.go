@@ -16,91 +16,91 @@ const fewLong = 0.01
 // shortened is the search without the few clips that fit in no way, if leaving them out helps.
 func (s *search) shortened() (*search, error) {
 	most := 0
-	for _, w := range s.ways() {
-		memory, err := s.table(w, s.traced(w))
+	for _, w := range s.candidates() {
+		memory, err := s.largestByLength(w, s.traced(w))
 		if err != nil {
 			return nil, err
 		}
-		most = max(most, s.audio.fits(memory))
+		most = max(most, s.clips.fits(memory))
 	}
-	if most == 0 || float64(len(s.audio.sorted)-most) > fewLong*float64(len(s.audio.sorted)) {
+	if most == 0 || float64(len(s.clips.sorted)-most) > fewLong*float64(len(s.clips.sorted)) {
 		return nil, nil
 	}
 	shorter := *s
-	cut, err := s.audio.cut(s.audio.sorted[most-1])
-	shorter.audio = cut
+	cut, err := s.clips.upTo(s.clips.sorted[most-1])
+	shorter.clips = cut
 	return &shorter, err
 }
 
-// infeasible is the error of a training that fits in no way, with the ways out.
+// infeasible is the error of a training that fits in no way, with the remedies.
 func (s *search) infeasible() error {
-	where, budget := s.pool.where(), float64(s.place.Budget)
+	where, budget := s.pool.where(), float64(s.budget.Bytes)
 	what := fmt.Sprintf("a micro-batch of one clip of %.4g s does not fit into %s of %s (%s × %v)",
-		s.audio.longest(), gb(budget), where, gb(s.pool.planned), s.in.Options.SafetyMargin)
+		s.clips.longest(), gb(budget), where, gb(s.pool.planned), s.in.Options.SafetyMargin)
 	hint := "leave out or cut the longest clips (max_length_s), freeze parts of the model, or take a larger GPU"
-	if s.ask != nil {
-		q := s.question(s.ways()[len(s.ways())-1], 1)
-		if bytes, _, err := s.ask.Need(q, s.place, true); err == nil {
+	if s.estimator != nil {
+		q := s.question(s.candidates()[len(s.candidates())-1], 1)
+		if bytes, _, err := s.estimator.Need(q, s.budget, true); err == nil {
 			what += fmt.Sprintf(": it takes %s", gb(float64(bytes)))
 		}
-		if ways := s.waysOut(); len(ways) > 0 {
-			hint = "what would make it fit, in the order to try:\n  · " + strings.Join(ways, "\n  · ")
+		if remedies := s.remedies(); len(remedies) > 0 {
+			hint = "what would make it fit, in the order to try:\n  · " + strings.Join(remedies, "\n  · ")
 		}
 	}
 	return fault.New(fault.Infeasible, hint, "%s", what)
 }
 
-// waysOut are what would make it fit, in the order in which one would try them, each with what it takes.
-func (s *search) waysOut() (out []string) {
-	if taken := s.takenByOthers(); taken != "" {
+// remedies are what would make it fit, in the order in which one would try them, each with what it takes.
+func (s *search) remedies() (out []string) {
+	if taken := s.usedByOthers(); taken != "" {
 		out = append(out, taken)
 	}
 	asked := estimate.Setup{Frozen: s.in.Options.FreezeFeatureEncoder, Optimizer: optimizers[s.in.Options.Optimizer].name}
-	ways, err := s.ask.Ways(estimate.Misfit{Place: s.place, Asked: asked, Precision: s.precisionOn, Share: s.share,
-		Longest: s.audio.longest(), Margin: s.in.Options.SafetyMargin, Cards: s.in.Cards})
+	remedies, err := s.estimator.Remedies(estimate.Shortfall{Budget: s.budget, Asked: asked, Precision: s.precisionOn, Share: s.perDevice,
+		Longest: s.clips.longest(), Margin: s.in.Options.SafetyMargin, Cards: s.in.Cards})
 	if err != nil {
 		return out
 	}
-	for _, each := range ways {
+	for _, each := range remedies {
 		verdict := "fits"
 		if !each.Fits {
 			verdict = "still too much"
 		}
 		out = append(out, fmt.Sprintf("%s: %s, %s", each.What, gb(float64(each.PeakBytes)), verdict))
 	}
-	return append(out, s.shared()...)
+	return append(out, s.shardedRemedies()...)
 }
 
-// shared is what a device needs when several hold the model's state together, with gradient checkpointing, at one clip.
-func (s *search) shared() (out []string) {
+// shardedRemedies is what a device needs when several hold the model's state together, with gradient checkpointing, at one clip.
+func (s *search) shardedRemedies() (out []string) {
 	if s.pool.onCPU() {
 		return nil
 	}
 	devices := max(2, s.pool.count)
-	alone := s.place
+	alone := s.budget
 	alone.Devices = 1
-	w := way{s.ways()[0].precision, true, optimizers[s.in.Options.Optimizer].name}
-	bytes, _, err := s.ask.Need(s.question(w, 1), alone, true)
+	w := candidate{s.candidates()[0].precision, true, optimizers[s.in.Options.Optimizer].name}
+	bytes, _, err := s.estimator.Need(s.question(w, 1), alone, true)
 	if err != nil {
 		return nil
 	}
 	for _, strategy := range []string{"zero2", "zero3", "fsdp"} {
-		more, err := sharding.Difference(s.sharing(strategy, devices, w))
+		more, err := sharding.Difference(s.shardingRequest(strategy, devices, w))
 		if err != nil {
 			continue
 		}
 		needed, verdict := int64(bytes)+more, "still too much"
-		if needed <= int64(s.place.Budget) {
+		if needed <= int64(s.budget.Bytes) {
 			verdict = "fits"
 		}
-		out = append(out, fmt.Sprintf("%s over %d of them: about %s of each, %s", sharedNames[strategy], devices, gb(float64(needed)), verdict))
+		out = append(out, fmt.Sprintf("%s over %d of them: about %s of each, %s", shardingNames[strategy], devices, gb(float64(needed)), verdict))
 	}
 	return out
 }
 
-var sharedNames = map[string]string{"zero2": "DeepSpeed ZeRO-2", "zero3": "DeepSpeed ZeRO-3", "fsdp": "FSDP"}
+var shardingNames = map[string]string{"zero2": "DeepSpeed ZeRO-2", "zero3": "DeepSpeed ZeRO-3", "fsdp": "FSDP"}
 
-func (s *search) sharing(strategy string, devices int, w way) sharding.Request {
+func (s *search) shardingRequest(strategy string, devices int, w candidate) sharding.Request {
 	m := s.in.Model
 	return sharding.Request{Strategy: strategy, Devices: devices, Precision: w.precision, Parameters: m.TotalParameters, Trainable: m.TrainableParameters,
 		ParameterBytes: m.ParameterBytes, GradientBytes: m.GradientBytes, OptimizerBytes: m.OptimizerBytes[optimizers[s.in.Options.Optimizer].state],
@@ -114,8 +114,8 @@ func (s *search) precisionOn(g profile.GPU) string {
 	return estimate.Precision(g)
 }
 
-// takenByOthers speaks when a card would have room if nothing else used it.
-func (s *search) takenByOthers() string {
+// usedByOthers speaks when a card would have room if nothing else used it.
+func (s *search) usedByOthers() string {
 	if s.pool.onCPU() {
 		return ""
 	}

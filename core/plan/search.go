@@ -11,46 +11,46 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
-// way is one way of training, whatever the batches.
-type way struct {
+// candidate is one choice of settings, whatever the batches.
+type candidate struct {
 	precision     string
 	checkpointing bool
 	optimizer     string // the Trainer's name
 }
 
-// search looks for the least predicted time per epoch among the ways and batches that fit.
+// search looks for the least predicted time per epoch among the candidates and batches that fit.
 type search struct {
-	in     Inputs
-	pool   pool
-	ask    *estimate.Oracle // nil where the model is known by its traces alone
-	rates  *timing.Rates    // of the slowest GPU; nil where its figures are not published
-	audio  audio
-	share  int // clips of one device in a step
-	place  estimate.Place
-	mixing bool // false where results depend on padding, so that only clips of similar length can share a step's cut
-	notes  []string
+	in        Inputs
+	pool      pool
+	estimator *estimate.Estimator // nil where the model is known by its traces alone
+	rates     *timing.Rates       // of the slowest GPU; nil where its figures are not published
+	clips     durations
+	perDevice int // clips of one device in a step
+	budget    estimate.Budget
+	mixing    bool // false where results depend on padding, so that only clips of similar length can share a step's cut
+	notes     []string
 }
 
-// found is a way with the batches that it trains in.
-type found struct {
-	way
-	traced    *Traced
-	memory    batching.Limits
-	pace      pace
-	buckets   []batching.Bucket
-	simulated int // clips
-	all       []batches
-	chosen    batches
+// evaluated is a candidate with the batches that it trains in.
+type evaluated struct {
+	candidate
+	traced     *Traced
+	memory     batching.Limits
+	throughput throughput
+	buckets    []batching.Bucket
+	simulated  int // clips
+	all        []batches
+	chosen     batches
 }
 
-// batches is one way to make steps, with what an epoch of it takes.
+// batches is one strategy of steps and micro-batches, with what an epoch of it takes.
 type batches struct {
-	handling string // "random", "grouped", "bucketed" or "packed"
-	cut      string // "fixed" or "memory"
-	figures  batching.Figures
-	epoch    timing.Range // seconds, without the loader
-	costS    float64
-	steps    int
+	order         string // "random", "grouped", "bucketed" or "packed"
+	microBatching string // "fixed" or "memory"
+	figures       batching.Figures
+	epoch         timing.Range // seconds, without the loader
+	costS         float64
+	steps         int
 }
 
 // Names of how micro-batches are made.
@@ -60,13 +60,13 @@ const (
 )
 
 func newSearch(in Inputs, p pool) (*search, error) {
-	s := &search{in: in, pool: p, mixing: true, share: shareOf(in.Options.TargetBatchSize, p.count)}
-	s.place = estimate.Place{Devices: p.count, Budget: uint64(p.planned * in.Options.SafetyMargin)}
+	s := &search{in: in, pool: p, mixing: true, perDevice: shareOf(in.Options.TargetBatchSize, p.count)}
+	s.budget = estimate.Budget{Devices: p.count, Bytes: uint64(p.planned * in.Options.SafetyMargin)}
 	fixed := 0.0
 	if in.Described != nil {
 		ask := estimate.Of(*in.Described)
 		if m, err := ask.Model(false); err == nil {
-			s.ask, fixed, s.mixing = ask, m.LongestSeconds(), !m.NormalizesOverTime()
+			s.estimator, fixed, s.mixing = ask, m.LongestSeconds(), !m.NormalizesOverTime()
 		} else if len(in.Traced) == 0 && fault.From(err).Code != fault.Unsupported {
 			return nil, err
 		}
@@ -75,26 +75,26 @@ func newSearch(in Inputs, p pool) (*search, error) {
 		return s, nil
 	}
 	if !p.onCPU() {
-		s.place.GPU = p.gpus[p.tightest]
+		s.budget.GPU = p.gpus[p.tightest]
 		if rates, err := timing.RatesOf(slowest(p.gpus)); err == nil {
 			s.rates = &rates
 		} else {
 			s.notes = append(s.notes, err.Error())
 		}
 	}
-	if err := s.divide(); err != nil {
+	if err := s.shardState(); err != nil {
 		return nil, err
 	}
 	var err error
-	s.audio, err = readAudio(in, fixed)
+	s.clips, err = readDurations(in, fixed)
 	return s, err
 }
 
 // sharded tells whether the GPUs divide the model's state between them: then the guard cannot cut batches.
-func (s *search) sharded() bool { return s.place.Shared != nil }
+func (s *search) sharded() bool { return s.budget.Shared != nil }
 
-// divide works out what a GPU holds less when several hold the model's state together.
-func (s *search) divide() error {
+// shardState works out what a GPU holds less when several hold the model's state together.
+func (s *search) shardState() error {
 	strategy := s.in.Options.Distributed
 	if strategy == "" || strategy == "ddp" {
 		return nil
@@ -103,16 +103,16 @@ func (s *search) divide() error {
 		return fault.New(fault.InvalidArgument, "leave distributed out, or plan for several GPUs: gpu=\"2xT4\", device_count=2",
 			"distributed is %s, and there is one device", strategy)
 	}
-	more, err := sharding.Difference(s.sharing(strategy, s.pool.count, s.ways()[0]))
-	s.place.Shared = &more
+	more, err := sharding.Difference(s.shardingRequest(strategy, s.pool.count, s.candidates()[0]))
+	s.budget.Shared = &more
 	return err
 }
 
 // known tells whether anything is known of what the model takes.
-func (s *search) known() bool { return s.ask != nil || len(s.in.Traced) > 0 }
+func (s *search) known() bool { return s.estimator != nil || len(s.in.Traced) > 0 }
 
-// ways are those that the options and the devices allow.
-func (s *search) ways() (all []way) {
+// candidates are those that the options and the devices allow.
+func (s *search) candidates() (all []candidate) {
 	o := s.in.Options
 	checkpointing := []bool{false, true}
 	if o.GradientCheckpointing != nil {
@@ -120,7 +120,7 @@ func (s *search) ways() (all []way) {
 	}
 	for _, precision := range s.precisions() {
 		for _, on := range checkpointing {
-			all = append(all, way{precision, on, optimizers[o.Optimizer].name})
+			all = append(all, candidate{precision, on, optimizers[o.Optimizer].name})
 		}
 	}
 	return all
@@ -144,11 +144,11 @@ func (s *search) precisions() []string {
 	return []string{"fp16"}
 }
 
-// run looks at every way, the fastest first. Nothing fits: none.
-func (s *search) run() ([]found, error) {
-	var all []found
-	for _, w := range s.ways() {
-		f, fits, err := s.look(w)
+// run evaluates every candidate, the fastest first. Nothing fits: none.
+func (s *search) run() ([]evaluated, error) {
+	var all []evaluated
+	for _, w := range s.candidates() {
+		f, fits, err := s.evaluate(w)
 		if err != nil {
 			return nil, err
 		}
@@ -156,21 +156,21 @@ func (s *search) run() ([]found, error) {
 			all = append(all, f)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(a.chosen.epoch.Likely, b.chosen.epoch.Likely) })
+	slices.SortStableFunc(all, func(a, b evaluated) int { return cmp.Compare(a.chosen.epoch.Likely, b.chosen.epoch.Likely) })
 	return all, nil
 }
 
-// look finds the batches of a way, if the longest clip fits.
-func (s *search) look(w way) (f found, fits bool, err error) {
-	f = found{way: w, traced: s.traced(w)}
-	if f.memory, err = s.table(w, f.traced); err != nil || len(f.memory) == 0 {
+// evaluate finds the batches of a candidate, if the longest clip fits.
+func (s *search) evaluate(w candidate) (f evaluated, fits bool, err error) {
+	f = evaluated{candidate: w, traced: s.traced(w)}
+	if f.memory, err = s.largestByLength(w, f.traced); err != nil || len(f.memory) == 0 {
 		return f, false, err
 	}
-	if s.audio.fits(f.memory) < len(s.audio.sorted) {
+	if s.clips.fits(f.memory) < len(s.clips.sorted) {
 		return f, false, nil
 	}
-	usual := max(1, min(s.share, f.memory.Largest(s.audio.mean())))
-	if f.pace, err = s.pace(w, usual); err != nil {
+	usual := max(1, min(s.perDevice, f.memory.Largest(s.clips.mean())))
+	if f.throughput, err = s.throughput(w, usual); err != nil {
 		return f, false, err
 	}
 	if err = s.compare(&f); err != nil {
@@ -180,48 +180,48 @@ func (s *search) look(w way) (f found, fits bool, err error) {
 	return f, true, nil
 }
 
-// traced is what was traced of a way for this budget.
-func (s *search) traced(w way) *Traced {
+// traced is what was traced of a candidate for this budget.
+func (s *search) traced(w candidate) *Traced {
 	for i, t := range s.in.Traced {
-		if w == (way{t.Precision, t.Checkpointing, t.Optimizer}) && t.BudgetBytes == int64(s.place.Budget) {
+		if w == (candidate{t.Precision, t.Checkpointing, t.Optimizer}) && t.BudgetBytes == int64(s.budget.Bytes) {
 			return &s.in.Traced[i]
 		}
 	}
 	return nil
 }
 
-func (s *search) question(w way, batch int) estimate.Question {
+func (s *search) question(w candidate, batch int) estimate.Question {
 	class := "8.0"
 	if !s.pool.onCPU() {
-		class = estimate.Class(s.place.GPU)
+		class = estimate.Class(s.budget.GPU)
 	}
 	frozen := s.in.Options.FreezeFeatureEncoder
 	return estimate.Question{Setup: estimate.Setup{Checkpointing: w.checkpointing, Optimizer: w.optimizer, Frozen: frozen}, Class: class,
-		Precision: w.precision, Batch: batch, Accumulating: true, Seconds: s.audio.longest()}
+		Precision: w.precision, Batch: batch, Accumulating: true, Seconds: s.clips.longest()}
 }
 
-// table is the largest micro-batch for each length, at most a device's share: by the trace, or by the estimate from the
-// config, whose rule is corrected by simulations. Empty where nothing is known of the way.
-func (s *search) table(w way, traced *Traced) (batching.Limits, error) {
+// largestByLength is the largest micro-batch for each length, at most a device's share: by the trace, or by the estimate from the
+// config, whose rule is corrected by simulations. Empty where nothing is known of the candidate.
+func (s *search) largestByLength(w candidate, traced *Traced) (batching.Limits, error) {
 	if traced != nil {
-		return limited(traced.Memory, s.share), nil
+		return capped(traced.Memory, s.perDevice), nil
 	}
-	if s.ask == nil {
+	if s.estimator == nil {
 		return nil, nil
 	}
 	var rows batching.Limits
 	least, factor := 1, 1.0
-	lengths := s.audio.lengths()
+	lengths := s.clips.lengths()
 	for i := len(lengths) - 1; i >= 0; i-- { // from the longest clips on: shorter ones allow as many at least
 		q := s.question(w, least)
 		q.Seconds = lengths[i]
 		if i == len(lengths)-1 {
 			var err error
-			if factor, err = s.ask.Factor(q, s.place, s.share); err != nil {
+			if factor, err = s.estimator.Factor(q, s.budget, s.perDevice); err != nil {
 				return nil, err
 			}
 		}
-		batch := s.ask.Largest(q, s.place, factor, least, s.share)
+		batch := s.estimator.Largest(q, s.budget, factor, least, s.perDevice)
 		if least = max(1, batch); batch < 1 {
 			batch = 0
 		}
@@ -234,7 +234,7 @@ func (s *search) table(w way, traced *Traced) (batching.Limits, error) {
 	return rows, nil
 }
 
-func limited(m batching.Limits, most int) batching.Limits {
+func capped(m batching.Limits, most int) batching.Limits {
 	out := slices.Clone(m)
 	for i := range out {
 		out[i].Batch = min(out[i].Batch, most)
@@ -242,28 +242,28 @@ func limited(m batching.Limits, most int) batching.Limits {
 	return out
 }
 
-// compare simulates an epoch with each way to make batches.
-func (s *search) compare(f *found) error {
-	step := s.share * s.pool.count
-	sample := s.audio.sample(step, s.pool.count)
+// compare simulates an epoch with each strategy of batches.
+func (s *search) compare(f *evaluated) error {
+	step := s.perDevice * s.pool.count
+	sample := s.clips.sample(step, s.pool.count)
 	c, err := batching.Compare(sample, batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
-		Seed: 1, Buckets: usualBuckets, OverheadS: f.pace.overheadS, Memory: f.memory})
+		Seed: 1, Buckets: usualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory})
 	if err != nil {
 		return err
 	}
 	f.buckets, f.simulated = c.Buckets, len(sample)
-	scale := float64(s.audio.count) / float64(len(sample))
-	steps := max(1, (s.audio.count+step-1)/step)
+	scale := float64(s.clips.count) / float64(len(sample))
+	steps := max(1, (s.clips.count+step-1)/step)
 	for _, each := range c.Strategies {
-		b := batches{handling: each.Order, cut: memoryMicro, figures: each, costS: each.SlowestS * scale, steps: steps}
+		b := batches{order: each.Order, microBatching: memoryMicro, figures: each, costS: each.SlowestS * scale, steps: steps}
 		switch {
 		case each.Split == batching.Fixed && each.Order != batching.Bucketed:
-			b.cut = fixedMicro
+			b.microBatching = fixedMicro
 		case each.Split == batching.Fixed && s.mixing, each.Split == batching.Optimal && !s.mixing:
 			continue // the guard takes the cheapest cut; where padding must stay, one size for the longest of the step
 		}
 		micro := float64(each.MicroBatches) * scale / float64(s.pool.count)
-		b.epoch = f.pace.epoch(b.costS, steps, micro)
+		b.epoch = f.throughput.epoch(b.costS, steps, micro)
 		f.all = append(f.all, b)
 	}
 	return nil
@@ -274,7 +274,7 @@ const usualBuckets = 30
 // choose takes random order, cut as is fastest, but for preset speed: from steps of clips of similar length a model learns a little more slowly
 // (docs/batching.md), and the cut saves most of what they save. Where padding must stay, so that nothing else saves time,
 // steps of one length are taken when they gain much.
-func (s *search) choose(f found) batches {
+func (s *search) choose(f evaluated) batches {
 	if asked := s.in.Options.LengthHandling; asked != "" {
 		if b := s.fastestOf(f, asked); b != nil {
 			return *b
@@ -294,25 +294,25 @@ func (s *search) choose(f found) batches {
 	return *random
 }
 
-// fastestOfAll is the fastest way to make steps of any kind: what preset speed takes.
-func (s *search) fastestOfAll(f found, best batches) batches {
-	for _, handling := range []string{"grouped", batching.Bucketed, batching.Packed} {
-		if b := s.fastestOf(f, handling); b != nil && b.epoch.Likely < best.epoch.Likely {
+// fastestOfAll is the fastest strategy of any order: what preset speed takes.
+func (s *search) fastestOfAll(f evaluated, best batches) batches {
+	for _, order := range []string{"grouped", batching.Bucketed, batching.Packed} {
+		if b := s.fastestOf(f, order); b != nil && b.epoch.Likely < best.epoch.Likely {
 			best = *b
 		}
 	}
 	return best
 }
 
-// fastestOf is the fastest way to make steps of a kind, one size where that is about as fast; nil without one.
-func (s *search) fastestOf(f found, handling string) (chosen *batches) {
+// fastestOf is the fastest strategy of an order, one size where that is about as fast; nil without one.
+func (s *search) fastestOf(f evaluated, order string) (chosen *batches) {
 	tolerance := 1 + aboutAsFast
 	if s.in.Options.Preset == Speed {
 		tolerance = 1
 	}
 	for i, b := range f.all {
-		cut := b.cut == memoryMicro
-		if b.handling != handling || cut && (s.sharded() || s.in.Options.Streamed || f.traced != nil && f.traced.OneLength) {
+		cut := b.microBatching == memoryMicro
+		if b.order != order || cut && (s.sharded() || s.in.Options.Streamed || f.traced != nil && f.traced.OneLength) {
 			continue
 		}
 		if chosen == nil || cut && b.epoch.Likely*tolerance < chosen.epoch.Likely || !cut && b.epoch.Likely <= tolerance*chosen.epoch.Likely {

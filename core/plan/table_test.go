@@ -108,7 +108,7 @@ func TestPresetsOnClipsOfOneLength(t *testing.T) {
 	}
 }
 
-func next(t *testing.T, in Inputs) *Wanted {
+func next(t *testing.T, in Inputs) *TraceRequest {
 	t.Helper()
 	w, err := Next(in)
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func next(t *testing.T, in Inputs) *Wanted {
 }
 
 // trace is that of a wanted way, in which so many of any clip fit.
-func trace(w *Wanted, fits int) Traced {
+func trace(w *TraceRequest, fits int) Traced {
 	return Traced{Precision: w.Precision, Checkpointing: w.Checkpointing, Optimizer: w.Optimizer, BudgetBytes: w.BudgetBytes,
 		Memory: batching.Limits{{Seconds: 60, Batch: fits}}, Peaks: []TracedPeak{{Batch: max(1, fits), Bytes: w.BudgetBytes}}}
 }
@@ -126,7 +126,7 @@ func TestWaysAreTracedUntilTheFastestIsKnown(t *testing.T) {
 	w := next(t, in)
 	require.NotNil(t, w)
 	estimated := planned(t, in)
-	assert.Equal(t, Wanted{Precision: "fp16", Checkpointing: estimated.GradientCheckpointing, Optimizer: estimated.Optimizer,
+	assert.Equal(t, TraceRequest{Precision: "fp16", Checkpointing: estimated.GradientCheckpointing, Optimizer: estimated.Optimizer,
 		Allocator: estimated.AllocConf, Share: 32, BudgetBytes: estimated.BudgetBytes}, *w)
 	in.Traced = []Traced{trace(w, 0)}
 	other := next(t, in)

@@ -8,8 +8,8 @@ import (
 )
 
 // writeTimes says how long it takes, where the device's speed is known.
-func (s *search) writeTimes(d *draft, f found) {
-	if !f.pace.known {
+func (s *search) writeTimes(d *draft, f evaluated) {
+	if !f.throughput.known {
 		return
 	}
 	epoch := s.epochHours(d, f.chosen)
@@ -17,7 +17,7 @@ func (s *search) writeTimes(d *draft, f found) {
 	run := hours.Times(d.NumTrainEpochs)
 	loader := s.loading(d.DataloaderNumWorkers)
 	t := &profile.Times{EpochHours: epoch, RunHours: profile.Range(run), StepS: profile.Range(hours.Times(3600 / float64(f.chosen.steps))),
-		AudioRate: profile.Range(timing.Takes(s.audio.seconds(), hours.Times(3600))), Bound: f.pace.bound(f.chosen), Calibrated: s.in.Options.Calibration != nil}
+		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))), Bound: f.throughput.bound(f.chosen), Calibrated: s.in.Options.Calibration != nil}
 	if loader.Likely > f.chosen.epoch.Likely {
 		t.Bound = "loader"
 		d.warn(fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min: store the audio decoded, or take a machine with more cores.",
@@ -27,7 +27,7 @@ func (s *search) writeTimes(d *draft, f found) {
 		cost := profile.Range(run.Times(*price * float64(s.pool.count)))
 		t.CostUSD = &cost
 	}
-	if energy := timing.Energy(s.place.GPU, s.pool.count, run); energy != nil {
+	if energy := timing.Energy(s.budget.GPU, s.pool.count, run); energy != nil {
 		used := profile.Range(*energy)
 		t.EnergyKWh = &used
 	}
@@ -35,7 +35,7 @@ func (s *search) writeTimes(d *draft, f found) {
 }
 
 // bound names what takes most of an epoch.
-func (p pace) bound(b batches) string {
+func (p throughput) bound(b batches) string {
 	perMicro := float64(max(1, b.figures.MicroBatches)) / float64(max(1, b.figures.Steps))
 	return p.parts.Times(perMicro).Plus(p.finish(perMicro)).Bound()
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// Traced is what a traced step of the model takes in one way of training: exact where the estimate from the config is not.
+// Traced is what a traced step of the model takes with one candidate: exact where the estimate from the config is not.
 type Traced struct {
 	Precision     string          `json:"precision"`
 	Checkpointing bool            `json:"gradient_checkpointing"`

@@ -37,17 +37,17 @@ const (
 	defectiveGPU = "the GPU or its memory is failing; restart the process, and look at nvidia-smi -q and the kernel log if it happens again"
 )
 
-// sign is one way in which a failure shows: a text that holds every part.
-type sign struct {
+// pattern is one way in which a failure shows: a text that holds every part.
+type pattern struct {
 	class Class
 	parts []string // lower case
 	why   string   // "" for the advice of the class
 }
 
-// signs is searched from the top; the first match counts. Broken contexts come first, because their texts may also speak of
+// patterns is searched from the top; the first match counts. Broken contexts come first, because their texts may also speak of
 // memory. Parts are long enough not to match the notes that PyTorch adds to every CUDA error ("… to enable device-side
 // assertions"). Texts are those of PyTorch 2.0 to 2.15, cuBLAS, cuDNN, NCCL, ROCm, the Linux kernel and glibc.
-var signs = []sign{
+var patterns = []pattern{
 	{Poisoned, []string{"an illegal memory access was encountered"}, bug},
 	{Poisoned, []string{"cudaerrorillegaladdress"}, bug},
 	{Poisoned, []string{"device-side assert triggered"}, bug},
@@ -129,8 +129,8 @@ var types = map[string]Class{
 // workers and wrappers raise one type and quote another.
 func Classify(excType, text string) (Class, string) {
 	lower := strings.ToLower(text)
-	if i := slices.IndexFunc(signs, func(s sign) bool { return s.in(lower) }); i >= 0 {
-		return signs[i].class, orAdvice(signs[i].why, signs[i].class)
+	if i := slices.IndexFunc(patterns, func(s pattern) bool { return s.in(lower) }); i >= 0 {
+		return patterns[i].class, orAdvice(patterns[i].why, patterns[i].class)
 	}
 	name := strings.ToLower(strings.TrimSpace(excType))
 	class, known := types[name[strings.LastIndexByte(name, '.')+1:]]
@@ -140,7 +140,7 @@ func Classify(excType, text string) (Class, string) {
 	return class, advice[class]
 }
 
-func (s sign) in(text string) bool {
+func (s pattern) in(text string) bool {
 	for _, part := range s.parts {
 		if !strings.Contains(text, part) {
 			return false

@@ -122,9 +122,9 @@ func TestAWorkersQuoteOutranksTheType(t *testing.T) {
 
 // Every row must be reachable: some text of the table above is decided by it, and by no row before it.
 func TestEverySignIsTested(t *testing.T) {
-	for i, s := range signs {
+	for i, s := range patterns {
 		decides := func(f failure) bool {
-			return slices.IndexFunc(signs, func(s sign) bool { return s.in(strings.ToLower(f.text)) }) == i
+			return slices.IndexFunc(patterns, func(s pattern) bool { return s.in(strings.ToLower(f.text)) }) == i
 		}
 		assert.True(t, slices.ContainsFunc(failures, decides), "no test text for %v", s.parts)
 	}

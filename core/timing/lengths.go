@@ -68,7 +68,7 @@ func fromProfile(p profile.Dataset) (Lengths, error) {
 		s := low + (high-low)*(rank-before)/float64(p.Histogram.Counts[bin])
 		l.sorted[i] = min(max(s, p.MinS), p.MaxS)
 	}
-	return l.reaching(p.MaxS), nil
+	return l.withLongest(p.MaxS), nil
 }
 
 // spread is the standard deviation of the logarithm of a clip's length that is assumed when only mean and maximum are known.
@@ -87,11 +87,11 @@ func assumed(clips int, mean, longest float64) Lengths {
 		}
 		scale *= mean * quantiles / sum
 	}
-	return l.reaching(longest)
+	return l.withLongest(longest)
 }
 
-// reaching puts the longest clip at the end.
-func (l Lengths) reaching(longest float64) Lengths {
+// withLongest puts the longest clip at the end.
+func (l Lengths) withLongest(longest float64) Lengths {
 	l.sorted[len(l.sorted)-1] = longest
 	return l
 }
@@ -109,8 +109,8 @@ func (l Lengths) mean() (sum float64) {
 	return sum / float64(len(l.sorted))
 }
 
-// Cut is the dataset with every clip over so many seconds cut to that length.
-func (l Lengths) Cut(longest float64) Lengths {
+// Trimmed is the dataset with every clip over so many seconds cut to that length.
+func (l Lengths) Trimmed(longest float64) Lengths {
 	c := Lengths{l.Clips, slices.Clone(l.sorted)}
 	for i, s := range c.sorted {
 		c.sorted[i] = min(s, longest)

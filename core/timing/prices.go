@@ -48,8 +48,8 @@ func PriceOf(key string) (Price, bool) {
 // maxPrice is above what any machine costs an hour.
 const maxPrice = 1e6
 
-// Given is a price of the caller's. Errors: InvalidArgument for what is no price.
-func Given(key string, hour float64) (Price, error) {
+// GivenPrice is a price of the caller's. Errors: InvalidArgument for what is no price.
+func GivenPrice(key string, hour float64) (Price, error) {
 	if math.IsNaN(hour) || hour < 0 || hour > maxPrice {
 		return Price{}, fault.New(fault.InvalidArgument, "give dollars per hour and GPU, such as T4=0.35", "the price of %s is %v", fault.Shorten(key), hour)
 	}
@@ -65,6 +65,6 @@ func Energy(g profile.GPU, devices int, hours Range) *Range {
 		return nil
 	}
 	kilowatts := *g.PowerWatts * float64(devices) / 1000
-	used := hours.By(utilisation).Times(kilowatts)
+	used := hours.Product(utilisation).Times(kilowatts)
 	return &used
 }

@@ -23,8 +23,10 @@ func (r Range) Plus(s Range) Range { return Range{r.Low + s.Low, r.Likely + s.Li
 // Times scales a range by a number that is not negative.
 func (r Range) Times(x float64) Range { return Range{r.Low * x, r.Likely * x, r.High * x} }
 
-// By multiplies two ranges of numbers that are not negative.
-func (r Range) By(s Range) Range { return Range{r.Low * s.Low, r.Likely * s.Likely, r.High * s.High} }
+// Product multiplies two ranges of numbers that are not negative.
+func (r Range) Product(s Range) Range {
+	return Range{r.Low * s.Low, r.Likely * s.Likely, r.High * s.High}
+}
 
 // AtLeast is the larger range, end by end.
 func (r Range) AtLeast(s Range) Range {

@@ -139,7 +139,7 @@ func TestBatchesOfUniformClips(t *testing.T) {
 		require.InDelta(t, wanted, Lengths{1, l.Padded(1000 * wanted)}.mean(), 0.1)
 	}
 	require.Equal(t, 10.0, Lengths{1, l.Padded(1e6)}.mean(), "never longer than the longest")
-	require.Equal(t, 6.0, l.Cut(6).Longest())
+	require.Equal(t, 6.0, l.Trimmed(6).Longest())
 	require.Equal(t, 10.0, l.Longest(), "the cut one is another")
 }
 
@@ -173,10 +173,10 @@ func TestPrices(t *testing.T) {
 		seen[p.GPU] = true
 	}
 	for _, wrong := range []float64{-1, math.NaN(), math.Inf(1), 1e9} {
-		_, err := Given("T4", wrong)
+		_, err := GivenPrice("T4", wrong)
 		require.ErrorContains(t, err, "the price of T4 is")
 	}
-	free, err := Given("T4", 0)
+	free, err := GivenPrice("T4", 0)
 	require.NoError(t, err)
 	require.Zero(t, free.Hour)
 }

@@ -44,7 +44,7 @@ type gpuPlan struct {
 	Cheapest     bool           `json:"cheapest"`
 	Fastest      bool           `json:"fastest"`
 	Notes        []string       `json:"notes"`
-	Ways         []way          `json:"ways"`
+	Ways         []way          `json:"remedies"`
 }
 
 type price struct {

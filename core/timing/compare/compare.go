@@ -54,8 +54,8 @@ type Row struct {
 	Cheapest   bool          `json:"cheapest"`
 	Fastest    bool          `json:"fastest"`
 
-	Notes []string       `json:"notes"`
-	Ways  []estimate.Way `json:"ways"` // what would make it fit, when it does not
+	Notes    []string          `json:"notes"`
+	Remedies []estimate.Remedy `json:"remedies"` // what would make it fit, when it does not
 }
 
 // Make compares. Errors: those of analytic.Read, of unknown GPUs, of data without clips, and InvalidArgument.
@@ -64,7 +64,7 @@ func Make(r Request) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	m, err := p.ask.Model(p.FreezeFeatureEncoder)
+	m, err := p.estimator.Model(p.FreezeFeatureEncoder)
 	if err != nil {
 		return Comparison{}, err
 	}
@@ -72,7 +72,7 @@ func Make(r Request) (Comparison, error) {
 	p.worker = timing.WorkerRate(c.Model.Architecture)
 	c.Assumptions = p.assumptions(m)
 	if limit := m.LongestSeconds(); limit > 0 && p.lengths.Longest() > limit {
-		p.lengths = p.lengths.Cut(limit)
+		p.lengths = p.lengths.Trimmed(limit)
 	}
 	c.LongestS = p.lengths.Longest()
 	if len(machines) > closeLook {
@@ -94,7 +94,7 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 	if r, err = r.completed(); err != nil {
 		return nil, nil, err
 	}
-	p = &planner{Request: r, ask: estimate.Of(r.Model)}
+	p = &planner{Request: r, estimator: estimate.Of(r.Model)}
 	if machines, err = r.machines(); err != nil {
 		return nil, nil, err
 	}

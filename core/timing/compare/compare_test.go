@@ -33,7 +33,7 @@ func TestEveryRowHoldsTogether(t *testing.T) {
 	require.Len(t, c.Rows, len(gpus.All()))
 	for _, row := range c.Rows {
 		if !row.Fits {
-			require.NotEmpty(t, row.Ways, row.GPU)
+			require.NotEmpty(t, row.Remedies, row.GPU)
 			require.Nil(t, row.RunHours, row.GPU)
 			continue
 		}
@@ -78,15 +78,15 @@ func TestMemoryDecides(t *testing.T) {
 	require.Equal(t, "bf16", c.Rows[2].Precision)
 }
 
-// TestWaysOut: whisper-large-v3 does not fit a T4 with any optimizer; LoRA does, and a card of 24 GB with 8 bits.
-func TestWaysOut(t *testing.T) {
+// TestRemedies: whisper-large-v3 does not fit a T4 with any optimizer; LoRA does, and a card of 24 GB with 8 bits.
+func TestRemedies(t *testing.T) {
 	r := asked("T4")
 	r.Model.Name = "openai/whisper-large-v3"
 	row := made(t, r).Rows[0]
 	require.False(t, row.Fits)
 	words := []string{"as asked", "adamw_bnb_8bit", "LoRA", "A10"}
-	require.Len(t, row.Ways, len(words))
-	for i, way := range row.Ways {
+	require.Len(t, row.Remedies, len(words))
+	for i, way := range row.Remedies {
 		require.Contains(t, way.What, words[i])
 		require.Equal(t, i >= 2, way.Fits)
 		require.Equal(t, way.Fits && !strings.Contains(way.What, "A10"), way.PeakBytes <= row.BudgetBytes)
@@ -103,7 +103,7 @@ func TestTenHourClips(t *testing.T) {
 	r.Data = timing.Data{Clips: 5, MeanS: 36000, MaxS: 36000}
 	c := made(t, r)
 	require.False(t, c.Rows[0].Fits)
-	cut := c.Rows[0].Ways[len(c.Rows[0].Ways)-1]
+	cut := c.Rows[0].Remedies[len(c.Rows[0].Remedies)-1]
 	require.Contains(t, cut.What, "clips cut to ")
 	require.True(t, cut.Fits)
 	r.Model.Name = "openai/whisper-tiny"
@@ -139,17 +139,17 @@ func TestOneGPUAlone(t *testing.T) {
 	r.Model.Name = "facebook/wav2vec2-xls-r-1b"
 	row := made(t, r).Rows[0]
 	require.False(t, row.Fits)
-	require.Contains(t, row.Ways[2].What, "one of them alone")
-	require.True(t, row.Ways[2].Fits)
-	require.Less(t, row.Ways[2].PeakBytes, row.Ways[1].PeakBytes)
+	require.Contains(t, row.Remedies[2].What, "one of them alone")
+	require.True(t, row.Remedies[2].Fits)
+	require.Less(t, row.Remedies[2].PeakBytes, row.Remedies[1].PeakBytes)
 }
 
-func TestWaysWithoutEightBits(t *testing.T) {
+func TestRemediesWithoutEightBits(t *testing.T) {
 	r := asked("H100 1g.10gb")
 	r.Model.Name, r.Optimizer = "facebook/wav2vec2-xls-r-1b", "adafactor"
 	row := made(t, r).Rows[0]
 	require.False(t, row.Fits)
-	for _, way := range row.Ways {
+	for _, way := range row.Remedies {
 		require.NotContains(t, way.What, "8bit")
 	}
 }

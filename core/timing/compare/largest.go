@@ -34,11 +34,11 @@ type Largest struct {
 
 // Trainable is one model. Sizes are bytes of the GPU, with the context.
 type Trainable struct {
-	Name       string       `json:"name"`
-	Parameters int64        `json:"parameters"`
-	Full       estimate.Way `json:"full"`      // every parameter, AdamW
-	EightBit   estimate.Way `json:"eight_bit"` // every parameter, AdamW with 8-bit state
-	LoRA       estimate.Way `json:"lora"`      // adapters only
+	Name       string          `json:"name"`
+	Parameters int64           `json:"parameters"`
+	Full       estimate.Remedy `json:"full"`      // every parameter, AdamW
+	EightBit   estimate.Remedy `json:"eight_bit"` // every parameter, AdamW with 8-bit state
+	LoRA       estimate.Remedy `json:"lora"`      // adapters only
 }
 
 const usualSeconds = 15
@@ -81,18 +81,18 @@ const maxSeconds = 24 * 3600
 // trainable estimates one model; false for those that the analytic estimator does not describe.
 func trainable(r Request, name string, m machine, asked Largest) (Trainable, bool) {
 	r.Model = model.Request{Name: name}
-	p := &planner{Request: r, ask: estimate.Of(r.Model)}
-	read, err := p.ask.Model(false)
+	p := &planner{Request: r, estimator: estimate.Of(r.Model)}
+	read, err := p.estimator.Model(false)
 	if err != nil {
 		return Trainable{}, false
 	}
 	p.lengths = timing.One(asked.Seconds)
 	if limit := read.LongestSeconds(); limit > 0 {
-		p.lengths = p.lengths.Cut(limit)
+		p.lengths = p.lengths.Trimmed(limit)
 	}
 	out := Trainable{Name: name, Parameters: read.Profile().TotalParameters}
 	for _, each := range []struct {
-		way  *estimate.Way
+		way  *estimate.Remedy
 		what string
 		estimate.Setup
 	}{
@@ -100,11 +100,11 @@ func trainable(r Request, name string, m machine, asked Largest) (Trainable, boo
 		{&out.EightBit, "every parameter, 8-bit AdamW", estimate.Setup{Checkpointing: true, Optimizer: estimate.EightBit}},
 		{&out.LoRA, "LoRA, AdamW", estimate.Setup{Checkpointing: true, Optimizer: analytic.DefaultOptimizer, Rank: asked.LoRARank}},
 	} {
-		bytes, fits, err := p.ask.Need(p.question(m, candidate{Setup: each.Setup, batch: 1, accumulation: 2}), m.place(asked.BudgetBytes), true)
+		bytes, fits, err := p.estimator.Need(p.question(m, candidate{Setup: each.Setup, batch: 1, accumulation: 2}), m.budget(asked.BudgetBytes), true)
 		if err != nil {
 			return Trainable{}, false
 		}
-		*each.way = estimate.Way{What: each.what, PeakBytes: bytes, Fits: fits}
+		*each.way = estimate.Remedy{What: each.what, PeakBytes: bytes, Fits: fits}
 	}
 	return out, true
 }

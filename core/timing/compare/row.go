@@ -14,7 +14,7 @@ import (
 func (p *planner) row(m machine) (Row, error) {
 	g := m.card.GPU()
 	row := Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes, Unverified: m.card.Unverified,
-		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: p.precision(g), Notes: []string{}, Ways: []estimate.Way{}}
+		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: p.precision(g), Notes: []string{}, Remedies: []estimate.Remedy{}}
 	rates, err := timing.RatesOf(g)
 	if err != nil {
 		return row, err
@@ -25,7 +25,7 @@ func (p *planner) row(m machine) (Row, error) {
 			return row, err
 		}
 		for _, c := range found {
-			bytes, fits, err := p.ask.Need(p.question(m, c), m.place(row.BudgetBytes), p.survey)
+			bytes, fits, err := p.estimator.Need(p.question(m, c), m.budget(row.BudgetBytes), p.survey)
 			if err != nil && !estimate.TooLarge(err) {
 				return row, err
 			}
@@ -36,7 +36,7 @@ func (p *planner) row(m machine) (Row, error) {
 			}
 		}
 	}
-	row.Ways, err = p.ask.Ways(p.misfit(m, row.BudgetBytes))
+	row.Remedies, err = p.estimator.Remedies(p.shortfall(m, row.BudgetBytes))
 	return row, err
 }
 
@@ -84,8 +84,8 @@ func (row *Row) note(p *planner, m machine, c candidate) {
 func (p *planner) largestBatch(m machine, c candidate, budget uint64) (int, error) {
 	q := p.question(m, c)
 	q.Accumulating = true
-	factor, err := p.ask.Factor(q, m.place(budget), maxMicro)
-	return max(c.batch, p.ask.Largest(q, m.place(budget), factor, c.batch, maxMicro)), err
+	factor, err := p.estimator.Factor(q, m.budget(budget), maxMicro)
+	return max(c.batch, p.estimator.Largest(q, m.budget(budget), factor, c.batch, maxMicro)), err
 }
 
 // Cards are the whole cards of the catalogue, which one might take instead.
@@ -98,9 +98,9 @@ func Cards() (all []estimate.Card) {
 	return all
 }
 
-// misfit is the training on a machine that it does not fit.
-func (p *planner) misfit(m machine, budget uint64) estimate.Misfit {
+// shortfall is the training on a machine that it does not fit.
+func (p *planner) shortfall(m machine, budget uint64) estimate.Shortfall {
 	asked := estimate.Setup{Frozen: p.FreezeFeatureEncoder, Optimizer: p.Optimizer, Rank: p.LoRARank}
-	return estimate.Misfit{Place: m.place(budget), Asked: asked, Precision: p.precision, Share: p.share(m.count),
+	return estimate.Shortfall{Budget: m.budget(budget), Asked: asked, Precision: p.precision, Share: p.share(m.count),
 		Longest: p.lengths.Longest(), Margin: p.SafetyMargin, Cards: Cards()}
 }

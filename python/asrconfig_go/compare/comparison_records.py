@@ -92,7 +92,7 @@ class GPUPlan:
     cheapest: bool
     fastest: bool
     notes: tuple[str, ...]
-    ways: tuple[Way, ...]
+    remedies: tuple[Way, ...]
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .._base.choices import ReportAxis
 from .._base.errors import InvalidArgumentError
 from .._base.records import to_json
 from ..view.render import Record
@@ -21,7 +22,7 @@ VERSION = 1
 _OPEN = 4  # GPUs whose charts are not behind a fold
 
 
-def run_view(r: RunReport, by: str, gpus: Sequence[int] | None) -> Record:
+def run_view(r: RunReport, by: ReportAxis, gpus: Sequence[int] | None) -> Record:
     """What the view of a run shows; its charts run ``by`` "time" or "steps". ``gpus`` are those that are shown."""
     axis, record = Axis(r.timeline, by), report_figures(r)
     for alert, o in zip(record["alerts"], r.alerts, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -178,7 +179,7 @@ def test_build_info_names_version_and_platform() -> None:
 def test_stats_struct_size_is_checked() -> None:
     library, stats = native._load(), native.Stats()
     assert library.ac_stats_read(1, stats, 8) == 1
-    assert library.ac_stats_read(2**63, stats, native.ctypes.sizeof(stats)) == 2
+    assert library.ac_stats_read(2**63, stats, ctypes.sizeof(stats)) == 2
 
 
 def test_not_a_number_never_reaches_the_library() -> None:

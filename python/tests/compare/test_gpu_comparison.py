@@ -39,8 +39,8 @@ def test_rows_are_in_the_order_asked_for(compared: Comparison) -> None:
 def test_what_does_not_fit_says_what_would(compared: Comparison) -> None:
     row = compared.rows[0]
     assert row.run_hours is None and row.cost_usd is None
-    assert [way.fits for way in row.ways] == [False, False, True, True]
-    assert "LoRA" in row.ways[2].what and "A10 instead" in row.ways[3].what
+    assert [way.fits for way in row.remedies] == [False, False, True, True]
+    assert "LoRA" in row.remedies[2].what and "A10 instead" in row.remedies[3].what
 
 
 def test_text(compared: Comparison) -> None:

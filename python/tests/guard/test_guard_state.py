@@ -144,7 +144,7 @@ def test_batches_that_are_changed_in_place_are_changed_once(tmp_path: Path, how:
     assert got.made == wanted.made == 4
 
 
-class Shuffled(torch.utils.data.Sampler):  # type: ignore[misc]
+class Shuffled(torch.utils.data.Sampler):  # type: ignore[misc, name-defined]
     """Draws its order from the global generator, as samplers by length do."""
 
     def __iter__(self) -> Any:
@@ -172,7 +172,7 @@ def test_a_training_in_which_nothing_fails_is_that_of_the_bare_trainer(tmp_path:
         for guarded in (True, False)
     ]
     assert runs[0].model.seen == runs[1].model.seen
-    assert_same(*runs, exactly=True)
+    assert_same(runs[0], runs[1], exactly=True)
     assert runs[0].model.seen[:4] != runs[0].model.seen[4:8]
 
 
@@ -196,7 +196,7 @@ def test_orders_after_an_error_are_those_of_a_run_without_one(tmp_path: Path) ->
     assert_same(got, wanted)
 
 
-class Numbered(torch.optim.SGD):
+class Numbered(torch.optim.SGD):  # type: ignore[misc, name-defined]
     """Counts steps in numbers of Python, as Adafactor of transformers does, before it allocates anything."""
 
     fail_at = -1
@@ -205,7 +205,7 @@ class Numbered(torch.optim.SGD):
         super().__init__(*given)
         self.asked: list[int] = []
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             group["k"] = group.get("k", 0) + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def alert(number: int, text: str, **known: Any) -> Alert:
     return Alert(**{**dict.fromkeys(json_fields(Alert)), **usual, **known})
 
 
-def activity(*gpus: dict[str, float | None], **host: float | None) -> Activity:
+def activity(*gpus: Mapping[str, float | None], **host: float | None) -> Activity:
     """What is given; all else is not known."""
     rows = tuple(GPUActivity(**{**dict.fromkeys(json_fields(GPUActivity)), **one}) for one in gpus)
     return Activity(**{**dict.fromkeys(json_fields(Activity)), **host, "gpus": rows})
@@ -106,6 +106,9 @@ class FakeMonitor:
     def alerts(self) -> tuple[Any, ...]:
         return tuple(self.warned)
 
+    def story(self) -> Any:
+        raise AssertionError("its story is not asked for")
+
     def save(self, path: Any) -> None:
         self.saved.append(Path(path))
 
@@ -113,7 +116,7 @@ class FakeMonitor:
         self.running, self.stops = False, self.stops + 1
 
 
-def makes(*monitors: FakeMonitor) -> Callable[[], FakeMonitor]:
+def makes(*monitors: FakeMonitor) -> Callable[[], Any]:
     """What makes these, one after the other."""
     left = list(monitors)
     return lambda: left.pop(0)

@@ -13,7 +13,7 @@ import (
 )
 
 // writeKernels decides on precision and on what PyTorch runs.
-func (s *search) writeKernels(d *draft, f found, ways []found) {
+func (s *search) writeKernels(d *draft, f evaluated, ranked []evaluated) {
 	preset, why, gpus := d.Preset, "", s.pool.gpus
 	d.FP16, d.BF16 = f.precision == "fp16", f.precision == "bf16"
 	_, _, why = mixedPrecision(gpus, preset)
@@ -28,14 +28,14 @@ func (s *search) writeKernels(d *draft, f found, ways []found) {
 	d.TF32, why = tf32(gpus, preset)
 	d.because("tf32", why)
 	d.GradientCheckpointing = f.checkpointing
-	s.explainCheckpointing(d, f, ways)
+	s.explainCheckpointing(d, f, ranked)
 	d.TorchCompile, why = torchCompile(gpus, preset)
-	if d.TorchCompile && !s.audio.oneLength() {
+	if d.TorchCompile && !s.clips.oneLength() {
 		d.TorchCompile, why = false, fmt.Sprintf("preset %s compiles where all batches are of one length; here nearly every one has another, and each would be compiled anew", preset)
 	}
 	d.because("torch_compile", why)
 	d.CudnnBenchmark, why = cudnnBenchmark(gpus, preset)
-	if d.CudnnBenchmark && !s.audio.oneLength() {
+	if d.CudnnBenchmark && !s.clips.oneLength() {
 		d.CudnnBenchmark, why = false, fmt.Sprintf("preset %s tries cuDNN's kernels where all batches are of one length; here nearly every one has another, and each would be timed anew", preset)
 	}
 	d.because("cudnn_benchmark", why)
@@ -51,7 +51,7 @@ func (s *search) writeKernels(d *draft, f found, ways []found) {
 	d.because("alloc_conf", why)
 }
 
-func (s *search) precisionReason(f found) string {
+func (s *search) precisionReason(f evaluated) string {
 	g := oldest(s.pool.gpus)
 	switch f.precision {
 	case "bf16":
@@ -63,27 +63,27 @@ func (s *search) precisionReason(f found) string {
 }
 
 // explainCheckpointing holds the choice against the other one.
-func (s *search) explainCheckpointing(d *draft, f found, ways []found) {
+func (s *search) explainCheckpointing(d *draft, f evaluated, ranked []evaluated) {
 	words := map[bool]string{true: "on", false: "off"}
-	other := slices.IndexFunc(ways, func(w found) bool { return w.precision == f.precision && w.checkpointing != f.checkpointing })
+	other := slices.IndexFunc(ranked, func(w evaluated) bool { return w.precision == f.precision && w.checkpointing != f.checkpointing })
 	switch {
 	case s.in.Options.GradientCheckpointing != nil:
 		d.because("gradient_checkpointing", "asked for")
 	case other < 0 && f.checkpointing:
 		d.because("gradient_checkpointing", "without it not even one of the longest clips fits")
-		d.against(words[false], "makes it fit")
+		d.comparedWith(words[false], "makes it fit")
 	case other < 0:
 		d.because("gradient_checkpointing", "with it a step would not fit")
 	default:
-		o := ways[other]
-		d.because("gradient_checkpointing", fmt.Sprintf("%d clips of %.4g s fit with it %s, %d with it %s", f.memory.Largest(s.audio.longest()),
-			s.audio.longest(), words[f.checkpointing], o.memory.Largest(s.audio.longest()), words[o.checkpointing]))
-		d.against(words[o.checkpointing], fmt.Sprintf("%.2f× faster", o.chosen.epoch.Likely/f.chosen.epoch.Likely))
+		o := ranked[other]
+		d.because("gradient_checkpointing", fmt.Sprintf("%d clips of %.4g s fit with it %s, %d with it %s", f.memory.Largest(s.clips.longest()),
+			s.clips.longest(), words[f.checkpointing], o.memory.Largest(s.clips.longest()), words[o.checkpointing]))
+		d.comparedWith(words[o.checkpointing], fmt.Sprintf("%.2f× faster", o.chosen.epoch.Likely/f.chosen.epoch.Likely))
 	}
 }
 
 // writeData decides how the data set is read.
-func (s *search) writeData(d *draft, f found) {
+func (s *search) writeData(d *draft, f evaluated) {
 	data, why := s.in.Dataset, "the dataset is here: its clips are read one by one anyway, and a stream's order could not be chosen"
 	if d.Streaming = s.in.Options.Streamed; d.Streaming {
 		why = "the dataset that was given is a stream"
@@ -108,15 +108,15 @@ func (s *search) writeData(d *draft, f found) {
 }
 
 // writeLength says which clips are cut, which are left out, and what it costs to keep the longest.
-func (s *search) writeLength(d *draft, f found) {
+func (s *search) writeLength(d *draft, f evaluated) {
 	why := "no clip is longer than the model takes"
-	if longest := s.in.Dataset.MaxS; s.audio.fixed > 0 && longest > s.audio.fixed {
-		chunk := s.audio.fixed
+	if longest := s.in.Dataset.MaxS; s.clips.fixed > 0 && longest > s.clips.fixed {
+		chunk := s.clips.fixed
 		d.ChunkLengthS, why = &chunk, fmt.Sprintf("the model takes %.4g s, the longest clip has %.4g s", chunk, longest)
 		d.warn(fmt.Sprintf("Clips over %.4g s are to be cut: cut their transcripts at the same places (by alignment), or leave these clips out of training.", chunk))
 	}
 	d.because("chunk_length_s", why)
-	if s.audio.leftOut == 0 {
+	if s.clips.leftOut == 0 {
 		d.because("max_length_s", "every clip fits"+s.costOfLongest(f))
 		return
 	}
@@ -125,38 +125,38 @@ func (s *search) writeLength(d *draft, f found) {
 		why = "asked for"
 	}
 	d.MaxLengthS = s.maxLength()
-	why = fmt.Sprintf("%s: %s of %.2f h are left out", why, fault.Plural(s.audio.leftOut, "clip"), s.audio.leftOutHours)
+	why = fmt.Sprintf("%s: %s of %.2f h are left out", why, fault.Plural(s.clips.leftOut, "clip"), s.clips.leftOutHours)
 	d.because("max_length_s", why)
 	d.warn("Over max_length_s = " + number(*d.MaxLengthS) + ": " + why + ".")
 }
 
 // maxLength is the length in seconds over which clips are left out; nil where none is.
 func (s *search) maxLength() *float64 {
-	if s.audio.leftOut == 0 || s.in.Options.MaxLengthS != nil {
+	if s.clips.leftOut == 0 || s.in.Options.MaxLengthS != nil {
 		return s.in.Options.MaxLengthS
 	}
-	limit := s.audio.sorted[len(s.audio.sorted)-1]
+	limit := s.clips.sorted[len(s.clips.sorted)-1]
 	return &limit
 }
 
 // costOfLongest tells what the few longest clips cost, if they cost anything.
-func (s *search) costOfLongest(f found) string {
-	step := s.share * s.pool.count
-	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count, Buckets: usualBuckets, OverheadS: f.pace.overheadS, Memory: f.memory}
-	told, err := batching.CostOfLongest(s.audio.sample(step, s.pool.count), options, nil)
-	if err != nil || len(told) == 0 || len(s.audio.sorted) > simulated {
+func (s *search) costOfLongest(f evaluated) string {
+	step := s.perDevice * s.pool.count
+	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count, Buckets: usualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory}
+	told, err := batching.CostOfLongest(s.clips.sample(step, s.pool.count), options, nil)
+	if err != nil || len(told) == 0 || len(s.clips.sorted) > simulated {
 		return ""
 	}
 	return "; " + told[0].Text
 }
 
 // buckets are the ranges of length that the steps are made of.
-func (s *search) buckets(f found) []profile.Bucket {
+func (s *search) buckets(f evaluated) []profile.Bucket {
 	out := []profile.Bucket{}
-	if f.chosen.handling != batching.Packed && f.chosen.handling != batching.Bucketed {
+	if f.chosen.order != batching.Packed && f.chosen.order != batching.Bucketed {
 		return out
 	}
-	scale := float64(s.audio.count) / float64(f.simulated)
+	scale := float64(s.clips.count) / float64(f.simulated)
 	for _, b := range f.buckets {
 		out = append(out, profile.Bucket{UpToS: b.UpToS, Clips: int(math.Round(float64(b.Clips) * scale)), MicroBatch: b.MicroBatch})
 	}
@@ -173,7 +173,7 @@ func (s *search) loading(workers int) timing.Range {
 	if measured := s.in.Options.LoaderRate; measured != nil {
 		rate = timing.Range{Low: *measured, Likely: *measured, High: *measured}
 	}
-	return timing.Takes(s.audio.seconds(), rate.Times(float64(max(1, workers)*s.pool.count)))
+	return timing.Takes(s.clips.seconds(), rate.Times(float64(max(1, workers)*s.pool.count)))
 }
 
 const (
@@ -182,14 +182,14 @@ const (
 )
 
 // workers are as many as keep the GPU fed, as far as cores and RAM allow.
-func (s *search) workers(l loader, f found) (count int, why string) {
+func (s *search) workers(l loader, f evaluated) (count int, why string) {
 	cores := int(math.Floor(l.usableCores)) / s.pool.count
 	most := min(maxHeavyWorkers, max(0, cores-1))
 	wanted, source := usualWorkers, "the usual number where the GPU's speed is not known"
 	switch {
 	case s.pool.onCPU():
 		most, wanted, source = min(most, cores/4), 1, "training itself needs the cores"
-	case f.pace.known:
+	case f.throughput.known:
 		demand := s.loading(1).Likely / max(f.chosen.epoch.Likely, math.SmallestNonzeroFloat64)
 		wanted = max(1, int(math.Ceil(demand*workersToSpare)))
 		source = fmt.Sprintf("one worker prepares audio %.3g times as fast as the GPU takes it; with half as many again to spare: %d", 1/max(demand, 1e-9), wanted)

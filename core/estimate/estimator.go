@@ -25,8 +25,8 @@ type Question struct {
 	Seconds          float64 // the longest clip
 }
 
-// Oracle answers questions about a model and remembers the answers. It is not safe for concurrent use.
-type Oracle struct {
+// Estimator answers questions about a model and remembers the answers. It is not safe for concurrent use.
+type Estimator struct {
 	works       map[Question]Curve
 	models      map[bool]*analytic.Model // by whether the feature encoder is frozen
 	source      func(frozen bool) (*analytic.Model, error)
@@ -34,18 +34,18 @@ type Oracle struct {
 	reserved    map[Question]uint64
 }
 
-// Of is an oracle for a model.
-func Of(r model.Request) *Oracle {
+// Of is an estimator for a model.
+func Of(r model.Request) *Estimator {
 	source := func(frozen bool) (*analytic.Model, error) {
 		named := r
 		named.FreezeFeatureEncoder = named.FreezeFeatureEncoder || frozen
 		return analytic.Read(named)
 	}
-	return &Oracle{map[Question]Curve{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Prediction{}, map[Question]uint64{}}
+	return &Estimator{map[Question]Curve{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Prediction{}, map[Question]uint64{}}
 }
 
 // Model is the model itself. Errors: those of analytic.Read.
-func (o *Oracle) Model(frozen bool) (*analytic.Model, error) {
+func (o *Estimator) Model(frozen bool) (*analytic.Model, error) {
 	if m, known := o.models[frozen]; known {
 		return m, nil
 	}
@@ -70,7 +70,7 @@ func (q Question) request() analytic.Request {
 }
 
 // Predict gives memory by the rule, and work. Errors: those of Model.Predict.
-func (o *Oracle) Predict(q Question) (analytic.Prediction, error) {
+func (o *Estimator) Predict(q Question) (analytic.Prediction, error) {
 	if s, known := o.predictions[q]; known {
 		return s, nil
 	}
@@ -86,7 +86,7 @@ func (o *Oracle) Predict(q Question) (analytic.Prediction, error) {
 }
 
 // Peak is the reserved memory of a micro-batch by simulation, in bytes. Errors: those of Model.Estimate.
-func (o *Oracle) Peak(q Question) (uint64, error) {
+func (o *Estimator) Peak(q Question) (uint64, error) {
 	if bytes, known := o.reserved[q]; known {
 		return bytes, nil
 	}
@@ -98,7 +98,7 @@ func (o *Oracle) Peak(q Question) (uint64, error) {
 }
 
 // Estimate is the whole account of a micro-batch, simulated. Errors: those of Model.Estimate.
-func (o *Oracle) Estimate(q Question) (analytic.Estimate, error) {
+func (o *Estimator) Estimate(q Question) (analytic.Estimate, error) {
 	m, err := o.Model(q.Frozen)
 	if err != nil {
 		return analytic.Estimate{}, err

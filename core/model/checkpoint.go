@@ -82,7 +82,7 @@ func fromWeights(r Request, f *fields, kind string) (profile.Model, error) {
 	if sum.elements == 0 || sum.elements > maxElements {
 		return profile.Model{}, fault.New(fault.InvalidArgument, "pass the live module", "the weights in %s hold %d parameters; the range is 1 to 2^50", r.Folder, sum.elements)
 	}
-	c := counted{class: f.firstOf("architectures"), tally: tally{total: sum.elements, trainable: sum.elements, factored: sum.factored}}
+	c := counted{class: f.firstOf("architectures"), parameterCounter: parameterCounter{total: sum.elements, trainable: sum.elements, factored: sum.factored}}
 	m := c.describe(filepath.Base(filepath.Clean(r.Folder)), kind, "folder")
 	m.HiddenSize, m.Layers = f.commonSizes()
 	if f.problems.err != nil {

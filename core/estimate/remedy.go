@@ -6,8 +6,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// Way is a change and what the training would then take of one GPU.
-type Way struct {
+// Remedy is a change and what the training would then take of one GPU.
+type Remedy struct {
 	What      string `json:"what"`
 	PeakBytes uint64 `json:"peak_bytes"`
 	Fits      bool   `json:"fits"`
@@ -19,9 +19,9 @@ type Card struct {
 	GPU profile.GPU
 }
 
-// Misfit is a training that does not fit.
-type Misfit struct {
-	Place
+// Shortfall is a training that does not fit.
+type Shortfall struct {
+	Budget
 	Asked     Setup
 	Precision func(g profile.GPU) string // on a card
 	Share     int                        // clips of one GPU in an optimizer step
@@ -53,8 +53,8 @@ func Lighter(optimizer string) (names []string) {
 	return names
 }
 
-// Ways are changes in the order in which one would try them, each with what it takes at a micro-batch of one clip.
-func (o *Oracle) Ways(m Misfit) ([]Way, error) {
+// Remedies are changes in the order in which one would try them, each with what it takes at a micro-batch of one clip.
+func (o *Estimator) Remedies(m Shortfall) ([]Remedy, error) {
 	base := m.Asked
 	base.Checkpointing = true
 	small, with := base, "gradient checkpointing"
@@ -69,7 +69,7 @@ func (o *Oracle) Ways(m Misfit) ([]Way, error) {
 		offered bool
 		what    string
 		Setup
-		Misfit
+		Shortfall
 	}
 	changes := []change{{true, "as asked, with gradient checkpointing", base, m}}
 	for _, name := range lighter {
@@ -77,7 +77,7 @@ func (o *Oracle) Ways(m Misfit) ([]Way, error) {
 		other.Optimizer = name
 		changes = append(changes, change{true, "with " + withOptimizer(name), other, m})
 	}
-	ways := []Way{}
+	remedies := []Remedy{}
 	for _, n := range append(changes, []change{
 		{m.Devices > 1, "one of them alone, with " + with, small, alone},
 		{!base.Frozen && unfreezable == nil, "with " + with + ", and the feature encoder frozen", frozen, m},
@@ -86,50 +86,50 @@ func (o *Oracle) Ways(m Misfit) ([]Way, error) {
 		if !n.offered {
 			continue
 		}
-		bytes, fits, err := o.needOfOne(n.Setup, n.Misfit)
+		bytes, fits, err := o.needOfOneClip(n.Setup, n.Shortfall)
 		if err != nil && !TooLarge(err) {
 			return nil, err
 		}
 		if err == nil {
-			ways = append(ways, Way{n.what, bytes, fits})
+			remedies = append(remedies, Remedy{n.what, bytes, fits})
 		}
 	}
-	return o.larger(o.shorter(ways, m, small, with), m, small, with), nil
+	return o.larger(o.shorter(remedies, m, small, with), m, small, with), nil
 }
 
 func withOptimizer(name string) string {
 	return fmt.Sprintf("optimizer=%q and gradient checkpointing", name)
 }
 
-// needOfOne is the need of the smallest micro-batch.
-func (o *Oracle) needOfOne(s Setup, m Misfit) (bytes uint64, fits bool, err error) {
+// needOfOneClip is the need of the smallest micro-batch.
+func (o *Estimator) needOfOneClip(s Setup, m Shortfall) (bytes uint64, fits bool, err error) {
 	q := Question{Setup: s, Class: Class(m.GPU), Precision: m.Precision(m.GPU), Batch: 1, Accumulating: m.Share > 1, Seconds: m.Longest}
-	return o.Need(q, m.Place, true)
+	return o.Need(q, m.Budget, true)
 }
 
 // shorter finds the longest clips, in whole seconds, with which it would fit.
-func (o *Oracle) shorter(ways []Way, m Misfit, s Setup, with string) []Way {
+func (o *Estimator) shorter(remedies []Remedy, m Shortfall, s Setup, with string) []Remedy {
 	if read, err := o.Model(m.Asked.Frozen); err != nil || read.LongestSeconds() > 0 {
-		return ways // every clip is as long as the longest
+		return remedies // every clip is as long as the longest
 	}
 	low, high, taken := 0, int(m.Longest), uint64(0)
 	for low < high {
 		middle := (low + high + 1) / 2
 		m.Longest = float64(middle)
-		if bytes, fits, err := o.needOfOne(s, m); err == nil && fits {
+		if bytes, fits, err := o.needOfOneClip(s, m); err == nil && fits {
 			low, taken = middle, bytes
 		} else {
 			high = middle - 1
 		}
 	}
 	if low == 0 {
-		return ways
+		return remedies
 	}
-	return append(ways, Way{fmt.Sprintf("clips cut to %d s, with %s", low, with), taken, true})
+	return append(remedies, Remedy{fmt.Sprintf("clips cut to %d s, with %s", low, with), taken, true})
 }
 
 // larger finds the card with the least memory on which it would fit.
-func (o *Oracle) larger(ways []Way, m Misfit, s Setup, with string) []Way {
+func (o *Estimator) larger(remedies []Remedy, m Shortfall, s Setup, with string) []Remedy {
 	best, taken := -1, uint64(0)
 	for i, card := range m.Cards {
 		size := card.GPU.MemoryTotalBytes
@@ -137,13 +137,13 @@ func (o *Oracle) larger(ways []Way, m Misfit, s Setup, with string) []Way {
 			continue
 		}
 		other := m
-		other.Place = Place{GPU: card.GPU, Devices: m.Devices, Budget: uint64(m.Margin * float64(size)), Shared: m.Shared}
-		if bytes, fits, err := o.needOfOne(s, other); err == nil && fits {
+		other.Budget = Budget{GPU: card.GPU, Devices: m.Devices, Bytes: uint64(m.Margin * float64(size)), Shared: m.Shared}
+		if bytes, fits, err := o.needOfOneClip(s, other); err == nil && fits {
 			best, taken = i, bytes
 		}
 	}
 	if best < 0 {
-		return ways
+		return remedies
 	}
-	return append(ways, Way{m.Cards[best].Key + " instead, with " + with, taken, true})
+	return append(remedies, Remedy{m.Cards[best].Key + " instead, with " + with, taken, true})
 }

@@ -19,8 +19,8 @@ func (f *firstError) keep(err error) {
 	}
 }
 
-// tally sums the parameters that a module declares. Counts are elements.
-type tally struct {
+// parameterCounter sums the parameters that a module declares. Counts are elements.
+type parameterCounter struct {
 	problems *firstError
 	visit    func(path string, trainable bool, dims []int) // sees every parameter; nil outside tests
 
@@ -34,7 +34,7 @@ type tally struct {
 
 // module is a place in the module tree with the naming of torch's named_parameters().
 type module struct {
-	tally  *tally
+	tally  *parameterCounter
 	path   string
 	frozen bool // parameters from here down do not require gradients
 }

@@ -13,18 +13,18 @@ import (
 // planner plans one training for one machine after another.
 type planner struct {
 	Request
-	ask     *estimate.Oracle
-	lengths timing.Lengths
-	prices  map[string]timing.Price
-	factors map[string]timing.Calibration
-	worker  timing.Range // seconds of audio per second
-	survey  bool         // of so many machines that what leaves no doubt is not simulated
+	estimator *estimate.Estimator
+	lengths   timing.Lengths
+	prices    map[string]timing.Price
+	factors   map[string]timing.Calibration
+	worker    timing.Range // seconds of audio per second
+	survey    bool         // of so many machines that what leaves no doubt is not simulated
 }
 
 // closeLook is the most machines that are each simulated.
 const closeLook = 12
 
-// candidate is one way of training on a machine with its time.
+// candidate is one choice of settings on a machine with its time.
 type candidate struct {
 	estimate.Setup
 	batch, accumulation int
@@ -71,9 +71,9 @@ func (p *planner) question(m machine, c candidate) estimate.Question {
 		Accumulating: c.accumulation > 1, Seconds: p.lengths.Longest()}
 }
 
-// place is where one GPU's part of a step is to fit.
-func (m machine) place(budget uint64) estimate.Place {
-	return estimate.Place{GPU: m.card.GPU(), Devices: m.count, Budget: budget}
+// budget is where one GPU's part of a step is to fit.
+func (m machine) budget(budget uint64) estimate.Budget {
+	return estimate.Budget{GPU: m.card.GPU(), Devices: m.count, Bytes: budget}
 }
 
 // precision is what was asked for; float16 stands in for a bfloat16 that the card lacks.
@@ -91,7 +91,7 @@ func (p *planner) timed(m machine, rates timing.Rates, c candidate) (candidate, 
 		lengths = p.lengths.Padded(*p.PaddedS)
 	}
 	q := p.question(m, c)
-	work, err := p.ask.Work(q, p.lengths.Longest())
+	work, err := p.estimator.Work(q, p.lengths.Longest())
 	if err != nil {
 		return c, err
 	}
@@ -119,7 +119,7 @@ func (p *planner) loading(devices int) timing.Range {
 	return timing.Takes(p.lengths.Hours()*3600, rate.Times(float64(p.Workers*devices)))
 }
 
-// setups are the ways of training in the order of preference: as asked, and with a lighter form of the optimizer where it has
+// setups are the settings in the order of preference: as asked, and with a lighter form of the optimizer where it has
 // one. The plain and the checkpointed one of each stand together: the faster that fits is taken.
 func (p *planner) setups() [][]estimate.Setup {
 	of := func(optimizer string) []estimate.Setup {

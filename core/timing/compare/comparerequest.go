@@ -138,7 +138,7 @@ func (r Request) prices() (map[string]timing.Price, error) {
 		out[p.GPU] = p
 	}
 	for key, hour := range given {
-		if out[key], err = timing.Given(key, hour); err != nil {
+		if out[key], err = timing.GivenPrice(key, hour); err != nil {
 			return nil, err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
-// audio is the clips of a dataset as a model takes them.
-type audio struct {
+// durations is the clips of a dataset as a model takes them.
+type durations struct {
 	sorted []float64 // seconds in rising order, of all clips or of a sample that stands for them
 	count  int       // clips of the dataset that are trained on
 	fixed  float64   // seconds to which the model pads or cuts every clip; 0: clips keep their length
@@ -21,9 +21,9 @@ type audio struct {
 	leftOutHours float64 //
 }
 
-// readAudio takes every clip's duration where they are known, and the profile's histogram where they are not.
-func readAudio(in Inputs, fixed float64) (audio, error) {
-	a := audio{sorted: slices.Clone(in.Durations), count: in.Dataset.SampleCount, fixed: fixed}
+// readDurations takes every clip's duration where they are known, and the profile's histogram where they are not.
+func readDurations(in Inputs, fixed float64) (durations, error) {
+	a := durations{sorted: slices.Clone(in.Durations), count: in.Dataset.SampleCount, fixed: fixed}
 	for i, s := range a.sorted {
 		if !(s >= 0 && s <= maxClipS) {
 			return a, fault.New(fault.InvalidArgument, "leave out clips that cannot be read", "clip %d lasts %v s", i, s)
@@ -38,13 +38,13 @@ func readAudio(in Inputs, fixed float64) (audio, error) {
 	}
 	slices.Sort(a.sorted)
 	if in.Options.MaxLengthS != nil {
-		return a.cut(*in.Options.MaxLengthS)
+		return a.upTo(*in.Options.MaxLengthS)
 	}
 	return a, nil
 }
 
-// cut leaves out clips over a length. Errors: EmptyDataset when none is left.
-func (a audio) cut(seconds float64) (audio, error) {
+// upTo leaves out clips over a length. Errors: EmptyDataset when none is left.
+func (a durations) upTo(seconds float64) (durations, error) {
 	kept := sort.Search(len(a.sorted), func(i int) bool { return a.sorted[i] > seconds })
 	if kept == 0 {
 		return a, fault.New(fault.EmptyDataset, "allow longer clips", "no clip is left of those up to %v s; the shortest lasts %.4g s", seconds, a.sorted[0])
@@ -60,28 +60,28 @@ func (a audio) cut(seconds float64) (audio, error) {
 }
 
 // longest is the seconds of the longest clip as the model takes it.
-func (a audio) longest() float64 { return a.taken(a.sorted[len(a.sorted)-1]) }
+func (a durations) longest() float64 { return a.modelled(a.sorted[len(a.sorted)-1]) }
 
 // oneLength tells whether every batch is of one length.
-func (a audio) oneLength() bool { return a.taken(a.sorted[0]) == a.longest() }
+func (a durations) oneLength() bool { return a.modelled(a.sorted[0]) == a.longest() }
 
-// taken is how long the model takes a clip to be.
-func (a audio) taken(seconds float64) float64 {
+// modelled is how long the model takes a clip to be.
+func (a durations) modelled(seconds float64) float64 {
 	if a.fixed > 0 {
 		return a.fixed
 	}
 	return max(seconds, estimate.Shortest)
 }
 
-func (a audio) mean() (sum float64) {
+func (a durations) mean() (sum float64) {
 	for _, s := range a.sorted {
-		sum += a.taken(s)
+		sum += a.modelled(s)
 	}
 	return sum / float64(len(a.sorted))
 }
 
 // seconds is how long all clips last, without padding.
-func (a audio) seconds() (sum float64) {
+func (a durations) seconds() (sum float64) {
 	for _, s := range a.sorted {
 		sum += s
 	}
@@ -93,7 +93,7 @@ const simulated = 1 << 15
 
 // sample is clips for a simulation of whole steps: all of them, or so many at even distances, the longest among them; at
 // least one for each device.
-func (a audio) sample(step, devices int) []float64 {
+func (a durations) sample(step, devices int) []float64 {
 	n := min(len(a.sorted), simulated)
 	if n > step {
 		n = n / step * step
@@ -102,17 +102,17 @@ func (a audio) sample(step, devices int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
 		at := len(a.sorted) - 1 - int(int64(n-1-i)*int64(len(a.sorted))/int64(n))
-		out[i] = a.taken(a.sorted[at])
+		out[i] = a.modelled(a.sorted[at])
 	}
 	return out
 }
 
 // lengths are those at which the table of memory is asked: rising by an eighth from the shortest clip to the longest.
-func (a audio) lengths() []float64 {
+func (a durations) lengths() []float64 {
 	const growth = 1.125
 	longest := a.longest()
 	out := []float64{longest}
-	for s := longest / growth; s > a.taken(a.sorted[0]) && len(out) < 64; s /= growth {
+	for s := longest / growth; s > a.modelled(a.sorted[0]) && len(out) < 64; s /= growth {
 		out = append(out, s)
 	}
 	slices.Reverse(out)
@@ -120,6 +120,6 @@ func (a audio) lengths() []float64 {
 }
 
 // fits says which clips a table has room for: all of the first so many.
-func (a audio) fits(m batching.Limits) int {
-	return sort.Search(len(a.sorted), func(i int) bool { return m.Largest(a.taken(a.sorted[i])) == 0 })
+func (a durations) fits(m batching.Limits) int {
+	return sort.Search(len(a.sorted), func(i int) bool { return m.Largest(a.modelled(a.sorted[i])) == 0 })
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
-// pace is how fast a way of training is: what a padded second of audio takes, and what a micro-batch takes beside its seconds.
-// Without a known device both are in seconds of audio, which is enough to compare ways to make batches.
-type pace struct {
-	known     bool
-	second    timing.Range // of one padded second in a micro-batch of usual size
-	overheadS float64      // of one micro-batch, in seconds of audio
-	parts     timing.Parts // of a usual micro-batch
-	finish    func(accumulation float64) timing.Parts
+// throughput is how fast a candidate trains: what a padded second of audio takes, and what a micro-batch takes beside its seconds.
+// Without a known device both are in seconds of audio, which is enough to compare strategies of batches.
+type throughput struct {
+	known        bool
+	paddedSecond timing.Range // of one padded second in a micro-batch of usual size
+	overheadS    float64      // of one micro-batch, in seconds of audio
+	parts        timing.Parts // of a usual micro-batch
+	finish       func(accumulation float64) timing.Parts
 }
 
 const (
@@ -22,24 +22,24 @@ const (
 	recomputing      = 4.0 / 3 // forward, backward of twice as much, and with checkpointing forward once more
 )
 
-// unknownPace compares ways by the seconds that they compute.
-func unknownPace(w way, onCPU bool) pace {
-	p := pace{second: timing.Range{Low: 1, Likely: 1, High: 1}, overheadS: unknownOverheadS,
+// unknownThroughput compares candidates by the seconds that they compute.
+func unknownThroughput(w candidate, onCPU bool) throughput {
+	p := throughput{paddedSecond: timing.Range{Low: 1, Likely: 1, High: 1}, overheadS: unknownOverheadS,
 		finish: func(float64) timing.Parts { return timing.Parts{} }}
 	if onCPU {
 		p.overheadS = cpuOverheadS
 	}
 	if w.checkpointing {
-		p.second = p.second.Times(recomputing)
+		p.paddedSecond = p.paddedSecond.Times(recomputing)
 	}
 	return p
 }
 
-// pace is measured between a micro-batch of one short clip and one of usual size, both by the time model.
-func (s *search) pace(w way, usual int) (pace, error) {
-	if s.ask == nil || s.rates == nil {
-		p, err := unknownPace(w, s.pool.onCPU()), error(nil)
-		if s.ask != nil && s.pool.onCPU() {
+// throughput is measured between a micro-batch of one short clip and one of usual size, both by the time model.
+func (s *search) throughput(w candidate, usual int) (throughput, error) {
+	if s.estimator == nil || s.rates == nil {
+		p, err := unknownThroughput(w, s.pool.onCPU()), error(nil)
+		if s.estimator != nil && s.pool.onCPU() {
 			p.overheadS, err = s.hostOverhead(w, usual)
 		}
 		return p, err
@@ -47,31 +47,31 @@ func (s *search) pace(w way, usual int) (pace, error) {
 	q := s.question(w, 1)
 	at := func(batch int, seconds float64) (timing.Parts, int64, error) {
 		q.Batch = batch
-		work, err := s.ask.Work(q, s.audio.longest())
+		work, err := s.estimator.Work(q, s.clips.longest())
 		if err != nil {
 			return timing.Parts{}, 0, err
 		}
 		return s.rates.Micro(work.At(seconds)), work.Trained, nil
 	}
-	mean := s.audio.mean()
+	mean := s.clips.mean()
 	least, trained, err := at(1, estimate.Shortest)
 	if err != nil {
-		return pace{}, err
+		return throughput{}, err
 	}
 	full, _, err := at(usual, mean)
 	if err != nil {
-		return pace{}, err
+		return throughput{}, err
 	}
 	held := float64(usual) * mean
 	slope := func(a, b float64) float64 { return max(b-a, 0.01*b) / max(held-estimate.Shortest, 0.5*held) }
 	small, large := least.Sum(), full.Sum()
-	p := pace{known: true, parts: full, second: timing.Range{
+	p := throughput{known: true, parts: full, paddedSecond: timing.Range{
 		Low: slope(small.Low, large.Low), Likely: slope(small.Likely, large.Likely), High: slope(small.High, large.High)}}
 	if c := s.in.Options.Calibration; c != nil {
-		p.second = c.Apply(p.second)
+		p.paddedSecond = c.Apply(p.paddedSecond)
 		small = c.Apply(small)
 	}
-	p.overheadS = max(0, small.Likely/p.second.Likely-estimate.Shortest)
+	p.overheadS = max(0, small.Likely/p.paddedSecond.Likely-estimate.Shortest)
 	p.finish = func(accumulation float64) timing.Parts {
 		return s.rates.Finish(trained, w.optimizer, max(1, int(accumulation+0.5)), s.pool.count)
 	}
@@ -79,18 +79,18 @@ func (s *search) pace(w way, usual int) (pace, error) {
 }
 
 // hostOverhead is what a micro-batch takes on a CPU beside its seconds, in seconds of audio.
-func (s *search) hostOverhead(w way, usual int) (float64, error) {
-	work, err := s.ask.Work(s.question(w, usual), s.audio.longest())
+func (s *search) hostOverhead(w candidate, usual int) (float64, error) {
+	work, err := s.estimator.Work(s.question(w, usual), s.clips.longest())
 	if err != nil {
 		return 0, err
 	}
-	mean := s.audio.mean()
+	mean := s.clips.mean()
 	return timing.HostOverhead(work.At(mean), float64(usual)*mean, work.Trained, s.in.Hardware.CPU.UsableCores), nil
 }
 
 // epoch is how long an epoch takes that costs so many seconds of audio in so many steps, the loader's time not counted.
-func (p pace) epoch(costS float64, steps int, microBatches float64) timing.Range {
-	return p.second.Times(costS).Plus(p.finish(microBatches / float64(max(1, steps))).Sum().Times(float64(steps)))
+func (p throughput) epoch(costS float64, steps int, microBatches float64) timing.Range {
+	return p.paddedSecond.Times(costS).Plus(p.finish(microBatches / float64(max(1, steps))).Sum().Times(float64(steps)))
 }
 
 // slowest is the GPU that the others wait for: the one with the least operations per second.

@@ -2,8 +2,8 @@ package plan
 
 import "github.com/asrconfig/asrconfig-go/core/estimate"
 
-// Wanted is a way of training to trace, and what the planner wants to know of it.
-type Wanted struct {
+// TraceRequest is a candidate to trace, and what the planner wants to know of it.
+type TraceRequest struct {
 	Precision     string   `json:"precision"`
 	Checkpointing bool     `json:"gradient_checkpointing"`
 	Optimizer     string   `json:"optimizer"`    // the Trainer's name
@@ -13,10 +13,10 @@ type Wanted struct {
 	MaxLengthS    *float64 `json:"max_length_s"` // longer clips are left out; absent: none is
 }
 
-// Next is the way to trace before a plan is made of what is known: the fastest that fits by the config, as long as it is not
+// Next is the candidate to trace before a plan is made of what is known: the fastest that fits by the config, as long as it is not
 // traced. Where none fits, the one that takes the least, as the estimate may err; where the config tells nothing, the first
 // of all. Nil when a plan needs no further trace. Errors: those of Make but Infeasible.
-func Next(in Inputs) (*Wanted, error) {
+func Next(in Inputs) (*TraceRequest, error) {
 	options, err := in.Options.Normalized()
 	if err != nil {
 		return nil, err
@@ -29,29 +29,29 @@ func Next(in Inputs) (*Wanted, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := s.ways()
+	left := s.candidates()
 	if s.known() {
-		found, ways, err := s.feasible()
+		found, ranked, err := s.feasible()
 		if err != nil {
 			return nil, err
 		}
-		if len(ways) > 0 {
-			s, left = found, []way{ways[0].way}
-		} else if s.ask != nil {
+		if len(ranked) > 0 {
+			s, left = found, []candidate{ranked[0].candidate}
+		} else if s.estimator != nil {
 			left = left[len(left)-1:]
 		}
 	}
 	for _, w := range left {
 		if s.traced(w) == nil {
-			return s.wanted(w), nil
+			return s.traceRequest(w), nil
 		}
 	}
 	return nil, nil
 }
 
-func (s *search) wanted(w way) *Wanted {
-	out := &Wanted{Precision: w.precision, Checkpointing: w.checkpointing, Optimizer: w.optimizer, Share: s.share,
-		BudgetBytes: int64(s.place.Budget), MaxLengthS: s.maxLength()}
+func (s *search) traceRequest(w candidate) *TraceRequest {
+	out := &TraceRequest{Precision: w.precision, Checkpointing: w.checkpointing, Optimizer: w.optimizer, Share: s.perDevice,
+		BudgetBytes: int64(s.budget.Bytes), MaxLengthS: s.maxLength()}
 	if !s.pool.onCPU() {
 		out.Allocator = estimate.AllocatorSettings
 	}

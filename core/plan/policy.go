@@ -1,4 +1,4 @@
-// Package plan turns measured facts (hardware, dataset, model) and wishes (Options) into one training configuration,
+// Package plan turns measured facts (hardware, dataset, model) and what the user asks for (Options) into one training configuration,
 // with a reason for every setting. It is pure: no input or output, no clock, no randomness; equal inputs give equal plans.
 //
 // Units: bytes and seconds; in the texts GB is 10^9 bytes and MB is 10^6 bytes.
@@ -21,7 +21,7 @@ type Inputs struct {
 
 	// What policy "fastest" looks at beside them. Without the first two it is the published rule.
 	Described *model.Request  `json:"described"`  // the model as the estimator from configs is asked for it
-	Traced    []Traced        `json:"traced"`     // ways of training that were traced
+	Traced    []Traced        `json:"traced"`     // candidates that were traced
 	NotTraced *NotTraced      `json:"not_traced"` // why the model was not traced, and what to do about that
 	Durations []float64       `json:"-"`          // seconds of every clip; none: the histogram's
 	Cards     []estimate.Card `json:"-"`          // GPUs that one might take instead

@@ -5,11 +5,11 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// Place is where a micro-batch is to fit.
-type Place struct {
+// Budget is where a micro-batch is to fit.
+type Budget struct {
 	GPU     profile.GPU
 	Devices int    // that share a step
-	Budget  uint64 // bytes of this one, context included
+	Bytes   uint64 // bytes of this one, context included
 	Shared  *int64 // what sharing the model's state adds to it, or saves; absent: DDP's buckets with several GPUs
 }
 
@@ -18,9 +18,9 @@ const (
 	hostBytes     = 1e9 // of a process with PyTorch loaded, where there is no GPU; a round, cautious figure
 )
 
-// Beside is what a place holds beside the allocator's memory, in bytes: context, NCCL's buffers, and with several GPUs DDP's
+// OutsideAllocator is what a place holds beside the allocator's memory, in bytes: context, NCCL's buffers, and with several GPUs DDP's
 // buckets, a second copy of the gradients; or what another way of sharing adds or saves.
-func (p Place) Beside(trained int64) (int64, error) {
+func (p Budget) OutsideAllocator(trained int64) (int64, error) {
 	if p.GPU.MemoryTotalBytes == 0 {
 		return hostBytes, nil
 	}
@@ -38,31 +38,31 @@ func (p Place) Beside(trained int64) (int64, error) {
 // Need is the memory that a micro-batch takes of a GPU in bytes: reserved, and beside it. Reserved memory is that of a
 // simulation; where the tensors alone exceed the budget, and where a rough answer is wanted and leaves no doubt, it is that
 // of the rule. Errors: those of Predict and Peak.
-func (o *Oracle) Need(q Question, p Place, rough bool) (bytes uint64, fits bool, err error) {
+func (o *Estimator) Need(q Question, p Budget, rough bool) (bytes uint64, fits bool, err error) {
 	q.Seconds = max(q.Seconds, Shortest)
 	s, err := o.Predict(q)
 	if err != nil {
 		return 0, false, err
 	}
-	beside, err := p.Beside(s.Work.TrainedParameters)
+	beside, err := p.OutsideAllocator(s.Work.TrainedParameters)
 	if err != nil {
 		return 0, false, err
 	}
 	with := func(bytes uint64) uint64 { return uint64(max(0, int64(bytes)+beside)) }
 	byRule := with(s.PeakReserved)
-	if with(s.PeakAllocated) > p.Budget {
+	if with(s.PeakAllocated) > p.Bytes {
 		return byRule, false, nil
 	}
-	if rough && (byRule <= p.Budget/8*7 || byRule > p.Budget/7*8) { // the rule errs by less
-		return byRule, byRule <= p.Budget, nil
+	if rough && (byRule <= p.Bytes/8*7 || byRule > p.Bytes/7*8) { // the rule errs by less
+		return byRule, byRule <= p.Bytes, nil
 	}
 	reserved, err := o.Peak(q)
-	return with(reserved), err == nil && with(reserved) <= p.Budget, err
+	return with(reserved), err == nil && with(reserved) <= p.Bytes, err
 }
 
 // Largest is the largest micro-batch, from least to most, whose reserved memory by the rule times a factor fits; least - 1
 // when that does not.
-func (o *Oracle) Largest(q Question, p Place, factor float64, least, most int) int {
+func (o *Estimator) Largest(q Question, p Budget, factor float64, least, most int) int {
 	q.Seconds = max(q.Seconds, Shortest)
 	fits := func(batch int) bool {
 		q.Batch = batch
@@ -70,8 +70,8 @@ func (o *Oracle) Largest(q Question, p Place, factor float64, least, most int) i
 		if err != nil {
 			return false
 		}
-		beside, err := p.Beside(s.Work.TrainedParameters)
-		return err == nil && factor*float64(s.PeakReserved)+float64(beside) <= float64(p.Budget)
+		beside, err := p.OutsideAllocator(s.Work.TrainedParameters)
+		return err == nil && factor*float64(s.PeakReserved)+float64(beside) <= float64(p.Bytes)
 	}
 	low, high := least-1, most
 	for step := 1; low < high; step *= 2 { // most answers are small
@@ -95,7 +95,7 @@ func (o *Oracle) Largest(q Question, p Place, factor float64, least, most int) i
 // Factor is by how much a simulated allocator reserves less or more than the rule says, for micro-batches of up to most clips:
 // the worst of those at a single clip and at the largest micro-batch that the factor itself leaves, so that this one fits.
 // Errors: those of Predict and Peak.
-func (o *Oracle) Factor(q Question, p Place, most int) (factor float64, err error) {
+func (o *Estimator) Factor(q Question, p Budget, most int) (factor float64, err error) {
 	q.Seconds = max(q.Seconds, Shortest)
 	for batch := 1; ; {
 		q.Batch = batch

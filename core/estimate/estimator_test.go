@@ -10,18 +10,18 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/model"
 )
 
-func place(t *testing.T, card string, devices int) Place {
+func place(t *testing.T, card string, devices int) Budget {
 	t.Helper()
 	entry, _, err := gpus.Parse(card)
 	require.NoError(t, err)
-	return Place{GPU: entry.GPU(), Devices: devices, Budget: uint64(0.85 * float64(entry.MemoryTotalBytes))}
+	return Budget{GPU: entry.GPU(), Devices: devices, Bytes: uint64(0.85 * float64(entry.MemoryTotalBytes))}
 }
 
 func ask(seconds float64) Question {
 	return Question{Setup: Setup{Optimizer: "adamw_torch"}, Class: "7.5", Precision: "fp16", Batch: 1, Accumulating: true, Seconds: seconds}
 }
 
-func xlsr() *Oracle { return Of(model.Request{Name: "facebook/wav2vec2-xls-r-300m"}) }
+func xlsr() *Estimator { return Of(model.Request{Name: "facebook/wav2vec2-xls-r-300m"}) }
 
 // TestLargestIsTheLastThatFits: as trying one size after the other finds it.
 func TestLargestIsTheLastThatFits(t *testing.T) {
@@ -34,9 +34,9 @@ func TestLargestIsTheLastThatFits(t *testing.T) {
 			for q.Batch = 1; q.Batch <= 40; q.Batch++ {
 				s, err := o.Predict(q)
 				require.NoError(t, err)
-				beside, err := p.Beside(s.Work.TrainedParameters)
+				beside, err := p.OutsideAllocator(s.Work.TrainedParameters)
 				require.NoError(t, err)
-				if int64(s.PeakReserved)+beside > int64(p.Budget) {
+				if int64(s.PeakReserved)+beside > int64(p.Bytes) {
 					break
 				}
 				fits = q.Batch
@@ -49,18 +49,18 @@ func TestLargestIsTheLastThatFits(t *testing.T) {
 
 // TestSharingIsCounted: DDP's buckets take the gradients once more, and another way of sharing what it says.
 func TestSharingIsCounted(t *testing.T) {
-	one, err := place(t, "T4", 1).Beside(1000)
+	one, err := place(t, "T4", 1).OutsideAllocator(1000)
 	require.NoError(t, err)
 	two := place(t, "T4", 2)
-	more, err := two.Beside(1000)
+	more, err := two.OutsideAllocator(1000)
 	require.NoError(t, err)
 	saved := int64(-5000)
 	two.Shared = &saved
-	less, err := two.Beside(1000)
+	less, err := two.OutsideAllocator(1000)
 	require.NoError(t, err)
 	assert.EqualValues(t, 9000, more-less)
 	assert.Greater(t, more, one+4000-1, "NCCL's buffers, too")
-	host, err := Place{}.Beside(1000)
+	host, err := Budget{}.OutsideAllocator(1000)
 	require.NoError(t, err)
 	assert.EqualValues(t, hostBytes, host)
 }
