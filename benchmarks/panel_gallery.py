@@ -8,6 +8,7 @@ made up; the panel is what a notebook shows.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import sys
@@ -19,10 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" 
 from pictures import gallery, given, picture
 
 from asrconfig_go.monitor.live_panel import PanelState
-from asrconfig_go.monitor.live_panel_html import panel_html
 from asrconfig_go.monitor.memory_monitor import GPUHistory, MemoryHistory
-from asrconfig_go.view.markup import page
-from asrconfig_go.view.style import PAGE
+from asrconfig_go.view.render import save_page
 from watching_fakes import GIB, FakeMonitor, activity, alert, gpu
 
 WIDTH, HEIGHT = 820, 566
@@ -74,7 +73,7 @@ def main() -> None:
     arguments, browser = given(parser)
     for name, state in cases():
         file = arguments.out / f"{name}.html"
-        file.write_text(page("A watched training", panel_html(state), PAGE), encoding="utf-8")
+        save_page(file, "panel", dataclasses.asdict(state))
         print(f"{name:<6} {file.stat().st_size / 1000:5.1f} kB")
         for scheme in ("light", "dark") if browser else ():
             picture(browser, file, scheme, WIDTH, HEIGHT)

@@ -46,7 +46,7 @@ func (a *arrowArgs) view() (*dataset.Arrow, error) {
 	}
 	var err error
 	if a.Indices != 0 {
-		if arrow.Indices, err = view("indices", a.Indices, 8*a.Count); err != nil {
+		if arrow.Indices, err = bytesAt("indices", a.Indices, 8*a.Count); err != nil {
 			return nil, err
 		}
 	}
@@ -87,11 +87,11 @@ func (c *arrowColumnArgs) view(rows int) (*dataset.ArrowBinary, error) {
 	if c.Width != 32 && c.Width != 64 {
 		return nil, fault.New(fault.InvalidArgument, "offsets have 32 or 64 bits", "width is %d", c.Width)
 	}
-	if column.Offsets, err = view("offsets", c.Offsets, (c.From+rows+1)*c.Width/8); err != nil {
+	if column.Offsets, err = bytesAt("offsets", c.Offsets, (c.From+rows+1)*c.Width/8); err != nil {
 		return nil, err
 	}
 	if c.Data != 0 || c.Size != 0 {
-		column.Data, err = view("data", c.Data, c.Size)
+		column.Data, err = bytesAt("data", c.Data, c.Size)
 	}
 	return &column, err
 }
@@ -104,10 +104,10 @@ func bits(address uintptr, from, rows int) (dataset.ArrowBits, error) {
 	if address == 0 {
 		return dataset.ArrowBits{}, nil
 	}
-	b, err := view("validity", address, (from+rows+7)/8)
+	b, err := bytesAt("validity", address, (from+rows+7)/8)
 	return dataset.ArrowBits{Bits: b, From: from}, err
 }
 
-func view(name string, address uintptr, size int) ([]byte, error) {
+func bytesAt(name string, address uintptr, size int) ([]byte, error) {
 	return bufferArgs{Name: name, Address: address, Size: size}.bytes()
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/recovery"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/compare"
+	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
 type operation func(args json.RawMessage, attached []byte) (any, error)
@@ -74,6 +75,7 @@ var table = map[string]operation{
 	"monitor.alerts":      withMonitor(monitorAlerts),
 	"monitor.event":       withMonitor(recordEvent),
 	"monitor.activity":    withMonitor(monitorActivity),
+	"view.render":         withArgs(view.Render),
 }
 
 // library.info lists the table, which may not name it in its own initializer.

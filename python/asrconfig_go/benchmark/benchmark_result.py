@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._base.errors import InvalidArgumentError
-from .._base.files import save_whole
+from .._base.errors import NotFoundError
 from ..report.diagnosis import Finding
-from ..view.markup import page
+from ..view.plot import plot_all
+from ..view.render import Record, html, render, save_page, save_text, text, title
+from .benchmark_json import option_json, side_json
 from .measurements import LoaderResult, OptionResult, SideResult, Spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -60,56 +64,59 @@ class BenchmarkResult:
     notes: tuple[str, ...] = ()
     stopped: bool = False
 
+    def _shown(self) -> Record:
+        """What the view of a benchmark shows."""
+        return {
+            "setting": asdict(self.setting),
+            "original": None if self.original is None else side_json(self.original),
+            "plan": side_json(self.plan),
+            "speedup": None if self.speedup is None else asdict(self.speedup),
+            "cpu_speedup": None if self.cpu_speedup is None else asdict(self.cpu_speedup),
+            "loader": [asdict(each) for each in self.loader],
+            "options": [option_json(each) for each in self.options],
+            "bottleneck": None if self.bottleneck is None else asdict(self.bottleneck),
+            "next_change": self.next_change,
+            "findings": [asdict(each) for each in self.findings],
+            "profile": list(self.profile),
+            "notes": list(self.notes),
+            "stopped": self.stopped,
+        }
+
     @cached_property
     def headline(self) -> str:
         """The result in one sentence."""
-        from .benchmark_words import headline
-
-        return headline(self)
+        return title("benchmark", self._shown())
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the keys of docs/benchmark.md; what is not known is None or empty."""
-        from .benchmark_export import benchmark_json
-
-        return benchmark_json(self)
+        return {"benchmark_version": VERSION, "headline": self.headline, **self._shown()}
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write a row for each side, option and way to load. Raises ``NotFoundError`` where it cannot be written."""
-        from .benchmark_export import benchmark_csv
-
-        save_whole(Path(path), benchmark_csv(self).encode("utf-8", "backslashreplace"))
+        save_text(Path(path), render("benchmark", "csv", self._shown())["text"])
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write a page that stands alone. Raises ``InvalidArgumentError`` for another suffix than .html,
         ``NotFoundError`` where it cannot be written.
         """
-        from ..view.style import PAGE
-        from .benchmark_html import benchmark_html
-
-        file = Path(path)
-        if file.suffix.lower() not in (".html", ".htm"):
-            raise InvalidArgumentError(f"{file.name!r} does not end with .html", "name a file .html")
-        save_whole(file, page(self.headline, benchmark_html(self), PAGE).encode("utf-8", "backslashreplace"))
+        save_page(Path(path), "benchmark", self._shown())
 
     def plot(self) -> Figure:
         """Draw speeds, the parts of a step, the loader and single changes with matplotlib.
 
         Colours of text and axes are matplotlib's: draw within ``pyplot.style.context("dark_background")`` for dark
-        pages. Raises ``UnsupportedError`` without matplotlib.
+        pages. Raises ``UnsupportedError`` without matplotlib, ``NotFoundError`` where nothing was measured.
         """
-        from .benchmark_plot import plot_benchmark
-
-        return plot_benchmark(self)
+        if not any(side is not None and side.blocks for side in (self.original, self.plan)):
+            raise NotFoundError("nothing was measured: there is nothing to draw", "let it run for at least one round")
+        figure: Figure = plot_all("benchmark", self._shown())
+        return figure
 
     def __str__(self) -> str:
-        from .benchmark_text import benchmark_text
-
-        return benchmark_text(self)
+        return text("benchmark", self._shown())
 
     def __repr__(self) -> str:
         return f"BenchmarkResult({self.headline!r})"
 
     def _repr_html_(self) -> str:
-        from .benchmark_html import benchmark_html
-
-        return benchmark_html(self)
+        return html("benchmark", self._shown())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..report.diagnosis import Finding
-from ..view.quantities import percent
+from ..view.units import percent
 from .measurements import OptionResult, SideResult, Spread
 
 _WAITING = 0.15  # of a step, as core/diagnosis has it

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION
 from .._base.errors import NotFoundError
-from .._base.files import save_whole
 from .._base.output import show, show_json
-from ..view.markup import page
 
 if TYPE_CHECKING:
     from ..memory.estimate import MemoryEstimate
@@ -69,8 +67,7 @@ def _memory(arguments: argparse.Namespace) -> int:
             progress=not arguments.json,
         )
     if arguments.html:
-        path = Path(arguments.html)
-        save_whole(path, page(path.stem, estimate._repr_html_()).encode())
+        estimate.to_html(arguments.html)
     if arguments.plot:
         _draw(estimate, Path(arguments.plot))
     show_json(estimate.to_dict()) if arguments.json else show(estimate)

@@ -103,24 +103,20 @@ def _readings(reader: Reader, arguments: argparse.Namespace) -> Iterator[Reading
 
 
 def _lines(readings: Iterator[Reading], as_json: bool) -> None:
-    from ..report.terminal_screen import summary
-
     for now in readings:
-        if not (show_json(now.to_json(), indent=None) if as_json else show(summary(now))):
+        if not (show_json(now.to_json(), indent=None) if as_json else show(now.screen(brief=True))):
             return
 
 
 def _live(readings: Iterator[Reading]) -> None:
     """Draw over one screen; whatever ends it, the terminal is as before."""
-    from ..report.terminal_screen import screen
-
     before = signal.signal(signal.SIGTERM, _ended)
     write(_ENTER)
     try:
         for now in readings:
             columns, rows = shutil.get_terminal_size()
             coloured = "NO_COLOR" not in os.environ
-            lines = [line.shown(columns, coloured) for line in screen(now, columns, rows)]
+            lines = now.screen(columns, rows, coloured=coloured).splitlines()
             if not write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J"):
                 return
     finally:
@@ -133,6 +129,4 @@ def _ended(number: int, _: Any) -> None:
 
 
 def _print(now: Reading, columns: int, rows: int) -> None:
-    from ..report.terminal_screen import screen
-
-    show("\n".join(line.shown(columns, False) for line in screen(now, columns, rows)))
+    show(now.screen(columns, rows))

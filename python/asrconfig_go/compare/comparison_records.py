@@ -9,6 +9,7 @@ from .._base.errors import InvalidArgumentError
 from .._base.ranges import Range
 from .._base.records import to_json
 from ..machine.model import ModelProfile
+from ..view.render import html, text
 
 
 @dataclass(frozen=True)
@@ -127,14 +128,10 @@ class Comparison:
         return dict(to_json(self))
 
     def __repr__(self) -> str:
-        from .comparison_view import comparison_text
-
-        return comparison_text(self)
+        return text("comparison", self.to_dict())
 
     def _repr_html_(self) -> str:
-        from .comparison_view import comparison_html
-
-        return comparison_html(self)
+        return html("comparison", self.to_dict())
 
 
 @dataclass(frozen=True)
@@ -169,14 +166,10 @@ class LargestModels:
         return dict(to_json(self))
 
     def __repr__(self) -> str:
-        from .comparison_view import largest_text
-
-        return largest_text(self)
+        return text("largest models", self.to_dict())
 
     def _repr_html_(self) -> str:
-        from .comparison_view import largest_html
-
-        return largest_html(self)
+        return html("largest models", self.to_dict())
 
 
 @dataclass(frozen=True)

@@ -71,9 +71,9 @@ class LabelReport:
         return "\n".join(_lines(self))
 
     def _repr_html_(self) -> str:
-        from ..view.units import as_html
+        from ..view.render import box
 
-        return as_html("Labels", repr(self))
+        return box("Labels", repr(self))
 
 
 def check_labels(

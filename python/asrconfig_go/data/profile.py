@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .._base.errors import EmptyDatasetError
+from .._base.records import to_json
+from ..view.plot import plot
+from ..view.render import html, text
+
 
 @dataclass(frozen=True)
 class BadFile:
@@ -95,20 +100,16 @@ class DatasetProfile:
     source: str
 
     def __repr__(self) -> str:
-        from .profile_view import dataset_text
-
-        return dataset_text(self)
+        return text("dataset", to_json(self))
 
     def _repr_html_(self) -> str:
-        from .profile_view import dataset_html
-
-        return dataset_html(self)
+        return html("dataset", to_json(self))
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the histogram with matplotlib, on ``ax`` or a new figure, and give its axes.
+        """Draw the histogram with matplotlib, on ``ax`` or a new figure, and give the axes or the figure.
 
         Raises ``UnsupportedError`` where matplotlib is not installed and ``EmptyDatasetError`` without a usable clip.
         """
-        from .profile_plot import plot_dataset
-
-        return plot_dataset(self, ax)
+        if not self.measured_count:
+            raise EmptyDatasetError(f"there is no usable clip to draw ({self.source})", "see bad_files for the reasons")
+        return plot("dataset", to_json(self), ax)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..view.units import gib, plural
-from .decisions import overridden
+from .decisions import overridden, stale
 from .loss_profile import accumulation_multiplies, clip_frames, evaluation_bytes
 from .memory_bar import memory_of
-from .plan_text import stale
 
 if TYPE_CHECKING:
     from .explanation import Explanation

@@ -68,6 +68,27 @@ _GROUPS = {
         "num_train_epochs",
     ),
 }
+# Overriding one of these leaves the predicted memory or times behind.
+_PREDICTED_FOR = {
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "device_count",
+    "micro_batching",
+    "micro_batch_size",
+    "fp16",
+    "bf16",
+    "tf32",
+    "gradient_checkpointing",
+    "torch_compile",
+    "attn_implementation",
+    "freeze_feature_encoder",
+    "optimizer",
+    "length_handling",
+    "group_by_length",
+    "max_length_s",
+    "chunk_length_s",
+    "distributed",
+}
 _PLACE = {setting: (group, i) for group, settings in _GROUPS.items() for i, setting in enumerate(settings)}
 
 
@@ -99,6 +120,11 @@ def grouped(c: PlanRecord) -> dict[str, list[DecisionRow]]:
 def overridden(c: PlanRecord) -> list[DecisionRow]:
     """What the user has changed."""
     return [row for d in c.decisions if (row := _row(c, d)).overridden]
+
+
+def stale(c: PlanRecord) -> list[str]:
+    """Overridden settings that the predictions do not know of."""
+    return [row.setting for row in overridden(c) if row.setting in _PREDICTED_FOR]
 
 
 def _row(c: PlanRecord, d: Decision) -> DecisionRow:

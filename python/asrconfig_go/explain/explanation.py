@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._base.errors import InvalidArgumentError
-from .._base.files import save_whole
 from ..data.labels import LabelReport
 from ..data.profile import DatasetProfile
 from ..machine.hardware import HardwareProfile
 from ..machine.model import ModelProfile
 from ..plan.plan_record import PlanRecord
-from ..view.markup import page
+from ..view.render import html, save_page, save_text, text, title
 
 if TYPE_CHECKING:
     from .cautions import Caution
@@ -59,9 +58,9 @@ class Explanation:
     @property
     def headline(self) -> str:
         """The plan in one sentence: the step, the device, memory and time, as far as they are known."""
-        from .plan_text import headline
+        from .explanation_json import plan_view
 
-        return headline(self)
+        return title("plan", plan_view(self))
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
@@ -78,9 +77,10 @@ class Explanation:
 
     def text(self, *, profiles: bool = True) -> str:
         """Lines of at most 110 columns; without ``profiles`` the hardware, the audio and the model are left out."""
-        from .explanation_text import explanation_text
+        from .explanation_json import plan_view
 
-        return explanation_text(self, profiles)
+        left_out = {} if profiles else dict.fromkeys(("hardware", "dataset", "model"))
+        return text("plan", plan_view(self) | left_out)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a page that stands alone (``.html``), the JSON object (``.json``) or the text (``.txt``).
@@ -93,24 +93,22 @@ class Explanation:
         file = Path(path)
         kind = file.suffix.lower()
         if kind in (".html", ".htm"):
-            from ..view.style import PAGE
+            from .explanation_json import plan_view
 
-            text = page(self.headline, self._repr_html_(), PAGE)
+            save_page(file, "plan", plan_view(self))
         elif kind == ".json":
-            text = json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n"
+            save_text(file, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
         elif kind == ".txt":
-            text = f"{self}\n"
+            save_text(file, f"{self}\n")
         else:
             raise InvalidArgumentError(
                 f"cannot tell from {file.name!r} what to write", "name a file .html, .json or .txt"
             )
-        # Half of a pair in a file's name is no text in UTF-8; its escape is what JSON writes for it, too.
-        save_whole(file, text.encode("utf-8", "backslashreplace"))
 
     def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
-        from .explanation_html import explanation_html
+        from .explanation_json import plan_view
 
-        return explanation_html(self)
+        return html("plan", plan_view(self))

@@ -1,4 +1,4 @@
-"""The explanation as a JSON object; docs/explain.md tells its keys."""
+"""The explanation as JSON: what views show, and what programs read; docs/explain.md tells its keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from .._base.records import to_json
-from .decisions import grouped
+from ..view.render import Record, title
+from .cautions import cautions
+from .decisions import grouped, stale
 from .memory_bar import memory_of
 
 if TYPE_CHECKING:
@@ -17,12 +19,18 @@ VERSION = 1
 
 def explanation_json(e: Explanation) -> dict[str, Any]:
     """Everything that the text and the page show, as figures."""
+    record = plan_view(e)
+    headline = title("plan", record)
+    del record["stale"]
+    return {"explanation_version": VERSION, "headline": headline, **record}
+
+
+def plan_view(e: Explanation) -> Record:
+    """What the view of a plan shows; ``stale`` are overridden settings that the predictions do not know of."""
     c = e.config
     memory = dataclasses.asdict(memory_of(e))
     memory["parts"] = list(memory["parts"])
     return {
-        "explanation_version": VERSION,
-        "headline": e.headline,
         "step": {
             "samples": c.effective_batch_size,
             "per_device_batch": c.per_device_train_batch_size,
@@ -43,6 +51,7 @@ def explanation_json(e: Explanation) -> dict[str, Any]:
             {**dataclasses.asdict(row), "overridden": row.overridden} for rows in grouped(c).values() for row in rows
         ],
         "alternatives": to_json(c.alternatives),
-        "cautions": [dataclasses.asdict(caution) for caution in e.cautions],
+        "cautions": [dataclasses.asdict(caution) for caution in cautions(e)],
+        "stale": stale(c),
         "config": c.to_dict(),
     }

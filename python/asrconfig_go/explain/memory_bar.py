@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..memory.memory_text import ordered
 from ..plan.plan_parts import MemoryPart
 
 if TYPE_CHECKING:
@@ -30,12 +29,6 @@ class PlannedMemory:
     total_bytes: int | None
     others_bytes: int
 
-    @property
-    def extent_bytes(self) -> int:
-        """What a picture of it all has to hold."""
-        own = max(self.peak_bytes, self.high_bytes or 0, self.budget_bytes or 0)
-        return max(self.others_bytes + own, self.total_bytes or 0, 1)
-
 
 def memory_of(e: Explanation) -> PlannedMemory:
     """Read it from the plan and, for what others hold and for a CPU's RAM, from the hardware."""
@@ -53,13 +46,13 @@ def memory_of(e: Explanation) -> PlannedMemory:
 
 
 def _parts(c: PlanRecord) -> tuple[MemoryPart, ...]:
-    """The plan's, what stays first, completed to its peak; where a policy tells none, the model and the rest."""
+    """The plan's, completed to its peak; where a policy tells none, the model and the rest."""
     if not c.memory_parts:
         if not 0 < c.model_memory_bytes < c.predicted_bytes:
             return (MemoryPart("training", c.predicted_bytes),) if c.predicted_bytes else ()
         clips = c.predicted_bytes - c.model_memory_bytes
         return MemoryPart("model and optimizer", c.model_memory_bytes), MemoryPart("activations", clips)
-    held = tuple(MemoryPart(name, n) for name, n in ordered({part.name: part.bytes for part in c.memory_parts}))
+    held = tuple(part for part in c.memory_parts if part.bytes > 0)
     rest = c.predicted_bytes - sum(part.bytes for part in held)
     return (*held, MemoryPart("other", rest)) if rest > 0 else held
 

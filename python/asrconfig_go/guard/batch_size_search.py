@@ -16,9 +16,9 @@ from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.out_of_memory import classify, clear_frames, free_memory
 from ..memory import MemoryModel
 from ..memory.memory_settings import MAX_BATCH, check_seconds, positive
-from ..memory.memory_text import size as bytes_text
 from ..memory.model_source import is_module
-from ..view.units import as_html
+from ..view.render import box
+from ..view.units import exact
 from .bisection import Bracket
 from .probe import optimizer_states, untouched
 from .trial_batch import BatchFunction, TrialBatch, model_trial, trainer_trial
@@ -57,7 +57,7 @@ class BatchSizeSearch:
         return "\n".join([self._verdict(), *(f"  {_probe_text(p)}" for p in self.probes), *self._remarks()])
 
     def _repr_html_(self) -> str:
-        return as_html("Largest micro-batch", repr(self))
+        return box("Largest micro-batch", repr(self))
 
     def _verdict(self) -> str:
         tried = f"{len(self.probes)} trial{'s' * (len(self.probes) != 1)} from {self.start}, {self.start_source}"
@@ -68,12 +68,12 @@ class BatchSizeSearch:
         return f"largest micro-batch {self.micro_batch}{duration}{end}: {tried}"
 
     def _remarks(self) -> list[str]:
-        states = f", {bytes_text(self.optimizer_bytes)} of optimizer states" if self.optimizer_bytes else ""
+        states = f", {exact(self.optimizer_bytes)} of optimizer states" if self.optimizer_bytes else ""
         return [f"  with {self.inputs}{states}", *(f"  ! {note}" for note in self.notes)]
 
 
 def _probe_text(p: BatchSizeProbe) -> str:
-    peak = "" if p.peak_reserved is None else f", {bytes_text(p.peak_reserved)} reserved"
+    peak = "" if p.peak_reserved is None else f", {exact(p.peak_reserved)} reserved"
     return f"{p.batch:>5} {'fits' if p.fits else 'does not fit'}{peak}, {p.seconds:.2f} s"
 
 

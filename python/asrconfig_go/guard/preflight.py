@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
-from ..memory.memory_text import size as bytes_text
-from ..view.units import as_html, plural
+from ..view.render import box
+from ..view.units import exact, plural
 from .collated_batch import batch_size
 from .probe import OptimizerStates, optimizer_states, untouched
 from .worst_batch import seconds_of, worst_batch
@@ -50,14 +50,14 @@ class PreflightReport:
     def __repr__(self) -> str:
         states = self.optimizer
         lines = [
-            f"pre-flight in {self.seconds:.1f} s: {states.optimizer} with {bytes_text(states.bytes)} of states for "
+            f"pre-flight in {self.seconds:.1f} s: {states.optimizer} with {exact(states.bytes)} of states for "
             f"{states.parameters / 1e6:.1f} M trainable parameters"
         ]
         lines += [f"  {_rehearsal_text(r)}" for r in self.rehearsals]
         return "\n".join([*lines, *(f"  ! {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        return as_html("Pre-flight", repr(self))
+        return box("Pre-flight", repr(self))
 
 
 def _rehearsal_text(r: Rehearsal) -> str:

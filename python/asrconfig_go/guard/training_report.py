@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..view.units import as_html, plural
+from ..view.render import box
+from ..view.units import plural
 
 FINISHED = (
     "the run in output_dir has made all its steps; for more of them raise num_train_epochs or max_steps, for a new run "
@@ -153,4 +154,4 @@ class TrainingReport:
         return [head, *(f"  {each}" for each in self.changes)]
 
     def _repr_html_(self) -> str:
-        return as_html("Training", repr(self))
+        return box("Training", repr(self))

@@ -12,7 +12,7 @@ from .._base.checks import MARGIN_RANGE
 from .._base.defaults import SAFETY_MARGIN
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json, to_json
-from ..view.units import as_html, gib
+from ..view.render import html, text
 
 
 @dataclass(frozen=True)
@@ -124,28 +124,10 @@ class HardwareProfile:
         return int((self.memory.available_bytes if total is None else total) * self.safety_margin)
 
     def __repr__(self) -> str:
-        return "\n".join([*self._gpu_lines(), self._host_line()])
-
-    def _gpu_lines(self) -> list[str]:
-        lines = [
-            f"GPU {g.index}: {g.name}, {gib(g.memory_total_bytes)}, compute capability {g.compute_capability}"
-            + (f", {gib(g.memory_free_bytes)} free" if g.memory_free_bytes is not None else " (from the catalogue)")
-            for g in self.gpus
-        ] or [f"no GPU ({self.no_gpu_reason})"]
-        if self.driver_version:
-            lines.append(f"driver {self.driver_version}, CUDA up to {self.cuda_version or 'unknown'}")
-        return lines
-
-    def _host_line(self) -> str:
-        cpu, memory = self.cpu, self.memory
-        cores = f"{cpu.logical_cores} cores"
-        if cpu.limit_source:
-            cores = f"{cpu.usable_cores:g} of {cores}"
-        limit = f" (limited by {memory.limit_source})" if memory.limit_source else ""
-        return f"CPU {cores}, RAM {gib(memory.available_bytes)} available of {gib(memory.total_bytes)}{limit}"
+        return text("hardware", to_json(self))
 
     def _repr_html_(self) -> str:
-        return as_html("Hardware", repr(self))
+        return html("hardware", to_json(self))
 
 
 def _available(gpu: GPU) -> int:

@@ -14,7 +14,7 @@ from .._base.choices import OptimizerState
 from .._base.errors import InvalidArgumentError
 from .._base.files import user_path
 from .._base.records import from_json, to_json
-from ..view.units import as_html, gb
+from ..view.render import html, text
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,10 @@ class ModelProfile:
         return (complete.parameter_bytes or 0) + (complete.gradient_bytes or 0) + complete.optimizer_bytes[optimizer]
 
     def __repr__(self) -> str:
-        label = self.name or self.class_name or self.architecture or "model"
-        if self.name and self.class_name:
-            label = f"{self.name} ({self.class_name})"
-        trainable = self.total_parameters if self.trainable_parameters is None else self.trainable_parameters
-        lines = [f"{label}: {self.total_parameters / 1e6:.1f} M parameters, {trainable / 1e6:.1f} M trainable"]
-        if self.parameter_bytes is not None:
-            states = ", ".join(f"{name} {gb(size)}" for name, size in sorted(self.optimizer_bytes.items()) if size)
-            sizes = f"parameters {gb(self.parameter_bytes)}, gradients {gb(self.gradient_bytes)}"
-            lines.append(f"{sizes}, optimizer state: {states}")
-        return "\n".join(lines)
+        return text("model", to_json(self))
 
     def _repr_html_(self) -> str:
-        return as_html("Model", repr(self))
+        return html("model", to_json(self))
 
 
 def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelProfile:

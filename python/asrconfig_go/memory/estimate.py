@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .._base.checks import checked
 from .._base.errors import InvalidArgumentError
 from .._base.records import to_json
+from ..view.plot import plot
+from ..view.render import Record, html, save_page, text
 from .calibration_record import Calibration
 from .memory_settings import MemorySettings, Shape, Target
 
@@ -184,18 +188,35 @@ class MemoryEstimate:
             "warnings": list(self.warnings),
         }
 
+    def _shown(self) -> Record:
+        """What the view of an estimate shows."""
+        v = self.evaluation
+        thousand = {} if v is None else {"gpu_bytes_1000": v.gpu_bytes(1000), "host_bytes_1000": v.host_bytes(1000)}
+        return self.to_dict() | {
+            "shape_words": "" if self.shape is None else self.shape.words(),
+            "settings_words": self.settings.words(),
+            "target": {**vars(self.target), "limit_bytes": self.target.limit_bytes},
+            "calibration_words": "" if self.calibration is None else self.calibration.words(),
+            "evaluation": None if v is None else vars(v) | thousand,
+        }
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a page that stands alone.
+
+        Raises ``InvalidArgumentError`` for another suffix than .html, ``NotFoundError`` where it cannot be written.
+        """
+        save_page(Path(path), "memory", self._shown())
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the timeline by component with matplotlib, into ``ax`` or a new figure; gives the axes."""
-        from .memory_plot import plot_estimate
-
-        return plot_estimate(self, ax)
+        if self.timeline is None or len(self.timeline.event) < 2:
+            raise InvalidArgumentError(
+                "the estimate has no timeline", 'only estimator="trace" has one; ask without timeline=0'
+            )
+        return plot("memory", self._shown(), ax)
 
     def __repr__(self) -> str:
-        from .memory_text import estimate_text
-
-        return estimate_text(self)
+        return text("memory", self._shown())
 
     def _repr_html_(self) -> str:
-        from .memory_html import estimate_html
-
-        return estimate_html(self)
+        return html("memory", self._shown())

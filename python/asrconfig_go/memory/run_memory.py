@@ -11,7 +11,9 @@ from .._base import native
 from .._base.checks import checked
 from .._base.choices import ClipOrder
 from .._base.errors import InvalidArgumentError
-from .._base.records import from_json
+from .._base.records import from_json, to_json
+from ..view.plot import plot
+from ..view.render import Record, html, text
 from .memory_settings import MAX_BATCH, MemorySettings, Target, check_seconds, positive
 
 if TYPE_CHECKING:
@@ -108,21 +110,21 @@ class RunEstimate:
             seeds=tuple(dataclasses.replace(s, peak_reserved=round(s.peak_reserved * factor)) for s in seeds),
         )
 
+    def _shown(self) -> Record:
+        """What the view of a run's memory shows."""
+        told = {name: getattr(self, name) for name in ("model", "batch", "clips", "longest_s", "steps", "order")}
+        target = {**vars(self.target), "limit_bytes": self.target.limit_bytes}
+        return {**to_json(self), **told, "settings_words": self.settings.words(), "target": target}
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the peaks of every order with matplotlib, into ``ax`` or a new figure; gives the axes."""
-        from .memory_plot import plot_run
-
-        return plot_run(self, ax)
+        return plot("memory run", self._shown(), ax)
 
     def __repr__(self) -> str:
-        from .memory_text import run_text
-
-        return run_text(self)
+        return text("memory run", self._shown())
 
     def _repr_html_(self) -> str:
-        from .memory_html import run_html
-
-        return run_html(self)
+        return html("memory run", self._shown())
 
 
 def simulated_run(

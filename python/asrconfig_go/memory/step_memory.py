@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .._base import native
 from .._base.errors import InvalidArgumentError
 from ..batching.memory_limits import Table, cheapest, fits_in, memory_table
+from ..view.units import exact
 from .memory_settings import MemorySettings, Target, check_seconds, positive
 from .run_memory import BatchPeak, SeedPeak
 
@@ -62,9 +63,18 @@ class StepsEstimate:
         return self.failed_steps == 0
 
     def __repr__(self) -> str:
-        from .memory_text import steps_text
-
-        return steps_text(self)
+        limit = "" if self.limit_bytes is None else f" of {exact(self.limit_bytes)}"
+        verdict = "no micro-batch is out of memory" if self.fits else f"{self.failed_steps} steps are out of memory"
+        if self.first_failed_step is not None:
+            verdict += f", step {self.first_failed_step} first"
+        lines = [
+            f"{self.model}, {self.steps} steps, {self.micro_batches} micro-batches, {self.settings.words()}",
+            f"  {verdict}; {self.retries} times the cache was given back; padding {self.padding:.1%}",
+            f"  peak: allocated {exact(self.peak_allocated)}, reserved {exact(self.peak_reserved)}{limit}",
+        ]
+        if self.use is not None and self.use_by_time is not None:
+            lines.append(f"  a micro-batch allocates {self.use:.1%} of it, by time {self.use_by_time:.1%}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

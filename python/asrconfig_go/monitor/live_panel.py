@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from ..view.render import html
 
 if TYPE_CHECKING:
     from .memory_monitor import MemoryHistory, MemorySnapshot
@@ -44,9 +46,7 @@ class Panel:
 
     def show(self, state: PanelState) -> None:
         """Draw, in the place of what was drawn before."""
-        from .live_panel_html import panel_html
-
-        shown = _Card(panel_html(state))
+        shown = _Card(html("panel", asdict(state)))
         if self._handle is None:
             self._handle = (self._display or _ipython_display())(shown, display_id=True)
         else:

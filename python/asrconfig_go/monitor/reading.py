@@ -9,6 +9,7 @@ from typing import Any
 
 from .._base.records import to_json
 from ..machine.hardware import HardwareProfile
+from ..view.render import NARROWEST, WIDEST, WIDTH, text
 from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .run_log import Activity, Alert, RunLogGPU, RunLogHost
 
@@ -72,6 +73,12 @@ class Reading:
             "tree_gpu_bytes": self.tree_gpu_bytes,
             "alerts": to_json(self.alerts),
         }
+
+    def screen(self, columns: int = WIDTH, rows: int = 0, *, coloured: bool = False, brief: bool = False) -> str:
+        """For a terminal of so many rows, where there is no room a GPU in one line; ``brief``: one line in all."""
+        width = max(NARROWEST, min(columns, WIDTH))
+        record = {"reading": self.to_json(), "width": width, "height": rows, "coloured": coloured, "brief": brief}
+        return text("screen", record, WIDEST if brief else width)
 
 
 class Reader:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ..config import TrainingConfig
 from ..guard.training_report import TrainingReport
-from ..view.units import as_html, plural
+from ..view.render import box
+from ..view.units import plural
 
 _SHOWN = 60  # characters of a sample
 
@@ -56,7 +57,7 @@ class FineTuneResult:
         return [f"word error rate {self.wer:.1%}{before}, character error rate {self.cer:.1%}"]
 
     def _repr_html_(self) -> str:
-        return as_html("Fine-tuned", repr(self))
+        return box("Fine-tuned", repr(self))
 
 
 def _short(text: str) -> str:

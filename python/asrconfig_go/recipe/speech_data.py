@@ -8,7 +8,8 @@ from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import EmptyDatasetError
-from ..view.units import as_html, plural
+from ..view.render import box
+from ..view.units import plural
 from .transcripts import CleaningReport, clean_text
 
 
@@ -70,7 +71,7 @@ class SpeechData:
         return "\n".join([self._amounts(), *(f"  {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        return as_html("Speech", repr(self))
+        return box("Speech", repr(self))
 
 
 def _amount(dataset: Any) -> str:

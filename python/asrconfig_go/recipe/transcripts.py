@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..view.markup import visible
-from ..view.units import plural
+from ..view.units import plural, visible
 
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07`\u00b4", "'"))
 _JOINERS = "\u200c\u200d"  # they change how letters of Persian and of Indian languages are written

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..view.quantities import lasting
 from .timeline import Line, Timeline
 
 if TYPE_CHECKING:
@@ -37,15 +36,6 @@ class Outcome:
     at_s: float
     what: str
     after_s: float | None
-
-    def __str__(self) -> str:
-        if self.what == "held":
-            return "still held at the end of the run"
-        after = lasting(self.after_s or 0.0)
-        if self.what == "came true":
-            predicted = self.alert.seconds_left
-            return f"came true {after} later" + (f" (warned of {lasting(predicted)})" if predicted is not None else "")
-        return f"averted after {after}, by a clean-up" if self.what == "averted" else f"passed after {after}"
 
 
 def outcomes(line: Timeline) -> tuple[Outcome, ...]:

@@ -8,13 +8,10 @@ from collections.abc import Callable, Sequence
 from .._base.checks import checked
 from .._base.choices import ReportAxis
 from .._base.errors import InvalidArgumentError
-from ..view.markup import round_step
-from ..view.quantities import short
 from .timeline import Line, Timeline, gap_limit
 
 COLUMNS = 480  # of a chart: a pixel or two each
 _UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "d"))
-_NICE = (1, 2, 5, 10, 15, 20, 30)
 
 Points = list[tuple[int, float]]
 
@@ -51,22 +48,13 @@ class Axis:
         part = (at_s - times[i - 1]) / max(times[i] - times[i - 1], 1e-9)
         return numbers[i - 1] + part * (numbers[i] - numbers[i - 1])
 
+    def place(self, at_s: float) -> float:
+        """Seconds of the run in the unit of the axis."""
+        return self.value(at_s) / self.divisor
+
     def at(self, at_s: float) -> float:
         """Its share of the width, 0 to 1."""
         return min(max((self.value(at_s) - self.low) / (self.high - self.low), 0.0), 1.0)
-
-    def ticks(self) -> list[tuple[float, str]]:
-        """Shares of the width, each with its label; the first has the unit."""
-        low, high = self.low / self.divisor, self.high / self.divisor
-        step = _nice_step(high - low, self.unit)
-        first = int(low / step) + (low % step > 1e-9)
-        marks = [n * step for n in range(first, int(high / step + 1e-9) + 1)]
-        return [((mark - low) / (high - low), self._label(mark, mark == marks[0])) for mark in marks]
-
-    def _label(self, mark: float, first: bool) -> str:
-        if not first:
-            return short(mark)
-        return f"step {short(mark)}" if self.by == "steps" else f"{short(mark)} {self.unit}"
 
     def columns_of(self, times: Sequence[float]) -> list[int]:
         """The column of each point; asked often for the same times."""
@@ -87,12 +75,6 @@ def _numbered(line: Timeline) -> tuple[list[float], list[float]]:
         highest = max(highest, number)
         numbers.append(highest)
     return [t for t, _ in known], numbers
-
-
-def _nice_step(extent: float, unit: str) -> float:
-    if unit in ("s", "min") and extent > 6:
-        return next((n for n in _NICE if extent / n <= 8), round_step(extent))
-    return max(round_step(extent), 1.0 if unit == "step" else 0.0)
 
 
 def thinned(line: Line, axis: Axis, choose: Callable[[list[float]], float]) -> list[Points]:

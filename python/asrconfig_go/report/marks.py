@@ -1,4 +1,4 @@
-"""What is marked in every chart of a run: alerts, events, evaluations, gaps."""
+"""What is marked in every chart of a run beside alerts: evaluations, checkpoints, gaps, what the guard did."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ..training.run_record import RunRecord
-from .alert_outcomes import Outcome
 from .timeline import Line, Moment, Timeline, gap_limit
 
-_MOST = 80  # events in a chart; the gravest stay
-# Events by how much they matter; others come last.
-_GRAVE = ("out_of_memory", "xid", "ecc", "gpu_lost", "clean_up", "guard", "throttled", "gpu_back", "nonsense", "clock")
 _BANDS = {"evaluation": "evaluation", "checkpoint": "checkpoint"}
 
 
@@ -23,26 +19,6 @@ class Band:
     begin_s: float
     end_s: float
     kind: str  # "evaluation", "checkpoint" or "gap"
-
-
-@dataclass(frozen=True)
-class Marks:
-    """All of them; ``alerts`` are numbered from 1 in this order."""
-
-    alerts: tuple[Outcome, ...]
-    moments: tuple[Moment, ...]
-    bands: tuple[Band, ...]
-
-    def of(self, where: str) -> Marks:
-        """What belongs into a chart of a GPU, or of the host: its own alerts, and events of no GPU, too."""
-        mine = ("", where)
-        chosen = [m for m in self.moments if m.where in mine]
-        chosen.sort(key=lambda m: _GRAVE.index(m.kind) if m.kind in _GRAVE else len(_GRAVE))
-        return Marks(
-            tuple(o for o in self.alerts if o.where == where),
-            tuple(sorted(chosen[:_MOST], key=lambda m: m.at_s)),
-            self.bands,
-        )
 
 
 def bands(line: Timeline) -> tuple[Band, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .._base.errors import UnsupportedError
-from ..view.markup import visible
+from ..view.units import visible
 from .run_figures import THROTTLES
 
 if TYPE_CHECKING:

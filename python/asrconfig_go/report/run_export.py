@@ -14,7 +14,7 @@ from typing import Any
 from .._base.choices import ExportFormat
 from .._base.errors import InvalidArgumentError
 from .._base.files import save_whole
-from ..view.markup import visible
+from ..view.units import visible
 from .chrome_trace import trace
 from .run_files import FILE_NAME, gather
 from .run_rows import columns, rows

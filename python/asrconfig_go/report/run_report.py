@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._base.choices import ReportAxis
-from .._base.errors import InvalidArgumentError, LibraryError
-from .._base.files import save_whole
+from .._base.errors import LibraryError
 from ..monitor.rank_peaks import RankPeaks
 from ..training.run_record import RunRecord
-from ..view.markup import page
+from ..view.plot import plot_all
+from ..view.render import Record, html, save_page, text, title
 from .alert_outcomes import Outcome, outcomes
 from .diagnosis import Finding, diagnose
 from .diagnosis_settings import settings_of
-from .marks import Marks, bands, guarded
+from .marks import Band, bands, guarded
 from .run_figures import GPUFigures, HostFigures, StepFigures, gpu_figures, host_figures, step_figures
 from .run_files import TrainerState, gather
 from .timeline import Moment, Timeline
@@ -111,14 +111,14 @@ class RunReport:
         return tuple(sorted(told, key=lambda moment: moment.at_s))
 
     @cached_property
-    def marks(self) -> Marks:
-        """What is marked in the charts."""
-        return Marks(self.alerts, self.events, bands(self.timeline))
+    def bands(self) -> tuple[Band, ...]:
+        """Evaluations, checkpoints, and gaps in the samples."""
+        return bands(self.timeline)
 
     @property
     def gap_s(self) -> float:
         """Seconds without samples."""
-        return sum(band.end_s - band.begin_s for band in self.marks.bands if band.kind == "gap")
+        return sum(band.end_s - band.begin_s for band in self.bands if band.kind == "gap")
 
     @property
     def energy_wh(self) -> float | None:
@@ -129,15 +129,15 @@ class RunReport:
     @property
     def headline(self) -> str:
         """The run in one sentence, as far as it is known."""
-        from .run_summary import headline
+        from .report_json import report_figures
 
-        return headline(self)
+        return title("run", report_figures(self))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the keys of docs/report.md; what is not known is None or empty."""
-        from .report_json import report_json
+        from .report_json import VERSION, report_figures
 
-        return report_json(self)
+        return {"report_version": VERSION, "headline": self.headline, **report_figures(self)}
 
     def to_html(self, path: str | os.PathLike[str], *, by: ReportAxis = "time") -> None:
         """Write a page that stands alone; its charts run ``by`` "time" or "steps".
@@ -145,33 +145,28 @@ class RunReport:
         The file is there whole or not at all. Raises ``InvalidArgumentError`` for another suffix than .html, or for
         steps of a run that told of none; ``NotFoundError`` where it cannot be written.
         """
-        from ..view.style import PAGE
-        from .report_html import report_html
-
-        file = Path(path)
-        if file.suffix.lower() not in (".html", ".htm"):
-            raise InvalidArgumentError(f"{file.name!r} does not end with .html", "name a file .html")
-        save_whole(file, page(self.headline, report_html(self, by), PAGE).encode("utf-8", "backslashreplace"))
+        save_page(Path(path), "run", self._shown(by))
 
     def plot(self, *, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Figure:
-        """Draw memory, utilisation, steps and RAM with matplotlib, ``by`` "time" or "steps".
+        """Draw memory, utilisation, steps and the host with matplotlib, ``by`` "time" or "steps".
 
         ``gpus`` are places in ``self.gpus``; None takes the four with the least headroom. Raises ``UnsupportedError``
-        without matplotlib.
+        without matplotlib, ``NotFoundError`` where nothing was sampled.
         """
-        from .run_plot import plot_report
+        figure: Figure = plot_all("run", self._shown(by, gpus))
+        return figure
 
-        return plot_report(self, by, gpus)
+    def _shown(self, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Record:
+        """What the view of a run shows."""
+        from .report_json import run_view
+
+        return run_view(self, by, gpus)
 
     def __str__(self) -> str:
-        from .report_text import report_text
-
-        return report_text(self)
+        return text("run", self._shown())
 
     def __repr__(self) -> str:
         return f"RunReport({self.headline!r})"
 
     def _repr_html_(self) -> str:
-        from .report_html import report_html
-
-        return report_html(self)
+        return html("run", self._shown())

@@ -1,11 +1,10 @@
-"""Figures and texts that all views share. Sizes in GB are 10⁹ bytes, in GiB 2³⁰."""
+"""Figures and texts of messages; the library's ``core/view`` has those of all views. GB are 10⁹ bytes, GiB 2³⁰."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .._base.output import show
-from .markup import escaped
 
 GIB = 2**30
 
@@ -22,16 +21,30 @@ def gb(size: float | None) -> str:
     return f"{size / 1e6:.1f} MB" if size < 1e7 else f"{size / 1e9:.2f} GB"
 
 
+def exact(size: float | None) -> str:
+    """``12.41 GiB``, small amounts as MiB or KiB; a dash for an unknown size."""
+    if size is None:
+        return "–"
+    if abs(size) >= 0.095 * GIB:
+        return f"{size / GIB:.2f} GiB"
+    return f"{size / 2**20:.1f} MiB" if abs(size) >= 0.095 * 2**20 else f"{size / 2**10:.1f} KiB"
+
+
 def plural(count: int, noun: str, many: str = "") -> str:
     """``1 clip``, ``2 clips``; ``many`` where an s is not enough."""
     return f"{count} {noun if count == 1 else many or noun + 's'}"
 
 
-def as_html(title: str, text: str) -> str:
-    """Text in a titled box, line by line as it is; long lines scroll."""
-    style = "margin:0.3em 0;font-family:monospace;white-space:pre;overflow-x:auto"
-    lines = "\n".join(map(escaped, text.splitlines()))
-    return f'<div><b>{escaped(title)}</b><pre style="{style}">{lines}</pre></div>'
+def percent(share: float | None) -> str:
+    """``87 %``; a dash for what is not known."""
+    if share is None:
+        return "–"
+    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %"
+
+
+def visible(text: str) -> str:
+    """``text`` with what does nothing but harm written out: control characters, marks that turn text around."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(verbose: bool, stage: str, what: Any) -> None:

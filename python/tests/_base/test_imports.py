@@ -11,25 +11,10 @@ from pathlib import Path
 import asrconfig_go
 
 PACKAGE = Path(asrconfig_go.__file__).parent
-# Records that import what draws them, inside methods; what draws a record imports it for its type.
+# Records that import what is worked out of them, inside methods; that imports the record for its type.
 DRAWN = {
-    "data.profile": {"data.profile_view", "data.profile_plot"},
-    "memory.estimate": {"memory.memory_html", "memory.memory_plot", "memory.memory_text"},
-    "memory.run_memory": {"memory.memory_html", "memory.memory_plot", "memory.memory_text"},
-    "memory.step_memory": {"memory.memory_text"},
-    "explain.explanation": {
-        *("explain.cautions", "explain.plan_text", "explain.explanation_json", "explain.explanation_text"),
-        "explain.explanation_html",
-    },
-    "compare.comparison_records": {"compare.comparison_view"},
-    "monitor.live_panel": {"monitor.live_panel_html"},
-    "report.run_report": {
-        *("report.run_summary", "report.report_json", "report.report_html", "report.run_plot", "report.report_text"),
-    },
-    "benchmark.benchmark_result": {
-        *("benchmark.benchmark_words", "benchmark.benchmark_export", "benchmark.benchmark_html"),
-        *("benchmark.benchmark_plot", "benchmark.benchmark_text"),
-    },
+    "explain.explanation": {"explain.cautions", "explain.explanation_json"},
+    "report.run_report": {"report.report_json"},
 }
 FACE = {"config", "manager", "optimal", "__main__"}
 

@@ -20,7 +20,6 @@ from asrconfig_go.cli.main import main
 from asrconfig_go.monitor.memory_monitor import GPUMemory, MemorySnapshot
 from asrconfig_go.monitor.reading import CardProcess, Reading
 from asrconfig_go.monitor.run_log import Activity, GPUActivity, RunLogGPU, RunLogHost
-from asrconfig_go.report.terminal_screen import screen, summary
 from run_stories import GIB, GPU_COLUMNS, HOST_COLUMNS
 from served_monitor import HOSTILE, alert
 
@@ -53,7 +52,7 @@ def reading(gpus: int, name: str = "NVIDIA L4", **changed: Any) -> Reading:
 
 
 def shown(now: Reading, width: int = 120, height: int = 50) -> list[str]:
-    return [line.shown(width, False) for line in screen(now, width, height)]
+    return now.screen(width, height).splitlines()
 
 
 def test_screen_shows_gpus_host_and_process() -> None:
@@ -98,7 +97,7 @@ def test_what_is_not_known_is_a_dash() -> None:
     lines = shown(lost)
     assert re.fullmatch(r"  memory  ·+ – of –, –, headroom –", lines[2])
     assert lines[4] == "  – of 72 · – · – of 2040"
-    assert summary(lost).split(" | ")[1:] == ["GPU 0 – of – – – –", "RAM – of –", "CPU –"]
+    assert lost.screen(brief=True).split(" | ")[1:] == ["GPU 0 – of – – – –", "RAM – of –", "CPU –"]
     told = json.loads(json.dumps(lost.to_json(), allow_nan=False))
     assert told["gpus"][0]["used_bytes"] is None
     assert told["tree_gpu_bytes"] is None
@@ -117,9 +116,11 @@ def test_json_of_a_reading() -> None:
 
 def test_colours_only_where_something_is_tight() -> None:
     full = reading(1, memory=MemorySnapshot(1.0, 1, 0, 32 * GIB, GIB, GIB, (GPUMemory(100, 96, 4, 96),)))
-    tones = [line.tone for line in screen(full, 100, 40)]
-    assert tones[:6] == ["bold", "bold", "bad", "", "warn", ""]
-    assert screen(full, 100, 40)[2].shown(100, True).startswith("\x1b[31m")
+    bold, bad, warn = "\x1b[1m", "\x1b[31m", "\x1b[33m"
+    lines = full.screen(100, 40, coloured=True).splitlines()
+    begins = [next((code for code in (bold, bad, warn) if line.startswith(code)), "") for line in lines[:6]]
+    assert begins == [bold, bold, bad, "", warn, ""]
+    assert all(line.endswith("\x1b[0m") for line, code in zip(lines, begins, strict=False) if code)
 
 
 def test_once_as_json(capsys: pytest.CaptureFixture[str]) -> None:

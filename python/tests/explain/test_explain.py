@@ -7,7 +7,6 @@ import json
 import os
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from conftest import WavMaker
@@ -21,7 +20,7 @@ from asrconfig_go.explain import Explanation
 from asrconfig_go.machine import HardwareProfile
 from asrconfig_go.plan import Decision
 from asrconfig_go.plan.plan_parts import MemoryPart
-from html_checks import tags
+from html_checks import pictures, tags
 from locations import REPOSITORY
 from whole_plans import GIB, PARTS, audio, heavy_tail, published_plan, read_speech, shared_gpu, two_gpus, whole_plan
 
@@ -39,16 +38,6 @@ def plan() -> ac.TrainingConfig:
 @pytest.fixture
 def whole(plan: ac.TrainingConfig, speech: DatasetProfile) -> Explanation:
     return Explanation(whole_plan(plan), HardwareProfile.detect("T4"), speech, ac.profile_model("xls-r-300m"))
-
-
-def pictures(page: str) -> list[ElementTree.Element]:
-    """Those that are said to be pictures; parsing them as XML shows that they are well-formed."""
-    found = [ElementTree.fromstring(part.split("</svg>")[0] + "</svg>") for part in _split(page)]
-    return [svg for svg in found if svg.get("role") == "img"]
-
-
-def _split(page: str) -> list[str]:
-    return ["<svg" + part for part in page.split("<svg")[1:]]
 
 
 def test_headline_says_only_what_is_known(plan: ac.TrainingConfig, whole: Explanation) -> None:
@@ -79,9 +68,9 @@ def test_unequal_gpus_have_their_shares(plan: ac.TrainingConfig) -> None:
 
 def test_text_tells_all_sections_within_110_columns(whole: Explanation) -> None:
     text = str(whole)
-    heads = ["Hardware", "Model", "Data", "Micro-batches by length", "Memory of a device", "Times (estimate"]
-    heads += ["Plan by policy 'fastest'", "Batch and memory", "Precision and kernels", "Data and loader", "Optimizer"]
-    heads += ["Other", "Alternatives", "Look out"]
+    heads = ["policy fastest", "Hardware and model", "Data", "  6 length buckets", "Memory of a device"]
+    heads += ["Times (estimate", "Decisions", "  Batch and memory", "  Precision and kernels", "  Data and loader"]
+    heads += ["  Optimizer", "  Other", "Alternatives", "Look out"]
     places = [text.index("\n" + head) for head in heads]
     assert places == sorted(places)
     assert max(map(len, text.splitlines())) <= 110
@@ -92,19 +81,19 @@ def test_text_tells_all_sections_within_110_columns(whole: Explanation) -> None:
     assert any(line.startswith("published") and line.endswith("1.92×") for line in lines)
     assert any(line.startswith("float32") and " no " in line for line in lines)
     assert any(line.startswith("worst order") and "12.40 GiB" in line for line in lines)
-    assert "run of 3 epochs    22 min (13–38)" in lines
+    assert ["run", "of", "3", "epochs", "22", "min", "13–38"] in [line.split() for line in lines]
 
 
 def test_memory_parts_are_drawn_to_scale(whole: Explanation) -> None:
     svg = pictures(whole._repr_html_())[1]
-    assert "budget 12.8 GiB" in (svg.get("aria-label") or "")
+    assert "budget 12.75 GiB" in (svg[0].text or "")
     boxes = [box for box in svg if box.tag.endswith("rect") and len(box)]
     widths = {(box[0].text or "").split(":")[0]: float((box.get("width") or "").rstrip("%")) for box in boxes}
     assert list(widths) == list(PARTS)
     for name, size in PARTS.items():
         assert widths[name] == pytest.approx(100 * size / (1.02 * 15.0), abs=0.02), name
     mixed = dataclasses.replace(whole.config, memory_parts=tuple(reversed(whole.config.memory_parts)))
-    assert [part["name"] for part in Explanation(mixed).to_json()["memory"]["parts"]] == list(PARTS)
+    assert pictures(Explanation(mixed)._repr_html_())[0][0].text == svg[0].text
     starts = [float((box.get("x") or "").rstrip("%")) for box in boxes]
     assert starts == pytest.approx([sum(list(widths.values())[:i]) for i in range(len(widths))], abs=0.05)
 
@@ -141,7 +130,7 @@ def test_html_is_whole_themed_and_loads_nothing(whole: Explanation) -> None:
     for rule in style.replace("@media (prefers-color-scheme:dark){", "").replace("@media print{", "").split("}"):
         for selector in rule.split("{")[0].split(","):
             if selector.strip() and not selector.startswith("@media"):
-                assert ".asrconfig-plan.asrconfig-plan" in selector, selector
+                assert ".asrconfig.asrconfig" in selector, selector
     drawn = pictures(page)
     assert len(drawn) == 2
     for svg in drawn:
@@ -151,9 +140,9 @@ def test_html_is_whole_themed_and_loads_nothing(whole: Explanation) -> None:
 
 def test_bars_count_every_clip_and_pale_those_left_out(whole: Explanation, speech: DatasetProfile) -> None:
     svg = pictures(whole._repr_html_())[0]
-    bars = [box for box in svg if box.get("class") == "asrconfig-bar"]
+    bars = [box for box in svg if (box.get("class") or "").split()[:1] == ["bar"]]
     assert sum(int((bar[0].text or "").split(": ")[1].split()[0]) for bar in bars) == speech.measured_count
-    pale = [bar for bar in bars if bar.get("fill-opacity")]
+    pale = [bar for bar in bars if bar.get("class") == "bar pale"]
     assert pale and all(float((bar[0].text or "").split("–")[0]) >= 20 for bar in pale)
     said = [text.text for text in svg if text.tag.endswith("text")]
     assert {"26", "16", "11", "7", "5", "3", "longer than 20 s: left out"} <= set(said)
@@ -199,7 +188,7 @@ def test_save_by_suffix_whole_or_not_at_all(whole: Explanation, tmp_path: Path) 
     for name in ("plan.html", "plan.json", "plan.txt"):
         whole.save(tmp_path / name)
     page = (tmp_path / "plan.html").read_text(encoding="utf-8")
-    assert page.startswith('<!DOCTYPE html><meta charset="utf-8"><title>32 clips a step')
+    assert page.startswith('<!DOCTYPE html><meta charset="utf-8">') and "<title>32 clips a step" in page
     tags(page)
     assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8")) == json.loads(json.dumps(whole.to_json()))
     assert (tmp_path / "plan.txt").read_text(encoding="utf-8") == f"{whole}\n"

@@ -37,7 +37,20 @@ def tags(page: str) -> _Tags:
     return found
 
 
+def pictures(page: str) -> list[ElementTree.Element]:
+    """Those with a label, as XML: parsing shows that they are well-formed."""
+    depth, start, found = 0, 0, []
+    for match in re.finditer(r"<svg|</svg>", page):
+        if match[0] == "<svg":
+            start = match.start() if depth == 0 else start
+            depth += 1
+        else:
+            depth -= 1
+            if depth == 0:
+                found.append(ElementTree.fromstring(page[start : match.end()]))
+    return [svg for svg in found if svg.get("role") == "img"]
+
+
 def charts(page: str) -> list[ElementTree.Element]:
-    """Pictures with lines in a picture of their own; parsing them as XML shows that they are well-formed."""
-    found = re.findall(r'<svg [^>]*role="img".*?</svg>.*?</svg>', page, re.DOTALL)
-    return [ElementTree.fromstring(part) for part in found]
+    """Pictures with lines in a picture of their own."""
+    return [svg for svg in pictures(page) if any(child.tag.endswith("svg") for child in svg)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from asrconfig_go._base.records import json_fields
 from asrconfig_go.monitor.memory_monitor import GPUHistory, GPUMemory, MemoryHistory, MemorySnapshot
+from asrconfig_go.monitor.run_log import Activity, Alert, GPUActivity
 
 GIB = 1 << 30
 
@@ -30,18 +31,16 @@ def gpu(used: float, total: float = 10.0, allocated: float | None = None, reserv
     return GPUMemory(*sizes)
 
 
-def alert(number: int, text: str, **known: Any) -> SimpleNamespace:
-    """As story.Alert."""
-    usual = {"kind": "leak", "severity": "warn", "advice": "", "seconds_left": None, "cleared_s": None, "gpu": 0}
-    return SimpleNamespace(id=number, text=text, **{**usual, **known})
+def alert(number: int, text: str, **known: Any) -> Alert:
+    """One that holds, of the first GPU."""
+    usual = {"id": number, "text": text, "kind": "leak", "severity": "warn", "advice": "", "at_s": 0.0, "gpu": 0}
+    return Alert(**{**dict.fromkeys(json_fields(Alert)), **usual, **known})
 
 
-def activity(*gpus: Mapping[str, float | None], **host: float | None) -> SimpleNamespace:
-    """As story.Activity, without what is not given."""
-    usual = {"utilization": None, "power_w": None, "temperature_c": None}
-    return SimpleNamespace(
-        gpus=tuple(SimpleNamespace(**{**usual, **one}) for one in gpus), **{"workers_rss_bytes": None, **host}
-    )
+def activity(*gpus: Mapping[str, float | None], **host: float | None) -> Activity:
+    """What is given; all else is not known."""
+    rows = tuple(GPUActivity(**{**dict.fromkeys(json_fields(GPUActivity)), **one}) for one in gpus)
+    return Activity(**{**dict.fromkeys(json_fields(Activity)), **host, "gpus": rows})
 
 
 class FakeMonitor:

@@ -126,7 +126,7 @@ def test_text_and_card_name_findings_alerts_and_what_became_of_them() -> None:
     assert "CUDA out of memory, tried to allocate 1.2 GiB" in text
     assert repr(r).startswith("RunReport('655 steps in 30 min on NVIDIA L4")
     titles = [svg.get("aria-label") for svg in charts(card)]
-    assert titles[:2] == ["GPU 0 Memory", "GPU 0 Utilisation"]
+    assert titles[:2] == ["GPU 0: Memory", "GPU 0: Utilisation"]
     assert {"Seconds a step", "Host RAM", "Processors", "Disk and network"} <= set(titles)
 
 
@@ -193,7 +193,7 @@ def test_a_story_of_nothing_is_told_as_such() -> None:
     assert r.headline == "0 ms on the CPU"
     assert "<svg" not in r._repr_html_()
     assert json.loads(json.dumps(r.to_json(), allow_nan=False))["steps"]["train"] == 0
-    with pytest.raises(NotFoundError, match="nothing was sampled"):
+    with pytest.raises(NotFoundError, match="nothing to draw"):
         r.plot()
 
 
@@ -471,7 +471,14 @@ def test_drawing_by_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     r = report(tmp_path)
     figure = r.plot(gpus=[5])
     titles = [ax.get_title(loc="left") for ax in figure.axes]
-    assert titles == ["GPU 5 Memory", "GPU 5 Utilisation", "Seconds a step", "Host RAM", "Processors"]
+    assert titles == [
+        "GPU 5: Memory",
+        "GPU 5: Utilisation",
+        "Seconds a step",
+        "Host RAM",
+        "Processors",
+        "Disk and network",
+    ]
     peak = r.gpus[5].used_peak_bytes
     assert peak is not None
     assert figure.axes[0].get_lines()[0].get_ydata().max() == pytest.approx(peak / GIB)

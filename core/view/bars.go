@@ -1,0 +1,238 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+)
+
+// chart is a block that Python can draw with matplotlib, too, from its JSON.
+type chart interface {
+	Block
+	plotted() bool
+}
+
+// bars is a chart of horizontal bars, each of one part or of several side by side.
+type bars struct {
+	Kind   string   `json:"kind"` // "bars"
+	Title  string   `json:"title"`
+	Unit   string   `json:"unit"`
+	Top    float64  `json:"top"` // what the whole width stands for
+	Rows   []barRow `json:"rows"`
+	Levels []level  `json:"levels"` // what the bars are held against
+	Ticks  bool     `json:"-"`      // sizes below the bars
+	Legend bool     `json:"legend"`
+	Aside  bool     `json:"-"` // not drawn by Python
+}
+
+type barRow struct {
+	Name  string    `json:"name"`
+	Text  string    `json:"text"` // behind the bar
+	Parts []segment `json:"parts"`
+	Low   *float64  `json:"low"` // of a whisker
+	High  *float64  `json:"high"`
+	Pale  bool      `json:"pale"`
+}
+
+// segment is a part of a bar; Label is written into it where there is room.
+type segment struct {
+	Name   string  `json:"name"`
+	Value  float64 `json:"value"`
+	Colour string  `json:"colour"` // "" is that of all bars
+	Label  string  `json:"label"`
+	Text   string  `json:"text"` // its figure
+	Note   string  `json:"-"`    // beside its figure
+}
+
+// level is a line across all bars; a Limit is dashed and red.
+type level struct {
+	Name  string  `json:"name"`
+	At    float64 `json:"at"`
+	Text  string  `json:"text"`
+	Limit bool    `json:"limit"`
+	Class string  `json:"-"`
+}
+
+func (bars) look() string    { return "bars" }
+func (b bars) plotted() bool { return !b.Aside }
+
+const (
+	barHeight  = 20.0
+	tallBar    = 30.0
+	tickHeight = 18.0
+	labelled   = 0.022 // of the width, that a label of one character takes
+	barColumns = 40
+	longName   = 40 // columns of a name beside a bar
+)
+
+// One tells whether there is a single bar without a name.
+func (b bars) One() bool { return len(b.Rows) == 1 && b.Rows[0].Name == "" }
+
+// Drawn is the picture of a row.
+func (b bars) Drawn(i int) picture {
+	r, height := b.Rows[i], barHeight
+	if b.One() {
+		height = tallBar
+	}
+	p := picture{Label: strings.TrimSpace(r.Name + " " + b.Title), Words: b.words(r), Height: height + 4}
+	for _, l := range b.Levels {
+		if l.Class == "end" {
+			p.Shapes = append(p.Shapes, box{W: l.At / b.Top, Y: 2, H: height, Class: "shade", Opacity: 0.07})
+		}
+	}
+	start := 0.0
+	for _, s := range r.Parts {
+		p.Shapes = append(p.Shapes, b.segment(r, s, start, height)...)
+		start += s.Value
+	}
+	if r.Low != nil && r.High != nil {
+		p.Shapes = append(p.Shapes, b.whisker(*r.Low, *r.High, height)...)
+	}
+	for _, l := range b.Levels {
+		p.Shapes = append(p.Shapes, stroke{X1: l.At / b.Top, X2: l.At / b.Top, Y1: 0, Y2: height + 4, Class: l.class(), Dashed: l.Limit, Title: l.Name + " " + l.Text})
+	}
+	if b.Ticks {
+		p.Shapes = append(p.Shapes, b.ticks(height+tickHeight)...)
+		p.Height += tickHeight
+	}
+	return p
+}
+
+func (l level) class() string {
+	if l.Limit {
+		return "limit"
+	}
+	return strings.TrimSpace("level " + l.Class)
+}
+
+func (b bars) words(r barRow) string {
+	var parts []string
+	for _, s := range r.Parts {
+		parts = append(parts, strings.TrimSpace(s.Name+" "+s.Text))
+	}
+	for _, l := range b.Levels {
+		parts = append(parts, l.Name+" "+l.Text)
+	}
+	if r.Text != "" {
+		parts = append(parts, r.Text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (b bars) segment(r barRow, s segment, start, height float64) []shape {
+	class, x, w := "bar", start/b.Top, s.Value/b.Top
+	switch {
+	case s.Colour == "before":
+		class, s.Colour = "before", ""
+	case s.Colour != "":
+		class = "part"
+	case r.Pale:
+		class = "bar pale"
+	}
+	shapes := []shape{box{X: x, W: min(w, 1-min(x, 1)), Y: 2, H: height, Class: class, Colour: s.Colour, Title: strings.TrimSpace(s.Name + ": " + s.Text)}}
+	if s.Label != "" && w >= labelled*float64(max(1, columns(s.Label)-1)) {
+		shapes = append(shapes, label{X: x + w/2, Y: height/2 + 6, Anchor: "middle", Class: "number", Text: s.Label, Colour: ink(s.Colour)})
+	}
+	return shapes
+}
+
+func (b bars) whisker(low, high, height float64) []shape {
+	middle, x1, x2 := 2+height/2, low/b.Top, high/b.Top
+	return []shape{
+		stroke{X1: x1, X2: x2, Y1: middle, Y2: middle, Class: "level"},
+		stroke{X1: x1, X2: x1, Y1: middle - 4, Y2: middle + 4, Class: "level"},
+		stroke{X1: x2, X2: x2, Y1: middle - 4, Y2: middle + 4, Class: "level"},
+	}
+}
+
+// ticks are round sizes in bytes.
+func (b bars) ticks(y float64) []shape {
+	unit, name := binary(b.Top)
+	shapes := []shape{label{X: 0, Y: y, Anchor: "start", Class: "label", Text: "0 " + name}}
+	step := roundStep(b.Top / unit)
+	for n := 1; float64(n) <= b.Top/unit/step; n++ {
+		if x := float64(n) * step * unit / b.Top; x > 0.1 && x < 0.985 {
+			shapes = append(shapes, label{X: x, Y: y, Anchor: "middle", Class: "label", Text: fmt.Sprintf("%.6g", float64(n)*step)})
+		}
+	}
+	return shapes
+}
+
+// binary is the unit in which sizes up to top are told, with its name.
+func binary(top float64) (float64, string) {
+	if top >= gib {
+		return gib, "GiB"
+	}
+	return mib, "MiB"
+}
+
+// Keys are what the colours of the parts and the levels stand for.
+func (b bars) Keys() []key {
+	var keys []key
+	if !b.Legend || len(b.Rows) == 0 {
+		return nil
+	}
+	for _, s := range b.Rows[0].Parts {
+		k := key{Name: s.Name, Colour: s.Colour, Label: s.Label, Ink: ink(s.Colour)}
+		if b.One() {
+			k.Text, k.Note = s.Text, s.Note
+		} else {
+			k.Label = ""
+		}
+		keys = append(keys, k)
+	}
+	for _, l := range b.Levels {
+		keys = append(keys, key{Name: l.Name, Text: l.Text, Line: l.class()})
+	}
+	return keys
+}
+
+// key is an entry of a legend: a chip of a colour, or a line of a class.
+type key struct{ Name, Text, Note, Label, Colour, Ink, Line string }
+
+func (b bars) lines(width int) []string {
+	if b.One() {
+		return b.stacked(width)
+	}
+	if b.Legend { // parts of several bars: text has their figures in a table
+		return nil
+	}
+	lines, wide := []string{b.Title}, 0
+	for _, r := range b.Rows {
+		wide = max(wide, min(columns(r.Name), longName))
+	}
+	for _, r := range b.Rows {
+		line := fmt.Sprintf("  %s |%s| %s", padded(clipped(r.Name, longName), wide), padded(bar(r.Parts[0].Value/b.Top, barColumns), barColumns), r.Text)
+		lines = append(lines, wrap(line, width, "    ")...)
+	}
+	return lines
+}
+
+// stacked shows the parts of one bar below each other, each where it begins.
+func (b bars) stacked(int) []string {
+	var names, texts, drawn, notes []string
+	start := 0.0
+	for _, s := range b.Rows[0].Parts {
+		from, to := cells(start/b.Top, barColumns), cells((start+s.Value)/b.Top, barColumns)
+		filled := 0
+		if s.Value > 0 {
+			filled = max(1, to-from)
+		}
+		names, texts, notes = append(names, s.Name), append(texts, s.Text), append(notes, s.Note)
+		drawn = append(drawn, strings.Repeat(" ", min(from, barColumns-1))+strings.Repeat("█", filled))
+		start += s.Value
+	}
+	for _, l := range b.Levels {
+		names, texts, notes = append(names, l.Name), append(texts, l.Text), append(notes, "")
+		drawn = append(drawn, strings.Repeat("·", max(0, cells(l.At/b.Top, barColumns)-1))+"┤")
+	}
+	wide, figure := 0, 0
+	for i := range names {
+		wide, figure = max(wide, min(longName, columns(names[i]))), max(figure, columns(texts[i]))
+	}
+	lines := make([]string, len(names))
+	for i := range names {
+		bar := []rune(padded(drawn[i], barColumns))[:barColumns]
+		lines[i] = strings.TrimRight(fmt.Sprintf("%s %s |%s| %s", padded(clipped(names[i], longName), wide), aligned(texts[i], figure), string(bar), notes[i]), " ")
+	}
+	return lines
+}

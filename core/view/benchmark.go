@@ -1,0 +1,481 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// benchmarkRecord is a plan beside the original settings, the loader and single changes.
+type benchmarkRecord struct {
+	Setting    benchmarkSetting `json:"setting"`
+	Original   *side            `json:"original"`
+	Plan       side             `json:"plan"`
+	Speedup    *spreadOf        `json:"speedup"`
+	CPUSpeedup *spreadOf        `json:"cpu_speedup"`
+	Loader     []loading        `json:"loader"`
+	Options    []option         `json:"options"`
+	Bottleneck *finding         `json:"bottleneck"`
+	NextChange string           `json:"next_change"`
+	Findings   []finding        `json:"findings"`
+	Profile    []string         `json:"profile"`
+	Notes      []string         `json:"notes"`
+	Stopped    bool             `json:"stopped"`
+}
+
+type benchmarkSetting struct {
+	Model      string            `json:"model"`
+	Device     string            `json:"device"`
+	Versions   map[string]string `json:"versions"`
+	Date       string            `json:"date"`
+	EpochClips int               `json:"epoch_clips"`
+	Batch      int               `json:"effective_batch"`
+	Steps      int               `json:"steps"`
+	Rounds     int               `json:"rounds"`
+	WarmUp     int               `json:"warm_up"`
+}
+
+// spreadOf is a median with the lowest and the highest of what was measured.
+type spreadOf struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+}
+
+// side is one way to train, in all its blocks; without blocks Problem says why.
+type side struct {
+	Name     string         `json:"name"`
+	Settings map[string]any `json:"settings"`
+	Clips    int            `json:"clips"`
+	AudioS   *float64       `json:"audio_s"`
+	Blocks   []struct {
+		Steps []struct {
+			MicroBatches int `json:"micro_batches"`
+		} `json:"steps"`
+	} `json:"blocks"`
+	Readings struct {
+		GPUUse    *float64 `json:"gpu_use"`
+		GPUMemory *float64 `json:"gpu_memory_bytes"`
+		RAM       *float64 `json:"ram_bytes"`
+	} `json:"readings"`
+	Problem   string             `json:"problem"`
+	ClipsPerS *spreadOf          `json:"clips_per_s"`
+	AudioPerS *spreadOf          `json:"audio_per_s"`
+	StepS     *spreadOf          `json:"step_s"`
+	CPUUse    *spreadOf          `json:"cpu_use"`
+	Padding   *float64           `json:"padding"`
+	Shares    map[string]float64 `json:"shares"`
+	Queueing  *float64           `json:"queueing"`
+	Peak      *float64           `json:"peak_bytes"`
+}
+
+type loading struct {
+	Workers   int       `json:"workers"`
+	Prefetch  *int      `json:"prefetch"`
+	ClipsPerS spreadOf  `json:"clips_per_s"`
+	AudioPerS *spreadOf `json:"audio_per_s"`
+	StartS    float64   `json:"start_s"`
+	AgainS    float64   `json:"again_s"`
+}
+
+// option is one change to the plan. Verdict is "faster", "slower", …; WhyNot is why it was not tried.
+type option struct {
+	Option  string    `json:"option"`
+	Value   string    `json:"value"`
+	Side    *side     `json:"side"`
+	Gain    *spreadOf `json:"gain"`
+	CPUGain *spreadOf `json:"cpu_gain"`
+	Problem string    `json:"problem"`
+	WhyNot  string    `json:"why_not"`
+	Better  bool      `json:"better"`
+	Verdict string    `json:"verdict"`
+}
+
+type finding struct {
+	Severity string `json:"severity"`
+	Title    string `json:"title"`
+	Evidence string `json:"evidence"`
+	Change   string `json:"change"`
+}
+
+// stepParts are those of a step with their colours.
+var stepParts = []struct{ name, colour string }{
+	{"waiting", "#f28e2b"}, {"forward", "#4e79a7"}, {"backward", "#59a14f"}, {"optimizer", "#b07aa1"}, {"other", otherColour},
+}
+
+func benchmark(r benchmarkRecord) Document {
+	doc := Document{Title: r.headline()}
+	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
+	add(inText(r.layout()), inHTML{[]Block{r.tiles()}}, said(r.how()...))
+	add(section{Title: "What holds the plan back", Body: r.heldBack()})
+	add(r.bothSides()...)
+	add(r.loaderAlone()...)
+	add(r.changes()...)
+	var files []string
+	for _, path := range r.Profile {
+		files = append(files, path+" (TensorBoard, ui.perfetto.dev)")
+	}
+	if files != nil {
+		add(section{Title: "Profile", Body: []Block{said(files...)}})
+	}
+	if len(r.Notes) > 0 {
+		add(section{Title: "Notes", Body: []Block{said(r.Notes...)}})
+	}
+	return doc
+}
+
+func (r benchmarkRecord) headline() string {
+	where := fmt.Sprintf("%s on %s", name(r.Setting.Model), name(r.Setting.Device))
+	switch {
+	case r.Speedup != nil:
+		return fmt.Sprintf("%s with the plan: %s", factor(r.Speedup.Median), where)
+	case r.Original != nil && r.Original.Problem != "":
+		return fmt.Sprintf("the plan trains, the original settings do not (%s): %s", r.Original.Problem, where)
+	}
+	return fmt.Sprintf("%s with the plan: %s", known(r.Plan.ClipsPerS, func(s spreadOf) string { return short(s.Median) + " clips/s" }), where)
+}
+
+// factor is "3.00x".
+func factor(gain float64) string { return fmt.Sprintf("%.2fx", gain) }
+
+// gained is "1.20x (1.10 to 1.31)".
+func gained(s spreadOf) string {
+	if s.Low == s.High {
+		return factor(s.Median)
+	}
+	return fmt.Sprintf("%s (%.2f to %.2f)", factor(s.Median), s.Low, s.High)
+}
+
+// spanned is "66.7 (60.1 to 70)".
+func (s spreadOf) spanned(text func(float64) string) string {
+	if s.Low == s.High {
+		return text(s.Median)
+	}
+	return fmt.Sprintf("%s (%s to %s)", text(s.Median), text(s.Low), text(s.High))
+}
+
+func (r benchmarkRecord) sides() []side {
+	if r.Original == nil {
+		return []side{r.Plan}
+	}
+	return []side{*r.Original, r.Plan}
+}
+
+// tiles are an epoch of each side and the speed-up.
+func (r benchmarkRecord) tiles() tiles {
+	var found tiles
+	for _, s := range r.sides() {
+		what := "original"
+		if s.Name == r.Plan.Name {
+			what = "optimized"
+		}
+		found = append(found, s.tile(what, r.Setting.EpochClips))
+	}
+	if s := r.Speedup; s != nil {
+		found = append(found, tile{Name: "speedup", Value: factor(s.Median), Note: fmt.Sprintf("%.2f to %.2f", s.Low, s.High)})
+	}
+	if s := r.CPUSpeedup; s != nil {
+		found = append(found, tile{Name: "speedup", Value: factor(s.Median), Note: "by processor time"})
+	}
+	return found
+}
+
+func (s side) tile(what string, clips int) tile {
+	if s.ClipsPerS == nil {
+		return tile{Name: what, Value: or(s.Problem, "not measured")}
+	}
+	pace := s.ClipsPerS.Median
+	return tile{Name: what, Value: short(pace) + " /s", Note: lasting(float64(clips)/pace) + " an epoch"}
+}
+
+// layout are the sides with the seconds of an epoch and how busy the device was, and the speed-up.
+func (r benchmarkRecord) layout() []string {
+	lines := []string{r.Plan.line("Optimized:", r.Setting.EpochClips)}
+	if r.Original != nil {
+		lines = append([]string{r.Original.line("Original:", r.Setting.EpochClips)}, lines...)
+	}
+	if s := r.Speedup; s != nil {
+		line := "Speedup    " + factor(s.Median)
+		if s.Low != s.High {
+			line += fmt.Sprintf(" (%.2f to %.2fx)", s.Low, s.High)
+		}
+		if r.CPUSpeedup != nil {
+			line += "; by processor time " + factor(r.CPUSpeedup.Median)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (s side) line(what string, clips int) string {
+	if s.ClipsPerS == nil {
+		return padded(what, 10) + " " + or(s.Problem, "not measured")
+	}
+	pace := s.ClipsPerS.Median
+	return padded(what, 10) + " " + joined(short(float64(clips)/pace)+" s", short(pace)+" samples/s", s.use())
+}
+
+// use is how busy the GPU was, or the CPU where there is none.
+func (s side) use() string {
+	switch {
+	case s.Readings.GPUUse != nil:
+		return "GPU " + percent(*s.Readings.GPUUse)
+	case s.CPUUse != nil && s.Queueing == nil:
+		return "CPU " + percent(s.CPUUse.Median)
+	}
+	return ""
+}
+
+// how is how it was measured.
+func (r benchmarkRecord) how() []string {
+	s := r.Setting
+	var versions []string
+	for program, number := range s.Versions {
+		versions = append(versions, program+" "+number)
+	}
+	slices.Sort(versions)
+	audio := ""
+	if r.Plan.AudioS != nil {
+		audio = fmt.Sprintf(", %s of audio", lasting(*r.Plan.AudioS))
+	}
+	lines := []string{
+		fmt.Sprintf("times are of an epoch, %s, steps alone; samples are clips", count(s.EpochClips, "clip")),
+		fmt.Sprintf("%s; %s; %s UTC", s.Device, strings.Join(versions, ", "), s.Date),
+		fmt.Sprintf("%s; %s a step on both sides", name(s.Model), count(s.Batch, "clip")),
+		fmt.Sprintf("blocks of %d steps, the same %d clips in each%s, behind %d that warm up; plan and the other in turns, %s; medians, and the lowest and the highest",
+			s.Steps, r.Plan.Clips, audio, s.WarmUp, count(s.Rounds, "round")),
+	}
+	if r.Stopped {
+		lines = append(lines, "stopped early: what was measured until then")
+	}
+	return lines
+}
+
+func (r benchmarkRecord) heldBack() []Block {
+	var found []Block
+	if f := r.Bottleneck; f != nil {
+		lines := advice(f.Evidence, "")
+		if r.NextChange != "" {
+			lines = append(lines, "→ next: "+r.NextChange)
+		}
+		found = append(found, notice{Level: levelOf(f.Severity), What: f.Title, Lines: lines})
+	}
+	for _, f := range r.Findings {
+		found = append(found, notice{Level: levelOf(f.Severity), What: f.Title, Lines: advice(f.Evidence, "")})
+	}
+	return found
+}
+
+func (r benchmarkRecord) bothSides() []Block {
+	pace := bars{Kind: "bars", Title: "samples/s", Unit: "samples/s"}
+	steps := bars{Kind: "bars", Title: "parts of a step", Unit: "%", Top: 1, Legend: true}
+	for _, s := range r.sides() {
+		if s.ClipsPerS != nil {
+			pace.Rows = append(pace.Rows, s.ClipsPerS.bar(s.Name, short(s.ClipsPerS.Median)))
+		}
+		if len(s.Blocks) > 0 {
+			steps.Rows = append(steps.Rows, s.parts())
+		}
+	}
+	pace.Top = roomFor(pace.Rows)
+	body := []Block{}
+	if len(pace.Rows) > 0 {
+		body = append(body, pace)
+	}
+	if len(steps.Rows) > 0 {
+		body = append(body, steps)
+	}
+	title := "Both sides"
+	if r.Original == nil {
+		title = "The plan"
+	}
+	found := []Block{section{Title: title, Body: append(body, plain(r.figures()))}}
+	if rows := r.settings(); len(rows) > 1 {
+		found = append(found, section{Title: "Settings that differ", Body: []Block{plain(rows)}})
+	}
+	return found
+}
+
+func (s spreadOf) bar(what, text string) barRow {
+	return barRow{Name: what, Text: text, Parts: []segment{{Value: s.Median}}, Low: &s.Low, High: &s.High}
+}
+
+// roomFor is what the width stands for, with some space behind the longest.
+func roomFor(rows []barRow) float64 {
+	top := 1e-9
+	for _, r := range rows {
+		top = max(top, *r.High)
+	}
+	return 1.04 * top
+}
+
+// parts are what a side's steps consist of, as shares of a step.
+func (s side) parts() barRow {
+	whole, found := 0.0, barRow{Name: s.Name}
+	for _, part := range stepParts {
+		whole += s.Shares[part.name]
+	}
+	for _, part := range stepParts {
+		if share := s.Shares[part.name]; share > 0 {
+			found.Parts = append(found.Parts, segment{Name: part.name, Value: share / max(1, whole), Colour: part.colour, Label: percent(share), Text: percent(share)})
+		}
+	}
+	return found
+}
+
+// figures are what was measured of both sides, a row each; what nobody knows is left out.
+func (r benchmarkRecord) figures() [][]string {
+	sides := r.sides()
+	head := []string{""}
+	for _, s := range sides {
+		head = append(head, s.Name)
+	}
+	rows := [][]string{head}
+	add := func(what string, of func(side) string) {
+		cells, told := []string{what}, false
+		for _, s := range sides {
+			text := of(s)
+			cells, told = append(cells, text), told || text != unknown
+		}
+		if told {
+			rows = append(rows, cells)
+		}
+	}
+	spanned := func(of func(side) *spreadOf, text func(float64) string) func(side) string {
+		return func(s side) string { return known(of(s), func(x spreadOf) string { return x.spanned(text) }) }
+	}
+	add("samples/s", spanned(func(s side) *spreadOf { return s.ClipsPerS }, short))
+	add("seconds of audio/s", spanned(func(s side) *spreadOf { return s.AudioPerS }, short))
+	add("a step", spanned(func(s side) *spreadOf { return s.StepS }, lasting))
+	add("micro-batches a step", side.microBatches)
+	add("padding", func(s side) string { return known(s.Padding, percent) })
+	add("GPU use", func(s side) string { return known(s.Readings.GPUUse, percent) })
+	add("GPU memory (driver)", func(s side) string { return known(s.Readings.GPUMemory, size) })
+	add("peak of PyTorch", func(s side) string { return known(s.Peak, size) })
+	add("CPU use", func(s side) string { return known(s.CPUUse, func(x spreadOf) string { return percent(x.Median) }) })
+	add("RAM", func(s side) string { return known(s.Readings.RAM, size) })
+	for _, part := range stepParts {
+		add("of a step: "+part.name, func(s side) string {
+			share, told := s.Shares[part.name]
+			if !told {
+				return unknown
+			}
+			return percent(share)
+		})
+	}
+	return rows
+}
+
+func (s side) microBatches() string {
+	low, high := 0, 0
+	for _, b := range s.Blocks {
+		for _, step := range b.Steps {
+			if low == 0 || step.MicroBatches < low {
+				low = step.MicroBatches
+			}
+			high = max(high, step.MicroBatches)
+		}
+	}
+	switch {
+	case high == 0:
+		return unknown
+	case low == high:
+		return fmt.Sprintf("%d", low)
+	}
+	return fmt.Sprintf("%d to %d", low, high)
+}
+
+// settings are those that differ between the sides.
+func (r benchmarkRecord) settings() [][]string {
+	head, seen := []string{""}, map[string]bool{}
+	for _, s := range r.sides() {
+		head = append(head, s.Name)
+		for each := range s.Settings {
+			seen[each] = true
+		}
+	}
+	var names []string
+	for each := range seen {
+		names = append(names, each)
+	}
+	slices.Sort(names)
+	rows := [][]string{head}
+	for _, each := range names {
+		cells, differ := []string{each}, false
+		for _, s := range r.sides() {
+			text := unknown
+			if value := s.Settings[each]; value != nil {
+				text = fmt.Sprint(value)
+			}
+			differ = differ || len(cells) > 1 && text != cells[1]
+			cells = append(cells, text)
+		}
+		if differ {
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
+func (r benchmarkRecord) loaderAlone() []Block {
+	if len(r.Loader) == 0 {
+		return nil
+	}
+	b := bars{Kind: "bars", Title: "clips/s", Unit: "clips/s"}
+	rows := [][]string{{"workers", "prefetch", "clips/s", "seconds of audio/s", "first batch", "with workers that stay"}}
+	for _, l := range r.Loader {
+		prefetch := known(l.Prefetch, func(n int) string { return fmt.Sprintf("%d", n) })
+		way := "no workers"
+		if l.Workers > 0 {
+			way = fmt.Sprintf("%d × prefetch %s", l.Workers, prefetch)
+		}
+		b.Rows = append(b.Rows, l.ClipsPerS.bar(way, short(l.ClipsPerS.Median)))
+		audio := known(l.AudioPerS, func(s spreadOf) string { return s.spanned(short) })
+		rows = append(rows, []string{fmt.Sprintf("%d", l.Workers), prefetch, l.ClipsPerS.spanned(short), audio, lasting(l.StartS), lasting(l.AgainS)})
+	}
+	b.Top = roomFor(b.Rows)
+	return []Block{section{Title: "Loading data alone", Body: []Block{b, fold{Summary: "all figures", Body: []Block{plain(rows)}}}}}
+}
+
+// changes are the speed of each beside the plan's, which is the line; and what was not tried, and why.
+func (r benchmarkRecord) changes() []Block {
+	b := bars{Kind: "bars", Title: "speed beside the plan", Unit: "times the plan's", Levels: []level{{Name: "the plan", At: 1, Limit: true}}, Legend: false}
+	var rows [][]string
+	var left []string
+	byProcessor := slices.ContainsFunc(r.Options, func(o option) bool { return o.CPUGain != nil && o.WhyNot == "" })
+	for _, o := range r.Options {
+		if o.WhyNot != "" {
+			left = append(left, fmt.Sprintf("%s: %s", strings.TrimSpace(o.Option+" "+o.Value), o.WhyNot))
+			continue
+		}
+		if o.Gain != nil {
+			bar := o.Gain.bar(o.Option+" "+o.Value, factor(o.Gain.Median))
+			bar.Pale = !o.Better
+			b.Rows = append(b.Rows, bar)
+		}
+		cells := []string{o.Option, o.Value, known(o.Gain, gained)}
+		if byProcessor {
+			cells = append(cells, known(o.CPUGain, gained))
+		}
+		rows = append(rows, append(cells, or(o.Problem, o.Verdict)))
+	}
+	var body []Block
+	if len(b.Rows) > 0 {
+		b.Top = max(1.04, roomFor(b.Rows))
+		body = append(body, b)
+	}
+	if len(rows) > 0 {
+		head := []string{"change", "", "speed"}
+		if byProcessor {
+			head = append(head, "by processor time")
+		}
+		body = append(body, plain(append([][]string{append(head, "")}, rows...)))
+	}
+	if len(left) > 0 {
+		body = append(body, fold{Summary: "not tried", Body: []Block{said(left...)}})
+	}
+	if len(body) == 0 {
+		return nil
+	}
+	return []Block{section{Title: "Single changes to the plan", Note: "one at a time, each between two blocks of the plan", Body: body}}
+}

@@ -1,0 +1,258 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// comparisonRecord is one training on several GPUs.
+type comparisonRecord struct {
+	Model       modelRecord `json:"model"`
+	Clips       int         `json:"clips"`
+	Hours       float64     `json:"hours"`
+	LongestS    float64     `json:"longest_s"`
+	Target      int         `json:"target_batch_size"`
+	Epochs      float64     `json:"epochs"`
+	Rows        []gpuPlan   `json:"rows"`
+	Assumptions []string    `json:"assumptions"`
+}
+
+type gpuPlan struct {
+	GPU          string         `json:"gpu"`
+	Count        int            `json:"count"`
+	Memory       float64        `json:"memory_bytes"`
+	Budget       float64        `json:"budget_bytes"`
+	Unverified   bool           `json:"unverified"`
+	Fits         bool           `json:"fits"`
+	Precision    string         `json:"precision"`
+	Checkpoint   bool           `json:"gradient_checkpointing"`
+	Optimizer    string         `json:"optimizer"`
+	LoraRank     int            `json:"lora_rank"`
+	Batch        int            `json:"per_device_train_batch_size"`
+	Accumulation int            `json:"gradient_accumulation_steps"`
+	Largest      int            `json:"largest_batch"`
+	Peak         float64        `json:"peak_bytes"`
+	RunHours     *profile.Range `json:"run_hours"`
+	Bound        string         `json:"bound"`
+	Calibrated   bool           `json:"calibrated"`
+	Price        *price         `json:"price"`
+	Cost         *profile.Range `json:"cost_usd"`
+	Energy       *profile.Range `json:"energy_kwh"`
+	Cheapest     bool           `json:"cheapest"`
+	Fastest      bool           `json:"fastest"`
+	Notes        []string       `json:"notes"`
+	Ways         []way          `json:"remedies"`
+}
+
+type price struct {
+	GPU      string  `json:"gpu"`
+	Dollars  float64 `json:"usd_per_hour"`
+	Provider string  `json:"provider"`
+	Date     string  `json:"date"`
+	Source   string  `json:"source"`
+}
+
+// way is a change, and what the training would then take of one GPU.
+type way struct {
+	What string  `json:"what"`
+	Peak float64 `json:"peak_bytes"`
+	Fits bool    `json:"fits"`
+}
+
+func comparison(r comparisonRecord) Document {
+	doc := Document{Title: fmt.Sprintf("%s: %s, %.1f h, longest %s s; effective batch %d, %s", r.Model.label(), count(r.Clips, "clip"), r.Hours, length(r.LongestS), r.Target, epochs(r.Epochs))}
+	t := table{Head: []string{"GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $", "kWh", "bound by"}}
+	var others []Block
+	for _, plan := range r.Rows {
+		if plan.Fits {
+			t.Rows = append(t.Rows, plan.row())
+		} else {
+			others = append(others, plan.unfit())
+		}
+	}
+	if len(t.Rows) > 0 {
+		doc.Blocks = append(doc.Blocks, t)
+	}
+	doc.Blocks = append(append(doc.Blocks, r.best()), others...)
+	var notes []string
+	for _, plan := range r.Rows {
+		for _, note := range plan.Notes {
+			notes = append(notes, "· "+plan.name()+": "+note)
+		}
+	}
+	if len(notes) > 0 {
+		doc.Blocks = append(doc.Blocks, said(notes...))
+	}
+	return Document{Title: doc.Title, Blocks: append(doc.Blocks, fold{Summary: "what this rests on", Body: []Block{said(r.foot()...)}})}
+}
+
+// best are the cheapest and the fastest, which marks tell in HTML.
+func (r comparisonRecord) best() inText {
+	var lines inText
+	for _, plan := range r.Rows {
+		if plan.Cheapest {
+			lines = append(lines, "cheapest: "+plan.name())
+		}
+		if plan.Fastest {
+			lines = append(lines, "fastest: "+plan.name())
+		}
+	}
+	return lines
+}
+
+// length is "25", "1.954", "36000".
+func length(seconds float64) string {
+	if seconds < 1000 {
+		return fmt.Sprintf("%.4g", seconds)
+	}
+	return fmt.Sprintf("%.0f", seconds)
+}
+
+func (p gpuPlan) name() string {
+	if p.Count == 1 {
+		return name(p.GPU)
+	}
+	return fmt.Sprintf("%d × %s", p.Count, name(p.GPU))
+}
+
+func (p gpuPlan) row() row {
+	bound := p.Bound
+	if p.Calibrated {
+		bound += ", calibrated"
+	}
+	who := cell{Text: p.name(), Class: "tight"}
+	if p.Cheapest {
+		who.Marks = append(who.Marks, "cheapest")
+	}
+	if p.Fastest {
+		who.Marks = append(who.Marks, "fastest")
+	}
+	used := p.Peak / max(p.Memory, 1)
+	return row{Cells: []cell{
+		who, {Text: p.short()}, {Text: fmt.Sprintf("%d", p.Largest)},
+		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", p.Peak/gib, inGiB(p.Memory), 100*used), Class: "tight", Meter: used, Limit: p.Budget / max(p.Memory, 1)},
+		{Text: around(p.RunHours), Class: "tight"}, {Text: around(p.Cost), Class: "tight"},
+		{Text: known(p.Energy, func(r profile.Range) string { return number(r.Likely) })}, {Text: bound},
+	}}
+}
+
+// short is "8 × 4, bf16", with what else the plan needs.
+func (p gpuPlan) short() string {
+	parts := []string{fmt.Sprintf("%d × %d", p.Batch, p.Accumulation), p.Precision}
+	if p.Checkpoint {
+		parts = append(parts, "checkpointing")
+	}
+	if strings.Contains(p.Optimizer, "8bit") {
+		parts = append(parts, "8-bit")
+	}
+	if p.LoraRank > 0 {
+		parts = append(parts, fmt.Sprintf("LoRA %d", p.LoraRank))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// around is "2.7 (1.5–4.7)".
+func around(r *profile.Range) string {
+	return known(r, func(r profile.Range) string {
+		return fmt.Sprintf("%s (%s–%s)", number(r.Likely), number(r.Low), number(r.High))
+	})
+}
+
+// number has two or three digits that count.
+func number(x float64) string {
+	switch {
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	case x >= 0.1:
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.2g", x)
+}
+
+func (p gpuPlan) unfit() notice {
+	n := notice{Level: "warning", What: fmt.Sprintf("%s (%s of %s to use): does not fit", p.name(), inGiB(p.Budget), inGiB(p.Memory))}
+	for _, w := range p.Ways {
+		sign := "✗"
+		if w.Fits {
+			sign = "→"
+		}
+		n.Lines = append(n.Lines, fmt.Sprintf("%s %s: %s", sign, w.What, inGiB(w.Peak)))
+	}
+	return n
+}
+
+// foot are prices with their sources, and what the figures rest on.
+func (r comparisonRecord) foot() []string {
+	cards, order := map[string][]string{}, []string(nil)
+	for _, plan := range r.Rows {
+		if plan.Price == nil {
+			continue
+		}
+		where := joined(plan.Price.Provider, plan.Price.Date, plan.Price.Source)
+		if cards[where] == nil {
+			order = append(order, where)
+		}
+		if card := fmt.Sprintf("%s %.2f", plan.Price.GPU, plan.Price.Dollars); !slices.Contains(cards[where], card) {
+			cards[where] = append(cards[where], card)
+		}
+	}
+	for i, where := range order {
+		order[i] = fmt.Sprintf("%s (%s)", strings.Join(cards[where], ", "), where)
+	}
+	var lines []string
+	if len(order) > 0 {
+		lines = append(lines, "dollars per hour and GPU: "+strings.Join(order, "; "))
+	}
+	if slices.ContainsFunc(r.Rows, func(p gpuPlan) bool { return p.Fits && p.Unverified }) {
+		lines = append(lines, "some published figures of these cards were not checked against a source")
+	}
+	return append(lines, r.Assumptions...)
+}
+
+// joined are the texts that are there, with commas.
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), ", ")
+}
+
+// largestRecord are the known models on one GPU, the largest first.
+type largestRecord struct {
+	GPU      string  `json:"gpu"`
+	Budget   float64 `json:"budget_bytes"`
+	Seconds  float64 `json:"seconds"`
+	LoraRank int     `json:"lora_rank"`
+	Models   []struct {
+		Name       string  `json:"name"`
+		Parameters float64 `json:"parameters"`
+		Full       way     `json:"full"`
+		EightBit   way     `json:"eight_bit"`
+		Lora       way     `json:"lora"`
+	} `json:"models"`
+}
+
+func largest(r largestRecord) Document {
+	ways := []string{"fully", "fully, 8-bit optimizer", fmt.Sprintf("LoRA %d", r.LoraRank)}
+	best := []string{"none", "none", "none"}
+	t := table{Head: append([]string{"model", "parameters"}, ways...)}
+	for _, m := range r.Models {
+		shown := row{Cells: []cell{{Text: name(m.Name)}, {Text: fmt.Sprintf("%.1f M", m.Parameters/1e6), Class: "tight"}}}
+		for i, w := range []way{m.Full, m.EightBit, m.Lora} {
+			if w.Fits && best[i] == "none" {
+				best[i] = name(m.Name)
+			}
+			c := fitting(w.Fits)
+			c.Text = strings.Fields(c.Text)[0] + " " + inGiB(w.Peak)
+			shown.Cells = append(shown.Cells, c)
+		}
+		t.Rows = append(t.Rows, shown)
+	}
+	var first []string
+	for i, words := range ways {
+		first = append(first, fmt.Sprintf("largest, %s: %s", words, best[i]))
+	}
+	return Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing", name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{said(first...), t}}
+}

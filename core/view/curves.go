@@ -1,0 +1,360 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// curves is a chart of lines over time, steps or events: axes with their labels in a gutter, a limit, spans and marks.
+type curves struct {
+	Kind   string   `json:"kind"` // "curves"
+	Title  string   `json:"title"`
+	Unit   string   `json:"unit"`
+	XUnit  string   `json:"x_unit"`
+	X      axis     `json:"x"`
+	Top    float64  `json:"top"` // of the vertical axis, which begins at 0
+	Series []series `json:"series"`
+	Limit  *limit   `json:"limit"`
+	Spans  []span   `json:"spans"`
+	Events []event  `json:"events"`
+	Aside  bool     `json:"-"` // not drawn by Python
+}
+
+// axis is the horizontal one; a tick's label is written at At.
+type axis struct {
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+	Ticks []tick  `json:"ticks"`
+}
+
+type tick struct {
+	At   float64 `json:"at"`
+	Text string  `json:"text"`
+}
+
+// series is a line in pieces without gaps, each of places (x, y); of Stacked ones each lies on those before it.
+type series struct {
+	Name    string         `json:"name"`
+	Colour  string         `json:"colour"` // "" is that of text
+	Area    bool           `json:"area"`
+	Stacked bool           `json:"stacked"`
+	Dots    bool           `json:"dots"`
+	Pieces  [][][2]float64 `json:"pieces"`
+}
+
+// limit is a value with its name.
+type limit struct {
+	At   float64 `json:"at"`
+	Name string  `json:"name"`
+}
+
+// span is a time in which something lasted: "evaluation", "checkpoint" or "gap".
+type span struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+	Kind string  `json:"kind"`
+	Text string  `json:"text"`
+}
+
+// event is something at a moment: Level "serious" and "warning" are an alert that held Until, numbered by Label; "out of
+// memory" a full line, "phase" a dotted one with its name, and "" a short one.
+type event struct {
+	At    float64  `json:"at"`
+	Until *float64 `json:"until"`
+	Level string   `json:"level"`
+	Label string   `json:"label"`
+	Text  string   `json:"text"`
+}
+
+func (curves) look() string    { return "curves" }
+func (c curves) plotted() bool { return !c.Aside }
+
+const (
+	curveTop    = 17.0 // pixels above the lines, for the numbers of alerts
+	curveHeight = 120.0
+	apart       = 0.016 // of the width, between numbers
+	sparkline   = 70    // characters
+)
+
+// Empty tells whether nothing is known of any line.
+func (c curves) Empty() bool {
+	for _, s := range c.Series {
+		if len(s.Pieces) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (c curves) at(x float64) float64 { return between(x, c.X.Low, c.X.High) }
+
+func (c curves) y(value float64) float64 {
+	return curveTop + curveHeight*(1-between(value, 0, c.top()))
+}
+
+func (c curves) top() float64 {
+	if c.Top > 0 {
+		return c.Top
+	}
+	return 1
+}
+
+// limited tells whether there is a limit low enough to be in the picture.
+func (c curves) limited() bool { return c.Limit != nil && c.Limit.At <= c.top() }
+
+func (c curves) heights() []float64 {
+	step := roundStep(c.top())
+	var found []float64
+	for n := 1.0; n*step <= c.top()*(1+1e-9); n++ {
+		found = append(found, n*step)
+	}
+	return found
+}
+
+// Gutter has the labels of the vertical axis, the unit with the highest.
+func (c curves) Gutter() picture {
+	p := picture{Height: curveTop + curveHeight + tickHeight}
+	heights := c.heights()
+	for i, h := range heights {
+		text := short(h)
+		if i == len(heights)-1 {
+			text += " " + c.Unit
+		}
+		p.Shapes = append(p.Shapes, label{X: 1, Y: c.y(h) + 4, Anchor: "end", Class: "label", Text: text})
+	}
+	p.Shapes = append(p.Shapes, label{X: 1, Y: c.y(0) + 4, Anchor: "end", Class: "label", Text: "0"})
+	return p
+}
+
+// Drawn is the picture: grid, spans, lines, limit, events, the labels of the horizontal axis.
+func (c curves) Drawn() picture {
+	floor := curveTop + curveHeight
+	p := picture{Label: c.Title, Words: c.words(), Height: floor + tickHeight}
+	for _, h := range c.heights() {
+		p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: c.y(h), Y2: c.y(h), Class: "grid"})
+	}
+	p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: floor, Y2: floor, Class: "floor"})
+	for _, s := range c.Spans {
+		x := c.at(s.From)
+		p.Shapes = append(p.Shapes, box{X: x, W: max(c.at(s.To)-x, 0.0012), Y: curveTop, H: curveHeight, Class: s.Kind, Title: s.Text})
+	}
+	p.Shapes = append(p.Shapes, stretched{Y: curveTop, H: curveHeight, Paths: c.paths()})
+	if c.limited() {
+		y := c.y(c.Limit.At)
+		p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: y, Y2: y, Class: "limit", Dashed: true, Title: c.Limit.Name})
+	}
+	p.Shapes = append(p.Shapes, c.events(floor)...)
+	for _, t := range c.X.Ticks {
+		x := c.at(t.At)
+		p.Shapes = append(p.Shapes, label{X: x, Y: floor + 13, Anchor: anchor(x), Class: "label", Text: t.Text})
+	}
+	return p
+}
+
+func (c curves) words() string {
+	parts := make([]string, len(c.Series))
+	for i, s := range c.Series {
+		parts[i] = fmt.Sprintf("%s up to %s %s", s.Name, short(s.highest()), c.Unit)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s series) highest() float64 {
+	top := 0.0
+	for _, piece := range s.Pieces {
+		for _, place := range piece {
+			top = max(top, place[1])
+		}
+	}
+	return top
+}
+
+func (c curves) paths() []path {
+	var paths []path
+	var below [][2]float64
+	for _, s := range c.Series {
+		switch {
+		case s.Stacked:
+			above := sum(s.Pieces, below)
+			paths = append(paths, path{D: c.stacked(above, below), Colour: s.Colour, Area: true, Class: "stacked", Title: s.Name})
+			below = above
+		default:
+			if s.Area {
+				paths = append(paths, path{D: c.area(s.Pieces), Colour: s.Colour, Area: true, Class: "under"})
+			}
+			paths = append(paths, path{D: c.line(s.Pieces), Colour: s.Colour, Title: s.Name})
+		}
+	}
+	return paths
+}
+
+// sum lies a line on the one below it, which has the same places.
+func sum(pieces [][][2]float64, below [][2]float64) [][2]float64 {
+	if len(pieces) == 0 {
+		return below
+	}
+	above := make([][2]float64, len(pieces[0]))
+	for i, place := range pieces[0] {
+		above[i] = place
+		if i < len(below) {
+			above[i][1] += below[i][1]
+		}
+	}
+	return above
+}
+
+func (c curves) stacked(above, below [][2]float64) string {
+	if len(above) == 0 {
+		return ""
+	}
+	x, y := c.place(above[0])
+	out := []byte(fmt.Sprintf("M%d %d", x, y))
+	out = c.walk(out, above)
+	for i := len(below) - 1; i >= 0; i-- {
+		x, y := c.place(below[i])
+		out = fmt.Appendf(out, "L%d %d", x, y)
+	}
+	if len(below) == 0 {
+		out = fmt.Appendf(out, "V%dH%d", pathHeight, x)
+	}
+	return string(append(out, 'Z'))
+}
+
+func (c curves) line(pieces [][][2]float64) string {
+	var out []byte
+	for _, piece := range pieces {
+		x, y := c.place(piece[0])
+		out = c.walk(fmt.Appendf(out, "M%d %d", x, y), piece)
+	}
+	return string(out)
+}
+
+func (c curves) area(pieces [][][2]float64) string {
+	var out []byte
+	for _, piece := range pieces {
+		x, y := c.place(piece[0])
+		out = c.walk(fmt.Appendf(out, "M%d %dV%d", x, pathHeight, y), piece)
+		out = fmt.Appendf(out, "V%dZ", pathHeight)
+	}
+	return string(out)
+}
+
+// walk goes from the first place through all others by steps: half the text that places would take.
+func (c curves) walk(out []byte, piece [][2]float64) []byte {
+	if len(piece) == 1 {
+		return append(out, "h1"...)
+	}
+	out = append(out, 'l')
+	x, y := c.place(piece[0])
+	for i, place := range piece[1:] {
+		x2, y2 := c.place(place)
+		if i > 0 && x2-x >= 0 {
+			out = append(out, ' ')
+		}
+		out = fmt.Appendf(out, "%d", x2-x)
+		if y2-y >= 0 {
+			out = append(out, ' ')
+		}
+		out = fmt.Appendf(out, "%d", y2-y)
+		x, y = x2, y2
+	}
+	return out
+}
+
+func (c curves) place(p [2]float64) (int, int) {
+	return int(pathWidth*c.at(p[0]) + 0.5), int(math.RoundToEven(pathHeight * (1 - between(p[1], 0, c.top()))))
+}
+
+// events are lines; alerts also a bar above for as long as they held, and their number where there is room.
+func (c curves) events(floor float64) []shape {
+	var shapes []shape
+	last, free := -1.0, 0.0
+	for _, e := range c.Events {
+		x := c.at(e.At)
+		switch e.Level {
+		case "phase":
+			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor, Class: "grid phase", Dashed: true, Title: e.Text})
+			if x >= free {
+				shapes = append(shapes, label{X: x, DX: 2, Y: floor + 13, Anchor: "start", Class: "label", Text: e.Text})
+				free = x + 0.011*float64(columns(e.Text)) + 0.012
+			}
+		case "out of memory":
+			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor, Class: "limit", Title: e.Text})
+		case "":
+			shapes = append(shapes, stroke{X1: x, X2: x, Y1: floor - 14, Y2: floor, Class: "level thin", Title: e.Text})
+		default:
+			end := 1.0
+			if e.Until != nil {
+				end = c.at(*e.Until)
+			}
+			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor, Class: "alert " + e.Level, Dashed: true},
+				box{X: x, W: max(end-x, 0.002), Y: curveTop - 3, H: 3, Class: "alert " + e.Level, Title: e.Text})
+			if x-last > apart {
+				shapes = append(shapes, label{X: x, Y: curveTop - 5, Anchor: anchor(max(x, 0.5)), Class: "number " + e.Level, Text: e.Label})
+				last = x
+			}
+		}
+	}
+	return shapes
+}
+
+// Keys are what the lines stand for.
+func (c curves) Keys() []key {
+	var keys []key
+	for _, s := range c.Series {
+		k := key{Name: s.Name, Colour: s.Colour}
+		if s.Colour == "" {
+			k.Line = "level"
+		}
+		keys = append(keys, k)
+	}
+	if c.limited() {
+		keys = append(keys, key{Name: c.Limit.Name, Line: "limit"})
+	}
+	return keys
+}
+
+var blocks = []rune(" ▁▂▃▄▅▆▇█")
+
+// lines are the first line alone, as blocks of a height up to the limit or the top; a space where nothing is known.
+func (c curves) lines(int) []string {
+	if c.Empty() {
+		return nil
+	}
+	top := c.top()
+	if c.limited() {
+		top = c.Limit.At
+	} else if c.Unit == "%" {
+		top = min(top, 100)
+	}
+	cells := []rune(strings.Repeat(" ", sparkline))
+	for _, piece := range c.first() {
+		for i, place := range piece {
+			from := int(c.at(place[0]) * sparkline)
+			to := from
+			if i+1 < len(piece) {
+				to = max(from, int(c.at(piece[i+1][0])*sparkline)-1)
+			}
+			level := blocks[1+int(7.999*between(place[1], 0, top))]
+			for at := from; at <= min(to, sparkline-1); at++ {
+				cells[at] = max(cells[at], level)
+			}
+		}
+	}
+	return []string{fmt.Sprintf("%s |%s| %s %s", padded(clipped(c.Title, 22), 18), string(cells), short(top), c.Unit)}
+}
+
+// first is the line that text shows: of stacked ones their sum, which is drawn last.
+func (c curves) first() [][][2]float64 {
+	if !c.Series[0].Stacked {
+		return c.Series[0].Pieces
+	}
+	var whole [][2]float64
+	for _, s := range c.Series {
+		if s.Stacked {
+			whole = sum(s.Pieces, whole)
+		}
+	}
+	return [][][2]float64{whole}
+}

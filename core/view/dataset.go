@@ -1,0 +1,138 @@
+package view
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+const (
+	shownBad  = 50 // bad files in HTML
+	listedBad = 5  // in text
+)
+
+var orders = map[string]string{"random": "random", "grouped": "grouped by length", "bucketed": "in 10 buckets", "sorted": "sorted"}
+
+func dataset(d profile.Dataset) Document {
+	facts := datasetFacts(d)
+	doc := Document{Title: facts[0], Blocks: []Block{said(facts[1:]...)}}
+	if drawable(d) {
+		h := durations(d, nil, nil)
+		h.Note = paddingWords(d)
+		doc.Blocks = append(doc.Blocks, h)
+	}
+	doc.Blocks = append(doc.Blocks, padding(d)...)
+	for _, warning := range d.Warnings {
+		what, why, _ := strings.Cut(warning, ". ")
+		doc.Blocks = append(doc.Blocks, notice{Level: "warning", What: what, Lines: advice(why, "")})
+	}
+	if n := d.Duplicates.Count; n > 0 {
+		var groups []string
+		for _, group := range d.Duplicates.Groups {
+			groups = append(groups, strings.Join(group, ", "))
+		}
+		doc.Blocks = append(doc.Blocks, inHTML{[]Block{fold{Summary: counted(n, "likely copy", "likely copies"), Body: []Block{said(groups...)}}}})
+	}
+	return Document{Title: doc.Title, Blocks: append(doc.Blocks, badFiles(d)...)}
+}
+
+// drawable tells whether there is a histogram: of measured clips, with an edge more than counts.
+func drawable(d profile.Dataset) bool {
+	return d.MeasuredCount > 0 && len(d.Histogram.Counts) > 0 && len(d.Histogram.EdgesS) == len(d.Histogram.Counts)+1
+}
+
+// datasetFacts are how much there is, how long it is, and of what kind.
+func datasetFacts(d profile.Dataset) []string {
+	if d.MeasuredCount == 0 {
+		return []string{fmt.Sprintf("no usable clip (%s)", d.Source)}
+	}
+	p := d.PercentilesS
+	lines := []string{
+		fmt.Sprintf("%s, %.2f h, %s on disk, %s decoded (%s)", count(d.SampleCount, "clip"), d.TotalHours, exact(float64(d.SizeBytes)), exact(float64(d.DecodedBytes)), d.Source),
+		fmt.Sprintf("durations %.2f–%.2f s, mean %.2f s, median %.2f s, 95 %% under %.2f s", d.MinS, d.MaxS, d.MeanS, p["p50"], p["p95"]),
+		fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s", 100*d.ShareOver30S, mix(d.SampleRates, " Hz"), mix(d.Codecs, "")),
+	}
+	if d.Sampled {
+		lines = append(lines, fmt.Sprintf("measured on a random sample of %d", d.MeasuredCount))
+	}
+	return lines
+}
+
+// mix is "16000 Hz ×300, 8000 Hz ×4", the most frequent first.
+func mix(counts map[string]int, unit string) string {
+	names := make([]string, 0, len(counts))
+	for each := range counts {
+		names = append(names, each)
+	}
+	sort.Slice(names, func(i, j int) bool {
+		a, b := names[i], names[j]
+		return counts[a] > counts[b] || counts[a] == counts[b] && a < b
+	})
+	for i, each := range names {
+		names[i] = each + unit
+		if len(counts) > 1 {
+			names[i] += fmt.Sprintf(" ×%d", counts[each])
+		}
+	}
+	if len(names) == 0 {
+		return "unknown"
+	}
+	return strings.Join(names, ", ")
+}
+
+// durations is the histogram with the median, the 95th percentile, and what a plan adds.
+func durations(d profile.Dataset, marks []mark, ranges []clipRange) histogram {
+	p := d.PercentilesS
+	own := []mark{{At: p["p50"], Text: fmt.Sprintf("median %.3g s", p["p50"])}, {At: p["p95"], Text: fmt.Sprintf("95 %% under %.3g s", p["p95"])}}
+	return histogram{
+		Kind: "histogram", Title: "clips by duration", Unit: "s", Noun: "clip", Edges: d.Histogram.EdgesS, Counts: d.Histogram.Counts,
+		Marks: append(own, marks...), Ranges: ranges,
+		Words: fmt.Sprintf("%s from %.2f to %.2f s, half of them under %.2f s, 95 %% under %.2f s", count(d.MeasuredCount, "clip"), d.MinS, d.MaxS, p["p50"], p["p95"]),
+	}
+}
+
+// paddingWords is "padding in batches of 8: random 70.8%, …".
+func paddingWords(d profile.Dataset) string {
+	var costs []string
+	for _, p := range d.Padding {
+		costs = append(costs, fmt.Sprintf("%s %.1f%%", orderWords(p), 100*p.Waste))
+	}
+	return fmt.Sprintf("padding in batches of %d: %s", d.BatchSize, strings.Join(costs, ", "))
+}
+
+func orderWords(p profile.Padding) string {
+	if words, known := orders[p.Order]; known {
+		return words
+	}
+	return p.Order
+}
+
+// padding is what padding costs, and the few clips that cost most of it.
+func padding(d profile.Dataset) []Block {
+	if d.MeasuredCount <= 1 || len(d.Padding) == 0 {
+		return nil
+	}
+	b := bars{Kind: "bars", Title: fmt.Sprintf("padding in batches of %d", d.BatchSize), Unit: "%", Top: 1}
+	for _, p := range d.Padding {
+		b.Rows = append(b.Rows, barRow{Name: orderWords(p), Text: fmt.Sprintf("%.1f%%", 100*p.Waste), Parts: []segment{{Value: p.Waste}}})
+	}
+	found := []Block{b}
+	if o := d.Outliers; o != nil {
+		found = append(found, said(fmt.Sprintf("%s over %.4g s hold %.0f%% of the padded time", count(o.Count, "clip"), o.OverS, 100*o.PaddedShare)))
+	}
+	return found
+}
+
+// badFiles are the files that cannot be used.
+func badFiles(d profile.Dataset) []Block {
+	if d.BadCount == 0 {
+		return nil
+	}
+	var lines []string
+	for _, bad := range d.BadFiles[:min(len(d.BadFiles), shownBad)] {
+		lines = append(lines, fmt.Sprintf("%s: %s", bad.Path, bad.Error))
+	}
+	return []Block{fold{Summary: count(d.BadCount, "bad file") + " left out", Body: []Block{facts{Items: lines, Brief: listedBad, More: d.BadCount - len(lines)}}}}
+}

@@ -1,0 +1,97 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+)
+
+const digested = 4 // settings that a closed fold shows
+
+// decisions are the rows of a group: as text a line for each setting, its reason under it.
+type decisions []decision
+
+func (decisions) look() string { return "decisions" }
+
+// Told tells whether a row has an alternative or a gain.
+func (d decisions) Told() bool {
+	for _, each := range d {
+		if each.Alternative != "" || each.Gain != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (d decisions) lines(width int) []string {
+	var lines []string
+	for _, each := range d {
+		changed := ""
+		if each.Overridden {
+			changed = fmt.Sprintf(" (overridden; planned: %s)", each.Planned)
+		}
+		lines = append(lines, wrap(fmt.Sprintf("%s = %s%s", each.Setting, or(each.Value, unknown), changed), width, "  ")...)
+		for _, under := range each.under() {
+			lines = append(lines, indented(wrap(under, width-4, "  "), "    ")...)
+		}
+	}
+	return lines
+}
+
+func (d decision) under() []string {
+	var found []string
+	if d.Reason != "" {
+		found = append(found, d.Reason)
+	}
+	switch {
+	case d.Alternative != "" && d.Gain != "":
+		found = append(found, fmt.Sprintf("instead of %s: %s", d.Alternative, d.Gain))
+	case d.Alternative != "":
+		found = append(found, "instead of "+d.Alternative)
+	case d.Gain != "":
+		found = append(found, d.Gain)
+	}
+	return found
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// decisionGroups are folds, in the order in which groups come; one with changes is open.
+func decisionGroups(all []decision) []Block {
+	groups := map[string]decisions{}
+	var order []string
+	for _, d := range all {
+		if groups[d.Group] == nil {
+			order = append(order, d.Group)
+		}
+		groups[d.Group] = append(groups[d.Group], d)
+	}
+	var found []Block
+	for _, group := range order {
+		found = append(found, decisionGroup(group, groups[group]))
+	}
+	return found
+}
+
+func decisionGroup(group string, rows decisions) fold {
+	f := fold{Summary: group, Body: []Block{rows}}
+	var digest []string
+	changed := 0
+	for i, d := range rows {
+		if i < digested {
+			digest = append(digest, d.Setting+" "+or(d.Value, unknown))
+		}
+		if d.Overridden {
+			changed++
+		}
+	}
+	f.Digest = strings.Join(digest, " · ")
+	if changed > 0 {
+		f.Open, f.Changed = true, fmt.Sprintf("%d overridden", changed)
+	}
+	return f
+}

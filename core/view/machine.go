@@ -1,0 +1,102 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+func hardware(h profile.Hardware) Document {
+	return Document{Title: "Hardware", Untitled: true, Blocks: []Block{preformatted(hardwareLines(h))}}
+}
+
+func hardwareLines(h profile.Hardware) []string {
+	var lines []string
+	for _, g := range h.GPUs {
+		free := " (from the catalogue)"
+		if g.MemoryFreeBytes != nil {
+			free = fmt.Sprintf(", %s free", inGiB(float64(*g.MemoryFreeBytes)))
+		}
+		lines = append(lines, fmt.Sprintf("GPU %d: %s, %s, compute capability %s%s", g.Index, name(g.Name), inGiB(float64(g.MemoryTotalBytes)), g.ComputeCapability, free))
+	}
+	if len(lines) == 0 {
+		lines = []string{fmt.Sprintf("no GPU (%s)", h.NoGPUReason)}
+	}
+	if h.DriverVersion != nil && *h.DriverVersion != "" {
+		lines = append(lines, fmt.Sprintf("driver %s, CUDA up to %s", *h.DriverVersion, profile.Or(h.CUDAVersion, "unknown")))
+	}
+	return append(lines, hostLine(h))
+}
+
+func hostLine(h profile.Hardware) string {
+	cores := fmt.Sprintf("%d cores", h.CPU.LogicalCores)
+	if h.CPU.LimitSource != "" {
+		cores = fmt.Sprintf("%.6g of %s", h.CPU.UsableCores, cores)
+	}
+	limited := ""
+	if h.Memory.LimitSource != "" {
+		limited = fmt.Sprintf(" (limited by %s)", h.Memory.LimitSource)
+	}
+	return fmt.Sprintf("CPU %s, RAM %s available of %s%s", cores, inGiB(float64(h.Memory.AvailableBytes)), inGiB(float64(h.Memory.TotalBytes)), limited)
+}
+
+// modelRecord is a profile whose counts may be made by hand.
+type modelRecord struct {
+	Name                string             `json:"name"`
+	Architecture        string             `json:"architecture"`
+	ClassName           string             `json:"class_name"`
+	TotalParameters     float64            `json:"total_parameters"`
+	TrainableParameters *float64           `json:"trainable_parameters"`
+	ParameterBytes      *float64           `json:"parameter_bytes"`
+	GradientBytes       *float64           `json:"gradient_bytes"`
+	OptimizerBytes      map[string]float64 `json:"optimizer_bytes"`
+}
+
+func model(m modelRecord) Document {
+	return Document{Title: "Model", Untitled: true, Blocks: []Block{preformatted(modelLines(m))}}
+}
+
+func modelLines(m modelRecord) []string {
+	trainable := m.TotalParameters
+	if m.TrainableParameters != nil {
+		trainable = *m.TrainableParameters
+	}
+	lines := []string{fmt.Sprintf("%s: %.1f M parameters, %.1f M trainable", m.label(), m.TotalParameters/1e6, trainable/1e6)}
+	if m.ParameterBytes == nil {
+		return lines
+	}
+	var states []string
+	for state, bytes := range m.OptimizerBytes {
+		if bytes > 0 {
+			states = append(states, fmt.Sprintf("%s %s", state, exact(bytes)))
+		}
+	}
+	slices.Sort(states)
+	return append(lines, fmt.Sprintf("parameters %s, gradients %s, optimizer state: %s", known(m.ParameterBytes, exact), known(m.GradientBytes, exact), strings.Join(states, ", ")))
+}
+
+func (m modelRecord) label() string {
+	switch {
+	case m.Name != "" && m.ClassName != "":
+		return fmt.Sprintf("%s (%s)", name(m.Name), name(m.ClassName))
+	case m.Name != "":
+		return name(m.Name)
+	case m.ClassName != "":
+		return name(m.ClassName)
+	case m.Architecture != "":
+		return name(m.Architecture)
+	}
+	return "model"
+}
+
+// box is lines of text under a title, as they are.
+type boxRecord struct {
+	Title string   `json:"title"`
+	Lines []string `json:"lines"`
+}
+
+func boxed(b boxRecord) Document {
+	return Document{Title: b.Title, Untitled: true, Blocks: []Block{preformatted(b.Lines)}}
+}

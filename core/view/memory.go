@@ -1,0 +1,356 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// memoryRecord is an estimate of a training's memory; sizes are bytes.
+type memoryRecord struct {
+	Model         string         `json:"model"`
+	Shape         string         `json:"shape_words"`
+	Settings      string         `json:"settings_words"`
+	Estimator     string         `json:"estimator"`
+	PeakAllocated float64        `json:"peak_allocated"`
+	PeakReserved  float64        `json:"peak_reserved"`
+	PeakDevice    *float64       `json:"peak_device"`
+	Fits          *bool          `json:"fits"`
+	Headroom      *float64       `json:"headroom_bytes"`
+	Retries       int            `json:"retries"`
+	OutOfMemory   *stop          `json:"out_of_memory"`
+	Target        target         `json:"target"`
+	AtPeak        peakMoment     `json:"at_peak"`
+	Phases        []phasePeak    `json:"phases"`
+	Timeline      *eventTimeline `json:"timeline"`
+	Terms         []term         `json:"terms"`
+	Calibration   string         `json:"calibration_words"`
+	Evaluation    *evaluation    `json:"evaluation"`
+	Remedies      []string       `json:"remedies"`
+	Warnings      []string       `json:"warnings"`
+	Notes         []string       `json:"notes"`
+}
+
+// target is the GPU in mind; absent figures without one.
+type target struct {
+	Name          string   `json:"name"`
+	Available     *float64 `json:"available_bytes"`
+	Context       *float64 `json:"context_bytes"`
+	ContextHigh   *float64 `json:"context_high_bytes"`
+	ContextSource string   `json:"context_source"`
+	Limit         *float64 `json:"limit_bytes"`
+}
+
+type stop struct {
+	Phase     string  `json:"phase"`
+	Op        string  `json:"op"`
+	Module    string  `json:"module"`
+	Wanted    float64 `json:"wanted"`
+	Allocated float64 `json:"allocated"`
+}
+
+type peakMoment struct {
+	Phase      string             `json:"phase"`
+	Op         string             `json:"op"`
+	Module     string             `json:"module"`
+	Components map[string]float64 `json:"components"`
+	Modules    []struct {
+		Module string  `json:"module"`
+		Bytes  float64 `json:"bytes"`
+	} `json:"modules"`
+}
+
+type phasePeak struct {
+	Phase         string  `json:"phase"`
+	PeakAllocated float64 `json:"peak_allocated"`
+}
+
+// eventTimeline is the memory after some of the run's events; Phase is a place in the record's phases.
+type eventTimeline struct {
+	Event      []float64            `json:"event"`
+	Phase      []int                `json:"phase"`
+	Allocated  []float64            `json:"allocated"`
+	Reserved   []float64            `json:"reserved"`
+	Components map[string][]float64 `json:"components"`
+}
+
+type term struct {
+	Name    string  `json:"name"`
+	Bytes   float64 `json:"bytes"`
+	Formula string  `json:"formula"`
+	Source  string  `json:"source"`
+}
+
+type evaluation struct {
+	Batch         int      `json:"batch"`
+	Seconds       float64  `json:"seconds"`
+	PeakAllocated float64  `json:"peak_allocated"`
+	OutputsSample float64  `json:"outputs_bytes_per_sample"`
+	Generation    *float64 `json:"generation_cache_bytes"`
+	GPU1000       float64  `json:"gpu_bytes_1000"` // of 1000 samples
+	Host1000      float64  `json:"host_bytes_1000"`
+}
+
+var estimators = map[string]string{
+	"trace":     "traced",
+	"analytic":  "analytic estimate: formulas from the config, not a trace",
+	"published": "published formula: a rough guess that ignores length",
+}
+
+// componentOrder is that in which shares of memory are drawn: what stays first, what comes and goes last.
+var componentOrder = []string{"training", "model and optimizer", "parameters", "buffers", "gradients", "optimizer", "activations", "temporaries", "logits_loss", "outputs"}
+
+const (
+	noModule     = "(weights, optimizer, inputs: outside any module's work)"
+	shownModules = 5 // in text
+	nearLimit    = 1.6
+)
+
+func memory(r memoryRecord) Document {
+	doc := Document{Title: fmt.Sprintf("%s, %s, %s (%s)", name(or(r.Model, "model")), or(r.Shape, "as recorded"), r.Settings, or(estimators[r.Estimator], r.Estimator))}
+	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
+	add(r.verdict(), said(r.peaks()), r.bar())
+	if t := r.Timeline; t != nil && len(t.Event) > 1 {
+		add(r.overEvents(*t))
+	}
+	var lines []string
+	if m := r.moment(); m != "" {
+		lines = append(lines, "at the peak: "+m)
+	}
+	lines = append(lines, "peaks by phase: "+r.byPhase())
+	if r.Evaluation != nil {
+		lines = append(lines, r.Evaluation.words())
+	}
+	add(said(lines...), r.remarks())
+	add(r.modules()...)
+	add(r.formulas()...)
+	return doc
+}
+
+// verdict is whether it fits, and by how much; the need alone when there is no GPU in mind.
+func (r memoryRecord) verdict() notice {
+	n := notice{Level: "note", What: r.shortVerdict()}
+	switch {
+	case r.Fits == nil:
+	case *r.Fits:
+		n.Level = "good"
+	default:
+		n.Level = "serious"
+		if s := r.OutOfMemory; s != nil {
+			n.Lines = []string{fmt.Sprintf("it would stop in %s at %s%s, asking for %s with %s allocated", s.Phase, s.Op, in(s.Module), exact(s.Wanted), exact(s.Allocated))}
+		}
+	}
+	return n
+}
+
+func in(module string) string {
+	if module == "" {
+		return ""
+	}
+	return " in " + module
+}
+
+func (r memoryRecord) shortVerdict() string {
+	if r.Fits == nil || r.Headroom == nil {
+		return fmt.Sprintf(`needs %s and the CUDA context; name a GPU (gpu="L4") to see whether it fits`, exact(r.PeakReserved))
+	}
+	need, available := known(r.PeakDevice, exact), known(r.Target.Available, exact)
+	if !*r.Fits {
+		return fmt.Sprintf("does not fit %s: needs %s, has %s", name(r.Target.Name), need, available)
+	}
+	tight := ""
+	if r.Retries > 0 {
+		tight = ", after emptying the allocator's cache " + times(r.Retries)
+	}
+	return fmt.Sprintf("fits %s: %s of %s, %s to spare%s", name(r.Target.Name), need, available, exact(*r.Headroom), tight)
+}
+
+// peaks are the three figures that other tools show, told apart.
+func (r memoryRecord) peaks() string {
+	device := ""
+	if c := r.Target.Context; c != nil {
+		source := " (by a table)"
+		if r.Target.ContextSource == "measured" {
+			source = ""
+		}
+		device = fmt.Sprintf(", device %s with %s of context%s", known(r.PeakDevice, exact), exact(*c), source)
+	}
+	return fmt.Sprintf("peak: allocated %s, reserved %s%s", exact(r.PeakAllocated), exact(r.PeakReserved), device)
+}
+
+// ordered are the shares of memory that hold any, in the order in which they are drawn.
+func ordered(components map[string]float64) []string {
+	var found []string
+	for each, bytes := range components {
+		if bytes > 0 {
+			found = append(found, each)
+		}
+	}
+	slices.SortFunc(found, byComponent)
+	return found
+}
+
+func byComponent(a, b string) int {
+	place := func(each string) int {
+		if i := slices.Index(componentOrder, each); i >= 0 {
+			return i
+		}
+		return len(componentOrder)
+	}
+	return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a, b))
+}
+
+// bar is what holds the peak, against the GPU's memory where one is known.
+func (r memoryRecord) bar() bars {
+	b := bars{Kind: "bars", Title: "memory at the peak", Unit: "bytes", Rows: []barRow{{}}, Ticks: true, Legend: true, Aside: true}
+	held := 0.0
+	add := func(what string, bytes float64, note string) {
+		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: strings.ReplaceAll(what, "_", " "), Value: bytes, Text: exact(bytes), Colour: colourOf(what),
+			Label: fmt.Sprintf("%d", len(b.Rows[0].Parts)+1), Note: note})
+	}
+	for _, each := range ordered(r.AtPeak.Components) {
+		bytes := r.AtPeak.Components[each]
+		add(each, bytes, fmt.Sprintf("%.0f%%", 100*bytes/max(r.PeakAllocated, 1)))
+		held += bytes
+	}
+	if slack := r.PeakReserved - held; slack > 0 {
+		add("reserved, not held", slack, "")
+	}
+	if c := r.Target.Context; c != nil {
+		add("context", *c, "")
+	}
+	whole := max(orZero(r.Target.Available), orZero(r.PeakDevice), r.PeakReserved, held, 1)
+	b.Top = 1.02 * whole
+	if a := r.Target.Available; a != nil {
+		b.Levels = []level{{Name: "available", At: *a, Text: exact(*a), Limit: true}}
+	}
+	return b
+}
+
+// overEvents is the components stacked over the run's events, the reserved memory above them, the limit, and the phases.
+func (r memoryRecord) overEvents(t eventTimeline) curves {
+	highest := max(slices.Max(append([]float64{1}, t.Reserved...)), slices.Max(append([]float64{1}, t.Allocated...)))
+	unit, unitName := binary(highest)
+	c := curves{Kind: "curves", Title: "Over the events of the run", Unit: unitName, XUnit: "allocations and frees", X: axis{Low: t.Event[0], High: max(t.Event[len(t.Event)-1], t.Event[0]+1)}}
+	tallest := map[string]float64{}
+	for each, held := range t.Components {
+		tallest[each] = slices.Max(append([]float64{0}, held...))
+	}
+	for _, each := range ordered(tallest) {
+		c.Series = append(c.Series, series{Name: strings.ReplaceAll(each, "_", " "), Colour: colourOf(each), Stacked: true, Pieces: t.piece(t.Components[each], unit)})
+	}
+	c.Series = append(c.Series, series{Name: "reserved", Pieces: t.piece(t.Reserved, unit)})
+	if l := r.Target.Limit; l != nil {
+		c.Limit = &limit{At: *l / unit, Name: "limit " + exact(*l)}
+		if *l <= nearLimit*highest {
+			highest = max(highest, *l)
+		}
+	}
+	c.Top = 1.04 * highest / unit
+	before := -1
+	for i, phase := range t.Phase[:min(len(t.Phase), len(t.Event))] {
+		if phase != before && phase >= 0 && phase < len(r.Phases) {
+			c.Events = append(c.Events, event{At: t.Event[i], Level: "phase", Text: r.Phases[phase].Phase})
+		}
+		before = phase
+	}
+	return c
+}
+
+func (t eventTimeline) piece(values []float64, unit float64) [][][2]float64 {
+	places := make([][2]float64, min(len(values), len(t.Event)))
+	for i := range places {
+		places[i] = [2]float64{t.Event[i], values[i] / unit}
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	return [][][2]float64{places}
+}
+
+func (r memoryRecord) moment() string {
+	if r.AtPeak.Op == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s, %s%s", r.AtPeak.Phase, r.AtPeak.Op, in(r.AtPeak.Module))
+}
+
+// byPhase is the highest allocated memory in each phase, over all segments.
+func (r memoryRecord) byPhase() string {
+	highest := map[string]float64{}
+	var order []string
+	for _, p := range r.Phases {
+		if _, seen := highest[p.Phase]; !seen {
+			order = append(order, p.Phase)
+		}
+		highest[p.Phase] = max(highest[p.Phase], p.PeakAllocated)
+	}
+	for i, phase := range order {
+		order[i] = phase + " " + exact(highest[phase])
+	}
+	return strings.Join(order, ", ")
+}
+
+// words are one batch, what stays of each sample, and a whole evaluation of a thousand samples.
+func (v evaluation) words() string {
+	text := fmt.Sprintf("evaluation, %d × %.6g s: %s allocated; of each sample the Trainer keeps %s, so 1000 samples take %s on the GPU and %s of host RAM "+
+		"(eval_accumulation_steps or preprocess_logits_for_metrics avoid it)", v.Batch, v.Seconds, exact(v.PeakAllocated), exact(v.OutputsSample), exact(v.GPU1000), exact(v.Host1000))
+	if v.Generation != nil && *v.Generation > 0 {
+		text += fmt.Sprintf("; generating keeps %s of keys and values", exact(*v.Generation))
+	}
+	return text
+}
+
+// remarks are what else the reader should know, each with its mark: a warning, a remedy, a note.
+func (r memoryRecord) remarks() facts {
+	var lines []string
+	for _, text := range append(slices.Clone(r.Warnings), r.doubt()...) {
+		lines = append(lines, "! "+text)
+	}
+	for _, text := range r.Remedies {
+		lines = append(lines, "→ to make it fit: "+text)
+	}
+	if r.Calibration != "" {
+		lines = append(lines, "· "+r.Calibration)
+	}
+	for _, text := range r.Notes {
+		lines = append(lines, "· "+text)
+	}
+	return said(lines...)
+}
+
+// doubt: whether it fits may hang on what the context takes, which a table knows only roughly.
+func (r memoryRecord) doubt() []string {
+	t := r.Target
+	if r.Fits == nil || !*r.Fits || t.Context == nil || t.ContextHigh == nil || orZero(r.Headroom) >= *t.ContextHigh-*t.Context {
+		return nil
+	}
+	return []string{fmt.Sprintf("the CUDA context may take up to %s, and then it would not fit; calibrate on the GPU to know", exact(*t.ContextHigh))}
+}
+
+func (r memoryRecord) modules() []Block {
+	rows := [][]string{{"held", "module"}}
+	for _, m := range r.AtPeak.Modules {
+		if m.Bytes > 0 {
+			rows = append(rows, []string{exact(m.Bytes), or(m.Module, noModule)})
+		}
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	t := plain(rows)
+	t.Brief = shownModules
+	return []Block{fold{Summary: "what holds it, by module", Body: []Block{t}}}
+}
+
+func (r memoryRecord) formulas() []Block {
+	if len(r.Terms) == 0 {
+		return nil
+	}
+	t := table{Head: []string{"bytes", "of", "formula"}}
+	for _, each := range r.Terms {
+		t.Rows = append(t.Rows, row{Cells: []cell{{Text: exact(each.Bytes), Class: "tight"}, {Text: each.Name, Note: each.Source}, {Text: each.Formula}}})
+	}
+	return []Block{inHTML{[]Block{fold{Summary: "by which formulas", Body: []Block{t}}}}}
+}

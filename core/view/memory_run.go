@@ -1,0 +1,90 @@
+package view
+
+import "fmt"
+
+// overOrders are a figure's median, 99th percentile and worst over the orders that were tried.
+type overOrders struct {
+	Median float64 `json:"median"`
+	P99    float64 `json:"p99"`
+	Worst  float64 `json:"worst"`
+}
+
+// runMemoryRecord is the memory of a whole run over several orders of its clips.
+type runMemoryRecord struct {
+	Model         string      `json:"model"`
+	Settings      string      `json:"settings_words"`
+	Batch         int         `json:"batch"`
+	Clips         int         `json:"clips"`
+	LongestS      float64     `json:"longest_s"`
+	Steps         int         `json:"steps"`
+	Order         string      `json:"order"`
+	PeakAllocated overOrders  `json:"peak_allocated"`
+	PeakReserved  overOrders  `json:"peak_reserved"`
+	PeakDevice    *overOrders `json:"peak_device"`
+	OutOfMemory   float64     `json:"out_of_memory"` // share of the orders
+	Alone         struct {
+		PeakAllocated float64 `json:"peak_allocated"`
+		PeakReserved  float64 `json:"peak_reserved"`
+	} `json:"largest_batch_only"`
+	Seeds []struct {
+		PeakAllocated float64 `json:"peak_allocated"`
+		PeakReserved  float64 `json:"peak_reserved"`
+	} `json:"seeds"`
+	Target target `json:"target"`
+}
+
+func runMemory(r runMemoryRecord) Document {
+	rows := [][]string{{"peak", "median", "p99", "worst"}, r.PeakAllocated.row("allocated"), r.PeakReserved.row("reserved")}
+	if r.PeakDevice != nil {
+		rows = append(rows, r.PeakDevice.row("device"))
+	}
+	return Document{
+		Title: fmt.Sprintf("%s, batch %d, %d clips up to %.1f s, %s order, %s", name(or(r.Model, "model")), r.Batch, r.Clips, r.LongestS, r.Order, r.Settings),
+		Blocks: []Block{
+			r.verdict(), plain(rows),
+			said(fmt.Sprintf("the longest clips' batch alone: allocated %s, reserved %s", exact(r.Alone.PeakAllocated), exact(r.Alone.PeakReserved))),
+			r.each(),
+		},
+	}
+}
+
+func (s overOrders) row(what string) []string {
+	return []string{what, exact(s.Median), exact(s.P99), exact(s.Worst)}
+}
+
+func (r runMemoryRecord) verdict() notice {
+	n := notice{Level: "note", What: fmt.Sprintf("%d steps in %d orders: ", r.Steps, len(r.Seeds))}
+	switch {
+	case r.Target.Limit == nil:
+		n.What += "no GPU in mind"
+	case r.OutOfMemory == 0:
+		n.Level = "good"
+		n.What += fmt.Sprintf("fits %s in every order", name(r.Target.Name))
+	default:
+		n.Level = "serious"
+		n.What += fmt.Sprintf("runs out of %s's %s in %.0f%% of them", name(r.Target.Name), known(r.Target.Available, exact), 100*r.OutOfMemory)
+	}
+	return n
+}
+
+// each is the peaks of every order as dots, against the limit.
+func (r runMemoryRecord) each() curves {
+	top := max(r.PeakReserved.Worst, orZero(r.Target.Limit))
+	unit, unitName := binary(top)
+	c := curves{Kind: "curves", Title: "Peak of each order", Unit: unitName, XUnit: "order of the clips", Top: 1.04 * top / unit,
+		X: axis{Low: 0.5, High: float64(len(r.Seeds)) + 0.5}}
+	reserved, allocated := series{Name: "reserved", Dots: true}, series{Name: "allocated", Colour: lineColours[0], Dots: true}
+	for i, s := range r.Seeds {
+		x := float64(i + 1)
+		reserved.Pieces = append(reserved.Pieces, [][2]float64{{x, s.PeakReserved / unit}})
+		allocated.Pieces = append(allocated.Pieces, [][2]float64{{x, s.PeakAllocated / unit}})
+		if len(r.Seeds) <= 20 {
+			c.X.Ticks = append(c.X.Ticks, tick{At: x, Text: fmt.Sprintf("%d", i+1)})
+		}
+	}
+	c.Series = []series{reserved, allocated}
+	if l := r.Target.Limit; l != nil {
+		c.Limit = &limit{At: *l / unit, Name: "limit of " + name(r.Target.Name)}
+	}
+	return c
+}

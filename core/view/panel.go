@@ -1,0 +1,166 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// panelRecord is a training while it runs: where it is, and what its monitor sees.
+type panelRecord struct {
+	Step     int      `json:"step"`
+	Steps    int      `json:"steps"`
+	LeftS    *float64 `json:"left_s"`
+	Waited   *float64 `json:"waited"`
+	Stopped  bool     `json:"stopped"`
+	Shot     snapshot `json:"shot"`
+	Activity struct {
+		Workers *float64      `json:"workers_rss_bytes"`
+		GPUs    []gpuActivity `json:"gpus"`
+	} `json:"activity"`
+	History struct {
+		Times     []float64  `json:"times_s"`
+		HostTotal float64    `json:"host_total_bytes"`
+		HostUsed  []*float64 `json:"host_used_bytes"`
+		GPUs      []struct {
+			Total float64    `json:"total_bytes"`
+			Used  []*float64 `json:"used_bytes"`
+		} `json:"gpus"`
+	} `json:"history"`
+	Alerts []alert `json:"alerts"`
+}
+
+type snapshot struct {
+	HostTotal *float64 `json:"host_total"`
+	HostUsed  *float64 `json:"host_used"`
+	GPUs      []struct {
+		Total    *float64 `json:"total"`
+		Used     *float64 `json:"used"`
+		Headroom *float64 `json:"headroom"`
+	} `json:"gpus"`
+}
+
+type gpuActivity struct {
+	Utilization *float64 `json:"utilization"`
+	Power       *float64 `json:"power_w"`
+	Temperature *float64 `json:"temperature_c"`
+}
+
+const shownAlerts = 4
+
+func panel(r panelRecord) Document {
+	doc := Document{Title: r.headline()}
+	if r.Steps > 0 {
+		doc.Blocks = append(doc.Blocks, progress{Done: float64(r.Step) / float64(r.Steps)})
+	}
+	doc.Blocks = append(doc.Blocks, r.alerts()...)
+	return Document{Title: doc.Title, Blocks: append(doc.Blocks, r.tiles(),
+		section{Title: "Memory", Note: "used share, PyTorch's cache included", Body: []Block{r.overTime()}})}
+}
+
+func (r panelRecord) headline() string {
+	where, left := "Step", ""
+	if r.Stopped {
+		where = "Stopped after step"
+	}
+	if r.LeftS != nil {
+		left = fmt.Sprintf(" · about %s left", lasting(roughly(*r.LeftS)))
+	}
+	return fmt.Sprintf("%s %d of %d%s", where, r.Step, r.Steps, left)
+}
+
+// roughly is whole seconds, of longer times whole minutes.
+func roughly(seconds float64) float64 {
+	if seconds < 90 {
+		return max(1, math.Round(seconds))
+	}
+	return 60 * math.Round(seconds/60)
+}
+
+// alerts are the newest that hold, the last first.
+func (r panelRecord) alerts() []Block {
+	var found []Block
+	for i := len(r.Alerts) - 1; i >= 0 && len(found) < shownAlerts; i-- {
+		if a := r.Alerts[i]; a.Cleared == nil {
+			found = append(found, notice{Level: levelOf(a.Severity), What: a.Text, Lines: advice("", a.Advice)})
+		}
+	}
+	return found
+}
+
+func (r panelRecord) tiles() tiles {
+	var found tiles
+	for i, g := range r.Shot.GPUs {
+		what := "GPU"
+		if len(r.Shot.GPUs) > 1 {
+			what = fmt.Sprintf("GPU %d", i)
+		}
+		found = append(found, memoryTile(what+" memory", g.Used, g.Total, "with PyTorch's cache"),
+			tile{Name: "headroom", Value: or(known(g.Headroom, inGiB), unknown), Note: "unused cache is free"})
+		if i < len(r.Activity.GPUs) && r.Activity.GPUs[i].Utilization != nil {
+			found = append(found, r.Activity.GPUs[i].tile())
+		}
+	}
+	found = append(found, memoryTile("host memory", r.Shot.HostUsed, r.Shot.HostTotal, ""))
+	if w := r.Activity.Workers; w != nil && *w > 0 {
+		found = append(found, tile{Name: "loader's workers", Value: inGiB(*w), Note: "RAM"})
+	}
+	if r.Waited != nil {
+		found = append(found, tile{Name: "waits for the loader", Value: fmt.Sprintf("%.0f %%", 100**r.Waited), Note: "of the time"})
+	}
+	return found
+}
+
+func memoryTile(what string, used, total *float64, note string) tile {
+	if used == nil || total == nil || *total <= 0 {
+		return tile{Name: what, Value: "unknown", Note: note}
+	}
+	share := *used / *total
+	return tile{Name: what, Value: fmt.Sprintf("%.1f of %s", *used/gib, inGiB(*total)), Note: note, Meter: &share}
+}
+
+func (a gpuActivity) tile() tile {
+	var facts []string
+	if a.Power != nil {
+		facts = append(facts, fmt.Sprintf("%.0f W", *a.Power))
+	}
+	if a.Temperature != nil {
+		facts = append(facts, fmt.Sprintf("%.0f °C", *a.Temperature))
+	}
+	return tile{Name: "busy", Value: fmt.Sprintf("%.0f %%", 100**a.Utilization), Note: strings.Join(facts, " · "), Meter: a.Utilization}
+}
+
+// overTime is a line for each GPU and one for the host, as shares, since the start.
+func (r panelRecord) overTime() curves {
+	h := r.History
+	c := curves{Kind: "curves", Title: "used share of memory", Unit: "%", XUnit: "s", Top: 100, X: axis{High: 1}}
+	if len(h.Times) > 0 {
+		end := h.Times[len(h.Times)-1]
+		c.X = axis{High: max(end, 1e-9), Ticks: []tick{{At: 0, Text: "start"}, {At: end, Text: lasting(end)}}}
+	}
+	for i, g := range h.GPUs {
+		c.Series = append(c.Series, shareOver(fmt.Sprintf("GPU %d", i), lineColours[i%len(lineColours)], h.Times, g.Used, g.Total)...)
+	}
+	c.Series = append(c.Series, shareOver("host", otherColour, h.Times, h.HostUsed, h.HostTotal)...)
+	c.Limit = &limit{At: 100, Name: "all of it"}
+	return c
+}
+
+// shareOver is a line in pieces, with gaps where nothing is known; nothing where the whole is not.
+func shareOver(what, colour string, times []float64, used []*float64, total float64) []series {
+	if total <= 0 {
+		return nil
+	}
+	s, piece := series{Name: what, Colour: colour}, [][2]float64(nil)
+	for i, at := range times[:min(len(times), len(used))] {
+		if used[i] != nil {
+			piece = append(piece, [2]float64{at, 100 * min(1, *used[i]/total)})
+		} else if piece != nil {
+			s.Pieces, piece = append(s.Pieces, piece), nil
+		}
+	}
+	if piece != nil {
+		s.Pieces = append(s.Pieces, piece)
+	}
+	return []series{s}
+}

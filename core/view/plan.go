@@ -1,0 +1,460 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// planRecord is an explanation of a plan: the plan, what it was made from, and what to look out for.
+type planRecord struct {
+	Hardware  *profile.Hardware `json:"hardware"`
+	Dataset   *profile.Dataset  `json:"dataset"`
+	Model     *modelRecord      `json:"model"`
+	Memory    plannedMemory     `json:"memory"`
+	Decisions []decision        `json:"decisions"`
+	Cautions  []caution         `json:"cautions"`
+	Stale     []string          `json:"stale"` // overridden settings that the predictions do not know of
+	Config    profile.Config    `json:"config"`
+}
+
+// plannedMemory is that of the tightest device; Parts add up to the peak, Others were in use before.
+type plannedMemory struct {
+	Parts  []memoryPart `json:"parts"`
+	Peak   float64      `json:"peak_bytes"`
+	High   *float64     `json:"high_bytes"`
+	Budget *float64     `json:"budget_bytes"`
+	Total  *float64     `json:"total_bytes"`
+	Others float64      `json:"others_bytes"`
+}
+
+type memoryPart struct {
+	Name  string  `json:"name"`
+	Bytes float64 `json:"bytes"`
+}
+
+type decision struct {
+	Group       string `json:"group"`
+	Setting     string `json:"setting"`
+	Value       string `json:"value"`
+	Planned     string `json:"planned"`
+	Reason      string `json:"reason"`
+	Alternative string `json:"alternative"`
+	Gain        string `json:"gain"`
+	Overridden  bool   `json:"overridden"`
+}
+
+type caution struct {
+	Level  string `json:"level"`
+	What   string `json:"what"`
+	Why    string `json:"why"`
+	Remedy string `json:"remedy"`
+}
+
+func plan(r planRecord) Document {
+	doc := Document{Title: r.headline(), Blocks: []Block{r.badges()}}
+	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
+	add(r.cautions(true)...)
+	var machine []string
+	if r.Hardware != nil {
+		machine = hardwareLines(*r.Hardware)
+	}
+	if r.Model != nil {
+		machine = append(machine, modelLines(*r.Model)...)
+	}
+	if machine != nil {
+		add(section{Title: "Hardware and model", Body: []Block{said(machine...)}})
+	}
+	add(r.devices()...)
+	add(beside{r.data(), append(r.memory(), r.times()...)}, section{Title: "Decisions", Body: decisionGroups(r.Decisions)})
+	add(r.alternatives()...)
+	add(section{Title: "Look out", Body: r.cautions(false)})
+	return doc
+}
+
+// headline is "8 × 4 = 32 clips a step on Tesla T4, fp16, checkpointing off; peak 11.9 of 15.0 GiB; an epoch in …".
+func (r planRecord) headline() string {
+	c, m := r.Config, r.Memory
+	parts := []string{fmt.Sprintf("%s on %s, %s, checkpointing %s", r.step(), device(c), precision(c), onOff(c.GradientCheckpointing))}
+	peak := inGiB(m.Peak)
+	if m.Total != nil {
+		peak = part(m.Peak, *m.Total)
+	}
+	if len(r.Stale) > 0 {
+		peak += " before your changes"
+	}
+	parts = append(parts, "peak "+peak)
+	if c.Times != nil {
+		parts = append(parts, "an epoch in about "+hours(c.Times.EpochHours))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+func precision(c profile.Config) string {
+	switch {
+	case c.BF16:
+		return "bf16"
+	case c.FP16:
+		return "fp16"
+	}
+	return "fp32"
+}
+
+// step is "8 × 4 = 32 clips a step", or the unequal shares of the GPUs.
+func (r planRecord) step() string {
+	c := r.Config
+	text := r.unequal()
+	if text == "" {
+		factors := fmt.Sprintf("%d", c.PerDeviceTrainBatchSize)
+		if c.GradientAccumulationSteps > 1 || c.DeviceCount > 1 {
+			factors += fmt.Sprintf(" × %d", c.GradientAccumulationSteps)
+		}
+		if c.DeviceCount > 1 {
+			factors += fmt.Sprintf(" × %d", c.DeviceCount)
+		}
+		whole := c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps * max(1, c.DeviceCount)
+		if strings.Contains(factors, " ") {
+			factors += fmt.Sprintf(" = %d", whole)
+		}
+		text = factors + " clips a step"
+	}
+	if c.MicroBatching == "memory" {
+		text += fmt.Sprintf(", cut by memory (at least %d at once)", c.MicroBatchSize)
+	}
+	return text
+}
+
+// unequal is "22 + 10 = 32 clips a step" where GPUs differ, and nobody has changed that.
+func (r planRecord) unequal() string {
+	whole, same := 0, true
+	var parts []string
+	for _, d := range r.Config.Devices {
+		parts = append(parts, fmt.Sprintf("%d", d.Samples))
+		whole += d.Samples
+		same = same && d.Samples == r.Config.Devices[0].Samples
+	}
+	for _, d := range r.Decisions {
+		if d.Overridden && (d.Setting == "per_device_train_batch_size" || d.Setting == "gradient_accumulation_steps" || d.Setting == "device_count") {
+			return ""
+		}
+	}
+	if same {
+		return ""
+	}
+	return fmt.Sprintf("%s = %d clips a step", strings.Join(parts, " + "), whole)
+}
+
+// device is "Tesla T4", "2 × Tesla T4", "NVIDIA L4 + Tesla T4", "the CPU".
+func device(c profile.Config) string {
+	if c.GPUName == "" {
+		return "the CPU"
+	}
+	var names []string
+	for _, d := range c.Devices {
+		names = append(names, d.Name)
+	}
+	if len(names) != c.DeviceCount {
+		names = nil
+		for range min(max(1, c.DeviceCount), 1024) {
+			names = append(names, c.GPUName)
+		}
+	}
+	return several(names)
+}
+
+// several is "NVIDIA L4 + 2 × Tesla T4": each name once, in the order of the first.
+func several(names []string) string {
+	counts := map[string]int{}
+	var order []string
+	for _, each := range names {
+		if counts[each] == 0 {
+			order = append(order, each)
+		}
+		counts[each]++
+	}
+	for i, each := range order {
+		order[i] = name(each)
+		if n := counts[each]; n > 1 {
+			order[i] = fmt.Sprintf("%d × %s", n, name(each))
+		}
+	}
+	return strings.Join(order, " + ")
+}
+
+// hours is "1.2 h (0.7–2.1)", short times in minutes or seconds.
+func hours(r profile.Range) string {
+	unit, scale := "h", 1.0
+	switch {
+	case r.Likely >= 0.95:
+	case r.Likely*60 >= 0.95:
+		unit, scale = "min", 60
+	default:
+		unit, scale = "s", 3600
+	}
+	return ranged(profile.Range{Low: r.Low * scale, Likely: r.Likely * scale, High: r.High * scale}, " "+unit)
+}
+
+// ranged is "1.3 US$ (0.8–2.1)".
+func ranged(r profile.Range, unit string) string {
+	return fmt.Sprintf("%s%s (%s–%s)", rough(r.Likely), unit, rough(r.Low), rough(r.High))
+}
+
+func (r planRecord) badges() badges {
+	b := badges{{Text: "policy " + r.Config.Policy}, {Text: "preset " + r.Config.Preset}}
+	counts := map[string]int{}
+	for _, c := range r.Cautions {
+		counts[c.Level]++
+	}
+	if n := counts["serious"]; n > 0 {
+		b = append(b, badge{"serious", fmt.Sprintf("%d serious", n)})
+	}
+	for _, level := range []string{"warning", "note"} {
+		if n := counts[level]; n > 0 {
+			b = append(b, badge{level, count(n, level)})
+		}
+	}
+	return b
+}
+
+func (r planRecord) cautions(serious bool) []Block {
+	var found []Block
+	for _, c := range r.Cautions {
+		if (c.Level == "serious") == serious {
+			found = append(found, notice{Level: c.Level, What: c.What, Lines: advice(c.Why, c.Remedy)})
+		}
+	}
+	return found
+}
+
+// devices is a row for each of several GPUs; meters show the peaks in their budgets.
+func (r planRecord) devices() []Block {
+	if len(r.Config.Devices) < 2 {
+		return nil
+	}
+	t := table{Head: []string{"GPU", "name", "clips a step", "micro-batch", "peak", "budget"}}
+	for _, d := range r.Config.Devices {
+		filled := float64(d.PeakBytes) / max(1, float64(d.BudgetBytes))
+		t.Rows = append(t.Rows, row{Cells: []cell{
+			{Text: fmt.Sprintf("%d", d.Index)}, {Text: name(d.Name)}, {Text: fmt.Sprintf("%d", d.Samples)}, {Text: fmt.Sprintf("%d", d.MicroBatchSize)},
+			{Text: inGiB(float64(d.PeakBytes)), Class: "tight", Meter: filled}, {Text: inGiB(float64(d.BudgetBytes)), Class: "tight"},
+		}})
+	}
+	return []Block{section{Title: "Devices", Body: []Block{t}}}
+}
+
+// data is the audio with what the plan does to it: length buckets, limits.
+func (r planRecord) data() []Block {
+	d, buckets := r.Dataset, r.buckets()
+	if d == nil {
+		if buckets == nil {
+			return nil
+		}
+		return []Block{section{Title: "Data", Body: buckets}}
+	}
+	var body []Block
+	lines, limits := datasetFacts(*d), limitsOf(r.Config)
+	if drawable(*d) {
+		body = append(body, durations(*d, limits, r.ranges()))
+	}
+	if d.MeasuredCount > 0 {
+		lines = append(lines, percentiles(*d))
+	}
+	for _, l := range limits {
+		if d.MeasuredCount == 0 || l.At > d.MaxS {
+			lines = append(lines, l.Text)
+		}
+	}
+	body = append(append(append(body, said(lines...)), buckets...), badFiles(*d)...)
+	s := section{Title: "Data", Body: body}
+	if buckets != nil && d.MeasuredCount > 0 {
+		s.Note = "micro-batch of each length above the bars"
+	}
+	return []Block{s}
+}
+
+func percentiles(d profile.Dataset) string {
+	var parts []string
+	for _, p := range []string{"5", "25", "75", "90", "99"} {
+		parts = append(parts, fmt.Sprintf("%s %% %.3g", p, d.PercentilesS["p"+p]))
+	}
+	return "percentiles in seconds: " + strings.Join(parts, ", ")
+}
+
+// limitsOf are where clips are left out or cut.
+func limitsOf(c profile.Config) []mark {
+	var found []mark
+	if s := c.MaxLengthS; s != nil {
+		found = append(found, mark{At: *s, Text: fmt.Sprintf("longer than %.6g s: left out", *s), Limit: true, Cuts: true})
+	}
+	if s := c.ChunkLengthS; s != nil {
+		found = append(found, mark{At: *s, Text: fmt.Sprintf("longer than %.6g s: cut", *s), Limit: true})
+	}
+	return found
+}
+
+func (r planRecord) ranges() []clipRange {
+	var found []clipRange
+	low := 0.0
+	for _, b := range r.Config.LengthBuckets {
+		fits, said := "", "unknown"
+		if b.MicroBatch != nil {
+			fits = fmt.Sprintf("%d", *b.MicroBatch)
+			said = fits
+		}
+		found = append(found, clipRange{b.UpToS, fits, fmt.Sprintf("%.4g–%.4g s: %s, micro-batch %s", low, b.UpToS, count(b.Clips, "clip"), said)})
+		low = b.UpToS
+	}
+	return found
+}
+
+func (r planRecord) buckets() []Block {
+	if len(r.Config.LengthBuckets) == 0 {
+		return nil
+	}
+	rows, low := [][]string{{"durations", "clips", "micro-batch"}}, 0.0
+	for _, b := range r.Config.LengthBuckets {
+		fits := known(b.MicroBatch, func(n int) string { return fmt.Sprintf("%d", n) })
+		rows = append(rows, []string{fmt.Sprintf("%.3g–%.3g s", low, b.UpToS), fmt.Sprintf("%d", b.Clips), fits})
+		low = b.UpToS
+	}
+	return []Block{fold{Summary: count(len(rows)-1, "length bucket"), Body: []Block{plain(rows)}}}
+}
+
+// memory is one bar of the parts behind what was in use, against the worst order, the budget and the end of memory.
+func (r planRecord) memory() []Block {
+	m := r.Memory
+	if m.Peak <= 0 {
+		return nil
+	}
+	extent := max(m.Others+max(m.Peak, orZero(m.High), orZero(m.Budget)), orZero(m.Total), 1)
+	b := bars{Kind: "bars", Title: "memory of a device", Unit: "bytes", Top: 1.02 * extent, Rows: []barRow{{}}, Ticks: true, Legend: true}
+	if m.Others > 0 {
+		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: "in use already", Value: m.Others, Text: exact(m.Others), Colour: "before"})
+	}
+	slices.SortStableFunc(m.Parts, func(a, b memoryPart) int { return byComponent(a.Name, b.Name) })
+	for i, p := range m.Parts {
+		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: strings.ReplaceAll(p.Name, "_", " "), Value: p.Bytes, Text: exact(p.Bytes), Colour: colourOf(p.Name),
+			Label: fmt.Sprintf("%d", i+1), Note: fmt.Sprintf("%.0f%%", 100*p.Bytes/max(m.Peak, 1))})
+	}
+	b.Levels = append(b.Levels, level{Name: "peak", At: m.Others + m.Peak, Text: exact(m.Peak)})
+	if m.High != nil && *m.High > m.Peak {
+		b.Levels = append(b.Levels, level{Name: "worst order", At: m.Others + *m.High, Text: exact(*m.High), Class: "worst"})
+	}
+	if m.Budget != nil {
+		b.Levels = append(b.Levels, level{Name: "budget", At: m.Others + *m.Budget, Text: exact(*m.Budget), Limit: true})
+	}
+	if m.Total != nil {
+		b.Levels = append(b.Levels, level{Name: "total", At: *m.Total, Text: exact(*m.Total), Class: "end"})
+	}
+	where := r.Config.GPUName
+	if where == "" {
+		where = "RAM"
+	}
+	return []Block{section{Title: "Memory of a device", Note: "predicted, " + name(where), Body: []Block{b}}}
+}
+
+// times are tiles of what training takes.
+func (r planRecord) times() []Block {
+	t := r.Config.Times
+	if t == nil {
+		return nil
+	}
+	found := tiles{
+		spread("epoch", hours(t.EpochHours)), spread("run of "+epochs(r.Config.NumTrainEpochs), hours(t.RunHours)), spread("step", ranged(t.StepS, " s")),
+		spread("audio", ranged(t.AudioRate, " s/s")), spread("bound by", t.Bound),
+	}
+	if t.CostUSD != nil {
+		found = append(found, spread("cost of run", ranged(*t.CostUSD, " US$")))
+	}
+	if t.EnergyKWh != nil {
+		found = append(found, spread("energy of run", ranged(*t.EnergyKWh, " kWh")))
+	}
+	note := "estimate with its range, without evaluations"
+	if t.Calibrated {
+		note = "by measured steps"
+	}
+	return []Block{section{Title: "Times", Note: note, Body: []Block{found}}}
+}
+
+// spread is a tile of "1.2 h (0.7–2.1)", its range below.
+func spread(what, text string) tile {
+	value, around, _ := strings.Cut(text, " (")
+	return tile{Name: what, Value: value, Note: strings.TrimSuffix(around, ")")}
+}
+
+// alternatives are the plan and the other ways, each epoch with a meter.
+func (r planRecord) alternatives() []Block {
+	c := r.Config
+	if len(c.Alternatives) == 0 {
+		return nil
+	}
+	longest := 0.0
+	for _, way := range c.Alternatives {
+		if way.EpochHours != nil {
+			longest = max(longest, way.EpochHours.Likely)
+		}
+	}
+	var own *profile.Range
+	if c.Times != nil {
+		own = &c.Times.EpochHours
+		longest = max(longest, own.Likely)
+	}
+	yes, peak := true, c.PredictedBytes
+	t := table{Head: []string{"way", "what", "fits", "peak", "an epoch", "plan faster by"}}
+	mine := wayRow(profile.Alternative{Name: "this plan", What: r.short(), Fits: &yes, PeakBytes: &peak, EpochHours: own}, longest)
+	mine.Class = "mine"
+	t.Rows = append(t.Rows, mine)
+	for _, way := range c.Alternatives {
+		t.Rows = append(t.Rows, wayRow(way, longest))
+	}
+	return []Block{section{Title: "Alternatives", Body: []Block{t}}}
+}
+
+func wayRow(way profile.Alternative, longest float64) row {
+	fits := cell{Text: "?", Class: "tight"}
+	if way.Fits != nil {
+		fits = fitting(*way.Fits)
+	}
+	epoch := cell{Text: known(way.EpochHours, hours), Class: "tight"}
+	if way.EpochHours != nil && longest > 0 {
+		epoch.Meter = way.EpochHours.Likely / longest
+	}
+	speed := ""
+	if way.Speed != nil {
+		speed = fmt.Sprintf("%.2f×", *way.Speed)
+	} else if way.Name != "this plan" {
+		speed = unknown
+	}
+	peak := known(way.PeakBytes, func(bytes int64) string { return inGiB(float64(bytes)) })
+	return row{Cells: []cell{{Text: name(way.Name)}, {Text: way.What}, fits, {Text: peak, Class: "tight"}, epoch, {Text: speed, Class: "tight"}}}
+}
+
+// fitting tells by a sign, too, not by a colour alone.
+func fitting(fits bool) cell {
+	if fits {
+		return cell{Text: "✓ yes", Class: "tight yes"}
+	}
+	return cell{Text: "✗ no", Class: "tight no"}
+}
+
+// short is "8 × 4, fp16, checkpointing": the plan beside its alternatives.
+func (r planRecord) short() string {
+	c := r.Config
+	parts := []string{fmt.Sprintf("%d × %d", c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps), precision(c)}
+	if c.GradientCheckpointing {
+		parts = append(parts, "checkpointing")
+	}
+	if c.MicroBatching == "memory" {
+		parts = append(parts, "cut by memory")
+	}
+	return strings.Join(append(parts, c.LengthHandling+" order"), ", ")
+}

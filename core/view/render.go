@@ -1,0 +1,143 @@
+// Package view shows records to people: as text for terminals, as cards and pages of HTML with inline SVG, as CSV, and
+// as charts for other programs to draw. A view turns a record into a document of few kinds of blocks; how these look is
+// in one place. It knows no device and no file.
+package view
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// Request asks for a record of a kind in a format: "text", "html" (a card), "page", "title", "charts" or "csv".
+type Request struct {
+	Kind   string          `json:"kind"`
+	Format string          `json:"format"`
+	Width  int             `json:"width"` // of text, in columns; 0 is 110
+	Record json.RawMessage `json:"record"`
+}
+
+const (
+	narrowest, broadest = 20, 1000 // columns
+)
+
+// view makes a document of a record; csv, where it has one, a table for spreadsheets.
+type view struct {
+	document func(raw []byte) (Document, error)
+	csv      func(raw []byte) (string, error)
+}
+
+// kinds are the views: to add one, a function from its record to a Document, and a row here.
+var kinds = map[string]view{
+	"plan":     of(plan),
+	"hardware": of(hardware),
+	"model":    of(model),
+	"dataset":  of(dataset),
+	"box":      of(boxed),
+
+	"memory":         of(memory),
+	"memory run":     of(runMemory),
+	"comparison":     of(comparison),
+	"largest models": of(largest),
+	"benchmark":      {document: of(benchmark).document, csv: read(benchmarkCSV)},
+	"run":            of(run),
+	"panel":          of(panel),
+	"screen":         of(screen),
+}
+
+// of is a view by the function from its record to a document.
+func of[R any](show func(R) Document) view {
+	return view{document: read(func(record R) (Document, error) { return show(record), nil })}
+}
+
+// read decodes a record, which may have more than is shown, and makes its texts safe to show.
+func read[R, A any](show func(R) (A, error)) func([]byte) (A, error) {
+	return func(raw []byte) (answer A, err error) {
+		var record R
+		if err := json.Unmarshal(raw, &record); err != nil {
+			return answer, err
+		}
+		tidy(reflect.ValueOf(&record))
+		return show(record)
+	}
+}
+
+// Render shows a record.
+func Render(r Request) (any, error) {
+	show, known := kinds[r.Kind]
+	if !known {
+		return nil, fault.New(fault.InvalidArgument, "choose one of "+names(kinds), "showing a record: there is no view of kind %q", clipped(r.Kind, nameLength))
+	}
+	if r.Width != 0 && (r.Width < narrowest || r.Width > broadest) {
+		return nil, fault.New(fault.InvalidArgument, "pass 20 to 1000 columns, or 0 for 110", "showing a %s: invalid width %d", r.Kind, r.Width)
+	}
+	if r.Format == "csv" && show.csv != nil {
+		table, err := show.csv(r.Record)
+		return shown{Text: table}, err
+	}
+	doc, err := show.document(r.Record)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.InvalidArgument, "pass the record as its to_json gives it", "showing a %s: reading the record", r.Kind)
+	}
+	return doc.as(r)
+}
+
+func names(of map[string]view) string {
+	var found []string
+	for each := range of {
+		found = append(found, each)
+	}
+	slices.Sort(found)
+	return strings.Join(found, ", ")
+}
+
+// shown is the answer: a text, or the charts.
+type shown struct {
+	Text   string  `json:"text"`
+	Charts []chart `json:"charts"`
+}
+
+func (d Document) as(r Request) (any, error) {
+	switch r.Format {
+	case "text":
+		width := r.Width
+		if width == 0 {
+			width = defaultWidth
+		}
+		return shown{Text: strings.Join(d.lines(width), "\n")}, nil
+	case "title":
+		return shown{Text: d.Title}, nil
+	case "charts":
+		return shown{Text: d.Title, Charts: charts(d.Blocks)}, nil
+	case "html", "page":
+		text, err := d.html(map[string]string{"html": "card", "page": "page"}[r.Format])
+		if err != nil {
+			return nil, fault.Wrap(err, fault.Internal, "", "showing a %s as HTML", r.Kind)
+		}
+		return shown{Text: text}, nil
+	}
+	return nil, fault.New(fault.InvalidArgument, "choose text, html, page, title or charts", "showing a %s: there is no format %q", r.Kind, clipped(r.Format, nameLength))
+}
+
+// charts are those that other programs draw, in their order.
+func charts(blocks []Block) []chart {
+	var found []chart
+	for _, b := range blocks {
+		switch each := b.(type) {
+		case chart:
+			if each.plotted() {
+				found = append(found, each)
+			}
+		case section:
+			found = append(found, charts(each.Body)...)
+		case beside:
+			for _, part := range each {
+				found = append(found, charts(part)...)
+			}
+		}
+	}
+	return found
+}

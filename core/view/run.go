@@ -1,0 +1,442 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+)
+
+// runRecord is the report of a run: its figures, what held it back, what was warned of, and its charts.
+type runRecord struct {
+	Start      float64      `json:"start_unix_s"`
+	Duration   float64      `json:"duration_s"`
+	GapS       float64      `json:"gap_s"`
+	Gaps       int          `json:"gaps"`
+	Samples    int          `json:"samples"`
+	Errors     int          `json:"errors"`
+	Interval   float64      `json:"interval_s"`
+	EnergyWh   *float64     `json:"energy_wh"`
+	Steps      stepFigures  `json:"steps"`
+	GPUs       []gpuFigures `json:"gpus"`
+	Hosts      []hostFigure `json:"hosts"`
+	Findings   []finding    `json:"findings"`
+	Alerts     []alert      `json:"alerts"`
+	Events     []moment     `json:"events"`
+	Trainer    *trainer     `json:"trainer"`
+	Guard      *guarded     `json:"guard"`
+	Ranks      []string     `json:"rank_words"`
+	Notes      []string     `json:"notes"`
+	Monitors   []string     `json:"monitors"`
+	Unfinished bool         `json:"unfinished"` // a training that began, and of whose end nothing is known
+	Charts     runCharts    `json:"charts"`
+}
+
+type stepFigures struct {
+	Train     int      `json:"train"`
+	StepsPerS *float64 `json:"steps_per_s"`
+	AudioRate *float64 `json:"audio_rate"`
+	Padding   *float64 `json:"padding"`
+	Waited    *float64 `json:"waited"`
+}
+
+type gpuFigures struct {
+	Label       string             `json:"label"`
+	Name        string             `json:"name"`
+	Total       *float64           `json:"total_bytes"`
+	UsedPeak    *float64           `json:"used_peak_bytes"`
+	Allocated   *float64           `json:"allocated_peak_bytes"`
+	Reserved    *float64           `json:"reserved_peak_bytes"`
+	Headroom    *float64           `json:"headroom_lowest_bytes"`
+	HeadroomAt  *float64           `json:"headroom_lowest_at_s"`
+	Others      *float64           `json:"others_peak_bytes"`
+	Utilization *float64           `json:"utilization"`
+	Power       *float64           `json:"power_w"`
+	EnergyWh    *float64           `json:"energy_wh"`
+	Hottest     *float64           `json:"temperature_peak_c"`
+	Throttled   map[string]float64 `json:"throttled"`
+}
+
+type hostFigure struct {
+	Label       string   `json:"label"`
+	Total       *float64 `json:"total_bytes"`
+	CPUs        int      `json:"cpus"`
+	Contained   bool     `json:"contained"`
+	UsedPeak    *float64 `json:"used_peak_bytes"`
+	Available   *float64 `json:"available_lowest_bytes"`
+	Tree        *float64 `json:"tree_rss_peak_bytes"`
+	Workers     *float64 `json:"workers_rss_peak_bytes"`
+	Swap        *float64 `json:"swap_peak_bytes"`
+	SharedTotal *float64 `json:"shm_total_bytes"`
+	SharedPeak  *float64 `json:"shm_peak_bytes"`
+	CPU         *float64 `json:"cpu_share"`
+	BusiestCore *float64 `json:"busiest_core"`
+	DiskRead    *float64 `json:"disk_read_bytes_s"`
+	DiskWritten *float64 `json:"disk_written_bytes_s"`
+	NetReceived *float64 `json:"net_received_bytes_s"`
+	NetSent     *float64 `json:"net_sent_bytes_s"`
+}
+
+// alert is a warning and its outcome: "came true", "averted", "cleared" or "held".
+type alert struct {
+	AtS         float64  `json:"at_s"`
+	Where       string   `json:"where"`
+	Severity    string   `json:"severity"`
+	Text        string   `json:"text"`
+	Advice      string   `json:"advice"`
+	SecondsLeft *float64 `json:"seconds_left"`
+	Cleared     *float64 `json:"cleared_s"`
+	Outcome     string   `json:"outcome"`
+	AfterS      *float64 `json:"after_s"`
+	X           float64  `json:"x"`       // on the charts' axis
+	UntilX      *float64 `json:"until_x"` // absent while it held to the end
+}
+
+type moment struct {
+	AtS   float64 `json:"at_s"`
+	Kind  string  `json:"kind"`
+	Where string  `json:"where"`
+	Text  string  `json:"text"`
+	X     float64 `json:"x"`
+}
+
+type trainer struct {
+	Step     int      `json:"global_step"`
+	Steps    *int     `json:"max_steps"`
+	Epoch    *float64 `json:"epoch"`
+	LastLoss *float64 `json:"last_loss"`
+	Best     *float64 `json:"best_metric"`
+}
+
+type guarded struct {
+	Events   []struct{} `json:"events"`
+	Restarts []struct{} `json:"restarts"`
+}
+
+const (
+	shownEvents  = 200 // in HTML
+	listedEvents = 30  // in text
+)
+
+func run(r runRecord) Document {
+	doc := Document{Title: r.headline(), Blocks: []Block{r.badges(), said(r.facts()...), r.tiles()}}
+	var found []Block
+	for _, f := range r.Findings {
+		found = append(found, notice{Level: levelOf(f.Severity), What: f.Title, Lines: advice(f.Evidence, f.Change)})
+	}
+	doc.Blocks = append(doc.Blocks, section{Title: "Findings", Body: found})
+	if len(r.Alerts) > 0 {
+		doc.Blocks = append(doc.Blocks, section{Title: "Alerts", Body: []Block{alerts(r.Alerts)}})
+	}
+	if r.Duration > 0 {
+		doc.Blocks = append(doc.Blocks, r.overTime())
+	}
+	doc.Blocks = append(doc.Blocks, r.gpus()...)
+	doc.Blocks = append(doc.Blocks, section{Title: "Host", Body: []Block{r.hosts()}})
+	return Document{Title: doc.Title, Blocks: append(doc.Blocks, r.events()...)}
+}
+
+// headline is the run in one sentence: steps and time, where, how busy, what was left of the memory.
+func (r runRecord) headline() string {
+	done := ""
+	if r.Steps.Train > 0 {
+		done = count(r.Steps.Train, "step") + " in "
+	}
+	parts := []string{fmt.Sprintf("%s%s on %s", done, lasting(r.Duration), r.machines())}
+	if s := r.Steps.StepsPerS; s != nil {
+		parts = append(parts, short(*s)+" steps/s")
+	}
+	if mean, _, _, known := r.busy(); known {
+		parts = append(parts, fmt.Sprintf("GPU %s busy", percent(mean)))
+	}
+	outs, tight := 0, r.tightest()
+	for _, e := range r.Events {
+		if e.Kind == "out_of_memory" {
+			outs++
+		}
+	}
+	switch {
+	case outs > 0:
+		parts = append(parts, "memory "+ranOut(outs))
+	case tight != nil:
+		parts = append(parts, fmt.Sprintf("at least %s of GPU memory left", size(*tight.Headroom)))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func ranOut(n int) string {
+	if n == 0 {
+		return "never ran out"
+	}
+	return "ran out " + times(n)
+}
+
+func (r runRecord) machines() string {
+	var names []string
+	for _, g := range r.GPUs {
+		names = append(names, or(g.Name, "an unknown GPU"))
+	}
+	return or(several(names), "the CPU")
+}
+
+// busy is the mean of the GPUs' utilisation, the lowest and the highest.
+func (r runRecord) busy() (mean, low, high float64, known bool) {
+	n := 0
+	for _, g := range r.GPUs {
+		if u := g.Utilization; u != nil {
+			if n == 0 {
+				low, high = *u, *u
+			}
+			mean, low, high, n = mean+*u, min(low, *u), max(high, *u), n+1
+		}
+	}
+	return mean / float64(max(1, n)), low, high, n > 0
+}
+
+// tightest is the GPU that had the least headroom.
+func (r runRecord) tightest() *gpuFigures {
+	var found *gpuFigures
+	for i, g := range r.GPUs {
+		if g.Headroom != nil && (found == nil || *g.Headroom < *found.Headroom) {
+			found = &r.GPUs[i]
+		}
+	}
+	return found
+}
+
+func (r runRecord) badges() badges {
+	counts, critical := map[string]int{}, 0
+	for _, f := range r.Findings {
+		counts[levelOf(f.Severity)]++
+	}
+	for _, a := range r.Alerts {
+		if a.Severity == "critical" {
+			critical++
+		}
+	}
+	var b badges
+	add := func(level string, n int, noun string) {
+		if n > 0 {
+			b = append(b, badge{level, count(n, noun)})
+		}
+	}
+	add("serious", counts["serious"], "finding")
+	add("warning", counts["warning"], "finding")
+	add("serious", critical, "critical alert")
+	add("warning", len(r.Alerts)-critical, "alert")
+	if b == nil {
+		return badges{{"good", "nothing was warned of"}}
+	}
+	return b
+}
+
+// facts are when, how it was sampled, what the Trainer and the guard say.
+func (r runRecord) facts() []string {
+	failed := ""
+	if r.Errors > 0 {
+		failed = ", " + count(r.Errors, "failed reading")
+	}
+	lines := []string{fmt.Sprintf("%s to %s; %s, one each %s%s", clock(r.Start), clock(r.Start+r.Duration), count(r.Samples, "sample"), lasting(r.Interval), failed)}
+	if r.GapS > 0 {
+		lines = append(lines, fmt.Sprintf("no samples for %s, in %s", lasting(r.GapS), count(r.Gaps, "gap")))
+	}
+	if len(r.Monitors) > 1 {
+		lines = append(lines, fmt.Sprintf("%d monitors: %s", len(r.Monitors), strings.Join(r.Monitors, ", ")))
+	}
+	if r.Trainer != nil {
+		lines = append(lines, r.Trainer.words())
+	}
+	if r.Unfinished {
+		lines = append(lines, "no end of the training was told: its process was killed, or it still trains")
+	}
+	if r.Guard != nil {
+		lines = append(lines, "guard: memory "+ranOut(len(r.Guard.Events)+len(r.Guard.Restarts)))
+	}
+	return append(append(lines, r.Ranks...), r.Notes...)
+}
+
+func (t trainer) words() string {
+	step := fmt.Sprintf("Trainer: step %d", t.Step)
+	if t.Steps != nil {
+		step += fmt.Sprintf(" of %d", *t.Steps)
+	}
+	parts := []string{step}
+	for _, each := range []struct {
+		name  string
+		value *float64
+	}{{"epoch", t.Epoch}, {"last loss", t.LastLoss}, {"best metric", t.Best}} {
+		if each.value != nil {
+			parts = append(parts, each.name+" "+short(*each.value))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// tiles are the figures that are known.
+func (r runRecord) tiles() tiles {
+	s := r.Steps
+	found := tiles{{Name: "time", Value: lasting(r.Duration), Note: count(s.Train, "step")}}
+	if s.StepsPerS != nil && *s.StepsPerS > 0 {
+		found = append(found, tile{Name: "a step", Value: lasting(1 / *s.StepsPerS), Note: short(*s.StepsPerS) + " steps/s"})
+	}
+	if s.AudioRate != nil {
+		note := ""
+		if s.Padding != nil {
+			note = percent(*s.Padding) + " padding"
+		}
+		found = append(found, tile{Name: "audio", Value: short(*s.AudioRate) + " s/s", Note: note})
+	}
+	if s.Waited != nil {
+		found = append(found, tile{Name: "loader wait", Value: percent(*s.Waited), Note: "of step time"})
+	}
+	found = append(found, r.gpuTiles()...)
+	var fullest *hostFigure
+	for i, h := range r.Hosts {
+		if h.UsedPeak != nil && (fullest == nil || filled(h.UsedPeak, h.Total) > filled(fullest.UsedPeak, fullest.Total)) {
+			fullest = &r.Hosts[i]
+		}
+	}
+	if fullest != nil {
+		found = append(found, tile{Name: "host RAM", Value: size(*fullest.UsedPeak), Note: "peak, of " + known(fullest.Total, size)})
+	}
+	return found
+}
+
+// filled is the share of a total, 0 where it is not known.
+func filled(used, total *float64) float64 {
+	if used == nil || total == nil || *total <= 0 {
+		return 0
+	}
+	return *used / *total
+}
+
+func (r runRecord) gpuTiles() tiles {
+	var found tiles
+	if mean, low, high, known := r.busy(); known {
+		note := "of the time"
+		if percent(low) != percent(high) {
+			note = percent(low) + " to " + percent(high)
+		}
+		found = append(found, tile{Name: "GPU busy", Value: percent(mean), Note: note})
+	}
+	var fullest *gpuFigures
+	for i, g := range r.GPUs {
+		if g.UsedPeak != nil && (fullest == nil || filled(g.UsedPeak, g.Total) > filled(fullest.UsedPeak, fullest.Total)) {
+			fullest = &r.GPUs[i]
+		}
+	}
+	if fullest != nil {
+		found = append(found, tile{Name: "GPU memory", Value: size(*fullest.UsedPeak), Note: "peak, of " + known(fullest.Total, size)})
+	}
+	if t := r.tightest(); t != nil {
+		found = append(found, tile{Name: "headroom", Value: size(*t.Headroom), Note: "least, at " + intoRun(orZero(t.HeadroomAt))})
+	}
+	if r.EnergyWh != nil {
+		watts := 0.0
+		for _, g := range r.GPUs {
+			watts += orZero(g.Power)
+		}
+		found = append(found, tile{Name: "energy", Value: energy(*r.EnergyWh), Note: fmt.Sprintf("mean %s W", short(watts))})
+	}
+	return found
+}
+
+// gpus is a row for each, with a meter of the peak in the total; of a single one text has a line for each figure.
+func (r runRecord) gpus() []Block {
+	if len(r.GPUs) == 0 {
+		return nil
+	}
+	t := table{Head: []string{"GPU", "name", "busy", "memory, peak", "allocated", "reserved", "headroom, lowest", "power", "energy", "hottest", "held back by", "others' memory"}}
+	for _, g := range r.GPUs {
+		cells := g.cells()
+		shown := row{}
+		for i, text := range cells {
+			c := cell{Text: text, Class: "tight"}
+			if i == 1 || i >= 10 {
+				c.Class = ""
+			}
+			if i == 3 {
+				c.Meter = filled(g.UsedPeak, g.Total)
+			}
+			shown.Cells = append(shown.Cells, c)
+		}
+		t.Rows = append(t.Rows, shown)
+	}
+	if len(r.GPUs) > 1 {
+		t.Skip = map[int]bool{1: true, 4: true, 5: true, 10: true, 11: true}
+		return []Block{section{Title: "GPUs", Body: []Block{t}}}
+	}
+	var lines pairs
+	for i, cells := 1, r.GPUs[0].cells(); i < len(cells); i++ {
+		lines = append(lines, [2]string{t.Head[i], cells[i]})
+	}
+	return []Block{section{Title: "GPU", Body: []Block{inHTML{[]Block{t}}, inText(lines.lines(defaultWidth))}}}
+}
+
+func (g gpuFigures) cells() []string {
+	var held []string
+	for _, reason := range sortedKeys(g.Throttled) {
+		held = append(held, reason+" "+percent(g.Throttled[reason]))
+	}
+	return []string{
+		g.Label, name(g.Name), known(g.Utilization, percent), known(g.UsedPeak, size) + " of " + known(g.Total, size), known(g.Allocated, size), known(g.Reserved, size),
+		known(g.Headroom, size), known(g.Power, amount("W")), known(g.EnergyWh, energy), known(g.Hottest, amount("°C")), or(strings.Join(held, ", "), unknown),
+		known(g.Others, size),
+	}
+}
+
+func (r runRecord) hosts() pairs {
+	var found pairs
+	for _, h := range r.Hosts {
+		limit := ""
+		if h.Contained {
+			limit = ", the container's limit"
+		}
+		for _, each := range [][2]string{
+			{"RAM", fmt.Sprintf("%s at the peak of %s%s", known(h.UsedPeak, size), known(h.Total, size), limit)},
+			{"available, lowest", known(h.Available, size)},
+			{"this training", fmt.Sprintf("%s, its loader workers %s", known(h.Tree, size), known(h.Workers, size))},
+			{"/dev/shm", fmt.Sprintf("%s at the peak of %s", known(h.SharedPeak, size), known(h.SharedTotal, size))},
+			{"swap", known(h.Swap, size) + " at the peak"},
+			{"processors", fmt.Sprintf("%s of %d, the busiest core %s", known(h.CPU, percent), h.CPUs, known(h.BusiestCore, percent))},
+			{"disk", fmt.Sprintf("read %s, written %s", known(h.DiskRead, rate), known(h.DiskWritten, rate))},
+			{"network", fmt.Sprintf("received %s, sent %s", known(h.NetReceived, rate), known(h.NetSent, rate))},
+		} {
+			if h.Label != "" {
+				each[0] = h.Label + ": " + each[0]
+			}
+			found = append(found, each)
+		}
+	}
+	return found
+}
+
+func (r runRecord) events() []Block {
+	if len(r.Events) == 0 {
+		return nil
+	}
+	var lines inText
+	rows := [][]string{{"at", "of", "what"}}
+	for i, e := range r.Events {
+		if i < shownEvents {
+			rows = append(rows, []string{intoRun(e.AtS), or(e.Where, "host"), e.Text})
+		}
+		if i < listedEvents {
+			where := e.Where
+			if where != "" {
+				where += ": "
+			}
+			lines = append(lines, wrap(aligned(intoRun(e.AtS), 9)+"  "+where+e.Text, defaultWidth-2, "           ")...)
+		}
+	}
+	if left := len(r.Events) - listedEvents; left > 0 {
+		lines = append(lines, fmt.Sprintf("… and %d more", left))
+	}
+	body := []Block{plain(rows)}
+	if left := len(r.Events) - shownEvents; left > 0 {
+		body = append(body, said(fmt.Sprintf("… and %d more in the run's file", left)))
+	}
+	summary := count(len(r.Events), "event")
+	if r.GapS > 0 {
+		summary += fmt.Sprintf(", %s without samples", lasting(r.GapS))
+	}
+	return []Block{section{Title: "Events", Body: []Block{lines, inHTML{[]Block{fold{Summary: summary, Body: body}}}}}}
+}

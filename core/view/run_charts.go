@@ -1,0 +1,259 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+)
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// runCharts are the charts of a run on one axis: seconds, minutes, hours or days of it, or optimizer steps.
+type runCharts struct {
+	By     string     `json:"by"` // "time" or "steps"
+	Low    float64    `json:"low"`
+	High   float64    `json:"high"`
+	Unit   string     `json:"unit"`
+	Panels []runPanel `json:"panels"`
+	Spans  []runSpan  `json:"spans"`
+}
+
+// runSpan is a span, and when it was in seconds of the run.
+type runSpan struct {
+	span
+	BeginS float64 `json:"begin_s"`
+	EndS   float64 `json:"end_s"`
+}
+
+func (s runSpan) titled() span {
+	s.Text = fmt.Sprintf("%s, from %s to %s", s.Kind, intoRun(s.BeginS), intoRun(s.EndS))
+	return s.span
+}
+
+// runPanel is one chart. Where is the label of its GPU, "" for the host; Group "more" lies behind a fold.
+type runPanel struct {
+	Title  string   `json:"title"`
+	Where  string   `json:"where"`
+	Group  string   `json:"group"`
+	Unit   string   `json:"unit"`
+	Top    float64  `json:"top"`
+	Series []series `json:"series"`
+	Limit  *limit   `json:"limit"`
+}
+
+// gravest are the kinds of events that stay where there are too many; others come last.
+var gravest = []string{"out_of_memory", "xid", "ecc", "gpu_lost", "clean_up", "guard", "throttled", "gpu_back", "nonsense", "clock"}
+
+const mostEvents = 80 // in a chart
+
+// overTime are the charts: of the fullest GPUs, the rest of them folded, then of the host.
+func (r runRecord) overTime() section {
+	title := "Over time"
+	if r.Charts.By == "steps" {
+		title = "Over optimizer steps"
+	}
+	body := []Block{inHTML{[]Block{r.legend()}}}
+	var wide, host []Block
+	var more []Block
+	folds := map[string][]Block{}
+	for _, p := range r.Charts.Panels {
+		c := r.chart(p)
+		switch {
+		case c.Empty():
+		case p.Group == "more GPUs":
+			more = append(more, c)
+		case p.Group == "fold":
+			c.Aside = true
+			folds[p.Where] = append(folds[p.Where], c)
+		case p.Where != "":
+			wide = append(wide, c)
+		default:
+			host = append(host, c)
+		}
+	}
+	body = append(body, wide...)
+	for _, where := range sortedKeys(folds) {
+		body = append(body, inHTML{[]Block{fold{Summary: "power and temperature of " + where, Body: []Block{pairOf(folds[where])}}}})
+	}
+	if len(more) > 0 {
+		gpus := map[string]bool{}
+		for _, p := range r.Charts.Panels {
+			if p.Group == "more GPUs" {
+				gpus[p.Where] = true
+			}
+		}
+		body = append(body, inHTML{[]Block{fold{Summary: count(len(gpus), "more GPU") + ", with more headroom", Body: more}}})
+	}
+	return section{Title: title, Body: append(body, pairOf(host))}
+}
+
+// pairOf are charts two in a row where there is room.
+func pairOf(charts []Block) beside {
+	var found beside
+	for _, c := range charts {
+		found = append(found, []Block{c})
+	}
+	return found
+}
+
+func (r runRecord) chart(p runPanel) curves {
+	title := p.Title
+	if p.Where != "" {
+		title = p.Where + ": " + p.Title
+	}
+	c := curves{Kind: "curves", Title: title, Unit: p.Unit, XUnit: r.Charts.Unit, Top: p.Top, Series: p.Series, Limit: p.Limit}
+	for _, s := range r.Charts.Spans {
+		c.Spans = append(c.Spans, s.titled())
+	}
+	c.X = axis{Low: r.Charts.Low, High: r.Charts.High, Ticks: r.Charts.ticks()}
+	c.Events = append(r.moments(p.Where), r.alertsOf(p.Where)...)
+	return c
+}
+
+// moments are the gravest events of a GPU and of none, in the order of time.
+func (r runRecord) moments(where string) []event {
+	var chosen []moment
+	for _, m := range r.Events {
+		if m.Where == "" || m.Where == where {
+			chosen = append(chosen, m)
+		}
+	}
+	slices.SortStableFunc(chosen, func(a, b moment) int { return grave(a) - grave(b) })
+	chosen = chosen[:min(len(chosen), mostEvents)]
+	slices.SortStableFunc(chosen, func(a, b moment) int { return cmp.Compare(a.X, b.X) })
+	var found []event
+	for _, m := range chosen {
+		e := event{At: m.X, Text: intoRun(m.AtS) + " " + m.Where + " " + m.Text}
+		if m.Kind == "out_of_memory" {
+			e.Level = "out of memory"
+		}
+		found = append(found, e)
+	}
+	return found
+}
+
+func grave(m moment) int {
+	if i := slices.Index(gravest, m.Kind); i >= 0 {
+		return i
+	}
+	return len(gravest)
+}
+
+func (r runRecord) alertsOf(where string) []event {
+	var found []event
+	for i, a := range r.Alerts {
+		if a.Where == where {
+			found = append(found, event{At: a.X, Until: a.UntilX, Level: alertLevel(a.Severity), Label: strconv.Itoa(i + 1), Text: a.Text})
+		}
+	}
+	return found
+}
+
+func alertLevel(severity string) string {
+	if severity == "critical" {
+		return "serious"
+	}
+	return "warning"
+}
+
+// ticks are round values, the first with the unit.
+func (c runCharts) ticks() []tick {
+	step := c.tickStep()
+	var found []tick
+	for n := max(0, math.Ceil(c.Low/step-1e-9)); n*step <= c.High*(1+1e-9) && len(found) < 50; n++ {
+		text := short(n * step)
+		if len(found) == 0 {
+			if c.By == "steps" {
+				text = "step " + text
+			} else {
+				text += " " + c.Unit
+			}
+		}
+		found = append(found, tick{At: n * step, Text: text})
+	}
+	return found
+}
+
+func (c runCharts) tickStep() float64 {
+	extent := max(c.High-c.Low, 1e-9)
+	if (c.Unit == "s" || c.Unit == "min") && extent > 6 {
+		for _, nice := range []float64{1, 2, 5, 10, 15, 20, 30} {
+			if extent/nice <= 8 {
+				return nice
+			}
+		}
+	}
+	step := roundStep(extent)
+	if c.By == "steps" {
+		step = max(step, 1)
+	}
+	return step
+}
+
+// legend is what is marked in all charts, of what there is.
+func (r runRecord) legend() legend {
+	var keys legend
+	for _, kind := range []string{"evaluation", "checkpoint", "gap"} {
+		if slices.ContainsFunc(r.Charts.Spans, func(s runSpan) bool { return s.Kind == kind }) {
+			keys = append(keys, key{Name: kind, Line: kind})
+		}
+	}
+	if len(r.Alerts) > 0 {
+		keys = append(keys, key{Name: "alert, by its number above, and how long it held", Line: "number", Label: "1"})
+	}
+	if slices.ContainsFunc(r.Events, func(m moment) bool { return m.Kind == "out_of_memory" }) {
+		keys = append(keys, key{Name: "out of memory", Line: "oom"})
+	}
+	return keys
+}
+
+type legend []key
+
+func (legend) look() string       { return "keys" }
+func (legend) lines(int) []string { return nil }
+
+// alerts is a table of alerts by their numbers; as text, lines.
+type alerts []alert
+
+func (alerts) look() string { return "alerts" }
+
+// Level, At, Of, Tone and Became are what the table shows of an alert.
+func (a alert) Level() string { return alertLevel(a.Severity) }
+func (a alert) At() string    { return intoRun(a.AtS) }
+func (a alert) Of() string    { return or(a.Where, "host") }
+func (a alert) Tone() string {
+	return or(map[string]string{"came true": "no", "averted": "yes"}[a.Outcome], "dim")
+}
+
+// Became is what became of the alert.
+func (a alert) Became() string {
+	after := lasting(orZero(a.AfterS))
+	switch a.Outcome {
+	case "held":
+		return "still held at the end of the run"
+	case "came true":
+		if a.SecondsLeft != nil {
+			return fmt.Sprintf("came true %s later (warned of %s)", after, lasting(*a.SecondsLeft))
+		}
+		return fmt.Sprintf("came true %s later", after)
+	case "averted":
+		return fmt.Sprintf("averted after %s, by a clean-up", after)
+	}
+	return "passed after " + after
+}
+
+func (all alerts) lines(width int) []string {
+	var lines []string
+	for i, a := range all {
+		where := a.Where
+		if where != "" {
+			where += ": "
+		}
+		what := fmt.Sprintf("%d. %s  %s%s", i+1, a.At(), where, a.Text)
+		lines = append(lines, notice{Level: alertLevel(a.Severity), What: what, Lines: advice(a.Became(), a.Advice)}.lines(width)...)
+	}
+	return lines
+}

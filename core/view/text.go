@@ -1,0 +1,155 @@
+package view
+
+import (
+	"math"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// defaultWidth is that of text, in columns, where a request names none.
+const defaultWidth = 110
+
+const columnGap = 2 // between a table's columns
+
+func columns(text string) int { return utf8.RuneCountInString(text) }
+
+// padded fills a text with spaces up to width.
+func padded(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-columns(text)))
+}
+
+// aligned fills a text with spaces before it.
+func aligned(text string, width int) string {
+	return strings.Repeat(" ", max(0, width-columns(text))) + text
+}
+
+func indented(lines []string, indent string) []string {
+	out := make([]string, len(lines))
+	for i, line := range lines {
+		if line != "" {
+			out[i] = indent + line
+		}
+	}
+	return out
+}
+
+// wrap breaks a text into lines no wider than width; those after the first begin with hanging. What fits keeps its spaces.
+func wrap(text string, width int, hanging string) []string {
+	if columns(text) <= width {
+		return []string{text}
+	}
+	var lines []string
+	line, indent := "", ""
+	for _, word := range words(text) {
+		for word != "" && columns(line)+columns(strings.TrimRight(word, " ")) > width {
+			if strings.TrimSpace(line) == "" { // a word wider than a line
+				cut := []rune(word)
+				room := min(len(cut), max(1, width-columns(line)))
+				lines = append(lines, line+string(cut[:room]))
+				word = string(cut[room:])
+			} else {
+				lines = append(lines, strings.TrimRight(line, " "))
+			}
+			indent = hanging
+			line = indent
+			word = strings.TrimLeft(word, " ")
+		}
+		line += word
+	}
+	if strings.TrimSpace(line) != "" || len(lines) == 0 {
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	return lines
+}
+
+// words splits a text behind its spaces, which stay with the word before them.
+func words(text string) []string {
+	var found []string
+	start, spaced := 0, false
+	for i, r := range text {
+		if spaced && !unicode.IsSpace(r) {
+			found = append(found, text[start:i])
+			start = i
+		}
+		spaced = unicode.IsSpace(r)
+	}
+	return append(found, text[start:])
+}
+
+// grid is a table as lines: columns as wide as their widest cell, the widest ones wrapped where there is no room, those
+// that are tight last.
+func grid(rows [][]string, tight []bool, width int) []string {
+	if len(rows) < 2 {
+		return nil
+	}
+	widths := make([]int, len(rows[0]))
+	over := columnGap*(len(widths)-1) - width
+	for i := range widths {
+		for _, row := range rows {
+			widths[i] = max(widths[i], columns(row[i]))
+		}
+		over += widths[i]
+	}
+	for _, pass := range []struct {
+		tight     bool
+		narrowest int
+	}{{false, 20}, {true, 14}, {true, 8}} {
+		for i := widest(widths, tight, pass.tight); over > 0 && i >= 0 && widths[i] > pass.narrowest; i = widest(widths, tight, pass.tight) {
+			widths[i]--
+			over--
+		}
+	}
+	var lines []string
+	for _, row := range rows {
+		lines = append(lines, gridRow(row, widths)...)
+	}
+	return lines
+}
+
+// widest is the place of the widest column, or -1; of a tight one only if all of the others are as narrow as they may be.
+func widest(widths []int, tight []bool, last bool) int {
+	at := -1
+	for i, w := range widths {
+		if (last || !tight[i]) && (at < 0 || w > widths[at]) {
+			at = i
+		}
+	}
+	return at
+}
+
+func gridRow(row []string, widths []int) []string {
+	cells, tall := make([][]string, len(row)), 1
+	for i, cell := range row {
+		cells[i] = wrap(cell, widths[i], "")
+		tall = max(tall, len(cells[i]))
+	}
+	lines := make([]string, tall)
+	for n := range lines {
+		parts := make([]string, len(row))
+		for i, cell := range cells {
+			if n < len(cell) {
+				parts[i] = cell[n]
+			}
+			parts[i] = padded(parts[i], widths[i])
+		}
+		lines[n] = strings.TrimRight(strings.Join(parts, strings.Repeat(" ", columnGap)), " ")
+	}
+	return lines
+}
+
+var eighths = []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
+
+// cells is a share of 0 to 1 in characters of a width; what is no number is none.
+func cells(share float64, width int) int {
+	if math.IsNaN(share) {
+		return 0
+	}
+	return int(min(max(share, 0), 1)*float64(width) + 0.5)
+}
+
+// bar is a bar in eighths of a character, share 0 to 1 of width.
+func bar(share float64, width int) string {
+	n := cells(share, 8*width)
+	return strings.Repeat("█", n/8) + eighths[n%8]
+}

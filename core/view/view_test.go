@@ -1,0 +1,260 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// record is the record of a kind in testdata, as Python sends it.
+func record(t testing.TB, kind string) []byte {
+	raw, err := os.ReadFile("testdata/" + strings.ReplaceAll(kind, " ", "_") + ".json")
+	require.NoError(t, err, "every kind has a record in testdata")
+	return raw
+}
+
+func rendered(t testing.TB, kind, format string, raw []byte) shown {
+	answer, err := Render(Request{Kind: kind, Format: format, Record: raw})
+	require.NoError(t, err, kind)
+	return answer.(shown)
+}
+
+// sound fails on HTML whose elements are not closed in order, and gives the names of its elements and its texts.
+func sound(t testing.TB, page string) (elements map[string]int, text string) {
+	page = strings.NewReplacer("<!DOCTYPE html>", "", `<meta charset="utf-8">`, "", `<meta name="viewport" content="width=device-width">`, "", "<br>", "", "<details open>", "<details>").Replace(page)
+	decoder := xml.NewDecoder(strings.NewReader("<all>" + page + "</all>"))
+	decoder.Entity = xml.HTMLEntity
+	elements = map[string]int{}
+	var said strings.Builder
+	for {
+		token, err := decoder.Token()
+		if err == io.EOF {
+			return elements, said.String()
+		}
+		require.NoError(t, err, "%.200s", page[max(0, int(decoder.InputOffset())-150):])
+		switch found := token.(type) {
+		case xml.StartElement:
+			elements[found.Name.Local]++
+			for _, a := range found.Attr {
+				require.False(t, strings.HasPrefix(a.Name.Local, "on"), "a handler: %s", a.Name.Local)
+				require.NotContains(t, a.Value, "javascript:")
+			}
+		case xml.CharData:
+			said.Write(found)
+		}
+	}
+}
+
+// What each view must show, as text and as HTML: key figures of the records in testdata, and how many pictures.
+var golden = map[string]struct {
+	figures  []string
+	pictures int
+}{
+	"plan":           {[]string{"22 + 10 = 32 clips a step", "NVIDIA L4 + Tesla T4", "peak 11.9 of 15.0 GiB", "17.6 GiB", "12.75 GiB", "7.2 min", "longer than 20 s: left out", "1.92×", "gradient_checkpointing", "1.3× faster", "2 bad files left out"}, 2},
+	"hardware":       {[]string{"GPU 0", "GiB", "compute capability"}, 0},
+	"model":          {[]string{"M parameters", "optimizer state", "GiB"}, 0},
+	"dataset":        {[]string{"clips, ", " h, ", "median", "sample rates 16000 Hz", "padding in batches of", "random", "sorted"}, 5},
+	"box":            {[]string{"1 of 2 steps", "ended by an error"}, 0},
+	"memory":         {[]string{"8 × 10 s", "fits NVIDIA L4", "0.88 GiB", "activations", "at the peak: backward, aten.mm in layers.1", "layers.1"}, 2},
+	"memory run":     {[]string{"300 steps in 3 orders", "median", "0.40 GiB", "longest clips' batch alone"}, 1},
+	"comparison":     {[]string{"openai/whisper-large-v3", "RTX 4090", "cheapest", "fastest", "T4 (12.8 GiB of 15.0 GiB to use): does not fit", "→ LoRA of rank 32", "1.59 (0.94–2.75)"}, 0},
+	"largest models": {[]string{"largest, fully: ", "LoRA 32", "✓", "✗"}, 0},
+	"benchmark":      {[]string{"3.00x with the plan", "66.7 (64.1 to 68.7)", "waits for the data loader", "→ next: set bf16=True", "out of memory", "not tried", "92 %"}, 10},
+	"run":            {[]string{"steps in 10 min", "NVIDIA L4", "came true", "passed after", "18.7 GiB", "Over time", "/dev/shm", "container's limit"}, 8},
+	"panel":          {[]string{"Step 571 of 2400", "13.9 of 15.0 GiB", "93 %", "66 W · 74 °C", "grows 38 MB/step", "→ something keeps a tensor"}, 1},
+	"screen":         {[]string{"process 77", "20.0 GiB of 24.0 GiB, 83 %, headroom 5.0 GiB", "held back by heat", "container's limit"}, 0},
+}
+
+func TestEveryViewShowsItsKeyFigures(t *testing.T) {
+	for kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			want, known := golden[kind]
+			require.True(t, known, "a new view: name its key figures here")
+			raw := record(t, kind)
+			text, card := rendered(t, kind, "text", raw).Text, rendered(t, kind, "html", raw).Text
+			elements, said := sound(t, card)
+			for _, figure := range want.figures {
+				require.Contains(t, strings.Join(strings.Fields(text), " "), strings.Join(strings.Fields(figure), " "))
+				require.Contains(t, said, figure)
+			}
+			require.Equal(t, want.pictures, strings.Count(card, `role="img"`))
+			for _, forbidden := range []string{"script", "link", "img", "iframe", "object", "base"} {
+				require.Zero(t, elements[forbidden])
+			}
+			require.NotContains(t, strings.ReplaceAll(card, "http://www.w3.org/2000/svg", ""), "http:")
+			require.NotContains(t, text, "NaN")
+			require.NotContains(t, card, "NaN")
+			_, err := json.Marshal(rendered(t, kind, "charts", raw))
+			require.NoError(t, err)
+		})
+	}
+}
+
+const hostile = "\"'><script>alert(1)</script><img src=x onerror=x>\x1b[31m\u202e\n=cmd()"
+
+// poisoned has every text of a record replaced by a hostile one, or lengthened by it.
+func poisoned(v any, text string) any {
+	switch found := v.(type) {
+	case map[string]any:
+		for key, value := range found {
+			found[key] = poisoned(value, text)
+		}
+	case []any:
+		for i, value := range found {
+			found[i] = poisoned(value, text)
+		}
+	case string:
+		return text
+	}
+	return v
+}
+
+func TestHostileTextsDoNothingInAnyView(t *testing.T) {
+	for kind := range kinds {
+		for _, text := range []string{hostile, strings.Repeat("long ", 2000), strings.Repeat("x", 10_000), "", "\u202e\u2066\x00\ufeff"} {
+			var v any
+			require.NoError(t, json.Unmarshal(record(t, kind), &v))
+			raw, err := json.Marshal(poisoned(v, text))
+			require.NoError(t, err)
+			for _, format := range []string{"text", "html", "page", "title"} {
+				got := rendered(t, kind, format, raw).Text
+				for _, harm := range []string{"\u202e", "\u2066", "\x00", "\ufeff"} {
+					require.NotContains(t, got, harm, "%s as %s", kind, format)
+				}
+				if format == "text" && kind != "screen" { // which colours by escapes where it is asked to
+					require.NotContains(t, got, "\x1b", kind)
+				}
+				if format == "html" || format == "page" {
+					elements, _ := sound(t, got)
+					require.Zero(t, elements["script"]+elements["img"], "%s as %s", kind, format)
+				}
+			}
+		}
+	}
+}
+
+// numbered has every number of a record replaced.
+func numbered(v any, number json.Number) any {
+	switch found := v.(type) {
+	case map[string]any:
+		for key, value := range found {
+			found[key] = numbered(value, number)
+		}
+	case []any:
+		for i, value := range found {
+			found[i] = numbered(value, number)
+		}
+	case float64:
+		return number
+	}
+	return v
+}
+
+func TestAnyNumbersCanBeShown(t *testing.T) {
+	for kind := range kinds {
+		for _, number := range []json.Number{"0", "-1", "1", "100000", "9007199254740993", "1e308", "-1e308", "1e-308", "0.5"} {
+			var v any
+			require.NoError(t, json.Unmarshal(record(t, kind), &v))
+			raw, err := json.Marshal(numbered(v, number))
+			require.NoError(t, err)
+			for _, format := range []string{"text", "html", "charts"} {
+				answer, err := Render(Request{Kind: kind, Format: format, Record: raw}) // or an error: half a clip is none
+				if err == nil && format == "html" {
+					sound(t, answer.(shown).Text)
+					require.NotContains(t, answer.(shown).Text, "NaN%")
+				}
+			}
+		}
+	}
+}
+
+func TestTextKeepsToItsWidth(t *testing.T) {
+	for kind := range kinds {
+		if kind == "box" || kind == "hardware" || kind == "model" { // lines as they are
+			continue
+		}
+		for line := range strings.Lines(rendered(t, kind, "text", record(t, kind)).Text) {
+			require.LessOrEqual(t, columns(strings.TrimRight(line, "\n")), defaultWidth, "%s: %s", kind, line)
+		}
+	}
+}
+
+func TestAnyRecordGivesAnAnswer(t *testing.T) {
+	for kind := range kinds {
+		for _, raw := range []string{"{}", `{"unknown":1}`} {
+			for _, format := range []string{"text", "html", "charts"} {
+				_, err := Render(Request{Kind: kind, Format: format, Record: []byte(raw)})
+				require.NoError(t, err, "%s of %s as %s", kind, raw, format)
+			}
+		}
+		for _, raw := range []string{"", "[]", "5", `"text"`, "{"} {
+			_, err := Render(Request{Kind: kind, Format: "text", Record: []byte(raw)})
+			require.Error(t, err, "%s of %s", kind, raw)
+		}
+	}
+}
+
+func TestRulesReachNothingButCards(t *testing.T) {
+	_, err := looks()
+	require.NoError(t, err)
+	card := rendered(t, "box", "html", record(t, "box")).Text
+	style := card[strings.Index(card, "<style>")+7 : strings.Index(card, "</style>")]
+	for _, theme := range []string{"prefers-color-scheme:dark", `[data-jp-theme-light="false"]`, "html[theme=dark]", ".vscode-dark", "@media print"} {
+		require.Contains(t, style, theme)
+	}
+	style = regexp.MustCompile(`@media [^{]*\{`).ReplaceAllString(style, "")
+	for _, rule := range strings.Split(style, "}") {
+		selectors, _, found := strings.Cut(rule, "{")
+		if !found {
+			continue
+		}
+		for _, selector := range strings.Split(selectors, ",") {
+			require.Contains(t, selector, cardClass)
+		}
+	}
+}
+
+func TestCSVIsATableWithoutFormulas(t *testing.T) {
+	table := rendered(t, "benchmark", "csv", record(t, "benchmark")).Text
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	require.True(t, strings.HasPrefix(lines[0], "what,name,value,problem,clips_per_s,clips_per_s_low"))
+	require.Len(t, lines, 1+2+4+4+1)
+	raw := bytes.ReplaceAll(record(t, "benchmark"), []byte(`"precision"`), []byte(`"=cmd()"`))
+	require.Contains(t, rendered(t, "benchmark", "csv", raw).Text, "'=cmd()")
+}
+
+func TestACardTakesLessThanFiveMilliseconds(t *testing.T) {
+	raw := record(t, "plan")
+	rendered(t, "plan", "html", raw) // parses the templates
+	begin := time.Now()
+	for range 20 {
+		rendered(t, "plan", "html", raw)
+	}
+	require.Less(t, time.Since(begin), 20*100*time.Millisecond, "a card takes far less; benchmarks tell how much")
+}
+
+func BenchmarkPlanCard(b *testing.B) {
+	raw := record(b, "plan")
+	for b.Loop() {
+		rendered(b, "plan", "html", raw)
+	}
+}
+
+func FuzzRender(f *testing.F) {
+	for kind := range kinds {
+		f.Add(kind, record(f, kind))
+	}
+	f.Fuzz(func(t *testing.T, kind string, raw []byte) {
+		for _, format := range []string{"text", "html"} {
+			_, _ = Render(Request{Kind: kind, Format: format, Record: raw})
+		}
+	})
+}
