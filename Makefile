@@ -10,7 +10,7 @@ SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-.PHONY: demo test test-go test-python lint docs docs-linkcheck notebooks install-check wheel wheel-check wheel-systems matrix clean
+.PHONY: demo test test-go test-python generate lint docs docs-linkcheck notebooks install-check wheel wheel-check wheel-systems matrix clean
 
 demo: $(VENV)/.train
 	$(BIN)/asrconfig demo
@@ -24,8 +24,12 @@ test-go:
 test-python: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
+# What repeats the declarations in Go and the names of packages: C header, ctypes structures, operations.md, stubs. Tests compare.
+generate:
+	go generate ./...
+
 lint: $(VENV)/.dev
-	@unformatted=$$(gofmt -l capi core); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
+	@unformatted=$$(gofmt -l build capi core); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	go run $(ACTIONLINT)
