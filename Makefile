@@ -24,7 +24,7 @@ test-go:
 test-python: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
-# What repeats the declarations in Go and the names of packages: C header, ctypes structures, operations.md, stubs. Tests compare.
+# What repeats the declarations in Go and the names of packages: C header, ctypes structures, operations.md, stubs.
 generate:
 	go generate ./...
 
@@ -36,6 +36,7 @@ lint: $(VENV)/.dev
 	@for system in $(OTHER_SYSTEMS); do echo "go build ./core/... for $$system"; \
 		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} go build ./core/... || exit 1; done
 	$(BIN)/python build/licences.py --check
+	go test ./build/generate
 	$(BIN)/python build/stubs.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -7,14 +7,17 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ._base.choices import StartMethod
 from .plan.plan_record import PlanRecord
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
+    from typing_extensions import Unpack
 
     from .apply.applied_settings import Applied
     from .explain import Explanation
     from .launch import LaunchFiles
+    from .launch.launch_script import LaunchSettings
     from .plan.selection import Selection
 
 
@@ -25,6 +28,12 @@ class TrainingConfig(PlanRecord):
     Assigning an attribute checks its type and range and raises ``InvalidArgumentError``; unknown names are refused with
     the nearest known one. An override changes nothing but its own field: ``effective_batch_size`` shows what results.
     Sizes are bytes, durations seconds.
+
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+    >>> config.learning_rate = 1e-4
+    >>> config.preset = "fast"
+    Traceback (most recent call last):
+    InvalidArgumentError: preset = 'fast' is not one of 'balanced', 'speed', 'reproducible'
     """
 
     def to_training_arguments(
@@ -60,7 +69,7 @@ class TrainingConfig(PlanRecord):
 
         return apply(self, model, environment, backends, stacklevel=2)
 
-    def loader_settings(self, *, start_method: str | None = None) -> dict[str, Any]:
+    def loader_settings(self, *, start_method: StartMethod | None = None) -> dict[str, Any]:
         """Keywords for a ``torch.utils.data.DataLoader`` of one's own: workers, prefetching, pinned memory.
 
         ``start_method`` of the workers: None is Python's own, ``"fork"`` on Linux before Python 3.14. Take ``"spawn"``
@@ -93,7 +102,7 @@ class TrainingConfig(PlanRecord):
 
         return max_steps(self, clips)
 
-    def launch_files(self, folder: str | os.PathLike[str], **options: Any) -> LaunchFiles:
+    def launch_files(self, folder: str | os.PathLike[str], **options: Unpack[LaunchSettings]) -> LaunchFiles:
         """Write the plan for torchrun, accelerate and DeepSpeed: see ``asrconfig_go.launch.launch_files``."""
         from .launch import launch_files
 

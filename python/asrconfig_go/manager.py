@@ -10,8 +10,10 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from ._base.choices import DurationUnit, Precision
+from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN
 from ._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ._base.records import to_json
 from .config import TrainingConfig
@@ -22,13 +24,21 @@ from .machine.model import ModelProfile, profile_model
 from .plan.plan_options import PlanOptions
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._base.choices import Optimizer
     from .compare.comparison_records import Comparison
+    from .compare.gpu_comparison import CompareSettings, Prices
+    from .data.durations import DurationSettings
     from .data.labels import LabelReport
+    from .data.scan import ScanSettings
     from .explain import Explanation
     from .guard import Guard
+    from .guard.guard import GuardSettings
     from .guard.training_report import TrainingReport
-    from .loading.loader_rate import LoaderRate
+    from .loading.loader_rate import LoaderRate, LoaderSettings
     from .monitor.memory_callback import AdaptiveMemoryCallback
+    from .monitor.watch_options import WatchSettings
     from .plan.planner import NotTraced, Tracer
 
 
@@ -36,11 +46,18 @@ class ASRConfigManager:
     """Holds the measured profiles and the plan, and accompanies the training.
 
     ``gpu`` plans for a GPU of the catalogue (``"T4"``, ``"2xA100-40GB"``) instead of what is here.
+
+    >>> manager = ASRConfigManager(gpu="T4")
+    >>> dataset = manager.profile_dataset(CLIPS, progress=False)
+    >>> model = manager.profile_model("wav2vec2-base")
+    >>> manager.plan(trace=False).effective_batch_size
+    32
     """
 
-    def __init__(self, *, safety_margin: float = 0.85, gpu: str | None = None) -> None:
+    def __init__(self, *, safety_margin: float = SAFETY_MARGIN, gpu: str | None = None) -> None:
         check_margin(safety_margin)
-        self.hardware, self._gpu = HardwareProfile.detect(gpu, safety_margin), gpu
+        self.hardware: HardwareProfile = HardwareProfile.detect(gpu, safety_margin)
+        self._gpu = gpu
         self.dataset: DatasetProfile | None = None
         self.model: ModelProfile | None = None
         self.config: TrainingConfig | None = None
@@ -54,7 +71,9 @@ class ASRConfigManager:
         self._model: Any = None  # as it was given
         self._frozen = self._streamed = False
 
-    def profile_dataset(self, dataset: Any, sample_size: int | None = None, **options: Any) -> DatasetProfile:
+    def profile_dataset(
+        self, dataset: Any, sample_size: int | None = None, **options: Unpack[ScanSettings]
+    ) -> DatasetProfile:
         """Measure ``dataset`` (see ``scan_audio``): every file, or a random sample of ``sample_size``."""
         self.durations = array("d")
         self._streamed = _is_stream(dataset)
@@ -67,7 +86,9 @@ class ASRConfigManager:
         self.dataset = scanned.profile
         return self.dataset
 
-    def measure_loader(self, dataset: Any, *, processor: Any = None, **options: Any) -> LoaderRate | None:
+    def measure_loader(
+        self, dataset: Any, *, processor: Any = None, **options: Unpack[LoaderSettings]
+    ) -> LoaderRate | None:
         """Decode some clips of ``dataset`` to know how many workers keep the GPU fed (see ``measure_loader``).
 
         Without a ``processor`` only decoding is measured, and what the rest takes stays an assumption. None, with a
@@ -83,7 +104,9 @@ class ASRConfigManager:
         self._prepared = processor is not None
         return self.loader
 
-    def add_durations(self, dataset: Any, column: str = "length", unit: str = "samples", **options: Any) -> Any:
+    def add_durations(
+        self, dataset: Any, column: str = "length", unit: DurationUnit = "samples", **options: Unpack[DurationSettings]
+    ) -> Any:
         """``dataset`` with every clip's length in a ``column`` for ``group_by_length`` (see ``add_durations``)."""
         return add_durations(dataset, column, unit, **options)
 
@@ -180,7 +203,7 @@ class ASRConfigManager:
             return NotTraced("without a GPU nothing is traced by default", "Pass trace=True.")
         return None
 
-    def _found(self, precision: str | None) -> dict[str, Any]:
+    def _found(self, precision: Precision | None) -> dict[str, Any]:
         """What is found out where no option says so: measured rates, the GPU's price, the room for checkpoints."""
         from .compare.gpu_comparison import price_of
         from .compare.step_calibration import known_calibrations
@@ -197,7 +220,9 @@ class ASRConfigManager:
             found["price_usd_hour"] = price
         return found
 
-    def what_if(self, gpus: Sequence[str] | None = None, *, prices: Any = None, **options: Any) -> Comparison:
+    def what_if(
+        self, gpus: Sequence[str] | None = None, *, prices: Prices | None = None, **options: Unpack[CompareSettings]
+    ) -> Comparison:
         """Plan this training on other ``gpus`` (see ``compare_gpus``): memory, hours, cost, energy on each.
 
         The batch, the optimizer and the epochs are those of the plan, if there is one; its steps of clips of similar
@@ -211,14 +236,14 @@ class ASRConfigManager:
             raise InvalidArgumentError("there is nothing to compare yet", f"call manager.{missing}(…) first")
         if self.config is not None:
             planned = self.config
-            options = {
+            asked: CompareSettings = {
                 "target_batch_size": planned.target_batch_size,
-                "optimizer": planned.optimizer,
+                "optimizer": cast("Optimizer", planned.optimizer),  # others are refused
                 "epochs": planned.num_train_epochs,
                 "order": "random" if planned.length_handling == "random" else "grouped",
-                **options,
             }
-        options = {"safety_margin": self.hardware.safety_margin, **options}
+            options = {**asked, **options}
+        options.setdefault("safety_margin", self.hardware.safety_margin)
         return compare_described(self._described, self.dataset, gpus=gpus, prices=prices, **options)
 
     def save_config(self, config: TrainingConfig, path: str | os.PathLike[str]) -> None:
@@ -242,7 +267,7 @@ class ASRConfigManager:
         known = config_of(self._described)
         return Explanation(self._planned(), self.hardware, self.dataset, self.model, labels, known)
 
-    def callback(self, **options: Any) -> AdaptiveMemoryCallback:
+    def callback(self, **options: Unpack[WatchSettings]) -> AdaptiveMemoryCallback:
         """A ``TrainerCallback`` that watches memory, warns at 90 % and cleans up at 95 %.
 
         ``options`` are those of ``AdaptiveMemoryCallback``: ``warn_at``, ``clean_at``, ``cooldown_s``, ``progress``,
@@ -252,7 +277,7 @@ class ASRConfigManager:
 
         return AdaptiveMemoryCallback(self.config, **options)
 
-    def attach(self, trainer: Any, **options: Any) -> Guard:
+    def attach(self, trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
         """Guard the training steps of a ``transformers.Trainer``: they survive running out of GPU memory, exactly.
 
         ``options`` are those of ``Guard``; ``preflight=True`` tries clips as long as the longest of the profiled
@@ -293,7 +318,7 @@ class ASRConfigManager:
         trainer: Any,
         *,
         resume: bool | str | os.PathLike[str] = False,
-        max_retries: int = 3,
+        max_retries: int = MAX_RETRIES,
         preflight: bool | float = False,
         verbose: bool = True,
         **train_arguments: Any,
@@ -313,7 +338,7 @@ class ASRConfigManager:
         from .view.units import say
 
         switches = TrainingSwitches(self.config)
-        options: dict[str, Any] = {"preflight": preflight} if preflight else {}
+        options: GuardSettings = {"preflight": preflight} if preflight else {}
         planned = self.config is not None and self.config.micro_batching == "memory" and guard_of(trainer) is None
         guard = self.attach(trainer, **options) if planned else None
         try:

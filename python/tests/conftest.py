@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import signal
 import struct
@@ -15,6 +16,13 @@ import asrconfig_go as ac
 from asrconfig_go.machine import ModelProfile
 
 WavMaker = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_garbage() -> None:
+    """Lets collections pass over what is imported: each training makes several, half a second each beside torch."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import types
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 from .errors import InvalidArgumentError
@@ -16,12 +17,15 @@ def checked(name: str, value: Any, hint: Any) -> Any:
     """Give ``value`` if it fits ``hint``, else raise ``InvalidArgumentError``.
 
     A whole number becomes a float where one is wanted, and a number of NumPy's one of Python's. Truth values are no
-    numbers here, and floats must be finite.
+    numbers here, floats must be finite, and of a ``Literal`` the value must be one of its choices.
     """
     value = plain(value)
-    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    allowed = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
     if value is None and type(None) in allowed:
         return None
+    choices = [each for a in allowed if typing.get_origin(a) is typing.Literal for each in typing.get_args(a)]
+    if choices:
+        return one_of(name, value, [False, True, *choices] if bool in allowed else choices)
     kind = next(a for a in allowed if a is not type(None))
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
@@ -31,6 +35,14 @@ def checked(name: str, value: Any, hint: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidArgumentError(f"{name} = {value!r} is not finite", "pass a finite number")
     return value
+
+
+def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
+    """Give ``value`` if it is one of ``allowed``, else raise ``InvalidArgumentError``."""
+    if any(value is a or (isinstance(a, str) and isinstance(value, str) and value == a) for a in allowed):
+        return value
+    words = ", ".join(repr(a) for a in allowed)
+    raise InvalidArgumentError(f"{name} = {value!r} is not one of {words}", f"choose one of {words}")
 
 
 def check_seed(seed: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from . import native
 from .errors import AsrConfigError
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
 def classify(error: BaseException) -> dict[str, Any]:

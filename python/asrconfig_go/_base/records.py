@@ -68,6 +68,10 @@ def _value(hint: Any, value: Any) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return None if value is None else _value(next(a for a in arguments if a is not type(None)), value)
+    if origin is typing.Literal:
+        if value in arguments:
+            return value
+        raise InternalError(f"{_shortened(value)} is not one of {', '.join(map(repr, arguments))}", _REINSTALL)
     if origin is not None:
         return _container(origin, arguments, value)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):

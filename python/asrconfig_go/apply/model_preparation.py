@@ -25,6 +25,14 @@ def prepare_model(model: Any, config: PlanRecord) -> Applied:
     ``UnsupportedSettingWarning``. Weights, their training state (but for what is frozen) and random numbers stay.
 
     Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for what is no module.
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+    >>> config.freeze_feature_encoder = True
+    >>> model = small_model(tokens=12, seed=0)
+    >>> applied = prepare_model(model, config)
+    >>> any(p.requires_grad for p in model.wav2vec2.feature_extractor.parameters())
+    False
     """
     return report(settings_of_model(model, config), stacklevel=2)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._base.checks import checked
+from .._base.choices import StepMode
 from .._base.errors import InvalidArgumentError
 from .memory_limits import FitsByLength, memory_table, rows
 
@@ -21,7 +22,7 @@ def recipe(
     seconds: array[float],
     memory: FitsByLength | Sequence[tuple[float, int]] | None,
     *,
-    mode: str,
+    mode: StepMode,
     step_samples: int,
     ranks: int,
     seed: int,

@@ -38,6 +38,12 @@ def memory_table(memory: FitsByLength, longest_s: float, limit_bytes: int | None
     full for the guard. ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU that the
     model was traced for leaves. Lengths between two of the same answer are not simulated. Raises
     ``InvalidArgumentError`` as ``MemoryModel.largest_batch`` does.
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
+    ...     table = memory_table(memory, 2.0)
+    >>> [seconds for seconds, _ in table]
+    [0.5, 1.0, 1.5, 2.0]
     """
     longest_s = checked("longest_s", longest_s, float)
     if not 0 < longest_s <= 1e6:
@@ -109,6 +115,9 @@ def split_by_memory(
     A micro-batch of n clips, the longest of s seconds, costs n · s + ``overhead_s``; it fits when ``memory``, rows of
     seconds and the largest micro-batch, has n or more for s. Gives the clips' numbers, longest first. Raises
     ``InfeasiblePlanError`` when a clip does not fit alone.
+
+    >>> split_by_memory([2.0, 3.0, 9.0, 4.0], [(5.0, 3), (10.0, 1)])
+    [[2], [3, 1, 0]]
     """
     request = {"memory": rows(memory), "overhead_s": checked("overhead_s", overhead_s, float)}
     found = native.call("batching.split", request, seconds_of(durations).tobytes())

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .._base import native
 from .._base.checks import checked
+from .._base.choices import StepMode
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json
 from .batching_report import LengthBucket
@@ -38,6 +39,10 @@ class StepSampler:
     clip first: ``manager.attach(trainer, memory=…)`` cuts it by memory. Raises ``InvalidArgumentError`` for what cannot
     be, ``InfeasiblePlanError`` for clips that do not fit alone. Little data that should stay random is told in a
     ``BatchingWarning``.
+
+    >>> sampler = StepSampler([2.0, 3.0, 9.0] * 20, 32)
+    >>> [len(batch) for batch in sampler]
+    [32, 28]
     """
 
     def __init__(
@@ -45,7 +50,7 @@ class StepSampler:
         durations: Iterable[float],
         step_samples: int,
         *,
-        mode: str = "random",
+        mode: StepMode = "random",
         memory: FitsByLength | Sequence[tuple[float, int]] | None = None,
         buckets: int = BUCKETS,
         seed: int = 0,
@@ -57,7 +62,8 @@ class StepSampler:
             self._seconds, memory, mode=mode, step_samples=step_samples, ranks=1, seed=seed, buckets=buckets,
             overhead_s=overhead_s, drop_last=drop_last,
         )  # fmt: skip
-        self.epoch, self.rank = 0, 0
+        self.epoch: int = 0
+        self.rank: int = 0
         self._ask()
         for note in self.notes:
             warnings.warn(note, BatchingWarning, stacklevel=2)

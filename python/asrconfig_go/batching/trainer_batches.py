@@ -23,6 +23,14 @@ def use_batches(trainer: Any, sampler: StepSampler) -> Callable[[], None]:
 
     Gives a function that leaves the Trainer as it was. Raises ``InvalidArgumentError``, with nothing changed, for
     settings that do not go together.
+
+    >>> from transformers import Trainer, TrainingArguments
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
+    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
+    >>> leave = use_batches(trainer, StepSampler([2.0] * 16, 8))
+    >>> len(trainer.get_train_dataloader())
+    2
     """
     if hasattr(trainer, _KEY):
         raise InvalidArgumentError(
@@ -54,6 +62,11 @@ def with_batches(loader: Any, sampler: StepSampler) -> Any:
 
     For loops of one's own, with ``sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call
     ``sampler.set_epoch`` before each epoch; ``accelerate.skip_first_batches`` goes on in the middle of one.
+
+    >>> from torch.utils.data import DataLoader
+    >>> loader = with_batches(DataLoader(range(60)), StepSampler([2.0, 3.0, 9.0] * 20, 32))
+    >>> [len(batch) for batch in loader]
+    [32, 28]
     """
     from accelerate import skip_first_batches
     from accelerate.data_loader import DataLoaderDispatcher

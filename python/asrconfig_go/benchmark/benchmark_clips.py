@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError
 from ..config import TrainingConfig
 from ..data.scan import scan_audio
@@ -112,4 +113,4 @@ def with_lengths(sample: ClipSample, plan: TrainingConfig | None) -> Any:
     grouped = plan is not None and (plan.length_handling == "grouped" or plan.group_by_length)
     if not grouped or sample.seconds is None or not hasattr(rows, "column_names") or "length" in rows.column_names:
         return rows
-    return rows.add_column("length", [round(16_000 * s) for s in sample.seconds])
+    return rows.add_column("length", [round(SAMPLING_RATE * s) for s in sample.seconds])

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from .._base.checks import check_seed, checked
+from .._base.defaults import TARGET_BATCH_SIZE
 from .._base.errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
 from ..apply.training_arguments import named
 from ..config import TrainingConfig
@@ -34,7 +35,7 @@ def benchmark_training(
     plan: TrainingConfig | None = None,
     compare: bool = True,
     processor: Any = None,
-    target_batch_size: int = 32,
+    target_batch_size: int = TARGET_BATCH_SIZE,
     steps: int = 4,
     rounds: int = 5,
     warm_up: int = 2,

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .._base.defaults import TARGET_BATCH_SIZE
 from .._base.errors import InvalidArgumentError, NotFoundError
 from .._base.output import show, show_json
 
@@ -23,7 +24,12 @@ def add_benchmark(commands: Any) -> None:
     add("--compare", nargs="?", const="", metavar="ORIGINAL", help="beside the original settings: a JSON file of "
         "TrainingArguments or of a plan (default: one clip at a time, accumulated to the same batch)")  # fmt: skip
     add("--config", metavar="FILE", help="the plan, as asrconfig plan --output wrote it (default: made here)")
-    add("--target-batch-size", type=int, default=32, help="clips per optimizer step (default 32)")
+    add(
+        "--target-batch-size",
+        type=int,
+        default=TARGET_BATCH_SIZE,
+        help="clips per optimizer step (default %(default)s)",
+    )
     add("--steps", type=int, default=4, help="optimizer steps of a block (default 4)")
     add("--rounds", type=int, default=5, help="blocks of each side (default 5)")
     add("--warm-up", type=int, default=2, help="steps before each block that do not count (default 2)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from .._base.defaults import EPOCHS, LOADER_WORKERS, LORA_RANK, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._base.errors import InvalidArgumentError
 from .._base.output import show, show_json
 
@@ -19,18 +20,25 @@ def add_compare(commands: Any) -> None:
     compare.add_argument("--mean-s", type=float, default=8.0, help="seconds of a clip on average (default 8)")
     compare.add_argument("--max-s", type=float, help="seconds of the longest clip (default 3 times the mean)")
     compare.add_argument("--price", help="dollars per hour and GPU, T4=0.35,L4=0.7, or a JSON file of them")
-    compare.add_argument("--target-batch-size", type=int, default=32, help="samples per optimizer step (default 32)")
-    compare.add_argument("--epochs", type=float, default=3.0, help="default 3")
-    compare.add_argument("--precision", help="fp32, fp16 or bf16 (default: what suits each GPU)")
     compare.add_argument(
-        "--optimizer", default="adamw_torch_fused", help="the Trainer's name (default adamw_torch_fused)"
+        "--target-batch-size",
+        type=int,
+        default=TARGET_BATCH_SIZE,
+        help="samples per optimizer step (default %(default)s)",
     )
+    compare.add_argument("--epochs", type=float, default=EPOCHS, help="default %(default)s")
+    compare.add_argument("--precision", help="fp32, fp16 or bf16 (default: what suits each GPU)")
+    compare.add_argument("--optimizer", default=OPTIMIZER, help="the Trainer's name (default %(default)s)")
     compare.add_argument("--freeze-feature-encoder", action="store_true", help="train without the front end")
     compare.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters of this rank")
     compare.add_argument("--order", default="random", help="random (default) or grouped by length")
-    compare.add_argument("--safety-margin", type=float, default=0.85, help="share of memory to use (default 0.85)")
+    compare.add_argument(
+        "--safety-margin", type=float, default=SAFETY_MARGIN, help="share of memory (default %(default)s)"
+    )
     compare.add_argument("--loader-rate", type=float, help="seconds of audio that a worker prepares per second")
-    compare.add_argument("--workers", type=int, default=4, help="workers of the loader for each GPU (default 4)")
+    compare.add_argument(
+        "--workers", type=int, default=LOADER_WORKERS, help="workers of the loader for each GPU (default %(default)s)"
+    )
     compare.add_argument("--largest", metavar="FAMILY", help="instead: models of whisper, xls-r, … that fit one GPU")
     compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
     compare.set_defaults(run=_compare)
@@ -80,7 +88,7 @@ def _largest(arguments: argparse.Namespace) -> Any:
         names[0],
         arguments.largest,
         seconds=15.0 if arguments.max_s is None else arguments.max_s,
-        lora_rank=arguments.lora or 32,
+        lora_rank=arguments.lora or LORA_RANK,
         precision=arguments.precision,
         safety_margin=arguments.safety_margin,
     )

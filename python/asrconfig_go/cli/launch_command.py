@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from .._base.defaults import MAX_RETRIES
 from .._base.output import show
 
 
@@ -16,7 +17,9 @@ def add_launch(commands: Any) -> None:
     launch.add_argument("--strategy", help="ddp, zero1, zero2, zero3 or fsdp (default: the plan's)")
     launch.add_argument("--script", default="train.py", help="what each process runs (default train.py)")
     launch.add_argument("--machines", type=int, default=1, help="that share the plan's GPUs equally (default 1)")
-    launch.add_argument("--max-restarts", type=int, default=3, help="after a process has failed (default 3)")
+    launch.add_argument(
+        "--max-restarts", type=int, default=MAX_RETRIES, help="after a process has failed (default %(default)s)"
+    )
     launch.add_argument("--layers", help="class names of the model's layers, for fsdp: A,B")
     launch.set_defaults(run=_launch)
 

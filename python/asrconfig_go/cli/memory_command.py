@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION
 from .._base.errors import NotFoundError
 from .._base.files import save_whole
 from .._base.output import show, show_json
@@ -25,12 +26,12 @@ def add_memory(commands: Any) -> None:
     memory.add_argument(
         "--labels", type=int, help="longest text of the batch, in tokens (default: usual for --seconds)"
     )
-    memory.add_argument("--precision", default="fp16", help="fp32, fp16 (default) or bf16")
+    memory.add_argument("--precision", default=PRECISION, help="fp32, fp16 or bf16 (default %(default)s)")
     memory.add_argument("--checkpointing", action="store_true", help="with gradient checkpointing")
+    memory.add_argument("--optimizer", default=OPTIMIZER, help="the Trainer's name (default %(default)s)")
     memory.add_argument(
-        "--optimizer", default="adamw_torch_fused", help="the Trainer's name (default adamw_torch_fused)"
+        "--accumulation", type=int, default=ACCUMULATION, help="micro-batches of a step (default %(default)s)"
     )
-    memory.add_argument("--accumulation", type=int, default=1, help="micro-batches per optimizer step (default 1)")
     memory.add_argument(
         "--freeze-feature-encoder", action="store_true", help="train without the convolutional front end"
     )

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._base.output import show, show_json
 from .._base.records import to_json
 
@@ -38,14 +39,21 @@ def add_plan(commands: Any) -> None:
 def _add_options(plan: Any) -> None:
     """Options that the planner takes as options; what is left out is its choice."""
     add, toggle = plan.add_argument, argparse.BooleanOptionalAction
-    add("--target-batch-size", type=int, default=32, help="samples per optimizer step (default 32)")
-    add("--safety-margin", type=float, default=0.85, help="share of memory to use, 0.70 to 0.95 (default 0.85)")
+    add(
+        "--target-batch-size",
+        type=int,
+        default=TARGET_BATCH_SIZE,
+        help="samples per optimizer step (default %(default)s)",
+    )
+    add(
+        "--safety-margin", type=float, default=SAFETY_MARGIN, help="share of memory, 0.70 to 0.95 (default %(default)s)"
+    )
     add("--policy", default="fastest", help="fastest (default), or published: a formula, for comparison")
     add("--preset", default="balanced", help="balanced (default), speed or reproducible")
     add(
         "--optimizer",
-        default="adamw_torch_fused",
-        help="adamw_torch_fused (default), adamw_torch, adamw_bnb_8bit, adafactor, sgd",
+        default=OPTIMIZER,
+        help="%(default)s (default), adamw_torch, adamw_bnb_8bit, adafactor, sgd",
     )
     add("--lr-scaling", default="sqrt", help="sqrt (default), linear or none")
     add("--precision", help="fp32, fp16 or bf16 (default: what suits the GPU)")

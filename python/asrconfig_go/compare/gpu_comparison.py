@@ -10,10 +10,20 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints
 
 from .._base import native
 from .._base.checks import checked, checked_list
+from .._base.choices import Attention, ClipOrder, Optimizer, Precision
+from .._base.defaults import (
+    ACCUMULATION,
+    EPOCHS,
+    LOADER_WORKERS,
+    LORA_RANK,
+    OPTIMIZER,
+    SAFETY_MARGIN,
+    TARGET_BATCH_SIZE,
+)
 from .._base.errors import InvalidArgumentError
 from .._base.json_files import read_json
 from .._base.records import from_json, to_json
@@ -21,6 +31,9 @@ from ..data.profile import DatasetProfile
 from ..machine.hardware import GPU
 from .comparison_records import Comparison, LargestModels, Price, StepCalibration, StepTime
 from .step_calibration import known_calibrations
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Prices = Mapping[str, float] | str | os.PathLike[str]
 
@@ -35,7 +48,7 @@ def compare_gpus(
     max_s: float | None = None,
     prices: Prices | None = None,
     freeze_feature_encoder: bool = False,
-    **options: Any,
+    **options: Unpack[CompareSettings],
 ) -> Comparison:
     """Plan one training on each of ``gpus`` and say what it would take there.
 
@@ -47,6 +60,10 @@ def compare_gpus(
 
     Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model whose memory is not known
     from its config (trace it with ``estimate_memory``), and ``InvalidArgumentError`` for values out of range.
+
+    >>> found = compare_gpus("wav2vec2-base", hours=10, mean_s=5, max_s=20, gpus=["T4", "L4"])
+    >>> found.cheapest.gpu, found.fastest.gpu
+    ('T4', 'L4')
     """
     from ..memory.model_source import analytic_request
 
@@ -54,6 +71,22 @@ def compare_gpus(
     return compare_described(
         described, dataset, gpus=gpus, hours=hours, mean_s=mean_s, max_s=max_s, prices=prices, **options
     )
+
+
+class CompareSettings(TypedDict, total=False):
+    """What ``compare_gpus`` takes of ``CompareOptions`` by keyword."""
+
+    target_batch_size: int
+    epochs: float
+    precision: Precision | None
+    optimizer: Optimizer
+    lora_rank: int
+    order: ClipOrder
+    padded_s: float | None
+    safety_margin: float
+    loader_rate: float | None
+    workers: int
+    calibrations: Mapping[str, StepCalibration] | None
 
 
 @dataclass(frozen=True)
@@ -68,37 +101,33 @@ class CompareOptions:
     measured of the model (see ``find_step_calibration``), an empty mapping none.
     """
 
-    target_batch_size: int = 32
-    epochs: float = 3.0
-    precision: str | None = None
-    optimizer: str = "adamw_torch_fused"
+    target_batch_size: int = TARGET_BATCH_SIZE
+    epochs: float = EPOCHS
+    precision: Precision | None = None
+    optimizer: Optimizer = OPTIMIZER
     lora_rank: int = 0
-    order: str = "random"
+    order: ClipOrder = "random"
     padded_s: float | None = None
-    safety_margin: float = 0.85
+    safety_margin: float = SAFETY_MARGIN
     loader_rate: float | None = None
-    workers: int = 4
+    workers: int = LOADER_WORKERS
     calibrations: Mapping[str, StepCalibration] | None = None
 
     def request(self) -> dict[str, Any]:
         """What the library is asked; raises ``InvalidArgumentError`` for a value of the wrong type."""
-        given = {}
+        hints = get_type_hints(type(self))
+        known = checked("calibrations", self.calibrations, hints["calibrations"]) or {}
+        for name, calibration in known.items():
+            checked(f"calibrations[{name!r}]", calibration, StepCalibration)
+        given: dict[str, Any] = {"calibrations": {name: to_json(c) for name, c in known.items()}}
         for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "calibrations":
-                given["calibrations"] = {name: to_json(c) for name, c in (value or {}).items()}
-            elif value is not None:
-                given[field.name] = checked(field.name, value, _OPTION_TYPES[field.name])
+            if field.name != "calibrations":
+                value = checked(field.name, getattr(self, field.name), hints[field.name])
+                given |= {} if value is None else {field.name: value}
         for name in ("target_batch_size", "epochs", "safety_margin", "workers"):
             if not given[name]:  # zero would mean the default in the library
                 raise InvalidArgumentError(f"{name} = {given[name]!r} is too small", "give a number above 0")
         return given
-
-
-_OPTION_TYPES = {
-    "target_batch_size": int, "epochs": float, "precision": str, "optimizer": str, "lora_rank": int, "order": str,
-    "padded_s": float, "safety_margin": float, "loader_rate": float, "workers": int,
-}  # fmt: skip
 
 
 def compare_described(
@@ -110,12 +139,12 @@ def compare_described(
     mean_s: float | None = None,
     max_s: float | None = None,
     prices: Prices | None = None,
-    **options: Any,
+    **options: Unpack[CompareSettings],
 ) -> Comparison:
     """``compare_gpus`` for a model as ``analytic_request`` describes it."""
-    unknown = options.keys() - {field.name for field in fields(CompareOptions)}
+    unknown = options.keys() - CompareSettings.__annotations__.keys()
     if unknown:
-        known = ", ".join(field.name for field in fields(CompareOptions))
+        known = ", ".join(CompareSettings.__annotations__)
         raise InvalidArgumentError(f"there is no option {sorted(unknown)[0]!r}", f"choose from {known}")
     asked = CompareOptions(**options)
     if asked.calibrations is None:
@@ -131,21 +160,25 @@ def largest_models(
     family: str = "",
     *,
     seconds: float = 15.0,
-    lora_rank: int = 32,
-    precision: str | None = None,
-    safety_margin: float = 0.85,
+    lora_rank: int = LORA_RANK,
+    precision: Precision | None = None,
+    safety_margin: float = SAFETY_MARGIN,
 ) -> LargestModels:
     """Say which known models can be fine-tuned on ``gpu``: fully, with an 8-bit optimizer, with LoRA.
 
     ``family`` is a part of the names to look at, such as ``"whisper"`` or ``"xls-r"``; ``seconds`` the longest clip.
     Raises ``NotFoundError`` for an unknown GPU and for a family without a model.
+
+    >>> found = largest_models("T4", "whisper")
+    >>> len(found.models)
+    17
     """
     request = {
         "gpu": checked("gpu", gpu, str),
         "family": checked("family", family, str),
         "seconds": checked("seconds", seconds, float),
         "lora_rank": checked("lora_rank", lora_rank, int),
-        "precision": checked("precision", precision, str | None) or "",
+        "precision": checked("precision", precision, Precision | None) or "",
         "safety_margin": checked("safety_margin", safety_margin, float),
     }
     for name in ("seconds", "lora_rank", "safety_margin"):
@@ -160,19 +193,25 @@ def estimate_step_time(
     *,
     batch: int,
     seconds: float,
-    precision: str | None = None,
+    precision: Precision | None = None,
     gradient_checkpointing: bool = False,
-    accumulation: int = 1,
-    optimizer: str = "adamw_torch_fused",
+    accumulation: int = ACCUMULATION,
+    optimizer: Optimizer = OPTIMIZER,
     freeze_feature_encoder: bool = False,
     lora_rank: int = 0,
-    attention: str = "sdpa",
+    attention: Attention = "sdpa",
     measured_s: Iterable[float] | None = None,
 ) -> StepTime:
     """Say how long one optimizer step takes: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.
 
     ``measured_s``: seconds of real steps of that shape, without the first few; the answer then has a ``calibration``
     that ``compare_gpus`` takes.
+
+    Raises ``NotFoundError`` for an unknown GPU or model, ``InvalidArgumentError`` for values out of range.
+
+    >>> step = estimate_step_time("wav2vec2-base", "T4", batch=4, seconds=10)
+    >>> step.step_s.low < step.step_s.likely < step.step_s.high
+    True
     """
     from ..memory.model_source import analytic_request
 
@@ -196,7 +235,11 @@ def estimate_step_time(
 
 
 def gpu_prices() -> tuple[Price, ...]:
-    """The built-in prices, each with its date and source."""
+    """The built-in prices, each with its date and source.
+
+    >>> {price.gpu: price.usd_per_hour for price in gpu_prices()}["T4"]
+    0.2
+    """
     return tuple(from_json(Price, row) for row in native.call("timing.prices"))
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from .._base import native
 from .._base.checks import checked, listed
+from .._base.choices import Attention, Optimizer, Precision
+from .._base.defaults import OPTIMIZER
 from .._base.errors import AsrConfigError
 from .._base.json_files import read_json
 from .._base.records import from_json
@@ -27,11 +29,11 @@ _HIGHEST, _MOST_STEPS = 1e3, 1 << 40  # of a factor's range and of steps in a fi
 class StepSettings:
     """What a factor was measured with, beside the model, the GPU and the version of torch."""
 
-    precision: str
+    precision: Precision
     gradient_checkpointing: bool
-    optimizer: str = "adamw_torch_fused"
+    optimizer: Optimizer = OPTIMIZER
     lora_rank: int = 0
-    attention: str = "sdpa"
+    attention: Attention = "sdpa"
     devices: int = 1
 
 
@@ -68,7 +70,7 @@ def find_step_calibration(
     model: Any,
     gpu: str,
     *,
-    precision: str | None = None,
+    precision: Precision | None = None,
     gradient_checkpointing: bool | None = None,
     lora_rank: int = 0,
     freeze_feature_encoder: bool = False,
@@ -78,6 +80,9 @@ def find_step_calibration(
     ``model`` is what ``compare_gpus`` takes; models of one architecture, width and depth that train the same share of
     their weights are one. With None of ``precision`` and ``gradient_checkpointing`` the newest measurement with any
     counts. Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model without a config.
+
+    >>> find_step_calibration("wav2vec2-base", "H200") is None  # nothing was trained here
+    True
     """
     from ..memory.model_source import analytic_request
 

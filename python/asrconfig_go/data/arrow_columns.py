@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .decompression import check_unpacked, unpacked_size
 
@@ -24,7 +25,7 @@ TEXT_COLUMNS = (
     "wrd",
 )
 _FIELDS = {"bytes": "bytes", "path": "paths"}  # of the struct, and of the request
-PREPARED_RATE = 16_000  # hertz of input_values: every speech model of transformers is trained at it
+PREPARED_RATE = SAMPLING_RATE  # of input_values
 
 
 def arrow_request(

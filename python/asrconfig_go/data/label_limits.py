@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._base import native
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .._base.files import user_path
 from .._base.json_files import read_object
 
-_RATE = 16_000  # hertz, of every speech model of transformers
+_RATE = SAMPLING_RATE
 _HINT = "pass a model, its config, a known name, or a function from seconds to frames"
 
 

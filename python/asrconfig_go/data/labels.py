@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .label_limits import Limits, limits_of
 from .pieces import kind
@@ -98,6 +99,10 @@ def check_labels(
 
     CTC needs as many frames as labels, and one more between any two labels that are the same (Graves et al. 2006).
     Raises ``InvalidArgumentError`` when there are no texts, or when a decoder is checked without a tokenizer.
+
+    >>> print(check_labels(CLIPS / "manifest.jsonl", progress=False))
+    all 310 pairs fit wav2vec2
+    labels are characters: 12.4 on average, 22 at most; the fullest pair needs 43% of its frames
     """
     limits = limits_of(model)
     if isinstance(source, ScanResult) or texts is not None:
@@ -128,7 +133,7 @@ def _given(source: Any, texts: Iterable[Any] | None, workers: int, progress: boo
 
 
 def _scanned(source: Any, text: str | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
-    found = read_source(source, sampling_rate=16_000, sample_size=None, seed=0)
+    found = read_source(source, sampling_rate=SAMPLING_RATE, sample_size=None, seed=0)
     if found.texts is not None:
         said = found.texts(text)
         return scan_audio(source, workers=workers, progress=progress, allow_empty=True), said

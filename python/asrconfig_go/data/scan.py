@@ -7,9 +7,10 @@ import os
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from .._base import native
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .._base.files import cache_folder
 from .._base.progress import Advance, ProgressBar
@@ -55,11 +56,24 @@ class ScanResult:
         return self.profile.plot(ax)
 
 
+class ScanSettings(TypedDict, total=False):
+    """What ``scan_audio`` takes by keyword beside ``sample_size``."""
+
+    sampling_rate: int
+    seed: int
+    batch_size: int
+    workers: int
+    cache: bool
+    progress: bool
+    allow_empty: bool
+    clips: bool
+
+
 def scan_audio(
     source: Any,
     *,
     sample_size: int | None = None,
-    sampling_rate: int = 16_000,
+    sampling_rate: int = SAMPLING_RATE,
     seed: int = 0,
     batch_size: int = 8,
     workers: int = 0,
@@ -91,6 +105,10 @@ def scan_audio(
     Bad files are counted and listed in the profile; when no file is usable an ``EmptyDatasetError`` is raised, or, with
     ``allow_empty``, a profile of zeros is given. Raises ``NotFoundError``, ``EmptyDatasetError`` or
     ``InvalidArgumentError``.
+
+    >>> found = scan_audio(CLIPS, progress=False)
+    >>> len(found), found.clips[0].codec, round(found.profile.max_s, 2)
+    (310, 'flac', 1.95)
     """
     _check_sample_size(sample_size)
     options: dict[str, Any] = {"workers": workers, "cache": _cache(cache), "batch_size": batch_size, "seed": seed}

@@ -46,7 +46,8 @@ class Window:
 
     def __init__(self, trainer: Any, ranks: ProcessGroup) -> None:
         self._labels, self._ranks = labels_name(trainer), ranks
-        self.state, self.attributes = ModelState(trainer.model), Attributes(trainer)
+        self.state: ModelState = ModelState(trainer.model)
+        self.attributes: Attributes = Attributes(trainer)
         self._in_place: bool | None = None  # whether steps change their batches; None before the first window's end
         self.wanted = True
         """Whether ``uneven`` is asked for; alike in all processes."""
@@ -54,7 +55,9 @@ class Window:
 
     def clear(self) -> None:
         """Forget the batches."""
-        self.totals, self.left_out, self.calls = Totals(), Totals(), list[Call]()
+        self.totals: Totals = Totals()
+        self.left_out: Totals = Totals()
+        self.calls: list[Call] = []
         self.planned = 0
         self._batches: list[Any] = []
         self._handed: list[tuple[Any, int]] = []

@@ -16,7 +16,7 @@ from .lost_gpu import keep_what_can_be_kept
 from .micro_batch_budget import Budget
 from .training_report import GuardEvent
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 STATISTICS_HINT = "allow statistics of smaller micro-batches by attach(split_batch_statistics=True)"
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .._base.checks import checked
+from .._base.choices import Precision
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.out_of_memory import classify, clear_frames, free_memory
 from ..memory import MemoryModel
@@ -85,7 +86,7 @@ def find_max_batch_size(
     high: int = 4096,
     start: int | MemoryModel | None = None,
     optimizer: Any = None,
-    precision: str | None = None,
+    precision: Precision | None = None,
     accumulation: int | None = None,
     batch: Any = None,
 ) -> BatchSizeSearch:
@@ -102,6 +103,10 @@ def find_max_batch_size(
     Weights, gradients, buffers, modes, random numbers and the trainer are as before afterwards, also when a trial
     raises: all but running out of GPU memory is raised as it is. Raises ``InfeasiblePlanError`` when the states of the
     optimizer alone do not fit, ``InvalidArgumentError`` for bad ranges, no loss, nothing to train or several processes.
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> find_max_batch_size(small_model(tokens=12, seed=0), seconds=1.0, high=2).micro_batch
+    2
     """
     _check(low, high, seconds, start)
     with contextlib.ExitStack() as back:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
+from .._base.choices import TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
 from .._base.out_of_memory import classify, note as add_note
 from .._base.override import override
@@ -38,9 +39,27 @@ from .step_times import follow_steps
 from .training_report import GuardEvent
 from .weighted_losses import WeightedLosses
 
-logger = logging.getLogger("asrconfig_go")
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 KEY = "_asrconfig_guard"
+
+
+class GuardSettings(TypedDict, total=False):
+    """What ``Guard`` takes by keyword."""
+
+    max_halvings: int | None
+    micro_batch: int | None
+    memory: Any
+    memory_limit_bytes: int | None
+    overhead_s: float | None
+    rule: WeightRule | None
+    split: Callable[[Any, int], list[Any]] | None
+    too_long: TooLong | Callable[[Any], list[Any]]
+    preflight: bool | float
+    split_batch_statistics: bool
 
 
 class Guard:
@@ -83,9 +102,9 @@ class Guard:
         memory: Any = None,
         memory_limit_bytes: int | None = None,
         overhead_s: float | None = None,
-        rule: str | None = None,
+        rule: WeightRule | None = None,
         split: Callable[[Any, int], list[Any]] | None = None,
-        too_long: str | Callable[[Any], list[Any]] = "raise",
+        too_long: TooLong | Callable[[Any], list[Any]] = "raise",
         preflight: bool | float = False,
         split_batch_statistics: bool = False,
     ) -> None:
@@ -96,9 +115,9 @@ class Guard:
         if memory is not None:
             cost = OVERHEAD_S if overhead_s is None else overhead_s
             training = MemoryBudget(memory, memory_limit_bytes, micro_batch, cost)
-        self.budgets = {"training": training, "evaluation": Budget()}
+        self.budgets: dict[str, Budget] = {"training": training, "evaluation": Budget()}
         self.events: list[GuardEvent] = []
-        self.notes = caveats(trainer)
+        self.notes: tuple[str, ...] = caveats(trainer)
         """What of this training the guard cannot keep the same, said once when it takes effect."""
         self._split, self._preflight = split, preflight
         self.preflight: PreflightReport | None = None
@@ -433,12 +452,28 @@ class Guard:
 
 
 def guard_of(trainer: Any) -> Guard | None:
-    """The guard that a Trainer has, if it has one."""
+    """The guard that a Trainer has, if it has one.
+
+    >>> from transformers import Trainer, TrainingArguments
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
+    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
+    >>> guard_of(trainer) is None
+    True
+    """
     return getattr(trainer, KEY, None)
 
 
-def attach(trainer: Any, **options: Any) -> Guard:
-    """The guard of ``trainer``, made if there is none; one that is there takes no other options."""
+def attach(trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
+    """The guard of ``trainer``, made if there is none; one that is there takes no other options.
+
+    >>> from transformers import Trainer, TrainingArguments
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
+    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
+    >>> guard = attach(trainer, micro_batch=4)
+    >>> guard.detach()
+    """
     existing = guard_of(trainer)
     if existing is None:
         return Guard(trainer, **options).attach()

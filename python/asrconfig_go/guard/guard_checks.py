@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, get_args
 
 from .._base.checks import checked
+from .._base.choices import TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
 from ..memory.memory_settings import check_seconds
-from .loss_weights import RULES
 from .padding import norms_over_time
 
 _NEEDED = (
@@ -45,9 +45,8 @@ def check_options(
         whole = isinstance(value, int) and not isinstance(value, bool)
         if value is not None and not (whole and least <= value <= 100_000):
             raise InvalidArgumentError(f"{name} = {value!r} is not a whole number from {least}", "3 halvings are usual")
-    if rule not in (None, *RULES):
-        raise InvalidArgumentError(f"rule = {rule!r} is not known", f"one of {', '.join(RULES)}, or None to find out")
-    if too_long not in ("raise", "skip") and not callable(too_long):
+    checked("rule", rule, WeightRule | None)
+    if too_long not in get_args(TooLong) and not callable(too_long):
         raise InvalidArgumentError(
             f"too_long = {too_long!r} is not known", '"raise", "skip", or a function from a batch of one to a list'
         )

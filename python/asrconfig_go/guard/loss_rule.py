@@ -14,7 +14,7 @@ from .measured_losses import MeasuredLosses, UnfitLossError, items_of
 from .probe import steps_in_backward
 from .process_group import ProcessGroup
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _PATIENCE = 3  # measurements that tell nothing, before they become rare
 

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
+from .._base.choices import WeightRule
 from .._base.errors import InvalidArgumentError
 from .collated_batch import batch_size, copied, pick, piece
 from .loss_kind import ctc_reduction, loss_kind
 
-RULES = ("mean", "token_mean", "sum")
+RULES: tuple[WeightRule, ...] = get_args(WeightRule)
 TRIED = 4  # samples, at most
 _TOLERANCE = {"float32": 1e-5, "float64": 1e-6}  # of losses
 _GRADIENTS = 1e-4  # of sums over gradients

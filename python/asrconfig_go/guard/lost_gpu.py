@@ -12,7 +12,7 @@ from typing import Any
 from .._base.files import write_whole
 from .training_report import GuardEvent
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _FILE = "asrconfig-failure.json"
 

@@ -27,7 +27,7 @@ from .measurement import measuring, steady
 from .padding import PaddingCheck, padding_changes_nothing
 from .process_group import ProcessGroup
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _LEAST = 1e-3  # of a loss that is measured again
 _LOOKED_AT = 16  # examples of the dataset, at most, for two with different numbers of tokens

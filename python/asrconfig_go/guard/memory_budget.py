@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from ..batching.memory_limits import GRID_S, OVERHEAD_S
 from .batch_lengths import Extent
@@ -56,7 +57,7 @@ class MemoryBudget(Budget):
                 "the memory model has no GPU in mind", 'trace it with gpu="L4", or pass memory_limit_bytes'
             )
         self._memory, self._limit = memory, limit_bytes
-        self.rate: float = float(memory.about.get("length_per_second") or 16_000.0)
+        self.rate: float = float(memory.about.get("length_per_second") or SAMPLING_RATE)
         self._fits: dict[int, int] = {}
         self._waited, self._patience = 0, _PATIENCE
 

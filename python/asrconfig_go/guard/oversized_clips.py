@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from .._base.choices import TooLong
 from .._base.errors import InfeasiblePlanError
 from .accumulation_window import Call, Window
 from .attempts import Piece
@@ -14,7 +15,7 @@ from .collated_batch import batch_size, pick
 from .micro_batch_budget import Budget
 from .padding import trimmed
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
 class OversizedClips:
@@ -24,7 +25,7 @@ class OversizedClips:
     chunking: where a transcript would have to be cut is not known here. A function of the user's may know.
     """
 
-    def __init__(self, policy: str | Callable[[Any], list[Any]], budget: Budget, window: Window) -> None:
+    def __init__(self, policy: TooLong | Callable[[Any], list[Any]], budget: Budget, window: Window) -> None:
         self._policy, self._budget, self._window = policy, budget, window
         self.count = 0
 

@@ -16,7 +16,7 @@ from .collated_batch import batch_size
 from .probe import OptimizerStates, optimizer_states, untouched
 from .worst_batch import seconds_of, worst_batch
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 Rehearse = Callable[[str, Any], int | None]
 

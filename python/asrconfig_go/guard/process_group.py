@@ -24,7 +24,7 @@ from .._base.out_of_memory import first_line
 from .._base.override import override
 from .loss_weights import RULES, Totals
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _LARGE = 1 << 20  # gradients of more values are averaged in place, smaller ones in groups of at most so many
 _NUMBERS = 6 + len(RULES)  # of a message

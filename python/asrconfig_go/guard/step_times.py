@@ -21,7 +21,7 @@ from .batch_lengths import extent
 from .trial_batch import training_settings
 from .worst_batch import per_second
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 SKIPPED, NOTED, ENOUGH = 5, 50, 10
 """Steps before the first that counts, steps that do, and how many of them a shorter training must have."""

@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 
+from .._base.checks import checked
+from .._base.choices import Precision
+from .._base.defaults import OPTIMIZER
 from .._base.errors import InvalidArgumentError
 from ..memory.calibration_trainer import kept
-from ..memory.memory_settings import PRECISIONS, one_of, positive
+from ..memory.memory_settings import positive
 from .guard_checks import single_process
 from .worst_batch import longest, seconds_of, worst_batch
 
@@ -44,19 +47,24 @@ class TrialBatch:
 
 
 def model_trial(
-    model: Any, batch_fn: BatchFunction | None, seconds: float | None, precision: str, accumulation: int, optimizer: Any
+    model: Any,
+    batch_fn: BatchFunction | None,
+    seconds: float | None,
+    precision: Precision,
+    accumulation: int,
+    optimizer: Any,
 ) -> tuple[TrialBatch, Any]:
     """Of a model alone, and its optimizer: the given one, or made by the Trainer's name for it."""
-    one_of("precision", precision, PRECISIONS)
+    checked("precision", precision, Precision)
     positive("accumulation", accumulation, 65_536)
-    name = optimizer or "adamw_torch_fused"
+    name = optimizer or OPTIMIZER
     if isinstance(name, str):
         from ..trace._traced_optimizers import build
 
         optimizer = build(name, model)
     inputs = "the batches of batch_fn" if batch_fn else "made-up batches"
     make = batch_fn or _made_up(model, seconds)
-    settings = {"precision": precision, "accumulation": accumulation}
+    settings: dict[str, Any] = {"precision": precision, "accumulation": accumulation}
     settings |= {"gradient_checkpointing": _checkpoints(model)} | ({"optimizer": name} if isinstance(name, str) else {})
     step = _Step(model, _DTYPES.get(precision))
     return TrialBatch(model, make, step, min(accumulation, 2), settings, seconds, inputs), optimizer

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from ..trace import SpeechBatches, speech_batches
 from .batch_lengths import time_axis
@@ -16,7 +17,7 @@ from .collated_batch import batch_size, like, pick
 _INPUTS = ("input_values", "input_features")
 _COLUMNS = ("length", "input_length")
 _PADDING = -100
-_SAMPLING_RATE, _FRAMES_PER_SECOND = 16_000, 100
+_FRAMES_PER_SECOND = 100
 _HINT = "give a batch with input_values or input_features, or do without seconds"
 
 
@@ -133,7 +134,7 @@ def seconds_of(batch: Any, model: Any = None) -> float | None:
 
 def _length(batch: Any, seconds: float, model: Any) -> int:
     rate = per_second(batch, model)
-    return max(1, math.ceil(seconds * (rate or _SAMPLING_RATE) - 1e-6))
+    return max(1, math.ceil(seconds * (rate or SAMPLING_RATE) - 1e-6))
 
 
 def per_second(batch: Any, model: Any) -> float | None:
@@ -141,7 +142,7 @@ def per_second(batch: Any, model: Any) -> float | None:
     known = _known(model)
     if known is not None:
         return float(known.length_per_second)
-    return _SAMPLING_RATE if "input_values" in batch else _FRAMES_PER_SECOND if "input_features" in batch else None
+    return SAMPLING_RATE if "input_values" in batch else _FRAMES_PER_SECOND if "input_features" in batch else None
 
 
 def _length_column(trainer: Any, dataset: Any) -> tuple[str, list[float]] | None:

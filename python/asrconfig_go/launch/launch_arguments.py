@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from .._base.choices import Strategy
 from .._base.errors import UnsupportedError
 from ..apply.unused_parameters import find_unused_parameters
 from ..plan.plan_record import PlanRecord
@@ -15,7 +16,7 @@ from .sharded_plan import for_strategy
 
 
 def trainer_arguments(
-    config: PlanRecord, strategy: str | None = None, *, model: Any = None, layers: Sequence[str] = ()
+    config: PlanRecord, strategy: Strategy | None = None, *, model: Any = None, layers: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Settings for ``config.to_training_arguments(output_dir, **settings)``, as the installed transformers names them.
 
@@ -25,6 +26,10 @@ def trainer_arguments(
 
     Raises ``InvalidArgumentError`` as ``for_strategy`` does and for FSDP without layers, ``UnsupportedError`` without
     transformers.
+
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
+    >>> trainer_arguments(config, "ddp")["ddp_find_unused_parameters"]
+    True
     """
     settled = for_strategy(config, strategy)
     settings: dict[str, Any] = {

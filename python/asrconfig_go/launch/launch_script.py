@@ -7,8 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from .._base.choices import Strategy
+from .._base.defaults import MAX_RETRIES
 from .._base.errors import InvalidArgumentError, NotFoundError
 from .._base.files import user_path, write_whole
 from ..plan.plan_record import PlanRecord
@@ -23,7 +25,7 @@ class LaunchFiles:
     """What ``launch_files`` wrote, and how to use it."""
 
     folder: Path
-    strategy: str
+    strategy: Strategy
     files: tuple[Path, ...]
     """``plan.json``, ``accelerate.yaml``, ``torchrun.sh``, ``accelerate.sh``, and ``deepspeed.json`` for ZeRO."""
     torchrun: str
@@ -42,15 +44,27 @@ class LaunchFiles:
         return "\n".join([*lines, *(f"! {note}" for note in self.notes)])
 
 
+class LaunchSettings(TypedDict, total=False):
+    """What ``launch_files`` takes by keyword."""
+
+    script: str
+    arguments: Sequence[str]
+    strategy: Strategy | None
+    machines: int
+    max_restarts: int
+    model: Any
+    layers: Sequence[str]
+
+
 def launch_files(
     config: PlanRecord,
     folder: str | os.PathLike[str],
     *,
     script: str = "train.py",
     arguments: Sequence[str] = (),
-    strategy: str | None = None,
+    strategy: Strategy | None = None,
     machines: int = 1,
-    max_restarts: int = 3,
+    max_restarts: int = MAX_RETRIES,
     model: Any = None,
     layers: Sequence[str] = (),
 ) -> LaunchFiles:
@@ -62,6 +76,10 @@ def launch_files(
     an error. ``model`` or ``layers`` are for FSDP. Neither torch nor any engine is needed here.
 
     Raises ``InvalidArgumentError`` for what the engines cannot do, ``NotFoundError`` when files cannot be written.
+
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
+    >>> [file.name for file in launch_files(config, "launch").files]
+    ['plan.json', 'accelerate.yaml', 'torchrun.sh', 'accelerate.sh']
     """
     _check(config, script, machines, max_restarts)
     settled = for_strategy(config, strategy)

@@ -16,6 +16,10 @@ def layer_classes(model: Any) -> tuple[str, ...]:
 
     They are the classes that fill a ``ModuleList`` and together hold at least a tenth of the parameters; transformers
     names them for a part of its speech models only (``_no_split_modules``).
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> layer_classes(small_model(tokens=12, seed=0))
+    ('Wav2Vec2EncoderLayerStableLayerNorm', 'Wav2Vec2LayerNormConvLayer')
     """
     import torch
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
+from .._base.checks import checked
+from .._base.choices import Strategy
 from .._base.errors import InvalidArgumentError
 from ..plan.plan_parts import Decision
 from ..plan.plan_record import PlanRecord
 
-STRATEGIES = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 """In the order in which one would try them: each needs less memory than the one before, and sends more."""
 
 SHARDED = ("zero1", "zero2", "zero3", "fsdp")
@@ -18,7 +20,7 @@ SHARDED = ("zero1", "zero2", "zero3", "fsdp")
 _ON_GPUS_ONLY = "accelerate enables DeepSpeed and FSDP on GPUs only"
 
 
-def for_strategy(config: PlanRecord, strategy: str | None = None) -> PlanRecord:
+def for_strategy(config: PlanRecord, strategy: Strategy | None = None) -> PlanRecord:
     """The plan with ``distributed`` set to ``strategy`` (default: the plan's own), and batches that it can work with.
 
     Sharded processes wait for each other in every forward pass, so that none may cut its batches by itself: a plan with
@@ -26,6 +28,10 @@ def for_strategy(config: PlanRecord, strategy: str | None = None) -> PlanRecord:
     them, with as many samples in an optimizer step as before.
 
     Raises ``InvalidArgumentError`` for an unknown strategy, for ``"none"`` with several GPUs, and for sharding on CPUs.
+
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
+    >>> for_strategy(config, "zero2").distributed
+    'zero2'
     """
     strategy = _checked(config, config.distributed if strategy is None else strategy)
     changes: dict[str, Any] = {}
@@ -45,9 +51,8 @@ def for_strategy(config: PlanRecord, strategy: str | None = None) -> PlanRecord:
     )
 
 
-def _checked(config: PlanRecord, strategy: str) -> str:
-    if strategy not in STRATEGIES:
-        raise InvalidArgumentError(f"strategy {strategy!r} is not known", f"choose one of {', '.join(STRATEGIES)}")
+def _checked(config: PlanRecord, strategy: Strategy) -> Strategy:
+    checked("strategy", strategy, Strategy)
     if strategy == "none" and config.device_count > 1:
         raise InvalidArgumentError(
             f"strategy 'none' for {config.device_count} GPUs that share one optimizer step", "choose ddp or another"

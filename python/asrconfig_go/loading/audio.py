@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import CorruptFileError, InvalidArgumentError
 from ..data.pieces import is_array, kind
 from .decoding import decode_bytes, decode_file
@@ -20,7 +21,7 @@ _ACCEPTED = (
 )
 
 
-def load_audio(source: Any, *, sample_rate: int = 16_000) -> Array:
+def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
     """The samples of one clip: float32, mono, of shape (samples,), at ``sample_rate`` hertz (1000 to 1 000 000).
 
     ``source`` is a path, the bytes of an audio file, a dictionary with ``bytes`` or ``path`` (what
@@ -32,6 +33,10 @@ def load_audio(source: Any, *, sample_rate: int = 16_000) -> Array:
     Raises ``NotFoundError`` for a missing file, ``CorruptFileError`` for one that is empty, cut off (where its header
     tells: FLAC and MP3), in an unknown format or with samples that are no finite numbers, ``InvalidArgumentError`` for
     what is no audio, and ``UnsupportedError`` where a library is missing; each names the file.
+
+    >>> clip = load_audio(CLIPS / "test-000.flac")
+    >>> clip.dtype, clip.shape
+    (dtype('float32'), (9390,))
     """
     check_rate(sample_rate)
     name = name_of(source)

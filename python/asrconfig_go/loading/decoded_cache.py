@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._base.checks import checked
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from ..view.units import gb
 from .audio import load_audio
@@ -33,12 +34,17 @@ class DecodedCache(ClipCache):
     the parent had (fork, which shares its memory), so W workers take up to W × ``max_bytes``, and with shuffled data a
     clip is found again only where the same worker had it. Fill it with ``prepare`` before the DataLoader starts, keep
     ``persistent_workers`` on, or use a ``ResampledCache``, which all of them share.
+
+    >>> cache = DecodedCache(1 << 20)
+    >>> cache(CLIPS / "test-000.flac").shape
+    (9390,)
     """
 
     def __init__(self, max_bytes: int, *, load: Load = load_audio) -> None:
         if checked("max_bytes", max_bytes, int) < 1:
             raise InvalidArgumentError(f"max_bytes = {max_bytes} keeps nothing", "1 << 30 is a GiB: 4.5 h at 16 kHz")
-        self.max_bytes, self.load = max_bytes, load
+        self.max_bytes: int = max_bytes
+        self.load: Load = load
         self._start()
 
     @property
@@ -112,7 +118,7 @@ class DecodedCache(ClipCache):
 def sample_rate_of(load: Any) -> int | None:
     """The rate that a loading function gives, in hertz; None when it does not tell."""
     if load is load_audio:
-        return 16_000
+        return SAMPLING_RATE
     rate = getattr(load, "sample_rate", None) or getattr(load, "keywords", {}).get("sample_rate")
     return rate if isinstance(rate, int) else sample_rate_of(load.func) if hasattr(load, "func") else None
 

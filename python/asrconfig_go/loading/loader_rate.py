@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any
+from typing import Any, TypedDict
 
 from .._base.checks import checked
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import EmptyDatasetError, InvalidArgumentError
 from .loader_sources import Reading, Resampler, loader_items
 
@@ -78,8 +79,16 @@ class LoaderRate:
         return "\n".join([*lines, *bad, *(f"  note: {note}" for note in self.notes)])
 
 
+class LoaderSettings(TypedDict, total=False):
+    """What ``measure_loader`` takes by keyword beside ``processor``."""
+
+    seconds: float
+    sampling_rate: int
+    seed: int
+
+
 def measure_loader(
-    dataset: Any, *, seconds: float = 1.0, sampling_rate: int = 16_000, processor: Any = None, seed: int = 0
+    dataset: Any, *, seconds: float = 1.0, sampling_rate: int = SAMPLING_RATE, processor: Any = None, seed: int = 0
 ) -> LoaderRate | None:
     """How many seconds of audio one worker of a DataLoader prepares in a second, measured on a random sample.
 
@@ -96,6 +105,10 @@ def measure_loader(
     None when there is nothing to measure: arrays in memory without a ``processor``. Raises ``UnsupportedError`` for
     streams and for files without soundfile, ``EmptyDatasetError`` when no clip can be read, ``InvalidArgumentError``
     for a processor that fails.
+
+    >>> rate = measure_loader(CLIPS, seconds=0.05)
+    >>> rate.how, rate.resampled
+    ('soundfile', 0)
     """
     budget = checked("seconds", seconds, float)
     if not 0.05 <= budget <= 60:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .._base import native
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import EmptyDatasetError, UnsupportedError
 from .._base.files import user_path
 from ..data.arrow_columns import audio_column as arrow_audio_column
@@ -269,7 +270,7 @@ def _table_rows(table: Any, drawn: random.Random) -> LoaderItems:
 
 def _table_row(column: Any, row: int) -> Reading:
     value = column[row].as_py()
-    audio, rate = _decoded(value, 16_000)
+    audio, rate = _decoded(value, SAMPLING_RATE)
     size, name = 0, value if isinstance(value, str) else ""
     if isinstance(value, dict):
         size, name = len(value.get("bytes") or b""), value.get("path") or ""

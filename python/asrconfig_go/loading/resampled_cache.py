@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._base.checks import checked
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .._base.files import user_path
 from .audio import load_audio
@@ -50,13 +51,17 @@ class ResampledCache(ClipCache):
     their own.
 
     Raises ``NotFoundError`` when the folder cannot be made.
+
+    >>> cache = ResampledCache("clips-16k")
+    >>> cache(CLIPS / "test-000.flac").shape
+    (9390,)
     """
 
     def __init__(
         self,
         folder: str | os.PathLike[str],
         *,
-        sample_rate: int = 16_000,
+        sample_rate: int = SAMPLING_RATE,
         load: Callable[..., Any] = load_audio,
         max_bytes: int | None = None,
         keep_free_bytes: int = _KEPT_FREE,
@@ -65,9 +70,11 @@ class ResampledCache(ClipCache):
         for name, value in (("max_bytes", 0 if max_bytes is None else max_bytes), ("keep_free_bytes", keep_free_bytes)):
             if checked(name, value, int) < 0:
                 raise InvalidArgumentError(f"{name} = {value} is less than nothing", "give bytes")
-        self.folder = user_path(folder, "cache folder").absolute()
-        self.sample_rate, self.load = sample_rate, load
-        self.max_bytes, self.keep_free_bytes = max_bytes, keep_free_bytes
+        self.folder: Path = user_path(folder, "cache folder").absolute()
+        self.sample_rate: int = sample_rate
+        self.load: Callable[..., Any] = load
+        self.max_bytes: int | None = max_bytes
+        self.keep_free_bytes: int = keep_free_bytes
         self._made_of = f"{_FORMAT} {sample_rate} {name_of_load(load)}"
         self._start()
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .audio import load_audio
 from .convolution import BlockConvolution
@@ -48,7 +49,7 @@ class Reverberation:
         rt60_s: tuple[float, float] = (0.15, 0.8),
         *,
         count: int = 32,
-        sample_rate: int = 16_000,
+        sample_rate: int = SAMPLING_RATE,
         probability: float = 1.0,
         seed: int = 0,
     ) -> Reverberation:

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._base import native
 from .._base.checks import MARGIN_RANGE
+from .._base.defaults import SAFETY_MARGIN
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json, to_json
 from ..view.units import as_html, gib
@@ -66,7 +67,11 @@ class Memory:
 
 @dataclass(frozen=True, repr=False)
 class HardwareProfile:
-    """One machine. ``gpus`` is empty without a GPU, and ``no_gpu_reason`` then says why."""
+    """One machine. ``gpus`` is empty without a GPU, and ``no_gpu_reason`` then says why.
+
+    >>> HardwareProfile.detect("2xT4").gpus[0].name
+    'Tesla T4'
+    """
 
     gpus: tuple[GPU, ...]
     no_gpu_reason: str
@@ -74,13 +79,13 @@ class HardwareProfile:
     cuda_version: str | None
     cpu: CPU
     memory: Memory
-    safety_margin: float = field(default=0.85, metadata={"local": True})
+    safety_margin: float = field(default=SAFETY_MARGIN, metadata={"local": True})
 
     def __post_init__(self) -> None:
         check_margin(self.safety_margin)
 
     @classmethod
-    def detect(cls, gpu: str | None = None, safety_margin: float = 0.85) -> HardwareProfile:
+    def detect(cls, gpu: str | None = None, safety_margin: float = SAFETY_MARGIN) -> HardwareProfile:
         """Measure this machine, or plan for a catalogue GPU: ``"T4"``, ``"2xT4"``, ``"A100-40GB"``.
 
         ``CUDA_VISIBLE_DEVICES`` is respected. ``safety_margin``, 0.70 to 0.95, is the share of memory that a plan may
@@ -153,7 +158,7 @@ def check_margin(margin: float) -> None:
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not low <= margin <= high:
         raise InvalidArgumentError(
             f"safety_margin = {margin!r} is not between 0.70 and 0.95",
-            "0.85 keeps 15 % of the memory free for fragmentation and other processes",
+            f"{SAFETY_MARGIN} keeps 15 % of the memory free for fragmentation and other processes",
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 
 from .._base import native
 from .._base.checks import checked
+from .._base.choices import OptimizerState
 from .._base.errors import InvalidArgumentError
 from .._base.files import user_path
 from .._base.records import from_json, to_json
@@ -22,6 +23,9 @@ class ModelProfile:
 
     By hand, ``ModelProfile(total_parameters=…)`` is enough: ``profile_model`` derives what is left out with 4 bytes a
     parameter and a gradient, and all parameters trainable.
+
+    >>> ModelProfile(total_parameters=300_000_000).training_bytes("sgd")
+    2400000000
     """
 
     total_parameters: int
@@ -36,7 +40,7 @@ class ModelProfile:
     optimizer_bytes: dict[str, int] = field(default_factory=dict)
     source: str = "manual"
 
-    def training_bytes(self, optimizer: str = "adamw") -> int:
+    def training_bytes(self, optimizer: OptimizerState = "adamw") -> int:
         """Parameters, gradients and optimizer state: ``"adamw"``, ``"adamw_8bit"``, ``"adafactor"`` or ``"sgd"``."""
         complete = profile_model(self)
         if optimizer not in complete.optimizer_bytes:
@@ -67,6 +71,11 @@ def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelP
     known name such as ``"facebook/wav2vec2-xls-r-300m"`` or ``"whisper-small"``, or a ``ModelProfile``.
     ``freeze_feature_encoder`` leaves the convolutional front end out of the trainable parameters, as
     ``model.freeze_feature_encoder()`` does; a live module already says so by itself.
+
+    Raises ``NotFoundError`` for an unknown name, ``InvalidArgumentError`` for anything else.
+
+    >>> profile_model("wav2vec2-base").total_parameters
+    94396320
     """
     if isinstance(model, ModelProfile) and model.optimizer_bytes:
         return model
@@ -74,7 +83,11 @@ def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelP
 
 
 def known_models() -> list[str]:
-    """The names that ``profile_model`` knows without any file."""
+    """The names that ``profile_model`` knows without any file.
+
+    >>> "openai/whisper-small" in known_models()
+    True
+    """
     return list(native.call("model.names"))
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._base import native
+from .._base.choices import Checkpointing, ClipOrder, Optimizer, Precision
+from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION, SAMPLING_RATE
 from .._base.errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from .._base.files import user_path
 from .._base.records import from_json
@@ -37,6 +39,11 @@ class MemoryModel(OpenedTrace):
 
     Made by ``MemoryModel.trace`` or ``MemoryModel.load``. A context manager; otherwise it is closed when it is no
     longer used.
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
+    ...     memory.estimate(batch=8, seconds=10.0).fits
+    True
     """
 
     @classmethod
@@ -45,15 +52,15 @@ class MemoryModel(OpenedTrace):
         model: Any,
         batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
         *,
-        precision: str = "fp16",
-        gradient_checkpointing: bool | str = False,
-        optimizer: str = "adamw_torch_fused",
-        accumulation: int = 1,
+        precision: Precision = PRECISION,
+        gradient_checkpointing: bool | Checkpointing = False,
+        optimizer: Optimizer = OPTIMIZER,
+        accumulation: int = ACCUMULATION,
         freeze_feature_encoder: bool = False,
         gpu: str | None = None,
         allocator: str = "",
         points: Sequence[tuple[int, int, int]] | None = None,
-        length_per_second: float = 16_000.0,
+        length_per_second: float = SAMPLING_RATE,
         loss: Callable[[Any, dict[str, Any]], Any] | None = None,
         cache: bool = True,
         progress: bool = True,
@@ -69,7 +76,12 @@ class MemoryModel(OpenedTrace):
         recorded.
         """
         settings = MemorySettings(
-            precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator
+            precision=precision,
+            gradient_checkpointing=gradient_checkpointing,
+            optimizer=optimizer,
+            accumulation=accumulation,
+            freeze_feature_encoder=freeze_feature_encoder,
+            allocator=allocator,
         )
         target = Target.find(gpu)
         source = model_source(model, freeze_feature_encoder)
@@ -151,7 +163,7 @@ class MemoryModel(OpenedTrace):
         labels: Sequence[int] | None = None,
         steps: int = 300,
         seeds: int = 5,
-        order: str = "random",
+        order: ClipOrder = "random",
     ) -> RunEstimate:
         """The peaks of a whole run over clips of these durations, in ``seeds`` different orders.
 
@@ -246,9 +258,9 @@ def _scaled(found: dict[str, Any], factor: float, device_bytes: int | None) -> d
 
 def _settings_of(about: dict[str, Any], allocator: str) -> MemorySettings:
     """The settings that a trace was recorded with."""
-    recorded = str(about.get("checkpointing") or "none")
+    recorded: Any = about.get("checkpointing") or "none"
     return MemorySettings(
-        precision=str(about.get("precision") or "fp32"),
+        precision=about.get("precision") or "fp32",
         gradient_checkpointing=False if recorded == "none" else recorded,
         optimizer=str(about.get("optimizer") or "own"),
         accumulation=int(about.get("accumulation") or 1),

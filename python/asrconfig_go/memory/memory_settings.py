@@ -9,27 +9,18 @@ from typing import Any
 
 from .._base import native
 from .._base.checks import checked
+from .._base.choices import Checkpointing, Precision
+from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION
 from .._base.errors import InvalidArgumentError
 from .._base.records import to_json
 from ..machine.hardware import GPU, HardwareProfile
 from .calibration_record import torch_version
 
-PRECISIONS = ("fp32", "fp16", "bf16")
-ESTIMATORS = ("auto", "trace", "analytic", "published")
-CHECKPOINTING = (False, True, "reentrant", "non_reentrant")
 MAX_BATCH = 65_536
 MAX_SECONDS = 86_400.0
 MAX_LABELS = 1_000_000
 MAX_ACCUMULATION = 65_536
 _DEFAULT_CAPABILITY = "8.0"  # of the GPU in mind when none is named: Ampere, with every attention kernel
-
-
-def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    """Give ``value`` if it is one of ``allowed``, else raise ``InvalidArgumentError``."""
-    if any(value is a or (isinstance(a, str) and value == a) for a in allowed):
-        return value
-    words = ", ".join(repr(a) for a in allowed)
-    raise InvalidArgumentError(f"{name} = {value!r} is not one of {words}", f"choose one of {words}")
 
 
 def positive(name: str, value: Any, most: int) -> int:
@@ -51,16 +42,16 @@ class MemorySettings:
     optimizer step, 1 to 65536; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF.
     """
 
-    precision: str = "fp16"
-    gradient_checkpointing: bool | str = False
-    optimizer: str = "adamw_torch_fused"
-    accumulation: int = 1
+    precision: Precision = PRECISION
+    gradient_checkpointing: bool | Checkpointing = False
+    optimizer: str = OPTIMIZER
+    accumulation: int = ACCUMULATION
     freeze_feature_encoder: bool = False
     allocator: str = ""
 
     def __post_init__(self) -> None:
-        one_of("precision", self.precision, PRECISIONS)
-        one_of("gradient_checkpointing", self.gradient_checkpointing, CHECKPOINTING)
+        checked("precision", self.precision, Precision)
+        checked("gradient_checkpointing", self.gradient_checkpointing, bool | Checkpointing)
         positive("accumulation", self.accumulation, MAX_ACCUMULATION)
         checked("freeze_feature_encoder", self.freeze_feature_encoder, bool)
         checked("allocator", self.allocator, str)

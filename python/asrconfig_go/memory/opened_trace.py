@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._base import native
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError, LibraryError, UnsupportedError
 from .calibration_record import Calibration, find_calibration
 from .memory_settings import MAX_BATCH, MemorySettings, Shape, Target, check_labels, positive
@@ -32,7 +33,9 @@ class OpenedTrace:
         """Model, versions and settings as the trace has them."""
         self.points: list[dict[str, Any]] = opened["points"]
         """The shapes that were traced."""
-        self.settings, self.target, self.model_key = settings, target, model_key
+        self.settings: MemorySettings = settings
+        self.target: Target = target
+        self.model_key: str | None = model_key
         self.calibration: Calibration | None = None
         """What ``calibrate`` measured of this model on this GPU, if it did."""
         self.apply(find_calibration(model_key, target.name))
@@ -99,7 +102,7 @@ class OpenedTrace:
     @property
     def length_per_second(self) -> float:
         """Units of input length in a second of audio: samples, or frames of features."""
-        return float(self.about.get("length_per_second") or 16_000.0)
+        return float(self.about.get("length_per_second") or SAMPLING_RATE)
 
     def length(self, seconds: float) -> int:
         """The input length of a batch whose longest clip has this duration, in samples or frames of features.

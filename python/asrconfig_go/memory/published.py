@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._base.checks import one_of
+from .._base.defaults import SAMPLING_RATE
 from ..machine.model import profile_model
 from .estimate import MemoryEstimate, PeakMoment, PhasePeak
-from .memory_settings import MemorySettings, Shape, Target, one_of
+from .memory_settings import MemorySettings, Shape, Target
 
-_SAMPLE_BYTES = 16_000 * 4  # one second of audio
+_SAMPLE_BYTES = SAMPLING_RATE * 4  # one second of audio
 _SHARE_PER_SAMPLE = 0.1
 _STATES = {
     "adamw_torch": "adamw",

@@ -6,12 +6,15 @@ import dataclasses
 import warnings
 from typing import Any
 
+from .._base.checks import checked
+from .._base.choices import Checkpointing, Estimator, Optimizer, Precision
+from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION
 from .._base.errors import AsrConfigError, UnsupportedError
 from .._base.records import from_json
 from ..machine.model import profile_model
 from .estimate import MemoryEstimate, Term
 from .memory_model import MemoryModel, to_the_end
-from .memory_settings import ESTIMATORS, MemorySettings, Shape, Target, one_of
+from .memory_settings import MemorySettings, Shape, Target
 from .model_source import analytic_request, can_trace
 from .published import published_estimate
 from .remedies import changes_that_fit
@@ -27,14 +30,14 @@ def estimate_memory(
     batch: int,
     seconds: float,
     labels: int | None = None,
-    precision: str = "fp16",
-    gradient_checkpointing: bool | str = False,
-    optimizer: str = "adamw_torch_fused",
-    accumulation: int = 1,
+    precision: Precision = PRECISION,
+    gradient_checkpointing: bool | Checkpointing = False,
+    optimizer: Optimizer = OPTIMIZER,
+    accumulation: int = ACCUMULATION,
     freeze_feature_encoder: bool = False,
     gpu: str | None = None,
     evaluation_batch: int | None = None,
-    estimator: str = "auto",
+    estimator: Estimator = "auto",
     allocator: str = "",
     cache: bool = True,
     progress: bool = True,
@@ -56,10 +59,19 @@ def estimate_memory(
     The answer is the plain prediction, without a safety margin. Raises ``InvalidArgumentError`` for a value out of its
     range, ``NotFoundError`` for an unknown name, and with ``estimator="trace"`` ``TraceError`` for a step that cannot
     be traced.
+
+    >>> memory = estimate_memory("wav2vec2-base", batch=4, seconds=10, gpu="T4", estimator="analytic")
+    >>> memory.fits, round(memory.peak_reserved / 2**30, 1)
+    (True, 3.6)
     """
-    one_of("estimator", estimator, ESTIMATORS)
+    checked("estimator", estimator, Estimator)
     settings = MemorySettings(
-        precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator
+        precision=precision,
+        gradient_checkpointing=gradient_checkpointing,
+        optimizer=optimizer,
+        accumulation=accumulation,
+        freeze_feature_encoder=freeze_feature_encoder,
+        allocator=allocator,
     )
     shape = Shape(batch, seconds, labels)
     question = _Question(model, shape, settings, gpu, evaluation_batch, cache, progress)

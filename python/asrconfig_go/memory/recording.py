@@ -6,9 +6,10 @@ import base64
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .._base.checks import checked
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from .._base.progress import ProgressBar
 from .memory_settings import MemorySettings
@@ -16,6 +17,7 @@ from .model_source import ModelSource, can_trace, is_module
 from .trace_cache import TraceCache, code_versions, fingerprint
 
 if TYPE_CHECKING:
+    from .._base.choices import Optimizer
     from ..trace import SpeechBatches, Trace
 
 _WINDOW = 3  # micro-batches of a window that the recorder runs; further ones repeat the third
@@ -30,7 +32,7 @@ class Recording:
     capability: tuple[int, int]
     batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
     points: Sequence[tuple[int, int, int]] | None = None
-    length_per_second: float = 16_000.0
+    length_per_second: float = SAMPLING_RATE
     loss: Callable[[Any, dict[str, Any]], Any] | None = None
 
     def __post_init__(self) -> None:
@@ -85,13 +87,13 @@ class Recording:
     def _run(self, model: Any, advance: Callable[[int, int | None], None]) -> Trace:
         from ..trace import TraceError, trace_training
 
-        s = self.settings
-        points = self.points
+        s, points = self.settings, self.points
+        optimizer = cast("Optimizer", s.optimizer)  # others are refused
         if points is None and self.batch_fn is not None:
             points = self._batches(self.batch_fn).points()
         try:
             return trace_training(
-                model, self.batch_fn, points=points, optimizer=s.optimizer, precision=s.precision,
+                model, self.batch_fn, points=points, optimizer=optimizer, precision=s.precision,
                 gradient_checkpointing=s.gradient_checkpointing, accumulation=s.accumulation, loss=self.loss,
                 compute_capability=self.capability, progress=advance,
             )  # fmt: skip

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._base import native
+from .._base.checks import checked
+from .._base.choices import ClipOrder
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json
-from .memory_settings import MAX_BATCH, MemorySettings, Target, check_seconds, one_of, positive
+from .memory_settings import MAX_BATCH, MemorySettings, Target, check_seconds, positive
 
 if TYPE_CHECKING:
     from .opened_trace import OpenedTrace
@@ -86,7 +88,7 @@ class RunEstimate:
     clips: int = field(default=0, metadata=_LOCAL)
     longest_s: float = field(default=0.0, metadata=_LOCAL)
     steps: int = field(default=0, metadata=_LOCAL)
-    order: str = field(default="random", metadata=_LOCAL)
+    order: ClipOrder = field(default="random", metadata=_LOCAL)
     settings: MemorySettings = field(default=MemorySettings(), metadata=_LOCAL)
     target: Target = field(default=Target(), metadata=_LOCAL)
 
@@ -131,7 +133,7 @@ def simulated_run(
     labels: Sequence[int] | None,
     steps: int,
     seeds: int,
-    order: str,
+    order: ClipOrder,
 ) -> RunEstimate:
     """See ``MemoryModel.simulate_run``."""
     durations = [check_seconds(f"seconds[{i}]", s) for i, s in enumerate(seconds)]
@@ -145,7 +147,7 @@ def simulated_run(
         "accumulation": memory.settings.accumulation,
         "steps": positive("steps", steps, 100_000),
         "seeds": positive("seeds", seeds, 1_000),
-        "order": one_of("order", order, ("random", "grouped")),
+        "order": checked("order", order, ClipOrder),
     }
     found = native.call("memory.run", request)
     return RunEstimate.read(

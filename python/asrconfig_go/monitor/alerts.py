@@ -20,6 +20,10 @@ class AlertReporter:
 
     For loops of one's own: ``news.say()`` after each ``monitor.step()``. New warnings are logged as such, with what to
     do about them, and once more when they become critical; those that no longer hold at the level of information.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     AlertReporter(monitor).say()  # alerts that were logged
+    0
     """
 
     def __init__(self, monitor: MemoryReader) -> None:

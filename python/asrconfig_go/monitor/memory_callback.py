@@ -21,13 +21,15 @@ from .messages import BestEffort, say
 from .monitor_reader import MemoryReader
 from .rank_peaks import RankFiles, RankPeaks
 from .watch import Watch
-from .watch_options import WatchOptions
+from .watch_options import WatchOptions, WatchSettings
 from .watch_setup import WatchSetup
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ..plan.plan_record import PlanRecord
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _NOT_GATHERED = "peaks of the processes are not gathered"
 _NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches it"
@@ -57,31 +59,25 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     Sampling ends with the training. The Trainer tells callbacks nothing of exceptions: after one (Ctrl-C included)
     ``manager.train`` and a ``with callback:`` block stop the sampler, else it ends with the next training, the
     callback's collection or the process.
+
+    >>> callback = AdaptiveMemoryCallback(warn_at=0.80, panel=False)
+    >>> callback.options.clean_at
+    0.95
     """
 
     def __init__(
         self,
         config: PlanRecord | None = None,
         *,
-        warn_at: float = 0.90,
-        clean_at: float = 0.95,
-        hysteresis: float = 0.05,
-        cooldown_s: float = 60.0,
-        interval_ms: float = 100.0,
-        progress: bool = True,
-        panel: bool | None = None,
-        run_file: bool = True,
-        memory: Any = None,
         monitor: Callable[[], MemoryReader] | None = None,
+        **options: Unpack[WatchSettings],
     ) -> None:
         """``monitor`` makes the reader, for tests; by default a ``MemoryMonitor``.
 
         Raises ``InvalidArgumentError`` unless 0 < warn_at < clean_at ≤ 1, 0 ≤ hysteresis < warn_at, cooldown_s ≥ 0,
         and for a ``memory`` that has no GPU in mind.
         """
-        self.options = WatchOptions(
-            warn_at, clean_at, hysteresis, cooldown_s, interval_ms, progress, panel, run_file, memory
-        )
+        self.options: WatchOptions = WatchOptions(**options)
         self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
         self._watch: Watch | None = None

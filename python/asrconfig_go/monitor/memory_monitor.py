@@ -13,7 +13,9 @@ from typing import Any
 from .._base import native
 from .._base._layout import NO_MONITOR, STEP_KINDS, Stats, Step
 from .._base.checks import checked
-from .._base.errors import AsrConfigError, ForkedProcessError, InvalidArgumentError, LibraryError
+from .._base.choices import StepKind
+from .._base.defaults import INTERVAL_MS
+from .._base.errors import AsrConfigError, ForkedProcessError, LibraryError
 from .._base.records import from_json
 from ..machine.hardware import driver_arguments
 from .run_log import Activity, Alert, RunLog
@@ -102,11 +104,15 @@ class MemoryMonitor:
     ``pid`` watches the process tree of another training than this one: its RAM, and which GPU memory is others'.
 
     ``library_path`` (of NVIDIA's libnvidia-ml) and ``root`` (of /proc and /sys) replace this machine's, for tests.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     monitor.read().host_total > 0
+    True
     """
 
     def __init__(
         self,
-        interval_ms: float = 100.0,
+        interval_ms: float = INTERVAL_MS,
         *,
         reset_peaks: bool = True,
         pid: int | None = None,
@@ -173,7 +179,7 @@ class MemoryMonitor:
         self,
         number: int | None = None,
         *,
-        kind: str = "train",
+        kind: StepKind = "train",
         spent_s: float | None = None,
         waited_s: float | None = None,
         audio_s: float | None = None,
@@ -191,8 +197,7 @@ class MemoryMonitor:
             return
         now = time.perf_counter()
         told, step = (waited_s, audio_s, padded_s, longest_s), self._step
-        if kind not in STEP_KINDS:
-            raise InvalidArgumentError(f"kind = {kind!r} is no kind of step", f"pass one of {', '.join(STEP_KINDS)}")
+        checked("kind", kind, StepKind)
         if number is None:
             number = self._number + (kind == "train")
         elapsed, self._number, self._last_step = now - self._last_step, number, now

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
+from .._base.choices import StepKind
+
 if TYPE_CHECKING:
     from .memory_monitor import MemoryHistory, MemorySnapshot
     from .run_log import Activity, Alert, RunLog
@@ -25,7 +27,7 @@ class MemoryReader(Protocol):
         self,
         number: int | None = None,
         *,
-        kind: str = "train",
+        kind: StepKind = "train",
         waited_s: float | None = None,
         audio_s: float | None = None,
         padded_s: float | None = None,

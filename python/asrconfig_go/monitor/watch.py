@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._base.choices import StepKind
 from .alerts import AlertReporter
 from .batch_shapes import BatchShapes
 from .cache_cleaning import CleanUps
@@ -149,7 +150,7 @@ class Watch:
             self._say_what_was_met()
         self.monitor.step(number, waited_s=None if self._wait is None else self._wait.last, **seen)
 
-    def _other(self, kind: str, number: int | None = None) -> None:
+    def _other(self, kind: StepKind, number: int | None = None) -> None:
         seen: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
         self.monitor.step(number, kind=kind, **seen)
 

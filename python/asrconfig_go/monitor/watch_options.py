@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from .._base.checks import checked
+from .._base.defaults import INTERVAL_MS
 from .._base.errors import InvalidArgumentError
 from .next_batch import by_memory
+
+
+class WatchSettings(TypedDict, total=False):
+    """What ``AdaptiveMemoryCallback`` takes by keyword."""
+
+    warn_at: float
+    clean_at: float
+    hysteresis: float
+    cooldown_s: float
+    interval_ms: float
+    progress: bool
+    panel: bool | None
+    run_file: bool
+    memory: Any
 
 
 @dataclass(frozen=True)
@@ -18,7 +33,7 @@ class WatchOptions:
     clean_at: float = 0.95
     hysteresis: float = 0.05
     cooldown_s: float = 60.0
-    interval_ms: float = 100.0
+    interval_ms: float = INTERVAL_MS
     progress: bool = True
     panel: bool | None = None
     run_file: bool = True

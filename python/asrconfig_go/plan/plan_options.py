@@ -3,11 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, TypedDict, get_type_hints
 
 from .._base import native
 from .._base.checks import checked
+from .._base.choices import (
+    Distributed,
+    LengthHandling,
+    LRScaling,
+    PlannedOptimizer,
+    Policy,
+    Precision,
+    Preprocessing,
+    Preset,
+)
+from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from ..machine.hardware import check_margin
+
+
+class PlanSettings(TypedDict, total=False):
+    """What ``create_optimal_config`` takes of ``PlanOptions`` by keyword."""
+
+    policy: Policy
+    preset: Preset
+    optimizer: PlannedOptimizer
+    lr_scaling: LRScaling
+    base_learning_rate: float | None
+    base_batch_size: int | None
+    num_train_epochs: float | None
+    seed: int | None
+    device_count: int | None
+    preprocessing: Preprocessing
+    precision: Precision | None
+    gradient_checkpointing: bool | None
+    length_handling: LengthHandling | None
+    max_length_s: float | None
+    distributed: Distributed | None
+    loader_rate: float | None
+    price_usd_hour: float | None
 
 
 @dataclass(frozen=True)
@@ -22,25 +55,31 @@ class PlanOptions:
     ``"packed"``), ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model:
     ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``loader_rate`` (seconds of audio that a worker
     prepares per second), ``price_usd_hour`` (of one GPU). None leaves it to the policy.
+
+    >>> PlanOptions(target_batch_size=64, preset="reproducible").optimizer
+    'adamw_torch_fused'
+    >>> PlanOptions(preset="fast")
+    Traceback (most recent call last):
+    InvalidArgumentError: preset = 'fast' is not one of 'balanced', 'speed', 'reproducible'
     """
 
-    target_batch_size: int = 32
-    safety_margin: float = 0.85
-    policy: str = "fastest"
-    preset: str = "balanced"
-    optimizer: str = "adamw_torch_fused"
-    lr_scaling: str = "sqrt"
+    target_batch_size: int = TARGET_BATCH_SIZE
+    safety_margin: float = SAFETY_MARGIN
+    policy: Policy = "fastest"
+    preset: Preset = "balanced"
+    optimizer: PlannedOptimizer = OPTIMIZER
+    lr_scaling: LRScaling = "sqrt"
     base_learning_rate: float | None = None
     base_batch_size: int | None = None
     num_train_epochs: float | None = None
     seed: int | None = None
     device_count: int | None = None
-    preprocessing: str = "light"
-    precision: str | None = None
+    preprocessing: Preprocessing = "light"
+    precision: Precision | None = None
     gradient_checkpointing: bool | None = None
-    length_handling: str | None = None
+    length_handling: LengthHandling | None = None
     max_length_s: float | None = None
-    distributed: str | None = None
+    distributed: Distributed | None = None
     loader_rate: float | None = None
     price_usd_hour: float | None = None
 

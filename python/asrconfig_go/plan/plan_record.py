@@ -11,6 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .._base.checks import MARGIN_RANGE, checked
+from .._base.choices import (
+    AttnImplementation,
+    LengthHandling,
+    LRScaling,
+    MicroBatching,
+    Policy,
+    Precision,
+    Preset,
+    Strategy,
+)
 from .._base.errors import InternalError, InvalidArgumentError, VersionMismatchError
 from .._base.files import save_whole
 from .._base.json_files import read_object
@@ -27,14 +37,9 @@ def _between(low: float, high: float) -> Callable[[Any], str]:
     return lambda value: "" if low <= value <= high else f"must be between {low:g} and {high:g}"
 
 
-def _one_of(*choices: str) -> Callable[[Any], str]:
-    return lambda value: "" if value in choices else f"must be one of {', '.join(choices)}"
-
-
 # Ranges of the fields that have one; each rule gives "" or what is wrong.
 _RULES: dict[str, Callable[[Any], str]] = {
     "schema_version": _between(SCHEMA_VERSION, SCHEMA_VERSION),
-    "preset": _one_of("balanced", "speed", "reproducible"),
     "target_batch_size": _between(1, 65536),
     "device_count": _between(1, 1024),
     "per_device_train_batch_size": _between(1, 65536),
@@ -44,21 +49,16 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "dataloader_prefetch_factor": _between(1, 256),
     "chunk_length_s": _between(0.1, 86400),
     "learning_rate": _between(1e-12, 10),
-    "lr_scaling": _one_of("sqrt", "linear", "none"),
     "num_train_epochs": _between(1e-6, 1e6),
     "warmup_ratio": _between(0, 1),
     "weight_decay": _between(0, 1),
     "max_grad_norm": _between(0, 1e6),
     "seed": _between(0, 2**32 - 1),
     "safety_margin": _between(*MARGIN_RANGE),
-    "micro_batching": _one_of("fixed", "memory"),
     "micro_batch_size": _between(1, 65536),
     "micro_batch_overhead_s": _between(0, 1e6),
-    "length_handling": _one_of("random", "grouped", "bucketed", "packed"),
     "max_length_s": _between(0.1, 86400),
     "eval_accumulation_steps": _between(1, 65536),
-    "attn_implementation": _one_of("", "sdpa", "eager", "flash_attention_2"),
-    "distributed": _one_of("none", "ddp", "zero1", "zero2", "zero3", "fsdp"),
 }
 
 
@@ -71,8 +71,8 @@ class PlanRecord:
     """
 
     schema_version: int
-    policy: str
-    preset: str
+    policy: Policy
+    preset: Preset
     target_batch_size: int
     device_count: int
     per_device_train_batch_size: int
@@ -94,7 +94,7 @@ class PlanRecord:
     chunk_length_s: float | None
     group_by_length: bool
     learning_rate: float
-    lr_scaling: str
+    lr_scaling: LRScaling
     num_train_epochs: float
     warmup_ratio: float
     weight_decay: float
@@ -109,17 +109,17 @@ class PlanRecord:
     decisions: tuple[Decision, ...]
     warnings: tuple[str, ...]
     # Newer than schema version 1: what a plan of that version does.
-    micro_batching: str = "fixed"
+    micro_batching: MicroBatching = "fixed"
     micro_batch_size: int = 1
     micro_batch_overhead_s: float = OVERHEAD_S
-    length_handling: str = "random"
+    length_handling: LengthHandling = "random"
     length_buckets: tuple[PlannedBucket, ...] = ()
     max_length_s: float | None = None
     eval_accumulation_steps: int | None = None
-    attn_implementation: str = ""
+    attn_implementation: AttnImplementation = ""
     freeze_feature_encoder: bool = False
     alloc_conf: str = ""
-    distributed: str = "none"
+    distributed: Strategy = "none"
     devices: tuple[PlannedDevice, ...] = ()
     predicted_high_bytes: int | None = None
     budget_bytes: int = 0
@@ -133,7 +133,7 @@ class PlanRecord:
         return self.per_device_train_batch_size * self.gradient_accumulation_steps * self.device_count
 
     @property
-    def precision(self) -> str:
+    def precision(self) -> Precision:
         """``"bf16"``, ``"fp16"`` or ``"fp32"``."""
         return "bf16" if self.bf16 else "fp16" if self.fp16 else "fp32"
 

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._base import native
+from .._base.choices import Optimizer, Precision
 from .._base.errors import AsrConfigError
 from ..batching import StepSampler
 from ..batching.memory_limits import Table
@@ -30,9 +31,9 @@ _GRADIENT_BYTES = 4
 class Way(NamedTuple):
     """One way of training, as the planner names it."""
 
-    precision: str
+    precision: Precision
     gradient_checkpointing: bool
-    optimizer: str
+    optimizer: Optimizer
 
 
 class Wanted(NamedTuple):
@@ -41,9 +42,9 @@ class Wanted(NamedTuple):
     ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step.
     """
 
-    precision: str
+    precision: Precision
     gradient_checkpointing: bool
-    optimizer: str
+    optimizer: Optimizer
     allocator: str
     share: int
     budget_bytes: int

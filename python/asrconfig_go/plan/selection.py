@@ -52,6 +52,13 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     Clips over ``max_length_s`` and those whose duration is NaN (not readable) are left out, those over
     ``chunk_length_s`` are kept and named. Raises ``InvalidArgumentError`` for what is no duration, and
     ``EmptyDatasetError`` when nothing is left.
+
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+    >>> config.max_length_s = 9.0
+    >>> select_clips([2.0, 10.0, float("nan")], config)
+    1 of 3 clips kept (0.00 h)
+    1 clip longer than 9 s left out (0.00 h)
+    1 clip that cannot be read left out
     """
     if not isinstance(config, PlanRecord):
         raise InvalidArgumentError(f"config = {config!r:.80} is no TrainingConfig", "create_optimal_config gives one")
@@ -84,6 +91,11 @@ def clip_pieces(durations: Sequence[float], config: PlanRecord) -> Iterator[tupl
     A clip over ``chunk_length_s`` is cut evenly into as few pieces as keep to that length, so that none is a short
     rest; others are one piece. Clips that ``select_clips`` leaves out have none. Where the text is to be cut only an
     alignment can tell: that is the caller's.
+
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+    >>> config.chunk_length_s = 4.0
+    >>> [(clip, round(start, 1), round(end, 1)) for clip, start, end in clip_pieces([8.0], config)]
+    [(0, 0.0, 4.0), (0, 4.0, 8.0)]
     """
     seconds = _seconds(durations)
     for clip in select_clips(durations, config).kept:

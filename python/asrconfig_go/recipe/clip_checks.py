@@ -7,11 +7,12 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import AsrConfigError
 from .._base.progress import ProgressBar
 from ..data.scan import scan_audio
 from ..view.units import plural
-from .speech_data import SAMPLE_RATE, column, keep_rows, with_column
+from .speech_data import column, keep_rows, with_column
 
 _NAMED = 5  # bad clips that a note names
 _DECODED_H = 10  # hours of audio that are decoded to see whether that works, unless told otherwise
@@ -24,11 +25,11 @@ def measured(dataset: Any, what: str, check_audio: bool | None, progress: bool) 
     Headers tell lengths. ``check_audio`` decodes every clip, too; None does so where there are few hours of it.
     """
     result = scan_audio(dataset, allow_empty=True, progress=progress)
-    lengths = [0 if math.isnan(s) else round(s * SAMPLE_RATE) for s in result.durations]
+    lengths = [0 if math.isnan(s) else round(s * SAMPLING_RATE) for s in result.durations]
     bad = {row: f"{result.clips[row].path}: {result.clips[row].error or 'it holds no audio'}"
            for row, length in enumerate(lengths) if length <= 0}  # fmt: skip
     found = with_column(dataset, "length", lengths)
-    if check_audio or (check_audio is None and sum(lengths) <= _DECODED_H * 3600 * SAMPLE_RATE):
+    if check_audio or (check_audio is None and sum(lengths) <= _DECODED_H * 3600 * SAMPLING_RATE):
         bad |= _undecodable(found, [row for row in range(len(lengths)) if row not in bad], progress)
     notes = []
     if bad:
@@ -37,10 +38,10 @@ def measured(dataset: Any, what: str, check_audio: bool | None, progress: bool) 
         count = f"{len(bad)} of {plural(len(lengths), what)} cannot be read and"
         notes.append(f"{count} {'is' if len(bad) == 1 else 'are'} left out: {named}{more}")
     counts = {int(rate): count for rate, count in result.profile.sample_rates.items()}
-    others = {rate: counts[rate] for rate in sorted(counts) if rate not in (0, SAMPLE_RATE)}
+    others = {rate: counts[rate] for rate in sorted(counts) if rate not in (0, SAMPLING_RATE)}
     if others:
         rates = ", ".join(f"{plural(count, what)} of {rate} Hz" for rate, count in others.items())
-        notes.append(f"resampled to {SAMPLE_RATE} Hz when read: {rates}")
+        notes.append(f"resampled to {SAMPLING_RATE} Hz when read: {rates}")
     return keep_rows(found, [row for row in range(len(lengths)) if row not in bad]), notes
 
 

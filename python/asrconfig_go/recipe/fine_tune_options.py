@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._base.defaults import TARGET_BATCH_SIZE
 from ..config import TrainingConfig
 from .model_kinds import TINY_CTC, TINY_WHISPER
 from .trainer_settings import length_of_run
 
-_BATCH = 32
 _TINY_BATCH = 8  # with few clips, more and smaller steps learn faster than larger ones
 
 
@@ -52,4 +52,4 @@ class FineTuneOptions:
     @property
     def batch(self) -> int:
         """Clips of an optimizer step."""
-        return self.target_batch_size or (_TINY_BATCH if self.tiny else _BATCH)
+        return self.target_batch_size or (_TINY_BATCH if self.tiny else TARGET_BATCH_SIZE)

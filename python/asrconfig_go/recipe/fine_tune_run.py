@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from ..view.units import say
 from .error_rates import word_error_rate
 from .fine_tune_options import FineTuneOptions
@@ -18,7 +19,7 @@ from .output_folder import check_room, full_disk_explained, save_model
 from .processors import build_processor
 from .rank_output import quiet
 from .recipe_plan import PLAN, plan_of
-from .speech_data import SAMPLE_RATE, Notes, SpeechData, column
+from .speech_data import Notes, SpeechData, column
 from .trainer_settings import FROM_RANDOM_WEIGHTS, override, rhythm
 from .trainers import arguments_class, make_trainer, speech_settings
 from .transcription import transcribe
@@ -69,7 +70,7 @@ class Run:
 
     def _select(self) -> None:
         """Leave out the clips that the plan leaves out."""
-        seconds = [length / SAMPLE_RATE for length in column(self.data.train, "length")]
+        seconds = [length / SAMPLING_RATE for length in column(self.data.train, "length")]
         train, selection = self.plan.select(self.data.train, seconds)
         if len(train) < len(seconds):
             self.data = self.data.of(train, self.data.evaluation).noted(*repr(selection).splitlines())
@@ -133,5 +134,5 @@ class Run:
         return transcribe(self.model, self.processor, self.data.evaluation, n=n, max_length=longest, progress=shown)
 
     def _short_evaluation(self) -> bool:
-        seconds: float = sum(column(self.data.evaluation, "length")) / SAMPLE_RATE
+        seconds: float = sum(column(self.data.evaluation, "length")) / SAMPLING_RATE
         return seconds <= _BEFORE_S

@@ -58,6 +58,10 @@ def fine_tune(
 
     Raises an ``AsrConfigError`` that names the cause and the remedy: for the data, the model, an output folder that
     cannot be written or is full. On Ctrl-C it says how to go on, and raises ``KeyboardInterrupt``.
+
+    >>> result = fine_tune("demo", "tiny-wav2vec2", "out", max_steps=1, verbose=False)
+    >>> result.training.steps
+    1
     """
     need("fine_tune", "torch", "transformers", "accelerate", "datasets", "soundfile")
     output = output_folder(output_dir, resume)

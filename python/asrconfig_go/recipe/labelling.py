@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from ..data.label_limits import Limits, limits_of
 from ..data.labels import repeats
 from ..view.units import plural
 from .model_building import is_whisper
-from .speech_data import SAMPLE_RATE, SpeechData, column, keep_rows, with_column
+from .speech_data import SpeechData, column, keep_rows, with_column
 
 _AT_ONCE = 1000  # texts
 
@@ -21,6 +22,11 @@ def prepare(data: SpeechData, processor: Any, *, model: Any = None) -> SpeechDat
     (CTC), or than the decoder has positions; and for Whisper, which hears a fixed time at once, longer clips.
     ``model`` tells frames and positions: a model, its configuration or name, by default the usual one of its kind.
     Raises ``EmptyDatasetError`` when no clip is left to train on.
+
+    >>> data = load_speech("demo", progress=False)
+    >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
+    >>> sorted(prepare(data, processor).train.column_names)
+    ['audio', 'labels', 'length', 'text']
     """
     data = data.with_texts(str.strip)
     whisper = is_whisper(processor)
@@ -42,7 +48,7 @@ def _prepared(part: Any, tokenizer: Any, limits: Limits, longest: int | None, wh
     tight = {row for row, ids in enumerate(labels) if row not in long and not _fits(ids, lengths[row], limits)}
     notes = []
     if long and longest:
-        seconds = longest / SAMPLE_RATE
+        seconds = longest / SAMPLING_RATE
         notes.append(f"{plural(len(long), 'clip')}{where} left out: longer than the {seconds:g} s that the model hears")
     if tight:
         room = "frames of their clips" if limits.positions is None else f"{limits.positions} positions of the decoder"
@@ -62,4 +68,4 @@ def _labels(texts: Sequence[str], tokenizer: Any) -> Iterable[list[int]]:
 
 def _fits(labels: Sequence[int], length: int, limits: Limits) -> bool:
     needed = len(labels) + (repeats(labels) if limits.positions is None else 0)
-    return needed <= limits.available(length / SAMPLE_RATE)
+    return needed <= limits.available(length / SAMPLING_RATE)

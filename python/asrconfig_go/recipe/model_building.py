@@ -23,6 +23,10 @@ def load_model(model: str, processor: Any, *, seed: int = 0) -> Any:
 
     Raises ``NotFoundError`` for what cannot be loaded, ``UnsupportedError`` for models of another kind, and
     ``InvalidArgumentError`` for a processor of the other kind.
+
+    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+    >>> type(load_model("tiny-wav2vec2", processor)).__name__
+    'Wav2Vec2ForCTC'
     """
     check_seed(seed)
     kind = family(model)

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .hub_connection import offline, without_retries
 from .hub_downloads import OFFLINE, from_hub
 from .model_kinds import TINY_WHISPER, family, is_here
 from .required_packages import need
-from .speech_data import SAMPLE_RATE
 
 PAD, UNKNOWN, DELIMITER = "[PAD]", "[UNK]", "|"
 
@@ -29,6 +29,10 @@ def build_processor(texts: Iterable[str], model: str, *, language: str | None = 
     vocabulary is learnt from ``texts``. The two tiny ones and ``"wav2vec2"`` are made offline.
 
     Raises ``InvalidArgumentError`` when ``texts`` hold no character, and ``NotFoundError`` for what cannot be loaded.
+
+    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+    >>> sorted(processor.tokenizer.get_vocab())[:3]
+    ['[PAD]', '[UNK]', 'e']
     """
     need("build_processor", "transformers")
     said = [text for text in texts if text and text.strip()]
@@ -92,7 +96,7 @@ def _feature_extractor(model: str) -> Any:
     if not is_here(model):
         return from_hub("the feature extractor of", model, lambda: AutoFeatureExtractor.from_pretrained(model), OFFLINE)
     return Wav2Vec2FeatureExtractor(
-        feature_size=1, sampling_rate=SAMPLE_RATE, padding_value=0.0, do_normalize=True, return_attention_mask=True
+        feature_size=1, sampling_rate=SAMPLING_RATE, padding_value=0.0, do_normalize=True, return_attention_mask=True
     )
 
 

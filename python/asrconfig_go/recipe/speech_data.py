@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import EmptyDatasetError
 from ..view.units import as_html, plural
 from .transcripts import CleaningReport, clean_text
-
-SAMPLE_RATE = 16_000
-"""Hertz of every speech model of transformers; lengths are in its samples, whatever the files' own rates."""
 
 
 class Notes(tuple[str, ...]):
@@ -76,7 +74,7 @@ class SpeechData:
 
 
 def _amount(dataset: Any) -> str:
-    seconds = sum(column(dataset, "length")) / SAMPLE_RATE
+    seconds = sum(column(dataset, "length")) / SAMPLING_RATE
     amount = f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
     return f"{plural(len(dataset), 'clip')} ({amount})"
 

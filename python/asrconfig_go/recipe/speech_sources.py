@@ -47,6 +47,10 @@ def load_speech(
     Raises ``InvalidArgumentError`` for columns that are not there, with those that probably were meant, and
     ``NotFoundError``, ``CorruptFileError``, ``UnsupportedError`` or ``EmptyDatasetError`` for a source that cannot be
     used; ``UnsupportedError`` without datasets or soundfile.
+
+    >>> data = load_speech("demo", progress=False)
+    >>> data.train.column_names
+    ['audio', 'text', 'length']
     """
     if isinstance(source, SpeechData):
         return source

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .model_building import is_whisper
-from .model_collator import make_collator
+from .model_collator import CollatorSettings, make_collator
 from .speech_data import SpeechData, column
 from .transcription import word_error_rates
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _GENERATED = 225  # tokens of a transcript at most, as usual for Whisper's 30 s
 _ROOM = 8  # tokens above twice the longest transcript
@@ -33,13 +36,27 @@ def speech_settings(processor: Any, model: Any, data: SpeechData) -> dict[str, A
 
 
 def make_trainer(
-    model: Any, args: Any, data: SpeechData, processor: Any, *, callbacks: Sequence[Any] = (), **collator_options: Any
+    model: Any,
+    args: Any,
+    data: SpeechData,
+    processor: Any,
+    *,
+    callbacks: Sequence[Any] = (),
+    **collator_options: Unpack[CollatorSettings],
 ) -> Any:
     """A ``Trainer`` for CTC, a ``Seq2SeqTrainer`` for Whisper, of prepared ``data``, that evaluates word error rates.
 
     Evaluation for CTC keeps the best token of each frame in place of logits, so its memory does not grow with the
     vocabulary. ``args`` need ``remove_unused_columns=False``, and for Whisper ``predict_with_generate=True``.
     ``collator_options`` are those of ``make_collator``. Checkpoints hold the processor, too.
+
+    >>> from transformers import TrainingArguments
+    >>> data = load_speech("demo", progress=False)
+    >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
+    >>> model = load_model("tiny-wav2vec2", processor)
+    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], remove_unused_columns=False)
+    >>> type(make_trainer(model, args, prepare(data, processor), processor).data_collator).__name__
+    'CTCCollator'
     """
     from transformers import Seq2SeqTrainer
 

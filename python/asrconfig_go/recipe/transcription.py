@@ -20,6 +20,13 @@ def word_error_rates(processor: Any) -> Callable[[Any], dict[str, float]]:
 
     Takes token ids, as ``make_trainer``'s evaluation and generation give them, and logits, too. Texts are compared as
     the labels spell them.
+
+    >>> import numpy
+    >>> from transformers import EvalPrediction
+    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+    >>> said, heard = (numpy.array([processor.tokenizer(text).input_ids]) for text in ("one two", "one net"))
+    >>> word_error_rates(processor)(EvalPrediction(predictions=heard, label_ids=said))["wer"]
+    0.5
     """
 
     def rates(prediction: Any) -> dict[str, float]:
@@ -74,6 +81,12 @@ def transcribe(
 
     Rows have ``audio`` as ``load_audio`` takes it. Greedy: the most likely token each time, of Whisper ``max_length``
     at most (None: what the model says). The model stays in the mode, training or evaluation, in which it was.
+
+    >>> data = load_speech("demo", progress=False)
+    >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
+    >>> model = load_model("tiny-wav2vec2", processor)
+    >>> len(transcribe(model, processor, data.evaluation, n=2))
+    2
     """
     collator, rows = make_collator(processor, model), range(len(dataset) if n is None else min(n, len(dataset)))
     training, texts = model.training, list[str]()

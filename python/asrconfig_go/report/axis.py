@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+from .._base.checks import checked
+from .._base.choices import ReportAxis
 from .._base.errors import InvalidArgumentError
 from ..view.markup import round_step
 from ..view.quantities import short
@@ -20,9 +22,12 @@ Points = list[tuple[int, float]]
 class Axis:
     """Places on the axis of a timeline, ``by`` "time" or "steps"."""
 
-    def __init__(self, line: Timeline, by: str = "time") -> None:
-        if by not in ("time", "steps"):
-            raise InvalidArgumentError(f"by = {by!r} is no axis", 'pass "time" or "steps"')
+    def __init__(self, line: Timeline, by: ReportAxis = "time") -> None:
+        checked("by", by, ReportAxis)
+        self.low: float
+        self.high: float
+        self.divisor: float
+        self.unit: str
         self.by, self._steps = by, _numbered(line) if by == "steps" else ([], [])
         self._columns: dict[int, tuple[Sequence[float], list[int]]] = {}
         if by == "steps":

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from .._base.choices import ReportAxis
 from ..view.card import SIGNS, facts, grid, notice, section, table
 from ..view.markup import escaped, folded, share
 from ..view.quantities import into_run, lasting
@@ -37,7 +38,7 @@ _OPEN = 4  # GPUs whose charts are not behind a fold
 _TOLD = 200  # events
 
 
-def report_html(r: RunReport, by: str = "time") -> str:
+def report_html(r: RunReport, by: ReportAxis = "time") -> str:
     """Headline, figures, findings, alerts, charts, GPUs, host, events."""
     axis = Axis(r.timeline, by)
     parts = [

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .._base.choices import ExportFormat
 from .._base.errors import InvalidArgumentError
 from .._base.files import save_whole
 from ..view.markup import visible
@@ -22,7 +23,7 @@ from .timeline import Timeline
 _RISKY = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a text that begins so for a formula
 
 
-def export(story: Any, path: str | os.PathLike[str], format: str | None = None) -> None:
+def export(story: Any, path: str | os.PathLike[str], format: ExportFormat | None = None) -> None:
     """Write what a monitor saw to ``path``; ``story`` is whatever ``report`` takes.
 
     ``format`` is "csv" (a table with a row for each point, step, event and alert), "jsonl" (the same as one object a
@@ -31,6 +32,10 @@ def export(story: Any, path: str | os.PathLike[str], format: str | None = None) 
 
     Raises ``InvalidArgumentError`` for another format and for a name of the monitor's own files, and ``NotFoundError``
     where the file cannot be written.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     monitor.step(1, audio_s=4.0)
+    >>> export(monitor, "run.csv")
     """
     file = Path(path)
     write = _FORMATS.get(format or _SUFFIXES.get(file.suffix.lower(), ""))

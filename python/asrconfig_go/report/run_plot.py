@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._base.choices import ReportAxis
 from .._base.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .axis import COLUMNS, Axis, thinned
 from .chart_panels import Panel, busy_panel, cpu_panels, fullest, memory_panel, ram_panels, steps_panel
@@ -20,7 +21,7 @@ _SHOWN = 4
 _WARN, _BAD, _INK = "#9a6700", "#c62828", "#59636e"
 
 
-def plot_report(r: RunReport, by: str, gpus: Sequence[int] | None) -> Figure:
+def plot_report(r: RunReport, by: ReportAxis, gpus: Sequence[int] | None) -> Figure:
     """Memory and utilisation of the GPUs, steps, RAM and processors, one under the other."""
     panels = _panels(r, _views(r, gpus))
     if not panels:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._base.choices import ReportAxis
 from .._base.errors import InvalidArgumentError, LibraryError
 from .._base.files import save_whole
 from ..monitor.rank_peaks import RankPeaks
@@ -37,6 +38,11 @@ def report(run: Any, args: Any = None) -> RunReport:
 
     Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, cut off or no story,
     ``VersionMismatchError`` for one of a newer version.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     monitor.step(1, audio_s=4.0)
+    >>> report(monitor).headline.split(" in ")[0]
+    '1 step'
     """
     found = gather(run)
     line = Timeline(found.sources)
@@ -133,7 +139,7 @@ class RunReport:
 
         return report_json(self)
 
-    def to_html(self, path: str | os.PathLike[str], *, by: str = "time") -> None:
+    def to_html(self, path: str | os.PathLike[str], *, by: ReportAxis = "time") -> None:
         """Write a page that stands alone; its charts run ``by`` "time" or "steps".
 
         The file is there whole or not at all. Raises ``InvalidArgumentError`` for another suffix than .html, or for
@@ -147,7 +153,7 @@ class RunReport:
             raise InvalidArgumentError(f"{file.name!r} does not end with .html", "name a file .html")
         save_whole(file, page(self.headline, report_html(self, by), PAGE).encode("utf-8", "backslashreplace"))
 
-    def plot(self, *, by: str = "time", gpus: Sequence[int] | None = None) -> Figure:
+    def plot(self, *, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Figure:
         """Draw memory, utilisation, steps and RAM with matplotlib, ``by`` "time" or "steps".
 
         ``gpus`` are places in ``self.gpus``; None takes the four with the least headroom. Raises ``UnsupportedError``

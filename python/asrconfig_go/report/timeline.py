@@ -58,8 +58,8 @@ class Timeline:
     """The sources of a run, in order."""
 
     def __init__(self, sources: Iterable[Source]) -> None:
-        self.sources = tuple(sources)
-        self.duration_s = max((source.span[1] for source in self.sources), default=0.0)
+        self.sources: tuple[Source, ...] = tuple(sources)
+        self.duration_s: float = max((source.span[1] for source in self.sources), default=0.0)
 
     @cached_property
     def leads(self) -> tuple[Source, ...]:

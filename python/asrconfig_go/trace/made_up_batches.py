@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 
-SAMPLING_RATE = 16_000
 _CHARACTERS_PER_SECOND = 15  # about two and a half words
 _TOKENS_PER_SECOND = 4
 # Durations to trace: their lengths have no common factor, and halving them again and again, as convolutions of stride 2
@@ -82,6 +82,11 @@ def speech_batches(model: Any) -> SpeechBatches:
     """Batches for a transformers speech model, or for its config.
 
     Raises ``InvalidArgumentError`` for any other model: pass your own ``batch_fn`` there.
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> batches = speech_batches(small_model(tokens=12, seed=0).config)
+    >>> {name: tuple(tensor.shape) for name, tensor in batches.batch(2, 16_000, 5).items()}
+    {'input_values': (2, 16000), 'labels': (2, 5), 'attention_mask': (2, 16000)}
     """
     config = getattr(model, "config", model)
     kind = getattr(config, "model_type", "")

@@ -37,7 +37,11 @@ class MemoryRecorder:
     """
 
     def __init__(self, *, compute_capability: tuple[int, int] = (8, 0), about: dict[str, Any] | None = None) -> None:
-        self.about = {**versions(), "compute_capability": "{}.{}".format(*compute_capability), **(about or {})}
+        self.about: dict[str, Any] = {
+            **versions(),
+            "compute_capability": "{}.{}".format(*compute_capability),
+            **(about or {}),
+        }
         self.notes: list[str] = []
         self._where = Whereabouts(self._entered, self._stepping)
         self._log = EventLog(self._where.now)

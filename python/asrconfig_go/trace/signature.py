@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
-from .made_up_batches import SAMPLING_RATE, BatchFunction, SpeechBatches, speech_batches
+from .made_up_batches import BatchFunction, SpeechBatches, speech_batches
 
 LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
 LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and labels

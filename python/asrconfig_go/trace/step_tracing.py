@@ -13,6 +13,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from .._base.checks import checked
+from .._base.choices import Checkpointing, Optimizer, Precision
+from .._base.defaults import OPTIMIZER
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from . import _traced_optimizers
 from ._copy import imaginary_copy
@@ -24,7 +27,7 @@ from .trace_file import Trace
 Point = tuple[int, int, int]  # batch, length, labels
 BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
 
-_PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
+_PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 # The third micro-batch of a window meets what the second left, and so does every one after it.
 _WINDOW = 3
 
@@ -34,9 +37,9 @@ def trace_training(
     batch_fn: BatchFunction | None = None,
     *,
     points: Sequence[Point] | None = None,
-    optimizer: str | Callable[[Any], torch.optim.Optimizer] = "adamw_torch_fused",
-    precision: str = "fp32",
-    gradient_checkpointing: bool | str = False,
+    optimizer: Optimizer | Callable[[Any], torch.optim.Optimizer] = OPTIMIZER,
+    precision: Precision = "fp32",
+    gradient_checkpointing: bool | Checkpointing = False,
     accumulation: int = 1,
     steps: int = 2,
     loss: Callable[[nn.Module, dict[str, torch.Tensor]], torch.Tensor] | None = None,
@@ -56,6 +59,9 @@ def trace_training(
     batch)`` replaces ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
 
     Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> trace = trace_training(small_model(tokens=12, seed=0))
     """
     refused: list[AsrConfigError] = []  # one for each way to make up batches
     while True:
@@ -99,16 +105,15 @@ class _Loop:
         self,
         batch_fn: BatchFunction | None,
         optimizer: Any,
-        precision: str,
-        checkpointing: bool | str,
+        precision: Precision,
+        checkpointing: bool | Checkpointing,
         accumulation: int,
         steps: int,
         loss: Any,
         max_grad_norm: float,
         evaluation: bool,
     ) -> None:
-        if precision not in _PRECISIONS:
-            raise InvalidArgumentError(f"precision {precision!r} is not known", "choose fp32, fp16 or bf16")
+        checked("precision", precision, Precision)
         for name, value in (("accumulation", accumulation), ("steps", steps)):
             if not isinstance(value, int) or value < 1:
                 raise InvalidArgumentError(f"{name} is {value!r}", "give a whole number from 1 on")

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._base.checksums import damaged
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _STATE = "trainer_state.json"  # written last

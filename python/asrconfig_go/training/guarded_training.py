@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .._base import native
+from .._base.defaults import MAX_RETRIES
 from .._base.errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
 from .._base.override import override
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ..monitor.memory_callback import AdaptiveMemoryCallback
     from .restart import RunCheckpoints
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _MAX_RETRIES = 100  # the library's limit
 _EVALUATION = ("evaluation_loop", "prediction_loop")
@@ -57,7 +58,7 @@ class GuardedTraining:
         trainer: Any,
         *,
         resume: bool | str | os.PathLike[str] = False,
-        max_retries: int = 3,
+        max_retries: int = MAX_RETRIES,
         preflight: bool | float = False,
         callback: AdaptiveMemoryCallback | None = None,
         **train_arguments: Any,

@@ -13,7 +13,7 @@ from .._base.errors import AsrConfigError
 from ..plan.plan_record import PlanRecord
 from ..plan.planner import HOST_BYTES
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _GRADIENT_BYTES = 4
 

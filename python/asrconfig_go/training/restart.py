@@ -25,7 +25,7 @@ from .resume import StartPoint
 from .run_record import RunFolder
 from .run_settings import changes_schedule
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _INITIAL_STATE = "initial-state.pt"
 _LOOKED = 2  # steps before which callbacks are looked at: some make their tensors at the end of the first

@@ -14,7 +14,7 @@ from .checkpoints import checkpoints, incomplete, newest_complete, step_of
 from .run_record import RunRecord, folder_of
 from .run_settings import changes, check_model, check_optimizer, check_rows, model_record, settings_of
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
 @dataclass

@@ -27,7 +27,7 @@ from .._base.records import from_file
 from ..guard.training_report import GuardEvent, Restart
 from .run_settings import ModelRecord
 
-logger = logging.getLogger("asrconfig_go")
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _FOLDER = ".asrconfig"
 _SCHEMA = 2
@@ -102,7 +102,8 @@ class RunFolder:
     """The record's files of one process. Those that cannot be written are missed only when the run is resumed."""
 
     def __init__(self, output: Path, rank: int = 0) -> None:
-        self.path, self._suffix = output / _FOLDER, f"-rank{rank}" if rank else ""
+        self.path: Path = output / _FOLDER
+        self._suffix = f"-rank{rank}" if rank else ""
         self._told = False
 
     def read(self) -> RunRecord | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import math
+from typing import get_args
 
 import pytest
 
 from asrconfig_go._base import _layout, native
+from asrconfig_go._base.choices import StepKind
 from asrconfig_go.monitor import MemoryMonitor
 
 STRUCTURES = {"ac_gpu_stats": _layout.GPUStats, "ac_stats": _layout.Stats, "ac_step": _layout.Step}
@@ -24,9 +26,9 @@ IN_CTYPES = {
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_each_field_lies_where_the_library_has_it(name: str) -> None:
     told, structure = native.call("library.info")["structures"][name], STRUCTURES[name]
-    assert [field["name"] for field in told] == [field for field, _ in structure._fields_]
-    for field, (_, kind) in zip(told, structure._fields_, strict=True):
-        here = getattr(structure, field["name"])
+    assert [field["name"] for field in told] == [declared[0] for declared in structure._fields_]
+    for field, declared in zip(told, structure._fields_, strict=True):
+        here, kind = getattr(structure, field["name"]), declared[1]
         assert (here.offset, here.size) == (field["offset"], field["size"]), field
         element = IN_CTYPES[field["type"]]
         assert kind is (element * field["count"] if field["count"] else element), field
@@ -37,6 +39,7 @@ def test_each_field_lies_where_the_library_has_it(name: str) -> None:
 def test_the_library_has_no_other_structure_and_the_same_version() -> None:
     assert native.call("library.info")["structures"].keys() == STRUCTURES.keys()
     assert native._load().ac_abi_version() == _layout.ABI_VERSION
+    assert get_args(StepKind) == _layout.STEP_KINDS
 
 
 def test_a_step_arrives_field_by_field() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from asrconfig_go.loading import AddNoise, ChangeSpeed, DecodedCache, ResampledC
 CLIP, MODEL = str(sorted(CLIPS.glob("*.flac"))[0]), "facebook/wav2vec2-base"
 ODD = [None, "abc", "a\0b", b"x", -1, 1.5, math.nan, math.inf, 10**30, True, [None], {}, object(), float, np.int64(5)]
 ODD += [np.float32(0.5), Path(), [1, "a"], -(10**30)]
-LENGTHS = {"durations": [1.0, 2.0, 3.0] * 5, "step_samples": 4, "memory": [(5.0, 8)]}
+LENGTHS: dict[str, Any] = {"durations": [1.0, 2.0, 3.0] * 5, "step_samples": 4, "memory": [(5.0, 8)]}
 
 # A call that works, and the arguments that are then replaced: those of the signature where nothing is said.
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
@@ -50,12 +51,22 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 
+def arguments_of(call: Callable[..., Any]) -> Iterator[str]:
+    """Names of arguments, those of keywords by their typed dictionary included."""
+    for parameter in inspect.signature(call).parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            yield parameter.name
+            continue
+        settings = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
+        yield from vars(sys.modules[call.__module__])[settings].__annotations__
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_each_argument(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     call, given = CALLS[name]
     refused = 0
-    for argument in inspect.signature(call).parameters:
+    for argument in arguments_of(call):
         for value in ODD:
             if callable(value) and argument in ("load", "tokenizer", "processor"):
                 continue  # somebody's own function, whose errors are theirs
@@ -68,7 +79,7 @@ def test_each_argument(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    table = {
+    table: dict[str, Any] = {
         **LENGTHS,
         "step_samples": np.int64(4),
         "ranks": np.int32(1),

@@ -21,7 +21,8 @@ from transformers import HubertConfig, HubertForCTC, WavLMConfig, WavLMForCTC  #
 from transformers.modeling_utils import PreTrainedModel  # noqa: E402
 
 from asrconfig_go.apply.training_arguments import UnsupportedSettingWarning  # noqa: E402
-from speech_models import CTC_SIZES, Clips, Regression, w2v_bert, wav2vec2, whisper  # noqa: E402
+from speech_models import CTC_SIZES, Clips, w2v_bert, wav2vec2, whisper  # noqa: E402
+from tiny_training import Regression  # noqa: E402
 
 can_change_attention = pytest.mark.skipif(
     not hasattr(PreTrainedModel, "set_attn_implementation"), reason="this transformers cannot change attention"

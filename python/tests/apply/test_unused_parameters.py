@@ -27,7 +27,8 @@ from transformers import (  # noqa: E402
 )
 
 from locations import HELPERS, PYTHON  # noqa: E402
-from speech_models import CTC_SIZES, Clips, Regression, w2v_bert, whisper  # noqa: E402
+from speech_models import CTC_SIZES, Clips, w2v_bert, whisper  # noqa: E402
+from tiny_training import Regression  # noqa: E402
 
 MASKED: dict[str, Any] = {"apply_spec_augment": True, "mask_time_prob": 0.5, "mask_time_length": 2}
 SIZES = {**CTC_SIZES, **MASKED, "num_hidden_layers": 2}

@@ -37,7 +37,7 @@ class Fake:
 @pytest.mark.parametrize(("count", "ranks"), [(2000, 1), (2003, 2), (2001, 4)])
 def test_every_clip_comes_once_over_all_processes(mode: str, count: int, ranks: int) -> None:
     durations = clips(count)
-    whole = StepSampler(durations, 32, mode=mode, memory=TABLE, seed=5)
+    whole = StepSampler(durations, 32, mode=mode, memory=TABLE, seed=5)  # type: ignore[arg-type]
     parts = [whole.shard(rank, ranks) for rank in range(ranks)]
     for epoch in (0, 3):
         for part in parts:
@@ -50,7 +50,7 @@ def test_every_clip_comes_once_over_all_processes(mode: str, count: int, ranks: 
         assert all(share for share in shares[0]), "every process has a clip in every step"
         for share in shares:
             assert share == [sorted(batch, key=lambda i: -durations[i]) for batch in share]
-    again = StepSampler(array("d", durations), 32, mode=mode, memory=TABLE, seed=5).shard(0, ranks)
+    again = StepSampler(array("d", durations), 32, mode=mode, memory=TABLE, seed=5).shard(0, ranks)  # type: ignore[arg-type]
     again.set_epoch(3)
     assert list(again) == shares[0]
     again.set_epoch(2)

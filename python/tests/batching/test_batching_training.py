@@ -96,7 +96,7 @@ def test_under_the_guard_a_step_stays_one(tmp_path: Path) -> None:
     guard.detach()
 
 
-class Unloadable(torch.utils.data.Dataset):  # type: ignore[misc]
+class Unloadable(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
     """Points of which one does not fit into host memory, the ``time``-th time that it is loaded."""
 
     def __init__(self, at: int, time: int) -> None:
@@ -179,7 +179,7 @@ def test_more_refusals(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="no length"):
         use_batches(trainer, sampler())
 
-    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
         def __iter__(self) -> Any:
             return iter(())
 

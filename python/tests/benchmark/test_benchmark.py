@@ -287,7 +287,8 @@ def test_originals_of_every_kind(plan: ac.TrainingConfig, tmp_path: Path) -> Non
     assert (again.gradient_checkpointing, again.bf16, again.max_steps, again.seed) == (True, True, 5, 1)
     assert original_side(tmp_path / "training_config.json").plan == plan
     assert original_side({"per_gpu_train_batch_size": 4}).effective_batch == 4
-    batches = [original_side(given).effective_batch for given in (arguments, plan, tmp_path / "arguments.json", {})]
+    several: tuple[Any, ...] = (arguments, plan, tmp_path / "arguments.json", {})
+    batches = [original_side(given).effective_batch for given in several]
     assert batches == [4, BATCH, 2, 8]
     with pytest.raises(InvalidArgumentError, match="has no setting 'batch'"):
         original_side({"batch": 3})
@@ -301,7 +302,7 @@ def test_originals_of_every_kind(plan: ac.TrainingConfig, tmp_path: Path) -> Non
 def test_bad_input_is_refused_before_anything_is_measured(digits: Digits, plan: ac.TrainingConfig) -> None:
     model, clips = digits.model(), digits.clips
     frozen = digits.model().requires_grad_(False)
-    for arguments, options, error, text in (
+    refused: tuple[tuple[Any, dict[str, Any], type[Exception], str], ...] = (
         (("tiny", clips), {}, InvalidArgumentError, "is no torch module"),
         ((frozen, clips), {}, InvalidArgumentError, "no weights to train"),
         ((model, "clips/"), {}, InvalidArgumentError, "cannot draw clips from a str"),
@@ -316,7 +317,8 @@ def test_bad_input_is_refused_before_anything_is_measured(digits: Digits, plan: 
         ((model, clips), {"plan": {"fp16": True}}, InvalidArgumentError, "is not a TrainingConfig"),
         ((model, clips), {"profile": "/proc/none"}, NotFoundError, "cannot write to /proc/none"),
         ((model, clips), {"settings": {"fp17": True}}, InvalidArgumentError, "fp17"),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for arguments, options, error, text in refused:
         with pytest.raises(error, match=text):
             benchmark_training(*arguments, **{"progress": False, **options})
 

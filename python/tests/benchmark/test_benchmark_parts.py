@@ -368,7 +368,7 @@ def test_plots_have_all_that_was_measured() -> None:
         figure = found.plot()
         assert len(figure.axes) == count
         assert figure.axes[0].get_title(loc="left") == "samples/s"
-        widths = [bar.get_width() for bar in figure.axes[0].patches]
+        widths = [bar.get_width() for bar in figure.axes[0].patches]  # type: ignore[attr-defined]
         assert widths == pytest.approx([66.7, 200.0], rel=1e-3)
         pyplot.close(figure)
     with pytest.raises(NotFoundError, match="nothing was measured"):
@@ -395,7 +395,9 @@ def test_the_command_passes_on_what_it_is_told(
 
     asked: list[SimpleNamespace] = []
     monkeypatch.setattr(
-        benchmark_command, "_measured", lambda arguments: asked.append(arguments) or result(stopped=True)
+        benchmark_command,
+        "_measured",
+        lambda arguments: asked.append(arguments) or result(stopped=True),  # type: ignore[func-returns-value]
     )
     begin = ["benchmark", "--model", "m", "--data", "d", "--compare", "--steps", "7", "--sweep", "all"]
     code = main.main([*begin, "--csv", str(tmp_path / "b.csv"), "--html", str(tmp_path / "b.html"), "--json"])

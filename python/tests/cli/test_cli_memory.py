@@ -22,7 +22,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recording]
     made: list[Recording] = []
     monkeypatch.setenv("ASRCONFIG_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(native, "call", FakeLibrary())
-    monkeypatch.setattr(Recording, "make", lambda self, key, progress: made.append(self) or {"trace": ""})
+    monkeypatch.setattr(Recording, "make", lambda self, key, progress: made.append(self) or {"trace": ""})  # type: ignore[func-returns-value]
     return made
 
 

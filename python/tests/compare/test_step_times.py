@@ -103,7 +103,7 @@ def test_steps_are_held_against_the_estimate_of_what_they_computed() -> None:
     assert times.record is not None and times.problem == ""
     assert times.record.factor == pytest.approx(3.0)
     assert (times.record.steps, times.record.padded_s) == (NOTED, NOTED * 2 * 2 * 1.5)
-    assert times.steps[0] == MeasuredStep(((2, 1.5), (2, 1.5)), pytest.approx(3 * likely))
+    assert times.steps[0] == MeasuredStep(((2, 1.5), (2, 1.5)), pytest.approx(3 * likely))  # type: ignore[arg-type]
     assert training.clock.waited == 1, "the GPU is waited for once"
     assert not training.model._forward_pre_hooks, "and nothing is noted any more"
     marks = training.clock.marks

@@ -104,7 +104,7 @@ def test_pages_join(total: int) -> None:
         good = n % 1000 > 0
         claimed = 1.0 if n % 1000 == 7 else None
         kind = (16000, 2, 16, "flac", "header") if good else (0, 0, 0, "", "")
-        expected = Clip(str(n), n + 0.5 if good else None, claimed, *kind, n << 40, "" if good else "bad")  # type: ignore[arg-type]
+        expected = Clip(str(n), n + 0.5 if good else None, claimed, *kind, n << 40, "" if good else "bad")
         assert clips[n] == expected
     assert sum(1 for _ in clips) == total
     assert len(clips.column("path")) == len(clips.durations) == total

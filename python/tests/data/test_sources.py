@@ -180,7 +180,8 @@ def test_hugging_face_dataset_is_not_decoded(folder: Path, embedded: bool) -> No
     result = scan(dataset_of(folder, embedded))
     assert [clip.duration_s for clip in result.clips] == [1.0, 3.0, None, None]
     assert "neither a path nor bytes" in result.clips[3].error
-    assert (result.profile.sample_count, result.profile.total_hours) == (2, pytest.approx(4 / 3600))
+    assert result.profile.sample_count == 2
+    assert result.profile.total_hours == pytest.approx(4 / 3600)
     assert not result.profile.sampled
     shuffled = scan(dataset_of(folder, embedded).select([1, 0]))
     assert [clip.duration_s for clip in shuffled.clips] == [3.0, 1.0]

@@ -40,7 +40,7 @@ def durations(source: Any, **options: Any) -> list[float | None]:
 def structs(files: list[Path], **types: Any) -> Any:
     """Embedded bytes, but a path alone in row 3."""
     kind = pa.struct([("bytes", types.get("data", pa.binary())), ("path", types.get("path", pa.string()))])
-    rows = [{"bytes": file.read_bytes(), "path": None} for file in files]
+    rows: list[dict[str, Any]] = [{"bytes": file.read_bytes(), "path": None} for file in files]
     rows[3] = {"bytes": None, "path": str(files[3])}
     return pa.array(rows, kind)
 

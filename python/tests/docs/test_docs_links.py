@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from doc_pages import GUIDES, OTHERS, REPOSITORY, anchors, blocks, name_of, prose
+from doc_pages import GUIDES, OTHERS, anchors, blocks, name_of, prose
+from locations import REPOSITORY
 
 _LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 

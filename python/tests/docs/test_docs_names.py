@@ -12,7 +12,8 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.cli.main import _parser
-from doc_pages import GUIDES, REPOSITORY, blocks, name_of
+from doc_pages import GUIDES, blocks, name_of
+from locations import REPOSITORY
 
 README = REPOSITORY / "README.md"
 PACKAGE = Path(ac.__file__).parent
@@ -32,7 +33,7 @@ def _documented() -> list[tuple[str, str]]:
 
 def test_the_reference_has_every_public_name_once() -> None:
     documented = _documented()
-    assert sorted(name for module, name in documented if module == "asrconfig_go") == sorted(ac.__all__)
+    assert sorted(name for module, name in documented if module == "asrconfig_go") == sorted(vars(ac)["__all__"])
     assert len(set(documented)) == len(documented)
 
 

@@ -17,8 +17,8 @@ import pytest
 
 from asrconfig_go.cli.main import main
 from asrconfig_go.errors import AsrConfigError
-from doc_pages import GUIDES, REPOSITORY, Block, blocks, name_of
-from locations import HELPERS
+from doc_pages import GUIDES, Block, blocks, name_of
+from locations import HELPERS, REPOSITORY
 
 PAGES = [REPOSITORY / "README.md", *GUIDES]
 SETUP = HELPERS / "docs_setup"

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from doc_pages import REPOSITORY
+from locations import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
 

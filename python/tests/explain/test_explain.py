@@ -240,6 +240,9 @@ def test_what_is_no_part_of_an_explanation_is_refused(whole: Explanation) -> Non
 def test_hostile_names_do_nothing(whole: Explanation, tmp_path: Path) -> None:
     evil = '"><script>alert(1)</script><b onload=x>\x1b[31m\u202e\udcff'
     bad = BadFile(evil, evil)
+    with pytest.raises(InvalidArgumentError, match=r"policy = .* is not one of") as refused:
+        whole.config.policy = evil  # type: ignore[assignment]
+    assert "\x1b" not in str(refused.value) and "\u202e" not in str(refused.value)
     assert whole.dataset is not None and whole.model is not None and whole.hardware is not None
     gpu = dataclasses.replace(whole.hardware.gpus[0], name=evil)
     hostile = Explanation(
@@ -247,7 +250,6 @@ def test_hostile_names_do_nothing(whole: Explanation, tmp_path: Path) -> None:
             whole.config,
             gpu_name=evil,
             warnings=(evil,),
-            policy=evil,
             decisions=(Decision(evil, evil, evil, evil, evil),),
             memory_parts=(MemoryPart(evil, 5),),
             alternatives=(dataclasses.replace(whole.config.alternatives[0], name=evil, what=evil),),

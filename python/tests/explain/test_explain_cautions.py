@@ -120,7 +120,7 @@ def test_the_rule_of_accumulation_agrees_with_live_models(plain: Explanation) ->
         model = transformers.Wav2Vec2ForCTC(config)
         manager = ac.ASRConfigManager(gpu="T4")
         manager.profile_model(model)
-        manager.config = plain.config
+        manager.config = ac.TrainingConfig.from_dict(plain.config.to_dict())
         assert accumulation_multiplies(manager.explain()) == multiplied_by_accumulation(model)
 
 

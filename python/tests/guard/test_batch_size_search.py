@@ -146,8 +146,8 @@ def test_a_failed_trial_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             held = Kept()
             return {**super().forward(x), "held": held}
 
-    free, seen = batch_size_search.free_memory, []
-    monkeypatch.setattr(batch_size_search, "free_memory", lambda: (seen.append(len(alive)), free()))
+    free, seen = batch_size_search.free_memory, []  # type: ignore[attr-defined]
+    monkeypatch.setattr(batch_size_search, "free_memory", lambda: (seen.append(len(alive)), free()))  # type: ignore[func-returns-value]
     ac.find_max_batch_size(Holding(3), batches, high=8)
     assert seen == [0] * len(seen)
 

@@ -137,7 +137,8 @@ def test_what_no_weight_mends_is_left_alone_and_named(
     tmp_path: Path, kind: Any, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also with accumulation, whose gradients are then what the Trainer makes of them."""
-    for settings in ({}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}):
+    several: tuple[dict[str, Any], ...] = ({}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4})
+    for settings in several:
         wanted = run(kind, tmp_path, guarded=False, **settings)
         caplog.clear()
         with caplog.at_level(logging.WARNING, "asrconfig_go"):

@@ -29,7 +29,7 @@ from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 OutOfMemory = torch.cuda.OutOfMemoryError
 
 
-class HalfWay(torch.optim.AdamW):
+class HalfWay(torch.optim.AdamW):  # type: ignore[misc, name-defined]
     """Runs out of memory in the steps ``fail_at``: before anything, with state half made, or weights half moved."""
 
     def __init__(self, parameters: Any, how: str, fail_at: list[int]) -> None:
@@ -87,7 +87,7 @@ def test_other_errors_of_the_optimizer_pass(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path)
     attach(trainer)
 
-    class Break(TrainerCallback):
+    class Break(TrainerCallback):  # type: ignore[misc]
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
             optimizer.param_groups[0]["lr"] = None
 
@@ -169,7 +169,7 @@ def test_generation_in_pieces_gives_the_same(tmp_path: Path) -> None:
     assert [(e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [(7, 3), (3, 1)]
 
 
-class Killed(torch.utils.data.Dataset):  # type: ignore[misc]
+class Killed(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
     """Points of which one cannot be loaded, as often as there are ``failures``."""
 
     def __init__(self, points: Any, at: int, failures: list[Exception]) -> None:
@@ -206,7 +206,7 @@ def test_an_epoch_goes_on_behind_the_last_batch_after_host_memory_ran_out(tmp_pa
 def test_also_in_a_resumed_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")  # for older versions of the Trainer beside a new torch
     whole, _, _ = order(tmp_path / "whole")
-    settings = {"save_strategy": "steps", "save_steps": 2}
+    settings: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
     order(tmp_path / "run", **settings)
     (tmp_path / "run" / "checkpoint-2").rename(tmp_path / "checkpoint-2")
     rest, _, _ = order(tmp_path)
@@ -360,7 +360,7 @@ def test_a_gradient_scaler_goes_on_as_if_nothing_had_happened(tmp_path: Path, pl
         model.node.register_prehook(lambda g: (g[0] * float("inf"),) if trainer.state.global_step in (0, 3) else None)
         scales: list[float] = []
 
-        class Note(TrainerCallback):
+        class Note(TrainerCallback):  # type: ignore[misc]
             def on_step_end(self, *args: Any, **kwargs: Any) -> None:
                 scales.append(scaler.get_scale())
 

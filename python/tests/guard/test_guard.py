@@ -84,7 +84,7 @@ def test_the_gradient_does_not_depend_on_the_micro_batch(tmp_path: Path, kind: s
     for micro, accumulation in ((16, 1), (8, 2), (4, 4), (1, 16)):
 
         def train(trainer: Any, given: str | None = RULES[kind] if micro == 1 else None) -> None:
-            guard = attach(trainer, rule=given)
+            guard = attach(trainer, rule=given)  # type: ignore[arg-type]
             trainer.train()
             assert guard.rule == RULES[kind]
 
@@ -102,7 +102,7 @@ def test_the_gradient_does_not_depend_on_the_micro_batch(tmp_path: Path, kind: s
 def test_a_run_that_meets_ooms_ends_as_one_that_does_not(
     tmp_path: Path, kind: str, place: str, accumulation: int
 ) -> None:
-    settings = {"gradient_accumulation_steps": accumulation, "per_device_train_batch_size": 5}
+    settings: dict[str, Any] = {"gradient_accumulation_steps": accumulation, "per_device_train_batch_size": 5}
     start, calm, calm_trainer, _, _ = trained(kind, tmp_path, **settings)
     _, got, trainer, guard, appetite = trained(kind, tmp_path, hungry=(place, 2, 20), **settings)
     assert float((got - calm).norm() / (calm - start).norm()) < 1e-5
@@ -191,7 +191,7 @@ def test_giving_up_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["forward", "backward"])
 def test_one_sample_is_computed_once_more(tmp_path: Path, place: str) -> None:
     """What was in the way may be gone; it is given up when it is not."""
-    settings = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
+    settings: dict[str, Any] = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
     _, calm, _, _, _ = trained("ctc mean", tmp_path, **settings)
     _, got, trainer, guard, _ = trained("ctc mean", tmp_path, hungry=(place, 0, 1), **settings)
     assert torch.equal(got, calm)

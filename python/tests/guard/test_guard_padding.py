@@ -168,7 +168,7 @@ def test_each_replacement_counts_once(tmp_path: Path) -> None:
         factors.append((len(window.calls[0].replacements), gone.samples, factor(rule, gone)))
         return factors[-1][-1]
 
-    window.factor = noting
+    window.factor = noting  # type: ignore[method-assign]
     run.train()
     assert max(n for n, _, _ in factors) > 2, "more than one of a batch"
     for made, gone, found in factors:

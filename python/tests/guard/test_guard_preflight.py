@@ -94,7 +94,11 @@ def pad(items: list[dict[str, Any]]) -> dict[str, Any]:
 def speech_trainer(output: Path, kind: str = "ctc mean", **options: Any) -> Any:
     """A trainer of a small speech model, AdamW, with evaluation."""
     torch.manual_seed(0)
-    settings = {"per_device_train_batch_size": 4, "per_device_eval_batch_size": 8, "num_train_epochs": 2}
+    settings: dict[str, Any] = {
+        "per_device_train_batch_size": 4,
+        "per_device_eval_batch_size": 8,
+        "num_train_epochs": 2,
+    }
     settings |= {"report_to": "none", "use_cpu": True, "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
     given = {name: options.pop(name) for name in ("train_dataset", "eval_dataset", "data_collator") if name in options}
     data = {"train_dataset": Clips(kind), "eval_dataset": Clips(kind), **given}
@@ -128,7 +132,7 @@ def test_without_a_column_the_first_clips_are_stretched(tmp_path: Path) -> None:
     assert (note, len(batch["x"])) == ("the first clips, as they are: their input is not known", 5)
 
 
-class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
     """Loses what is taken from it."""
 
     def __iter__(self) -> Any:
@@ -164,7 +168,7 @@ class Rehearsing:
         return size
 
 
-class Preflight(TrainerCallback):
+class Preflight(TrainerCallback):  # type: ignore[misc]
     """Runs it where a guard does: when the Trainer has made its optimizer."""
 
     def __init__(self, trainer: Any, **options: Any) -> None:
@@ -243,7 +247,7 @@ def batch_of_one() -> dict[str, Any]:
     return {name: value[None] for name, value in Clips("ctc mean")[0].items()}
 
 
-class Greedy(torch.optim.SGD):  # type: ignore[misc]
+class Greedy(torch.optim.SGD):  # type: ignore[misc, name-defined]
     """Has no memory for its states."""
 
     def step(self, closure: Any = None) -> Any:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="to
 LIMIT_S = 300  # a hang, even on a slow machine
 # Before this the Trainer counts windows across epochs, and never ends one that is shorter.
 ENDS_WINDOWS = "device" in inspect.signature(Trainer.get_batch_samples).parameters
-TRAINED = {
+TRAINED: dict[str, dict[str, Any]] = {
     # 14 clips: the last batches of the processes are of 4 and 2 clips.
     "ctc mean": {"kind": "ctc mean", "samples": 14, "arguments": {"accelerator_config": {"even_batches": False}}},
     "ctc sum": {"kind": "ctc sum", "batch": 2, "accumulation": 2, "epochs": 1},

@@ -106,7 +106,7 @@ def test_losses_of_several_gpus_in_one_process_are_averaged(tmp_path: Path) -> N
 
 
 def test_a_callback_that_raises_leaves_a_guard_that_works(tmp_path: Path) -> None:
-    class Break(TrainerCallback):
+    class Break(TrainerCallback):  # type: ignore[misc]
         broken = False
 
         def on_substep_end(self, *args: Any, **kwargs: Any) -> None:
@@ -180,7 +180,7 @@ def test_processes_that_share_each_step_keep_the_weights_and_raise(tmp_path: Pat
     trainer.is_fsdp_enabled = True
     guard = attach(trainer, micro_batch=1)
     assert "out of memory ends the run" in guard.notes[0]
-    guard._train_step = lambda model, inputs, *_: sizes.append(len(inputs["x"])) or step_of(trainer, model, inputs)
+    guard._train_step = lambda model, inputs, *_: sizes.append(len(inputs["x"])) or step_of(trainer, model, inputs)  # type: ignore[func-returns-value]
     batch = {"x": torch.zeros(4, 6), "labels": torch.zeros(4, 1), "index": torch.arange(4)}
     fetch(trainer, [batch, batch])
     trainer.training_step(trainer.model, batch)

@@ -120,9 +120,7 @@ def test_batches_whose_samples_a_model_looks_at_together_are_not_cut(tmp_path: P
     assert any(name in note for note in got.guard.notes), "computed once more as it was"
     with pytest.raises(InfeasiblePlanError, match="its batch cannot be cut"):
         run(tmp_path, model, failures=9)
-    with pytest.raises(
-        InvalidArgumentError, match=r"micro_batch = 3 would not[\s\S]*split_batch_statistics=True"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"micro_batch = 3 would not[\s\S]*split_batch_statistics=True"):
         run(tmp_path, model, micro_batch=3)
     cut = run(tmp_path, model, micro_batch=4, split_batch_statistics=True)
     assert {len(batch) for batch in cut.model.seen} == {4}
@@ -146,7 +144,7 @@ def test_batches_that_are_changed_in_place_are_changed_once(tmp_path: Path, how:
     assert got.made == wanted.made == 4
 
 
-class Shuffled(torch.utils.data.Sampler):  # type: ignore[misc]
+class Shuffled(torch.utils.data.Sampler):  # type: ignore[misc, name-defined]
     """Draws its order from the global generator, as samplers by length do."""
 
     def __iter__(self) -> Any:
@@ -174,7 +172,7 @@ def test_a_training_in_which_nothing_fails_is_that_of_the_bare_trainer(tmp_path:
         for guarded in (True, False)
     ]
     assert runs[0].model.seen == runs[1].model.seen
-    assert_same(*runs, exactly=True)
+    assert_same(runs[0], runs[1], exactly=True)
     assert runs[0].model.seen[:4] != runs[0].model.seen[4:8]
 
 
@@ -198,7 +196,7 @@ def test_orders_after_an_error_are_those_of_a_run_without_one(tmp_path: Path) ->
     assert_same(got, wanted)
 
 
-class Numbered(torch.optim.SGD):
+class Numbered(torch.optim.SGD):  # type: ignore[misc, name-defined]
     """Counts steps in numbers of Python, as Adafactor of transformers does, before it allocates anything."""
 
     fail_at = -1
@@ -207,7 +205,7 @@ class Numbered(torch.optim.SGD):
         super().__init__(*given)
         self.asked: list[int] = []
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             group["k"] = group.get("k", 0) + 1

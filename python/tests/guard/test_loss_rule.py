@@ -28,7 +28,7 @@ from tiny_training import OUT_OF_MEMORY, Points, Regression, tiny_trainer  # noq
 TEXTS = [[3, 4, 5, 6], [3], [4, 5], [6, 3, 5]]
 
 
-class Tagger(torch.nn.Module):
+class Tagger(torch.nn.Module):  # type: ignore[misc, name-defined]
     """An own model for CTC: frames of four features, six symbols; each loss is a mean of clips' or of symbols'."""
 
     def __init__(self, mean: str) -> None:
@@ -48,7 +48,7 @@ class Tagger(torch.nn.Module):
         return {"loss": found}
 
 
-class Texts(torch.utils.data.Dataset):  # type: ignore[misc]
+class Texts(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
     """``equal`` of them have four symbols; the others one to four."""
 
     def __init__(self, size: int, equal: int) -> None:
@@ -113,7 +113,7 @@ def test_a_rule_that_equal_labels_do_not_tell_is_asked_for_again(tmp_path: Path,
 def test_a_guess_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Of a stream of batches of one sample nothing can be collated."""
 
-    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
         def __iter__(self) -> Any:
             return iter(Texts(8, equal=0))
 
@@ -171,7 +171,7 @@ def test_measurements_that_do_not_fit_become_rare(tmp_path: Path) -> None:
     assert 0 < len(tried) < 60  # of 256 steps, with two tries in each measurement
 
 
-class Streamed(torch.utils.data.IterableDataset):  # type: ignore[misc]
+class Streamed(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
     def __iter__(self) -> Any:
         worker = torch.utils.data.get_worker_info()
         points = Points(32)
@@ -204,6 +204,7 @@ def test_streams_are_guarded(tmp_path: Path, source: str, workers: int) -> None:
         guard = attach(trainer) if failures else None
         trainer.train()
         ends.append(trainer)
+    assert guard is not None
     assert [event.micro_batch_after for event in guard.events] == [4, 2]
     for got, wanted in zip(ends[1].model.parameters(), ends[0].model.parameters(), strict=True):
         assert torch.allclose(got, wanted, atol=1e-6)

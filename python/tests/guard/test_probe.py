@@ -127,7 +127,7 @@ def test_a_wrapped_optimizer_with_a_gradient_scaler() -> None:
     assert not optimizer.state
 
 
-class Drifting(torch.optim.SGD):  # type: ignore[misc]
+class Drifting(torch.optim.SGD):  # type: ignore[misc, name-defined]
     """Moves by its learning rate, without any gradient."""
 
     def step(self, closure: Any = None) -> None:
@@ -146,7 +146,7 @@ def test_the_learning_rate_is_none() -> None:
     assert same(before, snapshot(model))
 
 
-class Restless(torch.optim.SGD):  # type: ignore[misc]
+class Restless(torch.optim.SGD):  # type: ignore[misc, name-defined]
     """Changes weights whatever its learning rate is: all, or only those of ``least`` values and more."""
 
     least = 0
@@ -175,7 +175,7 @@ def test_an_optimizer_that_changes_weights_is_found_out_before_it_does_harm() ->
         pass
 
 
-class Hungry(torch.optim.AdamW):  # type: ignore[misc]
+class Hungry(torch.optim.AdamW):  # type: ignore[misc, name-defined]
     """Runs out of memory, or fails otherwise, in steps of more than ``limit`` weights."""
 
     limit, error = 4, torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)

@@ -19,7 +19,7 @@ TABLE = [(4.0, 3), (8.0, 2), (12.0, 1)]
 
 
 def sampler(mode: str = "random", step: int = 4) -> StepSampler:
-    return StepSampler(DURATIONS, step, mode=mode, memory=TABLE, seed=11, buckets=2)
+    return StepSampler(DURATIONS, step, mode=mode, memory=TABLE, seed=11, buckets=2)  # type: ignore[arg-type]
 
 
 def trainer_with(output: Path, steps: StepSampler, ranks: int = 1, **settings: Any) -> Any:

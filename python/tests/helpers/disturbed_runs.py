@@ -14,7 +14,7 @@ from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 OutOfMemory = torch.cuda.OutOfMemoryError
 
 
-class Observer(TrainerCallback):
+class Observer(TrainerCallback):  # type: ignore[misc]
     """The schedule and the samples of every optimizer step; of a step done twice the later one."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Observer(TrainerCallback):
         self.samples[state.global_step] = [index for batch in kwargs["model"].seen for index in batch]
 
 
-class Failing(TrainerCallback):
+class Failing(TrainerCallback):  # type: ignore[misc]
     """An exception outside of the training step: in each event named ``event`` that ``fail`` asks for."""
 
     def __init__(self, event: str, fail: Any) -> None:

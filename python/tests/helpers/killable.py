@@ -37,7 +37,7 @@ class Killer:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Steps(TrainerCallback):
+class Steps(TrainerCallback):  # type: ignore[misc]
     """Writes down the samples of every optimizer step."""
 
     def __init__(self, file: Path, killer: Killer) -> None:

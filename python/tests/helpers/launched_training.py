@@ -20,7 +20,7 @@ from asrconfig_go import ASRConfigManager
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
 
-class Steps(TrainerCallback):
+class Steps(TrainerCallback):  # type: ignore[misc]
     """Writes down the clips of every optimizer step, and fails once where it is asked to."""
 
     def __init__(self, output: Path, rank: str, fails: bool) -> None:

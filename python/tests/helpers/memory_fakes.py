@@ -70,10 +70,12 @@ class FakeLibrary:
     def _known(self, windows: list[list[list[int]]], limit_bytes: int | None, **more: Any) -> dict[str, Any]:
         """As if what a window reserves were given back before the next."""
         largest = max((micro for window in windows for micro in window), key=lambda micro: micro[0] * micro[1])
-        peaks = [[self.simulate(*micro[:2], limit_bytes=None)["peak_allocated"] for micro in w] for w in windows]
+        peaks = [
+            [self.simulate(micro[0], micro[1], limit_bytes=None)["peak_allocated"] for micro in w] for w in windows
+        ]
         failed = [n for n, w in enumerate(peaks) if limit_bytes is not None and max(w) * RESERVED > limit_bytes]
         every = [peak for window in peaks for peak in window]
-        alone = self.simulate(*largest[:2], limit_bytes=None)
+        alone = self.simulate(largest[0], largest[1], limit_bytes=None)
         names = ("peak_allocated", "peak_reserved")
         row = {"seed": 0, "peak_allocated": max(every), "peak_reserved": round(max(every) * RESERVED), "retries": 0,
                "failed_steps": len(failed), "first_failed_step": failed[0] if failed else None,

@@ -213,7 +213,7 @@ def _steps(story: Json, chance: random.Random, held: list[_Held], seconds: float
         part = at / seconds
         kind = "evaluation" if _evaluates(part) else "train"
         audio = 32 * chance.uniform(4, 14)
-        memory = {}
+        memory: dict[str, Any] = {}
         if held:
             reserved, allocated = held[0].reserved(at), held[0].allocated(at)
             memory = {
@@ -224,7 +224,13 @@ def _steps(story: Json, chance: random.Random, held: list[_Held], seconds: float
                 "headroom_bytes": int(max(0, 23.5 * GIB - 0.4 * allocated)),
             }
         waited = spent * (0.5 if 0.3 < part < 0.45 else 0.04)
-        known = {"spent_s": spent, "waited_s": waited, "audio_s": audio, "padded_s": 1.2 * audio, "longest_s": 14.5}
+        known: dict[str, Any] = {
+            "spent_s": spent,
+            "waited_s": waited,
+            "audio_s": audio,
+            "padded_s": 1.2 * audio,
+            "longest_s": 14.5,
+        }
         put_step(story, at, i + 1, kind, 0 if held else -1, **known, **memory)
     for part in (0.2, 0.4, 0.6, 0.8):
         put_step(story, part * seconds + 0.01, round(part * steps), "checkpoint", spent_s=0.004 * seconds)

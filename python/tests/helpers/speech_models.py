@@ -87,7 +87,10 @@ MODELS = {
     "w2v-bert": w2v_bert,
     "regression": Regression,
 }
-SHAPES = {"whisper": ("input_features", (16, 4, 32)), "w2v-bert": ("input_features", (16, 40, 8))}
+SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
+    "whisper": ("input_features", (16, 4, 32)),
+    "w2v-bert": ("input_features", (16, 40, 8)),
+}
 
 
 class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
@@ -114,7 +117,7 @@ class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
         return dict(self.items[i])
 
 
-class Keep(TrainerCallback):
+class Keep(TrainerCallback):  # type: ignore[misc]
     """The gradients of the first optimizer step."""
 
     gradient: Any = None

@@ -26,7 +26,7 @@ class Points(torch.utils.data.Dataset):  # type: ignore[misc]
         return {"x": self.x[i], "labels": self.y[i], "index": i}
 
 
-class Regression(torch.nn.Module):
+class Regression(torch.nn.Module):  # type: ignore[misc]
     """Two layers, a buffer and a mean squared error; ``dropout`` draws from the global generator.
 
     ``seen`` holds the indices of every training batch. ``fail`` is asked before each training batch with the model

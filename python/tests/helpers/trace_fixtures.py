@@ -102,7 +102,7 @@ def trace_births(trace: Trace, kind: str) -> list[list[Birth]]:
     return found
 
 
-class RealRun(TorchDispatchMode):
+class RealRun(TorchDispatchMode):  # type: ignore[misc]
     """Writes down each new storage of a computation that really happens."""
 
     def __init__(self) -> None:
@@ -155,4 +155,5 @@ def real_births(
                 run.births.append([])
     finally:
         library._destroy()
-    return run.births[:2]
+    births: list[list[Birth]] = run.births[:2]
+    return births

@@ -14,13 +14,14 @@ from tiny_training import OUT_OF_MEMORY
 
 def snapshot(model: Any) -> dict[str, Any]:
     """Everything that a trial must leave as it was, gradients by identity too."""
+    numpy_state: Any = np.random.get_state()
     grads = {name: p.grad for name, p in model.named_parameters()}
     return {
         "weights": copy.deepcopy(model.state_dict()),
         "gradients": {name: (id(g), None if g is None else g.clone()) for name, g in grads.items()},
         "modes": [module.training for module in model.modules()],
         "trainable": [p.requires_grad for p in model.parameters()],
-        "random": (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()),
+        "random": (random.getstate(), numpy_state[1].tolist(), torch.get_rng_state()),
     }
 
 
@@ -30,7 +31,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and torch.equal(a, b)
+        return bool(a.dtype == b.dtype and torch.equal(a, b))
     return bool(a == b)
 
 
@@ -46,6 +47,8 @@ def used(model: Any) -> Any:
 
 class Noisy(torch.nn.Module):  # type: ignore[misc]
     """Draws from every generator, and changes buffers in place and by putting others there."""
+
+    count: Any
 
     def __init__(self, limit: int = 10**9, error: Any = None) -> None:
         super().__init__()

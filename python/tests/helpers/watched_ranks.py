@@ -19,7 +19,7 @@ from asrconfig_go.monitor.memory_callback import AdaptiveMemoryCallback
 from tiny_training import Regression, tiny_trainer
 
 
-class Fail(TrainerCallback):
+class Fail(TrainerCallback):  # type: ignore[misc]
     def on_step_begin(self, args: Any, state: Any, *others: Any, **kwargs: Any) -> None:
         if state.global_step == 2 and args.process_index == 1:
             raise ValueError("on purpose")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +36,7 @@ def alert(number: int, text: str, **known: Any) -> SimpleNamespace:
     return SimpleNamespace(id=number, text=text, **{**usual, **known})
 
 
-def activity(*gpus: dict[str, float | None], **host: float | None) -> SimpleNamespace:
+def activity(*gpus: Mapping[str, float | None], **host: float | None) -> SimpleNamespace:
     """As story.Activity, without what is not given."""
     usual = {"utilization": None, "power_w": None, "temperature_c": None}
     return SimpleNamespace(
@@ -107,6 +107,9 @@ class FakeMonitor:
     def alerts(self) -> tuple[Any, ...]:
         return tuple(self.warned)
 
+    def story(self) -> Any:
+        raise AssertionError("its story is not asked for")
+
     def save(self, path: Any) -> None:
         self.saved.append(Path(path))
 
@@ -114,7 +117,7 @@ class FakeMonitor:
         self.running, self.stops = False, self.stops + 1
 
 
-def makes(*monitors: FakeMonitor) -> Callable[[], FakeMonitor]:
+def makes(*monitors: FakeMonitor) -> Callable[[], Any]:
     """What makes these, one after the other."""
     left = list(monitors)
     return lambda: left.pop(0)

@@ -38,7 +38,7 @@ def hours(likely: float) -> Range:
     return Range(low=0.6 * likely, likely=likely, high=1.75 * likely)
 
 
-def whole_plan(plan: ac.TrainingConfig, **changes: Any) -> ac.TrainingConfig:
+def whole_plan(plan: Any, **changes: Any) -> ac.TrainingConfig:
     """``plan`` as one that a search in the memory model would give, with ``changes``."""
     parts = tuple(MemoryPart(name, int(size * GIB)) for name, size in PARTS.items())
     told = {
@@ -109,10 +109,11 @@ def whole_plan(plan: ac.TrainingConfig, **changes: Any) -> ac.TrainingConfig:
     for setting in found.keys() & shown.keys():
         if not isinstance(found[setting], tuple):
             shown[setting] = dataclasses.replace(shown[setting], value=words(setting, found[setting]))
-    return dataclasses.replace(config, decisions=tuple(shown.values()))
+    whole: ac.TrainingConfig = dataclasses.replace(config, decisions=tuple(shown.values()))
+    return whole
 
 
-def two_gpus(plan: ac.TrainingConfig) -> ac.TrainingConfig:
+def two_gpus(plan: Any) -> ac.TrainingConfig:
     """Shared unequally by an L4 and a T4."""
     devices = (
         PlannedDevice(0, "NVIDIA L4", 22, 7, int(17.6 * GIB), int(19.1 * GIB)),

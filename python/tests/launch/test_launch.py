@@ -64,7 +64,7 @@ def _environment() -> Iterator[None]:
     [("ddp", "MULTI_GPU"), ("zero1", "DEEPSPEED"), ("zero2", "DEEPSPEED"), ("zero3", "DEEPSPEED"), ("fsdp", "FSDP")],
 )
 def test_accelerate_reads_its_file(tmp_path: Path, strategy: str, kind: str) -> None:
-    written = gpus().launch_files(tmp_path, strategy=strategy, layers=LAYERS)
+    written = gpus().launch_files(tmp_path, strategy=strategy, layers=LAYERS)  # type: ignore[arg-type]
     read = load_config_from_file(str(tmp_path / "accelerate.yaml"))
     assert isinstance(read, ClusterConfig)
     assert (read.distributed_type.value, read.num_processes, read.num_machines) == (kind, 2, 1)
@@ -250,7 +250,7 @@ print(json.dumps({"config": parsed.config, "dtype": str(parsed.dtype()), "stage"
 
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
 def test_the_trainer_s_parser_reads_deepspeed_s_file(tmp_path: Path, strategy: str) -> None:
-    gpus().launch_files(tmp_path, strategy=strategy)
+    gpus().launch_files(tmp_path, strategy=strategy)  # type: ignore[arg-type]
     path = [p for p in sys.path if p]
     if importlib.util.find_spec("deepspeed") is None:  # transformers asks for its version, and parses by itself
         (tmp_path / "deepspeed").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import io
 import json
 import random
@@ -254,14 +255,14 @@ def test_resampling_by_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> Non
         def resample(audio: Any, old: int, new: int) -> Any:
             return audio[:: old // new]
 
-    monkeypatch.setattr(loader_sources.importlib.util, "find_spec", lambda name: name == "soxr")
-    monkeypatch.setattr(loader_sources.importlib, "import_module", lambda name: Soxr)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "soxr")
+    monkeypatch.setattr(importlib, "import_module", lambda name: Soxr)
     lengths: list[int] = []
     audio = [{"array": noise(1.0, 32_000), "sampling_rate": 32_000}]
     found = ac.measure_loader(audio, seconds=0.05, processor=lambda a, sampling_rate: lengths.append(len(a)))
     assert found is not None and found.notes == ("resampled by soxr",) and found.resampled == 1
     assert set(lengths) == {16_000} and found.audio_s == 1.0
-    monkeypatch.setattr(loader_sources.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     without = ac.measure_loader(audio, seconds=0.05, processor=lambda a, sampling_rate: None)
     assert without is not None and "resampling is not in it" in without.notes[0]
     with pytest.raises(UnsupportedError, match="pip install soundfile"):

@@ -29,7 +29,7 @@ def seeded(seed: int = 7) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-ALL = {
+ALL: dict[str, Any] = {
     "reverberation": Reverberation.made(count=4),
     "recorded": Reverberation([np.r_[np.zeros(50), 0.5, 0.2, -0.1]]),
     "white noise": AddNoise(),
@@ -79,7 +79,7 @@ def test_reverberation_is_convolution() -> None:
 
 
 def test_the_direct_path_stays_where_it_was() -> None:
-    click = np.zeros((1, 4000), np.float32)
+    click: Any = np.zeros((1, 4000), np.float32)
     click[0, 1000] = 1
     late = np.r_[np.zeros(300), -0.8, np.zeros(20), 0.3].astype(np.float32)
     made, _ = Reverberation([late])(click, np.array([4000]), seeded())
@@ -93,7 +93,7 @@ def test_the_direct_path_stays_where_it_was() -> None:
 def test_made_rooms_decay_as_wanted(rt60: float) -> None:
     """Schroeder's integral from -5 to -35 dB, as rooms are measured."""
     impulse = room(rt60, RATE, seeded())
-    tail = impulse[40:].astype(np.float64) ** 2
+    tail: Any = impulse[40:].astype(np.float64) ** 2
     left = 10 * np.log10(np.cumsum(tail[::-1])[::-1] / tail.sum())
     start, end = int(np.argmax(left < -5)), int(np.argmax(left < -35))
     assert 2 * (end - start) / RATE == pytest.approx(rt60, rel=0.12)
@@ -130,7 +130,8 @@ def test_speed_changes_pitch_too() -> None:
 
 
 def test_how_often() -> None:
-    batch, lengths = np.ones((2000, 8), np.float32), np.full(2000, 8)
+    batch: Any = np.ones((2000, 8), np.float32)
+    lengths: Any = np.full(2000, 8)
     made, _ = AddNoise(probability=0.3)(batch, lengths, seeded())
     assert (made != batch).any(1).mean() == pytest.approx(0.3, abs=0.04)
     _, new = ChangeSpeed((0.5, 2.0), probability=0.5)(batch, lengths, seeded())

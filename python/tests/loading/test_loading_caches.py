@@ -71,7 +71,7 @@ def test_a_clip_is_what_load_gives_and_is_kept(cache: Any, tmp_path: Path) -> No
 
 
 def test_arrays_are_not_kept(cache: Any) -> None:
-    array = np.ones(100, np.float32)
+    array: Any = np.ones(100, np.float32)
     for source in (array, {"array": array, "sampling_rate": RATE}):
         np.testing.assert_array_equal(cache(source), array)
     assert counts(cache) == (0, 2) and len(cache) == 0
@@ -202,7 +202,7 @@ def test_the_budget_counts_what_python_takes(samples: int) -> None:
 
 
 def test_views_keep_nothing_alive() -> None:
-    whole = np.zeros(1_000_000, np.float32)
+    whole: Any = np.zeros(1_000_000, np.float32)
     clip = DecodedCache(1 << 20, load=lambda source: whole[:100])(b"a clip")
     assert clip.base is None and clip.nbytes == 400
 
@@ -359,7 +359,7 @@ def test_a_load_that_gives_no_clip(tmp_path: Path) -> None:
         cache(PATHS[0])
     for wrong in ({"max_bytes": -1}, {"keep_free_bytes": 1.5}, {"keep_free_bytes": None}, {"sample_rate": 10}):
         with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
-            ResampledCache(tmp_path, **wrong)  # type: ignore[arg-type]
+            ResampledCache(tmp_path, **wrong)
 
 
 def test_the_reader_rate_of_a_cached_data_set(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def test_a_worker_makes_its_batches_in_shared_memory(extractor: Any) -> None:
 
 
 def test_a_worker_s_empty_input_needs_no_memory() -> None:
-    given = [{"input_values": np.zeros(0, np.float32)}]
+    given: list[dict[str, Any]] = [{"input_values": np.zeros(0, np.float32)}]
     (batch,) = torch.utils.data.DataLoader(given, 1, collate_fn=CTCCollator(wav2vec2(False)), num_workers=1)
     assert batch["input_values"].shape == (1, 0)
 
@@ -251,7 +251,7 @@ def test_augmentations_in_order_for_rows_that_want_them() -> None:
     np.testing.assert_array_equal(given[0]["audio"], clips()[0])
 
 
-class Files(torch.utils.data.Dataset):  # type: ignore[misc]
+class Files(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
     """The demo's first clips."""
 
     def __init__(self, count: int) -> None:

@@ -54,7 +54,7 @@ def traced(library: FakeLibrary) -> Iterator[MemoryModel]:
 def recorded(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> list[Recording]:
     """Recordings that were asked for; none is made."""
     made: list[Recording] = []
-    monkeypatch.setattr(Recording, "make", lambda self, key, progress: made.append(self) or {"trace": ""})
+    monkeypatch.setattr(Recording, "make", lambda self, key, progress: made.append(self) or {"trace": ""})  # type: ignore[func-returns-value]
     return made
 
 
@@ -188,7 +188,7 @@ def test_steps_out_of_memory_are_counted(traced: MemoryModel) -> None:
 )
 def test_wrong_steps_are_named(traced: MemoryModel, options: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
-        traced.simulate_steps(**({"durations": [1.0], "steps": [[0]]} | options))
+        traced.simulate_steps(**{"durations": [1.0], "steps": [[0]], **options})
 
 
 def test_a_model_with_fixed_input(library: FakeLibrary) -> None:
@@ -424,7 +424,7 @@ def test_changes_that_would_fit_are_named(recorded: list[Recording]) -> None:
     ],
 )
 def test_wrong_questions_are_named(recorded: list[Recording], options: dict[str, Any], said: str) -> None:
-    question = {"model": "xls-r-300m", "batch": 2, "seconds": 3.0} | options
+    question: dict[str, Any] = {"model": "xls-r-300m", "batch": 2, "seconds": 3.0} | options
     with pytest.raises(AsrConfigError, match=said) as caught:
         estimate_memory(question.pop("model"), **question)
     assert caught.value.hint
@@ -445,7 +445,7 @@ def test_wrong_questions_are_named(recorded: list[Recording], options: dict[str,
 )
 def test_wrong_runs_are_named(traced: MemoryModel, options: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
-        traced.simulate_run(**({"seconds": [1.0], "batch": 1} | options))
+        traced.simulate_run(**{"seconds": [1.0], "batch": 1, **options})
 
 
 def test_own_batches_must_be_a_function(recorded: list[Recording]) -> None:

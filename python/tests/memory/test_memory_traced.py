@@ -188,7 +188,7 @@ def test_whisper_takes_thirty_seconds_and_keeps_a_cache() -> None:
     assert logits_and_states <= v.outputs_bytes_per_sample <= logits_and_states + 200
 
 
-class OwnModel(torch.nn.Module):  # type: ignore[misc]
+class OwnModel(torch.nn.Module):  # type: ignore[misc, name-defined]
     """A model of the user's own, with a loss."""
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ def test_wrong_batch_functions_are_one_error(batches: Any, said: str) -> None:
     assert caught.value.hint
 
 
-class Undecided(torch.nn.Module):  # type: ignore[misc]
+class Undecided(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Its shapes depend on values that only a GPU would have."""
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ def test_a_step_that_cannot_be_traced_names_operation_and_module() -> None:
 def test_unknown_optimizers_are_named(config: Any) -> None:
     for estimator in ("auto", "trace", "analytic", "published"):
         with pytest.raises(AsrConfigError, match="adamw9") as caught:
-            ac.estimate_memory(config, batch=2, seconds=1.0, optimizer="adamw9", estimator=estimator, progress=False)
+            ac.estimate_memory(config, batch=2, seconds=1.0, optimizer="adamw9", estimator=estimator, progress=False)  # type: ignore[arg-type]
         assert "adamw_torch" in str(caught.value)
 
 

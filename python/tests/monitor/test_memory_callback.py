@@ -272,7 +272,7 @@ def test_cudnn_benchmark_is_set_and_put_back(monkeypatch: pytest.MonkeyPatch, be
     assert torch.backends.cudnn.benchmark is before
 
 
-class Recorder(TrainerCallback):
+class Recorder(TrainerCallback):  # type: ignore[misc]
     """A reporter: registered before user callbacks."""
 
     def __init__(self) -> None:
@@ -347,7 +347,7 @@ def test_a_copied_callback_has_no_sampler_of_its_own() -> None:
 
 
 def test_a_with_block_ends_sampling_after_an_exception(tmp_path: Path) -> None:
-    class Broken(TrainerCallback):
+    class Broken(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *args: Any, **kwargs: Any) -> None:
             raise ValueError("on purpose")
 

@@ -203,7 +203,7 @@ def test_steps_count_themselves_and_measure_their_time(fake: FakeLibrary) -> Non
         monitor.step(40, waited_s=0.5)
         monitor.step()
         with pytest.raises(InvalidArgumentError, match="kind"):
-            monitor.step(kind="warm-up")
+            monitor.step(kind="warm-up")  # type: ignore[arg-type]
     monitor.step()
     assert [(step["number"], step["kind"], step["gpu"]) for step in fake.steps] == [
         *((1, 0, -1), (2, 0, -1), (2, 1, -1), (40, 0, -1), (41, 0, -1))
@@ -304,7 +304,8 @@ def test_a_story_outlives_its_monitor(tmp_path: Path) -> None:
         monitor.step(7, audio_s=3.0)
         monitor.step(kind="checkpoint")
         monitor.event("training", "epoch 2 begins")
-        assert monitor.activity().at_s is None or monitor.activity().at_s > 0
+        at = monitor.activity().at_s
+        assert at is None or at > 0
     story = monitor.story()
     assert (story.steps.number, story.steps.kind, story.steps.audio_s) == ((7, 7), ("train", "checkpoint"), (3.0, None))
     assert [(event.kind, event.gpu, event.text) for event in story.events] == [("training", -1, "epoch 2 begins")]

@@ -227,7 +227,8 @@ def test_an_unknown_input_never_stops_the_training(caplog: pytest.LogCaptureFixt
 
 
 def test_the_next_batch_is_asked_about_once_and_warned_of_when_it_is_worse() -> None:
-    asked, said = [], []
+    asked: list[Any] = []
+    said: list[Any] = []
 
     def predict(clips: int, seconds: float) -> Excess | None:
         asked.append((clips, seconds))
@@ -407,7 +408,7 @@ def test_the_last_panel_says_whether_training_came_to_its_end(ended: bool) -> No
     shown: list[PanelState] = []
     watch = Watch(FakeMonitor([gpu(8.2)]), WatchOptions(), Clock())
     watch.panel = Panel()
-    watch.panel.show = shown.append  # type: ignore[method-assign]
+    watch.panel.show = shown.append  # type: ignore[method-assign, assignment]
     watch.begin(0, 400)
     for step in range(1, 121):
         watch.step(step, 400)

@@ -207,7 +207,7 @@ def test_the_panel_is_drawn_at_most_once_a_second(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(callback_module, "Watch", partial(watch_module.Watch, clock=clock))
     trainer = tiny_trainer(tmp_path, callbacks=[callback], samples=4 * 50)
 
-    class Pass(TrainerCallback):
+    class Pass(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
             clock.now += 0.1
 
@@ -267,7 +267,7 @@ def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: py
 
 
 def test_after_ctrl_c_a_with_block_leaves_nothing_behind(tmp_path: Path) -> None:
-    class Interrupt(TrainerCallback):
+    class Interrupt(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, args: Any, state: Any, *others: Any, **kwargs: Any) -> None:
             if state.global_step == 2:
                 raise KeyboardInterrupt

@@ -43,7 +43,7 @@ def test_override_changes_only_its_field(plan: ac.TrainingConfig) -> None:
         ("learning_rate", float("inf"), "not finite"),
         ("learning_rate", -1.0, "between"),
         ("safety_margin", 0.99, "between 0.7 and 0.95"),
-        ("preset", "fast", "one of balanced, speed, reproducible"),
+        ("preset", "fast", "one of 'balanced', 'speed', 'reproducible'"),
         ("dataloader_prefetch_factor", 0, "between 1 and 256"),
         ("batch_size", 8, "no setting 'batch_size'"),
         ("per_device_train_batchsize", 8, "did you mean 'per_device_train_batch_size'"),

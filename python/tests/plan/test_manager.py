@@ -15,8 +15,8 @@ CLIPS_8S = [[0.0] * 800 for _ in range(100)]  # 8 s at 100 Hz
 
 def plan(clips: Any = CLIPS_8S, model: Any = None, **options: Any) -> ac.TrainingConfig:
     model = ModelProfile(total_parameters=300_000_000) if model is None else model
-    options = {"gpu": "T4", "sampling_rate": 100, "verbose": False} | options
-    return ac.create_optimal_config(clips, model, **options)[0]
+    given: dict[str, Any] = {"gpu": "T4", "sampling_rate": 100, "verbose": False}
+    return ac.create_optimal_config(clips, model, **(given | options))[0]
 
 
 # The published inputs: 12.5 GB of model memory is 781.25 M fully trained parameters at 16 B, 4.8 GB is 300 M. The

@@ -138,7 +138,7 @@ def test_options_reach_the_planner() -> None:
     assert config.times.cost_usd.likely == pytest.approx(3 * config.times.run_hours.likely)
     for wrong in ({"precision": "fp8"}, {"length_handling": "sorted"}, {"max_length_s": -1.0}, {"max_length_s": 0.1}):
         with pytest.raises(AsrConfigError):
-            manager.plan(PlanOptions(**wrong), trace=False)  # type: ignore[arg-type]
+            manager.plan(PlanOptions(**wrong), trace=False)
 
 
 def test_what_does_not_fit_says_what_would() -> None:

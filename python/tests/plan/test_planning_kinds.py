@@ -24,7 +24,7 @@ SMALL = {
 }  # fmt: skip
 
 
-class Classifier(torch.nn.Module):  # type: ignore[misc]
+class Classifier(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Convolutions over audio, with a loss."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Channels(Classifier):
         return self.head(self.second(self.first(audio).relu()).relu().mean(-1))
 
 
-class Pair(torch.nn.Module):  # type: ignore[misc]
+class Pair(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Needs two recordings."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ def test_an_own_network_is_planned_from_its_trace() -> None:
     config = manager_for(Classifier()).plan(PlanOptions(target_batch_size=64))
     assert config.policy == "fastest"
     with MemoryModel.trace(
-        Classifier(), classes, precision="fp16", optimizer=config.optimizer, accumulation=3, gpu="T4",
+        Classifier(), classes, precision="fp16", optimizer=config.optimizer, accumulation=3, gpu="T4",  # type: ignore[arg-type]
         allocator=config.alloc_conf, progress=False,
     ) as memory:  # fmt: skip
         assert config.predicted_bytes == memory.estimate(config.micro_batch_size, 8.0).peak_device

@@ -147,13 +147,13 @@ def test_a_loader_of_one_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan.loader_settings() == expected
     monkeypatch.undo()
     start = multiprocessing.get_all_start_methods()[0]
-    for settings in (plan.loader_settings(), plan.loader_settings(start_method=start)):
+    for settings in (plan.loader_settings(), plan.loader_settings(start_method=start)):  # type: ignore[arg-type]
         loader = torch.utils.data.DataLoader(Indexed(), batch_size=2, **settings)
         assert [batch.tolist() for batch in loader] == [[0, 10], [20, 30]]
         assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 3, True)
     assert loader.multiprocessing_context.get_start_method() == start
     with pytest.raises(InvalidArgumentError, match="'thread' is not known"):
-        plan.loader_settings(start_method="thread")
+        plan.loader_settings(start_method="thread")  # type: ignore[arg-type]
 
 
 def test_a_loader_without_workers() -> None:

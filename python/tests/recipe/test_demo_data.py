@@ -200,7 +200,14 @@ def test_time_limit_saves_and_stops(seconds: float, stops: bool) -> None:
 
 def test_result_reads_as_a_report(tmp_path: Path) -> None:
     result = DemoResult(
-        1.0, 0.081, "host 1 of 2 GiB", 61.7, 800, SimpleNamespace(), tmp_path, (("one two", "one too"),)
+        1.0,
+        0.081,
+        "host 1 of 2 GiB",
+        61.7,
+        800,
+        SimpleNamespace(),  # type: ignore[arg-type]
+        tmp_path,
+        (("one two", "one too"),),
     )
     assert "100% before, 8.1% after 800 steps (62 s)" in str(result)
     assert "said: one two" in str(result)

@@ -18,7 +18,7 @@ from asrconfig_go.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from asrconfig_go.recipe import SpeechData, load_speech
+from asrconfig_go.recipe import load_speech
 from asrconfig_go.recipe.speech_data import column
 from recipe_data import digits, folder_of_clips
 
@@ -26,7 +26,7 @@ datasets = pytest.importorskip("datasets")
 soundfile = pytest.importorskip("soundfile")
 
 
-def loaded(source: Any, **options: Any) -> SpeechData:
+def loaded(source: Any, **options: Any) -> Any:
     return load_speech(source, progress=False, **options)
 
 

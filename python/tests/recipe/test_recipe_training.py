@@ -45,7 +45,7 @@ def weights(folder: Path) -> dict[str, Any]:
 def at_step(step: int, act: Any) -> Any:
     """A callback that acts at the end of a step."""
 
-    class Acting(transformers.TrainerCallback):  # type: ignore[misc]
+    class Acting(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step == step:
                 act(state)
@@ -215,7 +215,7 @@ class Hub:
         return type("Url", (str,), {"repo_id": f"me/{repo}"})(f"https://hub/me/{repo}")
 
     def upload_folder(self, *, repo_id: str, folder_path: Path, ignore_patterns: list[str]) -> None:
-        from huggingface_hub.utils import filter_repo_objects
+        from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
         files = [str(path.relative_to(folder_path)) for path in folder_path.rglob("*") if path.is_file()]
         self.uploaded += [repo_id, sorted(filter_repo_objects(files, ignore_patterns=ignore_patterns))]

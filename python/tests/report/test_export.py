@@ -150,7 +150,7 @@ def test_other_formats_and_places_are_errors(two: Json, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match=r"cannot tell from 'run\.parquet'"):
         export(story, tmp_path / "run.parquet")
     with pytest.raises(InvalidArgumentError, match="format = 'xml'"):
-        export(story, tmp_path / "run.csv", "xml")
+        export(story, tmp_path / "run.csv", "xml")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="a monitor's own files"):
         export(story, tmp_path / "asrconfig_monitor.json")
     with pytest.raises(NotFoundError, match="cannot write"):

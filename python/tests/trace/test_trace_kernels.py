@@ -116,7 +116,7 @@ def test_two_gradients_are_added_in_place_where_they_are_without_a_mode(run: Any
 def test_a_gradient_that_somebody_keeps_is_not_overwritten() -> None:
     kept: list[Any] = []
 
-    class Keep(torch.autograd.Function):
+    class Keep(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
             return x.clone()

@@ -130,7 +130,7 @@ def test_one_recorder_at_a_time() -> None:
 
 
 def test_a_result_that_depends_on_values_names_operation_and_module() -> None:
-    class Picky(nn.Module):
+    class Picky(nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
             return (x > 0).nonzero()
 

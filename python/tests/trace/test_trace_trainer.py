@@ -18,7 +18,7 @@ POINT = (2, 16_001, 7)
 SCALARS = 64  # bytes: losses are divided and checked by a few more numbers in the Trainer
 
 
-class Marks(transformers.TrainerCallback):  # type: ignore[misc]
+class Marks(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
     """Ends a segment after each optimizer step."""
 
     def __init__(self, recorder: MemoryRecorder) -> None:
@@ -81,7 +81,12 @@ def test_the_peak_of_every_step_is_the_trainers(precision: str, accumulation: in
     theirs = peak_of_each_step(the_trainers(tmp_path, **settings))
     ours = peak_of_each_step(
         trace_training(
-            models.wav2vec2, points=[POINT], precision=precision, steps=3, accumulation=accumulation, evaluation=False
+            models.wav2vec2,
+            points=[POINT],
+            precision=precision,  # type: ignore[arg-type]
+            steps=3,
+            accumulation=accumulation,
+            evaluation=False,
         )
     )
     assert len(theirs) == len(ours) == 3

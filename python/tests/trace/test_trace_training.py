@@ -184,7 +184,7 @@ def test_a_loss_and_a_batch_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"precision": "int8"}, "precision 'int8'"),
+        ({"precision": "int8"}, "precision = 'int8'"),
         ({"optimizer": "lion_32"}, "optimizer 'lion_32'"),
         ({"gradient_checkpointing": "full"}, "gradient_checkpointing is 'full'"),
         ({"accumulation": 0}, "accumulation is 0"),
@@ -206,15 +206,15 @@ def test_models_that_cannot_be_traced() -> None:
     with pytest.raises(InvalidArgumentError, match="no trainable parameters"):
         trace(frozen)
 
-    class Locked(nn.Module):
+    class Locked(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.inner, self.file = nn.Linear(100, 100), (i for i in ())
+            self.inner, self.file = nn.Linear(100, 100), (i for i in range(3))
 
     with pytest.raises(TraceError, match="cannot be copied"):
         trace(Locked(), batch_fn=lambda *_: {})
 
-    class Broken(nn.Linear):
+    class Broken(nn.Linear):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
             raise KeyError("mel")
 

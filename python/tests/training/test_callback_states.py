@@ -25,7 +25,7 @@ class Stopped(Exception):
     pass
 
 
-class Averaged(TrainerCallback):
+class Averaged(TrainerCallback):  # type: ignore[misc]
     """Holds an average of the weights, and cannot tell it."""
 
     def __init__(self) -> None:
@@ -50,14 +50,14 @@ class Saved(Averaged):
         self.average = state
 
 
-class Module(TrainerCallback):
+class Module(TrainerCallback):  # type: ignore[misc]
     """Holds a copy of the model."""
 
     def __init__(self, model: Any) -> None:
         self.helper = {"copies": [copy.deepcopy(model)]}
 
 
-class Harmless(TrainerCallback):
+class Harmless(TrainerCallback):  # type: ignore[misc]
     """Holds what is the trainer's own."""
 
     def on_train_begin(self, *_: Any, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:

@@ -44,7 +44,7 @@ def test_a_finished_run_says_so_and_what_is_another(
     tmp_path: Path, settings: dict[str, Any], changes: list[str],
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    both = {"save_strategy": "steps", "save_steps": 4, "optim": "adamw_torch"}
+    both: dict[str, Any] = {"save_strategy": "steps", "save_steps": 4, "optim": "adamw_torch"}
     whole = trained(tmp_path, **both)
     caplog.clear()
     trainer, manager = prepared(tmp_path, **{**both, **settings}), ASRConfigManager()
@@ -66,7 +66,7 @@ def test_settings_that_changed_on_the_way(tmp_path: Path, caplog: pytest.LogCapt
     whole = trained(tmp_path / "whole", **SAVING)
     interrupted(tmp_path / "run", 5)
     with caplog.at_level(logging.WARNING, "asrconfig_go"):
-        changed = {"learning_rate": 0.5, "weight_decay": 0.3, "seed": 3}
+        changed: dict[str, Any] = {"learning_rate": 0.5, "weight_decay": 0.3, "seed": 3}
         resumed = trained(tmp_path / "run", resume=True, **SAVING, **changed)
     assert not resumed.report.finished
     assert {c.name: c.in_force for c in resumed.report.changes} == dict.fromkeys(changed, False)
@@ -105,6 +105,7 @@ def test_more_steps_follow_the_new_schedule_from_the_first_one(
     longer = trained(tmp_path / "longer", **settings, num_train_epochs=5)
     trained(tmp_path / "run", **settings)
     used: list[float] = []
+    trainer: Any = None
     with caplog.at_level(logging.WARNING, "asrconfig_go"):
         more = {**settings, "num_train_epochs": 5, "fail": lambda: used.append(trainer.optimizer.param_groups[0]["lr"])}
         trainer = prepared(tmp_path / "run", **more)

@@ -120,8 +120,15 @@ def test_calibrations_that_are_broken_count_as_none(tmp_path: Path) -> None:
 
     known = memory.Calibration("m", "g", memory.torch_version(), "2026-01-01", 1, 1.0, 1.1, 1, 1, 1, 1, None)
     path = memory.store_calibration("m", known)
-    found = lambda: memory.find_calibration("m", "g")  # noqa: E731
-    assert refused(path, lambda: found() and found().words()) == 0  # type: ignore[union-attr]
+
+    def found() -> memory.Calibration | None:
+        return memory.find_calibration("m", "g")
+
+    def words() -> Any:
+        calibration = found()
+        return calibration and calibration.words()
+
+    assert refused(path, words) == 0
     assert found() == known
 
     from asrconfig_go.memory.model_source import analytic_request
@@ -129,8 +136,11 @@ def test_calibrations_that_are_broken_count_as_none(tmp_path: Path) -> None:
     described = analytic_request("facebook/wav2vec2-base", False)
     step = step_calibration.StepRecord("Tesla T4", "fp16", False, 0, 1.1, 1.0, 1.2, 5, 60.0, "2026-01-01")
     assert step_calibration.store_step_calibration(described, step)
-    find = lambda: ac.compare_gpus("facebook/wav2vec2-base", hours=1, mean_s=5, max_s=9, gpus=["T4"])  # noqa: E731
-    assert refused(step_calibration._file(described), lambda: repr(find())) == 0
+
+    def compared() -> str:
+        return repr(ac.compare_gpus("facebook/wav2vec2-base", hours=1, mean_s=5, max_s=9, gpus=["T4"]))
+
+    assert refused(step_calibration._file(described), compared) == 0
 
 
 class TestOfARun:

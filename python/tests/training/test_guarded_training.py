@@ -240,7 +240,7 @@ def test_a_failure_in_evaluation_halves_the_evaluation_batch(tmp_path: Path) -> 
 
 def test_early_stopping_counts_as_in_the_undisturbed_run(tmp_path: Path) -> None:
     def run(output: Path, fail: Any = None) -> Any:
-        class Clock(TrainerCallback):
+        class Clock(TrainerCallback):  # type: ignore[misc]
             step = 0
 
             def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -171,11 +171,11 @@ def test_a_planned_step_is_traced_as_one_batch(tmp_path: Path) -> None:
     """Not as the Trainer's windows, whose inputs all lie on the device at once."""
     trainer, manager = trained(tmp_path, PACKED, Clips(), learning_rate=1e-4)
     guard = manager.attach(trainer)
-    assert guard.budgets["training"]._memory.settings.accumulation == 3
+    assert guard.budgets["training"]._memory.settings.accumulation == 3  # type: ignore[attr-defined]
     guard.detach()
     trainer, manager = trained(tmp_path, {}, Clips())
     guard = manager.attach(trainer, memory=True, memory_limit_bytes=1 << 30)
-    assert guard.budgets["training"]._memory.settings.accumulation == 4
+    assert guard.budgets["training"]._memory.settings.accumulation == 4  # type: ignore[attr-defined]
 
 
 def test_each_of_unequal_cards_takes_its_own_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 
 
 def test_checkpoints_of_an_earlier_run_are_not_continued_from(tmp_path: Path) -> None:
-    saving = {"save_strategy": "steps", "save_steps": 2}
+    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
     trained(tmp_path / "run", **saving, seed=5, learning_rate=0.5)
     whole = trained(tmp_path / "whole", **saving)
     disturbed = trained(tmp_path / "run", once_at(2), **saving)
@@ -33,7 +33,7 @@ def test_checkpoints_of_an_earlier_run_are_not_continued_from(tmp_path: Path) ->
 
 
 def test_a_resumed_run_goes_on_from_the_checkpoint_that_it_was_given(tmp_path: Path) -> None:
-    saving = {"save_strategy": "steps", "save_steps": 5}
+    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 5}
     whole = trained(tmp_path / "whole", **saving)
     trained(tmp_path / "run", **saving)
     for resume in (True, str(tmp_path / "run" / "checkpoint-5")):
@@ -58,13 +58,14 @@ def test_a_given_optimizer_and_scheduler_start_again(tmp_path: Path) -> None:
         assert getattr(trainer.optimizer, "optimizer", trainer.optimizer) is optimizer
         return trainer
 
-    for settings in ({}, {"save_strategy": "steps", "save_steps": 4}):
+    several: tuple[dict[str, Any], ...] = ({}, {"save_strategy": "steps", "save_steps": 4})
+    for settings in several:
         whole = run(tmp_path / "whole", **settings)
         assert_same_run(run(tmp_path / "run", once_at(6), **settings), whole)
 
 
 def test_an_optimizer_step_that_was_half_done_is_undone(tmp_path: Path) -> None:
-    class Halfway(torch.optim.SGD):
+    class Halfway(torch.optim.SGD):  # type: ignore[misc, name-defined]
         fail: Any = None
 
         def step(self, *args: Any, **kwargs: Any) -> None:
@@ -86,7 +87,8 @@ def test_an_optimizer_step_that_was_half_done_is_undone(tmp_path: Path) -> None:
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
         return trained(output, model=model, optimizers=(optimizer, scheduler), **settings)
 
-    for settings in ({}, {"save_strategy": "steps", "save_steps": 4}):
+    several: tuple[dict[str, Any], ...] = ({}, {"save_strategy": "steps", "save_steps": 4})
+    for settings in several:
         whole = run(tmp_path / "whole", **settings)
         assert_same_run(run(tmp_path / "run", once_at(6), **settings), whole)
 
@@ -94,7 +96,7 @@ def test_an_optimizer_step_that_was_half_done_is_undone(tmp_path: Path) -> None:
 def test_model_init_makes_the_model_anew(tmp_path: Path) -> None:
     def run(output: Path, fail: Any = None) -> Any:
         callbacks = [Failing("on_pre_optimizer_step", fail)] if fail else []
-        settings = {"samples": 64, "per_device_train_batch_size": 16, "callbacks": callbacks}
+        settings: dict[str, Any] = {"samples": 64, "per_device_train_batch_size": 16, "callbacks": callbacks}
         trainer = tiny_trainer(output, model_init=lambda: Regression(), **settings)
         GuardedTraining(trainer).train()
         return trainer
@@ -113,7 +115,7 @@ def test_buffers_and_frozen_parameters(tmp_path: Path) -> None:
 
 
 def test_parameters_unfrozen_on_the_way_cannot_be_restored(tmp_path: Path) -> None:
-    class Unfreeze(TrainerCallback):
+    class Unfreeze(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *args: Any, model: Any = None, **kwargs: Any) -> None:
             model.first.weight.requires_grad_(True)
 
@@ -131,7 +133,7 @@ def test_nothing_of_the_failed_step_is_held_in_the_next_attempt(tmp_path: Path) 
     activations: list[Any] = []
     alive: list[bool] = []
 
-    class Watch(TrainerCallback):
+    class Watch(TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
             if activations:
                 alive.append(activations[0]() is not None)
@@ -170,7 +172,7 @@ def test_gradients_and_optimizer_state_are_gone_when_the_cache_is_emptied(
 
     monkeypatch.setattr(guarded_training, "free_memory", free_memory)
 
-    class Watch(TrainerCallback):
+    class Watch(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *args: Any, optimizer: Any = None, **kwargs: Any) -> None:
             if not optimizers:
                 optimizers.append(weakref.ref(getattr(optimizer, "optimizer", optimizer)))

@@ -176,7 +176,7 @@ def test_losses_are_weighted_by_the_run_s_rule(tmp_path: Path) -> None:
     """Which another first batch might not tell."""
     rules: list[str | None] = []
 
-    class Ask(TrainerCallback):
+    class Ask(TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
             rules.append(attach(trainer).rule)
 
@@ -289,7 +289,7 @@ def test_an_order_drawn_after_an_evaluation_between_epochs(tmp_path: Path, step:
 
 
 def test_early_stopping_goes_on_counting(tmp_path: Path) -> None:
-    class Clock(TrainerCallback):
+    class Clock(TrainerCallback):  # type: ignore[misc]
         step = 0
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

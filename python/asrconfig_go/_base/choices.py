@@ -1,0 +1,41 @@
+"""The options that have a closed set of values, each declared once: types for checkers, and sets for ``one_of``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Policy = Literal["fastest", "published"]
+"""A search for the least predicted time, or a formula, for comparison."""
+Preset = Literal["balanced", "speed", "reproducible"]
+PlannedOptimizer = Literal["adamw_torch_fused", "adamw_torch", "adamw_8bit", "adamw_bnb_8bit", "adafactor", "sgd"]
+"""By the Trainer's names: those that a plan can choose."""
+Optimizer = Literal[PlannedOptimizer, "adagrad", "rmsprop"]
+"""By the Trainer's names: those whose memory is known."""
+LRScaling = Literal["sqrt", "linear", "none"]
+Preprocessing = Literal["light", "heavy"]
+"""Reading and resampling alone, or augmentation in the loader."""
+Precision = Literal["fp32", "fp16", "bf16"]
+Checkpointing = Literal["reentrant", "non_reentrant"]
+"""The kinds of gradient checkpointing; True is the usual one, False none."""
+LengthHandling = Literal["random", "grouped", "bucketed", "packed"]
+StepMode = Literal["random", "bucketed", "packed"]
+"""Which clips make up an optimizer step; ``"grouped"`` is the Trainer's own."""
+ClipOrder = Literal["random", "grouped"]
+MicroBatching = Literal["fixed", "memory"]
+Attention = Literal["sdpa", "eager"]
+AttnImplementation = Literal["", "sdpa", "eager", "flash_attention_2"]
+"""As transformers takes it; "" leaves the model's own."""
+Distributed = Literal["ddp", "zero1", "zero2", "zero3", "fsdp"]
+Strategy = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp"]
+"""In the order in which one would try them: each needs less memory than the one before, and sends more."""
+Estimator = Literal["auto", "trace", "analytic", "published"]
+OptimizerState = Literal["adamw", "adamw_8bit", "adafactor", "sgd"]
+WeightRule = Literal["mean", "token_mean", "sum"]
+"""What a micro-batch's loss is divided by: samples, tokens, nothing."""
+TooLong = Literal["raise", "skip"]
+DurationUnit = Literal["samples", "seconds"]
+StepKind = Literal["train", "evaluation", "checkpoint"]
+"""As ``STEP_KINDS`` of ``_layout``."""
+ReportAxis = Literal["time", "steps"]
+ExportFormat = Literal["csv", "jsonl", "chrome"]
+StartMethod = Literal["fork", "spawn", "forkserver"]

@@ -1,0 +1,169 @@
+"""Options with a closed set and shared defaults are those of the library, and each is declared once."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+import asrconfig_go
+from asrconfig_go._base import choices, defaults, native
+from asrconfig_go._base.checks import checked
+from asrconfig_go._base.errors import AsrConfigError, InvalidArgumentError
+from asrconfig_go.compare.gpu_comparison import CompareOptions, CompareSettings
+from asrconfig_go.data.durations import DurationSettings, add_durations
+from asrconfig_go.data.scan import ScanSettings, scan_audio
+from asrconfig_go.launch.launch_script import LaunchSettings, launch_files
+from asrconfig_go.loading.loader_rate import LoaderSettings, measure_loader
+from asrconfig_go.memory.model_source import analytic_request
+from asrconfig_go.monitor.watch_options import WatchOptions, WatchSettings
+from asrconfig_go.plan.plan_options import PlanOptions, PlanSettings
+
+MODEL = "wav2vec2-base"
+PLANNED = {
+    "policy": choices.Policy,
+    "preset": choices.Preset,
+    "optimizer": choices.PlannedOptimizer,
+    "lr_scaling": choices.LRScaling,
+    "preprocessing": choices.Preprocessing,
+    "precision": choices.Precision,
+    "length_handling": choices.LengthHandling,
+    "distributed": choices.Distributed,
+}
+ASKED: dict[str, dict[str, Any]] = {
+    "memory.analytic": {"batch": 1, "seconds": 1.0},
+    "timing.step": {"gpu": "T4", "batch": 1, "seconds": 1.0},
+    "timing.largest": {"gpu": "T4", "family": "whisper", "seconds": 15.0},
+    "timing.compare": {"gpus": ["T4"], "data": {"clips": 1000, "mean_s": 5.0, "max_s": 9.0}},
+}
+
+
+def refusal(op: str, request: dict[str, Any]) -> str:
+    """What the library says of a value that it does not know: it lists those that it knows."""
+    with pytest.raises(AsrConfigError) as refused:
+        native.call(op, request)
+    return f"{refused.value.message} {refused.value.hint}".replace(",", " ")
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_choices_of_a_plan_are_the_library_s(name: str) -> None:
+    options = {"target_batch_size": 1, "safety_margin": 0.8}
+    listed = refusal("plan.check", {**options, name: "none such"}).split("choose one of:")[1].split()
+    assert set(listed) == set(get_args(PLANNED[name]))
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "declared"),
+    [
+        ("memory.analytic", "optimizer", choices.Optimizer),
+        ("timing.step", "optimizer", choices.Optimizer),
+        ("memory.analytic", "precision", choices.Precision),
+        ("timing.step", "attention", choices.Attention),
+    ],
+)
+def test_choices_of_an_estimate_are_the_library_s(op: str, name: str, declared: Any) -> None:
+    request = {"model": analytic_request(MODEL, False), **ASKED[op]}
+    words = set(refusal(op, {**request, name: "none such"}).split())
+    assert set(get_args(declared)) <= words
+    for value in get_args(declared):
+        native.call(op, {**request, name: value})
+
+
+STEP: dict[str, tuple[Any, Any]] = {
+    "optimizer": (defaults.OPTIMIZER, "sgd"),
+    "accumulation": (defaults.ACCUMULATION, 2),
+}
+SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
+    "memory.analytic": STEP,
+    "timing.step": STEP,
+    "timing.largest": {"lora_rank": (defaults.LORA_RANK, 128), "safety_margin": (defaults.SAFETY_MARGIN, 0.7)},
+    "timing.compare": {
+        "target_batch_size": (defaults.TARGET_BATCH_SIZE, 48),
+        "epochs": (defaults.EPOCHS, 4.0),
+        "safety_margin": (defaults.SAFETY_MARGIN, 0.7),
+        "workers": (defaults.LOADER_WORKERS, 2),
+    },
+}
+
+
+@pytest.mark.parametrize("op", SHARED)
+def test_defaults_are_the_library_s(op: str) -> None:
+    """What a request leaves out is what it says with the default, and not what it says with another value."""
+    request = ASKED[op] if op == "timing.largest" else {"model": analytic_request(MODEL, False), **ASKED[op]}
+    left_out = native.call(op, request)
+    for name, (default, other) in SHARED[op].items():
+        assert native.call(op, {**request, name: default}) == left_out, name
+        assert native.call(op, {**request, name: other}) != left_out, name
+
+
+@pytest.mark.parametrize("hint", [choices.Precision, choices.Precision | None, bool | choices.Checkpointing])
+def test_a_value_outside_its_set_is_refused(hint: Any) -> None:
+    for wrong in ("fp8", "", 3, ["fp16"], 1.0):
+        with pytest.raises(InvalidArgumentError, match="is not one of"):
+            checked("option", wrong, hint)
+    assert checked("option", "fp16", choices.Precision) == "fp16"
+    assert checked("option", True, bool | choices.Checkpointing) is True
+
+
+@pytest.mark.parametrize(
+    ("keywords", "record", "positional"),
+    [
+        (PlanSettings, PlanOptions, {"target_batch_size", "safety_margin"}),
+        (CompareSettings, CompareOptions, set()),
+        (WatchSettings, WatchOptions, set()),
+    ],
+)
+def test_keywords_are_the_fields(keywords: type, record: type, positional: set[str]) -> None:
+    fields = {field.name for field in dataclasses.fields(record)} - positional
+    hints = get_type_hints(record)
+    assert get_type_hints(keywords) == {name: hints[name] for name in fields}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "function", "explicit"),
+    [
+        (ScanSettings, scan_audio, {"source", "sample_size"}),
+        (DurationSettings, add_durations, {"dataset", "column", "unit"}),
+        (LoaderSettings, measure_loader, {"dataset", "processor"}),
+        (LaunchSettings, launch_files, {"config", "folder"}),
+    ],
+)
+def test_keywords_are_the_function_s(keywords: type, function: Any, explicit: set[str]) -> None:
+    assert_same(keywords, function, explicit)
+
+
+def test_keywords_of_what_needs_torch() -> None:
+    pytest.importorskip("transformers")
+    from asrconfig_go.guard.guard import Guard, GuardSettings
+    from asrconfig_go.loading import CTCCollator, Seq2SeqCollator
+    from asrconfig_go.recipe.model_collator import CollatorSettings
+
+    assert_same(GuardSettings, Guard, {"trainer"})
+    assert set(CollatorSettings.__annotations__) == set(inspect.signature(CTCCollator).parameters) - {"processor"}
+    assert set(CollatorSettings.__annotations__) < set(inspect.signature(Seq2SeqCollator).parameters)
+
+
+def assert_same(keywords: type, function: Any, explicit: set[str]) -> None:
+    parameters = inspect.signature(function).parameters
+    assert keywords.__annotations__.keys() == parameters.keys() - explicit
+    for name, hint in keywords.__annotations__.items():
+        assert getattr(hint, "__forward_arg__", hint) == parameters[name].annotation, name
+
+
+def test_shared_defaults_are_declared_once() -> None:
+    """A figure of ``_base/defaults.py`` stands nowhere else as a default."""
+    package = Path(asrconfig_go.__file__).parent
+    again = re.compile(
+        r"(?:=|default=) ?(?:0\.85|16_?000(?:\.0)?|\"adamw_torch_fused\")(?=[,)\s])|batch_size: int = 32"
+    )
+    found = [
+        f"{file.relative_to(package)}: {line.strip()}"
+        for file in package.rglob("*.py")
+        for line in file.read_text("utf-8").splitlines()
+        if again.search(line) and file.name != "defaults.py"
+    ]
+    assert found == ["demo/digits.py: SAMPLE_RATE = 16_000  # Hz, of every clip"]
