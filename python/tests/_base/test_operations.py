@@ -60,6 +60,8 @@ def differences(hint: Any, told: str, where: str) -> list[str]:
     if origin in (types.UnionType, typing.Union):
         (inner,) = (a for a in arguments if a is not type(None))
         return differences(inner, told.removesuffix(" | null"), where)
+    if origin is typing.Literal:
+        return [d for kind in {type(a) for a in arguments} for d in differences(kind, told, where)]
     if dataclasses.is_dataclass(hint) and told in CONTRACT["records"]:
         return of_record(hint, told, where)
     return [] if told in SCALARS.get(hint, ()) else [f"{where}: {hint} is {told} in Go"]
@@ -113,5 +115,7 @@ def test_what_differs_is_named() -> None:
     assert differences(tuple[float | None, ...], "list of number | null", "x") == []
     assert differences(tuple[int, ...], "list of number | null", "x") != []
     assert differences(dict[str, float], "object of integer", "x") == []
+    assert differences(typing.Literal["a", "b"], "string", "x") == []
+    assert differences(typing.Literal["a"], "integer", "x") == ["x: <class 'str'> is integer in Go"]
     assert differences(list[int], "list of string", "x") == ["x[]: <class 'int'> is string in Go"]
     assert differences(float, "number | null", "x") == ["x: <class 'float'> is number | null in Go"]
