@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	_ "embed"
+	"fmt"
 	"go/doc"
 	"reflect"
 	"strings"
@@ -60,7 +61,7 @@ func (f cField) InPython() string {
 		}
 	}
 	if f.Count > 0 {
-		name += " * MAX_GPUS"
+		name += fmt.Sprintf(" * %d", f.Count)
 	}
 	return name
 }

@@ -41,7 +41,7 @@ class Stats(ctypes.Structure):
         ("host_peak", ctypes.c_uint64),
         ("gpu_count", ctypes.c_ssize_t),
         ("alerts", ctypes.c_uint64),
-        ("gpu", GPUStats * MAX_GPUS),
+        ("gpu", GPUStats * 16),
     ]
 
 
