@@ -105,6 +105,7 @@ TRAINING = """
 import sys, torch
 from pathlib import Path
 from transformers import Trainer
+from process_group import leave
 from speech_models import CTC_SIZES, Clips
 from test_unused_parameters import wav2vec2
 from training_fixtures import make_plan
@@ -119,7 +120,7 @@ trainer = Trainer(model, args, train_dataset=Clips("ctc mean"))
 trainer.train()
 assert trainer.state.global_step == 8, trainer.state.global_step
 Path(sys.argv[1], f"rank{args.process_index}").write_text(str(args.ddp_find_unused_parameters))
-torch.distributed.destroy_process_group()
+leave()
 """
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from asrconfig_go.batching import StepSampler, use_batches
+from process_group import leave
 from tiny_training import tiny_trainer
 
 SAMPLES = 21
@@ -45,7 +46,7 @@ def main() -> None:
         seen.append(trainer.model.seen)
         torch.distributed.barrier()
     (output / f"{os.environ['RANK']}.json").write_text(json.dumps(seen))
-    torch.distributed.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import torch
 from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go import ASRConfigManager
+from process_group import leave
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
 
@@ -57,7 +58,7 @@ def main() -> None:
     if rank == "0":
         torch.save(torch.cat([p.detach().flatten() for p in model.parameters()]), output / "weights.pt")
     torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go import ASRConfigManager, TrainingConfig
 from asrconfig_go.launch import trainer_arguments
+from process_group import leave
 from speech_models import Clips, wav2vec2
 
 
@@ -76,7 +77,7 @@ def main() -> None:
     torch.save(found, output / f"rank{found['rank']}.pt")
     if torch.distributed.is_initialized():
         torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from asrconfig_go.guard import attach
 from asrconfig_go.guard.collated_batch import split
+from process_group import leave
 from speech_models import MODELS, SHAPES, Clips, wav2vec2
 from tiny_training import OUT_OF_MEMORY, Regression
 
@@ -223,8 +224,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for i, described in enumerate(json.loads((folder / "runs.json").read_text(encoding="utf-8"))):
         torch.save(run(described, str(folder / "trainer")), folder / f"{i}-{os.environ['RANK']}.pt")
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

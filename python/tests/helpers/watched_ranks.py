@@ -16,6 +16,7 @@ import torch
 from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go.monitor.memory_callback import AdaptiveMemoryCallback
+from process_group import leave
 from tiny_training import Regression, tiny_trainer
 
 
@@ -39,7 +40,7 @@ def main() -> None:
         "callbacks": len(trainer.callback_handler.callbacks),
     }
     (output / f"rank{rank}.json").write_text(json.dumps(told))
-    torch.distributed.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":
