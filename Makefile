@@ -14,7 +14,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 # Rooms whose tests hardly ever train or trace.
 QUICK := $(addprefix python/tests/,_base cli data explain machine plan report)
 
-.PHONY: demo check check-go check-python test test-go test-python test-all race lint docs docs-linkcheck notebooks coverage \
+.PHONY: demo check check-go check-python test test-go test-python test-all race generate lint docs docs-linkcheck notebooks coverage \
 	install-check wheel wheel-check wheel-systems matrix clean
 
 demo: $(VENV)/.train
@@ -52,14 +52,19 @@ coverage: $(VENV)/.dev
 	go tool cover -func=.coverage.go | tail -1
 	$(PYTEST) -q -m "not slow" --cov=asrconfig_go --cov-branch --cov-report=term:skip-covered
 
+# What repeats the declarations in Go and the names of packages: C header, ctypes structures, operations.md, stubs.
+generate:
+	go generate ./...
+
 lint: $(VENV)/.dev
-	@unformatted=$$(gofmt -l capi core benchmarks); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
+	@unformatted=$$(gofmt -l benchmarks build capi core); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 	go vet ./...
 	go run $(GOLANGCI) run ./...
 	go run $(ACTIONLINT)
 	@for system in $(OTHER_SYSTEMS); do echo "go build ./core/... for $$system"; \
 		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} go build ./core/... || exit 1; done
 	$(BIN)/python build/licences.py --check
+	go test ./build/generate
 	$(BIN)/python build/stubs.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -6,4 +6,5 @@ type nameArgs struct {
 	Name string `json:"name"` // known name, forgiving in case, signs and prefix: see model.names
 }
 
-func modelConfig(a nameArgs) (any, error) { return model.Config(a.Name) }
+// modelConfig gives the transformers config of a known model. Errors: NotFound.
+func modelConfig(a nameArgs) (model.Published, error) { return model.Config(a.Name) }

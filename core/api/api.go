@@ -75,34 +75,41 @@ func dispatch(raw []byte) (any, error) {
 		return nil, fault.New(fault.VersionMismatch, "the Python package and its library come from different versions: reinstall asrconfig-go",
 			"request version %d, this library speaks %d", req.V, EnvelopeVersion)
 	}
-	run, known := table[req.Op]
+	op, known := table[req.Op]
 	if !known {
 		return nil, fault.New(fault.UnknownOperation, "reinstall asrconfig-go so that package and library match", "unknown operation %q", req.Op)
 	}
 	if len(req.Args) == 0 {
 		req.Args = json.RawMessage("{}")
 	}
-	return run(req.Args, attached)
+	return op.run(req.Args, attached)
 }
 
 // attachment is a result with bytes behind its JSON, written where the answer goes: there may be many.
-type attachment struct {
-	result any
+type attachment[R any] struct {
+	result R
 	size   int
 	write  func(to []byte)
 }
 
+type attached interface {
+	parts() (result any, size int, write func(to []byte))
+}
+
+func (a attachment[R]) parts() (any, int, func(to []byte)) { return a.result, a.size, a.write }
+
 func encode(result any, err error, memory func(n int) []byte) []byte {
-	a, attached := result.(attachment)
-	if !attached || err != nil {
+	a, is := result.(attached)
+	if !is || err != nil {
 		text := marshal(result, err)
 		out := memory(len(text))
 		copy(out, text)
 		return out
 	}
-	text := append(marshal(a.result, nil), 0)
-	out := memory(len(text) + a.size)
-	a.write(out[copy(out, text):])
+	plain, size, write := a.parts()
+	text := append(marshal(plain, nil), 0)
+	out := memory(len(text) + size)
+	write(out[copy(out, text):])
 	return out
 }
 

@@ -32,10 +32,10 @@ func TestScanReadsAnArrowTable(t *testing.T) {
 	column := arrowColumnArgs{Offsets: at(offsets), Width: 64, Data: at(data), Size: len(data)}
 	table := arrowArgs{Batches: []arrowBatchArgs{{Rows: 2, Bytes: &column}}, Indices: at(indices), Count: 3}
 	job, _ := scanned(t, map[string]any{"arrow": table})
-	sum, code := ask[profile.Dataset](t, "scan.result", jobArgs{Job: job})
+	sum, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: job})
 	require.Empty(t, code)
 	require.Equal(t, []any{3, 5.0 / 3}, []any{sum.MeasuredCount, sum.MeanS})
-	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: job})
+	_, code = ask[struct{}](t, "scan.cancel", jobRef{Job: job})
 	require.Empty(t, code)
 
 	for name, wrong := range map[string]arrowArgs{
@@ -45,7 +45,7 @@ func TestScanReadsAnArrowTable(t *testing.T) {
 		"address": {Batches: []arrowBatchArgs{{Rows: 1, Bytes: &arrowColumnArgs{Width: 32}}}},
 		"count":   {Indices: 1, Count: -1},
 	} {
-		_, code := ask[jobArgs](t, "scan.start", map[string]any{"arrow": wrong})
+		_, code := ask[jobRef](t, "scan.start", map[string]any{"arrow": wrong})
 		require.Equal(t, fault.InvalidArgument, code, name)
 	}
 }

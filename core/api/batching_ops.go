@@ -13,6 +13,7 @@ type durations struct {
 	Seconds []float64 `json:"seconds"`
 }
 
+// attach takes more durations in seconds, little-endian float64.
 func (d *durations) attach(b []byte) error {
 	if len(b)%8 != 0 {
 		return fault.New(fault.InvalidArgument, "attach float64 numbers", "%d attached bytes are no whole number of durations", len(b))
@@ -28,15 +29,23 @@ type batchingArgs struct {
 	Options batching.Options `json:"options"`
 }
 
-func compareBatching(a batchingArgs) (any, error) { return batching.Compare(a.Seconds, a.Options) }
+// compareBatching simulates an epoch with every strategy of making batches: what each computes, pads and takes.
+func compareBatching(a batchingArgs) (batching.Comparison, error) {
+	found, err := batching.Compare(a.Seconds, a.Options)
+	if err != nil {
+		return batching.Comparison{}, err
+	}
+	return *found, nil
+}
 
-// orderSteps attaches the order of the clips, as little-endian uint32.
-func orderSteps(a batchingArgs) (any, error) {
+// orderSteps orders the clips of one epoch and cuts it into steps and micro-batches. Behind the zero byte of the answer: the order, indices
+// of clips as little-endian uint32.
+func orderSteps(a batchingArgs) (attachment[batching.Epoch], error) {
 	epoch, err := batching.MakeEpoch(a.Seconds, a.Options)
 	if err != nil {
-		return nil, err
+		return attachment[batching.Epoch]{}, err
 	}
-	return attachment{epoch, 4 * len(epoch.Order), func(to []byte) {
+	return attachment[batching.Epoch]{*epoch, 4 * len(epoch.Order), func(to []byte) {
 		for i, number := range epoch.Order {
 			binary.LittleEndian.PutUint32(to[4*i:], number)
 		}
@@ -49,9 +58,14 @@ type splitArgs struct {
 	OverheadS float64         `json:"overhead_s"`
 }
 
-func splitStep(a splitArgs) (any, error) {
+type split struct {
+	MicroBatches [][]int `json:"micro_batches"` // indices of clips
+}
+
+// splitStep splits the clips of one step into micro-batches that fit the memory, and that take the least time.
+func splitStep(a splitArgs) (split, error) {
 	batches, err := batching.Split(a.Seconds, a.Memory, a.OverheadS)
-	return map[string]any{"micro_batches": batches}, err
+	return split{batches}, err
 }
 
 type longestArgs struct {
@@ -59,7 +73,12 @@ type longestArgs struct {
 	LimitsS []float64 `json:"limits_s"` // null: found from the table of memory
 }
 
-func costOfLongest(a longestArgs) (any, error) {
+type longest struct {
+	Longest []batching.Longest `json:"longest"`
+}
+
+// costOfLongest says for limits in seconds what the clips over them cost.
+func costOfLongest(a longestArgs) (longest, error) {
 	found, err := batching.CostOfLongest(a.Seconds, a.Options, a.LimitsS)
-	return map[string]any{"longest": found}, err
+	return longest{found}, err
 }

@@ -11,7 +11,8 @@ type diagnosisArgs struct {
 	Run    diagnosis.Run `json:"run"`
 }
 
-func diagnose(a diagnosisArgs) (any, error) {
+// diagnose says of a run log what held the training back, the gravest finding first. Errors: VersionMismatch.
+func diagnose(a diagnosisArgs) ([]diagnosis.Finding, error) {
 	if a.RunLog.Version != runlog.Version {
 		return nil, fault.New(fault.VersionMismatch, "read it with the version of asrconfig-go that wrote it",
 			"the run log is of version %d, this library reads version %d", a.RunLog.Version, runlog.Version)

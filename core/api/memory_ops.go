@@ -5,6 +5,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory"
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
@@ -20,10 +21,11 @@ type openedTrace struct {
 	memory.Summary
 }
 
-func openTrace(a openTraceArgs) (any, error) {
+// openTrace reads a trace and keeps it for memory.simulate and memory.run until memory.close. Errors: Corrupt, NotFound.
+func openTrace(a openTraceArgs) (openedTrace, error) {
 	m, err := a.model()
 	if err != nil {
-		return nil, err
+		return openedTrace{}, err
 	}
 	return openedTrace{traces.add(m), m.Summary()}, nil
 }
@@ -70,10 +72,11 @@ type simulateArgs struct {
 	memory.Request
 }
 
-func simulate(a simulateArgs) (any, error) {
+// simulate replays one step, or one evaluation batch, of a trace at other shapes through the allocator.
+func simulate(a simulateArgs) (peak.Estimate, error) {
 	m, err := a.Trace.model()
 	if err != nil {
-		return nil, err
+		return peak.Estimate{}, err
 	}
 	return m.Simulate(a.Request)
 }
@@ -83,10 +86,11 @@ type runArgs struct {
 	memory.RunRequest
 }
 
-func runTraining(a runArgs) (any, error) {
+// runTraining replays many steps of a trace, one after the other, as a training does.
+func runTraining(a runArgs) (memory.RunEstimate, error) {
 	m, err := a.Trace.model()
 	if err != nil {
-		return nil, err
+		return memory.RunEstimate{}, err
 	}
 	return m.Run(a.RunRequest)
 }
@@ -95,9 +99,10 @@ type traceArgs struct {
 	Trace uint64 `json:"trace"`
 }
 
-func closeTrace(a traceArgs) (any, error) {
+// closeTrace forgets a trace.
+func closeTrace(a traceArgs) (struct{}, error) {
 	if _, err := traces.get(a.Trace, "trace"); err != nil {
-		return nil, err
+		return struct{}{}, err
 	}
 	traces.remove(a.Trace)
 	return struct{}{}, nil

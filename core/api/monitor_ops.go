@@ -24,10 +24,10 @@ func ReadStats(handle uint64, out *monitor.Stats) bool {
 }
 
 // PutStep hands one step's figures to a monitor; false when no monitor has the handle. It is the hot path behind ac_step_put.
-func PutStep(handle uint64, s *runlog.Step) bool {
+func PutStep(handle uint64, s *Step) bool {
 	m, ok := monitors.find(handle)
 	if ok {
-		m.Step(*s)
+		m.Step(s.logged())
 	}
 	return ok
 }
@@ -44,16 +44,17 @@ type monitorStarted struct {
 	GPUError string   `json:"gpu_error"` // why there are none
 }
 
-func startMonitor(a startMonitorArgs) (any, error) {
+// startMonitor starts to sample memory and activity, until monitor.stop. ac_stats_read copies the newest sample, ac_step_put tells of a step.
+func startMonitor(a startMonitorArgs) (monitorStarted, error) {
 	if a.PID < 0 {
-		return nil, fault.New(fault.InvalidArgument, "pass the number of a process that runs", "pid = %d is no process", a.PID)
+		return monitorStarted{}, fault.New(fault.InvalidArgument, "pass the number of a process that runs", "pid = %d is no process", a.PID)
 	}
 	started := monitorStarted{GPUs: []string{}}
 	options := a.options()
 	options.PID = a.PID
 	reader, err := openGPUs(options, &started)
 	if err != nil {
-		return nil, err
+		return monitorStarted{}, err
 	}
 	m, err := monitor.Start(monitor.Config{
 		GPU: reader, Host: hardware.OpenHost(a.Root).Memory, Watcher: hardware.WatchHost(a.Root).Of(a.PID),
@@ -63,7 +64,7 @@ func startMonitor(a startMonitorArgs) (any, error) {
 		if reader != nil {
 			err = errors.Join(err, reader.Close())
 		}
-		return nil, err
+		return monitorStarted{}, err
 	}
 	started.Monitor = monitors.add(m)
 	return started, nil
@@ -90,25 +91,27 @@ type monitorArgs struct {
 }
 
 // withMonitor is an operation on the monitor that its arguments name. A stopped one keeps what it saw until it is closed.
-func withMonitor[A interface{ handle() uint64 }](f func(*monitor.Monitor, A) (any, error)) operation {
-	return withArgs(func(a A) (any, error) {
+func withMonitor[A interface{ handle() uint64 }, R any](f func(*monitor.Monitor, A) (R, error)) operation {
+	run := withArgs(func(a A) (result R, err error) {
 		m, err := monitors.get(a.handle(), "monitor")
 		if err != nil {
-			return nil, err
+			return result, err
 		}
 		return f(m, a)
-	})
+	}).run
+	return operation{run, f}
 }
 
 func (a monitorArgs) handle() uint64 { return a.Monitor }
 
-func stopMonitor(m *monitor.Monitor, _ monitorArgs) (any, error) {
+// stopMonitor takes no more samples; what was seen stays until monitor.close.
+func stopMonitor(m *monitor.Monitor, _ monitorArgs) (struct{}, error) {
 	m.Stop()
 	return struct{}{}, nil
 }
 
 // closeMonitor stops a monitor and forgets what it saw.
-func closeMonitor(m *monitor.Monitor, a monitorArgs) (any, error) {
+func closeMonitor(m *monitor.Monitor, a monitorArgs) (struct{}, error) {
 	monitors.remove(a.Monitor)
 	m.Stop()
 	return struct{}{}, nil
@@ -119,29 +122,38 @@ type historyArgs struct {
 	MaxPoints int `json:"max_points"`
 }
 
-func monitorHistory(m *monitor.Monitor, a historyArgs) (any, error) {
+// monitorHistory gives the memory series, in at most max_points points; 0: as many as there are.
+func monitorHistory(m *monitor.Monitor, a historyArgs) (monitor.History, error) {
 	return m.History(a.MaxPoints), nil
 }
 
-func resetMonitorPeaks(m *monitor.Monitor, _ monitorArgs) (any, error) {
+// resetMonitorPeaks lets the peaks start again from the newest sample.
+func resetMonitorPeaks(m *monitor.Monitor, _ monitorArgs) (struct{}, error) {
 	m.ResetPeaks()
 	return struct{}{}, nil
 }
 
-func monitorRunLog(m *monitor.Monitor, _ monitorArgs) (any, error) { return m.Log(), nil }
+// monitorRunLog gives everything seen so far.
+func monitorRunLog(m *monitor.Monitor, _ monitorArgs) (runlog.Log, error) { return m.Log(), nil }
 
 type saveArgs struct {
 	monitorArgs
 	Path string `json:"path"`
 }
 
-func saveMonitor(m *monitor.Monitor, a saveArgs) (any, error) {
+// saveMonitor writes the run log into a file.
+func saveMonitor(m *monitor.Monitor, a saveArgs) (struct{}, error) {
 	seen := m.Log()
 	return struct{}{}, runlog.Save(a.Path, &seen)
 }
 
-func monitorAlerts(m *monitor.Monitor, _ monitorArgs) (any, error) {
-	return map[string]any{"alerts": m.Alerts()}, nil
+type alerts struct {
+	Alerts []runlog.Alert `json:"alerts"`
+}
+
+// monitorAlerts gives all alerts so far, oldest first.
+func monitorAlerts(m *monitor.Monitor, _ monitorArgs) (alerts, error) {
+	return alerts{m.Alerts()}, nil
 }
 
 type eventArgs struct {
@@ -151,15 +163,18 @@ type eventArgs struct {
 	Text string `json:"text"`
 }
 
-func recordEvent(m *monitor.Monitor, a eventArgs) (any, error) {
+// recordEvent adds an event to the run log.
+func recordEvent(m *monitor.Monitor, a eventArgs) (struct{}, error) {
 	if a.Kind == "" || a.Text == "" {
-		return nil, fault.New(fault.InvalidArgument, `say what happened, as in kind "training", text "epoch 2"`, "an event without kind or text")
+		return struct{}{}, fault.New(fault.InvalidArgument, `say what happened, as in kind "training", text "epoch 2"`, "an event without kind or text")
 	}
 	m.Record(a.Kind, a.GPU, a.Text)
 	return struct{}{}, nil
 }
 
-func monitorActivity(m *monitor.Monitor, _ monitorArgs) (any, error) {
+// monitorActivity gives the newest reading of what the host and the GPUs do: at_s in seconds from the start, the names of
+// runlog.ActivitySeries, and for each GPU those of runlog.GPUSeries; null for what is not known.
+func monitorActivity(m *monitor.Monitor, _ monitorArgs) (map[string]any, error) {
 	at, host, gpus := m.Activity()
 	found := host.Named()
 	found["at_s"] = nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/dataset"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // A scan is start / poll / result / cancel: a single long call would keep Ctrl-C and the progress bar waiting.
@@ -68,29 +69,30 @@ type bufferArgs struct {
 	Size    int     `json:"size"` // bytes
 }
 
-func startScan(a scanArgs) (any, error) {
+// startScan begins to list and measure audio: a folder, files, a manifest, shards, buffers or an Arrow column. scan.poll tells when it is done.
+func startScan(a scanArgs) (jobRef, error) {
 	var err error
 	if a.Request.Buffers, err = buffersOf(a.Buffers); err != nil {
-		return nil, err
+		return jobRef{}, err
 	}
 	if a.Request.Arrow, err = a.Arrow.view(); err != nil {
-		return nil, err
+		return jobRef{}, err
 	}
 	job := newScanJob()
 	if err := job.run(len(a.Buffers) > 0 || a.Arrow != nil, func() (dataset.Result, error) { return dataset.Scan(job.ctx, a.Request, &job.progress) }); err != nil {
-		return nil, err
+		return jobRef{}, err
 	}
-	return map[string]any{"job": scans.add(job)}, nil
+	return jobRef{scans.add(job)}, nil
 }
 
-// openScan starts a job whose clips come in pieces.
-func openScan(o dataset.Options) (any, error) {
+// openScan starts a scan whose clips come in pieces, by scan.add.
+func openScan(o dataset.Options) (jobRef, error) {
 	if err := o.Check(); err != nil {
-		return nil, err
+		return jobRef{}, err
 	}
 	job := newScanJob()
 	job.collection = dataset.NewCollection(o)
-	return map[string]any{"job": scans.add(job)}, nil
+	return jobRef{scans.add(job)}, nil
 }
 
 type addArgs struct {
@@ -101,16 +103,16 @@ type addArgs struct {
 }
 
 // addToScan begins to measure a piece; scan.poll tells when it is done.
-func addToScan(a addArgs) (any, error) {
+func addToScan(a addArgs) (struct{}, error) {
 	job, err := openedScan(a.Job)
 	if err != nil {
-		return nil, err
+		return struct{}{}, err
 	}
 	if a.Piece.Buffers, err = buffersOf(a.Buffers); err != nil {
-		return nil, err
+		return struct{}{}, err
 	}
 	if a.Piece.Arrow, err = a.Arrow.view(); err != nil {
-		return nil, err
+		return struct{}{}, err
 	}
 	return struct{}{}, job.run(len(a.Buffers) > 0 || a.Arrow != nil, func() (dataset.Result, error) {
 		return dataset.Result{}, job.collection.Add(job.ctx, &a.Piece, &job.progress)
@@ -123,10 +125,10 @@ type endArgs struct {
 }
 
 // endScan begins to sum up what was added; scan.poll tells when that is done.
-func endScan(a endArgs) (any, error) {
+func endScan(a endArgs) (struct{}, error) {
 	job, err := openedScan(a.Job)
 	if err != nil {
-		return nil, err
+		return struct{}{}, err
 	}
 	return struct{}{}, job.run(false, func() (dataset.Result, error) { return job.collection.Finish(job.ctx, a.Ending) })
 }
@@ -204,10 +206,18 @@ type pollArgs struct {
 	WaitMS int    `json:"wait_ms"` // how long to wait for the end, at most one second
 }
 
-func pollScan(a pollArgs) (any, error) {
+type scanProgress struct {
+	Finished bool  `json:"finished"`
+	Total    int64 `json:"total"` // clips found so far
+	Done     int64 `json:"done"`
+	Bad      int64 `json:"bad"` // of those done, the unusable
+}
+
+// pollScan waits for the end of what the scan does, and says how far it is.
+func pollScan(a pollArgs) (scanProgress, error) {
 	job, err := scans.get(a.Job, "scan")
 	if err != nil {
-		return nil, err
+		return scanProgress{}, err
 	}
 	wait := time.NewTimer(min(time.Duration(max(a.WaitMS, 0))*time.Millisecond, maxPollWait))
 	defer wait.Stop()
@@ -218,16 +228,15 @@ func pollScan(a pollArgs) (any, error) {
 		finished = true
 	case <-wait.C:
 	}
-	return map[string]any{
-		"finished": finished, "total": job.progress.Total.Load(), "done": job.progress.Done.Load(), "bad": job.progress.Bad.Load(),
-	}, nil
+	p := &job.progress
+	return scanProgress{Finished: finished, Total: p.Total.Load(), Done: p.Done.Load(), Bad: p.Bad.Load()}, nil
 }
 
 // scanResult gives the profile of a finished scan; its clips come by scan.clips, in pages.
-func scanResult(a jobArgs) (any, error) {
+func scanResult(a jobRef) (profile.Dataset, error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {
-		return nil, err
+		return profile.Dataset{}, err
 	}
 	return job.result.Profile, nil
 }
@@ -238,17 +247,18 @@ type clipsArgs struct {
 	Limit  int    `json:"limit"` // at most maxClipsAPage are given
 }
 
-// scanClips gives a page of clips, its columns attached.
-func scanClips(a clipsArgs) (any, error) {
+// scanClips gives a page of clips. Behind the zero byte of the answer: the page's columns, little-endian, one number for each clip: seconds (float64,
+// NaN of a bad clip), bytes (int64), kind (uint32, index in the list of kinds), characters of the path (uint32); then the paths in UTF-8.
+func scanClips(a clipsArgs) (attachment[dataset.Page], error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {
-		return nil, err
+		return attachment[dataset.Page]{}, err
 	}
 	if a.Offset < 0 || a.Limit < 1 {
-		return nil, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
+		return attachment[dataset.Page]{}, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
 	}
 	page := job.result.Clips.Page(a.Offset, min(a.Limit, maxClipsAPage))
-	return attachment{page, page.Size(), page.Write}, nil
+	return attachment[dataset.Page]{page, page.Size(), page.Write}, nil
 }
 
 // finishedScan gives a scan that has ended well, or its error.
@@ -270,7 +280,7 @@ func finishedScan(handle uint64) (*scanJob, error) {
 }
 
 // scanTexts gives what is said in clips from an offset on, of a scan that was asked for texts; null where that is not known.
-func scanTexts(a clipsArgs) (any, error) {
+func scanTexts(a clipsArgs) ([]*string, error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {
 		return nil, err
@@ -283,16 +293,16 @@ func scanTexts(a clipsArgs) (any, error) {
 	return texts[from : from+min(a.Limit, maxClipsAPage, len(texts)-from)], nil
 }
 
-type jobArgs struct {
+type jobRef struct {
 	Job uint64 `json:"job"`
 }
 
 // cancelScan stops a running scan and forgets it; a finished one is released by it. It waits for the goroutine only when
 // that reads the caller's buffers: summing up millions of clips takes longer than a person who pressed Ctrl-C waits.
-func cancelScan(a jobArgs) (any, error) {
+func cancelScan(a jobRef) (struct{}, error) {
 	clips, err := releaseScan(a.Job)
 	if err != nil {
-		return nil, err
+		return struct{}{}, err
 	}
 	dataset.ReturnMemory(clips)
 	return struct{}{}, nil

@@ -71,7 +71,7 @@ type polled struct {
 // scanned starts a scan and waits for its end.
 func scanned(t *testing.T, args any) (job uint64, last polled) {
 	t.Helper()
-	started, code := ask[jobArgs](t, "scan.start", args)
+	started, code := ask[jobRef](t, "scan.start", args)
 	require.Empty(t, code)
 	require.Eventually(t, func() bool {
 		last, code = ask[polled](t, "scan.poll", pollArgs{Job: started.Job, WaitMS: 50})
@@ -102,7 +102,7 @@ func TestScanOfAFolderInPages(t *testing.T) {
 	job, last := scanned(t, map[string]any{"folder": folder})
 	require.Equal(t, polled{Finished: true, Total: 5, Done: 5, Bad: 1}, last) // the first is empty
 
-	sum, code := ask[profile.Dataset](t, "scan.result", jobArgs{Job: job})
+	sum, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: job})
 	require.Empty(t, code)
 	require.Equal(t, 4, sum.SampleCount)
 	for _, page := range []struct{ offset, limit, clips int }{{0, 2, 2}, {3, 10, 2}, {4, math.MaxInt, 1}, {5, 1, 0}, {math.MaxInt, math.MaxInt, 0}} {
@@ -119,7 +119,7 @@ func TestScanOfAFolderInPages(t *testing.T) {
 		require.Equal(t, fault.InvalidArgument, code)
 	}
 
-	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: job})
+	_, code = ask[struct{}](t, "scan.cancel", jobRef{Job: job})
 	require.Empty(t, code)
 	_, code = ask[polled](t, "scan.poll", pollArgs{Job: job})
 	require.Equal(t, fault.NotFound, code)
@@ -134,7 +134,7 @@ func TestPathsAreAttached(t *testing.T) {
 		require.NoError(t, os.WriteFile(names[i], wav(float64(i+1)), 0o644))
 		attached += names[i] + "\x00"
 	}
-	started, data, code := exchange[jobArgs](t, "scan.start", map[string]any{"paths": []string{names[2]}}, []byte(attached+"\x00"))
+	started, data, code := exchange[jobRef](t, "scan.start", map[string]any{"paths": []string{names[2]}}, []byte(attached+"\x00"))
 	require.Empty(t, code)
 	require.Empty(t, data)
 	require.Equal(t, polled{Finished: true, Total: 5, Done: 5, Bad: 1}, polling(t, started.Job), "an empty path is a bad file")
@@ -148,9 +148,9 @@ func TestPathsAreAttached(t *testing.T) {
 	paths := names[2] + names[0] + strings.Replace(names[1], "\xe9", `\xe9`, 1) + names[2]
 	require.Equal(t, paths, string(page.columns[24*page.Count:]))
 
-	_, _, code = exchange[jobArgs](t, "scan.start", map[string]any{}, []byte("no end"))
+	_, _, code = exchange[jobRef](t, "scan.start", map[string]any{}, []byte("no end"))
 	require.Equal(t, fault.InvalidArgument, code)
-	_, _, code = exchange[polled](t, "scan.poll", jobArgs{Job: started.Job}, []byte("x"))
+	_, _, code = exchange[polled](t, "scan.poll", jobRef{Job: started.Job}, []byte("x"))
 	require.Equal(t, fault.InvalidArgument, code, "an operation that takes none")
 }
 
@@ -165,7 +165,7 @@ func TestScanReadsTheCallersMemory(t *testing.T) {
 	require.Equal(t, 2.0, secondsOf(clips, 0))
 	require.Len(t, clips.Errors, 1)
 	require.Equal(t, 1, clips.Errors[0].Index)
-	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: job})
+	_, code = ask[struct{}](t, "scan.cancel", jobRef{Job: job})
 	require.Empty(t, code)
 }
 
@@ -185,9 +185,9 @@ func TestScanInPieces(t *testing.T) {
 	file := wav(2)
 	path := filepath.Join(t.TempDir(), "one.wav")
 	require.NoError(t, os.WriteFile(path, wav(1), 0o644))
-	opened, code := ask[jobArgs](t, "scan.open", map[string]any{})
+	opened, code := ask[jobRef](t, "scan.open", map[string]any{})
 	require.Empty(t, code)
-	_, code = ask[profile.Dataset](t, "scan.result", jobArgs{Job: opened.Job})
+	_, code = ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
 	require.Equal(t, fault.InvalidArgument, code, "not summed up yet")
 	buffer := map[string]any{"name": "two seconds", "address": uintptr(unsafe.Pointer(&file[0])), "size": len(file)}
 	for range 2 {
@@ -203,7 +203,7 @@ func TestScanInPieces(t *testing.T) {
 	_, code = ask[struct{}](t, "scan.end", map[string]any{"job": opened.Job, "source": "rows", "population": population, "sampled": true})
 	require.Empty(t, code)
 	require.Equal(t, polled{Finished: true, Total: 6, Done: 6}, polling(t, opened.Job))
-	sum, code := ask[profile.Dataset](t, "scan.result", jobArgs{Job: opened.Job})
+	sum, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
 	require.Empty(t, code)
 	require.Equal(t, []any{"rows", 6, 12}, []any{sum.Source, sum.MeasuredCount, sum.SampleCount})
 	page, code := pageOf(t, clipsArgs{Job: opened.Job, Limit: 9})
@@ -214,7 +214,7 @@ func TestScanInPieces(t *testing.T) {
 	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "paths": []string{path}})
 	require.Empty(t, code)
 	polling(t, opened.Job)
-	_, code = ask[profile.Dataset](t, "scan.result", jobArgs{Job: opened.Job})
+	_, code = ask[profile.Dataset](t, "scan.result", jobRef{Job: opened.Job})
 	require.Equal(t, fault.InvalidArgument, code, "a path without its row number")
 	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": opened.Job})
 	require.Equal(t, fault.InvalidArgument, code, "a failed scan goes on failing")
@@ -225,7 +225,7 @@ func TestScanInPieces(t *testing.T) {
 
 func TestScanErrorsComeWithTheResult(t *testing.T) {
 	job, _ := scanned(t, map[string]any{"folder": filepath.Join(t.TempDir(), "missing")})
-	_, code := ask[profile.Dataset](t, "scan.result", jobArgs{Job: job})
+	_, code := ask[profile.Dataset](t, "scan.result", jobRef{Job: job})
 	require.Equal(t, fault.NotFound, code)
 }
 
@@ -235,11 +235,11 @@ func TestCancelOfARunningScanReturnsAtOnce(t *testing.T) {
 	require.NoError(t, os.WriteFile(clip, wav(0.1), 0o644))
 	list := filepath.Join(folder, "list.csv")
 	require.NoError(t, os.WriteFile(list, []byte("path\n"+strings.Repeat(clip+"\n", 500_000)), 0o644))
-	started, code := ask[jobArgs](t, "scan.start", map[string]any{"manifest": list, "workers": 1})
+	started, code := ask[jobRef](t, "scan.start", map[string]any{"manifest": list, "workers": 1})
 	require.Empty(t, code)
-	_, code = ask[profile.Dataset](t, "scan.result", jobArgs{Job: started.Job})
+	_, code = ask[profile.Dataset](t, "scan.result", jobRef{Job: started.Job})
 	require.Equal(t, fault.InvalidArgument, code, "a running scan has no result")
-	_, code = ask[struct{}](t, "scan.cancel", jobArgs{Job: started.Job})
+	_, code = ask[struct{}](t, "scan.cancel", jobRef{Job: started.Job})
 	require.Empty(t, code)
 	_, code = ask[polled](t, "scan.poll", pollArgs{Job: started.Job})
 	require.Equal(t, fault.NotFound, code)

@@ -1,8 +1,9 @@
 package api
 
 import (
+	"maps"
 	"runtime"
-	"sort"
+	"slices"
 
 	"github.com/goccy/go-json"
 
@@ -24,15 +25,19 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
-type operation func(args json.RawMessage, attached []byte) (any, error)
+// operation is what runs a request, and the function behind it, whose types and comment the reference shows (contract.go).
+type operation struct {
+	run      func(args json.RawMessage, attached []byte) (any, error)
+	function any
+}
 
 // table is every operation. To add one: a function, a row here, a golden pair in capi/testdata, a Python method.
 var table = map[string]operation{
 	"diagnosis.of":        withArgs(diagnose),
 	"hardware.detect":     withArgs(detectHardware),
-	"hardware.catalogue":  withArgs(func(struct{}) (any, error) { return gpus.All(), nil }),
-	"model.profile":       withArgs(func(r model.Request) (any, error) { return model.Profile(r) }),
-	"model.names":         withArgs(func(struct{}) (any, error) { return model.Names(), nil }),
+	"hardware.catalogue":  withoutArgs(gpus.All),
+	"model.profile":       withArgs(model.Profile),
+	"model.names":         withoutArgs(model.Names),
 	"model.config":        withArgs(modelConfig),
 	"scan.start":          withArgs(startScan),
 	"scan.open":           withArgs(openScan),
@@ -45,26 +50,26 @@ var table = map[string]operation{
 	"scan.cancel":         withArgs(cancelScan),
 	"plan.make":           withArgs(makePlan),
 	"plan.next":           withArgs(nextTrace),
-	"plan.check":          withArgs(func(o plan.Options) (any, error) { return o.Normalized() }),
+	"plan.check":          withArgs(plan.Options.Normalized),
 	"batching.compare":    withArgs(compareBatching),
 	"batching.order":      withArgs(orderSteps),
 	"batching.split":      withArgs(splitStep),
 	"batching.longest":    withArgs(costOfLongest),
 	"recovery.classify":   withArgs(classifyError),
-	"recovery.next":       withArgs(func(s recovery.State) (any, error) { return recovery.Next(s) }),
+	"recovery.next":       withArgs(recovery.Next),
 	"memory.open":         withArgs(openTrace),
 	"memory.close":        withArgs(closeTrace),
 	"memory.simulate":     withArgs(simulate),
 	"memory.run":          withArgs(runTraining),
-	"memory.analytic":     withArgs(func(r analytic.Request) (any, error) { return analytic.Make(r) }),
-	"memory.device":       withArgs(func(r device.Request) (any, error) { return device.Describe(r) }),
-	"memory.sharding":     withArgs(func(r sharding.Request) (any, error) { return sharding.Of(r) }),
-	"memory.replay":       withArgs(func(s allocator.Sequence) (any, error) { return allocator.Replay(s) }),
-	"timing.step":         withArgs(func(r compare.StepRequest) (any, error) { return compare.Step(r) }),
-	"timing.calibrate":    withArgs(func(r compare.CalibrateRequest) (any, error) { return compare.Calibrate(r) }),
-	"timing.compare":      withArgs(func(r compare.Request) (any, error) { return compare.Make(r) }),
-	"timing.largest":      withArgs(func(r compare.LargestRequest) (any, error) { return compare.LargestModels(r) }),
-	"timing.prices":       withArgs(func(struct{}) (any, error) { return timing.Prices(), nil }),
+	"memory.analytic":     withArgs(analytic.Make),
+	"memory.device":       withArgs(device.Describe),
+	"memory.sharding":     withArgs(sharding.Of),
+	"memory.replay":       withArgs(allocator.Replay),
+	"timing.step":         withArgs(compare.Step),
+	"timing.calibrate":    withArgs(compare.Calibrate),
+	"timing.compare":      withArgs(compare.Make),
+	"timing.largest":      withArgs(compare.LargestModels),
+	"timing.prices":       withoutArgs(gpuPrices),
 	"monitor.start":       withArgs(startMonitor),
 	"monitor.stop":        withMonitor(stopMonitor),
 	"monitor.close":       withMonitor(closeMonitor),
@@ -79,23 +84,28 @@ var table = map[string]operation{
 }
 
 // library.info lists the table, which may not name it in its own initializer.
-func init() { table["library.info"] = withArgs(libraryInfo) }
+func init() { table["library.info"] = withoutArgs(libraryInfo) }
 
 // attachable are arguments that come with bytes behind the JSON. They are the caller's: what is kept must be copied.
 type attachable interface{ attach(b []byte) error }
 
 // withArgs decodes the arguments strictly into A and runs f.
-func withArgs[A any](f func(A) (any, error)) operation {
-	return func(raw json.RawMessage, attached []byte) (any, error) {
+func withArgs[A, R any](f func(A) (R, error)) operation {
+	run := func(raw json.RawMessage, attached []byte) (any, error) {
 		var args A
 		if err := jsontext.Decode(raw, &args); err != nil {
-			return nil, fault.Wrap(err, fault.InvalidArgument, "see the operation's arguments in docs/architecture.md", "reading the arguments")
+			return nil, fault.Wrap(err, fault.InvalidArgument, "see the operation's arguments in docs/reference/operations.md", "reading the arguments")
 		}
 		if err := attach(&args, attached); err != nil {
 			return nil, err
 		}
 		return f(args)
 	}
+	return operation{run, f}
+}
+
+func withoutArgs[R any](f func() R) operation {
+	return operation{withArgs(func(struct{}) (R, error) { return f(), nil }).run, f}
 }
 
 func attach(args any, b []byte) error {
@@ -108,16 +118,24 @@ func attach(args any, b []byte) error {
 	return nil
 }
 
-func libraryInfo(struct{}) (any, error) {
-	names := make([]string, 0, len(table))
-	for name := range table {
-		names = append(names, name)
+type library struct {
+	Version         string              `json:"version"`
+	Go              string              `json:"go"`
+	Platform        string              `json:"platform"` // as in linux/amd64
+	Goroutines      int                 `json:"goroutines"`
+	SchemaVersion   int                 `json:"schema_version"` // of plans and profiles in files
+	Operations      []string            `json:"operations"`
+	AudioExtensions []string            `json:"audio_extensions"`
+	Structures      map[string][]CField `json:"structures"` // of capi/layout.h, as this library has them in memory
+}
+
+// libraryInfo says what this library is and can do.
+func libraryInfo() library {
+	return library{
+		Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Goroutines: runtime.NumGoroutine(),
+		SchemaVersion: profile.SchemaVersion, Operations: slices.Sorted(maps.Keys(table)), AudioExtensions: dataset.Extensions(),
+		Structures: structures(),
 	}
-	sort.Strings(names)
-	return map[string]any{
-		"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
-		"goroutines": runtime.NumGoroutine(), "schema_version": profile.SchemaVersion, "operations": names, "audio_extensions": dataset.Extensions(),
-	}, nil
 }
 
 type hardwareArgs struct {
@@ -131,7 +149,8 @@ func (a hardwareArgs) options() hardware.Options {
 	return hardware.Options{VisibleDevices: a.VisibleDevices, LibraryPath: a.LibraryPath, Root: a.Root}
 }
 
-func detectHardware(a hardwareArgs) (any, error) {
+// detectHardware measures this machine, or takes GPUs of the catalogue in place of what is here.
+func detectHardware(a hardwareArgs) (profile.Hardware, error) {
 	if a.GPU != "" {
 		return hardware.Planned(a.GPU, a.options())
 	}
@@ -155,16 +174,35 @@ func (a planArgs) inputs() plan.Inputs {
 		Described: a.Described, Traced: a.Traced, NotTraced: a.NotTraced, Durations: a.Seconds, Cards: compare.Cards()}
 }
 
-func makePlan(a planArgs) (any, error) { return plan.Make(a.inputs()) }
+// makePlan plans a training: every setting with its reason. Errors: InvalidArgument, EmptyDataset, Infeasible.
+func makePlan(a planArgs) (profile.Config, error) { return plan.Make(a.inputs()) }
 
-func nextTrace(a planArgs) (any, error) { return plan.Next(a.inputs()) }
+// nextTrace names the candidate to trace before plan.make; null when a plan needs no further trace.
+func nextTrace(a planArgs) (*plan.TraceRequest, error) { return plan.Next(a.inputs()) }
+
+func structures() map[string][]CField {
+	found := map[string][]CField{}
+	for _, s := range Structures {
+		found[CName(s)] = CFields(s)
+	}
+	return found
+}
+
+// gpuPrices lists what an hour of each GPU costs, with where that is from and of when.
+func gpuPrices() []timing.Price { return timing.Prices() }
 
 type errorArgs struct {
 	Type string `json:"type"` // the exception's class name
 	Text string `json:"text"`
 }
 
-func classifyError(a errorArgs) (any, error) {
+type classified struct {
+	Class  recovery.Class `json:"class"`
+	Advice string         `json:"advice"`
+}
+
+// classifyError tells what a failure means, from the exception's class name and text, and what to do.
+func classifyError(a errorArgs) (classified, error) {
 	class, advice := recovery.Classify(a.Type, a.Text)
-	return map[string]any{"class": class, "advice": advice}, nil
+	return classified{class, advice}, nil
 }

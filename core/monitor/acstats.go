@@ -1,5 +1,7 @@
 package monitor
 
+// Stats and GPUStats cross the C boundary as they are: `make generate` after a change, and raise ABI_VERSION in core/api/abi.go.
+
 // Stats is the newest sample. Sizes are bytes.
 type Stats struct {
 	Samples   uint64 // taken since the start, at least 1
@@ -21,8 +23,7 @@ type GPUStats struct {
 	Allocated, Reserved uint64 // PyTorch's counters of this process at the last step; 0 before the first
 	Headroom            uint64 // what training can still allocate (headroom.go); Free before the first step
 	TorchValid          bool   // a step has told of PyTorch's counters
-
-	freeAtStep uint64 // Free when PyTorch's counters were read
+	FreeAtStep          uint64 // Free when PyTorch's counters were read
 }
 
 // Read copies the newest sample. It allocates nothing and takes well under a microsecond.

@@ -9,13 +9,13 @@ package monitor
 // headroom is that, in bytes.
 func (g *GPUStats) headroom() uint64 {
 	unused := g.Reserved - min(g.Allocated, g.Reserved)
-	given := g.Free - min(g.freeAtStep, g.Free)
+	given := g.Free - min(g.FreeAtStep, g.Free)
 	return min(g.Free+unused-min(given, unused), g.Total)
 }
 
 // learn takes PyTorch's counters at a step.
 func (g *GPUStats) learn(allocated, reserved uint64) {
-	g.Allocated, g.Reserved, g.freeAtStep, g.TorchValid = allocated, reserved, g.Free, true
+	g.Allocated, g.Reserved, g.FreeAtStep, g.TorchValid = allocated, reserved, g.Free, true
 	g.Headroom = g.headroom()
 }
 

@@ -14,10 +14,10 @@ import (
 
 // Request asks for a record of a kind in a format: "text", "html" (a card), "page", "title", "charts" or "csv".
 type Request struct {
-	Kind   string          `json:"kind"`
-	Format string          `json:"format"`
-	Width  int             `json:"width"` // of text, in columns; 0 is 110
-	Record json.RawMessage `json:"record"`
+	Kind   string          `json:"kind"`   // the name of a view, such as "plan" or "memory run"
+	Format string          `json:"format"` // text, html, page, title, csv or charts
+	Width  int             `json:"width"`  // of text, in columns; 0 is 110
+	Record json.RawMessage `json:"record"` // as to_json of what is shown gives it
 }
 
 const (
@@ -66,21 +66,21 @@ func read[R, A any](show func(R) (A, error)) func([]byte) (A, error) {
 }
 
 // Render shows a record.
-func Render(r Request) (any, error) {
+func Render(r Request) (Shown, error) {
 	show, known := kinds[r.Kind]
 	if !known {
-		return nil, fault.New(fault.InvalidArgument, "choose one of "+names(kinds), "showing a record: there is no view of kind %q", clipped(r.Kind, nameLength))
+		return Shown{}, fault.New(fault.InvalidArgument, "choose one of "+names(kinds), "showing a record: there is no view of kind %q", clipped(r.Kind, nameLength))
 	}
 	if r.Width != 0 && (r.Width < narrowest || r.Width > broadest) {
-		return nil, fault.New(fault.InvalidArgument, "pass 20 to 1000 columns, or 0 for 110", "showing a %s: invalid width %d", r.Kind, r.Width)
+		return Shown{}, fault.New(fault.InvalidArgument, "pass 20 to 1000 columns, or 0 for 110", "showing a %s: invalid width %d", r.Kind, r.Width)
 	}
 	if r.Format == "csv" && show.csv != nil {
 		table, err := show.csv(r.Record)
-		return shown{Text: table}, err
+		return Shown{Text: table}, err
 	}
 	doc, err := show.document(r.Record)
 	if err != nil {
-		return nil, fault.Wrap(err, fault.InvalidArgument, "pass the record as its to_json gives it", "showing a %s: reading the record", r.Kind)
+		return Shown{}, fault.Wrap(err, fault.InvalidArgument, "pass the record as its to_json gives it", "showing a %s: reading the record", r.Kind)
 	}
 	return doc.as(r)
 }
@@ -94,32 +94,32 @@ func names(of map[string]view) string {
 	return strings.Join(found, ", ")
 }
 
-// shown is the answer: a text, or the charts.
-type shown struct {
-	Text   string  `json:"text"`
-	Charts []chart `json:"charts"`
+// Shown is a record as it was asked for.
+type Shown struct {
+	Text   string  `json:"text"`   // the title, where charts were asked for
+	Charts []chart `json:"charts"` // null in other formats
 }
 
-func (d Document) as(r Request) (any, error) {
+func (d Document) as(r Request) (Shown, error) {
 	switch r.Format {
 	case "text":
 		width := r.Width
 		if width == 0 {
 			width = defaultWidth
 		}
-		return shown{Text: strings.Join(d.lines(width), "\n")}, nil
+		return Shown{Text: strings.Join(d.lines(width), "\n")}, nil
 	case "title":
-		return shown{Text: d.Title}, nil
+		return Shown{Text: d.Title}, nil
 	case "charts":
-		return shown{Text: d.Title, Charts: charts(d.Blocks)}, nil
+		return Shown{Text: d.Title, Charts: charts(d.Blocks)}, nil
 	case "html", "page":
 		text, err := d.html(map[string]string{"html": "card", "page": "page"}[r.Format])
 		if err != nil {
-			return nil, fault.Wrap(err, fault.Internal, "", "showing a %s as HTML", r.Kind)
+			return Shown{}, fault.Wrap(err, fault.Internal, "", "showing a %s as HTML", r.Kind)
 		}
-		return shown{Text: text}, nil
+		return Shown{Text: text}, nil
 	}
-	return nil, fault.New(fault.InvalidArgument, "choose text, html, page, title or charts", "showing a %s: there is no format %q", r.Kind, clipped(r.Format, nameLength))
+	return Shown{}, fault.New(fault.InvalidArgument, "choose text, html, page, title or charts", "showing a %s: there is no format %q", r.Kind, clipped(r.Format, nameLength))
 }
 
 // charts are those that other programs draw, in their order.

@@ -21,10 +21,10 @@ func record(t testing.TB, kind string) []byte {
 	return raw
 }
 
-func rendered(t testing.TB, kind, format string, raw []byte) shown {
+func rendered(t testing.TB, kind, format string, raw []byte) Shown {
 	answer, err := Render(Request{Kind: kind, Format: format, Record: raw})
 	require.NoError(t, err, kind)
-	return answer.(shown)
+	return answer
 }
 
 // sound fails on HTML whose elements are not closed in order, and gives the names of its elements and its texts.
@@ -168,8 +168,8 @@ func TestAnyNumbersCanBeShown(t *testing.T) {
 			for _, format := range []string{"text", "html", "charts"} {
 				answer, err := Render(Request{Kind: kind, Format: format, Record: raw}) // or an error: half a clip is none
 				if err == nil && format == "html" {
-					sound(t, answer.(shown).Text)
-					require.NotContains(t, answer.(shown).Text, "NaN%")
+					sound(t, answer.Text)
+					require.NotContains(t, answer.Text, "NaN%")
 				}
 			}
 		}

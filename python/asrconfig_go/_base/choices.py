@@ -35,7 +35,7 @@ WeightRule = Literal["mean", "token_mean", "sum"]
 TooLong = Literal["raise", "skip"]
 DurationUnit = Literal["samples", "seconds"]
 StepKind = Literal["train", "evaluation", "checkpoint"]
-"""By their numbers in capi/asrconfig.h."""
+"""As ``STEP_KINDS`` of ``_layout``."""
 ReportAxis = Literal["time", "steps"]
 ExportFormat = Literal["csv", "jsonl", "chrome"]
 StartMethod = Literal["fork", "spawn", "forkserver"]

@@ -1,4 +1,4 @@
-"""The only file that knows ctypes: loads the Go library on first use and turns its answers into values or exceptions.
+"""The only file that calls ctypes: loads the Go library on first use and turns its answers into values or exceptions.
 
 Loading is put off to the first call because the Go runtime does not survive a fork: a process that imports the package
 and forks DataLoader workers before any call is safe, and so is a child that never calls in.
@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from ._layout import ABI_VERSION, POISONED, Stats, Step
 from .checks import plain
 from .errors import (
     BY_CODE,
@@ -31,55 +32,8 @@ try:
 except ImportError:  # a checkout whose library was built by hand
     _built_version = ""
 
-ABI_VERSION = 3
-MAX_GPUS = 16
-NO_MONITOR = 2  # a code of stats_reader and step_putter
 _UNSET_VERSION = "0.0.0+unset"  # of a library built by hand, as in core/api
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
-
-
-class GPUStats(ctypes.Structure):
-    """``ac_gpu_stats`` of capi/asrconfig.h: bytes; ``valid`` is 0 while the driver does not answer."""
-
-    _fields_ = [
-        (name, ctypes.c_uint64)
-        for name in ("total", "used", "free", "peak_used", "valid", "allocated", "reserved", "headroom", "torch_valid")
-    ]
-
-
-class Stats(ctypes.Structure):
-    """``ac_stats`` of capi/asrconfig.h: the newest sample of a monitor; bytes."""
-
-    _fields_ = [
-        ("samples", ctypes.c_uint64),
-        ("errors", ctypes.c_uint64),
-        ("unix_nanos", ctypes.c_int64),
-        ("host_total", ctypes.c_uint64),
-        ("host_used", ctypes.c_uint64),
-        ("host_peak_used", ctypes.c_uint64),
-        ("gpu_count", ctypes.c_uint64),
-        ("alerts", ctypes.c_uint64),
-        ("gpu", GPUStats * MAX_GPUS),
-    ]
-
-
-class Step(ctypes.Structure):
-    """``ac_step`` of capi/asrconfig.h: one step's figures; seconds and bytes, NaN for what is not known."""
-
-    _fields_ = [
-        ("number", ctypes.c_uint64),
-        ("kind", ctypes.c_int64),
-        ("gpu", ctypes.c_int64),
-        *(
-            (name, ctypes.c_double)
-            for name in (
-                *("spent_s", "waited_s", "audio_s", "padded_s", "longest_s"),
-                *("allocated", "reserved", "peak_allocated", "peak_reserved", "largest_free"),
-            )
-        ),
-    ]
-
-
 _lock = threading.Lock()
 _library: ctypes.CDLL | None = None
 _forked = False
@@ -249,7 +203,7 @@ def _plain(value: Any) -> Any:
 
 
 def _transport_error(op: str, rc: int) -> Exception:
-    if rc == 3:
+    if rc == POISONED:
         return PoisonedLibraryError(f"{op}: the library panicked earlier", "save your work and restart the process")
     return InternalError(f"{op}: the library refused the call with code {rc}", "please report this as a defect")
 

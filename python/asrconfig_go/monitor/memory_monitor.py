@@ -8,9 +8,10 @@ import time
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from .._base import native
+from .._base._layout import NO_MONITOR, STEP_KINDS, Stats, Step
 from .._base.checks import checked
 from .._base.choices import StepKind
 from .._base.defaults import INTERVAL_MS
@@ -20,7 +21,6 @@ from ..machine.hardware import driver_arguments
 from .run_log import Activity, Alert, RunLog
 from .torch_counters import TorchCounters
 
-STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 _NAN = float("nan")
 
 
@@ -128,10 +128,10 @@ class MemoryMonitor:
         self._handle: int | None = started["monitor"]
         self._running = True
         self._finalizer = weakref.finalize(self, _close, started["monitor"], os.getpid())
-        self._stats = native.Stats()
+        self._stats = Stats()
         self._refresh = native.stats_reader(started["monitor"], self._stats)
         self._gpus = [self._stats.gpu[i] for i in range(len(self.gpu_names))]
-        self._step = native.Step()
+        self._step = Step()
         self._put = native.step_putter(started["monitor"], self._step)
         self._torch = TorchCounters(checked("reset_peaks", reset_peaks, bool))
         self._number, self._last_step = 0, time.perf_counter()
@@ -164,7 +164,7 @@ class MemoryMonitor:
             errors=stats.errors,
             host_total=stats.host_total if known else None,
             host_used=stats.host_used if known else None,
-            host_peak=stats.host_peak_used if known else None,
+            host_peak=stats.host_peak if known else None,
             gpus=tuple(_gpu_memory(gpu) for gpu in self._gpus),
         )
 
@@ -284,7 +284,7 @@ class MemoryMonitor:
                 "use it in the parent process only, or start workers with multiprocessing_context='spawn'",
             )
         code = call()
-        if code == native.NO_MONITOR:  # the interpreter is ending, and the monitor was closed before this was called
+        if code == NO_MONITOR:  # the interpreter is ending, and the monitor was closed before this was called
             self._running = False
         elif code:
             raise LibraryError(
@@ -322,7 +322,7 @@ def _gpu_memory(gpu: Any) -> GPUMemory:
     if not gpu.valid:
         return GPUMemory(None, None, None, None)
     allocated, reserved = (gpu.allocated, gpu.reserved) if gpu.torch_valid else (None, None)
-    return GPUMemory(gpu.total, gpu.used, gpu.free, gpu.peak_used, allocated, reserved, gpu.headroom)
+    return GPUMemory(gpu.total, gpu.used, gpu.free, gpu.peak, allocated, reserved, gpu.headroom)
 
 
 def _inert(interval_ms: float) -> MemoryMonitor:
@@ -330,7 +330,7 @@ def _inert(interval_ms: float) -> MemoryMonitor:
     monitor = MemoryMonitor.__new__(MemoryMonitor)
     monitor.interval_ms = interval_ms
     monitor.gpu_names, monitor.gpu_error = (), "this is a copy of a monitor"
-    monitor._handle, monitor._running, monitor._stats, monitor._gpus = None, False, native.Stats(), []
+    monitor._handle, monitor._running, monitor._stats, monitor._gpus = None, False, Stats(), []
     return monitor
 
 

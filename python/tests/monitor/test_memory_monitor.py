@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from asrconfig_go._base import native
+from asrconfig_go._base._layout import GPUStats
 from asrconfig_go.errors import (
     AsrConfigError,
     CorruptFileError,
@@ -54,10 +55,10 @@ class FakeLibrary:
         def refresh() -> int:
             into.samples += 1
             into.errors, into.unix_nanos = 2, 1_500_000_000
-            into.host_total, into.host_used, into.host_peak_used = self.host
+            into.host_total, into.host_used, into.host_peak = self.host
             into.gpu_count = len(self.gpus)
             for slot, values in zip(into.gpu, self.gpus, strict=False):
-                slot.total, slot.used, slot.free, slot.peak_used, slot.valid = values
+                slot.total, slot.used, slot.free, slot.peak, slot.valid = values
                 slot.headroom = slot.free + GIB
             into.alerts = 3
             return self.code
@@ -96,9 +97,9 @@ def test_a_snapshot_has_every_figure(fake: FakeLibrary) -> None:
 
 
 def test_pytorch_s_counters_are_known_once_a_step_told_of_them() -> None:
-    told = {"total": 10, "used": 9, "free": 1, "peak_used": 9, "valid": 1, "allocated": 4, "reserved": 8, "headroom": 5}
-    assert _gpu_memory(native.GPUStats(**told, torch_valid=1)) == GPUMemory(10, 9, 1, 9, 4, 8, 5)
-    assert _gpu_memory(native.GPUStats(**told, torch_valid=0)) == GPUMemory(10, 9, 1, 9, None, None, 5)
+    told = {"total": 10, "used": 9, "free": 1, "peak": 9, "valid": 1, "allocated": 4, "reserved": 8, "headroom": 5}
+    assert _gpu_memory(GPUStats(**told, torch_valid=1)) == GPUMemory(10, 9, 1, 9, 4, 8, 5)
+    assert _gpu_memory(GPUStats(**told, torch_valid=0)) == GPUMemory(10, 9, 1, 9, None, None, 5)
 
 
 def test_what_does_not_answer_is_unknown_not_zero(fake: FakeLibrary) -> None:

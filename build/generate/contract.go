@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/api"
+)
+
+// contract is what the operations take and give.
+type contract struct {
+	Operations []operation
+	Records    []record // the structs that those hold, by name
+
+	said comments
+	seen map[reflect.Type]bool
+	err  error
+}
+
+type operation struct {
+	Name, Comment     string
+	Arguments         []field
+	Attached          string // what the bytes behind the request's zero byte are
+	Result            string // its type
+	ResultHasBytesToo bool
+}
+
+type record struct {
+	Name, Comment string
+	Fields        []field
+}
+
+type field struct{ Name, Type, Comment string }
+
+// written are types with a JSON of their own.
+var written = map[string]string{
+	"api.traceRef":    "integer | string", // a handle, or the content of a trace file in base64
+	"runlog.Column":   "list of number | null",
+	"json.RawMessage": "any",
+}
+
+func readContract(said comments) (*contract, error) {
+	c := &contract{said: said, seen: map[reflect.Type]bool{}}
+	for _, o := range api.Operations() {
+		if said[o.Function] == "" {
+			c.fail("operation %s: %s needs a comment", o.Name, o.Function)
+		}
+		c.Operations = append(c.Operations, operation{
+			Name: o.Name, Comment: said[o.Function], Arguments: c.fields(o.Args), Attached: c.attached(o.Args),
+			Result: c.typeOf(o.Result), ResultHasBytesToo: o.Attaches,
+		})
+	}
+	slices.SortFunc(c.Records, func(a, b record) int { return strings.Compare(a.Name, b.Name) })
+	return c, c.err
+}
+
+func (c *contract) fail(format string, values ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf(format, values...)
+	}
+}
+
+// fields are those of a struct's JSON, embedded structs taken apart as encoding/json does.
+func (c *contract) fields(of reflect.Type) (found []field) {
+	for i := range of.NumField() {
+		f := of.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported() && !f.Anonymous:
+		case f.Anonymous && name == "":
+			found = append(found, c.fields(f.Type)...)
+		case name == "":
+			c.fail("%s.%s needs a JSON name", of, f.Name)
+		default:
+			found = append(found, field{name, c.typeOf(f.Type), c.said[path(of)+"."+f.Name]})
+		}
+	}
+	return found
+}
+
+// attached is the comment of the method that reads what is attached to the arguments, their own or of what they embed.
+func (c *contract) attached(args reflect.Type) string {
+	if said := c.said[path(args)+".attach"]; said != "" {
+		return said
+	}
+	for i := range args.NumField() {
+		if f := args.Field(i); f.Anonymous {
+			if said := c.attached(f.Type); said != "" {
+				return said
+			}
+		}
+	}
+	return ""
+}
+
+// typeOf says what a type is in JSON: "list of number | null" is a list of what are numbers or null. Lists and objects
+// without entries may be null.
+func (c *contract) typeOf(t reflect.Type) string {
+	if name, known := written[t.String()]; known {
+		return name
+	}
+	switch kind := t.Kind(); {
+	case t.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+		c.fail("%s writes its own JSON: tell of it in `written`", t)
+	case kind == reflect.Bool:
+		return "boolean"
+	case kind >= reflect.Int && kind <= reflect.Uintptr:
+		return "integer"
+	case kind == reflect.Float32 || kind == reflect.Float64:
+		return "number"
+	case kind == reflect.String || t == reflect.TypeFor[[]byte](): // bytes in base64
+		return "string"
+	case kind == reflect.Interface:
+		return "any"
+	case kind == reflect.Pointer:
+		return c.typeOf(t.Elem()) + " | null"
+	case kind == reflect.Slice || kind == reflect.Array:
+		return "list of " + c.typeOf(t.Elem())
+	case kind == reflect.Map:
+		return "object of " + c.typeOf(t.Elem())
+	case kind == reflect.Struct:
+		return c.record(t)
+	default:
+		c.fail("%s has no JSON", t)
+	}
+	return ""
+}
+
+func (c *contract) record(t reflect.Type) string {
+	if t.NumField() == 0 {
+		return "nothing"
+	}
+	if !c.seen[t] {
+		c.seen[t] = true
+		c.Records = append(c.Records, record{t.String(), c.said[path(t)], c.fields(t)})
+	}
+	return t.String()
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/goccy/go-json"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestFilesAreWhatGoDeclares(t *testing.T) {
+	files, err := generate("../..")
+	require.NoError(t, err)
+	require.Len(t, files, 4)
+	for path, wanted := range files {
+		found, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, string(wanted), string(found), "run make generate: %s differs", path)
+	}
+}
+
+func TestTypesInJSON(t *testing.T) {
+	type inner struct {
+		Seconds []float64 `json:"seconds"`
+	}
+	type outer struct {
+		inner
+		Names  map[string]*int `json:"names"`
+		Raw    []byte          `json:"raw"`
+		Hidden int             `json:"-"`
+		Inner  *inner          `json:"inner"`
+		_      int
+	}
+	c := &contract{seen: map[reflect.Type]bool{}}
+	assert.Equal(t, []field{
+		{"seconds", "list of number", ""}, {"names", "object of integer | null", ""}, {"raw", "string", ""}, {"inner", "main.inner | null", ""},
+	}, c.fields(reflect.TypeFor[outer]()))
+	require.NoError(t, c.err)
+	assert.Equal(t, []record{{"main.inner", "", []field{{"seconds", "list of number", ""}}}}, c.Records)
+}
+
+func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		of      reflect.Type
+		problem string
+	}{
+		"no name": {reflect.TypeFor[struct{ Seconds int }](), "needs a JSON name"},
+		"its own JSON": {reflect.TypeFor[struct {
+			Text json.Number `json:"text"`
+			Own  ownJSON     `json:"own"`
+		}](), "main.ownJSON writes its own JSON"},
+		"no JSON": {reflect.TypeFor[struct {
+			Channel chan int `json:"channel"`
+		}](), "chan int has no JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := &contract{seen: map[reflect.Type]bool{}}
+			found.fields(c.of)
+			assert.ErrorContains(t, found.err, c.problem)
+		})
+	}
+}
+
+type ownJSON struct{}
+
+func (ownJSON) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
+
+func TestCommentsLoseTheNameTheyBeginWith(t *testing.T) {
+	said, err := readComments("../..")
+	require.NoError(t, err)
+	for name, wanted := range map[string]string{
+		"core/monitor.Stats":             "The newest sample. Sizes are bytes.",
+		"core/monitor.Stats.Samples":     "taken since the start, at least 1",
+		"core/monitor.GPUStats.Reserved": said[module+"core/monitor.GPUStats.Allocated"], // declared on one line
+		"core/api.durations.attach":      "Takes more durations in seconds, little-endian float64.",
+		"core/api.Step.KindKnown":        "Tells whether the kind is one of StepKinds.",
+	} {
+		assert.Equal(t, wanted, said[module+name], name)
+	}
+}

@@ -1,0 +1,60 @@
+package api
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/runlog"
+)
+
+func TestFieldsAreAsInMemory(t *testing.T) {
+	type ac struct {
+		GPUCount int
+		Valid    bool
+		PeakS    float64
+		Rows     [2]int64
+	}
+	assert.Equal(t, []CField{
+		{"gpu_count", "intptr_t", 0, 0, 8}, {"valid", "bool", 0, 8, 1}, {"peak_s", "double", 0, 16, 8}, {"rows", "int64_t", 2, 24, 16},
+	}, CFields(reflect.TypeFor[ac]()))
+	assert.PanicsWithValue(t, "string cannot cross the C boundary: use a fixed size, float64 or bool", func() {
+		CFields(reflect.TypeFor[struct{ Kind string }]())
+	})
+}
+
+// TestEveryFieldOfAStepIsLogged sets each field to a number of its own.
+func TestEveryFieldOfAStepIsLogged(t *testing.T) {
+	var step Step
+	given := reflect.ValueOf(&step).Elem()
+	for i := range given.NumField() {
+		given.Field(i).Set(reflect.ValueOf(i + 1).Convert(given.Field(i).Type()))
+	}
+	step.Kind = 2
+	logged := reflect.ValueOf(step.logged())
+	for i := range given.NumField() {
+		name := given.Type().Field(i).Name
+		if name == "Kind" {
+			require.Equal(t, runlog.KindCheckpoint, logged.FieldByName(name).Interface())
+			continue
+		}
+		require.Equal(t, logged.FieldByName(name).Interface(), given.Field(i).Interface(), name)
+	}
+}
+
+func TestKindsThatAreNone(t *testing.T) {
+	for kind, known := range map[int64]bool{-1: false, 0: true, 2: true, 3: false, 1 << 62: false} {
+		assert.Equal(t, known, (&Step{Kind: kind}).KindKnown(), kind)
+	}
+}
+
+// TestEveryResultHasAType: an operation whose function gives any, and is not a reading of changing names, cannot be documented.
+func TestEveryResultHasAType(t *testing.T) {
+	require.Len(t, Operations(), len(table))
+	for _, o := range Operations() {
+		assert.Equal(t, reflect.Struct, o.Args.Kind(), o.Name)
+		assert.NotEqual(t, reflect.Interface, o.Result.Kind(), "%s: give a struct instead of any", o.Name)
+	}
+}

@@ -1,0 +1,121 @@
+"""Records made of the library's answers have the fields and types that Go declares, by ``capi/operations.json``."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import types
+import typing
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asrconfig_go
+from asrconfig_go._base import native
+from asrconfig_go._base.records import json_fields
+from locations import REPOSITORY
+
+PACKAGE = Path(asrconfig_go.__file__).parent
+CONTRACT = json.loads((REPOSITORY / "capi" / "operations.json").read_text("utf-8"))
+SCALARS = {bool: ("boolean",), int: ("integer",), float: ("number", "integer"), str: ("string",)}
+# Which record of the library each dataclass is made of.
+RECORDS = {
+    "batching.batching_report.BatchingReport": "batching.Comparison",
+    "batching.batching_report.LengthBucket": "batching.Bucket",
+    "batching.batching_report.LongestClips": "batching.Longest",
+    "compare.comparison_records.Comparison": "compare.Comparison",
+    "compare.comparison_records.LargestModels": "compare.Largest",
+    "compare.comparison_records.Price": "timing.Price",
+    "compare.comparison_records.StepTime": "compare.StepAnswer",
+    "data.profile.DatasetProfile": "profile.Dataset",
+    "machine.hardware.HardwareProfile": "profile.Hardware",
+    "machine.model.ModelProfile": "profile.Model",
+    "memory.estimate.MemoryEstimate": "peak.Estimate",
+    "memory.estimate.Term": "analytic.Term",
+    "memory.run_memory.RunEstimate": "memory.RunEstimate",
+    "monitor.memory_monitor.MemoryHistory": "monitor.History",
+    "monitor.run_log.Alert": "runlog.Alert",
+    "monitor.run_log.RunLog": "runlog.Log",
+    "plan.plan_record.PlanRecord": "profile.Config",
+    "report.diagnosis.Finding": "diagnosis.Finding",
+}
+LEFT_OUT = {"compare.StepAnswer": "work"}  # which estimate_step_time does not give on
+# from_json makes these of other things.
+OF_FILES = {"StepRecord", "Calibration"}
+OF_NO_STRUCT = {"Activity"}
+
+
+def differences(hint: Any, told: str, where: str) -> list[str]:
+    """What Go's type may hold and the type hint does not."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return []
+    if told.startswith("list of ") and origin in (tuple, list):
+        return [d for each in arguments if each is not Ellipsis for d in differences(each, told[8:], f"{where}[]")]
+    if told.startswith("object of ") and dict in (origin, hint):
+        return differences(arguments[1], told[10:], f"{where}{{}}") if arguments else []
+    if origin in (types.UnionType, typing.Union):
+        (inner,) = (a for a in arguments if a is not type(None))
+        return differences(inner, told.removesuffix(" | null"), where)
+    if origin is typing.Literal:
+        return [d for kind in {type(a) for a in arguments} for d in differences(kind, told, where)]
+    if dataclasses.is_dataclass(hint) and told in CONTRACT["records"]:
+        return of_record(hint, told, where)
+    return [] if told in SCALARS.get(hint, ()) else [f"{where}: {hint} is {told} in Go"]
+
+
+def of_record(cls: Any, told: str, where: str) -> list[str]:
+    fields, known = json_fields(cls), dict(CONTRACT["records"][told])
+    known.pop(LEFT_OUT.get(told), None)
+    if fields.keys() != known.keys():
+        return [f"{where}: {sorted(fields.keys() ^ known.keys())} in one of {cls.__name__} and {told}"]
+    return [d for name, hint in fields.items() for d in differences(hint, known[name], f"{where}.{name}")]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_is_what_go_declares(name: str) -> None:
+    module, _, cls = name.rpartition(".")
+    record = getattr(import_module(f"asrconfig_go.{module}"), cls)
+    assert of_record(record, RECORDS[name], cls) == []
+
+
+def test_every_record_that_is_read_is_compared() -> None:
+    read = set()
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "from_json":
+                read.add(ast.unparse(node.args[0]))
+    named = {name.rpartition(".")[2] for name in RECORDS}
+    assert read - {"cls", "hint"} <= named | OF_FILES | OF_NO_STRUCT
+    assert len(read) > 12
+
+
+def test_every_operation_of_the_library_is_described() -> None:
+    assert sorted(CONTRACT["operations"]) == native.call("library.info")["operations"]
+
+
+@dataclasses.dataclass
+class _Price:
+    gpu: str
+    usd_per_hour: int
+    provider: str | None
+    date: str
+    origin: str
+
+
+def test_what_differs_is_named() -> None:
+    assert of_record(_Price, "timing.Price", "Price") == [
+        "Price: ['origin', 'source'] in one of _Price and timing.Price"
+    ]
+    assert differences(int, "number", "x") == ["x: <class 'int'> is number in Go"]
+    assert differences(str | None, "string", "x") == []  # a hint may allow more
+    assert differences(tuple[float | None, ...], "list of number | null", "x") == []
+    assert differences(tuple[int, ...], "list of number | null", "x") != []
+    assert differences(dict[str, float], "object of integer", "x") == []
+    assert differences(typing.Literal["a", "b"], "string", "x") == []
+    assert differences(typing.Literal["a"], "integer", "x") == ["x: <class 'str'> is integer in Go"]
+    assert differences(list[int], "list of string", "x") == ["x[]: <class 'int'> is string in Go"]
+    assert differences(float, "number | null", "x") == ["x: <class 'float'> is number | null in Go"]
