@@ -152,13 +152,13 @@ func (h histogram) ranges(floor float64) []shape {
 }
 
 func (h histogram) lines(int) []string {
-	lines := make([]string, len(h.Counts))
+	lines := make([]string, 0, len(h.Counts))
 	for i, n := range h.Counts {
 		filled := cells(float64(n)/h.tallest(), barColumns)
 		if n > 0 {
 			filled = max(1, filled)
 		}
-		lines[i] = fmt.Sprintf("%7.2f–%7.2f %s |%s| %d", h.Edges[i], h.Edges[i+1], h.Unit, padded(strings.Repeat("█", filled), barColumns), n)
+		lines = append(lines, fmt.Sprintf("%7.2f–%7.2f %s |%s| %d", h.Edges[i], h.Edges[i+1], h.Unit, padded(strings.Repeat("█", filled), barColumns), n))
 	}
 	for _, m := range h.Marks {
 		if m.Limit {

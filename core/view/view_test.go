@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
 	"os"
 	"regexp"
@@ -36,7 +37,7 @@ func sound(t testing.TB, page string) (elements map[string]int, text string) {
 	var said strings.Builder
 	for {
 		token, err := decoder.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return elements, said.String()
 		}
 		require.NoError(t, err, "%.200s", page[max(0, int(decoder.InputOffset())-150):])

@@ -40,7 +40,8 @@ def alert(number: int, text: str, **known: Any) -> Alert:
 def activity(*gpus: Mapping[str, float | None], **host: float | None) -> Activity:
     """What is given; all else is not known."""
     rows = tuple(GPUActivity(**{**dict.fromkeys(json_fields(GPUActivity)), **one}) for one in gpus)
-    return Activity(**{**dict.fromkeys(json_fields(Activity)), **host, "gpus": rows})
+    known: dict[str, Any] = {**dict.fromkeys(json_fields(Activity)), **host, "gpus": rows}
+    return Activity(**known)
 
 
 class FakeMonitor:
