@@ -181,7 +181,11 @@ func (b bars) Keys() []key {
 		keys = append(keys, k)
 	}
 	for _, l := range b.Levels {
-		keys = append(keys, key{Name: l.Name, Text: l.Text, Line: l.class()})
+		line := l.class()
+		if !l.Limit {
+			line += " upright"
+		}
+		keys = append(keys, key{Name: l.Name, Text: l.Text, Line: line})
 	}
 	return keys
 }
