@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -228,14 +229,17 @@ func (m *manifest) bad(line int, format string, args ...any) error {
 	return nil
 }
 
-// columnName is what columns are called, also several of them where another sign divides them: "id;path".
-var columnName = regexp.MustCompile(`^\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?([,;|]\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?)*$`)
+// columnName is what columns are called, also several of them where another sign divides them: "id;path". It is compiled at
+// its first use, which takes as long as loading the rest of the library.
+var columnName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?([,;|]\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?)*$`)
+})
 
 // missing is the error of a manifest without a path column.
 func (m *manifest) missing(found []string) error {
 	var quoted []string
 	for _, f := range found[:min(len(found), 30)] {
-		if len(f) > 256 || !columnName.MatchString(f) { // a file that is no table: it is not quoted
+		if len(f) > 256 || !columnName().MatchString(f) { // a file that is no table: it is not quoted
 			f = "no name of a column"
 		}
 		quoted = append(quoted, strconv.Quote(f))
