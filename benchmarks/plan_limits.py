@@ -12,7 +12,7 @@ not trimmed. Whisper pads every clip to 30 s, whatever is done: what its padding
 of at most 30 s.
 
 ``over`` counts steps in which a micro-batch was out of memory, aim 0 on the card with expandable segments; ``use`` is
-the most allocated in a micro-batch as a share of the budget, mean and weighted by time; ``padding`` is held against
+the most allocated in a micro-batch as a share of the budget, mean and weighted by time; ``padding`` is compared with
 random order at the one micro-batch that the longest clip allows. The cut that takes least time does not fill the
 memory where a step's clips differ. So one more row shows the fullest steps: packed, in as few micro-batches as can be,
 so large that no more than a quarter of the clips fit a fourth of a step at once. They have the aim of 87 % (by time).

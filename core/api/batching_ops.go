@@ -16,7 +16,7 @@ type durations struct {
 // attach takes more durations in seconds, little-endian float64.
 func (d *durations) attach(b []byte) error {
 	if len(b)%8 != 0 {
-		return fault.New(fault.InvalidArgument, "attach float64 numbers", "%d attached bytes are no whole number of durations", len(b))
+		return fault.New(fault.InvalidArgument, "attach float64 numbers", "%d attached bytes are not a whole number of durations", len(b))
 	}
 	for at := 0; at < len(b); at += 8 {
 		d.Seconds = append(d.Seconds, math.Float64frombits(binary.LittleEndian.Uint64(b[at:])))

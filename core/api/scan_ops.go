@@ -51,7 +51,7 @@ type scanArgs struct {
 // attach takes more paths, each ended by a zero byte, behind those of the JSON.
 func (a *scanArgs) attach(b []byte) error {
 	if len(b) > 0 && b[len(b)-1] != 0 {
-		return fault.New(fault.InvalidArgument, "end each path with a zero byte", "the last of the attached paths is cut")
+		return fault.New(fault.InvalidArgument, "end each path with a zero byte", "the last attached path is truncated")
 	}
 	all := string(b) // one copy, of which each path is a part
 	a.Paths = slices.Grow(a.Paths, strings.Count(all, "\x00"))
@@ -139,7 +139,7 @@ func openedScan(handle uint64) (*scanJob, error) {
 		return nil, err
 	}
 	if job.collection == nil {
-		return nil, fault.New(fault.InvalidArgument, "make the job with scan.open", "scan %d takes no pieces", handle)
+		return nil, fault.New(fault.InvalidArgument, "create the scan with scan.open", "scan %d does not accept pieces", handle)
 	}
 	return job, nil
 }
@@ -274,7 +274,7 @@ func finishedScan(handle uint64) (*scanJob, error) {
 		return nil, fault.New(fault.InvalidArgument, "poll until it has finished", "scan %d is still running", handle)
 	}
 	if job.err == nil && job.result.Clips == nil {
-		return nil, fault.New(fault.InvalidArgument, "call scan.end first", "scan %d has not been summed up", handle)
+		return nil, fault.New(fault.InvalidArgument, "call scan.end first", "scan %d has not ended", handle)
 	}
 	return job, job.err
 }

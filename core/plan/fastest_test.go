@@ -95,7 +95,7 @@ func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 	for _, a := range c.Alternatives[1:] {
 		switch a.Name {
 		case estimate.EightBit: // advice: it is not what was asked for
-		case "group_by_length, one size", "steps of one length, cut by memory", "packed steps, cut by memory": // learned from more slowly
+		case "group_by_length, one size", "steps of one length, sized by memory", "packed steps, sized by memory": // learned from more slowly
 			similar++
 			assert.GreaterOrEqual(t, *a.Speed, 0.8, "%s: the cut saves most of what they save", a.Name)
 		default:
@@ -237,7 +237,7 @@ func TestFewClipsThatFitInNoWayAreLeftOut(t *testing.T) {
 	}
 	_, err := Make(described(t, xlsr, many, "T4"))
 	requireFault(t, err, fault.Infeasible, "3.6e+04 s does not fit")
-	assert.Contains(t, fault.From(err).Hint, "clips cut to")
+	assert.Contains(t, fault.From(err).Hint, "clips of at most")
 }
 
 func TestWaysOutComeInOrderWithNumbers(t *testing.T) {
@@ -276,7 +276,7 @@ func TestWishesThatExcludeEachOther(t *testing.T) {
 		{"no clip is left", func(in *Inputs) { in.Options.MaxLengthS = pointer(0.5) }, fault.EmptyDataset, "the shortest lasts 1"},
 		{"a length that is none", func(in *Inputs) { in.Options.MaxLengthS = pointer(math.NaN()) }, fault.InvalidArgument, "max_length_s"},
 		{"a price that is none", func(in *Inputs) { in.Options.PriceUSDHour = pointer(-1.0) }, fault.InvalidArgument, "price_usd_hour"},
-		{"a clip that is no number", func(in *Inputs) { in.Durations = []float64{1, math.NaN()} }, fault.InvalidArgument, "clip 1 lasts NaN s"},
+		{"a clip that is not a number", func(in *Inputs) { in.Durations = []float64{1, math.NaN()} }, fault.InvalidArgument, "clip 1 lasts NaN s"},
 		{"unknown order", func(in *Inputs) { in.Options.LengthHandling = "sorted" }, fault.InvalidArgument, "length_handling"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

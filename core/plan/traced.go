@@ -41,7 +41,7 @@ func (t Traced) check() error {
 	}
 	rising := slices.IsSortedFunc(t.Peaks, func(a, b TracedPeak) int { return a.Batch - b.Batch })
 	if len(t.Peaks) == 0 || !rising || t.Peaks[0].Batch < 1 || slices.ContainsFunc(t.Peaks, func(p TracedPeak) bool { return p.Bytes < 1 || p.Bytes > maxPartBytes }) {
-		return fault.New(fault.InvalidArgument, "trace again", "the traced peaks are no bytes of rising micro-batches")
+		return fault.New(fault.InvalidArgument, "trace again", "the traced peaks are not bytes of increasing micro-batches")
 	}
 	if t.BudgetBytes < 1 || t.EvalBatch != nil && *t.EvalBatch < 1 || t.HighBytes != nil && *t.HighBytes < 1 {
 		return fault.New(fault.InvalidArgument, "trace again", "a traced budget of %d bytes, or an evaluation batch or a worst peak below 1", t.BudgetBytes)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class ASRConfigManager:
     """Holds the measured profiles and the plan, and accompanies the training.
 
-    ``gpu`` plans for a GPU of the catalogue (``"T4"``, ``"2xA100-40GB"``) instead of what is here.
+    ``gpu`` plans for a GPU of the catalogue (``"T4"``, ``"2xA100-40GB"``) instead of the local one.
 
     >>> manager = ASRConfigManager(gpu="T4")
     >>> dataset = manager.profile_dataset(CLIPS, progress=False)
@@ -194,7 +194,7 @@ class ASRConfigManager:
         if trace is False:
             return NotTraced("trace=False was asked for", "Leave trace out.")
         if trace is None and isinstance(self._model, ModelProfile):
-            return NotTraced("its counts alone are known", "Pass the model instead of its profile.")
+            return NotTraced("only its counts are known", "Pass the model instead of its profile.")
         if trace is None and not can_trace():
             return NotTraced(
                 "torch or transformers is not installed", "pip install 'asrconfig-go[train]', and plan again."
@@ -327,7 +327,7 @@ class ASRConfigManager:
 
         Attaches a guard for as long as it lasts (see ``attach``; ``preflight`` is handed to it). Where no step can be
         computed again, training restarts from the last complete checkpoint of this run, at most ``max_retries`` times.
-        ``resume=True`` goes on from the newest complete checkpoint in ``output_dir``, if there is one, with the run's
+        ``resume=True`` continues from the newest complete checkpoint in ``output_dir``, if there is one, with the run's
         effective batch; a path from that one. See ``recovery.GuardedTraining`` for what stays the same.
 
         What was met is in ``report``, and printed in the end if ``verbose``, also when an exception ends it.

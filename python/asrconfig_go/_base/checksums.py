@@ -1,4 +1,4 @@
-"""Checksums of a checkpoint's files, written when it is complete: what became damaged since is not gone on from."""
+"""Checksums of a checkpoint's files, written when it is complete: what became damaged since is not continued from."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from .errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 
 def user_path(given: str | os.PathLike[str], what: str) -> Path:
-    """The path of the ``what`` ("data set") that a user named, ``~`` expanded; there may be nothing.
+    """The path of the ``what`` ("dataset") that a user named, ``~`` expanded; there may be nothing.
 
     Whether something is there can be asked of it without another error: ``pathlib`` raises where a folder on the way is
     not ours to read or a text is no file's name. Here that is ``NotFoundError``, and an empty name, which would be the

@@ -26,7 +26,7 @@ def seed_of(state: dict[str, Any]) -> int:
 
 
 def seed_cpu(seed: int) -> None:
-    """Start the CPU's generators anew: Python's, numpy's and torch's."""
+    """Start the CPU's generators again: Python's, numpy's and torch's."""
     random.seed(seed)
     np.random.seed(seed)
     torch.default_generator.manual_seed(seed)

@@ -24,7 +24,7 @@ class AppliedSetting:
     """``"environment"``, ``"torch"`` or ``"model"``."""
     name: str
     value: str
-    """What is in force now."""
+    """What is in effect now."""
     state: str
     """``"done"``; ``"kept"`` where it was so already, or a value of yours stays; ``"not done"``."""
     why: str = ""
@@ -57,7 +57,7 @@ class Applied:
 
     def __repr__(self) -> str:
         if not self.settings:
-            return "Applied: the plan asks for nothing here"
+            return "Applied: nothing to do"
         lines = [f"Applied: {len(self.done)} done, {len(self.not_done)} not done"]
         for s in self.settings:
             lines.append(f"  {s.state:<8}  {s.where}: {s.name} = {s.value}")

@@ -73,7 +73,7 @@ def _alloc_conf(planned: str) -> AppliedSetting:
     wanted = parse_alloc_conf(planned)
     if wanted is None:
         raise InvalidArgumentError(
-            f"alloc_conf = {planned!r} is no list of settings", "write it as 'expandable_segments:True,other:value'"
+            f"alloc_conf = {planned!r} is not a list of settings", "write it as 'expandable_segments:True,other:value'"
         )
     read = alloc_conf_names()
     given = [name for name in read if os.environ.get(name)]
@@ -85,7 +85,7 @@ def _alloc_conf(planned: str) -> AppliedSetting:
     for name, text in before.items():
         theirs = parse_alloc_conf(text)
         if theirs is None:
-            why = "set before to what cannot be read as settings; left alone"
+            why = "has a value that cannot be parsed; left alone"
             return AppliedSetting("environment", name, text, NOT_DONE, why, UserWarning)
         merged[name] = ",".join(f"{key}:{value}" for key, value in {**wanted, **theirs}.items())
         notes += [

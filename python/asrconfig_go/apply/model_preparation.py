@@ -24,7 +24,7 @@ def prepare_model(model: Any, config: PlanRecord) -> Applied:
     wrappers are found inside. What the model's class cannot do is left as it is and told by an
     ``UnsupportedSettingWarning``. Weights, their training state (but for what is frozen) and random numbers stay.
 
-    Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for what is no module.
+    Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for what is not a module.
 
     >>> from asrconfig_go.demo.digit_model import small_model
     >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)

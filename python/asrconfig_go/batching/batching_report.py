@@ -29,7 +29,7 @@ class BatchingStrategy:
     padded_s: float
     """Seconds that the model computes: clips × the longest of them, over all micro-batches."""
     padding: float
-    """The share of them that is no audio."""
+    """The share of them that is not audio."""
     use: float
     """The mean over micro-batches of clips / clips that would fit at that length."""
     use_by_time: float
@@ -41,7 +41,7 @@ class BatchingStrategy:
     over_memory: int
     """Micro-batches larger than what fits: none."""
     speed: float
-    """How often as fast as random order with one size."""
+    """How many times faster than random order with one size."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class BatchingReport:
     buckets: tuple[LengthBucket, ...]
     """Those of bucketed steps."""
     notes: tuple[str, ...]
-    """What there is to say about too little data."""
+    """Warnings about too little data."""
 
     def find(self, order: str, split: str) -> BatchingStrategy:
         """The strategy of these names; ``InvalidArgumentError`` if there is none."""

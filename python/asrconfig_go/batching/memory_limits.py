@@ -142,6 +142,6 @@ def rows(memory: Sequence[tuple[float, int]]) -> list[dict[str, Any]]:
         return [{"seconds": float(seconds), "batch": int(batch)} for seconds, batch in memory]
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"memory = {memory!r:.100} is no table",
+            f"memory = {memory!r:.100} is not a table",
             "pass rows of (seconds, largest micro-batch), or make them by memory_table(memory_model, longest_s)",
         ) from None

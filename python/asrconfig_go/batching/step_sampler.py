@@ -108,7 +108,7 @@ class StepSampler:
 
     @property
     def clips(self) -> int:
-        """Clips of the data set."""
+        """Clips of the dataset."""
         return len(self._seconds)
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class StepSampler:
         found, order = native.exchange("batching.order", request, self._seconds.tobytes())
         self._steps, self._tail = int(found["steps"]), [int(size) for size in found["tail"]]
         self.notes: tuple[str, ...] = tuple(found["notes"])
-        """What there is to say about too little data."""
+        """Warnings about too little data."""
         self.buckets: tuple[LengthBucket, ...] = tuple(from_json(LengthBucket, each) for each in found["buckets"])
         """The ranges of length; one of all clips in random order."""
         return array("I", bytes(order))

@@ -129,7 +129,7 @@ class SideResult:
 
     @cached_property
     def padding(self) -> float | None:
-        """The share of what was computed that is no audio, 0 to 1."""
+        """The share of what was computed that is not audio, 0 to 1."""
         padded = [block.padded_s for block in self.blocks]
         audio = [self._audio(block) for block in self.blocks]
         if not padded or None in padded or None in audio:

@@ -56,12 +56,12 @@ def benchmark_training(
     is made for this machine when None, with the original's effective batch, else with ``target_batch_size``.
 
     Both sides train the same ``steps`` × effective batch clips, drawn by ``seed``, in blocks behind ``warm_up`` steps
-    that do not count (more where that is too few for the loader's workers); blocks take turns, plan, original, plan, …,
+    that are not measured (more where that is too few for the loader's workers); blocks take turns, plan, original, plan, …,
     in ``rounds``. Then single changes to the plan are
     tried in the same way: ``sweep`` names them (see ``OPTIONS``), ``"all"``, ``"none"``; None tries what may help
     against what holds the plan back. ``loader`` tries workers × prefetching of the DataLoader. ``profile`` is a folder
     for traces by PyTorch's profiler. ``settings`` are TrainingArguments for both sides, ``trainer_class`` a
-    ``Trainer`` of one's own.
+    ``Trainer`` of your own.
 
     Copies of the model are trained: its weights, random numbers and torch's switches stay. Changes that run out of
     memory or fail are told as such. Ctrl-C ends the benchmark with what was measured so far.

@@ -129,7 +129,7 @@ def _tf32(plan: TrainingConfig, place: Place, attention: str) -> Iterator[Change
     if place.gpu and place.capability >= (8, 0):
         yield _turned("tf32", "tf32", plan)
     else:
-        yield _not("tf32", "GPUs have it from compute capability 8.0 on")
+        yield _not("tf32", "requires compute capability 8.0 or newer")
 
 
 def _checkpointing(plan: TrainingConfig, place: Place, attention: str) -> Iterator[Change]:
@@ -149,7 +149,7 @@ def _attention(plan: TrainingConfig, place: Place, attention: str) -> Iterator[C
 
 def _order(plan: TrainingConfig, place: Place, attention: str) -> Iterator[Change]:
     if plan.micro_batching != "memory":
-        yield _not("order", "the plan leaves batches to the Trainer")
+        yield _not("order", "the Trainer makes the plan's batches")
         return
     for value in ("random", "bucketed"):
         if value != plan.length_handling:

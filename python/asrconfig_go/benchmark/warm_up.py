@@ -36,7 +36,7 @@ def with_warm_up(loader: Any, batches: int) -> Any:
     wrapper: Any = getattr(made, "batch_sampler", None)
     if not hasattr(wrapper, "batch_sampler"):
         raise UnsupportedError(
-            f"the batches of a {type(loader).__name__} cannot be repeated", "benchmark a data set with a length"
+            f"the batches of a {type(loader).__name__} cannot be repeated", "benchmark a dataset with a length"
         )
     wrapper.batch_sampler = WarmedUp(wrapper.batch_sampler, batches)
     return made

@@ -36,7 +36,7 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Way:
+class Remedy:
     """A change, and the bytes that the training would then take of one GPU."""
 
     what: str
@@ -92,7 +92,7 @@ class GPUPlan:
     cheapest: bool
     fastest: bool
     notes: tuple[str, ...]
-    remedies: tuple[Way, ...]
+    remedies: tuple[Remedy, ...]
 
     @property
     def name(self) -> str:
@@ -140,9 +140,9 @@ class TrainableModel:
 
     name: str
     parameters: int
-    full: Way
-    eight_bit: Way
-    lora: Way
+    full: Remedy
+    eight_bit: Remedy
+    lora: Remedy
 
 
 @dataclass(frozen=True, repr=False)

@@ -287,7 +287,9 @@ def _prices(prices: Prices | None) -> dict[str, float]:
     if isinstance(prices, str | os.PathLike):
         return _price_file(Path(prices))
     if not isinstance(prices, Mapping):
-        raise InvalidArgumentError(f"prices = {prices!r} are no prices", 'pass {"T4": 0.35, "L4": 0.7}, or a JSON file')
+        raise InvalidArgumentError(
+            f"prices = {prices!r} are not prices", 'pass {"T4": 0.35, "L4": 0.7}, or a JSON file'
+        )
     for name, hour in prices.items():
         number = isinstance(hour, int | float) and not isinstance(hour, bool)
         if not number or not math.isfinite(hour) or hour < 0:

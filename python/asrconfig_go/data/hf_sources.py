@@ -126,7 +126,7 @@ def _stream_piece(number: int, value: Any) -> Piece:
 
 
 def undecoded(dataset: Any, column: str) -> Any:
-    """The data set with its ``Audio`` column as it is stored, bytes and paths."""
+    """The dataset with its ``Audio`` column as it is stored, bytes and paths."""
     from datasets import Audio
 
     return dataset.cast_column(column, Audio(decode=False))

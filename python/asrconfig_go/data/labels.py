@@ -114,7 +114,7 @@ def check_labels(
 
 def _given(source: Any, texts: Iterable[Any] | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
     if texts is None:
-        raise InvalidArgumentError("a scan's result does not hold what is said", "pass texts=… beside it")
+        raise InvalidArgumentError("a scan's result has no transcripts", "pass texts=… as well")
     if isinstance(source, ScanResult):
         result = source
     else:
@@ -138,7 +138,7 @@ def _scanned(source: Any, text: str | None, workers: int, progress: bool) -> tup
         said = found.texts(text)
         return scan_audio(source, workers=workers, progress=progress, allow_empty=True), said
     if found.request is None or not {"manifest", "shards", "folder"} & set(found.request):
-        raise InvalidArgumentError("the dataset does not tell what is said", "pass texts=… in the order of the clips")
+        raise InvalidArgumentError("the dataset has no transcripts", "pass texts=… in the order of the clips")
     result, said = scan_with_texts(found, text, workers=workers, progress=progress)
     if all(one is None for one in said):
         column = f"no {text!r}" if text else "no text"
@@ -256,5 +256,5 @@ def _sequence(labels: Any) -> Sequence[Any]:
         if hasattr(labels, name):
             return list(getattr(labels, name))
     if not hasattr(labels, "__iter__"):
-        raise InvalidArgumentError(f"the tokenizer gives {kind(labels)} for a text", "it is to give a text's labels")
+        raise InvalidArgumentError(f"the tokenizer gives {kind(labels)} for a text", "it must return a text's labels")
     return labels if isinstance(labels, str | list | tuple | array) else list(labels)

@@ -64,7 +64,7 @@ def _splits(source: dict[Any, Any], sample_size: int | None) -> Source:
 def _path(name: str, sample_size: int | None, seed: int) -> Source:
     if name.startswith("pipe:"):
         return Source({"shards": [name]})
-    path = user_path(name, "data set")
+    path = user_path(name, "dataset")
     if path.is_dir():
         return _folder(path, sample_size, seed)
     if not path.exists():

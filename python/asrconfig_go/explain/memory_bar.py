@@ -1,4 +1,4 @@
-"""What the memory bar shows: who holds how much of the tightest device, and the lines that it is held against."""
+"""What the memory bar shows: who holds how much of the tightest device, and the lines that it is compared with."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class Window:
         if not share:
             raise InfeasiblePlanError(
                 "every clip of an optimizer step, in all processes, is too long for the GPU",
-                "cut or drop long clips before training, turn gradient checkpointing on, or take a larger GPU",
+                "split or drop long clips before training, enable gradient checkpointing, or use a larger GPU",
             )
         return 1.0 / share
 

@@ -99,11 +99,11 @@ class Attempts:
     def note(self, place: str, before: int, after: int, text: str, lost_s: float = 0.0) -> None:
         """Keep the event, and say it."""
         self.events.append(GuardEvent(place, self._trainer.state.global_step, before, after, text, lost_s))
-        stays = "" if place == "skipped" else "; done again, the result stays the same"
+        stays = "" if place == "skipped" else "; repeated, the result stays the same"
         logger.warning("%s%s", self.events[-1], stays)
 
     def _decide(self, error: Exception, met: _Met, piece: Piece | None) -> Callable[[float], None] | None:
-        """How to go on after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
+        """How to continue after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
         found, text = classify(error), first_line(error)
         if found["class"] == "host_oom" and not met.host_oom and self._ran_short(error):
             met.host_oom = True  # the same once more: a smaller micro-batch does not help

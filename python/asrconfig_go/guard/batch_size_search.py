@@ -64,7 +64,7 @@ class BatchSizeSearch:
         duration = "" if self.seconds is None else f" of {self.seconds:g} s"
         if not self.micro_batch:
             return f"not even a micro-batch of {self.low}{duration} fits: {tried}"
-        end = ", the most that was asked for" if self.micro_batch == self.high else ""
+        end = ", the largest size allowed" if self.micro_batch == self.high else ""
         return f"largest micro-batch {self.micro_batch}{duration}{end}: {tried}"
 
     def _remarks(self) -> list[str]:
@@ -228,7 +228,8 @@ def _check_optimizer(optimizer: Any, *, named: bool) -> None:
     if optimizer is None or hasattr(optimizer, "param_groups") or (named and isinstance(optimizer, str)):
         return
     raise InvalidArgumentError(
-        f"optimizer = {optimizer!r} is no optimizer", "pass a torch.optim.Optimizer, or for a model the Trainer's name"
+        f"optimizer = {optimizer!r} is not an optimizer",
+        "pass a torch.optim.Optimizer, or for a model the Trainer's name",
     )
 
 

@@ -332,9 +332,9 @@ class Guard:
                 "attach without micro_batch, to the batch that fits" + ("" if unfit else f", or {STATISTICS_HINT}"),
             )
         if unfit:
-            self._say(f"the guard leaves this training alone, and out of memory ends it: {unfit}")
+            self._say(f"the guard leaves this training alone, and an out-of-memory error ends it: {unfit}")
         else:
-            self._say(f"batches are not cut, as that would change the result: {whole}; {STATISTICS_HINT}")
+            self._say(f"batches are not split, as that would change the result: {whole}; {STATISTICS_HINT}")
 
     def _check_unchanged(self) -> None:
         """A batch that its step has changed in place cannot be computed again; copies are handed out from then on."""
@@ -342,12 +342,12 @@ class Guard:
         if self._rule.losses.own_step and changed_tensors(self.trainer.model.parameters(), self._sums):
             raise InvalidArgumentError(
                 f"training_step of {name} changes weights within the step, and ran out of memory in between",
-                "go on from the last checkpoint, without a guard",
+                "continue from the last checkpoint, without a guard",
             )
         if any(call.changed for call in self._window.calls):
             raise InvalidArgumentError(
                 f"{name} has changed a batch in place in a step that is to be computed again",
-                "change a copy of it in compute_loss, or go on from the last checkpoint as manager.train does",
+                "change a copy of it in compute_loss, or continue from the last checkpoint as manager.train does",
             )
 
     def _step(self, model: Any, calls: list[Call], args: Any, kwargs: Any) -> Any:
@@ -438,12 +438,14 @@ class Guard:
         return self._attempts.run("evaluation", budget, attempt, again)
 
     def _once_more(self, place: str, text: str, before: int = 0, after: int = 0) -> None:
-        """Keep and say that something was done again."""
+        """Keep and say that something was repeated."""
         self._attempts.note(place, before, after, text)
 
     def __repr__(self) -> str:
         weights = f"weights by {self.rule}; " if self.rule else ""
-        fitted = f"did not fit {plural(len(self.events), 'time')}" if self.events else "everything has fitted so far"
+        fitted = (
+            f"did not fit {plural(len(self.events), 'time')}" if self.events else "nothing ran out of memory so far"
+        )
         head = f"Guard of {type(self.trainer).__name__}: {weights}{fitted}"
         skipped = [f"  {self.skipped} clips were too long and left out or replaced"] if self.skipped else []
         return "\n".join(

@@ -101,12 +101,12 @@ def caveats(trainer: Any) -> tuple[str, ...]:
     if batch:
         said.append(
             f"{batch[0]} and {len(batch) - 1} more normalise over the batch: results depend on the size of "
-            "micro-batches, so batches are cut with attach(split_batch_statistics=True) alone"
+            "micro-batches, so batches are split only with attach(split_batch_statistics=True)"
         )
     over_time = [name for name in found if name not in batch]
     if over_time:
         said.append(
-            f"{over_time[0]} normalises over time, padding included: batches are cut with the padding they have, "
+            f"{over_time[0]} normalises over time, padding included: batches are split with the padding they have, "
             "which keeps results but not memory"
         )
     if cannot_retry(trainer):

@@ -154,8 +154,8 @@ class LossRule:
             self.whole, self.unfit = self.whole or self.unfit, ""
         elif self.used:
             raise InvalidArgumentError(
-                f"losses that were weighted so far cannot be weighted any more: {self.unfit}",
-                "go on from the last checkpoint without a guard and without accumulation",
+                f"losses that were weighted so far can no longer be weighted: {self.unfit}",
+                "continue from the last checkpoint without a guard and without accumulation",
             )
 
     def _say_assumed(self) -> None:

@@ -164,10 +164,10 @@ class MeasuredLosses:
         try:
             by_gradients = fitting(step.gradient)
         except NoRuleError as error:
-            raise UnfitStepError(f"has gradients that no weight mends: {error.message}") from error
+            raise UnfitStepError(f"has gradients that no weight corrects: {error.message}") from error
         both = tuple(rule for rule in by_gradients if rule in found)
         if not both:
-            raise UnfitStepError("has losses and gradients that different weights mend")
+            raise UnfitStepError("has losses and gradients that need different weights")
         return both
 
     def _fitting_modes(

@@ -22,7 +22,7 @@ _GROWTH = 1.25
 def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = False) -> MemoryModel:
     """The memory model of a trainer's training, on this machine's GPU or one of the catalogue.
 
-    The allocator is simulated with the settings that are in force here. The guard may cut any batch, so that gradients
+    The allocator is simulated with the settings that are in effect here. The guard may cut any batch, so that gradients
     of one micro-batch lie beside the next one also where the Trainer itself accumulates none. The Trainer holds the
     inputs of all micro-batches that it accumulates; ``whole_steps`` says that it will be given a step in one batch, so
     that there are no others.
@@ -54,7 +54,7 @@ class MemoryBudget(Budget):
         super().__init__(samples, overhead_s)
         if limit_bytes is None and memory.target.limit_bytes is None:
             raise InvalidArgumentError(
-                "the memory model has no GPU in mind", 'trace it with gpu="L4", or pass memory_limit_bytes'
+                "the memory model has no GPU given", 'trace it with gpu="L4", or pass memory_limit_bytes'
             )
         self._memory, self._limit = memory, limit_bytes
         self.rate: float = float(memory.about.get("length_per_second") or SAMPLING_RATE)

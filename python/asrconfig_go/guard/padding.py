@@ -47,7 +47,7 @@ def trimmed(inputs: Any, length: int) -> Any:
 def layout(inputs: Any) -> dict[str, str] | None:
     """What each entry with a length is as long as: ``"input"`` or ``"labels"``; None when that is not to be told.
 
-    Entries of one value for each sample, and what is no tensor, have no length.
+    Entries of one value for each sample, and what is not a tensor, have no length.
     """
     name = input_name(inputs)
     if name is None:

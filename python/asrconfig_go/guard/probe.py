@@ -150,7 +150,7 @@ def _allocate(raw: Any, parameters: list[Any]) -> str:
     if changed_tensors(parameters, sums):
         raise UnsupportedError(
             f"{type(raw).__name__} changed weights in a step without gradients and learning rate",
-            "load the model again, and do without a pre-flight",
+            "load the model again, and turn the pre-flight off",
         )
     return ""
 

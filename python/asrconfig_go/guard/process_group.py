@@ -160,7 +160,7 @@ class ProcessGroup:
         self._reduce(message, _TELLING_S if failed else None)
         samples, tokens, *everywhere = message.tolist()
         if everywhere[0] and not failed:
-            raise OtherProcessFailedError("another process of this training has failed", "its own error says why")
+            raise OtherProcessFailedError("another process of this training has failed", "see its own error")
         return Totals(int(samples), tokens), everywhere
 
     def _tell_failure(self) -> None:
@@ -168,7 +168,7 @@ class ProcessGroup:
         try:
             self._meet(failed=True)
         except Exception as lost:
-            logger.warning("the other processes could not be told of a failure: %s", first_line(lost))
+            logger.warning("cannot notify the other processes of a failure: %s", first_line(lost))
 
     def _used_anywhere(self, parameters: list[Any]) -> list[Any]:
         """Those with a gradient in any process; here too then, of zeros."""

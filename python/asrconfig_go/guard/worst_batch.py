@@ -18,7 +18,7 @@ _INPUTS = ("input_values", "input_features")
 _COLUMNS = ("length", "input_length")
 _PADDING = -100
 _FRAMES_PER_SECOND = 100
-_HINT = "give a batch with input_values or input_features, or do without seconds"
+_HINT = "give a batch with input_values or input_features, or leave seconds out"
 
 
 def longest(batch: Any, length: int | None = None, samples: int | None = None, *, model: Any = None) -> Any:

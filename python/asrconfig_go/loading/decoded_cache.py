@@ -78,7 +78,7 @@ class DecodedCache(ClipCache):
         return clip
 
     def clear(self) -> None:
-        """Forget every clip and start counting anew."""
+        """Forget every clip and start counting again."""
         self._start()
 
     def _kept(self, key: Key, clip: Array) -> Array:

@@ -50,7 +50,7 @@ def _decode(file: str | io.BytesIO, name: str) -> tuple[Array, int]:
         ) from error
     if len(samples) < _CUT_OFF * claimed:
         raise CorruptFileError(
-            f"{name} is cut off: {len(samples) / rate:.2f} s of {claimed / rate:.2f} s could be decoded",
+            f"{name} is truncated: {len(samples) / rate:.2f} s of {claimed / rate:.2f} s could be decoded",
             "fetch it again, or leave it out; asrconfig_go.scan_audio finds all such files",
         )
     return samples, rate

@@ -112,7 +112,9 @@ class ResampledCache(ClipCache):
             return found
         clip: Array = np.asarray(self.load(source, sample_rate=self.sample_rate), dtype=np.float32)
         if clip.ndim != 1:
-            raise InvalidArgumentError(f"load gave an array of shape {clip.shape}", "it is to give one of (samples,)")
+            raise InvalidArgumentError(
+                f"load gave an array of shape {clip.shape}", "it must return one of shape (samples,)"
+            )
         if key is not None and path is not None and unchanged(source, key):
             self._save(path, clip)
         return clip

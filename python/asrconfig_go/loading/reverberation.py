@@ -59,7 +59,7 @@ class Reverberation:
         impulse responses are better where you have them.
         """
         low, high = check_range("rt60_s", rt60_s, *_RT60_RANGE, "(0.15, 0.8)")
-        check_count("count", count, 1, _MOST_ROOMS, "32 is plenty")
+        check_count("count", count, 1, _MOST_ROOMS, "32 is enough")
         check_rate(sample_rate)
         generator = np.random.default_rng(check_count("seed", seed, 0, 2**64 - 1, "0"))
         return cls([room(rt60, sample_rate, generator) for rt60 in np.linspace(low, high, count)], probability)

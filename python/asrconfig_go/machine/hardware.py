@@ -135,7 +135,7 @@ def _available(gpu: GPU) -> int:
 
 
 def check_margin(margin: float) -> None:
-    """Refuse a safety margin that is no number between 0.70 and 0.95."""
+    """Refuse a safety margin that is not a number between 0.70 and 0.95."""
     low, high = MARGIN_RANGE
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not low <= margin <= high:
         raise InvalidArgumentError(

@@ -98,7 +98,7 @@ class _Peak:
 def _gpu(torch: Any, memory_model: MemoryModel) -> str:
     if not torch.cuda.is_available():
         raise UnsupportedError(
-            "calibration measures on a CUDA GPU, and torch finds none",
+            "calibration requires a CUDA GPU, and torch finds none",
             "estimates work without it; calibrate on the machine that trains",
         )
     name = str(torch.cuda.get_device_name())

@@ -98,7 +98,7 @@ class MemoryModel(OpenedTrace):
         if isinstance(trace, str | os.PathLike):
             request = {"path": str(user_path(trace, "trace").absolute())}
         elif not hasattr(trace, "segments"):
-            raise InvalidArgumentError(f"{trace!r} is no trace", "pass a Trace, or the file that Trace.save wrote")
+            raise InvalidArgumentError(f"{trace!r} is not a trace", "pass a Trace, or the file that Trace.save wrote")
         else:
             request = {"trace": base64.b64encode(trace.to_bytes()).decode()}
         opened = native.call("memory.open", request)

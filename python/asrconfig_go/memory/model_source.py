@@ -58,7 +58,7 @@ def model_source(model: Any, freeze_feature_encoder: bool = False) -> ModelSourc
     if is_module(model):
         return _live(model, freeze_feature_encoder)
     if isinstance(model, ModelProfile):
-        raise UnsupportedError(f"{model.name or 'the model'} is known by its counts alone", _ACCEPTED)
+        raise UnsupportedError(f"{model.name or 'the model'} has only its counts", _ACCEPTED)
     if callable(model):
         return ModelSource(getattr(model, "__name__", "model"), model, None)
     label, values, class_name = _config(model)

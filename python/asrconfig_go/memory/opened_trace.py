@@ -115,7 +115,7 @@ class OpenedTrace:
         if longest and length > longest:
             raise InvalidArgumentError(
                 f"{seconds:g} s of audio are longer than the {longest / per_second:g} s that {self.name} takes",
-                "cut the clips, or choose a model without fixed positions",
+                "split the clips, or choose a model without fixed positions",
             )
         return int(about.get("fixed_length") or length)
 
@@ -160,7 +160,8 @@ class OpenedTrace:
         most = self.about.get("max_labels")
         if most and labels > most:
             raise InvalidArgumentError(
-                f"labels = {labels} is more than the {most} tokens that {self.name} takes", "cut or drop longer texts"
+                f"labels = {labels} is more than the {most} tokens that {self.name} takes",
+                "shorten or drop longer texts",
             )
         return labels
 

@@ -30,7 +30,7 @@ class BatchShapes:
 
     def __init__(self, model: Any, before_training: BeforeBatch | None = None) -> None:
         self._model, self._before = model, before_training
-        self._careful = BestEffort("lengths of batches are not looked at")
+        self._careful = BestEffort("lengths of batches are not recorded")
         self._rates: dict[str, float | None] = {}
         self._clear()
         self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)

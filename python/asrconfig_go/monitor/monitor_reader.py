@@ -56,11 +56,11 @@ class MemoryReader(Protocol):
     def alerts(self) -> tuple[Alert, ...]:
         """All warnings so far."""
 
-    def story(self) -> RunLog:
+    def run_log(self) -> RunLog:
         """All of it; also after the stop."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the story; also after the stop."""
+        """Write the run log; also after the stop."""
 
     def stop(self) -> None:
         """Take no more samples."""

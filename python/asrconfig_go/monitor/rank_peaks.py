@@ -91,13 +91,13 @@ def rank_peaks(folder: Path) -> tuple[RankPeaks, ...]:
 
 
 def own_peaks(rank: int, monitor: MemoryReader | None = None) -> RankPeaks:
-    """Those of this process: since it began, or since its ``monitor`` did, which lets PyTorch's peaks start anew."""
+    """Those of this process: since it began, or since its ``monitor`` did, which lets PyTorch's peaks start again."""
     torch, device, allocated, reserved = sys.modules.get("torch"), "", None, None
     if torch is not None and torch.cuda.is_initialized():
         device = f"cuda:{torch.cuda.current_device()}"
         allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         if monitor is not None:
-            steps = monitor.story().steps
+            steps = monitor.run_log().steps
             allocated = _highest(allocated, steps.peak_allocated_bytes)
             reserved = _highest(reserved, steps.peak_reserved_bytes)
     return RankPeaks(rank, device, allocated, reserved, _peak_rss())

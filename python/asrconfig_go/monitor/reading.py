@@ -86,8 +86,8 @@ class Reader:
 
     def __init__(self, monitor: MemoryMonitor, pid: int | None = None) -> None:
         self._monitor, self._pid = monitor, pid
-        story = monitor.story()
-        self._gpus, self._host = story.gpus, story.host
+        run_log = monitor.run_log()
+        self._gpus, self._host = run_log.gpus, run_log.host
         self._listed_at = -_LISTED_EVERY_S
         self._processes: tuple[tuple[CardProcess, ...], ...] = ()
 

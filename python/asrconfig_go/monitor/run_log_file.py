@@ -1,4 +1,4 @@
-"""The file of a run's story, beside its checkpoints."""
+"""The file of a run log, next to the checkpoints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RunFile:
         return self._clock() >= self._next
 
     def write(self) -> None:
-        """Write the story so far."""
+        """Write the run log so far."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._monitor.save(self.path)
         self._next = self._clock() + _EVERY_S

@@ -28,8 +28,8 @@ _ROWS = 16  # lengths at which a traced table is asked
 _GRADIENT_BYTES = 4
 
 
-class Way(NamedTuple):
-    """One way of training, as the planner names it."""
+class StepSettings(NamedTuple):
+    """The settings that a traced step depends on, by the names of `plan.next`."""
 
     precision: Precision
     gradient_checkpointing: bool
@@ -51,9 +51,9 @@ class Wanted(NamedTuple):
     max_length_s: float | None
 
     @property
-    def way(self) -> Way:
-        """The way alone."""
-        return Way(self.precision, self.gradient_checkpointing, self.optimizer)
+    def settings(self) -> StepSettings:
+        """The settings alone."""
+        return StepSettings(self.precision, self.gradient_checkpointing, self.optimizer)
 
 
 class NotTracedWarning(UserWarning):
@@ -130,7 +130,7 @@ class Tracer:
         largest = max(1, rows[-1][1])
         sizes = sorted({size for size in _divisors(share) if size <= largest} | {largest})
         return {
-            **wanted.way._asdict(),
+            **wanted.settings._asdict(),
             "budget_bytes": wanted.budget_bytes,
             "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
             "peaks": [self._peak(memory, size, longest_s) for size in sizes],
@@ -143,7 +143,7 @@ class Tracer:
         peaks = [self._peak(memory, size, longest_s) for size in sizes]
         largest = max((peak["batch"] for peak in peaks if peak["bytes"] <= wanted.budget_bytes), default=0)
         return {
-            **wanted.way._asdict(),
+            **wanted.settings._asdict(),
             "budget_bytes": wanted.budget_bytes,
             "memory": [{"seconds": longest_s, "batch": largest}],
             "peaks": peaks,

@@ -41,7 +41,7 @@ class Selection:
         if self.unreadable:
             lines.append(f"{plural(len(self.unreadable), 'clip')} that cannot be read left out")
         if self.to_cut:
-            pieces = f"to be cut into pieces of at most {self.chunk_length_s:g} s ({self.to_cut_hours:.2f} h)"
+            pieces = f"to be split into pieces of at most {self.chunk_length_s:g} s ({self.to_cut_hours:.2f} h)"
             lines.append(f"{plural(len(self.to_cut), 'clip')} {pieces}")
         return "\n".join(lines)
 
@@ -61,7 +61,9 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     1 clip that cannot be read left out
     """
     if not isinstance(config, PlanRecord):
-        raise InvalidArgumentError(f"config = {config!r:.80} is no TrainingConfig", "create_optimal_config gives one")
+        raise InvalidArgumentError(
+            f"config = {config!r:.80} is not a TrainingConfig", "create_optimal_config gives one"
+        )
     seconds = _seconds(durations)
     longest = math.inf if config.max_length_s is None else config.max_length_s
     chunk = math.inf if config.chunk_length_s is None else config.chunk_length_s
@@ -73,7 +75,7 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     if not kept:
         raise EmptyDatasetError(
             f"no clip is left of {len(seconds)}: {len(too_long)} are over {longest:g} s, {len(unreadable)} unreadable",
-            "raise config.max_length_s, or set chunk_length_s and cut the clips",
+            "raise config.max_length_s, or set chunk_length_s and split the clips",
         )
 
     def hours(clips: array[int]) -> float:

@@ -52,7 +52,7 @@ def fine_tune(
     length, ``target_batch_size`` is the clips of an optimizer step (default 32), ``gpu`` plans for another GPU, and
     ``config`` is a plan made before. ``settings`` are fields of the plan, or else of TrainingArguments, to override.
 
-    ``resume=True`` goes on with the training that ``output_dir`` holds, with its plan, or starts it. ``push`` uploads
+    ``resume=True`` continues with the training that ``output_dir`` holds, with its plan, or starts it. ``push`` uploads
     the model, to a repository of that name if it is one; without a token the result says so. What was there before
     stays: a folder with an earlier training is refused unless that is resumed.
 

@@ -50,7 +50,7 @@ class SpeechBatches:
         if longest is not None and length > longest:
             raise InvalidArgumentError(
                 f"{seconds:g} s of audio is more than the model takes: {longest / self.length_per_second:g} s",
-                "cut the clips, or choose a model without fixed positions",
+                "split the clips, or choose a model without fixed positions",
             )
         return self.fixed_length or length
 

@@ -107,7 +107,7 @@ def _file(checkpoint: Path) -> dict[str, Any]:
 
 
 def _held(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
-    """The tensors of a value, its items and its attributes, but for a Trainer's, an optimizer's and a data set's."""
+    """The tensors of a value, its items and its attributes, but for a Trainer's, an optimizer's and a dataset's."""
     if isinstance(value, torch.Tensor):
         yield value
         return

@@ -34,7 +34,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def newest_complete(folder: Path, foreign: Collection[str] = (), processes: int | None = None) -> Path | None:
-    """The newest checkpoint of ``folder`` that training can go on from; others are left where they are, and said."""
+    """The newest checkpoint of ``folder`` that training can continue from; others are left where they are, and said."""
     for checkpoint in reversed(checkpoints(folder)):
         if checkpoint.name in foreign:
             continue

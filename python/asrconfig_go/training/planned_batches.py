@@ -1,4 +1,4 @@
-"""What a plan decided that only the Trainer at hand can carry out: steps of chosen clips, cut by memory."""
+"""What a plan decided that only the Trainer at hand can carry out: steps of chosen clips, split by memory."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def use_planned_batches(
 
 
 def _of_the_training_set(trainer: Any, config: PlanRecord, durations: array[float]) -> array[float] | None:
-    """The seconds of each clip of the Trainer's data set, if they are known."""
+    """The seconds of each clip of the Trainer's dataset, if they are known."""
     size = getattr(trainer.train_dataset, "__len__", None)
     if size is None:
-        _not_followed(config, "the data set is a stream, of which no order can be chosen")
+        _not_followed(config, "the dataset is a stream, of which no order can be chosen")
         return None
     limit = math.inf if config.max_length_s is None else config.max_length_s
     kept = array("d", (s for s in durations if s <= limit))

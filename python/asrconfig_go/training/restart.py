@@ -1,4 +1,4 @@
-"""What a training run needs to go on after a failure: checkpoints of its own, its initial state, its random numbers."""
+"""What a training run needs to continue after a failure: checkpoints of its own, its initial state, its random numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOOKED = 2  # steps before which callbacks are looked at: some make their tenso
 
 
 class AllStepsMade(Exception):
-    """Raised where training begins, when the checkpoint it goes on from has all the steps."""
+    """Raised where training begins, when the checkpoint it continues from has all the steps."""
 
 
 class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
@@ -164,7 +164,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         if lost and self._trainer.is_world_process_zero():
             self._lost += lost
             logger.warning(
-                "%s: tensors that no checkpoint holds. A resumed run begins them anew, and training that runs out of "
+                "%s: tensors that no checkpoint holds. A resumed run begins them again, and training that runs out of "
                 "memory outside of its steps ends instead of restarting. With state_dict and load_state_dict the "
                 "callback is saved in each checkpoint and put back",
                 ", ".join(lost),
@@ -275,7 +275,7 @@ class InitialState:
     The tensors are kept in a file beside the run's record rather than in RAM: a copy of a large model's weights beside
     the loader's workers is what small machines lack. The file is written whole or not at all, and removed at the end.
     Kept are the trainable parameters and the buffers; frozen parameters do not change. A ``model_init`` makes the model
-    anew by itself.
+    again by itself.
     """
 
     def __init__(self, trainer: Any, folder: Path) -> None:
@@ -316,7 +316,7 @@ class InitialState:
         return bool(self._trainer.model_init) or set(changing_tensors(self._trainer.model)) <= set(state["model"])
 
     def restore_objects(self) -> None:
-        """Put back random numbers and the given optimizer and scheduler, without their state; others are made anew."""
+        """Put back random numbers and the given optimizer and scheduler, without their state; others are made again."""
         trainer = self._trainer
         set_rng_state(self._rng)
         trainer.optimizer, trainer.lr_scheduler = self._optimizer, self._scheduler

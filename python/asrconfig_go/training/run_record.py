@@ -83,7 +83,7 @@ class RunRecord:
         record = from_file(cls, told, path, _HINT)
         wrong = record._complaint()
         if wrong or effective != record.effective_batch:
-            raise CorruptFileError(f"{path} is no record of a run: {wrong or 'effective_batch does not fit'}", _HINT)
+            raise CorruptFileError(f"{path} is not a record of a run: {wrong or 'effective_batch does not fit'}", _HINT)
         return record
 
     def _complaint(self) -> str:

@@ -44,7 +44,7 @@ def _shown(kind: str, form: str, record: Record, width: int = 0) -> str:
 
 
 def save_page(path: Path, kind: str, record: Record) -> None:
-    """Write a page that stands alone, whole or not at all.
+    """Write a self-contained page, whole or not at all.
 
     Raises ``InvalidArgumentError`` for another suffix than .html, ``NotFoundError`` where it cannot be written.
     """

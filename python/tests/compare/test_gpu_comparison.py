@@ -88,7 +88,7 @@ def test_html_is_whole_and_fits_light_and_dark(compared: Comparison) -> None:
     tags = _Tags()
     tags.feed(page)
     assert tags.open == []
-    for word in ("cheapest", "fastest", "does not fit", "what this rests on", "2 × A100-40GB SXM"):
+    for word in ("cheapest", "fastest", "does not fit", "assumptions", "2 × A100-40GB SXM"):
         assert word in tags.said
     assert "prefers-color-scheme:dark" in page
     assert "color:black" not in page and "background:white" not in page

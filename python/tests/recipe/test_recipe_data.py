@@ -177,7 +177,7 @@ def test_cleaning_leaves_out_what_says_nothing() -> None:
         ("m.csv", "", EmptyDatasetError, "has no rows"),
         ("m.csv", "id,words\n1,x\n", InvalidArgumentError, "no column of a usual name with the audio"),
         ("m.jsonl", '{"path": "a.wav", "text": "x", "offset": 1.5}\n', UnsupportedError, "cuts pieces"),
-        ("m.xml", "<a/>", InvalidArgumentError, "is no manifest"),
+        ("m.xml", "<a/>", InvalidArgumentError, "is not a manifest"),
     ],
 )
 def test_manifests_that_cannot_be_used(

@@ -22,7 +22,7 @@ from asrconfig_go.report.diagnosis import Finding
 from asrconfig_go.report.run_report import of_weight
 from asrconfig_go.training.run_record import RunFolder, RunRecord
 from html_checks import charts, tags
-from run_stories import (
+from run_logs import (
     GIB,
     START,
     Json,
