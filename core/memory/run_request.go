@@ -22,7 +22,7 @@ type RunRequest struct {
 	// Instead of all these: up to 100 000 optimizer steps, each of 1 to 65536 micro-batches of batch, length and labels.
 	Windows [][][3]int64 `json:"windows"`
 
-	Overhead    float64 `json:"overhead"`     // what a micro-batch costs beside batch × length, in units of length; 0 or more
+	Overhead    float64 `json:"overhead"`     // what a micro-batch costs besides batch × length, in units of length; 0 or more
 	Settings    string  `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF
 	LimitBytes  *uint64 `json:"limit_bytes"`  // what the allocator may reserve in all; no limit when absent
 	DeviceBytes *uint64 `json:"device_bytes"` // what the process takes beside the allocator

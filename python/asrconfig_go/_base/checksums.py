@@ -1,4 +1,4 @@
-"""Checksums of a checkpoint's files, written when it is complete: what became damaged since is not continued from."""
+"""Checksums of a checkpoint's files, written when it is complete, so that damage is found before a resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and where cached ones are."""
+"""Atomic writes of files, paths that users pass, and the cache folder."""
 
 from __future__ import annotations
 

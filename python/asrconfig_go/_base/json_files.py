@@ -1,4 +1,4 @@
-"""JSON files that somebody named: maybe missing, truncated, or made to do harm."""
+"""JSON files that a user names, which may be missing, truncated or hostile."""
 
 from __future__ import annotations
 

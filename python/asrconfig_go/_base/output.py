@@ -1,4 +1,4 @@
-"""All that is printed goes through here: an encoding without our characters, or a reader that is gone, ends nothing."""
+"""Printing that never raises, whatever the encoding of stdout and whether a pipe is closed."""
 
 from __future__ import annotations
 

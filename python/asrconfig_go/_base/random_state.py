@@ -1,4 +1,4 @@
-"""The global random number generators: kept, put back, and left as an undisturbed step leaves them.
+"""Saves and restores the global random number generators.
 
 Layer drop, masks of time and the orders of some samplers are drawn from the same generators of the CPU. While nothing
 fails the guard draws nothing from them. A step that is computed in several micro-batches draws more than the whole one:

@@ -1,4 +1,4 @@
-"""What was done with the settings of a plan, what could not be done, and why."""
+"""Records of which settings of a plan were applied, which were not, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environment variables that must be there before CUDA starts. A value that is set already wins over the plan's."""
+"""Environment variables that must be set before CUDA starts. A value that is set already wins over the plan's."""
 
 from __future__ import annotations
 

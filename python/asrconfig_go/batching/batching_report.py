@@ -1,4 +1,4 @@
-"""What each way of making batches costs, before anything is trained."""
+"""The cost of each batching strategy, simulated before training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the library about batches."""
+"""Requests to the library about batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fits for each length, as a table of a few rows, and micro-batches by it."""
+"""The largest micro-batch for each length as a table, and steps split by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``StepSampler`` in a Trainer, or in a loop of your own with accelerate."""
+"""``StepSampler`` in a Trainer, or in a custom loop with accelerate."""
 
 from __future__ import annotations
 

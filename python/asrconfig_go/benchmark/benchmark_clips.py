@@ -1,4 +1,4 @@
-"""The clips that every block trains on: the same for both sides, a multiple of the batch, drawn by a seed."""
+"""The clips that every block trains on: the same for both sides, drawn by a seed."""
 
 from __future__ import annotations
 

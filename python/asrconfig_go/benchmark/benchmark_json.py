@@ -1,4 +1,4 @@
-"""What was measured as JSON: the figures with all that follows from them."""
+"""The result of a benchmark as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a benchmark found."""
+"""The result of a benchmark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What most of a step's time goes into that need not be, and what is worth trying about it."""
+"""The bottleneck of the measured steps, and the change to try next."""
 
 from __future__ import annotations
 

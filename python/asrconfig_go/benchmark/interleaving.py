@@ -1,4 +1,4 @@
-"""Blocks of several sides in turns, so that what changes on the machine meanwhile hits all of them."""
+"""Interleaved blocks of several sides, so that changes of the machine affect all of them alike."""
 
 from __future__ import annotations
 

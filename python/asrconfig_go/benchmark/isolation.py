@@ -1,4 +1,4 @@
-"""A few steps that leave nothing behind: random numbers, torch's switches, the environment, memory."""
+"""Isolation of a few steps: random numbers, torch's switches, the environment and memory are restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast the user's own DataLoader gives batches: workers × prefetching, in turns."""
+"""The speed of the user's own DataLoader for workers × prefetching."""
 
 from __future__ import annotations
 

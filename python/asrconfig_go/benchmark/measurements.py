@@ -1,4 +1,4 @@
-"""What was measured, as plain data. Sizes are bytes, times seconds; None is not known or not there."""
+"""Measurements as plain data. Sizes are bytes, times seconds; None is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the library's monitor saw while the blocks of a side ran."""
+"""The monitor's readings during the blocks of a side."""
 
 from __future__ import annotations
 

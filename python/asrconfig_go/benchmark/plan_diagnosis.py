@@ -1,4 +1,4 @@
-"""What the library's diagnosis says of the plan's blocks, as if they had been one training; of GPUs alone."""
+"""The diagnosis of the plan's blocks as one training, on GPUs only."""
 
 from __future__ import annotations
 

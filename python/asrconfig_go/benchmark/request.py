@@ -1,4 +1,4 @@
-"""``benchmark_training``: what it is asked, checked before anything is measured."""
+"""``benchmark_training``, which checks its arguments before anything is measured."""
 
 from __future__ import annotations
 

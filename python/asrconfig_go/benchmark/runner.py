@@ -1,4 +1,4 @@
-"""A benchmark from its parts: what is measured, in its order, and what is kept when it is stopped."""
+"""Runs the parts of a benchmark in order; Ctrl-C keeps the results so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One change at a time to a plan: what there is to try on this machine, and what makes no sense here."""
+"""Single changes to a plan: those to try on this machine, and why others are skipped."""
 
 from __future__ import annotations
 

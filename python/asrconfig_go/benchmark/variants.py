@@ -1,4 +1,4 @@
-"""What is trained with: a plan, or settings by the Trainer's names; and how it is told to make a few steps."""
+"""The sides of a benchmark: a plan, or settings by the Trainer's names, as TrainingArguments."""
 
 from __future__ import annotations
 

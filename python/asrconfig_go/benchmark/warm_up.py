@@ -1,4 +1,4 @@
-"""Steps before those that count, in the same pass over the data: its workers run, its queue is filled."""
+"""Warm-up steps in the same pass over the data, so that workers run and the queue is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``asrconfig memory``: what a training takes of a GPU, and whether it fits."""
+"""``asrconfig memory``: the GPU memory that a training needs, and whether it fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comparisons of GPUs are made of."""
+"""Records of GPU comparisons."""
 
 from __future__ import annotations
 

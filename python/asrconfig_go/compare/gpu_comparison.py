@@ -1,4 +1,4 @@
-"""What a training would take on other GPUs: memory, time, cost and energy, from the config alone and without a GPU.
+"""Memory, time, cost and energy of a training on other GPUs, from the config and without a GPU.
 
 Times are estimates: each is a ``Range``, and docs/timing.md says what it rests on.
 """

@@ -1,4 +1,4 @@
-"""How fast a model trains on a GPU, beside what was estimated: kept between sessions, and used by comparisons."""
+"""Measured over estimated step times of a model on a GPU, kept between sessions for comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Parquet and Arrow files may unpack to. Claimed sizes are bounded before anything of that size is made.
+"""Limits on what Parquet and Arrow files unpack to, checked before anything of that size is allocated.
 
 A page of zeros compresses ten thousand times, and a dictionary repeats one long value for every row. Speech does
 neither: what unpacks to a hundred times its size in the file is refused, unless it is small all the same.

@@ -1,4 +1,4 @@
-"""Whether what is said fits the audio: CTC needs a frame for every label, a decoder a position for every token."""
+"""Checks that transcripts fit the audio: CTC needs a frame for every label, a decoder a position for every token."""
 
 from __future__ import annotations
 

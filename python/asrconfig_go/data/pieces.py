@@ -1,4 +1,4 @@
-"""Pieces of a dataset that are read here rather than by the scanner: clips known already, encoded buffers, paths."""
+"""Pieces of a dataset that Python reads instead of the scanner: known clips, encoded buffers, paths."""
 
 from __future__ import annotations
 

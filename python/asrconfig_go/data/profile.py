@@ -1,4 +1,4 @@
-"""What the clips of a dataset add up to."""
+"""The profile of a dataset: durations, padding, sampling rates, warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audio datasets: every file's duration from its header, in parallel, and what the durations add up to."""
+"""Audio datasets: every file's duration from its header, in parallel, and their statistics."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def scan_audio(
     usable core. Without ``clips`` the result has the profile alone, which saves time on millions of files.
 
     With ``cache`` the durations of files are kept in the user's cache folder (``ASRCONFIG_CACHE``, else the XDG one)
-    and believed as long as a file's size and times of change stay the same and the library is the same.
+    and believed as long as a file's size and modification times stay the same and the library is the same.
 
     Bad files are counted and listed in the profile; when no file is usable an ``EmptyDatasetError`` is raised, or, with
     ``allow_empty``, a profile of zeros is given. Raises ``NotFoundError``, ``EmptyDatasetError`` or

@@ -1,4 +1,4 @@
-"""What people pass as a dataset, turned into requests for the scanner.
+"""Turns what users pass as a dataset into requests for the scanner.
 
 A source is either one request that the library lists and measures by itself (folder, manifest, shards, paths, an Arrow
 table in memory), or pieces read here in order (Parquet, arrays, streams).

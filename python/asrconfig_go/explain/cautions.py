@@ -1,4 +1,4 @@
-"""What to look out for before a training starts. Each rule looks at all that is known and says something, or None."""
+"""Cautions before a training starts. Each rule returns a caution or None."""
 
 from __future__ import annotations
 

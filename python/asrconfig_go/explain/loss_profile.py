@@ -1,4 +1,4 @@
-"""What is known of a model's loss, frames and predictions without the model: from its profile and its config."""
+"""A model's loss, frames and predictions, from its profile and its config."""
 
 from __future__ import annotations
 

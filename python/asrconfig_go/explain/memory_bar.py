@@ -1,4 +1,4 @@
-"""What the memory bar shows: who holds how much of the tightest device, and the lines that it is compared with."""
+"""The memory bar: the parts of the tightest device's memory, and its limits."""
 
 from __future__ import annotations
 

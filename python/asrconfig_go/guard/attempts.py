@@ -1,4 +1,4 @@
-"""Doing something again, smaller, until it fits."""
+"""Retries with smaller micro-batches until they fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the samples of a collated batch are, with their padding and without it."""
+"""Lengths of the samples of a collated batch, with and without padding."""
 
 from __future__ import annotations
 

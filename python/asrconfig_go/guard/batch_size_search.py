@@ -1,4 +1,4 @@
-"""The largest micro-batch by trying: forward and backward on the real device, with the optimizer's states there."""
+"""The largest micro-batch by trials: forward and backward on the device, with optimizer states allocated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order batch sizes are tried, so that few trials find the largest that fits."""
+"""The order of trials that finds the largest batch size in few of them."""
 
 from __future__ import annotations
 

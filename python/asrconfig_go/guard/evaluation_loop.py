@@ -1,4 +1,4 @@
-"""Running out of GPU memory outside of the steps: between evaluation's batches, and while saving.
+"""Out-of-memory errors outside of the steps: between evaluation batches, and while saving.
 
 Of several processes none can do either again alone: both talk to the others on their way. There the error is raised.
 """

@@ -1,4 +1,4 @@
-"""``Guard``: around the training of one Trainer."""
+"""``Guard``: recovers the training of one Trainer from out-of-memory errors."""
 
 from __future__ import annotations
 

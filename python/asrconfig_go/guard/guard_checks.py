@@ -1,4 +1,4 @@
-"""What a guard can be attached to, and what of it stays as it is."""
+"""Checks of the Trainer and the options that a guard is attached with."""
 
 from __future__ import annotations
 

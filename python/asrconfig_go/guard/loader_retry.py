@@ -1,4 +1,4 @@
-"""Fetching batches, with fewer loader workers once host memory has run out."""
+"""Fetches batches, with fewer loader workers after host memory ran out."""
 
 from __future__ import annotations
 

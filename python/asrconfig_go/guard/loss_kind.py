@@ -1,4 +1,4 @@
-"""What a Trainer's loss is over its micro-batch, a mean or a sum, as far as its configuration and source tell.
+"""Whether a Trainer's loss is a mean or a sum over its micro-batch, from its configuration and source.
 
 The Trainer divides a loss by the accumulation steps unless the model's forward takes ``**kwargs``, which it reads as
 "divides by ``num_items_in_batch`` itself". Most speech models take ``**kwargs`` and ignore that number, so their

@@ -1,4 +1,4 @@
-"""The rule by which losses are weighted: when it is measured, and what became of it."""
+"""The rule by which losses are weighted, and when it is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each micro-batch counts in its optimizer step, so that the step does not depend on how its samples are cut.
+"""The weight of each micro-batch in its optimizer step, so that the step does not depend on the split.
 
 An optimizer step follows the gradient of one loss over all its samples. With the loss of a micro-batch i of n_i samples
 and t_i tokens (labels other than -100), and N and T those of the whole step, it is the sum of

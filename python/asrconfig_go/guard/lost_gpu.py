@@ -1,4 +1,4 @@
-"""What is kept when the process cannot use its GPU any more."""
+"""Writes the state of a training whose process can no longer use its GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What losses of a few samples tell: what a forward changes, what the loss divides by, what padding changes."""
+"""Measures on a few samples what a forward changes, what the loss divides by, and what padding changes."""
 
 from __future__ import annotations
 

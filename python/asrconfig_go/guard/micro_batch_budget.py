@@ -1,4 +1,4 @@
-"""How large micro-batches may be."""
+"""Limits on the size of micro-batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimizer's step: once more when it runs out of GPU memory, if that is exact.
+"""Retries the optimizer's step when it runs out of GPU memory, if that is exact.
 
 The first step makes the optimizer's state, twice the weights' memory for Adam; each step with ``foreach`` makes
 temporaries as large as the weights. One that fails before anything was written can be repeated. One that fails half

@@ -1,4 +1,4 @@
-"""Clips that do not fit even alone."""
+"""Clips that do not fit as a micro-batch of one."""
 
 from __future__ import annotations
 

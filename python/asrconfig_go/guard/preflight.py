@@ -1,4 +1,4 @@
-"""Before the first step: what the whole training needs at the worst, tried while nothing is lost yet."""
+"""The pre-flight: tries the worst batches of the whole training before the first step."""
 
 from __future__ import annotations
 

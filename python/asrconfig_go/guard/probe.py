@@ -1,4 +1,4 @@
-"""A look at what a training would need, that leaves no trace: model and optimizer as they were, whatever happens."""
+"""Probes what a training needs, and restores model and optimizer whatever happens."""
 
 from __future__ import annotations
 

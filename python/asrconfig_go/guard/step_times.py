@@ -1,4 +1,4 @@
-"""Times of a Trainer's first optimizer steps, and what they computed, compared with the estimate once and for all.
+"""Times of a Trainer's first optimizer steps, compared once with the estimate.
 
 Between the begin of a step and its end the batches are already there: what the loader takes, logging, evaluation and
 saving are outside. On a GPU two events in its own queue mark a step, so that nothing waits for anything; they are read

@@ -1,4 +1,4 @@
-"""What a guarded training met on its way."""
+"""The report of a guarded training."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _SETTLED_NS = 20_000_000  # a file system's clock ticks every 1 to 10 ms: a seco
 def clip_key(source: Any) -> Key | None:
     """The key of a path, of encoded bytes, or of a dictionary with either; None for what is not worth caching.
 
-    Files are told by path, size and time of change; bytes by a digest of them. Missing files have no key.
+    Files are told by path, size and modification time; bytes by a digest of them. Missing files have no key.
     """
     if isinstance(source, dict):
         if source.get("array") is not None:

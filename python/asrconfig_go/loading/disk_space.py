@@ -1,4 +1,4 @@
-"""Whether a cache on disk may take another clip."""
+"""Limits on the disk space of a cache."""
 
 from __future__ import annotations
 

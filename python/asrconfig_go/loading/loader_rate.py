@@ -1,4 +1,4 @@
-"""How fast one worker of a DataLoader makes a model's input of the user's own audio: measured, for about a second."""
+"""Measures for about a second how fast one DataLoader worker prepares the user's own audio."""
 
 from __future__ import annotations
 

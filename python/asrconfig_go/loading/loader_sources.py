@@ -1,4 +1,4 @@
-"""Clips of a dataset, to be read one at a time as a worker of a DataLoader reads them."""
+"""Clips of a dataset, read one at a time as a DataLoader worker reads them."""
 
 from __future__ import annotations
 

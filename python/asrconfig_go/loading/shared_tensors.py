@@ -1,4 +1,4 @@
-"""Where the tensors of a batch are made: in a DataLoader's worker at once in the memory that the training will read."""
+"""Batches allocated in shared memory by DataLoader workers, so that they are not copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration: two real steps of the largest planned batch on the GPU, against what was predicted for them."""
+"""Calibration: two real steps of the largest planned batch on the GPU, compared with their prediction."""
 
 from __future__ import annotations
 

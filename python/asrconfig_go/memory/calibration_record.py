@@ -1,4 +1,4 @@
-"""What a real GPU needed, against what was predicted: one factor for each model, GPU and torch version."""
+"""Measured over predicted memory: one factor for each model, GPU and torch version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about a training's memory: plain records, all sizes in bytes."""
+"""Records of memory estimates; all sizes in bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A traced training step, ready to answer for any batch: ``MemoryModel``."""
+"""``MemoryModel``: the memory of a traced training step for any batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a memory question is about: the training settings, the shape of a batch, and the GPU."""
+"""Inputs of a memory estimate: training settings, shape of a batch, GPU."""
 
 from __future__ import annotations
 

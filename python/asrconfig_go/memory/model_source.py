@@ -1,4 +1,4 @@
-"""Models as the memory model takes them: something to build and trace, and a text that tells two of them apart."""
+"""Models to build and trace, each with a text that identifies it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace that the library has opened: shapes, lengths and limits of its questions."""
+"""A trace that the library has opened: its shapes, lengths and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to change when a training does not fit."""
+"""Remedies for a training that does not fit."""
 
 from __future__ import annotations
 

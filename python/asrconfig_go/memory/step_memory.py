@@ -1,4 +1,4 @@
-"""The memory of a run whose micro-batches are known: steps of a ``StepSampler``, cut as the guard cuts them."""
+"""The memory of a run whose micro-batches are known: steps of a ``StepSampler``, split as the guard splits them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warnings of what will happen, each said once."""
+"""Logs a monitor's alerts, each once."""
 
 from __future__ import annotations
 

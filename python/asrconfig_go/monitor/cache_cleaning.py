@@ -1,4 +1,4 @@
-"""Collecting garbage and giving PyTorch's cache back, as often as it is worth it."""
+"""Collects garbage and empties PyTorch's cache, no more often than it helps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A monitor beside Lightning's Trainer."""
+"""A monitor for Lightning's Trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Trainer prints of its logs."""
+"""Keeps the memory figures out of the logs that the Trainer prints."""
 
 from __future__ import annotations
 

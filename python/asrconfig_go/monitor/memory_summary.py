@@ -1,4 +1,4 @@
-"""What a training's memory was."""
+"""The memory summary of a training."""
 
 from __future__ import annotations
 

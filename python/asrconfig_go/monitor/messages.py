@@ -1,4 +1,4 @@
-"""Messages beside progress bars, and parts whose failure must not end a training."""
+"""Messages that keep progress bars intact, and calls whose failure must not end a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What watching needs of a ``MemoryMonitor``."""
+"""The interface of ``MemoryMonitor`` that watching uses."""
 
 from __future__ import annotations
 

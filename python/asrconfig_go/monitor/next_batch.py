@@ -1,4 +1,4 @@
-"""Whether a batch will fit, said before it runs."""
+"""Warns before a batch runs that is predicted not to fit."""
 
 from __future__ import annotations
 

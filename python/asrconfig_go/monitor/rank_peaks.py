@@ -1,4 +1,4 @@
-"""Peaks of all processes of a training, through files beside the run's record.
+"""Peaks of all processes of a training, exchanged through files next to the run record.
 
 No process waits for another by a collective: where one has failed, that would hang. Each process removes its own file
 when training begins, and writes it when training ends well; the first one then looks for the others', for some seconds

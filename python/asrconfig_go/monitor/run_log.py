@@ -1,4 +1,4 @@
-"""What a monitor saw of a run, as plain data: the JSON of the library's run log, field by field.
+"""The run log of a monitor as plain data: the JSON of the library's run log, field by field.
 
 Sizes are bytes, times are seconds from the monitor's start (monotonic) unless a name says otherwise; None is not known.
 Long runs are kept at a lower resolution, never cut short.

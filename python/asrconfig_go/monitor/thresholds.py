@@ -1,4 +1,4 @@
-"""How full memory is for the training, and when that is worth a word."""
+"""The share of memory in use, and the thresholds of warnings and clean-ups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One training under a monitor: what happens at its steps, and about once a second."""
+"""Watches one training: its steps, and a check about once a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watch is given of one Trainer, and how the Trainer gets rid of it again."""
+"""Attaches a watch to one Trainer, and detaches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan is made of: plain records, sizes in bytes, durations in seconds."""
+"""Records of a plan: sizes in bytes, durations in seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From measured profiles to a plan: ask the planner, trace the way that it chose, and ask again until both agree."""
+"""Plans from measured profiles: plan, trace the chosen settings, and plan again until the choice is a traced one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROWS = 16  # lengths at which a traced table is asked
 _GRADIENT_BYTES = 4
 
 
-class StepSettings(NamedTuple):
+class TracedSettings(NamedTuple):
     """The settings that a traced step depends on, by the names of `plan.next`."""
 
     precision: Precision
@@ -51,9 +51,9 @@ class Wanted(NamedTuple):
     max_length_s: float | None
 
     @property
-    def settings(self) -> StepSettings:
+    def settings(self) -> TracedSettings:
         """The settings alone."""
-        return StepSettings(self.precision, self.gradient_checkpointing, self.optimizer)
+        return TracedSettings(self.precision, self.gradient_checkpointing, self.optimizer)
 
 
 class NotTracedWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""Which clips a plan trains on, which are to be cut, and where: ``max_length_s`` and ``chunk_length_s``."""
+"""Which clips a plan trains on, and where long ones are split: ``max_length_s`` and ``chunk_length_s``."""
 
 from __future__ import annotations
 

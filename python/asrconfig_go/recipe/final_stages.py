@@ -1,4 +1,4 @@
-"""What is done when a model is trained and saved: evaluate, show samples, report, push."""
+"""Final stages of a fine-tuning: evaluate, show samples, report, push."""
 
 from __future__ import annotations
 

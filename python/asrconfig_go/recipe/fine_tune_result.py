@@ -1,4 +1,4 @@
-"""What a fine-tuning came to."""
+"""The result of a fine-tuning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trained model to the Hugging Face Hub."""
+"""Uploads the trained model to the Hugging Face Hub."""
 
 from __future__ import annotations
 

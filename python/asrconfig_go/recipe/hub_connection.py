@@ -1,4 +1,4 @@
-"""Whether the Hugging Face Hub can be reached at all, found out before its client tries for minutes."""
+"""Checks whether the Hugging Face Hub can be reached, before its client retries for minutes."""
 
 from __future__ import annotations
 

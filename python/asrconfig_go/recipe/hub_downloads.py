@@ -1,4 +1,4 @@
-"""What comes from the Hugging Face Hub, and what to do when it does not."""
+"""Downloads from the Hugging Face Hub, with errors that say what to do."""
 
 from __future__ import annotations
 

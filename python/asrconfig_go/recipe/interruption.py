@@ -1,4 +1,4 @@
-"""What to say when a training is stopped."""
+"""The message when a training is stopped."""
 
 from __future__ import annotations
 

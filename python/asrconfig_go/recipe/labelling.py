@@ -1,4 +1,4 @@
-"""Labels for transcripts, and no clip whose labels do not fit the model."""
+"""Labels for transcripts; drops clips whose labels do not fit the model."""
 
 from __future__ import annotations
 

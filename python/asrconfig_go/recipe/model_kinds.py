@@ -1,4 +1,4 @@
-"""Which kind of model a name stands for: one with a CTC head, or Whisper."""
+"""Whether a model name is a CTC model or Whisper."""
 
 from __future__ import annotations
 

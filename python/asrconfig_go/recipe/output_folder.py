@@ -1,4 +1,4 @@
-"""The folder that a training writes to: it can be written, nothing in it is lost, and a full disk is told as such."""
+"""Checks of the output folder: writable, no earlier training lost, and a full disk reported as such."""
 
 from __future__ import annotations
 

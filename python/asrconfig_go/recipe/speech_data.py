@@ -1,4 +1,4 @@
-"""Audio with transcripts, to train on and to evaluate with, and what was found and done on the way."""
+"""Audio with transcripts for training and evaluation, and notes on what was changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speech by name: a dataset of the Hub, a folder, a manifest, a ``datasets.Dataset``, or the bundled clips."""
+"""Loads speech by name: a dataset of the Hub, a folder, a manifest, a ``datasets.Dataset``, or the bundled clips."""
 
 from __future__ import annotations
 

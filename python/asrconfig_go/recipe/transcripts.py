@@ -1,4 +1,4 @@
-"""Transcripts as a model can learn them: one form of each letter, no punctuation; and what that changed."""
+"""Cleans transcripts: one form of each letter, no punctuation; and counts the changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where autograd writes in place, which it does not do under a dispatch mode: above all, sums of gradients.
+"""In-place sums of gradients, which autograd does not make under a dispatch mode.
 
 A tensor that is used twice gets two gradients. The engine adds one into the other when it alone holds that one, and
 makes a third tensor only otherwise (can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp). A dispatch mode

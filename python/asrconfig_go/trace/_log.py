@@ -1,4 +1,4 @@
-"""The record of a run: births and deaths of storages in segments, with the operation and the module that made each."""
+"""The event log of a trace: allocations and frees of storages in segments, with their operation and module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dispatch mode that stands between torch and its kernels while a step is traced.
+"""The dispatch mode that replaces torch's kernels while a step is traced.
 
 Large floating-point tensors are imaginary (see ``_arena``); whatever touches one is answered from its shapes alone.
 Integers and booleans that do not come from such a tensor stay real and are really computed, and so are small floats:

@@ -1,4 +1,4 @@
-"""What an operation gives back: shape, strides and type of its results, found once on the meta device and remembered.
+"""Shapes, strides and types of an operation's results, computed once on the meta device and cached.
 
 Layers repeat, so nearly every call is answered by the memory: that is where the speed of tracing comes from.
 """

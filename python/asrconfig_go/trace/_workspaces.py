@@ -1,4 +1,4 @@
-"""Memory that a GPU's kernels take beside their results, which no shape rule knows of."""
+"""Workspaces of GPU kernels, which shape rules do not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches for modules that are no speech recognizers: made up from the signature of ``forward``, and tried in turn."""
+"""Batches for modules that are not speech recognizers, made up from the signature of ``forward``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces: what was recorded, as bytes and as a file. The format is described in docs/memory-model.md."""
+"""Traces as bytes and as a file. The format is described in docs/memory-model.md."""
 
 from __future__ import annotations
 

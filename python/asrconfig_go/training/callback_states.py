@@ -1,4 +1,4 @@
-"""The states of a Trainer's callbacks at checkpoints: kept with them, put back, and named where that is impossible."""
+"""Saves and restores the states of a Trainer's callbacks at checkpoints, and names those without one."""
 
 from __future__ import annotations
 

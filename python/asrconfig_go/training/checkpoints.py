@@ -1,4 +1,4 @@
-"""Checkpoints of a Trainer: which of them are complete, after processes that were killed while they saved."""
+"""Finds the complete checkpoints of a Trainer, after processes that were killed while saving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A guarded training that restarts where no step can be computed again, and resumes after its process was killed."""
+"""Guarded trainings, which restart when a step cannot be retried, and resume after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan decided that only the Trainer at hand can carry out: steps of chosen clips, split by memory."""
+"""Applies a plan's steps to a Trainer: steps of chosen clips, split by memory."""
 
 from __future__ import annotations
 

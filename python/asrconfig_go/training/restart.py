@@ -1,4 +1,4 @@
-"""What a training run needs to continue after a failure: checkpoints of its own, its initial state, its random numbers."""
+"""What a restart needs: checkpoints of the run, its initial state, its random numbers."""
 
 from __future__ import annotations
 

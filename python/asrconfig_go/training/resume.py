@@ -1,4 +1,4 @@
-"""Where a resumed run goes on, and with which batches: the effective batch stays the run's on any hardware."""
+"""Where a resumed run starts, and with which batches: the effective batch size stays the run's on any hardware."""
 
 from __future__ import annotations
 

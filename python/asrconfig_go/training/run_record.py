@@ -1,4 +1,4 @@
-"""What is kept of a run beside its checkpoints: its batch, its limits, its random numbers, so that it can be resumed.
+"""The record of a run next to its checkpoints: batch, limits and random numbers, for resuming.
 
 It is a folder, ``.asrconfig``, in the Trainer's ``output_dir``. Its files are there whole or not at all, whenever the
 process is killed:

@@ -1,4 +1,4 @@
-"""What decides the result of a run besides its data: training arguments and the model, compared when it is resumed."""
+"""Training arguments and model of a run, compared when it is resumed."""
 
 from __future__ import annotations
 

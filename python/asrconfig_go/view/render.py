@@ -1,4 +1,4 @@
-"""How records are shown: the library turns one into text, HTML, a table for spreadsheets, or charts to draw."""
+"""Renders records by the library: text, HTML, CSV, or charts to draw."""
 
 from __future__ import annotations
 

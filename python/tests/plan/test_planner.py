@@ -17,7 +17,7 @@ from asrconfig_go.loading import LoaderNotMeasuredWarning
 from asrconfig_go.memory import MemoryModel
 from asrconfig_go.plan import planner
 from asrconfig_go.plan.plan_options import PlanOptions
-from asrconfig_go.plan.planner import NotTracedWarning, StepSettings, Tracer, Wanted
+from asrconfig_go.plan.planner import NotTracedWarning, TracedSettings, Tracer, Wanted
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
 SECONDS = array("d", [1 + 19 * (i * 0.618 % 1) ** 2 for i in range(2000)])
@@ -69,7 +69,7 @@ class FakeTracer(Tracer):
     """Answers how many clips of any length fit, and what was asked for."""
 
     def __init__(self, fits: dict[bool, int]) -> None:
-        self.fits, self.asked = fits, list[StepSettings]()
+        self.fits, self.asked = fits, list[TracedSettings]()
 
     def trace(self, wanted: Wanted, durations: Any) -> dict[str, Any]:
         settings, budget_bytes = wanted.settings, wanted.budget_bytes
