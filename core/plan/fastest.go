@@ -193,7 +193,7 @@ func (s *search) microBatchReason(f evaluated) string {
 		return fmt.Sprintf("the %d clips of a device's share of a step fit at once, also of the longest; the guard splits where that saves padding: %.1f %% instead of %.1f %%",
 			s.perDevice, 100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 	}
-	return fmt.Sprintf("the guard splits each step of %d by length and predicted memory: short clips ride in larger micro-batches (up to %d of %.4g s, %d of %.4g s), and %.1f %% are padding instead of %.1f %%",
+	return fmt.Sprintf("the guard splits each step of %d by length and predicted memory: short clips form larger micro-batches (up to %d of %.4g s, %d of %.4g s), and %.1f %% are padding instead of %.1f %%",
 		s.perDevice, f.memory.Largest(s.clips.longest()), s.clips.longest(), f.memory.Largest(s.clips.mean()), s.clips.mean(),
 		100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 }

@@ -5,7 +5,7 @@ package runlog
 // Version is that of the JSON of a Log; a reader refuses others.
 const Version = 1
 
-// Log is a whole run. Long runs are kept at a lower resolution, never cut short.
+// Log is a whole run. Long runs are kept at a lower resolution, never truncated.
 type Log struct {
 	Version        int            `json:"version"`
 	StartUnixNanos int64          `json:"start_unix_nanos"` // wall clock of time 0

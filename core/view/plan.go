@@ -70,7 +70,7 @@ func plan(r planRecord) Document {
 	add(r.devices()...)
 	add(beside{r.data(), append(r.memory(), r.times()...)}, section{Title: "Decisions", Body: decisionGroups(r.Decisions)})
 	add(r.alternatives()...)
-	add(section{Title: "Look out", Body: r.cautions(false)})
+	add(section{Title: "Cautions", Body: r.cautions(false)})
 	return doc
 }
 

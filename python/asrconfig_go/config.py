@@ -62,8 +62,8 @@ class TrainingConfig(PlanRecord):
         kernels need; variables that are set already win, key by key. ``backends``: cuDNN's benchmark, deterministic
         kernels and TF32. ``model``: see ``prepare_model``.
 
-        Gives what was done, what could not be done and why. A setting that comes too late is told by a
-        ``TooLateWarning``, one that the model's class cannot do by an ``UnsupportedSettingWarning``.
+        Returns what was applied, what was not and why. A setting that comes too late raises a
+        ``TooLateWarning``, one that the model's class lacks an ``UnsupportedSettingWarning``.
         """
         from .apply.apply_plan import apply
 

@@ -204,7 +204,7 @@ class ASRConfigManager:
         return None
 
     def _found(self, precision: Precision | None) -> dict[str, Any]:
-        """What is found out where no option says so: measured rates, the GPU's price, the room for checkpoints."""
+        """Values that no option sets: measured rates, the GPU's price, the disk space for checkpoints."""
         from .compare.gpu_comparison import price_of
         from .compare.step_calibration import known_calibrations
 
@@ -281,9 +281,9 @@ class ASRConfigManager:
         """Guard the training steps of a ``transformers.Trainer``: they survive running out of GPU memory, exactly.
 
         ``options`` are those of ``Guard``; ``preflight=True`` tries clips as long as the longest of the profiled
-        dataset, and ``memory=True`` traces the model with the trainer's own settings, so that batches are cut by
+        dataset, and ``memory=True`` traces the model with the trainer's own settings, so that batches are split by
         predicted memory from the first step on, within the safety margin. A plan whose ``micro_batching`` is
-        ``"memory"`` does so by itself, and makes the steps that its ``length_handling`` says (see ``StepSampler``);
+        ``"memory"`` does so automatically, and makes the steps of its ``length_handling`` (see ``StepSampler``);
         ``memory=False`` keeps the Trainer's own batches. A second call gives the same guard; its ``detach()`` leaves
         the Trainer as it was.
         """
@@ -295,7 +295,7 @@ class ASRConfigManager:
         planned = (
             asked is None and guard_of(trainer) is None and config is not None and config.micro_batching == "memory"
         )
-        whole = planned and config is not None and _fits_whole(trainer, config)  # then nothing is to be cut
+        whole = planned and config is not None and _fits_whole(trainer, config)  # then nothing needs to be split
         if asked is True or (planned and not whole):
             options["memory"] = traced_for(trainer, self._gpu, whole_steps=planned)
             limit = memory_limit(options["memory"], trainer, config, self.hardware.safety_margin)
@@ -356,7 +356,7 @@ class ASRConfigManager:
                 guard.detach()
 
     def _longest(self, preflight: bool | float) -> bool | float:
-        """What a pre-flight that is asked for tries: the longest clip of the profiled dataset, if there is one."""
+        """What a requested pre-flight tries: the longest clip of the profiled dataset, if there is one."""
         return self.dataset.max_s if preflight is True and self.dataset is not None else preflight
 
     def _planned(self) -> TrainingConfig:

@@ -44,8 +44,8 @@ func TestReplayRefuses(t *testing.T) {
 	for message, sequence := range map[string]Sequence{
 		"event 0 frees storage 0":                  {Events: []int64{-1}},
 		"event 2 frees storage 0":                  {Events: []int64{1, -1, -1}},
-		"event 1 ends storage 9223372036854775807": {Events: []int64{1, math.MinInt64}},
-		"rising indices from 0 to 1":               {Events: []int64{1}, EmptyCache: []int{1, 0}},
+		"event 1 frees storage 9223372036854775807": {Events: []int64{1, math.MinInt64}},
+		"increasing indices from 0 to 1":               {Events: []int64{1}, EmptyCache: []int{1, 0}},
 		"indices from 0 to 1":                      {Events: []int64{1}, EmptyCache: []int{2}},
 		"from 0 to 1":                              {Events: []int64{1}, EmptyCache: []int{-1}},
 		"device of 0 bytes":                        {LimitBytes: &zero},

@@ -4,7 +4,7 @@ Layer drop, masks of time and the orders of some samplers are drawn from the sam
 fails the guard draws nothing from them. A step that is computed in several micro-batches draws more than the whole one:
 its first micro-batch draws what the whole one would, the others draw from seeds of their own, and the generators are
 then left as they were behind the first. What does not depend on a batch's size, as layer drop on a GPU does not, is so
-drawn as in a step that was not cut. Generators of a GPU, which nothing but the model draws from, are left to run on.
+drawn as in a step that was not split. Generators of a GPU, which nothing but the model draws from, are left to run on.
 """
 
 from __future__ import annotations

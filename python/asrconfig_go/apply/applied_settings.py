@@ -18,7 +18,7 @@ class TooLateWarning(UserWarning):
 
 @dataclass(frozen=True)
 class AppliedSetting:
-    """One setting and what became of it."""
+    """One setting, and whether it was applied."""
 
     where: str
     """``"environment"``, ``"torch"`` or ``"model"``."""

@@ -38,7 +38,7 @@ def cuda_started() -> bool:
 def alloc_conf_names(folder: Path | None = None) -> tuple[str, ...]:
     """The variables that the installed torch reads allocator settings from, the one to prefer first.
 
-    The names stand in the library that reads them. torch 2.9 has the new name in libc10 only, and CUDA's allocator
+    The names are read from the library that uses them. torch 2.9 has the new name in libc10 only, and CUDA's allocator
     ignores it (pytorch issue 183387), so CUDA's own library is asked where there is one. Without torch the new name is
     all that is known. ``folder`` holds torch's libraries.
     """

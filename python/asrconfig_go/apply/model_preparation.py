@@ -21,10 +21,10 @@ def prepare_model(model: Any, config: PlanRecord) -> Applied:
 
     Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on or off, and no
     key-value cache beside it; ``attn_implementation``; ``freeze_feature_encoder``. Models in torch.compile's or PEFT's
-    wrappers are found inside. What the model's class cannot do is left as it is and told by an
+    wrappers are found inside. What the model's class does not support is left unchanged and reported by an
     ``UnsupportedSettingWarning``. Weights, their training state (but for what is frozen) and random numbers stay.
 
-    Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for what is not a module.
+    Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for other objects.
 
     >>> from asrconfig_go.demo.digit_model import small_model
     >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)

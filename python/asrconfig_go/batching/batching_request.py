@@ -15,7 +15,7 @@ BUCKETS = 30
 
 
 class BatchingWarning(UserWarning):
-    """Steps of clips of similar length would hurt here; why is said."""
+    """Warns that steps of clips of similar length would hurt here, and why."""
 
 
 def recipe(

@@ -17,8 +17,8 @@ def use_batches(trainer: Any, sampler: StepSampler) -> Callable[[], None]:
 
     The Trainer's batch is a whole step's share of a process: ``per_device_train_batch_size`` must be the step's samples
     divided by the devices, and ``gradient_accumulation_steps`` 1. ``manager.attach(trainer, memory=…)``, before or
-    after, cuts it into micro-batches that fit. Each clip comes once per epoch over all processes, in the order of the
-    sampler's seed; a training that is resumed continues with the step behind the last one. The sampler's ``seed`` counts,
+    after, splits it into micro-batches that fit. Each clip comes once per epoch over all processes, in the order of the
+    sampler's seed; a resumed training continues with the next step. The sampler's ``seed`` counts,
     not ``data_seed``, and ``group_by_length`` is not looked at.
 
     Gives a function that leaves the Trainer as it was. Raises ``InvalidArgumentError``, with nothing changed, for
@@ -61,8 +61,8 @@ def use_batches(trainer: Any, sampler: StepSampler) -> Callable[[], None]:
 def with_batches(loader: Any, sampler: StepSampler) -> Any:
     """A loader as ``loader``, which ``accelerator.prepare`` made, with the batches of ``sampler``, already sharded.
 
-    For loops of your own, with ``sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call
-    ``sampler.set_epoch`` before each epoch; ``accelerate.skip_first_batches`` goes on in the middle of one.
+    For custom loops, with ``sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call
+    ``sampler.set_epoch`` before each epoch; ``accelerate.skip_first_batches`` continues in the middle of one.
 
     >>> from torch.utils.data import DataLoader
     >>> loader = with_batches(DataLoader(range(60)), StepSampler([2.0, 3.0, 9.0] * 20, 32))

@@ -26,7 +26,7 @@ def side_json(side: SideResult) -> dict[str, Any]:
 
 
 def option_json(each: OptionResult) -> dict[str, Any]:
-    """One change; ``verdict`` says in words what ``better`` tells programs."""
+    """One change; ``verdict`` is ``better`` in words."""
     return {
         **asdict(each),
         "side": None if each.side is None else side_json(each.side),

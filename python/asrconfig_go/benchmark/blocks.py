@@ -43,7 +43,7 @@ class Bench:
 
 
 class BlockFailed(Exception):
-    """A block could not be trained: ``memory`` says whether for want of memory, ``text`` how."""
+    """A block could not be trained: ``memory`` is whether it ran out of memory, ``text`` the error."""
 
     def __init__(self, memory: bool, text: str) -> None:
         super().__init__(text)

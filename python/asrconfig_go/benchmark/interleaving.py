@@ -24,7 +24,7 @@ class BenchmarkRun:
 
     @property
     def gain(self) -> Spread | None:
-        """How often as fast as the plan, over the rounds."""
+        """Speed relative to the plan, over the rounds."""
         return Spread.of(self.gains)
 
     @property
@@ -34,7 +34,7 @@ class BenchmarkRun:
 
     @property
     def slowdown(self) -> Spread | None:
-        """How often as fast the plan is as this."""
+        """Speed of the plan relative to this."""
         return Spread.of(1 / gain for gain in self.gains)
 
     @property

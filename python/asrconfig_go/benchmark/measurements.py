@@ -15,7 +15,7 @@ _FIXED = 1.2  # times the longest clip: no batch pads so far
 
 @dataclass(frozen=True)
 class Spread:
-    """A median with the lowest and the highest of ``count`` values (0: not told)."""
+    """A median with the lowest and the highest of ``count`` values (0: unknown)."""
 
     median: float
     low: float
@@ -89,7 +89,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class SideResult:
-    """One side in all its blocks; without blocks ``problem`` says why. ``settings`` are the Trainer's, as used.
+    """One side in all its blocks; without blocks ``problem`` has the reason. ``settings`` are the Trainer's, as used.
 
     ``clips`` are those of a block, ``audio_s`` their seconds without padding, ``longest_s`` those of the longest,
     ``cores`` those that may be used.

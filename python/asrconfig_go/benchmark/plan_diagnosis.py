@@ -48,7 +48,7 @@ def _taken(column: Sequence[Any], rows: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _cut(series: Any, rows: Sequence[int]) -> Any:
-    """A series' columns at these rows; what is no column of values stays."""
+    """A series' columns at these rows; other entries stay."""
     columns = {
         field.name: _taken(value, rows)
         for field in dataclasses.fields(series)
@@ -73,7 +73,7 @@ def _number(size: int | None) -> float | None:
 
 
 def _steps(run_log: RunLog, told: list[dict[str, Any]]) -> StepSeries:
-    """Columns of what is told; None in all others."""
+    """Columns of the known values; None in all others."""
     names = [field.name for field in dataclasses.fields(run_log.steps)]
     columns: dict[str, Any] = {name: tuple(step.get(name) for step in told) for name in names}
     return StepSeries(**{**columns, "number": tuple(range(1, len(told) + 1))})

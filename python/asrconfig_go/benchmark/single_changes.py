@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Change:
-    """``value`` of ``option``; ``fields`` of the plan are set so, unless ``why_not`` says why that is not tried."""
+    """``value`` of ``option``; ``fields`` of the plan are set so, unless ``why_not`` has a reason not to try it."""
 
     option: str
     value: str
@@ -57,7 +57,7 @@ def changes(names: Iterable[str], plan: TrainingConfig, place: Place, attention:
     asked, found = tuple(dict.fromkeys(names)), list[Change]()
     for name in asked:
         if name not in OPTIONS:
-            raise InvalidArgumentError(f"there is no option {name!r} to sweep", f"choose of {', '.join(OPTIONS)}")
+            raise InvalidArgumentError(f"there is no option {name!r} to sweep", f"choose among {', '.join(OPTIONS)}")
         if name == "compile" and asked == OPTIONS and not place.gpu:
             found.append(_not(name, "on a CPU it compiles for minutes: name it alone to try it"))
         else:

@@ -46,7 +46,12 @@ def _add_data(train: Any) -> None:
     add("--evaluation-split", help="the split to evaluate with (default validation or test)")
     add("--text-column", help="column of the transcripts (default: by its usual names)")
     add("--audio-column", help="column of the audio or its paths")
-    add("--evaluation-share", type=float, default=0.1, help="of clips, where there is no such split (default 0.1)")
+    add(
+        "--evaluation-share",
+        type=float,
+        default=0.1,
+        help="share of clips to evaluate with, where there is no such split (default 0.1)",
+    )
     add("--check-audio", action=argparse.BooleanOptionalAction, default=None,
         help="decode every clip first (default: up to ten hours of audio)")  # fmt: skip
     add("--clean", action=argparse.BooleanOptionalAction, default=None,

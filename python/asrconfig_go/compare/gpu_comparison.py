@@ -50,7 +50,7 @@ def compare_gpus(
     freeze_feature_encoder: bool = False,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
-    """Plan one training on each of ``gpus`` and say what it would take there.
+    """Plan one training on each of ``gpus``, and return its memory, time and cost there.
 
     ``model``: a known name, a folder with ``config.json``, a transformers config, or a live transformers model.
     ``dataset``: a ``DatasetProfile``, or what ``scan_audio`` takes; without one ``hours`` of audio in clips of
@@ -164,7 +164,7 @@ def largest_models(
     precision: Precision | None = None,
     safety_margin: float = SAFETY_MARGIN,
 ) -> LargestModels:
-    """Say which known models can be fine-tuned on ``gpu``: fully, with an 8-bit optimizer, with LoRA.
+    """Return the known models that can be fine-tuned on ``gpu``: fully, with an 8-bit optimizer, with LoRA.
 
     ``family`` is a part of the names to look at, such as ``"whisper"`` or ``"xls-r"``; ``seconds`` the longest clip.
     Raises ``NotFoundError`` for an unknown GPU and for a family without a model.
@@ -202,7 +202,7 @@ def estimate_step_time(
     attention: Attention = "sdpa",
     measured_s: Iterable[float] | None = None,
 ) -> StepTime:
-    """Say how long one optimizer step takes: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.
+    """Estimate the time of one optimizer step: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.
 
     ``measured_s``: seconds of real steps of that shape, without the first few; the answer then has a ``calibration``
     that ``compare_gpus`` takes.

@@ -108,7 +108,7 @@ def known_calibrations(described: dict[str, Any], precision: str | None, lora_ra
 def calibrate_steps(
     described: dict[str, Any], gpu: str, settings: StepSettings, steps: Iterable[MeasuredStep]
 ) -> StepRecord:
-    """Hold measured steps against the estimate for exactly their micro-batches. Raises as ``estimate_step_time``."""
+    """Compare measured steps with the estimate for exactly their micro-batches. Raises as ``estimate_step_time``."""
     request = {
         "model": described,
         "gpu": gpu if settings.devices == 1 else f"{settings.devices}x{gpu}",

@@ -16,7 +16,7 @@ _TIMES = 100  # its size in the file
 
 
 def allowed(stored: int) -> int:
-    """The most bytes that so many in the file may unpack to."""
+    """The most bytes that this many bytes in the file may unpack to."""
     return max(_ALWAYS, _TIMES * stored)
 
 

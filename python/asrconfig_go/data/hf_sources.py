@@ -63,7 +63,7 @@ def _texts_of(datasets: list[Any]) -> Callable[[str | None], list[Any]]:
 
 
 def text_column(names: Iterable[str], wanted: str | None) -> str:
-    """The column that holds what is said: the one that was named, or the first of those known; ``labels`` at last."""
+    """The column of the transcripts: the one that was named, or the first of those known; ``labels`` at last."""
     there = list(names)
     for name in [wanted] if wanted else (*TEXT_COLUMNS, "labels"):
         if name in there:

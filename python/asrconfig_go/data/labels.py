@@ -88,7 +88,7 @@ def check_labels(
 ) -> LabelReport:
     """Find the clips whose texts do not fit a model: they give an infinite CTC loss, or break a decoder.
 
-    ``source`` is what ``scan_audio`` takes, or a ``ScanResult``. What is said is read from its column ``text``, or from
+    ``source`` is what ``scan_audio`` takes, or a ``ScanResult``. Transcripts are read from its column ``text``, or from
     the first of text, sentence, transcription, transcript, normalized_text and raw_transcription (of tar shards: from
     .txt or .json members; of Kaldi: from the file ``text``), unless ``texts`` gives it in the order of the clips. A
     column of whole numbers, such as ``labels`` of a prepared dataset, counts as tokens already.

@@ -89,14 +89,14 @@ def scan_audio(
     - a folder: of audio, of tar or Parquet files, a Kaldi data folder, or what ``save_to_disk`` wrote;
     - an audio file, or a list of paths;
     - a manifest: .jsonl (NeMo, Lhotse, …), .csv, .tsv (Common Voice, fairseq), .scp, segments, utt2dur (Kaldi), or .txt
-      with one path a line, also with .gz. A row that cuts a piece out of a file counts as that piece;
+      with one path a line, also with .gz. A row that selects a piece of a file counts as that piece;
     - tar shards or Parquet files: a path, a list, or a pattern such as ``"train-{000000..000099}.tar"``;
     - a ``datasets.Dataset`` with an ``Audio`` column (or one of paths, or ``input_values``), a ``pyarrow.Table`` or a
       ``pandas.DataFrame``; of a ``DatasetDict`` the split ``train``, or all splits where none is called so;
     - a list of 1-D arrays at ``sampling_rate`` hertz, or of ``{"array", "sampling_rate"}``.
 
     ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a streamed dataset 200 are read
-    unless told otherwise. ``batch_size`` is what the profile's padding speaks of. ``workers`` 0 means four for each
+    by default. ``batch_size`` is that of the profile's padding. ``workers`` 0 means four for each
     usable core. Without ``clips`` the result has the profile alone, which saves time on millions of files.
 
     With ``cache`` the durations of files are kept in the user's cache folder (``ASRCONFIG_CACHE``, else the XDG one)
@@ -128,7 +128,7 @@ def scan_audio(
 def scan_with_texts(
     found: Source, column: str | None, *, workers: int, progress: bool
 ) -> tuple[ScanResult, list[str | None]]:
-    """Every clip of a source that the library lists, and what is said in it by its manifest or its shard."""
+    """Every clip of a source that the library lists, and its transcript in the manifest or shard."""
     request = {**(found.request or {}), "texts": True, "text_field": column or "", "allow_empty": True}
     request |= {"workers": workers, "cache": _cache(True)}
     with ProgressBar("Scanning audio", "file", found.total, progress) as advance, _job("scan.start", request) as job:

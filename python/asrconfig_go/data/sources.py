@@ -24,7 +24,7 @@ _SHARDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
 def read_source(source: Any, *, sampling_rate: int, sample_size: int | None, seed: int) -> Source:
-    """Recognise ``source``; raises ``InvalidArgumentError`` with what is accepted when it is none of it."""
+    """Recognise ``source``; raises ``InvalidArgumentError`` with the accepted kinds otherwise."""
     if isinstance(source, str | os.PathLike):
         return _path(os.fsdecode(source), sample_size, seed)
     if hasattr(source, "column_names") and hasattr(source, "features"):
@@ -88,7 +88,7 @@ def _folder(path: Path, sample_size: int | None, seed: int) -> Source:
 
 
 def _pattern(name: str, pattern: str, sample_size: int | None, seed: int) -> Source:
-    """What a name with wildcards, or with braces for tar shards, stands for; ``~`` is expanded in ``pattern``."""
+    """Expands a name with wildcards, or with braces for tar shards; ``~`` is expanded in ``pattern``."""
     if set(name) & set("*?[{") and name.lower().endswith(_SHARDS):
         return Source({"shards": [pattern]})
     wild = bool(set(name) & set("*?["))

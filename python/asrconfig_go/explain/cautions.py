@@ -24,7 +24,7 @@ _FEW_FRAMES = 5  # 0.1 s: less than any word lasts
 
 @dataclass(frozen=True)
 class Caution:
-    """``what`` is the case, ``why`` it matters, and what to do (``remedy``); either may be "" where ``what`` says it.
+    """``what`` is the case, ``why`` it matters, and ``remedy`` what to do; either may be "" where ``what`` says it.
 
     ``level`` is "serious" (training would fail or go wrong), "warning" or "note"; ``code`` names the rule.
     """
@@ -45,7 +45,7 @@ def cautions(e: Explanation) -> tuple[Caution, ...]:
 
 
 def _told(level: str, code: str, text: str) -> Caution:
-    """A warning in one text: its first sentence says what is the case."""
+    """A warning as a caution: its first sentence is ``what``."""
     what, _, rest = text.partition(". ")
     return Caution(level, code, what + "." * bool(rest), rest)
 

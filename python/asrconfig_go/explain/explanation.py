@@ -51,7 +51,7 @@ class Explanation:
             value = getattr(self, name)
             if not isinstance(value, kind) and (name == "config" or value is not None):
                 raise InvalidArgumentError(
-                    f"{name} = {type(value).__name__} is no {called}", "pass what the function of that name gave"
+                    f"{name} = {type(value).__name__} is not a {called}", "pass what the function of that name gave"
                 )
         object.__setattr__(self, "config", copy.copy(self.config))
 

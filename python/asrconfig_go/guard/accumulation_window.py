@@ -132,7 +132,7 @@ class Window:
         return [piece(batch, i, i + 1) for batch in batches[:2] for i in range(min(2, batch_size(batch)))][:2]
 
     def telling(self) -> Any:
-        """The batch whose samples tell most about weights; None where all have one sample."""
+        """The batch whose samples distinguish weights best; None where all have one sample."""
         several = [batch for batch in self._batches if batch_size(batch) > 1]
         return max(several, key=lambda batch: len(set(row_tokens(batch, self._labels))), default=None)
 

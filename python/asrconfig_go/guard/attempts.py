@@ -66,7 +66,7 @@ class Attempts:
     ) -> None:
         self._trainer, self._most, self.events, self._ran_short = trainer, max_halvings, events, ran_short
         self.running: Piece | None = None
-        """What is being computed; whoever cuts the batch says so."""
+        """What is being computed; set by the code that splits the batch."""
 
     def run(
         self,
@@ -97,7 +97,7 @@ class Attempts:
             attempt = again
 
     def note(self, place: str, before: int, after: int, text: str, lost_s: float = 0.0) -> None:
-        """Keep the event, and say it."""
+        """Keep the event, and log it."""
         self.events.append(GuardEvent(place, self._trainer.state.global_step, before, after, text, lost_s))
         stays = "" if place == "skipped" else "; repeated, the result stays the same"
         logger.warning("%s%s", self.events[-1], stays)
@@ -114,7 +114,7 @@ class Attempts:
         if piece.whole and met.alone_again:
             raise InfeasiblePlanError(
                 f"step {self._trainer.state.global_step} ({met.place}) ran out of GPU memory: {text}; its batch cannot "
-                f"be cut: {piece.whole}",
+                f"be split: {piece.whole}",
                 f"train with smaller batches and more accumulation, or {STATISTICS_HINT}",
             ) from error
         if piece.whole:

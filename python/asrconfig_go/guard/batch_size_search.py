@@ -38,7 +38,7 @@ class BatchSizeProbe:
 class BatchSizeSearch:
     """What a search found: ``micro_batch`` is the largest from ``low`` to ``high`` that fits, 0 when none does.
 
-    ``start`` is where the search began, and ``start_source`` says why there; ``inputs`` what the trials ran on. The
+    ``start`` is where the search began, and ``start_source`` why; ``inputs`` what the trials ran on. The
     optimizer's states took ``optimizer_bytes``.
     """
 
@@ -131,7 +131,7 @@ def find_max_batch_size(
 
 
 class Meter:
-    """The memory of a device. A GPU tells it; of others nothing is known, and everything is None."""
+    """The memory of a GPU; for other devices everything is None."""
 
     def __init__(self, device: Any) -> None:
         self._device = device if device.type == "cuda" else None

@@ -1,6 +1,6 @@
 """Collated batches in pieces.
 
-The batch is cut as it was collated, padding included: collating its samples again would pad them to other lengths,
+The batch is split as it was collated, padding included: collating its samples again would pad them to other lengths,
 which changes what group normalisation over time and convolutions compute.
 """
 

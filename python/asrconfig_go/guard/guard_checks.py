@@ -94,7 +94,7 @@ def check_windows(trainer: Any, processes: int) -> str:
 
 
 def caveats(trainer: Any) -> tuple[str, ...]:
-    """What a smaller micro-batch changes here all the same, in sentences."""
+    """What a smaller micro-batch still changes here, in sentences."""
     found = norms_over_time(trainer.model)
     batch = [name for name, m in trainer.model.named_modules() if "BatchNorm" in type(m).__name__ and name in found]
     said = []

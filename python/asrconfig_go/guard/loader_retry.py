@@ -17,7 +17,7 @@ from .._base.random_state import cpu_state, set_cpu_state
 class Loading:
     """The batches of one Trainer's epochs.
 
-    When a worker is killed or a batch does not fit into host memory, the epoch goes on behind the last batch that was
+    When a worker is killed or a batch does not fit into host memory, the epoch continues after the last batch that was
     delivered, in the same order, with half the workers: the order is drawn from the random numbers that there were when
     the epoch began. The signal that a worker was killed may come in the middle of a step. Dataset that draw numbers
     of their own for each sample draw others then.
@@ -80,7 +80,7 @@ class Loading:
         return classify(error)["class"] == "host_oom" or (workers > 0 and _worker_gone(error))
 
     def ran_short(self, error: Exception) -> bool:
-        """Host memory ran out elsewhere: the next window is fetched by fewer workers. False outside of an epoch."""
+        """Host memory ran out outside of loading: use fewer workers for the next window. False outside of an epoch."""
         if self._begin is not None:
             self._short = first_line(error)
         return self._begin is not None

@@ -18,10 +18,10 @@ _FILE = "asrconfig-failure.json"
 
 
 def keep_what_can_be_kept(trainer: Any, events: list[GuardEvent], error: Exception) -> str:
-    """Write where the training was into ``output_dir``; gives a sentence that says so, and what to continue from.
+    """Write the training state to ``output_dir``; returns a sentence with the file and the last checkpoint.
 
     Weights and the optimizer's state are behind the broken context: reading them would fail, or hang. The Trainer's
-    state, with its log, is not. A file that cannot be written is said, not raised: there is an error already.
+    state, with its log, is not. A file that cannot be written is reported, not raised: there is an error already.
     """
     from transformers.trainer_utils import get_last_checkpoint
 

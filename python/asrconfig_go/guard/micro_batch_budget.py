@@ -9,14 +9,14 @@ class Budget:
     """At most ``samples`` a micro-batch, and once one has not fitted, at most so many values of the model's input.
 
     What a step needs grows with the padded batch, samples × length: half of a batch that failed is a limit that lets
-    short clips ride in larger micro-batches than long ones. The limit never grows again: nothing here knows why it
+    short clips form larger micro-batches than long ones. The limit never grows again: nothing here knows why it
     should. ``MemoryBudget`` does.
     """
 
     def __init__(self, samples: int | None = None, overhead_s: float | None = None) -> None:
         self.samples = samples
         self.overhead_s = overhead_s
-        """What a micro-batch costs beside its padded length, in seconds of audio; batches are then cut wherever that
+        """What a micro-batch costs besides its padded length, in seconds of audio; batches are then split wherever that
         costs less. None: only batches that are too large, into as few micro-batches as can be."""
         self.rate: float | None = None
         """Units of length in a second of audio; None: as the model at hand has it."""

@@ -22,7 +22,7 @@ class OversizedClips:
     """Takes clips that are too long out of their batches, if the user allowed it, and counts them.
 
     The others are then padded to the longest of them, as if the clip had never been in the batch. There is no automatic
-    chunking: where a transcript would have to be cut is not known here. A function of the user's may know.
+    chunking: where to split a transcript is not known here. A function of the user's may know.
     """
 
     def __init__(self, policy: TooLong | Callable[[Any], list[Any]], budget: Budget, window: Window) -> None:

@@ -23,9 +23,9 @@ Rehearse = Callable[[str, Any], int | None]
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """One batch that was tried: so many samples of ``seconds`` seconds, None of an unknown input.
+    """One batch that was tried: ``samples`` of ``seconds`` seconds, None of an unknown input.
 
-    ``source`` says how it was found, ``micro_batch`` how many samples at a time fitted; None when that was not told.
+    ``source`` is how it was found, ``micro_batch`` how many samples at a time fitted; None when unknown.
     """
 
     place: str
@@ -114,7 +114,7 @@ def _tried(rehearse: Rehearse, place: str, worst: Any, source: str, model: Any) 
 
 
 def _places(trainer: Any, batch: Any) -> Iterator[tuple[str, int, Any, Any]]:
-    """What is to be tried: place, samples, dataset, and a batch that is at hand."""
+    """What is to be tried: place, samples, dataset, and a collated batch."""
     yield "training", trainer.args.train_batch_size, trainer.train_dataset, batch
     evaluated = trainer.eval_dataset
     several = evaluated.values() if isinstance(evaluated, dict) else [] if evaluated is None else [evaluated]

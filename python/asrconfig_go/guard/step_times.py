@@ -45,7 +45,7 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
 
     Costs some microseconds for each of the first 55 steps, and nothing afterwards. On the CPU, whose rates the time
     model does not know, and for models, cards and settings that it does not, steps are noted and nothing is kept;
-    ``problem`` says why.
+    ``problem`` has the reason.
     """
 
     def __init__(self, clock: Any = None, gpu: Callable[[], str] | None = None) -> None:

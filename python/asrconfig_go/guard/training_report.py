@@ -21,7 +21,7 @@ class GuardEvent:
     ``place`` is ``"training"``, ``"evaluation"``, ``"optimizer"``, ``"saving"``, ``"loading"`` (host memory),
     ``"skipped"`` (a clip that does not fit alone) or ``"pre-flight"``. ``micro_batch_before`` and ``after`` are samples
     of the micro-batch that failed and of those that follow, both 1 where one sample was computed once more; of
-    ``"loading"`` they are loader workers, and elsewhere 0. ``lost_s`` is how many seconds the failed attempt took, and
+    ``"loading"`` they are loader workers, and otherwise 0. ``lost_s`` is how many seconds the failed attempt took, and
     what it held took to be freed.
     """
 

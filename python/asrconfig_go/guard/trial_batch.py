@@ -25,7 +25,7 @@ _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class TrialBatch:
-    """What is tried: ``make`` gives inputs of so many samples, ``step`` runs them forward and backward.
+    """What is tried: ``make`` returns inputs of a number of samples, ``step`` runs them forward and backward.
 
     ``passes`` is 2 when gradients are accumulated: the second micro-batch finds those of the first in memory.
     ``settings`` are those of the memory model, ``seconds`` the duration of the inputs where it is known.

@@ -48,7 +48,7 @@ def fsdp_units(layers: Any, model: Any) -> Units:
     """Of the class names given, or of the model's.
 
     Version 2, but 1 for models without text embeddings (wav2vec2 and its kin): accelerate 1.15 asks each model for
-    them, and theirs raise ``NotImplementedError``. Without the model its layers' names tell.
+    them, and theirs raise ``NotImplementedError``. Without the model its layers' names are needed.
     """
     names = _checked(layers, model)
     if model is None:

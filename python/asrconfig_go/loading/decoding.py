@@ -75,7 +75,7 @@ def _joined(blocks: list[Array]) -> Array:
 
 
 def _reason(error: Exception) -> str:
-    """libsndfile's own words, without what soundfile says of the Python object."""
+    """libsndfile's own message, without soundfile's part about the Python object."""
     text = getattr(error, "error_string", "") or str(error) or type(error).__name__
     return text.strip().removeprefix("Error : ").rstrip(".")
 

@@ -166,7 +166,7 @@ def _own_bytes(torch: Any, job: _Job) -> int:
 
 
 def _context(cuda: Any) -> int | None:
-    """What the driver counts for this process beside the allocator's memory; None where it does not tell."""
+    """What the driver counts for this process besides the allocator's memory; None where it does not report it."""
     name = cuda.get_device_name()
     gpus = [gpu for gpu in HardwareProfile.detect().gpus if gpu.name == name]
     counted = [p for gpu in gpus for p in gpu.processes if p.memory_bytes]

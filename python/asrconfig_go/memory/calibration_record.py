@@ -19,7 +19,7 @@ class Calibration:
     """One measurement; sizes in bytes.
 
     ``factor`` is measured over predicted peak reserved memory. ``context_bytes`` is what the process had on the GPU
-    beside the allocator's memory; None where the driver does not tell.
+    besides the allocator's memory; None where the driver does not report it.
     """
 
     model: str

@@ -175,7 +175,7 @@ class Target:
 def _available(gpu: GPU, held: int) -> int:
     """Free memory, and what this process has of the rest: its training will use it again.
 
-    In a container the driver numbers processes otherwise than the system; ``held`` is then what torch says.
+    In a container the driver numbers processes otherwise than the system; ``held`` is then torch's figure.
     """
     if gpu.memory_free_bytes is None:
         return gpu.memory_total_bytes

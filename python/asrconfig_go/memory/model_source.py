@@ -115,7 +115,7 @@ def _config(model: Any) -> tuple[str, dict[str, Any], str]:
 
 
 def _class_name(model: Any, values: dict[str, Any]) -> str:
-    """The library's choice; a family that it does not know says it by itself."""
+    """The library's choice; a family that it does not know raises."""
     try:
         return profile_model(model).class_name
     except UnsupportedError:

@@ -70,7 +70,7 @@ class OpenedTrace:
         """The largest micro-batch up to ``most`` that fits, 0 when even one sample does not, by simulations.
 
         A batch fits whose peak of reserved memory stays within the limit, without giving cached memory back on its way.
-        ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU in mind leaves. The search
+        ``limit_bytes`` is what the allocator may reserve in all; without it, what the given GPU leaves. The search
         begins at ``near``, in steps that double until the answer lies between two sizes, and then by bisection.
         """
         limit = self.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)
@@ -91,7 +91,7 @@ class OpenedTrace:
         return low
 
     def answers(self, batch: int, seconds: float) -> bool:
-        """Whether the traced shapes tell what this one takes; those of a model whose steps differ in kind do not."""
+        """Whether the traced shapes determine the memory of this one; not for a model whose steps differ in kind."""
         request = {**self.step_request(Shape(batch, seconds, None)), "limit_bytes": None, "timeline": 0, "modules": 1}
         try:
             native.call("memory.simulate", request)
@@ -107,7 +107,7 @@ class OpenedTrace:
     def length(self, seconds: float) -> int:
         """The input length of a batch whose longest clip has this duration, in samples or frames of features.
 
-        As ``SpeechBatches.length`` of the recorder says it, which needs torch.
+        The same as ``SpeechBatches.length`` of the recorder, which requires torch.
         """
         about, per_second = self.about, self.length_per_second
         length = math.ceil(seconds * per_second - 1e-6)

@@ -27,8 +27,8 @@ MAX_STEPS = 100_000
 class StepsEstimate:
     """What a run of optimizer steps takes, played from its first step to its last through one simulated allocator.
 
-    Sizes are bytes. A step that ran out of memory was given up, and the run continued from an emptied cache; one that did
-    so in its first step ended there.
+    Sizes are bytes. A step that ran out of memory was given up, and the run continued from an emptied cache; one that
+    did so in its first step ended there.
     """
 
     model: str
@@ -162,7 +162,7 @@ def _endless(steps: Any) -> Iterator[Step]:
 
 @dataclass(frozen=True)
 class _Cut:
-    """How the guard cuts a step."""
+    """How the guard splits a step."""
 
     table: Table
     overhead_s: float
@@ -188,7 +188,7 @@ class _Clips:
         self._labels = memory.label_lengths(self.seconds, labels)
 
     def cut(self, number: int, step: Any, by: _Cut | None, trim: bool) -> list[_Micro]:
-        """The micro-batches of a step: as they are given, else as the guard cuts it."""
+        """The micro-batches of a step: as they are given, else as the guard splits it."""
         try:
             given = [list(micro) for micro in step] if hasattr(step[0], "__len__") else None
             clips = [int(clip) for clip in (step if given is None else chain.from_iterable(given))]

@@ -18,7 +18,7 @@ _CLOCK_FROM_S = 1800.0  # further off, the time of day says more
 class AlertReporter:
     """Says what a monitor has begun to warn of since it was last asked.
 
-    For loops of your own: ``news.say()`` after each ``monitor.step()``. New warnings are logged as such, with what to
+    For custom loops: ``news.say()`` after each ``monitor.step()``. New warnings are logged as such, with what to
     do about them, and once more when they become critical; those that no longer hold at the level of information.
 
     >>> with MemoryMonitor(interval_ms=20) as monitor:

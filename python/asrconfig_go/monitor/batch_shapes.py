@@ -1,7 +1,7 @@
 """The batches that a model is given, by their shapes.
 
 A hook before the model's forward is the one place that needs neither the Trainer nor its loader, sees the micro-batches
-that are really computed, after a guard has cut them too, and comes before any memory of theirs is taken.
+that are really computed, after a guard has split them too, and comes before any memory of theirs is taken.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def _bars_cleared() -> Iterator[None]:
 
 
 class BestEffort:
-    """Calls of one part of the watching: its first failure is said, and then it is left out."""
+    """Calls of one part of the watching: its first failure is logged, and then it is skipped."""
 
     def __init__(self, what: str) -> None:
         self.what, self.problem = what, ""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MemoryReader(Protocol):
-    """As ``MemoryMonitor`` says of each."""
+    """See ``MemoryMonitor`` for each."""
 
     @property
     def running(self) -> bool:

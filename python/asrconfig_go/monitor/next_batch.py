@@ -21,11 +21,11 @@ class Excess(NamedTuple):
 
 
 Predictor = Callable[[int, float], Excess | None]
-"""What is said of so many clips of so many seconds; None when they fit."""
+"""Returns the warning for a number of clips and seconds; None when they fit."""
 
 
 class NextBatch:
-    """Asks ``predict`` about each size that was not known to fit, and warns by ``say`` of what will not.
+    """Calls ``predict`` for each size that is not known to fit, and warns by ``say`` of batches that will not.
 
     Lengths are rounded up to half a second. A batch not much worse than one that was warned of is passed over.
     """

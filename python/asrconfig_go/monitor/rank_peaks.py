@@ -61,7 +61,7 @@ class RankFiles:
     def end(self, monitor: MemoryReader | None = None) -> tuple[RankPeaks, ...]:
         """Tell of this process, by what ``monitor`` saw of it, if it has one.
 
-        The first process gives the peaks of all that have told in time, the others nothing.
+        The first process returns the peaks of all that reported in time, the others nothing.
         """
         if self._size < 2:
             return ()

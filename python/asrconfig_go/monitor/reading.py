@@ -19,7 +19,7 @@ _NAME_BYTES = 64
 
 @dataclass(frozen=True)
 class CardProcess:
-    """A process with memory on a GPU; None where the driver does not tell its bytes, "" where /proc has no name."""
+    """A process with memory on a GPU; None where the driver does not report its bytes, "" where /proc has no name."""
 
     pid: int
     name: str
@@ -82,7 +82,7 @@ class Reading:
 
 
 class Reader:
-    """Readings of one monitor; what is dear to ask for is asked for now and then."""
+    """Readings of one monitor; expensive figures are read less often."""
 
     def __init__(self, monitor: MemoryMonitor, pid: int | None = None) -> None:
         self._monitor, self._pid = monitor, pid
@@ -118,7 +118,7 @@ class Reader:
 
 
 def process_name(pid: int) -> str:
-    """What the kernel calls a process, "" where it does not tell."""
+    """The kernel's name of a process, "" where unknown."""
     try:
         with Path(f"/proc/{pid}/comm").open("rb") as file:
             return file.read(_NAME_BYTES).decode(errors="replace").strip()

@@ -1,7 +1,7 @@
 """The run log of a monitor as plain data: the JSON of the library's run log, field by field.
 
 Sizes are bytes, times are seconds from the monitor's start (monotonic) unless a name says otherwise; None is not known.
-Long runs are kept at a lower resolution, never cut short.
+Long runs are kept at a lower resolution, never truncated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RUN_LOG_VERSION = 1
 
 @dataclass(frozen=True)
 class RunLogGPU:
-    """What does not change about a GPU; 0 and "" where the driver does not tell."""
+    """What does not change about a GPU; 0 and "" where the driver does not report it."""
 
     name: str
     uuid: str
@@ -87,7 +87,7 @@ class ActivitySeries:
 
 @dataclass(frozen=True)
 class StepSeries:
-    """One entry per step told; of long runs one for several, with the highest sizes and the sum of the times."""
+    """One entry per reported step; of long runs one for several, with the highest sizes and the sum of the times."""
 
     number: tuple[int, ...]
     times_s: tuple[float, ...]

@@ -13,7 +13,7 @@ _EVERY_S = 60.0
 
 
 class RunFile:
-    """Writes ``asrconfig_monitor.json`` into ``folder``, at least once a minute when it is asked to.
+    """Writes ``asrconfig_monitor.json`` into ``folder``, at least once a minute while ``write`` is called.
 
     Of several nodes, those after the first have ``-rank<n>`` in the name. What a run wrote before the process was
     killed is kept as ``asrconfig_monitor-until-step-<n>.json`` when it is resumed at step n.

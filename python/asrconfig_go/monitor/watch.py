@@ -27,7 +27,7 @@ _EVERY_S = 1.0
 class Watch:
     """Tells ``monitor`` of the training, warns at thresholds and of what is forecast, cleans up, shows.
 
-    A monitor that fails is said once, and the training goes on unwatched; a part of the watching that fails is left
+    A monitor that fails is logged once, and the training continues unwatched; a part of the watching that fails is left
     out. ``inputs``, ``file``, ``postfix``, ``panel`` and ``met`` (what a guard met, a list that grows) are
     set by whoever knows them.
     """

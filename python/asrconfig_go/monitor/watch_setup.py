@@ -61,7 +61,7 @@ def _can_be_hooked(args: Any, model: Any) -> bool:
 
 
 def _next_batch(watch: Watch, options: WatchOptions, config: Any) -> BeforeBatch | None:
-    """What is asked about each batch before it runs; None where nothing is known."""
+    """The prediction for each batch before it runs; None where nothing is known."""
     buckets = getattr(config, "length_buckets", ())
     table = [(bucket.up_to_s, bucket.micro_batch) for bucket in buckets if bucket.micro_batch is not None]
     if options.memory is None and not table:

@@ -77,7 +77,7 @@ class PlannedTimes:
 
 @dataclasses.dataclass(frozen=True)
 class Alternative:
-    """Another way to train, beside the plan."""
+    """An alternative to the plan."""
 
     name: str
     what: str

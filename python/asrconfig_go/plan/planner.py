@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..memory import MemoryModel
 
 HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
-_ROUNDS = 3  # ways that are traced at most: with and without checkpointing, and one in reserve
+_ROUNDS = 3  # at most this many settings are traced: with and without checkpointing, and one in reserve
 _WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, the last
 _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
@@ -37,7 +37,7 @@ class TracedSettings(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the planner wants to know of a way, as ``plan.next`` names it.
+    """What the planner asks a trace for, by the names of ``plan.next``.
 
     ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step.
     """
@@ -69,7 +69,7 @@ class NotTraced:
 
 
 class Tracer:
-    """Traces a model in the ways that a plan chooses, for one GPU.
+    """Traces a model with the settings that a plan chooses, for one GPU.
 
     ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes; ``gpu`` plans for a card of the catalogue.
     ``trained`` is the number of trained parameters, ``devices`` the number of GPUs that share a step: DDP keeps a
@@ -161,7 +161,7 @@ class Tracer:
     def _worst(
         self, memory: MemoryModel, rows: Table, share: int, durations: Sequence[float], limit: int
     ) -> int | None:
-        """The highest memory of some steps in random order, cut by what fits; None without a clip for each place.
+        """The highest memory of some steps in random order, split by what fits; None without a clip for each place.
 
         Within the budget, as PyTorch gives cached memory back before it fails; what it takes where that does not help.
         """
@@ -229,8 +229,8 @@ def _evaluation(memory: MemoryModel, batch: int, seconds: float, share: int, lim
 def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotTraced) -> dict[str, Any]:
     """Trace with ``tracer`` what the planner wants to know, until it wants no more; its plan as a JSON object.
 
-    ``durations`` are the seconds of every clip, empty where they are not known. A model that cannot be traced is said
-    once, as a ``NotTracedWarning``, and planned from its config.
+    ``durations`` are the seconds of every clip, empty where they are not known. A model that cannot be traced is
+    reported once, as a ``NotTracedWarning``, and planned from its config.
     """
     traced: list[dict[str, Any]] = []
     missing: NotTraced | None
@@ -263,7 +263,7 @@ def _traced(
 
 
 def _failed(error: AsrConfigError) -> NotTraced:
-    """A trace that fails is a warning instead of an error: the plan says what it rests on."""
+    """A trace that fails is a warning instead of an error: the plan names its estimator."""
     warnings.warn(
         f"the model could not be traced ({error.message}): its memory is estimated without a trace",
         NotTracedWarning,

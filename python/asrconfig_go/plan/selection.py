@@ -19,7 +19,7 @@ class Selection:
     """Clips by their index. Arrays are of type ``"q"`` and in ascending order; hours are of audio."""
 
     kept: array[int]
-    """What the plan trains on, clips to be cut included."""
+    """What the plan trains on, clips to be split included."""
     too_long: array[int]
     """Left out: over ``max_length_s``."""
     unreadable: array[int]
@@ -50,7 +50,7 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     """Which of the clips, by their ``durations`` in seconds, ``config`` trains on.
 
     Clips over ``max_length_s`` and those whose duration is NaN (not readable) are left out, those over
-    ``chunk_length_s`` are kept and named. Raises ``InvalidArgumentError`` for what is no duration, and
+    ``chunk_length_s`` are kept and named. Raises ``InvalidArgumentError`` for invalid durations, and
     ``EmptyDatasetError`` when nothing is left.
 
     >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
@@ -90,7 +90,7 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
 def clip_pieces(durations: Sequence[float], config: PlanRecord) -> Iterator[tuple[int, float, float]]:
     """Clip, start and end in seconds of every piece that ``config`` trains on, in order.
 
-    A clip over ``chunk_length_s`` is cut evenly into as few pieces as keep to that length, so that none is a short
+    A clip over ``chunk_length_s`` is split evenly into as few pieces as keep to that length, so that none is a short
     rest; others are one piece. Clips that ``select_clips`` leaves out have none. Where the text is to be cut only an
     alignment can tell: that is the caller's.
 

@@ -51,7 +51,7 @@ def _rates(trainer: Any) -> dict[str, Any]:
 
 
 def _loss(trainer: Any) -> float | None:
-    """The mean loss that the Trainer tells at the end of a training."""
+    """The mean loss that the Trainer reports at the end of a training."""
     told = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
     return float(told[-1]) if told else None
 
@@ -75,7 +75,7 @@ def _report(output: Path) -> Path | None:
 
 
 def _pushed(run: Run) -> str:
-    """Push the model, if that is wanted. A failure is told and ends nothing: the model is in the folder."""
+    """Push the model, if requested. A failure is reported, not raised: the model is in the folder."""
     push = run.options.push
     if push is False:
         return ""

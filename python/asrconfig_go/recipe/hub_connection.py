@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 
 def offline() -> bool:
-    """Whether the Hub's client is told to stay offline, or the Hub's name is not known to this machine's network."""
+    """Whether the Hub's client is set to offline mode, or the Hub's name does not resolve."""
     try:
         from huggingface_hub import constants
     except ImportError:

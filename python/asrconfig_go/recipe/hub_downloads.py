@@ -59,7 +59,7 @@ def explained(what: str, error: Exception, instead: str, unreachable: bool) -> A
 
 
 def _first(error: Exception) -> str:
-    """The first sentence of what an exception tells."""
+    """The first sentence of an exception."""
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return line.split(". ")[0].rstrip(".")
 

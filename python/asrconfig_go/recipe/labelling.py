@@ -20,7 +20,7 @@ def prepare(data: SpeechData, processor: Any, *, model: Any = None) -> SpeechDat
 
     Left out and noted are clips without a transcript; pairs with more labels than the model makes frames of the clip
     (CTC), or than the decoder has positions; and for Whisper, which hears a fixed time at once, longer clips.
-    ``model`` tells frames and positions: a model, its configuration or name, by default the usual one of its kind.
+    ``model`` determines frames and positions: a model, its configuration or name, by default the usual one of its kind.
     Raises ``EmptyDatasetError`` when no clip is left to train on.
 
     >>> data = load_speech("demo", progress=False)

@@ -60,7 +60,7 @@ def check_room(path: Path, model: Any) -> None:
 
 @contextlib.contextmanager
 def full_disk_explained(path: Path, step: Callable[[], int]) -> Iterator[None]:
-    """Turn what a full disk raises into a ``NotFoundError`` that tells what is safe. ``step`` is the current one."""
+    """Turn the error of a full disk into a ``NotFoundError`` with the last checkpoint. ``step`` is the current one."""
     try:
         yield
     except Exception as error:

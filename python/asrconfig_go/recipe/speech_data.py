@@ -28,7 +28,7 @@ class SpeechData:
 
     Both are a ``datasets.Dataset`` with the columns ``audio`` (not decoded: ``load_audio`` reads it), ``text``,
     ``length`` (samples at 16 kHz) and, after ``prepare``, ``labels`` (token ids). ``evaluation`` is None where there
-    is nothing to evaluate with. ``notes`` tell in order what was found, changed and left out.
+    is nothing to evaluate with. ``notes`` list in order what was found, changed and left out.
     """
 
     train: Any
@@ -60,7 +60,7 @@ class SpeechData:
         return replace(self, notes=(*self.notes, *notes))
 
     def since(self, earlier: SpeechData) -> Notes:
-        """What became of ``earlier``: the clips that there are, and the notes that are new."""
+        """What changed since ``earlier``: the clips that there are, and the notes that are new."""
         return Notes((self._amounts(), *self.notes[len(earlier.notes) :]))
 
     def _amounts(self) -> str:

@@ -35,7 +35,7 @@ def load_speech(
     - a folder with a manifest (metadata.csv, .tsv or .jsonl; or train.csv and test.csv), with a text file beside each
       clip (x.txt beside x.wav), with Parquet files, or what ``save_to_disk`` wrote;
     - a manifest: .csv, .tsv, .jsonl. Paths count from its folder on, or from clips, wavs or audio in it. A column
-      ``split`` tells train from test;
+      ``split`` distinguishes train and test;
     - the name of a dataset on the Hub, ``name`` being its configuration, ``split`` and ``evaluation_split`` its
       splits (default: train, and validation or test), ``token`` one for data that needs it (default: the stored one);
     - a ``datasets.Dataset`` or ``DatasetDict``, or a ``SpeechData``, which is given back.

@@ -23,7 +23,7 @@ def clean_text(text: str, *, lowercase: bool = True, keep: str = "'") -> str:
 
     Characters in ``keep`` stay, and so do letters and marks of every script. Typographic apostrophes become ``'``.
     Dashes, slashes and underscores end a word. Numbers stay as they are written, with the points between their digits:
-    how they are spoken is not to be told from them.
+    their spoken form is ambiguous.
 
     >>> clean_text("Hello,  WORLD!")
     'hello world'

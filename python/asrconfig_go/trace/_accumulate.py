@@ -39,7 +39,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _engine_alone() -> _Owners | None:
-    """The counts when nobody but the engine holds a gradient; None where this torch does not tell them."""
+    """The counts when nobody but the engine holds a gradient; None where this torch does not expose them."""
     if _storage_owners is None or not hasattr(torch.Tensor, "_use_count"):
         return None
     x = torch.ones(1, requires_grad=True)

@@ -36,7 +36,7 @@ class Segment:
 
 
 class EventLog:
-    """Watches storages. ``where`` tells the phase and the module of this moment."""
+    """Watches storages. ``where`` returns the current phase and module."""
 
     def __init__(self, where: Callable[[], tuple[str, str]]) -> None:
         self.ops, self.modules = Names(), Names()

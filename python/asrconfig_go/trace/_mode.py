@@ -59,7 +59,7 @@ def _kind(op: Any) -> _Kind:
 
 
 class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
-    """Plays the GPU. ``inside()`` tells whether tensors made from nothing belong to the device at this moment."""
+    """Simulates the GPU. ``inside()`` returns whether new tensors currently belong to the device."""
 
     def __init__(
         self, log: EventLog, workspaces: Workspaces, inside: Callable[[], bool], where: Callable[[], tuple[str, str]]

@@ -20,7 +20,7 @@ LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and 
 
 @dataclass(frozen=True)
 class MadeUp:
-    """One way to feed a module. ``words`` say what was assumed, "" where nothing is; ``loss`` None is the model's."""
+    """One kind of batch for a module. ``words`` are the assumptions, "" for none; ``loss`` None is the model's."""
 
     batches: SpeechBatches
     words: str = ""

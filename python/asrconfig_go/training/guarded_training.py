@@ -36,15 +36,15 @@ _EVALUATION = ("evaluation_loop", "prediction_loop")
 class GuardedTraining:
     """``trainer.train(**train_arguments)`` under a guard, from a run's start_point or from where it was interrupted.
 
-    - Steps that run out of GPU memory are the guard's: they are computed again. What runs out of it elsewhere (a
-      callback, an optimizer step that was half done) ends the attempt; training then goes on in this process from the
+    - Steps that run out of GPU memory are the guard's: they are computed again. What runs out of it outside of steps (a
+      callback, an optimizer step that was half done) ends the attempt; training then continues in this process from the
       last complete checkpoint of this run, or from where it began, with half of the guard's limit, at most
       ``max_retries`` times, 0 to 100. Batch size and accumulation stay, so samples, their order, the schedule and the
       number of steps cannot change.
     - ``resume=True`` continues from the newest complete checkpoint in ``output_dir``, or starts when there is none; a
-      path continues from that one. Samples, their order, the schedule and the random numbers are those of a run that was
-      not interrupted, and so is the effective batch, whatever ``args`` and the hardware are now. Random augmentation in
-      loader workers, and datasets whose own order changes, cannot be repeated.
+      path continues from that one. Samples, their order, the schedule and the random numbers are those of a run that
+      was not interrupted, and so is the effective batch, whatever ``args`` and the hardware are now. Random
+      augmentation in loader workers, and datasets whose own order changes, cannot be repeated.
     - ``preflight`` is handed to the guard that is attached. One that is attached already stays when this ends.
     - With several processes or GPUs nothing restarts in the process, since the others would wait for ever: the smaller
       limit is stored, and the error says what to restart with. With DeepSpeed and FSDP that is so for steps, too.
@@ -212,7 +212,7 @@ class GuardedTraining:
         return True
 
     def _decide(self, error: Exception) -> Restart | None:
-        """How to go on; None when ``error``, by now with a note, is to be raised."""
+        """How to continue; None when ``error``, now with a note, must be raised."""
         if isinstance(error, AsrConfigError):
             return None  # the guard's last word
         try:

@@ -51,7 +51,7 @@ def _own_budget(trainer: Any, config: PlanRecord | None) -> int | None:
 def use_planned_batches(
     trainer: Any, config: PlanRecord, durations: array[float], memory: Any, limit: int | None
 ) -> Callable[[], None]:
-    """Let ``trainer`` take the plan's steps: a process's whole share at once, cut by ``memory``, if any.
+    """Let ``trainer`` take the plan's steps: a process's whole share at once, split by ``memory``, if any.
 
     ``durations`` are the seconds of the clips of the training set, in its order. Without them, or where the Trainer
     cannot take chosen clips, steps stay in random order with the Trainer's own batches, and a warning says why. Gives

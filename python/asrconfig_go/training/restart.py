@@ -36,11 +36,11 @@ class AllStepsMade(Exception):
 
 
 class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
-    """Writes down, while a run lasts, what going on needs and the Trainer does not keep; in the run's record, too.
+    """Saves, while a run lasts, what a resume needs and the Trainer does not keep; in the run's record, too.
 
     - which checkpoints are this run's: ``output_dir`` may hold those of earlier ones;
     - the random numbers at the begin of each epoch: length-grouped orders are drawn from them, and a resumed Trainer
-      would draw another order for the epoch in which it goes on;
+      would draw another order for the epoch in which it continues;
     - the state of callbacks at each checkpoint, see ``CallbackStates``, and checksums of its files;
     - what ``changed``, asked after every step, tells to be worth a new record.
     """
@@ -121,7 +121,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             raise AllStepsMade  # within an epoch the Trainer would make one step more before it looks
 
     def _tell(self, args: Any) -> None:
-        """Of a run that has no steps left, and of settings that are others now."""
+        """Warn of a run without steps left, and of changed settings."""
         if self.nothing_left:
             logger.warning("nothing is left to train in %s: %s", args.output_dir, FINISHED)
         for change in self._changes:
@@ -171,7 +171,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             )
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Keep the epoch's random numbers, or put back those of the epoch in which training goes on."""
+        """Keep the epoch's random numbers, or restore those of the epoch in which training continues."""
         if not self._resuming:
             self._keep_epoch(state.global_step)
             return

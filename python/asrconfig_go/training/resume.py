@@ -75,7 +75,7 @@ def _check_same(trainer: Any, known: RunRecord, folder: Path) -> None:
 def _newest(output: Path, known: RunRecord | None) -> Path | None:
     found = newest_complete(output, known.foreign if known else (), known.processes if known else None)
     if found is None:
-        # Of a first start it is no news.
+        # On a first start this is expected.
         level = logging.INFO if known is None and not checkpoints(output) else logging.WARNING
         logger.log(level, "%s holds no complete checkpoint of the run: training starts from its first step", output)
     elif known is None:

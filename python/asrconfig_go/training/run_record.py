@@ -34,18 +34,18 @@ _SCHEMA = 2
 _BEGIN = "begin"
 _MOST = 1 << 62
 _EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
-_HINT = "remove that folder to go on without the run's record"
+_HINT = "remove that folder to continue without the run's record"
 
 
 @dataclass
 class RunRecord:
     """One run, over all its processes.
 
-    ``batch`` is (samples a device and batch, accumulation, devices); ``gpu`` is (name, bytes), None on a CPU;
-    ``rule`` is what the guard weights losses by, and what the configuration makes likely; another first batch might
-    tell otherwise. ``limits`` are those of the guard by place, (samples, values); ``micro_batch`` is what a device
-    should take at most where the guard cannot cut batches; ``foreign`` names checkpoints in the folder that are not of
-    this run; ``settings`` and ``model`` are what decides the result besides the data, see ``run_settings``.
+    ``batch`` is (samples a device and batch, accumulation, devices); ``gpu`` is (name, bytes), None on a CPU; ``rule``
+    is what the guard weights losses by, and what the configuration makes likely; another first batch might tell
+    otherwise. ``limits`` are those of the guard by place, (samples, values); ``micro_batch`` is what a device should
+    take at most where the guard cannot split batches; ``foreign`` names checkpoints in the folder that are not of this
+    run; ``settings`` and ``model`` are what decides the result besides the data, see ``run_settings``.
     """
 
     batch: tuple[int, int, int]

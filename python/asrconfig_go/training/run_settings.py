@@ -100,7 +100,7 @@ def _in_force(name: str, resumed: bool) -> bool:
 
 
 def changes_schedule(found: tuple[Change, ...]) -> bool:
-    """Whether the learning rate goes another way from here on."""
+    """Whether the schedule of the learning rate changes from here on."""
     return any(change.name in _SCHEDULE for change in found)
 
 

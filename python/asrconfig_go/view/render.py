@@ -54,7 +54,7 @@ def save_page(path: Path, kind: str, record: Record) -> None:
 
 
 def save_text(path: Path, content: str) -> None:
-    """Write a text, whole or not at all."""
+    """Write a text atomically."""
     save_whole(path, content.encode("utf-8", "backslashreplace"))
 
 

@@ -335,7 +335,7 @@ def test_text_card_and_tables_tell_the_same(tmp_path: Path) -> None:
         "fp16 was left",
     ):
         assert words in text and words in card
-    assert "from compute capability 8.0 on" in text and "slower" in text
+    assert "requires compute capability 8.0" in text and "slower" in text
     assert all(len(line) <= 110 for line in text.splitlines())
     assert {"tile", "caution", "keys"} <= tags(card).classes
     found.to_csv(tmp_path / "b.csv")

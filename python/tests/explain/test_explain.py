@@ -70,7 +70,7 @@ def test_text_tells_all_sections_within_110_columns(whole: Explanation) -> None:
     text = str(whole)
     heads = ["policy fastest", "Hardware and model", "Data", "  6 length buckets", "Memory of a device"]
     heads += ["Times (estimate", "Decisions", "  Batch and memory", "  Precision and kernels", "  Data and loader"]
-    heads += ["  Optimizer", "  Other", "Alternatives", "Look out"]
+    heads += ["  Optimizer", "  Other", "Alternatives", "Cautions"]
     places = [text.index("\n" + head) for head in heads]
     assert places == sorted(places)
     assert max(map(len, text.splitlines())) <= 110

@@ -189,7 +189,7 @@ def test_made_up_clips_for_a_known_model_and_a_memory_model(monkeypatch: pytest.
     assert (found.start, found.micro_batch, found.seconds) == (guess, guess, 2.0)
     assert [tuple(s) for s in seen] == [(guess, 32000)]
     assert "which the memory model predicts" in repr(found)
-    assert "the most that was asked for" in repr(found)
+    assert "the largest size allowed" in repr(found)
     assert same(before, snapshot(model))
 
 

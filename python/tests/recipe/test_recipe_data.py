@@ -176,7 +176,7 @@ def test_cleaning_leaves_out_what_says_nothing() -> None:
         ("m.jsonl", "[1]\n", CorruptFileError, "not an object"),
         ("m.csv", "", EmptyDatasetError, "has no rows"),
         ("m.csv", "id,words\n1,x\n", InvalidArgumentError, "no column of a usual name with the audio"),
-        ("m.jsonl", '{"path": "a.wav", "text": "x", "offset": 1.5}\n', UnsupportedError, "cuts pieces"),
+        ("m.jsonl", '{"path": "a.wav", "text": "x", "offset": 1.5}\n', UnsupportedError, "uses pieces"),
         ("m.xml", "<a/>", InvalidArgumentError, "is not a manifest"),
     ],
 )
