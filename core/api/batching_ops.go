@@ -38,7 +38,7 @@ func compareBatching(a batchingArgs) (batching.Comparison, error) {
 	return *found, nil
 }
 
-// orderSteps orders the clips of one epoch and cuts it into steps and micro-batches. Behind the zero byte of the answer: the order, indices
+// orderSteps orders the clips of one epoch and splits it into steps and micro-batches. Behind the zero byte of the answer: the order, indices
 // of clips as little-endian uint32.
 func orderSteps(a batchingArgs) (attachment[batching.Epoch], error) {
 	epoch, err := batching.MakeEpoch(a.Seconds, a.Options)

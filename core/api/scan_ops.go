@@ -69,7 +69,7 @@ type bufferArgs struct {
 	Size    int     `json:"size"` // bytes
 }
 
-// startScan begins to list and measure audio: a folder, files, a manifest, shards, buffers or an Arrow column. scan.poll tells when it is done.
+// startScan begins to list and measure audio: a folder, files, a manifest, shards, buffers or an Arrow column. scan.poll reports when it is done.
 func startScan(a scanArgs) (jobRef, error) {
 	var err error
 	if a.Request.Buffers, err = buffersOf(a.Buffers); err != nil {
@@ -102,7 +102,7 @@ type addArgs struct {
 	Arrow   *arrowArgs   `json:"arrow"`
 }
 
-// addToScan begins to measure a piece; scan.poll tells when it is done.
+// addToScan begins to measure a piece; scan.poll reports when it is done.
 func addToScan(a addArgs) (struct{}, error) {
 	job, err := openedScan(a.Job)
 	if err != nil {
@@ -124,7 +124,7 @@ type endArgs struct {
 	dataset.Ending
 }
 
-// endScan begins to sum up what was added; scan.poll tells when that is done.
+// endScan begins to sum up what was added; scan.poll reports when that is done.
 func endScan(a endArgs) (struct{}, error) {
 	job, err := openedScan(a.Job)
 	if err != nil {
@@ -279,7 +279,7 @@ func finishedScan(handle uint64) (*scanJob, error) {
 	return job, job.err
 }
 
-// scanTexts gives what is said in clips from an offset on, of a scan that was asked for texts; null where that is not known.
+// scanTexts gives what is said in clips from an offset on, of a scan with texts; null where that is not known.
 func scanTexts(a clipsArgs) ([]*string, error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {

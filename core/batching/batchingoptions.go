@@ -31,7 +31,7 @@ type Options struct {
 	Epoch       uint64  `json:"epoch"`
 	Buckets     int     `json:"buckets"` // at most; fewer leave more randomness
 	DropLast    bool    `json:"drop_last"`
-	OverheadS   float64 `json:"overhead_s"` // what a micro-batch costs beside its padded seconds, in seconds of audio
+	OverheadS   float64 `json:"overhead_s"` // what a micro-batch costs besides its padded seconds, in seconds of audio
 	Memory      Limits  `json:"memory"`     // null: not known
 }
 

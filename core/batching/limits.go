@@ -37,7 +37,7 @@ func (m Limits) Check() error {
 	return nil
 }
 
-// Largest is the largest micro-batch of clips of up to so many seconds, 0 when not even one is known to fit.
+// Largest is the largest micro-batch of clips of up to this length, 0 when not even one is known to fit.
 func (m Limits) Largest(seconds float64) int {
 	i := sort.Search(len(m), func(i int) bool { return m[i].Seconds >= seconds })
 	if i == len(m) {

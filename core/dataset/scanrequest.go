@@ -38,7 +38,7 @@ type Request struct {
 	// Clips are known already, arrays for example, and only summed up.
 	Clips []profile.Clip `json:"clips"`
 
-	// Texts asks a manifest, a Kaldi folder or shards for what is said in each clip. TextField names the column, the field
+	// Texts reads transcripts from a manifest, a Kaldi folder or shards. TextField names the column, the field
 	// or the member's extension that holds it; without it, the first of textColumns is taken.
 	Texts     bool   `json:"texts"`
 	TextField string `json:"text_field"`

@@ -25,7 +25,7 @@ type RunRequest struct {
 	Overhead    float64 `json:"overhead"`     // what a micro-batch costs besides batch × length, in units of length; 0 or more
 	Settings    string  `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF
 	LimitBytes  *uint64 `json:"limit_bytes"`  // what the allocator may reserve in all; no limit when absent
-	DeviceBytes *uint64 `json:"device_bytes"` // what the process takes beside the allocator
+	DeviceBytes *uint64 `json:"device_bytes"` // what the process takes besides the allocator
 	reduction.GPU
 }
 

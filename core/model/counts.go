@@ -8,7 +8,7 @@ import (
 )
 
 // Counts is a live module as Python counted it, or a profile made by hand. Each parameter counts once, however often it
-// is shared. An absent value takes the default named beside it.
+// is shared. An absent value takes its default.
 type Counts struct {
 	Total               int64  `json:"total"`                 // elements, 1..2^50
 	Trainable           *int64 `json:"trainable"`             // elements with requires_grad, 1..total; total

@@ -14,11 +14,11 @@ type Traced struct {
 	Checkpointing bool            `json:"gradient_checkpointing"`
 	Optimizer     string          `json:"optimizer"`    // the Trainer's name
 	BudgetBytes   int64           `json:"budget_bytes"` // that Memory was found for, context included
-	Memory        batching.Limits `json:"memory"`       // the largest micro-batch of clips of up to so many seconds
+	Memory        batching.Limits `json:"memory"`       // the largest micro-batch of clips of up to this length
 	Peaks         []TracedPeak    `json:"peaks"`        // of micro-batches of the longest clips, by rising size
 	EvalBatch     *int            `json:"eval_batch"`   // largest evaluation batch of the longest clips; absent when not asked for
 	Note          string          `json:"note"`         // what the trace assumed, for the user; "" for nothing
-	OneLength     bool            `json:"one_length"`   // nothing is known of other lengths, so that no batch can be cut by its own
+	OneLength     bool            `json:"one_length"`   // nothing is known of other lengths, so that no batch can be split by length
 	HighBytes     *int64          `json:"high_bytes"`   // worst peak of whole runs in several orders; absent when none was simulated
 }
 

@@ -89,7 +89,7 @@ const (
 	ThrottleSetting             // a clock set by someone
 )
 
-// StepSeries is the series of steps: one entry per optimizer step, evaluation batch or checkpoint that the training told of; of long
+// StepSeries is the series of steps: one entry per optimizer step, evaluation batch or checkpoint that the training reported; of long
 // runs every n-th is kept, with the highest sizes, the sum of the times and the largest batch of those between.
 type StepSeries struct {
 	Number        []uint64  `json:"number"`

@@ -40,7 +40,7 @@ type States struct {
 	Optimizer  int64 `json:"optimizer"` // with the float32 copy of the parameters, where the engine makes one
 	Buffers    int64 `json:"buffers"`   // buckets, gathered layers, autocast's copies
 	Total      int64 `json:"total"`     // of the four
-	Step       int64 `json:"step"`      // beside Total, for the time of the optimizer's step: gradients in float32
+	Step       int64 `json:"step"`      // besides Total, for the time of the optimizer's step: gradients in float32
 
 	Terms []Term `json:"terms"` // what makes Total different from that of a process alone; their sum is the difference
 }

@@ -28,7 +28,7 @@ type Request struct {
 	FreezeFeatureEncoder bool     `json:"freeze_feature_encoder"` //
 	LoRARank             int64    `json:"lora_rank"`              // rank of adapters; 0, all parameters train
 	Order                string   `json:"order"`                  // "random", or "grouped" as by group_by_length; "random"
-	PaddedS              *float64 `json:"padded_s"`               // seconds that all batches of an epoch hold, by another way of making them
+	PaddedS              *float64 `json:"padded_s"`               // seconds that all batches of an epoch hold, by another batching strategy
 	SafetyMargin         float64  `json:"safety_margin"`          // share of GPU memory to use, 0.70..0.95; 0.85
 	LoaderRate           *float64 `json:"loader_rate"`            // seconds of audio that a worker prepares per second; an assumption
 	Workers              int      `json:"workers"`                // of the loader for each GPU, 1..1024; 4

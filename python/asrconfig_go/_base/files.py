@@ -47,7 +47,7 @@ def _shortened(name: str | os.PathLike[str]) -> str:
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Path | None = None) -> None:
-    """Write ``data`` to ``path`` through a temporary file beside it: there is the old file or the new one, ever.
+    """Write ``data`` to ``path`` through a temporary file, atomically: readers see the old file or the new one.
 
     The temporary file, whose name ends in ``.part``, can be in another folder, ``by_way_of``. A power cut keeps the
     promise only where it is ``durable``, which waits for the disk. The umask decides who may read the file, not

@@ -22,7 +22,7 @@ _ERRORS = "asrconfig_go.ascii"
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """For ``codecs``: what stands for the characters that an encoding lacks."""
+    """For ``codecs``: replacements for the characters that an encoding lacks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end]

@@ -39,8 +39,8 @@ def alloc_conf_names(folder: Path | None = None) -> tuple[str, ...]:
     """The variables that the installed torch reads allocator settings from, the one to prefer first.
 
     The names are read from the library that uses them. torch 2.9 has the new name in libc10 only, and CUDA's allocator
-    ignores it (pytorch issue 183387), so CUDA's own library is asked where there is one. Without torch the new name is
-    all that is known. ``folder`` holds torch's libraries.
+    ignores it (pytorch issue 183387), so CUDA's own library is checked where there is one. Without torch the new name
+    is all that is known. ``folder`` holds torch's libraries.
     """
     return _names_in(folder or _library_folder())
 
@@ -123,7 +123,7 @@ def _too_late(wanted: dict[str, str]) -> str:
 
 
 def parse_alloc_conf(text: str) -> dict[str, str] | None:
-    """``key:value`` pairs between commas that are in no brackets, by key; None for what is none of that."""
+    """``key:value`` pairs between commas that are in no brackets, by key; None for other texts."""
     pairs, depth, start = [], 0, 0
     for i, letter in enumerate(text + ","):
         depth += (letter in "[{(") - (letter in "]})")

@@ -20,7 +20,7 @@ def prepare_model(model: Any, config: PlanRecord) -> Applied:
     """Change ``model`` in place as ``config`` plans it; a second time changes nothing.
 
     Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on or off, and no
-    key-value cache beside it; ``attn_implementation``; ``freeze_feature_encoder``. Models in torch.compile's or PEFT's
+    key-value cache with it; ``attn_implementation``; ``freeze_feature_encoder``. Models in torch.compile's or PEFT's
     wrappers are found inside. What the model's class does not support is left unchanged and reported by an
     ``UnsupportedSettingWarning``. Weights, their training state (but for what is frozen) and random numbers stay.
 

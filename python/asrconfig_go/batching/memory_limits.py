@@ -14,7 +14,7 @@ from .._base.checks import checked
 from .._base.errors import InvalidArgumentError
 
 Table = tuple[tuple[float, int], ...]
-"""Rows of seconds and the largest micro-batch of clips of up to so many seconds."""
+"""Rows of seconds and the largest micro-batch of clips of up to this length."""
 
 GRID_S = 0.5
 """Lengths are rounded up to this where the memory model is asked, so that few of them are simulated."""
@@ -32,7 +32,7 @@ class FitsByLength(Protocol):
 
 
 def memory_table(memory: FitsByLength, longest_s: float, limit_bytes: int | None = None) -> Table:
-    """Rows of seconds and the largest micro-batch of clips of up to so many seconds that is predicted to fit.
+    """Rows of seconds and the largest micro-batch of clips of up to that length that is predicted to fit.
 
     One row for each half second up to ``longest_s``, as the guard asks: micro-batches that are full by this table are
     full for the guard. ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU that the

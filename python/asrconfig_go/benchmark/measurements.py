@@ -188,7 +188,7 @@ class LoaderResult:
 
 @dataclass(frozen=True)
 class OptionResult:
-    """One change to the plan. ``gain`` is its clips a second over the plan's, each beside it in time; ``cpu_gain`` the
+    """One change to the plan. ``gain`` is its clips a second over the plan's, over adjacent blocks; ``cpu_gain`` the
     same by processor time, on a CPU.
 
     ``problem``: it failed, and how; ``why_not``: it was not tried, and why.

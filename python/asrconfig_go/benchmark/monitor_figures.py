@@ -11,7 +11,7 @@ from .measurements import Block, Readings
 
 
 class Watch:
-    """A monitor beside the whole benchmark; without one, where it cannot start, nothing is known."""
+    """A monitor of the whole benchmark; without one, where it cannot start, nothing is known."""
 
     def __init__(self) -> None:
         from ..monitor.memory_monitor import MemoryMonitor

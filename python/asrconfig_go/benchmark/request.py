@@ -48,7 +48,7 @@ def benchmark_training(
     name: str = "",
     progress: bool = True,
 ) -> BenchmarkResult:
-    """Measure the training of ``model`` on ``dataset`` by a plan, beside the original settings, with real Trainers.
+    """Measure the training of ``model`` on ``dataset`` by a plan and by the original settings, with real Trainers.
 
     ``dataset`` and ``collator`` are the Trainer's ``train_dataset`` and ``data_collator``. ``original`` is what it is
     trained with now: TrainingArguments, a plan, a dictionary of either's names or a JSON file of one; None means
@@ -126,7 +126,7 @@ def _counts(**given: int) -> dict[str, int]:
 
 
 def _swept(sweep: str | Iterable[str] | None) -> Sequence[str] | None:
-    """Names of options, checked; "all" stands for every one."""
+    """Names of options, checked; "all" means every one."""
     if sweep is None:
         return None
     names = [name.strip() for name in sweep.split(",")] if isinstance(sweep, str) else list(sweep)

@@ -35,7 +35,7 @@ class BenchmarkOptions:
 
 @dataclass
 class _Found:
-    """What has been measured so far, beside the sides."""
+    """What has been measured so far, besides the sides."""
 
     loader: tuple[LoaderResult, ...] = ()
     changes: list[tuple[Change, BenchmarkRun | None]] = field(default_factory=list)

@@ -51,7 +51,7 @@ class Side:
         return int(each) * int(self.settings.get("gradient_accumulation_steps", 1))
 
     def arguments(self, folder: str, steps: int, seed: int, model: Any) -> Any:
-        """TrainingArguments of so many steps, made again: newer ones leave accelerate's state as they found it."""
+        """New TrainingArguments with this number of steps: newer ones leave accelerate's state as they found it."""
         own = named({**_OWN, "max_steps": steps, "seed": seed}, self.arguments_class)
         settings = {**self.settings, **own}
         if self.plan is None:

@@ -29,7 +29,7 @@ class WarmedUp:
 
 
 def with_warm_up(loader: Any, batches: int) -> Any:
-    """A loader as ``loader``, which accelerate made, that begins with so many batches more."""
+    """A loader as ``loader``, which accelerate made, with this number of batches before it."""
     from accelerate import skip_first_batches
 
     made = skip_first_batches(loader, 0)  # the one public way to a loader with other batches

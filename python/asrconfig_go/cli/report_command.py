@@ -37,7 +37,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def save_plot(figure: Any, name: str) -> None:
-    """Write a figure. Raises ``InvalidArgumentError`` for an unknown suffix, ``NotFoundError`` for an unwritable path."""
+    """Write a figure. Raises ``InvalidArgumentError`` for another suffix, ``NotFoundError`` for an unwritable path."""
     known = figure.canvas.get_supported_filetypes()
     if Path(name).suffix[1:].lower() not in known:
         raise InvalidArgumentError(f"cannot tell from {name!r} what to draw", "name a file .png, .pdf or .svg")

@@ -114,7 +114,7 @@ class CompareOptions:
     calibrations: Mapping[str, StepCalibration] | None = None
 
     def request(self) -> dict[str, Any]:
-        """What the library is asked; raises ``InvalidArgumentError`` for a value of the wrong type."""
+        """The request to the library; raises ``InvalidArgumentError`` for a value of the wrong type."""
         hints = get_type_hints(type(self))
         known = checked("calibrations", self.calibrations, hints["calibrations"]) or {}
         for name, calibration in known.items():

@@ -27,7 +27,7 @@ _HIGHEST, _MOST_STEPS = 1e3, 1 << 40  # of a factor's range and of steps in a fi
 
 @dataclass(frozen=True)
 class StepSettings:
-    """What a factor was measured with, beside the model, the GPU and the version of torch."""
+    """The settings of a measurement, besides the model, the GPU and the version of torch."""
 
     precision: Precision
     gradient_checkpointing: bool

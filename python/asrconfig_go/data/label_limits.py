@@ -20,7 +20,7 @@ _HINT = "pass a model, its config, a known name, or a function from seconds to f
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a model called ``name``: ``frames`` of so many samples (CTC), or the ``positions`` of a decoder."""
+    """Of a model called ``name``: ``frames`` as a function of samples (CTC), or the ``positions`` of a decoder."""
 
     name: str
     frames: Callable[[int], int] = lambda samples: 0

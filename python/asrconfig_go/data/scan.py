@@ -57,7 +57,7 @@ class ScanResult:
 
 
 class ScanSettings(TypedDict, total=False):
-    """What ``scan_audio`` takes by keyword beside ``sample_size``."""
+    """Keywords of ``scan_audio`` besides ``sample_size``."""
 
     sampling_rate: int
     seed: int

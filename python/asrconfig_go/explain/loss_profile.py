@@ -15,7 +15,7 @@ _TOKENS = 40  # of a text in an evaluation whose labels were not counted: about 
 
 
 def config_of(described: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The ``config.json`` of a model as the analytic estimator is asked for it; None of one with counts only."""
+    """The ``config.json`` of a model for the analytic estimator; None of one with counts only."""
     if not described:
         return None
     if "name" in described:

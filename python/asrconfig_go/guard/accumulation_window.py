@@ -176,7 +176,7 @@ class Window:
         return 1.0 / share
 
     def tell(self, call: Call, factor: float = 1.0) -> Any:
-        """The loss that the Trainer is to be given for ``call``, so that all of the window add up to the right one."""
+        """The loss to return to the Trainer for ``call``, so that those of the window add up to the right one."""
         call.told = call.loss
         if factor != 1.0:
             call.told = factor * sum(each.loss for each in self.calls) - sum(each.told for each in self.calls[:-1])

@@ -23,9 +23,9 @@ def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = Fals
     """The memory model of a trainer's training, on this machine's GPU or one of the catalogue.
 
     The allocator is simulated with the settings that are in effect here. The guard may split any batch, so that
-    gradients of one micro-batch lie beside the next one also where the Trainer itself accumulates none. The Trainer
-    holds the inputs of all micro-batches that it accumulates; ``whole_steps`` is whether it gets a step in one batch,
-    so that there are no others.
+    gradients of one micro-batch are held during the next one also where the Trainer itself accumulates none. The
+    Trainer holds the inputs of all micro-batches that it accumulates; ``whole_steps`` is whether it gets a step in one
+    batch, so that there are no others.
     """
     from ..apply.environment import allocator_in_force
     from ..memory import MemoryModel

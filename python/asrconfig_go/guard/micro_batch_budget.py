@@ -6,7 +6,7 @@ from .batch_lengths import Extent
 
 
 class Budget:
-    """At most ``samples`` a micro-batch, and once one has not fitted, at most so many values of the model's input.
+    """At most ``samples`` a micro-batch, and once one has not fitted, at most a number of values of the model's input.
 
     What a step needs grows with the padded batch, samples × length: half of a batch that failed is a limit that lets
     short clips form larger micro-batches than long ones. The limit never grows again: nothing here knows why it

@@ -71,7 +71,7 @@ def _rehearsal_text(r: Rehearsal) -> str:
 def preflight(
     trainer: Any, rehearse: Rehearse, *, optimizer: Any, batch: Any = None, seconds: float | None = None
 ) -> PreflightReport:
-    """Allocate the optimizer's states, and beside them try the worst batches of training and evaluation.
+    """Allocate the optimizer's states, and with them try the worst batches of training and evaluation.
 
     ``rehearse(place, batch)`` computes a batch as a step of ``"training"`` or ``"evaluation"`` does, in pieces as large
     as fit; it may return their size. Batches are the longest clips by the dataset's column of lengths, or else

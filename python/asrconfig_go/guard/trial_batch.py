@@ -101,7 +101,7 @@ class _Step:
 
 
 def loss_of(output: Any) -> Any:
-    """The loss of a model's output. Raises ``InvalidArgumentError`` when there is none that can be followed back."""
+    """The loss of a model's output. Raises ``InvalidArgumentError`` when there is none with a gradient."""
     if isinstance(output, Mapping):
         loss = output.get("loss")
     elif isinstance(output, tuple | list):

@@ -80,7 +80,7 @@ class LoaderRate:
 
 
 class LoaderSettings(TypedDict, total=False):
-    """What ``measure_loader`` takes by keyword beside ``processor``."""
+    """Keywords of ``measure_loader`` besides ``processor``."""
 
     seconds: float
     sampling_rate: int

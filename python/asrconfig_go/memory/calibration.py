@@ -140,7 +140,7 @@ def _batch(batch_fn: BatchFunction | None, model: Any, memory_model: MemoryModel
 
 
 def _measure(torch: Any, job: _Job, made: dict[str, Any], shape: Shape, steps: int) -> _Peak:
-    """Peaks of the run, less what lay on the GPU before it beside model and optimizer."""
+    """Peaks of the run, less what was on the GPU before it besides model and optimizer."""
     cuda = torch.cuda
     gc.collect()
     cuda.empty_cache()

@@ -60,7 +60,7 @@ def in_words(alert: Alert) -> str:
 
 
 def _time_of_day(seconds: float) -> str:
-    """That of so many seconds from now, with the day where it is not today."""
+    """The time of day this many seconds from now, with the day where it is not today."""
     now, then = time.time(), time.time() + seconds
     same_day = time.localtime(now)[:3] == time.localtime(then)[:3]
     return time.strftime("%H:%M" if same_day else "%H:%M on %a %d %b", time.localtime(then))

@@ -45,7 +45,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     - What the monitor forecasts is logged as a warning with what to do about it.
     - Without a guard, a batch that is predicted not to fit is warned of before it runs: by ``memory``, a
       ``MemoryModel`` traced for the GPU, or by the plan's lengths.
-    - The Trainer's own reporters (TensorBoard, …) get ``asrconfig/gpu0_memory_used_gib`` and so on beside every logged
+    - The Trainer's own reporters (TensorBoard, …) get ``asrconfig/gpu0_memory_used_gib`` and so on with every logged
       training loss; nothing is added to evaluation metrics. Reporters run before other callbacks, so this one moves
       itself to the front.
     - With ``progress`` the Trainer's bar ends with a line about memory; ``panel`` shows a live panel (None: in

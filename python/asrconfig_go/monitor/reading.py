@@ -75,7 +75,7 @@ class Reading:
         }
 
     def screen(self, columns: int = WIDTH, rows: int = 0, *, coloured: bool = False, brief: bool = False) -> str:
-        """For a terminal of so many rows, where there is no room a GPU in one line; ``brief``: one line in all."""
+        """For a terminal of this many rows, with one line per GPU where rows are few; ``brief``: one line in all."""
         width = max(NARROWEST, min(columns, WIDTH))
         record = {"reading": self.to_json(), "width": width, "height": rows, "coloured": coloured, "brief": brief}
         return text("screen", record, WIDEST if brief else width)

@@ -154,7 +154,7 @@ class Tracer:
         }
 
     def _outside(self, memory: MemoryModel) -> int:
-        """What a process takes beside the allocator's memory: context and NCCL, or the process itself on a CPU."""
+        """What a process takes besides the allocator's memory: context and NCCL, or the process itself on a CPU."""
         context = memory.target.context_bytes
         return (HOST_BYTES if context is None else context) + self._beside
 

@@ -20,7 +20,7 @@ _SAMPLES = 5
 
 
 def finished(run: Run) -> FineTuneResult:
-    """Evaluate what was trained, and write the model card and the report beside it."""
+    """Evaluate the model, and write the model card and the report next to it."""
     rates = _rates(run.trainer) if run.data.evaluation is not None else {}
     result = FineTuneResult(
         output_dir=run.options.output,

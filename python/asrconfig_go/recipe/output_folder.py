@@ -95,7 +95,7 @@ def saved_so_far(path: Path) -> str:
 
 
 def save_model(trainer: Any, path: Path) -> None:
-    """Save model and processor into ``path``, each file whole or not at all: through a folder beside them."""
+    """Save model and processor into ``path``, each file atomically, through a temporary folder."""
     with tempfile.TemporaryDirectory(dir=path, prefix=".saving") as folder:
         trainer.save_model(folder)  # in every process: the weights may be spread over them
         for file in sorted(Path(folder).iterdir()):

@@ -48,7 +48,7 @@ def newest_complete(folder: Path, foreign: Collection[str] = (), processes: int 
 def incomplete(checkpoint: Path, processes: int | None = None) -> str:
     """What keeps training from continuing exactly from ``checkpoint``; ``""`` when nothing does.
 
-    Files are looked at by their beginnings and ends, which tells those that were cut and costs nothing, then held
+    Files are checked at their beginnings and ends, which finds truncated ones at no cost, then held
     against the checksums that were written when it was complete, if there are any. ``processes`` is the number of those
     that saved; each keeps its random numbers.
     """

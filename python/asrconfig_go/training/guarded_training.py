@@ -378,7 +378,7 @@ def _in_evaluation(trace: TracebackType | None) -> bool:
 
 
 def _let_go(trainer: Any) -> None:
-    """Drop the references that a failed ``train()`` leaves behind, on the GPU and elsewhere."""
+    """Drop the references that a failed ``train()`` leaves behind, on the GPU and on the host."""
     trainer.model.zero_grad(set_to_none=True)
     handle = getattr(trainer, "neftune_hook_handle", None)
     if handle is not None:

@@ -23,9 +23,9 @@ class PlanNotFollowedWarning(UserWarning):
 
 
 def memory_limit(memory: Any, trainer: Any, config: PlanRecord | None, margin: float) -> int | None:
-    """Bytes that the allocator may reserve by the plan: the margin of what is available, without what lies beside it.
+    """Bytes that the allocator may reserve: the margin of what is available, without the memory outside of it.
 
-    DDP's buckets, a second copy of the gradients, lie beside it, too. Of unequal cards each process takes its own.
+    DDP's buckets, a second copy of the gradients, are outside of it, too. Of unequal cards each process takes its own.
     Without a GPU, the plan's budget for host RAM.
     """
     available, context = memory.target.available_bytes, memory.target.context_bytes
@@ -95,7 +95,7 @@ def _of_the_training_set(trainer: Any, config: PlanRecord, durations: array[floa
     """The seconds of each clip of the Trainer's dataset, if they are known."""
     size = getattr(trainer.train_dataset, "__len__", None)
     if size is None:
-        _not_followed(config, "the dataset is a stream, of which no order can be chosen")
+        _not_followed(config, "the dataset is a stream, which has no order to choose")
         return None
     limit = math.inf if config.max_length_s is None else config.max_length_s
     kept = array("d", (s for s in durations if s <= limit))

@@ -42,7 +42,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
     - the random numbers at the begin of each epoch: length-grouped orders are drawn from them, and a resumed Trainer
       would draw another order for the epoch in which it continues;
     - the state of callbacks at each checkpoint, see ``CallbackStates``, and checksums of its files;
-    - what ``changed``, asked after every step, tells to be worth a new record.
+    - what ``changed``, called after every step, reports for a new record.
     """
 
     def __init__(self, trainer: Any, start: StartPoint, folder: RunFolder, changed: Callable[[], bool]) -> None:
@@ -98,7 +98,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         return step_of(self._source)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin the record; let later checkpoints tell the batch size really used.
+        """Begin the record; let later checkpoints hold the batch size really used.
 
         Here all processes have read what there was.
         """
@@ -272,10 +272,10 @@ def _numpy_allowed() -> Iterator[None]:
 class InitialState:
     """The model, optimizer, scheduler and random numbers before the first step.
 
-    The tensors are kept in a file beside the run's record rather than in RAM: a copy of a large model's weights beside
-    the loader's workers is what small machines lack. The file is written whole or not at all, and removed at the end.
-    Kept are the trainable parameters and the buffers; frozen parameters do not change. A ``model_init`` makes the model
-    again by itself.
+    The tensors are kept in a file next to the run's record rather than in RAM: a copy of a large model's weights
+    besides the loader's workers is what small machines lack. The file is written whole or not at all, and removed at
+    the end. Kept are the trainable parameters and the buffers; frozen parameters do not change. A ``model_init`` makes
+    the model again by itself.
     """
 
     def __init__(self, trainer: Any, folder: Path) -> None:

@@ -26,7 +26,7 @@ def text(kind: str, record: Record, width: int = 0) -> str:
 
 
 def html(kind: str, record: Record) -> str:
-    """A card for notebooks: no script, nothing from elsewhere, light and dark."""
+    """A card for notebooks: no script, no external resources, light and dark."""
     return _shown(kind, "html", record)
 
 
