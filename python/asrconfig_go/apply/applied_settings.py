@@ -26,7 +26,7 @@ class AppliedSetting:
     value: str
     """What is in effect now."""
     state: str
-    """``"done"``; ``"kept"`` where it was so already, or a value of yours stays; ``"not done"``."""
+    """``"done"``; ``"kept"`` where it was so already, or your own value is kept; ``"not done"``."""
     why: str = ""
     warning: type[Warning] | None = field(default=None, repr=False, compare=False)
     """How ``apply`` warned of it."""

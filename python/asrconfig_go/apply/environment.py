@@ -24,7 +24,7 @@ def set_environment(config: PlanRecord) -> Iterator[AppliedSetting]:
         yield _alloc_conf(config.alloc_conf)
     if config.dataloader_num_workers > 0:
         # Fast tokenizers turn their threads off in a forked worker, and say so in every one of them.
-        yield _unless_set("TOKENIZERS_PARALLELISM", "false", "loader workers run beside each other already")
+        yield _unless_set("TOKENIZERS_PARALLELISM", "false", "loader workers already run in parallel")
     if config.deterministic:
         yield _cublas()
 

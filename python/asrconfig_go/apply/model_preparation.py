@@ -140,7 +140,7 @@ def _feature_encoder(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]
     name = "freeze_feature_encoder"
     freeze = getattr(model, name, None) or getattr(model, "freeze_feature_extractor", None)
     if freeze is None:
-        why = f"{type(model).__name__} has no convolutional feature encoder that can be frozen by itself"
+        why = f"{type(model).__name__} has no convolutional feature encoder to freeze"
         yield _refused(name, "not frozen", why)
         return
     before = sum(p.requires_grad for p in model.parameters())

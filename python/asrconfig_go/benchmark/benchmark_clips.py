@@ -52,7 +52,7 @@ def checked_dataset(dataset: Any) -> None:
             "pass the Trainer's training set: a datasets.Dataset, a torch Dataset with a length, or a list of rows",
         )
     if not hasattr(dataset, "__len__"):
-        raise InvalidArgumentError("the dataset has no length", "load it without streaming, or take some of it")
+        raise InvalidArgumentError("the dataset has no length", "load it without streaming, or take a part of it")
     if len(dataset) == 0:
         raise EmptyDatasetError("the dataset has no clips", "check what was filtered out of it")
 

@@ -206,7 +206,7 @@ def _evaluation_batch(e: Explanation) -> Caution | None:
                 "warning",
                 "evaluation_batch",
                 f"Evaluation takes {row.value} clips at once; {row.planned} were planned.",
-                "Its activations, and the logits of a whole batch, may not fit beside the optimizer's state.",
+                "Its activations, and the logits of a whole batch, may not fit together with the optimizer's state.",
                 "Lower per_device_eval_batch_size, or attach the guard, which computes such batches in pieces.",
             )
     return None

@@ -118,7 +118,7 @@ class Guard:
         self.budgets: dict[str, Budget] = {"training": training, "evaluation": Budget()}
         self.events: list[GuardEvent] = []
         self.notes: tuple[str, ...] = caveats(trainer)
-        """What of this training the guard cannot keep the same, said once when it takes effect."""
+        """What the guard cannot keep exact in this training; logged once."""
         self._split, self._preflight = split, preflight
         self.preflight: PreflightReport | None = None
         """What was tried before the first step, if it was."""

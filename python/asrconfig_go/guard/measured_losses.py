@@ -46,7 +46,7 @@ class MeasuredLosses:
         self._labels, self.own_step = labels_name(trainer), has_custom_step(trainer)
         own_loss, hooks, model = has_custom_loss(trainer), has_hooks(trainer.model), type(trainer.model).__name__
         self.own = self.own_step or own_loss or hooks
-        """Whether step, loss or hooks are the user's: then gradients tell, too."""
+        """Whether step, loss or hooks are the user's: then gradients are measured, too."""
         if self.own_step or own_loss:
             self._whose = f"{'training_step' if self.own_step else 'compute_loss'} of {type(trainer).__name__}"
         else:

@@ -19,11 +19,11 @@ class Budget:
         """What a micro-batch costs besides its padded length, in seconds of audio; batches are then split wherever that
         costs less. None: only batches that are too large, into as few micro-batches as can be."""
         self.rate: float | None = None
-        """Units of length in a second of audio; None: as the model at hand has it."""
+        """Units of length in a second of audio; None: the model's own."""
         self.values: int | None = None
-        """At most so many of a micro-batch."""
+        """The most values of a micro-batch."""
         self.too_long: int | None = None
-        """So many values of one sample alone did not fit."""
+        """Values of a single sample that did not fit."""
 
     def size(self, extent: Extent, most: int) -> int:
         """The samples of a micro-batch, 1 to ``most``, whose longest one has this extent."""

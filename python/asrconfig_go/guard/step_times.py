@@ -54,7 +54,7 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
         self.steps: tuple[MeasuredStep, ...] = ()
         """What was measured, when that is done."""
         self.record: StepRecord | None = None
-        """What it says, where something is to be said."""
+        """The message to log, if any."""
         self.problem = ""
         self._hook: Any = None
         self._model: Any = None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _NOT_GATHERED = "peaks of the processes are not gathered"
-_NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches it"
+_NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches memory"
 
 
 class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]

@@ -15,7 +15,7 @@ class Decision:
     value: str
     reason: str
     alternative: str = ""
-    """What else it might be; empty when there is nothing to tell."""
+    """The alternative value; empty for none."""
     gain: str = ""
     """Of the value over the alternative: ``"1.4× faster"``, ``"needs 3.1 GB less"``."""
 

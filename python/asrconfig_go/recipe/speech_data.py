@@ -38,7 +38,7 @@ class SpeechData:
     def clean(self, *, lowercase: bool = True, keep: str = "'") -> SpeechData:
         """With transcripts cleaned by ``clean_text``, and without clips whose transcript is empty then.
 
-        Raises ``EmptyDatasetError`` when no clip is left to train on.
+        Raises ``EmptyDatasetError`` when no clips are left to train on.
         """
         return self.with_texts(lambda text: clean_text(text, lowercase=lowercase, keep=keep))
 
@@ -52,7 +52,7 @@ class SpeechData:
         """The same with other rows. Raises ``EmptyDatasetError`` when there is nothing to train on."""
         if not len(train):
             told = "".join(f"; {note}" for note in self.notes)
-            raise EmptyDatasetError(f"no clip is left to train on{told}", "check the audio and the transcripts")
+            raise EmptyDatasetError(f"no clips are left to train on{told}", "check the audio and the transcripts")
         return replace(self, train=train, evaluation=evaluation if evaluation is not None and len(evaluation) else None)
 
     def noted(self, *notes: str) -> SpeechData:

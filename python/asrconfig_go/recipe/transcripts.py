@@ -53,7 +53,7 @@ class CleaningReport:
     """Without any letter or number afterwards."""
     with_digits: int = 0
     removed: Counter[str] = field(default_factory=Counter)
-    """How often each character is gone or became a space."""
+    """How often each character was removed or replaced by a space."""
 
     def add(self, before: str, after: str) -> None:
         """Count one transcript."""

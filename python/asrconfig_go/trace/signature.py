@@ -79,7 +79,7 @@ def _inputs(
     if not names or len(needed) > 1:
         given = ", ".join(needed) or "nothing by name"
         raise InvalidArgumentError(
-            f"forward takes {given}, and for one argument of audio alone can batches be made up",
+            f"forward takes {given}; batches can be made up only for a single audio argument",
             "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
         )
     name = (needed or names)[0]
