@@ -214,8 +214,8 @@ def test_wide_tables_are_wrapped(whole: Explanation) -> None:
 def test_what_is_no_part_of_an_explanation_is_refused(whole: Explanation) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"config": None}, "config = NoneType is not a TrainingConfig"),
-        ({"labels": "labels.txt"}, "labels = str is no LabelReport"),
-        ({"dataset": whole.hardware}, "dataset = HardwareProfile is no DatasetProfile"),
+        ({"labels": "labels.txt"}, "labels = str is not a LabelReport"),
+        ({"dataset": whole.hardware}, "dataset = HardwareProfile is not a DatasetProfile"),
     ]
     for fields, said in wrong:
         with pytest.raises(InvalidArgumentError, match=said):

@@ -120,9 +120,9 @@ def bad_sources(folder: Path) -> dict[str, tuple[Any, type[AsrConfigError], str]
         "two channels of nothing": (np.zeros((0, 2)), corrupt, "holds no audio"),
         "too short to be resampled": ({"array": [0.5], "sampling_rate": 1_000_000}, corrupt, "holds no audio"),
         "nothing": (None, wrong, "None is not audio"),
-        "a number": (3, wrong, "no audio"),
-        "words": (["a"], wrong, "no audio"),
-        "whole numbers": ([1, 2], wrong, "no audio"),
+        "a number": (3, wrong, "not audio"),
+        "words": (["a"], wrong, "not audio"),
+        "whole numbers": ([1, 2], wrong, "not audio"),
         "three axes": (np.zeros((1, 2, 3)), wrong, r"shape \(1, 2, 3\)"),
     }
 

@@ -237,7 +237,7 @@ def test_pushing(speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Hub, "error", ConnectionError("Connection refused"))
     with pytest.raises(NotFoundError, match="not pushed to the Hub: the repository 'mine'") as caught:
         push_to_hub(str(tmp_path / "digits"), "mine", token="secret")
-    assert f"the model is complete in {tmp_path / 'digits'}" in caught.value.hint
+    assert f"the model is safe in {tmp_path / 'digits'}" in caught.value.hint
     with pytest.raises(NotFoundError, match="holds no saved model"):
         push_to_hub(tmp_path, token="secret")
 
