@@ -59,7 +59,7 @@ def changes(names: Iterable[str], plan: TrainingConfig, place: Place, attention:
         if name not in OPTIONS:
             raise InvalidArgumentError(f"there is no option {name!r} to sweep", f"choose among {', '.join(OPTIONS)}")
         if name == "compile" and asked == OPTIONS and not place.gpu:
-            found.append(_not(name, "it compiles for minutes on a CPU; name it in sweep to try it"))
+            found.append(_not(name, "on a CPU it compiles for minutes; name it in sweep to try it"))
         else:
             found += _OF[name](plan, place, attention)
     return found
