@@ -66,8 +66,8 @@ def gather(run: Any) -> Gathered:
     """The parts of ``run``: a story, something that has one (a monitor), a run's folder, or a monitor's file."""
     if isinstance(run, RunLog):
         return Gathered((Source("", run),))
-    if callable(getattr(run, "story", None)):
-        return Gathered((Source("", run.story()),))
+    if callable(getattr(run, "run_log", None)):
+        return Gathered((Source("", run.run_log()),))
     if not isinstance(run, str | os.PathLike):
         raise InvalidArgumentError(f"{type(run).__name__} is no run", f"pass a MemoryMonitor or a RunLog, or {_WANTED}")
     path = user_path(run, "run")

@@ -12,7 +12,7 @@ import pytest
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.report import export
-from run_stories import (
+from run_logs import (
     GIB,
     START,
     Json,

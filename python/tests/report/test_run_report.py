@@ -22,7 +22,7 @@ from asrconfig_go.report.diagnosis import Finding
 from asrconfig_go.report.run_report import of_weight
 from asrconfig_go.training.run_record import RunFolder, RunRecord
 from html_checks import charts, tags
-from run_stories import (
+from run_logs import (
     GIB,
     START,
     Json,
@@ -409,7 +409,7 @@ def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: p
     contents = {
         "empty": ("", CorruptFileError, "is empty"),
         "cut": (whole[: len(whole) // 2], CorruptFileError, "ends in the middle"),
-        "corrupt": ('{"version": 1,,}', CorruptFileError, "is no JSON"),
+        "corrupt": ('{"version": 1,,}', CorruptFileError, "is not JSON"),
         "list": ("[1]", CorruptFileError, "holds no story"),
         "deep": ("[" * 100_000, CorruptFileError, "cut"),
         "shorter": (json.dumps(changed(small, "steps", "spent_s", [1.0])), CorruptFileError, "1 entries, not 4"),
