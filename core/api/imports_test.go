@@ -16,7 +16,7 @@ var allowed = map[string][]string{
 	"core/fault":                  {},
 	"core/jsontext":               {},
 	"core/profile":                {},
-	"core/view":                   {"core/fault", "core/profile"},
+	"core/view":                   {"core/fault", "core/profile", "core/runlog"},
 	"core/audio":                  {"core/audio/amr", "core/audio/flac", "core/audio/isobmff", "core/audio/matroska", "core/audio/media", "core/audio/mpeg", "core/audio/ogg", "core/audio/pcm", "core/audio/riff", "core/fault"},
 	"core/audio/amr":              {"core/audio/media"},
 	"core/audio/audiotest":        {"core/audio/media", "core/fault"}, // for tests

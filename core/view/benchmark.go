@@ -394,13 +394,8 @@ func (r benchmarkRecord) settings() [][]string {
 			seen[each] = true
 		}
 	}
-	var names []string
-	for each := range seen {
-		names = append(names, each)
-	}
-	slices.Sort(names)
 	rows := [][]string{head}
-	for _, each := range names {
+	for _, each := range sortedKeys(seen) {
 		cells, differ := []string{each}, false
 		for _, s := range r.sides() {
 			text := unknown

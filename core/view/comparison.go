@@ -86,7 +86,8 @@ func comparison(r comparisonRecord) Document {
 	if len(notes) > 0 {
 		doc.Blocks = append(doc.Blocks, said(notes...))
 	}
-	return Document{Title: doc.Title, Blocks: append(doc.Blocks, fold{Summary: "assumptions", Body: []Block{said(r.foot()...)}})}
+	doc.Blocks = append(doc.Blocks, fold{Summary: "assumptions", Body: []Block{said(r.foot()...)}})
+	return doc
 }
 
 // best are the cheapest and the fastest, which marks tell in HTML.

@@ -35,7 +35,8 @@ func dataset(d profile.Dataset) Document {
 		}
 		doc.Blocks = append(doc.Blocks, inHTML{[]Block{fold{Summary: counted(n, "likely copy", "likely copies"), Body: []Block{said(groups...)}}}})
 	}
-	return Document{Title: doc.Title, Blocks: append(doc.Blocks, badFiles(d)...)}
+	doc.Blocks = append(doc.Blocks, badFiles(d)...)
+	return doc
 }
 
 // drawable tells whether there is a histogram: of measured clips, with an edge more than counts.

@@ -54,8 +54,8 @@ func panel(r panelRecord) Document {
 		doc.Blocks = append(doc.Blocks, progress{Done: float64(r.Step) / float64(r.Steps)})
 	}
 	doc.Blocks = append(doc.Blocks, r.alerts()...)
-	return Document{Title: doc.Title, Blocks: append(doc.Blocks, r.tiles(),
-		section{Title: "Memory", Note: "used share, PyTorch's cache included", Body: []Block{r.overTime()}})}
+	doc.Blocks = append(doc.Blocks, r.tiles(), section{Title: "Memory", Note: "used share, PyTorch's cache included", Body: []Block{r.overTime()}})
+	return doc
 }
 
 func (r panelRecord) headline() string {
@@ -96,7 +96,7 @@ func (r panelRecord) tiles() tiles {
 			what = fmt.Sprintf("GPU %d", i)
 		}
 		found = append(found, memoryTile(what+" memory", g.Used, g.Total, "with PyTorch's cache"),
-			tile{Name: "headroom", Value: or(known(g.Headroom, inGiB), unknown), Note: "unused cache is free"})
+			tile{Name: "headroom", Value: known(g.Headroom, inGiB), Note: "unused cache is free"})
 		if i < len(r.Activity.GPUs) && r.Activity.GPUs[i].Utilization != nil {
 			found = append(found, r.Activity.GPUs[i].tile())
 		}
@@ -112,11 +112,11 @@ func (r panelRecord) tiles() tiles {
 }
 
 func memoryTile(what string, used, total *float64, note string) tile {
-	if used == nil || total == nil || *total <= 0 {
+	share := shareOf(used, total)
+	if share == nil {
 		return tile{Name: what, Value: "unknown", Note: note}
 	}
-	share := *used / *total
-	return tile{Name: what, Value: fmt.Sprintf("%.1f of %s", *used/gib, inGiB(*total)), Note: note, Meter: &share}
+	return tile{Name: what, Value: fmt.Sprintf("%.1f of %s", *used/gib, inGiB(*total)), Note: note, Meter: share}
 }
 
 func (a gpuActivity) tile() tile {

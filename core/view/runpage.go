@@ -131,7 +131,8 @@ func run(r runRecord) Document {
 	}
 	doc.Blocks = append(doc.Blocks, r.gpus()...)
 	doc.Blocks = append(doc.Blocks, section{Title: "Host", Body: []Block{r.hosts()}})
-	return Document{Title: doc.Title, Blocks: append(doc.Blocks, r.events()...)}
+	doc.Blocks = append(doc.Blocks, r.events()...)
+	return doc
 }
 
 // headline is the run in one sentence: steps and time, where, how busy, what was left of the memory.
@@ -301,12 +302,7 @@ func (r runRecord) tiles() tiles {
 }
 
 // filled is the share of a total, 0 where it is not known.
-func filled(used, total *float64) float64 {
-	if used == nil || total == nil || *total <= 0 {
-		return 0
-	}
-	return *used / *total
-}
+func filled(used, total *float64) float64 { return orZero(shareOf(used, total)) }
 
 func (r runRecord) gpuTiles() tiles {
 	var found tiles

@@ -3,6 +3,8 @@ package view
 import (
 	"fmt"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 // screenRecord is a reading of a machine for a terminal of Width columns and Height lines; Brief is one line, for what is no terminal.
@@ -66,10 +68,13 @@ type hostReading struct {
 var throttles = []struct {
 	bit  int
 	name string
-}{{1, "power limit"}, {2, "heat"}, {4, "power brake"}, {8, "a clock that was set"}}
+}{
+	{runlog.ThrottlePower, "power limit"}, {runlog.ThrottleHeat, "heat"},
+	{runlog.ThrottleBrake, "power brake"}, {runlog.ThrottleSetting, "a clock that was set"},
+}
 
 const (
-	unusual     = 2 | 4 // heat and the brake; cards run at their power limit whenever they are busy
+	unusual     = runlog.ThrottleHeat | runlog.ThrottleBrake // cards run at their power limit whenever they are busy
 	full, tight = 0.95, 0.90
 )
 

@@ -75,7 +75,8 @@ class RunReport(ReportedRun):
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the keys of docs/report.md; what is not known is None or empty."""
-        return {"report_version": VERSION, "headline": self.headline, **report_figures(self)}
+        figures = report_figures(self)
+        return {"report_version": VERSION, "headline": title("run", figures), **figures}
 
     def to_html(self, path: str | os.PathLike[str], *, by: ReportAxis = "time") -> None:
         """Write a page that stands alone; its charts run ``by`` "time" or "steps".
