@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -51,7 +52,7 @@ func datasetFacts(d profile.Dataset) []string {
 	}
 	p := d.PercentilesS
 	lines := []string{
-		fmt.Sprintf("%s, %.2f h, %s on disk, %s decoded (%s)", count(d.SampleCount, "clip"), d.TotalHours, exact(float64(d.SizeBytes)), exact(float64(d.DecodedBytes)), d.Source),
+		fmt.Sprintf("%s, %.2f h, %s on disk, %s decoded (%s)", count(d.SampleCount, "clip"), d.TotalHours, units.Size(float64(d.SizeBytes)), units.Size(float64(d.DecodedBytes)), d.Source),
 		fmt.Sprintf("durations %.2f–%.2f s, mean %.2f s, median %.2f s, 95 %% under %.2f s", d.MinS, d.MaxS, d.MeanS, p["p50"], p["p95"]),
 		fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s", 100*d.ShareOver30S, mix(d.SampleRates, " Hz"), mix(d.Codecs, "")),
 	}
