@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccy/go-json"
 
+	"github.com/asrconfig/asrconfig-go/core/compare"
 	"github.com/asrconfig/asrconfig-go/core/dataset"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
@@ -21,7 +22,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/recovery"
 	"github.com/asrconfig/asrconfig-go/core/timing"
-	"github.com/asrconfig/asrconfig-go/core/timing/compare"
 	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
@@ -67,7 +67,7 @@ var table = map[string]operation{
 	"memory.replay":       withArgs(allocator.Replay),
 	"timing.step":         withArgs(compare.Step),
 	"timing.calibrate":    withArgs(compare.Calibrate),
-	"timing.compare":      withArgs(compare.Make),
+	"timing.compare":      withArgs(compareGPUs),
 	"timing.largest":      withArgs(compare.LargestModels),
 	"timing.prices":       withoutArgs(gpuPrices),
 	"monitor.start":       withArgs(startMonitor),
@@ -186,6 +186,19 @@ func structures() map[string][]CField {
 		found[CName(s)] = CFields(s)
 	}
 	return found
+}
+
+// compareArgs come with the duration of every clip attached, where they are known.
+type compareArgs struct {
+	compare.Request
+	durations
+}
+
+// compareGPUs plans a training on several GPUs: each row is what plan.make says of that machine. Errors: those of plan.make but Infeasible,
+// and NotFound for an unknown GPU.
+func compareGPUs(a compareArgs) (compare.Comparison, error) {
+	a.Durations = a.Seconds
+	return compare.Make(a.Request)
 }
 
 // gpuPrices lists what an hour of each GPU costs, with where that is from and of when.

@@ -31,7 +31,7 @@ type Estimator struct {
 	models      map[bool]*analytic.Model // by whether the feature encoder is frozen
 	source      func(frozen bool) (*analytic.Model, error)
 	predictions map[Question]analytic.Prediction
-	reserved    map[Question]uint64
+	estimates   map[Question]analytic.Estimate
 }
 
 // Of is an estimator for a model.
@@ -41,7 +41,7 @@ func Of(r model.Request) *Estimator {
 		named.FreezeFeatureEncoder = named.FreezeFeatureEncoder || frozen
 		return analytic.Read(named)
 	}
-	return &Estimator{map[Question]Curve{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Prediction{}, map[Question]uint64{}}
+	return &Estimator{map[Question]Curve{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Prediction{}, map[Question]analytic.Estimate{}}
 }
 
 // Model is the model itself. Errors: those of analytic.Read.
@@ -87,25 +87,26 @@ func (o *Estimator) Predict(q Question) (analytic.Prediction, error) {
 
 // Peak is the reserved memory of a micro-batch by simulation, in bytes. Errors: those of Model.Estimate.
 func (o *Estimator) Peak(q Question) (uint64, error) {
-	if bytes, known := o.reserved[q]; known {
-		return bytes, nil
-	}
 	e, err := o.Estimate(q)
-	if err == nil {
-		o.reserved[q] = e.PeakReserved
-	}
 	return e.PeakReserved, err
 }
 
 // Estimate is the whole account of a micro-batch, simulated. Errors: those of Model.Estimate.
 func (o *Estimator) Estimate(q Question) (analytic.Estimate, error) {
+	if e, known := o.estimates[q]; known {
+		return e, nil
+	}
 	m, err := o.Model(q.Frozen)
 	if err != nil {
 		return analytic.Estimate{}, err
 	}
 	r := q.request()
 	r.Simulate = true
-	return m.Estimate(r)
+	e, err := m.Estimate(r)
+	if err == nil {
+		o.estimates[q] = e
+	}
+	return e, err
 }
 
 // Class is the compute capability that stands for all cards with the same kernels and workspaces.

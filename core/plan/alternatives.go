@@ -11,7 +11,6 @@ import (
 
 // writeAlternatives lists other candidates: the published rule's, other batches, other settings.
 func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) error {
-	d.Alternatives = []profile.Alternative{}
 	if err := s.published(d, f); err != nil {
 		return err
 	}
@@ -125,5 +124,7 @@ func (s *search) trainerCost(p throughput, size int) batches {
 	micro := scale * float64(len(sample)) / float64(size)
 	steps := max(1, (s.clips.count+s.perDevice*s.pool.count-1)/(s.perDevice*s.pool.count))
 	cost := scale*batching.Expected(sample, size) + p.overheadS*micro
-	return batches{order: "random", microBatching: fixedMicro, costS: cost, steps: steps, epoch: p.epoch(cost, steps, micro)}
+	b := batches{order: "random", microBatching: fixedMicro, costS: cost, steps: steps, microBatches: micro / float64(steps)}
+	b.epoch = p.epoch(b)
+	return b
 }

@@ -184,6 +184,9 @@ const (
 
 // workers are as many as keep the GPU fed, as far as cores and RAM allow.
 func (s *search) workers(l loader, f evaluated) (count int, why string) {
+	if asked := s.in.Options.Workers; asked != nil {
+		return *asked, "asked for"
+	}
 	cores := int(math.Floor(l.usableCores)) / s.pool.count
 	most := min(maxHeavyWorkers, max(0, cores-1))
 	wanted, source := usualWorkers, "the default where the GPU's speed is unknown"

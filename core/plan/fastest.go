@@ -106,8 +106,11 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 	}
 	planOptimizer(d, s.in)
 	s.writeTimes(d, best)
-	if err := s.writeAlternatives(d, best, ranked); err != nil {
-		return profile.Config{}, err
+	d.Alternatives = []profile.Alternative{}
+	if !s.in.WithoutAlternatives {
+		if err := s.writeAlternatives(d, best, ranked); err != nil {
+			return profile.Config{}, err
+		}
 	}
 	s.warnings(d)
 	return d.finish()

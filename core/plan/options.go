@@ -41,6 +41,8 @@ const (
 	MinSafetyMargin    = 0.70
 	MaxSafetyMargin    = 0.95
 	MaxDeviceCount     = 1024
+	maxWorkers         = 1024
+	maxRank            = 65536
 	maxEpochs          = 10000
 	maxSeed            = math.MaxUint32 // numpy takes no larger one
 )
@@ -69,6 +71,8 @@ type Options struct {
 	Distributed           string              `json:"distributed"`            // "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
 	Streamed              bool                `json:"streamed"`               // the dataset is a stream, whose order cannot be chosen
 	FreezeFeatureEncoder  bool                `json:"freeze_feature_encoder"` // the model is asked for as such
+	LoRARank              int64               `json:"lora_rank"`              // of adapters beside queries and values, 0..65536; 0, all parameters train
+	Workers               *int                `json:"workers"`                // of the loader for each device, 0..1024; absent, as many as keep the device fed
 	LoaderRate            *float64            `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
 	DecodeRate            *float64            `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
 	Calibration           *timing.Calibration `json:"calibration"`            // of this model on this GPU by measured steps
@@ -109,6 +113,8 @@ func (o Options) Normalized() (Options, error) {
 		inRange("base_batch_size", o.BaseBatchSize, 1, MaxTargetBatchSize),
 		inRange("seed", o.Seed, 0, maxSeed),
 		inRange("device_count", o.DeviceCount, 1, MaxDeviceCount),
+		inRange("workers", o.Workers, 0, maxWorkers),
+		inRange("lora_rank", rankOf(o), 0, maxRank),
 		checkMargin(o.SafetyMargin),
 		checkPositive("base_learning_rate", o.BaseLearningRate, 1),
 		checkPositive("num_train_epochs", o.NumTrainEpochs, maxEpochs),
@@ -126,6 +132,11 @@ func (o Options) Normalized() (Options, error) {
 		}
 	}
 	return o, nil
+}
+
+func rankOf(o Options) *int {
+	rank := int(o.LoRARank)
+	return &rank
 }
 
 func orDefault(text *string, value string) {
@@ -178,11 +189,11 @@ func checkPrice(dollars *float64) error {
 
 // checkCombinations names options that exclude each other.
 func (o Options) checkCombinations() error {
-	given := o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != ""
+	given := o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != "" || o.LoRARank != 0 || o.Workers != nil
 	switch {
 	case o.Policy == PublishedRule && given:
 		return fault.New(fault.InvalidArgument, `leave policy out, or override the settings of the plan: config.gradient_checkpointing = True`,
-			"policy %q does not accept precision, gradient_checkpointing, length_handling, max_length_s and distributed", o.Policy)
+			"policy %q does not accept precision, gradient_checkpointing, length_handling, max_length_s, distributed, lora_rank and workers", o.Policy)
 	case o.Streamed && o.LengthHandling != "" && o.LengthHandling != "random":
 		return fault.New(fault.InvalidArgument, "leave length_handling out, or load the dataset without streaming",
 			"length_handling is %q, but a stream has no order to choose", o.LengthHandling)

@@ -25,6 +25,11 @@ type Inputs struct {
 	NotTraced *NotTraced      `json:"not_traced"` // why the model was not traced, and what to do about that
 	Durations []float64       `json:"-"`          // seconds of every clip; none: the histogram's
 	Cards     []estimate.Card `json:"-"`          // GPUs that one might take instead
+
+	// Estimator of Described, where plans for several machines share its answers; absent, a new one.
+	Estimator *estimate.Estimator `json:"-"`
+	// WithoutAlternatives leaves Alternatives out, which take about a third of a plan's time.
+	WithoutAlternatives bool `json:"-"`
 }
 
 // Policy is one set of rules. Make checks the inputs and fills in the defaults of Options before it asks a Policy.

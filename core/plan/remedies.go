@@ -56,9 +56,7 @@ func (s *search) remedies() (out []string) {
 	if taken := s.usedByOthers(); taken != "" {
 		out = append(out, taken)
 	}
-	asked := estimate.Setup{Frozen: s.in.Options.FreezeFeatureEncoder, Optimizer: optimizers[s.in.Options.Optimizer].name}
-	remedies, err := s.estimator.Remedies(estimate.Shortfall{Budget: s.budget, Asked: asked, Precision: s.precisionOn, Share: s.perDevice,
-		Longest: s.clips.longest(), Margin: s.in.Options.SafetyMargin, Cards: s.in.Cards})
+	remedies, err := s.estimator.Remedies(s.shortfall())
 	if err != nil {
 		return out
 	}
@@ -70,6 +68,29 @@ func (s *search) remedies() (out []string) {
 		out = append(out, fmt.Sprintf("%s: %s, %s", each.What, units.Size(float64(each.PeakBytes)), verdict))
 	}
 	return append(out, s.shardedRemedies()...)
+}
+
+// shortfall is the training that does not fit.
+func (s *search) shortfall() estimate.Shortfall {
+	o := s.in.Options
+	asked := estimate.Setup{Frozen: o.FreezeFeatureEncoder, Optimizer: optimizers[o.Optimizer].name, Rank: o.LoRARank}
+	return estimate.Shortfall{Budget: s.budget, Asked: asked, Precision: s.precisionOn, Share: s.perDevice,
+		Longest: s.clips.longest(), Margin: o.SafetyMargin, Cards: s.in.Cards}
+}
+
+// Remedies are what would make a training fit that Make refuses as Infeasible, in the order in which one would try them. Errors: those of
+// Make.
+func Remedies(in Inputs) ([]estimate.Remedy, error) {
+	options, err := in.Options.Normalized()
+	if err != nil {
+		return nil, err
+	}
+	in.Options = options
+	s, err := newSearch(in, newPool(in.Hardware, options))
+	if err != nil || s.estimator == nil {
+		return nil, err
+	}
+	return s.estimator.Remedies(s.shortfall())
 }
 
 // shardedRemedies is what a device needs when several hold the model's state together, with gradient checkpointing, at one clip.

@@ -7,6 +7,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -51,6 +52,7 @@ type batches struct {
 	epoch         timing.Range // seconds, without the loader
 	costS         float64
 	steps         int
+	microBatches  float64 // of a device in a step, on average
 }
 
 // Names of how micro-batches are made.
@@ -64,9 +66,15 @@ func newSearch(in Inputs, p pool) (*search, error) {
 	s.budget = estimate.Budget{Devices: p.count, Bytes: uint64(p.planned * in.Options.SafetyMargin)}
 	fixed := 0.0
 	if in.Described != nil {
-		ask := estimate.Of(*in.Described)
+		ask := in.Estimator
+		if ask == nil {
+			ask = estimate.Of(*in.Described)
+		}
 		if m, err := ask.Model(false); err == nil {
 			s.estimator, fixed, s.mixing = ask, m.LongestSeconds(), !m.NormalizesOverTime()
+			if err := s.adapt(m); err != nil {
+				return nil, err
+			}
 		} else if len(in.Traced) == 0 && fault.From(err).Code != fault.Unsupported {
 			return nil, err
 		}
@@ -88,6 +96,25 @@ func newSearch(in Inputs, p pool) (*search, error) {
 	var err error
 	s.clips, err = readDurations(in, fixed)
 	return s, err
+}
+
+// adapt takes the sizes of a model with adapters, where LoRA is asked for.
+func (s *search) adapt(m *analytic.Model) error {
+	rank := s.in.Options.LoRARank
+	if rank == 0 {
+		return nil
+	}
+	if len(s.in.Traced) > 0 {
+		return fault.New(fault.InvalidArgument, "pass the model that has the adapters, without lora_rank", "the traced model has no adapters of rank %d", rank)
+	}
+	adapted, err := m.WithLoRA(rank)
+	if err != nil {
+		return err
+	}
+	sizes, name := adapted.Profile(), s.in.Model.Name
+	s.in.Model = sizes
+	s.in.Model.Name = name
+	return nil
 }
 
 // sharded tells whether the GPUs divide the model's state between them: then the guard cannot cut batches.
@@ -196,7 +223,7 @@ func (s *search) question(w candidate, batch int) estimate.Question {
 		class = estimate.Class(s.budget.GPU)
 	}
 	frozen := s.in.Options.FreezeFeatureEncoder
-	return estimate.Question{Setup: estimate.Setup{Checkpointing: w.checkpointing, Optimizer: w.optimizer, Frozen: frozen}, Class: class,
+	return estimate.Question{Setup: estimate.Setup{Checkpointing: w.checkpointing, Optimizer: w.optimizer, Frozen: frozen, Rank: s.in.Options.LoRARank}, Class: class,
 		Precision: w.precision, Batch: batch, Accumulating: true, Seconds: s.clips.longest()}
 }
 
@@ -262,8 +289,8 @@ func (s *search) compare(f *evaluated) error {
 		case each.Split == batching.Fixed && s.mixing, each.Split == batching.Optimal && !s.mixing:
 			continue // the guard takes the cheapest cut; where padding must stay, one size for the longest of the step
 		}
-		micro := float64(each.MicroBatches) * scale / float64(s.pool.count)
-		b.epoch = f.throughput.epoch(b.costS, steps, micro)
+		b.microBatches = float64(each.MicroBatches) * scale / float64(s.pool.count*steps)
+		b.epoch = f.throughput.epoch(b)
 		f.all = append(f.all, b)
 	}
 	return nil

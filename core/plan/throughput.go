@@ -14,6 +14,7 @@ type throughput struct {
 	overheadS    float64      // of one micro-batch, in seconds of audio
 	parts        timing.Parts // of a usual micro-batch
 	finish       func(accumulation float64) timing.Parts
+	calibration  *timing.Calibration // of whole steps
 }
 
 const (
@@ -65,12 +66,8 @@ func (s *search) throughput(w candidate, usual int) (throughput, error) {
 	held := float64(usual) * mean
 	slope := func(a, b float64) float64 { return max(b-a, 0.01*b) / max(held-estimate.Shortest, 0.5*held) }
 	small, large := least.Sum(), full.Sum()
-	p := throughput{known: true, parts: full, paddedSecond: timing.Range{
+	p := throughput{known: true, parts: full, calibration: s.in.Options.Calibration, paddedSecond: timing.Range{
 		Low: slope(small.Low, large.Low), Likely: slope(small.Likely, large.Likely), High: slope(small.High, large.High)}}
-	if c := s.in.Options.Calibration; c != nil {
-		p.paddedSecond = c.Apply(p.paddedSecond)
-		small = c.Apply(small)
-	}
 	p.overheadS = max(0, small.Likely/p.paddedSecond.Likely-estimate.Shortest)
 	p.finish = func(accumulation float64) timing.Parts {
 		return s.rates.Finish(trained, w.optimizer, max(1, int(accumulation+0.5)), s.pool.count)
@@ -88,9 +85,24 @@ func (s *search) hostOverhead(w candidate, usual int) (float64, error) {
 	return timing.HostOverhead(work.At(mean), float64(usual)*mean, work.Trained, s.in.Hardware.CPU.UsableCores), nil
 }
 
-// epoch is how long an epoch takes that costs so many seconds of audio in so many steps, the loader's time not counted.
-func (p throughput) epoch(costS float64, steps int, microBatches float64) timing.Range {
-	return p.paddedSecond.Times(costS).Plus(p.finish(microBatches / float64(max(1, steps))).Sum().Times(float64(steps)))
+// epoch is how long an epoch takes, the loader's time not counted.
+func (p throughput) epoch(b batches) timing.Range {
+	predicted := p.paddedSecond.Times(b.costS).Plus(p.finish(b.microBatches).Sum().Times(float64(b.steps)))
+	if p.calibration == nil {
+		return predicted
+	}
+	return p.calibration.Apply(predicted)
+}
+
+// step is the parts of an optimizer step, as likely as the mean of the epoch's: those of a usual micro-batch stand for all.
+func (p throughput) step(b batches) timing.Parts {
+	finish := p.finish(b.microBatches)
+	micro := p.paddedSecond.Likely * b.costS / float64(b.steps)
+	parts := p.parts.Times(micro / p.parts.Sum().Likely).Plus(finish)
+	if p.calibration == nil {
+		return parts
+	}
+	return parts.Times(p.calibration.Factor)
 }
 
 // slowest is the GPU that the others wait for: the one with the least operations per second.

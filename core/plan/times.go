@@ -17,7 +17,7 @@ func (s *search) writeTimes(d *draft, f evaluated) {
 	run := hours.Times(d.NumTrainEpochs)
 	loader := s.loading(d.DataloaderNumWorkers)
 	t := &profile.Times{EpochHours: epoch, RunHours: profile.Range(run), StepS: profile.Range(hours.Times(3600 / float64(f.chosen.steps))),
-		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))), Bound: f.throughput.bound(f.chosen), Calibrated: s.in.Options.Calibration != nil}
+		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))), Parts: f.throughput.step(f.chosen).Record(), Bound: f.throughput.step(f.chosen).Bound(), Calibrated: s.in.Options.Calibration != nil}
 	if loader.Likely > f.chosen.epoch.Likely {
 		t.Bound = "loader"
 		d.warn(fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min: store the audio decoded, or take a machine with more cores.",
@@ -32,10 +32,4 @@ func (s *search) writeTimes(d *draft, f evaluated) {
 		t.EnergyKWh = &used
 	}
 	d.Times = t
-}
-
-// bound names what takes most of an epoch.
-func (p throughput) bound(b batches) string {
-	perMicro := float64(max(1, b.figures.MicroBatches)) / float64(max(1, b.figures.Steps))
-	return p.parts.Times(perMicro).Plus(p.finish(perMicro)).Bound()
 }

@@ -113,16 +113,27 @@ type Range struct {
 	High   float64 `json:"high"`
 }
 
+// StepParts are seconds of an optimizer step, as they add up.
+type StepParts struct {
+	Compute   Range `json:"compute"`   // matrix products and convolutions
+	Memory    Range `json:"memory"`    // tensors written and read by everything else
+	Launches  Range `json:"launches"`  // what the GPU waits for the CPU's kernel launches beyond both
+	Optimizer Range `json:"optimizer"` // its step, and gradients added up over micro-batches
+	Exchange  Range `json:"exchange"`  // gradients between GPUs
+	Overhead  Range `json:"overhead"`  // the Trainer's own work
+}
+
 // Times is what training takes, estimated.
 type Times struct {
-	StepS      Range  `json:"step_s"`      // seconds of an optimizer step
-	EpochHours Range  `json:"epoch_hours"` //
-	RunHours   Range  `json:"run_hours"`   // of all epochs; evaluations and checkpoints not counted
-	AudioRate  Range  `json:"audio_rate"`  // seconds of audio trained on per second
-	Bound      string `json:"bound"`       // the largest part: "compute", "memory", "launches", "optimizer", "exchange", "overhead" or "loader"
-	Calibrated bool   `json:"calibrated"`  // by measured steps
-	CostUSD    *Range `json:"cost_usd"`    // of the run on all GPUs; absent where no price is known
-	EnergyKWh  *Range `json:"energy_kwh"`  // of the run, GPUs alone; absent where the board power is not known
+	StepS      Range     `json:"step_s"`      // seconds of an optimizer step, an epoch's mean; the loader's part in it
+	Parts      StepParts `json:"parts"`       // of the mean step, without the loader: their likely times add up to it
+	EpochHours Range     `json:"epoch_hours"` //
+	RunHours   Range     `json:"run_hours"`   // of all epochs; evaluations and checkpoints not counted
+	AudioRate  Range     `json:"audio_rate"`  // seconds of audio trained on per second
+	Bound      string    `json:"bound"`       // the largest part: "compute", "memory", "launches", "optimizer", "exchange", "overhead" or "loader"
+	Calibrated bool      `json:"calibrated"`  // by measured steps
+	CostUSD    *Range    `json:"cost_usd"`    // of the run on all GPUs; absent where no price is known
+	EnergyKWh  *Range    `json:"energy_kwh"`  // of the run, GPUs alone; absent where the board power is not known
 }
 
 // Alternative is another candidate than the plan.

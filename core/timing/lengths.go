@@ -41,8 +41,20 @@ func (d Data) Lengths() (Lengths, error) {
 	return assumed(d.Clips, d.MeanS, d.MaxS), nil
 }
 
-// One is a dataset of one clip.
-func One(seconds float64) Lengths { return Lengths{1, []float64{seconds}} }
+// Dataset is the profile, or what is known of assumed clips, with quantiles of their durations. Errors: those of Lengths.
+func (d Data) Dataset() (profile.Dataset, []float64, error) {
+	l, err := d.Lengths()
+	if err != nil || d.Profile != nil {
+		return profile.Or(d.Profile, profile.Dataset{}), nil, err
+	}
+	mean := l.mean()
+	seconds := mean * float64(l.Clips)
+	return profile.Dataset{SampleCount: l.Clips, MeasuredCount: l.Clips, MeanS: mean, MinS: l.sorted[0], MaxS: l.longest(), TotalHours: seconds / 3600,
+		SizeBytes: int64(min(2*assumedRate*seconds, mostBytes)), DecodedBytes: int64(min(4*assumedRate*seconds, mostBytes)), Source: "assumed durations"}, l.Quantiles(), nil
+}
+
+// assumedRate is samples per second of clips of which nothing is known, of 2 B on disk.
+const assumedRate, mostBytes = 16000, 1 << 62
 
 // fromProfile spreads the clips of each bin of the histogram evenly over it.
 func fromProfile(p profile.Dataset) (Lengths, error) {
@@ -96,61 +108,13 @@ func (l Lengths) withLongest(longest float64) Lengths {
 	return l
 }
 
-// Longest is the longest clip in seconds.
-func (l Lengths) Longest() float64 { return l.sorted[len(l.sorted)-1] }
-
-// Hours is how long all clips last.
-func (l Lengths) Hours() float64 { return l.mean() * float64(l.Clips) / 3600 }
+func (l Lengths) longest() float64 { return l.sorted[len(l.sorted)-1] }
 
 func (l Lengths) mean() (sum float64) {
 	for _, s := range l.sorted {
 		sum += s
 	}
 	return sum / float64(len(l.sorted))
-}
-
-// Trimmed is the dataset with every clip over so many seconds cut to that length.
-func (l Lengths) Trimmed(longest float64) Lengths {
-	c := Lengths{l.Clips, slices.Clone(l.sorted)}
-	for i, s := range c.sorted {
-		c.sorted[i] = min(s, longest)
-	}
-	return c
-}
-
-// points is how many lengths stand for those of all batches.
-const points = 8
-
-// groups is how many batches the Trainer sorts together with group_by_length.
-const groups = 50
-
-// Batches gives lengths that stand for those of all batches of b clips, one as often as another: of clips in random order
-// ("random"), where the longest of b counts, or grouped by length as the Trainer does it ("grouped").
-func (l Lengths) Batches(order string, b int) []float64 {
-	out := make([]float64, points)
-	for i := range out {
-		share := (float64(i) + 0.5) / points
-		if order == "grouped" {
-			share = min(share+0.5/groups, 1-0.5/float64(groups*b)) // the longest of a batch among fifty
-		} else {
-			share = math.Pow(share, 1/float64(b))
-		}
-		out[i] = between(l.sorted, share*float64(len(l.sorted))-0.5)
-	}
-	return out
-}
-
-// Padded stretches every clip towards the longest so that all of them last so many seconds together, as batches made in some
-// other way do. Fewer seconds than the clips last are cut evenly.
-func (l Lengths) Padded(seconds float64) []float64 {
-	wanted, mean := seconds/float64(l.Clips), l.mean()
-	stretch := min(1, max(0, (wanted-mean)/max(l.Longest()-mean, math.SmallestNonzeroFloat64)))
-	out := make([]float64, points)
-	for i := range out {
-		s := between(l.sorted, (float64(i)+0.5)/points*float64(len(l.sorted))-0.5)
-		out[i] = (s + stretch*(l.Longest()-s)) * min(1, wanted/mean)
-	}
-	return out
 }
 
 // Quantiles are lengths in rising order, each standing for as many clips as any other.

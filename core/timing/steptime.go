@@ -2,6 +2,7 @@ package timing
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // Parts of a step, in seconds, as they add up.
@@ -12,6 +13,12 @@ type Parts struct {
 	Optimizer Range `json:"optimizer"` // its step, and gradients added up over micro-batches
 	Exchange  Range `json:"exchange"`  // gradients between GPUs
 	Overhead  Range `json:"overhead"`  // the Trainer's own work
+}
+
+// Record is the parts as a plan has them.
+func (p Parts) Record() profile.StepParts {
+	return profile.StepParts{Compute: profile.Range(p.Compute), Memory: profile.Range(p.Memory), Launches: profile.Range(p.Launches),
+		Optimizer: profile.Range(p.Optimizer), Exchange: profile.Range(p.Exchange), Overhead: profile.Range(p.Overhead)}
 }
 
 // Sum is the whole step.

@@ -109,38 +109,30 @@ func TestAssumedLengths(t *testing.T) {
 	l, err := Data{Clips: 4500, MeanS: 8, MaxS: 25}.Lengths()
 	require.NoError(t, err)
 	require.InEpsilon(t, 8, l.mean(), 0.01)
-	require.Equal(t, 25.0, l.Longest())
-	require.InEpsilon(t, 10, l.Hours(), 0.01)
+	require.Equal(t, 25.0, l.longest())
+	d, quantiles, err := Data{Clips: 4500, MeanS: 8, MaxS: 25}.Dataset()
+	require.NoError(t, err)
+	require.InEpsilon(t, 10, d.TotalHours, 0.01)
+	require.Equal(t, [3]float64{d.MinS, 25, l.mean()}, [3]float64{quantiles[0], d.MaxS, d.MeanS})
+	require.Equal(t, 4500, d.SampleCount)
 	same, err := Data{Clips: 10, MeanS: 30, MaxS: 30}.Lengths()
 	require.NoError(t, err)
 	require.InEpsilon(t, 30, same.mean(), 0.01)
 }
 
-// uniform is clips from 0 to 10 s, each length as often as any other.
-func uniform(t *testing.T) Lengths {
-	t.Helper()
-	l, err := Data{Profile: &profile.Dataset{SampleCount: 1000, MinS: 0.001, MaxS: 10,
-		Histogram: profile.Histogram{EdgesS: []float64{0, 5, 10}, Counts: []int{500, 500}}}}.Lengths()
+// TestQuantilesOfAProfile: each bin's clips are spread evenly over it.
+func TestQuantilesOfAProfile(t *testing.T) {
+	given := profile.Dataset{SampleCount: 1000, MinS: 0.001, MaxS: 10,
+		Histogram: profile.Histogram{EdgesS: []float64{0, 5, 10}, Counts: []int{500, 500}}}
+	l, err := Data{Profile: &given}.Lengths()
 	require.NoError(t, err)
-	return l
-}
-
-// TestBatchesOfUniformClips: the longest of b of them lasts b / (b + 1) of the longest on average.
-func TestBatchesOfUniformClips(t *testing.T) {
-	l := uniform(t)
-	for _, b := range []int{1, 2, 4, 8, 32} {
-		mean := Lengths{1, l.Batches("random", b)}.mean()
-		require.InDelta(t, 10*float64(b)/float64(b+1), mean, 0.15, "batch %d", b)
-	}
-	grouped := Lengths{1, l.Batches("grouped", 8)}.mean()
-	require.InDelta(t, 5, grouped, 0.25, "hardly any padding")
-	require.Greater(t, grouped, l.mean(), "but some")
-	for _, wanted := range []float64{3, 5, 7.5, 10} {
-		require.InDelta(t, wanted, Lengths{1, l.Padded(1000 * wanted)}.mean(), 0.1)
-	}
-	require.Equal(t, 10.0, Lengths{1, l.Padded(1e6)}.mean(), "never longer than the longest")
-	require.Equal(t, 6.0, l.Trimmed(6).Longest())
-	require.Equal(t, 10.0, l.Longest(), "the cut one is another")
+	require.InDelta(t, 5, l.mean(), 0.02)
+	require.InDelta(t, 2.5, l.Quantiles()[quantiles/4], 0.02)
+	require.Equal(t, 10.0, l.longest())
+	d, none, err := Data{Profile: &given}.Dataset()
+	require.NoError(t, err)
+	require.Equal(t, given, d)
+	require.Empty(t, none, "a plan reads the profile's histogram itself")
 }
 
 func TestDataRefuses(t *testing.T) {

@@ -225,11 +225,12 @@ class ASRConfigManager:
     ) -> Comparison:
         """Plan this training on other ``gpus`` (see ``compare_gpus``): memory, hours, cost, energy on each.
 
-        The batch, the optimizer and the epochs are those of the plan, if there is one; its steps of clips of similar
-        length count as grouped ones. ``options`` are the others of ``compare_gpus``. Raises ``InvalidArgumentError``
-        before both profiles are measured.
+        The batch, the optimizer and the epochs are those of the plan, if there is one, and the CPU and RAM those of
+        this machine. ``options`` are the others of ``compare_gpus``. Raises ``InvalidArgumentError`` before both
+        profiles are measured.
         """
         from .compare.gpu_comparison import compare_described
+        from .plan.planner import usable
 
         if self.dataset is None or self._described is None:
             missing = "profile_dataset" if self.dataset is None else "profile_model"
@@ -240,11 +241,18 @@ class ASRConfigManager:
                 "target_batch_size": planned.target_batch_size,
                 "optimizer": cast("Optimizer", planned.optimizer),  # others are refused
                 "epochs": planned.num_train_epochs,
-                "order": "random" if planned.length_handling == "random" else "grouped",
             }
             options = {**asked, **options}
         options.setdefault("safety_margin", self.hardware.safety_margin)
-        return compare_described(self._described, self.dataset, gpus=gpus, prices=prices, **options)
+        return compare_described(
+            self._described,
+            self.dataset,
+            gpus=gpus,
+            prices=prices,
+            hardware=self.hardware,
+            durations=usable(self.durations),
+            **options,
+        )
 
     def save_config(self, config: TrainingConfig, path: str | os.PathLike[str]) -> None:
         """Write ``config`` as JSON, whole or not at all."""

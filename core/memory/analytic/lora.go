@@ -32,15 +32,15 @@ func (t *tracker) adapted(what string, x, y value) value {
 	return y
 }
 
-// withLoRA is the model as LoRA trains it: other parameters, gradients and optimizer state. Without LoRA it is the model.
-func (m *Model) withLoRA(set settings) (*Model, error) {
-	if set.rank == 0 {
+// WithLoRA is the model as LoRA of a rank trains it: other parameters, gradients and optimizer state. Of rank 0 it is the model.
+func (m *Model) WithLoRA(rank int64) (*Model, error) {
+	if rank == 0 {
 		return m, nil
 	}
-	if known, there := m.adapted.Load(set.rank); there {
+	if known, there := m.adapted.Load(rank); there {
 		return known.(*Model), nil
 	}
-	t := newTracker(settings{rank: set.rank})
+	t := newTracker(settings{rank: rank})
 	if _, err := m.play(t, Shape{Batch: 1, Seconds: 1, Labels: 1}); err != nil {
 		return nil, err
 	}
@@ -52,6 +52,6 @@ func (m *Model) withLoRA(set settings) (*Model, error) {
 	c := *m
 	c.adapters, c.profile.TotalParameters = trained, sizes.TotalParameters
 	c.profile.TrainableParameters, c.profile.GradientBytes, c.profile.OptimizerBytes = trained, sizes.GradientBytes, sizes.OptimizerBytes
-	m.adapted.Store(set.rank, &c)
+	m.adapted.Store(rank, &c)
 	return &c, nil
 }

@@ -23,7 +23,7 @@ func (m *Model) Estimate(r Request) (Estimate, error) {
 	if err != nil {
 		return Estimate{}, err
 	}
-	if m, err = m.withLoRA(set); err != nil {
+	if m, err = m.WithLoRA(set.rank); err != nil {
 		return Estimate{}, err
 	}
 	s := Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))}

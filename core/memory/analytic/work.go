@@ -119,7 +119,7 @@ func (m *Model) Predict(r Request) (Prediction, error) {
 	if err != nil {
 		return Prediction{}, err
 	}
-	if m, err = m.withLoRA(set); err != nil {
+	if m, err = m.WithLoRA(set.rank); err != nil {
 		return Prediction{}, err
 	}
 	t, highest, err := m.playStep(set, Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))})

@@ -31,14 +31,12 @@ def add_compare(commands: Any) -> None:
     compare.add_argument("--optimizer", default=OPTIMIZER, help="the Trainer's name (default %(default)s)")
     compare.add_argument("--freeze-feature-encoder", action="store_true", help="train without the front end")
     compare.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters of this rank")
-    compare.add_argument("--order", default="random", help="random (default) or grouped by length")
+    compare.add_argument("--length-handling", help="random, grouped, bucketed or packed (default: as planned)")
     compare.add_argument(
         "--safety-margin", type=float, default=SAFETY_MARGIN, help="share of memory (default %(default)s)"
     )
     compare.add_argument("--loader-rate", type=float, help="seconds of audio that a worker prepares per second")
-    compare.add_argument(
-        "--workers", type=int, default=LOADER_WORKERS, help="workers of the loader for each GPU (default %(default)s)"
-    )
+    compare.add_argument("--workers", type=int, help=f"workers of the loader for each GPU (default {LOADER_WORKERS})")
     compare.add_argument(
         "--largest", metavar="FAMILY", help="list models of whisper, xls-r, … that fit one GPU instead"
     )
@@ -73,7 +71,7 @@ def _comparison(arguments: argparse.Namespace) -> Any:
         optimizer=arguments.optimizer,
         freeze_feature_encoder=arguments.freeze_feature_encoder,
         lora_rank=arguments.lora,
-        order=arguments.order,
+        length_handling=arguments.length_handling,
         safety_margin=arguments.safety_margin,
         loader_rate=arguments.loader_rate,
         workers=arguments.workers,

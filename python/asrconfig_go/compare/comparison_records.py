@@ -9,19 +9,8 @@ from .._base.errors import InvalidArgumentError
 from .._base.ranges import Range
 from .._base.records import to_json
 from ..machine.model import ModelProfile
+from ..plan.plan_parts import PlannedStepParts
 from ..view.render import html, text
-
-
-@dataclass(frozen=True)
-class StepParts:
-    """Seconds of an optimizer step, as they add up."""
-
-    compute: Range
-    memory: Range
-    launches: Range
-    optimizer: Range
-    exchange: Range
-    overhead: Range
 
 
 @dataclass(frozen=True)
@@ -58,7 +47,8 @@ class StepCalibration:
 class GPUPlan:
     """The plan for one GPU, or for ``count`` of them; sizes are bytes of one.
 
-    The micro-batch is the one with the least predicted time; ``largest_batch`` is about the largest that would fit.
+    The settings are those of the plan for that machine: ``micro_batching`` ``"memory"`` says that the guard splits each
+    step (``manager.attach``). ``largest_batch`` is about the largest micro-batch that would fit.
     ``peak_bytes`` is the predicted peak for a batch of the longest clips, the CUDA context included; times, cost and
     energy are None when it does not fit, cost also without a price, energy also without a known board power. ``bound``
     names the largest part of the time, of those in ``parts`` or the loader. ``remedies`` are changes with which it
@@ -80,7 +70,9 @@ class GPUPlan:
     effective_batch_size: int
     largest_batch: int
     peak_bytes: int
-    parts: StepParts | None
+    micro_batching: str
+    length_handling: str
+    parts: PlannedStepParts | None
     step_s: Range | None
     epoch_hours: Range | None
     run_hours: Range | None
@@ -180,5 +172,5 @@ class StepTime:
     gpu: str
     precision: str
     step_s: Range
-    parts: StepParts
+    parts: PlannedStepParts
     calibration: StepCalibration | None

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints
 
 from .._base import native
 from .._base.checks import checked, checked_list
-from .._base.choices import Attention, ClipOrder, Optimizer, Precision
+from .._base.choices import Attention, LengthHandling, Optimizer, Precision
 from .._base.defaults import (
     ACCUMULATION,
     EPOCHS,
-    LOADER_WORKERS,
     LORA_RANK,
     OPTIMIZER,
     SAFETY_MARGIN,
@@ -33,7 +32,11 @@ from .comparison_records import Comparison, LargestModels, Price, StepCalibratio
 from .step_calibration import known_calibrations
 
 if TYPE_CHECKING:
+    from array import array
+
     from typing_extensions import Unpack
+
+    from ..machine.hardware import HardwareProfile
 
 Prices = Mapping[str, float] | str | os.PathLike[str]
 
@@ -51,6 +54,8 @@ def compare_gpus(
     **options: Unpack[CompareSettings],
 ) -> Comparison:
     """Plan one training on each of ``gpus``, and return its memory, time and cost there.
+
+    Each row is what ``create_optimal_config(…, trace=False)`` plans for that GPU.
 
     ``model``: a known name, a folder with ``config.json``, a transformers config, or a live transformers model.
     ``dataset``: a ``DatasetProfile``, or what ``scan_audio`` takes; without one ``hours`` of audio in clips of
@@ -81,11 +86,10 @@ class CompareSettings(TypedDict, total=False):
     precision: Precision | None
     optimizer: Optimizer
     lora_rank: int
-    order: ClipOrder
-    padded_s: float | None
+    length_handling: LengthHandling | None
     safety_margin: float
     loader_rate: float | None
-    workers: int
+    workers: int | None
     calibrations: Mapping[str, StepCalibration] | None
 
 
@@ -94,9 +98,10 @@ class CompareOptions:
     """How the training is to run.
 
     ``target_batch_size``: clips per optimizer step; ``precision`` None takes what suits each card; ``optimizer`` the
-    Trainer's name; ``lora_rank`` above 0 trains adapters. ``order``: ``"random"``, or ``"grouped"`` by length;
-    ``padded_s`` instead gives the seconds that all batches of an epoch hold. ``safety_margin``: share of GPU memory to
-    use, 0.70 to 0.95. ``loader_rate``: seconds of audio that one of ``workers`` prepares per second, None assumes it.
+    Trainer's name; ``lora_rank`` above 0 trains adapters. ``length_handling``: the order of clips, None for the
+    planner's choice. ``safety_margin``: share of GPU memory to use, 0.70 to 0.95. ``loader_rate``: seconds of audio
+    that one of ``workers`` prepares per second, None assumes it; ``workers`` of each GPU, None for 4
+    (``manager.what_if``: as many as this machine's cores allow).
     ``calibrations``: by GPU, from ``estimate_step_time`` with measured steps; None takes what earlier trainings here
     measured of the model (see ``find_step_calibration``), an empty mapping none.
     """
@@ -106,11 +111,10 @@ class CompareOptions:
     precision: Precision | None = None
     optimizer: Optimizer = OPTIMIZER
     lora_rank: int = 0
-    order: ClipOrder = "random"
-    padded_s: float | None = None
+    length_handling: LengthHandling | None = None
     safety_margin: float = SAFETY_MARGIN
     loader_rate: float | None = None
-    workers: int = LOADER_WORKERS
+    workers: int | None = None
     calibrations: Mapping[str, StepCalibration] | None = None
 
     def request(self) -> dict[str, Any]:
@@ -124,7 +128,7 @@ class CompareOptions:
             if field.name != "calibrations":
                 value = checked(field.name, getattr(self, field.name), hints[field.name])
                 given |= {} if value is None else {field.name: value}
-        for name in ("target_batch_size", "epochs", "safety_margin", "workers"):
+        for name in ("target_batch_size", "epochs", "safety_margin"):
             if not given[name]:  # zero would mean the default in the library
                 raise InvalidArgumentError(f"{name} = {given[name]!r} is too small", "give a number above 0")
         return given
@@ -139,9 +143,14 @@ def compare_described(
     mean_s: float | None = None,
     max_s: float | None = None,
     prices: Prices | None = None,
+    hardware: HardwareProfile | None = None,
+    durations: array[float] | None = None,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
-    """``compare_gpus`` for a model as ``analytic_request`` describes it."""
+    """``compare_gpus`` for a model as ``analytic_request`` describes it.
+
+    ``hardware``: the machine around the GPUs; ``durations``: seconds of every clip of the profile.
+    """
     unknown = options.keys() - CompareSettings.__annotations__.keys()
     if unknown:
         known = ", ".join(CompareSettings.__annotations__)
@@ -152,7 +161,9 @@ def compare_described(
     request = asked.request()
     request |= {"model": model, "gpus": _names(gpus), "prices": _prices(prices)}
     request["data"] = _data(dataset, hours, mean_s, max_s)
-    return from_json(Comparison, native.call("timing.compare", request))
+    request["hardware"] = None if hardware is None else to_json(hardware)
+    attached = b"" if durations is None else durations.tobytes()
+    return from_json(Comparison, native.call("timing.compare", request, attached))
 
 
 def largest_models(

@@ -6,7 +6,15 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "plan_options": ("PlanOptions",),
-        "plan_parts": ("Alternative", "Decision", "MemoryPart", "PlannedBucket", "PlannedDevice", "PlannedTimes"),
+        "plan_parts": (
+            "Alternative",
+            "Decision",
+            "MemoryPart",
+            "PlannedBucket",
+            "PlannedDevice",
+            "PlannedTimes",
+            "PlannedStepParts",
+        ),
         "planner": ("NotTracedWarning",),
         "selection": ("Selection", "clip_pieces", "select_clips"),
     },

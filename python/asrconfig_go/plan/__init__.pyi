@@ -7,6 +7,7 @@ from .plan_parts import (
     MemoryPart as MemoryPart,
     PlannedBucket as PlannedBucket,
     PlannedDevice as PlannedDevice,
+    PlannedStepParts as PlannedStepParts,
     PlannedTimes as PlannedTimes,
 )
 from .planner import NotTracedWarning as NotTracedWarning

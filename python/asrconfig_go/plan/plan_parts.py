@@ -55,10 +55,23 @@ class MemoryPart:
 
 
 @dataclasses.dataclass(frozen=True)
+class PlannedStepParts:
+    """Seconds of an optimizer step, as they add up."""
+
+    compute: Range
+    memory: Range
+    launches: Range
+    optimizer: Range
+    exchange: Range
+    overhead: Range
+
+
+@dataclasses.dataclass(frozen=True)
 class PlannedTimes:
     """What training takes: estimates, each a range."""
 
     step_s: Range
+    parts: PlannedStepParts
     """Seconds of an optimizer step."""
     epoch_hours: Range
     run_hours: Range

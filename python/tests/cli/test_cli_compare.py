@@ -30,7 +30,7 @@ def test_options_are_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
         "adafactor",
         "--lora",
     ]
-    options += ["8", "--order", "grouped", "--safety-margin", "0.9", "--loader-rate", "0.5", "--workers", "2"]
+    options += ["8", "--length-handling", "grouped", "--safety-margin", "0.9", "--loader-rate", "0.5", "--workers", "2"]
     assert main([*QUESTION, *options, "--mean-s", "5", "--max-s", "9", "--freeze-feature-encoder", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert (body["target_batch_size"], body["epochs"], body["longest_s"], body["clips"]) == (16, 2.0, 9.0, 7200)

@@ -12,7 +12,7 @@ from asrconfig_go.data import DatasetProfile
 from asrconfig_go.data.profile import BadFile
 from asrconfig_go.machine import HardwareProfile, ModelProfile
 from asrconfig_go.machine.hardware import GPUProcess
-from asrconfig_go.plan import Alternative, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
+from asrconfig_go.plan import Alternative, MemoryPart, PlannedBucket, PlannedDevice, PlannedStepParts, PlannedTimes
 
 GIB = 2**30
 PARTS = {
@@ -80,6 +80,7 @@ def whole_plan(plan: Any, **changes: Any) -> ac.TrainingConfig:
         "predicted_high_bytes": int(12.4 * GIB),
         "times": PlannedTimes(
             step_s=Range(1.9, 3.2, 5.6),
+            parts=PlannedStepParts(*(Range(0.5 * s, s, 2 * s) for s in (1.5, 1.0, 0.1, 0.3, 0.0, 0.3))),
             epoch_hours=hours(0.12),
             run_hours=hours(0.36),
             audio_rate=Range(47.0, 82.0, 140.0),

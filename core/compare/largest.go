@@ -10,7 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
-	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/plan"
 )
 
 // LargestRequest asks which known models can be trained on a GPU. An absent value takes the default of Request.
@@ -50,9 +50,12 @@ func LargestModels(r LargestRequest) (Largest, error) {
 		return Largest{}, err
 	}
 	seconds, rank := or(r.Seconds, usualSeconds), or(r.LoRARank, estimate.UsualRank)
-	request, err := Request{SafetyMargin: r.SafetyMargin, Precision: r.Precision, TargetBatchSize: 2}.completed()
-	if err != nil {
-		return Largest{}, err
+	margin := or(r.SafetyMargin, usualMargin)
+	if !(margin >= plan.MinSafetyMargin && margin <= plan.MaxSafetyMargin) {
+		return Largest{}, fault.New(fault.InvalidArgument, "0.85 keeps 15 % of the memory free", "safety_margin is %v; the range is 0.70 to 0.95", margin)
+	}
+	if !slices.Contains([]string{"", "fp32", "fp16", "bf16"}, r.Precision) {
+		return Largest{}, fault.New(fault.InvalidArgument, "leave it out for the default of the card", "precision is %q; it must be one of fp32, fp16, bf16", fault.Shorten(r.Precision))
 	}
 	if !positive(seconds) || seconds > maxSeconds {
 		return Largest{}, fault.New(fault.InvalidArgument, "give the duration of the longest clip in seconds", "seconds is %v; the range is above 0 to %d", seconds, maxSeconds)
@@ -60,12 +63,12 @@ func LargestModels(r LargestRequest) (Largest, error) {
 	if rank < 0 {
 		return Largest{}, fault.New(fault.InvalidArgument, "leave it out for 32", "lora_rank is %d", rank)
 	}
-	out := Largest{GPU: card.Key, Seconds: seconds, LoRARank: rank, BudgetBytes: uint64(request.SafetyMargin * float64(card.MemoryTotalBytes))}
+	out := Largest{GPU: card.Key, Seconds: seconds, LoRARank: rank, BudgetBytes: uint64(margin * float64(card.MemoryTotalBytes))}
 	for _, name := range model.Names() {
 		if !strings.Contains(strings.ToLower(name), strings.ToLower(r.Family)) {
 			continue
 		}
-		if each, known := trainable(request, name, machine{card, count}, out); known {
+		if each, known := trainable(r.Precision, name, machine{card, count}, out); known {
 			out.Models = append(out.Models, each)
 		}
 	}
@@ -79,16 +82,15 @@ func LargestModels(r LargestRequest) (Largest, error) {
 const maxSeconds = 24 * 3600
 
 // trainable estimates one model; false for those that the analytic estimator does not describe.
-func trainable(r Request, name string, m machine, asked Largest) (Trainable, bool) {
-	r.Model = model.Request{Name: name}
-	p := &planner{Request: r, estimator: estimate.Of(r.Model)}
-	read, err := p.estimator.Model(false)
+func trainable(precision, name string, m machine, asked Largest) (Trainable, bool) {
+	estimator := estimate.Of(model.Request{Name: name})
+	read, err := estimator.Model(false)
 	if err != nil {
 		return Trainable{}, false
 	}
-	p.lengths = timing.One(asked.Seconds)
+	q := estimate.Question{Class: estimate.Class(m.card.GPU()), Precision: or(precision, estimate.Precision(m.card.GPU())), Batch: 1, Accumulating: true, Seconds: asked.Seconds}
 	if limit := read.LongestSeconds(); limit > 0 {
-		p.lengths = p.lengths.Trimmed(limit)
+		q.Seconds = min(q.Seconds, limit)
 	}
 	out := Trainable{Name: name, Parameters: read.Profile().TotalParameters}
 	for _, each := range []struct {
@@ -100,7 +102,8 @@ func trainable(r Request, name string, m machine, asked Largest) (Trainable, boo
 		{&out.EightBit, "every parameter, 8-bit AdamW", estimate.Setup{Checkpointing: true, Optimizer: estimate.EightBit}},
 		{&out.LoRA, "LoRA, AdamW", estimate.Setup{Checkpointing: true, Optimizer: analytic.DefaultOptimizer, Rank: asked.LoRARank}},
 	} {
-		bytes, fits, err := p.estimator.Need(p.question(m, candidate{Setup: each.Setup, batch: 1, accumulation: 2}), m.budget(asked.BudgetBytes), true)
+		q.Setup = each.Setup
+		bytes, fits, err := estimator.Need(q, m.budget(asked.BudgetBytes), true)
 		if err != nil {
 			return Trainable{}, false
 		}

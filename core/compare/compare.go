@@ -41,18 +41,21 @@ type Row struct {
 	LargestBatch  int    `json:"largest_batch"` // about the most clips, all of the longest, that fit in such a micro-batch
 	PeakBytes     uint64 `json:"peak_bytes"`    // predicted for one GPU, context included, for a batch of the longest clips
 
-	Parts      *timing.Parts `json:"parts"`       // seconds of an optimizer step; absent without published figures
-	StepS      *timing.Range `json:"step_s"`      // seconds
-	EpochHours *timing.Range `json:"epoch_hours"` //
-	RunHours   *timing.Range `json:"run_hours"`   // of all epochs
-	AudioRate  *timing.Range `json:"audio_rate"`  // seconds of audio trained on per second
-	Bound      string        `json:"bound"`       // the largest part of the time, or "loader"
-	Calibrated bool          `json:"calibrated"`  // by measured steps
-	Price      *timing.Price `json:"price"`       // absent where none is known
-	Cost       *timing.Range `json:"cost_usd"`    // of the run on all its GPUs
-	EnergyKWh  *timing.Range `json:"energy_kwh"`  // of the run, GPUs alone; absent where the board power is not known
-	Cheapest   bool          `json:"cheapest"`
-	Fastest    bool          `json:"fastest"`
+	MicroBatching  string `json:"micro_batching"`  // "fixed", or "memory": the guard splits each step
+	LengthHandling string `json:"length_handling"` // the order of clips: "random", "grouped", "bucketed" or "packed"
+
+	Parts      *profile.StepParts `json:"parts"`       // of the mean step, without the loader; absent without published figures
+	StepS      *profile.Range     `json:"step_s"`      // seconds
+	EpochHours *profile.Range     `json:"epoch_hours"` //
+	RunHours   *profile.Range     `json:"run_hours"`   // of all epochs
+	AudioRate  *profile.Range     `json:"audio_rate"`  // seconds of audio trained on per second
+	Bound      string             `json:"bound"`       // the largest part of the time, or "loader"
+	Calibrated bool               `json:"calibrated"`  // by measured steps
+	Cost       *profile.Range     `json:"cost_usd"`    // of the run on all its GPUs
+	EnergyKWh  *profile.Range     `json:"energy_kwh"`  // of the run, GPUs alone; absent where the board power is not known
+	Price      *timing.Price      `json:"price"`       // absent where none is known
+	Cheapest   bool               `json:"cheapest"`
+	Fastest    bool               `json:"fastest"`
 
 	Notes    []string          `json:"notes"`
 	Remedies []estimate.Remedy `json:"remedies"` // what would make it fit, when it does not
@@ -64,27 +67,18 @@ func Make(r Request) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	m, err := p.estimator.Model(p.FreezeFeatureEncoder)
+	m, err := estimate.Of(p.Model).Model(p.FreezeFeatureEncoder)
 	if err != nil {
 		return Comparison{}, err
 	}
-	c := Comparison{Model: m.Profile(), Clips: p.lengths.Clips, Hours: p.lengths.Hours(), Target: p.TargetBatchSize, Epochs: p.Epochs}
-	p.worker = timing.WorkerRate(c.Model.Architecture)
+	p.model = m.Profile()
+	c := Comparison{Model: p.model, Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS, Target: p.TargetBatchSize, Epochs: p.Epochs}
 	c.Assumptions = p.assumptions(m)
-	if limit := m.LongestSeconds(); limit > 0 && p.lengths.Longest() > limit {
-		p.lengths = p.lengths.Trimmed(limit)
+	if limit := m.LongestSeconds(); limit > 0 {
+		c.LongestS = min(c.LongestS, limit)
 	}
-	c.LongestS = p.lengths.Longest()
-	if len(machines) > closeLook {
-		c.Assumptions = append(c.Assumptions, fmt.Sprintf("reserved memory by a rule where it leaves no doubt, as there are more than %d GPUs; by a simulated allocator otherwise", closeLook))
-	}
-	p.survey = len(machines) > closeLook
-	for _, each := range machines {
-		row, err := p.row(each)
-		if err != nil {
-			return Comparison{}, err
-		}
-		c.Rows = append(c.Rows, row)
+	if c.Rows, err = p.rows(machines); err != nil {
+		return Comparison{}, err
 	}
 	c.mark()
 	return c, nil
@@ -94,7 +88,7 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 	if r, err = r.completed(); err != nil {
 		return nil, nil, err
 	}
-	p = &planner{Request: r, estimator: estimate.Of(r.Model)}
+	p = &planner{Request: r, cards: Cards()}
 	if machines, err = r.machines(); err != nil {
 		return nil, nil, err
 	}
@@ -109,7 +103,9 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 			return nil, nil, fault.New(fault.InvalidArgument, "take it from timing.step", "the calibration of %s is %v, %v, %v", key, f.Low, f.Factor, f.High)
 		}
 	}
-	p.lengths, err = r.Data.Lengths()
+	if p.dataset, p.durations, err = r.Data.Dataset(); len(r.Durations) > 0 {
+		p.durations = r.Durations
+	}
 	return p, machines, err
 }
 
@@ -117,23 +113,20 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 func (p *planner) assumptions(m *analytic.Model) []string {
 	out := []string{"times are estimates from published figures of the cards and assumed shares of them; published whole runs took one to three times the estimate; a calibration by measured steps replaces this"}
 	switch limit := m.LongestSeconds(); {
-	case limit > 0 && p.lengths.Longest() > limit:
+	case limit > 0 && p.dataset.MaxS > limit:
 		out = append(out, fmt.Sprintf("clips over %v s are truncated to that, the limit of the model's positions", limit))
 	case limit > 0:
 		out = append(out, fmt.Sprintf("every clip takes as long as one of %v s: the feature extractor pads it", limit))
-	case p.PaddedS != nil:
-		out = append(out, fmt.Sprintf("the batches of an epoch hold %.1f h with padding, as given", *p.PaddedS/3600))
-	case p.Order == "grouped":
-		out = append(out, "clips grouped by length, as group_by_length does")
-	default:
-		out = append(out, "clips in random order: each batch lasts as long as its longest clip")
 	}
 	if p.Data.Profile == nil {
 		out = append(out, "durations assumed log-normal about the given mean, up to the given longest")
 	}
 	if p.LoaderRate == nil {
-		out = append(out, fmt.Sprintf("a loader's worker assumed to prepare %.0f (%.0f to %.0f) seconds of audio per second; %d of them for each GPU",
-			p.worker.Likely, p.worker.Low, p.worker.High, p.Workers))
+		worker := timing.WorkerRate(p.model.Architecture)
+		out = append(out, fmt.Sprintf("a loader's worker assumed to prepare %.0f (%.0f to %.0f) seconds of audio per second", worker.Likely, worker.Low, worker.High))
+	}
+	if p.Workers != nil {
+		out = append(out, fmt.Sprintf("%s of the loader for each GPU", fault.Plural(*p.Workers, "worker")))
 	}
 	return append(out, "evaluations, checkpoints and the first steps' warm-up are not counted")
 }
@@ -142,7 +135,7 @@ func (p *planner) assumptions(m *analytic.Model) []string {
 func (c *Comparison) mark() {
 	fastest, cheapest := -1, -1
 	for i, row := range c.Rows {
-		if !row.Fits {
+		if !row.Fits || row.RunHours == nil {
 			continue
 		}
 		if fastest < 0 || row.RunHours.Likely < c.Rows[fastest].RunHours.Likely {

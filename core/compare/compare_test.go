@@ -11,7 +11,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
+	"github.com/asrconfig/asrconfig-go/core/plan"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -41,12 +44,56 @@ func TestEveryRowHoldsTogether(t *testing.T) {
 		require.Equal(t, 32, row.Batch*row.Accumulation*row.Count, row.GPU)
 		require.GreaterOrEqual(t, row.LargestBatch, row.Batch, row.GPU)
 		require.InEpsilon(t, 3*row.EpochHours.Likely, row.RunHours.Likely, 1e-9)
+		if row.Bound != "loader" {
+			p := row.Parts
+			require.InEpsilon(t, row.StepS.Likely, p.Compute.Likely+p.Memory.Likely+p.Launches.Likely+p.Optimizer.Likely+p.Exchange.Likely+p.Overhead.Likely, 1e-9, row.GPU)
+		}
 		require.Less(t, row.EpochHours.Low, row.EpochHours.Likely)
 		require.Less(t, row.EpochHours.Likely, row.EpochHours.High)
 		if row.Price == nil {
 			require.Nil(t, row.Cost, "no price, no cost: %s", row.GPU)
 		} else {
 			require.InEpsilon(t, row.RunHours.Likely*row.Price.Hour, row.Cost.Likely, 1e-9)
+		}
+	}
+}
+
+// TestEveryRowIsThePlan: for every card of the catalogue, and for several, the row is what core/plan makes of that machine alone.
+func TestEveryRowIsThePlan(t *testing.T) {
+	for _, name := range []string{"facebook/wav2vec2-xls-r-300m", "openai/whisper-small"} {
+		r := asked()
+		r.Model.Name = name
+		r.GPUs = []string{"T4", "2xT4", "K80", "8xA100-40GB"}
+		if name == "facebook/wav2vec2-xls-r-300m" {
+			for _, card := range gpus.All() {
+				r.GPUs = append(r.GPUs, card.Key)
+			}
+		}
+		for _, row := range made(t, r).Rows {
+			card, _, err := gpus.Parse(row.GPU)
+			require.NoError(t, err)
+			dataset, durations, err := r.Data.Dataset()
+			require.NoError(t, err)
+			m, err := analytic.Read(r.Model)
+			require.NoError(t, err)
+			workers, hardware := 4, profile.Hardware{CPU: profile.CPU{UsableCores: 64}, Memory: profile.Memory{TotalBytes: 1 << 38, AvailableBytes: 1 << 37}}
+			for i := range row.Count {
+				g := card.GPU()
+				g.Index = i
+				hardware.GPUs = append(hardware.GPUs, g)
+			}
+			options := plan.Options{TargetBatchSize: 32, SafetyMargin: 0.85, Optimizer: row.Optimizer, Workers: &workers, DeviceCount: &row.Count}
+			alone, err := plan.Make(plan.Inputs{Hardware: hardware, Dataset: dataset, Durations: durations, Model: m.Profile(), Described: &r.Model, Options: options})
+			if !row.Fits {
+				require.Equal(t, fault.Infeasible, fault.From(err).Code, row.GPU)
+				continue
+			}
+			require.NoError(t, err, row.GPU)
+			require.Equal(t, []any{alone.PerDeviceTrainBatchSize, alone.GradientAccumulationSteps, alone.GradientCheckpointing, alone.MicroBatching, alone.LengthHandling, alone.PredictedBytes},
+				[]any{row.Batch, row.Accumulation, row.Checkpointing, row.MicroBatching, row.LengthHandling, int64(row.PeakBytes)}, row.GPU)
+			require.Equal(t, map[string]bool{"fp16": alone.FP16, "bf16": alone.BF16, "fp32": !alone.FP16 && !alone.BF16}[row.Precision], true, row.GPU)
+			require.Equal(t, alone.Times.EpochHours, *row.EpochHours, row.GPU)
+			require.Equal(t, alone.Times.Parts, *row.Parts, row.GPU)
 		}
 	}
 }
@@ -157,10 +204,8 @@ func TestRemediesWithoutEightBits(t *testing.T) {
 func TestSettingsMatter(t *testing.T) {
 	plain := made(t, asked("L4")).Rows[0]
 	for name, change := range map[string]func(*Request){
-		"grouped": func(r *Request) { r.Order = "grouped" },
-		"frozen":  func(r *Request) { r.FreezeFeatureEncoder = true },
-		"lora":    func(r *Request) { r.LoRARank = 8 },
-		"padded":  func(r *Request) { padded := 4500 * 8.1; r.PaddedS = &padded },
+		"frozen": func(r *Request) { r.FreezeFeatureEncoder = true },
+		"lora":   func(r *Request) { r.LoRARank = 8 },
 		"measured": func(r *Request) {
 			r.Calibrations = map[string]timing.Calibration{"L4": {Factor: 0.5, Low: 0.4, High: 0.6, Steps: 9}}
 		},
@@ -170,6 +215,9 @@ func TestSettingsMatter(t *testing.T) {
 		require.Less(t, made(t, r).Rows[0].RunHours.Likely, plain.RunHours.Likely, name)
 	}
 	r := asked("L4")
+	r.LengthHandling = "grouped"
+	require.Equal(t, "grouped", made(t, r).Rows[0].LengthHandling)
+	r = asked("L4")
 	slow := 1.0
 	r.LoaderRate = &slow
 	row := made(t, r).Rows[0]
@@ -195,15 +243,15 @@ func TestMakeRefuses(t *testing.T) {
 		"one not described": {func(r *Request) { r.Model = model.Request{Config: []byte(`{"model_type": "speech_to_text"}`)} }, fault.Unsupported, "cannot be estimated"},
 		"no clips":          {func(r *Request) { r.Data = timing.Data{} }, fault.EmptyDataset, "0 clips"},
 		"no batch":          {func(r *Request) { r.TargetBatchSize = -1 }, fault.InvalidArgument, "target_batch_size is -1"},
-		"no epochs":         {func(r *Request) { r.Epochs = math.NaN() }, fault.InvalidArgument, "epochs is NaN"},
+		"fewer than GPUs":   {func(r *Request) { r.GPUs, r.TargetBatchSize = []string{"4xT4"}, 3 }, fault.InvalidArgument, "device_count is 4"},
+		"no epochs":         {func(r *Request) { r.Epochs = math.NaN() }, fault.InvalidArgument, "num_train_epochs is NaN"},
 		"a full margin":     {func(r *Request) { r.SafetyMargin = 1 }, fault.InvalidArgument, "safety_margin is 1"},
-		"another order":     {func(r *Request) { r.Order = "sorted" }, fault.InvalidArgument, `order is "sorted"`},
+		"another order":     {func(r *Request) { r.LengthHandling = "sorted" }, fault.InvalidArgument, `length_handling is "sorted"`},
 		"another precision": {func(r *Request) { r.Precision = "fp8" }, fault.InvalidArgument, `precision is "fp8"`},
-		"another optimizer": {func(r *Request) { r.Optimizer = "lion" }, fault.Unsupported, `optimizer "lion"`},
+		"another optimizer": {func(r *Request) { r.Optimizer = "lion" }, fault.InvalidArgument, `optimizer is "lion"`},
 		"a negative rank":   {func(r *Request) { r.LoRARank = -1 }, fault.InvalidArgument, "lora_rank is -1"},
-		"no workers":        {func(r *Request) { r.Workers = -1 }, fault.InvalidArgument, "workers is -1"},
+		"no workers":        {func(r *Request) { workers := -1; r.Workers = &workers }, fault.InvalidArgument, "workers is -1"},
 		"a broken loader":   {func(r *Request) { r.LoaderRate = new(float64) }, fault.InvalidArgument, "loader_rate is 0"},
-		"no seconds":        {func(r *Request) { r.PaddedS = new(float64) }, fault.InvalidArgument, "padded_s is 0"},
 		"a broken factor":   {func(r *Request) { r.Calibrations = map[string]timing.Calibration{"T4": {}} }, fault.InvalidArgument, "the calibration of T4"},
 		"many GPUs":         {func(r *Request) { r.GPUs = make([]string, 300) }, fault.InvalidArgument, "300 GPUs"},
 	} {

@@ -1,0 +1,126 @@
+package compare
+
+import (
+	"sync"
+
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
+	"github.com/asrconfig/asrconfig-go/core/plan"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// machine is one row's hardware.
+type machine struct {
+	card  gpus.Entry
+	count int
+}
+
+// machines reads the names. Errors: NotFound with the closest names, InvalidArgument for a count.
+func (r Request) machines() ([]machine, error) {
+	var out []machine
+	for _, name := range r.GPUs {
+		card, count, err := gpus.Parse(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, machine{card, count})
+	}
+	if len(r.GPUs) == 0 {
+		for _, card := range gpus.All() {
+			out = append(out, machine{card, 1})
+		}
+	}
+	return out, nil
+}
+
+// Cards are the whole cards of the catalogue, which one might take instead.
+func Cards() (all []estimate.Card) {
+	for _, card := range gpus.All() {
+		if !card.MIG {
+			all = append(all, estimate.Card{Key: card.Key, GPU: card.GPU()})
+		}
+	}
+	return all
+}
+
+// host is the machine around the GPUs of which nothing is known: a plan whose workers are given looks at it only to say what is kept in RAM.
+func host(count int) profile.Hardware {
+	return profile.Hardware{CPU: profile.CPU{UsableCores: float64(8 * count)}, Memory: profile.Memory{TotalBytes: 64 << 30, AvailableBytes: 56 << 30}}
+}
+
+// planner asks core/plan about one machine after another.
+type planner struct {
+	Request
+	dataset   profile.Dataset
+	durations []float64
+	model     profile.Model
+	prices    map[string]timing.Price
+	factors   map[string]timing.Calibration
+	cards     []estimate.Card
+}
+
+// rows plans for all machines. Cards of one class share what their kernels take, so each class has a thread and an estimator of its own.
+func (p *planner) rows(machines []machine) ([]Row, error) {
+	classes := map[string][]int{}
+	for i, m := range machines {
+		class := estimate.Class(m.card.GPU())
+		classes[class] = append(classes[class], i)
+	}
+	rows, errs := make([]Row, len(machines)), make([]error, len(machines))
+	var all sync.WaitGroup
+	for _, indices := range classes {
+		all.Add(1)
+		go func() {
+			last := 0
+			defer all.Done()
+			defer func() {
+				if r := recover(); r != nil {
+					errs[last] = fault.Poison("core/compare", r)
+				}
+			}()
+			shared := estimate.Of(p.Model)
+			for _, last = range indices {
+				rows[last], errs[last] = p.row(machines[last], shared)
+			}
+		}()
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// inputs are what core/plan is asked: the same as for one machine alone.
+func (p *planner) inputs(m machine, optimizer string, shared *estimate.Estimator) plan.Inputs {
+	in := plan.Inputs{Hardware: profile.Or(p.Hardware, host(m.count)), Dataset: p.dataset, Model: p.model, Described: &p.Model, Durations: p.durations,
+		Cards: p.cards, Estimator: shared, WithoutAlternatives: true}
+	in.Hardware.GPUs, in.Hardware.NoGPUReason = nil, ""
+	for i := range m.count {
+		g := m.card.GPU()
+		g.Index = i
+		in.Hardware.GPUs = append(in.Hardware.GPUs, g)
+	}
+	in.Options = plan.Options{TargetBatchSize: p.TargetBatchSize, SafetyMargin: p.SafetyMargin, Optimizer: optimizer, NumTrainEpochs: &p.Epochs,
+		DeviceCount: &m.count, Precision: p.precision(m.card.GPU()), LengthHandling: p.LengthHandling, FreezeFeatureEncoder: p.FreezeFeatureEncoder,
+		LoRARank: p.LoRARank, LoaderRate: p.LoaderRate, Workers: p.Workers}
+	if factor, known := p.factors[m.card.Key]; known {
+		in.Options.Calibration = &factor
+	}
+	if price, known := p.prices[m.card.Key]; known {
+		in.Options.PriceUSDHour = &price.Hour
+	}
+	return in
+}
+
+// precision is what was asked for; float16 stands in for a bfloat16 that the card lacks.
+func (p *planner) precision(g profile.GPU) string {
+	if p.Precision == "bf16" && !g.BF16 {
+		return estimate.Precision(g)
+	}
+	return p.Precision
+}

@@ -1,0 +1,97 @@
+package compare
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/plan"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
+
+// row is the plan for one machine: as asked, or with the first lighter form of the optimizer with which it fits.
+func (p *planner) row(m machine, shared *estimate.Estimator) (Row, error) {
+	g := m.card.GPU()
+	row := Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes, Unverified: m.card.Unverified, LoRARank: p.LoRARank,
+		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: or(p.precision(g), estimate.Precision(g)),
+		Notes: []string{}, Remedies: []estimate.Remedy{}}
+	for _, optimizer := range append([]string{p.Optimizer}, estimate.Lighter(p.Optimizer)...) {
+		planned, err := plan.Make(p.inputs(m, optimizer, shared))
+		if err == nil {
+			return row, row.take(p, m, planned, shared)
+		}
+		if fault.From(err).Code != fault.Infeasible {
+			return row, err
+		}
+	}
+	var err error
+	row.Remedies, err = plan.Remedies(p.inputs(m, p.Optimizer, shared))
+	return row, err
+}
+
+// take writes a plan into the row.
+func (row *Row) take(p *planner, m machine, c profile.Config, shared *estimate.Estimator) error {
+	row.Fits, row.Checkpointing, row.Optimizer = true, c.GradientCheckpointing, c.Optimizer
+	row.Precision = map[bool]string{true: "fp16", false: "fp32"}[c.FP16]
+	if c.BF16 {
+		row.Precision = "bf16"
+	}
+	row.Batch, row.Accumulation = c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps
+	row.Effective, row.PeakBytes = row.Batch*row.Accumulation*m.count, uint64(c.PredictedBytes)
+	row.MicroBatching, row.LengthHandling = c.MicroBatching, c.LengthHandling
+	if t := c.Times; t != nil {
+		row.Parts, row.StepS, row.EpochHours, row.RunHours, row.AudioRate = &t.Parts, &t.StepS, &t.EpochHours, &t.RunHours, &t.AudioRate
+		row.Bound, row.Calibrated, row.Cost, row.EnergyKWh = t.Bound, t.Calibrated, t.CostUSD, t.EnergyKWh
+	}
+	if price, known := p.prices[m.card.Key]; known {
+		row.Price = &price
+	}
+	row.note(p, m)
+	var err error
+	row.LargestBatch, err = p.largestBatch(m, *row, shared)
+	return err
+}
+
+func (row *Row) note(p *planner, m machine) {
+	capability := m.card.GPU().ComputeCapability
+	if row.Optimizer != p.Optimizer {
+		row.Notes = append(row.Notes, fmt.Sprintf("%s instead of %s, with which it does not fit", row.Optimizer, p.Optimizer))
+	}
+	if row.Precision != or(p.Precision, row.Precision) {
+		row.Notes = append(row.Notes, fmt.Sprintf("%s instead of bf16, which compute capability %s lacks", row.Precision, capability))
+	}
+	if row.Effective != p.TargetBatchSize {
+		row.Notes = append(row.Notes, fmt.Sprintf("the effective batch is %d, not %d: %s share it evenly", row.Effective, p.TargetBatchSize, fault.Plural(m.count, "GPU")))
+	}
+	if row.RunHours == nil {
+		row.Notes = append(row.Notes, "no published figures of the card, so that times are not known")
+	}
+	if strings.HasPrefix(capability, "3.") {
+		row.Notes = append(row.Notes, "current PyTorch no longer runs on compute capability "+capability)
+	}
+}
+
+// maxMicro is the largest micro-batch that is looked for: far above what any GPU of the catalogue needs to be busy.
+const maxMicro = 1024
+
+// largestBatch is the largest micro-batch of the longest clips that fits with the settings of a row, at least its own.
+func (p *planner) largestBatch(m machine, row Row, shared *estimate.Estimator) (int, error) {
+	q := estimate.Question{Setup: estimate.Setup{Checkpointing: row.Checkpointing, Optimizer: row.Optimizer, Frozen: p.FreezeFeatureEncoder, Rank: p.LoRARank},
+		Class: estimate.Class(m.card.GPU()), Precision: row.Precision, Accumulating: true, Seconds: p.dataset.MaxS}
+	model, err := shared.Model(p.FreezeFeatureEncoder)
+	if err != nil {
+		return 0, err
+	}
+	if limit := model.LongestSeconds(); limit > 0 {
+		q.Seconds = limit
+	}
+	budget := m.budget(row.BudgetBytes)
+	factor, err := shared.Factor(q, budget, maxMicro)
+	return max(row.Batch, shared.Largest(q, budget, factor, row.Batch, maxMicro)), err
+}
+
+// budget is where one GPU's part of a step is to fit.
+func (m machine) budget(bytes uint64) estimate.Budget {
+	return estimate.Budget{GPU: m.card.GPU(), Devices: m.count, Bytes: bytes}
+}
