@@ -81,6 +81,15 @@ func Make(r Request) (Comparison, error) {
 		return Comparison{}, err
 	}
 	c.mark()
+	split := 0
+	for _, row := range c.Rows {
+		if row.MicroBatching == "memory" {
+			split++
+		}
+	}
+	if split > 0 {
+		c.Assumptions = append(c.Assumptions, fmt.Sprintf("on %s the guard (manager.attach) splits each step by length and predicted memory, as planned", fault.Plural(split, "machine")))
+	}
 	return c, nil
 }
 

@@ -29,6 +29,7 @@ type Request struct {
 	LengthHandling       string   `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"; the planner's choice
 	SafetyMargin         float64  `json:"safety_margin"`          // share of GPU memory to use, 0.70..0.95; 0.85
 	LoaderRate           *float64 `json:"loader_rate"`            // seconds of audio that a worker prepares per second; an assumption
+	DecodeRate           *float64 `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
 	Workers              *int     `json:"workers"`                // of the loader for each GPU, 0..1024; with Hardware as many as keep it fed, else 4
 
 	// Durations are those of every clip of Data.Profile, in seconds; none: the profile's histogram.

@@ -35,7 +35,6 @@ type gpuPlan struct {
 	Batch        int            `json:"per_device_train_batch_size"`
 	Accumulation int            `json:"gradient_accumulation_steps"`
 	Largest      int            `json:"largest_batch"`
-	MicroBatches string         `json:"micro_batching"`
 	Peak         float64        `json:"peak_bytes"`
 	RunHours     *profile.Range `json:"run_hours"`
 	Bound        string         `json:"bound"`
@@ -145,9 +144,6 @@ func (p gpuPlan) row() row {
 // short is "8 × 4, bf16", with what else the plan needs.
 func (p gpuPlan) short() string {
 	parts := []string{fmt.Sprintf("%d × %d", p.Batch, p.Accumulation), p.Precision}
-	if p.MicroBatches == "memory" {
-		parts = append(parts, "sized by memory")
-	}
 	if p.Checkpoint {
 		parts = append(parts, "checkpointing")
 	}

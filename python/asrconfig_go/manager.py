@@ -208,9 +208,7 @@ class ASRConfigManager:
         from .compare.gpu_comparison import price_of
         from .compare.step_calibration import known_calibrations
 
-        found: dict[str, Any] = {"disk_free_bytes": shutil.disk_usage(Path.cwd()).free}
-        if self.loader is not None:
-            found["loader_rate" if self._prepared else "decode_rate"] = self.loader.rate
+        found: dict[str, Any] = {"disk_free_bytes": shutil.disk_usage(Path.cwd()).free, **self._rates()}
         if self.hardware.gpus and self._described is not None:
             with contextlib.suppress(UnsupportedError):  # of a module whose config says nothing nothing was measured
                 measured = known_calibrations(self._described, precision, 0).get(self.hardware.gpus[0].name)
@@ -219,6 +217,10 @@ class ASRConfigManager:
         if self.hardware.gpus and (price := price_of(self.hardware.gpus[0])) is not None:
             found["price_usd_hour"] = price
         return found
+
+    def _rates(self) -> dict[str, float]:
+        """Seconds of audio a second of one loader worker, as far as it was measured."""
+        return {} if self.loader is None else {"loader_rate" if self._prepared else "decode_rate": self.loader.rate}
 
     def what_if(
         self, gpus: Sequence[str] | None = None, *, prices: Prices | None = None, **options: Unpack[CompareSettings]
@@ -249,7 +251,7 @@ class ASRConfigManager:
             self.dataset,
             gpus=gpus,
             prices=prices,
-            hardware=self.hardware,
+            measured={"hardware": to_json(self.hardware), **self._rates()},
             durations=usable(self.durations),
             **options,
         )

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from ..machine.hardware import HardwareProfile
-
 Prices = Mapping[str, float] | str | os.PathLike[str]
 
 
@@ -143,13 +141,14 @@ def compare_described(
     mean_s: float | None = None,
     max_s: float | None = None,
     prices: Prices | None = None,
-    hardware: HardwareProfile | None = None,
+    measured: Mapping[str, Any] | None = None,
     durations: array[float] | None = None,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
     """``compare_gpus`` for a model as ``analytic_request`` describes it.
 
-    ``hardware``: the machine around the GPUs; ``durations``: seconds of every clip of the profile.
+    ``measured``: the ``hardware`` around the GPUs, and the loader's rates, by the names of the library's request;
+    ``durations``: seconds of every clip of the profile.
     """
     unknown = options.keys() - CompareSettings.__annotations__.keys()
     if unknown:
@@ -161,7 +160,7 @@ def compare_described(
     request = asked.request()
     request |= {"model": model, "gpus": _names(gpus), "prices": _prices(prices)}
     request["data"] = _data(dataset, hours, mean_s, max_s)
-    request["hardware"] = None if hardware is None else to_json(hardware)
+    request = {**(measured or {}), **request}
     attached = b"" if durations is None else durations.tobytes()
     return from_json(Comparison, native.call("timing.compare", request, attached))
 

@@ -9,6 +9,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asrconfig_go as ac
@@ -249,6 +250,20 @@ def test_what_if_uses_the_profiles_and_the_plan(tmp_path: Path) -> None:
     assert [row.effective_batch_size for row in found.rows] == [16, 16]
     assert manager.what_if(gpus=["T4"], target_batch_size=8).rows[0].effective_batch_size == 8
     assert config.target_batch_size == 16
+
+
+@pytest.mark.parametrize("gpu", ["T4", "2xT4", "A100-40GB"])
+def test_a_row_is_the_plan(gpu: str) -> None:
+    manager = ac.ASRConfigManager(gpu=gpu)
+    manager.profile_model(XLSR)
+    manager.profile_dataset([np.zeros(1600 * n, np.float32) for n in range(10, 210)], progress=False)
+    config = manager.plan(ac.PlanOptions(), trace=False)
+    (row,) = manager.what_if([gpu]).rows
+    assert config.times is not None and row.parts == config.times.parts and row.epoch_hours == config.times.epoch_hours
+    assert (row.per_device_train_batch_size, row.gradient_accumulation_steps, row.gradient_checkpointing) == (
+        config.per_device_train_batch_size, config.gradient_accumulation_steps, config.gradient_checkpointing,
+    )  # fmt: skip
+    assert (row.peak_bytes, row.micro_batching) == (config.predicted_bytes, config.micro_batching)
 
 
 def test_what_if_before_there_is_anything() -> None:
