@@ -6,6 +6,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -22,19 +23,19 @@ func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) er
 		if b.figures.MicroBatch != nil {
 			what = fmt.Sprintf("%d × %d, %s", *b.figures.MicroBatch, s.perDevice / *b.figures.MicroBatch, what)
 		}
-		s.alternative(d, f, batchName(b), what, nil, b)
+		s.alternative(d, f, batchName(b), what, nil, b, s.whyNot(f, b))
 	}
 	for _, other := range append(slices.Clone(ranked[1:]), s.eightBit(f)...) {
 		what := fmt.Sprintf("%d clips of %.4g s at once", other.memory.Largest(s.clips.longest()), s.clips.longest())
-		name := map[bool]string{true: "with checkpointing", false: "without checkpointing"}[other.checkpointing] + ", " + other.precision
+		name, why := map[bool]string{true: "with checkpointing", false: "without checkpointing"}[other.checkpointing]+", "+other.precision, ""
 		if other.optimizer != f.optimizer {
-			name = other.optimizer
+			name, why = other.optimizer, "its state is rounded to 8 bits"
 		}
 		peak, err := s.peak(other, max(1, other.memory.Largest(s.clips.longest())))
 		if err != nil {
 			return err
 		}
-		s.alternative(d, f, name, what, &peak.Bytes, other.chosen)
+		s.alternative(d, f, name, what, &peak.Bytes, other.chosen, why)
 	}
 	return nil
 }
@@ -47,9 +48,31 @@ func batchName(b batches) string {
 	return order + ", sized by memory"
 }
 
-func (s *search) alternative(d *draft, f evaluated, name, what string, peak *int64, b batches) {
+// whyNot says why faster batches of the same settings were not chosen.
+func (s *search) whyNot(f evaluated, b batches) string {
+	o := s.in.Options
+	switch {
+	case b.order == f.chosen.order && s.sharded():
+		return "the guard cannot split the steps of a sharded model"
+	case o.Streamed:
+		return "a stream has no order and no lengths to choose by"
+	case b.order == f.chosen.order:
+		return "too little is gained for steps that the guard splits"
+	case o.LengthHandling != "":
+		return "another order was asked for"
+	case b.steps < fewSteps:
+		return fmt.Sprintf("%s an epoch are too few to sort by length", fault.Plural(b.steps, "step"))
+	}
+	return fmt.Sprintf("from steps of similar clips a model learns a little more slowly; length_handling=%q takes it", b.order)
+}
+
+// alternative adds one; why is told only where it is faster than the plan.
+func (s *search) alternative(d *draft, f evaluated, name, what string, peak *int64, b batches, why string) {
 	fits, speed := true, b.epoch.Likely/f.chosen.epoch.Likely
 	a := profile.Alternative{Name: name, What: what, Fits: &fits, PeakBytes: peak, Speed: &speed}
+	if speed < 1 {
+		a.Why = why
+	}
 	if f.throughput.known {
 		epoch := s.epochHours(d, b)
 		a.EpochHours = &epoch
@@ -109,7 +132,9 @@ func (s *search) published(d *draft, f evaluated) error {
 	}
 	b := s.trainerCost(p, c.PerDeviceTrainBatchSize)
 	speed := b.epoch.Likely / f.chosen.epoch.Likely
-	last.Speed = &speed
+	if last.Speed = &speed; speed < 1 && speed > 1-aboutAsFast {
+		last.Why = "too little to take it"
+	}
 	if p.known {
 		epoch := s.epochHours(d, b)
 		last.EpochHours = &epoch

@@ -430,3 +430,19 @@ func BenchmarkAMillionClips(b *testing.B) {
 		}
 	}
 }
+
+// TestFasterAlternativesSayWhyTheyAreNotThePlan: every one of them, and no other.
+func TestFasterAlternativesSayWhyTheyAreNotThePlan(t *testing.T) {
+	faster := 0
+	for _, card := range []string{"T4", "A100-40GB", "RTX 4090"} {
+		for _, a := range planned(t, described(t, xlsr, speech(4000, 30, 1), card)).Alternatives {
+			if a.Speed != nil && *a.Speed < 1 {
+				faster++
+				assert.NotEmpty(t, a.Why, a.Name)
+			} else {
+				assert.Empty(t, a.Why, a.Name)
+			}
+		}
+	}
+	assert.Positive(t, faster)
+}

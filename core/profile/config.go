@@ -144,4 +144,5 @@ type Alternative struct {
 	PeakBytes  *int64   `json:"peak_bytes"`  // predicted for a batch of the longest clips
 	EpochHours *Range   `json:"epoch_hours"` // absent where it does not fit
 	Speed      *float64 `json:"speed"`       // of the plan / of this: 1.5 is a plan 1.5 times as fast
+	Why        string   `json:"why"`         // why it was not chosen although it is faster; "" where it is not
 }

@@ -410,7 +410,7 @@ func (r planRecord) alternatives() []Block {
 		longest = max(longest, own.Likely)
 	}
 	yes, peak := true, c.PredictedBytes
-	t := table{Head: []string{"option", "what", "fits", "peak", "an epoch", "plan faster by"}}
+	t := table{Head: []string{"option", "what", "fits", "peak", "an epoch", "against the plan"}}
 	mine := alternativeRow(profile.Alternative{Name: "this plan", What: r.short(), Fits: &yes, PeakBytes: &peak, EpochHours: own}, longest)
 	mine.Class = "mine"
 	t.Rows = append(t.Rows, mine)
@@ -429,14 +429,29 @@ func alternativeRow(a profile.Alternative, longest float64) row {
 	if a.EpochHours != nil && longest > 0 {
 		epoch.Meter = a.EpochHours.Likely / longest
 	}
-	speed := ""
-	if a.Speed != nil {
-		speed = fmt.Sprintf("%.2f×", *a.Speed)
-	} else if a.Name != "this plan" {
-		speed = unknown
+	against := cell{Text: unknown}
+	switch {
+	case a.Name == "this plan":
+		against.Text = ""
+	case a.Speed != nil:
+		against.Text = againstPlan(*a.Speed, a.Why)
 	}
 	peak := known(a.PeakBytes, func(bytes int64) string { return inGiB(float64(bytes)) })
-	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits, {Text: peak, Class: "tight"}, epoch, {Text: speed, Class: "tight"}}}
+	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits, {Text: peak, Class: "tight"}, epoch, against}}
+}
+
+// againstPlan is "42 % slower", or "11 % faster: why it is not the plan"; both by the clips of an hour.
+func againstPlan(speed float64, why string) string {
+	gain := 100 * (1/speed - 1)
+	switch {
+	case gain <= -0.5:
+		return fmt.Sprintf("%.0f %% slower", -gain)
+	case gain < 0.5:
+		return "as fast"
+	case why == "":
+		return fmt.Sprintf("%.0f %% faster", gain)
+	}
+	return fmt.Sprintf("%.0f %% faster, but %s", gain, why)
 }
 
 // fitting tells by a sign, too, not by a colour alone.

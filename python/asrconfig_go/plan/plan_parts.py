@@ -103,3 +103,5 @@ class Alternative:
     """None where it does not fit, or nothing is known of the device's speed."""
     speed: float | None
     """Of the plan over this one: 1.5 is a plan 1.5 times as fast."""
+    why: str = ""
+    """Why it was not chosen although it is faster; empty where it is not."""
