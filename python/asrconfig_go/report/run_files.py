@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._base import native
 from .._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from .._base.files import user_path
 from .._base.json_files import read_object
 from ..monitor.rank_peaks import RankPeaks, rank_peaks
 from ..monitor.run_log import RunLog
 from ..training.run_record import RunFolder, RunRecord
-from .run_log_checks import complaint
 
 FILE_NAME = "asrconfig_monitor"
 _ANOTHER = "report the run of another file, or train anew: the monitor writes it whole or not at all"
@@ -133,11 +133,9 @@ def load_run_log(path: Path) -> RunLog:
     told = read_object(path, "run log", _ANOTHER)
     try:
         run_log = RunLog.from_json(told)
+        native.call("runlog.check", {"run_log": told})
     except AsrConfigError as error:
         raise type(error)(f"{path}: {error.message}", error.hint) from error
-    wrong = complaint(run_log)
-    if wrong:
-        raise CorruptFileError(f"{path} is no whole run log: {wrong}", _WANTED)
     return run_log
 
 
