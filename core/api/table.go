@@ -80,6 +80,7 @@ var table = map[string]operation{
 	"monitor.alerts":      withMonitor(monitorAlerts),
 	"monitor.event":       withMonitor(recordEvent),
 	"monitor.activity":    withMonitor(monitorActivity),
+	"report.export":       withArgs(exportRun),
 	"runlog.check":        withArgs(checkRunLog),
 	"view.render":         withArgs(view.Render),
 }

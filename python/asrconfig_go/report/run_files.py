@@ -11,6 +11,7 @@ from .._base import native
 from .._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from .._base.files import user_path
 from .._base.json_files import read_object
+from .._base.records import to_json
 from ..monitor.rank_peaks import RankPeaks, rank_peaks
 from ..monitor.run_log import RunLog
 from ..training.run_record import RunFolder, RunRecord
@@ -36,6 +37,10 @@ class Source:
     def span(self) -> tuple[float, float]:
         """Begin and end, in seconds from the run's start."""
         return self.offset_s, self.offset_s + self.run_log.duration_s
+
+    def to_json(self) -> dict[str, Any]:
+        """As the library takes it."""
+        return {"name": self.name, "run_log": to_json(self.run_log)}
 
 
 @dataclass(frozen=True)
