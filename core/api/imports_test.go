@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 	"core/forecast":               {"core/runlog", "core/units"},
 	"core/monitor":                {"core/fault", "core/profile", "core/runlog"},
 	"core/diagnosis":              {"core/fault", "core/runlog", "core/units"},
-	"core/report":                 {"core/fault", "core/runlog", "core/view"},
+	"core/report":                 {"core/diagnosis", "core/fault", "core/runlog", "core/view"},
 	"core/api":                    {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/gpus", "core/hardware", "core/jsontext", "core/memory", "core/memory/allocator", "core/memory/analytic", "core/memory/device", "core/memory/peak", "core/memory/sharding", "core/memory/trace", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery", "core/report", "core/runlog", "core/timing", "core/compare", "core/view"},
 	"capi":                        {"core/api", "core/fault", "core/monitor"},
 	"build/generate":              {"core/api"},
