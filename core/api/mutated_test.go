@@ -126,6 +126,9 @@ func mutationSeeds(t *testing.T) [][]any {
 	for _, text := range append(moreSeeds, `{"v":1,"op":"memory.open","args":{"trace":"`+goldenTrace(t)+`"}}`) {
 		read([]byte(text))
 	}
+	for _, format := range []string{"csv", "jsonl", "chrome"} { // answers with an attachment, which no golden file holds
+		read([]byte(`{"v":1,"op":"report.export","args":{"format":"` + format + `","sources":[{"name":"","run_log":` + goldenRunLog(t) + `}]}}`))
+	}
 	var each [][]any
 	for _, op := range slices.Sorted(maps.Keys(seeds)) {
 		each = append(each, seeds[op])
@@ -183,6 +186,18 @@ func goldenTrace(t *testing.T) string {
 	var request struct{ Args struct{ Trace string } }
 	require.NoError(t, json.Unmarshal(readGolden(t, "golden/memory.simulate.json")[0].Request, &request))
 	return request.Args.Trace
+}
+
+// goldenRunLog is a run log that holds together.
+func goldenRunLog(t *testing.T) string {
+	t.Helper()
+	var request struct {
+		Args struct {
+			RunLog json.RawMessage `json:"run_log"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(readGolden(t, "golden/runlog.check.json")[0].Request, &request))
+	return string(request.Args.RunLog)
 }
 
 type envelope struct {

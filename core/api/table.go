@@ -21,6 +21,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/recovery"
+	"github.com/asrconfig/asrconfig-go/core/report"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/view"
 )
@@ -80,6 +81,9 @@ var table = map[string]operation{
 	"monitor.alerts":      withMonitor(monitorAlerts),
 	"monitor.event":       withMonitor(recordEvent),
 	"monitor.activity":    withMonitor(monitorActivity),
+	"report.export":       withArgs(exportRun),
+	"report.run":          withArgs(report.Make),
+	"runlog.check":        withArgs(checkRunLog),
 	"view.render":         withArgs(view.Render),
 }
 

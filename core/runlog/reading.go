@@ -54,6 +54,9 @@ func (r *ActivitySeries) Columns() []*Column { return columns(reflect.ValueOf(r)
 // Columns are the columns in the order of GPUReading.
 func (r *GPUSeries) Columns() []*Column { return columns(reflect.ValueOf(r).Elem()) }
 
+// Columns are the columns in their order.
+func (r *StepSeries) Columns() []*Column { return columns(reflect.ValueOf(r).Elem()) }
+
 func columns(rows reflect.Value) (found []*Column) {
 	for i := range rows.NumField() {
 		if column, is := rows.Field(i).Addr().Interface().(*Column); is {
@@ -63,26 +66,31 @@ func columns(rows reflect.Value) (found []*Column) {
 	return found
 }
 
+// ColumnNames are the names that the columns of a series have in JSON, in the order of Columns.
+func ColumnNames[S ActivitySeries | GPUSeries | StepSeries]() (found []string) {
+	rows := reflect.TypeFor[S]()
+	for i := range rows.NumField() {
+		if f := rows.Field(i); f.Type == reflect.TypeFor[Column]() {
+			found = append(found, f.Tag.Get("json"))
+		}
+	}
+	return found
+}
+
 // Named gives the values of a reading under the names that Rows has for them in JSON; nil for what is not known.
 func (r *HostReading) Named() map[string]any {
-	return named(reflect.TypeFor[ActivitySeries](), r.Values(nil))
+	return named(ColumnNames[ActivitySeries](), r.Values(nil))
 }
 
 // Named gives the values of a reading under the names that GPUSeries has for them in JSON; nil for what is not known.
-func (r *GPUReading) Named() map[string]any {
-	return named(reflect.TypeFor[GPUSeries](), r.Values(nil))
-}
+func (r *GPUReading) Named() map[string]any { return named(ColumnNames[GPUSeries](), r.Values(nil)) }
 
-func named(rows reflect.Type, values []float64) map[string]any {
+func named(names []string, values []float64) map[string]any {
 	found := map[string]any{}
-	for i := range rows.NumField() {
-		if rows.Field(i).Type != reflect.TypeFor[Column]() {
-			continue
-		}
-		name := rows.Field(i).Tag.Get("json")
+	for i, name := range names {
 		found[name] = nil
-		if value := values[len(found)-1]; !math.IsNaN(value) {
-			found[name] = value
+		if !math.IsNaN(values[i]) {
+			found[name] = values[i]
 		}
 	}
 	return found

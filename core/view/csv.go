@@ -23,12 +23,16 @@ func csvColumns() []string {
 // csvRow holds cells by their columns; unknown values are empty.
 type csvRow map[string]string
 
-func (c csvRow) text(column, text string) {
+// Cell is a text in a table for spreadsheets: visible, and never a formula.
+func Cell(text string) string {
+	text = visible(text)
 	if text != "" && strings.ContainsRune(formulaStarts, rune(text[0])) {
-		text = "'" + text
+		return "'" + text
 	}
-	c[column] = text
+	return text
 }
+
+func (c csvRow) text(column, text string) { c[column] = Cell(text) }
 
 func (c csvRow) number(column string, figure *float64) {
 	if figure != nil {

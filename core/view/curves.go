@@ -14,9 +14,9 @@ type curves struct {
 	XUnit  string   `json:"x_unit"`
 	X      axis     `json:"x"`
 	Top    float64  `json:"top"` // of the vertical axis, which begins at 0
-	Series []series `json:"series"`
-	Limit  *limit   `json:"limit"`
-	Spans  []span   `json:"spans"`
+	Series []Series `json:"series"`
+	Limit  *Limit   `json:"limit"`
+	Spans  []Span   `json:"spans"`
 	Events []event  `json:"events"`
 	Aside  bool     `json:"-"` // not drawn by Python
 }
@@ -33,8 +33,8 @@ type tick struct {
 	Text string  `json:"text"`
 }
 
-// series is a line in pieces without gaps, each of places (x, y); of Stacked ones each lies on those before it.
-type series struct {
+// Series is a line in pieces without gaps, each of places (x, y); of Stacked ones each lies on those before it.
+type Series struct {
 	Name    string         `json:"name"`
 	Colour  string         `json:"colour"` // "" is that of text
 	Area    bool           `json:"area"`
@@ -43,14 +43,14 @@ type series struct {
 	Pieces  [][][2]float64 `json:"pieces"`
 }
 
-// limit is a value with its name.
-type limit struct {
+// Limit is a value with its name.
+type Limit struct {
 	At   float64 `json:"at"`
 	Name string  `json:"name"`
 }
 
-// span is a time in which something lasted: "evaluation", "checkpoint" or "gap".
-type span struct {
+// Span is a time in which something lasted: "evaluation", "checkpoint" or "gap".
+type Span struct {
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
 	Kind string  `json:"kind"`
@@ -160,7 +160,7 @@ func (c curves) words() string {
 	return strings.Join(parts, ", ")
 }
 
-func (s series) highest() float64 {
+func (s Series) highest() float64 {
 	top := 0.0
 	for _, piece := range s.Pieces {
 		for _, place := range piece {

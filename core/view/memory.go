@@ -240,11 +240,11 @@ func (r memoryRecord) overEvents(t eventTimeline) curves {
 		tallest[each] = slices.Max(append([]float64{0}, held...))
 	}
 	for _, each := range ordered(tallest) {
-		c.Series = append(c.Series, series{Name: strings.ReplaceAll(each, "_", " "), Colour: colourOf(each), Stacked: true, Pieces: t.piece(t.Components[each], unit)})
+		c.Series = append(c.Series, Series{Name: strings.ReplaceAll(each, "_", " "), Colour: colourOf(each), Stacked: true, Pieces: t.piece(t.Components[each], unit)})
 	}
-	c.Series = append(c.Series, series{Name: "reserved", Pieces: t.piece(t.Reserved, unit)})
+	c.Series = append(c.Series, Series{Name: "reserved", Pieces: t.piece(t.Reserved, unit)})
 	if l := r.Target.Limit; l != nil {
-		c.Limit = &limit{At: *l / unit, Name: "limit " + units.Size(*l)}
+		c.Limit = &Limit{At: *l / unit, Name: "limit " + units.Size(*l)}
 		if *l <= nearLimit*highest {
 			highest = max(highest, *l)
 		}

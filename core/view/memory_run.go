@@ -77,7 +77,7 @@ func (r runMemoryRecord) each() curves {
 	unit, unitName := binary(top)
 	c := curves{Kind: "curves", Title: "Peak of each order", Unit: unitName, XUnit: "order of the clips", Top: 1.04 * top / unit,
 		X: axis{Low: 0.5, High: float64(len(r.Seeds)) + 0.5}}
-	reserved, allocated := series{Name: "reserved", Dots: true}, series{Name: "allocated", Colour: lineColours[0], Dots: true}
+	reserved, allocated := Series{Name: "reserved", Dots: true}, Series{Name: "allocated", Colour: lineColours[0], Dots: true}
 	for i, s := range r.Seeds {
 		x := float64(i + 1)
 		reserved.Pieces = append(reserved.Pieces, [][2]float64{{x, s.PeakReserved / unit}})
@@ -86,9 +86,9 @@ func (r runMemoryRecord) each() curves {
 			c.X.Ticks = append(c.X.Ticks, tick{At: x, Text: fmt.Sprintf("%d", i+1)})
 		}
 	}
-	c.Series = []series{reserved, allocated}
+	c.Series = []Series{reserved, allocated}
 	if l := r.Target.Limit; l != nil {
-		c.Limit = &limit{At: *l / unit, Name: "limit of " + name(r.Target.Name)}
+		c.Limit = &Limit{At: *l / unit, Name: "limit of " + name(r.Target.Name)}
 	}
 	return c
 }

@@ -29,7 +29,7 @@ type panelRecord struct {
 			Used  []*float64 `json:"used_bytes"`
 		} `json:"gpus"`
 	} `json:"history"`
-	Alerts []alert `json:"alerts"`
+	Alerts []Alert `json:"alerts"`
 }
 
 type snapshot struct {
@@ -83,7 +83,7 @@ func roughly(seconds float64) float64 {
 func (r panelRecord) alerts() []Block {
 	var found []Block
 	for i := len(r.Alerts) - 1; i >= 0 && len(found) < shownAlerts; i-- {
-		if a := r.Alerts[i]; a.Cleared == nil {
+		if a := r.Alerts[i]; a.ClearedS == nil {
 			found = append(found, notice{Level: levelOf(a.Severity), What: a.Text, Lines: advice("", a.Advice)})
 		}
 	}
@@ -144,16 +144,16 @@ func (r panelRecord) overTime() curves {
 		c.Series = append(c.Series, shareOver(fmt.Sprintf("GPU %d", i), lineColours[i%len(lineColours)], h.Times, g.Used, g.Total)...)
 	}
 	c.Series = append(c.Series, shareOver("host", otherColour, h.Times, h.HostUsed, h.HostTotal)...)
-	c.Limit = &limit{At: 100, Name: "all of it"}
+	c.Limit = &Limit{At: 100, Name: "all of it"}
 	return c
 }
 
 // shareOver is a line in pieces, with gaps where nothing is known; nothing where the whole is not.
-func shareOver(what, colour string, times []float64, used []*float64, total float64) []series {
+func shareOver(what, colour string, times []float64, used []*float64, total float64) []Series {
 	if total <= 0 {
 		return nil
 	}
-	s, piece := series{Name: what, Colour: colour}, [][2]float64(nil)
+	s, piece := Series{Name: what, Colour: colour}, [][2]float64(nil)
 	for i, at := range times[:min(len(times), len(used))] {
 		if used[i] != nil {
 			piece = append(piece, [2]float64{at, 100 * min(1, *used[i]/total)})
@@ -164,5 +164,5 @@ func shareOver(what, colour string, times []float64, used []*float64, total floa
 	if piece != nil {
 		s.Pieces = append(s.Pieces, piece)
 	}
-	return []series{s}
+	return []Series{s}
 }

@@ -13,37 +13,37 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// runCharts are the charts of a run on one axis: seconds, minutes, hours or days of it, or optimizer steps.
-type runCharts struct {
+// RunCharts are the charts of a run on one axis: seconds, minutes, hours or days of it, or optimizer steps.
+type RunCharts struct {
 	By     string     `json:"by"` // "time" or "steps"
 	Low    float64    `json:"low"`
 	High   float64    `json:"high"`
 	Unit   string     `json:"unit"`
-	Panels []runPanel `json:"panels"`
-	Spans  []runSpan  `json:"spans"`
+	Panels []RunPanel `json:"panels"`
+	Spans  []RunSpan  `json:"spans"`
 }
 
-// runSpan is a span, and when it was in seconds of the run.
-type runSpan struct {
-	span
+// RunSpan is a span, and when it was in seconds of the run.
+type RunSpan struct {
+	Span
 	BeginS float64 `json:"begin_s"`
 	EndS   float64 `json:"end_s"`
 }
 
-func (s runSpan) titled() span {
+func (s RunSpan) titled() Span {
 	s.Text = fmt.Sprintf("%s, from %s to %s", s.Kind, intoRun(s.BeginS), intoRun(s.EndS))
-	return s.span
+	return s.Span
 }
 
-// runPanel is one chart. Where is the label of its GPU, "" for the host; Group "more" lies behind a fold.
-type runPanel struct {
+// RunPanel is one chart. Where is the label of its GPU, "" for the host; Group "more" lies behind a fold.
+type RunPanel struct {
 	Title  string   `json:"title"`
 	Where  string   `json:"where"`
 	Group  string   `json:"group"`
 	Unit   string   `json:"unit"`
 	Top    float64  `json:"top"`
-	Series []series `json:"series"`
-	Limit  *limit   `json:"limit"`
+	Series []Series `json:"series"`
+	Limit  *Limit   `json:"limit"`
 }
 
 // gravest are the kinds of events that stay where there are too many; others come last.
@@ -101,7 +101,7 @@ func pairOf(charts []Block) beside {
 	return found
 }
 
-func (r runRecord) chart(p runPanel) curves {
+func (r runRecord) chart(p RunPanel) curves {
 	title := p.Title
 	if p.Where != "" {
 		title = p.Where + ": " + p.Title
@@ -117,15 +117,15 @@ func (r runRecord) chart(p runPanel) curves {
 
 // moments are the gravest events of a GPU and of none, in the order of time.
 func (r runRecord) moments(where string) []event {
-	var chosen []moment
+	var chosen []Moment
 	for _, m := range r.Events {
 		if m.Where == "" || m.Where == where {
 			chosen = append(chosen, m)
 		}
 	}
-	slices.SortStableFunc(chosen, func(a, b moment) int { return grave(a) - grave(b) })
+	slices.SortStableFunc(chosen, func(a, b Moment) int { return grave(a) - grave(b) })
 	chosen = chosen[:min(len(chosen), mostEvents)]
-	slices.SortStableFunc(chosen, func(a, b moment) int { return cmp.Compare(a.X, b.X) })
+	slices.SortStableFunc(chosen, func(a, b Moment) int { return cmp.Compare(a.X, b.X) })
 	var found []event
 	for _, m := range chosen {
 		e := event{At: m.X, Text: intoRun(m.AtS) + " " + m.Where + " " + m.Text}
@@ -137,7 +137,7 @@ func (r runRecord) moments(where string) []event {
 	return found
 }
 
-func grave(m moment) int {
+func grave(m Moment) int {
 	if i := slices.Index(gravest, m.Kind); i >= 0 {
 		return i
 	}
@@ -162,7 +162,7 @@ func alertLevel(severity string) string {
 }
 
 // ticks are round values, the first with the unit.
-func (c runCharts) ticks() []tick {
+func (c RunCharts) ticks() []tick {
 	step := c.tickStep()
 	var found []tick
 	for n := max(0, math.Ceil(c.Low/step-1e-9)); n*step <= c.High*(1+1e-9) && len(found) < 50; n++ {
@@ -179,7 +179,7 @@ func (c runCharts) ticks() []tick {
 	return found
 }
 
-func (c runCharts) tickStep() float64 {
+func (c RunCharts) tickStep() float64 {
 	extent := max(c.High-c.Low, 1e-9)
 	if (c.Unit == "s" || c.Unit == "min") && extent > 6 {
 		for _, nice := range []float64{1, 2, 5, 10, 15, 20, 30} {
@@ -199,14 +199,14 @@ func (c runCharts) tickStep() float64 {
 func (r runRecord) legend() legend {
 	var keys legend
 	for _, kind := range []string{"evaluation", "checkpoint", "gap"} {
-		if slices.ContainsFunc(r.Charts.Spans, func(s runSpan) bool { return s.Kind == kind }) {
+		if slices.ContainsFunc(r.Charts.Spans, func(s RunSpan) bool { return s.Kind == kind }) {
 			keys = append(keys, key{Name: kind, Line: kind})
 		}
 	}
 	if len(r.Alerts) > 0 {
 		keys = append(keys, key{Name: "alert, by its number above, and how long it held", Line: "number", Label: "1"})
 	}
-	if slices.ContainsFunc(r.Events, func(m moment) bool { return m.Kind == "out_of_memory" }) {
+	if slices.ContainsFunc(r.Events, func(m Moment) bool { return m.Kind == "out_of_memory" }) {
 		keys = append(keys, key{Name: "out of memory", Line: "oom"})
 	}
 	return keys
@@ -218,27 +218,27 @@ func (legend) look() string       { return "keys" }
 func (legend) lines(int) []string { return nil }
 
 // alerts is a table of alerts by their numbers; as text, lines.
-type alerts []alert
+type alerts []Alert
 
 func (alerts) look() string { return "alerts" }
 
 // Level, At, Of, Tone and Became are what the table shows of an alert.
-func (a alert) Level() string { return alertLevel(a.Severity) }
-func (a alert) At() string    { return intoRun(a.AtS) }
-func (a alert) Of() string    { return or(a.Where, "host") }
-func (a alert) Tone() string {
+func (a Alert) Level() string { return alertLevel(a.Severity) }
+func (a Alert) At() string    { return intoRun(a.AtS) }
+func (a Alert) Of() string    { return or(a.Where, "host") }
+func (a Alert) Tone() string {
 	return or(map[string]string{"came true": "no", "averted": "yes"}[a.Outcome], "dim")
 }
 
 // Became is what became of the alert.
-func (a alert) Became() string {
+func (a Alert) Became() string {
 	after := units.Duration(orZero(a.AfterS))
 	switch a.Outcome {
 	case "held":
 		return "still held at the end of the run"
 	case "came true":
-		if a.SecondsLeft != nil {
-			return fmt.Sprintf("came true %s later (warned of %s)", after, units.Duration(*a.SecondsLeft))
+		if a.Seconds != nil {
+			return fmt.Sprintf("came true %s later (warned of %s)", after, units.Duration(*a.Seconds))
 		}
 		return fmt.Sprintf("came true %s later", after)
 	case "averted":

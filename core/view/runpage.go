@@ -4,60 +4,82 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // runRecord is the report of a run: its figures, what held it back, what was warned of, and its charts.
 type runRecord struct {
-	Start      float64      `json:"start_unix_s"`
-	Duration   float64      `json:"duration_s"`
-	GapS       float64      `json:"gap_s"`
-	Gaps       int          `json:"gaps"`
-	Samples    int          `json:"samples"`
-	Errors     int          `json:"errors"`
-	Interval   float64      `json:"interval_s"`
-	EnergyWh   *float64     `json:"energy_wh"`
-	Steps      stepFigures  `json:"steps"`
-	GPUs       []gpuFigures `json:"gpus"`
-	Hosts      []hostFigure `json:"hosts"`
-	Findings   []finding    `json:"findings"`
-	Alerts     []alert      `json:"alerts"`
-	Events     []moment     `json:"events"`
-	Trainer    *trainer     `json:"trainer"`
-	Guard      *guarded     `json:"guard"`
-	Ranks      []string     `json:"rank_words"`
-	Notes      []string     `json:"notes"`
-	Monitors   []string     `json:"monitors"`
-	Unfinished bool         `json:"unfinished"` // a training that began, and of whose end nothing is known
-	Charts     runCharts    `json:"charts"`
+	RunFigures
+	Findings []finding `json:"findings"`
+	Trainer  *trainer  `json:"trainer"`
+	Guard    *guarded  `json:"guard"`
+	Ranks    []string  `json:"rank_words"`
+	Notes    []string  `json:"notes"`
+	Charts   RunCharts `json:"charts"`
 }
 
-type stepFigures struct {
-	Train     int      `json:"train"`
-	StepsPerS *float64 `json:"steps_per_s"`
-	AudioRate *float64 `json:"audio_rate"`
-	Padding   *float64 `json:"padding"`
-	Waited    *float64 `json:"waited"`
+// RunFigures are what follows from a run's logs; core/report works it out. Sizes are bytes, times seconds from the run's start.
+type RunFigures struct {
+	Start      float64       `json:"start_unix_s"`
+	Duration   float64       `json:"duration_s"`
+	GapS       float64       `json:"gap_s"` // without samples
+	Gaps       int           `json:"gaps"`
+	Samples    int           `json:"samples"`
+	Errors     int           `json:"errors"`
+	Interval   float64       `json:"interval_s"`
+	EnergyWh   *float64      `json:"energy_wh"` // of all GPUs that tell their power; what was not sampled is not counted
+	Steps      StepFigures   `json:"steps"`
+	GPUs       []GPUFigures  `json:"gpus"`
+	Hosts      []HostFigures `json:"hosts"`
+	Alerts     []Alert       `json:"alerts"`
+	Events     []Moment      `json:"events"`
+	Bands      []Band        `json:"bands"`
+	Monitors   []string      `json:"monitors"`
+	Unfinished bool          `json:"unfinished"` // a training that began, and of whose end nothing is known
 }
 
-type gpuFigures struct {
+// StepFigures are optimizer steps, evaluation batches and checkpoints, with seconds that they took.
+type StepFigures struct {
+	Train       int      `json:"train"`
+	Evaluation  int      `json:"evaluation"`
+	Checkpoint  int      `json:"checkpoint"`
+	First       *uint64  `json:"first"`
+	Last        *uint64  `json:"last"`
+	TrainS      *float64 `json:"train_s"`
+	EvaluationS *float64 `json:"evaluation_s"`
+	CheckpointS *float64 `json:"checkpoint_s"`
+	StepsPerS   *float64 `json:"steps_per_s"` // of the time of training steps alone, as AudioRate
+	AudioRate   *float64 `json:"audio_rate"`  // seconds of audio a second
+	Padding     *float64 `json:"padding"`     // share of computed audio that is none
+	Waited      *float64 `json:"waited"`      // share of time that steps waited for the loader
+	LongestClip *float64 `json:"longest_clip_s"`
+}
+
+// GPUFigures are those of one GPU; shares are 0 to 1, means are over time.
+type GPUFigures struct {
 	Label       string             `json:"label"`
 	Name        string             `json:"name"`
 	Total       *float64           `json:"total_bytes"`
+	UsedMean    *float64           `json:"used_mean_bytes"`
 	UsedPeak    *float64           `json:"used_peak_bytes"`
+	UsedPeakAt  *float64           `json:"used_peak_at_s"`
 	Allocated   *float64           `json:"allocated_peak_bytes"`
 	Reserved    *float64           `json:"reserved_peak_bytes"`
-	Headroom    *float64           `json:"headroom_lowest_bytes"`
+	Headroom    *float64           `json:"headroom_lowest_bytes"` // at the peak of a step; what PyTorch's cache holds unused is free
 	HeadroomAt  *float64           `json:"headroom_lowest_at_s"`
 	Others      *float64           `json:"others_peak_bytes"`
 	Utilization *float64           `json:"utilization"`
+	MemoryBusy  *float64           `json:"memory_busy"`
 	Power       *float64           `json:"power_w"`
 	EnergyWh    *float64           `json:"energy_wh"`
 	Hottest     *float64           `json:"temperature_peak_c"`
-	Throttled   map[string]float64 `json:"throttled"`
+	ClockMHz    *float64           `json:"clock_mhz"`
+	Throttled   map[string]float64 `json:"throttled"` // share of time that each reason held the clock back
 }
 
-type hostFigure struct {
+// HostFigures are those of one machine.
+type HostFigures struct {
 	Label       string   `json:"label"`
 	Total       *float64 `json:"total_bytes"`
 	CPUs        int      `json:"cpus"`
@@ -77,27 +99,31 @@ type hostFigure struct {
 	NetSent     *float64 `json:"net_sent_bytes_s"`
 }
 
-// alert is a warning and its outcome: "came true", "averted", "cleared" or "held".
-type alert struct {
-	AtS         float64  `json:"at_s"`
-	Where       string   `json:"where"`
-	Severity    string   `json:"severity"`
-	Text        string   `json:"text"`
-	Advice      string   `json:"advice"`
-	SecondsLeft *float64 `json:"seconds_left"`
-	Cleared     *float64 `json:"cleared_s"`
-	Outcome     string   `json:"outcome"`
-	AfterS      *float64 `json:"after_s"`
-	X           float64  `json:"x"`       // on the charts' axis
-	UntilX      *float64 `json:"until_x"` // absent while it held to the end
+// Alert is a warning and its outcome: "came true" (memory ran out, or what was warned of was used up, AfterS later), "averted"
+// (cleared by a clean-up), "cleared", or "held" until the end.
+type Alert struct {
+	runlog.Alert
+	Where   string   `json:"where"` // the label of a GPU, "" for the host
+	Outcome string   `json:"outcome"`
+	AfterS  *float64 `json:"after_s"`
+	X       float64  `json:"x,omitempty"`       // on the charts' axis
+	UntilX  *float64 `json:"until_x,omitempty"` // absent while it held to the end
 }
 
-type moment struct {
+// Moment is something that happened once.
+type Moment struct {
 	AtS   float64 `json:"at_s"`
 	Kind  string  `json:"kind"`
-	Where string  `json:"where"`
+	Where string  `json:"where"` // the label of a GPU, or ""
 	Text  string  `json:"text"`
-	X     float64 `json:"x"`
+	X     float64 `json:"x,omitempty"`
+}
+
+// Band is a time in which something lasted: "evaluation", "checkpoint" or "gap".
+type Band struct {
+	BeginS float64 `json:"begin_s"`
+	EndS   float64 `json:"end_s"`
+	Kind   string  `json:"kind"`
 }
 
 type trainer struct {
@@ -195,8 +221,8 @@ func (r runRecord) busy() (mean, low, high float64, known bool) {
 }
 
 // tightest is the GPU that had the least headroom.
-func (r runRecord) tightest() *gpuFigures {
-	var found *gpuFigures
+func (r runRecord) tightest() *GPUFigures {
+	var found *GPUFigures
 	for i, g := range r.GPUs {
 		if g.Headroom != nil && (found == nil || *g.Headroom < *found.Headroom) {
 			found = &r.GPUs[i]
@@ -291,7 +317,7 @@ func (r runRecord) tiles() tiles {
 		found = append(found, tile{Name: "loader wait", Value: units.Percent(*s.Waited), Note: "of step time"})
 	}
 	found = append(found, r.gpuTiles()...)
-	var fullest *hostFigure
+	var fullest *HostFigures
 	for i, h := range r.Hosts {
 		if h.UsedPeak != nil && (fullest == nil || filled(h.UsedPeak, h.Total) > filled(fullest.UsedPeak, fullest.Total)) {
 			fullest = &r.Hosts[i]
@@ -315,7 +341,7 @@ func (r runRecord) gpuTiles() tiles {
 		}
 		found = append(found, tile{Name: "GPU busy", Value: units.Percent(mean), Note: note})
 	}
-	var fullest *gpuFigures
+	var fullest *GPUFigures
 	for i, g := range r.GPUs {
 		if g.UsedPeak != nil && (fullest == nil || filled(g.UsedPeak, g.Total) > filled(fullest.UsedPeak, fullest.Total)) {
 			fullest = &r.GPUs[i]
@@ -369,7 +395,7 @@ func (r runRecord) gpus() []Block {
 	return []Block{section{Title: "GPU", Body: []Block{inHTML{[]Block{t}}, inText(lines.lines(defaultWidth))}}}
 }
 
-func (g gpuFigures) cells() []string {
+func (g GPUFigures) cells() []string {
 	var held []string
 	for _, reason := range sortedKeys(g.Throttled) {
 		held = append(held, reason+" "+units.Percent(g.Throttled[reason]))

@@ -24,7 +24,7 @@ type reading struct {
 	Host    hostReading  `json:"host"`
 	PID     *int         `json:"pid"`
 	TreeGPU *float64     `json:"tree_gpu_bytes"`
-	Alerts  []alert      `json:"alerts"`
+	Alerts  []Alert      `json:"alerts"`
 }
 
 type gpuReading struct {
@@ -63,15 +63,6 @@ type hostReading struct {
 	NetSent     *float64 `json:"net_sent_bytes_s"`
 	Tree        *float64 `json:"tree_rss_bytes"`
 	Workers     *float64 `json:"workers_rss_bytes"`
-}
-
-// throttles are the reasons that hold a clock back, by their bits.
-var throttles = []struct {
-	bit  int
-	name string
-}{
-	{runlog.ThrottlePower, "power limit"}, {runlog.ThrottleHeat, "heat"},
-	{runlog.ThrottleBrake, "power brake"}, {runlog.ThrottleSetting, "a clock that was set"},
 }
 
 const (
@@ -225,9 +216,9 @@ func ofLimit(limit *float64) string {
 
 func (g gpuReading) held() string {
 	var found []string
-	for _, reason := range throttles {
-		if int(orZero(g.Throttle))&reason.bit != 0 {
-			found = append(found, reason.name)
+	for _, reason := range runlog.Throttles {
+		if int(orZero(g.Throttle))&reason.Bit != 0 {
+			found = append(found, reason.Name)
 		}
 	}
 	return strings.Join(found, ", ")

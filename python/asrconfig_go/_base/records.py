@@ -104,7 +104,9 @@ def _items(hint: Any, values: list[Any]) -> list[Any]:
     if kind in (int, str) and kinds <= {kind, *([type(None)] if kind is not hint else [])}:
         return values
     if kind is float and kinds <= {int, float, *([type(None)] if kind is not hint else [])}:
-        return [None if v is None else _float(v) for v in values] if kinds != {float} else values
+        if kinds == {float} and all(map(math.isfinite, values)):
+            return values
+        return [None if v is None else _float(v) for v in values]
     return [_value(hint, item) for item in values]
 
 

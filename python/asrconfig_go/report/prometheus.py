@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.errors import UnsupportedError
 from ..view.units import visible
-from .run_figures import THROTTLES
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from ..monitor.memory_monitor import MemoryMonitor
 
 _PREFIX = "asrconfig_"
+_THROTTLES = {1: "power limit", 2: "heat", 4: "power brake", 8: "a clock that was set"}  # as in core/runlog
 
 # Of each: the attribute, the metric's name, what it is, and what its unit takes to be a base one.
 _GPU_MEMORY = (
@@ -136,7 +136,7 @@ def _activity(monitor: MemoryMonitor) -> Iterator[Metric]:
             (_named(monitor, i) | {"reason": reason}, bool(int(gpu.throttle) & bit))
             for i, gpu in enumerate(now.gpus)
             if gpu.throttle is not None
-            for bit, reason in THROTTLES.items()
+            for bit, reason in _THROTTLES.items()
         ),
     )
 

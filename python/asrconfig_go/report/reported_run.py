@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
+from .._base.records import from_json, json_fields
 from ..monitor.rank_peaks import RankPeaks
+from ..monitor.run_log import Alert
 from ..training.run_record import RunRecord
-from .alert_outcomes import Outcome, outcomes
+from ..view.render import Record
 from .diagnosis import Finding
-from .marks import Band, bands, guarded
-from .run_figures import GPUFigures, HostFigures, StepFigures, gpu_figures, host_figures, step_figures
-from .run_files import TrainerState
-from .timeline import Moment, Timeline
+from .run_figures import Band, GPUFigures, HostFigures, Moment, Outcome, StepFigures
+from .run_files import Source, TrainerState
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, repr=False)
@@ -20,10 +23,12 @@ class ReportedRun:
     """The figures of a run; times count from its start.
 
     ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
-    of other processes of the training. ``notes`` name files beside the run log that cannot be read.
+    of other processes of the training. ``notes`` name files beside the run log that cannot be read. ``figures`` are
+    those of the run logs, as JSON.
     """
 
-    timeline: Timeline
+    sources: tuple[Source, ...]
+    figures: Record
     findings: tuple[Finding, ...]
     record: RunRecord | None = None
     trainer: TrainerState | None = None
@@ -33,42 +38,49 @@ class ReportedRun:
     @cached_property
     def gpus(self) -> tuple[GPUFigures, ...]:
         """The figures of each GPU."""
-        return tuple(gpu_figures(self.timeline, view) for view in self.timeline.gpus)
+        return self._each("gpus", GPUFigures)
 
     @cached_property
     def hosts(self) -> tuple[HostFigures, ...]:
         """The figures of each machine."""
-        return host_figures(self.timeline)
+        return self._each("hosts", HostFigures)
 
     @cached_property
     def steps(self) -> StepFigures:
         """The figures of the steps."""
-        return step_figures(self.timeline)
+        return from_json(StepFigures, self.figures["steps"])
 
     @cached_property
     def alerts(self) -> tuple[Outcome, ...]:
         """Every alert, and what became of it."""
-        return outcomes(self.timeline)
+        told = zip(self._each("alerts", Alert), self.figures["alerts"], strict=True)
+        return tuple(Outcome(alert, a["where"], alert.at_s, a["outcome"], a["after_s"]) for alert, a in told)
 
     @cached_property
     def events(self) -> tuple[Moment, ...]:
         """Everything that happened, the guard's doings among it."""
-        told = self.timeline.events()
-        told += guarded(self.timeline, self.record, {moment.text for moment in told})
-        return tuple(sorted(told, key=lambda moment: moment.at_s))
+        return self._each("events", Moment)
 
     @cached_property
     def bands(self) -> tuple[Band, ...]:
         """Evaluations, checkpoints, and gaps in the samples."""
-        return bands(self.timeline)
+        return self._each("bands", Band)
+
+    @property
+    def duration_s(self) -> float:
+        """From the start of the first run log to the end of the last."""
+        return float(self.figures["duration_s"])
 
     @property
     def gap_s(self) -> float:
         """Seconds without samples."""
-        return sum(band.end_s - band.begin_s for band in self.bands if band.kind == "gap")
+        return float(self.figures["gap_s"])
 
     @property
     def energy_wh(self) -> float | None:
         """Of all GPUs that tell their power; what was not sampled is not counted."""
-        known = [gpu.energy_wh for gpu in self.gpus if gpu.energy_wh is not None]
-        return sum(known) if known else None
+        energy: float | None = self.figures["energy_wh"]
+        return energy
+
+    def _each(self, key: str, cls: type[T]) -> tuple[T, ...]:
+        return tuple(from_json(cls, {name: told[name] for name in json_fields(cls)}) for told in self.figures[key])

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._base import native
 from .._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from .._base.files import user_path
 from .._base.json_files import read_object
+from .._base.records import to_json
 from ..monitor.rank_peaks import RankPeaks, rank_peaks
 from ..monitor.run_log import RunLog
 from ..training.run_record import RunFolder, RunRecord
-from .run_log_checks import complaint
 
 FILE_NAME = "asrconfig_monitor"
 _ANOTHER = "report the run of another file, or train anew: the monitor writes it whole or not at all"
@@ -23,19 +24,14 @@ _WANTED = "name the output_dir of a training, or its asrconfig_monitor.json"
 
 @dataclass(frozen=True)
 class Source:
-    """What one monitor of a run saw.
-
-    ``name`` is "" for the first, else what its file's name adds; ``offset_s`` is its start, from the run's.
-    """
+    """What one monitor of a run saw; ``name`` is "" for the first, else what its file's name adds."""
 
     name: str
     run_log: RunLog
-    offset_s: float = 0.0
 
-    @property
-    def span(self) -> tuple[float, float]:
-        """Begin and end, in seconds from the run's start."""
-        return self.offset_s, self.offset_s + self.run_log.duration_s
+    def to_json(self) -> dict[str, Any]:
+        """As the library takes it."""
+        return {"name": self.name, "run_log": to_json(self.run_log)}
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ def gather(run: Any) -> Gathered:
     state = _aside(notes, lambda: _trainer_state(folder))
     plan = _aside(notes, lambda: _object(folder / "training_config.json"))
     ranks = _aside(notes, lambda: rank_peaks(RunFolder(folder).path)) or ()
-    sources = _placed(_loaded(files, notes))
+    sources = _loaded(files, notes)
     trainer, told = state or (None, None)
     return Gathered(sources, record, trainer, ranks, plan, told, tuple(notes))
 
@@ -95,28 +91,23 @@ def _stories_in(folder: Path) -> list[Path]:
     return found
 
 
-def _loaded(files: list[Path], notes: list[str]) -> list[tuple[str, RunLog]]:
+def _loaded(files: list[Path], notes: list[str]) -> tuple[Source, ...]:
     """Those that can be read; where none can, the first's error."""
     found, errors = [], []
     for file in files:
         try:
-            found.append((_added(file), load_run_log(file)))
+            found.append(Source(_added(file), load_run_log(file)))
         except AsrConfigError as error:
             errors.append(error)
     if not found:
         raise errors[0]
     notes += [error.message for error in errors]
-    return found
+    return tuple(found)
 
 
 def _added(file: Path) -> str:
     """``node1`` of ``asrconfig_monitor-node1.json``."""
     return file.stem.removeprefix(FILE_NAME).lstrip("-_.") if file.stem.startswith(FILE_NAME) else ""
-
-
-def _placed(named: list[tuple[str, RunLog]]) -> tuple[Source, ...]:
-    first = min(run_log.start_unix_nanos for _, run_log in named)
-    return tuple(Source(name, run_log, (run_log.start_unix_nanos - first) / 1e9) for name, run_log in named)
 
 
 def _aside(notes: list[str], read: Any) -> Any:
@@ -133,11 +124,9 @@ def load_run_log(path: Path) -> RunLog:
     told = read_object(path, "run log", _ANOTHER)
     try:
         run_log = RunLog.from_json(told)
+        native.call("runlog.check", {"run_log": told})
     except AsrConfigError as error:
         raise type(error)(f"{path}: {error.message}", error.hint) from error
-    wrong = complaint(run_log)
-    if wrong:
-        raise CorruptFileError(f"{path} is no whole run log: {wrong}", _WANTED)
     return run_log
 
 

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._base import native
+from .._base.checks import checked
 from .._base.choices import ReportAxis
 from .._base.errors import LibraryError
+from .._base.records import from_json
+from ..training.run_record import RunRecord
 from ..view.plot import plot_all
 from ..view.render import Record, html, save_page, text, title
-from .diagnosis import Finding, diagnose
+from .diagnosis import Finding
 from .diagnosis_settings import settings_of
-from .report_json import VERSION, report_figures, run_view
 from .reported_run import ReportedRun
-from .run_files import gather
-from .timeline import Timeline
+from .run_files import Source, gather
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_VERSION = 1  # of its JSON
 
 
 def report(run: Any, args: Any = None) -> RunReport:
@@ -41,27 +45,17 @@ def report(run: Any, args: Any = None) -> RunReport:
     '1 step'
     """
     found = gather(run)
-    line = Timeline(found.sources)
-    findings, notes = _findings(line, settings_of((args, found.plan, found.state), found.record))
-    return RunReport(line, findings, found.record, found.trainer, found.ranks, (*found.notes, *notes))
+    told = _told(found.sources, found.record, settings=settings_of((args, found.plan, found.state), found.record))
+    findings = tuple(from_json(Finding, each) for each in told["findings"])
+    return RunReport(found.sources, told["figures"], findings, found.record, found.trainer, found.ranks, found.notes)
 
 
-def _findings(line: Timeline, settings: dict[str, Any]) -> tuple[tuple[Finding, ...], list[str]]:
-    """Of all leading run logs, and a note where the library cannot tell: the rest of a report needs none."""
-    try:
-        found = [finding for source in line.leads for finding in diagnose(source.run_log, settings)]
-    except LibraryError as error:
-        return (), [f"no findings: {error.message}"]
-    return of_weight(tuple(dict.fromkeys(found))), []
-
-
-def of_weight(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Without those that say of one part of a run that nothing was found, where another part has more to say."""
-    for silent in (("healthy", "too_short"), ("too_short",)):
-        left = tuple(finding for finding in findings if finding.kind not in silent)
-        if left:
-            return left
-    return findings
+def _told(sources: Sequence[Source], record: RunRecord | None, **asked: Any) -> Record:
+    """What the library tells of the run."""
+    guard = [{"step": e.global_step, "kind": "guard", "text": str(e)} for e in record.events] if record else []
+    guard += [{"step": r.step, "kind": "restart", "text": str(r)} for r in record.restarts] if record else []
+    told: Record = native.call("report.run", {"sources": [s.to_json() for s in sources], "guard": guard, **asked})
+    return told
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,12 +65,11 @@ class RunReport(ReportedRun):
     @property
     def headline(self) -> str:
         """The run in one sentence, as far as it is known."""
-        return title("run", report_figures(self))
+        return title("run", self._figures())
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the keys of docs/report.md; what is not known is None or empty."""
-        figures = report_figures(self)
-        return {"report_version": VERSION, "headline": title("run", figures), **figures}
+        return {"report_version": _VERSION, "headline": self.headline, **self._figures()}
 
     def to_html(self, path: str | os.PathLike[str], *, by: ReportAxis = "time") -> None:
         """Write a page that stands alone; its charts run ``by`` "time" or "steps".
@@ -95,9 +88,27 @@ class RunReport(ReportedRun):
         figure: Figure = plot_all("run", self._shown(by, gpus))
         return figure
 
+    def _figures(self) -> Record:
+        """Figures, not series: those are in the run's own file, and in its exports."""
+        guard = self.record and {key: list(map(asdict, getattr(self.record, key))) for key in ("events", "restarts")}
+        return {
+            **self.figures,
+            "findings": [asdict(finding) for finding in self.findings],
+            "trainer": self.trainer and asdict(self.trainer),
+            "guard": guard,
+            "ranks": [asdict(peaks) for peaks in self.ranks],
+            "notes": list(self.notes),
+        }
+
     def _shown(self, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Record:
-        """What the view of a run shows."""
-        return run_view(self, by, gpus)
+        """What the view of a run shows: where the library cannot be used, that."""
+        checked("by", by, ReportAxis)
+        try:
+            told = _told(self.sources, self.record, by=by, gpus=gpus)
+        except LibraryError:
+            return self._figures()
+        words = [str(peaks) for peaks in self.ranks]
+        return {**self._figures(), **told["figures"], "charts": told["charts"], "rank_words": words}
 
     def __str__(self) -> str:
         return text("run", self._shown())

@@ -41,8 +41,13 @@ RECORDS = {
     "monitor.run_log.RunLog": "runlog.Log",
     "plan.plan_record.PlanRecord": "profile.Config",
     "report.diagnosis.Finding": "diagnosis.Finding",
+    "report.run_figures.Band": "view.Band",
+    "report.run_figures.GPUFigures": "view.GPUFigures",
+    "report.run_figures.HostFigures": "view.HostFigures",
+    "report.run_figures.Moment": "view.Moment",
+    "report.run_figures.StepFigures": "view.StepFigures",
 }
-LEFT_OUT = {"compare.StepAnswer": "work"}  # which estimate_step_time does not give on
+LEFT_OUT = {"compare.StepAnswer": "work", "view.Moment": "x"}  # not given on
 # from_json makes these of other things.
 OF_FILES = {"StepRecord", "Calibration"}
 OF_NO_STRUCT = {"Activity"}
