@@ -63,7 +63,7 @@ func (s *search) whyNot(f evaluated, b batches) string {
 	case b.steps < fewSteps:
 		return fmt.Sprintf("%s an epoch are too few to sort by length", fault.Plural(b.steps, "step"))
 	}
-	return fmt.Sprintf("from steps of similar clips a model learns a little more slowly; length_handling=%q takes it", b.order)
+	return fmt.Sprintf("from steps of similar clips a model learns a little more slowly; it is taken with length_handling=%q", b.order)
 }
 
 // alternative adds one; why is told only where it is faster than the plan.

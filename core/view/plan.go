@@ -414,10 +414,18 @@ func (r planRecord) alternatives() []Block {
 	mine := alternativeRow(profile.Alternative{Name: "this plan", What: r.short(), Fits: &yes, PeakBytes: &peak, EpochHours: own}, longest)
 	mine.Class = "mine"
 	t.Rows = append(t.Rows, mine)
+	var faster []string
 	for _, a := range c.Alternatives {
 		t.Rows = append(t.Rows, alternativeRow(a, longest))
+		if a.Speed != nil && a.Why != "" && againstPlan(*a.Speed) != "as fast" {
+			faster = append(faster, fmt.Sprintf("· %s: %s, but %s", name(a.Name), againstPlan(*a.Speed), a.Why))
+		}
 	}
-	return []Block{section{Title: "Alternatives", Body: []Block{t}}}
+	body := []Block{t}
+	if len(faster) > 0 {
+		body = append(body, said(faster...))
+	}
+	return []Block{section{Title: "Alternatives", Body: body}}
 }
 
 func alternativeRow(a profile.Alternative, longest float64) row {
@@ -429,29 +437,27 @@ func alternativeRow(a profile.Alternative, longest float64) row {
 	if a.EpochHours != nil && longest > 0 {
 		epoch.Meter = a.EpochHours.Likely / longest
 	}
-	against := cell{Text: unknown}
+	against := cell{Text: unknown, Class: "tight"}
 	switch {
 	case a.Name == "this plan":
 		against.Text = ""
 	case a.Speed != nil:
-		against.Text = againstPlan(*a.Speed, a.Why)
+		against.Text = againstPlan(*a.Speed)
 	}
 	peak := known(a.PeakBytes, func(bytes int64) string { return inGiB(float64(bytes)) })
 	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits, {Text: peak, Class: "tight"}, epoch, against}}
 }
 
-// againstPlan is "42 % slower", or "11 % faster: why it is not the plan"; both by the clips of an hour.
-func againstPlan(speed float64, why string) string {
+// againstPlan is "42 % slower", "as fast" or "11 % faster", by the clips of an hour.
+func againstPlan(speed float64) string {
 	gain := 100 * (1/speed - 1)
 	switch {
 	case gain <= -0.5:
 		return fmt.Sprintf("%.0f %% slower", -gain)
 	case gain < 0.5:
 		return "as fast"
-	case why == "":
-		return fmt.Sprintf("%.0f %% faster", gain)
 	}
-	return fmt.Sprintf("%.0f %% faster, but %s", gain, why)
+	return fmt.Sprintf("%.0f %% faster", gain)
 }
 
 // fitting tells by a sign, too, not by a colour alone.

@@ -69,7 +69,7 @@ def gather(run: Any) -> Gathered:
     path = user_path(run, "run")
     if not path.exists():
         raise NotFoundError(f"there is no run at {str(path)!r}", _WANTED)
-    files = _stories_in(path) if path.is_dir() else [path]
+    files = _run_logs_in(path) if path.is_dir() else [path]
     notes: list[str] = []
     folder = path if path.is_dir() else path.parent
     record = _aside(notes, RunFolder(folder).read)
@@ -81,7 +81,7 @@ def gather(run: Any) -> Gathered:
     return Gathered(sources, record, trainer, ranks, plan, told, tuple(notes))
 
 
-def _stories_in(folder: Path) -> list[Path]:
+def _run_logs_in(folder: Path) -> list[Path]:
     found = sorted(folder.glob(f"{FILE_NAME}*.json"), key=lambda file: file.stem)
     if not found:
         raise NotFoundError(
