@@ -50,6 +50,7 @@ var allowed = map[string][]string{
 	"core/plan":                   {"core/batching", "core/estimate", "core/fault", "core/memory/analytic", "core/memory/sharding", "core/model", "core/profile", "core/timing"},
 	"core/recovery":               {"core/fault"},
 	"core/timing":                 {"core/fault", "core/memory/analytic", "core/profile"},
+	"core/timing/kernel":          {"core/fault", "core/gpus", "core/profile"},
 	"core/timing/compare":         {"core/estimate", "core/fault", "core/gpus", "core/memory/analytic", "core/memory/device", "core/model", "core/profile", "core/timing"},
 	"core/runlog":                 {"core/fault"},
 	"core/forecast":               {"core/runlog"},
@@ -60,6 +61,8 @@ var allowed = map[string][]string{
 	"build/generate":              {"core/api"},
 
 	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/runlog"},
+	"benchmarks/time_truth":     {"core/gpus", "core/timing/kernel"},
+	"benchmarks/time_truth/fit": {"core/gpus", "core/timing/kernel"},
 	"benchmarks/scan_floor":     {}, // measures what the system needs, without any of this
 }
 

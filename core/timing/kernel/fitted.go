@@ -1,0 +1,42 @@
+package kernel
+
+import (
+	_ "embed"
+	"sync"
+
+	"github.com/goccy/go-json"
+)
+
+//go:embed fitted.json
+var fittedJSON []byte
+
+// Fit is what measured operators of one card gave.
+type Fit struct {
+	Single    Efficiency         `json:"single"`    // a linear layer's product
+	Batched   Efficiency         `json:"batched"`   // several products in one kernel
+	Bandwidth map[string]float64 `json:"bandwidth"` // share of the published one, by class
+	// Convolution is how many times longer cuDNN takes than the product that the convolution amounts to.
+	Convolution float64           `json:"convolution"`
+	Residuals   map[string]Spread `json:"residuals"` // of operators that were not fitted on
+}
+
+// Spread is measured over predicted time: its 10th, 50th and 90th percentile.
+type Spread struct {
+	Low    float64 `json:"low"`
+	Likely float64 `json:"likely"`
+	High   float64 `json:"high"`
+}
+
+// Fitted is the file that benchmarks/time_truth/fit writes.
+type Fitted struct {
+	Source string         `json:"source"`
+	Cards  map[string]Fit `json:"cards"`
+}
+
+var fitted = sync.OnceValue(func() Fitted {
+	var file Fitted
+	if err := json.Unmarshal(fittedJSON, &file); err != nil {
+		panic("core/timing/kernel/fitted.json: " + err.Error())
+	}
+	return file
+})
