@@ -1,6 +1,6 @@
 // Command time_truth holds the kernel-time model against step times that others measured on GPUs: truths/ has the points with their sources.
 //
-//	go run ./benchmarks/time_truth            the tables of results.md
+//	go run ./benchmarks/time_truth            prints results.md
 //	go run ./benchmarks/time_truth -points    every point, too
 package main
 
@@ -50,8 +50,10 @@ func run(each bool) error {
 		results.print()
 		questions.print()
 	}
-	fmt.Printf("## One iteration in float32, %d points\n\n%s\n", len(results), results.beside())
-	fmt.Printf("## BERT-base on SQuAD, %d points\n\n%s\n", len(questions), questions.byGroup())
+	fmt.Print("# Step times measured by others against the kernel-time model\n\nMade by `go run ./benchmarks/time_truth > benchmarks/time_truth/results.md`; what it assumes is in [docs](../../docs/kernel-time.md).\n\n")
+	fmt.Printf("## One iteration in float32, %d points\n\n%s\n", len(results), results.beside("NeuSight", "Habitat", "roofline"))
+	fmt.Printf("## BERT-base on SQuAD, %d points\n\n%s\n", len(questions), questions.beside("roofline"))
+	fmt.Printf("## Bounds and transfer\n\nfloat32: %s. SQuAD: %s.\nOne measured point of a card predicts its others: %s %% off (median / 90th percentile / worst).\n\n", results.bounds(), questions.bounds(), summary(results.transferred()))
 	fmt.Print("## What each term is worth\n\nMedian / 90th percentile / worst error in percent.\n\n| | float32 | SQuAD fp16 | SQuAD fp32 |\n| --- | --- | --- | --- |\n")
 	for _, without := range ablations {
 		if results, err = fp32.predict(without.Terms); err != nil {
@@ -60,7 +62,7 @@ func run(each bool) error {
 		if questions, err = squad.predict(without.Terms); err != nil {
 			return err
 		}
-		halves := questions.grouped()
+		halves := questions.grouped(half)
 		fmt.Printf("| %s | %s | %s | %s |\n", without.name, results.summary(), halves["fp16"].summary(), halves["fp32"].summary())
 	}
 	return nil

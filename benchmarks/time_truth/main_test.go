@@ -20,7 +20,7 @@ func TestTargets(t *testing.T) {
 	assert.LessOrEqual(t, at(all, 0.5), 5.0)
 	assert.LessOrEqual(t, at(all, 0.9), 20.0)
 	most := map[string]float64{"Tesla_P100-PCIE-16GB": 8, "Tesla_V100-PCIE-32GB": 8, "NVIDIA_A100_80GB_PCIe": 8, "Tesla_T4": 15}
-	groups := iterations.grouped()
+	groups := iterations.grouped(group)
 	require.Len(t, groups, len(most))
 	for card, points := range groups {
 		assert.LessOrEqual(t, at(points.errors(ours), 0.5), most[card], card)

@@ -14,18 +14,33 @@ type card struct {
 	Specification kernel.Specification `json:"specification"`
 }
 
-// model is the kernel-time model of a card.
-func (c card) model(without kernel.Terms) (kernel.Model, error) {
+// open is the card's row in the catalogue, and its kernel-time model.
+func (c card) open(without kernel.Terms) (gpus.Entry, kernel.Model, error) {
 	if c.Entry != nil {
 		known, err := kernel.NewCard(*c.Entry, c.Specification)
-		return kernel.New(known, without), err
+		return *c.Entry, kernel.New(known, without), err
 	}
 	entry, _, err := gpus.Parse(c.Catalogue)
 	if err != nil {
-		return kernel.Model{}, err
+		return gpus.Entry{}, kernel.Model{}, err
 	}
 	known, err := kernel.CardOf(entry)
-	return kernel.New(known, without), err
+	return entry, kernel.New(known, without), err
+}
+
+// roofline is seconds at the published rates: the longer of arithmetic and bytes of each operation.
+func roofline(entry gpus.Entry, operations []kernel.Operation) float64 {
+	sum := 0.0
+	for _, o := range operations {
+		rate := *entry.FP32TFLOPS
+		if o.DType == kernel.Float16 && entry.TensorTFLOPS != nil {
+			rate = *entry.TensorTFLOPS
+		} else if o.DType == kernel.TF32 && entry.TF32TFLOPS != nil {
+			rate = *entry.TF32TFLOPS
+		}
+		sum += float64(max(1, o.Times)) * max(o.FLOPs()/rate/1e12, o.Bytes()/(*entry.BandwidthGBs)/1e9)
+	}
+	return sum
 }
 
 // library is what both sets of points refer to.
@@ -59,7 +74,7 @@ const mallocHost, mallocCall, mallocByte = "NVIDIA_A100_80GB_PCIe", 0.15e-3, 15e
 func (t transformers) predict(without kernel.Terms) (results, error) {
 	var all results
 	for _, p := range t.Points {
-		model, err := t.cards[p.GPU].model(without)
+		_, model, err := t.cards[p.GPU].open(without)
 		if err != nil {
 			return nil, fmt.Errorf("the card %s: %w", p.GPU, err)
 		}
@@ -75,7 +90,7 @@ func (t transformers) predict(without kernel.Terms) (results, error) {
 			return nil, err
 		}
 		all = append(all, result{group: p.GPU, name: fmt.Sprintf("%s %s %d×%d", p.Model, p.Mode, p.Batch, p.Sequence), truth: p.MS / 1e3, ours: step.Seconds(), detail: fmt.Sprintf(
-			"forward %.0f of %.0f ms (GPU %.0f, CPU %.0f), backward %.0f of %.0f", 1e3*step[kernel.Forward].Seconds(), p.ForwardMS, 1e3*step[kernel.Forward].GPU, 1e3*step[kernel.Forward].Host, 1e3*step[kernel.Backward].Seconds(), p.BackwardMS),
+			"forward %.0f of %.0f ms (GPU %.0f, CPU %.0f), backward %.0f of %.0f", 1e3*step[kernel.Forward].Seconds().Likely, p.ForwardMS, 1e3*step[kernel.Forward].GPU.Likely, 1e3*step[kernel.Forward].Host, 1e3*step[kernel.Backward].Seconds().Likely, p.BackwardMS),
 			others: map[string]float64{"NeuSight": p.NeuSightMS / 1e3, "Habitat": p.HabitatMS / 1e3, "roofline": p.RooflineMS / 1e3}})
 	}
 	return all, nil
@@ -99,7 +114,7 @@ const warmUp, loading, steps = 2.5 / 100, 0.015e-3, 1.01
 func (q questionAnswering) predict(without kernel.Terms) (results, error) {
 	var all results
 	for _, p := range q.Points {
-		model, err := q.cards[p.GPU].model(without)
+		entry, model, err := q.cards[p.GPU].open(without)
 		if err != nil {
 			return nil, fmt.Errorf("the card %s: %w", p.GPU, err)
 		}
@@ -108,15 +123,24 @@ func (q questionAnswering) predict(without kernel.Terms) (results, error) {
 			dtype = kernel.Float16
 		}
 		recorded := record(q.models["bert_base"], p.Batch, q.Sequence, dtype, true, true)
-		step, err := model.Step(append(recorded.operations, recorded.adam()), nil)
+		operations := append(recorded.operations, recorded.adam())
+		step, err := model.Step(operations, nil)
 		if err != nil {
 			return nil, err
 		}
-		took := steps*(step.Seconds()+loading*float64(p.Batch)) + warmUp
-		all = append(all, result{group: p.Precision, name: p.GPU, truth: float64(p.Batch) / p.Rate, ours: took,
-			detail: fmt.Sprintf("forward %.0f, backward %.0f ms, optimizer %.0f", 1e3*step[kernel.Forward].Seconds(), 1e3*step[kernel.Backward].Seconds(), 1e3*step[kernel.OptimizerUpdate].Seconds())})
+		took := step.Seconds()
+		for _, bound := range []*float64{&took.Low, &took.Likely, &took.High} {
+			*bound = steps*(*bound+loading*float64(p.Batch)) + warmUp
+		}
+		all = append(all, result{group: p.Precision + " " + generation(entry), name: p.GPU, truth: float64(p.Batch) / p.Rate, ours: took, others: map[string]float64{"roofline": roofline(entry, operations)},
+			detail: fmt.Sprintf("forward %.0f, backward %.0f ms, optimizer %.0f", 1e3*step[kernel.Forward].Seconds().Likely, 1e3*step[kernel.Backward].Seconds().Likely, 1e3*step[kernel.OptimizerUpdate].Seconds().Likely)})
 	}
 	return all, nil
+}
+
+// generation is a card's, by its compute capability.
+func generation(entry gpus.Entry) string {
+	return map[string]string{"7.0": "Volta", "7.5": "Turing", "8.0": "A100", "8.6": "GA10x", "8.9": "Ada", "9.0": "Hopper", "10.0": "Blackwell"}[entry.ComputeCapability]
 }
 
 // adam is the optimizer's step: apex's fused one on float32 copies of the parameters with fp16, else BertAdam's fourteen kernels for each tensor.

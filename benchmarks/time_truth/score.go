@@ -6,12 +6,15 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // result is one point: seconds of an iteration, measured and predicted.
 type result struct {
 	group, name, detail string
-	truth, ours         float64
+	truth               float64
+	ours                kernel.Spread
 	others              map[string]float64
 }
 
@@ -38,27 +41,33 @@ func summary(errors []float64) string {
 	return fmt.Sprintf("%.1f / %.1f / %.1f", at(errors, 0.5), at(errors, 0.9), errors[len(errors)-1])
 }
 
-func ours(p result) float64 { return p.ours }
+func ours(p result) float64 { return p.ours.Likely }
 
 func (r results) summary() string { return summary(r.errors(ours)) }
 
-func (r results) grouped() map[string]results {
+// grouped sorts points by what a function names them.
+func (r results) grouped(by func(result) string) map[string]results {
 	groups := map[string]results{}
 	for _, point := range r {
-		groups[point.group] = append(groups[point.group], point)
+		groups[by(point)] = append(groups[by(point)], point)
 	}
 	return groups
 }
 
-// beside is the table of ours and the others' errors, by group.
-func (r results) beside() string {
+func group(p result) string { return p.group }
+
+// half is the precision of a group such as "fp16 Volta".
+func half(p result) string { return p.group[:4] }
+
+// beside is the table of our and the others' errors, by group.
+func (r results) beside(others ...string) string {
 	var b strings.Builder
-	b.WriteString("Median / 90th percentile / worst error in percent.\n\n| | points | ours | NeuSight | Habitat | roofline |\n| --- | --- | --- | --- | --- | --- |\n")
-	groups := r.grouped()
+	fmt.Fprintf(&b, "Median / 90th percentile / worst error in percent.\n\n| | points | ours | %s |\n| --- | --- | --- |%s\n", strings.Join(others, " | "), strings.Repeat(" --- |", len(others)))
+	groups := r.grouped(group)
 	groups["all"] = r
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		fmt.Fprintf(&b, "| %s | %d | %s |", name, len(groups[name]), groups[name].summary())
-		for _, other := range []string{"NeuSight", "Habitat", "roofline"} {
+		for _, other := range others {
 			fmt.Fprintf(&b, " %s |", summary(groups[name].errors(func(p result) float64 { return p.others[other] })))
 		}
 		b.WriteString("\n")
@@ -66,20 +75,37 @@ func (r results) beside() string {
 	return b.String()
 }
 
-// byGroup is the table of ours alone.
-func (r results) byGroup() string {
-	var b strings.Builder
-	b.WriteString("Median / 90th percentile / worst error in percent.\n\n| | points | ours |\n| --- | --- | --- |\n")
-	groups := r.grouped()
-	groups["all"] = r
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		fmt.Fprintf(&b, "| %s | %d | %s |\n", name, len(groups[name]), groups[name].summary())
+// bounds tells how many points lie within the quoted range, and how wide it is.
+func (r results) bounds() string {
+	inside, widths := 0, make([]float64, len(r))
+	for i, p := range r {
+		if p.truth >= p.ours.Low && p.truth <= p.ours.High {
+			inside++
+		}
+		widths[i] = p.ours.High / p.ours.Low
 	}
-	return b.String()
+	slices.Sort(widths)
+	return fmt.Sprintf("%d of %d within the quoted range, which is ×%.2f wide (median)", inside, len(r), at(widths, 0.5))
+}
+
+// transferred is how far each point is off when one other point of the same group sets a factor, in percent.
+func (r results) transferred() []float64 {
+	var off []float64
+	for _, points := range r.grouped(group) {
+		for i, known := range points {
+			for j, asked := range points {
+				if i != j && known.name != asked.name {
+					off = append(off, 100*math.Abs(asked.ours.Likely*known.truth/known.ours.Likely/asked.truth-1))
+				}
+			}
+		}
+	}
+	slices.Sort(off)
+	return off
 }
 
 func (r results) print() {
 	for _, p := range r {
-		fmt.Printf("%-32s %-28s measured %8.1f ms, ours %8.1f, %+5.1f %%  %s\n", p.group, p.name, 1e3*p.truth, 1e3*p.ours, 100*(p.ours/p.truth-1), p.detail)
+		fmt.Printf("%-32s %-28s measured %8.1f ms, ours %8.1f, %+5.1f %%  %s\n", p.group, p.name, 1e3*p.truth, 1e3*p.ours.Likely, 100*(p.ours.Likely/p.truth-1), p.detail)
 	}
 }

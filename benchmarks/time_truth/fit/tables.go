@@ -23,11 +23,11 @@ type row struct {
 // read gives the named columns of one operator's file as numbers, the latency in seconds first.
 func (t tables) read(operator, card string, columns ...string) ([][]float64, error) {
 	path := filepath.Join(t.folder, operator, "p2.1.0", card+".csv")
-	file, err := os.Open(path) //nolint:gosec // the folder is the caller's
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading measurements: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close()
 	records, err := csv.NewReader(file).ReadAll()
 	if err != nil || len(records) < 2 {
 		return nil, fmt.Errorf("reading %s: %d lines, %w", path, len(records), err)

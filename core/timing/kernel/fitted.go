@@ -20,13 +20,6 @@ type Fit struct {
 	Residuals   map[string]Spread `json:"residuals"` // of operators that were not fitted on
 }
 
-// Spread is measured over predicted time: its 10th, 50th and 90th percentile.
-type Spread struct {
-	Low    float64 `json:"low"`
-	Likely float64 `json:"likely"`
-	High   float64 `json:"high"`
-}
-
 // Fitted is the file that benchmarks/time_truth/fit writes.
 type Fitted struct {
 	Source string         `json:"source"`

@@ -16,7 +16,7 @@ const longestWarpRow = 1024
 // shares are what kernels without operator tables reach of the elementwise bandwidth: chosen on the forward and backward times of single layers that
 // are published with the points of transformers_fp32.json. [dev]
 var shares = map[Kind]float64{
-	Elementwise: 1, Optimizer: 1, Broadcast: 0.72, Copy: 0.75, Reduction: 0.7, Gather: 0.5, NormBackward: 0.65, Attention: 1, GEMM: 1, Convolution: 1,
+	Optimizer: 1, Broadcast: 0.68, Copy: 0.88, Reduction: 0.7, Gather: 0.5, NormBackward: 0.72, Attention: 1, GEMM: 1, Convolution: 1,
 }
 
 // uniformShare replaces all classes in the ablation.
@@ -54,19 +54,33 @@ const cachedPart = 0.5
 // 1903.07486). The operator tables cannot tell: what fits into the cache is done before the CPU has launched it.
 const cacheGain = 2.5
 
+// share of the published bandwidth. A kind without a rule moves its bytes at the slowest one.
 func (m Model) share(o Operation) float64 {
-	class := m.memory.Bandwidth
-	switch {
-	case m.without.NoBandwidthClasses:
+	if m.without.NoBandwidthClasses {
 		return uniformShare
-	case o.Kind == Softmax && o.Row <= longestWarpRow:
-		return class[classSoftmaxShort]
-	case o.Kind == Softmax:
-		return class[classSoftmaxLong]
-	case o.Kind == Normalization:
-		return class[classNormalization]
-	case shares[o.Kind] == 0: // a kind without a rule is bounded by its bytes at the slowest class
-		return class[classElementwise] * shares[Gather]
 	}
-	return class[classElementwise] * shares[o.Kind]
+	if class := o.class(); class != "" {
+		return m.memory.Bandwidth[class]
+	}
+	relative, known := shares[o.Kind]
+	if !known {
+		relative = shares[Gather]
+	}
+	return m.memory.Bandwidth[classElementwise] * relative
+}
+
+// class is the operator table that an operation belongs to; "" for none.
+func (o Operation) class() string {
+	switch o.Kind {
+	case Elementwise:
+		return classElementwise
+	case Softmax:
+		if o.Row <= longestWarpRow {
+			return classSoftmaxShort
+		}
+		return classSoftmaxLong
+	case Normalization:
+		return classNormalization
+	}
+	return ""
 }

@@ -104,6 +104,9 @@ func (o Operation) Check() error {
 			return wrong(what, bytes)
 		}
 	}
+	if o.Phase != Forward && o.Phase != Recomputation && o.Phase != Backward && o.Phase != OptimizerUpdate {
+		return wrong("the phase", o.Phase)
+	}
 	least := int64(0)
 	if o.product() {
 		least = 1
