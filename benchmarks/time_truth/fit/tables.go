@@ -29,8 +29,11 @@ func (t tables) read(operator, card string, columns ...string) ([][]float64, err
 	}
 	defer file.Close()
 	records, err := csv.NewReader(file).ReadAll()
-	if err != nil || len(records) < 2 {
-		return nil, fmt.Errorf("reading %s: %d lines, %w", path, len(records), err)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if len(records) < 2 {
+		return nil, fmt.Errorf("reading %s: no lines below the header", path)
 	}
 	rows := make([][]float64, len(records)-1)
 	for _, column := range append([]string{"Latency"}, columns...) {

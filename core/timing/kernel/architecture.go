@@ -6,7 +6,7 @@ import "strings"
 // on the 57 points of benchmarks/time_truth; docs/kernel-time.md has the discussion.
 type architecture struct {
 	base         string  // the fitted card whose float32 shares it takes
-	simtPerWatt  float64 // sustained float32 FLOP/s per watt of board power outside tensor cores: [fit] up to Ampere, [dev] later
+	simtPerWatt  float64 // sustained float32 FLOP/s per watt of board power outside tensor cores: what large products of the tables [fit] reach, [dev] after the A100
 	tensorWatt   float64 // sustained 16-bit FLOP/s per watt in tensor cores [dev]
 	tensorShare  float64 // of the tensor rate that a multiprocessor reaches inside the best tile [dev]
 	simtShare    float64 // of the base's float32 shares: below 1 where 128 lanes share the register ports of 64 [dev]

@@ -34,7 +34,7 @@ func (e Efficiency) Seconds(o Operation, card Card, rate float64, quantized bool
 	best := math.Inf(1)
 	if !quantized {
 		for _, share := range e.Tiles {
-			best = min(best, o.gemmFLOPs()/(rate*share))
+			best = min(best, o.FLOPs()/(rate*share))
 		}
 		return max(best, moving)
 	}
@@ -50,10 +50,6 @@ func (e Efficiency) Seconds(o Operation, card Card, rate float64, quantized bool
 		}
 	}
 	return max(best, moving)
-}
-
-func (o Operation) gemmFLOPs() float64 {
-	return 2 * float64(o.Batch) * float64(o.M) * float64(o.N) * float64(o.K)
 }
 
 // scaled is the same with every tile's share times a factor, none above what a multiprocessor can do.

@@ -95,6 +95,15 @@ func TestProductsAreBoundByTheirBytes(t *testing.T) {
 	assert.Greater(t, secondsOf(t, m, thin), 8e8/m.card.Bandwidth)
 }
 
+func TestFusedAttentionComputesMoreBackward(t *testing.T) {
+	m := modelOf(t, "A100-80GB SXM", Terms{NoLaunch: true})
+	o := Operation{Name: "attention", Kind: Attention, Phase: Forward, DType: BFloat16, Batch: 256, M: 2048, N: 2048, K: 64, Read: 2e8, Written: 7e7}
+	forward := secondsOf(t, m, o)
+	assert.InEpsilon(t, 4*256*2048.0*2048*64/(0.5*312e12), forward, 1e-9)
+	o.Phase = Backward
+	assert.InEpsilon(t, 2.5*forward, secondsOf(t, m, o), 1e-9)
+}
+
 func TestTensorCoresByTypeAndCard(t *testing.T) {
 	big := func(d DType) Operation { return gemm(d, 1, 8192, 8192, 4096) }
 	for _, test := range []struct {

@@ -19,10 +19,10 @@ type Model struct {
 	memory                  Fit
 }
 
-// launchGap is what one kernel takes on the GPU beside its work: the smallest slopes of the operator tables are 2 to 4 µs.
+// launchGap is what one kernel takes on the GPU beside its work, in seconds: assumed, and half a percent of the steps that it was tried on.
 const launchGap = 3e-6
 
-// A tensor core's tiles against the best one, and its prologue: a block's start and end cost more as its arithmetic takes less (CUTLASS profiles). [dev]
+// A tensor core's tiles against the best one, and its prologue: a block's start and end cost more as its arithmetic takes less. [dev]
 var tensorTiles = [5]float64{1, 0.9, 0.75, 0.65, 0.4}
 
 const tensorPrologue, tensorBandwidth = 48, 0.8
@@ -83,7 +83,7 @@ func (m Model) Seconds(o Operation) (float64, error) {
 	case GEMM:
 		each = m.multiplying(o)
 	case Convolution:
-		each = m.multiplying(o) * m.memory.Convolution
+		each = max(each, m.multiplying(o)*m.memory.Convolution)
 	case Attention:
 		each = max(each, o.FLOPs()/(m.rate(o.DType)*fusedAttentionShare))
 	}

@@ -71,13 +71,15 @@ type Operation struct {
 // Bytes is what it moves.
 func (o Operation) Bytes() float64 { return o.Read + o.Written }
 
-// FLOPs is two for each multiply-add.
+// FLOPs is two for each multiply-add. Fused attention has two products forward and five backward, where the scores are computed again.
 func (o Operation) FLOPs() float64 {
-	flops := 2 * float64(o.Batch) * float64(o.M) * float64(o.N) * float64(o.K)
-	if o.Kind == Attention {
-		return 2 * flops // scores, and their product with the values
+	products := 1.0
+	if o.Kind == Attention && o.Phase == Backward {
+		products = 5
+	} else if o.Kind == Attention {
+		products = 2
 	}
-	return flops
+	return products * 2 * float64(o.Batch) * float64(o.M) * float64(o.N) * float64(o.K)
 }
 
 func (o Operation) launches() float64 { return float64(max(1, o.Kernels)) }
