@@ -63,11 +63,15 @@ func off(rows []row, predict func(row) float64) float64 {
 // feed-forward layer. Longer ones cost a P100 up to three times as much, which no model here would ever see.
 const aligned, longestSum = 4, 8192
 
-// fitProducts finds the shares with which products of 0.5 GFLOP and more come closest.
+// typical products have 0.5 GFLOP and more.
+func typical(r row) bool {
+	o := r.operation
+	return o.FLOPs() > 5e8 && o.M*o.N > 16000 && o.K%aligned == 0 && o.K <= longestSum
+}
+
+// fitProducts finds the shares with which typical products come closest.
 func fitProducts(rows []row, card kernel.Card) (kernel.Efficiency, kernel.Spread) {
-	fitted, held := split(rows, func(r row) bool {
-		return r.operation.FLOPs() > 5e8 && r.operation.M*r.operation.N > 16000 && r.operation.K%aligned == 0 && r.operation.K <= longestSum
-	})
+	fitted, held := split(rows, typical)
 	at := func(z []float64) func(row) float64 {
 		e := efficiency(z)
 		return func(r row) float64 { return e.Seconds(r.operation, card, card.FP32, true) }

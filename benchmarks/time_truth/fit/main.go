@@ -37,24 +37,55 @@ func run() error {
 		return fmt.Errorf("usage: fit COLLECT, the folder with linear/, bmm/, conv/, softmax/, ln/, add/")
 	}
 	result := kernel.Fitted{Source: source, Cards: map[string]kernel.Fit{}}
+	var known []kernel.Card
 	for _, card := range measured {
 		entry, _, err := gpus.Parse(card.key)
 		if err != nil {
 			return err
 		}
-		known, err := kernel.CardOf(entry)
+		parsed, err := kernel.CardOf(entry)
 		if err != nil {
 			return err
 		}
-		fit, err := fitCard(tables{os.Args[1], card.file, card.convolutions}, known)
+		known = append(known, parsed)
+		fit, err := fitCard(tables{os.Args[1], card.file, card.convolutions}, parsed)
 		if err != nil {
 			return fmt.Errorf("fitting %s: %w", card.key, err)
 		}
 		result.Cards[card.key] = fit
 	}
+	var err error
+	if result.Carried, err = carried(result, known); err != nil {
+		return err
+	}
 	encoder := json.NewEncoder(os.Stdout)
 	encoder.SetIndent("", " ")
 	return encoder.Encode(result)
+}
+
+// neighbours are the cards, by their place in measured, whose shares are carried to others, each with one of another generation.
+var neighbours = [][2]int{{1, 3}, {3, 1}}
+
+// carried is how far products are off by a neighbour's shares: the widest of both directions.
+func carried(result kernel.Fitted, known []kernel.Card) (map[string]kernel.Spread, error) {
+	widest := map[string]kernel.Spread{}
+	for _, pair := range neighbours {
+		of, by := measured[pair[0]], result.Cards[measured[pair[1]].key]
+		for table, e := range map[string]kernel.Efficiency{"linear": by.Single, "bmm": by.Batched} {
+			rows, err := tables{os.Args[1], of.file, of.convolutions}.products(table)
+			if err != nil {
+				return nil, err
+			}
+			card := known[pair[0]]
+			_, held := split(rows, typical)
+			off := spread(held, func(r row) float64 { return e.Seconds(r.operation, card, card.FP32, true) })
+			if before, seen := widest[table]; seen {
+				off = kernel.Spread{Low: min(off.Low, before.Low), Likely: 1, High: max(off.High, before.High)}
+			}
+			widest[table] = off
+		}
+	}
+	return widest, nil
 }
 
 func fitCard(from tables, card kernel.Card) (fit kernel.Fit, err error) {

@@ -12,6 +12,7 @@ type architecture struct {
 	simtShare    float64 // of the base's float32 shares: below 1 where 128 lanes share the register ports of 64 [dev]
 	memory       string  // the fitted card whose shares of the bandwidth it takes
 	lanes        float64 // float32 units of a multiprocessor [spec]
+	sameChip     bool    // as the base
 	fastBFloat16 bool
 }
 
@@ -27,10 +28,10 @@ var architectures = []struct {
 	{"9.", architecture{base: "A100-40GB PCIe", simtPerWatt: 93 * giga, tensorWatt: 1.2 * tera, tensorShare: 0.50, simtShare: 0.8, memory: "A100-40GB PCIe", lanes: 128, fastBFloat16: true}},
 	{"8.9", architecture{base: "A100-40GB PCIe", simtPerWatt: 140 * giga, tensorWatt: 0.77 * tera, tensorShare: 0.90, simtShare: 0.8, memory: "A100-40GB PCIe", lanes: 128, fastBFloat16: true}},
 	{"8.6", architecture{base: "A100-40GB PCIe", simtPerWatt: 80 * giga, tensorWatt: 0.42 * tera, tensorShare: 0.90, simtShare: 0.8, memory: "A100-40GB PCIe", lanes: 128, fastBFloat16: true}},
-	{"8.0", architecture{base: "A100-40GB PCIe", simtPerWatt: 62 * giga, tensorWatt: 0.85 * tera, tensorShare: 0.85, simtShare: 1, memory: "A100-40GB PCIe", lanes: 64, fastBFloat16: true}},
+	{"8.0", architecture{base: "A100-40GB PCIe", simtPerWatt: 62 * giga, tensorWatt: 0.85 * tera, tensorShare: 0.85, simtShare: 1, memory: "A100-40GB PCIe", lanes: 64, sameChip: true, fastBFloat16: true}},
 	{"7.5", architecture{base: "V100-16GB PCIe", simtPerWatt: 46 * giga, tensorWatt: 0.33 * tera, tensorShare: 0.75, simtShare: 1, memory: "T4", lanes: 64}},
-	{"7.0", architecture{base: "V100-16GB PCIe", simtPerWatt: 48 * giga, tensorWatt: 0.33 * tera, tensorShare: 0.80, simtShare: 1, memory: "V100-16GB PCIe", lanes: 64}},
-	{"6.", architecture{base: "P100-16", simtPerWatt: 23 * giga, simtShare: 1, memory: "P100-16", lanes: 64}},
+	{"7.0", architecture{base: "V100-16GB PCIe", simtPerWatt: 48 * giga, tensorWatt: 0.33 * tera, tensorShare: 0.80, simtShare: 1, memory: "V100-16GB PCIe", lanes: 64, sameChip: true}},
+	{"6.", architecture{base: "P100-16", simtPerWatt: 23 * giga, simtShare: 1, memory: "P100-16", lanes: 64, sameChip: true}},
 }
 
 func architectureOf(capability string) (architecture, bool) {

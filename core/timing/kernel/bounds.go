@@ -24,30 +24,42 @@ func (s Spread) widest(t Spread) Spread {
 // slotPower in watts is what a slot supplies alone: cards that live on it lower their clock under load.
 const slotPower = 75
 
-// spreadOf is how far the operators of the tables were off that were kept from the fit. A card without tables has the widest of those cards that are like it:
-// held back by their power, or not.
+// spreadOf is how far the operators of the tables were off that were kept from the fit. Where a card has no table, or the tables no such product, it is also as far
+// as one generation's shares are off for the other.
 func (m Model) spreadOf(o Operation) Spread {
-	if own, measured := fitted().Cards[m.card.Key]; measured {
-		return own.spreadOf(o)
+	own, measured := fitted().Cards[m.card.Key]
+	if !measured {
+		own = fitted().Cards[m.nearest()]
 	}
-	slot := m.card.Watts > 0 && m.card.Watts <= slotPower
-	widest := Spread{1, 1, 1}
-	for key, fit := range fitted().Cards {
-		if (key == "T4") == slot {
-			widest = widest.widest(fit.spreadOf(o))
-		}
+	spread := own.spreadOf(o)
+	if o.product() && (o.DType != Float32 || !measured && !m.card.sameChip) {
+		spread = spread.widest(fitted().Carried[o.table()])
 	}
-	return widest
+	return spread
+}
+
+// nearest is the fitted card whose residuals are most like this one's: slow clocks under load tell more than generations.
+func (m Model) nearest() string {
+	if m.card.Watts > 0 && m.card.Watts <= slotPower {
+		return "T4"
+	}
+	return m.card.base
+}
+
+// table is the operators that a product is bounded by.
+func (o Operation) table() string {
+	if o.Batch > 1 {
+		return "bmm"
+	}
+	return "linear"
 }
 
 func (f Fit) spreadOf(o Operation) Spread {
 	switch {
 	case o.Kind == Convolution:
 		return f.Residuals["conv"]
-	case o.product() && o.Batch > 1:
-		return f.Residuals["bmm"]
 	case o.product():
-		return f.Residuals["linear"]
+		return f.Residuals[o.table()]
 	}
 	if class := o.class(); class != "" {
 		return f.Residuals[class]

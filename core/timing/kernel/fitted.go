@@ -22,8 +22,10 @@ type Fit struct {
 
 // Fitted is the file that benchmarks/time_truth/fit writes.
 type Fitted struct {
-	Source string         `json:"source"`
-	Cards  map[string]Fit `json:"cards"`
+	Source string `json:"source"`
+	// Carried is how far products of one card are off by the shares of the generation before or after.
+	Carried map[string]Spread `json:"carried"`
+	Cards   map[string]Fit    `json:"cards"`
 }
 
 var fitted = sync.OnceValue(func() Fitted {

@@ -165,8 +165,12 @@ func TestBoundsHoldTheEstimateAndAreWiderWithoutTables(t *testing.T) {
 		return took.High / took.Low
 	}
 	product := gemm(Float32, 1, 4096, 4096, 4096)
-	assert.Greater(t, width("A100-80GB PCIe", product), width("A100-40GB PCIe", product), "the fitted card is known better")
-	assert.InEpsilon(t, width("T4", product), width("L4", product), 1e-9, "both live on a slot's power")
+	assert.InEpsilon(t, width("A100-40GB PCIe", product), width("A100-80GB PCIe", product), 1e-9, "the same chip")
+	assert.Greater(t, width("H100", product), width("A100-40GB PCIe", product), "the fitted card is known better")
+	assert.Greater(t, width("L4", product), width("RTX 4090", product), "a slot's power is all it has")
+	half := product
+	half.DType = Float16
+	assert.Greater(t, width("A100-40GB PCIe", half), width("A100-40GB PCIe", product), "the tables are float32")
 	strange := elementwise(1e8)
 	strange.Kind = "unheard of"
 	assert.Greater(t, width("T4", strange), width("T4", elementwise(1e8)))
