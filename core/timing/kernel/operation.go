@@ -3,8 +3,6 @@
 package kernel
 
 import (
-	"math"
-
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
@@ -48,7 +46,13 @@ const (
 
 // size is bytes of an element in memory; 0 for an unknown type.
 func (d DType) size() float64 {
-	return map[DType]float64{Float32: 4, TF32: 4, Float16: 2, BFloat16: 2}[d]
+	switch d {
+	case Float32, TF32:
+		return 4
+	case Float16, BFloat16:
+		return 2
+	}
+	return 0
 }
 
 // Operation is one operation of a step, as a recorder counts it.
@@ -95,35 +99,33 @@ const mostBytes, mostElements = 1e15, int64(1) << 40
 
 // Check refuses what no operation can be. Errors: InvalidArgument.
 func (o Operation) Check() error {
-	wrong := func(what string, value any) error {
-		return fault.New(fault.InvalidArgument, "record the operation again", "the operation %q has %s %v", fault.Shorten(o.Name), what, value)
-	}
-	if o.DType.size() == 0 {
-		return wrong("the data type", o.DType)
-	}
-	for what, bytes := range map[string]float64{"bytes read": o.Read, "bytes written": o.Written} {
-		if math.IsNaN(bytes) || bytes < 0 || bytes > mostBytes {
-			return wrong(what, bytes)
-		}
-	}
-	if o.Phase != Forward && o.Phase != Recomputation && o.Phase != Backward && o.Phase != OptimizerUpdate {
-		return wrong("the phase", o.Phase)
-	}
 	least := int64(0)
 	if o.product() {
 		least = 1
-	} else if o.Bytes() == 0 {
-		return wrong("bytes moved", 0)
 	}
-	for what, length := range map[string]int64{"batch": o.Batch, "m": o.M, "n": o.N, "k": o.K} {
-		if length < least || length > mostElements {
-			return wrong(what, length)
-		}
+	switch {
+	case o.DType.size() == 0:
+		return o.wrong("the data type", o.DType)
+	case o.Phase != Forward && o.Phase != Recomputation && o.Phase != Backward && o.Phase != OptimizerUpdate:
+		return o.wrong("the phase", o.Phase)
+	case !(o.Read >= 0 && o.Read <= mostBytes):
+		return o.wrong("bytes read", o.Read)
+	case !(o.Written >= 0 && o.Written <= mostBytes):
+		return o.wrong("bytes written", o.Written)
+	case !o.product() && o.Bytes() == 0:
+		return o.wrong("bytes moved", 0)
 	}
-	for what, count := range map[string]int64{"kernels": o.Kernels, "times": o.Times, "a row of": o.Row} {
-		if count < 0 || count > mostElements {
-			return wrong(what, count)
+	for _, field := range [...]struct {
+		name         string
+		value, least int64
+	}{{"batch", o.Batch, least}, {"m", o.M, least}, {"n", o.N, least}, {"k", o.K, least}, {"kernels", o.Kernels, 0}, {"times", o.Times, 0}, {"a row of", o.Row, 0}} {
+		if field.value < field.least || field.value > mostElements {
+			return o.wrong(field.name, field.value)
 		}
 	}
 	return nil
+}
+
+func (o Operation) wrong(what string, value any) error {
+	return fault.New(fault.InvalidArgument, "record the operation again", "the operation %q has %s %v", fault.Shorten(o.Name), what, value)
 }
