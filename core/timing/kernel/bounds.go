@@ -21,9 +21,6 @@ func (s Spread) widest(t Spread) Spread {
 	return Spread{min(s.Low, t.Low), 1, max(s.High, t.High)}
 }
 
-// slotPower in watts is what a slot supplies alone: cards that live on it lower their clock under load.
-const slotPower = 75
-
 // spreadOf is how far the operators of the tables were off that were kept from the fit. Where a card has no table, or the tables no such product, it is also as far
 // as one generation's shares are off for the other.
 func (m Model) spreadOf(o Operation) Spread {
@@ -40,7 +37,7 @@ func (m Model) spreadOf(o Operation) Spread {
 
 // nearest is the fitted card whose residuals are most like this one's: slow clocks under load tell more than generations.
 func (m Model) nearest() string {
-	if m.card.Watts > 0 && m.card.Watts <= slotPower {
+	if m.card.onSlotPower() {
 		return "T4"
 	}
 	return m.card.base

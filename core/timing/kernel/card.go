@@ -82,3 +82,9 @@ func (c Card) limit(perWatt, rate float64) float64 {
 
 // cycles is those of all multiprocessors in a second, from the published rate: a lane does two operations a cycle.
 func (c Card) cycles() float64 { return c.FP32 / (2 * c.lanes) }
+
+// slotPower in watts is what a slot supplies alone.
+const slotPower = 75
+
+// onSlotPower tells of cards that live on it, and so lower their clock under load.
+func (c Card) onSlotPower() bool { return c.Watts > 0 && c.Watts <= slotPower }

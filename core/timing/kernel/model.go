@@ -32,14 +32,21 @@ func New(card Card, without Terms) Model {
 	model := Model{card: card, without: without}
 	own, measured := fitted().Cards[card.Key]
 	model.single, model.batched, model.memory = own.Single, own.Batched, own
-	if !measured {
+	switch {
+	case !measured:
 		base := fitted().Cards[card.base]
 		model.single, model.batched = model.carried(base.Single), model.carried(base.Batched)
 		model.memory = fitted().Cards[card.memoryOf()]
+	case card.onSlotPower():
+		model.single, model.batched = own.Single.scaled(cooler), own.Batched.scaled(cooler)
 	}
 	model.tensor = model.tensorEfficiency()
 	return model
 }
+
+// cooler is how much faster products run in a step than in the tables on cards that lower their clock: the tables are products back to back, a step has kernels
+// between them that wait for memory. All five points of the T4 are too long without it, and so are NeuSight's own predictions, from the same tables. [dev]
+const cooler = 1.12
 
 // memoryOf is the fitted card whose memory is of the same kind.
 func (c Card) memoryOf() string {
