@@ -60,7 +60,7 @@ func off(rows []row, predict func(row) float64) float64 {
 }
 
 // aligned and longestSum are what sums of models' products look like: a multiple of 16 bytes, which cuBLAS loads at once, and at most as long as in a
-// feed-forward layer. Longer ones cost a P100 up to three times as much, which no model here would ever see.
+// feed-forward layer. Longer ones cost a P100 up to three times as much in this layout; gradients of weights, which have them, have another.
 const aligned, longestSum = 4, 8192
 
 // typical products have 0.5 GFLOP and more.
