@@ -11,7 +11,7 @@ SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-# Rooms whose tests hardly ever train or trace.
+# Packages whose tests hardly ever train or trace.
 QUICK := $(addprefix python/tests/,_base cli data explain machine plan report)
 
 .PHONY: demo check check-go check-python test test-go test-python test-all race generate lint docs docs-linkcheck notebooks coverage \

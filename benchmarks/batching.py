@@ -5,9 +5,9 @@
 First an epoch of log-normal, heavy-tailed (Pareto) and LibriSpeech-like durations by every strategy, for steps of 32,
 64 and 128 clips and cards on which 120 or 240 padded seconds fit; then how long a million clips take; then a small
 wav2vec2 with steps of 32 clips on a card on which 64 padded seconds would fit: the Trainer in random order and grouped
-by length at the micro-batch size that the longest clip allows, and steps made by ``StepSampler``, cut by memory under
+by length at the micro-batch size that the longest clip allows, and steps made by ``StepSampler``, split by memory under
 the guard. A second of its audio has 2000 samples, so that a micro-batch's own cost weighs about as it does on a GPU; it
-is measured first, and prediction and measurement are held against each other. Rounds are interleaved, medians shown,
+is measured first, and prediction and measurement are compared with each other. Rounds are interleaved, medians shown,
 and time is that of the CPU (one thread), as other work on the machine would count otherwise.
 
 Exit status 1 when an aim is missed: packed steps with at most 5 % padding and at least 87 % of the memory used wherever
@@ -146,9 +146,9 @@ def trainings(rounds: int) -> None:
     ways: dict[str, tuple[str, str]] = {
         "random, one size": ("random", "fixed"),
         "grouped, one size": ("grouped", "fixed"),
-        "random, cut by memory": ("random", "optimal"),
-        "bucketed, cut by memory": ("bucketed", "optimal"),
-        "packed, cut by memory": ("packed", "optimal"),
+        "random, sized by memory": ("random", "optimal"),
+        "bucketed, sized by memory": ("bucketed", "optimal"),
+        "packed, sized by memory": ("packed", "optimal"),
     }
     found: dict[str, list[tuple[float, int, float]]] = {way: [] for way in ways}
     for _ in range(rounds):

@@ -101,7 +101,7 @@ def loss_of(model: Any, clips: Spoken, batch: int = 1) -> float:
 def seconds_of_step(make: Any, model: Any) -> float:
     """Median CPU time of forward and backward over batches that ``make(i)`` gives; each has a length of its own.
 
-    What is prepared anew for each length is part of what a micro-batch costs in training.
+    What is prepared again for each length is part of what a micro-batch costs in training.
     """
     times = []
     for i in range(12):

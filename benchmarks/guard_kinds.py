@@ -1,4 +1,4 @@
-"""Kinds of trainings, each disturbed in many places, held against an undisturbed one: exact, refused by name, or wrong.
+"""Kinds of trainings, each disturbed in many places, compared with an undisturbed one: exact, refused or wrong.
 
     python benchmarks/guard_kinds.py [--quick] [--only NAME ...] [--places NAME ...]
 

@@ -54,7 +54,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What a training is made of; everything that a run may change is made anew for it."""
+    """What a training is made of; everything that a run may change is made again for it."""
 
     model: Callable[[], Any]
     rows: Sequence[dict[str, Any]]

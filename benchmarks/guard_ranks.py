@@ -89,7 +89,7 @@ def exactness(seeds: int, limit_s: float, folder: Path) -> bool:
 
 
 def fresh_pairs(limit_s: float, folder: Path) -> bool:
-    """Two more pairs, started anew for one run each, by torchrun and by accelerate."""
+    """Two more pairs, started again for one run each, by torchrun and by accelerate."""
     accelerate = ("accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1")
     more = ("--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0")
     good = True

@@ -4,7 +4,7 @@
     python benchmarks/killed_scan.py FOLDER/speed [--kills 20]
 
 Each round starts with an empty cache and kills two scans of the same folder at once, at different moments, by SIGKILL.
-Then every duration of a scan with what is left of the cache is held against a scan without any.
+Then every duration of a scan with what is left of the cache is compared with a scan without any.
 """
 
 from __future__ import annotations

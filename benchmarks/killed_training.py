@@ -5,7 +5,7 @@
 A small wav2vec2 with CTC and dropout, Adam, 5 epochs of 48 clips in 4 × 2, on the CPU; every other training groups its
 batches by length and saves every second step instead of every third. Each is killed at least once: at a moment of its
 whole duration, or, one in three, while it saves; what is resumed may be killed again. In the end its weights and
-the clips of every optimizer step are held against those of the training that nobody disturbed. Processes are forked
+the clips of every optimizer step are compared with those of the training that nobody disturbed. Processes are forked
 from one that has only imported: imports take longer than a training.
 """
 

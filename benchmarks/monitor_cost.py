@@ -83,7 +83,7 @@ def used() -> tuple[float, int]:
 
 def child(name: str, interval_s: float, library: str, seconds: float) -> None:
     """Sample for a while and print the share of a core and the resident memory."""
-    import asrconfig_go  # noqa: F401 - everyone's memory is held against a process that did only this
+    import asrconfig_go  # noqa: F401 - everyone's memory is compared with a process that did only this
 
     stop = CONTENDERS[name](interval_s, library)
     wait(5, hold_gil=False)

@@ -104,7 +104,7 @@ def tracker(interval_s: float, library: str) -> Stop:
 
 
 def nothing(interval_s: float, library: str) -> Stop:
-    import asrconfig_go  # noqa: F401 - what the others are held against: an interpreter that imported a package
+    import asrconfig_go  # noqa: F401 - what the others are compared with: an interpreter that imported a package
 
     return list
 

@@ -3,7 +3,7 @@
     python benchmarks/monitor_soak.py [--minutes 120] [--interval-ms 10] [--json]
 
 Samples 8 GPUs of the stand-in driver, whose memory keeps changing, while a training tells of a step every 100 ms
-and saves the story each minute. The first tenth is for warming up: tables that fill are memory that grows, once.
+and saves the run log each minute. The first tenth is for warming up: tables that fill are memory that grows, once.
 Memory is looked at ten times a second; a save takes some MiB for a while, so that the least of each quarter tells what
 stays. Exits with 1 when the least or the most of a quarter is more than 2 MiB above that of the quarter before,
 threads were added, or samples stayed away for a second.
@@ -64,13 +64,13 @@ def soak(minutes: float, interval_ms: float, folder: Path) -> dict[str, Any]:
                 quarters[-1].append(resident())
             time.sleep(0.1)
         goroutines.append(native.call("library.info")["goroutines"])
-        story = monitor.story()
-    gaps = [event.text for event in story.events if event.kind == "gap"]
+        run_log = monitor.run_log()
+    gaps = [event.text for event in run_log.events if event.kind == "gap"]
     return {
         "minutes": minutes,
         "interval_ms": interval_ms,
-        "samples": story.samples,
-        "expected": round(story.duration_s * 1000 / interval_ms),
+        "samples": run_log.samples,
+        "expected": round(run_log.duration_s * 1000 / interval_ms),
         "least_rss_mib": [round(min(sizes) / (1 << 20), 2) for sizes in quarters],
         "most_rss_mib": [round(max(sizes) / (1 << 20), 2) for sizes in quarters],
         "threads": threads(),

@@ -6,13 +6,13 @@ For twelve pairs of a model and a card, and two kinds of data (log-normal durati
 up to 60 s): steps of 32 clips by ``StepSampler``, in random order as plans have it or with ``--order packed``, cut as
 the guard cuts them by ``memory_table`` for a budget of 0.85 × the card's memory − the CUDA context, played one after
 the other through the simulated allocator. It may reserve the whole card but for the context, as PyTorch's own may; or,
-harder (with ``--ways all``), no more than the budget. ``expandable`` is PYTORCH_ALLOC_CONF=expandable_segments:True.
+harder (with ``--setups all``), no more than the budget. ``expandable`` is PYTORCH_ALLOC_CONF=expandable_segments:True.
 Models that normalise over time keep the padding of the whole step under the guard, so that their steps are bucketed and
 not trimmed. Whisper pads every clip to 30 s, whatever is done: what its padding row says is the model's, and clips are
 of at most 30 s.
 
 ``over`` counts steps in which a micro-batch was out of memory, aim 0 on the card with expandable segments; ``use`` is
-the most allocated in a micro-batch as a share of the budget, mean and weighted by time; ``padding`` is held against
+the most allocated in a micro-batch as a share of the budget, mean and weighted by time; ``padding`` is compared with
 random order at the one micro-batch that the longest clip allows. The cut that takes least time does not fill the
 memory where a step's clips differ. So one more row shows the fullest steps: packed, in as few micro-batches as can be,
 so large that no more than a quarter of the clips fit a fourth of a step at once. They have the aim of 87 % (by time).
@@ -53,17 +53,17 @@ class Row(NamedTuple):
     enough: int | None  # clips of a step that could fill the memory, where these cannot
 
 
-class Way(NamedTuple):
+class AllocatorSetup(NamedTuple):
     name: str
     allocator: str
     whole_card: bool  # to reserve, and not the budget alone
     counts: bool  # whether its figures are aims
 
 
-WAYS = (
-    Way("default, card", "", True, False),
-    Way("expandable, budget", "expandable_segments:True", False, False),
-    Way("expandable, card", "expandable_segments:True", True, True),
+SETUPS = (
+    AllocatorSetup("default, card", "", True, False),
+    AllocatorSetup("expandable, budget", "expandable_segments:True", False, False),
+    AllocatorSetup("expandable, card", "expandable_segments:True", True, True),
 )
 COLUMNS = (
     "model", "card", "settings", "data", "clips a step, order", "allocator", "over", "use", "by time", "peak reserved",
@@ -100,12 +100,19 @@ def enough_samples(durations: list[float], table: tuple[tuple[float, int], ...])
 
 
 def row(
-    pair: Pair, name: str, durations: list[float], steps: int, samples: int, order: str, way: Way, overhead_s: float
+    pair: Pair,
+    name: str,
+    durations: list[float],
+    steps: int,
+    samples: int,
+    order: str,
+    setup: AllocatorSetup,
+    overhead_s: float,
 ) -> Row:
     """Play and print one line."""
     target = ac.MemoryModel.trace(
         pair.model, precision=pair.precision, gradient_checkpointing=pair.checkpointing, accumulation=3, gpu=pair.gpu,
-        allocator=way.allocator, progress=False,
+        allocator=setup.allocator, progress=False,
     )  # fmt: skip
     with target as memory:
         total, context = memory.target.total_bytes, memory.target.context_bytes
@@ -120,7 +127,7 @@ def row(
         began = time.process_time()
         run = memory.simulate_steps(
             durations, sampler, table=table, count=steps, trim=pair.trimmed, overhead_s=overhead_s,
-            limit_bytes=total - context if way.whole_card else budget,
+            limit_bytes=total - context if setup.whole_card else budget,
         )  # fmt: skip
         took = time.process_time() - began
     part = 4 if pair.trimmed else 1
@@ -130,7 +137,7 @@ def row(
     use, by_time = run.use * run.limit_bytes / budget, run.use_by_time * run.limit_bytes / budget
     settings = pair.precision + (" ckpt" if pair.checkpointing else "") + ("" if pair.trimmed else " group norm")
     print(
-        f"| {pair.model.split('/')[-1]} | {pair.gpu} | {settings} | {name} | {samples} {mode} | {way.name} "
+        f"| {pair.model.split('/')[-1]} | {pair.gpu} | {settings} | {name} | {samples} {mode} | {setup.name} "
         f"| {run.failed_steps} | {use:.1%} | {by_time:.1%} | {run.peak_reserved / budget:.1%} "
         f"| {plain.padding:.1%} → {run.padding:.1%} | {run.micro_batches / run.steps:.2f} | {run.retries} "
         f"| {whole:.0%} | {took:.0f} s |",
@@ -138,7 +145,7 @@ def row(
     )
     full = by_time >= 0.87 or overhead_s != FEWEST
     padded = run.padding <= 0.05 or mode != "packed" or plain.padding < 0.3 or pair.longest_s <= 30
-    good = not way.counts or (run.fits and full and padded)
+    good = not setup.counts or (run.fits and full and padded)
     return Row(good, enough_samples(durations, table) if whole > 0.25 else None)
 
 
@@ -148,7 +155,7 @@ def main() -> int:
     parser.add_argument("--clips", type=int, default=100_000)
     parser.add_argument("--samples", type=int, default=32, help="clips of an optimizer step")
     parser.add_argument("--order", choices=("random", "packed"), default="random", help="of models that are trimmed")
-    parser.add_argument("--ways", choices=("aim", "all"), default="aim", help="of the allocator")
+    parser.add_argument("--setups", choices=("aim", "all"), default="aim", help="of the allocator")
     parser.add_argument("--only", default="", help="pairs with this in their model or card")
     options = parser.parse_args()
     print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}")
@@ -158,12 +165,12 @@ def main() -> int:
             continue
         for name, draw in (("log-normal", log_normal), ("heavy-tailed", heavy_tailed)):
             durations = data(draw, options.clips, pair.longest_s)
-            for way in WAYS if options.ways == "all" else WAYS[-1:]:
-                found = row(pair, name, durations, options.steps, options.samples, options.order, way, OVERHEAD_S)
+            for setup in SETUPS if options.setups == "all" else SETUPS[-1:]:
+                found = row(pair, name, durations, options.steps, options.samples, options.order, setup, OVERHEAD_S)
                 good &= found.good
             if found.enough is not None:
                 steps = max(1, options.steps * options.samples // found.enough)
-                good &= row(pair, name, durations, steps, found.enough, "packed", way, FEWEST).good
+                good &= row(pair, name, durations, steps, found.enough, "packed", setup, FEWEST).good
     return 0 if good else 1
 
 

@@ -1,12 +1,12 @@
-"""Samples a second of a small wav2vec2 trained by the plan and by other ways to the same effective batch, on the CPU.
+"""Samples a second of a small wav2vec2 trained by the plan and by other strategies of the same effective batch size.
 
     OMP_NUM_THREADS=1 python benchmarks/plan_throughput.py [--rounds 3] [--clips 640] [--epochs 2]
 
-Every way trains the same weights on the same clips (log-normal durations of up to 4 s, 16 kHz, two tones in noise
+Every strategy trains the same weights on the same clips (log-normal durations of up to 4 s, 16 kHz, two tones in noise
 whose labels are the tones) for as many epochs, 32 clips an optimizer step, and may use the same memory: as much as four
 of the longest clips take by a traced step, the batch of the published scenario (XLS-R-1B on an L4). A forward pass of
 more clips than the trace's table allows for their length raises torch.OutOfMemoryError, the Trainer's and ours alike.
-The ways:
+The strategies:
 
 - batch 1 × 32, the safe configuration by hand;
 - 4 × 8 in random order, the published plan's batch. What the published formula itself gives for this model and memory
@@ -16,9 +16,9 @@ The ways:
 - the plan: a manager profiles clips and model on a machine with so much memory and plans, then attach and train. Its
   own time before the first step is shown beside, and not part of the training's.
 
-The order of the ways turns from round to round, and each round has a seed of its own for weights and orders. Time is
-that of the CPU, all threads, as other work on the machine would count otherwise; medians are shown. The loss is that of
-128 other clips afterwards, in one batch size for all.
+The order of the strategies turns from round to round, and each round has a seed of its own for weights and orders. Time
+is that of the CPU, all threads, as other work on the machine would count otherwise; medians are shown. The loss is that
+of 128 other clips afterwards, in one batch size for all.
 
 Exit status 1 when an aim is missed: 2.6 times batch 1, 1.5 times random order at the published batch, no slower than
 the best length grouping, a loss that differs from those of the first two by no more than the seeds do.
@@ -56,8 +56,8 @@ COMMON: dict[str, Any] = {
 OURS = "the plan"
 
 
-class Way(NamedTuple):
-    """A way of training by the Trainer alone."""
+class Strategy(NamedTuple):
+    """A strategy of training by the Trainer alone."""
 
     name: str
     batch: int
@@ -65,7 +65,7 @@ class Way(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One training. A way that ran out of memory has no speed."""
+    """One training. A strategy that ran out of memory has no speed."""
 
     cpu: float
     wall: float
@@ -125,23 +125,23 @@ def clips_of(count: int) -> Spoken:
     return Spoken([LONGEST_S, *durations], RATE)
 
 
-def ways() -> list[Way]:
-    swept = [Way(f"group_by_length, {size} × {STEP // size}", size, grouped_by_length()) for size in (2, 4, 8, 16)]
+def strategies() -> list[Strategy]:
+    swept = [Strategy(f"group_by_length, {size} × {STEP // size}", size, grouped_by_length()) for size in (2, 4, 8, 16)]
     return [
-        Way("batch 1 × 32", 1, {}),
-        Way(f"random order, {PUBLISHED} × {STEP // PUBLISHED}", PUBLISHED, {}),
+        Strategy("batch 1 × 32", 1, {}),
+        Strategy(f"random order, {PUBLISHED} × {STEP // PUBLISHED}", PUBLISHED, {}),
         *swept,
-        Way("auto_find_batch_size from 32", STEP, {"auto_find_batch_size": True}),
+        Strategy("auto_find_batch_size from 32", STEP, {"auto_find_batch_size": True}),
     ]
 
 
-def by_the_trainer(way: Way, clips: Spoken, held_out: Spoken, memory: Memory, epochs: int, seed: int) -> Run:
+def by_the_trainer(strategy: Strategy, clips: Spoken, held_out: Spoken, memory: Memory, epochs: int, seed: int) -> Run:
     from transformers import TrainingArguments
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            folder, per_device_train_batch_size=way.batch, gradient_accumulation_steps=STEP // way.batch,
-            num_train_epochs=epochs, seed=seed, **COMMON, **way.settings,
+            folder, per_device_train_batch_size=strategy.batch, gradient_accumulation_steps=STEP // strategy.batch,
+            num_train_epochs=epochs, seed=seed, **COMMON, **strategy.settings,
         )  # fmt: skip
         trainer = silent_trainer(model(seed), arguments, clips)
         return measured(trainer, trainer.train, held_out, memory)
@@ -195,9 +195,10 @@ def measured(trainer: Any, train: Any, held_out: Spoken, memory: Memory) -> Run:
 
 
 def rounds(clips: Spoken, held_out: Spoken, memory: Memory, epochs: int, count: int) -> dict[str, list[Run]]:
-    """Every way in every round, begun with another one each time."""
+    """Every strategy in every round, begun with another one each time."""
     todo: dict[str, Any] = {
-        way.name: lambda seed, way=way: by_the_trainer(way, clips, held_out, memory, epochs, seed) for way in ways()
+        strategy.name: lambda seed, strategy=strategy: by_the_trainer(strategy, clips, held_out, memory, epochs, seed)
+        for strategy in strategies()
     }
     todo[OURS] = lambda seed: by_the_plan(clips, held_out, memory, epochs, seed)
     names, found = list(todo), {name: [] for name in todo}

@@ -3,7 +3,7 @@
     python benchmarks/report_gallery.py OUT [--pictures]
 
 writes OUT/NAME.html, and with --pictures (headless Chromium in the path) OUT/NAME-SCHEME-WIDTH.png. The runs are
-made by rule (python/tests/helpers/run_stories.py): no GPU is needed.
+made by rule (python/tests/helpers/run_logs.py): no GPU is needed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" 
 from pictures import WIDTHS, gallery, given, picture
 
 from asrconfig_go.report import report
-from run_stories import Json, empty, put_activity, put_memory, saved, trained, week
+from run_logs import Json, empty, put_activity, put_memory, saved, trained, week
 
 
 def short() -> Json:
     """Three seconds without a training."""
-    story = empty()
+    run_log = empty()
     for at in range(4):
-        put_memory(story, at, 4e9)
-        put_activity(story, at, cpu_share=0.1 * at, host_available_bytes=2.8e10)
-    return story
+        put_memory(run_log, at, 4e9)
+        put_activity(run_log, at, cpu_share=0.1 * at, host_available_bytes=2.8e10)
+    return run_log
 
 
 def cases() -> Iterator[tuple[str, Json]]:
@@ -43,10 +43,10 @@ def main() -> None:
     parser = gallery(__doc__)
     parser.add_argument("--only", help="of these cases, parted by commas")
     arguments, browser = given(parser)
-    for name, story in cases():
+    for name, run_log in cases():
         if arguments.only and name not in arguments.only.split(","):
             continue
-        file = saved(story, arguments.out / name / "asrconfig_monitor.json")
+        file = saved(run_log, arguments.out / name / "asrconfig_monitor.json")
         began = time.perf_counter()
         told = report(file.parent)
         read = time.perf_counter()

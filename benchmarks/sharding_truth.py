@@ -5,7 +5,7 @@
 A small wav2vec2 with AdamW on the CPU (gloo). Each process steps three times through the engine as it is set up under
 the Trainer: DDP as transformers makes it, FSDP2 by accelerate's own ``fsdp2_prepare_model``, DeepSpeed by what
 ``launch_files`` writes (where it is installed; otherwise left out). The profiler records every allocation of PyTorch's
-CPU allocator, C++ included. The third step is held against the formula in the first process:
+CPU allocator, C++ included. The third step is compared with the formula in the first process:
 
 - after its backward pass: parameters, gradients and optimizer state as Python knows them, and all that is allocated,
   for DDP its buckets, of which Python knows nothing. Buffers of the backward pass are not there any more;

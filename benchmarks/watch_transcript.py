@@ -165,11 +165,11 @@ def main() -> None:
             print(f"step {trainer.state.global_step}: {error}")
         monitor.stop()
         monitor.save(folder / NAME)
-        story = RunLog.load(folder / NAME)
-        print(f"\n{story!r}")
-        for event in story.events:
+        run_log = RunLog.load(folder / NAME)
+        print(f"\n{run_log!r}")
+        for event in run_log.events:
             print(f"{event.at_s:6.1f} s  {event.kind}: {event.text}")
-        for alert in story.alerts:
+        for alert in run_log.alerts:
             print(f"{alert.at_s:6.1f} s  {alert.kind} ({alert.severity}) since step {alert.since_step}: {alert.text}")
         ended = trainer.state.global_step
         print(f"\nit ran out of memory in step {ended + 1}; what had been said:")

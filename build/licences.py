@@ -85,7 +85,7 @@ def main() -> None:
         FILE.write_text(wanted)
         print(f"{FILE.name}: {len(listed(wanted)) - 1} modules, and Go itself")
     elif not FILE.exists() or FILE.read_text() != wanted:
-        sys.exit(f"{FILE.name} is not what is linked: python build/licences.py writes it anew; read the diff")
+        sys.exit(f"{FILE.name} is not what is linked: python build/licences.py writes it again; read the diff")
 
 
 if __name__ == "__main__":

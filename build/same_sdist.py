@@ -1,4 +1,4 @@
-"""Packs a source distribution anew, the same files to the same bytes: python same_sdist.py FROM.tar.gz FOLDER."""
+"""Packs a source distribution again, the same files to the same bytes: python same_sdist.py FROM.tar.gz FOLDER."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@
 #define AC_ABI_VERSION 4 /* of this contract; compare it with ac_abi_version() before any other call */
 #define AC_MAX_GPUS 16
 #define AC_MAX_REQUEST 1073741824 /* bytes */
-#define AC_OK 0 /* the only code of success; with any other no answer was made. A failed operation is an answer */
+#define AC_OK 0 /* success; any other code means that there is no answer. A failed operation still returns an answer */
 #define AC_BAD_CALL 1 /* a null pointer, a request over AC_MAX_REQUEST, or a struct size that is not this version's */
 #define AC_NO_MONITOR 2 /* ac_stats_read, ac_step_put: no monitor has this handle */
 #define AC_POISONED 3 /* an earlier panic; restart the process */

@@ -156,7 +156,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def filled(text: str) -> str:
-    """A page's text with its tables made anew."""
+    """A page's text with its tables made again."""
     parts = text.split("<!-- table: ")
     for k, part in enumerate(parts[1:], start=1):
         name, _, rest = part.partition(" -->")

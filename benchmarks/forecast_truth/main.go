@@ -72,7 +72,7 @@ func measure(from uint64, each, normal int, hours float64, only string, threads 
 	return summed(outcomes)
 }
 
-// outcome is how one tale ended.
+// outcome is how one simulated run ended.
 type outcome struct {
 	seed        uint64
 	kind        string // "" for one in order

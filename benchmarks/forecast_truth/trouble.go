@@ -8,7 +8,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// trouble is what goes wrong in a tale; the zero one nothing.
+// trouble is what goes wrong in a simulated run; its zero value is nothing.
 type trouble struct {
 	kind     string
 	alert    []string // kinds of alerts that name it

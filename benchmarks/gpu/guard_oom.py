@@ -111,7 +111,7 @@ class Watch(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """The guard says that something did not fit, after it has freed it."""
-        if "done again" in record.getMessage():
+        if "repeated" in record.getMessage():
             self.most = max(self.most, self.allocated() - self.before)
 
 

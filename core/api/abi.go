@@ -27,7 +27,7 @@ var Constants = []Constant{
 	{"ABI_VERSION", 4, "of this contract; compare it with ac_abi_version() before any other call"},
 	{"MAX_GPUS", monitor.MaxGPUs, ""},
 	{"MAX_REQUEST", 1 << 30, "bytes"},
-	{"OK", 0, "the only code of success; with any other no answer was made. A failed operation is an answer"},
+	{"OK", 0, "success; any other code means that there is no answer. A failed operation still returns an answer"},
 	{"BAD_CALL", 1, "a null pointer, a request over AC_MAX_REQUEST, or a struct size that is not this version's"},
 	{"NO_MONITOR", 2, "ac_stats_read, ac_step_put: no monitor has this handle"},
 	{"POISONED", 3, "an earlier panic; restart the process"},

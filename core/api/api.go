@@ -73,7 +73,7 @@ func dispatch(raw []byte) (any, error) {
 	}
 	if req.V != EnvelopeVersion {
 		return nil, fault.New(fault.VersionMismatch, "the Python package and its library come from different versions: reinstall asrconfig-go",
-			"request version %d, this library speaks %d", req.V, EnvelopeVersion)
+			"request version %d, this library reads %d", req.V, EnvelopeVersion)
 	}
 	op, known := table[req.Op]
 	if !known {

@@ -16,7 +16,7 @@ type durations struct {
 // attach takes more durations in seconds, little-endian float64.
 func (d *durations) attach(b []byte) error {
 	if len(b)%8 != 0 {
-		return fault.New(fault.InvalidArgument, "attach float64 numbers", "%d attached bytes are no whole number of durations", len(b))
+		return fault.New(fault.InvalidArgument, "attach float64 numbers", "%d attached bytes are not a whole number of durations", len(b))
 	}
 	for at := 0; at < len(b); at += 8 {
 		d.Seconds = append(d.Seconds, math.Float64frombits(binary.LittleEndian.Uint64(b[at:])))
@@ -38,7 +38,7 @@ func compareBatching(a batchingArgs) (batching.Comparison, error) {
 	return *found, nil
 }
 
-// orderSteps orders the clips of one epoch and cuts it into steps and micro-batches. Behind the zero byte of the answer: the order, indices
+// orderSteps orders the clips of one epoch and splits it into steps and micro-batches. Behind the zero byte of the answer: the order, indices
 // of clips as little-endian uint32.
 func orderSteps(a batchingArgs) (attachment[batching.Epoch], error) {
 	epoch, err := batching.MakeEpoch(a.Seconds, a.Options)

@@ -35,5 +35,5 @@ func TestOrderOfAttachedDurations(t *testing.T) {
 	require.NoError(t, binary.Read(bytes.NewReader(order), binary.LittleEndian, numbers))
 	slices.Sort(numbers)
 	assert.Equal(t, []uint32{0, 1, 2, 3, 4}, numbers)
-	assert.Contains(t, string(Call(append(request, 1))), "41 attached bytes are no whole number of durations")
+	assert.Contains(t, string(Call(append(request, 1))), "41 attached bytes are not a whole number of durations")
 }

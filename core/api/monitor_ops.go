@@ -44,10 +44,10 @@ type monitorStarted struct {
 	GPUError string   `json:"gpu_error"` // why there are none
 }
 
-// startMonitor starts to sample memory and activity, until monitor.stop. ac_stats_read copies the newest sample, ac_step_put tells of a step.
+// startMonitor starts to sample memory and activity, until monitor.stop. ac_stats_read copies the newest sample, ac_step_put reports a step.
 func startMonitor(a startMonitorArgs) (monitorStarted, error) {
 	if a.PID < 0 {
-		return monitorStarted{}, fault.New(fault.InvalidArgument, "pass the number of a process that runs", "pid = %d is no process", a.PID)
+		return monitorStarted{}, fault.New(fault.InvalidArgument, "pass the PID of a running process", "invalid pid %d", a.PID)
 	}
 	started := monitorStarted{GPUs: []string{}}
 	options := a.options()

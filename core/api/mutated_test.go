@@ -218,7 +218,7 @@ func checked(t *testing.T, number uint64, raw []byte) (got envelope) {
 	assert.Equal(t, got.OK, got.Result != nil, shown)
 	assert.NotRegexp(t, noNumber, string(got.Result), shown)
 	if got.OK {
-		assert.True(t, json.Valid(withoutAttachment(raw)), "%s is no JSON and was accepted", shown)
+		assert.True(t, json.Valid(withoutAttachment(raw)), "%s is not JSON and was accepted", shown)
 		return got
 	}
 	assert.NotContains(t, []fault.Code{fault.Internal, fault.Poisoned, ""}, got.Error.Code, "%s: %s", shown, text)
@@ -234,7 +234,7 @@ type shownRequest struct {
 
 func (r shownRequest) String() string { return fmt.Sprintf("request %d: %.3000q", r.number, r.raw) }
 
-// noNumber finds what is no number, also inside texts.
+// noNumber finds what is not a number, also inside texts.
 var noNumber = regexp.MustCompile(`\b(NaN|Inf|Infinity)\b`)
 
 func withoutAttachment(raw []byte) []byte {

@@ -51,7 +51,7 @@ type scanArgs struct {
 // attach takes more paths, each ended by a zero byte, behind those of the JSON.
 func (a *scanArgs) attach(b []byte) error {
 	if len(b) > 0 && b[len(b)-1] != 0 {
-		return fault.New(fault.InvalidArgument, "end each path with a zero byte", "the last of the attached paths is cut")
+		return fault.New(fault.InvalidArgument, "end each path with a zero byte", "the last attached path is truncated")
 	}
 	all := string(b) // one copy, of which each path is a part
 	a.Paths = slices.Grow(a.Paths, strings.Count(all, "\x00"))
@@ -69,7 +69,7 @@ type bufferArgs struct {
 	Size    int     `json:"size"` // bytes
 }
 
-// startScan begins to list and measure audio: a folder, files, a manifest, shards, buffers or an Arrow column. scan.poll tells when it is done.
+// startScan begins to list and measure audio: a folder, files, a manifest, shards, buffers or an Arrow column. scan.poll reports when it is done.
 func startScan(a scanArgs) (jobRef, error) {
 	var err error
 	if a.Request.Buffers, err = buffersOf(a.Buffers); err != nil {
@@ -102,7 +102,7 @@ type addArgs struct {
 	Arrow   *arrowArgs   `json:"arrow"`
 }
 
-// addToScan begins to measure a piece; scan.poll tells when it is done.
+// addToScan begins to measure a piece; scan.poll reports when it is done.
 func addToScan(a addArgs) (struct{}, error) {
 	job, err := openedScan(a.Job)
 	if err != nil {
@@ -124,7 +124,7 @@ type endArgs struct {
 	dataset.Ending
 }
 
-// endScan begins to sum up what was added; scan.poll tells when that is done.
+// endScan begins to sum up what was added; scan.poll reports when that is done.
 func endScan(a endArgs) (struct{}, error) {
 	job, err := openedScan(a.Job)
 	if err != nil {
@@ -139,7 +139,7 @@ func openedScan(handle uint64) (*scanJob, error) {
 		return nil, err
 	}
 	if job.collection == nil {
-		return nil, fault.New(fault.InvalidArgument, "make the job with scan.open", "scan %d takes no pieces", handle)
+		return nil, fault.New(fault.InvalidArgument, "create the scan with scan.open", "scan %d does not accept pieces", handle)
 	}
 	return job, nil
 }
@@ -274,12 +274,12 @@ func finishedScan(handle uint64) (*scanJob, error) {
 		return nil, fault.New(fault.InvalidArgument, "poll until it has finished", "scan %d is still running", handle)
 	}
 	if job.err == nil && job.result.Clips == nil {
-		return nil, fault.New(fault.InvalidArgument, "call scan.end first", "scan %d has not been summed up", handle)
+		return nil, fault.New(fault.InvalidArgument, "call scan.end first", "scan %d has not ended", handle)
 	}
 	return job, job.err
 }
 
-// scanTexts gives what is said in clips from an offset on, of a scan that was asked for texts; null where that is not known.
+// scanTexts gives what is said in clips from an offset on, of a scan with texts; null where that is not known.
 func scanTexts(a clipsArgs) ([]*string, error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {

@@ -220,7 +220,7 @@ func TestScanInPieces(t *testing.T) {
 	require.Equal(t, fault.InvalidArgument, code, "a failed scan goes on failing")
 	job, _ := scanned(t, map[string]any{"paths": []string{path}})
 	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": job})
-	require.Equal(t, fault.InvalidArgument, code, "it takes no pieces")
+	require.Equal(t, fault.InvalidArgument, code, "it does not accept pieces")
 }
 
 func TestScanErrorsComeWithTheResult(t *testing.T) {

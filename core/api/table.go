@@ -113,7 +113,7 @@ func attach(args any, b []byte) error {
 		return a.attach(b)
 	}
 	if len(b) > 0 {
-		return fault.New(fault.InvalidArgument, "end the request behind its JSON", "the operation takes no attachment, %d bytes came", len(b))
+		return fault.New(fault.InvalidArgument, "end the request behind its JSON", "the operation takes no attachment, got %d bytes", len(b))
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func libraryInfo() library {
 }
 
 type hardwareArgs struct {
-	GPU            string  `json:"gpu"`             // plan for this card of the catalogue instead of what is here
+	GPU            string  `json:"gpu"`             // plan for this card of the catalogue instead of the local one
 	VisibleDevices *string `json:"visible_devices"` // CUDA_VISIBLE_DEVICES; Go's own copy of the environment is stale
 	LibraryPath    string  `json:"library_path"`
 	Root           string  `json:"root"`

@@ -70,7 +70,7 @@ func parse(s *media.File) (media.Info, error) {
 	case format == nil: // or frames behind something else
 		return mpeg.Parse(s, base)
 	case format.parse == nil:
-		return media.Info{}, media.Unsupported("is %s, which is not read yet", format.name)
+		return media.Info{}, media.Unsupported("is %s, which is not supported yet", format.name)
 	}
 	return format.parse(s, base)
 }

@@ -31,7 +31,7 @@ type Options struct {
 	Epoch       uint64  `json:"epoch"`
 	Buckets     int     `json:"buckets"` // at most; fewer leave more randomness
 	DropLast    bool    `json:"drop_last"`
-	OverheadS   float64 `json:"overhead_s"` // what a micro-batch costs beside its padded seconds, in seconds of audio
+	OverheadS   float64 `json:"overhead_s"` // what a micro-batch costs besides its padded seconds, in seconds of audio
 	Memory      Limits  `json:"memory"`     // null: not known
 }
 
@@ -52,12 +52,12 @@ func (r Options) Check() error {
 	case r.Buckets < 1 || r.Buckets > maxBuckets:
 		return wrong(fmt.Sprintf("choose 1 to %d", maxBuckets), "buckets = %d", r.Buckets)
 	case r.Mode == Packed && r.Memory == nil:
-		return wrong("give what fits, or choose bucketed", "packed steps need a table of memory")
+		return wrong("give what fits, or choose bucketed", "packed steps require a memory table")
 	}
 	return checkOverhead(r.OverheadS)
 }
 
-// checkOverhead refuses what is no number of seconds.
+// checkOverhead refuses what is not a number of seconds.
 func checkOverhead(seconds float64) error {
 	if !(seconds >= 0 && seconds <= MaxSeconds) {
 		return fault.New(fault.InvalidArgument, "give 0 to 1e7 seconds", "overhead_s = %g", seconds)
@@ -96,8 +96,8 @@ func (r Options) notes(n, buckets int) []string {
 		return notes
 	}
 	if steps < fewSteps {
-		notes = append(notes, fmt.Sprintf("an epoch has only %d steps of %d clips: steps of similar clips are then few and much alike from epoch to epoch; "+
-			"random steps, cut by memory, keep the randomness that little data needs", steps, r.StepSamples))
+		notes = append(notes, fmt.Sprintf("an epoch has only %d steps of %d clips: steps of similar clips then hardly change from epoch to epoch; "+
+			"random steps with micro-batches sized by memory keep the randomness that a small dataset needs", steps, r.StepSamples))
 	}
 	if buckets == 1 && r.Buckets > 1 {
 		notes = append(notes, fmt.Sprintf("%d clips do not fill two buckets of %d steps: the order is random", n, bucketSteps))

@@ -109,7 +109,7 @@ func TestProcessesGetAboutTheSame(t *testing.T) {
 	}
 }
 
-// TestRandomStepsDoNotDependOnProcesses: a training that is resumed on another number of processes goes on exactly.
+// TestRandomStepsDoNotDependOnProcesses: a training that is resumed on another number of processes continues exactly.
 func TestRandomStepsDoNotDependOnProcesses(t *testing.T) {
 	seconds := lognormal(1000, 1)
 	steps := func(ranks int) (all [][]uint32) {

@@ -22,7 +22,7 @@ const maxRows = 4096
 
 // Check says what is wrong with the table.
 func (m Limits) Check() error {
-	const hint = "give rows of rising seconds, each with the largest micro-batch that fits, which never rises with them"
+	const hint = "give rows of increasing seconds, each with the largest micro-batch that fits, which never increases"
 	if len(m) == 0 || len(m) > maxRows {
 		return fault.New(fault.InvalidArgument, hint, "memory has %d rows, not 1 to %d", len(m), maxRows)
 	}
@@ -37,7 +37,7 @@ func (m Limits) Check() error {
 	return nil
 }
 
-// Largest is the largest micro-batch of clips of up to so many seconds, 0 when not even one is known to fit.
+// Largest is the largest micro-batch of clips of up to this length, 0 when not even one is known to fit.
 func (m Limits) Largest(seconds float64) int {
 	i := sort.Search(len(m), func(i int) bool { return m[i].Seconds >= seconds })
 	if i == len(m) {
@@ -68,6 +68,6 @@ func (m Limits) checkAll(sorted []float64) error {
 	if over == len(sorted) {
 		return nil
 	}
-	return fault.New(fault.Infeasible, "drop or cut them, turn gradient checkpointing on, or take a larger GPU",
+	return fault.New(fault.Infeasible, "drop or shorten them, enable gradient checkpointing, or use a larger GPU",
 		"%d of %d clips are too long to fit even alone; the shortest of them lasts %.4g s", len(sorted)-over, len(sorted), sorted[over])
 }

@@ -127,6 +127,6 @@ func (l Longest) words() string {
 	if l.MicroBatch == l.WithoutThem {
 		return fmt.Sprintf("%s over %.4g s: a micro-batch of %d fits with them and without", count, l.OverS, l.MicroBatch)
 	}
-	return fmt.Sprintf("%s over %.4g s %s a micro-batch of %d; without them %d; at one size for all they cost %.0f%% of the time, cut by memory %.1f%%",
+	return fmt.Sprintf("%s over %.4g s %s a micro-batch of %d; without them %d; with one size for all they cost %.0f%% of the time, with sizes by memory %.1f%%",
 		count, l.OverS, verb, l.MicroBatch, l.WithoutThem, 100*l.TimeShare, 100*l.SplitTimeShare)
 }

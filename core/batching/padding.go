@@ -31,7 +31,7 @@ func meanLongest(sorted []float64, b int) (mean float64) {
 }
 
 // Grouped is an order of the sorted clips, by their positions, that follows get_length_grouped_indices of transformers:
-// shuffled, cut into groups of 50 batches (fewer, where there are not four such groups), each sorted, the longest clip moved
+// shuffled, split into groups of 50 batches (fewer, where there are not four such groups), each sorted, the longest clip moved
 // to the front; its random numbers are others.
 func Grouped(sorted []float64, b int, seed uint64) []uint32 {
 	order := shuffled(len(sorted), rand.New(rand.NewPCG(seed, 1)))

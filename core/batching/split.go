@@ -70,7 +70,7 @@ func (c *splitter) optimal(clips []uint32) []int {
 // micro-batch costs clips × longest + overhead, in seconds of audio.
 func Split(seconds []float64, memory Limits, overhead float64) ([][]int, error) {
 	if memory == nil {
-		return nil, fault.New(fault.InvalidArgument, "give what fits: rows of seconds and the largest micro-batch", "micro-batches need a table of memory")
+		return nil, fault.New(fault.InvalidArgument, "give what fits: rows of seconds and the largest micro-batch", "splitting steps requires a memory table")
 	}
 	if err := checkOverhead(overhead); err != nil {
 		return nil, err

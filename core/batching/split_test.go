@@ -107,7 +107,7 @@ func TestClipsThatCannotBeUsed(t *testing.T) {
 		require.Error(t, err, name)
 	}
 	_, err := Split([]float64{1, 2}, nil, 0)
-	require.EqualError(t, err, "micro-batches need a table of memory")
+	require.EqualError(t, err, "splitting steps requires a memory table")
 	for _, wrong := range []float64{-1, math.NaN(), math.Inf(1), 1e308} {
 		_, err = Split([]float64{1, 2}, memory, wrong)
 		require.ErrorContains(t, err, "overhead_s = ")

@@ -20,7 +20,7 @@ type Figures struct {
 	MicroBatches int     `json:"micro_batches"`
 	Steps        int     `json:"steps"`
 	PaddedS      float64 `json:"padded_s"`    // sum of clips × longest over the micro-batches
-	Padding      float64 `json:"padding"`     // share of the padded seconds that is no audio
+	Padding      float64 `json:"padding"`     // share of the padded seconds that is not audio
 	Use          float64 `json:"use"`         // mean over the micro-batches of clips / largest that fits their longest
 	UseByTime    float64 `json:"use_by_time"` // the same, each weighted by its cost
 	CostS        float64 `json:"cost_s"`      // of all micro-batches, in seconds of audio

@@ -80,7 +80,7 @@ func TestPackedStepsHaveSeveralLengths(t *testing.T) {
 	}
 }
 
-// TestNeverOverMemory counts anew, without the simulation: 10^4 steps of each mode, each share cut as the guard boundaries it.
+// TestNeverOverMemory counts again, without the simulation: 10^4 steps of each mode, each share cut as the guard boundaries it.
 func TestNeverOverMemory(t *testing.T) {
 	seconds, memory := heavy(320_000, 5), fits(100, 60)
 	for _, mode := range modes {

@@ -15,7 +15,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// binaryOf lays values out as Arrow does, behind `from` rows that do not count; nil is a null.
+// binaryOf lays values out as Arrow does, behind `from` rows that are not measured; nil is a null.
 func binaryOf(width, from int, values ...[]byte) *ArrowBinary {
 	c := ArrowBinary{Width: width, From: from, Valid: ArrowBits{Bits: make([]byte, (from+len(values)+7)/8), From: from}}
 	c.Data = []byte("before")

@@ -18,7 +18,7 @@ import (
 // that cannot be written, or a table that broke, only costs the time to read the files.
 type Cache struct {
 	Folder string `json:"folder"` // "" keeps nothing
-	// Mark tells one library from another, which may measure otherwise: what one wrote is nothing to the other.
+	// Mark identifies the library: caches of another one, which may measure otherwise, are ignored.
 	Mark string `json:"mark"`
 }
 

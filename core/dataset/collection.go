@@ -57,7 +57,7 @@ func (c *Collection) Finish(ctx context.Context, e Ending) (Result, error) {
 	}
 	if e.Population != nil {
 		if *e.Population < c.clips.Len() {
-			return Result{}, fault.New(fault.InvalidArgument, "it counts all the clips that the given ones were drawn from",
+			return Result{}, fault.New(fault.InvalidArgument, "population counts all clips, also those not given",
 				"population is %d with %d clips given", *e.Population, c.clips.Len())
 		}
 		sample.Population = *e.Population
@@ -138,7 +138,7 @@ func (p *Piece) entries() []entry {
 // Options say how to measure.
 type Options struct {
 	Workers int   `json:"workers"` // parallel reads, at most 64; 0: four for each usable core
-	Cache   Cache `json:"cache"`   // of whole files; what lies in memory or within larger files is measured anew
+	Cache   Cache `json:"cache"`   // of whole files; what lies in memory or within larger files is measured again
 	// BatchSize is the number of clips a batch, 1 to 65536, for what padding costs; 0 for 8.
 	BatchSize int   `json:"batch_size"`
 	Seed      int64 `json:"seed"` // of the draw of a sample and of shuffled batches; the same seed gives the same
@@ -147,7 +147,7 @@ type Options struct {
 // Check refuses what cannot be meant.
 func (o Options) Check() error {
 	if o.Workers < 0 {
-		return fault.New(fault.InvalidArgument, "use 0 for four for each usable core", "workers is %d", o.Workers)
+		return fault.New(fault.InvalidArgument, "use 0 for four per usable core", "workers is %d", o.Workers)
 	}
 	if o.BatchSize < 0 || o.BatchSize > maxBatch {
 		return fault.New(fault.InvalidArgument, "use 1 to 65536", "batch_size is %d", o.BatchSize)

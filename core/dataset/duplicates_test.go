@@ -62,12 +62,12 @@ func TestWarnings(t *testing.T) {
 	clips[3].Channels, clips[2].ClaimedS, clips[4].Method = 2, &claimed, "estimated"
 	d := summed(clips, "", nil)
 	assert.Equal(t, []string{
-		"1 clip under 0.1 s, too short to say anything; CTC needs a frame (20 ms) for each label",
-		"2 clips over 30 s, where Whisper stops listening; others need memory by the length",
+		"1 clip under 0.1 s, too short for speech; CTC needs a frame (20 ms) for each label",
+		"2 clips over 30 s, which Whisper truncates; other models need more memory for them",
 		"3 clips not at 16 kHz, to be resampled (16000 Hz ×3, 8000 Hz ×2, 44100 Hz ×1)",
 		"1 clip not mono, to be mixed down",
-		"1 clip hold less audio than their headers claim; what they hold is counted",
-		"1 clip of estimated length: their formats do not tell it without decoding",
+		"1 clip hold less audio than their headers claim; the actual length is counted",
+		"1 clip of estimated length: their formats do not store it",
 	}, d.Warnings)
 	assert.Equal(t, map[string]int{"header": 5, "estimated": 1}, d.Methods)
 	quiet := clipsOf(3)

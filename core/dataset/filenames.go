@@ -26,7 +26,7 @@ type members struct {
 	items  []item
 }
 
-// take keeps a member unless it is hidden, or can be no audio. It is called for millions of files: what is no audio costs
+// take keeps a member unless it is hidden, or can be no audio. It is called for millions of files: what is not audio costs
 // no memory.
 func (m *members) take(name []byte, kind uint8) {
 	if len(name) == 0 || name[0] == '.' {

@@ -70,7 +70,7 @@ func (m *manifest) scp() error {
 	return m.eachLine(func(number int, line []byte) error {
 		key, rest := keyed(line)
 		if rest == "" {
-			return m.bad(number, "has no path behind the name of its recording")
+			return m.bad(number, "has no path after the name of its recording")
 		}
 		return m.recording(number, key, rest, mention{text: m.textOf(key)})
 	})
@@ -93,7 +93,7 @@ func (m *manifest) segments() error {
 		start, errStart := strconv.ParseFloat(fields[2], 64)
 		end, errEnd := strconv.ParseFloat(fields[3], 64)
 		if errStart != nil || errEnd != nil || !(start >= 0) || !(end > start || end == -1) || math.IsInf(end, 0) {
-			return m.bad(number, "its start and end are no seconds of a recording")
+			return m.bad(number, "its start and end are not valid seconds")
 		}
 		rest, known := recordings[fields[1]]
 		if !known || rest == "" {
@@ -119,7 +119,7 @@ func (m *manifest) recording(number int, key, rest string, r mention) error {
 		}
 		m.given(key, seconds, 0, r.text)
 	case strings.HasPrefix(rest, "|"), rest == "-":
-		return m.bad(number, "%s: standard input and output are no files", key)
+		return m.bad(number, "%s: standard input and output are not files", key)
 	case inArchive:
 		m.entries = append(m.entries, entry{path: name, more: &detail{text: r.text, by: &arkMember{offset, r}}})
 		m.good++

@@ -91,7 +91,7 @@ func (m *manifest) from(number int, id string, sources []lhotseSource, r mention
 		m.given(id, seconds, rate, r.text)
 		return nil
 	}
-	return m.bad(number, "%s: its audio comes from %q, which is not read", fault.Shorten(id), fault.Shorten(kind))
+	return m.bad(number, "%s: its audio comes from %q, which is not supported", fault.Shorten(id), fault.Shorten(kind))
 }
 
 // mix takes several cuts that are added up: the last one to end ends it.

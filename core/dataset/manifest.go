@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -26,7 +27,7 @@ var textColumns = []string{"text", "sentence", "transcription", "transcript", "n
 
 const (
 	maxLine      = 16 << 20 // bytes of one line, or one CSV record
-	maxBadStart  = 1000     // bad lines before the first good one: then it is no manifest
+	maxBadStart  = 1000     // bad lines before the first good one: then it is not a manifest
 	readAtOnce   = 1 << 16
 	manifestKind = ".jsonl, .json or .ndjson (one JSON object a line), .csv or .tsv, .txt or .lst (one path a line), " +
 		".scp, segments or utt2dur (Kaldi); each also with .gz"
@@ -109,7 +110,7 @@ func openManifest(ctx context.Context, path string) (m *manifest, done func(), e
 	if strings.EqualFold(filepath.Ext(path), ".gz") {
 		if in, err = gzip.NewReader(f); err != nil {
 			_ = f.Close() // only read from
-			return nil, nil, fault.Wrap(err, fault.Corrupt, "make it again, or unpack it", "manifest %s", fault.Printable(path))
+			return nil, nil, fault.Wrap(err, fault.Corrupt, "recreate it, or unpack it", "manifest %s", fault.Printable(path))
 		}
 	}
 	m.in = bufio.NewReaderSize(in, readAtOnce)
@@ -134,7 +135,7 @@ func (m *manifest) expect(size int64) {
 // broken is the error of a manifest that cannot be read to its end.
 func (m *manifest) broken(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, new(flate.CorruptInputError)) {
-		return fault.Wrap(err, fault.Corrupt, "make it again", "manifest %s is cut off or damaged", fault.Printable(m.path))
+		return fault.Wrap(err, fault.Corrupt, "recreate it", "manifest %s is truncated or damaged", fault.Printable(m.path))
 	}
 	return fault.Wrap(bare(err), fault.NotFound, "check the disk and the mount", "reading %s", fault.Printable(m.path))
 }
@@ -228,14 +229,17 @@ func (m *manifest) bad(line int, format string, args ...any) error {
 	return nil
 }
 
-// columnName is what columns are called, also several of them where another sign divides them: "id;path".
-var columnName = regexp.MustCompile(`^\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?([,;|]\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?)*$`)
+// columnName is what columns are called, also several of them where another sign divides them: "id;path". It is compiled at
+// its first use, which takes as long as loading the rest of the library.
+var columnName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?([,;|]\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?)*$`)
+})
 
 // missing is the error of a manifest without a path column.
 func (m *manifest) missing(found []string) error {
 	var quoted []string
 	for _, f := range found[:min(len(found), 30)] {
-		if len(f) > 256 || !columnName.MatchString(f) { // a file that is no table: it is not quoted
+		if len(f) > 256 || !columnName().MatchString(f) { // a file that is not a table: it is not quoted
 			f = "no name of a column"
 		}
 		quoted = append(quoted, strconv.Quote(f))

@@ -68,11 +68,11 @@ func TestKindsOfManifests(t *testing.T) {
 {"audio_filepath":"a.wav","offset":"x","duration":1}
 {"audio_filepath":"gone.wav","offset":0,"duration":1}`}, "m.json", []string{
 			`a.wav 1.000 "one"`, `a.wav 0.500 of 1.000 "two"`, "a.wav: the row starts at 2.500 s, but the file ends at 2.000 s", "a.wav 1.250",
-			"a.wav 2.000", `a.wav 2.000 of 7.000 ""`, "a.wav 1.750", "m.json:8: a.wav: -1 is no number of seconds",
-			`m.json:9: a.wav: "x" is no number of seconds`, "gone.wav: no such file"}},
+			"a.wav 2.000", `a.wav 2.000 of 7.000 ""`, "a.wav 1.750", "m.json:8: a.wav: -1 is not a number of seconds",
+			`m.json:9: a.wav: "x" is not a number of seconds`, "gone.wav: no such file"}},
 		{"a duration that only describes", map[string]string{"m.jsonl": `{"path":"a.wav","duration":1}`}, "m.jsonl", []string{"a.wav 2.000"}},
 		{"pieces in CSV", map[string]string{"m.csv": "wav,offset,duration,wrd\na.wav,0.5,1,hi\na.wav,,,\na.wav,0,,x\na.wav,nan,1,x\n"}, "m.csv", []string{
-			`a.wav 1.000 "hi"`, `a.wav 2.000 ""`, `a.wav 2.000 "x"`, "m.csv:5: a.wav: nan is no number of seconds"}},
+			`a.wav 1.000 "hi"`, `a.wav 2.000 ""`, `a.wav 2.000 "x"`, "m.csv:5: a.wav: nan is not a number of seconds"}},
 		{"Common Voice", map[string]string{"train.tsv": "client_id\tpath\tsentence\nx\tc.wav\tHallo\n", "clips/c.wav": "wav"}, "train.tsv", []string{`clips/c.wav 1.000 "Hallo"`}},
 		{"fairseq", map[string]string{"train.tsv": "ROOT/clips\nc.wav\t16000\n", "clips/c.wav": "wav"}, "train.tsv", []string{"clips/c.wav 1.000"}},
 		{"a list", map[string]string{"l.txt": "a.wav\n\n b c.wav \nutt a.wav 1200 hello\nnope\n", "b c.wav": "wav"}, "l.txt", []string{"a.wav 2.000", "b c.wav 1.000", "a.wav 2.000", "nope: no such file"}},
@@ -80,11 +80,11 @@ func TestKindsOfManifests(t *testing.T) {
 		{"Kaldi", map[string]string{"wav.scp": "u1 a.wav\nu2\tsph2pipe -f wav /x.sph |\nu3 rm -rf ROOT |\nu4\nu5 -\nu6 w.ark:5\nu7 w.ark:6\nu8 gone.ark:5\n",
 			"utt2dur": "u1 9\nu2 1.5\n", "text": "u1 one two\nu6 six", "w.ark": "ARK"}, "", []string{
 			`a.wav 2.000 "one two"`, "u2 1.500 given", "wav.scp:3: u3: is a command, which is not run, and utt2dur does not have it (utils/data/get_utt2dur.sh makes it)",
-			`wav.scp:4: has no path behind the name of its recording`, `wav.scp:5: u5: standard input and output are no files`, `w.ark:5 1.000 "six"`, `w.ark:6: is not audio: its content is of no known format`, "gone.ark:5: no such file"}},
+			`wav.scp:4: has no path after the name of its recording`, `wav.scp:5: u5: standard input and output are not files`, `w.ark:5 1.000 "six"`, `w.ark:6: is not audio: its content is of no known format`, "gone.ark:5: no such file"}},
 		{"Kaldi segments", map[string]string{"wav.scp": "r1 a.wav\nr2 cat |\nr3 w.ark:5", "segments": "s1 r1 0.5 1.25\ns2 r1 1 -1\ns3 r2 10 12\ns4 r2 0 -1\ns5 r1 3 4\ns6 r0 0 1\ns7 r1 2 1\ns8 r1\ns9 r3 0.5 1\n",
 			"text": "s1 hi\n", "w.ark": "ARK"}, "", []string{
 			`a.wav 0.750 "hi"`, "a.wav 1.000", "s3 2.000 given", "segments:4: s4: is a command, which is not run, and utt2dur does not have it (utils/data/get_utt2dur.sh makes it)",
-			"a.wav: the row starts at 3.000 s, but the file ends at 2.000 s", `segments:6: wav.scp does not have its recording`, `segments:7: its start and end are no seconds of a recording`,
+			"a.wav: the row starts at 3.000 s, but the file ends at 2.000 s", `segments:6: wav.scp does not have its recording`, `segments:7: its start and end are not valid seconds`,
 			"segments:8: has 2 fields instead of utterance, recording, start and end", "w.ark:5 0.500"}},
 		{"durations alone", map[string]string{"utt2dur": "a 1.5\nb x\nc -1\n"}, "utt2dur", []string{"a 1.500 given", `utt2dur:2: has no duration of up to 1e+09 s behind the name of its utterance`, `utt2dur:3: has no duration of up to 1e+09 s behind the name of its utterance`}},
 		{"Kaldi from its recipe", map[string]string{"data/train/wav.scp": "u1 a.wav\n"}, "data/train/wav.scp", []string{"a.wav 2.000"}},
@@ -96,7 +96,7 @@ func TestKindsOfManifests(t *testing.T) {
 {"id":"c6","tracks":[{"cut":{"duration":2,"supervisions":[{"text":"x"}],` + recording + `}},"offset":0},{"cut":{"duration":1},"offset":1.5}],"type":"MixedCut"}
 {"id":"c7","duration":1,"type":"PaddingCut"}
 {"id":"c8","start":-1,"duration":1,` + recording + `}}`}, "cuts.jsonl.gz", []string{
-			`a.wav 1.000 "a b"`, "a.wav 0.500 of 1.000", "c3 1.800 given", "c4 1.000 given", `cuts.jsonl.gz:5: c5: its audio comes from "shar", which is not read`,
+			`a.wav 1.000 "a b"`, "a.wav 0.500 of 1.000", "c3 1.800 given", "c4 1.000 given", `cuts.jsonl.gz:5: c5: its audio comes from "shar", which is not supported`,
 			`c6 2.500 given "x"`, "cuts.jsonl.gz:7: c7: is padding without audio", "cuts.jsonl.gz:8: c8: cuts 1 s from -1 s on"}},
 		{"Lhotse recordings", map[string]string{"recordings.jsonl": `{"id":"r","sources":[{"type":"file","channels":[0],"source":"a.wav"}],"sampling_rate":16000,"num_samples":1,"duration":9}
 {"id":"u","sources":[{"type":"url","channels":[0],"source":"https://x/y.wav"}],"sampling_rate":16000,"duration":3}`}, "recordings.jsonl", []string{"a.wav 2.000", "u 3.000 given"}},

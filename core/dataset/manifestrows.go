@@ -58,7 +58,7 @@ func seconds(raw json.RawMessage) (float64, error) {
 	}
 	s, err := strconv.ParseFloat(strings.Trim(string(raw), `"`), 64)
 	if err != nil || !(s >= 0 && s <= maxClipS) {
-		return 0, fmt.Errorf("%.40s is no number of seconds", raw)
+		return 0, fmt.Errorf("%.40s is not a number of seconds", raw)
 	}
 	return s, nil
 }

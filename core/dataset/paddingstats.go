@@ -16,7 +16,7 @@ const (
 // paddings tells what four ways of making batches of b clips cost, from the sorted durations. A batch lasts as long as its
 // longest clip; the last one may be smaller.
 //   - random: in expectation, exactly (see batching.Expected);
-//   - grouped: as transformers' LengthGroupedSampler does: shuffled, cut into groups of 50 batches (fewer, where there are not
+//   - grouped: as transformers' LengthGroupedSampler does: shuffled, split into groups of 50 batches (fewer, where there are not
 //     four such groups), each sorted, the longest clip moved to the front; for one shuffle, by the seed;
 //   - bucketed: ten buckets that last equally long, as Lhotse and NeMo cut them, random batches within each, in expectation;
 //   - sorted: from the longest to the shortest.

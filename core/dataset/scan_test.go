@@ -92,7 +92,7 @@ func TestFolder(t *testing.T) {
 	assert.Equal(t, "folder "+root, d.Source)
 	require.Len(t, d.BadFiles, 3)
 	assert.Equal(t, profile.BadFile{Path: root + "/c.wav", Error: `is not audio: its content is text`}, d.BadFiles[0])
-	assert.Contains(t, d.BadFiles[1].Error, "is Windows Media (ASF), which is not read yet; convert it")
+	assert.Contains(t, d.BadFiles[1].Error, "is Windows Media (ASF), which is not supported yet; convert it")
 	assert.Equal(t, "is empty", d.BadFiles[2].Error)
 }
 

@@ -38,7 +38,7 @@ type Request struct {
 	// Clips are known already, arrays for example, and only summed up.
 	Clips []profile.Clip `json:"clips"`
 
-	// Texts asks a manifest, a Kaldi folder or shards for what is said in each clip. TextField names the column, the field
+	// Texts reads transcripts from a manifest, a Kaldi folder or shards. TextField names the column, the field
 	// or the member's extension that holds it; without it, the first of textColumns is taken.
 	Texts     bool   `json:"texts"`
 	TextField string `json:"text_field"`
@@ -85,7 +85,7 @@ func (r Request) check() error {
 	case r.SampleSize != nil && *r.SampleSize < 1:
 		return fault.New(fault.InvalidArgument, "use 1 or more, or leave it out for every file", "sample_size is %d", *r.SampleSize)
 	case r.Population != nil && (r.Clips == nil || *r.Population < len(r.Clips)):
-		return fault.New(fault.InvalidArgument, "it counts all the clips that the given ones were drawn from", "population is %d with %d clips given", *r.Population, len(r.Clips))
+		return fault.New(fault.InvalidArgument, "population counts all clips, also those not given", "population is %d with %d clips given", *r.Population, len(r.Clips))
 	case r.SampleSize != nil && (r.Sampled || r.Population != nil):
 		return fault.New(fault.InvalidArgument, "leave sample_size out", "sample_size given for clips that are a sample already")
 	}

@@ -68,7 +68,7 @@ func readShard(ctx context.Context, name string, r *Request) []entry {
 // read goes through the members and says what went wrong.
 func (s *shardReader) read(ctx context.Context) string {
 	if kind := s.in.packed(); kind != "" {
-		return fmt.Sprintf("is compressed with %s, which would have to be unpacked whole to look inside; unpack it once: audio hardly gets smaller by it", kind)
+		return fmt.Sprintf("is compressed with %s, which must be unpacked to be read; unpack it once: audio hardly compresses", kind)
 	}
 	for ctx.Err() == nil {
 		h, err := s.tar.Next()
@@ -76,13 +76,13 @@ func (s *shardReader) read(ctx context.Context) string {
 		case errors.Is(err, io.EOF) && (s.in.at == 0 || s.in.at > s.end && s.in.endMark()):
 			return ""
 		case errors.Is(err, io.EOF):
-			return fmt.Sprintf("ends behind member %d without the blocks that end an archive: it may be cut off", s.members)
+			return fmt.Sprintf("ends after member %d without an end-of-archive marker: it may be truncated", s.members)
 		case err != nil && s.members == 0:
-			return "is no tar archive: its content is " + media.Contents(s.in.head())
+			return "is not a tar archive: its content is " + media.Contents(s.in.head())
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return fmt.Sprintf("is cut off behind member %d", s.members)
+			return fmt.Sprintf("is truncated after member %d", s.members)
 		case err != nil:
-			return fmt.Sprintf("cannot be read behind member %d: %v", s.members, err)
+			return fmt.Sprintf("cannot be read after member %d: %v", s.members, err)
 		}
 		s.members++
 		s.end = s.in.at + (h.Size+511)&^511
@@ -110,7 +110,7 @@ func (s *shardReader) take(h *tar.Header) {
 	case h.Typeflag == tar.TypeGNUSparse, h.PAXRecords["GNU.sparse.major"] != "", h.PAXRecords["GNU.sparse.map"] != "":
 		s.entries = append(s.entries, stray(name, "is stored with holes (GNU sparse); make the archive again without --sparse"))
 	case h.Typeflag != tar.TypeReg:
-		s.entries = append(s.entries, stray(name, "is a link or no file; make the archive again with --hard-dereference --dereference"))
+		s.entries = append(s.entries, stray(name, "is a link or not a file; make the archive again with --hard-dereference --dereference"))
 	default:
 		e := entry{path: name, more: &detail{by: &tarMember{s.path, s.in.at, h.Size}}}
 		s.entries = append(s.entries, e)

@@ -71,10 +71,10 @@ func TestShards(t *testing.T) {
 			Request{Paths: []string{"a.wav", "b.tar"}}, []string{"a.wav 0.100", "b.tar/a.wav 0.100"}},
 		{"odd members", map[string][]byte{"o.tar": odd.Bytes(), "s.tar": sparse, "empty.tar": nil, "text.tar": []byte("hello, this is no archive"), "pack.tar.gz": gzipped(t, "x")},
 			Request{Shards: []string{"{o,s,empty,text}.tar", "pack.tar.gz"}}, []string{
-				"o.tar/l.wav: is a link or no file; make the archive again with --hard-dereference --dereference", "o.tar/h.wav: is a link or no file; make the archive again with --hard-dereference --dereference",
+				"o.tar/l.wav: is a link or not a file; make the archive again with --hard-dereference --dereference", "o.tar/h.wav: is a link or not a file; make the archive again with --hard-dereference --dereference",
 				"o.tar/e.wav: is empty", "s.tar/s.wav: is stored with holes (GNU sparse); make the archive again without --sparse",
-				`text.tar: is no tar archive: its content is text`,
-				"pack.tar.gz: is compressed with gzip, which would have to be unpacked whole to look inside; unpack it once: audio hardly gets smaller by it"}},
+				`text.tar: is not a tar archive: its content is text`,
+				"pack.tar.gz: is compressed with gzip, which must be unpacked to be read; unpack it once: audio hardly compresses"}},
 		{"what is said", map[string][]byte{"a.tar": said}, Request{Shards: []string{"a.tar"}, Texts: true}, []string{
 			`a.tar/k1.wav 0.100 "one two"`, `a.tar/sub/k1.left.wav 0.100 "sub"`, `a.tar/k2.wav 0.100 "txt"`, "a.tar/k3.wav 0.100"}},
 		{"said in a member of this name", map[string][]byte{"a.tar": said}, Request{Shards: []string{"a.tar"}, Texts: true, TextField: "cls"}, []string{

@@ -106,7 +106,7 @@ func braces(pattern string) ([]string, error) {
 		}
 		words, err := alternatives(p[start+1 : end])
 		if err != nil || len(todo)+len(done)+len(words) > maxShards {
-			return nil, fault.New(fault.InvalidArgument, "write {000000..000012} or {a,b}", "%s stands for more than %d files, or for none", fault.Printable(pattern), maxShards)
+			return nil, fault.New(fault.InvalidArgument, "write {000000..000012} or {a,b}", "%s expands to more than %d files, or to none", fault.Printable(pattern), maxShards)
 		}
 		for _, word := range slices.Backward(words) {
 			todo = append(todo, p[:start]+word+p[end+1:])

@@ -22,12 +22,12 @@ func warnings(d *profile.Dataset, sorted []float64) []string {
 		}
 	}
 	short, _ := slices.BinarySearch(sorted, shortClipS)
-	say(short, "under 0.1 s, too short to say anything; CTC needs a frame (20 ms) for each label")
-	say(len(sorted)-firstOver(sorted, longClipS), "over 30 s, where Whisper stops listening; others need memory by the length")
+	say(short, "under 0.1 s, too short for speech; CTC needs a frame (20 ms) for each label")
+	say(len(sorted)-firstOver(sorted, longClipS), "over 30 s, which Whisper truncates; other models need more memory for them")
 	say(others(d.SampleRates, strconv.Itoa(decodedRate)), "not at 16 kHz, to be resampled (%s)", mix(d.SampleRates, " Hz"))
 	say(others(d.Channels, "1"), "not mono, to be mixed down")
-	say(d.ShortenedCount, "hold less audio than their headers claim; what they hold is counted")
-	say(d.Methods["estimated"], "of estimated length: their formats do not tell it without decoding")
+	say(d.ShortenedCount, "hold less audio than their headers claim; the actual length is counted")
+	say(d.Methods["estimated"], "of estimated length: their formats do not store it")
 	if d.Duplicates.Count > 0 {
 		say(d.Duplicates.Count, "very likely copies of others (%.2f h): same size, same length, same bytes where read", d.Duplicates.Hours)
 	}

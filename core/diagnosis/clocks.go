@@ -37,7 +37,7 @@ func heat(f *figures, _ Run) *Finding {
 // power is usual on cards at their limit; it counts where the clock is far down.
 func power(f *figures, _ Run) *Finding {
 	return clockFinding(f, whenSlow(func(c card) float64 { return c.capped }), powerTold, "power", "The GPU is throttled by its power limit", "by its power limit",
-		"raise the power limit (nvidia-smi -q -d POWER tells the highest; nvidia-smi -pl sets it)", Info)
+		"raise the power limit (nvidia-smi -q -d POWER shows the highest; nvidia-smi -pl sets it)", Info)
 }
 
 func brake(f *figures, _ Run) *Finding {
@@ -46,7 +46,7 @@ func brake(f *figures, _ Run) *Finding {
 }
 
 func heldClock(f *figures, _ Run) *Finding {
-	return clockFinding(f, whenSlow(func(c card) float64 { return c.set }), powerTold, "clock_setting", "Someone has set the GPU's clock low", "by a setting", "free the clocks by nvidia-smi -rgc", runlog.SeverityWarn)
+	return clockFinding(f, whenSlow(func(c card) float64 { return c.set }), powerTold, "clock_setting", "The GPU's clock is set low", "by a setting", "reset the clocks with nvidia-smi -rgc", runlog.SeverityWarn)
 }
 
 // whenSlow counts readings of cards alone whose clock is far down.
@@ -85,7 +85,7 @@ func failingGPU(f *figures, _ Run) *Finding {
 	return &Finding{
 		Kind: "failing_gpu", Severity: runlog.SeverityCritical, Title: "The driver reports errors of a GPU",
 		Evidence: fmt.Sprintf("errors (XID): %d, uncorrectable memory errors: %d, card lost: %d", xid, ecc, lost),
-		Change:   "look at nvidia-smi -q and the kernel log, and take the card out of use if it happens again",
+		Change:   "look at nvidia-smi -q and the kernel log, and stop using the card if it happens again",
 	}
 }
 
@@ -96,7 +96,7 @@ func gaps(f *figures, _ Run) *Finding {
 	}
 	return &Finding{
 		Kind: "gaps", Severity: Info, Title: "The machine or the process was stopped for a while",
-		Evidence: fmt.Sprintf("%s no samples could be taken, %d of %d events", times(n), n, len(f.log.Events)),
+		Evidence: fmt.Sprintf("%s without readings, %d of %d events", times(n), n, len(f.log.Events)),
 		Change:   "keep the machine awake while it trains: systemd-inhibit --what=sleep before the command",
 	}
 }

@@ -79,7 +79,7 @@ func notPersistent(f *figures, run Run) *Finding {
 		return nil
 	}
 	return &Finding{
-		Kind: "persistent_workers", Severity: Info, Title: "Workers start anew in every epoch", lost: 0.01,
+		Kind: "persistent_workers", Severity: Info, Title: "Workers restart in every epoch", lost: 0.01,
 		Evidence: fmt.Sprintf("%d workers without persistent_workers, and %s of the steps' time spent waiting for batches %s", *run.Workers,
 			percent(f.waited), f.over()),
 		Change: "set dataloader_persistent_workers=True", Setting: "dataloader_persistent_workers", Value: "True",
@@ -103,8 +103,8 @@ func idleBoth(f *figures, run Run) *Finding {
 		return nil
 	}
 	return &Finding{
-		Kind: "both_idle", Severity: runlog.SeverityWarn, Title: "Neither the GPU nor the CPU has much to do", lost: aimedGPU - f.busy(),
-		Evidence: fmt.Sprintf("GPU busy %s, CPU %s %s; the loader was waited for %s of the steps' time", percent(f.busy()), percent(f.cpu), f.over(),
+		Kind: "both_idle", Severity: runlog.SeverityWarn, Title: "Neither the GPU nor the CPU is busy", lost: aimedGPU - f.busy(),
+		Evidence: fmt.Sprintf("GPU busy %s, CPU %s %s; %s of the steps' time was spent waiting for the loader", percent(f.busy()), percent(f.cpu), f.over(),
 			percent(f.waited)),
 		Change: "copy the dataset to a local disk: slow storage is the usual cause where steps and logging are not",
 	}
@@ -136,7 +136,7 @@ func overPCIe(f *figures, run Run) *Finding {
 		found := &Finding{
 			Kind: "pcie", Severity: runlog.SeverityWarn, Title: "Copies between host and GPU take much of the time", lost: (aimedGPU - c.busy) / 2,
 			Evidence: fmt.Sprintf("%.1f GB/s over PCIe on average, GPU %d busy %s %s", c.pcie/1e9, c.index, percent(c.busy), f.over()),
-			Change:   "keep on the GPU what goes to and fro (offloaded optimizer states, outputs that are moved to the CPU every step)",
+			Change:   "keep on the GPU what is copied back and forth (offloaded optimizer states, outputs that are moved to the CPU every step)",
 		}
 		if !known(run.PinMemory, true) {
 			found.Setting, found.Value, found.Change = "dataloader_pin_memory", "True", "set dataloader_pin_memory=True: copies from pinned memory do not block"

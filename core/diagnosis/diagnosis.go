@@ -16,7 +16,7 @@ type Finding struct {
 	Title    string `json:"title"`    // what is the case
 	Evidence string `json:"evidence"` // the figures that show it, and over which steps or time
 	Change   string `json:"change"`   // the one thing to change
-	Setting  string `json:"setting"`  // that change for programs: an argument of TrainingArguments; "" where it is none
+	Setting  string `json:"setting"`  // that change for programs: an argument of TrainingArguments; "" for none
 	Value    string `json:"value"`    // and its new value
 
 	lost float64 // share of the time that it costs, estimated; findings are ordered by it

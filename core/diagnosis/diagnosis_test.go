@@ -194,13 +194,13 @@ func TestStoriesWithoutMuch(t *testing.T) {
 	cut := healthyLog()
 	cut.Steps.SpentS, cut.Steps.GPU, cut.Steps.PeakAllocated = cut.Steps.SpentS[:3], cut.Steps.GPU[:1], nil
 	for name, row := range map[string]struct {
-		story *runlog.Log
-		kind  string
+		log  *runlog.Log
+		kind string
 	}{
 		"empty": {&runlog.Log{}, "too_short"}, "one step": {short, "too_short"}, "no GPU": {bare, "healthy"}, "one step, readings": {one, "healthy"},
 		"no columns": {absent, "healthy"}, "cut off": {cut, "healthy"},
 	} {
-		found := Of(row.story, Run{})
+		found := Of(row.log, Run{})
 		require.NotEmpty(t, found, name)
 		assert.Equal(t, row.kind, found[0].Kind, name)
 		for _, f := range found {
@@ -230,7 +230,7 @@ func TestCardsThatDoNotTrainAreNotJudged(t *testing.T) {
 	assert.Equal(t, []string{"healthy"}, kinds(Of(s, Run{})))
 }
 
-// FuzzOf reads stories as files may hold them: columns of any length, indices out of range.
+// FuzzOf reads run logs as files may hold them: columns of any length, indices out of range.
 func FuzzOf(f *testing.F) {
 	f.Add([]byte(`{"duration_s":9,"gpus":[{"total_bytes":9}],"memory":{"gpu_used_bytes":[[8]]},"activity":{"cpu_share":[0.1,0.2,0.1,0.2,0.1,0.1,0.1,0.1,0.1,0.1]}}`))
 	f.Add([]byte(`{"gpus":[{}],"steps":{"kind":["train","train"],"gpu":[7,-3],"headroom_bytes":[1,null,3]},"activity":{"gpus":[]}}`))

@@ -61,7 +61,7 @@ func headroomForMore(f *figures, run Run) *Finding {
 	}
 	setting, value, change := larger(f, run)
 	return &Finding{
-		Kind: "room", Severity: Info, Title: "GPU memory is far from used up",
+		Kind: "room", Severity: Info, Title: "Much of the GPU memory is unused",
 		Evidence: fmt.Sprintf("at most %s of the card were allocated %s; 80 to 95 %% is the aim", percent(f.peak()), f.over()),
 		Change:   change, Setting: setting, Value: value, lost: 0.05,
 	}
@@ -101,7 +101,7 @@ func larger(f *figures, run Run) (setting, value, change string) {
 	}
 	times = max(times, 2)
 	return "per_device_train_batch_size", fmt.Sprint(batch * times), fmt.Sprintf(
-		"set per_device_train_batch_size=%d; the effective batch grows with it, so raise the learning rate by the root of that", batch*times)
+		"set per_device_train_batch_size=%d; the effective batch grows with it, so scale the learning rate by the square root of the ratio", batch*times)
 }
 
 func lowRAM(f *figures, run Run) *Finding {

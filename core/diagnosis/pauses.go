@@ -57,13 +57,13 @@ func logging(f *figures, run Run) *Finding {
 		return nil
 	}
 	found := &Finding{
-		Kind: "logging", Severity: runlog.SeverityWarn, Title: "Much time goes by between the steps", lost: f.outside,
-		Evidence: fmt.Sprintf("%s of the time belongs to no step, evaluation or checkpoint %s", percent(f.outside), f.over()),
+		Kind: "logging", Severity: runlog.SeverityWarn, Title: "Much time passes between the steps", lost: f.outside,
+		Evidence: fmt.Sprintf("%s of the time is outside steps, evaluations and checkpoints %s", percent(f.outside), f.over()),
 		Change:   fmt.Sprintf("set logging_steps=%d", goodLogging), Setting: "logging_steps", Value: fmt.Sprint(goodLogging),
 	}
 	if now := known(run.LoggingSteps, 0); now >= goodLogging {
 		found.Setting, found.Value = "", ""
-		found.Change = fmt.Sprintf("look for what callbacks do after each step: logging_steps is %d already", now)
+		found.Change = fmt.Sprintf("check what callbacks do after each step: logging_steps is %d already", now)
 	} else if now > 0 {
 		found.Change += fmt.Sprintf(", now %d", now)
 	}
@@ -86,18 +86,18 @@ func halfPrecision(f *figures, run Run) *Finding {
 func noFinding(f *figures) Finding {
 	if f.steps < leastSteps && !finite(f.cpu) {
 		return Finding{
-			Kind: "too_short", Severity: Info, Title: "Too little was seen for a diagnosis",
+			Kind: "too_short", Severity: Info, Title: "Too few readings for a diagnosis",
 			Evidence: fmt.Sprintf("%s and %s in %s", fault.Plural(f.steps, "training step"), fault.Plural(len(f.log.Activity.TimesS), "reading"),
 				lasting(f.log.DurationS)),
-			Change: "let the monitor see some minutes of training",
+			Change: "let the monitor watch a few minutes of training",
 		}
 	}
 	if f.busy() < lowGPU {
 		return Finding{
-			Kind: "low_gpu", Severity: runlog.SeverityWarn, Title: "The GPU is not busy, and what was seen does not say why", lost: aimedGPU - f.busy(),
+			Kind: "low_gpu", Severity: runlog.SeverityWarn, Title: "The GPU is not busy, and the readings do not show why", lost: aimedGPU - f.busy(),
 			Evidence: fmt.Sprintf("GPU busy %s, CPU %s, at most %s of GPU memory, waiting for data %s %s", percent(f.busy()), percent(f.cpu),
 				percent(f.peak()), percent(f.waited), f.over()),
-			Change: "look at ten steps with torch.profiler: what the GPU waits for is between its kernels",
+			Change: "look at ten steps with torch.profiler: the gaps between kernels show what the GPU waits for",
 		}
 	}
 	return Finding{
@@ -126,7 +126,7 @@ func healthyEvidence(f *figures) string {
 		told = append(told, "waiting for data "+percent(f.waited))
 	}
 	if len(told) == 0 {
-		told = append(told, "steps and pauses alone are known,")
+		told = append(told, "only steps and pauses are known,")
 	}
 	return strings.Join(told, ", ") + " " + f.over()
 }

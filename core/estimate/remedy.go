@@ -125,7 +125,7 @@ func (o *Estimator) shorter(remedies []Remedy, m Shortfall, s Setup, with string
 	if low == 0 {
 		return remedies
 	}
-	return append(remedies, Remedy{fmt.Sprintf("clips cut to %d s, with %s", low, with), taken, true})
+	return append(remedies, Remedy{fmt.Sprintf("clips of at most %d s, with %s", low, with), taken, true})
 }
 
 // larger finds the card with the least memory on which it would fit.

@@ -131,7 +131,7 @@ func (g *gpu) detect(at float64, s runlog.Step, free float64, b *alertTable) {
 	g.watchFragmentation(at, n, s, free, b)
 }
 
-// count makes a number that rises by the steps done, also when a training tells only of every tenth, or starts anew.
+// count makes a number that rises by the steps done, also when a training tells only of every tenth, or starts again.
 func (g *gpu) count(number uint64) {
 	told, before := float64(number), g.u+g.offset
 	if more := told - before; g.steps > 0 && more > 0 && more < 1e6 {

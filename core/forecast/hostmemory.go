@@ -111,7 +111,7 @@ func (h *host) ofWorkers(t trend) bool {
 func (h *host) filling(kind string, t trend, seconds float64) forecast {
 	f := forecast{
 		kind: kind, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope, steps: math.NaN(), seconds: seconds,
-		text: fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it ends in about %s", size(60*t.slope), size(h.available),
+		text: fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it runs out in about %s", size(60*t.slope), size(h.available),
 			size(h.total), lasting(seconds)),
 		advice: "keep results of steps as numbers (.item()), not in growing lists, and load data by memory map (datasets does), not into lists",
 	}

@@ -47,7 +47,7 @@ func (g *gpu) lengthening(t trend, steps, seconds float64) forecast {
 		kind: runlog.AlertLength, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.stepTimes.median(),
 		steps: steps, seconds: seconds,
 		text:   fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s", size(t.slope), since, left(steps, seconds)),
-		advice: "halve per_device_train_batch_size and double gradient_accumulation_steps, or set a limit to the length of clips",
+		advice: "halve per_device_train_batch_size and double gradient_accumulation_steps, or limit the length of clips",
 	}
 	if x, end, ok := g.lengthAtEnd(); ok {
 		f.text = fmt.Sprintf("GPU memory grows with the length of batches since step %.0f, now %.0f s: out of memory at about %.0f s, %s",

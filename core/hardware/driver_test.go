@@ -249,7 +249,7 @@ func textOf(text *string) string {
 
 func TestWhatRecordedMachinesDo(t *testing.T) {
 	t.Parallel()
-	const lacks = "unreadable: this driver does not tell: utilisation, power, temperature, clock, throttle reasons, PCIe rates, NVLink rates, ECC errors, XID errors"
+	const lacks = "unreadable: this driver does not report: utilisation, power, temperature, clock, throttle reasons, PCIe rates, NVLink rates, ECC errors, XID errors"
 	for _, test := range []struct {
 		machine    string
 		power, ecc any
@@ -289,7 +289,7 @@ func TestADriverWhoseFiguresChange(t *testing.T) {
 		found.Activity[0]["throttle"], found.Activity[0]["pcie_received_bytes_s"], found.Activity[0]["utilization"],
 	})
 	assert.Equal(t, []string{
-		"nonsense: the driver reports impossible utilisation", "throttled: heat holds the GPU's clock back", "xid: the driver reports Xid 79",
+		"nonsense: the driver reports impossible utilisation", "throttled: heat throttles the GPU", "xid: the driver reports Xid 79",
 		"nonsense: the driver reports impossible utilisation",
 	}, found.Told)
 }

@@ -126,7 +126,7 @@ func (w *watcher) tellOfMissing() {
 		}
 	}
 	if len(missing) > 0 {
-		w.tell(runlog.EventUnread, "this driver does not tell: "+strings.Join(missing, ", "))
+		w.tell(runlog.EventUnread, "this driver does not report: "+strings.Join(missing, ", "))
 	}
 }
 
@@ -181,10 +181,10 @@ func (w *watcher) throttling() (float64, nvml.Return) {
 	began := bits &^ w.throttled
 	w.throttled = bits
 	if began&runlog.ThrottleHeat != 0 {
-		w.tell(runlog.EventThrottled, "heat holds the GPU's clock back")
+		w.tell(runlog.EventThrottled, "heat throttles the GPU")
 	}
 	if began&runlog.ThrottleBrake != 0 {
-		w.tell(runlog.EventThrottled, "a power brake holds the GPU's clock back")
+		w.tell(runlog.EventThrottled, "a power brake throttles the GPU")
 	}
 	return float64(bits), result
 }

@@ -93,7 +93,7 @@ func TestWhatACardDoes(t *testing.T) {
 	r, events = w.read()
 	assert.Equal(t, []float64{1 << 20, runlog.ThrottlePower | runlog.ThrottleHeat, 300e3}, []float64{r.NVLink, r.Throttle, r.PCIeIn})
 	assert.Equal(t, []string{
-		"throttled: heat holds the GPU's clock back", "ecc: 2 uncorrected memory errors, 2 more than before",
+		"throttled: heat throttles the GPU", "ecc: 2 uncorrected memory errors, 2 more than before",
 		"xid: the driver reports Xid 31", "xid: the driver reports Xid 79",
 	}, kinds(events))
 	assert.Len(t, card.GetPcieThroughputCalls(), 2, "the bus is watched at every tenth reading only")
@@ -118,7 +118,7 @@ func TestAnOldDriverIsAskedForNoFigureItLacks(t *testing.T) {
 	w := newWatcher(fakeGPU("Tesla K80"), functions{}, nil) // a mock ends the test at any call
 	_, events := w.read()
 	require.Len(t, events, 1)
-	assert.Contains(t, events[0].Text, "this driver does not tell: utilisation, power")
+	assert.Contains(t, events[0].Text, "this driver does not report: utilisation, power")
 	_, events = w.read()
 	assert.Empty(t, events)
 	limit, clock := w.facts()

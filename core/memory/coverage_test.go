@@ -44,7 +44,7 @@ func TestWhatATraceAnswers(t *testing.T) {
 			}
 			for _, s := range c.not {
 				err := ask(m, s)
-				require.ErrorContains(t, err, "the trace does not tell", "%+v", s)
+				require.ErrorContains(t, err, "the trace does not determine", "%+v", s)
 				require.Equal(t, fault.Unsupported, fault.From(err).Code)
 				require.Contains(t, fault.From(err).Hint, "trace the shape (")
 			}

@@ -75,14 +75,14 @@ func (m *Model) notes(plan []replay.Segment) (approximate int, notes []string) {
 		}
 	}
 	if all.Inexact > 0 {
-		notes = append(notes, fmt.Sprintf("sizes without an exact formula: %d; they are taken from above, by up to %.1f %% at the traced shapes",
+		notes = append(notes, fmt.Sprintf("sizes without an exact formula: %d; they are upper bounds, by up to %.1f %% at the traced shapes",
 			all.Inexact, 100*all.WorstResidual))
 	}
 	if all.Ambiguous > 0 {
-		notes = append(notes, fmt.Sprintf("sizes with more than one formula at the traced shapes: %d; a further shape would tell which holds", all.Ambiguous))
+		notes = append(notes, fmt.Sprintf("sizes with more than one formula at the traced shapes: %d; trace another shape to decide between them", all.Ambiguous))
 	}
 	if composed {
-		notes = append(notes, "the first step was traced at another shape; here it is a later step with what the first one leaves")
+		notes = append(notes, "the first step was traced at another shape; here it is a later step plus what the first one allocates")
 	}
 	return all.Inexact, notes
 }

@@ -17,7 +17,7 @@ type run struct {
 }
 
 // Run plays a training through an allocator of its own, or in several orders of its samples one in each: what is reserved
-// depends on the order in which lengths come. A step that runs out of memory is given up, and the run goes on with the next
+// depends on the order in which lengths come. A step that runs out of memory is given up, and the run continues with the next
 // one, from an emptied cache; one that does so in its first step ends there.
 func (m *Model) Run(r RunRequest) (RunEstimate, error) {
 	settings, err := settingsOf(r.Settings, r.LimitBytes, r.DeviceBytes)
@@ -55,7 +55,7 @@ func (m *Model) playLargest(wanted *run, r RunRequest) (Peaks, error) {
 	}
 	each := float64(replay.Events(plan)) / float64(defaultSteps*len(wanted.largest))
 	if each*float64(wanted.micros)*float64(wanted.seeds) > maxRunEvents {
-		return Peaks{}, fault.New(fault.InvalidArgument, "ask for fewer steps or seeds", "more than %d events to play", maxRunEvents)
+		return Peaks{}, fault.New(fault.InvalidArgument, "ask for fewer steps or seeds", "more than %d events to simulate", maxRunEvents)
 	}
 	settings, err := settingsOf(r.Settings, nil, nil)
 	if err != nil {

@@ -22,10 +22,10 @@ type RunRequest struct {
 	// Instead of all these: up to 100 000 optimizer steps, each of 1 to 65536 micro-batches of batch, length and labels.
 	Windows [][][3]int64 `json:"windows"`
 
-	Overhead    float64 `json:"overhead"`     // what a micro-batch costs beside batch × length, in units of length; 0 or more
+	Overhead    float64 `json:"overhead"`     // what a micro-batch costs besides batch × length, in units of length; 0 or more
 	Settings    string  `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF
 	LimitBytes  *uint64 `json:"limit_bytes"`  // what the allocator may reserve in all; no limit when absent
-	DeviceBytes *uint64 `json:"device_bytes"` // what the process takes beside the allocator
+	DeviceBytes *uint64 `json:"device_bytes"` // what the process takes besides the allocator
 	reduction.GPU
 }
 
@@ -47,7 +47,7 @@ func (m *Model) checkedRun(r RunRequest) (*run, error) {
 	case !(r.Overhead >= 0 && r.Overhead <= 1e15):
 		return nil, outOfRange("overhead is %g; give 0 to 1e15", r.Overhead)
 	case !m.templates.HasShapes():
-		return nil, fault.New(fault.Unsupported, "name batch, length and labels in step() when you record", "the trace says no shapes, so it does not answer for others")
+		return nil, fault.New(fault.Unsupported, "name batch, length and labels in step() when you record", "the trace names no shapes, so it holds only for the recorded ones")
 	case r.Windows != nil:
 		return r.windows()
 	}
@@ -60,7 +60,7 @@ func (r RunRequest) windows() (*run, error) {
 		return nil, outOfRange("%d windows; the range is 1 to %d", len(r.Windows), maxRunSteps)
 	}
 	if len(r.Lengths) > 0 || len(r.Labels) > 0 || r.Batch != 0 || r.Accumulation != nil || r.Steps != 0 || r.Seeds != 0 || r.Order != "" {
-		return nil, outOfRange("windows say all of the steps: leave lengths, labels, batch, accumulation, steps, seeds and order out")
+		return nil, outOfRange("windows describe all steps: leave lengths, labels, batch, accumulation, steps, seeds and order out")
 	}
 	wanted := &run{seeds: 1}
 	windows := make([][]trace.Shape, len(r.Windows))

@@ -221,8 +221,8 @@ func TestRunsAreChecked(t *testing.T) {
 		"0 windows":                func(r *RunRequest) { *r = RunRequest{Windows: [][][3]int64{}} },
 		"window 1 has 0":           func(r *RunRequest) { *r = RunRequest{Windows: [][][3]int64{{{2, 900, 9}}, {}}} },
 		"window 0, micro-batch 1":  func(r *RunRequest) { *r = RunRequest{Windows: [][][3]int64{{{2, 900, 9}, {0, 900, 9}}}} },
-		"windows say all":          func(r *RunRequest) { r.Windows = known(1) },
-		"events to play":           func(r *RunRequest) { r.Steps, r.Seeds = 100_000, 1000 },
+		"windows describe all":     func(r *RunRequest) { r.Windows = known(1) },
+		"events to simulate":       func(r *RunRequest) { r.Steps, r.Seeds = 100_000, 1000 },
 	} {
 		r := runOf("random")
 		change(&r)

@@ -24,7 +24,7 @@ func recorded(t *template.Template, p template.Position) replay.Segment {
 // window lists the segments of one optimizer step over micro-batches of these shapes.
 func (m *Model) window(number int, shapes []trace.Shape) ([]replay.Segment, error) {
 	if m.templates.Loop == "" {
-		return nil, fault.New(fault.Unsupported, "record a training step, or ask for the evaluation", "the trace holds no training")
+		return nil, fault.New(fault.Unsupported, "record a training step, or ask for the evaluation", "the trace has no training step")
 	}
 	if m.templates.Loop == trace.KindIteration {
 		return m.iteration(number, shapes)
@@ -69,7 +69,7 @@ func (m *Model) segment(p template.Position, shape trace.Shape) (replay.Segment,
 // iteration is one step of a user's own loop, which holds all its micro-batches.
 func (m *Model) iteration(number int, shapes []trace.Shape) ([]replay.Segment, error) {
 	if len(shapes) > 1 {
-		return nil, fault.New(fault.InvalidArgument, "leave accumulation out", "the trace is of whole iterations, with the accumulation that they had")
+		return nil, fault.New(fault.InvalidArgument, "leave accumulation out", "the trace is of whole iterations, whose accumulation is fixed")
 	}
 	s, err := m.segment(template.Position{Window: number, Role: template.Iteration}, shapes[0])
 	return []replay.Segment{s}, err
@@ -133,6 +133,6 @@ func (m *Model) evaluation(kind string, shape trace.Shape, batches int) ([]repla
 const maxEvents = 1 << 27
 
 func tooMuch() error {
-	return fault.New(fault.InvalidArgument, "ask for fewer steps or a smaller accumulation: three steps already repeat themselves",
-		"more than %d events to play", maxEvents)
+	return fault.New(fault.InvalidArgument, "ask for fewer steps or a smaller accumulation: steps repeat after the third",
+		"more than %d events to simulate", maxEvents)
 }

@@ -41,7 +41,7 @@ func (m *Model) plan(r Request) ([]replay.Segment, error) {
 		return append(m.load(), m.asRecorded(steps)...), nil
 	case !m.templates.HasShapes():
 		return nil, fault.New(fault.InvalidArgument, "leave batch, length and labels out, or name them in step() when you record",
-			"the trace says no shapes, so it answers only for what was recorded")
+			"the trace names no shapes, so it holds only for the recorded ones")
 	case kind != "train":
 		return m.evaluation(kind, r.shape(), steps)
 	}

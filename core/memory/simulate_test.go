@@ -230,7 +230,7 @@ func TestRequestsAreChecked(t *testing.T) {
 	m = opened(t, tracetest.Usual(3))
 	good.Accumulation, good.Steps = ptr(maxAccumulation), ptr(maxSteps)
 	_, err := m.Simulate(good)
-	require.ErrorContains(t, err, "events to play")
+	require.ErrorContains(t, err, "events to simulate")
 }
 
 func TestNotes(t *testing.T) {
@@ -247,5 +247,5 @@ func TestNotes(t *testing.T) {
 	require.Equal(t, s.Storages, s.Exact+s.Approximate)
 	require.Equal(t, 7, s.Approximate)
 	require.InDelta(t, 0.09, s.WorstResidual, 0.01)
-	require.Contains(t, simulated(t, opened(t, f), at(shape(1, 2000, 10))).Notes, "the first step was traced at another shape; here it is a later step with what the first one leaves")
+	require.Contains(t, simulated(t, opened(t, f), at(shape(1, 2000, 10))).Notes, "the first step was traced at another shape; here it is a later step plus what the first one allocates")
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Counts is a live module as Python counted it, or a profile made by hand. Each parameter counts once, however often it
-// is shared. An absent value takes the default named beside it.
+// is shared. An absent value takes its default.
 type Counts struct {
 	Total               int64  `json:"total"`                 // elements, 1..2^50
 	Trainable           *int64 `json:"trainable"`             // elements with requires_grad, 1..total; total
@@ -79,7 +79,7 @@ var sources = []string{"", "module", "config", "folder", "catalogue", "manual"}
 func (c Counts) check(trainable int64) error {
 	switch {
 	case !slices.Contains(sources, c.Source):
-		return fault.New(fault.InvalidArgument, "leave it out, or say module or manual", "source is %q", fault.Shorten(c.Source))
+		return fault.New(fault.InvalidArgument, "leave it out, or give module or manual", "source is %q", fault.Shorten(c.Source))
 	case c.Total == 0:
 		return fault.New(fault.InvalidArgument, "pass the module that is trained, after it was built (lazy modules have no parameters before their first input)",
 			"the model has no parameters")

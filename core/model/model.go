@@ -60,7 +60,7 @@ func Describe(r Request) (Description, error) {
 	switch {
 	case err != nil:
 	case r.Counts != nil:
-		err = fault.New(fault.Unsupported, "pass the module's config, a folder or a known name", "a counted module does not tell its layers")
+		err = fault.New(fault.Unsupported, "pass the module's config, a folder or a known name", "a counted module has no layers to estimate from")
 	case r.Name != "":
 		var entry known
 		entry, err = find(r.Name)

@@ -10,7 +10,7 @@ import (
 // maxElements bounds a whole model, so that its bytes in any precision stay exact in an int64 and in a JSON number.
 const maxElements = 1 << 50
 
-// firstError keeps the first thing that went wrong; reading and counting go on with harmless values after it.
+// firstError keeps the first thing that went wrong; reading and counting continue with harmless values after it.
 type firstError struct{ err error }
 
 func (f *firstError) keep(err error) {

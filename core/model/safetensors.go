@@ -56,7 +56,7 @@ func readHeader(r io.Reader, fileSize int64) (weights, error) {
 		}
 		var t tensorInfo
 		if err := json.Unmarshal(entry, &t); err != nil {
-			return weights{}, corrupt("the entry of %s does not read: %v", fault.Shorten(name), err)
+			return weights{}, corrupt("the entry of %s is invalid: %v", fault.Shorten(name), err)
 		}
 		if err := sum.add(name, t, uint64(fileSize)-8-length); err != nil {
 			return weights{}, err
@@ -97,5 +97,5 @@ func isParameter(name, dtype string) bool {
 }
 
 func corrupt(format string, args ...any) error {
-	return fault.New(fault.Corrupt, "save or download the weights again", "not a sound safetensors file: "+format, args...)
+	return fault.New(fault.Corrupt, "save or download the weights again", "not a valid safetensors file: "+format, args...)
 }

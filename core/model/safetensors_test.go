@@ -47,7 +47,7 @@ func TestCorruptHeaders(t *testing.T) {
 		{binary.LittleEndian.AppendUint64(nil, 9), "claims 9 bytes, the file has 8"},
 		{append(binary.LittleEndian.AppendUint64(nil, 1<<63), make([]byte, 99)...), "claims 9223372036854775808 bytes"},
 		{safetensorsFile(`[]`, 0), "not a JSON object"}, {safetensorsFile(`{"w"`, 0), "not a JSON object"},
-		{one(`7`, 0), "the entry of w does not read"}, {one(`{"dtype": "F32", "shape": [1.5], "data_offsets": [0, 4]}`, 4), "the entry of w"},
+		{one(`7`, 0), "the entry of w is invalid"}, {one(`{"dtype": "F32", "shape": [1.5], "data_offsets": [0, 4]}`, 4), "the entry of w"},
 		{one(`{"dtype": "F33", "shape": [1], "data_offsets": [0, 4]}`, 4), `unknown dtype "F33"`},
 		{one(`{"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}`, 4), "has the shape [-1]"},
 		{one(`{"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}`, 4), "has the shape"},

@@ -34,7 +34,7 @@ func (p *clockWatch) check(interval time.Duration, tell func(kind, text string))
 	case slept >= longGap:
 		tell(runlog.EventGap, fmt.Sprintf("the machine slept for %s", shortly(slept)))
 	case passed > max(longGap, 3*interval):
-		tell(runlog.EventGap, fmt.Sprintf("no sample for %s: the process was held up", shortly(passed)))
+		tell(runlog.EventGap, fmt.Sprintf("no reading for %s: the process was blocked", shortly(passed)))
 	}
 	if jump >= longJump || jump <= -longJump {
 		tell(runlog.EventClock, fmt.Sprintf("the wall clock jumped by %s", shortly(jump)))

@@ -212,7 +212,7 @@ func TestClocks(t *testing.T) {
 		return found
 	}
 	assert.Empty(t, told(func() { clock.since += 100 * time.Millisecond }))
-	assert.Equal(t, []string{"gap: no sample for 4s: the process was held up"}, told(func() { clock.since += 4 * time.Second }))
+	assert.Equal(t, []string{"gap: no reading for 4s: the process was blocked"}, told(func() { clock.since += 4 * time.Second }))
 	assert.Equal(t, []string{"gap: the machine slept for 2h0m0s"}, told(func() { clock.slept += 2 * time.Hour }))
 	assert.Equal(t, []string{"clock: the wall clock jumped by -1h0m0s"}, told(func() { clock.jumped -= time.Hour }))
 	assert.Equal(t, []string{"gap: the machine slept for 5s", "clock: the wall clock jumped by 1h0m0s"}, told(func() {

@@ -45,7 +45,7 @@ func batchName(b batches) string {
 	if b.microBatching == fixedMicro {
 		return order + ", one size"
 	}
-	return order + ", cut by memory"
+	return order + ", sized by memory"
 }
 
 func (s *search) alternative(d *draft, f evaluated, name, what string, peak *int64, b batches) {

@@ -31,12 +31,12 @@ func (s *search) writeKernels(d *draft, f evaluated, ranked []evaluated) {
 	s.explainCheckpointing(d, f, ranked)
 	d.TorchCompile, why = torchCompile(gpus, preset)
 	if d.TorchCompile && !s.clips.oneLength() {
-		d.TorchCompile, why = false, fmt.Sprintf("preset %s compiles where all batches are of one length; here nearly every one has another, and each would be compiled anew", preset)
+		d.TorchCompile, why = false, fmt.Sprintf("preset %s compiles only where all batches have one length; here nearly every batch has its own and would be recompiled", preset)
 	}
 	d.because("torch_compile", why)
 	d.CudnnBenchmark, why = cudnnBenchmark(gpus, preset)
 	if d.CudnnBenchmark && !s.clips.oneLength() {
-		d.CudnnBenchmark, why = false, fmt.Sprintf("preset %s tries cuDNN's kernels where all batches are of one length; here nearly every one has another, and each would be timed anew", preset)
+		d.CudnnBenchmark, why = false, fmt.Sprintf("preset %s benchmarks cuDNN's kernels only where all batches have one length; here nearly every batch has its own and would be timed again", preset)
 	}
 	d.because("cudnn_benchmark", why)
 	d.Deterministic, why = deterministic(preset)
@@ -46,7 +46,7 @@ func (s *search) writeKernels(d *draft, f evaluated, ranked []evaluated) {
 	d.because("freeze_feature_encoder", "as asked for; its convolutions are a few percent of the parameters")
 	why = "no GPU"
 	if len(gpus) > 0 {
-		d.AllocConf, why = estimate.AllocatorSettings, "batches of many lengths leave gaps in fixed segments; growing ones do not"
+		d.AllocConf, why = estimate.AllocatorSettings, "batches of many lengths leave gaps in fixed segments; expandable ones do not"
 	}
 	d.because("alloc_conf", why)
 }
@@ -70,7 +70,7 @@ func (s *search) explainCheckpointing(d *draft, f evaluated, ranked []evaluated)
 	case s.in.Options.GradientCheckpointing != nil:
 		d.because("gradient_checkpointing", "asked for")
 	case other < 0 && f.checkpointing:
-		d.because("gradient_checkpointing", "without it not even one of the longest clips fits")
+		d.because("gradient_checkpointing", "without it the longest clip does not fit")
 		d.comparedWith(words[false], "makes it fit")
 	case other < 0:
 		d.because("gradient_checkpointing", "with it a step would not fit")
@@ -82,16 +82,16 @@ func (s *search) explainCheckpointing(d *draft, f evaluated, ranked []evaluated)
 	}
 }
 
-// writeData decides how the data set is read.
+// writeData decides how the dataset is read.
 func (s *search) writeData(d *draft, f evaluated) {
-	data, why := s.in.Dataset, "the dataset is here: its clips are read one by one anyway, and a stream's order could not be chosen"
+	data, why := s.in.Dataset, "the dataset is local: its clips are read one by one anyway, and a stream has no order to choose"
 	if d.Streaming = s.in.Options.Streamed; d.Streaming {
 		why = "the dataset that was given is a stream"
 	}
 	d.because("streaming", why)
 	s.writeLength(d, f)
 	d.GroupByLength = d.LengthHandling == "grouped"
-	d.because("group_by_length", map[bool]string{true: "as length_handling says", false: "length_handling says how steps are made"}[d.GroupByLength])
+	d.because("group_by_length", map[bool]string{true: "set by length_handling", false: "length_handling decides how steps are drawn"}[d.GroupByLength])
 	d.LengthBuckets = s.buckets(f)
 
 	l := newLoader(d.Config, s.in, s.pool)
@@ -113,7 +113,7 @@ func (s *search) writeLength(d *draft, f evaluated) {
 	if longest := s.in.Dataset.MaxS; s.clips.fixed > 0 && longest > s.clips.fixed {
 		chunk := s.clips.fixed
 		d.ChunkLengthS, why = &chunk, fmt.Sprintf("the model takes %.4g s, the longest clip has %.4g s", chunk, longest)
-		d.warn(fmt.Sprintf("Clips over %.4g s are to be cut: cut their transcripts at the same places (by alignment), or leave these clips out of training.", chunk))
+		d.warn(fmt.Sprintf("Clips over %.4g s must be split: split their transcripts at the same places (by alignment), or leave these clips out of training.", chunk))
 	}
 	d.because("chunk_length_s", why)
 	if s.clips.leftOut == 0 {
@@ -185,14 +185,14 @@ const (
 func (s *search) workers(l loader, f evaluated) (count int, why string) {
 	cores := int(math.Floor(l.usableCores)) / s.pool.count
 	most := min(maxHeavyWorkers, max(0, cores-1))
-	wanted, source := usualWorkers, "the usual number where the GPU's speed is not known"
+	wanted, source := usualWorkers, "the default where the GPU's speed is unknown"
 	switch {
 	case s.pool.onCPU():
 		most, wanted, source = min(most, cores/4), 1, "training itself needs the cores"
 	case f.throughput.known:
 		demand := s.loading(1).Likely / max(f.chosen.epoch.Likely, math.SmallestNonzeroFloat64)
 		wanted = max(1, int(math.Ceil(demand*workersToSpare)))
-		source = fmt.Sprintf("one worker prepares audio %.3g times as fast as the GPU takes it; with half as many again to spare: %d", 1/max(demand, 1e-9), wanted)
+		source = fmt.Sprintf("one worker prepares audio %.3g times as fast as the GPU consumes it; with 50 %% to spare: %d", 1/max(demand, 1e-9), wanted)
 	}
 	if l.heavy {
 		wanted, source = max(wanted, most), source+"; heavy preprocessing: as many as the cores allow"

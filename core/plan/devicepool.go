@@ -78,13 +78,13 @@ func plannedMemory(g profile.GPU, margin float64) (bytes float64, warning string
 	}
 	free := float64(*g.MemoryFreeBytes)
 	return free, fmt.Sprintf("GPU %d (%s) has %s of %s free, less than the safety margin allows (%s): planned from the free memory. "+
-		"End what uses it, or free a model of this notebook, and plan again.", g.Index, g.Name, gb(free), gb(total), gb(total*margin))
+		"Stop the process that uses it, or delete models in this notebook, and plan again.", g.Index, g.Name, gb(free), gb(total), gb(total*margin))
 }
 
 func (p *pool) warnDevices() {
 	first := p.gpus[0]
 	if p.count > len(p.gpus) && first.Source == "driver" {
-		p.warnings = append(p.warnings, fmt.Sprintf("Planned for %d devices, but only %s visible: the others are taken to be like %s.",
+		p.warnings = append(p.warnings, fmt.Sprintf("Planned for %d devices, but only %s visible: the others are assumed to be like %s.",
 			p.count, fault.Plural(len(p.gpus), "GPU"), p.where()))
 	}
 	for _, g := range p.gpus[1:] {

@@ -47,7 +47,7 @@ func readDurations(in Inputs, fixed float64) (durations, error) {
 func (a durations) upTo(seconds float64) (durations, error) {
 	kept := sort.Search(len(a.sorted), func(i int) bool { return a.sorted[i] > seconds })
 	if kept == 0 {
-		return a, fault.New(fault.EmptyDataset, "allow longer clips", "no clip is left of those up to %v s; the shortest lasts %.4g s", seconds, a.sorted[0])
+		return a, fault.New(fault.EmptyDataset, "allow longer clips", "no clip lasts at most %v s; the shortest lasts %.4g s", seconds, a.sorted[0])
 	}
 	each := float64(a.count) / float64(len(a.sorted)) // clips that an entry stands for
 	for _, s := range a.sorted[kept:] {

@@ -81,10 +81,10 @@ func byFormula(in Inputs) (profile.Config, error) {
 		return c, err
 	}
 	n := profile.Or(in.NotTraced, NotTraced{Why: "it was not traced", Fix: "Plan with the model itself where torch and transformers are installed."})
-	c.Warnings = append([]string{fmt.Sprintf("What a step of %s takes is not known: its config does not tell, and %s. Planned by the published formula, "+
-		"which does not know how long clips are. %s", in.Model.ClassOrName(), n.Why, n.Fix)}, c.Warnings...)
+	c.Warnings = append([]string{fmt.Sprintf("The memory of a step of %s is unknown: its config does not determine it, and %s. Planned by the published formula, "+
+		"which ignores the length of clips. %s", in.Model.ClassOrName(), n.Why, n.Fix)}, c.Warnings...)
 	if o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil {
-		c.Warnings = append(c.Warnings, "The published formula decides by its own rules: precision, gradient_checkpointing, length_handling and max_length_s were not looked at.")
+		c.Warnings = append(c.Warnings, "The published formula ignores precision, gradient_checkpointing, length_handling and max_length_s.")
 	}
 	return c, nil
 }
@@ -158,7 +158,7 @@ func (s *search) explainBatches(d *draft, f evaluated) {
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d", s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
 		fault.Plural(d.DeviceCount, "device"), effective(d.Config)))
 	d.because("micro_batch_size", fmt.Sprintf("that many clips of %.4g s, the longest, fit at once", longest))
-	d.because("micro_batch_overhead_s", "what a micro-batch takes beside its padded audio, by the same time model; the guard cuts by it")
+	d.because("micro_batch_overhead_s", "the time of a micro-batch besides its padded audio, by the same time model; the guard splits by it")
 	d.because("model_memory_bytes", fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)", s.in.Model.TrainableParameters, s.in.Model.TotalParameters))
 	d.because("predicted_bytes", fmt.Sprintf("%d × %.4g s, the longest clips, %s: %.0f %% of what the plan may use", d.MicroBatchSize, longest, source, share))
 	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", gb(s.pool.planned), s.in.Options.SafetyMargin, s.pool.where()))
@@ -171,7 +171,7 @@ func (s *search) explainBatches(d *draft, f evaluated) {
 	}
 	d.PerDeviceEvalBatchSize = max(1, evalBatch)
 	d.because("per_device_eval_batch_size", why)
-	why = "no GPU to take predictions from"
+	why = "no GPU to move predictions from"
 	if !s.pool.onCPU() {
 		steps := evalAccumulation
 		d.EvalAccumulationSteps = &steps
@@ -184,16 +184,16 @@ const evalAccumulation = 16
 
 func (s *search) microBatchReason(f evaluated) string {
 	if f.chosen.microBatching == fixedMicro && s.in.Options.Preset == Speed {
-		return "one size is as fast here as other cuts"
+		return "one size is as fast here as other splits"
 	}
 	if f.chosen.microBatching == fixedMicro {
-		return "one size is as fast here: other cuts gain less than 3 %"
+		return "one size is as fast here: other splits gain less than 3 %"
 	}
 	if f.memory.Largest(s.clips.longest()) >= s.perDevice {
-		return fmt.Sprintf("the %d clips of a device's share of a step fit at once, also of the longest; the guard cuts where that saves padding: %.1f %% are left of %.1f %%",
+		return fmt.Sprintf("the %d clips of a device's share of a step fit at once, also of the longest; the guard splits where that saves padding: %.1f %% instead of %.1f %%",
 			s.perDevice, 100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 	}
-	return fmt.Sprintf("the guard cuts each step of %d by length and predicted memory: short clips ride in larger micro-batches (up to %d of %.4g s, %d of %.4g s), and %.1f %% are padding instead of %.1f %%",
+	return fmt.Sprintf("the guard splits each step of %d by length and predicted memory: short clips form larger micro-batches (up to %d of %.4g s, %d of %.4g s), and %.1f %% are padding instead of %.1f %%",
 		s.perDevice, f.memory.Largest(s.clips.longest()), s.clips.longest(), f.memory.Largest(s.clips.mean()), s.clips.mean(),
 		100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 }
@@ -213,7 +213,7 @@ func (s *search) orderReason(f evaluated) string {
 	case b.steps < fewSteps:
 		return fmt.Sprintf("%s an epoch are too few to sort by length without losing randomness", fault.Plural(b.steps, "step"))
 	case b.order == "random":
-		return "a model learns best from steps of any clips; what steps of similar ones would gain is among the alternatives"
+		return "a model learns best from randomly drawn steps; the alternatives show what grouping by length would gain"
 	}
 	return fmt.Sprintf("%.1f %% of what is computed is padding, %.1f %% in random order; from steps of similar clips a model may learn a little more slowly",
 		100*b.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
@@ -280,6 +280,6 @@ func (s *search) warnings(d *draft) {
 			gb(float64(checkpoint)), gb(float64(*free))))
 	}
 	if s.in.Dataset.SampleCount == 1 {
-		d.warn(fmt.Sprintf("The dataset has %s: this is a test of the machinery, not a training.", fault.Plural(1, "clip")))
+		d.warn(fmt.Sprintf("The dataset has %s: this tests the setup; it does not train a useful model.", fault.Plural(1, "clip")))
 	}
 }

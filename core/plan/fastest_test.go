@@ -95,7 +95,7 @@ func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 	for _, a := range c.Alternatives[1:] {
 		switch a.Name {
 		case estimate.EightBit: // advice: it is not what was asked for
-		case "group_by_length, one size", "steps of one length, cut by memory", "packed steps, cut by memory": // learned from more slowly
+		case "group_by_length, one size", "steps of one length, sized by memory", "packed steps, sized by memory": // learned from more slowly
 			similar++
 			assert.GreaterOrEqual(t, *a.Speed, 0.8, "%s: the cut saves most of what they save", a.Name)
 		default:
@@ -237,7 +237,7 @@ func TestFewClipsThatFitInNoWayAreLeftOut(t *testing.T) {
 	}
 	_, err := Make(described(t, xlsr, many, "T4"))
 	requireFault(t, err, fault.Infeasible, "3.6e+04 s does not fit")
-	assert.Contains(t, fault.From(err).Hint, "clips cut to")
+	assert.Contains(t, fault.From(err).Hint, "clips of at most")
 }
 
 func TestWaysOutComeInOrderWithNumbers(t *testing.T) {
@@ -259,7 +259,7 @@ func TestAUsedCardIsPlannedFromWhatIsFree(t *testing.T) {
 	in.Hardware.GPUs[0].MemoryFreeBytes = pointer(uint64(1e9))
 	_, err := Make(in)
 	requireFault(t, err, fault.Infeasible, "does not fit")
-	assert.Contains(t, fault.From(err).Hint, "end what else uses GPU 0 (Tesla T4)")
+	assert.Contains(t, fault.From(err).Hint, "stop what else uses GPU 0 (Tesla T4)")
 }
 
 func TestWishesThatExcludeEachOther(t *testing.T) {
@@ -272,11 +272,11 @@ func TestWishesThatExcludeEachOther(t *testing.T) {
 		{"half precision and reproducible", func(in *Inputs) { in.Options.Precision, in.Options.Preset = "bf16", Reproducible }, fault.InvalidArgument, "trains in float32"},
 		{"bf16 without it", func(in *Inputs) { in.Options.Precision = "bf16" }, fault.InvalidArgument, "which Tesla T4 (compute capability 7.5) does not have"},
 		{"fp16 on a CPU", func(in *Inputs) { in.Options.Precision, in.Hardware.GPUs = "fp16", nil }, fault.InvalidArgument, "there is no GPU"},
-		{"the published rule with other options", func(in *Inputs) { in.Options.Policy, in.Options.LengthHandling = PublishedRule, "packed" }, fault.InvalidArgument, "decides by its own rules"},
+		{"the published rule with other options", func(in *Inputs) { in.Options.Policy, in.Options.LengthHandling = PublishedRule, "packed" }, fault.InvalidArgument, "does not accept"},
 		{"no clip is left", func(in *Inputs) { in.Options.MaxLengthS = pointer(0.5) }, fault.EmptyDataset, "the shortest lasts 1"},
 		{"a length that is none", func(in *Inputs) { in.Options.MaxLengthS = pointer(math.NaN()) }, fault.InvalidArgument, "max_length_s"},
 		{"a price that is none", func(in *Inputs) { in.Options.PriceUSDHour = pointer(-1.0) }, fault.InvalidArgument, "price_usd_hour"},
-		{"a clip that is no number", func(in *Inputs) { in.Durations = []float64{1, math.NaN()} }, fault.InvalidArgument, "clip 1 lasts NaN s"},
+		{"a clip that is not a number", func(in *Inputs) { in.Durations = []float64{1, math.NaN()} }, fault.InvalidArgument, "clip 1 lasts NaN s"},
 		{"unknown order", func(in *Inputs) { in.Options.LengthHandling = "sorted" }, fault.InvalidArgument, "length_handling"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestLittleDataKeepsItsRandomness(t *testing.T) {
 		checkSearched(t, c)
 	}
 	c := planned(t, described(t, xlsr, speech(1, 20, 1), "T4", "T4"))
-	assert.Contains(t, strings.Join(c.Warnings, " "), "not a training")
+	assert.Contains(t, strings.Join(c.Warnings, " "), "does not train a useful model")
 }
 
 func TestACPUIsPlannedWithoutTimes(t *testing.T) {
@@ -352,7 +352,7 @@ func TestAStreamKeepsItsOrder(t *testing.T) {
 	checkSearched(t, c)
 	in.Options.LengthHandling = "packed"
 	_, err := Make(in)
-	requireFault(t, err, fault.InvalidArgument, "of a stream no order can be chosen")
+	requireFault(t, err, fault.InvalidArgument, "a stream has no order to choose")
 }
 
 func TestUnequalCardsTakeWhatTheyHaveRoomFor(t *testing.T) {
@@ -393,7 +393,7 @@ func TestAnUnknownModelIsPlannedByTheFormula(t *testing.T) {
 	in.Options.Policy = ""
 	c := planned(t, in)
 	assert.Equal(t, PublishedRule, c.Policy)
-	assert.Contains(t, c.Warnings[0], "its config does not tell, and it was not traced")
+	assert.Contains(t, c.Warnings[0], "its config does not determine it, and it was not traced")
 	in.Described = &model.Request{Config: []byte(`{"model_type":"seamless_m4t","hidden_size":16}`)}
 	c = planned(t, in)
 	assert.Equal(t, PublishedRule, c.Policy)

@@ -182,10 +182,10 @@ func (o Options) checkCombinations() error {
 	switch {
 	case o.Policy == PublishedRule && given:
 		return fault.New(fault.InvalidArgument, `leave policy out, or override the settings of the plan: config.gradient_checkpointing = True`,
-			"policy %q decides by its own rules: precision, gradient_checkpointing, length_handling, max_length_s and distributed cannot be asked for", o.Policy)
+			"policy %q does not accept precision, gradient_checkpointing, length_handling, max_length_s and distributed", o.Policy)
 	case o.Streamed && o.LengthHandling != "" && o.LengthHandling != "random":
 		return fault.New(fault.InvalidArgument, "leave length_handling out, or load the dataset without streaming",
-			"length_handling is %q, and of a stream no order can be chosen", o.LengthHandling)
+			"length_handling is %q, but a stream has no order to choose", o.LengthHandling)
 	case o.Preset == Reproducible && o.Precision != "" && o.Precision != "fp32":
 		return fault.New(fault.InvalidArgument, "leave one of the two out", "preset %q trains in float32, and precision is %q", o.Preset, o.Precision)
 	}

@@ -117,6 +117,6 @@ func (s *search) engineWarning() string {
 	if !s.sharded() {
 		return ""
 	}
-	return "With DeepSpeed and FSDP no step is computed again in the process when memory runs out: the launcher restarts with a smaller " +
+	return "With DeepSpeed and FSDP the guard cannot retry a step that runs out of memory: the launcher restarts with a smaller " +
 		"micro-batch (torchrun --max-restarts). config.launch_files(folder) writes what they need."
 }

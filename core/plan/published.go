@@ -37,13 +37,13 @@ func (d *draft) trainerDefaults(in Inputs, p pool) {
 	d.because("micro_batching", "the published rules know one size for all clips")
 	d.because("micro_batch_size", "as the batch of a device")
 	d.MicroBatchOverheadS = unknownOverheadS
-	d.because("micro_batch_overhead_s", "assumed; nothing is cut by it")
+	d.because("micro_batch_overhead_s", "assumed; not used to split steps")
 	d.because("length_handling", "the published rules shuffle clips of all lengths together")
 	d.because("max_length_s", "the published rules keep every clip")
 	d.because("eval_accumulation_steps", "the Trainer's default: predictions stay on the GPU until the evaluation ends")
-	d.because("attn_implementation", "the published rules leave the model's")
+	d.because("attn_implementation", "the published rules keep the model's")
 	d.because("freeze_feature_encoder", "as the model was given")
-	d.because("alloc_conf", "the published rules leave PyTorch's")
+	d.because("alloc_conf", "the published rules keep PyTorch's")
 	d.Distributed = "none"
 	if d.DeviceCount > 1 {
 		d.Distributed = "ddp"

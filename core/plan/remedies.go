@@ -37,7 +37,7 @@ func (s *search) infeasible() error {
 	where, budget := s.pool.where(), float64(s.budget.Bytes)
 	what := fmt.Sprintf("a micro-batch of one clip of %.4g s does not fit into %s of %s (%s × %v)",
 		s.clips.longest(), gb(budget), where, gb(s.pool.planned), s.in.Options.SafetyMargin)
-	hint := "leave out or cut the longest clips (max_length_s), freeze parts of the model, or take a larger GPU"
+	hint := "leave out or split the longest clips (max_length_s), freeze parts of the model, or take a larger GPU"
 	if s.estimator != nil {
 		q := s.question(s.candidates()[len(s.candidates())-1], 1)
 		if bytes, _, err := s.estimator.Need(q, s.budget, true); err == nil {
@@ -124,5 +124,5 @@ func (s *search) usedByOthers() string {
 	if s.pool.planned >= whole {
 		return ""
 	}
-	return fmt.Sprintf("end what else uses %s: %s of its %s are taken", s.pool.where(), gb(whole-s.pool.planned), gb(whole))
+	return fmt.Sprintf("stop what else uses %s: %s of its %s are taken", s.pool.where(), gb(whole-s.pool.planned), gb(whole))
 }

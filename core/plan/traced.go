@@ -14,11 +14,11 @@ type Traced struct {
 	Checkpointing bool            `json:"gradient_checkpointing"`
 	Optimizer     string          `json:"optimizer"`    // the Trainer's name
 	BudgetBytes   int64           `json:"budget_bytes"` // that Memory was found for, context included
-	Memory        batching.Limits `json:"memory"`       // the largest micro-batch of clips of up to so many seconds
+	Memory        batching.Limits `json:"memory"`       // the largest micro-batch of clips of up to this length
 	Peaks         []TracedPeak    `json:"peaks"`        // of micro-batches of the longest clips, by rising size
 	EvalBatch     *int            `json:"eval_batch"`   // largest evaluation batch of the longest clips; absent when not asked for
 	Note          string          `json:"note"`         // what the trace assumed, for the user; "" for nothing
-	OneLength     bool            `json:"one_length"`   // nothing is known of other lengths, so that no batch can be cut by its own
+	OneLength     bool            `json:"one_length"`   // nothing is known of other lengths, so that no batch can be split by length
 	HighBytes     *int64          `json:"high_bytes"`   // worst peak of whole runs in several orders; absent when none was simulated
 }
 
@@ -41,7 +41,7 @@ func (t Traced) check() error {
 	}
 	rising := slices.IsSortedFunc(t.Peaks, func(a, b TracedPeak) int { return a.Batch - b.Batch })
 	if len(t.Peaks) == 0 || !rising || t.Peaks[0].Batch < 1 || slices.ContainsFunc(t.Peaks, func(p TracedPeak) bool { return p.Bytes < 1 || p.Bytes > maxPartBytes }) {
-		return fault.New(fault.InvalidArgument, "trace again", "the traced peaks are no bytes of rising micro-batches")
+		return fault.New(fault.InvalidArgument, "trace again", "the traced peaks are not bytes of increasing micro-batches")
 	}
 	if t.BudgetBytes < 1 || t.EvalBatch != nil && *t.EvalBatch < 1 || t.HighBytes != nil && *t.HighBytes < 1 {
 		return fault.New(fault.InvalidArgument, "trace again", "a traced budget of %d bytes, or an evaluation batch or a worst peak below 1", t.BudgetBytes)

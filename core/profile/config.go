@@ -16,9 +16,9 @@ type Config struct {
 	GradientAccumulationSteps int `json:"gradient_accumulation_steps"`
 	PerDeviceEvalBatchSize    int `json:"per_device_eval_batch_size"`
 
-	MicroBatching         string   `json:"micro_batching"`          // "fixed": batches as the loader gives them; "memory": the guard cuts each by predicted memory
+	MicroBatching         string   `json:"micro_batching"`          // "fixed": batches as the loader gives them; "memory": the guard splits each by predicted memory
 	MicroBatchSize        int      `json:"micro_batch_size"`        // clips of the longest length that are computed at once
-	MicroBatchOverheadS   float64  `json:"micro_batch_overhead_s"`  // what a micro-batch takes beside its padded audio, in seconds of audio
+	MicroBatchOverheadS   float64  `json:"micro_batch_overhead_s"`  // what a micro-batch takes besides its padded audio, in seconds of audio
 	LengthHandling        string   `json:"length_handling"`         // clips of a step: "random", "grouped" (the Trainer's), "bucketed" or "packed"
 	LengthBuckets         []Bucket `json:"length_buckets"`          // of "bucketed" and "packed"; else empty
 	MaxLengthS            *float64 `json:"max_length_s"`            // longer clips are left out; absent when none is
@@ -46,7 +46,7 @@ type Config struct {
 
 	Streaming      bool     `json:"streaming"`        // read the dataset as a stream instead of preparing it whole
 	CacheDataset   bool     `json:"cache_dataset"`    // keep decoded audio
-	ChunkLengthS   *float64 `json:"chunk_length_s"`   // cut longer clips; absent when no clip needs it
+	ChunkLengthS   *float64 `json:"chunk_length_s"`   // split longer clips; absent when no clip needs it
 	GroupByLength  bool     `json:"group_by_length"`  // batches of similar length
 	LearningRate   float64  `json:"learning_rate"`    // after scaling
 	LRScaling      string   `json:"lr_scaling"`       // "sqrt", "linear" or "none"
@@ -67,7 +67,7 @@ type Config struct {
 	MemoryParts        []Part  `json:"memory_parts"`         // of PredictedBytes at its highest moment, in the order in which they are drawn
 
 	Times        *Times        `json:"times"`        // absent where nothing is known of the device's speed
-	Alternatives []Alternative `json:"alternatives"` // other ways to train, the published rule's among them
+	Alternatives []Alternative `json:"alternatives"` // alternatives, the published rule's among them
 
 	Decisions []Decision `json:"decisions"`
 	Warnings  []string   `json:"warnings"` // what the user should know before starting
@@ -79,7 +79,7 @@ type Decision struct {
 	Value   string `json:"value"`   // as shown to people
 	Reason  string `json:"reason"`  // one sentence, with its numbers and units
 
-	Alternative string `json:"alternative"` // what else it might be, "on"; "" when there is nothing to tell
+	Alternative string `json:"alternative"` // the alternative, "on"; "" for none
 	Gain        string `json:"gain"`        // of the value over the alternative: "1.4× faster", "needs 3.1 GB less"
 }
 
@@ -125,7 +125,7 @@ type Times struct {
 	EnergyKWh  *Range `json:"energy_kwh"`  // of the run, GPUs alone; absent where the board power is not known
 }
 
-// Alternative is another way to train, beside the plan.
+// Alternative is another candidate than the plan.
 type Alternative struct {
 	Name       string   `json:"name"`        // "published", "random order", "fixed micro-batches", "without checkpointing", …
 	What       string   `json:"what"`        // in words and numbers: "4 × 8, float16, checkpointing"

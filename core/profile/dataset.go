@@ -34,7 +34,7 @@ type Histogram struct {
 	Counts []int     `json:"counts"`
 }
 
-// Padding is what one way of making batches costs: each batch lasts as long as its longest clip.
+// Padding is the cost of one batching strategy: each batch lasts as long as its longest clip.
 type Padding struct {
 	Order   string  `json:"order"`    // "random", "grouped", "bucketed" or "sorted"
 	PaddedS float64 `json:"padded_s"` // seconds that all batches hold, padding included

@@ -36,7 +36,7 @@ type GPU struct {
 // Process is one process with memory on a GPU.
 type Process struct {
 	PID         uint32  `json:"pid"`
-	MemoryBytes *uint64 `json:"memory_bytes"` // absent where the driver does not tell (MIG, containers, WSL)
+	MemoryBytes *uint64 `json:"memory_bytes"` // absent where the driver does not report it (MIG, containers, WSL)
 }
 
 // CPU counts the processors this process may use.

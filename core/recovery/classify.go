@@ -11,7 +11,7 @@ import (
 type Class string
 
 const (
-	GPUOOM   Class = "gpu_oom"  // GPU memory ran out: go on with a smaller micro-batch
+	GPUOOM   Class = "gpu_oom"  // GPU memory ran out: continue with a smaller micro-batch
 	Maybe    Class = "maybe"    // often a disguised lack of GPU memory: a smaller micro-batch is worth one attempt
 	HostOOM  Class = "host_oom" // host memory ran out: fewer loader workers; a smaller micro-batch does not help
 	Poisoned Class = "poisoned" // the CUDA context or a collective is broken: only a new process helps
@@ -21,10 +21,10 @@ const (
 // Advice by class, shown with every row of the tables that has none of its own.
 var advice = map[Class]string{
 	GPUOOM:   "GPU memory ran out; a smaller micro-batch with more accumulation keeps the effective batch",
-	Maybe:    "this often hides a lack of GPU memory; one attempt with a smaller micro-batch tells",
+	Maybe:    "this often hides a lack of GPU memory; one retry with a smaller micro-batch shows whether it does",
 	HostOOM:  "host memory ran out, which a smaller micro-batch does not change; lower dataloader_num_workers and the prefetch factor, or stream the dataset",
 	Poisoned: "the process can no longer use the GPU; restart it and continue from the last checkpoint",
-	Other:    "not a lack of memory; mend the cause and continue from the last checkpoint",
+	Other:    "not a lack of memory; fix the cause and continue from the last checkpoint",
 }
 
 const (

@@ -138,7 +138,7 @@ func TestAdviceFitsTheCause(t *testing.T) {
 		"DataLoader worker (pid 1) is killed by signal: Killed.":    "dataloader_num_workers",
 		"NCCL error in: x": "ranks",
 		"CUDA error: uncorrectable ECC error encountered":            "nvidia-smi",
-		"GET was unable to find an engine to execute this operation": "one attempt",
+		"GET was unable to find an engine to execute this operation": "one retry",
 	} {
 		_, why := Classify("RuntimeError", text)
 		assert.Contains(t, why, want)

@@ -6,7 +6,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// DefaultMaxRetries is how often a run may go on with a smaller micro-batch.
+// DefaultMaxRetries is how often a run may continue with a smaller micro-batch.
 const DefaultMaxRetries = 3
 
 // Limits of State.
@@ -83,7 +83,7 @@ func (s State) giveUp(limit int) string {
 		return fmt.Sprintf("stop: %d of %d retries are used up at a micro-batch of %d; plan with a lower safety_margin, "+
 			"an 8-bit optimizer, shorter clips or a smaller model", s.Retries, limit, s.MicroBatch)
 	case s.MicroBatch == 1:
-		return "stop: the micro-batch is 1 already; turn gradient checkpointing on, use an 8-bit optimizer, cut long clips, " +
+		return "stop: the micro-batch is 1 already; enable gradient checkpointing, use an 8-bit optimizer, split long clips, " +
 			"freeze layers, or take a smaller model or a larger GPU"
 	case s.Class == Maybe && s.MaybeRetries > 0:
 		return fmt.Sprintf("stop: a smaller micro-batch (%d) did not help, so GPU memory is not the cause; look at the error itself", s.MicroBatch)

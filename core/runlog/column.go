@@ -52,7 +52,7 @@ func (c *Column) UnmarshalJSON(text []byte) error {
 		(*c)[i] = math.NaN()
 		if value != nil {
 			if math.Abs(*value) > most {
-				return fault.New(fault.Corrupt, "the file is damaged: take another copy", "reading a column: %g is no figure of a run", *value)
+				return fault.New(fault.Corrupt, "the file is damaged: take another copy", "reading a column: %g is out of range", *value)
 			}
 			(*c)[i] = *value
 		}

@@ -20,7 +20,7 @@ func TestColumnKeepsWhatIsNotKnown(t *testing.T) {
 	assert.True(t, math.IsNaN(back.C[1]))
 	assert.Equal(t, 17179869184.0, back.C[3])
 	assert.Error(t, json.Unmarshal([]byte(`{"C":["a"]}`), &back))
-	assert.ErrorContains(t, json.Unmarshal([]byte(`{"C":[1,1.7e308]}`), &back), "1.7e+308 is no figure of a run")
+	assert.ErrorContains(t, json.Unmarshal([]byte(`{"C":[1,1.7e308]}`), &back), "1.7e+308 is out of range")
 	require.NoError(t, json.Unmarshal([]byte(`{"C":null}`), &back))
 	assert.Nil(t, back.C)
 }

@@ -5,7 +5,7 @@ package runlog
 // Version is that of the JSON of a Log; a reader refuses others.
 const Version = 1
 
-// Log is a whole run. Long runs are kept at a lower resolution, never cut short.
+// Log is a whole run. Long runs are kept at a lower resolution, never truncated.
 type Log struct {
 	Version        int            `json:"version"`
 	StartUnixNanos int64          `json:"start_unix_nanos"` // wall clock of time 0
@@ -89,7 +89,7 @@ const (
 	ThrottleSetting             // a clock set by someone
 )
 
-// StepSeries is the series of steps: one entry per optimizer step, evaluation batch or checkpoint that the training told of; of long
+// StepSeries is the series of steps: one entry per optimizer step, evaluation batch or checkpoint that the training reported; of long
 // runs every n-th is kept, with the highest sizes, the sum of the times and the largest batch of those between.
 type StepSeries struct {
 	Number        []uint64  `json:"number"`

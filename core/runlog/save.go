@@ -53,7 +53,7 @@ func replace(path string, write func(io.Writer) error) (err error) {
 // through writes to a character device. Pipes are refused: the training would wait for their reader.
 func through(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if mode&os.ModeCharDevice == 0 {
-		return errors.New("it is no regular file")
+		return errors.New("it is not a regular file")
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -69,7 +69,7 @@ func TestDevicesAndLinksStayWhatTheyAre(t *testing.T) {
 	text, err := os.ReadFile(target)
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"version":1`)
-	assert.ErrorContains(t, Save(folder, &s), "no regular file")
+	assert.ErrorContains(t, Save(folder, &s), "not a regular file")
 
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("this system has no /dev/full")

@@ -51,7 +51,7 @@ func fromProfile(p profile.Dataset) (Lengths, error) {
 		total += max(0, n)
 	}
 	if p.SampleCount < 1 || total < 1 || len(p.Histogram.EdgesS) != len(p.Histogram.Counts)+1 {
-		return Lengths{}, fault.New(fault.EmptyDataset, "check the paths, or what the scan says of bad files", "the dataset has no usable clips")
+		return Lengths{}, fault.New(fault.EmptyDataset, "check the paths, or bad_files of the scan", "the dataset has no usable clips")
 	}
 	if !(p.MinS >= 0 && p.MaxS >= p.MinS && p.MaxS > 0 && p.MaxS <= longestClip) || !slices.IsSorted(p.Histogram.EdgesS) {
 		return Lengths{}, fault.New(fault.InvalidArgument, "measure the dataset again", "clips of %v to %v s", p.MinS, p.MaxS)

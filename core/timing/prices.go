@@ -48,7 +48,7 @@ func PriceOf(key string) (Price, bool) {
 // maxPrice is above what any machine costs an hour.
 const maxPrice = 1e6
 
-// GivenPrice is a price of the caller's. Errors: InvalidArgument for what is no price.
+// GivenPrice is a price of the caller's. Errors: InvalidArgument for what is not a price.
 func GivenPrice(key string, hour float64) (Price, error) {
 	if math.IsNaN(hour) || hour < 0 || hour > maxPrice {
 		return Price{}, fault.New(fault.InvalidArgument, "give dollars per hour and GPU, such as T4=0.35", "the price of %s is %v", fault.Shorten(key), hour)

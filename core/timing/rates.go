@@ -43,7 +43,7 @@ type Rates struct {
 // RatesOf gives a GPU's rates. Errors: Unsupported where its figures are not published.
 func RatesOf(g profile.GPU) (Rates, error) {
 	if g.FP32TFLOPS == nil || g.BandwidthGBs == nil {
-		return Rates{}, fault.New(fault.Unsupported, `name a card of the catalogue, such as gpu="T4"`, "no figures are published here for %s, so no time can be told", g.Name)
+		return Rates{}, fault.New(fault.Unsupported, `name a card of the catalogue, such as gpu="T4"`, "no published figures for %s, so times cannot be estimated", g.Name)
 	}
 	wide, low := *g.FP32TFLOPS*1e12, profile.Or(g.TensorTFLOPS, *g.FP32TFLOPS)*1e12
 	if Capability(g) >= ampere && g.TensorTFLOPS != nil {

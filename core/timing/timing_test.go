@@ -79,7 +79,7 @@ func TestNVLink(t *testing.T) {
 
 func TestNoFiguresNoTime(t *testing.T) {
 	_, err := RatesOf(profile.GPU{Name: "NVIDIA X"})
-	require.ErrorContains(t, err, "no figures are published here for NVIDIA X")
+	require.ErrorContains(t, err, "no published figures for NVIDIA X")
 }
 
 func TestCalibration(t *testing.T) {

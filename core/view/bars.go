@@ -18,7 +18,7 @@ type bars struct {
 	Unit   string   `json:"unit"`
 	Top    float64  `json:"top"` // what the whole width stands for
 	Rows   []barRow `json:"rows"`
-	Levels []level  `json:"levels"` // what the bars are held against
+	Levels []level  `json:"levels"` // what the bars are compared with
 	Ticks  bool     `json:"-"`      // sizes below the bars
 	Legend bool     `json:"legend"`
 	Aside  bool     `json:"-"` // not drawn by Python

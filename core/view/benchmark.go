@@ -242,11 +242,11 @@ func (r benchmarkRecord) how() []string {
 		fmt.Sprintf("times are of an epoch, %s, steps alone; samples are clips", count(s.EpochClips, "clip")),
 		fmt.Sprintf("%s; %s; %s UTC", s.Device, strings.Join(versions, ", "), s.Date),
 		fmt.Sprintf("%s; %s a step on both sides", name(s.Model), count(s.Batch, "clip")),
-		fmt.Sprintf("blocks of %d steps, the same %d clips in each%s, behind %d that warm up; plan and the other in turns, %s; medians, and the lowest and the highest",
+		fmt.Sprintf("blocks of %d steps, the same %d clips in each%s, after %d for warm-up; both sides in turns, %s; medians, lowest and highest",
 			s.Steps, r.Plan.Clips, audio, s.WarmUp, count(s.Rounds, "round")),
 	}
 	if r.Stopped {
-		lines = append(lines, "stopped early: what was measured until then")
+		lines = append(lines, "stopped early: partial results")
 	}
 	return lines
 }
@@ -422,7 +422,7 @@ func (r benchmarkRecord) loaderAlone() []Block {
 		return nil
 	}
 	b := bars{Kind: "bars", Title: "clips/s", Unit: "clips/s"}
-	rows := [][]string{{"workers", "prefetch", "clips/s", "seconds of audio/s", "first batch", "with workers that stay"}}
+	rows := [][]string{{"workers", "prefetch", "clips/s", "seconds of audio/s", "first batch", "with persistent workers"}}
 	for _, l := range r.Loader {
 		prefetch := known(l.Prefetch, func(n int) string { return fmt.Sprintf("%d", n) })
 		way := "no workers"
@@ -439,7 +439,7 @@ func (r benchmarkRecord) loaderAlone() []Block {
 
 // changes are the speed of each beside the plan's, which is the line; and what was not tried, and why.
 func (r benchmarkRecord) changes() []Block {
-	b := bars{Kind: "bars", Title: "speed beside the plan", Unit: "times the plan's", Levels: []level{{Name: "the plan", At: 1, Limit: true}}, Legend: false}
+	b := bars{Kind: "bars", Title: "speed relative to the plan", Unit: "times the plan's", Levels: []level{{Name: "the plan", At: 1, Limit: true}}, Legend: false}
 	var rows [][]string
 	var left []string
 	byProcessor := slices.ContainsFunc(r.Options, func(o option) bool { return o.CPUGain != nil && o.WhyNot == "" })

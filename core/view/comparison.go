@@ -44,7 +44,7 @@ type gpuPlan struct {
 	Cheapest     bool           `json:"cheapest"`
 	Fastest      bool           `json:"fastest"`
 	Notes        []string       `json:"notes"`
-	Ways         []way          `json:"remedies"`
+	Remedies     []remedy       `json:"remedies"`
 }
 
 type price struct {
@@ -55,8 +55,8 @@ type price struct {
 	Source   string  `json:"source"`
 }
 
-// way is a change, and what the training would then take of one GPU.
-type way struct {
+// remedy is a change, and what the training would then take of one GPU.
+type remedy struct {
 	What string  `json:"what"`
 	Peak float64 `json:"peak_bytes"`
 	Fits bool    `json:"fits"`
@@ -86,7 +86,7 @@ func comparison(r comparisonRecord) Document {
 	if len(notes) > 0 {
 		doc.Blocks = append(doc.Blocks, said(notes...))
 	}
-	return Document{Title: doc.Title, Blocks: append(doc.Blocks, fold{Summary: "what this rests on", Body: []Block{said(r.foot()...)}})}
+	return Document{Title: doc.Title, Blocks: append(doc.Blocks, fold{Summary: "assumptions", Body: []Block{said(r.foot()...)}})}
 }
 
 // best are the cheapest and the fastest, which marks tell in HTML.
@@ -176,7 +176,7 @@ func number(x float64) string {
 
 func (p gpuPlan) unfit() notice {
 	n := notice{Level: "warning", What: fmt.Sprintf("%s (%s of %s to use): does not fit", p.name(), inGiB(p.Budget), inGiB(p.Memory))}
-	for _, w := range p.Ways {
+	for _, w := range p.Remedies {
 		sign := "✗"
 		if w.Fits {
 			sign = "→"
@@ -228,19 +228,19 @@ type largestRecord struct {
 	Models   []struct {
 		Name       string  `json:"name"`
 		Parameters float64 `json:"parameters"`
-		Full       way     `json:"full"`
-		EightBit   way     `json:"eight_bit"`
-		Lora       way     `json:"lora"`
+		Full       remedy  `json:"full"`
+		EightBit   remedy  `json:"eight_bit"`
+		Lora       remedy  `json:"lora"`
 	} `json:"models"`
 }
 
 func largest(r largestRecord) Document {
-	ways := []string{"fully", "fully, 8-bit optimizer", fmt.Sprintf("LoRA %d", r.LoraRank)}
+	changes := []string{"fully", "fully, 8-bit optimizer", fmt.Sprintf("LoRA %d", r.LoraRank)}
 	best := []string{"none", "none", "none"}
-	t := table{Head: append([]string{"model", "parameters"}, ways...)}
+	t := table{Head: append([]string{"model", "parameters"}, changes...)}
 	for _, m := range r.Models {
 		shown := row{Cells: []cell{{Text: name(m.Name)}, {Text: fmt.Sprintf("%.1f M", m.Parameters/1e6), Class: "tight"}}}
-		for i, w := range []way{m.Full, m.EightBit, m.Lora} {
+		for i, w := range []remedy{m.Full, m.EightBit, m.Lora} {
 			if w.Fits && best[i] == "none" {
 				best[i] = name(m.Name)
 			}
@@ -251,7 +251,7 @@ func largest(r largestRecord) Document {
 		t.Rows = append(t.Rows, shown)
 	}
 	var first []string
-	for i, words := range ways {
+	for i, words := range changes {
 		first = append(first, fmt.Sprintf("largest, %s: %s", words, best[i]))
 	}
 	return Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing", name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{said(first...), t}}

@@ -20,7 +20,7 @@ func csvColumns() []string {
 	return append(found, "padding", "gpu_use", "gpu_memory_bytes", "peak_bytes", "ram_bytes", "waiting", "forward", "backward", "optimizer", "other", "start_s", "again_s")
 }
 
-// csvRow holds cells by their columns; what a row does not tell is empty.
+// csvRow holds cells by their columns; unknown values are empty.
 type csvRow map[string]string
 
 func (c csvRow) text(column, text string) {

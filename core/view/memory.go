@@ -102,7 +102,7 @@ var estimators = map[string]string{
 var componentOrder = []string{"training", "model and optimizer", "parameters", "buffers", "gradients", "optimizer", "activations", "temporaries", "logits_loss", "outputs"}
 
 const (
-	noModule     = "(weights, optimizer, inputs: outside any module's work)"
+	noModule     = "(weights, optimizer, inputs: outside modules)"
 	shownModules = 5 // in text
 	nearLimit    = 1.6
 )
@@ -128,7 +128,7 @@ func memory(r memoryRecord) Document {
 	return doc
 }
 
-// verdict is whether it fits, and by how much; the need alone when there is no GPU in mind.
+// verdict is whether it fits, and by how much; the need alone when there is no GPU given.
 func (r memoryRecord) verdict() notice {
 	n := notice{Level: "note", What: r.shortVerdict()}
 	switch {
@@ -341,7 +341,7 @@ func (r memoryRecord) modules() []Block {
 	}
 	t := plain(rows)
 	t.Brief = shownModules
-	return []Block{fold{Summary: "what holds it, by module", Body: []Block{t}}}
+	return []Block{fold{Summary: "allocated memory by module", Body: []Block{t}}}
 }
 
 func (r memoryRecord) formulas() []Block {
@@ -352,5 +352,5 @@ func (r memoryRecord) formulas() []Block {
 	for _, each := range r.Terms {
 		t.Rows = append(t.Rows, row{Cells: []cell{{Text: exact(each.Bytes), Class: "tight"}, {Text: each.Name, Note: each.Source}, {Text: each.Formula}}})
 	}
-	return []Block{inHTML{[]Block{fold{Summary: "by which formulas", Body: []Block{t}}}}}
+	return []Block{inHTML{[]Block{fold{Summary: "formulas", Body: []Block{t}}}}}
 }

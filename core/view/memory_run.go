@@ -56,7 +56,7 @@ func (r runMemoryRecord) verdict() notice {
 	n := notice{Level: "note", What: fmt.Sprintf("%d steps in %d orders: ", r.Steps, len(r.Seeds))}
 	switch {
 	case r.Target.Limit == nil:
-		n.What += "no GPU in mind"
+		n.What += "no GPU given"
 	case r.OutOfMemory == 0:
 		n.Level = "good"
 		n.What += fmt.Sprintf("fits %s in every order", name(r.Target.Name))

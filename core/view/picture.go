@@ -61,7 +61,7 @@ type picture struct {
 
 func (picture) look() string { return "picture" }
 
-// between is where a value lies between two others, 0 to 1; what is no number is at 0.
+// between is where a value lies between two others, 0 to 1; what is not a number is at 0.
 func between(x, low, high float64) float64 {
 	place := (x - low) / max(high-low, 1e-9)
 	if math.IsNaN(place) {

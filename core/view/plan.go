@@ -70,7 +70,7 @@ func plan(r planRecord) Document {
 	add(r.devices()...)
 	add(beside{r.data(), append(r.memory(), r.times()...)}, section{Title: "Decisions", Body: decisionGroups(r.Decisions)})
 	add(r.alternatives()...)
-	add(section{Title: "Look out", Body: r.cautions(false)})
+	add(section{Title: "Cautions", Body: r.cautions(false)})
 	return doc
 }
 
@@ -128,7 +128,7 @@ func (r planRecord) step() string {
 		text = factors + " clips a step"
 	}
 	if c.MicroBatching == "memory" {
-		text += fmt.Sprintf(", cut by memory (at least %d at once)", c.MicroBatchSize)
+		text += fmt.Sprintf(", micro-batches sized by memory (at least %d)", c.MicroBatchSize)
 	}
 	return text
 }
@@ -398,9 +398,9 @@ func (r planRecord) alternatives() []Block {
 		return nil
 	}
 	longest := 0.0
-	for _, way := range c.Alternatives {
-		if way.EpochHours != nil {
-			longest = max(longest, way.EpochHours.Likely)
+	for _, a := range c.Alternatives {
+		if a.EpochHours != nil {
+			longest = max(longest, a.EpochHours.Likely)
 		}
 	}
 	var own *profile.Range
@@ -409,33 +409,33 @@ func (r planRecord) alternatives() []Block {
 		longest = max(longest, own.Likely)
 	}
 	yes, peak := true, c.PredictedBytes
-	t := table{Head: []string{"way", "what", "fits", "peak", "an epoch", "plan faster by"}}
-	mine := wayRow(profile.Alternative{Name: "this plan", What: r.short(), Fits: &yes, PeakBytes: &peak, EpochHours: own}, longest)
+	t := table{Head: []string{"option", "what", "fits", "peak", "an epoch", "plan faster by"}}
+	mine := alternativeRow(profile.Alternative{Name: "this plan", What: r.short(), Fits: &yes, PeakBytes: &peak, EpochHours: own}, longest)
 	mine.Class = "mine"
 	t.Rows = append(t.Rows, mine)
-	for _, way := range c.Alternatives {
-		t.Rows = append(t.Rows, wayRow(way, longest))
+	for _, a := range c.Alternatives {
+		t.Rows = append(t.Rows, alternativeRow(a, longest))
 	}
 	return []Block{section{Title: "Alternatives", Body: []Block{t}}}
 }
 
-func wayRow(way profile.Alternative, longest float64) row {
+func alternativeRow(a profile.Alternative, longest float64) row {
 	fits := cell{Text: "?", Class: "tight"}
-	if way.Fits != nil {
-		fits = fitting(*way.Fits)
+	if a.Fits != nil {
+		fits = fitting(*a.Fits)
 	}
-	epoch := cell{Text: known(way.EpochHours, hours), Class: "tight"}
-	if way.EpochHours != nil && longest > 0 {
-		epoch.Meter = way.EpochHours.Likely / longest
+	epoch := cell{Text: known(a.EpochHours, hours), Class: "tight"}
+	if a.EpochHours != nil && longest > 0 {
+		epoch.Meter = a.EpochHours.Likely / longest
 	}
 	speed := ""
-	if way.Speed != nil {
-		speed = fmt.Sprintf("%.2f×", *way.Speed)
-	} else if way.Name != "this plan" {
+	if a.Speed != nil {
+		speed = fmt.Sprintf("%.2f×", *a.Speed)
+	} else if a.Name != "this plan" {
 		speed = unknown
 	}
-	peak := known(way.PeakBytes, func(bytes int64) string { return inGiB(float64(bytes)) })
-	return row{Cells: []cell{{Text: name(way.Name)}, {Text: way.What}, fits, {Text: peak, Class: "tight"}, epoch, {Text: speed, Class: "tight"}}}
+	peak := known(a.PeakBytes, func(bytes int64) string { return inGiB(float64(bytes)) })
+	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits, {Text: peak, Class: "tight"}, epoch, {Text: speed, Class: "tight"}}}
 }
 
 // fitting tells by a sign, too, not by a colour alone.
@@ -454,7 +454,7 @@ func (r planRecord) short() string {
 		parts = append(parts, "checkpointing")
 	}
 	if c.MicroBatching == "memory" {
-		parts = append(parts, "cut by memory")
+		parts = append(parts, "sized by memory")
 	}
 	return strings.Join(append(parts, c.LengthHandling+" order"), ", ")
 }

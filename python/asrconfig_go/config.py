@@ -56,21 +56,21 @@ class TrainingConfig(PlanRecord):
         return build(self, output_dir, overrides, arguments_class, model)
 
     def apply(self, model: Any = None, *, environment: bool = True, backends: bool = True) -> Applied:
-        """Put in force what is not the Trainer's matter; call it first, before anything uses the GPU.
+        """Put in effect what is not the Trainer's matter; call it first, before anything uses the GPU.
 
         ``environment``: PyTorch's allocator settings (``alloc_conf``), and what loader workers and deterministic
         kernels need; variables that are set already win, key by key. ``backends``: cuDNN's benchmark, deterministic
         kernels and TF32. ``model``: see ``prepare_model``.
 
-        Gives what was done, what could not be done and why. A setting that comes too late is told by a
-        ``TooLateWarning``, one that the model's class cannot do by an ``UnsupportedSettingWarning``.
+        Returns what was applied, what was not and why. A setting that comes too late raises a
+        ``TooLateWarning``, one that the model's class lacks an ``UnsupportedSettingWarning``.
         """
         from .apply.apply_plan import apply
 
         return apply(self, model, environment, backends, stacklevel=2)
 
     def loader_settings(self, *, start_method: StartMethod | None = None) -> dict[str, Any]:
-        """Keywords for a ``torch.utils.data.DataLoader`` of one's own: workers, prefetching, pinned memory.
+        """Keywords for a ``torch.utils.data.DataLoader`` of your own: workers, prefetching, pinned memory.
 
         ``start_method`` of the workers: None is Python's own, ``"fork"`` on Linux before Python 3.14. Take ``"spawn"``
         or ``"forkserver"`` where workers use CUDA or call this package (a forked child can do neither); what they load

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class ASRConfigManager:
     """Holds the measured profiles and the plan, and accompanies the training.
 
-    ``gpu`` plans for a GPU of the catalogue (``"T4"``, ``"2xA100-40GB"``) instead of what is here.
+    ``gpu`` plans for a GPU of the catalogue (``"T4"``, ``"2xA100-40GB"``) instead of the local one.
 
     >>> manager = ASRConfigManager(gpu="T4")
     >>> dataset = manager.profile_dataset(CLIPS, progress=False)
@@ -194,7 +194,7 @@ class ASRConfigManager:
         if trace is False:
             return NotTraced("trace=False was asked for", "Leave trace out.")
         if trace is None and isinstance(self._model, ModelProfile):
-            return NotTraced("its counts alone are known", "Pass the model instead of its profile.")
+            return NotTraced("only its counts are known", "Pass the model instead of its profile.")
         if trace is None and not can_trace():
             return NotTraced(
                 "torch or transformers is not installed", "pip install 'asrconfig-go[train]', and plan again."
@@ -204,7 +204,7 @@ class ASRConfigManager:
         return None
 
     def _found(self, precision: Precision | None) -> dict[str, Any]:
-        """What is found out where no option says so: measured rates, the GPU's price, the room for checkpoints."""
+        """Values that no option sets: measured rates, the GPU's price, the disk space for checkpoints."""
         from .compare.gpu_comparison import price_of
         from .compare.step_calibration import known_calibrations
 
@@ -281,9 +281,9 @@ class ASRConfigManager:
         """Guard the training steps of a ``transformers.Trainer``: they survive running out of GPU memory, exactly.
 
         ``options`` are those of ``Guard``; ``preflight=True`` tries clips as long as the longest of the profiled
-        dataset, and ``memory=True`` traces the model with the trainer's own settings, so that batches are cut by
+        dataset, and ``memory=True`` traces the model with the trainer's own settings, so that batches are split by
         predicted memory from the first step on, within the safety margin. A plan whose ``micro_batching`` is
-        ``"memory"`` does so by itself, and makes the steps that its ``length_handling`` says (see ``StepSampler``);
+        ``"memory"`` does so automatically, and makes the steps of its ``length_handling`` (see ``StepSampler``);
         ``memory=False`` keeps the Trainer's own batches. A second call gives the same guard; its ``detach()`` leaves
         the Trainer as it was.
         """
@@ -295,7 +295,7 @@ class ASRConfigManager:
         planned = (
             asked is None and guard_of(trainer) is None and config is not None and config.micro_batching == "memory"
         )
-        whole = planned and config is not None and _fits_whole(trainer, config)  # then nothing is to be cut
+        whole = planned and config is not None and _fits_whole(trainer, config)  # then nothing needs to be split
         if asked is True or (planned and not whole):
             options["memory"] = traced_for(trainer, self._gpu, whole_steps=planned)
             limit = memory_limit(options["memory"], trainer, config, self.hardware.safety_margin)
@@ -327,7 +327,7 @@ class ASRConfigManager:
 
         Attaches a guard for as long as it lasts (see ``attach``; ``preflight`` is handed to it). Where no step can be
         computed again, training restarts from the last complete checkpoint of this run, at most ``max_retries`` times.
-        ``resume=True`` goes on from the newest complete checkpoint in ``output_dir``, if there is one, with the run's
+        ``resume=True`` continues from the newest complete checkpoint in ``output_dir``, if there is one, with the run's
         effective batch; a path from that one. See ``recovery.GuardedTraining`` for what stays the same.
 
         What was met is in ``report``, and printed in the end if ``verbose``, also when an exception ends it.
@@ -356,7 +356,7 @@ class ASRConfigManager:
                 guard.detach()
 
     def _longest(self, preflight: bool | float) -> bool | float:
-        """What a pre-flight that is asked for tries: the longest clip of the profiled dataset, if there is one."""
+        """What a requested pre-flight tries: the longest clip of the profiled dataset, if there is one."""
         return self.dataset.max_s if preflight is True and self.dataset is not None else preflight
 
     def _planned(self) -> TrainingConfig:

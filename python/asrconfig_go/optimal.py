@@ -1,4 +1,4 @@
-"""Measure, plan and say so in one call: ``create_optimal_config``.
+"""Measure, plan and print the plan in one call: ``create_optimal_config``.
 
 What it needs is imported when it is called, so that ``from asrconfig_go import create_optimal_config`` takes
 milliseconds: the records alone take a tenth of a second.

@@ -42,7 +42,7 @@ var (
 func Parse(s *media.File, base int64) (media.Info, error) {
 	kind, off := amrMagic(s, base)
 	if kind == nil {
-		return media.Info{}, media.Corrupt("starts like AMR, but with no known kind of it")
+		return media.Info{}, media.Corrupt("starts like AMR, but its variant is unknown")
 	}
 	info := media.Info{SampleRate: kind.rate, Channels: 1, Codec: kind.codec, Method: "walked"}
 	if kind.multi {

@@ -71,7 +71,7 @@ func TestAMRLong(t *testing.T) {
 
 func TestAMRRefused(t *testing.T) {
 	for text, b := range map[string]string{
-		"no known kind":          "#!AMR-XX\n\x04",
+		"its variant is unknown": "#!AMR-XX\n\x04",
 		"holds no audio":         "#!AMR\n",
 		"claims 0.020 s":         "#!AMR\n\x04\x00",
 		"ends inside its header": "#!AMR_MC1.0\n\x00\x00",

@@ -37,7 +37,7 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 	claimed := int64(si.NSamples)
 	end, seen := f.end()
 	if !seen {
-		return media.Info{}, media.Corrupt("holds no frame that can be played at its start or its end")
+		return media.Info{}, media.Corrupt("holds no playable frame at its start or end")
 	}
 	info, held := InfoOf(si), max(0, end-f.first)
 	info.Method = "tail"

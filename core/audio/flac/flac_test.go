@@ -109,7 +109,7 @@ func TestFLACRefused(t *testing.T) {
 		{"long stream info", edit(7, 35), fault.Corrupt, "instead of its stream info"},
 		{"sample rate 0", noRate, fault.Corrupt, "sample rate (0)"},
 		{"endless metadata", endless, fault.Corrupt, "more than 1024 metadata blocks"},
-		{"no frames in a long file", append(bytes.Clone(tone[:8300]), make([]byte, 5<<20)...), fault.Corrupt, "no frame that can be played"},
+		{"no frames in a long file", append(bytes.Clone(tone[:8300]), make([]byte, 5<<20)...), fault.Corrupt, "no playable frame"},
 		{"other sample rate", withRate(tone, 44100), fault.Corrupt, "frames of 16000 Hz, though its header says 44100 Hz"},
 		{"no frames", append(bytes.Clone(tone[:8600]), make([]byte, 9000)...), fault.Corrupt, "holds no audio"},
 	}
@@ -286,7 +286,7 @@ func TestFLACHostile(t *testing.T) {
 	tone := audiotest.Fixture(t, "tone.flac")
 	start := bytes.Index(tone[8200:], []byte("\xff\xf8")) + 8200
 	_, err := audiotest.Bytes("x", append(bytes.Clone(tone[:start]), bytes.Repeat(tone[start:start+16], 1<<19)...))
-	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "no frame that can be played")
+	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "no playable frame")
 }
 
 // TestFrameHeaders finds every frame that the decoder sees, with its number, and no other.

@@ -97,7 +97,7 @@ func (m *movie) index(moov box) error {
 	for b := range m.w.boxes(moov.body, moov.end) {
 		switch string(b.kind[:]) {
 		case "cmov":
-			return media.Unsupported("has a compressed index (cmov box), which is not read")
+			return media.Unsupported("has a compressed index (cmov box), which is not supported")
 		case "mvhd":
 			m.timescale, _ = m.w.clock(b)
 		case "trak":

@@ -303,7 +303,7 @@ func TestMP4Refused(t *testing.T) {
 		{Name: "no time scale", B: edit(func(m *mp4Maker) { m.mdhd = boxed("mdhd", words(0, 0, 0, 0, 9, 0)) }), Code: fault.Corrupt, Text: "without a time scale"},
 		{Name: "unknown codec", B: edit(func(m *mp4Maker) { m.entry = entry("abcd", 0, 1, 16, 1000) }), Code: fault.Unsupported, Text: `unknown codec ("abcd")`},
 		{Name: "encrypted", B: edit(func(m *mp4Maker) { m.entry = entry("enca", 0, 1, 16, 1000) }), Code: fault.Unsupported, Text: "is encrypted"},
-		{Name: "short description", B: edit(func(m *mp4Maker) { m.entry = boxed("mp4a", make([]byte, 20)) }), Code: fault.Corrupt, Text: "ends inside the description"},
+		{Name: "short description", B: edit(func(m *mp4Maker) { m.entry = boxed("mp4a", make([]byte, 20)) }), Code: fault.Corrupt, Text: "ends inside its sample description"},
 		{Name: "no description", B: edit(func(m *mp4Maker) { m.entry = nil }), Code: fault.Corrupt, Text: "does not name its codec"},
 		{Name: "no channels", B: edit(func(m *mp4Maker) { m.entry = entry("sowt", 0, 0, 16, 1000) }), Code: fault.Corrupt, Text: "0 channels"},
 		{Name: "no samples", B: edit(func(m *mp4Maker) { m.stsz = boxed("stsz", words(0, 2, 0)) }), Code: fault.Corrupt, Text: "holds no audio"},

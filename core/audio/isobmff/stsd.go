@@ -59,11 +59,11 @@ func (t *track) parseEntry(w boxReader, entry box, table byte) (sampleEntry, err
 	case e.kind == "enca" || e.kind == "drms" || e.kind == "aavd":
 		return e, media.Unsupported("is encrypted")
 	case !known:
-		return e, media.Unsupported("holds sound of an unknown codec (%q)", e.kind)
+		return e, media.Unsupported("holds audio of an unknown codec (%q)", e.kind)
 	}
 	h := w.At(entry.body, int(min(64, entry.size())))
 	if len(h) < 28 {
-		return e, media.Corrupt("ends inside the description of its sound (%q)", e.kind)
+		return e, media.Corrupt("ends inside its sample description (%q)", e.kind)
 	}
 	t.info.Codec = codec
 	t.info.Channels, t.info.Bits, t.info.SampleRate = int(be.Uint16(h[16:])), int(be.Uint16(h[18:])), int(be.Uint32(h[24:])>>16)

@@ -42,7 +42,7 @@ func (w boxReader) clock(b box) (scale, duration int64) {
 	return scale, duration
 }
 
-// parseTrack reads a trak box; nil without an error when it is no audio track.
+// parseTrack reads a trak box; nil without an error when it is not audio track.
 func (w boxReader) parseTrack(trak box) (*track, error) {
 	mdia, _ := w.find(trak, "mdia")
 	handler, ok := w.find(mdia, "hdlr")

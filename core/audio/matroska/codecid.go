@@ -37,7 +37,7 @@ func (t *track) codec(w ebmlReader) error {
 		name, known = codecs[root] // "A_AAC/MPEG4/LC", "A_DTS/EXPRESS"
 	}
 	if !known {
-		return media.Unsupported("holds sound of an unknown codec (%q)", t.id)
+		return media.Unsupported("holds audio of an unknown codec (%q)", t.id)
 	}
 	t.info.Codec, t.packets.codec = name, name
 	private := w.At(t.private.body, int(min(maxPrivateLen, t.private.size())))

@@ -71,7 +71,7 @@ func (m *document) tracks(e element) error {
 	return m.track.codec(m.w)
 }
 
-// parseTrackEntry reads one track; nil without an error when it is no audio.
+// parseTrackEntry reads one track; nil without an error when it is not audio.
 func (w ebmlReader) parseTrackEntry(e element) (*track, error) {
 	t := &track{info: media.Info{SampleRate: 8000, Channels: 1}} // the defaults of RFC 9559
 	audio := false

@@ -32,7 +32,7 @@ func (s *File) Open(path string, _ bool, first int64, st *Stat) error {
 	return nil
 }
 
-// Look asks what is at path; the error is that it is no regular file.
+// Look asks what is at path; the error is that it is not a regular file.
 func Look(path string) (Stat, error) {
 	info, err := os.Stat(path)
 	switch {

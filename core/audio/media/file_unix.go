@@ -68,7 +68,7 @@ func (s *File) openFile(path string, noLink bool) syscall.Errno {
 	}
 }
 
-// Look asks what is at path; the error is that it is no regular file.
+// Look asks what is at path; the error is that it is not a regular file.
 func Look(path string) (Stat, error) {
 	var raw syscall.Stat_t
 	if err := retry(func() error { return syscall.Stat(path, &raw) }); err != nil {

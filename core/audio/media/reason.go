@@ -24,7 +24,7 @@ func Refused(code fault.Code, hint, format string, args ...any) error {
 
 // Corrupt is the error of a file that breaks its format or holds no audio.
 func Corrupt(format string, args ...any) error {
-	return Refused(fault.Corrupt, "make the file again, or leave it out", format, args...)
+	return Refused(fault.Corrupt, "recreate the file, or leave it out", format, args...)
 }
 
 // Unsupported is the error of a format or codec that is not read.

@@ -66,5 +66,5 @@ func (w *Window) Spend(steps int) bool {
 
 // Spent is the error of a file that takes too many steps.
 func (w *Window) Spent() error {
-	return Unsupported("has more parts than are looked at in bounded time")
+	return Unsupported("has more parts than this library reads")
 }

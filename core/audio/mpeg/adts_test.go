@@ -78,7 +78,7 @@ func TestADTSHeads(t *testing.T) {
 
 func TestADIF(t *testing.T) {
 	_, err := audiotest.Bytes("x", []byte("ADIF\x00\x00\x00\x00\x00"))
-	audiotest.RefusedAs(t, err, fault.Unsupported, "x: ", "is AAC (ADIF), which is not read yet")
+	audiotest.RefusedAs(t, err, fault.Unsupported, "x: ", "is AAC (ADIF), which is not supported yet")
 }
 
 // TestProgramConfig: one and a pair in front, a pair behind, one low, told by the data.

@@ -7,7 +7,7 @@ const (
 
 // vbrTag is what an encoder wrote into the first frame, in place of audio. The zero value is: nothing.
 type vbrTag struct {
-	skip          bool // the frame is no audio
+	skip          bool // the frame is not audio
 	constant      bool // "Info": all frames have one bit rate
 	xing          bool
 	frames, bytes int64 // behind the frame; with it. 0 when not told

@@ -36,7 +36,7 @@ func parseFLACHead(b []byte) (*stream, error) {
 
 // parseOldFLAC: before 2004, frames were put into Ogg without a mapping.
 func parseOldFLAC([]byte) (*stream, error) {
-	return nil, media.Unsupported("is FLAC inside Ogg of before version 1.1.1, which is not read")
+	return nil, media.Unsupported("is FLAC inside Ogg of before version 1.1.1, which is not supported")
 }
 
 func (flacMapping) most() int64                    { return flac.MaxFrameSamples }

@@ -79,7 +79,7 @@ var turnedBytes = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
 const noSum = 0xffffffff // of no bytes, in the way crc32 keeps it
 
-// addChecksum goes on with the checksum of a page. Its polynomial, 0x04c11db7, is that of crc32 with every bit order turned round, so
+// addChecksum continues with the checksum of a page. Its polynomial, 0x04c11db7, is that of crc32 with every bit order turned round, so
 // that turned bytes go through the processor's own instructions. Source: RFC 3533, section 6.
 func addChecksum(sum uint32, b []byte, turned *[1 << 10]byte) uint32 {
 	for len(b) > 0 {
@@ -110,7 +110,7 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 		}
 		return media.Info{}, media.Corrupt("ends inside its first Ogg page")
 	case link.audio == nil:
-		return media.Info{}, media.Unsupported("is an Ogg file without audio that is read")
+		return media.Info{}, media.Unsupported("is an Ogg file without a supported audio stream")
 	}
 	if err := link.begin(s); err != nil {
 		return media.Info{}, err

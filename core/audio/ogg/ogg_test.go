@@ -25,7 +25,7 @@ func pages(t *testing.T, b []byte) (all [][]byte) {
 	return all
 }
 
-// reserial gives a copy with another serial number and every audio position moved. Checksums are made anew.
+// reserial gives a copy with another serial number and every audio position moved. Checksums are made again.
 func reserial(t *testing.T, b []byte, serial uint32, move int64) []byte {
 	t.Helper()
 	var out []byte
@@ -161,7 +161,7 @@ func TestOggRefused(t *testing.T) {
 		{"block sizes", edit(28+28, 0x0f), fault.Corrupt, "block sizes"},
 		{"version", edit(28+7, 1), fault.Unsupported, "version 1"},
 		{"impossible position", huge, fault.Corrupt, "more than"},
-		{"a film", edit(28, []byte("\x80theora")...), fault.Unsupported, "without audio"},
+		{"a film", edit(28, []byte("\x80theora")...), fault.Unsupported, "without a supported audio stream"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

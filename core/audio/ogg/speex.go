@@ -26,9 +26,9 @@ func parseSpeexHead(b []byte) (*stream, error) {
 	case rate <= 0:
 		return nil, media.Corrupt("has a sample rate of %d Hz", rate)
 	case channels < 1 || channels > 2:
-		return nil, media.Corrupt("has %d channels, which Speex cannot", channels)
+		return nil, media.Corrupt("has %d channels, which Speex does not support", channels)
 	case frame < 1 || frame > speexMaxFrame || frames < 0 || frames > speexMaxFrames || extra < 0 || extra > speexMaxExtra:
-		return nil, media.Corrupt("has %d frames of %d samples in a packet and %d more headers, which Speex cannot", frames, frame, extra)
+		return nil, media.Corrupt("has %d frames of %d samples in a packet and %d more headers, which Speex does not support", frames, frame, extra)
 	}
 	info := media.Info{SampleRate: int(rate), Channels: int(channels), Codec: "speex"}
 	return &stream{mapping: speex(frame * max(1, frames)), info: info, headers: 2 + int(extra), trims: true}, nil

@@ -72,5 +72,5 @@ func auEncoding(info *media.Info, encoding uint32, suffix string) (Packing, erro
 		info.Codec, info.Bits = e.codec, e.bits
 		return BitPacking(info.Channels, e.bits), nil
 	}
-	return Packing{}, media.Unsupported("is an AU file with the encoding %d, which is not read", encoding)
+	return Packing{}, media.Unsupported("is an AU file with the encoding %d, which is not supported", encoding)
 }

@@ -26,7 +26,7 @@ func ParseSPHERE(s *media.File, base int64) (media.Info, error) {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(first[8:])))
 	if err != nil || n < sphereLines || n > maxSphereHead {
-		return media.Info{}, media.Corrupt("does not say the length of its header in %d to %d bytes", sphereLines, maxSphereHead)
+		return media.Info{}, media.Corrupt("has no valid header length (%d to %d bytes)", sphereLines, maxSphereHead)
 	}
 	text := s.At(base, n)
 	if len(text) < n {
@@ -80,7 +80,7 @@ func (h sphere) length(info media.Info, rest int64) (media.Info, error) {
 	case "alaw", "a-law":
 		info.Codec, width = "pcm_alaw", 1
 	default:
-		return media.Info{}, media.Unsupported("is a SPHERE file coded as %q, which is not read", fault.Shorten(h["sample_coding"]))
+		return media.Info{}, media.Unsupported("is a SPHERE file coded as %q, which is not supported", fault.Shorten(h["sample_coding"]))
 	}
 	if info.Codec == "" {
 		return media.Info{}, media.Corrupt("has samples of %d bytes", width)
@@ -110,9 +110,9 @@ func (h sphere) order() string {
 func sphereShorten(info media.Info, packed string, rest, claimed int64) (media.Info, error) {
 	switch {
 	case !strings.HasPrefix(packed, "shorten"):
-		return media.Info{}, media.Unsupported("is a SPHERE file compressed by %q, which is not read", fault.Shorten(packed))
+		return media.Info{}, media.Unsupported("is a SPHERE file compressed by %q, which is not supported", fault.Shorten(packed))
 	case claimed == 0:
-		return media.Info{}, media.Unsupported("is compressed by shorten and does not say its length")
+		return media.Info{}, media.Unsupported("is compressed by shorten, and its header has no length")
 	case claimed*int64(info.Channels)/minShortenBits/8 > rest:
 		return media.Info{}, media.Corrupt("claims %d samples, more than its %d bytes can hold", claimed, rest)
 	}

@@ -51,7 +51,7 @@ func ParseAIFF(s *media.File, base int64) (media.Info, error) {
 		off = rifxChunks.next(s, c)
 	}
 	if a.info.Codec == "" {
-		return media.Info{}, media.Corrupt("has no COMM chunk, which tells its rate and format")
+		return media.Info{}, media.Corrupt("has no COMM chunk, which gives its rate and format")
 	}
 	return media.Info{}, media.Corrupt("ends before its SSND chunk and holds no audio")
 }
@@ -74,7 +74,7 @@ func (a *aiff) common(b []byte, compressed bool) error {
 	a.frames = int64(be.Uint32(b[2:]))
 	switch {
 	case a.info.SampleRate <= 0:
-		return media.Corrupt("has a sample rate that is 0 Hz or no number")
+		return media.Corrupt("has a sample rate of 0 Hz or NaN")
 	case a.info.Channels == 0 || a.info.Channels > 0x7fff:
 		return media.Corrupt("has %d channels", int16(a.info.Channels))
 	}
@@ -133,7 +133,7 @@ func (a *aiff) otherCodec(kind string) error {
 		a.info.Codec, a.Packing = p.codec, pcm.FixedPacking(p.bytes*channels, p.samples)
 		return nil
 	}
-	return media.Unsupported("is an AIFC file with the codec %q, which is not read", kind)
+	return media.Unsupported("is an AIFC file with the codec %q, which is not supported", kind)
 }
 
 // length tells how much audio the SSND chunk holds. Decoders play all of it, whatever COMM says.

@@ -54,7 +54,7 @@ func ParseCAF(s *media.File, base int64) (media.Info, error) {
 	}
 	switch {
 	case a.info.Codec == "":
-		return media.Info{}, media.Corrupt("has no desc chunk, which tells its rate and format")
+		return media.Info{}, media.Corrupt("has no desc chunk, which gives its rate and format")
 	case a.data.body == 0:
 		return media.Info{}, media.Corrupt("ends before its data chunk and holds no audio")
 	case a.packet > 0:
@@ -98,10 +98,10 @@ func (a *caf) description(b []byte) error {
 			a.info.Codec = kind
 		}
 		if packet == 0 || packet > maxCafPacket || packetLen != 0 {
-			return media.Unsupported("is a CAF file with %s in packets of %d samples and %d bytes, which is not read", kind, packet, packetLen)
+			return media.Unsupported("is a CAF file with %s in packets of %d samples and %d bytes, which is not supported", kind, packet, packetLen)
 		}
 	default:
-		return media.Unsupported("is a CAF file with the codec %q, which is not read", kind)
+		return media.Unsupported("is a CAF file with the codec %q, which is not supported", kind)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (a *caf) linear(flags uint32, packetLen int64) error {
 	}
 	a.info.Codec, a.Packing = names[width], pcm.PlainPacking(a.info.Channels, width)
 	if a.info.Codec == "" || packetLen < a.Align || packetLen > 2*a.Align {
-		return media.Corrupt("has samples of %d bits and packets of %d bytes for %d channels, which cannot be", a.info.Bits, packetLen, a.info.Channels)
+		return media.Corrupt("has samples of %d bits and packets of %d bytes for %d channels, which is inconsistent", a.info.Bits, packetLen, a.info.Channels)
 	}
 	a.Align = packetLen
 	if width > 1 {
@@ -128,7 +128,7 @@ func (a *caf) linear(flags uint32, packetLen int64) error {
 func (a *caf) varying(s *media.File) (media.Info, error) {
 	const head = 24 // packets, valid samples, priming, remainder
 	if len(a.table.peek) < head && a.table.size != openSize {
-		return media.Info{}, media.Corrupt("ends before its packet table, without which its %s cannot be cut into packets", a.info.Codec)
+		return media.Info{}, media.Corrupt("ends before its packet table, without which its %s cannot be split into packets", a.info.Codec)
 	}
 	b := s.At(a.table.body, head)
 	if len(b) < head {

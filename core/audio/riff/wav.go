@@ -84,7 +84,7 @@ func (w *wave) take(c *chunk) (err error) {
 		}
 	case "LIST":
 		if len(c.peek) >= 4 && string(c.peek[:4]) == "wavl" {
-			return media.Unsupported("is a WAV file with a list of waves and silences inside, which is not read")
+			return media.Unsupported("is a WAV file with a list of waves and silences inside, which is not supported")
 		}
 	case "data":
 		c.size = w.dataSize(*c)

@@ -144,7 +144,7 @@ func TestWAVRefused(t *testing.T) {
 		{"wave list", pcm16().Chunk("LIST", []byte("wavldata")).Chunk("data", audiotest.Second()), fault.Unsupported, "list of waves"},
 		{"1-bit G.726", audiotest.NewWAV("RIFF").Fmt(0x45, 1, 8000, 1, 1).Chunk("data", audiotest.Second()), fault.Corrupt, "1 bits"},
 		{"stereo GSM", audiotest.NewWAV("RIFF").Fmt(tagGSM, 2, 8000, 65, 0).Chunk("data", audiotest.Second()), fault.Corrupt, "2 channels instead of one"},
-		{"ADPCM block too short", audiotest.NewWAV("RIFF").Fmt(tagIMA, 2, 16000, 4, 4).Chunk("data", audiotest.Second()), fault.Corrupt, "shorter than their own head"},
+		{"ADPCM block too short", audiotest.NewWAV("RIFF").Fmt(tagIMA, 2, 16000, 4, 4).Chunk("data", audiotest.Second()), fault.Corrupt, "shorter than their header"},
 		{"7-bit ADPCM", audiotest.NewWAV("RIFF").Fmt(tagIMA, 1, 16000, 256, 7).Chunk("data", audiotest.Second()), fault.Unsupported, "7 bits"},
 		{"no MP3 inside", audiotest.NewWAV("RIFF").Fmt(0x55, 1, 16000, 1, 0).Chunk("data", audiotest.Second()), fault.Corrupt, "holds no frames"},
 		{"WMA inside", audiotest.NewWAV("RIFF").Fmt(0x161, 1, 16000, 1, 0).Chunk("data", audiotest.Second()), fault.Unsupported, "WMA inside"},

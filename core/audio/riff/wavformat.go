@@ -98,7 +98,7 @@ func (f *wavFormat) plain(tag int, align int64, order binary.ByteOrder) error {
 	}
 	f.codec, f.Packing = plainCodec(tag, width), pcm.PlainPacking(f.channels, width)
 	if f.codec == "" {
-		return media.Corrupt("has samples of %d bits and blocks of %d bytes for %d channels, which cannot be", f.bits, align, f.channels)
+		return media.Corrupt("has samples of %d bits and blocks of %d bytes for %d channels, which is inconsistent", f.bits, align, f.channels)
 	}
 	if order == binary.BigEndian {
 		if name, found := strings.CutSuffix(f.codec, "le"); found {
@@ -135,7 +135,7 @@ func (f *wavFormat) compressed(tag int, align, told int64) error {
 	if name == "" {
 		name = "an unknown codec"
 	}
-	return media.Unsupported("is a WAV file with %s inside (format tag 0x%04x), which is not read", name, tag)
+	return media.Unsupported("is a WAV file with %s inside (format tag 0x%04x), which is not supported", name, tag)
 }
 
 // ima takes IMA ADPCM: a head of 4 bytes and 1 sample per channel, then groups of 4 bytes per channel, or 12 and 20 where
@@ -151,9 +151,9 @@ func (f *wavFormat) adpcm(align, told int64, bits int, head, headSamples, step, 
 	n := int64(f.channels)
 	switch {
 	case f.bits != bits || step == 0:
-		return media.Unsupported("is %s with %d bits a sample, which is not read", f.codec, f.bits)
+		return media.Unsupported("is %s with %d bits a sample, which is not supported", f.codec, f.bits)
 	case align < head*n:
-		return media.Corrupt("has %s blocks of %d bytes, shorter than their own head", f.codec, align)
+		return media.Corrupt("has %s blocks of %d bytes, shorter than their header", f.codec, align)
 	}
 	f.Packing = pcm.Packing{Align: align, Head: head * n, HeadSamples: headSamples, Step: step * n, StepSamples: stepSamples}
 	f.Samples = headSamples + (align-f.Head)/f.Step*stepSamples

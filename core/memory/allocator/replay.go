@@ -46,11 +46,11 @@ func Replay(sequence Sequence) (Replayed, error) {
 func (s Sequence) check() error {
 	for _, size := range []*uint64{s.LimitBytes, s.DeviceTotalBytes} {
 		if size != nil && *size == 0 {
-			return fault.New(fault.InvalidArgument, "leave it out for a device without end", "a device of 0 bytes")
+			return fault.New(fault.InvalidArgument, "leave it out for a device without a limit", "a device of 0 bytes")
 		}
 	}
 	if !slices.IsSorted(s.EmptyCache) || len(s.EmptyCache) > 0 && (s.EmptyCache[0] < 0 || s.EmptyCache[len(s.EmptyCache)-1] > len(s.Events)) {
-		return fault.New(fault.InvalidArgument, "", "empty_cache needs rising indices from 0 to %d", len(s.Events))
+		return fault.New(fault.InvalidArgument, "", "empty_cache needs increasing indices from 0 to %d", len(s.Events))
 	}
 	return nil
 }
@@ -70,8 +70,8 @@ func (s Sequence) replay(a *Allocator) (Replayed, error) {
 			}
 			blocks = append(blocks, block)
 		} else if number := -(event + 1); number >= int64(len(blocks)) || a.Free(blocks[number]) != nil {
-			return Replayed{}, fault.New(fault.InvalidArgument, "let every storage die once, after its birth",
-				"event %d ends storage %d, which is not alive", index, number)
+			return Replayed{}, fault.New(fault.InvalidArgument, "free every storage once, after its allocation",
+				"event %d frees storage %d, which is not allocated", index, number)
 		}
 		result.Reserved[index], result.Allocated[index] = a.stats.Reserved, a.stats.Allocated
 	}

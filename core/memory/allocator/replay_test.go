@@ -42,14 +42,14 @@ func TestReplayOutOfMemory(t *testing.T) {
 func TestReplayRefuses(t *testing.T) {
 	zero := uint64(0)
 	for message, sequence := range map[string]Sequence{
-		"event 0 ends storage 0":                   {Events: []int64{-1}},
-		"event 2 ends storage 0":                   {Events: []int64{1, -1, -1}},
-		"event 1 ends storage 9223372036854775807": {Events: []int64{1, math.MinInt64}},
-		"rising indices from 0 to 1":               {Events: []int64{1}, EmptyCache: []int{1, 0}},
-		"indices from 0 to 1":                      {Events: []int64{1}, EmptyCache: []int{2}},
-		"from 0 to 1":                              {Events: []int64{1}, EmptyCache: []int{-1}},
-		"device of 0 bytes":                        {LimitBytes: &zero},
-		"unknown allocator setting":                {Settings: "a:b"},
+		"event 0 frees storage 0":                   {Events: []int64{-1}},
+		"event 2 frees storage 0":                   {Events: []int64{1, -1, -1}},
+		"event 1 frees storage 9223372036854775807": {Events: []int64{1, math.MinInt64}},
+		"increasing indices from 0 to 1":            {Events: []int64{1}, EmptyCache: []int{1, 0}},
+		"indices from 0 to 1":                       {Events: []int64{1}, EmptyCache: []int{2}},
+		"from 0 to 1":                               {Events: []int64{1}, EmptyCache: []int{-1}},
+		"device of 0 bytes":                         {LimitBytes: &zero},
+		"unknown allocator setting":                 {Settings: "a:b"},
 	} {
 		_, err := Replay(sequence)
 		require.ErrorContains(t, err, message)

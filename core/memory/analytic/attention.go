@@ -68,7 +68,7 @@ func (t *tracker) efficientAttention(h heads, q, k, v value, masks []value) valu
 	return y
 }
 
-// additive is the mask as numbers of the queries' type, which each layer makes anew: convert_boolean_attn_mask of
+// additive is the mask as numbers of the queries' type, which each layer makes again: convert_boolean_attn_mask of
 // aten/src/ATen/native/transformers/attention.cpp.
 func (t *tracker) additive(mask value, d dtype) value {
 	if mask.kind != bools {

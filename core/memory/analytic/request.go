@@ -25,7 +25,7 @@ type Request struct {
 	Accumulation         int64  `json:"accumulation"`           // micro-batches of an optimizer step, 1..2^20; 1
 	Optimizer            string `json:"optimizer"`              // the Trainer's name: see Optimizers; "adamw_torch_fused"
 	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` // as model.freeze_feature_encoder() does
-	LoRARank             int64  `json:"lora_rank"`              // rank of adapters beside queries and values, with all else but a CTC head frozen, 0..4096; 0, none
+	LoRARank             int64  `json:"lora_rank"`              // rank of LoRA adapters of queries and values, with all else but a CTC head frozen, 0..4096; 0, none
 	Attention            string `json:"attention"`              // "sdpa" or "eager"; "sdpa"
 	ComputeCapability    string `json:"compute_capability"`     // of the GPU in mind, such as "7.5"; "8.0"
 	Torch                string `json:"torch"`                  // version of PyTorch in mind, such as "2.14"; the newest known

@@ -100,7 +100,7 @@ func (e *speechEncoder) positionWeight() value {
 	return e.then(w, e.toLower(w))
 }
 
-// normedWeight is the weight of a weight-normed convolution, made anew in each forward pass from a direction and a
+// normedWeight is the weight of a weight-normed convolution, made again in each forward pass from a direction and a
 // magnitude for each tap (torch.nn.utils.parametrizations.weight_norm).
 func (e *speechEncoder) normedWeight(s shape) value {
 	w := e.fresh("normed weight", s, float32s, "torch._weight_norm_interface")

@@ -1,7 +1,7 @@
 package analytic
 
 // WavLM's attention goes through torch.nn.functional.multi_head_attention_forward with the weights asked for, hence
-// without a fused kernel, and gates one table of relative positions anew in each layer.
+// without a fused kernel, and gates one table of relative positions again in each layer.
 // transformers 5.23, models/wavlm/modeling_wavlm.py, WavLMAttention.
 
 // allScores is (batch, heads, frames, frames).

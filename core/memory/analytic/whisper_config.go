@@ -57,10 +57,10 @@ func readWhisper(m *Model) error {
 func (c *whisperConfig) check(s Shape, longest float64) error {
 	switch {
 	case s.Seconds > longest:
-		return fault.New(fault.InvalidArgument, "cut the clips into pieces of that length",
+		return fault.New(fault.InvalidArgument, "split the clips into pieces of that length",
 			"%v s of audio are longer than the %v s that the model's positions allow", s.Seconds, longest)
 	case s.Labels > c.Targets:
-		return fault.New(fault.InvalidArgument, "cut the clips, or leave long transcripts out",
+		return fault.New(fault.InvalidArgument, "split the clips, or leave long transcripts out",
 			"%d labels are more than the %d that the model's positions allow", s.Labels, c.Targets)
 	}
 	return nil

@@ -40,7 +40,7 @@ type States struct {
 	Optimizer  int64 `json:"optimizer"` // with the float32 copy of the parameters, where the engine makes one
 	Buffers    int64 `json:"buffers"`   // buckets, gathered layers, autocast's copies
 	Total      int64 `json:"total"`     // of the four
-	Step       int64 `json:"step"`      // beside Total, for the time of the optimizer's step: gradients in float32
+	Step       int64 `json:"step"`      // besides Total, for the time of the optimizer's step: gradients in float32
 
 	Terms []Term `json:"terms"` // what makes Total different from that of a process alone; their sum is the difference
 }
@@ -73,7 +73,7 @@ func Of(r Request) (States, error) {
 		Parameters: r.ParameterBytes, Gradients: r.GradientBytes, Optimizer: r.OptimizerBytes, Buffers: r.CastBytes, Terms: []Term{},
 	}
 	if r.Devices > 1 {
-		ways[r.Strategy](r, s)
+		strategies[r.Strategy](r, s)
 	}
 	s.Total = s.Parameters + s.Gradients + s.Optimizer + s.Buffers
 	return *s, nil
@@ -92,8 +92,8 @@ func Difference(r Request) (int64, error) {
 	return shared.Total - alone.Total, err
 }
 
-// ways are the changes that each strategy makes to a process alone.
-var ways = map[string]func(Request, *States){
+// strategies are the changes that each strategy makes to a process alone.
+var strategies = map[string]func(Request, *States){
 	"none":  func(Request, *States) {},
 	"ddp":   ddp,
 	"zero1": func(r Request, s *States) { zero(r, s, 1) },

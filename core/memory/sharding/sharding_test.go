@@ -212,9 +212,9 @@ func TestItRefuses(t *testing.T) {
 }
 
 func TestEveryStrategyHasItsWay(t *testing.T) {
-	require.Len(t, ways, len(Strategies())+1)
+	require.Len(t, strategies, len(Strategies())+1)
 	for _, strategy := range Strategies() {
-		require.Contains(t, ways, strategy)
+		require.Contains(t, strategies, strategy)
 	}
 	require.True(t, slices.Contains(Strategies(), "ddp"))
 	text, err := json.Marshal(States{Terms: []Term{}})

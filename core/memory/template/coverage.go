@@ -119,6 +119,6 @@ func cannotAnswer(kind string, templates []*Template, s trace.Shape) error {
 		words = append(words, fmt.Sprintf("(%d, %d, %d)", known.Batch, known.Length, known.Labels))
 	}
 	return fault.New(fault.Unsupported, fmt.Sprintf("trace the shape (%d, %d, %d) too, or further shapes like it", s.Batch, s.Length, s.Labels),
-		"the trace does not tell what a %s segment needs at batch %d, length %d, labels %d; it has %s", kind, s.Batch, s.Length, s.Labels,
+		"the trace does not determine what a %s segment needs at batch %d, length %d, labels %d; it has %s", kind, s.Batch, s.Length, s.Labels,
 		strings.Join(words, ", "))
 }

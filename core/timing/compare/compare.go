@@ -76,7 +76,7 @@ func Make(r Request) (Comparison, error) {
 	}
 	c.LongestS = p.lengths.Longest()
 	if len(machines) > closeLook {
-		c.Assumptions = append(c.Assumptions, fmt.Sprintf("reserved memory by a rule where it leaves no doubt, as there are more than %d GPUs; by a simulated allocator elsewhere", closeLook))
+		c.Assumptions = append(c.Assumptions, fmt.Sprintf("reserved memory by a rule where it leaves no doubt, as there are more than %d GPUs; by a simulated allocator otherwise", closeLook))
 	}
 	p.survey = len(machines) > closeLook
 	for _, each := range machines {
@@ -115,10 +115,10 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 
 // assumptions says what the figures rest on.
 func (p *planner) assumptions(m *analytic.Model) []string {
-	out := []string{"times are estimates from published figures of the cards and assumed shares of them; whole runs that others published took one to three times the likely ones; a calibration by measured steps replaces this"}
+	out := []string{"times are estimates from published figures of the cards and assumed shares of them; published whole runs took one to three times the estimate; a calibration by measured steps replaces this"}
 	switch limit := m.LongestSeconds(); {
 	case limit > 0 && p.lengths.Longest() > limit:
-		out = append(out, fmt.Sprintf("clips over %v s are cut to that, which the model's positions allow", limit))
+		out = append(out, fmt.Sprintf("clips over %v s are truncated to that, the limit of the model's positions", limit))
 	case limit > 0:
 		out = append(out, fmt.Sprintf("every clip takes as long as one of %v s: the feature extractor pads it", limit))
 	case p.PaddedS != nil:

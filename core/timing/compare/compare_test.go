@@ -104,13 +104,13 @@ func TestTenHourClips(t *testing.T) {
 	c := made(t, r)
 	require.False(t, c.Rows[0].Fits)
 	cut := c.Rows[0].Remedies[len(c.Rows[0].Remedies)-1]
-	require.Contains(t, cut.What, "clips cut to ")
+	require.Contains(t, cut.What, "clips of at most ")
 	require.True(t, cut.Fits)
 	r.Model.Name = "openai/whisper-tiny"
 	c = made(t, r)
 	require.True(t, c.Rows[0].Fits)
 	require.Equal(t, 30.0, c.LongestS)
-	require.Contains(t, strings.Join(c.Assumptions, "\n"), "clips over 30 s are cut")
+	require.Contains(t, strings.Join(c.Assumptions, "\n"), "clips over 30 s are truncated")
 }
 
 // TestClipsThatAreTooShort counts them as half a second, which every model takes.
@@ -273,7 +273,7 @@ func TestStepIsCalibrated(t *testing.T) {
 	require.ErrorContains(t, err, "batch is 0")
 }
 
-// TestCalibrateByUnequalSteps: each step is held against the estimate of its own micro-batches.
+// TestCalibrateByUnequalSteps: each step is compared with the estimate of its own micro-batches.
 func TestCalibrateByUnequalSteps(t *testing.T) {
 	how := Training{Model: model.Request{Name: "facebook/wav2vec2-xls-r-300m"}, GPU: "T4", Checkpointing: true}
 	likely := func(batch int64, seconds float64, accumulation int) float64 {

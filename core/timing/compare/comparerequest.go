@@ -28,7 +28,7 @@ type Request struct {
 	FreezeFeatureEncoder bool     `json:"freeze_feature_encoder"` //
 	LoRARank             int64    `json:"lora_rank"`              // rank of adapters; 0, all parameters train
 	Order                string   `json:"order"`                  // "random", or "grouped" as by group_by_length; "random"
-	PaddedS              *float64 `json:"padded_s"`               // seconds that all batches of an epoch hold, by another way of making them
+	PaddedS              *float64 `json:"padded_s"`               // seconds that all batches of an epoch hold, by another batching strategy
 	SafetyMargin         float64  `json:"safety_margin"`          // share of GPU memory to use, 0.70..0.95; 0.85
 	LoaderRate           *float64 `json:"loader_rate"`            // seconds of audio that a worker prepares per second; an assumption
 	Workers              int      `json:"workers"`                // of the loader for each GPU, 1..1024; 4
@@ -58,7 +58,7 @@ func (r Request) completed() (Request, error) {
 		{r.LoRARank < 0, "give the rank of the adapters, or leave it out", "lora_rank is %v", r.LoRARank},
 		{r.Workers < 1 || r.Workers > mostWorkers, "give 1 to 1024", "workers is %v", r.Workers},
 		{!slices.Contains([]string{"random", "grouped"}, r.Order), `give "random" or "grouped"`, "order is %q", fault.Shorten(r.Order)},
-		{!slices.Contains([]string{"", "fp32", "fp16", "bf16"}, r.Precision), "leave it out for what suits each card", "precision is %q; it must be one of fp32, fp16, bf16", fault.Shorten(r.Precision)},
+		{!slices.Contains([]string{"", "fp32", "fp16", "bf16"}, r.Precision), "leave it out for the default of each card", "precision is %q; it must be one of fp32, fp16, bf16", fault.Shorten(r.Precision)},
 		{len(r.GPUs) > mostGPUs, "compare fewer at once", "%v GPUs to compare; 256 are the most", len(r.GPUs)},
 		{r.PaddedS != nil && !positive(*r.PaddedS), "give the seconds that the batches of an epoch hold", "padded_s is %v", value(r.PaddedS)},
 		{r.LoaderRate != nil && !positive(*r.LoaderRate), "give seconds of audio per second and worker", "loader_rate is %v", value(r.LoaderRate)},

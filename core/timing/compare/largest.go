@@ -92,8 +92,8 @@ func trainable(r Request, name string, m machine, asked Largest) (Trainable, boo
 	}
 	out := Trainable{Name: name, Parameters: read.Profile().TotalParameters}
 	for _, each := range []struct {
-		way  *estimate.Remedy
-		what string
+		remedy *estimate.Remedy
+		what   string
 		estimate.Setup
 	}{
 		{&out.Full, "every parameter, AdamW", estimate.Setup{Checkpointing: true, Optimizer: analytic.DefaultOptimizer}},
@@ -104,7 +104,7 @@ func trainable(r Request, name string, m machine, asked Largest) (Trainable, boo
 		if err != nil {
 			return Trainable{}, false
 		}
-		*each.way = estimate.Remedy{What: each.what, PeakBytes: bytes, Fits: fits}
+		*each.remedy = estimate.Remedy{What: each.what, PeakBytes: bytes, Fits: fits}
 	}
 	return out, true
 }

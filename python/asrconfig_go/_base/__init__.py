@@ -1,1 +1,1 @@
-"""What all rooms stand on: the library, errors, records, files, progress bars, random numbers."""
+"""Shared helpers: the native library, errors, records, files, progress bars, random numbers."""

@@ -57,9 +57,9 @@ def checked_list(name: str, values: Any, hint: Any) -> list[Any]:
 
 
 def listed(name: str, values: Any) -> list[Any]:
-    """The values of an iterable; ``InvalidArgumentError`` for one that stands alone, text and dictionaries."""
+    """The values of an iterable; ``InvalidArgumentError`` for a single value, text and dictionaries."""
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
-        raise InvalidArgumentError(f"{name} = {values!r} is no list", "pass a list")
+        raise InvalidArgumentError(f"{name} = {values!r} is not a list", "pass a list")
     return list(values)
 
 

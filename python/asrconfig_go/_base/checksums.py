@@ -1,4 +1,4 @@
-"""Checksums of a checkpoint's files, written when it is complete: what became damaged since is not gone on from."""
+"""Checksums of a checkpoint's files, written when it is complete, so that damage is found before a resume."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HINT = "remove it to go without checksums"
 def write_checksums(checkpoint: Path) -> None:
     """Keep size and CRC-32 of each file that ``checkpoint`` holds by now, those in folders of it left out.
 
-    A CRC-32 finds every flipped bit and every zeroed block at some gigabytes a second; it is no signature. Raises
+    A CRC-32 finds every flipped bit and every zeroed block at some gigabytes a second; it is not a signature. Raises
     ``OSError``.
     """
     files = [path for path in sorted(checkpoint.iterdir()) if path.is_file() and path.name != NAME]

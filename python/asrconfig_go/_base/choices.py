@@ -13,7 +13,7 @@ Optimizer = Literal[PlannedOptimizer, "adagrad", "rmsprop"]
 """By the Trainer's names: those whose memory is known."""
 LRScaling = Literal["sqrt", "linear", "none"]
 Preprocessing = Literal["light", "heavy"]
-"""Reading and resampling alone, or augmentation in the loader."""
+"""``"light"`` is reading and resampling only, ``"heavy"`` adds augmentation."""
 Precision = Literal["fp32", "fp16", "bf16"]
 Checkpointing = Literal["reentrant", "non_reentrant"]
 """The kinds of gradient checkpointing; True is the usual one, False none."""

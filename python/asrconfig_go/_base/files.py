@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and where cached ones are."""
+"""Atomic writes of files, paths that users pass, and the cache folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 
 def user_path(given: str | os.PathLike[str], what: str) -> Path:
-    """The path of the ``what`` ("data set") that a user named, ``~`` expanded; there may be nothing.
+    """The path of the ``what`` ("dataset") that a user named, ``~`` expanded; there may be nothing.
 
     Whether something is there can be asked of it without another error: ``pathlib`` raises where a folder on the way is
     not ours to read or a text is no file's name. Here that is ``NotFoundError``, and an empty name, which would be the
@@ -33,7 +33,7 @@ def user_path(given: str | os.PathLike[str], what: str) -> Path:
 
 
 def utf8(path: Path) -> str:
-    """A name that libraries are told as text; ``UnsupportedError`` for one that is none, as old archives have some."""
+    """A name as UTF-8 text; ``UnsupportedError`` for a name that is not, as in old archives."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -47,10 +47,10 @@ def _shortened(name: str | os.PathLike[str]) -> str:
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Path | None = None) -> None:
-    """Write ``data`` to ``path`` through a temporary file beside it: there is the old file or the new one, ever.
+    """Write ``data`` to ``path`` through a temporary file, atomically: readers see the old file or the new one.
 
     The temporary file, whose name ends in ``.part``, can be in another folder, ``by_way_of``. A power cut keeps the
-    promise only where it is ``durable``, which waits for the disk. Who may read the file is for the umask to say, not
+    promise only where it is ``durable``, which waits for the disk. The umask decides who may read the file, not
     for ``tempfile``, whose files are their owner's alone. A link stays one, and what it leads to is replaced; a
     terminal, a pipe or ``/dev/null`` is written to and stays what it is. Raises ``OSError`` as ``open`` does.
     """

@@ -1,4 +1,4 @@
-"""What the process must offer for the Go runtime to start in it, and what is kept from its threads."""
+"""Requirements of the Go runtime: enough address space, and threads without signal handlers."""
 
 from __future__ import annotations
 

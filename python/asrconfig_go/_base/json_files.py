@@ -1,4 +1,4 @@
-"""JSON files that somebody named: maybe missing, cut off, or made to do harm."""
+"""JSON files that a user names, which may be missing, truncated or hostile."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LARGEST = 1 << 28  # bytes; what this package writes stays far under it
 
 
 def read_json(path: str | os.PathLike[str], what: str, hint: str) -> Any:
-    """What a file holds; ``what`` it should hold ("story") is for the messages.
+    """What a file holds; ``what`` it should hold ("run log") is for the messages.
 
     Raises ``NotFoundError`` for a file that is missing or cannot be opened, ``CorruptFileError`` for one that is larger
-    than 256 MiB, empty, cut off, not UTF-8 or no JSON; each with ``hint``.
+    than 256 MiB, empty, truncated, not UTF-8 or no JSON; each with ``hint``.
     """
     path = user_path(path, what)
     try:
@@ -43,7 +43,7 @@ def _parsed(path: Path, data: bytes, hint: str) -> Any:
         raise CorruptFileError(f"{path} nests too deeply", hint) from error
     except ValueError as error:  # also of numbers with too many digits
         cut = not text.rstrip().endswith(("}", "]"))
-        problem = f"ends in the middle, after {len(text)} characters" if cut else f"is no JSON: {error}"
+        problem = f"ends in the middle, after {len(text)} characters" if cut else f"is not JSON: {error}"
         raise CorruptFileError(f"{path} {problem}", hint) from error
 
 

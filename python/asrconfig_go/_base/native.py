@@ -195,7 +195,7 @@ def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"")
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for: NumPy's numbers are told as Python's."""
+    """Encodes NumPy's numbers as Python's."""
     given = plain(value)
     if given is value:
         raise TypeError(f"a {type(value).__name__} is neither a number nor text")

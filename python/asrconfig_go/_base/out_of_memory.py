@@ -1,4 +1,4 @@
-"""An error of a training step: what it means, and letting go of what it holds."""
+"""Errors of a training step: their class, and the release of the memory that they hold."""
 
 from __future__ import annotations
 

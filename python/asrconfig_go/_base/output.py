@@ -1,4 +1,4 @@
-"""All that is printed goes through here: an encoding without our characters, or a reader that is gone, ends nothing."""
+"""Printing that never raises, whatever the encoding of stdout and whether a pipe is closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ERRORS = "asrconfig_go.ascii"
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """For ``codecs``: what stands for the characters that an encoding lacks."""
+    """For ``codecs``: replacements for the characters that an encoding lacks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end]

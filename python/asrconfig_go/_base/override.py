@@ -1,4 +1,4 @@
-"""Methods of one object put aside for a while."""
+"""Overrides of methods of one object, and their removal."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The global random number generators: kept, put back, and left as an undisturbed step leaves them.
+"""Saves and restores the global random number generators.
 
 Layer drop, masks of time and the orders of some samplers are drawn from the same generators of the CPU. While nothing
 fails the guard draws nothing from them. A step that is computed in several micro-batches draws more than the whole one:
 its first micro-batch draws what the whole one would, the others draw from seeds of their own, and the generators are
 then left as they were behind the first. What does not depend on a batch's size, as layer drop on a GPU does not, is so
-drawn as in a step that was not cut. Generators of a GPU, which nothing but the model draws from, are left to run on.
+drawn as in a step that was not split. Generators of a GPU, which nothing but the model draws from, are left to run on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def seed_of(state: dict[str, Any]) -> int:
 
 
 def seed_cpu(seed: int) -> None:
-    """Start the CPU's generators anew: Python's, numpy's and torch's."""
+    """Start the CPU's generators again: Python's, numpy's and torch's."""
     random.seed(seed)
     np.random.seed(seed)
     torch.default_generator.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Moments by which a piece of work is timed: by the clock, or in the queue of the GPU, where nothing waits for them."""
+"""Timers by the CPU's clock or by CUDA events, without synchronisation."""
 
 from __future__ import annotations
 

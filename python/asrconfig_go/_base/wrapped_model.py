@@ -1,4 +1,4 @@
-"""A torch module: inside what others wrap around it, and its tensors."""
+"""A torch module without its wrappers (torch.compile, PEFT), and its tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan put in force: training arguments, environment variables, switches of torch, the model."""
+"""Applying a plan: training arguments, environment variables, torch's switches, the model."""
 
 from .._base.lazy_names import lazy_names
 

@@ -1,4 +1,4 @@
-"""What was done with the settings of a plan, what could not be done, and why."""
+"""Records of which settings of a plan were applied, which were not, and why."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class TooLateWarning(UserWarning):
 
 @dataclass(frozen=True)
 class AppliedSetting:
-    """One setting and what became of it."""
+    """One setting, and whether it was applied."""
 
     where: str
     """``"environment"``, ``"torch"`` or ``"model"``."""
     name: str
     value: str
-    """What is in force now."""
+    """What is in effect now."""
     state: str
-    """``"done"``; ``"kept"`` where it was so already, or a value of yours stays; ``"not done"``."""
+    """``"done"``; ``"kept"`` where it was so already, or your own value is kept; ``"not done"``."""
     why: str = ""
     warning: type[Warning] | None = field(default=None, repr=False, compare=False)
     """How ``apply`` warned of it."""
@@ -57,7 +57,7 @@ class Applied:
 
     def __repr__(self) -> str:
         if not self.settings:
-            return "Applied: the plan asks for nothing here"
+            return "Applied: nothing to do"
         lines = [f"Applied: {len(self.done)} done, {len(self.not_done)} not done"]
         for s in self.settings:
             lines.append(f"  {s.state:<8}  {s.where}: {s.name} = {s.value}")

@@ -1,4 +1,4 @@
-"""``config.apply``: the plan's settings that are not the Trainer's, put where they work."""
+"""``config.apply``: applies the plan's settings that the Trainer does not set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environment variables that must be there before CUDA starts. A value that is set already wins over the plan's."""
+"""Environment variables that must be set before CUDA starts. A value that is set already wins over the plan's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def set_environment(config: PlanRecord) -> Iterator[AppliedSetting]:
         yield _alloc_conf(config.alloc_conf)
     if config.dataloader_num_workers > 0:
         # Fast tokenizers turn their threads off in a forked worker, and say so in every one of them.
-        yield _unless_set("TOKENIZERS_PARALLELISM", "false", "loader workers run beside each other already")
+        yield _unless_set("TOKENIZERS_PARALLELISM", "false", "loader workers already run in parallel")
     if config.deterministic:
         yield _cublas()
 
@@ -38,9 +38,9 @@ def cuda_started() -> bool:
 def alloc_conf_names(folder: Path | None = None) -> tuple[str, ...]:
     """The variables that the installed torch reads allocator settings from, the one to prefer first.
 
-    The names stand in the library that reads them. torch 2.9 has the new name in libc10 only, and CUDA's allocator
-    ignores it (pytorch issue 183387), so CUDA's own library is asked where there is one. Without torch the new name is
-    all that is known. ``folder`` holds torch's libraries.
+    The names are read from the library that uses them. torch 2.9 has the new name in libc10 only, and CUDA's allocator
+    ignores it (pytorch issue 183387), so CUDA's own library is checked where there is one. Without torch the new name
+    is all that is known. ``folder`` holds torch's libraries.
     """
     return _names_in(folder or _library_folder())
 
@@ -73,7 +73,7 @@ def _alloc_conf(planned: str) -> AppliedSetting:
     wanted = parse_alloc_conf(planned)
     if wanted is None:
         raise InvalidArgumentError(
-            f"alloc_conf = {planned!r} is no list of settings", "write it as 'expandable_segments:True,other:value'"
+            f"alloc_conf = {planned!r} is not a list of settings", "write it as 'expandable_segments:True,other:value'"
         )
     read = alloc_conf_names()
     given = [name for name in read if os.environ.get(name)]
@@ -85,7 +85,7 @@ def _alloc_conf(planned: str) -> AppliedSetting:
     for name, text in before.items():
         theirs = parse_alloc_conf(text)
         if theirs is None:
-            why = "set before to what cannot be read as settings; left alone"
+            why = "has a value that cannot be parsed; left alone"
             return AppliedSetting("environment", name, text, NOT_DONE, why, UserWarning)
         merged[name] = ",".join(f"{key}:{value}" for key, value in {**wanted, **theirs}.items())
         notes += [
@@ -123,7 +123,7 @@ def _too_late(wanted: dict[str, str]) -> str:
 
 
 def parse_alloc_conf(text: str) -> dict[str, str] | None:
-    """``key:value`` pairs between commas that are in no brackets, by key; None for what is none of that."""
+    """``key:value`` pairs between commas that are in no brackets, by key; None for other texts."""
     pairs, depth, start = [], 0, 0
     for i, letter in enumerate(text + ","):
         depth += (letter in "[{(") - (letter in "]})")

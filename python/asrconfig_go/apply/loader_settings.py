@@ -1,4 +1,4 @@
-"""A plan for loops of one's own: a DataLoader's settings, and how many steps a training has."""
+"""A plan for custom loops: DataLoader settings, and the number of steps."""
 
 from __future__ import annotations
 

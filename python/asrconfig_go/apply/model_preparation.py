@@ -20,11 +20,11 @@ def prepare_model(model: Any, config: PlanRecord) -> Applied:
     """Change ``model`` in place as ``config`` plans it; a second time changes nothing.
 
     Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on or off, and no
-    key-value cache beside it; ``attn_implementation``; ``freeze_feature_encoder``. Models in torch.compile's or PEFT's
-    wrappers are found inside. What the model's class cannot do is left as it is and told by an
+    key-value cache with it; ``attn_implementation``; ``freeze_feature_encoder``. Models in torch.compile's or PEFT's
+    wrappers are found inside. What the model's class does not support is left unchanged and reported by an
     ``UnsupportedSettingWarning``. Weights, their training state (but for what is frozen) and random numbers stay.
 
-    Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for what is no module.
+    Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for other objects.
 
     >>> from asrconfig_go.demo.digit_model import small_model
     >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
@@ -140,7 +140,7 @@ def _feature_encoder(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]
     name = "freeze_feature_encoder"
     freeze = getattr(model, name, None) or getattr(model, "freeze_feature_extractor", None)
     if freeze is None:
-        why = f"{type(model).__name__} has no convolutional feature encoder that can be frozen by itself"
+        why = f"{type(model).__name__} has no convolutional feature encoder to freeze"
         yield _refused(name, "not frozen", why)
         return
     before = sum(p.requires_grad for p in model.parameters())

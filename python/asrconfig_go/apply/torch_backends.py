@@ -26,7 +26,7 @@ def set_backends(config: PlanRecord) -> Iterator[AppliedSetting]:
 def training_switches(config: PlanRecord) -> list[Switch]:
     """cuDNN's benchmark, and what makes results repeatable. TF32 is not among them: the Trainer sets it by itself.
 
-    Deterministic kernels are asked for with ``warn_only``: CUDA has none for the gradient of the CTC loss, and the
+    Deterministic kernels are requested with ``warn_only``: CUDA has none for the gradient of the CTC loss, and the
     Trainer's ``full_determinism``, which asks without, ends every CTC training at its first step.
     """
     import torch

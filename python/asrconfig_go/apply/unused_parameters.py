@@ -1,4 +1,4 @@
-"""Parameters without a gradient in some steps, of which DistributedDataParallel wants to know beforehand."""
+"""Parameters without a gradient in some steps, for DistributedDataParallel's ``find_unused_parameters``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each way of making batches costs, before anything is trained."""
+"""The cost of each batching strategy, simulated before training."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .memory_limits import OVERHEAD_S, FitsByLength, seconds_of
 
 @dataclass(frozen=True)
 class BatchingStrategy:
-    """One epoch of one order of clips, cut in one way."""
+    """One epoch of one order of clips, with one kind of split."""
 
     order: str
     """``random``, ``grouped`` (as transformers' group_by_length), ``bucketed`` or ``packed``: see ``StepSampler``."""
     split: str
-    """``fixed`` (one size for all, or for a bucket) or ``optimal`` (the cheapest that fits, as the guard cuts)."""
+    """``fixed`` (one size for all, or for a bucket) or ``optimal`` (the cheapest that fits, as the guard splits)."""
     micro_batch: int | None
     """The size where there is one for all."""
     micro_batches: int
@@ -29,7 +29,7 @@ class BatchingStrategy:
     padded_s: float
     """Seconds that the model computes: clips × the longest of them, over all micro-batches."""
     padding: float
-    """The share of them that is no audio."""
+    """The share of them that is not audio."""
     use: float
     """The mean over micro-batches of clips / clips that would fit at that length."""
     use_by_time: float
@@ -41,7 +41,7 @@ class BatchingStrategy:
     over_memory: int
     """Micro-batches larger than what fits: none."""
     speed: float
-    """How often as fast as random order with one size."""
+    """How many times faster than random order with one size."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class BatchingReport:
     buckets: tuple[LengthBucket, ...]
     """Those of bucketed steps."""
     notes: tuple[str, ...]
-    """What there is to say about too little data."""
+    """Warnings about too little data."""
 
     def find(self, order: str, split: str) -> BatchingStrategy:
         """The strategy of these names; ``InvalidArgumentError`` if there is none."""
@@ -122,10 +122,10 @@ def compare_batching(
     overhead_s: float = OVERHEAD_S,
     drop_last: bool = False,
 ) -> BatchingReport:
-    """Simulate an epoch with every way to make batches: every clip, or 262 144 of more, evenly chosen by length.
+    """Simulate an epoch with every batching strategy: every clip, or 262 144 of more, evenly chosen by length.
 
     ``durations`` are the seconds of every clip, ``step_samples`` the clips of an optimizer step over all ``ranks``
-    processes. ``memory`` says what fits: a ``MemoryModel`` traced for a GPU, or rows of rising seconds, each with the
+    processes. ``memory`` is what fits: a ``MemoryModel`` traced for a GPU, or rows of increasing seconds, each with the
     largest micro-batch of clips of up to that length. A micro-batch costs its padded seconds and ``overhead_s``.
     Raises ``InvalidArgumentError``, and ``InfeasiblePlanError`` for clips that do not fit alone (see
     ``cost_of_longest``).
@@ -153,9 +153,9 @@ def cost_of_longest(
 ) -> list[LongestClips]:
     """What the clips over each of the lengths ``over_s`` cost: "9 clips over 30 s force a micro-batch of 4; …".
 
-    Without ``over_s``: the lengths at which dropping or cutting at most a hundredth of the clips lets a larger
-    micro-batch fit. The other arguments are those of ``compare_batching``; clips that do not fit alone are told with a
-    micro-batch of 0.
+    Without ``over_s``: the lengths at which dropping or splitting at most a hundredth of the clips lets a larger
+    micro-batch fit. The other arguments are those of ``compare_batching``; clips that do not fit alone are returned
+    with a micro-batch of 0.
 
     >>> [cost] = cost_of_longest([2.0] * 2000 + [9.0] * 9, 32, [(5.0, 8), (10.0, 4)], over_s=[5.0])
     >>> cost.clips, cost.micro_batch, cost.without_them

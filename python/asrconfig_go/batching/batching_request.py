@@ -1,4 +1,4 @@
-"""What is asked of the library about batches."""
+"""Requests to the library about batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUCKETS = 30
 
 
 class BatchingWarning(UserWarning):
-    """Steps of clips of similar length would hurt here; why is said."""
+    """Warns that steps of clips of similar length would hurt here, and why."""
 
 
 def recipe(

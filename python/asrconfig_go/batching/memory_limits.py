@@ -1,4 +1,4 @@
-"""What fits for each length, as a table of a few rows, and micro-batches by it."""
+"""The largest micro-batch for each length as a table, and steps split by it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .._base.checks import checked
 from .._base.errors import InvalidArgumentError
 
 Table = tuple[tuple[float, int], ...]
-"""Rows of seconds and the largest micro-batch of clips of up to so many seconds."""
+"""Rows of seconds and the largest micro-batch of clips of up to this length."""
 
 GRID_S = 0.5
 """Lengths are rounded up to this where the memory model is asked, so that few of them are simulated."""
 OVERHEAD_S = 4.0
-"""What a micro-batch costs beside its padded seconds unless something else is known, in seconds of audio."""
+"""What a micro-batch costs besides its padded seconds unless something else is known, in seconds of audio."""
 
 
 class FitsByLength(Protocol):
-    """What says how many clips of a length fit at once: a ``MemoryModel``."""
+    """Anything that returns how many clips of a length fit at once, such as a ``MemoryModel``."""
 
     def largest_batch(
         self, seconds: float, limit_bytes: int | None = None, labels: int | None = None, *, near: int = 1
     ) -> int:
-        """The largest micro-batch of clips of so many seconds that fits, looked for from ``near`` on."""
+        """The largest micro-batch of clips of this length that fits; the search starts at ``near``."""
 
 
 def memory_table(memory: FitsByLength, longest_s: float, limit_bytes: int | None = None) -> Table:
-    """Rows of seconds and the largest micro-batch of clips of up to so many seconds that is predicted to fit.
+    """Rows of seconds and the largest micro-batch of clips of up to that length that is predicted to fit.
 
     One row for each half second up to ``longest_s``, as the guard asks: micro-batches that are full by this table are
     full for the guard. ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU that the
@@ -69,7 +69,7 @@ def _between(low: int, high: int, found: dict[int, int], ask: Any) -> None:
 
 
 def fits_in(table: Sequence[tuple[float, int]], seconds: float) -> int:
-    """The largest micro-batch of clips of up to so many seconds; 0 beyond the table's last row."""
+    """The largest micro-batch of clips of up to this length; 0 beyond the table's last row."""
     at = bisect_left(table, seconds, key=lambda row: row[0])
     return table[at][1] if at < len(table) else 0
 
@@ -77,14 +77,14 @@ def fits_in(table: Sequence[tuple[float, int]], seconds: float) -> int:
 def cheapest(
     lengths: Sequence[float], size: Callable[[Any, int], int], overhead: float | None = None
 ) -> Iterator[list[int]]:
-    """The guard's cut of a step into micro-batches of neighbours in length, the longest first.
+    """The guard's split of a step into micro-batches of neighbours in length, the longest first.
 
     A micro-batch of n clips, the longest of length s, costs n · s + ``overhead``; without that, as few micro-batches
     as can be are made, and those with the least padding. ``size(longest, left)`` says how many fit, 1 to ``left``.
-    Of cuts that cost the same, the first micro-batches are largest. Gives the clips' places in ``lengths``.
+    Of splits that cost the same, the first micro-batches are largest. Gives the clips' places in ``lengths``.
 
-    As ``split_by_memory``, which asks the library: a training step may run where that must not be called, in a forked
-    process, and of so few clips this takes well under a millisecond.
+    Same as ``split_by_memory``, which calls the library: a training step may run where that must not be called, in a
+    forked process, and of so few clips this takes well under a millisecond.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     each = [lengths[i] for i in order]
@@ -97,7 +97,7 @@ def cheapest(
         best[i] = float("inf")
         for count in range(1, size(each[i], n - i) + 1):
             held = overhead + count * each[i]
-            if held + audio[i + count] > best[i]:  # no cut of the rest costs less than its audio
+            if held + audio[i + count] > best[i]:  # no split of the rest costs less than its audio
                 break
             if held + best[i + count] <= best[i]:
                 best[i], take[i] = held + best[i + count], count
@@ -110,7 +110,7 @@ def cheapest(
 def split_by_memory(
     durations: Iterable[float], memory: Sequence[tuple[float, int]], *, overhead_s: float = OVERHEAD_S
 ) -> list[list[int]]:
-    """The cheapest way to cut the clips of a step into micro-batches that fit.
+    """The cheapest split of a step's clips into micro-batches that fit.
 
     A micro-batch of n clips, the longest of s seconds, costs n · s + ``overhead_s``; it fits when ``memory``, rows of
     seconds and the largest micro-batch, has n or more for s. Gives the clips' numbers, longest first. Raises
@@ -142,6 +142,6 @@ def rows(memory: Sequence[tuple[float, int]]) -> list[dict[str, Any]]:
         return [{"seconds": float(seconds), "batch": int(batch)} for seconds, batch in memory]
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"memory = {memory!r:.100} is no table",
+            f"memory = {memory!r:.100} is not a table",
             "pass rows of (seconds, largest micro-batch), or make them by memory_table(memory_model, longest_s)",
         ) from None

@@ -20,11 +20,11 @@ from .memory_limits import OVERHEAD_S, FitsByLength, seconds_of
 class StepSampler:
     """A batch sampler whose batches are the clips of one optimizer step, or one process's share of them.
 
-    ``mode`` says which clips make up a step of exactly ``step_samples``, over all processes:
+    ``mode`` selects the clips of a step of exactly ``step_samples``, over all processes:
 
     - ``"random"``: any;
-    - ``"bucketed"``: clips of similar length. They are cut into at most ``buckets`` ranges of length, each of at least
-      four steps, so that padding is least; a step has shuffled clips of one range. Fewer buckets leave more
+    - ``"bucketed"``: clips of similar length. They are grouped into at most ``buckets`` ranges of length, each of at
+      least four steps, so that padding is least; a step has shuffled clips of one range. Fewer buckets leave more
       randomness;
     - ``"packed"``: full micro-batches by ``memory``, each of one range of length, whose sizes add up to the step's.
       Steps have clips of several lengths, and memory is used best.
@@ -36,8 +36,8 @@ class StepSampler:
 
     ``durations`` are the seconds of every clip. ``memory`` is a ``MemoryModel`` traced for a GPU, or rows of seconds
     and the largest micro-batch of clips up to that length. The whole share of a process comes as one batch, the longest
-    clip first: ``manager.attach(trainer, memory=…)`` cuts it by memory. Raises ``InvalidArgumentError`` for what cannot
-    be, ``InfeasiblePlanError`` for clips that do not fit alone. Little data that should stay random is told in a
+    clip first: ``manager.attach(trainer, memory=…)`` splits it by memory. Raises ``InvalidArgumentError`` for what
+    cannot be, ``InfeasiblePlanError`` for clips that do not fit alone. Too little data for sorted steps raises a
     ``BatchingWarning``.
 
     >>> sampler = StepSampler([2.0, 3.0, 9.0] * 20, 32)
@@ -108,7 +108,7 @@ class StepSampler:
 
     @property
     def clips(self) -> int:
-        """Clips of the data set."""
+        """Clips of the dataset."""
         return len(self._seconds)
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class StepSampler:
         found, order = native.exchange("batching.order", request, self._seconds.tobytes())
         self._steps, self._tail = int(found["steps"]), [int(size) for size in found["tail"]]
         self.notes: tuple[str, ...] = tuple(found["notes"])
-        """What there is to say about too little data."""
+        """Warnings about too little data."""
         self.buckets: tuple[LengthBucket, ...] = tuple(from_json(LengthBucket, each) for each in found["buckets"])
         """The ranges of length; one of all clips in random order."""
         return array("I", bytes(order))

@@ -1,4 +1,4 @@
-"""``StepSampler`` in a Trainer, or in a loop of one's own with accelerate."""
+"""``StepSampler`` in a Trainer, or in a custom loop with accelerate."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def use_batches(trainer: Any, sampler: StepSampler) -> Callable[[], None]:
 
     The Trainer's batch is a whole step's share of a process: ``per_device_train_batch_size`` must be the step's samples
     divided by the devices, and ``gradient_accumulation_steps`` 1. ``manager.attach(trainer, memory=…)``, before or
-    after, cuts it into micro-batches that fit. Each clip comes once per epoch over all processes, in the order of the
-    sampler's seed; a training that is resumed goes on with the step behind the last one. The sampler's ``seed`` counts,
+    after, splits it into micro-batches that fit. Each clip comes once per epoch over all processes, in the order of the
+    sampler's seed; a resumed training continues with the next step. The sampler's ``seed`` counts,
     not ``data_seed``, and ``group_by_length`` is not looked at.
 
     Gives a function that leaves the Trainer as it was. Raises ``InvalidArgumentError``, with nothing changed, for
@@ -34,7 +34,8 @@ def use_batches(trainer: Any, sampler: StepSampler) -> Callable[[], None]:
     """
     if hasattr(trainer, _KEY):
         raise InvalidArgumentError(
-            "the trainer uses batches of a StepSampler already", "call what use_batches gave, to leave them"
+            "the trainer uses batches of a StepSampler already",
+            "call the function that use_batches returned to detach it",
         )
     _check(trainer, sampler)
     part = sampler.shard(trainer.args.process_index, trainer.args.world_size)
@@ -60,8 +61,8 @@ def use_batches(trainer: Any, sampler: StepSampler) -> Callable[[], None]:
 def with_batches(loader: Any, sampler: StepSampler) -> Any:
     """A loader as ``loader``, which ``accelerator.prepare`` made, with the batches of ``sampler``, already sharded.
 
-    For loops of one's own, with ``sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call
-    ``sampler.set_epoch`` before each epoch; ``accelerate.skip_first_batches`` goes on in the middle of one.
+    For custom loops, with ``sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call
+    ``sampler.set_epoch`` before each epoch; ``accelerate.skip_first_batches`` continues in the middle of one.
 
     >>> from torch.utils.data import DataLoader
     >>> loader = with_batches(DataLoader(range(60)), StepSampler([2.0, 3.0, 9.0] * 20, 32))
@@ -77,7 +78,7 @@ def with_batches(loader: Any, sampler: StepSampler) -> Any:
     if not hasattr(wrapper, "batch_sampler") or isinstance(made, DataLoaderDispatcher):
         raise InvalidArgumentError(
             f"a {type(loader).__name__} does not take batches of chosen clips",
-            "use a data set with a length, and accelerate without dispatch_batches",
+            "use a dataset with a length, and accelerate without dispatch_batches",
         )
     wrapper.batch_sampler = sampler
     return made
@@ -103,14 +104,14 @@ def _check(trainer: Any, sampler: StepSampler) -> None:
         "the sampler is one process's share": (sampler.ranks > 1, "pass the whole one, without shard()"),
         f"gradient_accumulation_steps is {args.gradient_accumulation_steps}": (
             args.gradient_accumulation_steps != 1,
-            "set it to 1 and per_device_train_batch_size to a whole step: the guard cuts it into micro-batches",
+            "set it to 1 and per_device_train_batch_size to a whole step: the guard splits it into micro-batches",
         ),
         f"a step has {share} samples by the Trainer and {sampler.step_samples} by the sampler": (
             share != sampler.step_samples,
             f"set per_device_train_batch_size to {sampler.step_samples} / (processes × devices each)",
         ),
-        "the data set has no length": (size is None, "load it without streaming"),
-        "the number of clips differs from that of the data set": (
+        "the dataset has no length": (size is None, "load it without streaming"),
+        "the number of clips differs from that of the dataset": (
             size is not None and size() != sampler.clips,
             f"pass one duration for each clip: there are {sampler.clips}",
         ),

@@ -1,4 +1,4 @@
-"""What a plan gains on one's own model and data, measured: see docs/benchmark.md."""
+"""What a plan gains on your own model and data, measured: see docs/benchmark.md."""
 
 from .._base.lazy_names import lazy_names
 

@@ -1,4 +1,4 @@
-"""The clips that every block trains on: the same for both sides, a multiple of the batch, drawn by a seed."""
+"""The clips that every block trains on: the same for both sides, drawn by a seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ClipSample:
     steps: int
     effective_batch: int
     population: int
-    """Usable clips of the whole data set."""
+    """Usable clips of the whole dataset."""
     seconds: array[float] | None
 
     @property
@@ -52,9 +52,9 @@ def checked_dataset(dataset: Any) -> None:
             "pass the Trainer's training set: a datasets.Dataset, a torch Dataset with a length, or a list of rows",
         )
     if not hasattr(dataset, "__len__"):
-        raise InvalidArgumentError("the data set has no length", "load it without streaming, or take some of it")
+        raise InvalidArgumentError("the dataset has no length", "load it without streaming, or take a part of it")
     if len(dataset) == 0:
-        raise EmptyDatasetError("the data set has no clips", "check what was filtered out of it")
+        raise EmptyDatasetError("the dataset has no clips", "check what was filtered out of it")
 
 
 def rows_of_arrays(dataset: Any) -> list[Any] | None:
@@ -73,7 +73,7 @@ def durations_of(dataset: Any, known: Sequence[float] | None = None) -> array[fl
         return array("d", known)
     try:
         found = scan_audio(dataset, progress=False, allow_empty=True).durations
-    except AsrConfigError:  # rows of features, a data set of one's own: the batches then tell what they hold
+    except AsrConfigError:  # rows of features, a dataset of your own: the batches then tell what they hold
         return None
     return found if len(found) == len(dataset) and not all(map(math.isnan, found)) else None
 
@@ -99,7 +99,7 @@ def draw(
 
 
 def picked(dataset: Any, chosen: list[int]) -> Any:
-    """Those rows, as the kind of data set that the Trainer knows."""
+    """Those rows, as the kind of dataset that the Trainer knows."""
     if hasattr(dataset, "select") and hasattr(dataset, "column_names"):
         return dataset.select(chosen)
     from torch.utils.data import Subset

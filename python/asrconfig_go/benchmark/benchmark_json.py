@@ -1,4 +1,4 @@
-"""What was measured as JSON: the figures with all that follows from them."""
+"""The result of a benchmark as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def side_json(side: SideResult) -> dict[str, Any]:
 
 
 def option_json(each: OptionResult) -> dict[str, Any]:
-    """One change; ``verdict`` says in words what ``better`` tells programs."""
+    """One change; ``verdict`` is ``better`` in words."""
     return {
         **asdict(each),
         "side": None if each.side is None else side_json(each.side),

@@ -1,4 +1,4 @@
-"""What a benchmark found."""
+"""The result of a benchmark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Setting:
     date: str
     """Of the begin, UTC."""
     epoch_clips: int
-    """Usable clips of the whole data set."""
+    """Usable clips of the whole dataset."""
     effective_batch: int
     steps: int
     rounds: int
@@ -96,7 +96,7 @@ class BenchmarkResult:
         save_text(Path(path), render("benchmark", "csv", self._shown())["text"])
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a page that stands alone. Raises ``InvalidArgumentError`` for another suffix than .html,
+        """Write a self-contained page. Raises ``InvalidArgumentError`` for another suffix than .html,
         ``NotFoundError`` where it cannot be written.
         """
         save_page(Path(path), "benchmark", self._shown())
@@ -108,7 +108,9 @@ class BenchmarkResult:
         pages. Raises ``UnsupportedError`` without matplotlib, ``NotFoundError`` where nothing was measured.
         """
         if not any(side is not None and side.blocks for side in (self.original, self.plan)):
-            raise NotFoundError("nothing was measured: there is nothing to draw", "let it run for at least one round")
+            raise NotFoundError(
+                "nothing was measured, so there is nothing to draw", "let it run for at least one round"
+            )
         figure: Figure = plot_all("benchmark", self._shown())
         return figure
 

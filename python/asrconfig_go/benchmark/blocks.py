@@ -43,7 +43,7 @@ class Bench:
 
 
 class BlockFailed(Exception):
-    """A block could not be trained: ``memory`` says whether for want of memory, ``text`` how."""
+    """A block could not be trained: ``memory`` is whether it ran out of memory, ``text`` the error."""
 
     def __init__(self, memory: bool, text: str) -> None:
         super().__init__(text)
@@ -150,12 +150,12 @@ def processor_option(trainer_class: Any, processor: Any) -> dict[str, Any]:
 
 
 def checked_model(model: Any) -> None:
-    """Raise ``InvalidArgumentError`` for what is no torch module with weights to train."""
+    """Raise ``InvalidArgumentError`` for what is not a torch module with weights to train."""
     import torch
 
     if not isinstance(model, torch.nn.Module):
         raise InvalidArgumentError(
-            f"model = {type(model).__name__} is no torch module", "load it first, with from_pretrained or load_model"
+            f"model = {type(model).__name__} is not a torch module", "load it first, with from_pretrained or load_model"
         )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InvalidArgumentError("the model has no weights to train", "unfreeze some: parameter.requires_grad = True")

@@ -1,4 +1,4 @@
-"""What most of a step's time goes into that need not be, and what is worth trying about it."""
+"""The bottleneck of the measured steps, and the change to try next."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _causes(plan: SideResult, checkpointing: bool, gpu: bool) -> list[_Cause]:
     model = shares["forward"] + shares["backward"]
     precise = ("precision", "compile", "attention") if gpu else ("precision", "attention")
     change = "a faster device, a smaller model or frozen layers would help"
-    found = [_Cause("compute", "Most of a step is the model's own arithmetic", 0.0, change, precise)]
+    found = [_Cause("compute", "Most of a step is the model's own computation", 0.0, change, precise)]
     if shares["waiting"] >= _WAITING:
         change = "let more workers prepare batches, or prepare them once with dataset.map(...)"
         title = f"The {device} waits for the data loader"
@@ -79,7 +79,7 @@ def next_change(found: Finding, options: tuple[OptionResult, ...]) -> str:
         return f"set {best.change}: {_told(gain)} times as fast over the rounds{cpu}"
     tried = [f"{each.option} {each.value}" for each in options if each.gain is not None]
     if tried:
-        return f"nothing of what was tried is faster beyond doubt ({', '.join(tried)}); {found.change}"
+        return f"no tried change is clearly faster ({', '.join(tried)}); {found.change}"
     return f"{found.change} (not measured)"
 
 

@@ -1,4 +1,4 @@
-"""Blocks of several sides in turns, so that what changes on the machine meanwhile hits all of them."""
+"""Interleaved blocks of several sides, so that changes of the machine affect all of them alike."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BenchmarkRun:
 
     @property
     def gain(self) -> Spread | None:
-        """How often as fast as the plan, over the rounds."""
+        """Speed relative to the plan, over the rounds."""
         return Spread.of(self.gains)
 
     @property
@@ -34,7 +34,7 @@ class BenchmarkRun:
 
     @property
     def slowdown(self) -> Spread | None:
-        """How often as fast the plan is as this."""
+        """Speed of the plan relative to this."""
         return Spread.of(1 / gain for gain in self.gains)
 
     @property

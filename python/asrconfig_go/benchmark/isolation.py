@@ -1,4 +1,4 @@
-"""A few steps that leave nothing behind: random numbers, torch's switches, the environment, memory."""
+"""Isolation of a few steps: random numbers, torch's switches, the environment and memory are restored."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def old_objects_aside() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what transformers and the guard say at the begin of every training: here there are dozens."""
+    """Mute what transformers and the guard print at the begin of each of dozens of trainings."""
     loggers = [logging.getLogger(name) for name in ("transformers", "asrconfig_go", "accelerate")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

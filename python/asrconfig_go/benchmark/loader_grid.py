@@ -1,4 +1,4 @@
-"""How fast the user's own DataLoader gives batches: workers × prefetching, in turns."""
+"""The speed of the user's own DataLoader for workers × prefetching."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def measure_loading(
     """Clips a second of each way, by passes over the same clips with workers that stay.
 
     ``batch`` is what the Trainer fetches at once, ``planned`` the plan's own workers and prefetching. Each round tries
-    all ways in turns, one pass to start and one that counts. Raises ``InvalidArgumentError`` where a batch cannot be
-    made.
+    all options alternately, one pass to warm up and one that is measured. Raises ``InvalidArgumentError`` where a batch
+    cannot be made.
     """
     ways = _ways(cores, planned)
     with _checking():

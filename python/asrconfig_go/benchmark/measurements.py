@@ -1,4 +1,4 @@
-"""What was measured, as plain data. Sizes are bytes, times seconds; None is not known or not there."""
+"""Measurements as plain data. Sizes are bytes, times seconds; None is unknown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIXED = 1.2  # times the longest clip: no batch pads so far
 
 @dataclass(frozen=True)
 class Spread:
-    """A median with the lowest and the highest of ``count`` values (0: not told)."""
+    """A median with the lowest and the highest of ``count`` values (0: unknown)."""
 
     median: float
     low: float
@@ -89,7 +89,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class SideResult:
-    """One side in all its blocks; without blocks ``problem`` says why. ``settings`` are the Trainer's, as used.
+    """One side in all its blocks; without blocks ``problem`` has the reason. ``settings`` are the Trainer's, as used.
 
     ``clips`` are those of a block, ``audio_s`` their seconds without padding, ``longest_s`` those of the longest,
     ``cores`` those that may be used.
@@ -129,7 +129,7 @@ class SideResult:
 
     @cached_property
     def padding(self) -> float | None:
-        """The share of what was computed that is no audio, 0 to 1."""
+        """The share of what was computed that is not audio, 0 to 1."""
         padded = [block.padded_s for block in self.blocks]
         audio = [self._audio(block) for block in self.blocks]
         if not padded or None in padded or None in audio:
@@ -188,7 +188,7 @@ class LoaderResult:
 
 @dataclass(frozen=True)
 class OptionResult:
-    """One change to the plan. ``gain`` is its clips a second over the plan's, each beside it in time; ``cpu_gain`` the
+    """One change to the plan. ``gain`` is its clips a second over the plan's, over adjacent blocks; ``cpu_gain`` the
     same by processor time, on a CPU.
 
     ``problem``: it failed, and how; ``why_not``: it was not tried, and why.

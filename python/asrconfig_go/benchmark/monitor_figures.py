@@ -1,4 +1,4 @@
-"""What the library's monitor saw while the blocks of a side ran."""
+"""The monitor's readings during the blocks of a side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .measurements import Block, Readings
 
 
 class Watch:
-    """A monitor beside the whole benchmark; without one, where it cannot start, nothing is known."""
+    """A monitor of the whole benchmark; without one, where it cannot start, nothing is known."""
 
     def __init__(self) -> None:
         from ..monitor.memory_monitor import MemoryMonitor
@@ -28,29 +28,29 @@ class Watch:
         if self._monitor is None:
             return None
         self._monitor.stop()
-        story: RunLog = self._monitor.story()
-        return story
+        run_log: RunLog = self._monitor.run_log()
+        return run_log
 
 
-def readings(story: RunLog | None, blocks: Sequence[Block]) -> Readings:
+def readings(run_log: RunLog | None, blocks: Sequence[Block]) -> Readings:
     """Those between begin and end of these blocks, on the busiest GPU if there are several."""
-    if story is None or not blocks:
+    if run_log is None or not blocks:
         return Readings()
-    slow, fast = (rows_inside(story, series.times_s, blocks) for series in (story.activity, story.memory))
-    busy = [_mean(_chosen(gpu.utilization, slow)) for gpu in story.activity.gpus]
-    held = [_most(_chosen(used, fast)) for used in story.memory.gpu_used_bytes]
-    place = max(range(len(story.gpus)), key=lambda i: busy[i] or 0.0, default=None)
+    slow, fast = (rows_inside(run_log, series.times_s, blocks) for series in (run_log.activity, run_log.memory))
+    busy = [_mean(_chosen(gpu.utilization, slow)) for gpu in run_log.activity.gpus]
+    held = [_most(_chosen(used, fast)) for used in run_log.memory.gpu_used_bytes]
+    place = max(range(len(run_log.gpus)), key=lambda i: busy[i] or 0.0, default=None)
     return Readings(
         gpu_use=None if place is None else busy[place],
         gpu_memory_bytes=None if place is None else held[place],
-        gpu_total_bytes=None if place is None else story.gpus[place].total_bytes or None,
-        ram_bytes=_most(_chosen(story.activity.tree_rss_bytes, slow)),
+        gpu_total_bytes=None if place is None else run_log.gpus[place].total_bytes or None,
+        ram_bytes=_most(_chosen(run_log.activity.tree_rss_bytes, slow)),
     )
 
 
-def rows_inside(story: RunLog, times: Sequence[float], blocks: Sequence[Block]) -> list[int]:
-    """Which of ``times``, seconds of the story, lie in one of the blocks."""
-    start = story.start_unix_nanos / 1e9
+def rows_inside(run_log: RunLog, times: Sequence[float], blocks: Sequence[Block]) -> list[int]:
+    """Which of ``times``, seconds of the run log, lie in one of the blocks."""
+    start = run_log.start_unix_nanos / 1e9
     spans = [(block.begun_unix_s - start, block.begun_unix_s - start + block.seconds) for block in blocks]
     return [i for begin, end in spans for i, at in enumerate(times) if begin <= at <= end]
 

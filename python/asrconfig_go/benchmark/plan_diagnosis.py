@@ -1,4 +1,4 @@
-"""What the library's diagnosis says of the plan's blocks, as if they had been one training; of GPUs alone."""
+"""The diagnosis of the plan's blocks as one training, on GPUs only."""
 
 from __future__ import annotations
 
@@ -17,26 +17,30 @@ from .monitor_figures import rows_inside
 _NOTHING = ("healthy", "too_short")
 
 
-def seen(story: RunLog | None, blocks: Sequence[Block], settings: Mapping[str, Any], known: str) -> tuple[Finding, ...]:
+def seen(
+    run_log: RunLog | None, blocks: Sequence[Block], settings: Mapping[str, Any], known: str
+) -> tuple[Finding, ...]:
     """Findings but for the kind that is ``known`` from the parts of a step."""
-    if story is None or not story.gpus or not blocks:
+    if run_log is None or not run_log.gpus or not blocks:
         return ()
     try:
-        found = diagnose(of_blocks(story, blocks), settings_of((settings,), None))
+        found = diagnose(of_blocks(run_log, blocks), settings_of((settings,), None))
     except LibraryError:  # the rest of a benchmark needs none
         return ()
     return tuple(each for each in found if each.kind not in (*_NOTHING, known))
 
 
-def of_blocks(story: RunLog, blocks: Sequence[Block]) -> RunLog:
-    """The story of these blocks alone, with their steps."""
-    slow, fast = (rows_inside(story, series.times_s, blocks) for series in (story.activity, story.memory))
+def of_blocks(run_log: RunLog, blocks: Sequence[Block]) -> RunLog:
+    """The run log of these blocks only, with their steps."""
+    slow, fast = (rows_inside(run_log, series.times_s, blocks) for series in (run_log.activity, run_log.memory))
     memory = dataclasses.replace(
-        _cut(story.memory, fast), gpu_used_bytes=tuple(_taken(used, fast) for used in story.memory.gpu_used_bytes)
+        _cut(run_log.memory, fast), gpu_used_bytes=tuple(_taken(used, fast) for used in run_log.memory.gpu_used_bytes)
     )
-    activity = dataclasses.replace(_cut(story.activity, slow), gpus=tuple(_cut(g, slow) for g in story.activity.gpus))
-    steps = _steps(story, list(_each_step(story, blocks)))
-    return dataclasses.replace(story, memory=memory, activity=activity, steps=steps, events=(), alerts=())
+    activity = dataclasses.replace(
+        _cut(run_log.activity, slow), gpus=tuple(_cut(g, slow) for g in run_log.activity.gpus)
+    )
+    steps = _steps(run_log, list(_each_step(run_log, blocks)))
+    return dataclasses.replace(run_log, memory=memory, activity=activity, steps=steps, events=(), alerts=())
 
 
 def _taken(column: Sequence[Any], rows: Sequence[int]) -> tuple[Any, ...]:
@@ -44,7 +48,7 @@ def _taken(column: Sequence[Any], rows: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _cut(series: Any, rows: Sequence[int]) -> Any:
-    """A series' columns at these rows; what is no column of values stays."""
+    """A series' columns at these rows; other entries stay."""
     columns = {
         field.name: _taken(value, rows)
         for field in dataclasses.fields(series)
@@ -53,9 +57,9 @@ def _cut(series: Any, rows: Sequence[int]) -> Any:
     return dataclasses.replace(series, **columns)
 
 
-def _each_step(story: RunLog, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+def _each_step(run_log: RunLog, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
     for block in blocks:
-        begin = block.begun_unix_s - story.start_unix_nanos / 1e9
+        begin = block.begun_unix_s - run_log.start_unix_nanos / 1e9
         for step, end in zip(block.steps, accumulate(step.seconds for step in block.steps), strict=True):
             yield {
                 "times_s": begin + end, "spent_s": step.seconds, "waited_s": step.waiting_s, "kind": "train",
@@ -68,8 +72,8 @@ def _number(size: int | None) -> float | None:
     return None if size is None else float(size)
 
 
-def _steps(story: RunLog, told: list[dict[str, Any]]) -> StepSeries:
-    """Columns of what is told; None in all others."""
-    names = [field.name for field in dataclasses.fields(story.steps)]
+def _steps(run_log: RunLog, told: list[dict[str, Any]]) -> StepSeries:
+    """Columns of the known values; None in all others."""
+    names = [field.name for field in dataclasses.fields(run_log.steps)]
     columns: dict[str, Any] = {name: tuple(step.get(name) for step in told) for name in names}
     return StepSeries(**{**columns, "number": tuple(range(1, len(told) + 1))})

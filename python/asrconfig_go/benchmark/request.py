@@ -1,4 +1,4 @@
-"""``benchmark_training``: what it is asked, checked before anything is measured."""
+"""``benchmark_training``, which checks its arguments before anything is measured."""
 
 from __future__ import annotations
 
@@ -48,23 +48,22 @@ def benchmark_training(
     name: str = "",
     progress: bool = True,
 ) -> BenchmarkResult:
-    """Measure the training of ``model`` on ``dataset`` by a plan, beside the original settings, with real Trainers.
+    """Measure the training of ``model`` on ``dataset`` by a plan and by the original settings, with real Trainers.
 
     ``dataset`` and ``collator`` are the Trainer's ``train_dataset`` and ``data_collator``. ``original`` is what it is
-    trained with now: TrainingArguments, a plan, a dictionary of either's names or a JSON file of one; None stands for
+    trained with now: TrainingArguments, a plan, a dictionary of either's names or a JSON file of one; None means
     what works everywhere, one clip at a time, accumulated to the same batch. ``compare=False`` leaves it out. ``plan``
     is made for this machine when None, with the original's effective batch, else with ``target_batch_size``.
 
     Both sides train the same ``steps`` × effective batch clips, drawn by ``seed``, in blocks behind ``warm_up`` steps
-    that do not count (more where that is too few for the loader's workers); blocks take turns, plan, original, plan, …,
-    in ``rounds``. Then single changes to the plan are
-    tried in the same way: ``sweep`` names them (see ``OPTIONS``), ``"all"``, ``"none"``; None tries what may help
-    against what holds the plan back. ``loader`` tries workers × prefetching of the DataLoader. ``profile`` is a folder
-    for traces by PyTorch's profiler. ``settings`` are TrainingArguments for both sides, ``trainer_class`` a
-    ``Trainer`` of one's own.
+    that are not measured (more where that is too few for the loader's workers); blocks take turns, plan, original,
+    plan, …, in ``rounds``. Then single changes to the plan are tried in the same way: ``sweep`` names them (see
+    ``OPTIONS``), ``"all"``, ``"none"``; None tries what may help against what holds the plan back. ``loader`` tries
+    workers × prefetching of the DataLoader. ``profile`` is a folder for traces by PyTorch's profiler. ``settings`` are
+    TrainingArguments for both sides, ``trainer_class`` a ``Trainer`` of your own.
 
     Copies of the model are trained: its weights, random numbers and torch's switches stay. Changes that run out of
-    memory or fail are told as such. Ctrl-C ends the benchmark with what was measured so far.
+    memory or fail are reported as such. Ctrl-C ends the benchmark with what was measured so far.
 
     Raises ``InvalidArgumentError`` for what cannot be, for effective batches that differ, and when a step fails;
     ``EmptyDatasetError`` without clips; ``UnsupportedError`` without torch and transformers.
@@ -127,7 +126,7 @@ def _counts(**given: int) -> dict[str, int]:
 
 
 def _swept(sweep: str | Iterable[str] | None) -> Sequence[str] | None:
-    """Names of options, checked; "all" stands for every one."""
+    """Names of options, checked; "all" means every one."""
     if sweep is None:
         return None
     names = [name.strip() for name in sweep.split(",")] if isinstance(sweep, str) else list(sweep)
@@ -137,7 +136,7 @@ def _swept(sweep: str | Iterable[str] | None) -> Sequence[str] | None:
     unknown = [name for name in names if name not in OPTIONS]
     if unknown:
         raise InvalidArgumentError(
-            f"there is no option {unknown[0]!r} to sweep", f"choose of {', '.join(OPTIONS)}, or all"
+            f"there is no option {unknown[0]!r} to sweep", f"choose among {', '.join(OPTIONS)}, or all"
         )
     return names
 

@@ -1,4 +1,4 @@
-"""A benchmark from its parts: what is measured, in its order, and what is kept when it is stopped."""
+"""Runs the parts of a benchmark in order; Ctrl-C keeps the results so far."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BenchmarkOptions:
 
 @dataclass
 class _Found:
-    """What has been measured so far, beside the sides."""
+    """What has been measured so far, besides the sides."""
 
     loader: tuple[LoaderResult, ...] = ()
     changes: list[tuple[Change, BenchmarkRun | None]] = field(default_factory=list)
@@ -68,8 +68,8 @@ class Benchmark:
                 raise
             self._found.stopped = True
         finally:
-            story = watch.stop()
-        return self._result(story, watch.problem)
+            run_log = watch.stop()
+        return self._result(run_log, watch.problem)
 
     def _measure(self) -> None:
         self._run(self._plan)  # for what is made when it is first used, and for files that come from disk
@@ -152,18 +152,18 @@ class Benchmark:
             if not course.problem:
                 self._found.profile.append(profile_side(self._bench, course.side, folder))
 
-    def _side(self, course: BenchmarkRun, story: RunLog | None) -> SideResult:
+    def _side(self, course: BenchmarkRun, run_log: RunLog | None) -> SideResult:
         sample, blocks = self._bench.sample, tuple(course.blocks)
         return SideResult(
             course.side.name, course.settings, sample.clips, sample.audio_s, sample.longest_s, self._place.cores,
-            blocks, readings(story, blocks), course.problem,
+            blocks, readings(run_log, blocks), course.problem,
         )  # fmt: skip
 
-    def _option(self, change: Change, course: BenchmarkRun | None, story: RunLog | None) -> OptionResult:
+    def _option(self, change: Change, course: BenchmarkRun | None, run_log: RunLog | None) -> OptionResult:
         if course is None:
             return OptionResult(change.option, change.value, change.words, why_not=change.why_not)
         problem = course.problem or ("" if course.blocks else "not reached")
-        side = self._side(course, story) if course.blocks else None
+        side = self._side(course, run_log) if course.blocks else None
         return OptionResult(
             change.option, change.value, change.words, side, course.gain, self._cpu_gain(course), problem
         )
@@ -171,23 +171,23 @@ class Benchmark:
     def _cpu_gain(self, course: BenchmarkRun) -> Spread | None:
         return None if self._place.gpu else course.cpu_gain
 
-    def _result(self, story: RunLog | None, problem: str) -> BenchmarkResult:
+    def _result(self, run_log: RunLog | None, problem: str) -> BenchmarkResult:
         found, original = self._found, self._original
         if found.finding is None:
             self._find_bottleneck()
-        options = tuple(self._option(change, course, story) for change, course in found.changes)
-        plan, kind = self._side(self._plan, story), "" if found.finding is None else found.finding.kind
+        options = tuple(self._option(change, course, run_log) for change, course in found.changes)
+        plan, kind = self._side(self._plan, run_log), "" if found.finding is None else found.finding.kind
         return BenchmarkResult(
             setting=self._setting,
             plan=plan,
-            original=None if original is None else self._side(original, story),
+            original=None if original is None else self._side(original, run_log),
             speedup=None if original is None else original.slowdown,
             cpu_speedup=None if original is None or self._place.gpu else original.cpu_slowdown,
             loader=found.loader,
             options=options,
             bottleneck=found.finding,
             next_change="" if found.finding is None else next_change(found.finding, options),
-            findings=seen(story, plan.blocks, plan.settings, kind),
+            findings=seen(run_log, plan.blocks, plan.settings, kind),
             profile=tuple(found.profile),
             notes=self._notes(problem),
             stopped=found.stopped,

@@ -1,4 +1,4 @@
-"""One change at a time to a plan: what there is to try on this machine, and what makes no sense here."""
+"""Single changes to a plan: those to try on this machine, and why others are skipped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Change:
-    """``value`` of ``option``; ``fields`` of the plan are set so, unless ``why_not`` says why that is not tried."""
+    """``value`` of ``option``; ``fields`` of the plan are set so, unless ``why_not`` has a reason not to try it."""
 
     option: str
     value: str
@@ -57,9 +57,9 @@ def changes(names: Iterable[str], plan: TrainingConfig, place: Place, attention:
     asked, found = tuple(dict.fromkeys(names)), list[Change]()
     for name in asked:
         if name not in OPTIONS:
-            raise InvalidArgumentError(f"there is no option {name!r} to sweep", f"choose of {', '.join(OPTIONS)}")
+            raise InvalidArgumentError(f"there is no option {name!r} to sweep", f"choose among {', '.join(OPTIONS)}")
         if name == "compile" and asked == OPTIONS and not place.gpu:
-            found.append(_not(name, "on a CPU it compiles for minutes: name it alone to try it"))
+            found.append(_not(name, "on a CPU it compiles for minutes; name it in sweep to try it"))
         else:
             found += _OF[name](plan, place, attention)
     return found
@@ -129,7 +129,7 @@ def _tf32(plan: TrainingConfig, place: Place, attention: str) -> Iterator[Change
     if place.gpu and place.capability >= (8, 0):
         yield _turned("tf32", "tf32", plan)
     else:
-        yield _not("tf32", "GPUs have it from compute capability 8.0 on")
+        yield _not("tf32", "requires compute capability 8.0 or newer")
 
 
 def _checkpointing(plan: TrainingConfig, place: Place, attention: str) -> Iterator[Change]:
@@ -149,7 +149,7 @@ def _attention(plan: TrainingConfig, place: Place, attention: str) -> Iterator[C
 
 def _order(plan: TrainingConfig, place: Place, attention: str) -> Iterator[Change]:
     if plan.micro_batching != "memory":
-        yield _not("order", "the plan leaves batches to the Trainer")
+        yield _not("order", "the Trainer makes the plan's batches")
         return
     for value in ("random", "bucketed"):
         if value != plan.length_handling:

@@ -1,4 +1,4 @@
-"""What the time of a Trainer's steps goes into: waiting for batches, forward, backward, the optimizer, all else.
+"""Times of a Trainer's steps by phase: waiting for batches, forward, backward, optimizer, other.
 
 On a GPU the parts are told by events in its own queue, so that a kernel's time counts where it runs and nothing waits
 for anything; waiting for batches is what the CPU waits. Beside them the CPU's time for queueing forward and backward is

@@ -1,4 +1,4 @@
-"""What is trained with: a plan, or settings by the Trainer's names; and how it is told to make a few steps."""
+"""The sides of a benchmark: a plan, or settings by the Trainer's names, as TrainingArguments."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Side:
         return int(each) * int(self.settings.get("gradient_accumulation_steps", 1))
 
     def arguments(self, folder: str, steps: int, seed: int, model: Any) -> Any:
-        """TrainingArguments of so many steps, made anew: newer ones leave accelerate's state as they found it."""
+        """New TrainingArguments with this number of steps: newer ones leave accelerate's state as they found it."""
         own = named({**_OWN, "max_steps": steps, "seed": seed}, self.arguments_class)
         settings = {**self.settings, **own}
         if self.plan is None:
@@ -92,7 +92,7 @@ def original_side(given: Any) -> Side:
         return Side("original", named(_without_place(given)))
     if not dataclasses.is_dataclass(given) or not hasattr(given, "per_device_train_batch_size"):
         raise InvalidArgumentError(
-            f"original = {type(given).__name__} is no training settings",
+            f"original = {type(given).__name__} holds no training settings",
             "pass TrainingArguments, a TrainingConfig, a dictionary of their names, or a JSON file",
         )
     return Side("original", _changed(given), arguments_class=type(given))
@@ -104,7 +104,7 @@ def _changed(arguments: Any) -> dict[str, Any]:
     try:
         usual = arguments_of({}, arguments.output_dir, kind)
     except TypeError as error:
-        raise InvalidArgumentError(f"a {kind.__name__} cannot be made anew: {error}", "pass a dictionary") from error
+        raise InvalidArgumentError(f"a {kind.__name__} cannot be made again: {error}", "pass a dictionary") from error
     found: dict[str, Any] = {}
     for field in dataclasses.fields(arguments):
         value = getattr(arguments, field.name, None)

@@ -1,4 +1,4 @@
-"""Steps before those that count, in the same pass over the data: its workers run, its queue is filled."""
+"""Warm-up steps in the same pass over the data, so that workers run and the queue is full."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class WarmedUp:
 
 
 def with_warm_up(loader: Any, batches: int) -> Any:
-    """A loader as ``loader``, which accelerate made, that begins with so many batches more."""
+    """A loader as ``loader``, which accelerate made, with this number of batches before it."""
     from accelerate import skip_first_batches
 
     made = skip_first_batches(loader, 0)  # the one public way to a loader with other batches
     wrapper: Any = getattr(made, "batch_sampler", None)
     if not hasattr(wrapper, "batch_sampler"):
         raise UnsupportedError(
-            f"the batches of a {type(loader).__name__} cannot be repeated", "benchmark a data set with a length"
+            f"the batches of a {type(loader).__name__} cannot be repeated", "benchmark a dataset with a length"
         )
     wrapper.batch_sampler = WarmedUp(wrapper.batch_sampler, batches)
     return made

@@ -1,4 +1,4 @@
-"""``asrconfig benchmark``: what a plan gains on one's own model and data."""
+"""``asrconfig benchmark``: what a plan gains on your own model and data."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _STOPPED = 130  # as a shell says Ctrl-C
 
 def add_benchmark(commands: Any) -> None:
     """Add the command to argparse's ``commands``."""
-    benchmark = commands.add_parser("benchmark", help="measure training by the plan beside the original settings")
+    benchmark = commands.add_parser("benchmark", help="compare training by the plan with the original settings")
     add = benchmark.add_argument
     add("--model", required=True, help="checkpoint: a folder or a name on the Hub; or tiny-wav2vec2, tiny-whisper")
-    add("--data", required=True, help="folder, manifest or data set on the Hub; or demo: bundled spoken digits")
+    add("--data", required=True, help="folder, manifest or dataset on the Hub; or demo: bundled spoken digits")
     add("--compare", nargs="?", const="", metavar="ORIGINAL", help="beside the original settings: a JSON file of "
         "TrainingArguments or of a plan (default: one clip at a time, accumulated to the same batch)")  # fmt: skip
     add("--config", metavar="FILE", help="the plan, as asrconfig plan --output wrote it (default: made here)")
@@ -32,7 +32,7 @@ def add_benchmark(commands: Any) -> None:
     )
     add("--steps", type=int, default=4, help="optimizer steps of a block (default 4)")
     add("--rounds", type=int, default=5, help="blocks of each side (default 5)")
-    add("--warm-up", type=int, default=2, help="steps before each block that do not count (default 2)")
+    add("--warm-up", type=int, default=2, help="steps before each block that are not measured (default 2)")
     add("--sweep", metavar="OPTIONS", help="changes to try: precision,workers,…, all or none (default: what may help)")
     add("--no-loader", action="store_true", help="do not measure the loader by itself")
     add("--profile", metavar="DIR", help="also write traces by PyTorch's profiler, for TensorBoard and Perfetto")
@@ -41,7 +41,7 @@ def add_benchmark(commands: Any) -> None:
     add("--seed", type=int, default=0, help="of the drawn clips (default 0)")
     add("--json", action="store_true", help="print the result as JSON")
     add("--csv", metavar="FILE", help="also write a table")
-    add("--html", metavar="FILE", help="also write a page that stands alone")
+    add("--html", metavar="FILE", help="also write a self-contained HTML page")
     add("--plot", metavar="FILE", help="also draw it with matplotlib: .png, .pdf or .svg")
     benchmark.set_defaults(run=_benchmark)
 

@@ -39,7 +39,9 @@ def add_compare(commands: Any) -> None:
     compare.add_argument(
         "--workers", type=int, default=LOADER_WORKERS, help="workers of the loader for each GPU (default %(default)s)"
     )
-    compare.add_argument("--largest", metavar="FAMILY", help="instead: models of whisper, xls-r, … that fit one GPU")
+    compare.add_argument(
+        "--largest", metavar="FAMILY", help="list models of whisper, xls-r, … that fit one GPU instead"
+    )
     compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
     compare.set_defaults(run=_compare)
 
@@ -107,5 +109,5 @@ def _prices(text: str | None) -> dict[str, float] | str | None:
         try:
             prices[name.strip()] = float(hour)
         except ValueError as error:
-            raise InvalidArgumentError(f"{part!r} is no price", "write T4=0.35, dollars per hour and GPU") from error
+            raise InvalidArgumentError(f"{part!r} is not a price", "write T4=0.35, dollars per hour and GPU") from error
     return prices

@@ -1,4 +1,4 @@
-"""``asrconfig doctor``: what is there, what is missing, and what to do about it."""
+"""``asrconfig doctor``: checks the installation, and says how to fix what is missing."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _add_scan(commands: Any) -> None:
     scan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
     scan.add_argument("--workers", type=int, default=0, help="parallel reads (default: four for each usable core)")
     scan.add_argument("--batch-size", type=int, default=8, help="clips a batch, for what padding costs (default 8)")
-    scan.add_argument("--no-cache", action="store_true", help="read every file, and keep nothing for the next scan")
+    scan.add_argument("--no-cache", action="store_true", help="read every file, and cache nothing")
     scan.set_defaults(run=_scan)
 
 
@@ -113,7 +113,7 @@ def _add_demo(commands: Any) -> None:
         "--output", default="demo-output", help="folder for checkpoints and TensorBoard (default demo-output)"
     )
     demo.add_argument("--max-steps", type=int, help="optimizer steps (default: enough to learn the digits)")
-    demo.add_argument("--gpu", help="plan for this GPU instead of what is here")
+    demo.add_argument("--gpu", help="plan for this GPU instead of the local one")
     demo.set_defaults(run=_demo)
 
 

@@ -1,4 +1,4 @@
-"""``asrconfig memory``: what a training takes of a GPU, and whether it fits."""
+"""``asrconfig memory``: the GPU memory that a training needs, and whether it fits."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def add_memory(commands: Any) -> None:
         "--freeze-feature-encoder", action="store_true", help="train without the convolutional front end"
     )
     memory.add_argument("--evaluation-batch", type=int, help="also estimate an evaluation with this batch")
-    memory.add_argument("--gpu", help="a GPU of the catalogue (T4, L4, A100-40GB, …) instead of what is here")
+    memory.add_argument("--gpu", help="a GPU of the catalogue (T4, L4, A100-40GB, …) instead of the local one")
     memory.add_argument("--estimator", default="auto", help="auto (default), trace, analytic or published")
     memory.add_argument("--allocator", default="", metavar="CONF", help="text of PYTORCH_CUDA_ALLOC_CONF")
-    memory.add_argument("--no-cache", action="store_true", help="record anew, and keep nothing")
+    memory.add_argument("--no-cache", action="store_true", help="record again, and cache nothing")
     memory.add_argument("--json", action="store_true", help="print the estimate as JSON")
     memory.add_argument("--html", metavar="FILE", help="also write the estimate as a page")
     memory.add_argument("--plot", metavar="FILE", help="also draw the timeline (needs matplotlib)")

@@ -28,12 +28,14 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another scree
 def add_monitor(commands: Any) -> None:
     """Add the command and its options."""
     monitor = commands.add_parser("monitor", help="watch GPUs, host and a training's processes")
-    monitor.add_argument("--pid", type=int, help="a training's process: its RAM with that of its children")
+    monitor.add_argument("--pid", type=int, help="process of a training: its RAM, with its children's")
     monitor.add_argument("--interval", type=float, default=100.0, metavar="MS", help="between samples (default 100)")
     monitor.add_argument("--once", action="store_true", help="print one reading")
     monitor.add_argument("--json", action="store_true", help="a JSON object for each reading")
-    monitor.add_argument("--seconds", type=float, metavar="N", help="end after so long (default: at Ctrl-C)")
-    monitor.add_argument("--prometheus", type=int, metavar="PORT", help="also answer /metrics on 127.0.0.1; 0: any")
+    monitor.add_argument("--seconds", type=float, metavar="N", help="stop after this time (default: at Ctrl-C)")
+    monitor.add_argument(
+        "--prometheus", type=int, metavar="PORT", help="also serve /metrics on this port of 127.0.0.1; 0: any free port"
+    )
     monitor.set_defaults(run=_monitor)
 
 

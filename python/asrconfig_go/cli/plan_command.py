@@ -22,7 +22,7 @@ def add_plan(commands: Any) -> None:
     plan = commands.add_parser("plan", help="plan a training run")
     plan.add_argument("--data", required=True, help="folder, manifest, tar shards, Parquet or audio file (see scan)")
     plan.add_argument("--model", required=True, help="known name, or folder with config.json")
-    plan.add_argument("--gpu", help="plan for this GPU (T4, L4, A100-40GB, 2xT4, …) instead of what is here")
+    plan.add_argument("--gpu", help="plan for this GPU (T4, L4, A100-40GB, 2xT4, …) instead of the local one")
     plan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
     _add_options(plan)
     plan.add_argument("--output", metavar="FILE", help="also save the configuration as JSON")
@@ -30,7 +30,7 @@ def add_plan(commands: Any) -> None:
         "--html",
         metavar="FILE",
         type=_html_file,
-        help="also write the plan with its reasons as a page that stands alone",
+        help="also write the plan with its reasons as a self-contained HTML page",
     )
     plan.add_argument("--json", action="store_true", help="print profiles and configuration as JSON")
     plan.set_defaults(run=_plan)
@@ -59,7 +59,7 @@ def _add_options(plan: Any) -> None:
     add("--precision", help="fp32, fp16 or bf16 (default: what suits the GPU)")
     add("--gradient-checkpointing", action=toggle, default=None, help="on or off (default: the faster one that fits)")
     add("--length-handling", help="random, grouped, bucketed or packed steps (default: the fastest)")
-    add("--max-length", dest="max_length_s", type=float, metavar="SECONDS", help="leave longer clips out")
+    add("--max-length", dest="max_length_s", type=float, metavar="SECONDS", help="leave out longer clips")
     add("--distributed", help="how GPUs share the model: ddp (default), zero1, zero2, zero3 or fsdp")
     add("--device-count", type=int, help="GPUs that share a step (default: those visible)")
     add("--loader-rate", type=float, help="seconds of audio that a worker prepares per second (default: measured)")

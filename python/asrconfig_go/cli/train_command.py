@@ -20,37 +20,42 @@ def add_train(commands: Any) -> None:
     train = commands.add_parser("train", help="fine-tune a speech model, from the data's name to the model in a folder")
     add = train.add_argument
     add("--model", required=True, help="checkpoint: a folder or a name on the Hub; or tiny-wav2vec2, tiny-whisper")
-    add("--data", required=True, help="folder, manifest or data set on the Hub; or demo: bundled spoken digits")
+    add("--data", required=True, help="folder, manifest or dataset on the Hub; or demo: bundled spoken digits")
     add("--out", default="asrconfig-output", help="folder for model and checkpoints (default asrconfig-output)")
     _add_data(train)
     add("--language", help="of Whisper: german, de, …")
     add("--epochs", type=float, help="passes over the data (default: the plan's)")
     add("--max-steps", type=int, help="optimizer steps, in place of epochs")
     add("--target-batch-size", type=int, help="clips per optimizer step (default 32)")
-    add("--gpu", help="plan for this GPU instead of what is here")
+    add("--gpu", help="plan for this GPU instead of the local one")
     add("--config", metavar="FILE", help="a plan, as asrconfig plan --output wrote it")
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the plan, or a setting "
         "of TrainingArguments")  # fmt: skip
-    add("--seed", type=int, default=0, help="of weights, order and drawn clips (default 0)")
-    add("--resume", action="store_true", help="go on with the training in --out, or start it")
+    add("--seed", type=int, default=0, help="seed of weights, order and drawn clips (default 0)")
+    add("--resume", action="store_true", help="continue with the training in --out, or start it")
     add("--push", nargs="?", const=True, default=False, metavar="REPO", help="upload the model to the Hub in the end")
-    add("--quiet", action="store_true", help="print the result alone")
+    add("--quiet", action="store_true", help="print only the result")
     train.set_defaults(run=_train)
 
 
 def _add_data(train: Any) -> None:
     """Options on what is in the data."""
     add = train.add_argument
-    add("--name", help="configuration of a data set on the Hub")
+    add("--name", help="configuration of a dataset on the Hub")
     add("--split", help="its split to train on (default train)")
     add("--evaluation-split", help="the split to evaluate with (default validation or test)")
     add("--text-column", help="column of the transcripts (default: by its usual names)")
     add("--audio-column", help="column of the audio or its paths")
-    add("--evaluation-share", type=float, default=0.1, help="of clips, where there is no such split (default 0.1)")
+    add(
+        "--evaluation-share",
+        type=float,
+        default=0.1,
+        help="share of clips to evaluate with, where there is no such split (default 0.1)",
+    )
     add("--check-audio", action=argparse.BooleanOptionalAction, default=None,
         help="decode every clip first (default: up to ten hours of audio)")  # fmt: skip
     add("--clean", action=argparse.BooleanOptionalAction, default=None,
-        help="lower case and no punctuation in transcripts (default: but for Whisper)")  # fmt: skip
+        help="lower case and no punctuation in transcripts (default: on, except for Whisper)")  # fmt: skip
 
 
 def _train(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""What comparisons of GPUs are made of."""
+"""Records of GPU comparisons."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Way:
+class Remedy:
     """A change, and the bytes that the training would then take of one GPU."""
 
     what: str
@@ -61,7 +61,8 @@ class GPUPlan:
     The micro-batch is the one with the least predicted time; ``largest_batch`` is about the largest that would fit.
     ``peak_bytes`` is the predicted peak for a batch of the longest clips, the CUDA context included; times, cost and
     energy are None when it does not fit, cost also without a price, energy also without a known board power. ``bound``
-    names the largest part of the time, of those in ``parts`` or the loader. ``ways`` say what would make it fit.
+    names the largest part of the time, of those in ``parts`` or the loader. ``remedies`` are changes with which it
+    would fit.
     """
 
     gpu: str
@@ -92,7 +93,7 @@ class GPUPlan:
     cheapest: bool
     fastest: bool
     notes: tuple[str, ...]
-    remedies: tuple[Way, ...]
+    remedies: tuple[Remedy, ...]
 
     @property
     def name(self) -> str:
@@ -140,9 +141,9 @@ class TrainableModel:
 
     name: str
     parameters: int
-    full: Way
-    eight_bit: Way
-    lora: Way
+    full: Remedy
+    eight_bit: Remedy
+    lora: Remedy
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,11 +156,11 @@ class LargestModels:
     lora_rank: int
     models: tuple[TrainableModel, ...]
 
-    def largest(self, way: str = "full") -> TrainableModel | None:
-        """The largest that fits in a ``way``: ``"full"``, ``"eight_bit"`` or ``"lora"``; None where none does."""
-        if way not in ("full", "eight_bit", "lora"):
-            raise InvalidArgumentError(f"way = {way!r} is not known", "choose full, eight_bit or lora")
-        return next((model for model in self.models if getattr(model, way).fits), None)
+    def largest(self, method: str = "full") -> TrainableModel | None:
+        """The largest that fits with ``method`` ``"full"``, ``"eight_bit"`` or ``"lora"``; None where none does."""
+        if method not in ("full", "eight_bit", "lora"):
+            raise InvalidArgumentError(f"method = {method!r} is not known", "choose full, eight_bit or lora")
+        return next((model for model in self.models if getattr(model, method).fits), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""

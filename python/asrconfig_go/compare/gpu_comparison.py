@@ -1,4 +1,4 @@
-"""What a training would take on other GPUs: memory, time, cost and energy, from the config alone and without a GPU.
+"""Memory, time, cost and energy of a training on other GPUs, from the config and without a GPU.
 
 Times are estimates: each is a ``Range``, and docs/timing.md says what it rests on.
 """
@@ -50,7 +50,7 @@ def compare_gpus(
     freeze_feature_encoder: bool = False,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
-    """Plan one training on each of ``gpus`` and say what it would take there.
+    """Plan one training on each of ``gpus``, and return its memory, time and cost there.
 
     ``model``: a known name, a folder with ``config.json``, a transformers config, or a live transformers model.
     ``dataset``: a ``DatasetProfile``, or what ``scan_audio`` takes; without one ``hours`` of audio in clips of
@@ -114,7 +114,7 @@ class CompareOptions:
     calibrations: Mapping[str, StepCalibration] | None = None
 
     def request(self) -> dict[str, Any]:
-        """What the library is asked; raises ``InvalidArgumentError`` for a value of the wrong type."""
+        """The request to the library; raises ``InvalidArgumentError`` for a value of the wrong type."""
         hints = get_type_hints(type(self))
         known = checked("calibrations", self.calibrations, hints["calibrations"]) or {}
         for name, calibration in known.items():
@@ -164,7 +164,7 @@ def largest_models(
     precision: Precision | None = None,
     safety_margin: float = SAFETY_MARGIN,
 ) -> LargestModels:
-    """Say which known models can be fine-tuned on ``gpu``: fully, with an 8-bit optimizer, with LoRA.
+    """Return the known models that can be fine-tuned on ``gpu``: fully, with an 8-bit optimizer, with LoRA.
 
     ``family`` is a part of the names to look at, such as ``"whisper"`` or ``"xls-r"``; ``seconds`` the longest clip.
     Raises ``NotFoundError`` for an unknown GPU and for a family without a model.
@@ -202,7 +202,7 @@ def estimate_step_time(
     attention: Attention = "sdpa",
     measured_s: Iterable[float] | None = None,
 ) -> StepTime:
-    """Say how long one optimizer step takes: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.
+    """Estimate the time of one optimizer step: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.
 
     ``measured_s``: seconds of real steps of that shape, without the first few; the answer then has a ``calibration``
     that ``compare_gpus`` takes.
@@ -287,7 +287,9 @@ def _prices(prices: Prices | None) -> dict[str, float]:
     if isinstance(prices, str | os.PathLike):
         return _price_file(Path(prices))
     if not isinstance(prices, Mapping):
-        raise InvalidArgumentError(f"prices = {prices!r} are no prices", 'pass {"T4": 0.35, "L4": 0.7}, or a JSON file')
+        raise InvalidArgumentError(
+            f"prices = {prices!r} are not prices", 'pass {"T4": 0.35, "L4": 0.7}, or a JSON file'
+        )
     for name, hour in prices.items():
         number = isinstance(hour, int | float) and not isinstance(hour, bool)
         if not number or not math.isfinite(hour) or hour < 0:

@@ -1,4 +1,4 @@
-"""How fast a model trains on a GPU, beside what was estimated: kept between sessions, and used by comparisons."""
+"""Measured over estimated step times of a model on a GPU, kept between sessions for comparisons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HIGHEST, _MOST_STEPS = 1e3, 1 << 40  # of a factor's range and of steps in a fi
 
 @dataclass(frozen=True)
 class StepSettings:
-    """What a factor was measured with, beside the model, the GPU and the version of torch."""
+    """The settings of a measurement, besides the model, the GPU and the version of torch."""
 
     precision: Precision
     gradient_checkpointing: bool
@@ -108,7 +108,7 @@ def known_calibrations(described: dict[str, Any], precision: str | None, lora_ra
 def calibrate_steps(
     described: dict[str, Any], gpu: str, settings: StepSettings, steps: Iterable[MeasuredStep]
 ) -> StepRecord:
-    """Hold measured steps against the estimate for exactly their micro-batches. Raises as ``estimate_step_time``."""
+    """Compare measured steps with the estimate for exactly their micro-batches. Raises as ``estimate_step_time``."""
     request = {
         "model": described,
         "gpu": gpu if settings.devices == 1 else f"{settings.devices}x{gpu}",

@@ -1,4 +1,4 @@
-"""Audio datasets: sources, clips, durations, labels, and what they add up to."""
+"""Audio datasets: sources, clips, durations, labels, and their profile."""
 
 from .._base.lazy_names import lazy_names
 

@@ -28,7 +28,7 @@ def _check(path: Path, message: Any) -> None:
     """Refuse a message of an Arrow stream or file whose buffers would unpack to too much.
 
     A compressed buffer begins with its unpacked length. Where the buffers lie is in the message's flatbuffer
-    (Message.fbs): ``UnsupportedError`` for one that claims too much, ``CorruptFileError`` for one that is none.
+    (Message.fbs): ``UnsupportedError`` for one that claims too much, ``CorruptFileError`` for an invalid one.
     """
     if message.type not in ("record batch", "dictionary") or message.body is None:
         return

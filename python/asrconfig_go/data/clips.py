@@ -12,11 +12,11 @@ from typing import Any, overload
 
 @dataclass(frozen=True)
 class Clip:
-    """One audio file or buffer; ``duration_s`` is None and ``error`` says why when it cannot be used.
+    """One audio file or buffer; ``duration_s`` is None and ``error`` has the reason when it cannot be used.
 
-    ``claimed_duration_s`` is what the header says, only when the file holds something else. ``bits`` are those of a
-    stored sample, 0 where the codec has none. ``method`` says how the duration is known: ``"header"`` (and the file's
-    size agrees), ``"tail"`` (the end of the file tells), ``"walked"`` (frames were counted one by one), ``"estimated"``
+    ``claimed_duration_s`` is the length in the header, only when the file holds something else. ``bits`` are those of a
+    stored sample, 0 where the codec has none. ``method`` is how the duration is known: ``"header"`` (and the file's
+    size agrees), ``"tail"`` (from the end of the file), ``"walked"`` (frames were counted one by one), ``"estimated"``
     (from a rate or a sample of frames, where counting is impossible or takes too long), ``"given"`` (by the caller).
     """
 

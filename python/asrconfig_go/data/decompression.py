@@ -1,4 +1,4 @@
-"""What Parquet and Arrow files may unpack to. Claimed sizes are bounded before anything of that size is made.
+"""Limits on what Parquet and Arrow files unpack to, checked before anything of that size is allocated.
 
 A page of zeros compresses ten thousand times, and a dictionary repeats one long value for every row. Speech does
 neither: what unpacks to a hundred times its size in the file is refused, unless it is small all the same.
@@ -16,7 +16,7 @@ _TIMES = 100  # its size in the file
 
 
 def allowed(stored: int) -> int:
-    """The most bytes that so many in the file may unpack to."""
+    """The most bytes that this many bytes in the file may unpack to."""
     return max(_ALWAYS, _TIMES * stored)
 
 

@@ -14,7 +14,7 @@ from .scan import scan_audio
 
 
 class BadAudioWarning(UserWarning):
-    """Some clips cannot be used; what was put in their place is said."""
+    """Some clips cannot be used; the message has their replacement."""
 
 
 class DurationSettings(TypedDict, total=False):
@@ -42,7 +42,7 @@ def add_durations(
     was shuffled or selected from. A clip that cannot be read gets 0, and a ``BadAudioWarning`` counts them.
 
     A transform of the dataset (``set_transform``) stays, and is not run to look at lengths. Raises
-    ``InvalidArgumentError`` for a stream, for what is no dataset, and when the column is there already.
+    ``InvalidArgumentError`` for a stream, for other types, and when the column is there already.
 
     >>> from asrconfig_go.demo.digits import load_split
     >>> dataset = add_durations(load_split("test"), "seconds", "seconds", progress=False)

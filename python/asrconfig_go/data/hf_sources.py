@@ -63,7 +63,7 @@ def _texts_of(datasets: list[Any]) -> Callable[[str | None], list[Any]]:
 
 
 def text_column(names: Iterable[str], wanted: str | None) -> str:
-    """The column that holds what is said: the one that was named, or the first of those known; ``labels`` at last."""
+    """The column of the transcripts: the one that was named, or the first of those known; ``labels`` at last."""
     there = list(names)
     for name in [wanted] if wanted else (*TEXT_COLUMNS, "labels"):
         if name in there:
@@ -126,7 +126,7 @@ def _stream_piece(number: int, value: Any) -> Piece:
 
 
 def undecoded(dataset: Any, column: str) -> Any:
-    """The data set with its ``Audio`` column as it is stored, bytes and paths."""
+    """The dataset with its ``Audio`` column as it is stored, bytes and paths."""
     from datasets import Audio
 
     return dataset.cast_column(column, Audio(decode=False))

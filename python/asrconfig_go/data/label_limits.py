@@ -20,7 +20,7 @@ _HINT = "pass a model, its config, a known name, or a function from seconds to f
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a model called ``name``: ``frames`` of so many samples (CTC), or the ``positions`` of a decoder."""
+    """Of a model called ``name``: ``frames`` as a function of samples (CTC), or the ``positions`` of a decoder."""
 
     name: str
     frames: Callable[[int], int] = lambda samples: 0
@@ -53,7 +53,7 @@ def limits_of(model: Any) -> Limits:
         return _of_config(json.loads(config.to_json_string(use_diff=False)), str(config.model_type))
     if callable(config):
         return Limits("model", lambda samples: int(config(samples / _RATE)))
-    raise InvalidArgumentError(f"cannot tell the frames of a {type(config).__name__}", _HINT)
+    raise InvalidArgumentError(f"cannot determine the frames of a {type(config).__name__}", _HINT)
 
 
 def _named(name: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _of_config(config: dict[str, Any], name: str) -> Limits:
         return Limits(name, lambda samples: _mel_frames(samples, config))
     if config.get("conv_kernel") and config.get("conv_stride"):
         return Limits(name, lambda samples: _conv_frames(samples, config))
-    raise InvalidArgumentError(f"cannot tell how many frames {name} makes of a clip", _HINT)
+    raise InvalidArgumentError(f"cannot determine how many frames {name} makes of a clip", _HINT)
 
 
 def _conv_frames(samples: int, config: dict[str, Any]) -> int:

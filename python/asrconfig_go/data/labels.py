@@ -1,4 +1,4 @@
-"""Whether what is said fits the audio: CTC needs a frame for every label, a decoder a position for every token."""
+"""Checks that transcripts fit the audio: CTC needs a frame for every label, a decoder a position for every token."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def check_labels(
 ) -> LabelReport:
     """Find the clips whose texts do not fit a model: they give an infinite CTC loss, or break a decoder.
 
-    ``source`` is what ``scan_audio`` takes, or a ``ScanResult``. What is said is read from its column ``text``, or from
+    ``source`` is what ``scan_audio`` takes, or a ``ScanResult``. Transcripts are read from its column ``text``, or from
     the first of text, sentence, transcription, transcript, normalized_text and raw_transcription (of tar shards: from
     .txt or .json members; of Kaldi: from the file ``text``), unless ``texts`` gives it in the order of the clips. A
     column of whole numbers, such as ``labels`` of a prepared dataset, counts as tokens already.
@@ -114,7 +114,7 @@ def check_labels(
 
 def _given(source: Any, texts: Iterable[Any] | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
     if texts is None:
-        raise InvalidArgumentError("a scan's result does not hold what is said", "pass texts=… beside it")
+        raise InvalidArgumentError("a scan's result has no transcripts", "pass texts=… as well")
     if isinstance(source, ScanResult):
         result = source
     else:
@@ -138,7 +138,7 @@ def _scanned(source: Any, text: str | None, workers: int, progress: bool) -> tup
         said = found.texts(text)
         return scan_audio(source, workers=workers, progress=progress, allow_empty=True), said
     if found.request is None or not {"manifest", "shards", "folder"} & set(found.request):
-        raise InvalidArgumentError("the dataset does not tell what is said", "pass texts=… in the order of the clips")
+        raise InvalidArgumentError("the dataset has no transcripts", "pass texts=… in the order of the clips")
     result, said = scan_with_texts(found, text, workers=workers, progress=progress)
     if all(one is None for one in said):
         column = f"no {text!r}" if text else "no text"
@@ -256,5 +256,5 @@ def _sequence(labels: Any) -> Sequence[Any]:
         if hasattr(labels, name):
             return list(getattr(labels, name))
     if not hasattr(labels, "__iter__"):
-        raise InvalidArgumentError(f"the tokenizer gives {kind(labels)} for a text", "it is to give a text's labels")
+        raise InvalidArgumentError(f"the tokenizer gives {kind(labels)} for a text", "it must return a text's labels")
     return labels if isinstance(labels, str | list | tuple | array) else list(labels)

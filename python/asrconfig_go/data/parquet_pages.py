@@ -94,7 +94,7 @@ def _page(head: bytes) -> tuple[int, Page]:
 
 
 class _Compact:
-    """Reads Thrift's compact protocol (thrift-compact-protocol.md); what is no number or structure is skipped."""
+    """Reads Thrift's compact protocol (thrift-compact-protocol.md); what is not a number or structure is skipped."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self.at = data, 0

@@ -1,4 +1,4 @@
-"""Pieces of a dataset that are read here rather than by the scanner: clips known already, encoded buffers, paths."""
+"""Pieces of a dataset that Python reads instead of the scanner: known clips, encoded buffers, paths."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Piece:
 class Source:
     """A request for one scan, or ``pieces`` with a ``label``.
 
-    ``population`` is the number of rows that the pieces come from, None when a stream does not tell; ``sampled`` says
-    that the pieces may be fewer. ``texts`` gives what is said in every row, by the name of the column or None for the
-    usual ones; it is None where the library reads it, from manifests and shards, or where there is none.
+    ``population`` is the number of rows that the pieces come from, None for a stream of unknown length; ``sampled``
+    says that the pieces may be fewer. ``texts`` returns the transcripts of all rows, by the name of the column or None
+    for the usual ones; it is None where the library reads it, from manifests and shards, or where there is none.
     """
 
     request: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""What the clips of a dataset add up to."""
+"""The profile of a dataset: durations, padding, sampling rates, warnings."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Duplicates:
 class DatasetProfile:
     """The audio summed up; statistics speak of the usable clips that were measured. Seconds, bytes, hertz.
 
-    With ``sampled`` a random sample stands for the whole: counts, hours and bytes are then scaled to it. ``padding``
-    speaks of batches of ``batch_size`` measured clips. ``warnings`` say what may go wrong in training; whether a clip
+    With ``sampled`` a random sample represents the whole: counts, hours and bytes are then scaled to it. ``padding``
+    is for batches of ``batch_size`` measured clips. ``warnings`` are likely problems of a training; whether a clip
     is silent is not judged, as nothing is decoded.
     """
 

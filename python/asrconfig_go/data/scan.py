@@ -1,4 +1,4 @@
-"""Audio datasets: every file's duration from its header, in parallel, and what the durations add up to."""
+"""Audio datasets: every file's duration from its header, in parallel, and their statistics."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ScanResult:
 
 
 class ScanSettings(TypedDict, total=False):
-    """What ``scan_audio`` takes by keyword beside ``sample_size``."""
+    """Keywords of ``scan_audio`` besides ``sample_size``."""
 
     sampling_rate: int
     seed: int
@@ -89,18 +89,18 @@ def scan_audio(
     - a folder: of audio, of tar or Parquet files, a Kaldi data folder, or what ``save_to_disk`` wrote;
     - an audio file, or a list of paths;
     - a manifest: .jsonl (NeMo, Lhotse, …), .csv, .tsv (Common Voice, fairseq), .scp, segments, utt2dur (Kaldi), or .txt
-      with one path a line, also with .gz. A row that cuts a piece out of a file counts as that piece;
+      with one path a line, also with .gz. A row that selects a piece of a file counts as that piece;
     - tar shards or Parquet files: a path, a list, or a pattern such as ``"train-{000000..000099}.tar"``;
     - a ``datasets.Dataset`` with an ``Audio`` column (or one of paths, or ``input_values``), a ``pyarrow.Table`` or a
       ``pandas.DataFrame``; of a ``DatasetDict`` the split ``train``, or all splits where none is called so;
     - a list of 1-D arrays at ``sampling_rate`` hertz, or of ``{"array", "sampling_rate"}``.
 
     ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a streamed dataset 200 are read
-    unless told otherwise. ``batch_size`` is what the profile's padding speaks of. ``workers`` 0 means four for each
+    by default. ``batch_size`` is that of the profile's padding. ``workers`` 0 means four for each
     usable core. Without ``clips`` the result has the profile alone, which saves time on millions of files.
 
     With ``cache`` the durations of files are kept in the user's cache folder (``ASRCONFIG_CACHE``, else the XDG one)
-    and believed as long as a file's size and times of change stay the same and the library is the same.
+    and believed as long as a file's size and modification times stay the same and the library is the same.
 
     Bad files are counted and listed in the profile; when no file is usable an ``EmptyDatasetError`` is raised, or, with
     ``allow_empty``, a profile of zeros is given. Raises ``NotFoundError``, ``EmptyDatasetError`` or
@@ -128,7 +128,7 @@ def scan_audio(
 def scan_with_texts(
     found: Source, column: str | None, *, workers: int, progress: bool
 ) -> tuple[ScanResult, list[str | None]]:
-    """Every clip of a source that the library lists, and what is said in it by its manifest or its shard."""
+    """Every clip of a source that the library lists, and its transcript in the manifest or shard."""
     request = {**(found.request or {}), "texts": True, "text_field": column or "", "allow_empty": True}
     request |= {"workers": workers, "cache": _cache(True)}
     with ProgressBar("Scanning audio", "file", found.total, progress) as advance, _job("scan.start", request) as job:

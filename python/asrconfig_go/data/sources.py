@@ -1,4 +1,4 @@
-"""What people pass as a dataset, turned into requests for the scanner.
+"""Turns what users pass as a dataset into requests for the scanner.
 
 A source is either one request that the library lists and measures by itself (folder, manifest, shards, paths, an Arrow
 table in memory), or pieces read here in order (Parquet, arrays, streams).
@@ -24,7 +24,7 @@ _SHARDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
 def read_source(source: Any, *, sampling_rate: int, sample_size: int | None, seed: int) -> Source:
-    """Recognise ``source``; raises ``InvalidArgumentError`` with what is accepted when it is none of it."""
+    """Recognise ``source``; raises ``InvalidArgumentError`` with the accepted kinds otherwise."""
     if isinstance(source, str | os.PathLike):
         return _path(os.fsdecode(source), sample_size, seed)
     if hasattr(source, "column_names") and hasattr(source, "features"):
@@ -64,7 +64,7 @@ def _splits(source: dict[Any, Any], sample_size: int | None) -> Source:
 def _path(name: str, sample_size: int | None, seed: int) -> Source:
     if name.startswith("pipe:"):
         return Source({"shards": [name]})
-    path = user_path(name, "data set")
+    path = user_path(name, "dataset")
     if path.is_dir():
         return _folder(path, sample_size, seed)
     if not path.exists():
@@ -88,7 +88,7 @@ def _folder(path: Path, sample_size: int | None, seed: int) -> Source:
 
 
 def _pattern(name: str, pattern: str, sample_size: int | None, seed: int) -> Source:
-    """What a name with wildcards, or with braces for tar shards, stands for; ``~`` is expanded in ``pattern``."""
+    """Expands a name with wildcards, or with braces for tar shards; ``~`` is expanded in ``pattern``."""
     if set(name) & set("*?[{") and name.lower().endswith(_SHARDS):
         return Source({"shards": [pattern]})
     wild = bool(set(name) & set("*?["))

@@ -1,4 +1,4 @@
-"""A whole plan for people and programs: what it is, why, what else could be, and what to look out for."""
+"""The explanation of a plan: decisions with reasons, alternatives, cautions."""
 
 from .._base.lazy_names import lazy_names
 

@@ -1,4 +1,4 @@
-"""What to look out for before a training starts. Each rule looks at all that is known and says something, or None."""
+"""Cautions before a training starts. Each rule returns a caution or None."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEW_FRAMES = 5  # 0.1 s: less than any word lasts
 
 @dataclass(frozen=True)
 class Caution:
-    """``what`` is the case, ``why`` it matters, and what to do (``remedy``); either may be "" where ``what`` says it.
+    """``what`` is the case, ``why`` it matters, and ``remedy`` what to do; either may be "" where ``what`` says it.
 
     ``level`` is "serious" (training would fail or go wrong), "warning" or "note"; ``code`` names the rule.
     """
@@ -45,7 +45,7 @@ def cautions(e: Explanation) -> tuple[Caution, ...]:
 
 
 def _told(level: str, code: str, text: str) -> Caution:
-    """A warning in one text: its first sentence says what is the case."""
+    """A warning as a caution: its first sentence is ``what``."""
     what, _, rest = text.partition(". ")
     return Caution(level, code, what + "." * bool(rest), rest)
 
@@ -114,7 +114,7 @@ def _needs_guard(e: Explanation) -> Caution | None:
     return Caution(
         "note",
         "guard",
-        f"The guard makes the steps of this plan: {c.length_handling} clips, cut by predicted memory.",
+        f"The guard makes this plan's steps: {c.length_handling} clips, micro-batches sized by predicted memory.",
         f"The Trainer alone computes batches of {alone}: "
         + ("they fit, but take longer than predicted." if fits else "they may not fit."),
         "Train with manager.train(trainer), or call manager.attach(trainer) first.",
@@ -149,8 +149,8 @@ def _overrides(e: Explanation) -> Caution | None:
         "warning",
         "overrides",
         f"{', '.join(changed)} changed since the plan was made{step}.",
-        "Predicted memory, times and alternatives, and the learning rate, are those of the plan as it was.",
-        "Plan again with them as options, or look with estimate_memory(…) before you train.",
+        "Predicted memory, times and alternatives, and the learning rate, are those of the original plan.",
+        "Plan again with them as options, or check with estimate_memory(…) before you train.",
     )
 
 
@@ -206,7 +206,7 @@ def _evaluation_batch(e: Explanation) -> Caution | None:
                 "warning",
                 "evaluation_batch",
                 f"Evaluation takes {row.value} clips at once; {row.planned} were planned.",
-                "Its activations, and the logits of a whole batch, may not fit beside the optimizer's state.",
+                "Its activations, and the logits of a whole batch, may not fit together with the optimizer's state.",
                 "Lower per_device_eval_batch_size, or attach the guard, which computes such batches in pieces.",
             )
     return None
@@ -234,7 +234,7 @@ def _host_memory(e: Explanation) -> Caution | None:
         "serious",
         "host_memory",
         f"Loading takes about {gib(need)} of host RAM; {gib(ram)} are available.",
-        "Workers, the batches they hold ready and kept audio add up; the system ends a process when RAM runs out.",
+        "Workers, the batches they hold ready and kept audio add up; the system kills a process when RAM runs out.",
         "Fewer dataloader_num_workers, a smaller dataloader_prefetch_factor, or cache_dataset = False.",
     )
 
@@ -253,7 +253,7 @@ def _colab(e: Explanation) -> Caution | None:
         "warning",
         "colab_ram",
         f"{' and '.join(takers)} take about {gib(need)} of {gib(h.memory.total_bytes)} of host RAM.",
-        "On a machine like Colab's the session just ends when RAM runs out, without an error; torch and the model take "
+        "On a machine like Colab's the session ends when RAM runs out, without an error; torch and the model take "
         "some gigabytes of it, too.",
         "Keep dataloader_num_workers at 0 and cache_dataset at False, and decode clips as they are needed.",
     )
@@ -270,7 +270,7 @@ def _bad_files(e: Explanation) -> Caution | None:
         "bad_files",
         f"{plural(d.bad_count, 'file')} cannot be read and {'was' if d.bad_count == 1 else 'were'} not counted.",
         "Decoding one of them stops the training.",
-        "Leave them out, or repair them: bad_files of the dataset's profile tells what is wrong with each.",
+        "Leave them out, or repair them: bad_files of the dataset's profile says what is wrong with each.",
     )
 
 

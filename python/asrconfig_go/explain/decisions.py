@@ -1,4 +1,4 @@
-"""The decisions of a plan, in groups, with what the user has changed since."""
+"""The decisions of a plan, in groups, with the user's overrides."""
 
 from __future__ import annotations
 

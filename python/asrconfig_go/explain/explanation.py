@@ -51,7 +51,7 @@ class Explanation:
             value = getattr(self, name)
             if not isinstance(value, kind) and (name == "config" or value is not None):
                 raise InvalidArgumentError(
-                    f"{name} = {type(value).__name__} is no {called}", "pass what the function of that name gave"
+                    f"{name} = {type(value).__name__} is not a {called}", "pass what the function of that name gave"
                 )
         object.__setattr__(self, "config", copy.copy(self.config))
 
@@ -83,7 +83,7 @@ class Explanation:
         return text("plan", plan_view(self) | left_out)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a page that stands alone (``.html``), the JSON object (``.json``) or the text (``.txt``).
+        """Write a self-contained page (``.html``), the JSON object (``.json``) or the text (``.txt``).
 
         The file is there whole or not at all. Raises ``InvalidArgumentError`` for another suffix, ``NotFoundError``
         where it cannot be written.

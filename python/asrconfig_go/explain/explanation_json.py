@@ -1,4 +1,4 @@
-"""The explanation as JSON: what views show, and what programs read; docs/explain.md tells its keys."""
+"""The explanation as JSON; docs/explain.md lists its keys."""
 
 from __future__ import annotations
 

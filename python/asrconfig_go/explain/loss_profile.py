@@ -1,4 +1,4 @@
-"""What is known of a model's loss, frames and predictions without the model: from its profile and its config."""
+"""A model's loss, frames and predictions, from its profile and its config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOKENS = 40  # of a text in an evaluation whose labels were not counted: about 
 
 
 def config_of(described: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The ``config.json`` of a model as the analytic estimator is asked for it; None of one known by counts alone."""
+    """The ``config.json`` of a model for the analytic estimator; None of one with counts only."""
     if not described:
         return None
     if "name" in described:

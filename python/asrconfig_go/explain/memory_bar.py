@@ -1,4 +1,4 @@
-"""What the memory bar shows: who holds how much of the tightest device, and the lines that it is held against."""
+"""The memory bar: the parts of the tightest device's memory, and its limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class PlannedMemory:
     """Bytes of one device. ``parts`` add up to the peak; ``others_bytes`` were in use before the training.
 
-    ``total_bytes`` and ``budget_bytes`` are None where a plan does not tell; ``high_bytes`` where no orders were
+    ``total_bytes`` and ``budget_bytes`` are None where a plan does not have them; ``high_bytes`` where no orders were
     simulated.
     """
 
@@ -46,7 +46,7 @@ def memory_of(e: Explanation) -> PlannedMemory:
 
 
 def _parts(c: PlanRecord) -> tuple[MemoryPart, ...]:
-    """The plan's, completed to its peak; where a policy tells none, the model and the rest."""
+    """The plan's, completed to its peak; where a policy has none, the model and the rest."""
     if not c.memory_parts:
         if not 0 < c.model_memory_bytes < c.predicted_bytes:
             return (MemoryPart("training", c.predicted_bytes),) if c.predicted_bytes else ()

@@ -132,7 +132,7 @@ class Window:
         return [piece(batch, i, i + 1) for batch in batches[:2] for i in range(min(2, batch_size(batch)))][:2]
 
     def telling(self) -> Any:
-        """The batch whose samples tell most about weights; None where all have one sample."""
+        """The batch whose samples distinguish weights best; None where all have one sample."""
         several = [batch for batch in self._batches if batch_size(batch) > 1]
         return max(several, key=lambda batch: len(set(row_tokens(batch, self._labels))), default=None)
 
@@ -171,12 +171,12 @@ class Window:
         if not share:
             raise InfeasiblePlanError(
                 "every clip of an optimizer step, in all processes, is too long for the GPU",
-                "cut or drop long clips before training, turn gradient checkpointing on, or take a larger GPU",
+                "split or drop long clips before training, enable gradient checkpointing, or use a larger GPU",
             )
         return 1.0 / share
 
     def tell(self, call: Call, factor: float = 1.0) -> Any:
-        """The loss that the Trainer is to be given for ``call``, so that all of the window add up to the right one."""
+        """The loss to return to the Trainer for ``call``, so that those of the window add up to the right one."""
         call.told = call.loss
         if factor != 1.0:
             call.told = factor * sum(each.loss for each in self.calls) - sum(each.told for each in self.calls[:-1])

@@ -1,4 +1,4 @@
-"""Doing something again, smaller, until it fits."""
+"""Retries with smaller micro-batches until they fit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Attempts:
     ) -> None:
         self._trainer, self._most, self.events, self._ran_short = trainer, max_halvings, events, ran_short
         self.running: Piece | None = None
-        """What is being computed; whoever cuts the batch says so."""
+        """What is being computed; set by the code that splits the batch."""
 
     def run(
         self,
@@ -97,13 +97,13 @@ class Attempts:
             attempt = again
 
     def note(self, place: str, before: int, after: int, text: str, lost_s: float = 0.0) -> None:
-        """Keep the event, and say it."""
+        """Keep the event, and log it."""
         self.events.append(GuardEvent(place, self._trainer.state.global_step, before, after, text, lost_s))
-        stays = "" if place == "skipped" else "; done again, the result stays the same"
+        stays = "" if place == "skipped" else "; repeated, the result stays the same"
         logger.warning("%s%s", self.events[-1], stays)
 
     def _decide(self, error: Exception, met: _Met, piece: Piece | None) -> Callable[[float], None] | None:
-        """How to go on after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
+        """How to continue after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
         found, text = classify(error), first_line(error)
         if found["class"] == "host_oom" and not met.host_oom and self._ran_short(error):
             met.host_oom = True  # the same once more: a smaller micro-batch does not help
@@ -114,7 +114,7 @@ class Attempts:
         if piece.whole and met.alone_again:
             raise InfeasiblePlanError(
                 f"step {self._trainer.state.global_step} ({met.place}) ran out of GPU memory: {text}; its batch cannot "
-                f"be cut: {piece.whole}",
+                f"be split: {piece.whole}",
                 f"train with smaller batches and more accumulation, or {STATISTICS_HINT}",
             ) from error
         if piece.whole:

@@ -1,4 +1,4 @@
-"""How long the samples of a collated batch are, with their padding and without it."""
+"""Lengths of the samples of a collated batch, with and without padding."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def time_axis(inputs: Any, name: str) -> int:
 
 
 def own_lengths(inputs: Any) -> list[int] | None:
-    """The length of every sample without its padding, from the attention mask; None when that is not to be told.
+    """The length of every sample without its padding, from the attention mask; None when unknown.
 
-    Only masks that are ones followed by zeros tell it.
+    Only for masks that are ones followed by zeros.
     """
     mask, name = inputs.get("attention_mask"), input_name(inputs)
     if name is None or not hasattr(mask, "shape") or len(mask.shape) != 2:

@@ -1,4 +1,4 @@
-"""The largest micro-batch by trying: forward and backward on the real device, with the optimizer's states there."""
+"""The largest micro-batch by trials: forward and backward on the device, with optimizer states allocated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BatchSizeProbe:
 class BatchSizeSearch:
     """What a search found: ``micro_batch`` is the largest from ``low`` to ``high`` that fits, 0 when none does.
 
-    ``start`` is where the search began, and ``start_source`` says why there; ``inputs`` what the trials ran on. The
+    ``start`` is where the search began, and ``start_source`` why; ``inputs`` what the trials ran on. The
     optimizer's states took ``optimizer_bytes``.
     """
 
@@ -64,7 +64,7 @@ class BatchSizeSearch:
         duration = "" if self.seconds is None else f" of {self.seconds:g} s"
         if not self.micro_batch:
             return f"not even a micro-batch of {self.low}{duration} fits: {tried}"
-        end = ", the most that was asked for" if self.micro_batch == self.high else ""
+        end = ", the largest size allowed" if self.micro_batch == self.high else ""
         return f"largest micro-batch {self.micro_batch}{duration}{end}: {tried}"
 
     def _remarks(self) -> list[str]:
@@ -131,7 +131,7 @@ def find_max_batch_size(
 
 
 class Meter:
-    """The memory of a device. A GPU tells it; of others nothing is known, and everything is None."""
+    """The memory of a GPU; for other devices everything is None."""
 
     def __init__(self, device: Any) -> None:
         self._device = device if device.type == "cuda" else None
@@ -228,7 +228,8 @@ def _check_optimizer(optimizer: Any, *, named: bool) -> None:
     if optimizer is None or hasattr(optimizer, "param_groups") or (named and isinstance(optimizer, str)):
         return
     raise InvalidArgumentError(
-        f"optimizer = {optimizer!r} is no optimizer", "pass a torch.optim.Optimizer, or for a model the Trainer's name"
+        f"optimizer = {optimizer!r} is not an optimizer",
+        "pass a torch.optim.Optimizer, or for a model the Trainer's name",
     )
 
 

@@ -1,4 +1,4 @@
-"""In which order batch sizes are tried, so that few trials find the largest that fits."""
+"""The order of trials that finds the largest batch size in few of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Bracket:
     """Between the largest size that fits and the smallest that does not, from ``low`` to ``high``, as it is known.
 
     ``start`` is what is believed to be the answer: it is tried first, and if it fits, the size above it. What a size
-    that fits took, with ``base`` bytes that all sizes take, tells by a straight line where ``limit`` bytes will be
+    that fits took, with ``base`` bytes that all sizes take, predicts by a straight line where ``limit`` bytes will be
     reached; so after a start that does not fit, half of it is tried, for the sake of that measurement. Without
     measurements (``limit`` None) the trials go away from the start by steps of 1, a sixteenth, a quarter and so on.
     """
@@ -76,5 +76,5 @@ class Bracket:
 
 
 def _step(repeated: int, width: int) -> int:
-    """How far from the last trial the next one is, after so many with the same outcome: 1, width/16, width/4, …"""
+    """Distance to the next trial, after a number of trials with the same outcome: 1, width/16, width/4, …"""
     return 1 if repeated < 2 else int(max(2 ** (repeated - 1), width * 4 ** (repeated - 1) // 64))

@@ -1,6 +1,6 @@
 """Collated batches in pieces.
 
-The batch is cut as it was collated, padding included: collating its samples again would pad them to other lengths,
+The batch is split as it was collated, padding included: collating its samples again would pad them to other lengths,
 which changes what group normalisation over time and convolutions compute.
 """
 
@@ -54,12 +54,12 @@ def check_rows(inputs: Any) -> int:
     n = batch_size(inputs)
     if inputs.get("sampled_negative_indices") is not None:
         raise UnsplittableBatchError(
-            "sampled_negative_indices holds positions in the whole batch, so that it cannot be cut", _HINT
+            "sampled_negative_indices holds positions in the whole batch, so that it cannot be split", _HINT
         )
     odd = [f"{name} is a mapping" for name, value in sorted(inputs.items()) if isinstance(value, Mapping)]
     odd += [f"{name} has {length}" for name, length in sorted(_lengths(inputs).items()) if length != n]
     if odd:
-        raise UnsplittableBatchError(f"a batch of {n} samples cannot be cut: {', '.join(odd)}", _HINT)
+        raise UnsplittableBatchError(f"a batch of {n} samples cannot be split: {', '.join(odd)}", _HINT)
     return n
 
 

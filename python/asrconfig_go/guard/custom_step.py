@@ -78,7 +78,7 @@ class CustomStep:
     def gradient(self, batch: Any, seed: int = 0, scale: float = 1.0) -> Any:
         """Sums over the gradient of each parameter, two of them, of ``scale`` times the loss; linear in the gradient.
 
-        Raises ``UnfitStepError``, and ``NotFiniteError`` of a gradient that tells nothing.
+        Raises ``UnfitStepError``, and ``NotFiniteError`` of a gradient that is not finite.
         """
         self._backwards = self._direct = 0
         self._scale, self._moved = scale, False

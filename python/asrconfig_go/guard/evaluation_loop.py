@@ -1,4 +1,4 @@
-"""Running out of GPU memory outside of the steps: between evaluation's batches, and while saving.
+"""Out-of-memory errors outside of the steps: between evaluation batches, and while saving.
 
 Of several processes none can do either again alone: both talk to the others on their way. There the error is raised.
 """
@@ -16,7 +16,7 @@ Happened = Callable[[str, str], None]
 def evaluating(trainer: Any, happened: Happened) -> Callable[..., Any]:
     """``evaluation_loop`` that moves predictions off the GPU after each batch once they do not fit there.
 
-    The loop is then done again from its first batch; with ``batch_eval_metrics`` the metric has seen some of them, and
+    The loop is then repeated from its first batch; with ``batch_eval_metrics`` the metric has seen some of them, and
     the error is raised.
     """
     original = trainer.evaluation_loop

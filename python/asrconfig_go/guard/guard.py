@@ -1,4 +1,4 @@
-"""``Guard``: around the training of one Trainer."""
+"""``Guard``: recovers the training of one Trainer from out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Guard:
 
     - When a training step runs out of GPU memory, what it holds is freed, gradients are cleared, the random numbers put
       back, and the whole accumulation window is computed again in micro-batches of half the size. Half of what failed
-      stays the limit, in samples × padded length: shorter clips ride in larger micro-batches. Steps, samples, their
+      stays the limit, in samples × padded length: shorter clips form larger micro-batches. Steps, samples, their
       order, the schedule, checkpoints and logged losses are those of a run in which nothing happened; gradients are, up
       to rounding, where nothing random is drawn. Dropout draws other masks for other micro-batches.
     - Micro-batches are weighted by what the loss divides by (see ``weights``), so that 16 × 1, 8 × 2 and 1 × 16 follow
@@ -79,18 +79,18 @@ class Guard:
 
     ``max_halvings`` is for each step (3, or down to one sample where clips may be left out); ``micro_batch`` limits the
     samples of a micro-batch from the beginning. ``memory`` is a ``MemoryModel`` (and ``memory_limit_bytes`` what the
-    allocator may reserve): batches are then cut from the start by the predicted memory of their lengths, in the way
+    allocator may reserve): batches are then split from the start by the predicted memory of their lengths, in the way
     that costs least: a micro-batch of n clips, the longest of s seconds, is counted as n · s + ``overhead_s`` (4 by
-    default). Without ``memory``, ``overhead_s`` cuts batches wherever that saves more padding. ``rule`` and
-    ``split`` are for losses and batches of an unknown kind. ``too_long`` says what becomes of a clip that does not fit
+    default). Without ``memory``, ``overhead_s`` splits batches wherever that saves more padding. ``rule`` and
+    ``split`` are for losses and batches of an unknown kind. ``too_long`` is what happens to a clip that does not fit
     alone: ``"raise"``, ``"skip"``, or a function that gets it as a batch of one and gives a list of shorter batches.
     With ``preflight`` the optimizer's states and the worst batches are tried before the first step; a number says how
     many seconds the longest clip lasts. ``split_batch_statistics`` allows to split batches whose samples the model sees
     together (batch normalization), by the statistics of smaller micro-batches; otherwise they are not split.
 
     While nothing fails, the training is that of the bare Trainer, random numbers and the order of samples included, up
-    to the weights of micro-batches. What cannot be kept exact is said before the first step, in ``notes``: a
-    training whose losses cannot be weighted is left alone (``unfit`` says why).
+    to the weights of micro-batches. What cannot be kept exact is logged before the first step, and in ``notes``: a
+    training whose losses cannot be weighted is left alone (``unfit`` has the reason).
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Guard:
         self.budgets: dict[str, Budget] = {"training": training, "evaluation": Budget()}
         self.events: list[GuardEvent] = []
         self.notes: tuple[str, ...] = caveats(trainer)
-        """What of this training the guard cannot keep the same, said once when it takes effect."""
+        """What the guard cannot keep exact in this training; logged once."""
         self._split, self._preflight = split, preflight
         self.preflight: PreflightReport | None = None
         """What was tried before the first step, if it was."""
@@ -252,7 +252,7 @@ class Guard:
 
     @property
     def skipped(self) -> int:
-        """Clips that were left out, or cut by ``too_long``, each time that they came."""
+        """Clips that were left out, or replaced by ``too_long``, each time that they came."""
         return self._left_out.count
 
     @property
@@ -262,7 +262,7 @@ class Guard:
 
     @property
     def _whole(self) -> str:
-        """Why batches are not cut, if they are not."""
+        """Why batches are not split, if they are not."""
         return "" if self._cut_statistics else self._rule.whole
 
     def _say(self, text: str) -> None:
@@ -322,7 +322,7 @@ class Guard:
             raise
 
     def _tell_limits(self) -> None:
-        """Say, before the first step, what cannot be kept exact; what was asked for all the same is an error."""
+        """Log, before the first step, what cannot be kept exact; raise if it was requested explicitly."""
         unfit, whole = self._rule.unfit, self._whole
         if not (unfit or whole):
             return
@@ -332,9 +332,9 @@ class Guard:
                 "attach without micro_batch, to the batch that fits" + ("" if unfit else f", or {STATISTICS_HINT}"),
             )
         if unfit:
-            self._say(f"the guard leaves this training alone, and out of memory ends it: {unfit}")
+            self._say(f"the guard leaves this training alone, and an out-of-memory error ends it: {unfit}")
         else:
-            self._say(f"batches are not cut, as that would change the result: {whole}; {STATISTICS_HINT}")
+            self._say(f"batches are not split, as that would change the result: {whole}; {STATISTICS_HINT}")
 
     def _check_unchanged(self) -> None:
         """A batch that its step has changed in place cannot be computed again; copies are handed out from then on."""
@@ -342,12 +342,12 @@ class Guard:
         if self._rule.losses.own_step and changed_tensors(self.trainer.model.parameters(), self._sums):
             raise InvalidArgumentError(
                 f"training_step of {name} changes weights within the step, and ran out of memory in between",
-                "go on from the last checkpoint, without a guard",
+                "continue from the last checkpoint, without a guard",
             )
         if any(call.changed for call in self._window.calls):
             raise InvalidArgumentError(
                 f"{name} has changed a batch in place in a step that is to be computed again",
-                "change a copy of it in compute_loss, or go on from the last checkpoint as manager.train does",
+                "change a copy of it in compute_loss, or continue from the last checkpoint as manager.train does",
             )
 
     def _step(self, model: Any, calls: list[Call], args: Any, kwargs: Any) -> Any:
@@ -438,12 +438,14 @@ class Guard:
         return self._attempts.run("evaluation", budget, attempt, again)
 
     def _once_more(self, place: str, text: str, before: int = 0, after: int = 0) -> None:
-        """Keep and say that something was done again."""
+        """Record and log a retry."""
         self._attempts.note(place, before, after, text)
 
     def __repr__(self) -> str:
         weights = f"weights by {self.rule}; " if self.rule else ""
-        fitted = f"did not fit {plural(len(self.events), 'time')}" if self.events else "everything has fitted so far"
+        fitted = (
+            f"did not fit {plural(len(self.events), 'time')}" if self.events else "nothing ran out of memory so far"
+        )
         head = f"Guard of {type(self.trainer).__name__}: {weights}{fitted}"
         skipped = [f"  {self.skipped} clips were too long and left out or replaced"] if self.skipped else []
         return "\n".join(
@@ -465,7 +467,7 @@ def guard_of(trainer: Any) -> Guard | None:
 
 
 def attach(trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
-    """The guard of ``trainer``, made if there is none; one that is there takes no other options.
+    """The guard of ``trainer``, made if there is none; an existing one accepts no options.
 
     >>> from transformers import Trainer, TrainingArguments
     >>> from asrconfig_go.demo.digit_model import small_model

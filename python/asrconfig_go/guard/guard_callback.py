@@ -1,4 +1,4 @@
-"""Where a training begins, and its epochs."""
+"""Trainer callbacks of a guard: begin of the training and of its epochs."""
 
 from __future__ import annotations
 

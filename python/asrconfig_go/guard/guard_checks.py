@@ -1,4 +1,4 @@
-"""What a guard can be attached to, and what of it stays as it is."""
+"""Checks of the Trainer and the options that a guard is attached with."""
 
 from __future__ import annotations
 
@@ -94,19 +94,19 @@ def check_windows(trainer: Any, processes: int) -> str:
 
 
 def caveats(trainer: Any) -> tuple[str, ...]:
-    """What a smaller micro-batch changes here all the same, in sentences."""
+    """What a smaller micro-batch still changes here, in sentences."""
     found = norms_over_time(trainer.model)
     batch = [name for name, m in trainer.model.named_modules() if "BatchNorm" in type(m).__name__ and name in found]
     said = []
     if batch:
         said.append(
             f"{batch[0]} and {len(batch) - 1} more normalise over the batch: results depend on the size of "
-            "micro-batches, so batches are cut with attach(split_batch_statistics=True) alone"
+            "micro-batches, so batches are split only with attach(split_batch_statistics=True)"
         )
     over_time = [name for name in found if name not in batch]
     if over_time:
         said.append(
-            f"{over_time[0]} normalises over time, padding included: batches are cut with the padding they have, "
+            f"{over_time[0]} normalises over time, padding included: batches are split with the padding they have, "
             "which keeps results but not memory"
         )
     if cannot_retry(trainer):

@@ -1,4 +1,4 @@
-"""Fetching batches, with fewer loader workers once host memory has run out."""
+"""Fetches batches, with fewer loader workers after host memory ran out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .._base.random_state import cpu_state, set_cpu_state
 class Loading:
     """The batches of one Trainer's epochs.
 
-    When a worker is killed or a batch does not fit into host memory, the epoch goes on behind the last batch that was
+    When a worker is killed or a batch does not fit into host memory, the epoch continues after the last batch that was
     delivered, in the same order, with half the workers: the order is drawn from the random numbers that there were when
-    the epoch began. The signal that a worker was killed may come in the middle of a step. Data sets that draw numbers
+    the epoch began. The signal that a worker was killed may come in the middle of a step. Dataset that draw numbers
     of their own for each sample draw others then.
     """
 
@@ -80,7 +80,7 @@ class Loading:
         return classify(error)["class"] == "host_oom" or (workers > 0 and _worker_gone(error))
 
     def ran_short(self, error: Exception) -> bool:
-        """Host memory ran out elsewhere: the next window is fetched by fewer workers. False outside of an epoch."""
+        """Host memory ran out outside of loading: use fewer workers for the next window. False outside of an epoch."""
         if self._begin is not None:
             self._short = first_line(error)
         return self._begin is not None
@@ -92,7 +92,7 @@ class Loading:
         after = before // 2
         changed: dict[str, Any] = {"num_workers": after, "prefetch_factor": 1 if after else None, "_iterator": None}
         if base.persistent_workers:
-            # A new iterator draws a seed for its workers, which lasting ones would not have done again.
+            # A new iterator draws a seed for its workers, which lasting ones would not have repeated.
             changed |= {"persistent_workers": after > 0, "generator": torch.Generator().manual_seed(0)}
         for each in (base, loader):  # DataLoader refuses some of these by assignment: they must agree, and here they do
             each.__dict__.update(changed)
@@ -134,7 +134,7 @@ def _worker_gone(error: Exception) -> bool:
 
     A batch lies in its worker's memory until it is fetched through a socket, which a killed process closes before its
     parent gets the signal. torch then says that a worker "exited unexpectedly", from the socket's error, or raises that
-    itself where the process is not quite gone. The data set's own errors come back as "Caught … in DataLoader worker".
+    itself where the process is not quite gone. The dataset's own errors come back as "Caught … in DataLoader worker".
     """
     found = error.__cause__ if "exited unexpectedly" in str(error) else error
     return isinstance(found, ConnectionError | EOFError | FileNotFoundError) and not str(found).startswith("Caught ")

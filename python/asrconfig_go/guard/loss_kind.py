@@ -1,4 +1,4 @@
-"""What a Trainer's loss is over its micro-batch, a mean or a sum, as far as its configuration and source tell.
+"""Whether a Trainer's loss is a mean or a sum over its micro-batch, from its configuration and source.
 
 The Trainer divides a loss by the accumulation steps unless the model's forward takes ``**kwargs``, which it reads as
 "divides by ``num_items_in_batch`` itself". Most speech models take ``**kwargs`` and ignore that number, so their
@@ -18,7 +18,7 @@ _HONOURS = ("loss_function(", "num_items_in_batch")
 def loss_kind(trainer: Any) -> str | None:
     """``"mean"`` or ``"sum"`` over the micro-batch, or None where the Trainer's own treatment is to be trusted.
 
-    CTC: ``config.ctc_loss_reduction`` of ``*ForCTC`` models says it. Others: a forward without ``**kwargs`` must give a
+    CTC: ``config.ctc_loss_reduction`` of ``*ForCTC`` models. Others: a forward without ``**kwargs`` must give a
     mean (the Trainer's rule); with them it is a mean when the forward's source computes one without
     ``num_items_in_batch``, as Whisper's does.
     """

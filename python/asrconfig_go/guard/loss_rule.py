@@ -1,4 +1,4 @@
-"""The rule by which losses are weighted: when it is measured, and what became of it."""
+"""The rule by which losses are weighted, and when it is measured."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _PATIENCE = 3  # measurements that tell nothing, before they become rare
 class LossRule:
     """What weights go by, measured on the first batch.
 
-    Where several rules give its weights alike, it is asked again for the first window in which they do not. As losses
-    may change, it is asked again with each epoch and with the second, fourth, eighth … window that depends on it.
+    Where several rules give the same weights, it is measured again on the first window in which they differ. As losses
+    may change, it is measured again with each epoch and with the second, fourth, eighth … window that depends on it.
     Processes of one training ask at the same steps, and agree.
     """
 
@@ -44,7 +44,7 @@ class LossRule:
         self.unfit = ""
         """Why this training's losses cannot be weighted, if they cannot."""
         self.whole = ""
-        """Why batches cannot be cut, if they cannot."""
+        """Why batches cannot be split, if they cannot."""
         self.factor: float | None = None
         """By what the Trainer multiplies losses of several processes, once that is known."""
 
@@ -127,7 +127,7 @@ class LossRule:
             self._looked_at = len(some)
 
     def _measure(self, train_step: Any, model: Any, args: Any, kwargs: Any) -> tuple[str, ...] | None:
-        """The rules that fit, none in an unfit training; None where nothing tells."""
+        """The rules that fit, none in an unfit training; None where the batches do not show it."""
         if self.unfit:
             return ()
         options = {"evaluation_only": bool(self.whole), "again": self._tried}
@@ -150,12 +150,12 @@ class LossRule:
             return
         self.unfit = self.unfit or "another process of this training could not weight its losses"
         if again and not self.losses.own_step:
-            # Weights stay what they were: only cutting would change what is computed now.
+            # Weights stay what they were: only splitting would change what is computed now.
             self.whole, self.unfit = self.whole or self.unfit, ""
         elif self.used:
             raise InvalidArgumentError(
-                f"losses that were weighted so far cannot be weighted any more: {self.unfit}",
-                "go on from the last checkpoint without a guard and without accumulation",
+                f"losses that were weighted so far can no longer be weighted: {self.unfit}",
+                "continue from the last checkpoint without a guard and without accumulation",
             )
 
     def _say_assumed(self) -> None:

@@ -1,4 +1,4 @@
-"""What each micro-batch counts in its optimizer step, so that the step does not depend on how its samples are cut.
+"""The weight of each micro-batch in its optimizer step, so that the step does not depend on the split.
 
 An optimizer step follows the gradient of one loss over all its samples. With the loss of a micro-batch i of n_i samples
 and t_i tokens (labels other than -100), and N and T those of the whole step, it is the sum of
@@ -89,11 +89,11 @@ def informative_rows(inputs: Any, most: int = TRIED, labels: str = "labels") -> 
 
 
 class NotFiniteError(Exception):
-    """A loss that tells nothing."""
+    """A loss that is not finite."""
 
 
 class NoRuleError(InvalidArgumentError):
-    """The loss of one sample depends on the others in a way that no weight mends."""
+    """The loss of one sample depends on the others in a way that no weight corrects."""
 
 
 def fitting_rules(
@@ -109,7 +109,7 @@ def fitting_rules(
     ``measure`` gives the loss of a batch, or sums over its gradient; the likeliest rule comes first. At least two
     samples are needed; ``split`` is the user's function, if there is one. What is off counts in relation to the whole,
     or to ``least`` if that is larger. Raises ``NoRuleError`` when none fits, and
-    ``NotFiniteError`` when the whole tells nothing.
+    ``NotFiniteError`` when the loss of the whole is not finite.
     """
     count = batch_size(inputs)
     parts = split(copied(inputs), (count + 1) // 2) if split else [piece(inputs, 0, 1), piece(inputs, 1, count)]

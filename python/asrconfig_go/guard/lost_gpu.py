@@ -1,4 +1,4 @@
-"""What is kept when the process cannot use its GPU any more."""
+"""Writes the state of a training whose process can no longer use its GPU."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FILE = "asrconfig-failure.json"
 
 
 def keep_what_can_be_kept(trainer: Any, events: list[GuardEvent], error: Exception) -> str:
-    """Write where the training was into ``output_dir``; gives a sentence that says so, and what to go on from.
+    """Write the training state to ``output_dir``; returns a sentence with the file and the last checkpoint.
 
     Weights and the optimizer's state are behind the broken context: reading them would fail, or hang. The Trainer's
-    state, with its log, is not. A file that cannot be written is said, not raised: there is an error already.
+    state, with its log, is not. A file that cannot be written is reported, not raised: there is an error already.
     """
     from transformers.trainer_utils import get_last_checkpoint
 
@@ -40,7 +40,7 @@ def keep_what_can_be_kept(trainer: Any, events: list[GuardEvent], error: Excepti
         write_whole(folder / _FILE, json.dumps(kept, indent=1, default=str).encode())
         last = get_last_checkpoint(str(folder))
     except OSError as failed:
-        return f"where the training was could not be written: {failed}"
+        return f"cannot write the state of the training: {failed}"
     return f"the log is in {folder / _FILE}; " + (
-        f"go on from {last}" if last else "there is no checkpoint to go on from"
+        f"continue from {last}" if last else "there is no checkpoint to continue from"
     )

@@ -1,4 +1,4 @@
-"""What losses of a few samples tell: what a forward changes, what the loss divides by, what padding changes."""
+"""Measures on a few samples what a forward changes, what the loss divides by, and what padding changes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MeasuredLosses:
         self._labels, self.own_step = labels_name(trainer), has_custom_step(trainer)
         own_loss, hooks, model = has_custom_loss(trainer), has_hooks(trainer.model), type(trainer.model).__name__
         self.own = self.own_step or own_loss or hooks
-        """Whether step, loss or hooks are the user's: then gradients tell, too."""
+        """Whether step, loss or hooks are the user's: then gradients are measured, too."""
         if self.own_step or own_loss:
             self._whose = f"{'training_step' if self.own_step else 'compute_loss'} of {type(trainer).__name__}"
         else:
@@ -56,11 +56,11 @@ class MeasuredLosses:
         self._trimming = PaddingCheck()
 
     def look_elsewhere(self) -> None:
-        """Take other examples of the dataset when the batches tell nothing again."""
+        """Use other examples of the dataset when the next batches do not show the rule either."""
         self._collated = []
 
     def padding_is_unseen(self, model: Any, inputs: Any, items: Any) -> bool:
-        """Whether padding may be taken off a batch that is cut."""
+        """Whether padding may be removed from a batch that is split."""
 
         def changes_nothing() -> bool:
             with self._measuring(model):
@@ -70,7 +70,7 @@ class MeasuredLosses:
         return self._trimming.allowed(inputs, changes_nothing)
 
     def changes(self, model: Any, some: list[Any], items: Any) -> tuple[str, str] | None:
-        """Why batches cannot be cut, and why losses cannot be weighted, by what forwards of ``some`` samples change.
+        """Why batches cannot be split, and why losses cannot be weighted, by what forwards of ``some`` samples change.
 
         None where memory does not reach.
         """
@@ -109,9 +109,9 @@ class MeasuredLosses:
     def rules(
         self, train_step: Any, model: Any, args: Any, kwargs: Any, *, evaluation_only: bool, again: bool
     ) -> tuple[str, ...] | None:
-        """The rules that fit the first examples that tell; None where nothing tells.
+        """The rules that fit the first examples that show them; None where the batches do not show it.
 
-        ``evaluation_only`` leaves training mode out; ``again`` says that a rule was found before. Raises
+        ``evaluation_only`` leaves training mode out; ``again`` is whether a rule was found before. Raises
         ``UnfitLossError`` where none fits.
         """
         try:
@@ -142,7 +142,7 @@ class MeasuredLosses:
     def _fitting(
         self, train_step: Any, model: Any, batch: Any, args: Any, kwargs: Any, evaluation_only: bool, again: bool
     ) -> tuple[str, ...]:
-        """By losses; by gradients, too, where a step, a loss or hooks are the user's: they tell more."""
+        """By losses; also by gradients, which show more, where a step, a loss or hooks are the user's."""
         items = items_of(args, kwargs)
 
         def fitting(measure: Callable[[Any, int], Any]) -> tuple[str, ...]:
@@ -164,10 +164,10 @@ class MeasuredLosses:
         try:
             by_gradients = fitting(step.gradient)
         except NoRuleError as error:
-            raise UnfitStepError(f"has gradients that no weight mends: {error.message}") from error
+            raise UnfitStepError(f"has gradients that no weight corrects: {error.message}") from error
         both = tuple(rule for rule in by_gradients if rule in found)
         if not both:
-            raise UnfitStepError("has losses and gradients that different weights mend")
+            raise UnfitStepError("has losses and gradients that need different weights")
         return both
 
     def _fitting_modes(
@@ -199,7 +199,7 @@ class MeasuredLosses:
             model.eval()
 
     def _examples(self) -> Iterator[Any]:
-        """Batches that may tell rules apart, then smaller ones where these do not fit."""
+        """Batches that may distinguish rules, then smaller ones where these do not fit."""
         found = self._window.telling()
         if found is None:
             self._collated = self._collated or [self._from_dataset()]
@@ -213,7 +213,7 @@ class MeasuredLosses:
                 most //= 2
 
     def _from_dataset(self) -> Any:
-        """A few examples, collated as the Trainer does it: batches of one sample tell nothing. None of a stream."""
+        """A few examples, collated as the Trainer does it: batches of one sample are not enough. None of a stream."""
         loader = self._trainer.callback_handler.train_dataloader
         loader = getattr(loader, "base_dataloader", loader)
         dataset: Any = getattr(loader, "dataset", None)
@@ -232,7 +232,7 @@ class MeasuredLosses:
     def factor(self, model: Any, inputs: Any, items: Any) -> float | None:
         """By what the Trainer multiplies the loss of one of several processes: by their number, or not (1).
 
-        None when the loss does not tell; always as many forwards.
+        None when the loss does not show it; always the same number of forwards.
         """
         if self._ranks.alone:
             return 1.0

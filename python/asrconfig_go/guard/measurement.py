@@ -1,4 +1,4 @@
-"""Losses that are computed to learn something of them: nothing random, and no trace left."""
+"""Losses computed for measurements: without randomness, and with all state restored."""
 
 from __future__ import annotations
 

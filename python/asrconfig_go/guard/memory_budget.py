@@ -22,10 +22,10 @@ _GROWTH = 1.25
 def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = False) -> MemoryModel:
     """The memory model of a trainer's training, on this machine's GPU or one of the catalogue.
 
-    The allocator is simulated with the settings that are in force here. The guard may cut any batch, so that gradients
-    of one micro-batch lie beside the next one also where the Trainer itself accumulates none. The Trainer holds the
-    inputs of all micro-batches that it accumulates; ``whole_steps`` says that it will be given a step in one batch, so
-    that there are no others.
+    The allocator is simulated with the settings that are in effect here. The guard may split any batch, so that
+    gradients of one micro-batch are held during the next one also where the Trainer itself accumulates none. The
+    Trainer holds the inputs of all micro-batches that it accumulates; ``whole_steps`` is whether it gets a step in one
+    batch, so that there are no others.
     """
     from ..apply.environment import allocator_in_force
     from ..memory import MemoryModel
@@ -37,11 +37,11 @@ def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = Fals
 
 
 class MemoryBudget(Budget):
-    """As many samples of each length as the memory model says fit.
+    """As many samples of each length as the memory model predicts to fit.
 
-    After a micro-batch has not fitted all the same, half of it is the limit, as in ``Budget``. It grows by a quarter
-    after 100 optimizer steps without a failure, as far as the model says that it fits; when it then fails again, the
-    next attempt waits twice as long.
+    After a micro-batch has not fitted nevertheless, half of it is the limit, as in ``Budget``. It grows by a quarter
+    after 100 optimizer steps without a failure, as far as the model predicts that it fits; when it then fails again,
+    the next attempt waits twice as long.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class MemoryBudget(Budget):
         super().__init__(samples, overhead_s)
         if limit_bytes is None and memory.target.limit_bytes is None:
             raise InvalidArgumentError(
-                "the memory model has no GPU in mind", 'trace it with gpu="L4", or pass memory_limit_bytes'
+                "the memory model has no GPU given", 'trace it with gpu="L4", or pass memory_limit_bytes'
             )
         self._memory, self._limit = memory, limit_bytes
         self.rate: float = float(memory.about.get("length_per_second") or SAMPLING_RATE)

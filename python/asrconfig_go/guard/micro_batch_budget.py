@@ -1,4 +1,4 @@
-"""How large micro-batches may be."""
+"""Limits on the size of micro-batches."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from .batch_lengths import Extent
 
 
 class Budget:
-    """At most ``samples`` a micro-batch, and once one has not fitted, at most so many values of the model's input.
+    """At most ``samples`` a micro-batch, and once one has not fitted, at most a number of values of the model's input.
 
     What a step needs grows with the padded batch, samples × length: half of a batch that failed is a limit that lets
-    short clips ride in larger micro-batches than long ones. The limit never grows again: nothing here knows why it
+    short clips form larger micro-batches than long ones. The limit never grows again: nothing here knows why it
     should. ``MemoryBudget`` does.
     """
 
     def __init__(self, samples: int | None = None, overhead_s: float | None = None) -> None:
         self.samples = samples
         self.overhead_s = overhead_s
-        """What a micro-batch costs beside its padded length, in seconds of audio; batches are then cut wherever that
+        """What a micro-batch costs besides its padded length, in seconds of audio; batches are then split wherever that
         costs less. None: only batches that are too large, into as few micro-batches as can be."""
         self.rate: float | None = None
-        """Units of length in a second of audio; None: as the model at hand has it."""
+        """Units of length in a second of audio; None: the model's own."""
         self.values: int | None = None
-        """At most so many of a micro-batch."""
+        """The most values of a micro-batch."""
         self.too_long: int | None = None
-        """So many values of one sample alone did not fit."""
+        """Values of a single sample that did not fit."""
 
     def size(self, extent: Extent, most: int) -> int:
         """The samples of a micro-batch, 1 to ``most``, whose longest one has this extent."""

@@ -1,4 +1,4 @@
-"""How a collated batch is cut into micro-batches."""
+"""Splits a collated batch into micro-batches."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Attributes:
         self._known = (self._known or set()) | set(changed)
 
     def put(self, before: dict[Key, Any], but_tensors: bool = False) -> None:
-        """Set what is not as it was to what it was."""
+        """Restore what has changed."""
         for (owner, name), value in self.changed(before).items():
             if but_tensors and isinstance(vars(owner).get(name), torch.Tensor):
                 continue

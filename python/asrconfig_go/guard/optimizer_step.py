@@ -1,7 +1,7 @@
-"""The optimizer's step: once more when it runs out of GPU memory, if that is exact.
+"""Retries the optimizer's step when it runs out of GPU memory, if that is exact.
 
 The first step makes the optimizer's state, twice the weights' memory for Adam; each step with ``foreach`` makes
-temporaries as large as the weights. One that fails before anything was written can be done again. One that fails half
+temporaries as large as the weights. One that fails before anything was written can be repeated. One that fails half
 way cannot, unless it was the first: then the weights were kept on the CPU, and there was no state. So the first step is
 the exact one to fail in, and it is the likely one: the others need no more memory than it did.
 """
@@ -84,7 +84,7 @@ class OptimizerSteps:
         if classify(error)["class"] != "gpu_oom":
             return False
         if not before.can_restore():
-            note(error, "the optimizer's step was half done: go on from the last checkpoint, as manager.train does")
+            note(error, "the optimizer's step was half done: continue from the last checkpoint, as manager.train does")
             return False
         return True
 

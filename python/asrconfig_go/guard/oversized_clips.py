@@ -1,4 +1,4 @@
-"""Clips that do not fit even alone."""
+"""Clips that do not fit as a micro-batch of one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OversizedClips:
     """Takes clips that are too long out of their batches, if the user allowed it, and counts them.
 
     The others are then padded to the longest of them, as if the clip had never been in the batch. There is no automatic
-    chunking: where a transcript would have to be cut is not known here. A function of the user's may know.
+    chunking: where to split a transcript is not known here. A function of the user's may know.
     """
 
     def __init__(self, policy: TooLong | Callable[[Any], list[Any]], budget: Budget, window: Window) -> None:
@@ -46,7 +46,7 @@ class OversizedClips:
         longest = max(lengths) * extent(call.inputs).width
         known = self._budget.too_long
         self._budget.too_long = longest if known is None else min(known, longest)
-        logger.warning("clips of %d values or more do not fit alone: they are left out from now on", longest)
+        logger.warning("clips of %d values or more do not fit alone: they are left out from here on", longest)
         self._take_longest(call, lengths)
         self.before(call)  # others of the batch that are as long need not be tried
         return True
@@ -66,5 +66,5 @@ class OversizedClips:
         elif self._window.nothing_left:
             raise InfeasiblePlanError(
                 "every clip of an optimizer step is too long for the GPU",
-                "cut or drop long clips before training, turn gradient checkpointing on, or take a larger GPU",
+                "split or drop long clips before training, enable gradient checkpointing, or use a larger GPU",
             )

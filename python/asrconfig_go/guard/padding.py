@@ -1,7 +1,7 @@
 """Taking padding off, where that changes nothing.
 
-A micro-batch of short clips, cut from a batch with a long one, keeps the padding to the long one's length. Models with
-attention masks and without norms over time compute the same without it, in less memory and time. Norms over time
+A micro-batch of short clips, split from a batch with a long one, keeps the padding to the long one's length. Models
+with attention masks and without norms over time compute the same without it, in less memory and time. Norms over time
 (GroupNorm over the frames, as in wav2vec2-base; batch normalisation) see the padding: there, it stays.
 """
 
@@ -45,9 +45,9 @@ def trimmed(inputs: Any, length: int) -> Any:
 
 
 def layout(inputs: Any) -> dict[str, str] | None:
-    """What each entry with a length is as long as: ``"input"`` or ``"labels"``; None when that is not to be told.
+    """What each entry with a length is as long as: ``"input"`` or ``"labels"``; None when unknown.
 
-    Entries of one value for each sample, and what is no tensor, have no length.
+    Entries of one value for each sample, and what is not a tensor, have no length.
     """
     name = input_name(inputs)
     if name is None:
@@ -78,7 +78,7 @@ class PaddingCheck:
     """Whether padding may be taken off batches of one training, by trying it.
 
     All samples of the first eight padded batches of each kind (entries, and what they are as long as) are tried, and
-    those of the 16th, 32nd and so on that is to be cut: what depends on lengths, as models that join frames in groups
+    those of the 16th, 32nd and so on that is split: what depends on lengths, as models that join frames in groups
     do, shows in some of them. Once a try fails, padding stays.
     """
 

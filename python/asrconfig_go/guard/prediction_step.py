@@ -23,7 +23,7 @@ from .loss_weights import (
 
 
 class EvaluationRule:
-    """How losses of parts add up in evaluation, measured on the first batch that is cut.
+    """How losses of parts add up in evaluation, measured on the first batch that is split.
 
     It need not be the rule of training: ``num_items_in_batch`` is not given here, so that sums become means.
     """

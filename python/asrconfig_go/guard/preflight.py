@@ -1,4 +1,4 @@
-"""Before the first step: what the whole training needs at the worst, tried while nothing is lost yet."""
+"""The pre-flight: tries the worst batches of the whole training before the first step."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Rehearse = Callable[[str, Any], int | None]
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """One batch that was tried: so many samples of ``seconds`` seconds, None of an unknown input.
+    """One batch that was tried: ``samples`` of ``seconds`` seconds, None of an unknown input.
 
-    ``source`` says how it was found, ``micro_batch`` how many samples at a time fitted; None when that was not told.
+    ``source`` is how it was found, ``micro_batch`` how many samples at a time fitted; None when unknown.
     """
 
     place: str
@@ -71,7 +71,7 @@ def _rehearsal_text(r: Rehearsal) -> str:
 def preflight(
     trainer: Any, rehearse: Rehearse, *, optimizer: Any, batch: Any = None, seconds: float | None = None
 ) -> PreflightReport:
-    """Allocate the optimizer's states, and beside them try the worst batches of training and evaluation.
+    """Allocate the optimizer's states, and with them try the worst batches of training and evaluation.
 
     ``rehearse(place, batch)`` computes a batch as a step of ``"training"`` or ``"evaluation"`` does, in pieces as large
     as fit; it may return their size. Batches are the longest clips by the dataset's column of lengths, or else
@@ -114,7 +114,7 @@ def _tried(rehearse: Rehearse, place: str, worst: Any, source: str, model: Any) 
 
 
 def _places(trainer: Any, batch: Any) -> Iterator[tuple[str, int, Any, Any]]:
-    """What is to be tried: place, samples, dataset, and a batch that is at hand."""
+    """What is to be tried: place, samples, dataset, and a collated batch."""
     yield "training", trainer.args.train_batch_size, trainer.train_dataset, batch
     evaluated = trainer.eval_dataset
     several = evaluated.values() if isinstance(evaluated, dict) else [] if evaluated is None else [evaluated]

@@ -1,4 +1,4 @@
-"""A look at what a training would need, that leaves no trace: model and optimizer as they were, whatever happens."""
+"""Probes what a training needs, and restores model and optimizer whatever happens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 @dataclass(frozen=True)
 class OptimizerStates:
-    """What an optimizer keeps: bytes of states for so many trainable values; ``note`` says what was not done, and why.
+    """The states of an optimizer in bytes, and the number of trainable values; ``note`` is what was skipped, and why.
 
     ``bytes`` is 0 where nothing was allocated.
     """
@@ -130,7 +130,7 @@ def gradients_aside(parameters: list[Any]) -> Iterator[None]:
 
 
 def _allocate(raw: Any, parameters: list[Any]) -> str:
-    """Make the states; says why not, where that cannot be."""
+    """Allocate the states; returns the reason where that is impossible."""
     for group in raw.param_groups:
         group.update({name: 0.0 for name in ("lr", "weight_decay") if name in group})
     if hasattr(raw, "train"):  # optimizers without a schedule refuse to step otherwise
@@ -150,13 +150,13 @@ def _allocate(raw: Any, parameters: list[Any]) -> str:
     if changed_tensors(parameters, sums):
         raise UnsupportedError(
             f"{type(raw).__name__} changed weights in a step without gradients and learning rate",
-            "load the model again, and do without a pre-flight",
+            "load the model again, and turn the pre-flight off",
         )
     return ""
 
 
 def _smallest(raw: Any) -> list[Any]:
-    """Of each group and kind of weight, as an optimizer may tell them apart, the smallest."""
+    """Of each group and kind of weight, as an optimizer may distinguish them, the smallest."""
     kinds: dict[Any, Any] = {}
     for place, group in enumerate(raw.param_groups):
         for p in sorted((p for p in group["params"] if p.requires_grad), key=lambda p: int(p.numel())):

@@ -32,7 +32,7 @@ _TELLING_S = 120.0  # how long one that fails waits for the others to hear it
 
 
 class OtherProcessFailedError(InfeasiblePlanError):
-    """Another process of this training has failed, so that this one cannot go on."""
+    """Another process of this training has failed, so that this one cannot continue."""
 
 
 class ProcessGroup:
@@ -72,7 +72,7 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What each process does by itself: if it fails here for good, the others are told instead of waiting."""
+        """Runs what each process does by itself: if it fails for good, the others are notified instead of waiting."""
         try:
             yield
         except OtherProcessFailedError:
@@ -101,7 +101,7 @@ class ProcessGroup:
     def summed(self, mine: Totals, counts: tuple[float, ...] = ()) -> tuple[Totals, bool | None]:
         """The totals of all processes; and by ``counts``, if they are given, whether samples differ in tokens.
 
-        They say whether those of this process do, how many tokens its first sample has, and the square of that.
+        They are whether those of this process do, how many tokens its first sample has, and the square of that.
         """
         if self.alone:
             return mine, None
@@ -150,7 +150,7 @@ class ProcessGroup:
     def _meet(
         self, totals: Totals | None = None, numbers: Any = (), failed: bool = False
     ) -> tuple[Totals, list[float]]:
-        """The sums of what all processes tell: totals, and how many have failed with ``numbers`` behind it."""
+        """The sums over all processes: totals, and how many have failed with ``numbers`` behind it."""
         import torch
 
         mine = totals or Totals()
@@ -160,7 +160,7 @@ class ProcessGroup:
         self._reduce(message, _TELLING_S if failed else None)
         samples, tokens, *everywhere = message.tolist()
         if everywhere[0] and not failed:
-            raise OtherProcessFailedError("another process of this training has failed", "its own error says why")
+            raise OtherProcessFailedError("another process of this training has failed", "see its own error")
         return Totals(int(samples), tokens), everywhere
 
     def _tell_failure(self) -> None:
@@ -168,7 +168,7 @@ class ProcessGroup:
         try:
             self._meet(failed=True)
         except Exception as lost:
-            logger.warning("the other processes could not be told of a failure: %s", first_line(lost))
+            logger.warning("cannot notify the other processes of a failure: %s", first_line(lost))
 
     def _used_anywhere(self, parameters: list[Any]) -> list[Any]:
         """Those with a gradient in any process; here too then, of zeros."""

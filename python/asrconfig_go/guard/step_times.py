@@ -1,4 +1,4 @@
-"""Times of a Trainer's first optimizer steps, and what they computed, held against the estimate once and for all.
+"""Times of a Trainer's first optimizer steps, compared once with the estimate.
 
 Between the begin of a step and its end the batches are already there: what the loader takes, logging, evaluation and
 saving are outside. On a GPU two events in its own queue mark a step, so that nothing waits for anything; they are read
@@ -45,7 +45,7 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
 
     Costs some microseconds for each of the first 55 steps, and nothing afterwards. On the CPU, whose rates the time
     model does not know, and for models, cards and settings that it does not, steps are noted and nothing is kept;
-    ``problem`` says why.
+    ``problem`` has the reason.
     """
 
     def __init__(self, clock: Any = None, gpu: Callable[[], str] | None = None) -> None:
@@ -54,7 +54,7 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
         self.steps: tuple[MeasuredStep, ...] = ()
         """What was measured, when that is done."""
         self.record: StepRecord | None = None
-        """What it says, where something is to be said."""
+        """The message to log, if any."""
         self.problem = ""
         self._hook: Any = None
         self._model: Any = None

@@ -1,4 +1,4 @@
-"""What a guarded training met on its way."""
+"""The report of a guarded training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GuardEvent:
     ``place`` is ``"training"``, ``"evaluation"``, ``"optimizer"``, ``"saving"``, ``"loading"`` (host memory),
     ``"skipped"`` (a clip that does not fit alone) or ``"pre-flight"``. ``micro_batch_before`` and ``after`` are samples
     of the micro-batch that failed and of those that follow, both 1 where one sample was computed once more; of
-    ``"loading"`` they are loader workers, and elsewhere 0. ``lost_s`` is how many seconds the failed attempt took, and
+    ``"loading"`` they are loader workers, and otherwise 0. ``lost_s`` is how many seconds the failed attempt took, and
     what it held took to be freed.
     """
 
@@ -41,7 +41,7 @@ class GuardEvent:
 
 @dataclass(frozen=True)
 class Restart:
-    """GPU memory ran out where no step can be computed again; training went on from ``since``, a step before.
+    """GPU memory ran out where no step can be computed again; training continued from ``since``, a step before.
 
     ``before`` and ``after`` are the limits of the micro-batch.
     """
@@ -56,7 +56,7 @@ class Restart:
     def __str__(self) -> str:
         again = plural(self.step - self.since, "step")
         return (
-            f"step {self.step} (outside of {self.place} steps): went on from step {self.since}, {again} made again, "
+            f"step {self.step} (outside of {self.place} steps): continued from step {self.since}, {again} made again, "
             f"{self.before} → {self.after} after {self.error}"
         )
 
@@ -66,7 +66,7 @@ class Change:
     """A setting that is another than when the run began, as JSON has its values.
 
     ``in_force`` is False where the run's value stays: a checkpoint's optimizer brings learning rate, weight decay and
-    betas of its own, and random numbers go on from the run's seed.
+    betas of its own, and random numbers continue from the run's seed.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Change:
     in_force: bool
 
     def __str__(self) -> str:
-        effect = "in force from here on" if self.in_force else "the run's stays in force"
+        effect = "in effect from here on" if self.in_force else "the run's stays in effect"
         return f"{self.name} was {self.before!r}, is {self.now!r}: {effect}"
 
 

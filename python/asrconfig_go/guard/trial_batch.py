@@ -25,7 +25,7 @@ _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class TrialBatch:
-    """What is tried: ``make`` gives inputs of so many samples, ``step`` runs them forward and backward.
+    """What is tried: ``make`` returns inputs of a number of samples, ``step`` runs them forward and backward.
 
     ``passes`` is 2 when gradients are accumulated: the second micro-batch finds those of the first in memory.
     ``settings`` are those of the memory model, ``seconds`` the duration of the inputs where it is known.
@@ -101,7 +101,7 @@ class _Step:
 
 
 def loss_of(output: Any) -> Any:
-    """The loss of a model's output. Raises ``InvalidArgumentError`` when there is none that can be followed back."""
+    """The loss of a model's output. Raises ``InvalidArgumentError`` when there is none with a gradient."""
     if isinstance(output, Mapping):
         loss = output.get("loss")
     elif isinstance(output, tuple | list):

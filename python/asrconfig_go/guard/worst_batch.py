@@ -18,11 +18,11 @@ _INPUTS = ("input_values", "input_features")
 _COLUMNS = ("length", "input_length")
 _PADDING = -100
 _FRAMES_PER_SECOND = 100
-_HINT = "give a batch with input_values or input_features, or do without seconds"
+_HINT = "give a batch with input_values or input_features, or leave seconds out"
 
 
 def longest(batch: Any, length: int | None = None, samples: int | None = None, *, model: Any = None) -> Any:
-    """``batch`` at the worst: its audio repeated or cut to ``length`` values in time, its samples to ``samples``.
+    """``batch`` at the worst: its audio repeated or truncated to ``length`` values in time, its samples to ``samples``.
 
     Attention masks are all ones, rows of labels full, and as much longer as the audio is; with ``model``, within what
     its positions allow. The mel spectrograms of Whisper have one length, so that only labels and samples change. The
@@ -69,7 +69,7 @@ def _known(model: Any) -> SpeechBatches | None:
 
 
 def _tiled(value: Any, length: int) -> Any:
-    """Repeated or cut along the second axis."""
+    """Repeated or truncated along the second axis."""
     times = -(-length // value.shape[1])
     return torch.cat([value] * times, dim=1)[:, :length].contiguous() if length != value.shape[1] else value
 
@@ -101,7 +101,7 @@ def worst_batch(
 
     They are the longest by the dataset's column of lengths (``args.length_column_name``, ``length`` or
     ``input_length``), or else ``batch``, the first that was collated, or else the first samples. With ``seconds`` their
-    audio is repeated or cut to that. ``dataset`` stands in for the training's. Raises ``InvalidArgumentError`` for a
+    audio is repeated or truncated to that. ``dataset`` replaces the training's. Raises ``InvalidArgumentError`` for a
     stream without ``batch``: taking one from it would lose its samples.
     """
     dataset = trainer.train_dataset if dataset is None else dataset

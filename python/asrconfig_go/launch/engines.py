@@ -68,7 +68,7 @@ def accelerate_config(config: PlanRecord, machines: int, units: Units | None, de
 
     accelerate starts several processes on CPUs by MPI only; named as GPUs they are started by torchrun, and the
     Trainer's ``use_cpu`` makes them what they are. DeepSpeed's precision comes from its own file: accelerate refuses
-    to be told twice.
+    to be passed twice.
     """
     kind = {"none": "NO", "ddp": "MULTI_GPU", "fsdp": "FSDP"}.get(config.distributed, "DEEPSPEED")
     content: dict[str, Any] = {

@@ -22,7 +22,7 @@ def trainer_arguments(
 
     ``strategy``: one of ``STRATEGIES``, default the plan's own. FSDP needs the class names of the model's ``layers``,
     or the ``model`` (a live module) to find them in. The samples of an optimizer step stay as planned; see
-    ``for_strategy`` for what becomes of the micro-batches. With DDP and FSDP nothing else must be said to the launcher.
+    ``for_strategy`` for the micro-batches. With DDP and FSDP the launcher needs nothing else.
 
     Raises ``InvalidArgumentError`` as ``for_strategy`` does and for FSDP without layers, ``UnsupportedError`` without
     transformers.

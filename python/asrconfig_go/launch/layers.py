@@ -24,7 +24,9 @@ def layer_classes(model: Any) -> tuple[str, ...]:
     import torch
 
     if not isinstance(model, torch.nn.Module):
-        raise InvalidArgumentError(f"{type(model).__name__} is no torch module", "pass the model that will be trained")
+        raise InvalidArgumentError(
+            f"{type(model).__name__} is not a torch module", "pass the model that will be trained"
+        )
     held: Counter[str] = Counter()
     for module in model.modules():
         if isinstance(module, torch.nn.ModuleList):
@@ -46,7 +48,7 @@ def fsdp_units(layers: Any, model: Any) -> Units:
     """Of the class names given, or of the model's.
 
     Version 2, but 1 for models without text embeddings (wav2vec2 and its kin): accelerate 1.15 asks each model for
-    them, and theirs raise ``NotImplementedError``. Without the model its layers' names tell.
+    them, and theirs raise ``NotImplementedError``. Without the model its layers' names are needed.
     """
     names = _checked(layers, model)
     if model is None:
@@ -61,7 +63,7 @@ def fsdp_units(layers: Any, model: Any) -> Units:
 def _checked(layers: Any, model: Any) -> tuple[str, ...]:
     """The classes given, or those of the model given; at least one."""
     if isinstance(layers, str):
-        raise InvalidArgumentError(f"layers = {layers!r} is a text", "pass a list of class names")
+        raise InvalidArgumentError(f"layers = {layers!r} is a str", "pass a list of class names")
     names = tuple(layers) or (layer_classes(model) if model is not None else ())
     if not names or not all(isinstance(name, str) and name.isidentifier() for name in names):
         raise InvalidArgumentError(

@@ -23,8 +23,8 @@ _ON_GPUS_ONLY = "accelerate enables DeepSpeed and FSDP on GPUs only"
 def for_strategy(config: PlanRecord, strategy: Strategy | None = None) -> PlanRecord:
     """The plan with ``distributed`` set to ``strategy`` (default: the plan's own), and batches that it can work with.
 
-    Sharded processes wait for each other in every forward pass, so that none may cut its batches by itself: a plan with
-    ``micro_batching="memory"``, or with GPUs of different size, becomes one of fixed micro-batches that fit all of
+    Sharded processes wait for each other in every forward pass, so that none may split its batches by itself: a plan
+    with ``micro_batching="memory"``, or with GPUs of different size, becomes one of fixed micro-batches that fit all of
     them, with as many samples in an optimizer step as before.
 
     Raises ``InvalidArgumentError`` for an unknown strategy, for ``"none"`` with several GPUs, and for sharding on CPUs.

@@ -30,9 +30,9 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
     taken; in arrays, the shorter axis is that of the channels. Files are decoded by soundfile, and brought to the rate
     by soxr, or by scipy where soxr is not installed.
 
-    Raises ``NotFoundError`` for a missing file, ``CorruptFileError`` for one that is empty, cut off (where its header
-    tells: FLAC and MP3), in an unknown format or with samples that are no finite numbers, ``InvalidArgumentError`` for
-    what is no audio, and ``UnsupportedError`` where a library is missing; each names the file.
+    Raises ``NotFoundError`` for a missing file, ``CorruptFileError`` for one that is empty, truncated (where its header
+    tells: FLAC and MP3), in an unknown format or with samples that are not finite numbers, ``InvalidArgumentError`` for
+    what is not audio, and ``UnsupportedError`` where a library is missing; each names the file.
 
     >>> clip = load_audio(CLIPS / "test-000.flac")
     >>> clip.dtype, clip.shape
@@ -42,12 +42,12 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
     name = name_of(source)
     samples, rate = _decoded(source, name, sample_rate)
     if not RATES[0] <= rate <= RATES[1]:
-        raise CorruptFileError(f"{name} has the sampling rate {rate} Hz", "write it anew, or leave it out")
+        raise CorruptFileError(f"{name} has the sampling rate {rate} Hz", "write it again, or leave it out")
     if not np.isfinite(samples).all():
-        raise CorruptFileError(f"{name} holds samples that are no finite numbers", "write it anew, or leave it out")
+        raise CorruptFileError(f"{name} holds samples that are not finite numbers", "write it again, or leave it out")
     clip: Array = resampled(samples, rate, sample_rate, name) if len(samples) else samples
     if not len(clip):
-        raise CorruptFileError(f"{name} holds no audio", "leave it out: filter the data set by its length")
+        raise CorruptFileError(f"{name} holds no audio", "leave it out: filter the dataset by its length")
     return clip
 
 
@@ -56,7 +56,7 @@ def name_of(source: Any) -> str:
     if isinstance(source, dict):
         path = source.get("path")
         if source.get("bytes") is not None:
-            return f"{path} (bytes in the data set)" if path else name_of(source["bytes"])
+            return f"{path} (bytes in the dataset)" if path else name_of(source["bytes"])
         return os.fsdecode(path) if path else "an audio entry"
     if isinstance(source, str | os.PathLike):
         return os.fsdecode(source)
@@ -86,16 +86,16 @@ def _decoded(source: Any, name: str, rate: int) -> tuple[Array, int]:
 def _array(values: Any, name: str) -> Array:
     """As mono float32; int16 and int32 are taken as PCM samples of that width."""
     if isinstance(values, str | bytes | dict) or values is None:
-        raise InvalidArgumentError(f"{name} is no audio", _ACCEPTED)
+        raise InvalidArgumentError(f"{name} is not audio", _ACCEPTED)
     if hasattr(values, "detach"):
         values = values.detach().cpu()
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise InvalidArgumentError(f"{name} is no audio: {error}", _ACCEPTED) from None
+        raise InvalidArgumentError(f"{name} is not audio: {error}", _ACCEPTED) from None
     whole = array.dtype in (np.int16, np.int32)
     if array.ndim not in (1, 2) or not (whole or array.dtype.kind == "f"):
-        raise InvalidArgumentError(f"{name} is no audio: {array.dtype} of shape {array.shape}", _ACCEPTED)
+        raise InvalidArgumentError(f"{name} is not audio: {array.dtype} of shape {array.shape}", _ACCEPTED)
     samples: Array = array.astype(np.float32, copy=False)
     if not samples.size:
         return samples.reshape(-1)

@@ -79,14 +79,14 @@ def _items(sources: Any) -> tuple[Iterable[Any], int | None]:
         sources = [clip.path for clip in scan_audio(sources, progress=False, allow_empty=True).clips]
     if not hasattr(sources, "__iter__"):
         raise InvalidArgumentError(
-            f"cannot prepare a {type(sources).__name__}", "pass a folder, a manifest, a data set, or a list of clips"
+            f"cannot prepare a {type(sources).__name__}", "pass a folder, a manifest, a dataset, or a list of clips"
         )
     audio = (item["audio"] if isinstance(item, dict) and "audio" in item else item for item in sources)
     return audio, len(sources) if hasattr(sources, "__len__") else None
 
 
 def _column(dataset: Any) -> Iterator[Any]:
-    """The clips of a Hugging Face data set as they are stored."""
+    """The clips of a Hugging Face dataset as they are stored."""
     from ..data.hf_sources import audio_column, undecoded
 
     column = audio_column(dataset)

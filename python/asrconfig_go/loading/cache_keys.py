@@ -16,7 +16,7 @@ _SETTLED_NS = 20_000_000  # a file system's clock ticks every 1 to 10 ms: a seco
 def clip_key(source: Any) -> Key | None:
     """The key of a path, of encoded bytes, or of a dictionary with either; None for what is not worth caching.
 
-    Files are told by path, size and time of change; bytes by a digest of them. Missing files have no key.
+    Files are identified by path, size and modification time; bytes by their digest. Missing files have no key.
     """
     if isinstance(source, dict):
         if source.get("array") is not None:
@@ -35,7 +35,7 @@ def clip_key(source: Any) -> Key | None:
 
 
 def name_of_load(load: Any) -> str:
-    """What tells one way to load from others, in later runs too: module, name, code, the arguments of a partial."""
+    """What identifies a loading function, in later runs too: module, name, code, the arguments of a partial."""
     if isinstance(load, partial):
         return f"{name_of_load(load.func)} {load.args} {sorted(load.keywords.items())}"
     named = load if hasattr(load, "__qualname__") else type(load)

@@ -31,7 +31,7 @@ class ClipCache:
         """Load all clips of ``sources`` now, in ``workers`` threads (default: one for each core).
 
         ``sources`` is a folder, a manifest, a ``datasets.Dataset`` with an audio column, or an iterable of clips or of
-        rows with ``audio``. Clips that cannot be loaded are counted, and the first error is told.
+        rows with ``audio``. Clips that cannot be loaded are counted, and the first error is kept.
         """
         return fill(self, sources, workers, progress)
 

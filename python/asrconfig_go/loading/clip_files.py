@@ -23,7 +23,7 @@ _MAPPING: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) els
 
 
 def header(samples: int) -> bytes:
-    """The header of version 1.0 of NumPy's format for so many float32, always 128 bytes long."""
+    """The header of version 1.0 of NumPy's format for this number of float32, always 128 bytes long."""
     text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({samples},), }}"
     return b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little") + text.ljust(_HEADER - 11).encode() + b"\n"
 

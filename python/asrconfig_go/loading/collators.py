@@ -95,5 +95,5 @@ def _check_multiple(multiple: int | None) -> None:
 
 def _checked_rows(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     if not rows:
-        raise InvalidArgumentError("a batch of no rows", "check the data set and the sampler")
+        raise InvalidArgumentError("a batch of no rows", "check the dataset and the sampler")
     return rows

@@ -27,7 +27,7 @@ _ENTRY_BYTES = 500  # of the array object, its key and the dictionary's slots; m
 class DecodedCache(ClipCache):
     """Keeps the clips that were used last: ``cache(source)`` gives what ``load(source)`` gives, read-only.
 
-    ``max_bytes`` bounds samples and what Python needs to keep them. A file is told by its path, size and time of
+    ``max_bytes`` bounds samples and what Python needs to keep them. A file is identified by its path, size and time of
     change, encoded bytes by their digest; arrays pass through. Safe under threads.
 
     **It belongs to one process.** A DataLoader's workers each have their own: they start empty (spawn) or with what
@@ -49,7 +49,7 @@ class DecodedCache(ClipCache):
 
     @property
     def sample_rate(self) -> int | None:
-        """Of the clips in hertz, as far as ``load`` tells."""
+        """Of the clips in hertz, as far as ``load`` has it."""
         return sample_rate_of(self.load)
 
     @property
@@ -78,7 +78,7 @@ class DecodedCache(ClipCache):
         return clip
 
     def clear(self) -> None:
-        """Forget every clip and start counting anew."""
+        """Forget every clip and start counting again."""
         self._start()
 
     def _kept(self, key: Key, clip: Array) -> Array:
@@ -116,7 +116,7 @@ class DecodedCache(ClipCache):
 
 
 def sample_rate_of(load: Any) -> int | None:
-    """The rate that a loading function gives, in hertz; None when it does not tell."""
+    """The rate that a loading function gives, in hertz; None when unknown."""
     if load is load_audio:
         return SAMPLING_RATE
     rate = getattr(load, "sample_rate", None) or getattr(load, "keywords", {}).get("sample_rate")

@@ -50,7 +50,7 @@ def _decode(file: str | io.BytesIO, name: str) -> tuple[Array, int]:
         ) from error
     if len(samples) < _CUT_OFF * claimed:
         raise CorruptFileError(
-            f"{name} is cut off: {len(samples) / rate:.2f} s of {claimed / rate:.2f} s could be decoded",
+            f"{name} is truncated: {len(samples) / rate:.2f} s of {claimed / rate:.2f} s could be decoded",
             "fetch it again, or leave it out; asrconfig_go.scan_audio finds all such files",
         )
     return samples, rate
@@ -75,7 +75,7 @@ def _joined(blocks: list[Array]) -> Array:
 
 
 def _reason(error: Exception) -> str:
-    """libsndfile's own words, without what soundfile says of the Python object."""
+    """libsndfile's own message, without soundfile's part about the Python object."""
     text = getattr(error, "error_string", "") or str(error) or type(error).__name__
     return text.strip().removeprefix("Error : ").rstrip(".")
 

@@ -1,4 +1,4 @@
-"""Whether a cache on disk may take another clip."""
+"""Limits on the disk space of a cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Room:
     def __init__(self, folder: Path, max_bytes: int | None, keep_free_bytes: int) -> None:
         self._folder, self._most, self._kept_free = folder, max_bytes, keep_free_bytes
         self._until_look = 0
-        """Bytes that may be written before the folder is looked at again."""
+        """Bytes that may be written before the disk space is checked again."""
         self._full_until = float("-inf")
         self._stopped = ""
 

@@ -1,4 +1,4 @@
-"""Batches of a model's input, made of clips as the processor itself makes them."""
+"""Batches of a model's input from clips, equal to the processor's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast one worker of a DataLoader makes a model's input of the user's own audio: measured, for about a second."""
+"""Measures for about a second how fast one DataLoader worker prepares the user's own audio."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class LoaderRate:
 
 
 class LoaderSettings(TypedDict, total=False):
-    """What ``measure_loader`` takes by keyword beside ``processor``."""
+    """Keywords of ``measure_loader`` besides ``processor``."""
 
     seconds: float
     sampling_rate: int
@@ -93,9 +93,9 @@ def measure_loader(
     """How many seconds of audio one worker of a DataLoader prepares in a second, measured on a random sample.
 
     ``dataset`` is what ``scan_audio`` takes: files are decoded by soundfile, rows of a ``datasets.Dataset`` by its own
-    ``__getitem__``, transforms included (and by soundfile where datasets lacks torchcodec), a data set of one's own by
+    ``__getitem__``, transforms included (and by soundfile where datasets lacks torchcodec), a dataset of your own by
     its ``__getitem__``. ``processor``, a feature extractor or what holds one, then makes the model's input, unless the
-    data set has done so. Clips of another rate than ``sampling_rate`` hertz are resampled where soxr or scipy is
+    dataset has done so. Clips of another rate than ``sampling_rate`` hertz are resampled where soxr or scipy is
     installed.
 
     Lasts about ``seconds``, 0.05 to 60: a first pass, then the same clips once more; at least one clip is read whatever
@@ -112,9 +112,9 @@ def measure_loader(
     """
     budget = checked("seconds", seconds, float)
     if not 0.05 <= budget <= 60:
-        raise InvalidArgumentError(f"seconds = {budget:g} is not between 0.05 and 60", "1.0 tells enough")
+        raise InvalidArgumentError(f"seconds = {budget:g} is not between 0.05 and 60", "1.0 is enough")
     if not 1000 <= checked("sampling_rate", sampling_rate, int) <= 1_000_000:
-        raise InvalidArgumentError(f"sampling_rate = {sampling_rate} is no rate in hertz", "16000 is usual")
+        raise InvalidArgumentError(f"sampling_rate = {sampling_rate} is not a rate in hertz", "16000 is usual")
     source = loader_items(dataset, sampling_rate=sampling_rate, seed=seed)
     if source.in_memory and processor is None:
         return None
@@ -182,7 +182,7 @@ class _Pass:
             began = _now()
             try:
                 reading = read()
-            except Exception as error:  # whatever a decoder or the data set raises: the clip is bad
+            except Exception as error:  # whatever a decoder or the dataset raises: the clip is bad
                 self.bad += 1
                 self.error = self.error or f"{type(error).__name__}: {str(error).strip()[:200]}"
             else:

@@ -1,4 +1,4 @@
-"""Clips of a data set, to be read one at a time as a worker of a DataLoader reads them."""
+"""Clips of a dataset, read one at a time as a DataLoader worker reads them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _MODELS_OWN = ("input_values", "input_features")
 
 @dataclass(frozen=True)
 class Reading:
-    """A clip that was read. ``audio`` is None where the data set has made the model's input of it."""
+    """A clip that was read. ``audio`` is None where the dataset has made the model's input of it."""
 
     audio: Any
     sampling_rate: int
-    """Of ``audio``; ``stored_rate`` is the file's, which a data set may have resampled."""
+    """Of ``audio``; ``stored_rate`` is the file's, which a dataset may have resampled."""
     seconds: float
     size_bytes: int
     codec: str
@@ -45,7 +45,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class LoaderItems:
-    """The sample. ``items`` gives it anew, each clip as a function that reads it."""
+    """The sample. ``items`` gives it again, each clip as a function that reads it."""
 
     items: Callable[[], Iterator[Callable[[], Reading]]]
     how: str
@@ -59,7 +59,7 @@ def loader_items(dataset: Any, *, sampling_rate: int, seed: int) -> LoaderItems:
     if isinstance(dataset, dict) and dataset and all(hasattr(split, "column_names") for split in dataset.values()):
         dataset = dataset.get("train", next(iter(dataset.values())))
     if isinstance(dataset, str | os.PathLike):
-        dataset = _opened(user_path(dataset, "data set"), dataset)
+        dataset = _opened(user_path(dataset, "dataset"), dataset)
     if hasattr(dataset, "column_names") and hasattr(dataset, "features"):
         return _hf_rows(dataset, drawn)
     if hasattr(dataset, "columns") and hasattr(dataset, "iloc"):
@@ -74,7 +74,7 @@ def loader_items(dataset: Any, *, sampling_rate: int, seed: int) -> LoaderItems:
         return _own(dataset, sampling_rate, drawn)
     raise UnsupportedError(
         f"the loading of {kind(dataset)} cannot be measured without reading it from its beginning",
-        "pass files, or a data set with a length; or assume a rate: loader_rate=",
+        "pass files, or a dataset with a length; or assume a rate: loader_rate=",
     )
 
 
@@ -84,7 +84,7 @@ class _Shards:
 
 
 def _opened(path: Path, given: Any) -> Any:
-    """A path, or what is in it: a saved data set, a table, shards."""
+    """A path, or what is in it: a saved dataset, a table, shards."""
     name = path.name.lower()
     if path.is_dir():
         saved = read_saved(path)
@@ -104,13 +104,13 @@ def _are_paths(dataset: Any) -> bool:
     return isinstance(dataset, list | tuple) and all(isinstance(item, str | os.PathLike) for item in dataset)
 
 
-# Hugging Face data sets.
+# Hugging Face datasets.
 
 
 def _hf_rows(dataset: Any, drawn: random.Random) -> LoaderItems:
     if not hasattr(dataset, "__len__"):
         raise UnsupportedError(
-            "the loading of a streamed data set is not measured: its files may have to be downloaded",
+            "the loading of a streamed dataset is not measured: its files may have to be downloaded",
             "load it without streaming, or assume a rate: loader_rate=",
         )
     if not len(dataset):
@@ -118,7 +118,7 @@ def _hf_rows(dataset: Any, drawn: random.Random) -> LoaderItems:
     column, rows = audio_column(dataset), drawn.sample(range(len(dataset)), min(_SAMPLE, len(dataset)))
     # Lengths, codecs and sizes from the headers: what a transform makes of a clip need not tell.
     clips = scan_audio(dataset.select(rows), cache=False, progress=False, allow_empty=True).clips
-    how, notes = "the data set's own __getitem__", list[str]()
+    how, notes = "the dataset's own __getitem__", list[str]()
     if getattr(dataset.features[column], "decode", False) and not _decodes(dataset, rows):
         from datasets import Audio
 
@@ -173,7 +173,7 @@ def _files(dataset: Any, seed: int) -> LoaderItems:
     found = scan_audio(dataset, sample_size=_SAMPLE, seed=seed, progress=False, allow_empty=True)
     clips = list(found.clips)
     if not clips:
-        raise EmptyDatasetError("there is no audio file to measure", "check the folder or the list")
+        raise EmptyDatasetError("there is not audio file to measure", "check the folder or the list")
     shard = next((parent for parent in Path(clips[0].path).parents if parent.is_file()), None)
     if shard is not None:
         return _shard(shard)
@@ -277,7 +277,7 @@ def _table_row(column: Any, row: int) -> Reading:
     return Reading(audio, rate, len(audio) / rate, size, _suffix(name), rate)
 
 
-# Data sets of one's own, and arrays.
+# Dataset of your own, and arrays.
 
 
 def _own(dataset: Any, sampling_rate: int, drawn: random.Random) -> LoaderItems:
@@ -285,7 +285,7 @@ def _own(dataset: Any, sampling_rate: int, drawn: random.Random) -> LoaderItems:
         raise EmptyDatasetError("the dataset is empty", "pass at least one clip")
     rows = drawn.sample(range(len(dataset)), min(_SAMPLE, len(dataset)))
     in_memory = isinstance(dataset, list | tuple) and _is_decoded(dataset[rows[0]])
-    how = "nothing: arrays in memory" if in_memory else "the data set's own __getitem__"
+    how = "nothing: arrays in memory" if in_memory else "the dataset's own __getitem__"
     return LoaderItems(
         lambda: (partial(_own_row, dataset, row, sampling_rate) for row in rows), how, in_memory=in_memory
     )
@@ -304,7 +304,7 @@ def _own_row(dataset: Any, row: int, sampling_rate: int) -> Reading:
         value = item.get("audio", item.get("speech", item.get("waveform")))
     rate = sampling_rate
     if isinstance(item, tuple) and len(item) > 1 and isinstance(item[1], int):
-        value, rate = item[:2]  # as torchaudio's data sets give it
+        value, rate = item[:2]  # as torchaudio's datasets give it
     audio, rate = _decoded(value, rate)
     if not is_array(audio) and not isinstance(audio, list):
         raise TypeError(f"how long {kind(item)} lasts is not known: give input_values, an array, or (waveform, rate)")
@@ -330,5 +330,5 @@ class Resampler:
 
             name, found = find_resampler()
             self._known = found or (lambda audio, old, new: audio)
-            self.notes = (f"resampled by {name}" if name else "neither soxr nor scipy: resampling is not in it",)
+            self.notes = (f"resampled by {name}" if name else "neither soxr nor scipy: resampling is not included",)
         return self._known(audio, rate, self.rate)

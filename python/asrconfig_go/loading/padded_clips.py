@@ -1,4 +1,4 @@
-"""Clips of unequal length side by side, and what augmentations make of them."""
+"""Padded batches of clips, and the type of augmentations."""
 
 from __future__ import annotations
 

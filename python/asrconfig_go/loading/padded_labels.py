@@ -1,4 +1,4 @@
-"""Labels side by side, padded with what the loss leaves out."""
+"""Labels padded with the index that the loss ignores."""
 
 from __future__ import annotations
 

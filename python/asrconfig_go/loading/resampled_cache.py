@@ -41,14 +41,14 @@ class ResampledCache(ClipCache):
     runs share the folder and the page cache behind it. They write to a temporary file that is then renamed: whenever a
     process is killed, a clip is there whole or not at all. Keep it on a local disk.
 
-    Clips that cannot be kept are decoded each time, counted in ``unsaved``, and told of once by a
+    Clips that cannot be kept are decoded each time, counted in ``unsaved``, and reported once by a
     ``CacheNotKeptWarning``: where the disk is full or the folder cannot be written, where less than ``keep_free_bytes``
     would be left on the disk (a checkpoint wants room too), and where the clips take ``max_bytes`` (each process looks
     from time to time: several may pass it by some per cent).
 
-    ``load`` is called as ``load(source, sample_rate=…)``; what it raises is raised as it is. Functions are told apart
-    by name and code, ``functools.partial`` by its arguments too; closures and objects with other values need folders of
-    their own.
+    ``load`` is called as ``load(source, sample_rate=…)``; what it raises is raised as it is. Functions are
+    distinguished by name and code, ``functools.partial`` by its arguments too; closures and objects with other values
+    need folders of their own.
 
     Raises ``NotFoundError`` when the folder cannot be made.
 
@@ -112,7 +112,9 @@ class ResampledCache(ClipCache):
             return found
         clip: Array = np.asarray(self.load(source, sample_rate=self.sample_rate), dtype=np.float32)
         if clip.ndim != 1:
-            raise InvalidArgumentError(f"load gave an array of shape {clip.shape}", "it is to give one of (samples,)")
+            raise InvalidArgumentError(
+                f"load gave an array of shape {clip.shape}", "it must return one of shape (samples,)"
+            )
         if key is not None and path is not None and unchanged(source, key):
             self._save(path, clip)
         return clip

@@ -1,4 +1,4 @@
-"""Sampling rates: by soxr, or by scipy where it is not installed."""
+"""Resampling by soxr, or by scipy where soxr is not installed."""
 
 from __future__ import annotations
 

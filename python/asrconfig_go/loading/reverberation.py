@@ -25,8 +25,8 @@ class Reverberation:
     """Convolves each clip with an impulse response drawn at random, or leaves it (1 - ``probability``).
 
     ``impulses`` are arrays of (samples,) at the clips' rate, or what ``load_audio`` takes; see ``made`` for some to
-    start with. Each is cut to begin at its direct path, the largest sample, so that speech stays where it was; lengths
-    stay, what rings on behind a clip's end is cut off, and each clip keeps its power.
+    start with. Each is trimmed to begin at its direct path, the largest sample, so that speech stays where it was;
+    lengths stay, the tail after a clip's end is dropped, and each clip keeps its power.
 
     Needs scipy. Raises ``InvalidArgumentError`` for no impulses or silent ones, and a ``probability`` outside 0 to 1.
     """
@@ -59,7 +59,7 @@ class Reverberation:
         impulse responses are better where you have them.
         """
         low, high = check_range("rt60_s", rt60_s, *_RT60_RANGE, "(0.15, 0.8)")
-        check_count("count", count, 1, _MOST_ROOMS, "32 is plenty")
+        check_count("count", count, 1, _MOST_ROOMS, "32 is enough")
         check_rate(sample_rate)
         generator = np.random.default_rng(check_count("seed", seed, 0, 2**64 - 1, "0"))
         return cls([room(rt60, sample_rate, generator) for rt60 in np.linspace(low, high, count)], probability)

@@ -1,4 +1,4 @@
-"""Where the tensors of a batch are made: in a DataLoader's worker at once in the memory that the training will read."""
+"""Batches allocated in shared memory by DataLoader workers, so that they are not copied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def new_tensor(shape: tuple[int, ...], kind: Any) -> Any:
 
     Workers hand tensors over in shared memory, and copy them there first from wherever they are: every sample would be
     written twice. torch's own ``default_collate`` avoids it in the same way. The pages are fresh each time, which is
-    most of what a batch from a cache takes; keeping them would need to know when the training has let go of a batch.
+    most of what a batch from a cache takes; keeping them would need to know when the training has released a batch.
     """
     import torch
 

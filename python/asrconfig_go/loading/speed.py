@@ -1,4 +1,4 @@
-"""Other speeds of padded batches."""
+"""Speed augmentation of padded batches."""
 
 from __future__ import annotations
 

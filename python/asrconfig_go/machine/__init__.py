@@ -1,4 +1,4 @@
-"""The machine and the model, measured."""
+"""Profiles of the machine and the model."""
 
 from .._base.lazy_names import lazy_names
 

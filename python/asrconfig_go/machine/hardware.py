@@ -17,7 +17,7 @@ from ..view.render import html, text
 
 @dataclass(frozen=True)
 class GPUProcess:
-    """A process with memory on a GPU; ``memory_bytes`` is None where the driver does not tell."""
+    """A process with memory on a GPU; ``memory_bytes`` is None where the driver does not report it."""
 
     pid: int
     memory_bytes: int | None
@@ -67,7 +67,7 @@ class Memory:
 
 @dataclass(frozen=True, repr=False)
 class HardwareProfile:
-    """One machine. ``gpus`` is empty without a GPU, and ``no_gpu_reason`` then says why.
+    """One machine. ``gpus`` is empty without a GPU; ``no_gpu_reason`` is then the reason.
 
     >>> HardwareProfile.detect("2xT4").gpus[0].name
     'Tesla T4'
@@ -135,7 +135,7 @@ def _available(gpu: GPU) -> int:
 
 
 def check_margin(margin: float) -> None:
-    """Refuse a safety margin that is no number between 0.70 and 0.95."""
+    """Refuse a safety margin that is not a number between 0.70 and 0.95."""
     low, high = MARGIN_RANGE
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not low <= margin <= high:
         raise InvalidArgumentError(
@@ -145,7 +145,7 @@ def check_margin(margin: float) -> None:
 
 
 def driver_arguments() -> dict[str, str | None]:
-    """Settings that the library must be told: Go reads the environment once, before Python changes it."""
+    """Environment variables to pass to the library: Go reads the environment once, before Python changes it."""
     return {"visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES")}
 
 

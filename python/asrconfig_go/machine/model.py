@@ -61,7 +61,7 @@ def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelP
     ``model`` is a ``torch.nn.Module``, a transformers config (object or dictionary), a folder with ``config.json``, a
     known name such as ``"facebook/wav2vec2-xls-r-300m"`` or ``"whisper-small"``, or a ``ModelProfile``.
     ``freeze_feature_encoder`` leaves the convolutional front end out of the trainable parameters, as
-    ``model.freeze_feature_encoder()`` does; a live module already says so by itself.
+    ``model.freeze_feature_encoder()`` does; a live module already has that.
 
     Raises ``NotFoundError`` for an unknown name, ``InvalidArgumentError`` for anything else.
 

@@ -1,4 +1,4 @@
-"""Calibration: two real steps of the largest planned batch on the GPU, against what was predicted for them."""
+"""Calibration: two real steps of the largest planned batch on the GPU, compared with their prediction."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class _Peak:
 def _gpu(torch: Any, memory_model: MemoryModel) -> str:
     if not torch.cuda.is_available():
         raise UnsupportedError(
-            "calibration measures on a CUDA GPU, and torch finds none",
+            "calibration requires a CUDA GPU, and torch finds none",
             "estimates work without it; calibrate on the machine that trains",
         )
     name = str(torch.cuda.get_device_name())
@@ -140,7 +140,7 @@ def _batch(batch_fn: BatchFunction | None, model: Any, memory_model: MemoryModel
 
 
 def _measure(torch: Any, job: _Job, made: dict[str, Any], shape: Shape, steps: int) -> _Peak:
-    """Peaks of the run, less what lay on the GPU before it beside model and optimizer."""
+    """Peaks of the run, less what was on the GPU before it besides model and optimizer."""
     cuda = torch.cuda
     gc.collect()
     cuda.empty_cache()
@@ -166,7 +166,7 @@ def _own_bytes(torch: Any, job: _Job) -> int:
 
 
 def _context(cuda: Any) -> int | None:
-    """What the driver counts for this process beside the allocator's memory; None where it does not tell."""
+    """What the driver counts for this process besides the allocator's memory; None where it does not report it."""
     name = cuda.get_device_name()
     gpus = [gpu for gpu in HardwareProfile.detect().gpus if gpu.name == name]
     counted = [p for gpu in gpus for p in gpu.processes if p.memory_bytes]

@@ -1,4 +1,4 @@
-"""What a real GPU needed, against what was predicted: one factor for each model, GPU and torch version."""
+"""Measured over predicted memory: one factor for each model, GPU and torch version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Calibration:
     """One measurement; sizes in bytes.
 
     ``factor`` is measured over predicted peak reserved memory. ``context_bytes`` is what the process had on the GPU
-    beside the allocator's memory; None where the driver does not tell.
+    besides the allocator's memory; None where the driver does not report it.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""What is known about a training's memory: plain records, all sizes in bytes."""
+"""Records of memory estimates; all sizes in bytes."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class MemoryEstimate:
         }
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a page that stands alone.
+        """Write a self-contained page.
 
         Raises ``InvalidArgumentError`` for another suffix than .html, ``NotFoundError`` where it cannot be written.
         """
@@ -210,9 +210,7 @@ class MemoryEstimate:
     def plot(self, ax: Any = None) -> Any:
         """Draw the timeline by component with matplotlib, into ``ax`` or a new figure; gives the axes."""
         if self.timeline is None or len(self.timeline.event) < 2:
-            raise InvalidArgumentError(
-                "the estimate has no timeline", 'only estimator="trace" has one; ask without timeline=0'
-            )
+            raise InvalidArgumentError("the estimate has no timeline", 'only estimator="trace" has one')
         return plot("memory", self._shown(), ax)
 
     def __repr__(self) -> str:

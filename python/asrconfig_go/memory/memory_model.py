@@ -1,4 +1,4 @@
-"""A traced training step, ready to answer for any batch: ``MemoryModel``."""
+"""``MemoryModel``: the memory of a traced training step for any batch."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class MemoryModel(OpenedTrace):
         if isinstance(trace, str | os.PathLike):
             request = {"path": str(user_path(trace, "trace").absolute())}
         elif not hasattr(trace, "segments"):
-            raise InvalidArgumentError(f"{trace!r} is no trace", "pass a Trace, or the file that Trace.save wrote")
+            raise InvalidArgumentError(f"{trace!r} is not a trace", "pass a Trace, or the file that Trace.save wrote")
         else:
             request = {"trace": base64.b64encode(trace.to_bytes()).decode()}
         opened = native.call("memory.open", request)
@@ -188,12 +188,11 @@ class MemoryModel(OpenedTrace):
         """The memory of a run of optimizer steps with micro-batches of varying size, played one after the other.
 
         ``steps`` is a ``StepSampler`` of the clips with these ``durations`` in seconds, of which the first ``count``
-        steps are played, epoch after epoch; or steps as lists of clip numbers. Each is cut into micro-batches as the
-        guard does, by ``table`` (that of ``memory_table``, for ``limit_bytes``, when absent); a list of lists of
-        numbers is one that has been cut. ``trim=False`` keeps the padding of the whole step in each micro-batch, as the
-        guard does for models that normalise over time (wav2vec2-base). The simulated allocator may reserve
-        ``limit_bytes``, without it what the GPU in mind leaves, and gives cached memory back before it fails, as
-        PyTorch's does.
+        steps are simulated, epoch after epoch; or steps as lists of clip numbers. Each is split into micro-batches as
+        the guard does, by ``table`` (that of ``memory_table``, for ``limit_bytes``, when absent); a list of lists of
+        numbers is already split. ``trim=False`` keeps the padding of the whole step in each micro-batch, as the guard
+        does for models that normalise over time (wav2vec2-base). The simulated allocator may reserve ``limit_bytes``,
+        without it what the GPU in mind leaves, and gives cached memory back before it fails, as PyTorch's does.
 
         Trace with ``accumulation=3`` for this: gradients stay from the first micro-batch of a step on, which a trace
         of steps of one micro-batch has not seen. About a millisecond for each micro-batch of a model of 300 million
@@ -216,9 +215,9 @@ class MemoryModel(OpenedTrace):
 
 
 def to_the_end(op: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Ask for an estimate; of a run that would stop, where it would and what it would need to go on.
+    """Ask for an estimate; of a run that would stop, where it would and what it would need to continue.
 
-    The peaks of a GPU that is large enough say more than those up to the failure.
+    The peaks of a GPU that is large enough are more useful than those up to the failure.
     """
     found: dict[str, Any] = native.call(op, request)
     if found["out_of_memory"] is None:

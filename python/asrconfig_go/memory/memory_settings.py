@@ -1,4 +1,4 @@
-"""What a memory question is about: the training settings, the shape of a batch, and the GPU."""
+"""Inputs of a memory estimate: training settings, shape of a batch, GPU."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Target:
 def _available(gpu: GPU, held: int) -> int:
     """Free memory, and what this process has of the rest: its training will use it again.
 
-    In a container the driver numbers processes otherwise than the system; ``held`` is then what torch says.
+    In a container the driver numbers processes otherwise than the system; ``held`` is then torch's figure.
     """
     if gpu.memory_free_bytes is None:
         return gpu.memory_total_bytes

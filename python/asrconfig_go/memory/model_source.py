@@ -1,4 +1,4 @@
-"""Models as the memory model takes them: something to build and trace, and a text that tells two of them apart."""
+"""Models to build and trace, each with a text that identifies it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def model_source(model: Any, freeze_feature_encoder: bool = False) -> ModelSourc
     if is_module(model):
         return _live(model, freeze_feature_encoder)
     if isinstance(model, ModelProfile):
-        raise UnsupportedError(f"{model.name or 'the model'} is known by its counts alone", _ACCEPTED)
+        raise UnsupportedError(f"{model.name or 'the model'} has only its counts", _ACCEPTED)
     if callable(model):
         return ModelSource(getattr(model, "__name__", "model"), model, None)
     label, values, class_name = _config(model)
@@ -115,7 +115,7 @@ def _config(model: Any) -> tuple[str, dict[str, Any], str]:
 
 
 def _class_name(model: Any, values: dict[str, Any]) -> str:
-    """The library's choice; a family that it does not know says it by itself."""
+    """The library's choice; a family that it does not know raises."""
     try:
         return profile_model(model).class_name
     except UnsupportedError:

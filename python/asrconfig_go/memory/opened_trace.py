@@ -1,4 +1,4 @@
-"""A trace that the library has opened: shapes, lengths and limits of its questions."""
+"""A trace that the library has opened: its shapes, lengths and limits."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class OpenedTrace:
         """The largest micro-batch up to ``most`` that fits, 0 when even one sample does not, by simulations.
 
         A batch fits whose peak of reserved memory stays within the limit, without giving cached memory back on its way.
-        ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU in mind leaves. The search
+        ``limit_bytes`` is what the allocator may reserve in all; without it, what the given GPU leaves. The search
         begins at ``near``, in steps that double until the answer lies between two sizes, and then by bisection.
         """
         limit = self.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)
@@ -91,7 +91,7 @@ class OpenedTrace:
         return low
 
     def answers(self, batch: int, seconds: float) -> bool:
-        """Whether the traced shapes tell what this one takes; those of a model whose steps differ in kind do not."""
+        """Whether the traced shapes determine the memory of this one; not for a model whose steps differ in kind."""
         request = {**self.step_request(Shape(batch, seconds, None)), "limit_bytes": None, "timeline": 0, "modules": 1}
         try:
             native.call("memory.simulate", request)
@@ -107,7 +107,7 @@ class OpenedTrace:
     def length(self, seconds: float) -> int:
         """The input length of a batch whose longest clip has this duration, in samples or frames of features.
 
-        As ``SpeechBatches.length`` of the recorder says it, which needs torch.
+        The same as ``SpeechBatches.length`` of the recorder, which requires torch.
         """
         about, per_second = self.about, self.length_per_second
         length = math.ceil(seconds * per_second - 1e-6)
@@ -115,7 +115,7 @@ class OpenedTrace:
         if longest and length > longest:
             raise InvalidArgumentError(
                 f"{seconds:g} s of audio are longer than the {longest / per_second:g} s that {self.name} takes",
-                "cut the clips, or choose a model without fixed positions",
+                "split the clips, or choose a model without fixed positions",
             )
         return int(about.get("fixed_length") or length)
 
@@ -160,7 +160,8 @@ class OpenedTrace:
         most = self.about.get("max_labels")
         if most and labels > most:
             raise InvalidArgumentError(
-                f"labels = {labels} is more than the {most} tokens that {self.name} takes", "cut or drop longer texts"
+                f"labels = {labels} is more than the {most} tokens that {self.name} takes",
+                "shorten or drop longer texts",
             )
         return labels
 

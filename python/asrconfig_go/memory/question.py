@@ -42,7 +42,7 @@ def estimate_memory(
     cache: bool = True,
     progress: bool = True,
 ) -> MemoryEstimate:
-    """Say what training ``model`` takes of a GPU, what holds it, when, and whether it fits.
+    """Estimate the GPU memory of training ``model``: peaks, what holds them, and whether it fits.
 
     ``model`` is a ``torch.nn.Module``, a function that builds one, a transformers config (object or dictionary), a
     folder with ``config.json``, or a known name. ``batch`` is the micro-batch, ``seconds`` its longest clip, ``labels``
@@ -109,7 +109,7 @@ class _Question:
         return {"trace": self._trace, "analytic": self._analytic, "published": self._published}[estimator]()
 
     def failed(self, estimator: str, error: AsrConfigError) -> None:
-        """Remember, and say once, why an estimator could not answer."""
+        """Remember, and log once, why an estimator failed."""
         text = f"the {estimator} estimator could not answer: {error.message}"
         self.warnings.append(text)
         warnings.warn(text, EstimatorWarning, stacklevel=3)

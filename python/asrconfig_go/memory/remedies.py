@@ -1,4 +1,4 @@
-"""What to change when a training does not fit."""
+"""Remedies for a training that does not fit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _together(settings: MemorySettings, changes: list[Change], ask: Asked) -> tu
         if fits:
             return (words,)
         if count == len(changes):
-            return (f"not even {words} would do",)
+            return (f"not even {words} would fit",)
     return ()
 
 

@@ -1,4 +1,4 @@
-"""The memory of a run whose micro-batches are known: steps of a ``StepSampler``, cut as the guard cuts them."""
+"""The memory of a run whose micro-batches are known: steps of a ``StepSampler``, split as the guard splits them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MAX_STEPS = 100_000
 class StepsEstimate:
     """What a run of optimizer steps takes, played from its first step to its last through one simulated allocator.
 
-    Sizes are bytes. A step that ran out of memory was given up, and the run went on from an emptied cache; one that did
-    so in its first step ended there.
+    Sizes are bytes. A step that ran out of memory was given up, and the run continued from an emptied cache; one that
+    did so in its first step ended there.
     """
 
     model: str
@@ -111,7 +111,7 @@ def simulated_steps(
     by = None if table is None else _Cut(table, overhead_s, trim)
     windows = [clips.cut(number, step, by, trim) for number, step in enumerate(islice(_endless(steps), count))]
     if not windows:
-        raise InvalidArgumentError("there is no step to play", "pass a StepSampler, or lists of clip numbers")
+        raise InvalidArgumentError("there are no steps to simulate", "pass a StepSampler, or lists of clip numbers")
     request = {
         **memory.common_request(limit),
         "windows": [[micro.shape for micro in window] for window in windows],
@@ -162,7 +162,7 @@ def _endless(steps: Any) -> Iterator[Step]:
 
 @dataclass(frozen=True)
 class _Cut:
-    """How the guard cuts a step."""
+    """How the guard splits a step."""
 
     table: Table
     overhead_s: float
@@ -180,7 +180,7 @@ class _Cut:
 
 
 class _Clips:
-    """The clips of a data set, of which micro-batches are made."""
+    """The clips of a dataset, of which micro-batches are made."""
 
     def __init__(self, memory: OpenedTrace, durations: Iterable[float], labels: Sequence[int] | None) -> None:
         self._memory = memory
@@ -188,7 +188,7 @@ class _Clips:
         self._labels = memory.label_lengths(self.seconds, labels)
 
     def cut(self, number: int, step: Any, by: _Cut | None, trim: bool) -> list[_Micro]:
-        """The micro-batches of a step: as they are given, else as the guard cuts it."""
+        """The micro-batches of a step: as they are given, else as the guard splits it."""
         try:
             given = [list(micro) for micro in step] if hasattr(step[0], "__len__") else None
             clips = [int(clip) for clip in (step if given is None else chain.from_iterable(given))]
@@ -196,7 +196,7 @@ class _Clips:
                 raise IndexError
         except (TypeError, ValueError, IndexError):
             raise InvalidArgumentError(
-                f"step {number} = {step!r:.100} is no list of clip numbers from 0 to {len(self.seconds) - 1}",
+                f"step {number} = {step!r:.100} is not a list of clip numbers from 0 to {len(self.seconds) - 1}",
                 "pass a StepSampler of these durations, or lists of numbers of clips, or of micro-batches of them",
             ) from None
         if given is None:

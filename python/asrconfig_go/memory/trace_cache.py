@@ -40,7 +40,7 @@ def code_versions() -> dict[str, str]:
 
 
 def _recorder() -> str:
-    """The recorder's own code, so that an upgrade, or an edit in a checkout, records anew."""
+    """The recorder's own code, so that an upgrade, or an edit in a checkout, records again."""
     digest = hashlib.sha256()
     for file in sorted((Path(__file__).parent.parent / "trace").glob("*.py")):
         digest.update(file.read_bytes())

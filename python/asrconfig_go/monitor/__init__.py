@@ -1,4 +1,4 @@
-"""What is done with a monitor's figures while training runs: warnings, clean-ups, curves, progress, a live panel.
+"""Monitoring of a training: alerts, clean-ups, curves, progress, a live panel, the run log.
 
 ``AlertReporter`` and ``lightning_callback`` work on a ``MemoryMonitor`` in any loop; the rest is what
 ``AdaptiveMemoryCallback`` is made of.

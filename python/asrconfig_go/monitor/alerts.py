@@ -1,4 +1,4 @@
-"""Warnings of what will happen, each said once."""
+"""Logs a monitor's alerts, each once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLOCK_FROM_S = 1800.0  # further off, the time of day says more
 class AlertReporter:
     """Says what a monitor has begun to warn of since it was last asked.
 
-    For loops of one's own: ``news.say()`` after each ``monitor.step()``. New warnings are logged as such, with what to
+    For custom loops: ``news.say()`` after each ``monitor.step()``. New warnings are logged as such, with what to
     do about them, and once more when they become critical; those that no longer hold at the level of information.
 
     >>> with MemoryMonitor(interval_ms=20) as monitor:
@@ -60,7 +60,7 @@ def in_words(alert: Alert) -> str:
 
 
 def _time_of_day(seconds: float) -> str:
-    """That of so many seconds from now, with the day where it is not today."""
+    """The time of day this many seconds from now, with the day where it is not today."""
     now, then = time.time(), time.time() + seconds
     same_day = time.localtime(now)[:3] == time.localtime(then)[:3]
     return time.strftime("%H:%M" if same_day else "%H:%M on %a %d %b", time.localtime(then))

@@ -1,7 +1,7 @@
 """The batches that a model is given, by their shapes.
 
 A hook before the model's forward is the one place that needs neither the Trainer nor its loader, sees the micro-batches
-that are really computed, after a guard has cut them too, and comes before any memory of theirs is taken.
+that are really computed, after a guard has split them too, and comes before any memory of theirs is taken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BatchShapes:
 
     def __init__(self, model: Any, before_training: BeforeBatch | None = None) -> None:
         self._model, self._before = model, before_training
-        self._careful = BestEffort("lengths of batches are not looked at")
+        self._careful = BestEffort("lengths of batches are not recorded")
         self._rates: dict[str, float | None] = {}
         self._clear()
         self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)

@@ -1,4 +1,4 @@
-"""Collecting garbage and giving PyTorch's cache back, as often as it is worth it."""
+"""Collects garbage and empties PyTorch's cache, no more often than it helps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CleanUps:
         """What the last one brought, in words."""
         before, self._before = self._before, None
         if before is None or after is None or after.place != before.place:
-            return "what the clean-up brought is not known"
+            return "the gain of the clean-up is unknown"
         back = after.left - before.left
         if back >= _HELPED * before.total:
             self._cooldown = self._least

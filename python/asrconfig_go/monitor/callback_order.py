@@ -18,7 +18,7 @@ def lead(handler: Any, callback: Any) -> None:
 
 
 def handler_of(frame: FrameType | None, callback: Any) -> Any:
-    """The handler that is calling ``callback``: it is given everything but that, so its frame is asked."""
+    """The handler that is calling ``callback``: it is not passed to the callback, so it is read from the frame."""
     for _ in range(_FRAMES_TO_HANDLER):
         if frame is None:
             break

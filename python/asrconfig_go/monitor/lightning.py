@@ -1,4 +1,4 @@
-"""A monitor beside Lightning's Trainer."""
+"""A monitor for Lightning's Trainer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def lightning_callback(monitor: MemoryReader) -> Any:
-    """A callback for ``lightning.pytorch.Trainer(callbacks=[…])`` that tells ``monitor`` of steps, evaluations, saves.
+    """A callback for ``lightning.pytorch.Trainer`` that reports steps, evaluations and saves to ``monitor``.
 
     What the monitor warns of is logged. The monitor stays its owner's: stop it when the training is over, best by
     ``with MemoryMonitor() as monitor:``. A step is an optimizer step, with all batches that it accumulates. Raises
@@ -22,7 +22,7 @@ def lightning_callback(monitor: MemoryReader) -> Any:
     """
 
     class Watching(_base()):  # type: ignore[misc]
-        """Tells the monitor; whatever fails is said once and left out."""
+        """Reports to the monitor; a failure is logged once and then skipped."""
 
         def __init__(self) -> None:
             self._tell, self._news = BestEffort("memory is not watched"), AlertReporter(monitor)

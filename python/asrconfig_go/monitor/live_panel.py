@@ -35,7 +35,7 @@ class PanelState:
 
 
 class Panel:
-    """Draws when it is told to. ``display`` is IPython's, or stands in for it."""
+    """Draws on request. ``display`` is IPython's, or a replacement."""
 
     points = 240
     """Of the memory's curve."""

@@ -44,7 +44,7 @@ class WaitShare:
         self._at, self._waited = clock(), wait.total
 
     def __call__(self) -> float | None:
-        """Ask, and begin anew."""
+        """Ask, and begin again."""
         now, waited = self._clock(), self._wait.total
         passed, of_it = now - self._at, waited - self._waited
         if self._wait.last is None or passed <= 0:

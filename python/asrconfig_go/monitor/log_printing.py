@@ -1,4 +1,4 @@
-"""What the Trainer prints of its logs."""
+"""Keeps the memory figures out of the logs that the Trainer prints."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .scalars import PREFIX
 
 
 def leave_out_of_print(handler: Any) -> list[Callable[[], None]]:
-    """Let what is printed of each log be what it was without the memory's figures; gives the ways back.
+    """Print logs without the memory figures; returns functions that undo this.
 
-    They are for curves: a line with dozens of numbers for eight GPUs says less than one with the loss. Reporters and
+    They are for curves: a line with dozens of numbers for eight GPUs hides the loss. Reporters and
     other callbacks get them all.
     """
     printers = [each for each in handler.callbacks if isinstance(each, PrinterCallback | ProgressCallback)]

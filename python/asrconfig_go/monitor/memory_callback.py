@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _NOT_GATHERED = "peaks of the processes are not gathered"
-_NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches it"
+_NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches memory"
 
 
 class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
@@ -45,18 +45,18 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     - What the monitor forecasts is logged as a warning with what to do about it.
     - Without a guard, a batch that is predicted not to fit is warned of before it runs: by ``memory``, a
       ``MemoryModel`` traced for the GPU, or by the plan's lengths.
-    - The Trainer's own reporters (TensorBoard, …) get ``asrconfig/gpu0_memory_used_gib`` and so on beside every logged
+    - The Trainer's own reporters (TensorBoard, …) get ``asrconfig/gpu0_memory_used_gib`` and so on with every logged
       training loss; nothing is added to evaluation metrics. Reporters run before other callbacks, so this one moves
       itself to the front.
     - With ``progress`` the Trainer's bar ends with a line about memory; ``panel`` shows a live panel (None: in
-      notebooks). ``run_file`` keeps the story in ``asrconfig_monitor.json`` in the Trainer's ``output_dir``.
+      notebooks). ``run_file`` keeps the run log in ``asrconfig_monitor.json`` in the Trainer's ``output_dir``.
 
     The sampler reads every ``interval_ms`` milliseconds; a step pays for a few reads. ``config.cudnn_benchmark`` and
     ``config.deterministic`` are set while training runs and put back afterwards (see ``backends``). On several nodes
-    each node's first process watches all its GPUs; the other processes tell their peaks at the end. A monitor that
+    each node's first process watches all its GPUs; the other processes report their peaks at the end. A monitor that
     cannot start, or fails, is reported and never stops the training.
 
-    Sampling ends with the training. The Trainer tells callbacks nothing of exceptions: after one (Ctrl-C included)
+    Sampling ends with the training. The Trainer does not report exceptions to callbacks: after one (Ctrl-C included)
     ``manager.train`` and a ``with callback:`` block stop the sampler, else it ends with the next training, the
     callback's collection or the process.
 
@@ -75,7 +75,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         """``monitor`` makes the reader, for tests; by default a ``MemoryMonitor``.
 
         Raises ``InvalidArgumentError`` unless 0 < warn_at < clean_at ≤ 1, 0 ≤ hysteresis < warn_at, cooldown_s ≥ 0,
-        and for a ``memory`` that has no GPU in mind.
+        and for a ``memory`` that has no GPU given.
         """
         self.options: WatchOptions = WatchOptions(**options)
         self._config, self._switches = config, TrainingSwitches(config)
@@ -126,7 +126,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         lead(handler_of(sys._getframe(1), self), self)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Start sampling. A second begin without an end, as after a recovery, goes on with the same monitor."""
+        """Start sampling. A second begin without an end, as after a recovery, continues with the same monitor."""
         handler = handler_of(sys._getframe(1), self)
         lead(handler, self)
         follow_steps(handler)
@@ -162,7 +162,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._watch.evaluated(state.global_step)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Mark a checkpoint, and write the story beside it."""
+        """Mark a checkpoint, and write the run log next to it."""
         if self._watch is not None:
             self._watch.saved(state.global_step)
 

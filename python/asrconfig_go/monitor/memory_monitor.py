@@ -28,7 +28,7 @@ _NAN = float("nan")
 class GPUMemory:
     """One GPU in bytes, all processes and PyTorch's cache included. All None while the driver does not answer.
 
-    ``allocated`` and ``reserved`` are PyTorch's of the last step, None where this process has not told of any;
+    ``allocated`` and ``reserved`` are PyTorch's of the last step, None where this process has reported none;
     ``headroom`` is what can still be allocated, unused cache included.
     """
 
@@ -94,9 +94,9 @@ class MemoryMonitor:
     """Samples every ``interval_ms`` (1 to 60 000) from construction until ``stop`` or the end of a ``with`` block.
 
     An abandoned monitor stops when it is collected, at the latest when the process ends. After the stop, reads give the
-    last sample, and the story is there as long as the object is. Without a GPU the host is watched all the same;
-    ``gpu_error`` then says why. A forked child must not use it: reads raise ``ForkedProcessError`` there. A copied or
-    pickled monitor has read nothing and samples nothing.
+    last sample, and the run log lives as long as the object. Without a GPU the host is still watched; ``gpu_error`` is
+    then the reason. A forked child must not use it: reads raise ``ForkedProcessError`` there. A copied or pickled
+    monitor has read nothing and samples nothing.
 
     ``reset_peaks``: every ``step`` lets PyTorch's peak counters start again, so that a step's peak is its own;
     ``torch.cuda.max_memory_allocated()`` then counts from the last step. False leaves them alone.
@@ -238,12 +238,12 @@ class MemoryMonitor:
         """What the host and the GPUs did last, read about once a second."""
         return from_json(Activity, self._ask("monitor.activity"))
 
-    def story(self) -> RunLog:
+    def run_log(self) -> RunLog:
         """Everything seen so far; also after the stop."""
         return RunLog.from_json(self._ask("monitor.run_log"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the story to a file for ``RunLog.load``; also after the stop. The file is there whole or not at all.
+        """Write the run log to a file for ``RunLog.load``; also after the stop. The file is there whole or not at all.
 
         Raises ``NotFoundError`` where it cannot be written.
         """
@@ -300,7 +300,7 @@ class MemoryMonitor:
     def _ask(self, op: str, **arguments: Any) -> Any:
         """An operation on a monitor that may have stopped."""
         if self._handle is None:
-            raise AsrConfigError(f"{op}: a copy of a monitor has seen nothing", "ask the monitor itself")
+            raise AsrConfigError(f"{op}: a copy of a monitor has no readings", "ask the monitor itself")
         return native.call(op, {"monitor": self._handle, **arguments})
 
     def __enter__(self) -> MemoryMonitor:

@@ -1,4 +1,4 @@
-"""What a training's memory was."""
+"""The memory summary of a training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MemorySummary:
     """A training run's memory. Sizes are bytes, None where nothing could be read.
 
     ``errors`` counts failed samples; ``problem`` says why there was no monitor, ``""`` when there was one. ``ranks``
-    are the peaks of every process of a training with several, in their order, as far as they were told.
+    are the peaks of every process of a training with several, in order of rank, as far as they were reported.
     """
 
     gpu_peaks: tuple[int | None, ...]

@@ -1,4 +1,4 @@
-"""Messages beside progress bars, and parts whose failure must not end a training."""
+"""Messages that keep progress bars intact, and calls whose failure must not end a training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _bars_cleared() -> Iterator[None]:
 
 
 class BestEffort:
-    """Calls of one part of the watching: its first failure is said, and then it is left out."""
+    """Calls of one part of the watching: its first failure is logged, and then it is skipped."""
 
     def __init__(self, what: str) -> None:
         self.what, self.problem = what, ""

@@ -1,4 +1,4 @@
-"""What watching needs of a ``MemoryMonitor``."""
+"""The interface of ``MemoryMonitor`` that watching uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MemoryReader(Protocol):
-    """As ``MemoryMonitor`` says of each."""
+    """See ``MemoryMonitor`` for each."""
 
     @property
     def running(self) -> bool:
@@ -56,11 +56,11 @@ class MemoryReader(Protocol):
     def alerts(self) -> tuple[Alert, ...]:
         """All warnings so far."""
 
-    def story(self) -> RunLog:
+    def run_log(self) -> RunLog:
         """All of it; also after the stop."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the story; also after the stop."""
+        """Write the run log; also after the stop."""
 
     def stop(self) -> None:
         """Take no more samples."""

@@ -1,4 +1,4 @@
-"""Whether a batch will fit, said before it runs."""
+"""Warns before a batch runs that is predicted not to fit."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Excess(NamedTuple):
 
 
 Predictor = Callable[[int, float], Excess | None]
-"""What is said of so many clips of so many seconds; None when they fit."""
+"""Returns the warning for a number of clips and seconds; None when they fit."""
 
 
 class NextBatch:
-    """Asks ``predict`` about each size that was not known to fit, and warns by ``say`` of what will not.
+    """Calls ``predict`` for each size that is not known to fit, and warns by ``say`` of batches that will not.
 
     Lengths are rounded up to half a second. A batch not much worse than one that was warned of is passed over.
     """
@@ -55,11 +55,11 @@ def by_memory(memory: Any) -> Predictor:
     """By a ``MemoryModel`` that was traced for a GPU: a simulation of some milliseconds."""
     if not hasattr(memory, "estimate"):
         raise InvalidArgumentError(
-            f"memory = {type(memory).__name__} is no memory model", "pass what MemoryModel.trace(…) gives"
+            f"memory = {type(memory).__name__} is not a memory model", "pass what MemoryModel.trace(…) gives"
         )
     limit = memory.target.limit_bytes
     if limit is None:
-        raise InvalidArgumentError("the memory model has no GPU in mind", 'trace it with gpu="L4"')
+        raise InvalidArgumentError("the memory model has no GPU given", 'trace it with gpu="L4"')
 
     def predict(clips: int, seconds: float) -> Excess | None:
         found = memory.estimate(clips, seconds, timeline=0)
@@ -86,4 +86,4 @@ def by_table(table: Sequence[tuple[float, int]]) -> Predictor:
     return predict
 
 
-_ADVICE = "manager.attach(trainer) cuts such batches; or use smaller ones, or leave out the longest clips"
+_ADVICE = "manager.attach(trainer) splits such batches; or use smaller ones, or leave out the longest clips"

@@ -1,4 +1,4 @@
-"""Peaks of all processes of a training, through files beside the run's record.
+"""Peaks of all processes of a training, exchanged through files next to the run record.
 
 No process waits for another by a collective: where one has failed, that would hang. Each process removes its own file
 when training begins, and writes it when training ends well; the first one then looks for the others', for some seconds
@@ -61,7 +61,7 @@ class RankFiles:
     def end(self, monitor: MemoryReader | None = None) -> tuple[RankPeaks, ...]:
         """Tell of this process, by what ``monitor`` saw of it, if it has one.
 
-        The first process gives the peaks of all that have told in time, the others nothing.
+        The first process returns the peaks of all that reported in time, the others nothing.
         """
         if self._size < 2:
             return ()
@@ -91,13 +91,13 @@ def rank_peaks(folder: Path) -> tuple[RankPeaks, ...]:
 
 
 def own_peaks(rank: int, monitor: MemoryReader | None = None) -> RankPeaks:
-    """Those of this process: since it began, or since its ``monitor`` did, which lets PyTorch's peaks start anew."""
+    """Those of this process: since it began, or since its ``monitor`` did, which lets PyTorch's peaks start again."""
     torch, device, allocated, reserved = sys.modules.get("torch"), "", None, None
     if torch is not None and torch.cuda.is_initialized():
         device = f"cuda:{torch.cuda.current_device()}"
         allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         if monitor is not None:
-            steps = monitor.story().steps
+            steps = monitor.run_log().steps
             allocated = _highest(allocated, steps.peak_allocated_bytes)
             reserved = _highest(reserved, steps.peak_reserved_bytes)
     return RankPeaks(rank, device, allocated, reserved, _peak_rss())

@@ -19,7 +19,7 @@ _NAME_BYTES = 64
 
 @dataclass(frozen=True)
 class CardProcess:
-    """A process with memory on a GPU; None where the driver does not tell its bytes, "" where /proc has no name."""
+    """A process with memory on a GPU; None where the driver does not report its bytes, "" where /proc has no name."""
 
     pid: int
     name: str
@@ -75,19 +75,19 @@ class Reading:
         }
 
     def screen(self, columns: int = WIDTH, rows: int = 0, *, coloured: bool = False, brief: bool = False) -> str:
-        """For a terminal of so many rows, where there is no room a GPU in one line; ``brief``: one line in all."""
+        """For a terminal of this many rows, with one line per GPU where rows are few; ``brief``: one line in all."""
         width = max(NARROWEST, min(columns, WIDTH))
         record = {"reading": self.to_json(), "width": width, "height": rows, "coloured": coloured, "brief": brief}
         return text("screen", record, WIDEST if brief else width)
 
 
 class Reader:
-    """Readings of one monitor; what is dear to ask for is asked for now and then."""
+    """Readings of one monitor; expensive figures are read less often."""
 
     def __init__(self, monitor: MemoryMonitor, pid: int | None = None) -> None:
         self._monitor, self._pid = monitor, pid
-        story = monitor.story()
-        self._gpus, self._host = story.gpus, story.host
+        run_log = monitor.run_log()
+        self._gpus, self._host = run_log.gpus, run_log.host
         self._listed_at = -_LISTED_EVERY_S
         self._processes: tuple[tuple[CardProcess, ...], ...] = ()
 
@@ -118,7 +118,7 @@ class Reader:
 
 
 def process_name(pid: int) -> str:
-    """What the kernel calls a process, "" where it does not tell."""
+    """The kernel's name of a process, "" where unknown."""
     try:
         with Path(f"/proc/{pid}/comm").open("rb") as file:
             return file.read(_NAME_BYTES).decode(errors="replace").strip()

@@ -1,7 +1,7 @@
-"""What a monitor saw of a run, as plain data: the JSON of the library's story, field by field.
+"""The run log of a monitor as plain data: the JSON of the library's run log, field by field.
 
 Sizes are bytes, times are seconds from the monitor's start (monotonic) unless a name says otherwise; None is not known.
-Long runs are kept at a lower resolution, never cut short.
+Long runs are kept at a lower resolution, never truncated.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from .._base.errors import CorruptFileError, InternalError, VersionMismatchError
 from .._base.json_files import read_object
 from .._base.records import from_json
 
-STORY_VERSION = 1
+RUN_LOG_VERSION = 1
 
 
 @dataclass(frozen=True)
 class RunLogGPU:
-    """What does not change about a GPU; 0 and "" where the driver does not tell."""
+    """What does not change about a GPU; 0 and "" where the driver does not report it."""
 
     name: str
     uuid: str
@@ -87,7 +87,7 @@ class ActivitySeries:
 
 @dataclass(frozen=True)
 class StepSeries:
-    """One entry per step told; of long runs one for several, with the highest sizes and the sum of the times."""
+    """One entry per reported step; of long runs one for several, with the highest sizes and the sum of the times."""
 
     number: tuple[int, ...]
     times_s: tuple[float, ...]
@@ -192,22 +192,24 @@ class RunLog:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunLog:
-        """A story from its JSON object. Raises ``VersionMismatchError`` for one of another version."""
+        """A run log from its JSON object. Raises ``VersionMismatchError`` for one of another version."""
         version = data.get("version")
-        if version != STORY_VERSION:
+        if version != RUN_LOG_VERSION:
             raise VersionMismatchError(
-                f"a story of version {version!r}, this package reads {STORY_VERSION}",
+                f"a run log of version {version!r}, this package reads {RUN_LOG_VERSION}",
                 "read it with the version of asrconfig-go that wrote it",
             )
         try:
             return from_json(cls, data)
         except InternalError as error:
-            raise CorruptFileError(f"this is no story: {error.message}", "name a file that a monitor saved") from error
+            raise CorruptFileError(
+                f"this is not a run log: {error.message}", "name a file that a monitor saved"
+            ) from error
 
     @classmethod
     def load(cls, path: str | Path) -> RunLog:
-        """The story that ``MemoryMonitor.save`` wrote. Raises ``NotFoundError`` and ``CorruptFileError``."""
-        return cls.from_json(read_object(path, "story", "name a file that a monitor saved"))
+        """The run log that ``MemoryMonitor.save`` wrote. Raises ``NotFoundError`` and ``CorruptFileError``."""
+        return cls.from_json(read_object(path, "run log", "name a file that a monitor saved"))
 
     def __repr__(self) -> str:
         return (

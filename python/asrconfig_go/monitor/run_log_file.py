@@ -1,4 +1,4 @@
-"""The file of a run's story, beside its checkpoints."""
+"""The file of a run log, next to the checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EVERY_S = 60.0
 
 
 class RunFile:
-    """Writes ``asrconfig_monitor.json`` into ``folder``, at least once a minute when it is asked to.
+    """Writes ``asrconfig_monitor.json`` into ``folder``, at least once a minute while ``write`` is called.
 
     Of several nodes, those after the first have ``-rank<n>`` in the name. What a run wrote before the process was
     killed is kept as ``asrconfig_monitor-until-step-<n>.json`` when it is resumed at step n.
@@ -37,7 +37,7 @@ class RunFile:
         return self._clock() >= self._next
 
     def write(self) -> None:
-        """Write the story so far."""
+        """Write the run log so far."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._monitor.save(self.path)
         self._next = self._clock() + _EVERY_S

@@ -1,4 +1,4 @@
-"""A monitor's figures as the Trainer's reporters take them: names and finite numbers."""
+"""A monitor's figures for the Trainer's reporters: names and finite numbers."""
 
 from __future__ import annotations
 

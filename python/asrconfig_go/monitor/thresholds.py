@@ -1,4 +1,4 @@
-"""How full memory is for the training, and when that is worth a word."""
+"""The share of memory in use, and the thresholds of warnings and clean-ups."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class MemoryUse:
 
     What PyTorch holds in its cache and does not use is not used memory: it is what the next allocation is taken from.
     Its counters are those of this process. Where they are known of any GPU, only such GPUs count: of a card that
-    another process trains on, the cache cannot be told from what is used.
+    another process trains on, the cache cannot be distinguished from what is used.
     """
 
     def __init__(self, monitor: MemoryReader, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""One training under a monitor: what happens at its steps, and about once a second."""
+"""Watches one training: its steps, and a check about once a second."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EVERY_S = 1.0
 class Watch:
     """Tells ``monitor`` of the training, warns at thresholds and of what is forecast, cleans up, shows.
 
-    A monitor that fails is said once, and the training goes on unwatched; a part of the watching that fails is left
+    A monitor that fails is logged once, and the training continues unwatched; a part of the watching that fails is left
     out. ``inputs``, ``file``, ``postfix``, ``panel`` and ``met`` (what a guard met, a list that grows) are
     set by whoever knows them.
     """
@@ -47,7 +47,7 @@ class Watch:
         self._clean_at = options.clean_at
         self._warn = Crossing(options.warn_at, options.hysteresis)
         self._fullness, self._news = MemoryUse(monitor, clock), AlertReporter(monitor)
-        self._saving, self._showing = BestEffort("the run's story is not written"), BestEffort("memory is not shown")
+        self._saving, self._showing = BestEffort("the run log is not written"), BestEffort("memory is not shown")
         self._scaling = BestEffort("memory is not logged")
         self._wait: LoaderWait | None = None
         self._logged: WaitShare | None = None
@@ -106,7 +106,7 @@ class Watch:
             self._showing(self._show, number, number, self._clock())
 
     def stop(self) -> None:
-        """Sample no more, and keep the story."""
+        """Stop sampling, and keep the run log."""
         was_running = self.monitor.running
         if was_running and self._at is not None:  # by an exception
             self._showing(self._show, *self._at, self._clock(), True)
@@ -185,7 +185,7 @@ class Watch:
         before = self._fullness.fullest()
         if before is None:
             return
-        text = f"memory: {before} is over {self._clean_at:.0%}: unused memory is given back"
+        text = f"memory: {before} is over {self._clean_at:.0%}: unused cached memory is freed"
         say(text)
         self.clean_ups.run(before)
         self.monitor.event("clean_up", text, before.place)

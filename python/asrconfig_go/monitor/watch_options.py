@@ -1,4 +1,4 @@
-"""What a user may choose about the watching."""
+"""Options of the memory callback."""
 
 from __future__ import annotations
 

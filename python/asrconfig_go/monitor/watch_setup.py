@@ -1,4 +1,4 @@
-"""What a watch is given of one Trainer, and how the Trainer gets rid of it again."""
+"""Attaches a watch to one Trainer, and detaches it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WatchSetup:
         output = getattr(args, "output_dir", None)
         if options.run_file and output and watch.file is None:
             watch.file = RunFile(watch.monitor, Path(output), getattr(args, "process_index", 0))
-            BestEffort("an earlier run's story is not kept")(watch.file.keep_earlier, state.global_step)
+            BestEffort("an earlier run log is not kept")(watch.file.keep_earlier, state.global_step)
         if state.is_world_process_zero:
             watch.postfix = ProgressPostfix(handler) if options.progress else None
             if watch.panel is None and (in_notebook() if options.panel is None else options.panel):
@@ -61,7 +61,7 @@ def _can_be_hooked(args: Any, model: Any) -> bool:
 
 
 def _next_batch(watch: Watch, options: WatchOptions, config: Any) -> BeforeBatch | None:
-    """What is asked about each batch before it runs; None where nothing is known."""
+    """The prediction for each batch before it runs; None where nothing is known."""
     buckets = getattr(config, "length_buckets", ())
     table = [(bucket.up_to_s, bucket.micro_batch) for bucket in buckets if bucket.micro_batch is not None]
     if options.memory is None and not table:
@@ -72,5 +72,5 @@ def _next_batch(watch: Watch, options: WatchOptions, config: Any) -> BeforeBatch
         say(f"memory: {words}")
         watch.tell("next_batch", words)
 
-    careful, ask = BestEffort("batches are not looked at before they run"), NextBatch(predict, tell)
+    careful, ask = BestEffort("batches are not checked before they run"), NextBatch(predict, tell)
     return lambda clips, seconds: careful(ask, clips, seconds)

@@ -1,4 +1,4 @@
-"""Plans: what is asked for, the records of a plan, the planner, and which clips it trains on."""
+"""Plans: options, records, the planner, and the selection of clips."""
 
 from .._base.lazy_names import lazy_names
 

@@ -1,4 +1,4 @@
-"""What a plan is asked for."""
+"""The options of a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan is made of: plain records, sizes in bytes, durations in seconds."""
+"""Records of a plan: sizes in bytes, durations in seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Decision:
     value: str
     reason: str
     alternative: str = ""
-    """What else it might be; empty when there is nothing to tell."""
+    """The alternative value; empty for none."""
     gain: str = ""
     """Of the value over the alternative: ``"1.4× faster"``, ``"needs 3.1 GB less"``."""
 
@@ -77,7 +77,7 @@ class PlannedTimes:
 
 @dataclasses.dataclass(frozen=True)
 class Alternative:
-    """Another way to train, beside the plan."""
+    """An alternative to the plan."""
 
     name: str
     what: str

@@ -1,4 +1,4 @@
-"""From measured profiles to a plan: ask the planner, trace the way that it chose, and ask again until both agree."""
+"""Plans from measured profiles: plan, trace the chosen settings, and plan again until the choice is a traced one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..memory import MemoryModel
 
 HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
-_ROUNDS = 3  # ways that are traced at most: with and without checkpointing, and one in reserve
+_ROUNDS = 3  # at most this many settings are traced: with and without checkpointing, and one in reserve
 _WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, the last
 _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
@@ -28,8 +28,8 @@ _ROWS = 16  # lengths at which a traced table is asked
 _GRADIENT_BYTES = 4
 
 
-class Way(NamedTuple):
-    """One way of training, as the planner names it."""
+class TracedSettings(NamedTuple):
+    """The settings that a traced step depends on, by the names of `plan.next`."""
 
     precision: Precision
     gradient_checkpointing: bool
@@ -37,7 +37,7 @@ class Way(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the planner wants to know of a way, as ``plan.next`` names it.
+    """What the planner asks a trace for, by the names of ``plan.next``.
 
     ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step.
     """
@@ -51,9 +51,9 @@ class Wanted(NamedTuple):
     max_length_s: float | None
 
     @property
-    def way(self) -> Way:
-        """The way alone."""
-        return Way(self.precision, self.gradient_checkpointing, self.optimizer)
+    def settings(self) -> TracedSettings:
+        """The settings alone."""
+        return TracedSettings(self.precision, self.gradient_checkpointing, self.optimizer)
 
 
 class NotTracedWarning(UserWarning):
@@ -69,7 +69,7 @@ class NotTraced:
 
 
 class Tracer:
-    """Traces a model in the ways that a plan chooses, for one GPU.
+    """Traces a model with the settings that a plan chooses, for one GPU.
 
     ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes; ``gpu`` plans for a card of the catalogue.
     ``trained`` is the number of trained parameters, ``devices`` the number of GPUs that share a step: DDP keeps a
@@ -130,7 +130,7 @@ class Tracer:
         largest = max(1, rows[-1][1])
         sizes = sorted({size for size in _divisors(share) if size <= largest} | {largest})
         return {
-            **wanted.way._asdict(),
+            **wanted.settings._asdict(),
             "budget_bytes": wanted.budget_bytes,
             "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
             "peaks": [self._peak(memory, size, longest_s) for size in sizes],
@@ -143,7 +143,7 @@ class Tracer:
         peaks = [self._peak(memory, size, longest_s) for size in sizes]
         largest = max((peak["batch"] for peak in peaks if peak["bytes"] <= wanted.budget_bytes), default=0)
         return {
-            **wanted.way._asdict(),
+            **wanted.settings._asdict(),
             "budget_bytes": wanted.budget_bytes,
             "memory": [{"seconds": longest_s, "batch": largest}],
             "peaks": peaks,
@@ -154,14 +154,14 @@ class Tracer:
         }
 
     def _outside(self, memory: MemoryModel) -> int:
-        """What a process takes beside the allocator's memory: context and NCCL, or the process itself on a CPU."""
+        """What a process takes besides the allocator's memory: context and NCCL, or the process itself on a CPU."""
         context = memory.target.context_bytes
         return (HOST_BYTES if context is None else context) + self._beside
 
     def _worst(
         self, memory: MemoryModel, rows: Table, share: int, durations: Sequence[float], limit: int
     ) -> int | None:
-        """The highest memory of some steps in random order, cut by what fits; None without a clip for each place.
+        """The highest memory of some steps in random order, split by what fits; None without a clip for each place.
 
         Within the budget, as PyTorch gives cached memory back before it fails; what it takes where that does not help.
         """
@@ -229,8 +229,8 @@ def _evaluation(memory: MemoryModel, batch: int, seconds: float, share: int, lim
 def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotTraced) -> dict[str, Any]:
     """Trace with ``tracer`` what the planner wants to know, until it wants no more; its plan as a JSON object.
 
-    ``durations`` are the seconds of every clip, empty where they are not known. A model that cannot be traced is said
-    once, as a ``NotTracedWarning``, and planned from its config.
+    ``durations`` are the seconds of every clip, empty where they are not known. A model that cannot be traced is
+    reported once, as a ``NotTracedWarning``, and planned from its config.
     """
     traced: list[dict[str, Any]] = []
     missing: NotTraced | None
@@ -263,7 +263,7 @@ def _traced(
 
 
 def _failed(error: AsrConfigError) -> NotTraced:
-    """A trace that fails is a warning instead of an error: the plan says what it rests on."""
+    """A trace that fails is a warning instead of an error: the plan names its estimator."""
     warnings.warn(
         f"the model could not be traced ({error.message}): its memory is estimated without a trace",
         NotTracedWarning,

@@ -1,4 +1,4 @@
-"""Which clips a plan trains on, which are to be cut, and where: ``max_length_s`` and ``chunk_length_s``."""
+"""Which clips a plan trains on, and where long ones are split: ``max_length_s`` and ``chunk_length_s``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Selection:
     """Clips by their index. Arrays are of type ``"q"`` and in ascending order; hours are of audio."""
 
     kept: array[int]
-    """What the plan trains on, clips to be cut included."""
+    """What the plan trains on, clips to be split included."""
     too_long: array[int]
     """Left out: over ``max_length_s``."""
     unreadable: array[int]
@@ -41,7 +41,7 @@ class Selection:
         if self.unreadable:
             lines.append(f"{plural(len(self.unreadable), 'clip')} that cannot be read left out")
         if self.to_cut:
-            pieces = f"to be cut into pieces of at most {self.chunk_length_s:g} s ({self.to_cut_hours:.2f} h)"
+            pieces = f"to be split into pieces of at most {self.chunk_length_s:g} s ({self.to_cut_hours:.2f} h)"
             lines.append(f"{plural(len(self.to_cut), 'clip')} {pieces}")
         return "\n".join(lines)
 
@@ -50,7 +50,7 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     """Which of the clips, by their ``durations`` in seconds, ``config`` trains on.
 
     Clips over ``max_length_s`` and those whose duration is NaN (not readable) are left out, those over
-    ``chunk_length_s`` are kept and named. Raises ``InvalidArgumentError`` for what is no duration, and
+    ``chunk_length_s`` are kept and named. Raises ``InvalidArgumentError`` for invalid durations, and
     ``EmptyDatasetError`` when nothing is left.
 
     >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
@@ -61,7 +61,9 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     1 clip that cannot be read left out
     """
     if not isinstance(config, PlanRecord):
-        raise InvalidArgumentError(f"config = {config!r:.80} is no TrainingConfig", "create_optimal_config gives one")
+        raise InvalidArgumentError(
+            f"config = {config!r:.80} is not a TrainingConfig", "create_optimal_config gives one"
+        )
     seconds = _seconds(durations)
     longest = math.inf if config.max_length_s is None else config.max_length_s
     chunk = math.inf if config.chunk_length_s is None else config.chunk_length_s
@@ -73,7 +75,7 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     if not kept:
         raise EmptyDatasetError(
             f"no clip is left of {len(seconds)}: {len(too_long)} are over {longest:g} s, {len(unreadable)} unreadable",
-            "raise config.max_length_s, or set chunk_length_s and cut the clips",
+            "raise config.max_length_s, or set chunk_length_s and split the clips",
         )
 
     def hours(clips: array[int]) -> float:
@@ -88,7 +90,7 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
 def clip_pieces(durations: Sequence[float], config: PlanRecord) -> Iterator[tuple[int, float, float]]:
     """Clip, start and end in seconds of every piece that ``config`` trains on, in order.
 
-    A clip over ``chunk_length_s`` is cut evenly into as few pieces as keep to that length, so that none is a short
+    A clip over ``chunk_length_s`` is split evenly into as few pieces as keep to that length, so that none is a short
     rest; others are one piece. Clips that ``select_clips`` leaves out have none. Where the text is to be cut only an
     alignment can tell: that is the caller's.
 

@@ -11,7 +11,7 @@ def _steps(c: PlanRecord) -> list[tuple[str, str]]:
     """How the guard makes a plan's steps, where the Trainer alone would not."""
     if c.micro_batching != "memory":
         return []
-    cut = f"cut by memory: {c.micro_batch_size} of the longest at once"
+    cut = f"micro-batches sized by memory ({c.micro_batch_size} of the longest clips)"
     return [("Steps", f"{c.length_handling} clips, {cut} (by manager.attach)")]
 
 

@@ -15,14 +15,14 @@ from ..view.units import plural
 from .speech_data import column, keep_rows, with_column
 
 _NAMED = 5  # bad clips that a note names
-_DECODED_H = 10  # hours of audio that are decoded to see whether that works, unless told otherwise
+_DECODED_H = 10  # hours of audio that are decoded to see whether that works, by default
 _AT_ONCE = 256  # clips handed to the threads
 
 
 def measured(dataset: Any, what: str, check_audio: bool | None, progress: bool) -> tuple[Any, list[str]]:
     """``dataset`` with the column ``length`` and without bad clips, and notes on those and on sampling rates.
 
-    Headers tell lengths. ``check_audio`` decodes every clip, too; None does so where there are few hours of it.
+    Lengths come from headers. ``check_audio`` decodes every clip, too; None does so where there are few hours of it.
     """
     result = scan_audio(dataset, allow_empty=True, progress=progress)
     lengths = [0 if math.isnan(s) else round(s * SAMPLING_RATE) for s in result.durations]

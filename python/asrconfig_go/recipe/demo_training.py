@@ -74,7 +74,7 @@ def train_demo(
 
     `seconds` ends training early on a slow machine (None: never), `max_steps` is the number of optimizer steps
     (default 1000), `gpu` plans for a GPU of the catalogue instead of this machine. On one machine the result
-    depends on `seed` alone, unless `seconds` cuts it short. Raises an AsrConfigError when planning fails.
+    depends on `seed` alone, unless `seconds` ends it early. Raises an AsrConfigError when planning fails.
     """
     from ..optimal import create_optimal_config
 

@@ -1,4 +1,4 @@
-"""How far transcripts are from what was said: edit distance, word and character error rate."""
+"""Edit distance, word and character error rate of transcripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done when a model is trained and saved: evaluate, show samples, report, push."""
+"""Final stages of a fine-tuning: evaluate, show samples, report, push."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAMPLES = 5
 
 
 def finished(run: Run) -> FineTuneResult:
-    """Evaluate what was trained, and write the model card and the report beside it."""
+    """Evaluate the model, and write the model card and the report next to it."""
     rates = _rates(run.trainer) if run.data.evaluation is not None else {}
     result = FineTuneResult(
         output_dir=run.options.output,
@@ -51,7 +51,7 @@ def _rates(trainer: Any) -> dict[str, Any]:
 
 
 def _loss(trainer: Any) -> float | None:
-    """The mean loss that the Trainer tells at the end of a training."""
+    """The mean loss that the Trainer reports at the end of a training."""
     told = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
     return float(told[-1]) if told else None
 
@@ -75,7 +75,7 @@ def _report(output: Path) -> Path | None:
 
 
 def _pushed(run: Run) -> str:
-    """Push the model, if that is wanted. A failure is told and ends nothing: the model is in the folder."""
+    """Push the model, if requested. A failure is reported, not raised: the model is in the folder."""
     push = run.options.push
     if push is False:
         return ""

@@ -1,4 +1,4 @@
-"""What is asked of a fine-tuning, apart from its data."""
+"""The options of a fine-tuning."""
 
 from __future__ import annotations
 

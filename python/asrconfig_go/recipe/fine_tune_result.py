@@ -1,4 +1,4 @@
-"""What a fine-tuning came to."""
+"""The result of a fine-tuning."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class FineTuneResult:
 
     ``wer`` and ``cer`` are shares of the reference words and characters of the evaluation clips, which the model was
     not trained on; ``wer_before`` is that of the model as it was loaded. None where nothing was evaluated. ``samples``
-    are (said, heard) of the first of those clips. ``notes`` tell what was found and left out of the data, ``pushed``
-    what became of the upload (``""``: none was asked for), ``memory`` the peaks.
+    are (said, heard) of the first of those clips. ``notes`` are what was found and left out of the data, ``pushed``
+    the result of the upload (``""``: not requested), ``memory`` the peaks.
     """
 
     output_dir: Path

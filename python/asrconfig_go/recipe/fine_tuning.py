@@ -52,12 +52,12 @@ def fine_tune(
     length, ``target_batch_size`` is the clips of an optimizer step (default 32), ``gpu`` plans for another GPU, and
     ``config`` is a plan made before. ``settings`` are fields of the plan, or else of TrainingArguments, to override.
 
-    ``resume=True`` goes on with the training that ``output_dir`` holds, with its plan, or starts it. ``push`` uploads
-    the model, to a repository of that name if it is one; without a token the result says so. What was there before
+    ``resume=True`` resumes the training in ``output_dir`` with its plan, or starts it. ``push`` uploads
+    the model, to a repository of that name if it is one; without a token the result has a note. What was there before
     stays: a folder with an earlier training is refused unless that is resumed.
 
     Raises an ``AsrConfigError`` that names the cause and the remedy: for the data, the model, an output folder that
-    cannot be written or is full. On Ctrl-C it says how to go on, and raises ``KeyboardInterrupt``.
+    cannot be written or is full. On Ctrl-C it prints how to continue, and raises ``KeyboardInterrupt``.
 
     >>> result = fine_tune("demo", "tiny-wav2vec2", "out", max_steps=1, verbose=False)
     >>> result.training.steps

@@ -1,4 +1,4 @@
-"""The trained model to the Hugging Face Hub."""
+"""Uploads the trained model to the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = No
     """Upload the model of ``trained``, a Trainer or the folder that ``fine_tune`` wrote; gives a sentence on it.
 
     ``repo`` is ``"name"`` or ``"user/name"``, by default the folder's name; it is made if it is not there, ``private``
-    unless told otherwise. Checkpoints and logs stay here. ``token`` is by default the stored one; where there is none,
-    nothing is done, and the sentence says so.
+    by default. Checkpoints and logs stay here. ``token`` is by default the stored one; where there is none,
+    nothing is done, and the returned sentence says so.
 
     Raises ``NotFoundError`` when the upload fails: what was trained stays in the folder.
     """

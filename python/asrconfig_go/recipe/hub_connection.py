@@ -1,4 +1,4 @@
-"""Whether the Hugging Face Hub can be reached at all, found out before its client tries for minutes."""
+"""Checks whether the Hugging Face Hub can be reached, before its client retries for minutes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 
 def offline() -> bool:
-    """Whether the Hub's client is told to stay offline, or the Hub's name is not known to this machine's network."""
+    """Whether the Hub's client is set to offline mode, or the Hub's name does not resolve."""
     try:
         from huggingface_hub import constants
     except ImportError:

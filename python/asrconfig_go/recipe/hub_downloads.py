@@ -1,4 +1,4 @@
-"""What comes from the Hugging Face Hub, and what to do when it does not."""
+"""Downloads from the Hugging Face Hub, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def explained(what: str, error: Exception, instead: str, unreachable: bool) -> A
 
 
 def _first(error: Exception) -> str:
-    """The first sentence of what an exception tells."""
+    """The first sentence of an exception."""
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return line.split(". ")[0].rstrip(".")
 

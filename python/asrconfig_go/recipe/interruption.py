@@ -1,4 +1,4 @@
-"""What to say when a training is stopped."""
+"""The message when a training is stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .output_folder import saved_so_far
 
 @contextlib.contextmanager
 def resume_command_shown(trainer: Any, verbose: bool) -> Iterator[None]:
-    """On Ctrl-C, print how far the training came and how to go on with it."""
+    """On Ctrl-C, print how far the training came and how to continue with it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -21,6 +21,6 @@ def resume_command_shown(trainer: Any, verbose: bool) -> Iterator[None]:
             state, output = trainer.state, Path(trainer.args.output_dir)
             show(
                 f"\nStopped at step {state.global_step} of {state.max_steps}: {saved_so_far(output)}\n"
-                "  → go on by the same call with resume=True (asrconfig train … --resume)"
+                "  → continue with the same call with resume=True (asrconfig train … --resume)"
             )
         raise

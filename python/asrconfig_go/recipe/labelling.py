@@ -1,4 +1,4 @@
-"""Labels for transcripts, and no clip whose labels do not fit the model."""
+"""Labels for transcripts; drops clips whose labels do not fit the model."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def prepare(data: SpeechData, processor: Any, *, model: Any = None) -> SpeechDat
 
     Left out and noted are clips without a transcript; pairs with more labels than the model makes frames of the clip
     (CTC), or than the decoder has positions; and for Whisper, which hears a fixed time at once, longer clips.
-    ``model`` tells frames and positions: a model, its configuration or name, by default the usual one of its kind.
-    Raises ``EmptyDatasetError`` when no clip is left to train on.
+    ``model`` determines frames and positions: a model, its configuration or name, by default the usual one of its kind.
+    Raises ``EmptyDatasetError`` when no clips are left to train on.
 
     >>> data = load_speech("demo", progress=False)
     >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")

@@ -72,7 +72,7 @@ def read_manifest(path: Path, audio_column: str | None, text_column: str | None)
     text = find_column(columns, "text", text_column)
     if any(float(row.get("offset") or 0) for row in rows if _is_number(row.get("offset"))):
         raise UnsupportedError(
-            f"{path} cuts pieces out of longer files (its column offset)", "write each piece to a file of its own"
+            f"{path} uses pieces of longer files (its column offset)", "write each piece to a file of its own"
         )
     paths = _resolved(path.parent, [str(row.get(audio) or "") for row in rows])
     splits: dict[str, list[tuple[str, Any]]] = {}

@@ -16,8 +16,8 @@ def load_model(model: str, processor: Any, *, seed: int = 0) -> Any:
     """The model called ``model``, ready to be trained with ``processor``.
 
     Of a checkpoint for CTC (a folder or a name on the Hub: wav2vec2, wav2vec2-bert, HuBERT, WavLM and their like) the
-    head gets a row for each token, made anew where the checkpoint's does not fit; the loss is a mean, impossible pairs
-    count zero, and the convolutional feature encoder is frozen, as is usual. Whisper is taken as it is, told the
+    head gets a row for each token, made again where the checkpoint's does not fit; the loss is a mean, impossible pairs
+    count zero, and the convolutional feature encoder is frozen, as is usual. Whisper is used unchanged, with the
     processor's language. ``"tiny-wav2vec2"`` and ``"tiny-whisper"`` are small, need no network, and have random weights
     that depend on ``seed`` alone.
 

@@ -1,4 +1,4 @@
-"""Which kind of model a name stands for: one with a CTC head, or Whisper."""
+"""Whether a model name is a CTC model or Whisper."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _model_type(model: str) -> str:
     if file.is_file():
         found = read_object(file, "model's config", _AGAIN).get("model_type")
         if not isinstance(found, str):
-            raise CorruptFileError(f"{file} tells no model_type", _AGAIN)
+            raise CorruptFileError(f"{file} has no model_type", _AGAIN)
         return found
     try:
         known: dict[str, Any] = native.call("model.config", {"name": model})["config"]

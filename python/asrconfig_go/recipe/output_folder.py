@@ -1,4 +1,4 @@
-"""The folder that a training writes to: it can be written, nothing in it is lost, and a full disk is told as such."""
+"""Checks of the output folder: writable, no earlier training lost, and a full disk reported as such."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def output_folder(folder: str | os.PathLike[str], resume: bool | str | os.PathLi
     if there and resume is False:
         raise InvalidArgumentError(
             f"{path} holds an earlier training ({', '.join(there[:3])})",
-            "go on with it by resume=True (--resume), or choose another folder (--out)",
+            "continue with it by resume=True (--resume), or choose another folder (--out)",
         )
     return path
 
@@ -54,13 +54,13 @@ def check_room(path: Path, model: Any) -> None:
     if free < needed:
         raise NotFoundError(
             f"{path} has {gb(free)} free, and a checkpoint with the model takes {gb(needed)}",
-            "free room, or choose a folder on another disk (--out)",
+            "free some space, or choose a folder on another disk (--out)",
         )
 
 
 @contextlib.contextmanager
 def full_disk_explained(path: Path, step: Callable[[], int]) -> Iterator[None]:
-    """Turn what a full disk raises into a ``NotFoundError`` that tells what is safe. ``step`` is the current one."""
+    """Turn the error of a full disk into a ``NotFoundError`` with the last checkpoint. ``step`` is the current one."""
     try:
         yield
     except Exception as error:
@@ -69,10 +69,10 @@ def full_disk_explained(path: Path, step: Callable[[], int]) -> Iterator[None]:
         free = gb(shutil.disk_usage(path).free)
         partial = path / f"checkpoint-{step()}"
         if partial.is_dir() and incomplete(partial):
-            shutil.rmtree(partial, ignore_errors=True)  # it takes room, and nothing can go on from it
+            shutil.rmtree(partial, ignore_errors=True)  # it takes room, and nothing can continue from it
         raise NotFoundError(
             f"{path} is full: it could not be written at step {step()} ({free} free)",
-            f"free room on that disk, then go on by resume=True (--resume); {saved_so_far(path)}",
+            f"free space on that disk, then continue with resume=True (--resume); {saved_so_far(path)}",
         ) from error
 
 
@@ -89,13 +89,13 @@ def _is_full(error: BaseException | None, path: Path) -> bool:
 
 
 def saved_so_far(path: Path) -> str:
-    """In words, which checkpoint a resumed training would go on from."""
+    """In words, which checkpoint a resumed training would continue from."""
     newest = newest_complete(path)
-    return f"{newest} is safe, and training goes on from there" if newest else "no checkpoint was saved yet"
+    return f"{newest} is complete, and training continues from there" if newest else "no checkpoint was saved yet"
 
 
 def save_model(trainer: Any, path: Path) -> None:
-    """Save model and processor into ``path``, each file whole or not at all: through a folder beside them."""
+    """Save model and processor into ``path``, each file atomically, through a temporary folder."""
     with tempfile.TemporaryDirectory(dir=path, prefix=".saving") as folder:
         trainer.save_model(folder)  # in every process: the weights may be spread over them
         for file in sorted(Path(folder).iterdir()):

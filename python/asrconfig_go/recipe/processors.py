@@ -51,7 +51,9 @@ def _whisper(model: str, language: str | None) -> Any:
     processor = from_hub("the processor of", model, lambda: WhisperProcessor.from_pretrained(model), OFFLINE)
     if not _is_multilingual(model):
         if language is not None and language.lower() not in ("en", "english"):
-            raise InvalidArgumentError(f"{model!r} knows English alone, not {language!r}", "choose a multilingual one")
+            raise InvalidArgumentError(
+                f"{model!r} supports English only, not {language!r}", "choose a multilingual one"
+            )
         return processor
     try:
         processor.tokenizer.set_prefix_tokens(language=language and language.lower(), task="transcribe")

@@ -1,4 +1,4 @@
-"""Who prints: the first process alone, and no bars of transformers where nothing is to be printed."""
+"""Prints on the first process only, and hides transformers' progress bars elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a fine-tuning: made for it, given, or that of the run which is resumed."""
+"""The plan of a fine-tuning: new, given, or that of the resumed run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audio with transcripts, to train on and to evaluate with, and what was found and done on the way."""
+"""Audio with transcripts for training and evaluation, and notes on what was changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SpeechData:
 
     Both are a ``datasets.Dataset`` with the columns ``audio`` (not decoded: ``load_audio`` reads it), ``text``,
     ``length`` (samples at 16 kHz) and, after ``prepare``, ``labels`` (token ids). ``evaluation`` is None where there
-    is nothing to evaluate with. ``notes`` tell in order what was found, changed and left out.
+    is nothing to evaluate with. ``notes`` list in order what was found, changed and left out.
     """
 
     train: Any
@@ -38,7 +38,7 @@ class SpeechData:
     def clean(self, *, lowercase: bool = True, keep: str = "'") -> SpeechData:
         """With transcripts cleaned by ``clean_text``, and without clips whose transcript is empty then.
 
-        Raises ``EmptyDatasetError`` when no clip is left to train on.
+        Raises ``EmptyDatasetError`` when no clips are left to train on.
         """
         return self.with_texts(lambda text: clean_text(text, lowercase=lowercase, keep=keep))
 
@@ -52,7 +52,7 @@ class SpeechData:
         """The same with other rows. Raises ``EmptyDatasetError`` when there is nothing to train on."""
         if not len(train):
             told = "".join(f"; {note}" for note in self.notes)
-            raise EmptyDatasetError(f"no clip is left to train on{told}", "check the audio and the transcripts")
+            raise EmptyDatasetError(f"no clips are left to train on{told}", "check the audio and the transcripts")
         return replace(self, train=train, evaluation=evaluation if evaluation is not None and len(evaluation) else None)
 
     def noted(self, *notes: str) -> SpeechData:
@@ -60,7 +60,7 @@ class SpeechData:
         return replace(self, notes=(*self.notes, *notes))
 
     def since(self, earlier: SpeechData) -> Notes:
-        """What became of ``earlier``: the clips that there are, and the notes that are new."""
+        """What changed since ``earlier``: the clips that there are, and the notes that are new."""
         return Notes((self._amounts(), *self.notes[len(earlier.notes) :]))
 
     def _amounts(self) -> str:

@@ -1,4 +1,4 @@
-"""Speech by name: a data set of the Hub, a folder, a manifest, a ``datasets.Dataset``, or the bundled clips."""
+"""Loads speech by name: a dataset of the Hub, a folder, a manifest, a ``datasets.Dataset``, or the bundled clips."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def load_speech(
     - a folder with a manifest (metadata.csv, .tsv or .jsonl; or train.csv and test.csv), with a text file beside each
       clip (x.txt beside x.wav), with Parquet files, or what ``save_to_disk`` wrote;
     - a manifest: .csv, .tsv, .jsonl. Paths count from its folder on, or from clips, wavs or audio in it. A column
-      ``split`` tells train from test;
-    - the name of a data set on the Hub, ``name`` being its configuration, ``split`` and ``evaluation_split`` its
+      ``split`` distinguishes train and test;
+    - the name of a dataset on the Hub, ``name`` being its configuration, ``split`` and ``evaluation_split`` its
       splits (default: train, and validation or test), ``token`` one for data that needs it (default: the stored one);
     - a ``datasets.Dataset`` or ``DatasetDict``, or a ``SpeechData``, which is given back.
 
@@ -91,7 +91,7 @@ def _speech(dataset: Any, audio: str | None, text: str | None) -> Any:
     import datasets
 
     if not hasattr(dataset, "__len__"):
-        raise UnsupportedError("a streamed data set cannot be cleaned and split", "load it without streaming=True")
+        raise UnsupportedError("a streamed dataset cannot be cleaned and split", "load it without streaming=True")
     columns = list(dataset.column_names)
     marked = [name for name, feature in dataset.features.items() if type(feature).__name__ == "Audio"]
     names = {"audio": find_column(columns, "audio", audio, marked)}

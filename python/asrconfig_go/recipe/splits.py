@@ -20,7 +20,7 @@ _MANIFESTS = ("metadata", "manifest", "transcripts", "transcript", "data")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _ACCEPTED = (
     'pass "demo", a folder (with metadata.csv or .jsonl, or with x.txt beside each x.wav), a manifest, the name of a '
-    "data set on the Hub, or a datasets.Dataset"
+    "dataset on the Hub, or a datasets.Dataset"
 )
 
 
@@ -31,7 +31,7 @@ def splits_of(source: Any, audio: str | None, text: str | None, hub: dict[str, A
 
         return read_manifest(CLIPS / "manifest.jsonl", None, None)
     if isinstance(source, str | os.PathLike):
-        path = user_path(source, "data set")
+        path = user_path(source, "dataset")
         if path.is_dir():
             return _folder(path, audio, text)
         return _file(path, audio, text) if path.exists() else _remote(os.fspath(source), hub)
@@ -47,7 +47,7 @@ def _file(path: Path, audio: str | None, text: str | None) -> dict[str, Any]:
         return read_manifest(path, audio, text)
     if path.suffix == ".parquet":
         return _parquet([path])
-    raise InvalidArgumentError(f"{path} is no manifest: {', '.join(TABLES)} and .parquet are known", _ACCEPTED)
+    raise InvalidArgumentError(f"{path} is not a manifest: {', '.join(TABLES)} and .parquet are known", _ACCEPTED)
 
 
 def _folder(path: Path, audio: str | None, text: str | None) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _remote(name: str, hub: dict[str, Any]) -> dict[str, Any]:
 
     def load(split: str | None) -> Any:
         return from_hub(
-            "the data set",
+            "the dataset",
             name,
             lambda: load_dataset(name, hub["name"], split=split, token=hub["token"]),
             'a folder or a manifest on this machine, or "demo", needs no network',

@@ -39,7 +39,7 @@ def rhythm(steps: int, evaluates: bool) -> dict[str, Any]:
 
 
 def length_of_run(max_steps: int | None, epochs: float | None, tiny: bool) -> int | None:
-    """Optimizer steps that are asked for, None for the plan's. Raises ``InvalidArgumentError`` for less than 1."""
+    """The requested optimizer steps, None for the plan's. Raises ``InvalidArgumentError`` for less than 1."""
     if max_steps is not None and epochs is not None:
         raise InvalidArgumentError("both max_steps and epochs are given", "give one of them")
     if (max_steps is not None and max_steps < 1) or (epochs is not None and epochs <= 0):

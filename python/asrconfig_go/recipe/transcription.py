@@ -1,4 +1,4 @@
-"""Transcripts of a model, and how right they are."""
+"""Transcripts of a model, and their error rates."""
 
 from __future__ import annotations
 

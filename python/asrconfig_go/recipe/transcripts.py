@@ -1,4 +1,4 @@
-"""Transcripts as a model can learn them: one form of each letter, no punctuation; and what that changed."""
+"""Cleans transcripts: one form of each letter, no punctuation; and counts the changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def clean_text(text: str, *, lowercase: bool = True, keep: str = "'") -> str:
 
     Characters in ``keep`` stay, and so do letters and marks of every script. Typographic apostrophes become ``'``.
     Dashes, slashes and underscores end a word. Numbers stay as they are written, with the points between their digits:
-    how they are spoken is not to be told from them.
+    their spoken form is ambiguous.
 
     >>> clean_text("Hello,  WORLD!")
     'hello world'
@@ -53,7 +53,7 @@ class CleaningReport:
     """Without any letter or number afterwards."""
     with_digits: int = 0
     removed: Counter[str] = field(default_factory=Counter)
-    """How often each character is gone or became a space."""
+    """How often each character was removed or replaced by a space."""
 
     def add(self, before: str, after: str) -> None:
         """Count one transcript."""

@@ -40,30 +40,30 @@ class Outcome:
 
 def outcomes(line: Timeline) -> tuple[Outcome, ...]:
     """Of all alerts, in order."""
-    told = [_outcome(line, source, alert) for source in line.sources for alert in source.story.alerts]
+    told = [_outcome(line, source, alert) for source in line.sources for alert in source.run_log.alerts]
     return tuple(sorted(told, key=lambda outcome: outcome.at_s))
 
 
 def _outcome(line: Timeline, source: Source, alert: Alert) -> Outcome:
     begin = alert.at_s
-    end = source.story.duration_s if alert.cleared_s is None else alert.cleared_s
+    end = source.run_log.duration_s if alert.cleared_s is None else alert.cleared_s
     true_s = _came_true(line, source, alert, end)
     if true_s is not None:
         what, after = "came true", true_s - begin
     elif alert.cleared_s is None:
         what, after = "held", None
     else:
-        events = source.story.events
+        events = source.run_log.events
         cleaned = any(e.kind == _CLEAN_UP and begin <= e.at_s <= end + _MARGIN_S for e in events)
         what, after = ("averted" if cleaned else "cleared"), end - begin
     return Outcome(alert, line.label_of(source, alert.gpu), begin + source.offset_s, what, after)
 
 
 def _came_true(line: Timeline, source: Source, alert: Alert, end: float) -> float | None:
-    """When, in seconds of the story."""
+    """When, in seconds of the run log."""
     moments = [
         event.at_s
-        for event in source.story.events
+        for event in source.run_log.events
         if event.kind == _OUT_OF_MEMORY and alert.at_s <= event.at_s <= end + _MARGIN_S and _of_it(event, alert)
     ]
     moments += _used_up(source, alert, end)
@@ -83,8 +83,8 @@ def _used_up(source: Source, alert: Alert, end: float) -> list[float]:
     if alert.kind not in _HOST_ROWS:
         return []
     name, whole, left = _HOST_ROWS[alert.kind]
-    total = getattr(source.story.host, whole)
-    row = Line(source.story.activity.times_s, getattr(source.story.activity, name))
+    total = getattr(source.run_log.host, whole)
+    row = Line(source.run_log.activity.times_s, getattr(source.run_log.activity, name))
     return [
         t
         for t, v in row.known

@@ -99,7 +99,7 @@ def steps_panel(line: Timeline) -> Panel:
 def ram_panels(line: Timeline) -> Iterator[Panel]:
     """RAM of each machine."""
     for node in line.nodes:
-        total = node[0].story.host.total_bytes
+        total = node[0].run_log.host.total_bytes
         series = [
             Series("in use", line.host_used(node), BLUE, area=True),
             Series("this training", line.host_row(node, "tree_rss_bytes"), ORANGE),
@@ -107,7 +107,7 @@ def ram_panels(line: Timeline) -> Iterator[Panel]:
             Series("/dev/shm", line.host_row(node, "shm_used_bytes"), PURPLE),
             Series("swap", line.host_row(node, "swap_used_bytes"), GREY),
         ]
-        name = "container's limit" if node[0].story.host.contained else "total"
+        name = "container's limit" if node[0].run_log.host.contained else "total"
         yield Panel(
             f"{_named(line, node[0].name)}Host RAM", "", "GiB", GIB, _seen(series), (total, name) if total else None
         )

@@ -24,7 +24,7 @@ TraceEvent = dict[str, Any]
 def trace(line: Timeline) -> dict[str, Any]:
     """The object of a trace file."""
     events = [event for i, source in enumerate(line.sources) for event in _source(source, i * _ROOM + 1)]
-    start = min((source.story.start_unix_nanos for source in line.sources), default=0)
+    start = min((source.run_log.start_unix_nanos for source in line.sources), default=0)
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"start_unix_nanos": f"{start}"}}
 
 
@@ -38,7 +38,7 @@ def _source(source: Source, host: int) -> Iterator[TraceEvent]:
 
 def _names(source: Source, host: int) -> Iterator[TraceEvent]:
     prefix = f"{source.name} " if source.name else ""
-    names = ["host and steps", *(f"GPU {i}: {gpu.name}" for i, gpu in enumerate(source.story.gpus))]
+    names = ["host and steps", *(f"GPU {i}: {gpu.name}" for i, gpu in enumerate(source.run_log.gpus))]
     for i, name in enumerate(names):
         yield {"ph": "M", "pid": host + i, "name": "process_name", "args": {"name": prefix + name}}
         yield {"ph": "M", "pid": host + i, "name": "process_sort_index", "args": {"sort_index": host + i}}
@@ -55,7 +55,7 @@ def _counter(source: Source, pid: int, name: str, times: Sequence[float], **name
 
 
 def _memory(source: Source, host: int) -> Iterator[TraceEvent]:
-    memory, steps = source.story.memory, source.story.steps
+    memory, steps = source.run_log.memory, source.run_log.steps
     yield from _counter(source, host, "RAM", memory.times_s, used_bytes=memory.host_used_bytes)
     for i, used in enumerate(memory.gpu_used_bytes):
         yield from _counter(source, host + 1 + i, "memory", memory.times_s, used_bytes=used)
@@ -66,7 +66,7 @@ def _memory(source: Source, host: int) -> Iterator[TraceEvent]:
 
 
 def _activity(source: Source, host: int) -> Iterator[TraceEvent]:
-    activity = source.story.activity
+    activity = source.run_log.activity
     at = activity.times_s
     yield from _counter(source, host, "processors", at, share=activity.cpu_share, busiest=activity.busiest_core)
     processes = {"training_bytes": activity.tree_rss_bytes, "workers_bytes": activity.workers_rss_bytes}
@@ -83,7 +83,7 @@ def _activity(source: Source, host: int) -> Iterator[TraceEvent]:
 
 def _steps(source: Source, host: int) -> Iterator[TraceEvent]:
     """Slices; an entry without its time has none."""
-    steps = source.story.steps
+    steps = source.run_log.steps
     for k, (end, kind, number) in enumerate(zip(steps.times_s, steps.kind, steps.number, strict=True)):
         spent = steps.spent_s[k]
         if spent is None:
@@ -103,10 +103,10 @@ def _steps(source: Source, host: int) -> Iterator[TraceEvent]:
 
 
 def _told(source: Source, host: int) -> Iterator[TraceEvent]:
-    story = source.story
-    for event in story.events:
+    run_log = source.run_log
+    for event in run_log.events:
         yield _instant(source, host, event.at_s, event.kind, event.gpu, {"text": event.text})
-    for alert in story.alerts:
+    for alert in run_log.alerts:
         told = {"text": alert.text, "advice": alert.advice, "severity": alert.severity}
         yield _instant(source, host, alert.at_s, f"alert: {alert.kind}", alert.gpu, told)
         if alert.cleared_s is not None:

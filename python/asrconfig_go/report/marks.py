@@ -25,7 +25,7 @@ def bands(line: Timeline) -> tuple[Band, ...]:
     """Evaluations and checkpoints by their steps, and gaps in the samples."""
     found = [band for kind in _BANDS for band in _lasting(line.step_row(lambda s, i: s.spent_s[i] or 0.0, kind), kind)]
     for source in line.leads:
-        times = source.story.memory.times_s
+        times = source.run_log.memory.times_s
         limit, pairs = gap_limit(times), itertools.pairwise(times)
         found += [Band(a + source.offset_s, b + source.offset_s, "gap") for a, b in pairs if b - a > limit]
     return tuple(sorted(found, key=lambda band: band.begin_s))

@@ -52,21 +52,21 @@ def _chosen(views: Sequence[GPUView], gpus: Sequence[int]) -> tuple[GPUView, ...
 
 def _unfinished(line: Timeline) -> bool:
     """Whether a training began, and nothing is known of its end."""
-    told = [event.text for event in line.leads[-1].story.events if event.kind == "training"]
+    told = [event.text for event in line.leads[-1].run_log.events if event.kind == "training"]
     return any("begins" in text for text in told) and not any("ends" in text for text in told)
 
 
 def report_figures(r: RunReport) -> Record:
     """Figures, not series: those are in the run's own file, and in its exports."""
-    first = min((s.story.start_unix_nanos for s in r.timeline.sources), default=0)
-    stories = [source.story for source in r.timeline.sources]
+    first = min((s.run_log.start_unix_nanos for s in r.timeline.sources), default=0)
+    run_logs = [source.run_log for source in r.timeline.sources]
     return {
         "start_unix_s": first / 1e9,
         "duration_s": r.timeline.duration_s,
         "gap_s": r.gap_s,
-        "samples": sum(story.samples for story in stories),
-        "errors": sum(story.errors for story in stories),
-        "interval_s": stories[0].interval_s,
+        "samples": sum(run_log.samples for run_log in run_logs),
+        "errors": sum(run_log.errors for run_log in run_logs),
+        "interval_s": run_logs[0].interval_s,
         "energy_wh": r.energy_wh,
         "steps": dataclasses.asdict(r.steps),
         "gpus": [dataclasses.asdict(gpu) for gpu in r.gpus],

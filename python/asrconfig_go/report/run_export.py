@@ -23,8 +23,8 @@ from .timeline import Timeline
 _RISKY = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a text that begins so for a formula
 
 
-def export(story: Any, path: str | os.PathLike[str], format: ExportFormat | None = None) -> None:
-    """Write what a monitor saw to ``path``; ``story`` is whatever ``report`` takes.
+def export(run_log: Any, path: str | os.PathLike[str], format: ExportFormat | None = None) -> None:
+    """Write what a monitor saw to ``path``; ``run log`` is whatever ``report`` takes.
 
     ``format`` is "csv" (a table with a row for each point, step, event and alert), "jsonl" (the same as one object a
     line, after one about the run) or "chrome" (for chrome://tracing and https://ui.perfetto.dev). None tells it from
@@ -44,7 +44,7 @@ def export(story: Any, path: str | os.PathLike[str], format: ExportFormat | None
         raise InvalidArgumentError(what, 'name a file .csv, .jsonl or .json, or pass format="csv", "jsonl" or "chrome"')
     if file.suffix == ".json" and file.name.startswith(FILE_NAME):
         raise InvalidArgumentError(f"{file.name} is a name of a monitor's own files", "name the export otherwise")
-    save_whole(file, write(Timeline(gather(story).sources)).encode("utf-8", "backslashreplace"))
+    save_whole(file, write(Timeline(gather(run_log).sources)).encode("utf-8", "backslashreplace"))
 
 
 def as_csv(line: Timeline) -> str:
@@ -73,13 +73,13 @@ def as_jsonl(line: Timeline) -> str:
         {
             "series": "run",
             "source": source.name or "first",
-            "start_unix_s": source.story.start_unix_nanos / 1e9,
-            "duration_s": source.story.duration_s,
-            "interval_s": source.story.interval_s,
-            "samples": source.story.samples,
-            "errors": source.story.errors,
-            "gpus": [asdict(gpu) for gpu in source.story.gpus],
-            "host": asdict(source.story.host),
+            "start_unix_s": source.run_log.start_unix_nanos / 1e9,
+            "duration_s": source.run_log.duration_s,
+            "interval_s": source.run_log.interval_s,
+            "samples": source.run_log.samples,
+            "errors": source.run_log.errors,
+            "gpus": [asdict(gpu) for gpu in source.run_log.gpus],
+            "host": asdict(source.run_log.host),
         }
         for source in line.sources
     )

@@ -129,7 +129,7 @@ def host_figures(line: Timeline) -> tuple[HostFigures, ...]:
 
 
 def _host(line: Timeline, label: str, node: tuple[Source, ...]) -> HostFigures:
-    host = node[0].story.host
+    host = node[0].run_log.host
 
     def row(name: str) -> Line:
         return line.host_row(node, name)
@@ -157,10 +157,10 @@ def _host(line: Timeline, label: str, node: tuple[Source, ...]) -> HostFigures:
 
 
 def step_figures(line: Timeline) -> StepFigures:
-    """Of the leading stories; audio of all ranks."""
+    """Of the leading run logs; audio of all ranks."""
     spent = {kind: _sum(line.step_row(_spent, kind)) for kind in ("train", "evaluation", "checkpoint")}
     numbers = [
-        n for s in line.leads for n, k in zip(s.story.steps.number, s.story.steps.kind, strict=True) if k == "train"
+        n for s in line.leads for n, k in zip(s.run_log.steps.number, s.run_log.steps.kind, strict=True) if k == "train"
     ]
     train, audio = _count(line, "train"), _of_train(line, "audio_s")
     padded, paired_audio = _of_train(line, "padded_s"), _of_train(line, "audio_s", beside="padded_s")
@@ -191,7 +191,7 @@ def _count(line: Timeline, kind: str) -> int:
     """Steps on several GPUs have an entry for each, and times in the first alone."""
     count = 0
     for source in line.leads:
-        steps = source.story.steps
+        steps = source.run_log.steps
         rows = [(n, s) for n, k, s in zip(steps.covers, steps.kind, steps.spent_s, strict=True) if k == kind]
         timed = [n for n, spent in rows if spent is not None]
         count += sum(timed or [n for n, _ in rows])
@@ -202,7 +202,7 @@ def _of_train(line: Timeline, name: str, beside: str = "") -> float | None:
     """The sum of a column over the training steps of every rank, of those that know ``beside``, too."""
     found = []
     for source in line.sources:
-        steps = source.story.steps
+        steps = source.run_log.steps
         others = getattr(steps, beside or name)
         rows = zip(steps.kind, getattr(steps, name), others, strict=True)
         found += [v for kind, v, other in rows if kind == "train" and v is not None and other is not None]

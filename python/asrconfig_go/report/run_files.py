@@ -29,13 +29,13 @@ class Source:
     """
 
     name: str
-    story: RunLog
+    run_log: RunLog
     offset_s: float = 0.0
 
     @property
     def span(self) -> tuple[float, float]:
         """Begin and end, in seconds from the run's start."""
-        return self.offset_s, self.offset_s + self.story.duration_s
+        return self.offset_s, self.offset_s + self.run_log.duration_s
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TrainerState:
 
 @dataclass(frozen=True)
 class Gathered:
-    """A run's parts; ``notes`` tell of files beside the stories that cannot be read."""
+    """A run's parts; ``notes`` tell of files beside the run logs that cannot be read."""
 
     sources: tuple[Source, ...]
     record: RunRecord | None = None
@@ -63,11 +63,11 @@ class Gathered:
 
 
 def gather(run: Any) -> Gathered:
-    """The parts of ``run``: a story, something that has one (a monitor), a run's folder, or a monitor's file."""
+    """The parts of ``run``: a run log, something that has one (a monitor), a run's folder, or a monitor's file."""
     if isinstance(run, RunLog):
         return Gathered((Source("", run),))
-    if callable(getattr(run, "story", None)):
-        return Gathered((Source("", run.story()),))
+    if callable(getattr(run, "run_log", None)):
+        return Gathered((Source("", run.run_log()),))
     if not isinstance(run, str | os.PathLike):
         raise InvalidArgumentError(f"{type(run).__name__} is no run", f"pass a MemoryMonitor or a RunLog, or {_WANTED}")
     path = user_path(run, "run")
@@ -115,12 +115,12 @@ def _added(file: Path) -> str:
 
 
 def _placed(named: list[tuple[str, RunLog]]) -> tuple[Source, ...]:
-    first = min(story.start_unix_nanos for _, story in named)
-    return tuple(Source(name, story, (story.start_unix_nanos - first) / 1e9) for name, story in named)
+    first = min(run_log.start_unix_nanos for _, run_log in named)
+    return tuple(Source(name, run_log, (run_log.start_unix_nanos - first) / 1e9) for name, run_log in named)
 
 
 def _aside(notes: list[str], read: Any) -> Any:
-    """What lies beside the stories; a report does not fail for its sake."""
+    """What lies beside the run logs; a report does not fail for its sake."""
     try:
         return read()
     except AsrConfigError as error:
@@ -130,15 +130,15 @@ def _aside(notes: list[str], read: Any) -> Any:
 
 def load_run_log(path: Path) -> RunLog:
     """What a monitor saved. Raises ``CorruptFileError`` and ``VersionMismatchError``, each with the file's name."""
-    told = read_object(path, "story", _ANOTHER)
+    told = read_object(path, "run log", _ANOTHER)
     try:
-        story = RunLog.from_json(told)
+        run_log = RunLog.from_json(told)
     except AsrConfigError as error:
         raise type(error)(f"{path}: {error.message}", error.hint) from error
-    wrong = complaint(story)
+    wrong = complaint(run_log)
     if wrong:
-        raise CorruptFileError(f"{path} is no whole story: {wrong}", _WANTED)
-    return story
+        raise CorruptFileError(f"{path} is no whole run log: {wrong}", _WANTED)
+    return run_log
 
 
 def _object(path: Path) -> dict[str, Any] | None:

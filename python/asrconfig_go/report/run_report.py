@@ -36,8 +36,8 @@ def report(run: Any, args: Any = None) -> RunReport:
     ``args`` are the training's TrainingArguments or its TrainingConfig, for findings that need them; without, what
     ``training_config.json`` and the others in the folder tell is taken.
 
-    Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, cut off or no story,
-    ``VersionMismatchError`` for one of a newer version.
+    Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, truncated or not a
+    run log, ``VersionMismatchError`` for one of a newer version.
 
     >>> with MemoryMonitor(interval_ms=20) as monitor:
     ...     monitor.step(1, audio_s=4.0)
@@ -51,9 +51,9 @@ def report(run: Any, args: Any = None) -> RunReport:
 
 
 def _findings(line: Timeline, settings: dict[str, Any]) -> tuple[tuple[Finding, ...], list[str]]:
-    """Of all leading stories, and a note where the library cannot tell: the rest of a report needs none."""
+    """Of all leading run logs, and a note where the library cannot tell: the rest of a report needs none."""
     try:
-        found = [finding for source in line.leads for finding in diagnose(source.story, settings)]
+        found = [finding for source in line.leads for finding in diagnose(source.run_log, settings)]
     except LibraryError as error:
         return (), [f"no findings: {error.message}"]
     return of_weight(tuple(dict.fromkeys(found))), []
@@ -73,7 +73,7 @@ class RunReport:
     """What became of a run. ``print`` shows the text, a notebook the card; times count from the run's start.
 
     ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
-    that other processes of the training told. ``notes`` name files beside the story that cannot be read.
+    that other processes of the training told. ``notes`` name files beside the run log that cannot be read.
     """
 
     timeline: Timeline

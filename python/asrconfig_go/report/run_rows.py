@@ -1,4 +1,4 @@
-"""A story as rows: every point of every series, every step, event and alert, in the order of time."""
+"""A run log as rows: every point of every series, every step, event and alert, in the order of time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALERT = ("id", "severity", "since_step", "since_s", "bytes_per_step", "bytes_pe
 
 def columns(line: Timeline) -> list[str]:
     """Every key that a row may have, in the order of a table's columns; bytes, seconds and shares by their names."""
-    gpus = range(max((len(source.story.gpus) for source in line.sources), default=0))
+    gpus = range(max((len(source.run_log.gpus) for source in line.sources), default=0))
     found = ["time_s", "unix_s", *(["source"] if len(line.sources) > 1 else []), "series"]
     found += ["host_used_bytes", *(f"gpu{i}_used_bytes" for i in gpus), *_HOST]
     found += [f"gpu{i}_{name}" for i in gpus for name in _GPU]
@@ -38,7 +38,7 @@ def rows(line: Timeline) -> Iterator[Row]:
         for row in found:
             at = row["time_s"]
             named = {"source": source.name or "first"} if len(line.sources) > 1 else {}
-            unix = source.story.start_unix_nanos / 1e9 + at
+            unix = source.run_log.start_unix_nanos / 1e9 + at
             yield {
                 "time_s": round(at + source.offset_s, 6),
                 "unix_s": round(unix, 3),
@@ -52,21 +52,21 @@ def _without(row: Row, key: str) -> Row:
 
 
 def _memory(source: Source) -> Iterator[Row]:
-    memory = source.story.memory
+    memory = source.run_log.memory
     named = {"host_used_bytes": memory.host_used_bytes}
     named |= {f"gpu{i}_used_bytes": column for i, column in enumerate(memory.gpu_used_bytes)}
     return _series("memory", memory.times_s, named)
 
 
 def _activity(source: Source) -> Iterator[Row]:
-    activity = source.story.activity
+    activity = source.run_log.activity
     named = {name: getattr(activity, name) for name in _HOST}
     named |= {f"gpu{i}_{name}": getattr(rows, name) for i, rows in enumerate(activity.gpus) for name in _GPU}
     return _series("activity", activity.times_s, named)
 
 
 def _steps(source: Source) -> Iterator[Row]:
-    steps = source.story.steps
+    steps = source.run_log.steps
     gpus = tuple(None if gpu < 0 else gpu for gpu in steps.gpu)
     named: dict[str, Any] = {"step": steps.number, "kind": steps.kind, "gpu": gpus}
     return _series("step", steps.times_s, named | {name: getattr(steps, name) for name in _STEP})
@@ -80,10 +80,10 @@ def _series(series: str, times: tuple[float, ...], named: dict[str, Any]) -> Ite
 
 def _told(source: Source) -> Iterator[Row]:
     """Events and alerts. ``cleared_s`` is written as seconds of the run, as ``time_s`` is."""
-    for event in source.story.events:
+    for event in source.run_log.events:
         gpu = None if event.gpu < 0 else event.gpu
         yield {"time_s": event.at_s, "series": "event", "kind": event.kind, "gpu": gpu, "text": event.text}
-    for alert in source.story.alerts:
+    for alert in source.run_log.alerts:
         told = asdict(alert)
         cleared = None if alert.cleared_s is None else round(alert.cleared_s + source.offset_s, 6)
         row = {name: told[name] for name in _ALERT if told[name] != ""} | {"cleared_s": cleared}

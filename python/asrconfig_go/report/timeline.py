@@ -1,7 +1,7 @@
-"""One timeline from the stories of a run's monitors.
+"""One timeline from the run logs of a run's monitors.
 
 Those of ranks and nodes are side by side, those of restarts one after another. Times are seconds from the begin of
-the earliest story.
+the earliest run log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True)
 class GPUView:
-    """One GPU of the run, with the stories that tell of it and its number in each."""
+    """One GPU of the run, with the run logs that tell of it and its number in each."""
 
     label: str
     gpu: RunLogGPU
@@ -63,7 +63,7 @@ class Timeline:
 
     @cached_property
     def leads(self) -> tuple[Source, ...]:
-        """Stories that follow one another: of those at one time the one that knows steps, and the first by name."""
+        """Run logs that follow one another: of those at one time the one that knows steps, and the first by name."""
         return _chain(self.sources)
 
     @cached_property
@@ -73,10 +73,10 @@ class Timeline:
 
     @cached_property
     def _seen(self) -> list[list[tuple[Source, int]]]:
-        """Of each GPU the stories that tell of it."""
+        """Of each GPU the run logs that tell of it."""
         seen: dict[object, list[tuple[Source, int]]] = {}
         for source in self.sources:
-            for i, gpu in enumerate(source.story.gpus):
+            for i, gpu in enumerate(source.run_log.gpus):
                 seen.setdefault(gpu.uuid or (source.name, i), []).append((source, i))
         return list(seen.values())
 
@@ -90,44 +90,44 @@ class Timeline:
         chain = tuple((source, number[source.name]) for source in _chain(source for source, _ in places))
         first, i = chain[0]
         node = first.name if len(self.nodes) > 1 else ""
-        return GPUView(f"{node} GPU {i}".strip(), first.story.gpus[i], chain)
+        return GPUView(f"{node} GPU {i}".strip(), first.run_log.gpus[i], chain)
 
     @cached_property
     def nodes(self) -> tuple[tuple[Source, ...], ...]:
-        """The stories of each machine, told apart by its GPUs."""
+        """The run logs of each machine, told apart by its GPUs."""
         groups: dict[tuple[str, ...], list[Source]] = {}
         for source in self.sources:
             groups.setdefault(_uuids(source), []).append(source)
         return tuple(_chain(group) for group in groups.values())
 
     def label_of(self, source: Source, gpu: int) -> str:
-        """The label of a GPU that a story calls ``gpu``; "" for the host."""
+        """The label of a GPU that a run log calls ``gpu``; "" for the host."""
         return self._labels.get((source.name, gpu), f"GPU {gpu}") if gpu >= 0 else ""
 
     def used(self, view: GPUView) -> Line:
         """Memory in use, by the driver."""
-        return joined((s, Line(s.story.memory.times_s, s.story.memory.gpu_used_bytes[i])) for s, i in view.places)
+        return joined((s, Line(s.run_log.memory.times_s, s.run_log.memory.gpu_used_bytes[i])) for s, i in view.places)
 
     def gpu_row(self, view: GPUView, name: str) -> Line:
         """A column of the slow series of a GPU."""
         return joined(
-            (s, Line(s.story.activity.times_s, getattr(s.story.activity.gpus[i], name))) for s, i in view.places
+            (s, Line(s.run_log.activity.times_s, getattr(s.run_log.activity.gpus[i], name))) for s, i in view.places
         )
 
     def host_row(self, node: Iterable[Source], name: str) -> Line:
         """A column of the slow series of a machine."""
-        return joined((s, Line(s.story.activity.times_s, getattr(s.story.activity, name))) for s in node)
+        return joined((s, Line(s.run_log.activity.times_s, getattr(s.run_log.activity, name))) for s in node)
 
     def host_used(self, node: Iterable[Source]) -> Line:
         """RAM in use."""
-        return joined((s, Line(s.story.memory.times_s, s.story.memory.host_used_bytes)) for s in node)
+        return joined((s, Line(s.run_log.memory.times_s, s.run_log.memory.host_used_bytes)) for s in node)
 
     def torch(self, view: GPUView, name: str) -> Line:
         """A column of PyTorch's counters, of the steps on a GPU."""
         points: list[tuple[float, float | None]] = []
         for source in self.sources:
-            steps = source.story.steps
-            mine = {i for i in range(len(source.story.gpus)) if self.label_of(source, i) == view.label}
+            steps = source.run_log.steps
+            mine = {i for i in range(len(source.run_log.gpus)) if self.label_of(source, i) == view.label}
             if not mine:
                 continue
             column = getattr(steps, name)
@@ -144,19 +144,19 @@ class Timeline:
         return Line(ends.times, [_at_peak(end, now, peak) for end, now, peak in rows])
 
     def step_row(self, value: Callable[[StepSeries, int], float | None], kind: str = "train") -> Line:
-        """Something of each step of the leading stories."""
+        """Something of each step of the leading run logs."""
         lines = []
         for source in self.leads:
-            steps = source.story.steps
+            steps = source.run_log.steps
             chosen = [i for i, k in enumerate(steps.kind) if k == kind]
             lines.append((source, Line([steps.times_s[i] for i in chosen], [value(steps, i) for i in chosen])))
         return joined(lines)
 
     def events(self) -> list[Moment]:
-        """Of all stories, in order; what several monitors of one machine saw at about the same time is told once."""
+        """Of all run logs, in order; what several monitors of one machine saw at about the same time is told once."""
         moments: list[Moment] = []
         for source in self.sources:
-            moments += [self._moment(source, event) for event in source.story.events]
+            moments += [self._moment(source, event) for event in source.run_log.events]
         moments.sort(key=lambda moment: moment.at_s)
         last: dict[tuple[str, str, str], float] = {}
         kept = []
@@ -172,12 +172,12 @@ class Timeline:
 
 
 def _uuids(source: Source) -> tuple[str, ...]:
-    return tuple(gpu.uuid for gpu in source.story.gpus)
+    return tuple(gpu.uuid for gpu in source.run_log.gpus)
 
 
 def _chain(sources: Iterable[Source]) -> tuple[Source, ...]:
     chain: list[Source] = []
-    for source in sorted(sources, key=lambda s: (not s.story.steps.number, s.name, s.offset_s)):
+    for source in sorted(sources, key=lambda s: (not s.run_log.steps.number, s.name, s.offset_s)):
         begin, end = source.span
         if all(end <= other.span[0] or begin >= other.span[1] for other in chain):
             chain.append(source)
@@ -191,7 +191,7 @@ def _at_peak(end: float | None, now: float | None, peak: float | None) -> float 
 
 
 def joined(lines: Iterable[tuple[Source, Line]]) -> Line:
-    """Lines of stories that follow one another."""
+    """Lines of run logs that follow one another."""
     lines = list(lines)
     if len(lines) == 1 and not lines[0][0].offset_s:
         return lines[0][1]

@@ -1,4 +1,4 @@
-"""Where autograd writes in place, which it does not do under a dispatch mode: above all, sums of gradients.
+"""In-place sums of gradients, which autograd does not make under a dispatch mode.
 
 A tensor that is used twice gets two gradients. The engine adds one into the other when it alone holds that one, and
 makes a third tensor only otherwise (can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp). A dispatch mode
@@ -39,7 +39,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _engine_alone() -> _Owners | None:
-    """The counts when nobody but the engine holds a gradient; None where this torch does not tell them."""
+    """The counts when nobody but the engine holds a gradient; None where this torch does not expose them."""
     if _storage_owners is None or not hasattr(torch.Tensor, "_use_count"):
         return None
     x = torch.ones(1, requires_grad=True)

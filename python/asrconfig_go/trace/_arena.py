@@ -1,4 +1,4 @@
-"""Addresses without memory: tensors that can be passed around, viewed and differentiated, but never hold a value.
+"""Tensors without memory: they have addresses and can be viewed and differentiated, but hold no values.
 
 The arena is one anonymous mapping that the kernel backs with nothing until a page is written. Tensors made here point
 into it, so torch sees ordinary CPU tensors (autograd, autocast, hooks and views work as always), and no kernel is ever

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class CudaIsHere(TorchFunctionMode):  # type: ignore[misc]
-    """Sends what is asked of a CUDA device to the CPU, where the recorder plays the GPU."""
+    """Redirects calls for a CUDA device to the CPU, where the recorder simulates the GPU."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.Tensor.cuda:

@@ -1,4 +1,4 @@
-"""The record of a run: births and deaths of storages in segments, with the operation and the module that made each."""
+"""The event log of a trace: allocations and frees of storages in segments, with their operation and module."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Segment:
 
 
 class EventLog:
-    """Watches storages. ``where`` tells the phase and the module of this moment."""
+    """Watches storages. ``where`` returns the current phase and module."""
 
     def __init__(self, where: Callable[[], tuple[str, str]]) -> None:
         self.ops, self.modules = Names(), Names()

@@ -1,4 +1,4 @@
-"""The dispatch mode that stands between torch and its kernels while a step is traced.
+"""The dispatch mode that replaces torch's kernels while a step is traced.
 
 Large floating-point tensors are imaginary (see ``_arena``); whatever touches one is answered from its shapes alone.
 Integers and booleans that do not come from such a tensor stay real and are really computed, and so are small floats:
@@ -59,7 +59,7 @@ def _kind(op: Any) -> _Kind:
 
 
 class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
-    """Plays the GPU. ``inside()`` tells whether tensors made from nothing belong to the device at this moment."""
+    """Simulates the GPU. ``inside()`` returns whether new tensors currently belong to the device."""
 
     def __init__(
         self, log: EventLog, workspaces: Workspaces, inside: Callable[[], bool], where: Callable[[], tuple[str, str]]

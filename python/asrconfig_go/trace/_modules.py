@@ -1,4 +1,4 @@
-"""Where the run is: the phase, and the module at work, forward or backward."""
+"""The current phase and module of a traced run, in forward or backward."""
 
 from __future__ import annotations
 

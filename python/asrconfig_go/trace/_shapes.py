@@ -1,4 +1,4 @@
-"""What an operation gives back: shape, strides and type of its results, found once on the meta device and remembered.
+"""Shapes, strides and types of an operation's results, computed once on the meta device and cached.
 
 Layers repeat, so nearly every call is answered by the memory: that is where the speed of tracing comes from.
 """
@@ -174,7 +174,7 @@ def _key(value: Any) -> Any:
 
 
 def _real_masks(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Boolean indices as the integer indices that they stand for: the meta device cannot count.
+    """Boolean indices as integer indices: the meta device cannot count.
 
     In backward, where nothing else depends on the number, a mask counts as full. SpecAugment's masks are random, and
     sizes that follow no formula would spoil every answer; the gradient of masked frames is a passing tensor, and at

@@ -1,4 +1,4 @@
-"""What can go wrong while a step is traced."""
+"""Errors of tracing a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that a GPU's kernels take beside their results, which no shape rule knows of."""
+"""Workspaces of GPU kernels, which shape rules do not cover."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CUBLAS_LT = 1024 * KIB  # CUBLASLT_WORKSPACE_SIZE, for products with a bias
 
 
 def cublas_bytes(capability: tuple[int, int]) -> int:
-    """PyTorch's default workspace of a cuBLAS handle: 32 MiB on Hopper, ":4096:2:16:8" (8.125 MiB) elsewhere.
+    """PyTorch's default workspace of a cuBLAS handle: 32 MiB on Hopper, ":4096:2:16:8" (8.125 MiB) otherwise.
 
     Source: parseChosenWorkspaceSize in aten/src/ATen/cuda/CublasHandlePool.cpp; from torch 2.12 on Blackwell and the
     generations after it get 32 MiB too.

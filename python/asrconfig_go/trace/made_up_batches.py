@@ -38,7 +38,7 @@ class SpeechBatches:
     labels_per_second: float = _CHARACTERS_PER_SECOND
 
     def facts(self) -> dict[str, float | int | None]:
-        """All but the function, as a trace keeps it, so that the trace alone tells lengths from durations."""
+        """All but the function, as a trace keeps it, so that the trace alone maps durations to lengths."""
         return {name: value for name, value in vars(self).items() if name != "batch"}
 
     def length(self, seconds: float) -> int:
@@ -50,7 +50,7 @@ class SpeechBatches:
         if longest is not None and length > longest:
             raise InvalidArgumentError(
                 f"{seconds:g} s of audio is more than the model takes: {longest / self.length_per_second:g} s",
-                "cut the clips, or choose a model without fixed positions",
+                "split the clips, or choose a model without fixed positions",
             )
         return self.fixed_length or length
 
@@ -60,7 +60,7 @@ class SpeechBatches:
         return usual if self.max_labels is None else min(usual, self.max_labels)
 
     def points(self) -> list[tuple[int, int, int]]:
-        """Shapes that tell every size's formula: lengths without common factors, and batches of one apart."""
+        """Shapes that determine every size's formula: lengths without common factors, and batches of one apart."""
         labels = self._labels_to_trace()
         if self.fixed_length is not None:
             return [(batch, self.fixed_length, n) for batch, n in zip((2, 3, 5, 1, 1, 1), labels, strict=False)]

@@ -1,4 +1,4 @@
-"""Batches for modules that are no speech recognizers: made up from the signature of ``forward``, and tried in turn."""
+"""Batches for modules that are not speech recognizers, made up from the signature of ``forward``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and 
 
 @dataclass(frozen=True)
 class MadeUp:
-    """One way to feed a module. ``words`` say what was assumed, "" where nothing is; ``loss`` None is the model's."""
+    """One kind of batch for a module. ``words`` are the assumptions, "" for none; ``loss`` None is the model's."""
 
     batches: SpeechBatches
     words: str = ""
@@ -79,7 +79,7 @@ def _inputs(
     if not names or len(needed) > 1:
         given = ", ".join(needed) or "nothing by name"
         raise InvalidArgumentError(
-            f"forward takes {given}, and for one argument of audio alone can batches be made up",
+            f"forward takes {given}; batches can be made up only for a single audio argument",
             "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
         )
     name = (needed or names)[0]

@@ -83,7 +83,7 @@ def trace_training(
 
 
 def _next_to_try(model: nn.Module, refused: list[AsrConfigError]) -> MadeUp:
-    """The next way to make up batches, else an error that says what was tried."""
+    """The next kind of batch to try, else an error with what was tried."""
     ways = list(made_up_batches(model))
     if len(refused) < len(ways):
         return ways[len(refused)]

@@ -1,4 +1,4 @@
-"""Traces: what was recorded, as bytes and as a file. The format is described in docs/memory-model.md."""
+"""Traces as bytes and as a file. The format is described in docs/memory-model.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 1 << 29  # bytes, unpacked
 
 @dataclass(frozen=True)
 class Trace:
-    """One recorded run. ``segments`` hold births and deaths of storages; ``about`` says of what."""
+    """One recorded run. ``segments`` hold allocations and frees; ``about`` has the model, versions and settings."""
 
     about: dict[str, Any]
     ops: list[str]

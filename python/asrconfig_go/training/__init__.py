@@ -1,4 +1,4 @@
-"""Whole trainings: restarts after failures, exact resuming, and what is kept of a run for that."""
+"""Guarded trainings: restarts after failures, exact resuming, and the record of a run."""
 
 from .._base.lazy_names import lazy_names
 

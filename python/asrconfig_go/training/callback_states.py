@@ -1,4 +1,4 @@
-"""The states of a Trainer's callbacks at checkpoints: kept with them, put back, and named where that is impossible."""
+"""Saves and restores the states of a Trainer's callbacks at checkpoints, and names those without one."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _file(checkpoint: Path) -> dict[str, Any]:
 
 
 def _held(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
-    """The tensors of a value, its items and its attributes, but for a Trainer's, an optimizer's and a data set's."""
+    """The tensors of a value, its items and its attributes, but for a Trainer's, an optimizer's and a dataset's."""
     if isinstance(value, torch.Tensor):
         yield value
         return

@@ -1,4 +1,4 @@
-"""Checkpoints of a Trainer: which of them are complete, after processes that were killed while they saved."""
+"""Finds the complete checkpoints of a Trainer, after processes that were killed while saving."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def newest_complete(folder: Path, foreign: Collection[str] = (), processes: int | None = None) -> Path | None:
-    """The newest checkpoint of ``folder`` that training can go on from; others are left where they are, and said."""
+    """The newest checkpoint of ``folder`` that training can continue from; others are left in place, and logged."""
     for checkpoint in reversed(checkpoints(folder)):
         if checkpoint.name in foreign:
             continue
@@ -46,9 +46,9 @@ def newest_complete(folder: Path, foreign: Collection[str] = (), processes: int 
 
 
 def incomplete(checkpoint: Path, processes: int | None = None) -> str:
-    """What keeps training from going on exactly from ``checkpoint``; ``""`` when nothing does.
+    """What keeps training from continuing exactly from ``checkpoint``; ``""`` when nothing does.
 
-    Files are looked at by their beginnings and ends, which tells those that were cut and costs nothing, then held
+    Files are checked at their beginnings and ends, which finds truncated ones at no cost, then held
     against the checksums that were written when it was complete, if there are any. ``processes`` is the number of those
     that saved; each keeps its random numbers.
     """
@@ -104,7 +104,7 @@ def _shards(checkpoint: Path) -> list[str]:
 
 
 def _whole(path: Path) -> bool:
-    """False when a file of a known format was cut."""
+    """False when a file of a known format is truncated."""
     try:
         if path.suffix == ".json":
             return isinstance(_json(path), dict | list)

@@ -1,4 +1,4 @@
-"""A guarded training that restarts where no step can be computed again, and resumes after its process was killed."""
+"""Guarded trainings, which restart when a step cannot be retried, and resume after a kill."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _EVALUATION = ("evaluation_loop", "prediction_loop")
 class GuardedTraining:
     """``trainer.train(**train_arguments)`` under a guard, from a run's start_point or from where it was interrupted.
 
-    - Steps that run out of GPU memory are the guard's: they are computed again. What runs out of it elsewhere (a
-      callback, an optimizer step that was half done) ends the attempt; training then goes on in this process from the
+    - Steps that run out of GPU memory are the guard's: they are computed again. What runs out of it outside of steps (a
+      callback, an optimizer step that was half done) ends the attempt; training then continues in this process from the
       last complete checkpoint of this run, or from where it began, with half of the guard's limit, at most
       ``max_retries`` times, 0 to 100. Batch size and accumulation stay, so samples, their order, the schedule and the
       number of steps cannot change.
-    - ``resume=True`` goes on from the newest complete checkpoint in ``output_dir``, or starts when there is none; a
-      path goes on from that one. Samples, their order, the schedule and the random numbers are those of a run that was
-      not interrupted, and so is the effective batch, whatever ``args`` and the hardware are now. Random augmentation in
-      loader workers, and data sets whose own order changes, cannot be repeated.
+    - ``resume=True`` continues from the newest complete checkpoint in ``output_dir``, or starts when there is none; a
+      path continues from that one. Samples, their order, the schedule and the random numbers are those of a run that
+      was not interrupted, and so is the effective batch, whatever ``args`` and the hardware are now. Random
+      augmentation in loader workers, and datasets whose own order changes, cannot be repeated.
     - ``preflight`` is handed to the guard that is attached. One that is attached already stays when this ends.
     - With several processes or GPUs nothing restarts in the process, since the others would wait for ever: the smaller
       limit is stored, and the error says what to restart with. With DeepSpeed and FSDP that is so for steps, too.
@@ -212,7 +212,7 @@ class GuardedTraining:
         return True
 
     def _decide(self, error: Exception) -> Restart | None:
-        """How to go on; None when ``error``, by now with a note, is to be raised."""
+        """How to continue; None when ``error``, now with a note, must be raised."""
         if isinstance(error, AsrConfigError):
             return None  # the guard's last word
         try:
@@ -267,7 +267,7 @@ class GuardedTraining:
             self._store(restart)
             launcher = "restart all processes, as torchrun --max-restarts=3 does, with manager.train(…, resume=True)"
             size = f"in micro-batches of {restart.after} instead of {restart.before}, the same effective batch"
-            note(error, f"GPU memory ran out: {launcher}; it goes on from the last checkpoint {size}")
+            note(error, f"GPU memory ran out: {launcher}; it continues from the last checkpoint {size}")
             return False
         if lost := self._journal.states.lost():
             note(error, f"GPU memory ran out, and training cannot restart: {', '.join(lost)} would not be put back")
@@ -275,7 +275,7 @@ class GuardedTraining:
         if self._journal.latest() is None and self._begin is None and not self._initial.can_restore():
             note(
                 error,
-                "GPU memory ran out: there is neither a checkpoint of this run nor its initial state to go on from",
+                "GPU memory ran out: there is neither a checkpoint of this run nor its initial state to continue from",
             )
             return False
         return True
@@ -314,7 +314,7 @@ class GuardedTraining:
         since = self._journal.rewind(checkpoint)
         self._record.restarts.append(replace(restart, since=since))
         self._news()
-        logger.warning("%s; going on from %s", self._record.restarts[-1], self._resume or "the start")
+        logger.warning("%s; continuing from %s", self._record.restarts[-1], self._resume or "the start")
 
 
 def _nothing_left(trainer: Any) -> Any:
@@ -378,7 +378,7 @@ def _in_evaluation(trace: TracebackType | None) -> bool:
 
 
 def _let_go(trainer: Any) -> None:
-    """Drop the references that a failed ``train()`` leaves behind, on the GPU and elsewhere."""
+    """Drop the references that a failed ``train()`` leaves behind, on the GPU and on the host."""
     trainer.model.zero_grad(set_to_none=True)
     handle = getattr(trainer, "neftune_hook_handle", None)
     if handle is not None:
@@ -402,7 +402,7 @@ def _let_go(trainer: Any) -> None:
 
 
 def _renew_accelerator(trainer: Any) -> None:
-    """Make the accelerator anew: it may hold the accumulation steps, and a loss scaler in the middle of a step."""
+    """Make the accelerator again: it may hold the accumulation steps, and a loss scaler in the middle of a step."""
     given = trainer.args.accelerator_config.gradient_accumulation_kwargs
     if given:
         given.pop("num_steps", None)  # written there by the trainer when it made the first one

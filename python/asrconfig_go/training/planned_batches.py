@@ -1,4 +1,4 @@
-"""What a plan decided that only the Trainer at hand can carry out: steps of chosen clips, cut by memory."""
+"""Applies a plan's steps to a Trainer: steps of chosen clips, split by memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class PlanNotFollowedWarning(UserWarning):
 
 
 def memory_limit(memory: Any, trainer: Any, config: PlanRecord | None, margin: float) -> int | None:
-    """Bytes that the allocator may reserve by the plan: the margin of what is available, without what lies beside it.
+    """Bytes that the allocator may reserve: the margin of what is available, without the memory outside of it.
 
-    DDP's buckets, a second copy of the gradients, lie beside it, too. Of unequal cards each process takes its own.
+    DDP's buckets, a second copy of the gradients, are outside of it, too. Of unequal cards each process takes its own.
     Without a GPU, the plan's budget for host RAM.
     """
     available, context = memory.target.available_bytes, memory.target.context_bytes
@@ -51,7 +51,7 @@ def _own_budget(trainer: Any, config: PlanRecord | None) -> int | None:
 def use_planned_batches(
     trainer: Any, config: PlanRecord, durations: array[float], memory: Any, limit: int | None
 ) -> Callable[[], None]:
-    """Let ``trainer`` take the plan's steps: a process's whole share at once, cut by ``memory``, if any.
+    """Let ``trainer`` take the plan's steps: a process's whole share at once, split by ``memory``, if any.
 
     ``durations`` are the seconds of the clips of the training set, in its order. Without them, or where the Trainer
     cannot take chosen clips, steps stay in random order with the Trainer's own batches, and a warning says why. Gives
@@ -92,10 +92,10 @@ def use_planned_batches(
 
 
 def _of_the_training_set(trainer: Any, config: PlanRecord, durations: array[float]) -> array[float] | None:
-    """The seconds of each clip of the Trainer's data set, if they are known."""
+    """The seconds of each clip of the Trainer's dataset, if they are known."""
     size = getattr(trainer.train_dataset, "__len__", None)
     if size is None:
-        _not_followed(config, "the data set is a stream, of which no order can be chosen")
+        _not_followed(config, "the dataset is a stream, which has no order to choose")
         return None
     limit = math.inf if config.max_length_s is None else config.max_length_s
     kept = array("d", (s for s in durations if s <= limit))

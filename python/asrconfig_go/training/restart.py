@@ -1,4 +1,4 @@
-"""What a training run needs to go on after a failure: checkpoints of its own, its initial state, its random numbers."""
+"""What a restart needs: checkpoints of the run, its initial state, its random numbers."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _LOOKED = 2  # steps before which callbacks are looked at: some make their tenso
 
 
 class AllStepsMade(Exception):
-    """Raised where training begins, when the checkpoint it goes on from has all the steps."""
+    """Raised where training begins, when the checkpoint it continues from has all the steps."""
 
 
 class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
-    """Writes down, while a run lasts, what going on needs and the Trainer does not keep; in the run's record, too.
+    """Saves, while a run lasts, what a resume needs and the Trainer does not keep; in the run's record, too.
 
     - which checkpoints are this run's: ``output_dir`` may hold those of earlier ones;
     - the random numbers at the begin of each epoch: length-grouped orders are drawn from them, and a resumed Trainer
-      would draw another order for the epoch in which it goes on;
+      would draw another order for the epoch in which it continues;
     - the state of callbacks at each checkpoint, see ``CallbackStates``, and checksums of its files;
-    - what ``changed``, asked after every step, tells to be worth a new record.
+    - what ``changed``, called after every step, reports for a new record.
     """
 
     def __init__(self, trainer: Any, start: StartPoint, folder: RunFolder, changed: Callable[[], bool]) -> None:
@@ -98,7 +98,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         return step_of(self._source)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin the record; let later checkpoints tell the batch size really used.
+        """Begin the record; let later checkpoints hold the batch size really used.
 
         Here all processes have read what there was.
         """
@@ -121,7 +121,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             raise AllStepsMade  # within an epoch the Trainer would make one step more before it looks
 
     def _tell(self, args: Any) -> None:
-        """Of a run that has no steps left, and of settings that are others now."""
+        """Warn of a run without steps left, and of changed settings."""
         if self.nothing_left:
             logger.warning("nothing is left to train in %s: %s", args.output_dir, FINISHED)
         for change in self._changes:
@@ -164,14 +164,14 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         if lost and self._trainer.is_world_process_zero():
             self._lost += lost
             logger.warning(
-                "%s: tensors that no checkpoint holds. A resumed run begins them anew, and training that runs out of "
+                "%s: tensors that no checkpoint holds. A resumed run begins them again, and training that runs out of "
                 "memory outside of its steps ends instead of restarting. With state_dict and load_state_dict the "
                 "callback is saved in each checkpoint and put back",
                 ", ".join(lost),
             )
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Keep the epoch's random numbers, or put back those of the epoch in which training goes on."""
+        """Keep the epoch's random numbers, or restore those of the epoch in which training continues."""
         if not self._resuming:
             self._keep_epoch(state.global_step)
             return
@@ -272,10 +272,10 @@ def _numpy_allowed() -> Iterator[None]:
 class InitialState:
     """The model, optimizer, scheduler and random numbers before the first step.
 
-    The tensors are kept in a file beside the run's record rather than in RAM: a copy of a large model's weights beside
-    the loader's workers is what small machines lack. The file is written whole or not at all, and removed at the end.
-    Kept are the trainable parameters and the buffers; frozen parameters do not change. A ``model_init`` makes the model
-    anew by itself.
+    The tensors are kept in a file next to the run's record rather than in RAM: a copy of a large model's weights
+    besides the loader's workers is what small machines lack. The file is written whole or not at all, and removed at
+    the end. Kept are the trainable parameters and the buffers; frozen parameters do not change. A ``model_init`` makes
+    the model again by itself.
     """
 
     def __init__(self, trainer: Any, folder: Path) -> None:
@@ -316,7 +316,7 @@ class InitialState:
         return bool(self._trainer.model_init) or set(changing_tensors(self._trainer.model)) <= set(state["model"])
 
     def restore_objects(self) -> None:
-        """Put back random numbers and the given optimizer and scheduler, without their state; others are made anew."""
+        """Put back random numbers and the given optimizer and scheduler, without their state; others are made again."""
         trainer = self._trainer
         set_rng_state(self._rng)
         trainer.optimizer, trainer.lr_scheduler = self._optimizer, self._scheduler

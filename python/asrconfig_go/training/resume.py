@@ -1,4 +1,4 @@
-"""Where a resumed run goes on, and with which batches: the effective batch stays the run's on any hardware."""
+"""Where a resumed run starts, and with which batches: the effective batch size stays the run's on any hardware."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StartPoint:
 def start_point(trainer: Any, resume: bool | str | os.PathLike[str]) -> StartPoint:
     """The run that ``resume`` asks for; changes nothing.
 
-    Raises ``NotFoundError`` or ``CorruptFileError`` for a checkpoint that cannot be gone on from, and
+    Raises ``NotFoundError`` or ``CorruptFileError`` for a checkpoint that cannot be continued from, and
     ``InvalidArgumentError`` where the run cannot be continued with this data or on so many devices.
     """
     output = Path(trainer.args.output_dir)
@@ -75,7 +75,7 @@ def _check_same(trainer: Any, known: RunRecord, folder: Path) -> None:
 def _newest(output: Path, known: RunRecord | None) -> Path | None:
     found = newest_complete(output, known.foreign if known else (), known.processes if known else None)
     if found is None:
-        # Of a first start it is no news.
+        # On a first start this is expected.
         level = logging.INFO if known is None and not checkpoints(output) else logging.WARNING
         logger.log(level, "%s holds no complete checkpoint of the run: training starts from its first step", output)
     elif known is None:
@@ -113,7 +113,7 @@ def _continued(trainer: Any, known: RunRecord) -> RunRecord:
     batch = kept_batch(known.effective_batch, now.batch, limit)
     if batch != now.batch:
         shown = [" × ".join(map(str, b)) for b in (batch, now.batch)]
-        why = "as it ran out of memory with more" if batch[0] < now.batch[0] and limit else "whatever args say"
+        why = "as it ran out of memory with more" if batch[0] < now.batch[0] and limit else "overriding args"
         logger.warning(
             "the run's effective batch of %d is kept, %s: %s instead of %s", known.effective_batch, why, *shown
         )

@@ -1,4 +1,4 @@
-"""What is kept of a run beside its checkpoints: its batch, its limits, its random numbers, so that it can be resumed.
+"""The record of a run next to its checkpoints: batch, limits and random numbers, for resuming.
 
 It is a folder, ``.asrconfig``, in the Trainer's ``output_dir``. Its files are there whole or not at all, whenever the
 process is killed:
@@ -34,18 +34,18 @@ _SCHEMA = 2
 _BEGIN = "begin"
 _MOST = 1 << 62
 _EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
-_HINT = "remove that folder to go on without the run's record"
+_HINT = "remove that folder to continue without the run's record"
 
 
 @dataclass
 class RunRecord:
     """One run, over all its processes.
 
-    ``batch`` is (samples a device and batch, accumulation, devices); ``gpu`` is (name, bytes), None on a CPU;
-    ``rule`` is what the guard weights losses by, and what the configuration makes likely; another first batch might
-    tell otherwise. ``limits`` are those of the guard by place, (samples, values); ``micro_batch`` is what a device
-    should take at most where the guard cannot cut batches; ``foreign`` names checkpoints in the folder that are not of
-    this run; ``settings`` and ``model`` are what decides the result besides the data, see ``run_settings``.
+    ``batch`` is (samples a device and batch, accumulation, devices); ``gpu`` is (name, bytes), None on a CPU; ``rule``
+    is what the guard weights losses by, and what the configuration makes likely; another first batch might tell
+    otherwise. ``limits`` are those of the guard by place, (samples, values); ``micro_batch`` is what a device should
+    take at most where the guard cannot split batches; ``foreign`` names checkpoints in the folder that are not of this
+    run; ``settings`` and ``model`` are what decides the result besides the data, see ``run_settings``.
     """
 
     batch: tuple[int, int, int]
@@ -83,7 +83,7 @@ class RunRecord:
         record = from_file(cls, told, path, _HINT)
         wrong = record._complaint()
         if wrong or effective != record.effective_batch:
-            raise CorruptFileError(f"{path} is no record of a run: {wrong or 'effective_batch does not fit'}", _HINT)
+            raise CorruptFileError(f"{path} is not a record of a run: {wrong or 'effective_batch does not fit'}", _HINT)
         return record
 
     def _complaint(self) -> str:

@@ -1,4 +1,4 @@
-"""What decides the result of a run besides its data: training arguments and the model, compared when it is resumed."""
+"""Training arguments and model of a run, compared when it is resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCHEDULE = {
     "num_train_epochs",
     "max_steps",
 }
-# A checkpoint's optimizer brings its own; orders and random numbers go on from the record's.
+# A checkpoint's optimizer brings its own; orders and random numbers continue from the record's.
 _OF_THE_CHECKPOINT = {"learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
 _OF_THE_RECORD = {"seed"}
 _SAME_STATE = {"adamw_torch", "adamw_torch_fused"}  # what one of them saved, the other takes
@@ -100,7 +100,7 @@ def _in_force(name: str, resumed: bool) -> bool:
 
 
 def changes_schedule(found: tuple[Change, ...]) -> bool:
-    """Whether the learning rate goes another way from here on."""
+    """Whether the schedule of the learning rate changes from here on."""
     return any(change.name in _SCHEDULE for change in found)
 
 
@@ -118,7 +118,7 @@ def check_optimizer(before: dict[str, Any], now: dict[str, Any], folder: Any) ->
     was, is_now = before.get("optim"), now.get("optim")
     if isinstance(was, str) and was != is_now and not {was, is_now} <= _SAME_STATE:
         raise InvalidArgumentError(
-            f"optim = {is_now!r} cannot go on with the state of the run in {folder}, whose optimizer is {was!r}",
+            f"optim = {is_now!r} cannot continue with the state of the run in {folder}, whose optimizer is {was!r}",
             f"set optim={was!r}, or {_ANEW}",
         )
 

@@ -1,1 +1,1 @@
-"""Parts of what people see: figures with units, text for terminals, HTML for notebooks."""
+"""Views of records: figures with units, text for terminals, HTML for notebooks."""

@@ -1,4 +1,4 @@
-"""How records are shown: the library turns one into text, HTML, a table for spreadsheets, or charts to draw."""
+"""Renders records by the library: text, HTML, CSV, or charts to draw."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def text(kind: str, record: Record, width: int = 0) -> str:
 
 
 def html(kind: str, record: Record) -> str:
-    """A card for notebooks: no script, nothing from elsewhere, light and dark."""
+    """A card for notebooks: no script, no external resources, light and dark."""
     return _shown(kind, "html", record)
 
 
@@ -44,7 +44,7 @@ def _shown(kind: str, form: str, record: Record, width: int = 0) -> str:
 
 
 def save_page(path: Path, kind: str, record: Record) -> None:
-    """Write a page that stands alone, whole or not at all.
+    """Write a self-contained page, whole or not at all.
 
     Raises ``InvalidArgumentError`` for another suffix than .html, ``NotFoundError`` where it cannot be written.
     """
@@ -54,7 +54,7 @@ def save_page(path: Path, kind: str, record: Record) -> None:
 
 
 def save_text(path: Path, content: str) -> None:
-    """Write a text, whole or not at all."""
+    """Write a text atomically."""
     save_whole(path, content.encode("utf-8", "backslashreplace"))
 
 

@@ -43,7 +43,7 @@ def percent(share: float | None) -> str:
 
 
 def visible(text: str) -> str:
-    """``text`` with what does nothing but harm written out: control characters, marks that turn text around."""
+    """``text`` with unsafe characters escaped: control characters, marks that turn text around."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -74,10 +74,10 @@ def test_what_is_neither_file_nor_stream_is_not_replaced(tmp_path: Path) -> None
         (b"", r"told\.json is empty"),
         (b" \n", r"told\.json is empty"),
         (b'{"a": 1', "ends in the middle, after 7 characters"),
-        (b"{'a': 1}", "is no JSON"),
+        (b"{'a': 1}", "is not JSON"),
         (b'{"a": "\xff"}', "is not UTF-8"),
         (b"[" * 100_000 + b"]", "nests too deeply"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "is no JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "is not JSON"),
         (b"[1]", "holds no plan"),
     ],
 )
@@ -85,18 +85,18 @@ def test_files_that_hold_no_object(tmp_path: Path, text: bytes, said: str) -> No
     path = tmp_path / "told.json"
     path.write_bytes(text)
     with pytest.raises(CorruptFileError, match=said) as caught:
-        read_object(path, "plan", "make it anew")
-    assert caught.value.hint == "make it anew"
+        read_object(path, "plan", "make it again")
+    assert caught.value.hint == "make it again"
 
 
 @pytest.mark.parametrize(("name", "said"), [("none.json", "No such file"), (".", "directory"), ("a\0b", "null")])
 def test_files_that_cannot_be_opened(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(NotFoundError, match=f"cannot read the plan .*{said}"):
-        read_object(tmp_path / name, "plan", "make it anew")
+        read_object(tmp_path / name, "plan", "make it again")
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "large.json").open("wb") as file:
         file.truncate((1 << 28) + 1)
     with pytest.raises(CorruptFileError, match="more than 256 MiB"):
-        read_object(tmp_path / "large.json", "plan", "make it anew")
+        read_object(tmp_path / "large.json", "plan", "make it again")

@@ -53,7 +53,7 @@ def test_every_use_in_a_forked_child_is_refused_and_none_hangs() -> None:
         child = os.fork()
         if child == 0:
             refused = 0
-            uses = (monitor.read, monitor.headroom, monitor.step, monitor.story, monitor.alerts, monitor.activity)
+            uses = (monitor.read, monitor.headroom, monitor.step, monitor.run_log, monitor.alerts, monitor.activity)
             for use in (*uses, lambda: monitor.save("/tmp/x"), lambda: monitor.event("training", "x"), MemoryMonitor):
                 try:
                     use()
@@ -64,7 +64,7 @@ def test_every_use_in_a_forked_child_is_refused_and_none_hangs() -> None:
             os._exit(0)
         os.waitpid(child, 0)
         monitor.step()
-        print("running", monitor.running, len(monitor.story().steps.number))
+        print("running", monitor.running, len(monitor.run_log().steps.number))
         """
     )
     assert out == "refused 9\nrunning True 1"
@@ -81,7 +81,7 @@ def test_children_with_monitors_of_their_own(tmp_path: Path, method: str) -> Non
         def sampled(_):
             with MemoryMonitor(5) as own:
                 own.step()
-                return own.read().samples > 0 and len(own.story().steps.number) == 1
+                return own.read().samples > 0 and len(own.run_log().steps.number) == 1
 
         if __name__ == "__main__":
             with MemoryMonitor(5) as monitor, multiprocessing.get_context({method!r}).Pool(2) as pool:
@@ -110,7 +110,7 @@ def test_two_monitors_know_nothing_of_each_other() -> None:
         with MemoryMonitor(5) as one, MemoryMonitor(50) as two:
             one.step(); one.step(); two.step()
             one.stop()
-            print(len(one.story().steps.number), len(two.story().steps.number), one.running, two.running)
+            print(len(one.run_log().steps.number), len(two.run_log().steps.number), one.running, two.running)
             before = two.read().samples
             time.sleep(0.3)
             print(two.read().samples > before)
@@ -130,9 +130,9 @@ def test_two_copies_of_the_library_in_one_process(tmp_path: Path) -> None:
         second = asrconfig_go.MemoryMonitor(5)
         second.step()
         monitor.step(); monitor.step()
-        print(len(monitor.story().steps.number), len(second.story().steps.number))
+        print(len(monitor.run_log().steps.number), len(second.run_log().steps.number))
         second.stop()
-        print(monitor.running, monitor.read().samples > 0, second.story().samples > 0)
+        print(monitor.running, monitor.read().samples > 0, second.run_log().samples > 0)
         assert sys.modules["asrconfig_go._base.native"]._library is not mine["asrconfig_go._base.native"]._library
         """
     )
@@ -164,7 +164,7 @@ def test_a_handler_of_the_user_s_still_runs() -> None:
         def told(number, frame):
             monitor.event("training", "stopped")
             monitor.stop()
-            print([event.text for event in monitor.story().events])
+            print([event.text for event in monitor.run_log().events])
             raise SystemExit(0)
         signal.signal(signal.SIGTERM, told)
         monitor = MemoryMonitor(1)

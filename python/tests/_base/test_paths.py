@@ -27,15 +27,15 @@ CLIP = next(CLIPS.glob("*.flac"))
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
-        ("", InvalidArgumentError, "the name of the data set is empty"),
-        ("a" * 5000, NotFoundError, "cannot read the data set 'a{150}…a{40}': File name too long"),
+        ("", InvalidArgumentError, "the name of the dataset is empty"),
+        ("a" * 5000, NotFoundError, "cannot read the dataset 'a{150}…a{40}': File name too long"),
         ("a\0b", NotFoundError, "null"),
         ("~nobody-of-this-name/clips", NotFoundError, "home directory"),
     ],
 )
 def test_texts_that_are_no_path(name: str, kind: type[Exception], said: str) -> None:
     with pytest.raises(kind, match=said):
-        user_path(name, "data set")
+        user_path(name, "dataset")
 
 
 def test_a_folder_on_the_way_that_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,8 +45,8 @@ def test_a_folder_on_the_way_that_is_not_ours(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "stat", stat)
-    with pytest.raises(NotFoundError, match="cannot read the data set '/theirs/clips': Permission denied"):
-        user_path("/theirs/clips", "data set")
+    with pytest.raises(NotFoundError, match="cannot read the dataset '/theirs/clips': Permission denied"):
+        user_path("/theirs/clips", "dataset")
 
 
 def test_what_is_not_there_may_still_be_made(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ TAKEN: dict[str, Callable[[str], Any]] = {
     "memory": lambda name: ac.MemoryModel.load(name),
     "report": report,
     "config": ac.TrainingConfig.load,
-    "story": RunLog.load,
+    "run log": RunLog.load,
     "labels": lambda name: ac.check_labels(CLIP, ["a"], model=name),
     "clip": load_audio,
     "cache": ResampledCache,

@@ -49,7 +49,7 @@ def test_nothing_is_set_that_the_plan_does_not_ask_for() -> None:
     before = dict(os.environ)
     assert applied().settings == ()
     assert dict(os.environ) == before
-    assert repr(applied()) == "Applied: the plan asks for nothing here"
+    assert repr(applied()) == "Applied: nothing to do"
 
 
 def test_allocator_settings_under_the_preferred_name() -> None:

@@ -151,7 +151,7 @@ def test_leaving_the_trainer_as_it_was(tmp_path: Path) -> None:
         ({"dataloader_drop_last": True}, {}, "drop_last"),
         ({"auto_find_batch_size": True}, {}, "auto_find_batch_size"),
         ({"accelerator_config": {"split_batches": True}}, {}, "splits or dispatches"),
-        ({}, {"durations": DURATIONS[1:]}, "differs from that of the data set"),
+        ({}, {"durations": DURATIONS[1:]}, "differs from that of the dataset"),
     ],
 )
 def test_settings_that_do_not_go_together(

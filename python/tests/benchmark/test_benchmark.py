@@ -296,7 +296,7 @@ def test_originals_of_every_kind(plan: ac.TrainingConfig, tmp_path: Path) -> Non
     with pytest.raises(NotFoundError, match="cannot read the settings"):
         original_side(tmp_path / "none.json")
     for given in (3, object()):
-        with pytest.raises(InvalidArgumentError, match="is no training settings"):
+        with pytest.raises(InvalidArgumentError, match="holds no training settings"):
             original_side(given)
 
 
@@ -304,7 +304,7 @@ def test_bad_input_is_refused_before_anything_is_measured(digits: Digits, plan: 
     model, clips = digits.model(), digits.clips
     frozen = digits.model().requires_grad_(False)
     refused: tuple[tuple[Any, dict[str, Any], type[Exception], str], ...] = (
-        (("tiny", clips), {}, InvalidArgumentError, "is no torch module"),
+        (("tiny", clips), {}, InvalidArgumentError, "is not a torch module"),
         ((frozen, clips), {}, InvalidArgumentError, "no weights to train"),
         ((model, "clips/"), {}, InvalidArgumentError, "cannot draw clips from a str"),
         ((model, iter([])), {}, InvalidArgumentError, "cannot draw clips"),

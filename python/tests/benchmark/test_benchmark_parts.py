@@ -32,7 +32,7 @@ from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, NotFoun
 from asrconfig_go.monitor.run_log import RunLog
 from benched import block, result, side
 from html_checks import tags
-from run_stories import trained
+from run_logs import trained
 
 CPU = Place(False, (0, 0), True, 2.0)
 A100 = Place(True, (8, 0), True, 8.0)
@@ -192,7 +192,7 @@ def test_the_next_change_is_the_fastest_beyond_doubt() -> None:
     better = OptionResult("compile", "on", "torch_compile=True", None, Spread(1.4, 1.2, 1.5))
     assert next_change(finding, (unsure, good, small)).startswith("set bf16=True: 1.20 (1.10 to 1.30) times")
     assert next_change(finding, (good, better)).startswith("set torch_compile=True")
-    assert next_change(finding, (unsure, small)).startswith("nothing of what was tried is faster beyond doubt (att")
+    assert next_change(finding, (unsure, small)).startswith("no tried change is clearly faster (att")
     assert next_change(finding, ()).endswith("(not measured)")
     steady = dataclasses.replace(unsure, cpu_gain=Spread(1.3, 1.2, 1.4))
     assert (unsure.better, steady.better, good.better) == ("", "faster by processor time", "faster")
@@ -205,16 +205,16 @@ def test_the_next_change_is_the_fastest_beyond_doubt() -> None:
 
 
 def test_readings_are_those_of_the_blocks() -> None:
-    story = RunLog.from_json(trained(gpus=1))
-    start = story.start_unix_nanos / 1e9
+    run_log = RunLog.from_json(trained(gpus=1))
+    start = run_log.start_unix_nanos / 1e9
     blocks = [block(20.0, begun_unix_s=start + 30), block(10.0, begun_unix_s=start + 100)]
-    rows = [i for i, t in enumerate(story.activity.times_s) if 30 <= t <= 50 or 100 <= t <= 110]
-    busy = [story.activity.gpus[0].utilization[i] for i in rows]
-    found = readings(story, blocks)
+    rows = [i for i, t in enumerate(run_log.activity.times_s) if 30 <= t <= 50 or 100 <= t <= 110]
+    busy = [run_log.activity.gpus[0].utilization[i] for i in rows]
+    found = readings(run_log, blocks)
     assert found.gpu_use == pytest.approx(sum(v or 0.0 for v in busy) / len(busy))
-    assert found.gpu_total_bytes == story.gpus[0].total_bytes and found.gpu_memory_bytes
-    assert found.ram_bytes == max(story.activity.tree_rss_bytes[i] or 0 for i in rows)
-    nowhere = readings(story, [block(1.0, begun_unix_s=start - 100)])
+    assert found.gpu_total_bytes == run_log.gpus[0].total_bytes and found.gpu_memory_bytes
+    assert found.ram_bytes == max(run_log.activity.tree_rss_bytes[i] or 0 for i in rows)
+    nowhere = readings(run_log, [block(1.0, begun_unix_s=start - 100)])
     assert (nowhere.gpu_use, nowhere.gpu_memory_bytes, nowhere.ram_bytes) == (None, None, None)
     without = readings(RunLog.from_json(trained(gpus=0)), blocks)
     assert (without.gpu_use, without.gpu_memory_bytes, without.gpu_total_bytes) == (None, None, None)
@@ -222,19 +222,19 @@ def test_readings_are_those_of_the_blocks() -> None:
 
 
 def test_the_diagnosis_sees_the_blocks_alone() -> None:
-    story = RunLog.from_json(trained(gpus=1))
-    start = story.start_unix_nanos / 1e9
+    run_log = RunLog.from_json(trained(gpus=1))
+    start = run_log.start_unix_nanos / 1e9
     blocks = [block(40.0, 4, begun_unix_s=start + 30), block(40.0, 4, begun_unix_s=start + 100)]
-    only = of_blocks(story, blocks)
+    only = of_blocks(run_log, blocks)
     assert all(30 <= t <= 70 or 100 <= t <= 140 for t in (*only.activity.times_s, *only.memory.times_s))
     assert len(only.activity.gpus[0].utilization) == len(only.activity.times_s) > 10
     assert len(only.memory.gpu_used_bytes[0]) == len(only.memory.times_s) > 10
     assert only.steps.number == (1, 2, 3, 4, 5, 6, 7, 8) and only.steps.spent_s == (10.0,) * 8
     assert only.steps.times_s[0] == pytest.approx(40.0) and only.steps.peak_reserved_bytes[0] == 3 * 2**30
     settings = {"fp16": False, "bf16": False, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
-    kinds = [each.kind for each in seen(story, blocks, settings, "")]
+    kinds = [each.kind for each in seen(run_log, blocks, settings, "")]
     assert "precision" in kinds and "room" in kinds
-    assert "precision" not in [each.kind for each in seen(story, blocks, settings, "precision")]
+    assert "precision" not in [each.kind for each in seen(run_log, blocks, settings, "precision")]
     assert seen(RunLog.from_json(trained(gpus=0)), blocks, settings, "") == ()
     assert seen(None, blocks, settings, "") == ()
 
@@ -335,7 +335,7 @@ def test_text_card_and_tables_tell_the_same(tmp_path: Path) -> None:
         "fp16 was left",
     ):
         assert words in text and words in card
-    assert "from compute capability 8.0 on" in text and "slower" in text
+    assert "requires compute capability 8.0" in text and "slower" in text
     assert all(len(line) <= 110 for line in text.splitlines())
     assert {"tile", "caution", "keys"} <= tags(card).classes
     found.to_csv(tmp_path / "b.csv")

@@ -20,7 +20,7 @@ from asrconfig_go.cli.main import main
 from asrconfig_go.monitor.memory_monitor import GPUMemory, MemorySnapshot
 from asrconfig_go.monitor.reading import CardProcess, Reading
 from asrconfig_go.monitor.run_log import Activity, GPUActivity, RunLogGPU, RunLogHost
-from run_stories import GIB, GPU_COLUMNS, HOST_COLUMNS
+from run_logs import GIB, GPU_COLUMNS, HOST_COLUMNS
 from served_monitor import HOSTILE, alert
 
 BUSY = {

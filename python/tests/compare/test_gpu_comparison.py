@@ -88,7 +88,7 @@ def test_html_is_whole_and_fits_light_and_dark(compared: Comparison) -> None:
     tags = _Tags()
     tags.feed(page)
     assert tags.open == []
-    for word in ("cheapest", "fastest", "does not fit", "what this rests on", "2 × A100-40GB SXM"):
+    for word in ("cheapest", "fastest", "does not fit", "assumptions", "2 × A100-40GB SXM"):
         assert word in tags.said
     assert "prefers-color-scheme:dark" in page
     assert "color:black" not in page and "background:white" not in page
@@ -167,7 +167,7 @@ def test_largest_models() -> None:
     fitting = sum(way.fits for model in found.models for way in (model.full, model.eight_bit, model.lora))
     assert page.count("✓") == fitting and page.count("✗") == 3 * len(found.models) - fitting
     assert json.dumps(found.to_dict())
-    with pytest.raises(InvalidArgumentError, match="way = 'half'"):
+    with pytest.raises(InvalidArgumentError, match="method = 'half'"):
         found.largest("half")
 
 
@@ -217,7 +217,7 @@ def test_a_model_that_is_not_described_is_to_be_traced() -> None:
         ac.compare_gpus({"model_type": "speech_to_text"}, gpus=["T4"], **TEN_HOURS)
     assert "cannot be estimated from its config" in caught.value.message
     assert "trace" in caught.value.hint
-    with pytest.raises(UnsupportedError, match="does not tell its layers"):
+    with pytest.raises(UnsupportedError, match="has no layers to estimate from"):
         ac.compare_gpus(ModelProfile(total_parameters=10**8), gpus=["T4"], **TEN_HOURS)
 
 

@@ -45,7 +45,7 @@ def test_headline_says_only_what_is_known(plan: ac.TrainingConfig, whole: Explan
         "8 × 4 = 32 clips a step on Tesla T4, fp16, checkpointing on; peak 8.1 of 15.0 GiB"
     )
     assert whole.headline == (
-        "32 clips a step, cut by memory (at least 3 at once) on Tesla T4, fp16, checkpointing off; "
+        "32 clips a step, micro-batches sized by memory (at least 3) on Tesla T4, fp16, checkpointing off; "
         "peak 11.9 of 15.0 GiB; an epoch in about 7.2 min (4.3–13)"
     )
     cpu = dataclasses.replace(plan, gpu_name="", gpu_memory_bytes=None, devices=(), fp16=False)
@@ -57,7 +57,7 @@ def test_headline_says_only_what_is_known(plan: ac.TrainingConfig, whole: Explan
 def test_unequal_gpus_have_their_shares(plan: ac.TrainingConfig) -> None:
     shared = Explanation(two_gpus(plan))
     assert shared.headline.startswith(
-        "22 + 10 = 32 clips a step, cut by memory (at least 3 at once) on NVIDIA L4 + Tesla T4,"
+        "22 + 10 = 32 clips a step, micro-batches sized by memory (at least 3) on NVIDIA L4 + Tesla T4,"
     )
     text = str(shared)
     assert "  0    NVIDIA L4  22            7            17.6 GiB  19.1 GiB" in text.splitlines()
@@ -70,7 +70,7 @@ def test_text_tells_all_sections_within_110_columns(whole: Explanation) -> None:
     text = str(whole)
     heads = ["policy fastest", "Hardware and model", "Data", "  6 length buckets", "Memory of a device"]
     heads += ["Times (estimate", "Decisions", "  Batch and memory", "  Precision and kernels", "  Data and loader"]
-    heads += ["  Optimizer", "  Other", "Alternatives", "Look out"]
+    heads += ["  Optimizer", "  Other", "Alternatives", "Cautions"]
     places = [text.index("\n" + head) for head in heads]
     assert places == sorted(places)
     assert max(map(len, text.splitlines())) <= 110
@@ -213,9 +213,9 @@ def test_wide_tables_are_wrapped(whole: Explanation) -> None:
 
 def test_what_is_no_part_of_an_explanation_is_refused(whole: Explanation) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"config": None}, "config = NoneType is no TrainingConfig"),
-        ({"labels": "labels.txt"}, "labels = str is no LabelReport"),
-        ({"dataset": whole.hardware}, "dataset = HardwareProfile is no DatasetProfile"),
+        ({"config": None}, "config = NoneType is not a TrainingConfig"),
+        ({"labels": "labels.txt"}, "labels = str is not a LabelReport"),
+        ({"dataset": whole.hardware}, "dataset = HardwareProfile is not a DatasetProfile"),
     ]
     for fields, said in wrong:
         with pytest.raises(InvalidArgumentError, match=said):

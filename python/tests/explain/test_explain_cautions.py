@@ -59,7 +59,7 @@ def machine(e: Explanation, total_gib: float, available_gib: float) -> Explanati
 def test_nothing_in_the_plain_case(plain: Explanation) -> None:
     assert plain.config.gradient_accumulation_steps == 4
     assert codes(plain) == []
-    assert "Look out" not in str(plain) and "Look out" not in plain._repr_html_()
+    assert "Cautions" not in str(plain) and "Cautions" not in plain._repr_html_()
     assert codes(Explanation(plain.config)) == []
 
 

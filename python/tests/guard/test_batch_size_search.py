@@ -189,7 +189,7 @@ def test_made_up_clips_for_a_known_model_and_a_memory_model(monkeypatch: pytest.
     assert (found.start, found.micro_batch, found.seconds) == (guess, guess, 2.0)
     assert [tuple(s) for s in seen] == [(guess, 32000)]
     assert "which the memory model predicts" in repr(found)
-    assert "the most that was asked for" in repr(found)
+    assert "the largest size allowed" in repr(found)
     assert same(before, snapshot(model))
 
 
@@ -281,7 +281,7 @@ def test_a_trainer_s_recomputation_is_on_in_trials_and_off_behind(tmp_path: Path
         ({"precision": "fp8"}, "precision"),
         ({"accumulation": 0}, "accumulation"),
         ({"optimizer": "magic"}, "magic"),
-        ({"optimizer": 3}, "optimizer = 3 is no optimizer"),
+        ({"optimizer": 3}, "optimizer = 3 is not an optimizer"),
         ({"batch_fn": 3}, "batch_fn is a int"),
         ({"batch_fn": None}, "pass batch_fn"),
     ],
@@ -308,5 +308,5 @@ def test_models_that_cannot_be_tried(tmp_path: Path) -> None:
         ac.find_max_batch_size(MODELS["ctc mean"]())
     with pytest.raises(InvalidArgumentError, match="its own precision"):
         ac.find_max_batch_size(tiny_trainer(tmp_path), precision="fp32")
-    with pytest.raises(InvalidArgumentError, match="optimizer = 'sgd' is no optimizer"):
+    with pytest.raises(InvalidArgumentError, match="optimizer = 'sgd' is not an optimizer"):
         ac.find_max_batch_size(tiny_trainer(tmp_path), optimizer="sgd")

@@ -50,8 +50,8 @@ def test_the_kind_of_mapping_stays() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"weights": torch.zeros(3)}, "a batch of 5 samples cannot be cut: weights has 3"),
-        ({"a": torch.zeros(2), "b": [1]}, "cannot be cut: a has 2, b has 1"),
+        ({"weights": torch.zeros(3)}, "a batch of 5 samples cannot be split: weights has 3"),
+        ({"a": torch.zeros(2), "b": [1]}, "cannot be split: a has 2, b has 1"),
     ],
 )
 def test_entries_that_disagree_are_named(change: dict[str, Any], said: str) -> None:

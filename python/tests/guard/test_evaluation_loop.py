@@ -74,7 +74,7 @@ def test_a_half_done_later_step_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(OutOfMemory) as caught:
         stepped(tmp_path, "weights", [2])
     if sys.version_info >= (3, 11):
-        assert "half done: go on from the last checkpoint" in caught.value.__notes__[0]
+        assert "half done: continue from the last checkpoint" in caught.value.__notes__[0]
 
 
 def test_an_optimizer_that_never_fits_is_explained(tmp_path: Path) -> None:
@@ -237,9 +237,7 @@ KILLED = {
     "not quite gone": EOFError(),
 }
 NOT_KILLED = {
-    "data set": EOFError(
-        "Caught EOFError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):"
-    ),
+    "dataset": EOFError("Caught EOFError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):"),
     "exit": unexpected(queue.Empty()),
     "other": RuntimeError("DataLoader worker (pid 1234) is killed by signal: Segmentation fault. "),
 }

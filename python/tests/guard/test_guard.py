@@ -223,9 +223,9 @@ def test_attach_is_idempotent_and_detach_leaves_nothing(tmp_path: Path) -> None:
     assert attach(trainer) is guard
     with pytest.raises(InvalidArgumentError, match="guarded already"):
         attach(trainer, max_halvings=1)
-    assert repr(guard) == "Guard of Trainer: everything has fitted so far"
+    assert repr(guard) == "Guard of Trainer: nothing ran out of memory so far"
     trainer.train()
-    assert repr(guard) == "Guard of Trainer: weights by token_mean; everything has fitted so far"
+    assert repr(guard) == "Guard of Trainer: weights by token_mean; nothing ran out of memory so far"
     guard.detach()
     guard.detach()
     left = set(trainer.__dict__) - set(before[0]) | set(trainer.accelerator.__dict__) - set(before[1])

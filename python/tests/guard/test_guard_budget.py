@@ -79,7 +79,7 @@ def test_a_memory_model_without_a_gpu_needs_a_limit() -> None:
         class target:
             limit_bytes = None
 
-    with pytest.raises(InvalidArgumentError, match="no GPU in mind") as caught:
+    with pytest.raises(InvalidArgumentError, match="no GPU given") as caught:
         MemoryBudget(Unknown())  # type: ignore[arg-type]
     assert "memory_limit_bytes" in caught.value.hint
 

@@ -63,7 +63,7 @@ def test_micro_batches_of_similar_clips_without_padding_end_as_the_whole_batch(
     assert {n for n, _ in calm.appetite.shapes} == {8}
     shapes = run.appetite.shapes[8:]
     assert max(n * length for n, length in shapes) <= limit
-    assert len({n for n, _ in shapes}) > 2, "short clips ride in larger micro-batches"
+    assert len({n for n, _ in shapes}) > 2, "short clips form larger micro-batches"
     longest = {length for _, length in calm.appetite.shapes}
     assert {length for _, length in shapes} - longest, "some are shorter than any whole batch"
 

@@ -118,7 +118,7 @@ def test_batches_whose_samples_a_model_looks_at_together_are_not_cut(tmp_path: P
     got = run(tmp_path, model, failures=1)
     assert_same(got, run(tmp_path, model, guarded=False), exactly=True)
     assert any(name in note for note in got.guard.notes), "computed once more as it was"
-    with pytest.raises(InfeasiblePlanError, match="its batch cannot be cut"):
+    with pytest.raises(InfeasiblePlanError, match="its batch cannot be split"):
         run(tmp_path, model, failures=9)
     with pytest.raises(InvalidArgumentError, match=r"micro_batch = 3 would not[\s\S]*split_batch_statistics=True"):
         run(tmp_path, model, micro_batch=3)

@@ -53,7 +53,7 @@ def result(*, gpu: bool = True, **changed: Any) -> BenchmarkResult:
         OptionResult("precision", "bf16", "fp16=False, bf16=True", plan, Spread(1.21, 1.15, 1.3)),
         OptionResult("workers", "0", "dataloader_num_workers=0", original, Spread(0.5, 0.45, 0.52)),
         OptionResult("compile", "on", "torch_compile=True", problem="out of memory"),
-        OptionResult("tf32", "", "", why_not="GPUs have it from compute capability 8.0 on"),
+        OptionResult("tf32", "", "", why_not="requires compute capability 8.0 or newer"),
     )
     finding = Finding("loader", "warn", "The GPU waits for the data loader", "of a step: waiting 30 %", "more", "", "")
     setting = Setting(

@@ -97,7 +97,7 @@ def train(told: dict[str, Any]) -> None:
 
 
 def in_a_process(told: dict[str, Any]) -> int:
-    """Train in a child, forked where nothing has run yet: importing everything anew takes longer than a training."""
+    """Train in a child, forked where nothing has run yet: importing everything again takes longer than a training."""
     child = os.fork()
     if child == 0:
         status = 1

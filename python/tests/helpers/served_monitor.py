@@ -7,7 +7,7 @@ from typing import Any
 
 from asrconfig_go.monitor.memory_monitor import GPUMemory, MemorySnapshot
 from asrconfig_go.monitor.run_log import Activity, Alert, GPUActivity
-from run_stories import GIB, GPU_COLUMNS, HOST_COLUMNS
+from run_logs import GIB, GPU_COLUMNS, HOST_COLUMNS
 
 HOSTILE = 'A "card" \\ of\n{several="lines"} 1\n\x1b'
 

@@ -107,8 +107,8 @@ class FakeMonitor:
     def alerts(self) -> tuple[Any, ...]:
         return tuple(self.warned)
 
-    def story(self) -> Any:
-        raise AssertionError("its story is not asked for")
+    def run_log(self) -> Any:
+        raise AssertionError("its run log must not be read")
 
     def save(self, path: Any) -> None:
         self.saved.append(Path(path))

@@ -90,7 +90,7 @@ def check(found: list[dict[str, Any]], batches: int) -> None:
 
 @pytest.mark.slow
 def test_torchrun_and_accelerate_train_the_plan(tmp_path: Path) -> None:
-    """By accelerate a process ends in between, and all go on from the checkpoint of step 2."""
+    """By accelerate a process ends in between, and all continue from the checkpoint of step 2."""
     weights = []
     for launcher, fail, batches in (("torchrun", False, 8), ("accelerate", True, 4)):
         (tmp_path / launcher).mkdir()

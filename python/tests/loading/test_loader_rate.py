@@ -94,7 +94,7 @@ def test_the_sample_is_drawn_with_its_own_generator(folder: Path) -> None:
     assert rows[:3] == Own.drawn[:3] and rows[:3] != sorted(rows[:3])
     assert random.getstate() == state and torch.equal(torch.get_rng_state(), torch_state)
     assert torch.get_num_threads() == threads
-    assert first is not None and first.how == "the data set's own __getitem__"
+    assert first is not None and first.how == "the dataset's own __getitem__"
     assert first.audio_s == pytest.approx(0.1 * first.clips)
 
 
@@ -207,7 +207,7 @@ def test_hugging_face_data_sets(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         return {"input_values": [[0.0] * 10 for _ in rows["audio"]]}
 
     own = ac.measure_loader(plain.with_transform(transform), seconds=0.05)
-    assert own is not None and own.how == "the data set's own __getitem__" and seen
+    assert own is not None and own.how == "the dataset's own __getitem__" and seen
     with pytest.raises(UnsupportedError, match="streamed"):
         ac.measure_loader(marked.to_iterable_dataset())
     with pytest.raises(EmptyDatasetError, match="no rows"):
@@ -264,7 +264,7 @@ def test_resampling_by_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert set(lengths) == {16_000} and found.audio_s == 1.0
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     without = ac.measure_loader(audio, seconds=0.05, processor=lambda a, sampling_rate: None)
-    assert without is not None and "resampling is not in it" in without.notes[0]
+    assert without is not None and "resampling is not included" in without.notes[0]
     with pytest.raises(UnsupportedError, match="pip install soundfile"):
         ac.measure_loader([str(Path("a.wav"))])
 

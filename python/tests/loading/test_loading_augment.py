@@ -1,4 +1,4 @@
-"""Augmentations of padded batches, held against the same done clip by clip in the plainest way."""
+"""Augmentations of padded batches, compared with the same done clip by clip in the plainest way."""
 
 from __future__ import annotations
 

@@ -374,6 +374,6 @@ def test_the_reader_rate_of_a_cached_data_set(tmp_path: Path) -> None:
             return cache(PATHS[row]), RATE
 
     found = ac.measure_loader(Cached(), seconds=0.3)
-    assert found is not None and found.bad == 0 and found.how == "the data set's own __getitem__"
+    assert found is not None and found.bad == 0 and found.how == "the dataset's own __getitem__"
     assert cache.misses == len(PATHS) and cache.hits >= found.clips
     assert json.loads(json.dumps(found.rate)) > 0

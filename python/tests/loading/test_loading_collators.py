@@ -300,7 +300,7 @@ def test_a_guarded_training(tmp_path: Path, kind: str) -> None:
     manager.config = make_plan(per_device_train_batch_size=4, gradient_accumulation_steps=1, target_batch_size=4)
     manager.attach(trainer)
     trainer.train()
-    assert sizes[0] == 4 and sizes[1] < 4, "the first attempt is done again in pieces"
+    assert sizes[0] == 4 and sizes[1] < 4, "the first attempt is repeated in pieces"
     assert 4 in accumulate(sizes[1:]), "of all its clips"
     assert trainer.state.global_step == 2
     losses = [log["loss"] for log in trainer.state.log_history if "loss" in log]

@@ -257,7 +257,7 @@ def test_other_settings_than_the_predicted_are_refused(
 
 def test_without_a_gpu_it_says_so(memory_model: MemoryModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UnsupportedError, match="on a CUDA GPU") as caught:
+    with pytest.raises(UnsupportedError, match="requires a CUDA GPU") as caught:
         calibrate(trainer_for(tmp_path), memory_model, batch=8, seconds=10.0)
     assert caught.value.hint
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

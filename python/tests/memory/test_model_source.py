@@ -146,7 +146,7 @@ def test_a_live_module_is_asked_for_by_its_config() -> None:
     [
         (42, InvalidArgumentError, "from a int"),
         ("no-such-model", NotFoundError, "no-such-model"),
-        (ModelProfile(total_parameters=5), UnsupportedError, "counts alone"),
+        (ModelProfile(total_parameters=5), UnsupportedError, "only its counts"),
         ({"hidden_size": 3}, AsrConfigError, "model_type"),
     ],
 )

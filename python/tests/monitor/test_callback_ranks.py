@@ -57,13 +57,13 @@ def test_all_processes_tell_their_peaks_and_one_samples(tmp_path: Path) -> None:
     assert [peaks["rank"] for peaks in first["ranks"]] == [0, 1] and second["ranks"] == []
     assert all(peaks["rss"] > 1 << 20 for peaks in first["ranks"]), "what an earlier run left is not taken for it"
     assert "rank 1" in first["summary"]
-    story = RunLog.load(tmp_path / "asrconfig_monitor.json")
-    assert [text for text in story_texts(story) if text.startswith("rank ")], "the story has them, too"
-    assert story.steps.number[-1] == 4
+    run_log = RunLog.load(tmp_path / "asrconfig_monitor.json")
+    assert [text for text in event_texts(run_log) if text.startswith("rank ")], "the run log has them, too"
+    assert run_log.steps.number[-1] == 4
 
 
-def story_texts(story: Any) -> list[str]:
-    return [event.text for event in story.events]
+def event_texts(run_log: Any) -> list[str]:
+    return [event.text for event in run_log.events]
 
 
 @pytest.mark.slow

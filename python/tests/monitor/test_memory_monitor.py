@@ -306,20 +306,24 @@ def test_a_story_outlives_its_monitor(tmp_path: Path) -> None:
         monitor.event("training", "epoch 2 begins")
         at = monitor.activity().at_s
         assert at is None or at > 0
-    story = monitor.story()
-    assert (story.steps.number, story.steps.kind, story.steps.audio_s) == ((7, 7), ("train", "checkpoint"), (3.0, None))
-    assert [(event.kind, event.gpu, event.text) for event in story.events] == [("training", -1, "epoch 2 begins")]
-    assert story.interval_s == 0.005 and story.samples == monitor.read().samples > 0
-    assert story.host.total_bytes == monitor.read().host_total
-    assert story.memory.host_used_bytes[0] and len(story.memory.times_s) == len(story.memory.host_used_bytes)
-    assert monitor.alerts() == story.alerts == ()
+    run_log = monitor.run_log()
+    assert (run_log.steps.number, run_log.steps.kind, run_log.steps.audio_s) == (
+        (7, 7),
+        ("train", "checkpoint"),
+        (3.0, None),
+    )
+    assert [(event.kind, event.gpu, event.text) for event in run_log.events] == [("training", -1, "epoch 2 begins")]
+    assert run_log.interval_s == 0.005 and run_log.samples == monitor.read().samples > 0
+    assert run_log.host.total_bytes == monitor.read().host_total
+    assert run_log.memory.host_used_bytes[0] and len(run_log.memory.times_s) == len(run_log.memory.host_used_bytes)
+    assert monitor.alerts() == run_log.alerts == ()
     monitor.save(tmp_path / "run.json")
-    assert RunLog.load(tmp_path / "run.json") == story
+    assert RunLog.load(tmp_path / "run.json") == run_log
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
     with pytest.raises(NotFoundError, match="no/such/folder"):
         monitor.save(tmp_path / "no/such/folder" / "run.json")
     with pytest.raises(AsrConfigError, match="copy"):
-        copy.copy(monitor).story()
+        copy.copy(monitor).run_log()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version":1}', '{"version":2}', "\x00\xff"])

@@ -82,14 +82,14 @@ def test_clean_ups_that_do_not_help_become_rare(cleaned: list[str]) -> None:
     clock.now += 1
     clean_ups.check(fullest(5))
     clock.now += 59
-    assert clean_ups.due, "one that helps begins anew"
+    assert clean_ups.due, "one that helps begins again"
 
 
 def test_what_cannot_be_compared_is_not_called_help(cleaned: list[str]) -> None:
     clean_ups = CleanUps(0.0, 0.0, Clock())
     for after in (None, fullest(1, place=1)):
         clean_ups.run(fullest(9.6))
-        assert clean_ups.check(after) == "what the clean-up brought is not known"
+        assert clean_ups.check(after) == "the gain of the clean-up is unknown"
 
 
 def test_what_counts_is_looked_up_once_a_second() -> None:
@@ -312,7 +312,7 @@ def test_the_peaks_of_a_watched_process_are_its_steps(monkeypatch: pytest.Monkey
     for name, value in {"current_device": 2, "max_memory_allocated": 3 * GIB, "max_memory_reserved": 4 * GIB}.items():
         monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
     steps = SimpleNamespace(peak_allocated_bytes=(None, 7.0 * GIB, 2.0), peak_reserved_bytes=(None, 3.0 * GIB))
-    monitor: Any = SimpleNamespace(story=lambda: SimpleNamespace(steps=steps))
+    monitor: Any = SimpleNamespace(run_log=lambda: SimpleNamespace(steps=steps))
     assert vars(rank_peaks.own_peaks(1, monitor)) | {"rss": 0} == vars(RankPeaks(1, "cuda:2", 7 * GIB, 4 * GIB, 0))
     assert rank_peaks.own_peaks(1).allocated == 3 * GIB
 

@@ -37,12 +37,12 @@ def test_a_plain_loop(tmp_path: Path) -> None:
             for batch in batches(2):
                 model(batch)
                 monitor.step(kind="evaluation")
-    story = monitor.story()
-    assert story.steps.number == (1, 2, 3, 4, 5, 5, 5)
-    assert story.steps.kind == ("train",) * 5 + ("evaluation",) * 2
-    assert story.steps.audio_s[:5] == (4.0,) * 5 and story.steps.audio_s[5:] == (None, None)
+    run_log = monitor.run_log()
+    assert run_log.steps.number == (1, 2, 3, 4, 5, 5, 5)
+    assert run_log.steps.kind == ("train",) * 5 + ("evaluation",) * 2
+    assert run_log.steps.audio_s[:5] == (4.0,) * 5 and run_log.steps.audio_s[5:] == (None, None)
     monitor.save(tmp_path / "run.json")
-    assert RunLog.load(tmp_path / "run.json").steps == story.steps
+    assert RunLog.load(tmp_path / "run.json").steps == run_log.steps
 
 
 def test_an_accelerate_loop(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_an_accelerate_loop(tmp_path: Path) -> None:
                 optimizer.zero_grad()
             if accelerator.sync_gradients:
                 monitor.step()
-    assert monitor.story().steps.number == (1, 2, 3)
+    assert monitor.run_log().steps.number == (1, 2, 3)
 
 
 def test_lightning_s_own_trainer(tmp_path: Path) -> None:
@@ -91,12 +91,12 @@ def test_lightning_s_own_trainer(tmp_path: Path) -> None:
             enable_model_summary=False,
             callbacks=[lightning_callback(monitor)],
         ).fit(Module(), batches(6), batches(2))
-    steps = monitor.story().steps
+    steps = monitor.run_log().steps
     told = list(zip(steps.kind, steps.number, strict=True))
     assert [number for kind, number in told if kind == "train"] == [1, 2, 3]
     assert [number for kind, number in told if kind == "evaluation"] == [3, 3]
     assert ("checkpoint", 3) in told
-    texts = [event.text for event in monitor.story().events]
+    texts = [event.text for event in monitor.run_log().events]
     assert "training begins after step 0" in texts and "training ends after step 3" in texts
 
 

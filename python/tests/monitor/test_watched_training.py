@@ -240,13 +240,13 @@ def test_the_story_is_kept_beside_the_checkpoints_and_across_a_resume(tmp_path: 
         trainer.train(**arguments)
 
     train()
-    story = RunLog.load(tmp_path / "asrconfig_monitor.json")
-    assert story.samples > 0
-    told = list(zip(story.steps.kind, story.steps.number, strict=True))
+    run_log = RunLog.load(tmp_path / "asrconfig_monitor.json")
+    assert run_log.samples > 0
+    told = list(zip(run_log.steps.kind, run_log.steps.number, strict=True))
     assert [number for kind, number in told if kind == "train"] == list(range(1, 9))
     assert [number for kind, number in told if kind == "checkpoint"] == [4, 8]
     assert sum(kind == "evaluation" for kind, _ in told) > 2
-    texts = [event.text for event in story.events]
+    texts = [event.text for event in run_log.events]
     assert texts[0] == "training begins after step 0 of 8" and texts[-1] == "training ends after step 8"
     assert "checkpoint after step 4" in texts and "evaluation after step 8" in texts
     (tmp_path / "checkpoint-4" / "rng_state.pth").unlink()  # which not every transformers can read with every torch
@@ -255,7 +255,7 @@ def test_the_story_is_kept_beside_the_checkpoints_and_across_a_resume(tmp_path: 
     assert [number for kind, number in zip(again.steps.kind, again.steps.number, strict=True) if kind == "train"] == [
         5, 6, 7, 8,
     ]  # fmt: skip
-    assert json.loads((tmp_path / "asrconfig_monitor-until-step-4.json").read_text())["samples"] == story.samples
+    assert json.loads((tmp_path / "asrconfig_monitor-until-step-4.json").read_text())["samples"] == run_log.samples
 
 
 def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -263,7 +263,7 @@ def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: py
     trainer = tiny_trainer(tmp_path, callbacks=[AdaptiveMemoryCallback(interval_ms=5)])
     trainer.train()
     assert trainer.state.global_step == 4
-    assert caplog.text.count("the run's story is not written") == 1
+    assert caplog.text.count("the run log is not written") == 1
 
 
 def test_after_ctrl_c_a_with_block_leaves_nothing_behind(tmp_path: Path) -> None:

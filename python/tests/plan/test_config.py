@@ -103,7 +103,7 @@ def test_what_load_refuses(plan: ac.TrainingConfig, tmp_path: Path) -> None:
         ('{"schema_version": 1}', InvalidArgumentError, "lacks policy"),
         ("[]", CorruptFileError, "holds no configuration"),
         ("{", CorruptFileError, "ends in the middle"),
-        ("\x00\xff}", CorruptFileError, "is no JSON"),
+        ("\x00\xff}", CorruptFileError, "is not JSON"),
         ("[" * 100_000 + "]", CorruptFileError, "nests too deeply"),
     ]
     for text, kind, said in cases:

@@ -17,7 +17,7 @@ from asrconfig_go.loading import LoaderNotMeasuredWarning
 from asrconfig_go.memory import MemoryModel
 from asrconfig_go.plan import planner
 from asrconfig_go.plan.plan_options import PlanOptions
-from asrconfig_go.plan.planner import NotTracedWarning, Tracer, Wanted, Way
+from asrconfig_go.plan.planner import NotTracedWarning, TracedSettings, Tracer, Wanted
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
 SECONDS = array("d", [1 + 19 * (i * 0.618 % 1) ** 2 for i in range(2000)])
@@ -66,18 +66,18 @@ def test_the_chosen_way_is_traced_and_believed() -> None:
 
 
 class FakeTracer(Tracer):
-    """Says of each way how many of any clip fit, and what was asked for."""
+    """Answers how many clips of any length fit, and what was asked for."""
 
     def __init__(self, fits: dict[bool, int]) -> None:
-        self.fits, self.asked = fits, list[Way]()
+        self.fits, self.asked = fits, list[TracedSettings]()
 
     def trace(self, wanted: Wanted, durations: Any) -> dict[str, Any]:
-        way, budget_bytes = wanted.way, wanted.budget_bytes
-        self.asked.append(way)
+        settings, budget_bytes = wanted.settings, wanted.budget_bytes
+        self.asked.append(settings)
         assert wanted.share == 32 and max(durations) == pytest.approx(max(SECONDS[:200]), abs=0.01)
-        fits = self.fits[way.gradient_checkpointing]
+        fits = self.fits[settings.gradient_checkpointing]
         return {
-            **way._asdict(),
+            **settings._asdict(),
             "budget_bytes": budget_bytes,
             "memory": [{"seconds": max(durations), "batch": fits}],
             "peaks": [{"batch": max(1, fits), "bytes": budget_bytes, "parts": []}],
@@ -86,15 +86,15 @@ class FakeTracer(Tracer):
         }
 
 
-@pytest.mark.parametrize(("fits", "ways"), [({False: 4, True: 9}, 1), ({False: 0, True: 9}, 2)])
+@pytest.mark.parametrize(("fits", "traces"), [({False: 4, True: 9}, 1), ({False: 0, True: 9}, 2)])
 def test_ways_are_traced_until_the_plan_stays_with_one(
-    fits: dict[bool, int], ways: int, monkeypatch: pytest.MonkeyPatch
+    fits: dict[bool, int], traces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracer = FakeTracer(fits)
     monkeypatch.setattr(ac.ASRConfigManager, "_tracer", lambda *_: tracer)
     config = manager_for(gpu="L4").plan()
-    assert len(tracer.asked) == ways
-    assert config.gradient_checkpointing is (ways == 2)
+    assert len(tracer.asked) == traces
+    assert config.gradient_checkpointing is (traces == 2)
     assert tracer.asked[-1] == (config.precision, config.gradient_checkpointing, config.optimizer)
 
 

@@ -161,7 +161,7 @@ def test_the_module_is_left_as_it_was() -> None:
     ("model", "trace", "why", "fix"),
     [
         (Classifier(), False, "trace=False was asked for", "Leave trace out."),
-        (ModelProfile(total_parameters=10_000_000), None, "its counts alone are known", "Pass the model instead"),
+        (ModelProfile(total_parameters=10_000_000), None, "only its counts are known", "Pass the model instead"),
     ],
 )
 def test_a_formula_says_why_and_what_to_do(model: Any, trace: bool | None, why: str, fix: str) -> None:

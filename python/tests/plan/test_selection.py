@@ -1,4 +1,4 @@
-"""Which clips a plan trains on and where they are cut; a loader of one's own; how many steps there are."""
+"""Which clips a plan trains on and where they are cut; a loader of your own; how many steps there are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_left_out_kept_and_to_be_cut() -> None:
         "4 of 7 clips kept (0.04 h)",
         "2 clips longer than 60 s left out (2.02 h)",
         "1 clip that cannot be read left out",
-        "2 clips to be cut into pieces of at most 30 s (0.03 h)",
+        "2 clips to be split into pieces of at most 30 s (0.03 h)",
     ]
 
 

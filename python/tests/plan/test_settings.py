@@ -200,7 +200,7 @@ def test_apply_does(effect: Callable[[], None]) -> None:
     effect()
 
 
-# 3. What the data set, its sampler and the guard take, by their effect.
+# 3. What the dataset, its sampler and the guard take, by their effect.
 
 
 def max_length_s() -> None:

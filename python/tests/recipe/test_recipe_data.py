@@ -151,7 +151,7 @@ def test_bad_clips_and_other_rates_are_said(tmp_path: Path, make_wav: WavMaker) 
     assert rates == "resampled to 16000 Hz when read: 1 clip of 8000 Hz, 1 clip of 44100 Hz"
     unchecked = loaded(manifest, evaluation_share=0, check_audio=False)
     assert column(unchecked.train, "text") == ["a", "b", "c", "cut"]
-    with pytest.raises(EmptyDatasetError, match=r"no clip is left to train on; 2 of 2 clips cannot be read"):
+    with pytest.raises(EmptyDatasetError, match=r"no clips are left to train on; 2 of 2 clips cannot be read"):
         loaded(write_table(tmp_path / "bad.jsonl", rows[3:5]))
 
 
@@ -176,8 +176,8 @@ def test_cleaning_leaves_out_what_says_nothing() -> None:
         ("m.jsonl", "[1]\n", CorruptFileError, "not an object"),
         ("m.csv", "", EmptyDatasetError, "has no rows"),
         ("m.csv", "id,words\n1,x\n", InvalidArgumentError, "no column of a usual name with the audio"),
-        ("m.jsonl", '{"path": "a.wav", "text": "x", "offset": 1.5}\n', UnsupportedError, "cuts pieces"),
-        ("m.xml", "<a/>", InvalidArgumentError, "is no manifest"),
+        ("m.jsonl", '{"path": "a.wav", "text": "x", "offset": 1.5}\n', UnsupportedError, "uses pieces"),
+        ("m.xml", "<a/>", InvalidArgumentError, "is not a manifest"),
     ],
 )
 def test_manifests_that_cannot_be_used(

@@ -70,8 +70,8 @@ def test_an_interrupted_training_goes_on_exactly(
     with pytest.raises(KeyboardInterrupt):
         trained(speech, tmp_path / "cut", model, callbacks=[at_step(2, interrupt)], verbose=True)
     told = capsys.readouterr().out
-    assert f"Stopped at step 2 of 3: {tmp_path / 'cut' / 'checkpoint-2'} is safe" in told
-    assert "go on by the same call with resume=True (asrconfig train … --resume)" in told
+    assert f"Stopped at step 2 of 3: {tmp_path / 'cut' / 'checkpoint-2'} is complete" in told
+    assert "continue with the same call with resume=True (asrconfig train … --resume)" in told
     assert not (tmp_path / "cut" / "model.safetensors").exists()
     resumed = trained(speech, tmp_path / "cut", model, resume=True)
     assert resumed.training.resumed_from.endswith("checkpoint-2")
@@ -156,7 +156,7 @@ def full(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_full_disk_loses_nothing(speech: SpeechData, full: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotFoundError, match="is full: it could not be written at step 3") as caught:
         trained(speech, full, max_steps=4)
-    assert f"{full / 'checkpoint-2'} is safe, and training goes on from there" in caught.value.hint
+    assert f"{full / 'checkpoint-2'} is complete, and training continues from there" in caught.value.hint
     assert "--resume" in caught.value.hint
     assert not (full / "checkpoint-3").exists(), "what was begun takes no room"
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""A run's series for other programs: the numbers are those of the story, and nothing that is not known is a zero."""
+"""A run's series for other programs: the numbers are those of the run log, and nothing that is not known is a zero."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.report import export
-from run_stories import (
+from run_logs import (
     GIB,
     START,
     Json,
@@ -30,14 +30,16 @@ from run_stories import (
 @pytest.fixture
 def two() -> Json:
     """Two GPUs, each kind of row once."""
-    story = empty(2)
-    put_memory(story, 0.0, 3 * GIB, 5 * GIB, None)
-    put_activity(story, 1.0, {"utilization": 0.5, "throttle": 3}, {"power_w": 70.5}, cpu_share=0.25)
-    put_step(story, 2.5, 7, gpu=1, spent_s=1.5, waited_s=0.5, audio_s=33.0, peak_allocated_bytes=GIB, headroom_bytes=0)
-    put_step(story, 3.0, 7, "checkpoint")
-    put_event(story, 3.5, "training", 'ends, "well"\nand truly', -1)
-    put_alert(story, 4.0, "leak", "=1+1", gpu=1, steps_left=110.0, cleared_s=5.0, advice="@SUM(A1)")
-    return story
+    run_log = empty(2)
+    put_memory(run_log, 0.0, 3 * GIB, 5 * GIB, None)
+    put_activity(run_log, 1.0, {"utilization": 0.5, "throttle": 3}, {"power_w": 70.5}, cpu_share=0.25)
+    put_step(
+        run_log, 2.5, 7, gpu=1, spent_s=1.5, waited_s=0.5, audio_s=33.0, peak_allocated_bytes=GIB, headroom_bytes=0
+    )
+    put_step(run_log, 3.0, 7, "checkpoint")
+    put_event(run_log, 3.5, "training", 'ends, "well"\nand truly', -1)
+    put_alert(run_log, 4.0, "leak", "=1+1", gpu=1, steps_left=110.0, cleared_s=5.0, advice="@SUM(A1)")
+    return run_log
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -131,8 +133,8 @@ def test_several_monitors_are_told_apart(two: Json, tmp_path: Path) -> None:
 @pytest.mark.parametrize("gpus", [0, 16])
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
 def test_any_number_of_gpus_in_any_format(gpus: int, suffix: str, tmp_path: Path) -> None:
-    story = trained(seconds=60, gpus=gpus, points=30, rows=20, steps=10)
-    export(RunLog.from_json(story), tmp_path / f"run.{suffix}")
+    run_log = trained(seconds=60, gpus=gpus, points=30, rows=20, steps=10)
+    export(RunLog.from_json(run_log), tmp_path / f"run.{suffix}")
     text = (tmp_path / f"run.{suffix}").read_text()
     assert "NaN" not in text and "None" not in text
     assert ("gpu15_used_bytes" in text or "GPU 15" in text) == (gpus == 16)
@@ -146,13 +148,13 @@ def test_a_story_of_nothing(tmp_path: Path) -> None:
 
 
 def test_other_formats_and_places_are_errors(two: Json, tmp_path: Path) -> None:
-    story = RunLog.from_json(two)
+    run_log = RunLog.from_json(two)
     with pytest.raises(InvalidArgumentError, match=r"cannot tell from 'run\.parquet'"):
-        export(story, tmp_path / "run.parquet")
+        export(run_log, tmp_path / "run.parquet")
     with pytest.raises(InvalidArgumentError, match="format = 'xml'"):
-        export(story, tmp_path / "run.csv", "xml")  # type: ignore[arg-type]
+        export(run_log, tmp_path / "run.csv", "xml")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="a monitor's own files"):
-        export(story, tmp_path / "asrconfig_monitor.json")
+        export(run_log, tmp_path / "asrconfig_monitor.json")
     with pytest.raises(NotFoundError, match="cannot write"):
-        export(story, tmp_path / "none" / "run.csv")
+        export(run_log, tmp_path / "none" / "run.csv")
     assert list(tmp_path.iterdir()) == []

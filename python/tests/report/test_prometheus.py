@@ -24,7 +24,7 @@ from asrconfig_go.monitor.run_log import Activity  # noqa: E402
 from asrconfig_go.report import MetricsServer  # noqa: E402
 from asrconfig_go.report.prometheus import MonitorCollector, registry_of  # noqa: E402
 from locations import HELPERS  # noqa: E402
-from run_stories import GIB  # noqa: E402
+from run_logs import GIB  # noqa: E402
 from served_monitor import Watcher  # noqa: E402
 
 

@@ -22,7 +22,7 @@ from asrconfig_go.report.diagnosis import Finding
 from asrconfig_go.report.run_report import of_weight
 from asrconfig_go.training.run_record import RunFolder, RunRecord
 from html_checks import charts, tags
-from run_stories import (
+from run_logs import (
     GIB,
     START,
     Json,
@@ -37,19 +37,19 @@ from run_stories import (
 )
 
 
-def told(story: Json) -> RunReport:
-    return report(RunLog.from_json(story))
+def told(run_log: Json) -> RunReport:
+    return report(RunLog.from_json(run_log))
 
 
 @pytest.fixture
 def small() -> Json:
     """Ten seconds on one GPU, in figures that can be added up."""
-    story = empty(1)
+    run_log = empty(1)
     for at, used in ((0, 4), (2, 10), (4, 20), (6, 18), (8, 18), (10, 6)):
-        put_memory(story, at, (8 + at) * GIB, used * GIB)
+        put_memory(run_log, at, (8 + at) * GIB, used * GIB)
     for at, watts, busy, throttle in ((0, 36, 0.5, 0), (2, 72, 1.0, 2), (4, 72, 1.0, 3), (6, None, None, None)):
         row = {"power_w": watts, "utilization": busy, "throttle": throttle, "temperature_c": 60 + at}
-        put_activity(story, at, row, cpu_share=0.25, host_available_bytes=(20 - at) * GIB, disk_read_bytes_s=1e6 * at)
+        put_activity(run_log, at, row, cpu_share=0.25, host_available_bytes=(20 - at) * GIB, disk_read_bytes_s=1e6 * at)
     for number, (end, spent, waited) in enumerate(((2.0, 1.0, 0.25), (4.0, 2.0, 0.5), (6.0, 2.0, 0.0)), 1):
         memory: dict[str, Any] = {
             "allocated_bytes": 2 * GIB,
@@ -63,9 +63,9 @@ def small() -> Json:
             "padded_s": 50.0,
             "longest_s": 10.0 + number,
         }
-        put_step(story, end, number, gpu=0, peak_reserved_bytes=17 * GIB, **known, **memory)
-    put_step(story, 8.0, 3, "evaluation", gpu=0, spent_s=1.5)
-    return story
+        put_step(run_log, end, number, gpu=0, peak_reserved_bytes=17 * GIB, **known, **memory)
+    put_step(run_log, 8.0, 3, "evaluation", gpu=0, spent_s=1.5)
+    return run_log
 
 
 def test_figures_are_those_of_the_story(small: Json) -> None:
@@ -95,15 +95,15 @@ def test_figures_are_those_of_the_story(small: Json) -> None:
 
 
 def test_energy_is_not_counted_across_a_gap() -> None:
-    story = empty(1)
+    run_log = empty(1)
     for at in (0, 1, 2, 3, 1000, 1001, 1002):
-        put_activity(story, at, {"power_w": 3600.0})
-    assert told(story).energy_wh == pytest.approx(7.0), "seven seconds of 3600 W, not a thousand"
+        put_activity(run_log, at, {"power_w": 3600.0})
+    assert told(run_log).energy_wh == pytest.approx(7.0), "seven seconds of 3600 W, not a thousand"
 
 
 def test_gaps_are_told_once_and_lines_are_broken() -> None:
-    story = trained(seconds=600, points=600, rows=300, steps=200)
-    r = told(story)
+    run_log = trained(seconds=600, points=600, rows=300, steps=200)
+    r = told(run_log)
     assert r.gap_s == pytest.approx(0.03 * 600, abs=3)
     assert "no samples for 1" in str(r)
     line = next(path for svg in charts(r._repr_html_())[:1] for path in svg.iter() if path.tag.endswith("path"))
@@ -140,18 +140,18 @@ def test_a_part_in_order_is_not_told_beside_a_part_with_a_cause() -> None:
 
 
 def test_what_becomes_of_alerts() -> None:
-    story = empty(2)
+    run_log = empty(2)
     for at in range(100):
-        put_memory(story, at, GIB, GIB, GIB)
-        put_activity(story, at, {}, {}, host_available_bytes=0.001 * GIB if at == 70 else 9 * GIB)
-    put_alert(story, 10, "leak", "of the other GPU", gpu=1, seconds_left=25.0)
-    put_alert(story, 20, "full", "cleaned up", gpu=0, cleared_s=25.0)
-    put_alert(story, 30, "full", "nothing came of it", gpu=0, cleared_s=38.0)
-    put_alert(story, 60, "host_ram", "RAM was used up", cleared_s=80.0)
-    put_alert(story, 90, "shm", "held")
-    put_event(story, 24, "clean_up", "cache emptied", 0)
-    put_event(story, 35, "out_of_memory", "CUDA out of memory", 1)
-    found = {o.alert.text: (o.what, o.after_s) for o in told(story).alerts}
+        put_memory(run_log, at, GIB, GIB, GIB)
+        put_activity(run_log, at, {}, {}, host_available_bytes=0.001 * GIB if at == 70 else 9 * GIB)
+    put_alert(run_log, 10, "leak", "of the other GPU", gpu=1, seconds_left=25.0)
+    put_alert(run_log, 20, "full", "cleaned up", gpu=0, cleared_s=25.0)
+    put_alert(run_log, 30, "full", "nothing came of it", gpu=0, cleared_s=38.0)
+    put_alert(run_log, 60, "host_ram", "RAM was used up", cleared_s=80.0)
+    put_alert(run_log, 90, "shm", "held")
+    put_event(run_log, 24, "clean_up", "cache emptied", 0)
+    put_event(run_log, 35, "out_of_memory", "CUDA out of memory", 1)
+    found = {o.alert.text: (o.what, o.after_s) for o in told(run_log).alerts}
     assert found == {
         "of the other GPU": ("came true", 25),
         "cleaned up": ("averted", 5),
@@ -163,14 +163,14 @@ def test_what_becomes_of_alerts() -> None:
 
 def test_memory_that_ran_out_is_the_alert_s_own() -> None:
     """The callback does not know the GPU; of the host's memory it tells by the place."""
-    story = empty(1)
-    put_memory(story, 0, GIB, GIB)
-    put_memory(story, 50, GIB, GIB)
-    put_alert(story, 10, "leak", "GPU", gpu=0)
-    put_alert(story, 10, "workers_ram", "host")
-    put_event(story, 20, "out_of_memory", "step 3 (loading): 4 → 2 after DataLoader worker is killed")
-    put_event(story, 30, "out_of_memory", "step 5 (training): 4 → 2 after CUDA out of memory")
-    assert {o.alert.text: o.after_s for o in told(story).alerts} == {"GPU": 20, "host": 10}
+    run_log = empty(1)
+    put_memory(run_log, 0, GIB, GIB)
+    put_memory(run_log, 50, GIB, GIB)
+    put_alert(run_log, 10, "leak", "GPU", gpu=0)
+    put_alert(run_log, 10, "workers_ram", "host")
+    put_event(run_log, 20, "out_of_memory", "step 3 (loading): 4 → 2 after DataLoader worker is killed")
+    put_event(run_log, 30, "out_of_memory", "step 5 (training): 4 → 2 after CUDA out of memory")
+    assert {o.alert.text: o.after_s for o in told(run_log).alerts} == {"GPU": 20, "host": 10}
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 16])
@@ -198,10 +198,10 @@ def test_a_story_of_nothing_is_told_as_such() -> None:
 
 
 def test_without_steps_there_is_no_axis_of_steps(tmp_path: Path) -> None:
-    story = empty(1)
-    put_memory(story, 0, GIB, GIB)
-    put_memory(story, 5, GIB, GIB)
-    r = told(story)
+    run_log = empty(1)
+    put_memory(run_log, 0, GIB, GIB)
+    put_memory(run_log, 5, GIB, GIB)
+    r = told(run_log)
     assert "steps/s" not in r.headline
     with pytest.raises(InvalidArgumentError, match="told of no training steps"):
         r.to_html(tmp_path / "r.html", by="steps")
@@ -222,12 +222,12 @@ def test_charts_by_steps_run_from_the_first_to_the_last(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_not_known_are_no_zeros() -> None:
-    story = empty(1)
+    run_log = empty(1)
     for at in range(20):
-        put_memory(story, at, None, None)
-        put_activity(story, at, {}, cpu_share=None)
-        put_step(story, at + 0.5, at + 1)
-    r = told(story)
+        put_memory(run_log, at, None, None)
+        put_activity(run_log, at, {}, cpu_share=None)
+        put_step(run_log, at + 0.5, at + 1)
+    r = told(run_log)
     gpu = r.gpus[0]
     assert (gpu.used_peak_bytes, gpu.utilization, gpu.energy_wh, gpu.headroom_lowest_bytes) == (None,) * 4
     assert r.steps.train == 20
@@ -237,11 +237,11 @@ def test_columns_that_are_not_known_are_no_zeros() -> None:
 
 
 def test_steps_on_two_gpus_of_one_process_count_once() -> None:
-    story = empty(2)
+    run_log = empty(2)
     for number in range(1, 11):
-        put_step(story, number, number, gpu=0, spent_s=1.0, peak_allocated_bytes=2 * GIB)
-        put_step(story, number, number, gpu=1, peak_allocated_bytes=3 * GIB)
-    r = told(story)
+        put_step(run_log, number, number, gpu=0, spent_s=1.0, peak_allocated_bytes=2 * GIB)
+        put_step(run_log, number, number, gpu=1, peak_allocated_bytes=3 * GIB)
+    r = told(run_log)
     assert (r.steps.train, r.steps.steps_per_s) == (10, 1.0)
     assert [gpu.allocated_peak_bytes for gpu in r.gpus] == [2 * GIB, 3 * GIB]
 
@@ -287,9 +287,9 @@ def highest_of(path: str) -> int:
 
 
 def test_a_week_stays_small_and_keeps_its_spike(tmp_path: Path) -> None:
-    story = trained(seconds=7 * 86400.0, gpus=2, points=16384, rows=4096, steps=8192, leak=False)
-    story["memory"]["gpu_used_bytes"][0][7777] = 23.9 * GIB
-    r = told(story)
+    run_log = trained(seconds=7 * 86400.0, gpus=2, points=16384, rows=4096, steps=8192, leak=False)
+    run_log["memory"]["gpu_used_bytes"][0][7777] = 23.9 * GIB
+    r = told(run_log)
     r.to_html(tmp_path / "r.html")
     assert (tmp_path / "r.html").stat().st_size < 1_000_000
     lines = [path for path in charts(r._repr_html_())[0].iter() if path.tag.endswith("path")]
@@ -299,18 +299,18 @@ def test_a_week_stays_small_and_keeps_its_spike(tmp_path: Path) -> None:
 def test_a_folder_is_one_run(tmp_path: Path) -> None:
     """Two ranks that see the same GPUs, a second machine, and a restart of the first an hour later."""
     first, rank, other, again = (empty(2) for _ in range(4))
-    for story, used in ((first, 10), (rank, 10), (other, 12), (again, 14)):
+    for run_log, used in ((first, 10), (rank, 10), (other, 12), (again, 14)):
         for at in range(11):
-            put_memory(story, at, GIB, used * GIB, used * GIB)
-            put_activity(story, at, {"power_w": 360.0}, {"power_w": 360.0})
-    for story, gpu, numbers in ((first, 0, range(1, 6)), (rank, 1, range(1, 6)), (again, 0, range(4, 9))):
+            put_memory(run_log, at, GIB, used * GIB, used * GIB)
+            put_activity(run_log, at, {"power_w": 360.0}, {"power_w": 360.0})
+    for run_log, gpu, numbers in ((first, 0, range(1, 6)), (rank, 1, range(1, 6)), (again, 0, range(4, 9))):
         for place, number in enumerate(numbers):
-            put_step(story, 2 * place + 1, number, gpu=gpu, spent_s=1.0, audio_s=10.0, peak_allocated_bytes=gpu * GIB)
+            put_step(run_log, 2 * place + 1, number, gpu=gpu, spent_s=1.0, audio_s=10.0, peak_allocated_bytes=gpu * GIB)
     other["gpus"] = [{**gpu, "uuid": f"other {i}"} for i, gpu in enumerate(other["gpus"])]
     rank["start_unix_nanos"] += 10**9 // 2
     again["start_unix_nanos"] += 3600 * 10**9
-    for name, story in (("", first), ("-rank1", rank), ("-node1", other), ("-restart1", again)):
-        saved(story, tmp_path / f"asrconfig_monitor{name}.json")
+    for name, run_log in (("", first), ("-rank1", rank), ("-node1", other), ("-restart1", again)):
+        saved(run_log, tmp_path / f"asrconfig_monitor{name}.json")
     r = report(tmp_path)
     assert r.notes == ()
     assert [gpu.label for gpu in r.gpus] == ["GPU 0", "GPU 1", "node1 GPU 0", "node1 GPU 1"]
@@ -331,7 +331,7 @@ def test_a_monitor_has_a_report_while_it_runs_and_after() -> None:
     after = report(monitor)
     for r in (running, after):
         assert (r.steps.train, r.steps.steps_per_s, r.steps.waited) == (3, 2.0, 0.5)
-    assert after.timeline.sources[0].story.samples > 0
+    assert after.timeline.sources[0].run_log.samples > 0
     assert after.hosts[0].used_peak_bytes
 
 
@@ -400,8 +400,8 @@ def test_a_training_without_end_is_told(small: Json) -> None:
     assert "no end of the training was told" not in str(told(small))
 
 
-def changed(story: Json, series: str, column: str, values: list[Any]) -> Json:
-    return {**story, series: {**story[series], column: values}}
+def changed(run_log: Json, series: str, column: str, values: list[Any]) -> Json:
+    return {**run_log, series: {**run_log[series], column: values}}
 
 
 def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: pytest.CaptureFixture[str]) -> None:
@@ -409,8 +409,8 @@ def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: p
     contents = {
         "empty": ("", CorruptFileError, "is empty"),
         "cut": (whole[: len(whole) // 2], CorruptFileError, "ends in the middle"),
-        "corrupt": ('{"version": 1,,}', CorruptFileError, "is no JSON"),
-        "list": ("[1]", CorruptFileError, "holds no story"),
+        "corrupt": ('{"version": 1,,}', CorruptFileError, "is not JSON"),
+        "list": ("[1]", CorruptFileError, "holds no run log"),
         "deep": ("[" * 100_000, CorruptFileError, "cut"),
         "shorter": (json.dumps(changed(small, "steps", "spent_s", [1.0])), CorruptFileError, "1 entries, not 4"),
         "words": (json.dumps(changed(small, "steps", "number", ["a"] * 4)), CorruptFileError, "whole number"),

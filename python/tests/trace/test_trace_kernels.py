@@ -104,13 +104,13 @@ def tied() -> None:
     functional.linear(functional.embedding(torch.arange(4), weight), weight).sum().backward()
 
 
-@pytest.mark.parametrize(("run", "in_place", "anew"), [(used_twice, 1, 1), (tied, 0, 1)])
-def test_two_gradients_are_added_in_place_where_they_are_without_a_mode(run: Any, in_place: int, anew: int) -> None:
+@pytest.mark.parametrize(("run", "in_place", "again"), [(used_twice, 1, 1), (tied, 0, 1)])
+def test_two_gradients_are_added_in_place_where_they_are_without_a_mode(run: Any, in_place: int, again: int) -> None:
     with torch.autograd.profiler.profile() as profile:
         run()
     real = [event.name for event in profile.function_events]
-    assert (real.count("aten::add_"), real.count("aten::add")) == (in_place, anew)
-    assert [name for name, _ in births(run)].count("add.Tensor") == anew
+    assert (real.count("aten::add_"), real.count("aten::add")) == (in_place, again)
+    assert [name for name, _ in births(run)].count("add.Tensor") == again
 
 
 def test_a_gradient_that_somebody_keeps_is_not_overwritten() -> None:

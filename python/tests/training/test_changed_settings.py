@@ -70,7 +70,7 @@ def test_settings_that_changed_on_the_way(tmp_path: Path, caplog: pytest.LogCapt
         resumed = trained(tmp_path / "run", resume=True, **SAVING, **changed)
     assert not resumed.report.finished
     assert {c.name: c.in_force for c in resumed.report.changes} == dict.fromkeys(changed, False)
-    assert "learning_rate was 0.05, is 0.5: the run's stays in force" in caplog.text
+    assert "learning_rate was 0.05, is 0.5: the run's stays in effect" in caplog.text
     assert resumed.seen.rates == {step: rate for step, rate in whole.seen.rates.items() if step > 3}
     assert resumed.seen.samples == {step: seen for step, seen in whole.seen.samples.items() if step > 3}
     assert torch.allclose(weights(resumed), weights(whole), atol=1e-6)
@@ -78,7 +78,7 @@ def test_settings_that_changed_on_the_way(tmp_path: Path, caplog: pytest.LogCapt
     interrupted(tmp_path / "clipped", 5)
     resumed = trained(tmp_path / "clipped", resume=True, **SAVING, max_grad_norm=1e-3)
     assert resumed.report.changes == (Change("max_grad_norm", 1.0, 1e-3, True),)
-    assert "max_grad_norm was 1.0, is 0.001: in force from here on" in repr(resumed.report)
+    assert "max_grad_norm was 1.0, is 0.001: in effect from here on" in repr(resumed.report)
     assert not torch.allclose(weights(resumed), weights(whole), atol=1e-6)
 
 
@@ -142,7 +142,7 @@ class Frozen(Regression):
         ({"model": lambda: Wider()}, "the model is another than that of the run in .*: Wider, 73 parameters"),
         ({"model": lambda: Frozen()}, "Frozen, 65 parameters, 17 of them trained; the run's: Regression, 65 param"),
         ({"samples": 80}, "train_dataset has 80 rows, that of the run in .* was recorded with 64"),
-        ({"optim": "sgd"}, "optim = 'sgd' cannot go on with the state of the run in .*, whose optimizer is 'adamw"),
+        ({"optim": "sgd"}, "optim = 'sgd' cannot continue with the state of the run in .*, whose optimizer is 'adamw"),
     ],
 )
 @pytest.mark.parametrize("finished", [False, True])

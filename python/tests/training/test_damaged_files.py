@@ -39,7 +39,7 @@ def mutated(told: Json, at: tuple[Any, ...], value: Json) -> Json:
 
 
 def variants(told: Json) -> Iterator[tuple[str, bytes]]:
-    """Files: a field of another type or size, one that is missing, one too many, and what is no JSON at all."""
+    """Files: a field of another type or size, one that is missing, one too many, and what is not JSON at all."""
     for at in places(told):
         for value in WRONG:
             yield f"{at} = {value!r}", json.dumps(mutated(told, at, value)).encode()

@@ -396,7 +396,7 @@ def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "memory ran out 1 time",
     ):
         assert said in printed
-    assert "step 5 (outside of training steps): went on from step 4, 1 step made again" in repr(report)
+    assert "step 5 (outside of training steps): continued from step 4, 1 step made again" in repr(report)
     assert "Training" in report._repr_html_()
     manager.train(prepared(tmp_path), verbose=False)
     assert "Training:" not in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A plan's steps in a Trainer: whole shares of chosen clips, cut by predicted memory."""
+"""A plan's steps in a Trainer: whole shares of chosen clips, micro-batches sized by predicted memory."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_planned_steps_are_trained(tmp_path: Path, handling: str) -> None:
     assert trainer.state.global_step == len(SECONDS) // 8, "steps of exactly 8 clips"
     assert sorted(data.given) == list(range(len(SECONDS))), "each clip once"
     assert sum(sizes) == len(SECONDS)
-    assert len(set(sizes)) > 1 and max(sizes) <= 8, "cut by memory, not into one size"
+    assert len(set(sizes)) > 1 and max(sizes) <= 8, "sized by memory, not one size"
     steps = [data.given[i : i + 8] for i in range(0, len(SECONDS), 8)]
     spread = sum(max(SECONDS[i] for i in step) - min(SECONDS[i] for i in step) for step in steps) / len(steps)
     assert spread < 1.2 if handling == "bucketed" else spread > (1.5 if handling == "random" else 0)
@@ -119,7 +119,7 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path, data: Clips, settings: 
     with pytest.warns(PlanNotFollowedWarning, match=why):
         guard = manager.attach(trainer)
     assert trainer.args.gradient_accumulation_steps == 4, "the Trainer's own batches"
-    assert type(guard.budgets["training"]).__name__ == "MemoryBudget", "cut by memory all the same"
+    assert type(guard.budgets["training"]).__name__ == "MemoryBudget", "sized by memory nevertheless"
     guard.detach()
 
 

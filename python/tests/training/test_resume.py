@@ -60,7 +60,7 @@ KILLED = [
     Killed(False, 0, (("forward", 12), ("forward", 9))),  # within a window of two, after checkpoints 3 and 6
     Killed(True, 0, (("save", 4), ("begin", 2), ("forward", 9))),  # second checkpoint; between epochs; in the second
     Killed(True, 0, (("forward", 1), ("save", 2))),  # before any checkpoint; in the first one
-    Killed(True, 1, (("forward", 15),)),  # in the second epoch, in which lasting workers are not made anew
+    Killed(True, 1, (("forward", 15),)),  # in the second epoch, in which lasting workers are not made again
 ]
 
 

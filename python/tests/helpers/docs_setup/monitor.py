@@ -1,4 +1,4 @@
-"""A loop of one's own."""
+"""A loop of your own."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A folder of clips, a model, and a network of one's own."""
+"""A folder of clips, a model, and a network of your own."""
 
 from functools import partial
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from asrconfig_go.report import export
 from docs_setup import stand_ins
-from run_stories import saved, trained
+from run_logs import saved, trained
 
 saved(trained(), Path("out/asrconfig_monitor.json"))
 export("out", "run.csv")

@@ -1,4 +1,4 @@
-"""Stories of runs as a monitor would tell them, made by rule, as JSON objects."""
+"""Run logs as a monitor would save them, made by rule, as JSON objects."""
 
 from __future__ import annotations
 
@@ -55,47 +55,47 @@ def empty(gpus: int = 0, name: str = "NVIDIA L4") -> Json:
     }
 
 
-def put_memory(story: Json, at_s: float, host: float | None, *gpus: float | None) -> None:
+def put_memory(run_log: Json, at_s: float, host: float | None, *gpus: float | None) -> None:
     """A point of the fast series."""
-    memory = story["memory"]
+    memory = run_log["memory"]
     memory["times_s"].append(at_s)
     memory["host_used_bytes"].append(host)
     for column, used in zip(memory["gpu_used_bytes"], gpus, strict=True):
         column.append(used)
-    _reach(story, at_s)
+    _reach(run_log, at_s)
 
 
-def put_activity(story: Json, at_s: float, *gpus: Json, **host: float | None) -> None:
+def put_activity(run_log: Json, at_s: float, *gpus: Json, **host: float | None) -> None:
     """A row of the slow series; what is left out is not known."""
-    activity = story["activity"]
+    activity = run_log["activity"]
     activity["times_s"].append(at_s)
     for name in HOST_COLUMNS:
         activity[name].append(host.get(name))
     for rows, known in zip(activity["gpus"], gpus, strict=True):
         for name in GPU_COLUMNS:
             rows[name].append(known.get(name))
-    _reach(story, at_s)
+    _reach(run_log, at_s)
 
 
 def put_step(
-    story: Json, at_s: float, number: int, kind: str = "train", gpu: int = -1, covers: int = 1, **known: float | None
+    run_log: Json, at_s: float, number: int, kind: str = "train", gpu: int = -1, covers: int = 1, **known: float | None
 ) -> None:
     """A step that ended at ``at_s``."""
-    steps = story["steps"]
+    steps = run_log["steps"]
     for name, value in (("times_s", at_s), ("number", number), ("kind", kind), ("gpu", gpu), ("covers", covers)):
         steps[name].append(value)
     for name in STEP_COLUMNS:
         steps[name].append(known.get(name))
-    _reach(story, at_s)
+    _reach(run_log, at_s)
 
 
-def put_event(story: Json, at_s: float, kind: str, text: str, gpu: int = -1) -> None:
-    story["events"].append({"at_s": at_s, "kind": kind, "gpu": gpu, "text": text})
+def put_event(run_log: Json, at_s: float, kind: str, text: str, gpu: int = -1) -> None:
+    run_log["events"].append({"at_s": at_s, "kind": kind, "gpu": gpu, "text": text})
 
 
-def put_alert(story: Json, at_s: float, kind: str, text: str, gpu: int = -1, **known: Any) -> None:
+def put_alert(run_log: Json, at_s: float, kind: str, text: str, gpu: int = -1, **known: Any) -> None:
     alert = {
-        "id": len(story["alerts"]) + 1,
+        "id": len(run_log["alerts"]) + 1,
         "at_s": at_s,
         "kind": kind,
         "gpu": gpu,
@@ -110,12 +110,12 @@ def put_alert(story: Json, at_s: float, kind: str, text: str, gpu: int = -1, **k
         "advice": "",
         "cleared_s": None,
     }
-    story["alerts"].append({**alert, **known})
+    run_log["alerts"].append({**alert, **known})
 
 
-def _reach(story: Json, at_s: float) -> None:
-    story["duration_s"] = max(story["duration_s"], float(at_s))
-    story["samples"] = round(story["duration_s"] / story["interval_s"])
+def _reach(run_log: Json, at_s: float) -> None:
+    run_log["duration_s"] = max(run_log["duration_s"], float(at_s))
+    run_log["samples"] = round(run_log["duration_s"] / run_log["interval_s"])
 
 
 def trained(
@@ -128,24 +128,24 @@ def trained(
     seed: int = 7,
 ) -> Json:
     """A training of ``seconds`` with an evaluation each fifth of it, and a gap; with ``leak`` it ends out of memory."""
-    chance, story = random.Random(seed), empty(gpus)
+    chance, run_log = random.Random(seed), empty(gpus)
     held = [_Held(chance, seconds, leak and i == 0) for i in range(gpus)]
     gap = (0.62 * seconds, 0.65 * seconds)
     for i in range(points):
         at = seconds * i / points
         if not gap[0] < at < gap[1]:
-            put_memory(story, at, (9 + 8 * at / seconds) * GIB, *(int(h.used(at)) for h in held))
+            put_memory(run_log, at, (9 + 8 * at / seconds) * GIB, *(int(h.used(at)) for h in held))
     for i in range(rows):
         at = seconds * i / rows
         if not gap[0] < at < gap[1]:
-            put_activity(story, at, *(_gpu_row(chance, at, seconds) for _ in held), **_host_row(chance, at, seconds))
-    _steps(story, chance, held, seconds, steps)
-    put_event(story, 0.5, "training", "training begins")
-    put_event(story, gap[1], "gap", f"no samples for {gap[1] - gap[0]:.0f} s: the machine slept")
-    put_event(story, 0.7 * seconds, "throttled", "held back by its temperature, 84 °C", 0 if gpus else -1)
+            put_activity(run_log, at, *(_gpu_row(chance, at, seconds) for _ in held), **_host_row(chance, at, seconds))
+    _steps(run_log, chance, held, seconds, steps)
+    put_event(run_log, 0.5, "training", "training begins")
+    put_event(run_log, gap[1], "gap", f"no samples for {gap[1] - gap[0]:.0f} s: the machine slept")
+    put_event(run_log, 0.7 * seconds, "throttled", "held back by its temperature, 84 °C", 0 if gpus else -1)
     if gpus and leak:
-        _warned(story, seconds)
-    return story
+        _warned(run_log, seconds)
+    return run_log
 
 
 class _Held:
@@ -206,7 +206,7 @@ def _host_row(chance: random.Random, at: float, seconds: float) -> Json:
     }
 
 
-def _steps(story: Json, chance: random.Random, held: list[_Held], seconds: float, steps: int) -> None:
+def _steps(run_log: Json, chance: random.Random, held: list[_Held], seconds: float, steps: int) -> None:
     spent = seconds / max(1, steps)
     for i in range(steps):
         at = spent * (i + 1)
@@ -231,24 +231,24 @@ def _steps(story: Json, chance: random.Random, held: list[_Held], seconds: float
             "padded_s": 1.2 * audio,
             "longest_s": 14.5,
         }
-        put_step(story, at, i + 1, kind, 0 if held else -1, **known, **memory)
+        put_step(run_log, at, i + 1, kind, 0 if held else -1, **known, **memory)
     for part in (0.2, 0.4, 0.6, 0.8):
-        put_step(story, part * seconds + 0.01, round(part * steps), "checkpoint", spent_s=0.004 * seconds)
-    order = sorted(range(len(story["steps"]["times_s"])), key=story["steps"]["times_s"].__getitem__)
-    story["steps"] = {name: [column[i] for i in order] for name, column in story["steps"].items()}
+        put_step(run_log, part * seconds + 0.01, round(part * steps), "checkpoint", spent_s=0.004 * seconds)
+    order = sorted(range(len(run_log["steps"]["times_s"])), key=run_log["steps"]["times_s"].__getitem__)
+    run_log["steps"] = {name: [column[i] for i in order] for name, column in run_log["steps"].items()}
 
 
-def _warned(story: Json, seconds: float) -> None:
+def _warned(run_log: Json, seconds: float) -> None:
     put_alert(
-        story, 0.32 * seconds, "workers_ram", "DataLoader workers' RAM grows 11 MB/s: the limit in about 20 min",
+        run_log, 0.32 * seconds, "workers_ram", "DataLoader workers' RAM grows 11 MB/s: the limit in about 20 min",
         seconds_left=1200.0, advice="set dataloader_num_workers=2", cleared_s=0.5 * seconds,
     )  # fmt: skip
     put_alert(
-        story, 0.82 * seconds, "leak", "GPU memory grows 38 MB/step since step 530: out of memory in about 110 steps",
+        run_log, 0.82 * seconds, "leak", "GPU memory grows 38 MB/step since step 530: out of memory in about 110 steps",
         gpu=0, severity="critical", since_step=530, bytes_per_step=38e6, steps_left=110.0, seconds_left=0.17 * seconds,
         advice="log loss.item(), not the loss",
     )  # fmt: skip
-    put_event(story, 0.995 * seconds, "out_of_memory", "CUDA out of memory, tried to allocate 1.2 GiB", 0)
+    put_event(run_log, 0.995 * seconds, "out_of_memory", "CUDA out of memory, tried to allocate 1.2 GiB", 0)
 
 
 def week(gpus: int = 8) -> Json:
@@ -256,10 +256,10 @@ def week(gpus: int = 8) -> Json:
     return trained(seconds=7 * 86400.0, gpus=gpus, points=16384, rows=8192, steps=16384)
 
 
-def saved(story: Json, path: Path) -> Path:
-    """``story`` as a monitor writes it."""
+def saved(run_log: Json, path: Path) -> Path:
+    """The run log as a monitor writes it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(story))
+    path.write_text(json.dumps(run_log))
     return path
 
 

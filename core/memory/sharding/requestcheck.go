@@ -16,7 +16,7 @@ const (
 var widths = map[string]int64{"fp32": 4, "fp16": 2, "bf16": 2}
 
 func (r Request) check() error {
-	if _, known := ways[r.Strategy]; !known {
+	if _, known := strategies[r.Strategy]; !known {
 		return fault.New(fault.Unsupported, "choose none, "+strings.Join(Strategies(), ", "), "strategy %q", fault.Shorten(r.Strategy))
 	}
 	if _, known := widths[r.Precision]; !known {

@@ -140,7 +140,7 @@ func gridRow(row []string, widths []int) []string {
 
 var eighths = []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
 
-// cells is a share of 0 to 1 in characters of a width; what is no number is none.
+// cells is a share of 0 to 1 in characters of a width; what is not a number is none.
 func cells(share float64, width int) int {
 	if math.IsNaN(share) {
 		return 0
