@@ -59,7 +59,7 @@ generate:
 lint: $(VENV)/.dev
 	@unformatted=$$(gofmt -l benchmarks build capi core); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 	go vet ./...
-	go run $(GOLANGCI) run ./...
+	GOLANGCI_LINT_CACHE=$(CURDIR)/build/out/golangci go run $(GOLANGCI) run ./... # a shared cache names files of other checkouts
 	go run $(ACTIONLINT)
 	@for system in $(OTHER_SYSTEMS); do echo "go build ./core/... for $$system"; \
 		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} go build ./core/... || exit 1; done

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -21,7 +22,7 @@ func clockFinding(f *figures, held func(card) float64, least float64, kind, titl
 			return &Finding{
 				Kind: kind, Severity: severity, Title: title, lost: share * max(0, 1-orOne(c.clock)),
 				Evidence: fmt.Sprintf("GPU %d was held back %s in %s of the readings %s: clock at %s of the highest, up to %.0f °C, %s", c.index, why,
-					percent(share), f.over(), percent(c.clock), c.temperature, watts(c)),
+					units.Percent(share), f.over(), units.Percent(c.clock), c.temperature, watts(c)),
 				Change: change,
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -37,11 +38,11 @@ func starved(f *figures, run Run) *Finding {
 	}
 	device, busy := "training", ""
 	if len(f.gpus) > 0 {
-		device, busy = "GPU", fmt.Sprintf("GPU busy %s, ", percent(f.busy()))
+		device, busy = "GPU", fmt.Sprintf("GPU busy %s, ", units.Percent(f.busy()))
 	}
 	found := &Finding{
 		Kind: "loader", Severity: runlog.SeverityWarn, Title: fmt.Sprintf("The %s waits for the data loader", device), lost: f.waited,
-		Evidence: fmt.Sprintf("%s of the steps' time was spent waiting for batches %s; %sCPU %s", percent(f.waited), f.over(), busy, percent(f.cpu)),
+		Evidence: fmt.Sprintf("%s of the steps' time was spent waiting for batches %s; %sCPU %s", units.Percent(f.waited), f.over(), busy, units.Percent(f.cpu)),
 	}
 	if f.cpu > fullCPU {
 		found.Kind, found.Title = "cpu_saturated", fmt.Sprintf("The CPU cannot prepare batches as fast as the %s uses them", device)
@@ -55,7 +56,7 @@ func starved(f *figures, run Run) *Finding {
 	}
 	if workers != nil && *workers >= max(cpus-1, mostWorkers) && f.cpu < lowCPU {
 		found.Kind, found.Title = "slow_storage", fmt.Sprintf("The %s and the CPU both wait for the storage", device)
-		found.Evidence += fmt.Sprintf("; %d workers read %s/s", *workers, megabytes(f.disk))
+		found.Evidence += fmt.Sprintf("; %d workers read %s", *workers, rate(f.disk))
 		found.Change = "copy the dataset to a local disk (or to RAM) before the training"
 		return found
 	}
@@ -67,11 +68,11 @@ func starved(f *figures, run Run) *Finding {
 	return found
 }
 
-func megabytes(bytes float64) string {
-	if !finite(bytes) {
+func rate(bytesPerSecond float64) string {
+	if !finite(bytesPerSecond) {
 		return "an unknown amount"
 	}
-	return fmt.Sprintf("%.0f MB", bytes/1e6)
+	return units.Rate(bytesPerSecond)
 }
 
 func notPersistent(f *figures, run Run) *Finding {
@@ -81,7 +82,7 @@ func notPersistent(f *figures, run Run) *Finding {
 	return &Finding{
 		Kind: "persistent_workers", Severity: Info, Title: "Workers restart in every epoch", lost: 0.01,
 		Evidence: fmt.Sprintf("%d workers without persistent_workers, and %s of the steps' time spent waiting for batches %s", *run.Workers,
-			percent(f.waited), f.over()),
+			units.Percent(f.waited), f.over()),
 		Change: "set dataloader_persistent_workers=True", Setting: "dataloader_persistent_workers", Value: "True",
 	}
 }
@@ -92,7 +93,7 @@ func littlePrefetch(f *figures, run Run) *Finding {
 	}
 	return &Finding{
 		Kind: "prefetch", Severity: Info, Title: "Few batches are prepared ahead", lost: f.waited / 4,
-		Evidence: fmt.Sprintf("a prefetch factor of %d, and %s of the steps' time spent waiting for batches %s", *run.Prefetch, percent(f.waited), f.over()),
+		Evidence: fmt.Sprintf("a prefetch factor of %d, and %s of the steps' time spent waiting for batches %s", *run.Prefetch, units.Percent(f.waited), f.over()),
 		Change:   "set dataloader_prefetch_factor=4", Setting: "dataloader_prefetch_factor", Value: "4",
 	}
 }
@@ -104,8 +105,8 @@ func idleBoth(f *figures, run Run) *Finding {
 	}
 	return &Finding{
 		Kind: "both_idle", Severity: runlog.SeverityWarn, Title: "Neither the GPU nor the CPU is busy", lost: aimedGPU - f.busy(),
-		Evidence: fmt.Sprintf("GPU busy %s, CPU %s %s; %s of the steps' time was spent waiting for the loader", percent(f.busy()), percent(f.cpu), f.over(),
-			percent(f.waited)),
+		Evidence: fmt.Sprintf("GPU busy %s, CPU %s %s; %s of the steps' time was spent waiting for the loader", units.Percent(f.busy()), units.Percent(f.cpu), f.over(),
+			units.Percent(f.waited)),
 		Change: "copy the dataset to a local disk: slow storage is the usual cause where steps and logging are not",
 	}
 }
@@ -122,7 +123,7 @@ func smallBatch(f *figures, run Run) *Finding {
 	setting, value, change := larger(f, run)
 	return &Finding{
 		Kind: "small_batch", Severity: runlog.SeverityWarn, Title: "The micro-batch is too small to keep the GPU busy", lost: aimedGPU - f.busy(),
-		Evidence: fmt.Sprintf("GPU busy %s, at most %s of its memory allocated, %s a step %s", percent(f.busy()), percent(f.peak()), lasting(f.pace), f.over()),
+		Evidence: fmt.Sprintf("GPU busy %s, at most %s of its memory allocated, %s a step %s", units.Percent(f.busy()), units.Percent(f.peak()), units.Duration(f.pace), f.over()),
 		Change:   change, Setting: setting, Value: value,
 	}
 }
@@ -135,7 +136,7 @@ func overPCIe(f *figures, run Run) *Finding {
 		}
 		found := &Finding{
 			Kind: "pcie", Severity: runlog.SeverityWarn, Title: "Copies between host and GPU take much of the time", lost: (aimedGPU - c.busy) / 2,
-			Evidence: fmt.Sprintf("%.1f GB/s over PCIe on average, GPU %d busy %s %s", c.pcie/1e9, c.index, percent(c.busy), f.over()),
+			Evidence: fmt.Sprintf("%.1f GB/s over PCIe on average, GPU %d busy %s %s", c.pcie/1e9, c.index, units.Percent(c.busy), f.over()),
 			Change:   "keep on the GPU what is copied back and forth (offloaded optimizer states, outputs that are moved to the CPU every step)",
 		}
 		if !known(run.PinMemory, true) {

@@ -78,7 +78,7 @@ func kinds(found []Finding) (names []string) {
 func TestATrainingInOrderIsHealthy(t *testing.T) {
 	found := Of(healthyLog(), Run{})
 	require.Equal(t, []string{"healthy"}, kinds(found))
-	assert.Equal(t, "GPU busy 90 % (aim 75 to 95 %), GPU memory 82 % (80 to 95 %), CPU 60 % (50 to 80 %), waiting for data 2 % over steps 1 to 200 (4 min)",
+	assert.Equal(t, "GPU busy 90 % (aim 75 to 95 %), GPU memory 82 % (80 to 95 %), CPU 60 % (50 to 80 %), waiting for data 2.0 % over steps 1 to 200 (3.57 min)",
 		found[0].Evidence)
 }
 
@@ -109,7 +109,7 @@ func TestEveryRule(t *testing.T) {
 		},
 			Run{Workers: pointer(8)}, "slow_storage", "local disk", "8 workers read 50 MB/s"},
 		{"workers end with epochs", func(s *runlog.Log) { fill(s.Steps.WaitedS, 0.08) }, Run{Workers: pointer(4), PersistentWorkers: pointer(false)},
-			"persistent_workers", "dataloader_persistent_workers=True", "8 %"},
+			"persistent_workers", "dataloader_persistent_workers=True", "8.0 %"},
 		{"prefetch", func(s *runlog.Log) { fill(s.Steps.WaitedS, 0.08) }, Run{Workers: pointer(4), Prefetch: pointer(1)},
 			"prefetch", "dataloader_prefetch_factor=4", "prefetch factor of 1"},
 		{"small batch", func(s *runlog.Log) {
@@ -139,10 +139,10 @@ func TestEveryRule(t *testing.T) {
 		{"evaluations", func(s *runlog.Log) { s.Steps.SpentS[200] = 200 }, Run{EvalSteps: pointer(200)}, "evaluations", "set eval_steps=1800, now 200", "49 %"},
 		{"logging", func(s *runlog.Log) { fill(s.Steps.SpentS, 0.8) }, Run{LoggingSteps: pointer(1)}, "logging", "set logging_steps=50, now 1", "% of the time"},
 		{"swap", func(s *runlog.Log) { s.Activity.SwapUsed[219] = 4 * gb; fill(s.Activity.HostAvailable, 6*gb) }, Run{Workers: pointer(6)},
-			"swap", "set dataloader_num_workers=3, now 6", "4.0 GB"},
-		{"RAM", func(s *runlog.Log) { s.Activity.HostAvailable[100] = 2 * gb }, Run{}, "host_ram", "halve dataloader_num_workers", "3 %"},
+			"swap", "set dataloader_num_workers=3, now 6", "3.73 GiB"},
+		{"RAM", func(s *runlog.Log) { s.Activity.HostAvailable[100] = 2 * gb }, Run{}, "host_ram", "halve dataloader_num_workers", "3.1 %"},
 		{"shm", func(s *runlog.Log) { s.Activity.ShmUsed[7] = 7.8 * gb }, Run{}, "shm", "--shm-size=16g", "98 %"},
-		{"others", func(s *runlog.Log) { fill(gpu(s).Others, 3*gb) }, Run{}, "other_process", "CUDA_VISIBLE_DEVICES", "3.0 GB (19 %) of GPU 0"},
+		{"others", func(s *runlog.Log) { fill(gpu(s).Others, 3*gb) }, Run{}, "other_process", "CUDA_VISIBLE_DEVICES", "2.79 GiB (19 %) of GPU 0"},
 		{"near the end", func(s *runlog.Log) { s.Steps.Headroom[50] = 8.3 * gb }, Run{PerDeviceBatch: pointer(8), Accumulation: pointer(4)},
 			"near_out_of_memory", "per_device_train_batch_size=4 and gradient_accumulation_steps=8", "0.6 %"},
 		{"out of memory", func(s *runlog.Log) { s.Events = []runlog.Event{{Kind: runlog.EventOOM}} }, Run{PerDeviceBatch: pointer(1)},

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 func finite(value float64) bool { return !math.IsNaN(value) && !math.IsInf(value, 0) }
@@ -66,28 +67,6 @@ func lowest(column runlog.Column) float64 {
 	return least
 }
 
-func percent(share float64) string {
-	if !finite(share) {
-		return "not known"
-	}
-	return fmt.Sprintf("%.0f %%", 100*share)
-}
-
-func gigabytes(bytes float64) string { return fmt.Sprintf("%.1f GB", bytes/1e9) }
-
-// lasting writes seconds for people.
-func lasting(seconds float64) string {
-	switch {
-	case seconds < 1:
-		return fmt.Sprintf("%.0f ms", 1000*seconds)
-	case seconds < 90:
-		return fmt.Sprintf("%.1f s", seconds)
-	case seconds < 5400:
-		return fmt.Sprintf("%.0f min", seconds/60)
-	}
-	return fmt.Sprintf("%.1f h", seconds/3600)
-}
-
 func known[T any](setting *T, otherwise T) T {
 	if setting == nil {
 		return otherwise
@@ -98,7 +77,7 @@ func known[T any](setting *T, otherwise T) T {
 // over says which steps, or what time, a figure is of.
 func (f *figures) over() string {
 	if f.steps > 1 {
-		return fmt.Sprintf("over steps %d to %d (%s)", f.first, f.last, lasting(f.spanS))
+		return fmt.Sprintf("over steps %d to %d (%s)", f.first, f.last, units.Duration(f.spanS))
 	}
-	return "over " + lasting(f.log.DurationS)
+	return "over " + units.Duration(f.log.DurationS)
 }

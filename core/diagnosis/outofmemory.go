@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -24,7 +25,7 @@ func outOfMemory(f *figures, run Run) *Finding {
 	setting, value, change := smaller(run)
 	return &Finding{
 		Kind: "out_of_memory", Severity: runlog.SeverityCritical, Title: "The training ran out of GPU memory",
-		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card", times(f.events[runlog.EventOOM]), percent(f.minHeadroom)),
+		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card", times(f.events[runlog.EventOOM]), units.Percent(f.minHeadroom)),
 		Change:   change, Setting: setting, Value: value,
 	}
 }
@@ -62,7 +63,7 @@ func headroomForMore(f *figures, run Run) *Finding {
 	setting, value, change := larger(f, run)
 	return &Finding{
 		Kind: "room", Severity: Info, Title: "Much of the GPU memory is unused",
-		Evidence: fmt.Sprintf("at most %s of the card were allocated %s; 80 to 95 %% is the aim", percent(f.peak()), f.over()),
+		Evidence: fmt.Sprintf("at most %s of the card were allocated %s; 80 to 95 %% is the aim", units.Percent(f.peak()), f.over()),
 		Change:   change, Setting: setting, Value: value, lost: 0.05,
 	}
 }
@@ -111,8 +112,8 @@ func lowRAM(f *figures, run Run) *Finding {
 	setting, value, change := fewerWorkers(run)
 	return &Finding{
 		Kind: "host_ram", Severity: runlog.SeverityWarn, Title: "Host memory was nearly used up",
-		Evidence: fmt.Sprintf("at least %s of %s were available %s; DataLoader workers and other children held up to %s", percent(f.available),
-			gigabytes(float64(f.log.Host.TotalBytes)), f.over(), orNothing(highest(f.log.Activity.WorkersRSS))),
+		Evidence: fmt.Sprintf("at least %s of %s were available %s; DataLoader workers and other children held up to %s", units.Percent(f.available),
+			units.Size(float64(f.log.Host.TotalBytes)), f.over(), orNothing(highest(f.log.Activity.WorkersRSS))),
 		Change: change, Setting: setting, Value: value,
 	}
 }
@@ -123,8 +124,8 @@ func fullShm(f *figures, _ Run) *Finding {
 	}
 	return &Finding{
 		Kind: "shm", Severity: runlog.SeverityWarn, Title: "/dev/shm was nearly full",
-		Evidence: fmt.Sprintf("up to %s of %s were used %s; a full one ends the loader with a bus error", percent(f.shm),
-			gigabytes(float64(f.log.Host.ShmTotalBytes)), f.over()),
+		Evidence: fmt.Sprintf("up to %s of %s were used %s; a full one ends the loader with a bus error", units.Percent(f.shm),
+			units.Size(float64(f.log.Host.ShmTotalBytes)), f.over()),
 		Change: fmt.Sprintf("start the container with docker run --shm-size=%.0fg", max(8, math.Ceil(2*float64(f.log.Host.ShmTotalBytes)/1e9))),
 	}
 }
@@ -136,8 +137,8 @@ func swapping(f *figures, run Run) *Finding {
 	setting, value, change := fewerWorkers(run)
 	return &Finding{
 		Kind: "swap", Severity: runlog.SeverityWarn, Title: "The host swapped",
-		Evidence: fmt.Sprintf("%s were swapped out %s, while as little as %s of the RAM was available", gigabytes(f.swapRise), f.over(),
-			percent(f.available)),
+		Evidence: fmt.Sprintf("%s were swapped out %s, while as little as %s of the RAM was available", units.Size(f.swapRise), f.over(),
+			units.Percent(f.available)),
 		Change: change, Setting: setting, Value: value, lost: 0.1,
 	}
 }
@@ -154,7 +155,7 @@ func otherProcesses(f *figures, _ Run) *Finding {
 		if c.othersShare > othersShare {
 			return &Finding{
 				Kind: "other_process", Severity: runlog.SeverityWarn, Title: "Other processes use the same card",
-				Evidence: fmt.Sprintf("up to %s (%s) of GPU %d belonged to others %s", gigabytes(c.others), percent(c.othersShare), c.index, f.over()),
+				Evidence: fmt.Sprintf("up to %s (%s) of GPU %d belonged to others %s", units.Size(c.others), units.Percent(c.othersShare), c.index, f.over()),
 				Change:   "end the other process, which nvidia-smi names, or choose another card by CUDA_VISIBLE_DEVICES", lost: c.othersShare,
 			}
 		}
@@ -166,7 +167,7 @@ func orNothing(bytes float64) string {
 	if !finite(bytes) {
 		return "an unknown amount"
 	}
-	return gigabytes(bytes)
+	return units.Size(bytes)
 }
 
 func times(n int) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -36,7 +37,7 @@ func paused(f *figures, share, most, aim float64, kind, title, doing, setting st
 	factor := math.Ceil(share * (1 - aim) / (aim * max(1-share, 0.01)))
 	found := &Finding{
 		Kind: kind, Severity: runlog.SeverityWarn, Title: title, lost: share - aim,
-		Evidence: fmt.Sprintf("%s of the time was spent %s %s", percent(share), doing, f.over()),
+		Evidence: fmt.Sprintf("%s of the time was spent %s %s", units.Percent(share), doing, f.over()),
 		Setting:  setting, Change: fmt.Sprintf("set %s to %.0f times what it is", setting, factor),
 	}
 	if now != nil && *now > 0 {
@@ -58,7 +59,7 @@ func logging(f *figures, run Run) *Finding {
 	}
 	found := &Finding{
 		Kind: "logging", Severity: runlog.SeverityWarn, Title: "Much time passes between the steps", lost: f.outside,
-		Evidence: fmt.Sprintf("%s of the time is outside steps, evaluations and checkpoints %s", percent(f.outside), f.over()),
+		Evidence: fmt.Sprintf("%s of the time is outside steps, evaluations and checkpoints %s", units.Percent(f.outside), f.over()),
 		Change:   fmt.Sprintf("set logging_steps=%d", goodLogging), Setting: "logging_steps", Value: fmt.Sprint(goodLogging),
 	}
 	if now := known(run.LoggingSteps, 0); now >= goodLogging {
@@ -77,7 +78,7 @@ func halfPrecision(f *figures, run Run) *Finding {
 	}
 	return &Finding{
 		Kind: "precision", Severity: Info, Title: "The training computes in float32", lost: 0.04,
-		Evidence: fmt.Sprintf("precision fp32, GPU busy %s %s", percent(f.busy()), f.over()),
+		Evidence: fmt.Sprintf("precision fp32, GPU busy %s %s", units.Percent(f.busy()), f.over()),
 		Change:   "set bf16=True (fp16=True on cards before Ampere)", Setting: "bf16", Value: "True",
 	}
 }
@@ -88,15 +89,15 @@ func noFinding(f *figures) Finding {
 		return Finding{
 			Kind: "too_short", Severity: Info, Title: "Too few readings for a diagnosis",
 			Evidence: fmt.Sprintf("%s and %s in %s", fault.Plural(f.steps, "training step"), fault.Plural(len(f.log.Activity.TimesS), "reading"),
-				lasting(f.log.DurationS)),
+				units.Duration(f.log.DurationS)),
 			Change: "let the monitor watch a few minutes of training",
 		}
 	}
 	if f.busy() < lowGPU {
 		return Finding{
 			Kind: "low_gpu", Severity: runlog.SeverityWarn, Title: "The GPU is not busy, and the readings do not show why", lost: aimedGPU - f.busy(),
-			Evidence: fmt.Sprintf("GPU busy %s, CPU %s, at most %s of GPU memory, waiting for data %s %s", percent(f.busy()), percent(f.cpu),
-				percent(f.peak()), percent(f.waited), f.over()),
+			Evidence: fmt.Sprintf("GPU busy %s, CPU %s, at most %s of GPU memory, waiting for data %s %s", units.Percent(f.busy()), units.Percent(f.cpu),
+				units.Percent(f.peak()), units.Percent(f.waited), f.over()),
 			Change: "look at ten steps with torch.profiler: the gaps between kernels show what the GPU waits for",
 		}
 	}
@@ -120,10 +121,10 @@ func healthyEvidence(f *figures) string {
 		if len(told) == 0 {
 			figure.aim = "aim " + figure.aim
 		}
-		told = append(told, fmt.Sprintf("%s %s (%s)", figure.name, percent(figure.share), figure.aim))
+		told = append(told, fmt.Sprintf("%s %s (%s)", figure.name, units.Percent(figure.share), figure.aim))
 	}
 	if finite(f.waited) {
-		told = append(told, "waiting for data "+percent(f.waited))
+		told = append(told, "waiting for data "+units.Percent(f.waited))
 	}
 	if len(told) == 0 {
 		told = append(told, "only steps and pauses are known,")

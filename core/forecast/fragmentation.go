@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -82,7 +83,7 @@ func (g *gpu) fragmenting(t trend, gap, steps, seconds float64) forecast {
 		kind: runlog.AlertFragmentation, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.stepTimes.median(),
 		steps: steps, seconds: seconds,
 		text: fmt.Sprintf("PyTorch's cache fragments: reserved memory grows %s/step since step %.0f, %s above what steps need; it fills the GPU %s",
-			size(t.slope), since, size(gap), left(steps, seconds)),
+			units.Size(t.slope), since, units.Size(gap), left(steps, seconds)),
 		advice: "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9) before the training starts",
 	}
 }
@@ -101,7 +102,7 @@ func (g *gpu) watchFull(at float64, b *alertTable) {
 			kind: runlog.AlertFull, gpu: g.index, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: math.NaN(),
 			steps: math.NaN(), seconds: math.NaN(),
 			text: fmt.Sprintf("At the peak of a step only %s of %s are left, PyTorch's cache counted as free: a slightly longer batch runs out of memory",
-				size(max(0, headroom)), size(g.total)),
+				units.Size(max(0, headroom)), units.Size(g.total)),
 			advice: "halve per_device_train_batch_size and double gradient_accumulation_steps",
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -111,13 +112,13 @@ func (h *host) ofWorkers(t trend) bool {
 func (h *host) filling(kind string, t trend, seconds float64) forecast {
 	f := forecast{
 		kind: kind, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope, steps: math.NaN(), seconds: seconds,
-		text: fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it runs out in about %s", size(60*t.slope), size(h.available),
-			size(h.total), lasting(seconds)),
+		text: fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it runs out in about %s", units.Size(60*t.slope), units.Size(h.available),
+			units.Size(h.total), units.About(seconds)),
 		advice: "keep results of steps as numbers (.item()), not in growing lists, and load data by memory map (datasets does), not into lists",
 	}
 	if kind == runlog.AlertWorkersRAM {
-		f.text = fmt.Sprintf("The DataLoader workers' RAM grows %s/min and reaches the limit of %s in about %s", size(60*t.slope), size(h.total),
-			lasting(seconds))
+		f.text = fmt.Sprintf("The DataLoader workers' RAM grows %s/min and reaches the limit of %s in about %s", units.Size(60*t.slope), units.Size(h.total),
+			units.About(seconds))
 		f.advice = "halve dataloader_num_workers; if it goes on, keep paths in numpy arrays, not in Python lists that each worker copies"
 	}
 	return f
@@ -126,7 +127,7 @@ func (h *host) filling(kind string, t trend, seconds float64) forecast {
 func (h *host) lowMemory(kind string) forecast {
 	f := h.filling(kind, trend{}, math.NaN())
 	f.sinceS, f.perS = math.NaN(), math.NaN()
-	f.text = fmt.Sprintf("Only %s of %s of host memory are available", size(h.available), size(h.total))
+	f.text = fmt.Sprintf("Only %s of %s of host memory are available", units.Size(h.available), units.Size(h.total))
 	return f
 }
 
@@ -142,15 +143,15 @@ func (h *host) watchShm(at, total, used float64, b *alertTable) {
 	seconds := max(0, total-used) / t.slope
 	f := forecast{
 		kind: runlog.AlertShm, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope, steps: math.NaN(), seconds: seconds,
-		text: fmt.Sprintf("/dev/shm grows %s/min, %s of %s are used: it is full in about %s", size(60*t.slope), size(used), size(total),
-			lasting(seconds)),
+		text: fmt.Sprintf("/dev/shm grows %s/min, %s of %s are used: it is full in about %s", units.Size(60*t.slope), units.Size(used), units.Size(total),
+			units.About(seconds)),
 		advice: "give the container more (docker run --shm-size=8g), or lower dataloader_num_workers",
 	}
 	switch {
 	case ok && (h.near(t, seconds, 1-used/total, false) || b.isOpen(runlog.AlertShm, -1)):
 		b.raise(at, f)
 	case used > shmTight*total:
-		f.text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", size(used), size(total))
+		f.text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", units.Size(used), units.Size(total))
 		f.sinceS, f.perS, f.seconds = math.NaN(), math.NaN(), math.NaN()
 		b.raise(at, f)
 	case used < shmEasy*total && h.shared.over(at, used, hostRest):
@@ -171,7 +172,7 @@ func (h *host) watchSwap(at, used float64, b *alertTable) {
 		b.raise(at, forecast{
 			kind: runlog.AlertSwap, gpu: -1, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: rise / recent,
 			steps: math.NaN(), seconds: math.NaN(),
-			text:   fmt.Sprintf("The host swaps: %s more within a minute, %s of RAM are available", size(rise), size(h.available)),
+			text:   fmt.Sprintf("The host swaps: %s more within a minute, %s of RAM are available", units.Size(rise), units.Size(h.available)),
 			advice: "halve dataloader_num_workers",
 		})
 	case !low && rise <= swapRise*h.total/2:

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -41,7 +42,7 @@ func (g *gpu) leaking(t trend, steps, seconds float64) forecast {
 	return forecast{
 		kind: runlog.AlertLeak, gpu: g.index, since: since, sinceS: math.NaN(), perStep: t.slope, perS: t.slope / g.stepTimes.median(),
 		steps: steps, seconds: seconds,
-		text:   fmt.Sprintf("GPU memory grows %s/step since step %.0f: out of memory %s", size(t.slope), since, left(steps, seconds)),
+		text:   fmt.Sprintf("GPU memory grows %s/step since step %.0f: out of memory %s", units.Size(t.slope), since, left(steps, seconds)),
 		advice: "something keeps a tensor of every step: sum up loss.item() or loss.detach(), not loss, and keep no outputs in a list",
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -46,7 +47,7 @@ func (g *gpu) lengthening(t trend, steps, seconds float64) forecast {
 	f := forecast{
 		kind: runlog.AlertLength, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.stepTimes.median(),
 		steps: steps, seconds: seconds,
-		text:   fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s", size(t.slope), since, left(steps, seconds)),
+		text:   fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s", units.Size(t.slope), since, left(steps, seconds)),
 		advice: "halve per_device_train_batch_size and double gradient_accumulation_steps, or limit the length of clips",
 	}
 	if x, end, ok := g.lengthAtEnd(); ok {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -34,8 +35,8 @@ func (g *gpu) watchOtherProcesses(b *alertTable) {
 	b.raise(g.at, forecast{
 		kind: runlog.AlertOthers, gpu: g.index, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope,
 		steps: seconds / g.stepTimes.median(), seconds: seconds,
-		text: fmt.Sprintf("Another process on this GPU holds %s and grows %s/s: out of memory in about %s", size(g.others), size(t.slope),
-			lasting(seconds)),
+		text: fmt.Sprintf("Another process on this GPU holds %s and grows %s/s: out of memory in about %s", units.Size(g.others), units.Size(t.slope),
+			units.About(seconds)),
 		advice: "end the other process (nvidia-smi names it), or choose another card by CUDA_VISIBLE_DEVICES",
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -100,7 +101,7 @@ func (g *gpu) bulging(t trend, steps, seconds, pace float64) forecast {
 		kind: runlog.AlertEvaluation, gpu: g.index, since: math.Round(g.u + g.offset), sinceS: t.first.at, perStep: t.slope, perS: t.slope / pace,
 		steps: steps, seconds: seconds,
 		text: fmt.Sprintf("The evaluation gathers %s of GPU memory a batch: out of memory in about %s (%s)",
-			size(t.slope), counted(steps, "more batch"), lasting(seconds)),
+			units.Size(t.slope), counted(steps, "more batch"), units.About(seconds)),
 		advice: "set eval_accumulation_steps=16, or preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
 	}
 }
@@ -122,7 +123,7 @@ func (g *gpu) watchSpikes(at float64, b *alertTable) {
 			b.raise(at, forecast{
 				kind: k.alert, gpu: g.index, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: math.NaN(),
 				steps: math.NaN(), seconds: math.NaN(),
-				text:   fmt.Sprintf("The last %s took %s of GPU memory, and %s are left now: the next one runs out of memory", k.name, size(took), size(max(0, left))),
+				text:   fmt.Sprintf("The last %s took %s of GPU memory, and %s are left now: the next one runs out of memory", k.name, units.Size(took), units.Size(max(0, left))),
 				advice: k.advice,
 			})
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // Constants of the published formula.
@@ -43,7 +44,7 @@ func (f footprint) predicted(batch int) int64 {
 func microBatch(planned, margin float64, f footprint, preset string) (batch int, why string) {
 	fits := (planned*margin - float64(f.model())) / f.clip()
 	why = fmt.Sprintf("(%s × %v − %s) / (%s activations + %s audio) = %.1f",
-		gb(planned), margin, gb(float64(f.model())), gb(f.activations), gb(f.audio), fits)
+		units.Size(planned), margin, units.Size(float64(f.model())), units.Size(f.activations), units.Size(f.audio), fits)
 	if fits < 1 {
 		return 1, why + ", raised to the least batch, 1"
 	}
@@ -74,7 +75,7 @@ func feasibility(p pool, total uint64, margin float64, f footprint) (warning str
 	if uint64(f.parameters) > total {
 		return "", fault.New(fault.Infeasible,
 			"take a smaller model or a GPU with more memory; FSDP and DeepSpeed ZeRO-3 can spread one model over several GPUs",
-			"the parameters alone take %s, and %s has %s", gb(float64(f.parameters)), p.where(), gb(float64(total)))
+			"the parameters alone take %s, and %s has %s", units.Size(float64(f.parameters)), p.where(), units.Size(float64(total)))
 	}
 	if p.planned == 0 {
 		return "", fault.New(fault.Infeasible, "end what uses it, and profile the hardware again", "no memory of %s is free", p.where())
@@ -83,7 +84,7 @@ func feasibility(p pool, total uint64, margin float64, f footprint) (warning str
 	if budget := p.planned * margin; needed > budget {
 		return fmt.Sprintf("By the published formula this run does not fit: %s for the model and one clip, %s usable on %s (%s × %v). "+
 			"Remedies: optimizer=\"adamw_bnb_8bit\", freezing the feature encoder or more layers, a smaller model, a larger GPU.",
-			gb(needed), gb(budget), p.where(), gb(p.planned), margin), nil
+			units.Size(needed), units.Size(budget), p.where(), units.Size(p.planned), margin), nil
 	}
 	return "", nil
 }

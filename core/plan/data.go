@@ -5,6 +5,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // Published limits of the dataset rules.
@@ -18,13 +19,18 @@ const (
 func streaming(d profile.Dataset) (on bool, why string) {
 	size := datasetSize(d)
 	if float64(d.SizeBytes) > largeBytes || d.TotalHours > largeHours {
-		return true, size + ": more than 50 GB or more than 100 h"
+		return true, size + ": more than " + threshold(largeBytes) + " or more than 100 h"
 	}
-	return false, size + ": at most 50 GB and at most 100 h"
+	return false, size + ": at most " + threshold(largeBytes) + " and at most 100 h"
+}
+
+// threshold is a published limit as it was published, and in the unit of the other sizes: "50 GB (46.57 GiB)".
+func threshold(bytes float64) string {
+	return fmt.Sprintf("%.0f GB (%s)", bytes/1e9, units.Size(bytes))
 }
 
 func datasetSize(d profile.Dataset) string {
-	return fmt.Sprintf("%s on disk, %.1f h", gb(float64(d.SizeBytes)), d.TotalHours)
+	return fmt.Sprintf("%s on disk, %.1f h", units.Size(float64(d.SizeBytes)), d.TotalHours)
 }
 
 // streamingWarning: a streamed dataset has no length, and the Trainer then wants max_steps.
@@ -45,15 +51,15 @@ func caching(d profile.Dataset, streamed bool, workers int, left float64) (on bo
 		return false, "the dataset is streamed"
 	}
 	if float64(d.SizeBytes) >= smallBytes && d.TotalHours >= smallHours {
-		return false, size + ": not under 10 GB and not under 10 h"
+		return false, size + ": not under " + threshold(smallBytes) + " and not under 10 h"
 	}
 	copies := max(1, workers)
 	needed := float64(d.DecodedBytes) * float64(copies)
-	ram := fmt.Sprintf("%s decoded × %d = %s", gb(float64(d.DecodedBytes)), copies, gb(needed))
+	ram := fmt.Sprintf("%s decoded × %d = %s", units.Size(float64(d.DecodedBytes)), copies, units.Size(needed))
 	if needed > left {
-		return false, fmt.Sprintf("%s: small, but %s exceeds the %s of RAM left", size, ram, gb(left))
+		return false, fmt.Sprintf("%s: small, but %s exceeds the %s of RAM left", size, ram, units.Size(left))
 	}
-	return true, fmt.Sprintf("%s: under 10 GB or under 10 h, and %s fits into the %s of RAM left", size, ram, gb(left))
+	return true, fmt.Sprintf("%s: under %s or under 10 h, and %s fits into the %s of RAM left", size, threshold(smallBytes), ram, units.Size(left))
 }
 
 func chunkLength(d profile.Dataset) (length *float64, why string) {

@@ -10,6 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // writeKernels decides on precision and on what PyTorch runs.
@@ -201,5 +202,5 @@ func (s *search) workers(l loader, f evaluated) (count int, why string) {
 	for count > 0 && l.bytes(count) > l.room {
 		count--
 	}
-	return count, fmt.Sprintf("%s; of %s for each process %d can work; they take %s of the %s of RAM left", source, fault.Plural(cores, "core"), most, gb(l.bytes(count)), gb(l.room))
+	return count, fmt.Sprintf("%s; of %s for each process %d can work; they take %s of the %s of RAM left", source, fault.Plural(cores, "core"), most, units.Size(l.bytes(count)), units.Size(l.room))
 }

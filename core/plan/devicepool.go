@@ -5,6 +5,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // pool is the devices that share one optimizer step. Every device gets the micro-batch of the tightest one.
@@ -78,7 +79,7 @@ func plannedMemory(g profile.GPU, margin float64) (bytes float64, warning string
 	}
 	free := float64(*g.MemoryFreeBytes)
 	return free, fmt.Sprintf("GPU %d (%s) has %s of %s free, less than the safety margin allows (%s): planned from the free memory. "+
-		"Stop the process that uses it, or delete models in this notebook, and plan again.", g.Index, g.Name, gb(free), gb(total), gb(total*margin))
+		"Stop the process that uses it, or delete models in this notebook, and plan again.", g.Index, g.Name, units.Size(free), units.Size(total), units.Size(total*margin))
 }
 
 func (p *pool) warnDevices() {

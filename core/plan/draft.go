@@ -8,6 +8,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // draft is a Config in the making. Reasons are kept apart from values, so that the value shown is always the one set.
@@ -53,7 +54,7 @@ func fieldsByJSONName(c *profile.Config) map[string]reflect.Value {
 	return fields
 }
 
-// show writes a value for people: bytes in GB, an absent value as "none".
+// show writes a value for people: bytes in GiB, an absent value as "none".
 func show(setting string, v reflect.Value) string {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -62,7 +63,7 @@ func show(setting string, v reflect.Value) string {
 		v = v.Elem()
 	}
 	if strings.HasSuffix(setting, "_bytes") {
-		return gb(v.Convert(reflect.TypeFor[float64]()).Float())
+		return units.Size(v.Convert(reflect.TypeFor[float64]()).Float())
 	}
 	if v.Kind() == reflect.Float64 {
 		return number(v.Float())
@@ -72,14 +73,6 @@ func show(setting string, v reflect.Value) string {
 
 // number writes a float without needless digits: 4e-05, 0.85, 3.
 func number(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }
-
-// gb writes bytes as GB (10^9) with two decimals, amounts under 10 MB as MB.
-func gb(bytes float64) string {
-	if bytes < 1e7 && bytes > -1e7 {
-		return fmt.Sprintf("%.1f MB", bytes/1e6)
-	}
-	return fmt.Sprintf("%.2f GB", bytes/1e9)
-}
 
 // comparedWith holds the last decision against what else it might be.
 func (d *draft) comparedWith(alternative, gain string) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // fastest searches for the least predicted time per epoch among all that fits: candidates of settings times strategies of batches.
@@ -161,7 +162,7 @@ func (s *search) explainBatches(d *draft, f evaluated) {
 	d.because("micro_batch_overhead_s", "the time of a micro-batch besides its padded audio, by the same time model; the guard splits by it")
 	d.because("model_memory_bytes", fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)", s.in.Model.TrainableParameters, s.in.Model.TotalParameters))
 	d.because("predicted_bytes", fmt.Sprintf("%d × %.4g s, the longest clips, %s: %.0f %% of what the plan may use", d.MicroBatchSize, longest, source, share))
-	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", gb(s.pool.planned), s.in.Options.SafetyMargin, s.pool.where()))
+	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(s.pool.planned), s.in.Options.SafetyMargin, s.pool.where()))
 	d.because("micro_batching", s.microBatchReason(f))
 	d.because("length_handling", s.orderReason(f))
 	d.compareLast(s.trainerBatches(f), f)
@@ -277,7 +278,7 @@ func (s *search) warnings(d *draft) {
 	checkpoint := s.in.Model.ParameterBytes + s.in.Model.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
 	if free != nil && *free < 2*checkpoint {
 		d.warn(fmt.Sprintf("A checkpoint takes about %s and %s are free on the disk: set save_total_limit, save_only_model, or another output_dir.",
-			gb(float64(checkpoint)), gb(float64(*free))))
+			units.Size(float64(checkpoint)), units.Size(float64(*free))))
 	}
 	if s.in.Dataset.SampleCount == 1 {
 		d.warn(fmt.Sprintf("The dataset has %s: this tests the setup; it does not train a useful model.", fault.Plural(1, "clip")))

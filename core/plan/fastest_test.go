@@ -242,7 +242,7 @@ func TestFewClipsThatFitInNoWayAreLeftOut(t *testing.T) {
 
 func TestWaysOutComeInOrderWithNumbers(t *testing.T) {
 	_, err := Make(described(t, "openai/whisper-large-v3", speech(100, 30, 1), "T4", "T4"))
-	requireFault(t, err, fault.Infeasible, "does not fit into 13.69 GB of GPU 0 (Tesla T4)")
+	requireFault(t, err, fault.Infeasible, "does not fit into 12.75 GiB of GPU 0 (Tesla T4)")
 	hint := fault.From(err).Hint
 	at := -1
 	for _, way := range []string{`optimizer="adamw_bnb_8bit"`, "LoRA of rank 32", "instead", "ZeRO-2", "ZeRO-3", "FSDP"} {
@@ -250,8 +250,8 @@ func TestWaysOutComeInOrderWithNumbers(t *testing.T) {
 		require.Greater(t, next, at, way)
 		at = next
 	}
-	assert.Contains(t, hint, "GB, fits")
-	assert.Contains(t, hint, "GB, still too much")
+	assert.Contains(t, hint, "GiB, fits")
+	assert.Contains(t, hint, "GiB, still too much")
 }
 
 func TestAUsedCardIsPlannedFromWhatIsFree(t *testing.T) {
@@ -299,7 +299,7 @@ func TestWishesAreFulfilled(t *testing.T) {
 	assert.Equal(t, "bucketed", c.LengthHandling)
 	assert.Equal(t, 15.0, *c.MaxLengthS)
 	assert.InEpsilon(t, 2*c.Times.RunHours.Likely, c.Times.CostUSD.Likely, 1e-9)
-	assert.Contains(t, strings.Join(c.Warnings, " "), "A checkpoint takes about 3.79 GB")
+	assert.Contains(t, strings.Join(c.Warnings, " "), "A checkpoint takes about 3.53 GiB")
 	assert.Contains(t, decision(t, c, "max_length_s").Reason, "asked for")
 	checkSearched(t, c)
 }

@@ -125,7 +125,7 @@ func TestDecisionValuesAreThoseOfTheJSON(t *testing.T) {
 		require.True(t, known, d.Setting)
 		switch {
 		case strings.HasSuffix(d.Setting, "_bytes"):
-			assert.Contains(t, d.Value, " GB")
+			assert.Contains(t, d.Value, " GiB")
 		case string(value) == "null":
 			assert.Equal(t, "none", d.Value)
 		case value[0] == '"':

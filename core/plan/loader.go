@@ -6,6 +6,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -36,7 +37,7 @@ type loader struct {
 func (l loader) workers() (count int, why string) {
 	cores := int(math.Floor(l.usableCores))
 	if float64(l.memory.TotalBytes) < workersRAM {
-		return 0, fmt.Sprintf("%s of host RAM, under 32 GB", gb(float64(l.memory.TotalBytes)))
+		return 0, fmt.Sprintf("%s of host RAM, under %s", units.Size(float64(l.memory.TotalBytes)), threshold(workersRAM))
 	}
 	switch {
 	case l.hours < smallHours:
@@ -50,9 +51,9 @@ func (l loader) workers() (count int, why string) {
 		why = fmt.Sprintf("min(8, %s − 2)", fault.Plural(cores, "usable core"))
 	}
 	if count = max(0, count); l.bytes(count) > l.room {
-		return 0, fmt.Sprintf("%s = %d, but they would take %s and %s of RAM is left: memory is short", why, count, gb(l.bytes(count)), gb(l.room))
+		return 0, fmt.Sprintf("%s = %d, but they would take %s and %s of RAM is left: memory is short", why, count, units.Size(l.bytes(count)), units.Size(l.room))
 	}
-	return count, fmt.Sprintf("%s = %d; %s of the %s of RAM left", why, count, gb(l.bytes(count)), gb(l.room))
+	return count, fmt.Sprintf("%s = %d; %s of the %s of RAM left", why, count, units.Size(l.bytes(count)), units.Size(l.room))
 }
 
 // bytes is the host RAM that a number of workers takes: their processes and the batches that they hold ready.

@@ -109,7 +109,7 @@ func TestPublishedScenarios(t *testing.T) {
 
 func TestBatchReasonShowsTheArithmetic(t *testing.T) {
 	c := planned(t, inputs())
-	assert.Equal(t, "(24.15 GB × 0.85 − 12.50 GB) / (1.25 GB activations + 0.5 MB audio) = 6.4 → "+
+	assert.Equal(t, "(22.49 GiB × 0.85 − 11.64 GiB) / (1.16 GiB activations + 0.5 MiB audio) = 6.4 → "+
 		"largest power of two ≤ 0.8 × 6.4 = 5.1 is 4", reasonOf(t, c, "per_device_train_batch_size"))
 	assert.Equal(t, "32 / (4 × 1 device); effective batch 4 × 8 × 1 = 32", reasonOf(t, c, "gradient_accumulation_steps"))
 	assert.Equal(t, "sqrt scaling: 2e-05 × √(32 / 8) = 4e-05", reasonOf(t, c, "learning_rate"))
@@ -176,7 +176,7 @@ func TestFreeMemoryLimits(t *testing.T) {
 	assert.Equal(t, 2, c.PerDeviceTrainBatchSize) // (20 x 0.85 - 12.5) / 1.2505 = 3.6, x 0.8 = 2.9
 	assert.Equal(t, uint64(23034*mib), *c.GPUMemoryBytes)
 	require.Len(t, c.Warnings, 1)
-	assert.Contains(t, c.Warnings[0], "GPU 0 (NVIDIA L4) has 20.00 GB of 24.15 GB free, less than the safety margin allows (20.53 GB)")
+	assert.Contains(t, c.Warnings[0], "GPU 0 (NVIDIA L4) has 18.63 GiB of 22.49 GiB free, less than the safety margin allows (19.12 GiB)")
 }
 
 func TestModelLargerThanTheBudget(t *testing.T) {
@@ -186,12 +186,12 @@ func TestModelLargerThanTheBudget(t *testing.T) {
 	assert.Equal(t, 1, c.PerDeviceTrainBatchSize)
 	assert.Equal(t, 32, c.GradientAccumulationSteps)
 	require.Len(t, c.Warnings, 1)
-	assert.Contains(t, c.Warnings[0], "35.20 GB for the model and one clip, 20.53 GB usable on GPU 0 (NVIDIA L4)")
+	assert.Contains(t, c.Warnings[0], "32.78 GiB for the model and one clip, 19.12 GiB usable on GPU 0 (NVIDIA L4)")
 	assert.Contains(t, c.Warnings[0], "adamw_bnb_8bit")
 
 	in.Model = trainedModel(7_000_000_000)
 	_, err := Make(in)
-	requireFault(t, err, fault.Infeasible, "28.00 GB")
+	requireFault(t, err, fault.Infeasible, "26.08 GiB")
 }
 
 func requireFault(t *testing.T, err error, code fault.Code, text string) {

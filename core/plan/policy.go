@@ -1,7 +1,7 @@
 // Package plan turns measured facts (hardware, dataset, model) and what the user asks for (Options) into one training configuration,
 // with a reason for every setting. It is pure: no input or output, no clock, no randomness; equal inputs give equal plans.
 //
-// Units: bytes and seconds; in the texts GB is 10^9 bytes and MB is 10^6 bytes.
+// Units: bytes and seconds; in the texts GiB is 2^30 bytes; published thresholds keep their GB, 10^9 bytes.
 package plan
 
 import (

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -48,9 +49,9 @@ func publishedPrecision(gpus []profile.GPU, preset string) (fp16, bf16 bool, why
 		return fp16, bf16, why
 	}
 	if smallest := smallestTotal(gpus); smallest < mixedPrecisionBytes {
-		return false, false, fmt.Sprintf("%s of GPU memory, under 8 GB", gb(smallest))
+		return false, false, fmt.Sprintf("%s of GPU memory, under %s", units.Size(smallest), threshold(mixedPrecisionBytes))
 	}
-	return fp16, bf16, fmt.Sprintf("%s of GPU memory ≥ 8 GB; %s", gb(smallestTotal(gpus)), why)
+	return fp16, bf16, fmt.Sprintf("%s of GPU memory ≥ %s; %s", units.Size(smallestTotal(gpus)), threshold(mixedPrecisionBytes), why)
 }
 
 // slowHalfWarning speaks for GPUs on which fp16 saves memory but no time.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // published is the reference system's formula and rules. Its activations do not grow with the length of the clips, so it is
@@ -50,7 +51,7 @@ func (d *draft) trainerDefaults(in Inputs, p pool) {
 	}
 	d.because("distributed", p.why)
 	d.BudgetBytes, d.MemoryParts, d.Alternatives, d.Devices = int64(p.planned*d.SafetyMargin), []profile.Part{}, []profile.Alternative{}, d.devices(p)
-	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", gb(p.planned), d.SafetyMargin, p.where()))
+	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(p.planned), d.SafetyMargin, p.where()))
 }
 
 // devices gives each GPU the same share.
@@ -88,14 +89,14 @@ func planBatch(d *draft, in Inputs, p pool) error {
 	d.because("target_batch_size", "asked for")
 	d.because("device_count", p.why)
 	d.because("model_memory_bytes", fmt.Sprintf("%s parameters + %s gradients + %s %s state (%d of %d parameters trained)",
-		gb(float64(f.parameters)), gb(float64(f.gradients)), gb(float64(f.optimizer)), optimizers[o.Optimizer].state,
+		units.Size(float64(f.parameters)), units.Size(float64(f.gradients)), units.Size(float64(f.optimizer)), optimizers[o.Optimizer].state,
 		in.Model.TrainableParameters, in.Model.TotalParameters))
 	d.because("per_device_train_batch_size", why+fitReason(allowed, micro, o.TargetBatchSize, p.count))
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d × %d × %d = %d",
 		o.TargetBatchSize, micro, fault.Plural(p.count, "device"), micro, accumulation, p.count, effective(d.Config)))
 	d.because("per_device_eval_batch_size", "as in training, which needs more memory: evaluation keeps no gradients and no activations")
 	d.because("predicted_bytes", fmt.Sprintf("%s model + %d × %s a clip: %.0f %% of the %s of %s",
-		gb(float64(f.model())), micro, gb(f.clip()), 100*float64(d.PredictedBytes)/p.planned, gb(p.planned), p.where()))
+		units.Size(float64(f.model())), micro, units.Size(f.clip()), 100*float64(d.PredictedBytes)/p.planned, units.Size(p.planned), p.where()))
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, accumulation, p.count))
 	d.warn(fewClipsWarning(in.Dataset.SampleCount, effective(d.Config)))
 	return nil
@@ -105,9 +106,9 @@ func planBatch(d *draft, in Inputs, p pool) error {
 func setMemory(d *draft, in Inputs, p pool) {
 	d.SafetyMargin = in.Options.SafetyMargin
 	d.because("safety_margin", fmt.Sprintf("asked for; %s × %v = %s usable on %s",
-		gb(p.planned), d.SafetyMargin, gb(p.planned*d.SafetyMargin), p.where()))
+		units.Size(p.planned), d.SafetyMargin, units.Size(p.planned*d.SafetyMargin), p.where()))
 	if p.onCPU() {
-		d.because("gpu_memory_bytes", fmt.Sprintf("no GPU: planned from the %s of RAM available", gb(p.planned)))
+		d.because("gpu_memory_bytes", fmt.Sprintf("no GPU: planned from the %s of RAM available", units.Size(p.planned)))
 		return
 	}
 	g := p.gpus[p.tightest]
@@ -207,7 +208,7 @@ func planOptimizer(d *draft, in Inputs) {
 	if o.Optimizer == defaultOptimizer {
 		why = "the Trainer's default since transformers 5: AdamW in one kernel, without temporary lists in a step"
 	}
-	d.because("optimizer", fmt.Sprintf("%s; its state takes %s", why, gb(float64(in.Model.OptimizerBytes[optimizers[o.Optimizer].state]))))
+	d.because("optimizer", fmt.Sprintf("%s; its state takes %s", why, units.Size(float64(in.Model.OptimizerBytes[optimizers[o.Optimizer].state]))))
 	d.LRScaling = o.LRScaling
 	d.because("lr_scaling", "asked for; sqrt is the default")
 	d.LearningRate, why = learningRate(o, effective(d.Config))

@@ -8,6 +8,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // fewLong is the share of clips that a plan may leave out by itself when they fit in no way.
@@ -36,12 +37,12 @@ func (s *search) shortened() (*search, error) {
 func (s *search) infeasible() error {
 	where, budget := s.pool.where(), float64(s.budget.Bytes)
 	what := fmt.Sprintf("a micro-batch of one clip of %.4g s does not fit into %s of %s (%s × %v)",
-		s.clips.longest(), gb(budget), where, gb(s.pool.planned), s.in.Options.SafetyMargin)
+		s.clips.longest(), units.Size(budget), where, units.Size(s.pool.planned), s.in.Options.SafetyMargin)
 	hint := "leave out or split the longest clips (max_length_s), freeze parts of the model, or take a larger GPU"
 	if s.estimator != nil {
 		q := s.question(s.candidates()[len(s.candidates())-1], 1)
 		if bytes, _, err := s.estimator.Need(q, s.budget, true); err == nil {
-			what += fmt.Sprintf(": it takes %s", gb(float64(bytes)))
+			what += fmt.Sprintf(": it takes %s", units.Size(float64(bytes)))
 		}
 		if remedies := s.remedies(); len(remedies) > 0 {
 			hint = "what would make it fit, in the order to try:\n  · " + strings.Join(remedies, "\n  · ")
@@ -66,7 +67,7 @@ func (s *search) remedies() (out []string) {
 		if !each.Fits {
 			verdict = "still too much"
 		}
-		out = append(out, fmt.Sprintf("%s: %s, %s", each.What, gb(float64(each.PeakBytes)), verdict))
+		out = append(out, fmt.Sprintf("%s: %s, %s", each.What, units.Size(float64(each.PeakBytes)), verdict))
 	}
 	return append(out, s.shardedRemedies()...)
 }
@@ -93,7 +94,7 @@ func (s *search) shardedRemedies() (out []string) {
 		if needed <= int64(s.budget.Bytes) {
 			verdict = "fits"
 		}
-		out = append(out, fmt.Sprintf("%s over %d of them: about %s of each, %s", shardingNames[strategy], devices, gb(float64(needed)), verdict))
+		out = append(out, fmt.Sprintf("%s over %d of them: about %s of each, %s", shardingNames[strategy], devices, units.Size(float64(needed)), verdict))
 	}
 	return out
 }
@@ -124,5 +125,5 @@ func (s *search) usedByOthers() string {
 	if s.pool.planned >= whole {
 		return ""
 	}
-	return fmt.Sprintf("stop what else uses %s: %s of its %s are taken", s.pool.where(), gb(whole-s.pool.planned), gb(whole))
+	return fmt.Sprintf("stop what else uses %s: %s of its %s are taken", s.pool.where(), units.Size(whole-s.pool.planned), units.Size(whole))
 }

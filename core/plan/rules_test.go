@@ -18,11 +18,11 @@ func TestMixedPrecision(t *testing.T) {
 		fp16, bf16 bool
 		why        string
 	}{
-		{"Turing", []profile.GPU{t4}, Balanced, true, false, "16.11 GB of GPU memory ≥ 8 GB; compute capability 7.5"},
+		{"Turing", []profile.GPU{t4}, Balanced, true, false, "15.00 GiB of GPU memory ≥ 8 GB (7.45 GiB); compute capability 7.5"},
 		{"Ada", []profile.GPU{l4}, Balanced, false, true, "compute capability 8.9 has bfloat16"},
 		{"both", []profile.GPU{l4, t4}, Balanced, true, false, "7.5 has no native bfloat16"},
-		{"small", []profile.GPU{gpu("MIG 1g.5gb", "8.0", 4864*mib)}, Speed, false, false, "5.10 GB of GPU memory, under 8 GB"},
-		{"exactly 8 GB", []profile.GPU{gpu("card", "8.6", 8e9)}, Balanced, false, true, "8.00 GB"},
+		{"small", []profile.GPU{gpu("MIG 1g.5gb", "8.0", 4864*mib)}, Speed, false, false, "4.75 GiB of GPU memory, under 8 GB (7.45 GiB)"},
+		{"exactly 8 GB", []profile.GPU{gpu("card", "8.6", 8e9)}, Balanced, false, true, "7.45 GiB of GPU memory ≥ 8 GB"},
 		{"reproducible", []profile.GPU{l4}, Reproducible, false, false, "reproducible"},
 		{"CPU", nil, Speed, false, false, "no GPU"},
 	} {

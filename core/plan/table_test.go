@@ -64,7 +64,7 @@ func TestTheFusedOptimizerIsNamedWhereItHelps(t *testing.T) {
 	requireFault(t, err, fault.Infeasible, "does not fit")
 	hint := fault.From(err).Hint
 	line := hint[strings.Index(hint, `with optimizer="adamw_torch_fused" and gradient checkpointing`):]
-	assert.Contains(t, line[:strings.Index(line, "\n")], "GB, fits")
+	assert.Contains(t, line[:strings.Index(line, "\n")], "GiB, fits")
 	assert.Less(t, strings.Index(hint, "adamw_torch_fused"), strings.Index(hint, "adamw_bnb_8bit"), "what computes the same comes first")
 
 	in.Options.Optimizer = "adamw_torch_fused"

@@ -80,7 +80,7 @@ type Decision struct {
 	Reason  string `json:"reason"`  // one sentence, with its numbers and units
 
 	Alternative string `json:"alternative"` // the alternative, "on"; "" for none
-	Gain        string `json:"gain"`        // of the value over the alternative: "1.4× faster", "needs 3.1 GB less"
+	Gain        string `json:"gain"`        // of the value over the alternative: "1.4× faster", "needs 3.10 GiB less"
 }
 
 // Bucket is a range of durations whose clips share micro-batches.

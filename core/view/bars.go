@@ -3,6 +3,8 @@ package view
 import (
 	"fmt"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // chart is a block that Python can draw with matplotlib, too, from its JSON.
@@ -159,10 +161,10 @@ func (b bars) ticks(y float64) []shape {
 
 // binary is the unit in which sizes up to top are told, with its name.
 func binary(top float64) (float64, string) {
-	if top >= gib {
-		return gib, "GiB"
+	if top >= units.GiB {
+		return units.GiB, "GiB"
 	}
-	return mib, "MiB"
+	return units.MiB, "MiB"
 }
 
 // Keys are what the colours of the parts and the levels stand for.

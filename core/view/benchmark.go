@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // benchmarkRecord is a plan beside the original settings, the loader and single changes.
@@ -185,7 +187,7 @@ func (s side) tile(what string, clips int) tile {
 		return tile{Name: what, Value: or(s.Problem, "not measured")}
 	}
 	pace := s.ClipsPerS.Median
-	return tile{Name: what, Value: short(pace) + " /s", Note: lasting(float64(clips)/pace) + " an epoch"}
+	return tile{Name: what, Value: short(pace) + " /s", Note: units.Duration(float64(clips)/pace) + " an epoch"}
 }
 
 // layout are the sides with the seconds of an epoch and how busy the device was, and the speed-up.
@@ -219,9 +221,9 @@ func (s side) line(what string, clips int) string {
 func (s side) use() string {
 	switch {
 	case s.Readings.GPUUse != nil:
-		return "GPU " + percent(*s.Readings.GPUUse)
+		return "GPU " + units.Percent(*s.Readings.GPUUse)
 	case s.CPUUse != nil && s.Queueing == nil:
-		return "CPU " + percent(s.CPUUse.Median)
+		return "CPU " + units.Percent(s.CPUUse.Median)
 	}
 	return ""
 }
@@ -236,7 +238,7 @@ func (r benchmarkRecord) how() []string {
 	slices.Sort(versions)
 	audio := ""
 	if r.Plan.AudioS != nil {
-		audio = fmt.Sprintf(", %s of audio", lasting(*r.Plan.AudioS))
+		audio = fmt.Sprintf(", %s of audio", units.Duration(*r.Plan.AudioS))
 	}
 	lines := []string{
 		fmt.Sprintf("times are of an epoch, %s, steps alone; samples are clips", count(s.EpochClips, "clip")),
@@ -317,7 +319,7 @@ func (s side) parts() barRow {
 	}
 	for _, part := range stepParts {
 		if share := s.Shares[part.name]; share > 0 {
-			found.Parts = append(found.Parts, segment{Name: part.name, Value: share / max(1, whole), Colour: part.colour, Label: percent(share), Text: percent(share)})
+			found.Parts = append(found.Parts, segment{Name: part.name, Value: share / max(1, whole), Colour: part.colour, Label: units.Percent(share), Text: units.Percent(share)})
 		}
 	}
 	return found
@@ -346,13 +348,15 @@ func (r benchmarkRecord) figures() [][]string {
 	}
 	add("samples/s", spanned(func(s side) *spreadOf { return s.ClipsPerS }, short))
 	add("seconds of audio/s", spanned(func(s side) *spreadOf { return s.AudioPerS }, short))
-	add("a step", spanned(func(s side) *spreadOf { return s.StepS }, lasting))
+	add("a step", spanned(func(s side) *spreadOf { return s.StepS }, units.Duration))
 	add("micro-batches a step", side.microBatches)
-	add("padding", func(s side) string { return known(s.Padding, percent) })
-	add("GPU use", func(s side) string { return known(s.Readings.GPUUse, percent) })
+	add("padding", func(s side) string { return known(s.Padding, units.Percent) })
+	add("GPU use", func(s side) string { return known(s.Readings.GPUUse, units.Percent) })
 	add("GPU memory (driver)", func(s side) string { return known(s.Readings.GPUMemory, size) })
 	add("peak of PyTorch", func(s side) string { return known(s.Peak, size) })
-	add("CPU use", func(s side) string { return known(s.CPUUse, func(x spreadOf) string { return percent(x.Median) }) })
+	add("CPU use", func(s side) string {
+		return known(s.CPUUse, func(x spreadOf) string { return units.Percent(x.Median) })
+	})
 	add("RAM", func(s side) string { return known(s.Readings.RAM, size) })
 	for _, part := range stepParts {
 		add("of a step: "+part.name, func(s side) string {
@@ -360,7 +364,7 @@ func (r benchmarkRecord) figures() [][]string {
 			if !told {
 				return unknown
 			}
-			return percent(share)
+			return units.Percent(share)
 		})
 	}
 	return rows
@@ -394,13 +398,8 @@ func (r benchmarkRecord) settings() [][]string {
 			seen[each] = true
 		}
 	}
-	var names []string
-	for each := range seen {
-		names = append(names, each)
-	}
-	slices.Sort(names)
 	rows := [][]string{head}
-	for _, each := range names {
+	for _, each := range sortedKeys(seen) {
 		cells, differ := []string{each}, false
 		for _, s := range r.sides() {
 			text := unknown
@@ -431,7 +430,7 @@ func (r benchmarkRecord) loaderAlone() []Block {
 		}
 		b.Rows = append(b.Rows, l.ClipsPerS.bar(way, short(l.ClipsPerS.Median)))
 		audio := known(l.AudioPerS, func(s spreadOf) string { return s.spanned(short) })
-		rows = append(rows, []string{fmt.Sprintf("%d", l.Workers), prefetch, l.ClipsPerS.spanned(short), audio, lasting(l.StartS), lasting(l.AgainS)})
+		rows = append(rows, []string{fmt.Sprintf("%d", l.Workers), prefetch, l.ClipsPerS.spanned(short), audio, units.Duration(l.StartS), units.Duration(l.AgainS)})
 	}
 	b.Top = roomFor(b.Rows)
 	return []Block{section{Title: "Loading data alone", Body: []Block{b, fold{Summary: "all figures", Body: []Block{plain(rows)}}}}}

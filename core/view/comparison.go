@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // comparisonRecord is one training on several GPUs.
@@ -86,7 +87,8 @@ func comparison(r comparisonRecord) Document {
 	if len(notes) > 0 {
 		doc.Blocks = append(doc.Blocks, said(notes...))
 	}
-	return Document{Title: doc.Title, Blocks: append(doc.Blocks, fold{Summary: "assumptions", Body: []Block{said(r.foot()...)}})}
+	doc.Blocks = append(doc.Blocks, fold{Summary: "assumptions", Body: []Block{said(r.foot()...)}})
+	return doc
 }
 
 // best are the cheapest and the fastest, which marks tell in HTML.
@@ -133,7 +135,7 @@ func (p gpuPlan) row() row {
 	used := p.Peak / max(p.Memory, 1)
 	return row{Cells: []cell{
 		who, {Text: p.short()}, {Text: fmt.Sprintf("%d", p.Largest)},
-		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", p.Peak/gib, inGiB(p.Memory), 100*used), Class: "tight", Meter: used, Limit: p.Budget / max(p.Memory, 1)},
+		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", p.Peak/units.GiB, inGiB(p.Memory), 100*used), Class: "tight", Meter: used, Limit: p.Budget / max(p.Memory, 1)},
 		{Text: around(p.RunHours), Class: "tight"}, {Text: around(p.Cost), Class: "tight"},
 		{Text: known(p.Energy, func(r profile.Range) string { return number(r.Likely) })}, {Text: bound},
 	}}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -35,7 +36,8 @@ func dataset(d profile.Dataset) Document {
 		}
 		doc.Blocks = append(doc.Blocks, inHTML{[]Block{fold{Summary: counted(n, "likely copy", "likely copies"), Body: []Block{said(groups...)}}}})
 	}
-	return Document{Title: doc.Title, Blocks: append(doc.Blocks, badFiles(d)...)}
+	doc.Blocks = append(doc.Blocks, badFiles(d)...)
+	return doc
 }
 
 // drawable tells whether there is a histogram: of measured clips, with an edge more than counts.
@@ -50,7 +52,7 @@ func datasetFacts(d profile.Dataset) []string {
 	}
 	p := d.PercentilesS
 	lines := []string{
-		fmt.Sprintf("%s, %.2f h, %s on disk, %s decoded (%s)", count(d.SampleCount, "clip"), d.TotalHours, exact(float64(d.SizeBytes)), exact(float64(d.DecodedBytes)), d.Source),
+		fmt.Sprintf("%s, %.2f h, %s on disk, %s decoded (%s)", count(d.SampleCount, "clip"), d.TotalHours, units.Size(float64(d.SizeBytes)), units.Size(float64(d.DecodedBytes)), d.Source),
 		fmt.Sprintf("durations %.2f–%.2f s, mean %.2f s, median %.2f s, 95 %% under %.2f s", d.MinS, d.MaxS, d.MeanS, p["p50"], p["p95"]),
 		fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s", 100*d.ShareOver30S, mix(d.SampleRates, " Hz"), mix(d.Codecs, "")),
 	}

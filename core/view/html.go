@@ -77,7 +77,7 @@ func draw(parsed *template.Template, what any) (template.HTML, error) {
 	return template.HTML(out.String()), nil
 }
 
-// html is a document as a card, or as a self-contained HTML page and loads nothing.
+// html is the document as a card, or as a page of its own that loads nothing.
 func (d Document) html(what string) (string, error) {
 	parsed, err := looks()
 	if err != nil {

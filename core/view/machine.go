@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 func hardware(h profile.Hardware) Document {
@@ -70,11 +71,11 @@ func modelLines(m modelRecord) []string {
 	var states []string
 	for state, bytes := range m.OptimizerBytes {
 		if bytes > 0 {
-			states = append(states, fmt.Sprintf("%s %s", state, exact(bytes)))
+			states = append(states, fmt.Sprintf("%s %s", state, units.Size(bytes)))
 		}
 	}
 	slices.Sort(states)
-	return append(lines, fmt.Sprintf("parameters %s, gradients %s, optimizer state: %s", known(m.ParameterBytes, exact), known(m.GradientBytes, exact), strings.Join(states, ", ")))
+	return append(lines, fmt.Sprintf("parameters %s, gradients %s, optimizer state: %s", known(m.ParameterBytes, units.Size), known(m.GradientBytes, units.Size), strings.Join(states, ", ")))
 }
 
 func (m modelRecord) label() string {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // memoryRecord is an estimate of a training's memory; sizes are bytes.
@@ -138,7 +140,7 @@ func (r memoryRecord) verdict() notice {
 	default:
 		n.Level = "serious"
 		if s := r.OutOfMemory; s != nil {
-			n.Lines = []string{fmt.Sprintf("it would stop in %s at %s%s, asking for %s with %s allocated", s.Phase, s.Op, in(s.Module), exact(s.Wanted), exact(s.Allocated))}
+			n.Lines = []string{fmt.Sprintf("it would stop in %s at %s%s, asking for %s with %s allocated", s.Phase, s.Op, in(s.Module), units.Size(s.Wanted), units.Size(s.Allocated))}
 		}
 	}
 	return n
@@ -153,9 +155,9 @@ func in(module string) string {
 
 func (r memoryRecord) shortVerdict() string {
 	if r.Fits == nil || r.Headroom == nil {
-		return fmt.Sprintf(`needs %s and the CUDA context; name a GPU (gpu="L4") to see whether it fits`, exact(r.PeakReserved))
+		return fmt.Sprintf(`needs %s and the CUDA context; name a GPU (gpu="L4") to see whether it fits`, units.Size(r.PeakReserved))
 	}
-	need, available := known(r.PeakDevice, exact), known(r.Target.Available, exact)
+	need, available := known(r.PeakDevice, units.Size), known(r.Target.Available, units.Size)
 	if !*r.Fits {
 		return fmt.Sprintf("does not fit %s: needs %s, has %s", name(r.Target.Name), need, available)
 	}
@@ -163,7 +165,7 @@ func (r memoryRecord) shortVerdict() string {
 	if r.Retries > 0 {
 		tight = ", after emptying the allocator's cache " + times(r.Retries)
 	}
-	return fmt.Sprintf("fits %s: %s of %s, %s to spare%s", name(r.Target.Name), need, available, exact(*r.Headroom), tight)
+	return fmt.Sprintf("fits %s: %s of %s, %s to spare%s", name(r.Target.Name), need, available, units.Size(*r.Headroom), tight)
 }
 
 // peaks are the three figures that other tools show, told apart.
@@ -174,9 +176,9 @@ func (r memoryRecord) peaks() string {
 		if r.Target.ContextSource == "measured" {
 			source = ""
 		}
-		device = fmt.Sprintf(", device %s with %s of context%s", known(r.PeakDevice, exact), exact(*c), source)
+		device = fmt.Sprintf(", device %s with %s of context%s", known(r.PeakDevice, units.Size), units.Size(*c), source)
 	}
-	return fmt.Sprintf("peak: allocated %s, reserved %s%s", exact(r.PeakAllocated), exact(r.PeakReserved), device)
+	return fmt.Sprintf("peak: allocated %s, reserved %s%s", units.Size(r.PeakAllocated), units.Size(r.PeakReserved), device)
 }
 
 // ordered are the shares of memory that hold any, in the order in which they are drawn.
@@ -206,7 +208,7 @@ func (r memoryRecord) bar() bars {
 	b := bars{Kind: "bars", Title: "memory at the peak", Unit: "bytes", Rows: []barRow{{}}, Ticks: true, Legend: true, Aside: true}
 	held := 0.0
 	add := func(what string, bytes float64, note string) {
-		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: strings.ReplaceAll(what, "_", " "), Value: bytes, Text: exact(bytes), Colour: colourOf(what),
+		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: strings.ReplaceAll(what, "_", " "), Value: bytes, Text: units.Size(bytes), Colour: colourOf(what),
 			Label: fmt.Sprintf("%d", len(b.Rows[0].Parts)+1), Note: note})
 	}
 	for _, each := range ordered(r.AtPeak.Components) {
@@ -223,7 +225,7 @@ func (r memoryRecord) bar() bars {
 	whole := max(orZero(r.Target.Available), orZero(r.PeakDevice), r.PeakReserved, held, 1)
 	b.Top = 1.02 * whole
 	if a := r.Target.Available; a != nil {
-		b.Levels = []level{{Name: "available", At: *a, Text: exact(*a), Limit: true}}
+		b.Levels = []level{{Name: "available", At: *a, Text: units.Size(*a), Limit: true}}
 	}
 	return b
 }
@@ -242,7 +244,7 @@ func (r memoryRecord) overEvents(t eventTimeline) curves {
 	}
 	c.Series = append(c.Series, series{Name: "reserved", Pieces: t.piece(t.Reserved, unit)})
 	if l := r.Target.Limit; l != nil {
-		c.Limit = &limit{At: *l / unit, Name: "limit " + exact(*l)}
+		c.Limit = &limit{At: *l / unit, Name: "limit " + units.Size(*l)}
 		if *l <= nearLimit*highest {
 			highest = max(highest, *l)
 		}
@@ -287,7 +289,7 @@ func (r memoryRecord) byPhase() string {
 		highest[p.Phase] = max(highest[p.Phase], p.PeakAllocated)
 	}
 	for i, phase := range order {
-		order[i] = phase + " " + exact(highest[phase])
+		order[i] = phase + " " + units.Size(highest[phase])
 	}
 	return strings.Join(order, ", ")
 }
@@ -295,9 +297,9 @@ func (r memoryRecord) byPhase() string {
 // words are one batch, what stays of each sample, and a whole evaluation of a thousand samples.
 func (v evaluation) words() string {
 	text := fmt.Sprintf("evaluation, %d × %.6g s: %s allocated; of each sample the Trainer keeps %s, so 1000 samples take %s on the GPU and %s of host RAM "+
-		"(eval_accumulation_steps or preprocess_logits_for_metrics avoid it)", v.Batch, v.Seconds, exact(v.PeakAllocated), exact(v.OutputsSample), exact(v.GPU1000), exact(v.Host1000))
+		"(eval_accumulation_steps or preprocess_logits_for_metrics avoid it)", v.Batch, v.Seconds, units.Size(v.PeakAllocated), units.Size(v.OutputsSample), units.Size(v.GPU1000), units.Size(v.Host1000))
 	if v.Generation != nil && *v.Generation > 0 {
-		text += fmt.Sprintf("; generating keeps %s of keys and values", exact(*v.Generation))
+		text += fmt.Sprintf("; generating keeps %s of keys and values", units.Size(*v.Generation))
 	}
 	return text
 }
@@ -326,14 +328,14 @@ func (r memoryRecord) doubt() []string {
 	if r.Fits == nil || !*r.Fits || t.Context == nil || t.ContextHigh == nil || orZero(r.Headroom) >= *t.ContextHigh-*t.Context {
 		return nil
 	}
-	return []string{fmt.Sprintf("the CUDA context may take up to %s, and then it would not fit; calibrate on the GPU to know", exact(*t.ContextHigh))}
+	return []string{fmt.Sprintf("the CUDA context may take up to %s, and then it would not fit; calibrate on the GPU to know", units.Size(*t.ContextHigh))}
 }
 
 func (r memoryRecord) modules() []Block {
 	rows := [][]string{{"held", "module"}}
 	for _, m := range r.AtPeak.Modules {
 		if m.Bytes > 0 {
-			rows = append(rows, []string{exact(m.Bytes), or(m.Module, noModule)})
+			rows = append(rows, []string{units.Size(m.Bytes), or(m.Module, noModule)})
 		}
 	}
 	if len(rows) == 1 {
@@ -350,7 +352,7 @@ func (r memoryRecord) formulas() []Block {
 	}
 	t := table{Head: []string{"bytes", "of", "formula"}}
 	for _, each := range r.Terms {
-		t.Rows = append(t.Rows, row{Cells: []cell{{Text: exact(each.Bytes), Class: "tight"}, {Text: each.Name, Note: each.Source}, {Text: each.Formula}}})
+		t.Rows = append(t.Rows, row{Cells: []cell{{Text: units.Size(each.Bytes), Class: "tight"}, {Text: each.Name, Note: each.Source}, {Text: each.Formula}}})
 	}
 	return []Block{inHTML{[]Block{fold{Summary: "formulas", Body: []Block{t}}}}}
 }

@@ -1,6 +1,10 @@
 package view
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
+)
 
 // overOrders are a figure's median, 99th percentile and worst over the orders that were tried.
 type overOrders struct {
@@ -42,14 +46,14 @@ func runMemory(r runMemoryRecord) Document {
 		Title: fmt.Sprintf("%s, batch %d, %d clips up to %.1f s, %s order, %s", name(or(r.Model, "model")), r.Batch, r.Clips, r.LongestS, r.Order, r.Settings),
 		Blocks: []Block{
 			r.verdict(), plain(rows),
-			said(fmt.Sprintf("the longest clips' batch alone: allocated %s, reserved %s", exact(r.Alone.PeakAllocated), exact(r.Alone.PeakReserved))),
+			said(fmt.Sprintf("the longest clips' batch alone: allocated %s, reserved %s", units.Size(r.Alone.PeakAllocated), units.Size(r.Alone.PeakReserved))),
 			r.each(),
 		},
 	}
 }
 
 func (s overOrders) row(what string) []string {
-	return []string{what, exact(s.Median), exact(s.P99), exact(s.Worst)}
+	return []string{what, units.Size(s.Median), units.Size(s.P99), units.Size(s.Worst)}
 }
 
 func (r runMemoryRecord) verdict() notice {
@@ -62,7 +66,7 @@ func (r runMemoryRecord) verdict() notice {
 		n.What += fmt.Sprintf("fits %s in every order", name(r.Target.Name))
 	default:
 		n.Level = "serious"
-		n.What += fmt.Sprintf("runs out of %s's %s in %.0f%% of them", name(r.Target.Name), known(r.Target.Available, exact), 100*r.OutOfMemory)
+		n.What += fmt.Sprintf("runs out of %s's %s in %.0f%% of them", name(r.Target.Name), known(r.Target.Available, units.Size), 100*r.OutOfMemory)
 	}
 	return n
 }

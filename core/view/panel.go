@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // panelRecord is a training while it runs: where it is, and what its monitor sees.
@@ -54,8 +56,8 @@ func panel(r panelRecord) Document {
 		doc.Blocks = append(doc.Blocks, progress{Done: float64(r.Step) / float64(r.Steps)})
 	}
 	doc.Blocks = append(doc.Blocks, r.alerts()...)
-	return Document{Title: doc.Title, Blocks: append(doc.Blocks, r.tiles(),
-		section{Title: "Memory", Note: "used share, PyTorch's cache included", Body: []Block{r.overTime()}})}
+	doc.Blocks = append(doc.Blocks, r.tiles(), section{Title: "Memory", Note: "used share, PyTorch's cache included", Body: []Block{r.overTime()}})
+	return doc
 }
 
 func (r panelRecord) headline() string {
@@ -64,7 +66,7 @@ func (r panelRecord) headline() string {
 		where = "Stopped after step"
 	}
 	if r.LeftS != nil {
-		left = fmt.Sprintf(" · about %s left", lasting(roughly(*r.LeftS)))
+		left = fmt.Sprintf(" · about %s left", units.Duration(roughly(*r.LeftS)))
 	}
 	return fmt.Sprintf("%s %d of %d%s", where, r.Step, r.Steps, left)
 }
@@ -96,7 +98,7 @@ func (r panelRecord) tiles() tiles {
 			what = fmt.Sprintf("GPU %d", i)
 		}
 		found = append(found, memoryTile(what+" memory", g.Used, g.Total, "with PyTorch's cache"),
-			tile{Name: "headroom", Value: or(known(g.Headroom, inGiB), unknown), Note: "unused cache is free"})
+			tile{Name: "headroom", Value: known(g.Headroom, inGiB), Note: "unused cache is free"})
 		if i < len(r.Activity.GPUs) && r.Activity.GPUs[i].Utilization != nil {
 			found = append(found, r.Activity.GPUs[i].tile())
 		}
@@ -112,11 +114,11 @@ func (r panelRecord) tiles() tiles {
 }
 
 func memoryTile(what string, used, total *float64, note string) tile {
-	if used == nil || total == nil || *total <= 0 {
+	share := shareOf(used, total)
+	if share == nil {
 		return tile{Name: what, Value: "unknown", Note: note}
 	}
-	share := *used / *total
-	return tile{Name: what, Value: fmt.Sprintf("%.1f of %s", *used/gib, inGiB(*total)), Note: note, Meter: &share}
+	return tile{Name: what, Value: fmt.Sprintf("%.1f of %s", *used/units.GiB, inGiB(*total)), Note: note, Meter: share}
 }
 
 func (a gpuActivity) tile() tile {
@@ -136,7 +138,7 @@ func (r panelRecord) overTime() curves {
 	c := curves{Kind: "curves", Title: "used share of memory", Unit: "%", XUnit: "s", Top: 100, X: axis{High: 1}}
 	if len(h.Times) > 0 {
 		end := h.Times[len(h.Times)-1]
-		c.X = axis{High: max(end, 1e-9), Ticks: []tick{{At: 0, Text: "start"}, {At: end, Text: lasting(end)}}}
+		c.X = axis{High: max(end, 1e-9), Ticks: []tick{{At: 0, Text: "start"}, {At: end, Text: units.Duration(end)}}}
 	}
 	for i, g := range h.GPUs {
 		c.Series = append(c.Series, shareOver(fmt.Sprintf("GPU %d", i), lineColours[i%len(lineColours)], h.Times, g.Used, g.Total)...)

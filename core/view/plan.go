@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // planRecord is an explanation of a plan: the plan, what it was made from, and what to look out for.
@@ -338,22 +339,22 @@ func (r planRecord) memory() []Block {
 	extent := max(m.Others+max(m.Peak, orZero(m.High), orZero(m.Budget)), orZero(m.Total), 1)
 	b := bars{Kind: "bars", Title: "memory of a device", Unit: "bytes", Top: 1.02 * extent, Rows: []barRow{{}}, Ticks: true, Legend: true}
 	if m.Others > 0 {
-		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: "in use already", Value: m.Others, Text: exact(m.Others), Colour: "before"})
+		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: "in use already", Value: m.Others, Text: units.Size(m.Others), Colour: "before"})
 	}
 	slices.SortStableFunc(m.Parts, func(a, b memoryPart) int { return byComponent(a.Name, b.Name) })
 	for i, p := range m.Parts {
-		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: strings.ReplaceAll(p.Name, "_", " "), Value: p.Bytes, Text: exact(p.Bytes), Colour: colourOf(p.Name),
+		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: strings.ReplaceAll(p.Name, "_", " "), Value: p.Bytes, Text: units.Size(p.Bytes), Colour: colourOf(p.Name),
 			Label: fmt.Sprintf("%d", i+1), Note: fmt.Sprintf("%.0f%%", 100*p.Bytes/max(m.Peak, 1))})
 	}
-	b.Levels = append(b.Levels, level{Name: "peak", At: m.Others + m.Peak, Text: exact(m.Peak)})
+	b.Levels = append(b.Levels, level{Name: "peak", At: m.Others + m.Peak, Text: units.Size(m.Peak)})
 	if m.High != nil && *m.High > m.Peak {
-		b.Levels = append(b.Levels, level{Name: "worst order", At: m.Others + *m.High, Text: exact(*m.High), Class: "worst"})
+		b.Levels = append(b.Levels, level{Name: "worst order", At: m.Others + *m.High, Text: units.Size(*m.High), Class: "worst"})
 	}
 	if m.Budget != nil {
-		b.Levels = append(b.Levels, level{Name: "budget", At: m.Others + *m.Budget, Text: exact(*m.Budget), Limit: true})
+		b.Levels = append(b.Levels, level{Name: "budget", At: m.Others + *m.Budget, Text: units.Size(*m.Budget), Limit: true})
 	}
 	if m.Total != nil {
-		b.Levels = append(b.Levels, level{Name: "total", At: *m.Total, Text: exact(*m.Total), Class: "end"})
+		b.Levels = append(b.Levels, level{Name: "total", At: *m.Total, Text: units.Size(*m.Total), Class: "end"})
 	}
 	where := r.Config.GPUName
 	if where == "" {

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -230,13 +232,13 @@ func (a alert) Tone() string {
 
 // Became is what became of the alert.
 func (a alert) Became() string {
-	after := lasting(orZero(a.AfterS))
+	after := units.Duration(orZero(a.AfterS))
 	switch a.Outcome {
 	case "held":
 		return "still held at the end of the run"
 	case "came true":
 		if a.SecondsLeft != nil {
-			return fmt.Sprintf("came true %s later (warned of %s)", after, lasting(*a.SecondsLeft))
+			return fmt.Sprintf("came true %s later (warned of %s)", after, units.Duration(*a.SecondsLeft))
 		}
 		return fmt.Sprintf("came true %s later", after)
 	case "averted":

@@ -3,6 +3,8 @@ package view
 import (
 	"fmt"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // runRecord is the report of a run: its figures, what held it back, what was warned of, and its charts.
@@ -131,7 +133,8 @@ func run(r runRecord) Document {
 	}
 	doc.Blocks = append(doc.Blocks, r.gpus()...)
 	doc.Blocks = append(doc.Blocks, section{Title: "Host", Body: []Block{r.hosts()}})
-	return Document{Title: doc.Title, Blocks: append(doc.Blocks, r.events()...)}
+	doc.Blocks = append(doc.Blocks, r.events()...)
+	return doc
 }
 
 // headline is the run in one sentence: steps and time, where, how busy, what was left of the memory.
@@ -140,12 +143,12 @@ func (r runRecord) headline() string {
 	if r.Steps.Train > 0 {
 		done = count(r.Steps.Train, "step") + " in "
 	}
-	parts := []string{fmt.Sprintf("%s%s on %s", done, lasting(r.Duration), r.machines())}
+	parts := []string{fmt.Sprintf("%s%s on %s", done, units.Duration(r.Duration), r.machines())}
 	if s := r.Steps.StepsPerS; s != nil {
 		parts = append(parts, short(*s)+" steps/s")
 	}
 	if mean, _, _, known := r.busy(); known {
-		parts = append(parts, fmt.Sprintf("GPU %s busy", percent(mean)))
+		parts = append(parts, fmt.Sprintf("GPU %s busy", units.Percent(mean)))
 	}
 	outs, tight := 0, r.tightest()
 	for _, e := range r.Events {
@@ -234,9 +237,9 @@ func (r runRecord) facts() []string {
 	if r.Errors > 0 {
 		failed = ", " + count(r.Errors, "failed reading")
 	}
-	lines := []string{fmt.Sprintf("%s to %s; %s, one each %s%s", clock(r.Start), clock(r.Start+r.Duration), count(r.Samples, "sample"), lasting(r.Interval), failed)}
+	lines := []string{fmt.Sprintf("%s to %s; %s, one each %s%s", clock(r.Start), clock(r.Start+r.Duration), count(r.Samples, "sample"), units.Duration(r.Interval), failed)}
 	if r.GapS > 0 {
-		lines = append(lines, fmt.Sprintf("no samples for %s, in %s", lasting(r.GapS), count(r.Gaps, "gap")))
+		lines = append(lines, fmt.Sprintf("no samples for %s, in %s", units.Duration(r.GapS), count(r.Gaps, "gap")))
 	}
 	if len(r.Monitors) > 1 {
 		lines = append(lines, fmt.Sprintf("%d monitors: %s", len(r.Monitors), strings.Join(r.Monitors, ", ")))
@@ -273,19 +276,19 @@ func (t trainer) words() string {
 // tiles are the figures that are known.
 func (r runRecord) tiles() tiles {
 	s := r.Steps
-	found := tiles{{Name: "time", Value: lasting(r.Duration), Note: count(s.Train, "step")}}
+	found := tiles{{Name: "time", Value: units.Duration(r.Duration), Note: count(s.Train, "step")}}
 	if s.StepsPerS != nil && *s.StepsPerS > 0 {
-		found = append(found, tile{Name: "a step", Value: lasting(1 / *s.StepsPerS), Note: short(*s.StepsPerS) + " steps/s"})
+		found = append(found, tile{Name: "a step", Value: units.Duration(1 / *s.StepsPerS), Note: short(*s.StepsPerS) + " steps/s"})
 	}
 	if s.AudioRate != nil {
 		note := ""
 		if s.Padding != nil {
-			note = percent(*s.Padding) + " padding"
+			note = units.Percent(*s.Padding) + " padding"
 		}
 		found = append(found, tile{Name: "audio", Value: short(*s.AudioRate) + " s/s", Note: note})
 	}
 	if s.Waited != nil {
-		found = append(found, tile{Name: "loader wait", Value: percent(*s.Waited), Note: "of step time"})
+		found = append(found, tile{Name: "loader wait", Value: units.Percent(*s.Waited), Note: "of step time"})
 	}
 	found = append(found, r.gpuTiles()...)
 	var fullest *hostFigure
@@ -301,21 +304,16 @@ func (r runRecord) tiles() tiles {
 }
 
 // filled is the share of a total, 0 where it is not known.
-func filled(used, total *float64) float64 {
-	if used == nil || total == nil || *total <= 0 {
-		return 0
-	}
-	return *used / *total
-}
+func filled(used, total *float64) float64 { return orZero(shareOf(used, total)) }
 
 func (r runRecord) gpuTiles() tiles {
 	var found tiles
 	if mean, low, high, known := r.busy(); known {
 		note := "of the time"
-		if percent(low) != percent(high) {
-			note = percent(low) + " to " + percent(high)
+		if units.Percent(low) != units.Percent(high) {
+			note = units.Percent(low) + " to " + units.Percent(high)
 		}
-		found = append(found, tile{Name: "GPU busy", Value: percent(mean), Note: note})
+		found = append(found, tile{Name: "GPU busy", Value: units.Percent(mean), Note: note})
 	}
 	var fullest *gpuFigures
 	for i, g := range r.GPUs {
@@ -374,10 +372,10 @@ func (r runRecord) gpus() []Block {
 func (g gpuFigures) cells() []string {
 	var held []string
 	for _, reason := range sortedKeys(g.Throttled) {
-		held = append(held, reason+" "+percent(g.Throttled[reason]))
+		held = append(held, reason+" "+units.Percent(g.Throttled[reason]))
 	}
 	return []string{
-		g.Label, name(g.Name), known(g.Utilization, percent), known(g.UsedPeak, size) + " of " + known(g.Total, size), known(g.Allocated, size), known(g.Reserved, size),
+		g.Label, name(g.Name), known(g.Utilization, units.Percent), known(g.UsedPeak, size) + " of " + known(g.Total, size), known(g.Allocated, size), known(g.Reserved, size),
 		known(g.Headroom, size), known(g.Power, amount("W")), known(g.EnergyWh, energy), known(g.Hottest, amount("°C")), or(strings.Join(held, ", "), unknown),
 		known(g.Others, size),
 	}
@@ -396,9 +394,9 @@ func (r runRecord) hosts() pairs {
 			{"this training", fmt.Sprintf("%s, its loader workers %s", known(h.Tree, size), known(h.Workers, size))},
 			{"/dev/shm", fmt.Sprintf("%s at the peak of %s", known(h.SharedPeak, size), known(h.SharedTotal, size))},
 			{"swap", known(h.Swap, size) + " at the peak"},
-			{"processors", fmt.Sprintf("%s of %d, the busiest core %s", known(h.CPU, percent), h.CPUs, known(h.BusiestCore, percent))},
-			{"disk", fmt.Sprintf("read %s, written %s", known(h.DiskRead, rate), known(h.DiskWritten, rate))},
-			{"network", fmt.Sprintf("received %s, sent %s", known(h.NetReceived, rate), known(h.NetSent, rate))},
+			{"processors", fmt.Sprintf("%s of %d, the busiest core %s", known(h.CPU, units.Percent), h.CPUs, known(h.BusiestCore, units.Percent))},
+			{"disk", fmt.Sprintf("read %s, written %s", known(h.DiskRead, units.Rate), known(h.DiskWritten, units.Rate))},
+			{"network", fmt.Sprintf("received %s, sent %s", known(h.NetReceived, units.Rate), known(h.NetSent, units.Rate))},
 		} {
 			if h.Label != "" {
 				each[0] = h.Label + ": " + each[0]
@@ -436,7 +434,7 @@ func (r runRecord) events() []Block {
 	}
 	summary := count(len(r.Events), "event")
 	if r.GapS > 0 {
-		summary += fmt.Sprintf(", %s without samples", lasting(r.GapS))
+		summary += fmt.Sprintf(", %s without samples", units.Duration(r.GapS))
 	}
 	return []Block{section{Title: "Events", Body: []Block{lines, inHTML{[]Block{fold{Summary: summary, Body: body}}}}}}
 }

@@ -43,7 +43,7 @@ func clipped(text string, n int) string {
 	return string([]rune(text)[:n-1]) + "…"
 }
 
-// name is a str short enough for a heading.
+// name is a text short enough for a heading.
 func name(text string) string { return clipped(text, nameLength) }
 
 // tidy makes every text of a record visible and bounded, so that no view has to think of it.

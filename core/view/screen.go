@@ -3,6 +3,9 @@ package view
 import (
 	"fmt"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // screenRecord is a reading of a machine for a terminal of Width columns and Height lines; Brief is one line, for what is no terminal.
@@ -66,10 +69,13 @@ type hostReading struct {
 var throttles = []struct {
 	bit  int
 	name string
-}{{1, "power limit"}, {2, "heat"}, {4, "power brake"}, {8, "a clock that was set"}}
+}{
+	{runlog.ThrottlePower, "power limit"}, {runlog.ThrottleHeat, "heat"},
+	{runlog.ThrottleBrake, "power brake"}, {runlog.ThrottleSetting, "a clock that was set"},
+}
 
 const (
-	unusual     = 2 | 4 // heat and the brake; cards run at their power limit whenever they are busy
+	unusual     = runlog.ThrottleHeat | runlog.ThrottleBrake // cards run at their power limit whenever they are busy
 	full, tight = 0.95, 0.90
 )
 
@@ -140,9 +146,9 @@ func (n reading) head() toned {
 func (n reading) brief() string {
 	parts := []string{n.time()}
 	for i, g := range n.GPUs {
-		parts = append(parts, fmt.Sprintf("GPU %d %s of %s %s %s %s", i, known(g.Used, size), known(g.Total, size), known(g.Utilization, percent), known(g.Power, amount("W")), known(g.Temperature, amount("°C"))))
+		parts = append(parts, fmt.Sprintf("GPU %d %s of %s %s %s %s", i, known(g.Used, size), known(g.Total, size), known(g.Utilization, units.Percent), known(g.Power, amount("W")), known(g.Temperature, amount("°C"))))
 	}
-	parts = append(parts, fmt.Sprintf("RAM %s of %s", known(n.Host.Used, size), known(n.Host.Total, size)), "CPU "+known(n.Host.CPU, percent))
+	parts = append(parts, fmt.Sprintf("RAM %s of %s", known(n.Host.Used, size), known(n.Host.Total, size)), "CPU "+known(n.Host.CPU, units.Percent))
 	for _, a := range n.Alerts {
 		parts = append(parts, marks[alertLevel(a.Severity)]+" "+a.Text)
 	}
@@ -183,8 +189,8 @@ func (g gpuReading) tall(i, wide int) []toned {
 	part := shareOf(g.Used, g.Total)
 	lines := []toned{
 		{Text: fmt.Sprintf("GPU %d  %s", i, name(g.Name)), Tone: "bold"},
-		{Text: fmt.Sprintf("  memory  %s %s of %s, %s, headroom %s", gauge(part, wide), known(g.Used, size), known(g.Total, size), known(part, percent), known(g.Headroom, size)), Tone: toneOf(part)},
-		{Text: fmt.Sprintf("  busy    %s %s", gauge(g.Utilization, wide), known(g.Utilization, percent))}, g.physics(),
+		{Text: fmt.Sprintf("  memory  %s %s of %s, %s, headroom %s", gauge(part, wide), known(g.Used, size), known(g.Total, size), known(part, units.Percent), known(g.Headroom, size)), Tone: toneOf(part)},
+		{Text: fmt.Sprintf("  busy    %s %s", gauge(g.Utilization, wide), known(g.Utilization, units.Percent))}, g.physics(),
 	}
 	if len(g.Processes) > 0 {
 		var told []string
@@ -230,7 +236,7 @@ func (g gpuReading) held() string {
 func (g gpuReading) single(i, wide int) toned {
 	part := shareOf(g.Used, g.Total)
 	text := fmt.Sprintf("GPU %-2d %s %s of %s", i, gauge(part, wide), known(g.Used, size), known(g.Total, size))
-	text += fmt.Sprintf("  %s  %s  %s", aligned(known(g.Utilization, percent), 5), aligned(known(g.Power, amount("W")), 6), aligned(known(g.Temperature, amount("°C")), 5))
+	text += fmt.Sprintf("  %s  %s  %s", aligned(known(g.Utilization, units.Percent), 5), aligned(known(g.Power, amount("W")), 6), aligned(known(g.Temperature, amount("°C")), 5))
 	if held := g.held(); held != "" {
 		text += "  " + held
 	}
@@ -253,9 +259,9 @@ func (n reading) host(wide int) []toned {
 	lines := []toned{
 		{Text: "Host", Tone: "bold"},
 		{Text: fmt.Sprintf("  RAM     %s %s of %s%s, %s available", gauge(part, wide), known(h.Used, size), known(h.Total, size), limit, known(h.Available, size)), Tone: toneOf(part)},
-		{Text: fmt.Sprintf("  CPU     %s %s of %s cores, the busiest %s", gauge(h.CPU, wide), known(h.CPU, percent), cores, known(h.BusiestCore, percent))},
+		{Text: fmt.Sprintf("  CPU     %s %s of %s cores, the busiest %s", gauge(h.CPU, wide), known(h.CPU, units.Percent), cores, known(h.BusiestCore, units.Percent))},
 		{Text: fmt.Sprintf("  swap %s · /dev/shm %s of %s", known(h.Swap, size), known(h.Shared, size), known(shared, size))},
-		{Text: fmt.Sprintf("  disk %s read, %s written · network %s in, %s out", known(h.DiskRead, rate), known(h.DiskWritten, rate), known(h.NetReceived, rate), known(h.NetSent, rate))},
+		{Text: fmt.Sprintf("  disk %s read, %s written · network %s in, %s out", known(h.DiskRead, units.Rate), known(h.DiskWritten, units.Rate), known(h.NetReceived, units.Rate), known(h.NetSent, units.Rate))},
 	}
 	if n.PID != nil {
 		lines = append(lines, toned{Text: fmt.Sprintf("  process %d: RAM %s, of that its children %s; GPU memory %s", *n.PID, known(h.Tree, size), known(h.Workers, size), known(n.TreeGPU, size))})

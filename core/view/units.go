@@ -4,13 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
-)
 
-// Sizes that people read are binary: 1 GiB is 2³⁰ bytes.
-const (
-	kib = 1 << 10
-	mib = 1 << 20
-	gib = 1 << 30
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const unknown = "–"
@@ -32,64 +27,25 @@ func orZero(figure *float64) float64 {
 }
 
 // inGiB is "15.0 GiB".
-func inGiB(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/gib) }
+func inGiB(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/units.GiB) }
 
 // size is "20.1 GiB", "640 MiB", "0".
 func size(bytes float64) string {
 	switch {
-	case math.Abs(bytes) < mib/2:
+	case math.Abs(bytes) < units.MiB/2:
 		return "0"
-	case math.Abs(bytes) >= 0.95*gib:
+	case math.Abs(bytes) >= 0.95*units.GiB:
 		return inGiB(bytes)
 	}
-	return fmt.Sprintf("%.0f MiB", bytes/mib)
-}
-
-// exact is "12.41 GiB", "3.0 MiB", "1.0 KiB".
-func exact(bytes float64) string {
-	switch {
-	case math.Abs(bytes) >= 0.095*gib:
-		return fmt.Sprintf("%.2f GiB", bytes/gib)
-	case math.Abs(bytes) >= 0.095*mib:
-		return fmt.Sprintf("%.1f MiB", bytes/mib)
-	}
-	return fmt.Sprintf("%.1f KiB", bytes/kib)
+	return fmt.Sprintf("%.0f MiB", bytes/units.MiB)
 }
 
 // part is "11.9 of 15.0 GiB", a small part in MiB.
 func part(bytes, whole float64) string {
-	if bytes < 0.095*gib {
-		return fmt.Sprintf("%.0f MiB of %s", bytes/mib, inGiB(whole))
+	if bytes < 0.095*units.GiB {
+		return fmt.Sprintf("%.0f MiB of %s", bytes/units.MiB, inGiB(whole))
 	}
-	return fmt.Sprintf("%.1f of %s", bytes/gib, inGiB(whole))
-}
-
-// rate is "60 MB/s", "0".
-func rate(bytesPerSecond float64) string {
-	switch {
-	case bytesPerSecond < 500:
-		return "0"
-	case bytesPerSecond >= 9.5e5:
-		return fmt.Sprintf("%.0f MB/s", bytesPerSecond/1e6)
-	}
-	return fmt.Sprintf("%.0f kB/s", bytesPerSecond/1e3)
-}
-
-// lasting is "850 ms", "42 s", "12.5 min", "3 h 20 min", "2 d 4 h".
-func lasting(seconds float64) string {
-	switch {
-	case seconds < 1:
-		return fmt.Sprintf("%.0f ms", 1000*seconds)
-	case seconds < 99.5:
-		return fmt.Sprintf("%.3g s", seconds)
-	case seconds < 5970:
-		return fmt.Sprintf("%.3g min", seconds/60)
-	}
-	if minutes := int64(math.RoundToEven(seconds / 60)); minutes < 48*60 {
-		return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
-	}
-	hours := int64(math.RoundToEven(seconds / 3600))
-	return fmt.Sprintf("%d d %d h", hours/24, hours%24)
+	return fmt.Sprintf("%.1f of %s", bytes/units.GiB, inGiB(whole))
 }
 
 // intoRun is "0:07:31", "2 d 03:10:00": seconds from the run's start.
@@ -105,14 +61,6 @@ func intoRun(seconds float64) string {
 // clock is "2026-11-22 14:20:05" by this machine's clock.
 func clock(unix float64) string {
 	return time.Unix(int64(unix), 0).Format("2006-01-02 15:04:05")
-}
-
-// percent is "87 %", small shares with a digit more.
-func percent(share float64) string {
-	if share >= 0.1 || share == 0 {
-		return fmt.Sprintf("%.0f %%", 100*share)
-	}
-	return fmt.Sprintf("%.1f %%", 100*share)
 }
 
 // short has three digits that count, or all of a larger number.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..view.units import gib, plural
 from .decisions import overridden, stale
+from .explained_plan import ExplainedPlan
 from .loss_profile import accumulation_multiplies, clip_frames, evaluation_bytes
 from .memory_bar import memory_of
-
-if TYPE_CHECKING:
-    from .explanation import Explanation
 
 LEVELS = ("serious", "warning", "note")
 _EVALUATED = 1000  # clips of an evaluation whose predictions are counted, if the dataset has as many
@@ -36,7 +33,7 @@ class Caution:
     remedy: str = ""
 
 
-def cautions(e: Explanation) -> tuple[Caution, ...]:
+def cautions(e: ExplainedPlan) -> tuple[Caution, ...]:
     """All that apply, the most serious first; the plan's and the dataset's own warnings among them."""
     found = [caution for rule in RULES if (caution := rule(e)) is not None]
     found += [_told("warning", "plan", text) for text in e.config.warnings]
@@ -50,7 +47,7 @@ def _told(level: str, code: str, text: str) -> Caution:
     return Caution(level, code, what + "." * bool(rest), rest)
 
 
-def _labels(e: Explanation) -> Caution | None:
+def _labels(e: ExplainedPlan) -> Caution | None:
     """Pairs that ``check_labels`` found not to fit."""
     found = e.labels
     if found is None or not found.infeasible_count:
@@ -69,7 +66,7 @@ def _labels(e: Explanation) -> Caution | None:
     return Caution("serious", "labels", what, why + first, remedy if ctc else remedy + ", or shorten their texts.")
 
 
-def _ctc_path(e: Explanation) -> Caution | None:
+def _ctc_path(e: ExplainedPlan) -> Caution | None:
     """Clips of so few frames that hardly a text fits, where no labels were checked."""
     if e.dataset is None or not e.dataset.measured_count or e.labels is not None:
         return None
@@ -85,7 +82,7 @@ def _ctc_path(e: Explanation) -> Caution | None:
     )
 
 
-def _accumulation(e: Explanation) -> Caution | None:
+def _accumulation(e: ExplainedPlan) -> Caution | None:
     """A mean loss that the Trainer alone does not divide by the accumulation steps."""
     steps, devices = e.config.gradient_accumulation_steps, e.config.device_count
     certain = accumulation_multiplies(e)
@@ -104,7 +101,7 @@ def _accumulation(e: Explanation) -> Caution | None:
     )
 
 
-def _needs_guard(e: Explanation) -> Caution | None:
+def _needs_guard(e: ExplainedPlan) -> Caution | None:
     """Steps that the Trainer does not make."""
     c = e.config
     if c.micro_batching != "memory":
@@ -121,7 +118,7 @@ def _needs_guard(e: Explanation) -> Caution | None:
     )
 
 
-def _over_budget(e: Explanation) -> Caution | None:
+def _over_budget(e: ExplainedPlan) -> Caution | None:
     """A prediction above what the plan may use."""
     m = memory_of(e)
     highest = max(m.peak_bytes, m.high_bytes or 0)
@@ -138,7 +135,7 @@ def _over_budget(e: Explanation) -> Caution | None:
     )
 
 
-def _overrides(e: Explanation) -> Caution | None:
+def _overrides(e: ExplainedPlan) -> Caution | None:
     """Changed settings that the predictions do not know of."""
     changed, c = stale(e.config), e.config
     if not changed:
@@ -154,7 +151,7 @@ def _overrides(e: Explanation) -> Caution | None:
     )
 
 
-def _other_machine(e: Explanation) -> Caution | None:
+def _other_machine(e: ExplainedPlan) -> Caution | None:
     """A plan that was loaded on another machine than it was made for."""
     if e.hardware is None:
         return None
@@ -172,7 +169,7 @@ def _other_machine(e: Explanation) -> Caution | None:
     )
 
 
-def _evaluation(e: Explanation) -> Caution | None:
+def _evaluation(e: ExplainedPlan) -> Caution | None:
     """Predictions of a whole evaluation in memory that do not fit there, or take a quarter of it."""
     per_clip, assumed = evaluation_bytes(e)
     if not per_clip:
@@ -198,7 +195,7 @@ def _evaluation(e: Explanation) -> Caution | None:
     )
 
 
-def _evaluation_batch(e: Explanation) -> Caution | None:
+def _evaluation_batch(e: ExplainedPlan) -> Caution | None:
     """Evaluation in larger batches than were planned."""
     for row in overridden(e.config):
         if row.setting == "per_device_eval_batch_size" and e.config.per_device_eval_batch_size > int(row.planned):
@@ -212,7 +209,7 @@ def _evaluation_batch(e: Explanation) -> Caution | None:
     return None
 
 
-def _host_bytes(e: Explanation) -> float:
+def _host_bytes(e: ExplainedPlan) -> float:
     """RAM of the loader's workers, the batches they hold ready, and of decoded audio that is kept."""
     c, d = e.config, e.dataset
     if d is None:
@@ -223,7 +220,7 @@ def _host_bytes(e: Explanation) -> float:
     return c.dataloader_num_workers * (_WORKER_BYTES + ready) + kept
 
 
-def _host_memory(e: Explanation) -> Caution | None:
+def _host_memory(e: ExplainedPlan) -> Caution | None:
     """Workers, their batches and kept audio against the host's RAM."""
     if e.hardware is None:
         return None
@@ -239,7 +236,7 @@ def _host_memory(e: Explanation) -> Caution | None:
     )
 
 
-def _colab(e: Explanation) -> Caution | None:
+def _colab(e: ExplainedPlan) -> Caution | None:
     """As little host RAM as Colab's free machines have, with something that takes much of it."""
     c, h = e.config, e.hardware
     if h is None or h.memory.total_bytes > _COLAB_BYTES:
@@ -259,7 +256,7 @@ def _colab(e: Explanation) -> Caution | None:
     )
 
 
-def _bad_files(e: Explanation) -> Caution | None:
+def _bad_files(e: ExplainedPlan) -> Caution | None:
     """Files that were counted out."""
     d = e.dataset
     if d is None or not d.bad_count:
@@ -274,7 +271,7 @@ def _bad_files(e: Explanation) -> Caution | None:
     )
 
 
-def _changed(e: Explanation) -> Caution | None:
+def _changed(e: ExplainedPlan) -> Caution | None:
     """Other overrides: nothing to fear, but to be seen."""
     rows = [row for row in overridden(e.config) if row.setting not in stale(e.config)]
     if not rows:
@@ -283,7 +280,7 @@ def _changed(e: Explanation) -> Caution | None:
     return Caution("note", "changed", f"Changed since the plan was made: {words}.")
 
 
-RULES: tuple[Callable[[Explanation], Caution | None], ...] = (
+RULES: tuple[Callable[[ExplainedPlan], Caution | None], ...] = (
     _labels,
     _ctc_path,
     _over_budget,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..view.units import gb
+from ..view.units import exact
 
 if TYPE_CHECKING:
     from ..plan.plan_record import PlanRecord
@@ -140,7 +140,7 @@ def shown(setting: str, value: Any) -> str:
     if value is None:
         return "none"
     if setting.endswith("_bytes"):
-        return gb(value)
+        return exact(value)
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._base.records import to_json
 from ..view.render import Record, title
 from .cautions import cautions
 from .decisions import grouped, stale
+from .explained_plan import ExplainedPlan
 from .memory_bar import memory_of
-
-if TYPE_CHECKING:
-    from .explanation import Explanation
 
 VERSION = 1
 
 
-def explanation_json(e: Explanation) -> dict[str, Any]:
+def explanation_json(e: ExplainedPlan) -> dict[str, Any]:
     """Everything that the text and the page show, as figures."""
     record = plan_view(e)
     headline = title("plan", record)
@@ -25,7 +23,7 @@ def explanation_json(e: Explanation) -> dict[str, Any]:
     return {"explanation_version": VERSION, "headline": headline, **record}
 
 
-def plan_view(e: Explanation) -> Record:
+def plan_view(e: ExplainedPlan) -> Record:
     """What the view of a plan shows; ``stale`` are overridden settings that the predictions do not know of."""
     c = e.config
     memory = dataclasses.asdict(memory_of(e))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._base import native
 from .._base.errors import AsrConfigError
 from ..data.label_limits import Limits, limits_of
-
-if TYPE_CHECKING:
-    from .explanation import Explanation
+from .explained_plan import ExplainedPlan
 
 _TOKENS = 40  # of a text in an evaluation whose labels were not counted: about ten seconds of speech
 
@@ -24,7 +22,7 @@ def config_of(described: dict[str, Any] | None) -> dict[str, Any] | None:
     return described.get("config")
 
 
-def accumulation_multiplies(e: Explanation) -> bool | None:
+def accumulation_multiplies(e: ExplainedPlan) -> bool | None:
     """Whether the Trainer alone multiplies gradients by the accumulation steps; None where the config leaves it open.
 
     See ``loss_kind``: models for CTC by ``ctc_loss_reduction``, Whisper always. Of a model known by name alone, the
@@ -39,7 +37,7 @@ def accumulation_multiplies(e: Explanation) -> bool | None:
     return None if reduction is None else bool(reduction == "mean")
 
 
-def clip_frames(e: Explanation, seconds: float) -> int | None:
+def clip_frames(e: ExplainedPlan, seconds: float) -> int | None:
     """Frames that CTC has of so long a clip; None for other models, and unknown ones."""
     limits = _limits(e)
     if limits is None or limits.positions is not None or not _class_name(e).endswith("ForCTC"):
@@ -47,7 +45,7 @@ def clip_frames(e: Explanation, seconds: float) -> int | None:
     return limits.available(seconds)
 
 
-def evaluation_bytes(e: Explanation) -> tuple[int, str]:
+def evaluation_bytes(e: ExplainedPlan) -> tuple[int, str]:
     """Bytes of the predictions that the Trainer keeps of a clip, 0 where they are not known, and what that assumes.
 
     They are float32 logits: frames or tokens times the size of the vocabulary, padded to the longest.
@@ -64,12 +62,12 @@ def evaluation_bytes(e: Explanation) -> tuple[int, str]:
     return tokens * vocabulary * 4, f"counted with {tokens} tokens × {vocabulary} × 4 B a clip"
 
 
-def _class_name(e: Explanation) -> str:
+def _class_name(e: ExplainedPlan) -> str:
     named = (e.model_config or {}).get("architectures") or [""]
     return e.model.class_name if e.model is not None and e.model.class_name else str(named[0])
 
 
-def _limits(e: Explanation) -> Limits | None:
+def _limits(e: ExplainedPlan) -> Limits | None:
     config: Any = e.model_config
     if config is None and e.model is not None and e.model.architecture:
         config = {"model_type": e.model.architecture}

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..plan.plan_parts import MemoryPart
+from .explained_plan import ExplainedPlan
 
 if TYPE_CHECKING:
     from ..machine.hardware import GPU, HardwareProfile
     from ..plan.plan_record import PlanRecord
-    from .explanation import Explanation
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PlannedMemory:
     others_bytes: int
 
 
-def memory_of(e: Explanation) -> PlannedMemory:
+def memory_of(e: ExplainedPlan) -> PlannedMemory:
     """Read it from the plan and, for what others hold and for a CPU's RAM, from the hardware."""
     c = e.config
     total, others = c.gpu_memory_bytes, 0

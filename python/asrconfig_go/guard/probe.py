@@ -12,6 +12,7 @@ import torch
 from .._base.errors import InfeasiblePlanError, UnsupportedError
 from .._base.out_of_memory import classify, clear_frames
 from .._base.random_state import rng_state, set_rng_state
+from ..view.units import exact
 
 _CHUNK = 1 << 22  # values summed at a time: a sum over integers is of a copy with 8 bytes each
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -195,7 +196,7 @@ def _too_large(raw: Any, parameters: list[Any]) -> InfeasiblePlanError:
     made = {p for p, _ in _state_tensors(raw)}
     count = sum(p.numel() for p in parameters)
     values = sum(p.numel() for p in made)
-    size = f"about {_state_bytes(raw) * count / values / 1e9:.2f} GB of " if values else ""
+    size = f"about {exact(_state_bytes(raw) * count / values)} of " if values else ""
     return InfeasiblePlanError(
         f"{type(raw).__name__} needs {size}states for {count / 1e6:.1f} M trainable parameters, and the GPU's memory "
         "runs out while they are allocated",

@@ -13,7 +13,7 @@ import numpy as np
 from .._base.checks import checked
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
-from ..view.units import gb
+from ..view.units import exact
 from .audio import load_audio
 from .cache_keys import Key, clip_key, unchanged
 from .clip_cache import ClipCache
@@ -112,7 +112,7 @@ class DecodedCache(ClipCache):
         return {"max_bytes": self.max_bytes, "load": self.load}
 
     def __repr__(self) -> str:
-        return f"DecodedCache({len(self)} clips, {gb(self._nbytes)} of {gb(self.max_bytes)}{self._share_found()})"
+        return f"DecodedCache({len(self)} clips, {exact(self._nbytes)} of {exact(self.max_bytes)}{self._share_found()})"
 
 
 def sample_rate_of(load: Any) -> int | None:

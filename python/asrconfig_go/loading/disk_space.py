@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from ..view.units import gb
+from ..view.units import exact
 from .clip_files import clip_files
 
 _AGAIN_S = 60.0  # before a full folder is looked at again
@@ -29,9 +29,9 @@ class Room:
             return self._stopped
         free = shutil.disk_usage(self._folder).free
         if free - size < self._kept_free:
-            return f"the disk has {gb(free)} free, of which {gb(self._kept_free)} are kept for checkpoints"
+            return f"the disk has {exact(free)} free, of which {exact(self._kept_free)} are kept for checkpoints"
         if self._most is not None and size > self._until_look and not self._look(size):
-            return f"the clips take max_bytes = {gb(self._most)}"
+            return f"the clips take max_bytes = {exact(self._most)}"
         return ""
 
     def taken(self, size: int) -> None:

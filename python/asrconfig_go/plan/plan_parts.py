@@ -17,7 +17,7 @@ class Decision:
     alternative: str = ""
     """The alternative value; empty for none."""
     gain: str = ""
-    """Of the value over the alternative: ``"1.4× faster"``, ``"needs 3.1 GB less"``."""
+    """Of the value over the alternative: ``"1.4× faster"``, ``"needs 3.10 GiB less"``."""
 
 
 @dataclasses.dataclass(frozen=True)

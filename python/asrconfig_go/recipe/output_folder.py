@@ -14,7 +14,7 @@ from typing import Any
 from .._base.errors import InvalidArgumentError, NotFoundError
 from .._base.files import user_path, utf8
 from ..training.checkpoints import checkpoints, incomplete, newest_complete
-from ..view.units import gb
+from ..view.units import exact
 
 _MODEL = ("config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 _FULL = ("no space left", "os error 28", "disk quota", "file write failed", "pytorchstreamwriter", "unexpected pos")
@@ -53,7 +53,7 @@ def check_room(path: Path, model: Any) -> None:
     free = shutil.disk_usage(path).free
     if free < needed:
         raise NotFoundError(
-            f"{path} has {gb(free)} free, and a checkpoint with the model takes {gb(needed)}",
+            f"{path} has {exact(free)} free, and a checkpoint with the model takes {exact(needed)}",
             "free some space, or choose a folder on another disk (--out)",
         )
 
@@ -66,7 +66,7 @@ def full_disk_explained(path: Path, step: Callable[[], int]) -> Iterator[None]:
     except Exception as error:
         if not _is_full(error, path):
             raise
-        free = gb(shutil.disk_usage(path).free)
+        free = exact(shutil.disk_usage(path).free)
         partial = path / f"checkpoint-{step()}"
         if partial.is_dir() and incomplete(partial):
             shutil.rmtree(partial, ignore_errors=True)  # it takes room, and nothing can continue from it

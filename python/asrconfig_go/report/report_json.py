@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from .._base.choices import ReportAxis
 from .._base.errors import InvalidArgumentError
@@ -12,17 +11,15 @@ from .._base.records import to_json
 from ..view.render import Record
 from .axis import Axis
 from .chart_panels import fullest
+from .reported_run import ReportedRun
 from .run_charts import run_charts
 from .timeline import GPUView, Timeline
-
-if TYPE_CHECKING:
-    from .run_report import RunReport
 
 VERSION = 1
 _OPEN = 4  # GPUs whose charts are not behind a fold
 
 
-def run_view(r: RunReport, by: ReportAxis, gpus: Sequence[int] | None) -> Record:
+def run_view(r: ReportedRun, by: ReportAxis, gpus: Sequence[int] | None) -> Record:
     """What the view of a run shows; its charts run ``by`` "time" or "steps". ``gpus`` are those that are shown."""
     axis, record = Axis(r.timeline, by), report_figures(r)
     for alert, o in zip(record["alerts"], r.alerts, strict=True):
@@ -56,7 +53,7 @@ def _unfinished(line: Timeline) -> bool:
     return any("begins" in text for text in told) and not any("ends" in text for text in told)
 
 
-def report_figures(r: RunReport) -> Record:
+def report_figures(r: ReportedRun) -> Record:
     """Figures, not series: those are in the run's own file, and in its exports."""
     first = min((s.run_log.start_unix_nanos for s in r.timeline.sources), default=0)
     run_logs = [source.run_log for source in r.timeline.sources]

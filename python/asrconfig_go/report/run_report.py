@@ -5,23 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._base.choices import ReportAxis
 from .._base.errors import LibraryError
-from ..monitor.rank_peaks import RankPeaks
-from ..training.run_record import RunRecord
 from ..view.plot import plot_all
 from ..view.render import Record, html, save_page, text, title
-from .alert_outcomes import Outcome, outcomes
 from .diagnosis import Finding, diagnose
 from .diagnosis_settings import settings_of
-from .marks import Band, bands, guarded
-from .run_figures import GPUFigures, HostFigures, StepFigures, gpu_figures, host_figures, step_figures
-from .run_files import TrainerState, gather
-from .timeline import Moment, Timeline
+from .report_json import VERSION, report_figures, run_view
+from .reported_run import ReportedRun
+from .run_files import gather
+from .timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,75 +65,18 @@ def of_weight(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 
 @dataclass(frozen=True, repr=False)
-class RunReport:
-    """What became of a run. ``print`` shows the text, a notebook the card; times count from the run's start.
-
-    ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
-    that other processes of the training told. ``notes`` name files beside the run log that cannot be read.
-    """
-
-    timeline: Timeline
-    findings: tuple[Finding, ...]
-    record: RunRecord | None = None
-    trainer: TrainerState | None = None
-    ranks: tuple[RankPeaks, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @cached_property
-    def gpus(self) -> tuple[GPUFigures, ...]:
-        """The figures of each GPU."""
-        return tuple(gpu_figures(self.timeline, view) for view in self.timeline.gpus)
-
-    @cached_property
-    def hosts(self) -> tuple[HostFigures, ...]:
-        """The figures of each machine."""
-        return host_figures(self.timeline)
-
-    @cached_property
-    def steps(self) -> StepFigures:
-        """The figures of the steps."""
-        return step_figures(self.timeline)
-
-    @cached_property
-    def alerts(self) -> tuple[Outcome, ...]:
-        """Every alert, and what became of it."""
-        return outcomes(self.timeline)
-
-    @cached_property
-    def events(self) -> tuple[Moment, ...]:
-        """Everything that happened, the guard's doings among it."""
-        told = self.timeline.events()
-        told += guarded(self.timeline, self.record, {moment.text for moment in told})
-        return tuple(sorted(told, key=lambda moment: moment.at_s))
-
-    @cached_property
-    def bands(self) -> tuple[Band, ...]:
-        """Evaluations, checkpoints, and gaps in the samples."""
-        return bands(self.timeline)
-
-    @property
-    def gap_s(self) -> float:
-        """Seconds without samples."""
-        return sum(band.end_s - band.begin_s for band in self.bands if band.kind == "gap")
-
-    @property
-    def energy_wh(self) -> float | None:
-        """Of all GPUs that tell their power; what was not sampled is not counted."""
-        known = [gpu.energy_wh for gpu in self.gpus if gpu.energy_wh is not None]
-        return sum(known) if known else None
+class RunReport(ReportedRun):
+    """The report of a run: ``print`` shows the text, a notebook the card; times count from the run's start."""
 
     @property
     def headline(self) -> str:
         """The run in one sentence, as far as it is known."""
-        from .report_json import report_figures
-
         return title("run", report_figures(self))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the keys of docs/report.md; what is not known is None or empty."""
-        from .report_json import VERSION, report_figures
-
-        return {"report_version": VERSION, "headline": self.headline, **report_figures(self)}
+        figures = report_figures(self)
+        return {"report_version": VERSION, "headline": title("run", figures), **figures}
 
     def to_html(self, path: str | os.PathLike[str], *, by: ReportAxis = "time") -> None:
         """Write a page that stands alone; its charts run ``by`` "time" or "steps".
@@ -158,8 +97,6 @@ class RunReport:
 
     def _shown(self, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Record:
         """What the view of a run shows."""
-        from .report_json import run_view
-
         return run_view(self, by, gpus)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Figures and texts of messages; the library's ``core/view`` has those of all views. GB are 10⁹ bytes, GiB 2³⁰."""
+"""Figures and texts of messages; the library's ``core/view`` has those of all views. GiB are 2³⁰ bytes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,6 @@ GIB = 2**30
 def gib(size: float | None) -> str:
     """``15.0 GiB``; a dash for an unknown size."""
     return "–" if size is None else f"{size / GIB:.1f} GiB"
-
-
-def gb(size: float | None) -> str:
-    """``16.11 GB``, amounts under 10 MB as MB, as the planner writes them; a dash for an unknown size."""
-    if size is None:
-        return "–"
-    return f"{size / 1e6:.1f} MB" if size < 1e7 else f"{size / 1e9:.2f} GB"
 
 
 def exact(size: float | None) -> str:

@@ -69,6 +69,7 @@ def test_commands(command: list[str], said: str, encoding: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.slow
 def test_a_plan_in_one_call(encoding: str) -> None:
     code = """
         import asrconfig_go as ac

@@ -67,6 +67,7 @@ def test_recorded_machines(tmp_path: Path, machine: str, names: list[str], mib: 
     assert all(0 <= share < 0.2 for share in found["shares"])
 
 
+@pytest.mark.slow
 def test_data_loader_workers_beside_a_monitor() -> None:
     """Fifty epochs with forked workers while the sampler runs, and none hangs; a worker that calls in is refused."""
     pytest.importorskip("torch")

@@ -95,6 +95,7 @@ def test_what_unpacks_to_gigabytes_is_refused(name: str, tmp_path: Path) -> None
     assert int(grown) < 400  # MiB
 
 
+@pytest.mark.slow
 def test_a_footer_that_lies_is_no_help(tmp_path: Path) -> None:
     """The sizes of pages count, which the reader goes by, not those of the footer."""
     path = tmp_path / "lie.parquet"

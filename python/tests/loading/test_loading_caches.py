@@ -324,7 +324,7 @@ def not_kept(cache: ResampledCache, said: str) -> None:
 
 def test_no_more_than_max_bytes(tmp_path: Path) -> None:
     cache = ResampledCache(tmp_path, max_bytes=500_000)
-    not_kept(cache, "max_bytes = 0.5 MB")
+    not_kept(cache, "max_bytes = 0.5 MiB")
     assert 400_000 < cache.nbytes <= 500_000
     assert counts(ResampledCache(tmp_path)) == (0, 0)
     cache.clear()

@@ -112,6 +112,7 @@ def test_silent_clients_delay_nobody(sent: bytes) -> None:
             client.close()
 
 
+@pytest.mark.slow
 def test_connections_are_bounded_in_number_and_time() -> None:
     before = threading.active_count()
     with MetricsServer(Watcher()) as server:  # type: ignore[arg-type]

@@ -55,9 +55,9 @@ def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         from asrconfig_go.training.run_lock import RunLock
         lock = RunLock(Path(sys.argv[1]) / ".asrconfig")
         if os.fork() == 0:
+            print("ready", flush=True)  # by the child, which has given the lock up by now
             time.sleep(20)
             os._exit(0)
-        print("ready", flush=True)
         time.sleep(60)
         """,
         str(tmp_path),
