@@ -43,7 +43,7 @@ var allowed = map[string][]string{
 	"core/memory/peak":            {},
 	"core/memory/replay":          {"core/memory/allocator", "core/memory/formula", "core/memory/peak", "core/memory/reduction", "core/memory/template", "core/memory/trace"},
 	"core/memory/allocator":       {"core/fault"},
-	"core/memory/analytic":        {"core/fault", "core/memory/allocator", "core/memory/device", "core/memory/peak", "core/memory/reduction", "core/model", "core/profile"},
+	"core/memory/analytic":        {"core/fault", "core/memory/allocator", "core/memory/device", "core/memory/peak", "core/memory/reduction", "core/model", "core/profile", "core/timing/kernel"},
 	"core/memory/device":          {"core/fault", "core/profile"},
 	"core/memory/sharding":        {"core/fault"},
 	"core/model":                  {"core/fault", "core/profile"},

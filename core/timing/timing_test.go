@@ -10,6 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // card is a GPU of round figures: 100 TFLOPS in 16 bits, 10 in float32, 1000 GB/s.
@@ -54,7 +55,8 @@ func TestLowPower(t *testing.T) {
 
 func TestStep(t *testing.T) {
 	r := rates(t, card("8.0"))
-	w := analytic.Work{Forward: analytic.Amount{Products: 1e12}, Backward: analytic.Amount{Products: 2e12}, TrainedParameters: 1e9}
+	gemm := kernel.Operation{Kind: kernel.GEMM, Phase: kernel.Backward, DType: kernel.Float16, Batch: 1, M: 50000, N: 10000, K: 1000, Times: 3}
+	w := analytic.Work{Operations: []kernel.Operation{gemm}, TrainedParameters: 1e9}
 	one, four := r.Step(w, "adamw_torch", 1, 1), r.Step(w, "adamw_torch", 4, 1)
 	require.InDelta(t, 3e12/50e12, one.Compute.Likely, 1e-9)
 	require.InDelta(t, 4*one.Compute.Likely, four.Compute.Likely, 1e-9)

@@ -38,7 +38,6 @@ type StepAnswer struct {
 	Precision   string              `json:"precision"`
 	StepS       timing.Range        `json:"step_s"`
 	Parts       timing.Parts        `json:"parts"`
-	Work        analytic.Work       `json:"work"` // of one micro-batch
 	Calibration *timing.Calibration `json:"calibration"`
 }
 
@@ -84,7 +83,7 @@ func Step(r StepRequest) (StepAnswer, error) {
 	if err != nil {
 		return StepAnswer{}, err
 	}
-	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, Work: work, Parts: s.rates.Step(work, s.Optimizer, accumulation, s.count)}
+	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, Parts: s.rates.Step(work, s.Optimizer, accumulation, s.count)}
 	a.StepS = a.Parts.Sum()
 	if r.MeasuredS != nil {
 		c, err := timing.Calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)
