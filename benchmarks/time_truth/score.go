@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
+	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 // result is one point: seconds of an iteration, measured and predicted.
 type result struct {
 	group, name, detail string
 	truth               float64
-	ours                kernel.Spread
+	ours                timing.Range
 	others              map[string]float64
 }
 

@@ -47,11 +47,11 @@ var allowed = map[string][]string{
 	"core/memory/device":          {"core/fault", "core/profile"},
 	"core/memory/sharding":        {"core/fault"},
 	"core/model":                  {"core/fault", "core/profile"},
-	"core/estimate":               {"core/fault", "core/memory/analytic", "core/memory/device", "core/model", "core/profile"},
+	"core/estimate":               {"core/fault", "core/gpus", "core/memory/analytic", "core/memory/device", "core/model", "core/profile", "core/timing", "core/timing/kernel"},
 	"core/plan":                   {"core/batching", "core/estimate", "core/fault", "core/memory/analytic", "core/memory/sharding", "core/model", "core/profile", "core/timing", "core/units"},
 	"core/recovery":               {"core/fault"},
-	"core/timing":                 {"core/fault", "core/memory/analytic", "core/profile"},
-	"core/timing/kernel":          {"core/fault", "core/gpus", "core/profile"},
+	"core/timing":                 {"core/fault", "core/profile"},
+	"core/timing/kernel":          {"core/fault", "core/gpus", "core/profile", "core/timing"},
 	"core/timing/compare":         {"core/estimate", "core/fault", "core/gpus", "core/memory/analytic", "core/memory/device", "core/model", "core/profile", "core/timing"},
 	"core/runlog":                 {"core/fault"},
 	"core/forecast":               {"core/runlog", "core/units"},
@@ -62,8 +62,8 @@ var allowed = map[string][]string{
 	"build/generate":              {"core/api"},
 
 	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/runlog"},
-	"benchmarks/time_truth":     {"core/gpus", "core/timing/kernel"},
-	"benchmarks/time_truth/fit": {"core/gpus", "core/timing/kernel"},
+	"benchmarks/time_truth":     {"core/gpus", "core/timing", "core/timing/kernel"},
+	"benchmarks/time_truth/fit": {"core/gpus", "core/timing", "core/timing/kernel"},
 	"benchmarks/scan_floor":     {}, // measures what the system needs, without any of this
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/gpus"
+	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
@@ -66,7 +67,7 @@ func TestSharesOfTheBandwidthAreMedians(t *testing.T) {
 			write(t, folder, operator, table.String())
 		}
 	}
-	shares, err := fitMemory(tables{folder, "card", "card"}, card, map[string]kernel.Spread{})
+	shares, err := fitMemory(tables{folder, "card", "card"}, card, map[string]timing.Range{})
 	require.NoError(t, err)
 	require.Len(t, shares, len(classes))
 	for class, share := range shares {

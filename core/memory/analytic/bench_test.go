@@ -21,8 +21,8 @@ func BenchmarkEstimate(b *testing.B) {
 	}
 }
 
-// BenchmarkPredict is a play that records its operations.
-func BenchmarkPredict(b *testing.B) {
+// BenchmarkWork is a play that records its operations.
+func BenchmarkWork(b *testing.B) {
 	for _, name := range []string{"facebook/wav2vec2-xls-r-300m", "openai/whisper-large-v3"} {
 		m, err := Read(named(name))
 		if err != nil {
@@ -30,7 +30,7 @@ func BenchmarkPredict(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			for range b.N {
-				if _, err := m.Predict(Request{Batch: 8, Seconds: 15, Precision: "fp16", Checkpointing: true}); err != nil {
+				if _, err := m.Work(Request{Batch: 8, Seconds: 15, Precision: "fp16", Checkpointing: true}); err != nil {
 					b.Fatal(err)
 				}
 			}

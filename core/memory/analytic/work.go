@@ -1,6 +1,8 @@
 package analytic
 
 import (
+	"slices"
+
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
@@ -64,23 +66,14 @@ func amountOf(o kernel.Operation) Amount {
 
 // Prediction is an estimate without its terms: what a search over many steps asks for.
 type Prediction struct {
-	PeakAllocated uint64
-	PeakReserved  uint64 // by the rule
-	Work          Work
+	PeakAllocated     uint64
+	PeakReserved      uint64 // by the rule
+	TrainedParameters int64
 }
 
 // Predict plays a step as Estimate does. Errors: those of Estimate.
 func (m *Model) Predict(r Request) (Prediction, error) {
-	set, err := r.settings()
-	if err != nil {
-		return Prediction{}, err
-	}
-	if m, err = m.withLoRA(set); err != nil {
-		return Prediction{}, err
-	}
-	t := newTracker(set)
-	t.recorded = newOperations()
-	highest, err := m.playStep(t, Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))})
+	t, highest, err := m.played(r, nil)
 	if err != nil {
 		return Prediction{}, err
 	}
@@ -88,7 +81,32 @@ func (m *Model) Predict(r Request) (Prediction, error) {
 	for _, w := range highest {
 		peak = max(peak, w.peak.total)
 	}
-	return Prediction{uint64(peak), t.reserved(peak), Work{t.recorded.list, t.trainedParameters, t.trainedTensors}}, nil
+	return Prediction{uint64(peak), t.reserved(peak), t.trainedParameters}, nil
+}
+
+// Work plays a step as Estimate does, and records what it runs. Errors: those of Estimate.
+func (m *Model) Work(r Request) (Work, error) {
+	recorded := newOperations()
+	t, _, err := m.played(r, recorded)
+	if err != nil {
+		return Work{}, err
+	}
+	return Work{slices.Clip(recorded.list), t.trainedParameters, t.trainedTensors}, nil
+}
+
+// played is the tracker of a step by the rule.
+func (m *Model) played(r Request, recorded *operations) (t *tracker, highest [phases]*highWater, err error) {
+	set, err := r.settings()
+	if err != nil {
+		return nil, highest, err
+	}
+	if m, err = m.withLoRA(set); err != nil {
+		return nil, highest, err
+	}
+	t = newTracker(set)
+	t.recorded = recorded
+	highest, err = m.playStep(t, Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))})
+	return t, highest, err
 }
 
 // Profile is what is known of the model's size.

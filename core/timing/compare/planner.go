@@ -40,7 +40,7 @@ func (p *planner) share(devices int) int {
 
 // candidates are all micro-batches that divide a GPU's share of the effective batch, for each setup, fastest first. A setup
 // is a later choice than those before it in the list, however fast.
-func (p *planner) candidates(m machine, rates timing.Rates, setups []estimate.Setup) ([]candidate, error) {
+func (p *planner) candidates(m machine, timer *estimate.Timer, setups []estimate.Setup) ([]candidate, error) {
 	var out []candidate
 	share := p.share(m.count)
 	for _, s := range setups {
@@ -48,7 +48,7 @@ func (p *planner) candidates(m machine, rates timing.Rates, setups []estimate.Se
 			if share%batch != 0 {
 				continue
 			}
-			c, err := p.timed(m, rates, candidate{Setup: s, batch: batch, accumulation: share / batch})
+			c, err := p.timed(m, timer, candidate{Setup: s, batch: batch, accumulation: share / batch})
 			if err != nil && estimate.TooLarge(err) && batch > 1 {
 				break
 			}
@@ -85,21 +85,29 @@ func (p *planner) precision(g profile.GPU) string {
 }
 
 // timed fills in how long a candidate takes.
-func (p *planner) timed(m machine, rates timing.Rates, c candidate) (candidate, error) {
+func (p *planner) timed(m machine, timer *estimate.Timer, c candidate) (candidate, error) {
 	lengths := p.lengths.Batches(p.Order, c.batch)
 	if p.PaddedS != nil {
 		lengths = p.lengths.Padded(*p.PaddedS)
 	}
 	q := p.question(m, c)
-	work, err := p.estimator.Work(q, p.lengths.Longest())
+	curve, err := p.estimator.Times(timer, q, p.lengths.Longest())
+	if err != nil {
+		return c, err
+	}
+	work, err := p.estimator.Work(q)
+	if err != nil {
+		return c, err
+	}
+	update, err := timer.Update(work, c.Optimizer, q.Precision, m.count)
 	if err != nil {
 		return c, err
 	}
 	var micro timing.Parts
 	for _, seconds := range lengths {
-		micro = micro.Plus(rates.Micro(work.At(seconds)).Times(1 / float64(len(lengths))))
+		micro = micro.Plus(curve.At(seconds).Times(1 / float64(len(lengths))))
 	}
-	c.parts = micro.Times(float64(c.accumulation)).Plus(rates.Finish(work.Trained, c.Optimizer, c.accumulation, m.count))
+	c.parts = micro.Times(float64(c.accumulation)).Plus(update.After(c.accumulation))
 	step := c.parts.Sum()
 	if factor, known := p.factors[m.card.Key]; known {
 		step = factor.Apply(step)

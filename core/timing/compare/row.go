@@ -15,12 +15,12 @@ func (p *planner) row(m machine) (Row, error) {
 	g := m.card.GPU()
 	row := Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes, Unverified: m.card.Unverified,
 		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: p.precision(g), Notes: []string{}, Remedies: []estimate.Remedy{}}
-	rates, err := timing.RatesOf(g)
+	timer, err := estimate.TimerOf(g)
 	if err != nil {
 		return row, err
 	}
 	for _, setups := range p.setups() {
-		found, err := p.candidates(m, rates, setups)
+		found, err := p.candidates(m, timer, setups)
 		if err != nil && !estimate.TooLarge(err) {
 			return row, err
 		}

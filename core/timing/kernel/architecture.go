@@ -32,6 +32,7 @@ var architectures = []struct {
 	{"7.5", architecture{base: "V100-16GB PCIe", simtPerWatt: 46 * giga, tensorWatt: 0.33 * tera, tensorShare: 0.75, simtShare: 1, memory: "T4", lanes: 64}},
 	{"7.0", architecture{base: "V100-16GB PCIe", simtPerWatt: 48 * giga, tensorWatt: 0.33 * tera, tensorShare: 0.80, simtShare: 1, memory: "V100-16GB PCIe", lanes: 64, sameChip: true}},
 	{"6.", architecture{base: "P100-16", simtPerWatt: 23 * giga, simtShare: 1, memory: "P100-16", lanes: 64, sameChip: true}},
+	{"3.7", architecture{base: "P100-16", simtShare: 0.7, memory: "P100-16", lanes: 192}}, // cuBLAS reaches about 2.8 of a K80's 4.4 TFLOPS [dev]
 }
 
 func architectureOf(capability string) (architecture, bool) {

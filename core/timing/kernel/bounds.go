@@ -1,36 +1,27 @@
 package kernel
 
-// Spread is measured over predicted time, or an estimate with its bounds: the 10th, 50th and 90th percentile.
-type Spread struct {
-	Low    float64 `json:"low"`
-	Likely float64 `json:"likely"`
-	High   float64 `json:"high"`
-}
-
-func (s Spread) plus(t Spread) Spread {
-	return Spread{s.Low + t.Low, s.Likely + t.Likely, s.High + t.High}
-}
+import "github.com/asrconfig/asrconfig-go/core/timing"
 
 // around is a time with the bounds of its kind.
-func (s Spread) around(seconds float64) Spread {
-	return Spread{seconds * min(s.Low, 1), seconds, seconds * max(s.High, 1)}
+func around(seconds float64, s timing.Range) timing.Range {
+	return timing.Range{Low: seconds * min(s.Low, 1), Likely: seconds, High: seconds * max(s.High, 1)}
 }
 
 // widest holds both.
-func (s Spread) widest(t Spread) Spread {
-	return Spread{min(s.Low, t.Low), 1, max(s.High, t.High)}
+func widest(s, t timing.Range) timing.Range {
+	return timing.Range{Low: min(s.Low, t.Low), Likely: 1, High: max(s.High, t.High)}
 }
 
 // spreadOf is how far the operators of the tables were off that were kept from the fit. Where a card has no table, or the tables no such product, it is also as far
 // as one generation's shares are off for the other.
-func (m Model) spreadOf(o Operation) Spread {
+func (m Model) spreadOf(o Operation) timing.Range {
 	own, measured := fitted().Cards[m.card.Key]
 	if !measured {
 		own = fitted().Cards[m.nearest()]
 	}
 	spread := own.spreadOf(o)
 	if o.product() && (o.DType != Float32 || !measured && !m.card.sameChip) {
-		spread = spread.widest(fitted().Carried[o.table()])
+		spread = widest(spread, fitted().Carried[o.table()])
 	}
 	return spread
 }
@@ -51,7 +42,7 @@ func (o Operation) table() string {
 	return "linear"
 }
 
-func (f Fit) spreadOf(o Operation) Spread {
+func (f Fit) spreadOf(o Operation) timing.Range {
 	switch {
 	case o.Kind == Convolution:
 		return f.Residuals["conv"]
@@ -61,5 +52,5 @@ func (f Fit) spreadOf(o Operation) Spread {
 	if class := o.class(); class != "" {
 		return f.Residuals[class]
 	}
-	return f.Residuals[classElementwise].widest(f.Residuals[classSoftmaxLong]).widest(f.Residuals[classNormalization])
+	return widest(widest(f.Residuals[classElementwise], f.Residuals[classSoftmaxLong]), f.Residuals[classNormalization])
 }

@@ -36,15 +36,9 @@ func gemm(d DType, batch, m, n, k int64) Operation {
 }
 
 func TestEveryCardOfTheCatalogueHasPositiveTimesOrSaysWhyNot(t *testing.T) {
-	told := 0
 	for _, entry := range gpus.All() {
 		card, err := CardOf(entry)
-		if err != nil {
-			require.Equal(t, fault.Unsupported, fault.From(err).Code)
-			require.Equal(t, "K80", entry.Key, "%s has no times: give it a row in specifications.json", entry.Key)
-			continue
-		}
-		told++
+		require.NoError(t, err, "give it a row in specifications.json")
 		for _, kind := range []Kind{GEMM, Convolution, Attention, Elementwise, Broadcast, Copy, Reduction, Softmax, Normalization, NormBackward, Gather, Optimizer, "unheard of"} {
 			for _, d := range []DType{Float32, TF32, Float16, BFloat16} {
 				o := Operation{Kind: kind, Phase: Forward, DType: d, Batch: 8, M: 500, N: 500, K: 64, Row: 500, Read: 1e7, Written: 1e7}
@@ -54,7 +48,6 @@ func TestEveryCardOfTheCatalogueHasPositiveTimesOrSaysWhyNot(t *testing.T) {
 			}
 		}
 	}
-	assert.Greater(t, told, 30)
 }
 
 func TestMoreBytesNeverTakeLess(t *testing.T) {
@@ -151,7 +144,7 @@ func TestStepIsWhatTheSlowerSideTakes(t *testing.T) {
 	step, err := m.Step([]Operation{tiny, large}, map[Phase]float64{Forward: 0.5})
 	require.NoError(t, err)
 	assert.InDelta(t, 0.5+1000*Dispatch, step[Forward].Seconds().Likely, 1e-12, "small kernels wait for the CPU")
-	assert.Equal(t, step[Backward].GPU, step[Backward].Seconds(), "large ones hide it")
+	assert.Equal(t, step[Backward].GPU(), step[Backward].Seconds(), "large ones hide it")
 	assert.InDelta(t, step[Forward].Seconds().Likely+step[Backward].Seconds().Likely, step.Seconds().Likely, 1e-12)
 }
 
@@ -205,7 +198,7 @@ func TestCardsWithoutFiguresAreRefused(t *testing.T) {
 	rate, bandwidth := 1.0, 1.0
 	for _, entry := range []gpus.Entry{
 		{Key: "A", ComputeCapability: "8.0", BandwidthGBs: &bandwidth}, {Key: "B", ComputeCapability: "8.0", FP32TFLOPS: &rate},
-		{Key: "C", ComputeCapability: "3.7", FP32TFLOPS: &rate, BandwidthGBs: &bandwidth}, {Key: "D", FP32TFLOPS: &rate, BandwidthGBs: &bandwidth},
+		{Key: "C", ComputeCapability: "5.2", FP32TFLOPS: &rate, BandwidthGBs: &bandwidth}, {Key: "D", FP32TFLOPS: &rate, BandwidthGBs: &bandwidth},
 	} {
 		_, err := NewCard(entry, Specification{Multiprocessors: 10})
 		require.ErrorContains(t, err, entry.Key)

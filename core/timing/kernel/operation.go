@@ -34,6 +34,9 @@ const (
 	OptimizerUpdate Phase = "optimizer"
 )
 
+// Phases in the order of a step.
+var Phases = [...]Phase{Forward, Recomputation, Backward, OptimizerUpdate}
+
 // DType is the type that products take; sums are kept in float32.
 type DType string
 
