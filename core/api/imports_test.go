@@ -43,14 +43,15 @@ var allowed = map[string][]string{
 	"core/memory/peak":            {},
 	"core/memory/replay":          {"core/memory/allocator", "core/memory/formula", "core/memory/peak", "core/memory/reduction", "core/memory/template", "core/memory/trace"},
 	"core/memory/allocator":       {"core/fault"},
-	"core/memory/analytic":        {"core/fault", "core/memory/allocator", "core/memory/device", "core/memory/peak", "core/memory/reduction", "core/model", "core/profile"},
+	"core/memory/analytic":        {"core/fault", "core/memory/allocator", "core/memory/device", "core/memory/peak", "core/memory/reduction", "core/model", "core/profile", "core/timing/kernel"},
 	"core/memory/device":          {"core/fault", "core/profile"},
 	"core/memory/sharding":        {"core/fault"},
 	"core/model":                  {"core/fault", "core/profile"},
-	"core/estimate":               {"core/fault", "core/memory/analytic", "core/memory/device", "core/model", "core/profile"},
+	"core/estimate":               {"core/fault", "core/gpus", "core/memory/analytic", "core/memory/device", "core/model", "core/profile", "core/timing", "core/timing/kernel"},
 	"core/plan":                   {"core/batching", "core/estimate", "core/fault", "core/memory/analytic", "core/memory/sharding", "core/model", "core/profile", "core/timing", "core/units"},
 	"core/recovery":               {"core/fault"},
-	"core/timing":                 {"core/fault", "core/memory/analytic", "core/profile"},
+	"core/timing":                 {"core/fault", "core/profile"},
+	"core/timing/kernel":          {"core/fault", "core/gpus", "core/profile", "core/timing"},
 	"core/compare":                {"core/estimate", "core/fault", "core/gpus", "core/memory/analytic", "core/model", "core/plan", "core/profile", "core/timing"},
 	"core/runlog":                 {"core/fault"},
 	"core/forecast":               {"core/runlog", "core/units"},
@@ -62,6 +63,8 @@ var allowed = map[string][]string{
 	"build/generate":              {"core/api"},
 
 	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/runlog"},
+	"benchmarks/time_truth":     {"core/gpus", "core/timing", "core/timing/kernel"},
+	"benchmarks/time_truth/fit": {"core/gpus", "core/timing", "core/timing/kernel"},
 	"benchmarks/scan_floor":     {}, // measures what the system needs, without any of this
 }
 

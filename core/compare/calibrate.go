@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -40,7 +39,7 @@ func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 		return CalibrateAnswer{}, err
 	}
 	a := CalibrateAnswer{GPU: s.card.Key, Precision: s.Precision}
-	known := map[[2]float64]analytic.Work{}
+	known := map[[2]float64]micro{}
 	predicted, measured := make([]timing.Range, len(r.Steps)), make([]float64, len(r.Steps))
 	for i, step := range r.Steps {
 		parts, err := s.unequal(step.MicroBatches, known)
@@ -57,23 +56,23 @@ func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 }
 
 // unequal is an optimizer step of micro-batches of any shapes; what is known of a shape is kept.
-func (s *stepper) unequal(micros [][2]float64, known map[[2]float64]analytic.Work) (total timing.Parts, err error) {
+func (s *stepper) unequal(micros [][2]float64, known map[[2]float64]micro) (total timing.Parts, err error) {
 	if len(micros) == 0 || len(micros) > mostInStep {
 		return total, fault.New(fault.InvalidArgument, "give clips and seconds of each", "a step of %d micro-batches", len(micros))
 	}
-	trained := int64(0)
-	for _, micro := range micros {
-		if micro[0] != math.Trunc(micro[0]) || !(micro[0] >= 1) {
-			return total, fault.New(fault.InvalidArgument, "give clips and seconds of each", "a micro-batch of %v clips", micro[0])
+	var m micro
+	for _, shape := range micros {
+		if shape[0] != math.Trunc(shape[0]) || !(shape[0] >= 1) {
+			return total, fault.New(fault.InvalidArgument, "give clips and seconds of each", "a micro-batch of %v clips", shape[0])
 		}
-		work, is := known[micro]
-		if !is {
-			if work, err = s.work(int64(micro[0]), micro[1], len(micros)); err != nil {
+		var is bool
+		if m, is = known[shape]; !is {
+			if m, err = s.micro(int64(shape[0]), shape[1]); err != nil {
 				return total, err
 			}
-			known[micro] = work
+			known[shape] = m
 		}
-		total, trained = total.Plus(s.rates.Micro(work.Sum())), work.TrainedParameters
+		total = total.Plus(m.parts)
 	}
-	return total.Plus(s.rates.Finish(trained, s.Optimizer, len(micros), s.count)), nil
+	return total.Plus(m.update.After(len(micros))), nil
 }

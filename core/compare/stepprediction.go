@@ -38,17 +38,16 @@ type StepAnswer struct {
 	Precision   string              `json:"precision"`
 	StepS       timing.Range        `json:"step_s"`
 	Parts       timing.Parts        `json:"parts"`
-	Work        analytic.Work       `json:"work"` // of one micro-batch
 	Calibration *timing.Calibration `json:"calibration"`
 }
 
-// stepper tells the work of micro-batches on a machine.
+// stepper tells the times of micro-batches on a machine.
 type stepper struct {
 	Training
 	card  gpus.Entry
 	count int
 	model *analytic.Model
-	rates timing.Rates
+	timer *estimate.Timer
 }
 
 func (t Training) stepper() (*stepper, error) {
@@ -62,17 +61,30 @@ func (t Training) stepper() (*stepper, error) {
 	if err != nil {
 		return nil, err
 	}
-	rates, err := timing.RatesOf(card.GPU())
-	return &stepper{t, card, count, m, rates}, err
+	timer, err := estimate.TimerOf(card.GPU())
+	return &stepper{t, card, count, m, timer}, err
 }
 
-func (s *stepper) work(batch int64, seconds float64, accumulation int) (analytic.Work, error) {
-	prediction, err := s.model.Predict(analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
-		Accumulation: int64(accumulation), Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())})
-	return prediction.Work, err
+// micro is a micro-batch, and the update that follows it.
+type micro struct {
+	parts  timing.Parts
+	update estimate.Update
 }
 
-// Step estimates one optimizer step. Errors: those of analytic.Read and Model.Predict, NotFound for an unknown GPU, those of
+func (s *stepper) micro(batch int64, seconds float64) (m micro, err error) {
+	work, err := s.model.Work(analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
+		Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())})
+	if err != nil {
+		return m, err
+	}
+	if m.parts, err = s.timer.Micro(work); err != nil {
+		return m, err
+	}
+	m.update, err = s.timer.Update(work, s.Optimizer, s.Precision, s.count)
+	return m, err
+}
+
+// Step estimates one optimizer step. Errors: those of analytic.Read and Model.Work, NotFound for an unknown GPU, those of
 // timing.Calibrate.
 func Step(r StepRequest) (StepAnswer, error) {
 	s, err := r.stepper()
@@ -80,11 +92,11 @@ func Step(r StepRequest) (StepAnswer, error) {
 		return StepAnswer{}, err
 	}
 	accumulation := or(r.Accumulation, 1)
-	work, err := s.work(r.Batch, r.Seconds, accumulation)
+	m, err := s.micro(r.Batch, r.Seconds)
 	if err != nil {
 		return StepAnswer{}, err
 	}
-	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, Work: work, Parts: s.rates.Step(work, s.Optimizer, accumulation, s.count)}
+	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, Parts: m.parts.Times(float64(accumulation)).Plus(m.update.After(accumulation))}
 	a.StepS = a.Parts.Sum()
 	if r.MeasuredS != nil {
 		c, err := timing.Calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)

@@ -13,10 +13,7 @@ type Budget struct {
 	Shared  *int64 // what sharing the model's state adds to it, or saves; absent: DDP's buckets with several GPUs
 }
 
-const (
-	gradientBytes = 4
-	hostBytes     = 1e9 // of a process with PyTorch loaded, where there is no GPU; a round, cautious figure
-)
+const hostBytes = 1e9 // of a process with PyTorch loaded, where there is no GPU; a round, cautious figure
 
 // OutsideAllocator is what a place holds beside the allocator's memory, in bytes: context, NCCL's buffers, and with several GPUs DDP's
 // buckets, a second copy of the gradients; or what another way of sharing adds or saves.
@@ -44,7 +41,7 @@ func (o *Estimator) Need(q Question, p Budget, rough bool) (bytes uint64, fits b
 	if err != nil {
 		return 0, false, err
 	}
-	beside, err := p.OutsideAllocator(s.Work.TrainedParameters)
+	beside, err := p.OutsideAllocator(s.TrainedParameters)
 	if err != nil {
 		return 0, false, err
 	}
@@ -70,7 +67,7 @@ func (o *Estimator) Largest(q Question, p Budget, factor float64, least, most in
 		if err != nil {
 			return false
 		}
-		beside, err := p.OutsideAllocator(s.Work.TrainedParameters)
+		beside, err := p.OutsideAllocator(s.TrainedParameters)
 		return err == nil && factor*float64(s.PeakReserved)+float64(beside) <= float64(p.Bytes)
 	}
 	low, high := least-1, most

@@ -1,5 +1,5 @@
 // Package estimate asks the analytic estimator about one model on many cards and at many shapes, and remembers the answers:
-// what a micro-batch takes of memory, and how much work it is.
+// what a micro-batch takes of memory, and of time.
 package estimate
 
 import (
@@ -27,7 +27,7 @@ type Question struct {
 
 // Estimator answers questions about a model and remembers the answers. It is not safe for concurrent use.
 type Estimator struct {
-	works       map[Question]Curve
+	works       map[Question]analytic.Work
 	models      map[bool]*analytic.Model // by whether the feature encoder is frozen
 	source      func(frozen bool) (*analytic.Model, error)
 	predictions map[Question]analytic.Prediction
@@ -41,7 +41,7 @@ func Of(r model.Request) *Estimator {
 		named.FreezeFeatureEncoder = named.FreezeFeatureEncoder || frozen
 		return analytic.Read(named)
 	}
-	return &Estimator{map[Question]Curve{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Prediction{}, map[Question]analytic.Estimate{}}
+	return &Estimator{map[Question]analytic.Work{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Prediction{}, map[Question]analytic.Estimate{}}
 }
 
 // Model is the model itself. Errors: those of analytic.Read.
@@ -69,7 +69,7 @@ func (q Question) request() analytic.Request {
 	return r
 }
 
-// Predict gives memory by the rule, and work. Errors: those of Model.Predict.
+// Predict gives memory by the rule. Errors: those of Model.Predict.
 func (o *Estimator) Predict(q Question) (analytic.Prediction, error) {
 	if s, known := o.predictions[q]; known {
 		return s, nil

@@ -34,7 +34,7 @@ func TestLargestIsTheLastThatFits(t *testing.T) {
 			for q.Batch = 1; q.Batch <= 40; q.Batch++ {
 				s, err := o.Predict(q)
 				require.NoError(t, err)
-				beside, err := p.OutsideAllocator(s.Work.TrainedParameters)
+				beside, err := p.OutsideAllocator(s.TrainedParameters)
 				require.NoError(t, err)
 				if int64(s.PeakReserved)+beside > int64(p.Bytes) {
 					break
@@ -77,22 +77,4 @@ func TestARoughAnswerIsTheExactOne(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, exact, rough, batch)
 	}
-}
-
-// TestWorkIsThatOfItsLength: the parabola through three lengths meets what is counted at others.
-func TestWorkIsThatOfItsLength(t *testing.T) {
-	o, q := xlsr(), ask(0)
-	q.Batch = 3
-	curve, err := o.Work(q, 30)
-	require.NoError(t, err)
-	for _, seconds := range []float64{1, 4, 11, 29} {
-		q.Seconds, q.Accumulating = seconds, false
-		s, err := o.Predict(q)
-		require.NoError(t, err)
-		counted := s.Work.Sum()
-		assert.InEpsilon(t, counted.Products, curve.At(seconds).Products, 0.02, seconds)
-		// Some kernels need other buffers from a length on, which the parabola runs through.
-		assert.InEpsilon(t, counted.MovedBytes, curve.At(seconds).MovedBytes, 0.1, seconds)
-	}
-	assert.Equal(t, curve.At(Shortest), curve.At(0.01), "shorter clips count as this long")
 }

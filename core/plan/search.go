@@ -24,7 +24,7 @@ type search struct {
 	in        Inputs
 	pool      pool
 	estimator *estimate.Estimator // nil where the model is known by its traces alone
-	rates     *timing.Rates       // of the slowest GPU; nil where its figures are not published
+	timer     *estimate.Timer     // of the slowest GPU; nil where its figures are not published
 	clips     durations
 	perDevice int // clips of one device in a step
 	budget    estimate.Budget
@@ -84,8 +84,8 @@ func newSearch(in Inputs, p pool) (*search, error) {
 	}
 	if !p.onCPU() {
 		s.budget.GPU = p.gpus[p.tightest]
-		if rates, err := timing.RatesOf(slowest(p.gpus)); err == nil {
-			s.rates = &rates
+		if timer, err := estimate.TimerOf(slowest(p.gpus)); err == nil {
+			s.timer = timer
 		} else {
 			s.notes = append(s.notes, err.Error())
 		}

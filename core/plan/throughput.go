@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -38,7 +39,7 @@ func unknownThroughput(w candidate, onCPU bool) throughput {
 
 // throughput is measured between a micro-batch of one short clip and one of usual size, both by the time model.
 func (s *search) throughput(w candidate, usual int) (throughput, error) {
-	if s.estimator == nil || s.rates == nil {
+	if s.estimator == nil || s.timer == nil {
 		p, err := unknownThroughput(w, s.pool.onCPU()), error(nil)
 		if s.estimator != nil && s.pool.onCPU() {
 			p.overheadS, err = s.hostOverhead(w, usual)
@@ -46,20 +47,23 @@ func (s *search) throughput(w candidate, usual int) (throughput, error) {
 		return p, err
 	}
 	q := s.question(w, 1)
-	at := func(batch int, seconds float64) (timing.Parts, int64, error) {
-		q.Batch = batch
-		work, err := s.estimator.Work(q, s.clips.longest())
-		if err != nil {
-			return timing.Parts{}, 0, err
+	at := func(batch int, seconds float64) (parts timing.Parts, work analytic.Work, err error) {
+		q.Batch, q.Seconds = batch, seconds
+		if work, err = s.estimator.Work(q); err == nil {
+			parts, err = s.timer.Micro(work)
 		}
-		return s.rates.Micro(work.At(seconds)), work.Trained, nil
+		return parts, work, err
 	}
 	mean := s.clips.mean()
-	least, trained, err := at(1, estimate.Shortest)
+	least, _, err := at(1, estimate.Shortest)
 	if err != nil {
 		return throughput{}, err
 	}
-	full, _, err := at(usual, mean)
+	full, work, err := at(usual, mean)
+	if err != nil {
+		return throughput{}, err
+	}
+	update, err := s.timer.Update(work, w.optimizer, w.precision, s.pool.count)
 	if err != nil {
 		return throughput{}, err
 	}
@@ -69,20 +73,16 @@ func (s *search) throughput(w candidate, usual int) (throughput, error) {
 	p := throughput{known: true, parts: full, calibration: s.in.Options.Calibration, paddedSecond: timing.Range{
 		Low: slope(small.Low, large.Low), Likely: slope(small.Likely, large.Likely), High: slope(small.High, large.High)}}
 	p.overheadS = max(0, small.Likely/p.paddedSecond.Likely-estimate.Shortest)
-	p.finish = func(accumulation float64) timing.Parts {
-		return s.rates.Finish(trained, w.optimizer, max(1, int(accumulation+0.5)), s.pool.count)
-	}
+	p.finish = func(accumulation float64) timing.Parts { return update.After(int(accumulation + 0.5)) }
 	return p, nil
 }
 
 // hostOverhead is what a micro-batch takes on a CPU beside its seconds, in seconds of audio.
 func (s *search) hostOverhead(w candidate, usual int) (float64, error) {
-	work, err := s.estimator.Work(s.question(w, usual), s.clips.longest())
-	if err != nil {
-		return 0, err
-	}
-	mean := s.clips.mean()
-	return timing.HostOverhead(work.At(mean), float64(usual)*mean, work.Trained, s.in.Hardware.CPU.UsableCores), nil
+	q := s.question(w, usual)
+	q.Seconds = s.clips.mean()
+	work, err := s.estimator.Work(q)
+	return estimate.HostOverhead(work, float64(usual)*q.Seconds, s.in.Hardware.CPU.UsableCores), err
 }
 
 // epoch is how long an epoch takes, the loader's time not counted.

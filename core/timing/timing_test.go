@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -18,56 +17,25 @@ func card(capability string) profile.GPU {
 	return profile.GPU{Name: "NVIDIA Round", ComputeCapability: capability, TensorTFLOPS: &tensor, FP32TFLOPS: &wide, BandwidthGBs: &bandwidth, PowerWatts: &power}
 }
 
-func rates(t *testing.T, g profile.GPU) Rates {
-	t.Helper()
-	r, err := RatesOf(g)
-	require.NoError(t, err)
-	return r
+// TestParts: they add up, and the largest is named.
+func TestParts(t *testing.T) {
+	p := Parts{Compute: Range{1, 2, 3}, Memory: Range{1, 1, 1}, Exchange: Range{0, 3, 9}}
+	require.Equal(t, Range{2, 6, 13}, p.Sum())
+	require.Equal(t, "exchange", p.Bound())
+	require.Equal(t, Range{6, 18, 39}, p.Plus(p.Times(2)).Sum())
 }
 
-// TestMicroBatchByHand: 50 of 100 TFLOPS, 20 for convolutions, 450 GB/s.
-func TestMicroBatchByHand(t *testing.T) {
-	p := rates(t, card("8.0")).Micro(analytic.Amount{Products: 5e12, Convolutions: 2e12, MovedBytes: 45e9, Kernels: 1000})
-	require.InDelta(t, 0.1+0.1, p.Compute.Likely, 1e-9)
-	require.InDelta(t, 0.1, p.Memory.Likely, 1e-9)
-	require.Equal(t, Range{}, p.Launches, "a thousand kernels are launched within 0.2 s")
-	require.Equal(t, "compute", p.Bound())
-	small := rates(t, card("8.0")).Micro(analytic.Amount{Products: 5e9, Kernels: 1000})
-	require.InDelta(t, 0.01, small.Launches.Likely+small.Compute.Likely, 1e-9)
-	require.Equal(t, "launches", small.Bound())
-}
-
-func TestFloat32RunsOnTensorCoresFromAmpereOn(t *testing.T) {
-	work := analytic.Amount{WideProducts: 1e12}
-	old, new := rates(t, card("7.5")).Micro(work), rates(t, card("8.0")).Micro(work)
-	require.InEpsilon(t, 5, old.Compute.Likely/new.Compute.Likely, 1e-9)
-}
-
-// TestLowPower: a card that its slot feeds does not keep its clock.
-func TestLowPower(t *testing.T) {
-	slot := card("7.5")
-	watts := 70.0
-	slot.PowerWatts = &watts
-	work := analytic.Amount{Products: 1e12}
-	require.InEpsilon(t, 0.5/0.37, rates(t, slot).Micro(work).Compute.Likely/rates(t, card("7.5")).Micro(work).Compute.Likely, 1e-9)
-}
-
-func TestStep(t *testing.T) {
-	r := rates(t, card("8.0"))
-	w := analytic.Work{Forward: analytic.Amount{Products: 1e12}, Backward: analytic.Amount{Products: 2e12}, TrainedParameters: 1e9}
-	one, four := r.Step(w, "adamw_torch", 1, 1), r.Step(w, "adamw_torch", 4, 1)
-	require.InDelta(t, 3e12/50e12, one.Compute.Likely, 1e-9)
-	require.InDelta(t, 4*one.Compute.Likely, four.Compute.Likely, 1e-9)
-	require.InDelta(t, 100e9/450e9, one.Optimizer.Likely, 1e-9)
-	require.InDelta(t, (100e9+3*12e9)/450e9, four.Optimizer.Likely, 1e-9, "three micro-batches are added to the first")
-	require.Less(t, r.Step(w, "adamw_bnb_8bit", 1, 1).Optimizer.Likely, one.Optimizer.Likely)
-	require.Zero(t, one.Exchange)
-	two, eight := r.Step(w, "sgd", 1, 2), r.Step(w, "sgd", 1, 8)
-	require.InEpsilon(t, 7.0/4, eight.Exchange.Likely/two.Exchange.Likely, 1e-9, "2 (n - 1) / n of the gradients")
-	for _, part := range []Range{one.Sum(), four.Sum(), eight.Sum()} {
-		require.Less(t, part.Low, part.Likely)
-		require.Less(t, part.Likely, part.High)
-	}
+// TestExchange: a ring moves 2 (n - 1) / n of the gradients, over NVLink at twelve times the rate.
+func TestExchange(t *testing.T) {
+	slot, module := card("8.0"), card("8.0")
+	module.Name = "NVIDIA H200"
+	require.Zero(t, Exchange(slot, 4e9, 1))
+	two, eight := Exchange(slot, 4e9, 2), Exchange(slot, 4e9, 8)
+	require.InDelta(t, 0.4, two.Likely, 1e-9)
+	require.InEpsilon(t, 7.0/4, eight.Likely/two.Likely, 1e-9)
+	require.InDelta(t, 4.0/120, Exchange(module, 4e9, 2).Likely, 1e-9)
+	require.Less(t, two.Low, two.Likely)
+	require.Less(t, two.Likely, two.High)
 }
 
 func TestNVLink(t *testing.T) {
@@ -75,11 +43,6 @@ func TestNVLink(t *testing.T) {
 		"NVIDIA GeForce RTX 4090": false, "NVIDIA H200": true, "NVIDIA H100 80GB HBM3 MIG 1g.10gb": false} {
 		require.Equal(t, has, hasNVLink(name), name)
 	}
-}
-
-func TestNoFiguresNoTime(t *testing.T) {
-	_, err := RatesOf(profile.GPU{Name: "NVIDIA X"})
-	require.ErrorContains(t, err, "no published figures for NVIDIA X")
 }
 
 func TestCalibration(t *testing.T) {

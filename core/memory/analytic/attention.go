@@ -1,6 +1,10 @@
 package analytic
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
+)
 
 // heads is the shape of one attention.
 type heads struct {
@@ -20,6 +24,15 @@ func (c capability) String() string { return fmt.Sprintf("%d.%d", c.major, c.min
 
 // scores is a (batch, heads, queries, keys) shape.
 func (h heads) scores(batch dim) shape { return of(batch, h.n, h.queries, h.keys) }
+
+// scoring is the product of queries and keys, weighting that of the weights and values.
+func (h heads) scoring(q value) product {
+	return product{kernel.GEMM, q.shape[0].n * h.n.n, h.queries.n, h.keys.n, h.size.n}
+}
+
+func (h heads) weighting(q value) product {
+	return product{kernel.GEMM, q.shape[0].n * h.n.n, h.queries.n, h.size.n, h.keys.n}
+}
 
 // attend is attention over (batch, length, heads × size) views; the result has the shape of the queries. A mask is
 // boolean (batch, queries, keys) or numbers to add; only eager attention takes several.
@@ -96,12 +109,12 @@ func (t *tracker) alignedMask(mask value) value {
 func (t *tracker) fused(what string, h heads, q, k, v value, rows dim, sums shape, masks ...value) value {
 	y := t.fresh(what, q.shape, q.kind, savedResult)
 	sum := t.fresh("log-sum-exp", of(q.shape[0], h.n, rows), float32s, savedResult)
-	n := t.graph(what, &y, false, q, k, v)
+	n := t.graph(multiplying, what, &y, false, q, k, v)
 	t.save(n, q, k, v, y, sum)
 	t.save(n, masks...)
 	t.gradientsFor(n, q, k, v)
 	t.gradientsFor(n, masks...)
-	t.countFusedAttention(n, q.kind, q.shape.flops(h.keys.n))
+	t.attendFused(n, what, h, float64(sums.elements()*float32s.bytes()), q, k, v, y, masks)
 	t.takesScratch(n, what+" sums", sums, "aten/src/ATen/native/transformers/cuda")
 	t.drop(sum)
 	return y
@@ -110,7 +123,7 @@ func (t *tracker) fused(what string, h heads, q, k, v value, rows dim, sums shap
 // eagerAttention multiplies, adds masks, normalizes and multiplies again: eager_attention_forward of the models.
 func (t *tracker) eagerAttention(h heads, q, k, v value, masks []value) value {
 	left, right := t.byHeads(h, "queries by heads", q), t.byHeads(h, "keys by heads", k)
-	w := t.matmul("attention scores", left, right, h.scores(q.shape[0]), h.size)
+	w := t.matmul("attention scores", left, right, h.scores(q.shape[0]), h.scoring(q))
 	t.drop(left, right)
 	w = t.then(w, t.scaled("attention scores, scaled", w, w.shape))
 	for _, mask := range masks {
@@ -119,7 +132,7 @@ func (t *tracker) eagerAttention(h heads, q, k, v value, masks []value) value {
 	w = t.then(w, t.softmax("attention weights", w, float32s))
 	w = t.then(w, t.dropout(w, h.dropout))
 	right = t.byHeads(h, "values by heads", v)
-	y := t.matmul("attention output", w, right, q.shape, h.keys)
+	y := t.matmul("attention output", w, right, q.shape, h.weighting(q))
 	t.drop(w, right)
 	return t.then(y, t.cloned("attention output, contiguous", y))
 }
@@ -130,7 +143,7 @@ func (t *tracker) mathAttention(h heads, q, k, v value, masks []value) value {
 	wide := []value{t.cast(q, float32s), t.cast(k, float32s), t.cast(v, float32s)}
 	left, right := t.scaled("queries, scaled", wide[0], q.shape), t.scaled("keys, scaled", wide[1], k.shape)
 	byHeads := []value{t.byHeads(h, "queries by heads", left), t.byHeads(h, "keys by heads", right)}
-	w := t.bmm("attention scores", byHeads[0], byHeads[1], h.scores(q.shape[0]), h.size)
+	w := t.bmm("attention scores", byHeads[0], byHeads[1], h.scores(q.shape[0]), h.scoring(q))
 	t.drop(byHeads...)
 	for _, mask := range masks {
 		additive := t.additive(mask, q.kind)
@@ -141,7 +154,7 @@ func (t *tracker) mathAttention(h heads, q, k, v value, masks []value) value {
 	w = t.then(w, t.dropout(w, h.dropout))
 	narrow := t.cast(w, q.kind) // given back beside the result, and dropped
 	last := t.byHeads(h, "values by heads", wide[2])
-	y := t.bmm("attention output", w, last, q.shape, h.keys)
+	y := t.bmm("attention output", w, last, q.shape, h.weighting(q))
 	y = t.then(y, t.cast(y, q.kind))
 	t.drop(narrow, w, last, left, right)
 	t.drop(wide...)

@@ -1,5 +1,7 @@
 package analytic
 
+import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
+
 // runBackward walks the graph from the loss to the inputs, last operation first, as autograd's engine does.
 func (t *tracker) runBackward(loss value) {
 	t.pass, t.module = backward, "head"
@@ -37,14 +39,20 @@ func (t *tracker) apply(i int) {
 		return
 	}
 	var made [maxEdges]int32
+	t.made = 0
 	in, grad := t.copied(&n, n.savedCopy), t.copied(&n, n.gradCopy)
 	for j, e := range n.edges[:n.edgeCount] {
 		made[j] = t.gradient(&n, e)
 	}
 	t.release(grad)
 	for _, e := range n.scratch[:n.scratchCount] {
-		t.release(t.allocateRow(e.row, e.part, n.module, n.op+" backward"))
+		at := t.allocateRow(e.row, e.part, n.module, n.op+" backward")
+		if e.part != workspaces {
+			t.made += t.storages[at].bytes
+		}
+		t.release(at)
 	}
+	t.runsBackward(&n)
 	t.release(in)
 	t.release(n.grad)
 	t.releaseSaved(&n)
@@ -58,12 +66,13 @@ func (t *tracker) copied(n *node, row int32) int32 {
 	if row == none {
 		return none
 	}
-	return t.allocateRow(row, temporaries, n.module, n.op+" backward")
+	at := t.produce(row, temporaries, n.module, n.op+" backward")
+	t.copies(kernel.Copy, contiguousCopy, t.rows[row].kind, float64(t.made))
+	return at
 }
 
 func (t *tracker) releaseSaved(n *node) {
 	for _, at := range n.saved[:n.savedCount] {
-		t.countRead(at)
 		t.release(at)
 	}
 }
@@ -77,7 +86,7 @@ func (t *tracker) gradient(n *node, e edge) int32 {
 	if t.accumulating {
 		p = temporaries
 	}
-	return t.allocateRow(e.row, p, n.module, n.op+" backward")
+	return t.produce(e.row, p, n.module, n.op+" backward")
 }
 
 // accumulate adds a gradient to what its receiver has so far, in place when nobody else looks at that
@@ -96,7 +105,9 @@ func (t *tracker) accumulate(e edge, made int32) {
 		to.grad = made
 		return
 	}
-	if s := t.storages[to.grad]; s.refs > 1 {
+	s := t.storages[to.grad]
+	t.operate(kernel.Operation{Name: "sum of gradients", Kind: kernel.Elementwise, DType: t.unit(t.rows[s.row].kind), Read: 2 * float64(s.bytes), Written: float64(s.bytes), Kernels: 1})
+	if s.refs > 1 {
 		sum := t.allocateRow(s.row, temporaries, to.module, "sum of gradients")
 		t.release(to.grad)
 		to.grad = sum

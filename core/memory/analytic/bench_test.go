@@ -20,3 +20,20 @@ func BenchmarkEstimate(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkWork is a play that records its operations.
+func BenchmarkWork(b *testing.B) {
+	for _, name := range []string{"facebook/wav2vec2-xls-r-300m", "openai/whisper-large-v3"} {
+		m, err := Read(named(name))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				if _, err := m.Work(Request{Batch: 8, Seconds: 15, Precision: "fp16", Checkpointing: true}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -134,7 +134,7 @@ func (b *bert) convolutionModule(x value) value {
 	y = b.then(y, b.convolution("pointwise convolution", y, of(b.batch, b.hidden.doubled(), b.frames), false, b.hidden.doubled(), b.hidden, one))
 	y = b.then(y, b.gated(y, s))
 	y = b.then(y, b.scaled("padded on the left", y, of(b.batch, b.hidden, dim{"frames + taps - 1", b.frames.n + b.Taps - 1})))
-	y = b.then(y, b.convolution("depthwise convolution", y, s, false, b.hidden, dim{"taps", b.Taps}))
+	y = b.then(y, b.grouped("depthwise convolution", y, s, b.hidden.n, false, b.hidden, dim{"taps", b.Taps}))
 	b.transposedGradient(y, false)
 	y = b.then(y, b.norm("depthwise layer norm", y.transpose(), b.rows(), b.hidden)).transpose()
 	b.transposedGradient(y, false)

@@ -1,5 +1,7 @@
 package analytic
 
+import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
+
 // relativeAttention adds to the scores a product of the queries with an embedding of each distance (relative_key).
 func (b *bert) relativeAttention(x value) value {
 	if kind := b.Relative; kind == nil || *kind == "" {
@@ -42,7 +44,7 @@ func (b *bert) distanceBias(h heads, q value) value {
 	b.drop(index)
 	table = b.then(table, b.toLower(table))
 	by := b.cloned("queries by position", q)
-	y := b.matmul("position scores", by, table, h.scores(b.batch), b.headSize)
+	y := b.matmul("position scores", by, table, h.scores(b.batch), product{kernel.GEMM, b.frames.n, b.batch.n * h.n.n, b.frames.n, b.headSize.n})
 	b.drop(by)
 	bias := b.then(y, b.scaled("position bias", y, y.shape))
 	b.drop(table, distance)

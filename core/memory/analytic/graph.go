@@ -18,6 +18,7 @@ type edge struct {
 // node is one operation of the graph: what it saved, and the gradients that its backward makes.
 type node struct {
 	op         string
+	does       *activity
 	module     string
 	grad       int32 // gradient of the output, gathered so far; none before the first
 	saved      [maxSaved]int32
@@ -31,9 +32,10 @@ type node struct {
 	savedCopy, gradCopy int32 // rows of contiguous copies of the saved input and of the gradient, which backward makes first; none
 }
 
-// graph starts the node of an operation that made y of x; nil where no gradient will flow, or nothing is saved.
+// graph records what ran, and starts the node of an operation that made y of x; nil where no gradient will flow, or nothing is saved.
 // The operation's own parameters count with trains.
-func (t *tracker) graph(op string, y *value, trains bool, x ...value) *node {
+func (t *tracker) graph(does *activity, op string, y *value, trains bool, x ...value) *node {
+	t.runs(does, op, *y, x)
 	y.grad = trains && !t.fixed()
 	for _, each := range x {
 		y.grad = y.grad || each.grad
@@ -41,7 +43,7 @@ func (t *tracker) graph(op string, y *value, trains bool, x ...value) *node {
 	if !y.grad || t.checkpointDepth > 0 {
 		return nil
 	}
-	t.nodes = append(t.nodes, node{op: op, module: t.module, grad: none, savedCopy: none, gradCopy: none})
+	t.nodes = append(t.nodes, node{op: op, does: does, module: t.module, grad: none, savedCopy: none, gradCopy: none})
 	y.node = int32(len(t.nodes) - 1)
 	return &t.nodes[y.node]
 }
@@ -97,7 +99,8 @@ func (t *tracker) leaf(n *node, shapes ...shape) {
 	for _, s := range shapes {
 		r := t.rowFor(parameterGradients, backward, s, float32s, "one for each trained parameter")
 		t.largestParameter = max(t.largestParameter, t.rows[r].key.bytes)
-		t.work.TrainedParameters += s.elements() * t.workRepeats
+		t.trainedParameters += s.elements() * t.workRepeats
+		t.trainedTensors += t.workRepeats
 		n.addEdge(edge{to: none, row: r, part: gradients})
 	}
 }
@@ -107,7 +110,8 @@ func (t *tracker) leafAgain(n *node, s shape) {
 	t.leaf(n, s)
 	if n != nil && !t.fixed() {
 		n.edges[n.edgeCount-1].part = temporaries
-		t.work.TrainedParameters -= s.elements() * t.workRepeats
+		t.trainedParameters -= s.elements() * t.workRepeats
+		t.trainedTensors -= t.workRepeats
 	}
 }
 
@@ -134,7 +138,7 @@ func (t *tracker) checkpointed(x value, layer func(x value) value, arguments ...
 	t.checkpointDepth--
 	y.node = none
 	var n *node
-	t.unfrozen(func() { n = t.graph("checkpoint", &y, y.grad, x) })
+	t.unfrozen(func() { n = t.graph(multiplying, "checkpoint", &y, y.grad, x) })
 	if n != nil {
 		t.save(n, x)
 		t.save(n, arguments...)

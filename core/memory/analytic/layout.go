@@ -1,5 +1,7 @@
 package analytic
 
+import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
+
 // In which order a tensor's dimensions lie in memory matters where a kernel wants them in order: convolutions over time
 // (aten/src/ATen/native/Convolution.cpp) and layer norms (layer_norm_kernel.cu) copy transposed tensors first. Operations
 // on each element keep the order of their input, all others make new tensors in order.
@@ -21,7 +23,9 @@ func (t *tracker) contiguous(x value) value {
 	if !x.transposed {
 		return nothing
 	}
-	return t.fresh(contiguousCopy, x.shape, x.kind, contiguousSource)
+	y := t.fresh(contiguousCopy, x.shape, x.kind, contiguousSource)
+	t.copies(kernel.Copy, contiguousCopy, x.kind, x.bytes())
+	return y
 }
 
 func (t *tracker) copiesInput(n *node, x value) {

@@ -44,7 +44,7 @@ func (m *Model) WithLoRA(rank int64) (*Model, error) {
 	if _, err := m.play(t, Shape{Batch: 1, Seconds: 1, Labels: 1}); err != nil {
 		return nil, err
 	}
-	trained := t.work.TrainedParameters
+	trained := t.trainedParameters
 	sizes, err := model.Profile(model.Request{Counts: &model.Counts{Total: m.profile.TotalParameters + trained, Trainable: &trained}})
 	if err != nil {
 		return nil, err

@@ -1,5 +1,7 @@
 package analytic
 
+import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
+
 // The operations that speech models are made of. Each says what its result takes, what autograd saves
 // (tools/autograd/derivatives.yaml) and which gradients its backward makes. Under autocast an operation runs in the type
 // of its list (aten/src/ATen/autocast_mode.h): products, convolutions and attention in 16 bits, norms in float32.
@@ -18,7 +20,7 @@ func (t *tracker) cast(x value, d dtype) value {
 	}
 	y := t.fresh("cast", x.shape, d, autocast)
 	y.transposed = x.transposed
-	n := t.graph("cast", &y, false, x)
+	n := t.graph(elementwise, "cast", &y, false, x)
 	t.gradientsFor(n, x)
 	return y
 }
@@ -42,7 +44,7 @@ func (t *tracker) parameter(dims ...dim) value {
 		return w
 	}
 	y := t.fresh("weights in 16 bits", w.shape, halves, autocast)
-	n := t.graph("weight cast", &y, w.grad)
+	n := t.graph(elementwise, "weight cast", &y, w.grad, w)
 	t.leaf(n, w.shape)
 	if w.grad {
 		t.retain(y.at)
@@ -82,7 +84,7 @@ func (t *tracker) product(what string, x, w, b value) value {
 	in := t.toLower(x)
 	y := t.fresh(what, x.shape.withLast(w.shape[0]), in.kind, savedInput)
 	t.takeWorkspace(b.shape.rank() > 0)
-	n := t.graph(what, &y, w.grad, in)
+	n := t.graph(multiplying, what, &y, w.grad, in)
 	if w.grad {
 		t.save(n, in)
 	}
@@ -92,7 +94,8 @@ func (t *tracker) product(what string, x, w, b value) value {
 	t.gradientsFor(n, in)
 	t.gradientOf(n, w)
 	t.gradientOf(n, b)
-	t.countProducts(n, product, in.kind, y.shape.flops(w.shape.last().n), in.grad, w.grad)
+	t.multiply(n, what, product{kernel.GEMM, 1, y.shape.elements() / w.shape[0].n, w.shape[0].n, w.shape.last().n}, in, w, y)
+	t.sumBias(n, what, y, b)
 	t.takesWorkspace(n)
 	if b.grad {
 		t.takesColumnSum(n, y.shape.elements()/w.shape[0].n, w.shape[0].n)
@@ -101,26 +104,33 @@ func (t *tracker) product(what string, x, w, b value) value {
 	return t.adapted(what, x, y)
 }
 
-// convolution is over (batch, channels, time…); the weight's dimensions are (out, in / groups, taps…).
+// convolution is over (batch, channels, time…); the weight's dimensions are (out, in, taps…).
 func (t *tracker) convolution(what string, x value, s shape, bias bool, weight ...dim) value {
-	b := t.optional(bias, weight[0])
-	w := t.parameter(weight...)
-	return t.convolve(what, x, s, w, b)
+	return t.grouped(what, x, s, 1, bias, weight...)
 }
 
-// convolve is convolution with parameters that are there already.
-func (t *tracker) convolve(what string, x value, s shape, w, b value) value {
+// grouped is a convolution in groups of channels; the weight's dimensions are (out, in / groups, taps…).
+func (t *tracker) grouped(what string, x value, s shape, groups int64, bias bool, weight ...dim) value {
+	b := t.optional(bias, weight[0])
+	w := t.parameter(weight...)
+	return t.convolve(what, x, s, groups, w, b)
+}
+
+// convolve is grouped with parameters that are there already.
+func (t *tracker) convolve(what string, x value, s shape, groups int64, w, b value) value {
 	in := t.toLower(x)
 	copied := t.contiguous(in)
 	y := t.fresh(what, s, in.kind, savedInput)
 	t.drop(copied)
-	n := t.graph(what, &y, w.grad, in)
+	n := t.graph(multiplying, what, &y, w.grad, in)
 	t.copiesInput(n, in)
 	t.save(n, in, w)
 	t.gradientsFor(n, in)
 	t.gradientOf(n, w)
 	t.gradientOf(n, b)
-	t.countProducts(n, convolution, in.kind, y.shape.flops(w.shape.elements()/max(1, w.shape[0].n)), in.grad, w.grad)
+	out := max(1, w.shape[0].n)
+	t.multiply(n, what, product{kernel.Convolution, groups, y.shape.elements() / out, out / groups, w.shape.elements() / out}, in, w, y)
+	t.sumBias(n, what, y, b)
 	t.drop(in, w, b)
 	return y
 }
@@ -133,7 +143,7 @@ func (t *tracker) norm(what string, x value, rows shape, size dim) value {
 	mean := t.fresh(what+" statistics", rows, float32s, savedResult)
 	deviation := t.fresh(what+" statistics", rows, float32s, savedResult)
 	t.drop(copied)
-	n := t.graph(what, &y, !t.frozen, in)
+	n := t.graph(normalizing, what, &y, !t.frozen, in)
 	t.copiesInput(n, in)
 	t.save(n, in, mean, deviation)
 	t.gradientsFor(n, in)
@@ -145,7 +155,7 @@ func (t *tracker) norm(what string, x value, rows shape, size dim) value {
 // batchNorm saves its input and runs in the type of it.
 func (t *tracker) batchNorm(what string, x value, size dim) value {
 	y := t.fresh(what, x.shape, x.kind, savedInput)
-	n := t.graph(what, &y, !t.frozen, x)
+	n := t.graph(normalizing, what, &y, !t.frozen, x)
 	t.save(n, x)
 	t.gradientsFor(n, x)
 	t.affine(n, size)
@@ -171,7 +181,7 @@ func (t *tracker) gated(x value, s shape) value { return t.saving("gate", x, s) 
 
 func (t *tracker) saving(what string, x value, s shape) value {
 	y := t.fresh(what, s, x.kind, savedInput)
-	n := t.graph(what, &y, false, x)
+	n := t.graph(elementwise, what, &y, false, x)
 	t.save(n, x)
 	t.gradientsFor(n, x)
 	return y
@@ -181,7 +191,7 @@ func (t *tracker) saving(what string, x value, s shape) value {
 func (t *tracker) fromResult(what string, x value) value {
 	y := t.fresh(what, x.shape, x.kind, savedResult)
 	y.transposed = x.transposed
-	n := t.graph(what, &y, false, x)
+	n := t.graph(elementwise, what, &y, false, x)
 	t.save(n, y)
 	t.gradientsFor(n, x)
 	return y
@@ -190,7 +200,7 @@ func (t *tracker) fromResult(what string, x value) value {
 // cloned is a contiguous copy; backward hands its gradient on.
 func (t *tracker) cloned(what string, x value) value {
 	y := t.fresh(what, x.shape, x.kind, "")
-	n := t.graph(what, &y, false, x)
+	n := t.graph(copying, what, &y, false, x)
 	t.passGradient(n, x, y.kind)
 	return y
 }
@@ -201,7 +211,7 @@ func (t *tracker) scaled(what string, x value, s shape) value { return t.summed(
 // summed is one that may also change the type, as sums do under autocast.
 func (t *tracker) summed(what string, x value, s shape, d dtype) value {
 	y := t.fresh(what, s, d, "")
-	n := t.graph(what, &y, false, x)
+	n := t.graph(elementwise, what, &y, false, x)
 	t.gradientsFor(n, x)
 	return y
 }
@@ -214,7 +224,7 @@ func (t *tracker) dropout(x value, p float64) value {
 	y := t.fresh("dropout", x.shape, x.kind, "")
 	y.transposed = x.transposed
 	mask := t.fresh("dropout mask", x.shape, bools, savedMask)
-	n := t.graph("dropout", &y, false, x)
+	n := t.graph(elementwise, "dropout", &y, false, x)
 	t.save(n, mask)
 	t.gradientsFor(n, x)
 	t.drop(mask)
@@ -225,28 +235,28 @@ func (t *tracker) dropout(x value, p float64) value {
 func (t *tracker) sum(a, b value) value {
 	y := t.fresh("sum", a.shape, min(a.kind, b.kind), "")
 	y.transposed = a.transposed
-	n := t.graph("sum", &y, false, a, b)
+	n := t.graph(elementwise, "sum", &y, false, a, b)
 	t.passGradient(n, a, y.kind)
 	t.passGradient(n, b, y.kind)
 	return y
 }
 
-// matmul multiplies two activations; each element of the result sums over the inner dimension.
-func (t *tracker) matmul(what string, a, b value, s shape, inner dim) value {
+// matmul multiplies two activations, in batches.
+func (t *tracker) matmul(what string, a, b value, s shape, p product) value {
 	left, right := t.toLower(a), t.toLower(b)
-	y := t.bmm(what, left, right, s, inner)
+	y := t.bmm(what, left, right, s, p)
 	t.drop(left, right)
 	return y
 }
 
 // bmm is matmul in the type of its operands.
-func (t *tracker) bmm(what string, a, b value, s shape, inner dim) value {
+func (t *tracker) bmm(what string, a, b value, s shape, p product) value {
 	y := t.fresh(what, s, a.kind, savedInput)
 	t.takeWorkspace(false)
-	n := t.graph(what, &y, false, a, b)
+	n := t.graph(multiplying, what, &y, false, a, b)
 	t.save(n, a, b)
 	t.gradientsFor(n, a, b)
-	t.countProducts(n, product, a.kind, s.flops(inner.n), a.grad, b.grad)
+	t.multiply(n, what, p, a, b, y)
 	t.takesWorkspace(n)
 	return y
 }
@@ -254,12 +264,21 @@ func (t *tracker) bmm(what string, a, b value, s shape, inner dim) value {
 // softmax saves its result. The kernel reads half itself; bfloat16 goes through a copy in the result's type
 // (aten/src/ATen/native/SoftMax.cpp).
 func (t *tracker) softmax(what string, x value, d dtype) value {
+	return t.softened(softening, what, x, d)
+}
+
+// logSoftmax is its logarithm.
+func (t *tracker) logSoftmax(what string, x value, d dtype) value {
+	return t.softened(logSoftening, what, x, d)
+}
+
+func (t *tracker) softened(does *activity, what string, x value, d dtype) value {
 	in := t.same(x)
 	if t.bfloat {
 		in = t.then(in, t.cast(in, d))
 	}
 	y := t.fresh(what, in.shape, d, savedResult)
-	n := t.graph(what, &y, false, in)
+	n := t.graph(does, what, &y, false, in)
 	t.save(n, y)
 	t.gradientsFor(n, in)
 	t.drop(in)
@@ -270,7 +289,7 @@ func (t *tracker) softmax(what string, x value, d dtype) value {
 // Over 3072 indices, backward sums runs of equal ones (aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu).
 func (t *tracker) embedding(what string, s, table shape, tied bool) (y value, n *node) {
 	y = t.fresh(what, s, float32s, "")
-	n = t.graph(what, &y, !t.frozen)
+	n = t.graph(gathering, what, &y, !t.frozen, value{shape: s, kind: float32s}) // as many rows as it reads
 	if tied {
 		t.leafAgain(n, table)
 	} else {
@@ -286,7 +305,8 @@ func (t *tracker) embedding(what string, s, table shape, tied bool) (y value, n 
 // gradient of its own.
 func (t *tracker) written(x value, masks ...value) value {
 	y := x
-	n := t.graph("masking", &y, false, x)
+	t.made += int64(x.bytes())
+	n := t.graph(elementwise, "masking", &y, false, x)
 	t.save(n, masks...)
 	t.gradientsFor(n, x)
 	return y
@@ -295,7 +315,7 @@ func (t *tracker) written(x value, masks ...value) value {
 // sliced is a view of the first elements; backward pads the gradient.
 func (t *tracker) sliced(x value, s shape) value {
 	y := x.as(s)
-	n := t.graph("slice", &y, false, x)
+	n := t.graph(elementwise, "slice", &y, false, x)
 	t.gradientsFor(n, x)
 	return y
 }

@@ -18,6 +18,9 @@ type optimizerRule struct {
 	copies  int64   // float32 copies of all trained parameters during a step
 	largest int64   // float32 copies of the largest one during a step
 	why     string
+
+	sweeps    []sweep
+	eachAlone bool // parameters are updated one after the other
 }
 
 // DefaultOptimizer is the Trainer's default since transformers 5: AdamW in one kernel, whose step needs no temporary lists.
@@ -25,18 +28,18 @@ const DefaultOptimizer = "adamw_torch_fused"
 
 // optimizerRules by the Trainer's names. Foreach implementations work on all parameters at once.
 var optimizerRules = map[string]optimizerRule{
-	"adamw_torch":       {state: "adamw", copies: 1, why: "torch/optim/adam.py, foreach: two moments; in a step the square roots of the second"},
-	"adamw_torch_fused": {state: "adamw", why: "torch/optim/adam.py, fused: two moments; in a step nothing more"},
+	"adamw_torch":       {state: "adamw", copies: 1, why: "torch/optim/adam.py, foreach: two moments; in a step the square roots of the second", sweeps: foreachAdamW},
+	"adamw_torch_fused": {state: "adamw", why: "torch/optim/adam.py, fused: two moments; in a step nothing more", sweeps: fusedAdamW},
 	"adamw_8bit":        eightBit,
 	"adamw_bnb_8bit":    eightBit,
-	"adafactor":         {state: "adafactor", largest: 2, why: "transformers/optimization.py: means of rows and columns; in a step the update of one parameter and its negative"},
-	"sgd":               {state: "sgd", copies: 1, why: "torch/optim/sgd.py, foreach: in a step the gradients with weight decay"},
-	"adagrad":           {moment: 1, copies: 2, why: "torch/optim/adagrad.py, foreach: a sum of squares; in a step gradients with weight decay and square roots"},
-	"rmsprop":           {moment: 1, copies: 2, why: "torch/optim/rmsprop.py, foreach: a mean of squares; in a step gradients with weight decay and square roots"},
+	"adafactor":         {state: "adafactor", largest: 2, why: "transformers/optimization.py: means of rows and columns; in a step the update of one parameter and its negative", sweeps: adafactor, eachAlone: true},
+	"sgd":               {state: "sgd", copies: 1, why: "torch/optim/sgd.py, foreach: in a step the gradients with weight decay", sweeps: foreachSGD},
+	"adagrad":           {moment: 1, copies: 2, why: "torch/optim/adagrad.py, foreach: a sum of squares; in a step gradients with weight decay and square roots", sweeps: foreachSum},
+	"rmsprop":           {moment: 1, copies: 2, why: "torch/optim/rmsprop.py, foreach: a mean of squares; in a step gradients with weight decay and square roots", sweeps: foreachMean},
 }
 
 // eightBit has a float32 scale for each 256 elements of either moment, 2 × 4 B / 256 beside 2 B an element.
-var eightBit = optimizerRule{state: "adamw_8bit", scales: 4.0 / 256, why: "bitsandbytes: two moments of a byte an element, and their scales; in a step nothing more"}
+var eightBit = optimizerRule{state: "adamw_8bit", scales: 4.0 / 256, why: "bitsandbytes: two moments of a byte an element, and their scales; in a step nothing more", sweeps: eightBitAdamW, eachAlone: true}
 
 // Optimizers are the names that a request may give.
 func Optimizers() []string { return slices.Sorted(maps.Keys(optimizerRules)) }

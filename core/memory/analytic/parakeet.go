@@ -118,10 +118,12 @@ func (c *parakeetEncoder) halved(n int64) int64 {
 func (p *parakeet) subsample(x value) value {
 	time, bins, channels, taps := p.mel, p.Bins, dim{"channels", p.Channels}, dim{"taps", p.SubTaps * p.SubTaps}
 	x = p.same(x)
+	groups := int64(1) // the first has one channel
 	for i := range p.stages() {
 		time, bins = p.halved(time), p.halved(bins)
 		s := of(p.batch, channels, dim{"time", time}, dim{"bins", bins})
-		x = p.then(x, p.written(p.convolution("subsampling convolution", x, s, true, channels, taps)))
+		x = p.then(x, p.written(p.grouped("subsampling convolution", x, s, groups, true, channels, taps)))
+		groups = p.Channels
 		if i > 0 {
 			x = p.then(x, p.written(p.convolution("pointwise convolution", x, s, true, channels, dim{"in", p.Channels})))
 		}

@@ -1,5 +1,7 @@
 package analytic
 
+import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
+
 // layer is a conformer block; the results of its parts stay variables until it returns.
 func (p *parakeet) layer(x value) value {
 	y := p.halfStep("first", x, false)
@@ -53,7 +55,7 @@ func (p *parakeet) attention(x value) value {
 // biased adds a learned vector per head.
 func (p *parakeet) biased(q value) value {
 	y := p.fresh("biased queries", q.shape, float32s, "")
-	n := p.graph("biased queries", &y, true, q)
+	n := p.graph(elementwise, "biased queries", &y, true, q)
 	p.passGradient(n, q, float32s)
 	p.leaf(n, of(p.heads, p.size))
 	return y
@@ -65,7 +67,7 @@ func (p *parakeet) positionBias(q, relative value) value {
 	left := p.toLower(q)
 	left = p.then(left, p.cloned("queries by heads", left))
 	right := p.cloned("relative keys by heads", relative)
-	y := p.matmul("relative scores", left, right, of(p.batch, p.heads, p.frames, twice), p.size)
+	y := p.matmul("relative scores", left, right, of(p.batch, p.heads, p.frames, twice), product{kernel.GEMM, p.batch.n * p.heads.n, p.frames.n, twice.n, p.size.n})
 	p.drop(left, right)
 	y = p.then(y, p.scaled("shifted scores", y, of(p.batch, p.heads, p.frames, dim{"2 frames", twice.n + 1})))
 	y = p.then(y, p.scaled("position bias", y, of(p.batch, p.heads, p.frames, p.frames)))
@@ -78,7 +80,7 @@ func (p *parakeet) convolutionModule(x value) value {
 	y := p.convolution("pointwise convolution", x, of(p.batch, double, p.frames), p.ConvBias, double, p.hidden, one)
 	y = p.then(y, p.gated(y, s))
 	y = p.then(y, p.scaled("padding filled", y, s))
-	y = p.then(y, p.convolution("depthwise convolution", y, s, p.ConvBias, p.hidden, dim{"taps", p.Taps}))
+	y = p.then(y, p.grouped("depthwise convolution", y, s, p.hidden.n, p.ConvBias, p.hidden, dim{"taps", p.Taps}))
 	y = p.then(y, p.batchNorm("batch norm", y, p.hidden))
 	y = p.then(y, p.pointwise("silu", y))
 	y = p.then(y, p.convolution("pointwise convolution", y, s, p.ConvBias, p.hidden, p.hidden, one))

@@ -78,7 +78,7 @@ func (e *speechEncoder) positions(x value) value {
 		in = e.then(in, e.batchNorm("batch norm", in, e.hidden))
 	}
 	w, b := e.positionWeight(), e.parameter(e.hidden)
-	y := e.convolve("positional convolution", in, of(e.batch, e.hidden, dim{"frames + 1", e.frames.n + 1 - e.Positions%2}), w, b)
+	y := e.convolve("positional convolution", in, of(e.batch, e.hidden, dim{"frames + 1", e.frames.n + 1 - e.Positions%2}), e.Groups, w, b)
 	e.drop(in)
 	if e.Positions%2 == 0 {
 		y = e.sliced(y, of(e.batch, e.hidden, e.frames))
@@ -104,7 +104,7 @@ func (e *speechEncoder) positionWeight() value {
 // magnitude for each tap (torch.nn.utils.parametrizations.weight_norm).
 func (e *speechEncoder) normedWeight(s shape) value {
 	w := e.fresh("normed weight", s, float32s, "torch._weight_norm_interface")
-	n := e.graph("weight norm", &w, true)
+	n := e.graph(normalizing, "weight norm", &w, true, value{shape: s, kind: float32s})
 	e.leaf(n, s, of(s[2]))
 	return w
 }
@@ -113,7 +113,7 @@ func (e *speechEncoder) positionStack(x value) value {
 	s := of(e.batch, e.hidden, e.frames)
 	x = e.same(x).transpose()
 	for i := range e.Positions {
-		y := e.convolution("positional convolution", x, s, true, e.hidden, dim{"group", e.Hidden / e.Groups}, dim{"taps", e.StackTaps})
+		y := e.grouped("positional convolution", x, s, e.Groups, true, e.hidden, dim{"group", e.Hidden / e.Groups}, dim{"taps", e.StackTaps})
 		e.frozen = true // its norm has no weights
 		x = e.then(x, e.normedByTime(y, e.rows(), e.hidden, true, i == e.Positions-1))
 		e.frozen = false

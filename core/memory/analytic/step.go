@@ -27,7 +27,8 @@ func (m *Model) Estimate(r Request) (Estimate, error) {
 		return Estimate{}, err
 	}
 	s := Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))}
-	t, highest, err := m.playStep(set, s)
+	t := newTracker(set)
+	highest, err := m.playStep(t, s)
 	if err != nil {
 		return Estimate{}, err
 	}
@@ -38,16 +39,15 @@ func (m *Model) Estimate(r Request) (Estimate, error) {
 	return e, err
 }
 
-// playStep plays forward pass, backward pass and optimizer step; it returns the highest moment of each.
-func (m *Model) playStep(set settings, s Shape) (t *tracker, highest [phases]*highWater, err error) {
-	t = newTracker(set)
+// playStep plays forward pass, backward pass and optimizer step on a new tracker; it returns the highest moment of each.
+func (m *Model) playStep(t *tracker, s Shape) (highest [phases]*highWater, err error) {
 	m.resident(t)
-	if set.accumulating {
+	if t.accumulating {
 		t.allocate(parameterGradients, of(dim{"trained parameters", m.profile.TrainableParameters}), float32s, gradients, "of earlier micro-batches")
 	}
 	loss, err := m.play(t, s)
 	if err != nil {
-		return nil, highest, err
+		return highest, err
 	}
 	t.endForward()
 	highest[0], t.highest = t.highest, &highWater{}
@@ -56,9 +56,9 @@ func (m *Model) playStep(set settings, s Shape) (t *tracker, highest [phases]*hi
 	m.optimize(t)
 	highest[2] = t.highest
 	if t.tooLarge {
-		return nil, highest, fault.New(fault.InvalidArgument, "check batch and seconds", "a batch of %d clips of %v s needs single tensors of more than 2^42 elements", s.Batch, s.Seconds)
+		return highest, fault.New(fault.InvalidArgument, "check batch and seconds", "a batch of %d clips of %v s needs single tensors of more than 2^42 elements", s.Batch, s.Seconds)
 	}
-	return t, highest, nil
+	return highest, nil
 }
 
 // resident is what is there before a step begins.

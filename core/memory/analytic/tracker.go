@@ -7,17 +7,19 @@ type tracker struct {
 	settings
 	device *simulator // follows every allocation and free in a simulated allocator; nil without one
 
-	storages         []storage
-	nodes            []node
-	blocks           []block
-	rows             []row
-	rowOf            map[rowKey]int32
-	live             account
-	highest          *highWater
-	tooLarge         bool  // a storage beyond maxElements was asked for
-	largestParameter int64 // bytes of the largest trained parameter
-	largestStorage   int64 // bytes of the largest storage that the model makes
-	work             Work
+	storages                          []storage
+	nodes                             []node
+	blocks                            []block
+	rows                              []row
+	rowOf                             map[rowKey]int32
+	live                              account
+	highest                           *highWater
+	tooLarge                          bool        // a storage beyond maxElements was asked for
+	largestParameter                  int64       // bytes of the largest trained parameter
+	largestStorage                    int64       // bytes of the largest storage that the model makes
+	recorded                          *operations // what runs; nil where nobody asks for it
+	made                              int64       // bytes of tensors made since the last operation was recorded
+	trainedTensors, trainedParameters int64
 
 	module          string // the part of the model at work
 	pass            pass
@@ -93,14 +95,17 @@ func (t *tracker) allocateRow(r int32, p part, module, op string) int32 {
 	bytes := t.rows[r].key.bytes
 	t.storages = append(t.storages, storage{bytes: bytes, refs: 1, row: r, part: p})
 	t.count(r, p, bytes)
-	if p != workspaces {
-		t.countWrite(bytes)
-	}
 	t.highest.note(t.live.total, module, op)
 	if t.device != nil {
 		t.device.allocateRow(&t.rows[r], module, op)
 	}
 	return int32(len(t.storages) - 1)
+}
+
+// produce is allocateRow for a tensor that the operation at work writes.
+func (t *tracker) produce(r int32, p part, module, op string) int32 {
+	t.made += t.rows[r].key.bytes
+	return t.allocateRow(r, p, module, op)
 }
 
 // allocate makes a storage with one reference.

@@ -1,10 +1,13 @@
 package analytic
 
+import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
+
 // What the model's Python code does with tensors: makes them, gives them names, forgets them, and calls functions.
 
 // fresh is a new tensor, made by the operation at work.
 func (t *tracker) fresh(what string, s shape, d dtype, source string) value {
 	at := t.allocate(what, s, d, temporaries, source)
+	t.made += t.storages[at].bytes
 	t.largestStorage = max(t.largestStorage, t.storages[at].bytes)
 	return value{at: at, node: none, shape: s, kind: d}
 }
@@ -79,6 +82,7 @@ func (t *tracker) endForward() {
 	t.module = "head"
 	if t.logits.kind == halves {
 		t.drop(t.fresh("logits in float32", t.logits.shape, float32s, "accelerate.utils.convert_outputs_to_fp32"))
+		t.copies(kernel.Elementwise, "logits in float32", float32s, t.logits.bytes())
 	}
 	t.drop(t.logits)
 	t.releaseAll(t.result)

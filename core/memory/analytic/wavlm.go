@@ -1,5 +1,7 @@
 package analytic
 
+import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
+
 // WavLM's attention goes through torch.nn.functional.multi_head_attention_forward with the weights asked for, hence
 // without a fused kernel, and gates one table of relative positions again in each layer.
 // transformers 5.23, models/wavlm/modeling_wavlm.py, WavLMAttention.
@@ -20,11 +22,12 @@ func (e *speechEncoder) wavlmAttention(i int, x value) value {
 	e.drop(q, k)
 	w = e.then(w, e.softmax("attention weights", w, float32s))
 	w = e.then(w, e.dropout(w, e.AttentionDropout))
-	y := e.matmul("attention output", w, v, x.shape, e.frames)
+	y := e.matmul("attention output", w, v, x.shape, e.attentionShape(e.hidden).weighting(q))
 	e.drop(v)
 	y = e.then(y, e.cloned("attention output, contiguous", y))
 	y = e.then(y, e.linear("attention projection", y, e.hidden, true))
 	e.hold(e.fresh("mean attention weights", e.square(), float32s, "need_weights"))
+	e.copies(kernel.Reduction, "mean attention weights", float32s, w.bytes())
 	e.drop(w, mask, gated, bias)
 	return y
 }
@@ -83,7 +86,7 @@ func (e *speechEncoder) gatedBias(x, bias value) value {
 	gates = e.then(gates, e.fromResult("sigmoid", gates))
 	gate := e.then(gates, e.gateProduct(gates))
 	y := e.fresh("gated position bias", e.allScores(), float32s, savedInput)
-	n := e.graph("gated position bias", &y, false, gate, bias)
+	n := e.graph(elementwise, "gated position bias", &y, false, gate, bias)
 	e.save(n, gate, bias)
 	e.gradientsFor(n, gate, bias)
 	e.takesScratch(n, "gradient of the gate before its sum", e.allScores(), "")
@@ -95,7 +98,7 @@ func (e *speechEncoder) gatedBias(x, bias value) value {
 func (e *speechEncoder) gateProduct(gates value) value {
 	s := of(e.batch, e.heads, e.frames)
 	y, inner, outer := e.fresh("gate", s, float32s, ""), e.fresh("gate product", s, float32s, savedInput), e.fresh("gate product", s, float32s, savedInput)
-	n := e.graph("gate", &y, true, gates)
+	n := e.graph(elementwise, "gate", &y, true, gates)
 	e.save(n, gates, inner, outer)
 	e.gradientsFor(n, gates)
 	e.leaf(n, of(e.heads))
@@ -108,11 +111,11 @@ func (e *speechEncoder) biasedProduct(bias, q, k value) value {
 	in := e.toLower(bias)
 	y := e.fresh("attention scores", e.allScores(), in.kind, "")
 	e.takeWorkspace(false)
-	n := e.graph("attention scores", &y, false, in, q, k)
+	n := e.graph(multiplying, "attention scores", &y, false, in, q, k)
 	e.save(n, q, k)
 	e.passGradient(n, in, y.kind)
 	e.gradientsFor(n, q, k)
-	e.countProducts(n, product, in.kind, e.allScores().flops(e.headSize.n), q.grad, k.grad)
+	e.multiply(n, "attention scores", e.attentionShape(e.hidden).scoring(q), q, k, y)
 	e.takesWorkspace(n)
 	e.drop(in)
 	return y

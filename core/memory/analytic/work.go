@@ -1,28 +1,46 @@
 package analytic
 
-import "github.com/asrconfig/asrconfig-go/core/profile"
+import (
+	"slices"
 
-// Work is what the kernels of one micro-batch do, counted while its step is played.
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
+)
+
+// Work is what the kernels of one micro-batch do, recorded while its step is played.
 type Work struct {
-	Forward    Amount `json:"forward"`
-	Recomputed Amount `json:"recomputed"` // the forward pass of checkpointed layers, again
-	Backward   Amount `json:"backward"`
-	// TrainedParameters are those with a gradient, which the optimizer updates.
-	TrainedParameters int64 `json:"trained_parameters"`
+	Operations        []kernel.Operation // of forward pass, recomputation and backward pass, equal ones together
+	TrainedParameters int64              // those with a gradient, which the optimizer updates
+	TrainedTensors    int64              // how many tensors they are
 }
 
-// Amount is one pass. An operation counts a multiplication and an addition as two.
+// Amount is what operations add up to. A multiplication and an addition count as two.
 type Amount struct {
-	Products         float64 `json:"products"`          // operations of matrix products in 16 bits
-	WideProducts     float64 `json:"wide_products"`     // of those in float32
-	Convolutions     float64 `json:"convolutions"`      // of convolutions in 16 bits
-	WideConvolutions float64 `json:"wide_convolutions"` // of those in float32
-	MovedBytes       float64 `json:"moved_bytes"`       // each tensor made, written and read once; what was saved, read again
-	Kernels          float64 `json:"kernels"`           // about one for each tensor made
+	Products         float64 // operations of matrix products in 16 bits
+	WideProducts     float64 // of those in float32
+	Convolutions     float64 // of convolutions in 16 bits
+	WideConvolutions float64 // of those in float32
+	MovedBytes       float64 // read and written
+	Kernels          float64
 }
 
-// Sum adds up the passes.
-func (w Work) Sum() Amount { return w.Forward.Plus(w.Recomputed, 1).Plus(w.Backward, 1) }
+// Sum adds up all operations.
+func (w Work) Sum() (a Amount) {
+	for _, phase := range passPhases {
+		a = a.Plus(w.In(phase), 1)
+	}
+	return a
+}
+
+// In adds up the operations of a phase.
+func (w Work) In(phase kernel.Phase) (a Amount) {
+	for _, o := range w.Operations {
+		if o.Phase == phase {
+			a = a.Plus(amountOf(o), float64(o.Times))
+		}
+	}
+	return a
+}
 
 // Plus adds another amount some times over.
 func (a Amount) Plus(b Amount, times float64) Amount {
@@ -30,99 +48,32 @@ func (a Amount) Plus(b Amount, times float64) Amount {
 		a.WideConvolutions + times*b.WideConvolutions, a.MovedBytes + times*b.MovedBytes, a.Kernels + times*b.Kernels}
 }
 
-// computation is a kind of arithmetic; convolutions reach less of a GPU's rate than matrix products do.
-type computation uint8
-
-const (
-	product computation = iota
-	convolution
-)
-
-func (a *Amount) compute(c computation, d dtype, operations float64) {
+func amountOf(o kernel.Operation) Amount {
+	a := Amount{MovedBytes: o.Bytes(), Kernels: float64(o.Kernels)}
+	half := o.DType == kernel.Float16 || o.DType == kernel.BFloat16
 	switch {
-	case c == product && d == halves:
-		a.Products += operations
-	case c == product:
-		a.WideProducts += operations
-	case d == halves:
-		a.Convolutions += operations
+	case o.Kind == kernel.Convolution && half:
+		a.Convolutions = o.FLOPs()
+	case o.Kind == kernel.Convolution:
+		a.WideConvolutions = o.FLOPs()
+	case half:
+		a.Products = o.FLOPs()
 	default:
-		a.WideConvolutions += operations
+		a.WideProducts = o.FLOPs()
 	}
+	return a
 }
-
-// amount is what the work of this pass counts to.
-func (t *tracker) amount() *Amount {
-	switch t.pass {
-	case forward:
-		return &t.work.Forward
-	case recomputed:
-		return &t.work.Recomputed
-	}
-	return &t.work.Backward
-}
-
-// countProducts counts an operation now and, where a node will run it backward, a further product for each operand with a gradient.
-func (t *tracker) countProducts(n *node, c computation, d dtype, operations float64, gradients ...bool) {
-	operations *= float64(t.workRepeats)
-	t.amount().compute(c, d, operations)
-	if n == nil {
-		return
-	}
-	for _, wanted := range gradients {
-		if wanted {
-			t.work.Backward.compute(c, d, operations)
-		}
-	}
-}
-
-// fusedBackward is the products of a fused attention's backward pass, as a share of its forward pass's two: scores once
-// more, and a gradient each for scores, queries, keys and values.
-const fusedBackward = 2.5
-
-// countFusedAttention counts fused attention; operations are those of one of its two products.
-func (t *tracker) countFusedAttention(n *node, d dtype, operations float64) {
-	operations *= 2 * float64(t.workRepeats)
-	t.amount().compute(product, d, operations)
-	if n != nil {
-		t.work.Backward.compute(product, d, fusedBackward*operations)
-	}
-}
-
-// countWrite counts the traffic of a tensor that an operation makes.
-func (t *tracker) countWrite(bytes int64) {
-	a := t.amount()
-	a.MovedBytes += 2 * float64(bytes) * float64(t.workRepeats)
-	a.Kernels += float64(t.workRepeats)
-}
-
-// countRead counts the traffic of a saved tensor that backward looks at.
-func (t *tracker) countRead(at int32) {
-	if at != none && t.pass == backward {
-		t.work.Backward.MovedBytes += float64(t.storages[at].bytes) * float64(t.workRepeats)
-	}
-}
-
-// flops are the operations of a product with this result, each element of which sums over so many terms.
-func (s shape) flops(inner int64) float64 { return 2 * float64(s.elements()) * float64(inner) }
 
 // Prediction is an estimate without its terms: what a search over many steps asks for.
 type Prediction struct {
-	PeakAllocated uint64
-	PeakReserved  uint64 // by the rule
-	Work          Work
+	PeakAllocated     uint64
+	PeakReserved      uint64 // by the rule
+	TrainedParameters int64
 }
 
-// Predict plays a step as Estimate does. Errors are those of Estimate.
+// Predict plays a step as Estimate does. Errors: those of Estimate.
 func (m *Model) Predict(r Request) (Prediction, error) {
-	set, err := r.settings()
-	if err != nil {
-		return Prediction{}, err
-	}
-	if m, err = m.WithLoRA(set.rank); err != nil {
-		return Prediction{}, err
-	}
-	t, highest, err := m.playStep(set, Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))})
+	t, highest, err := m.played(r, nil)
 	if err != nil {
 		return Prediction{}, err
 	}
@@ -130,7 +81,32 @@ func (m *Model) Predict(r Request) (Prediction, error) {
 	for _, w := range highest {
 		peak = max(peak, w.peak.total)
 	}
-	return Prediction{uint64(peak), t.reserved(peak), t.work}, nil
+	return Prediction{uint64(peak), t.reserved(peak), t.trainedParameters}, nil
+}
+
+// Work plays a step as Estimate does, and records what it runs. Errors: those of Estimate.
+func (m *Model) Work(r Request) (Work, error) {
+	recorded := newOperations()
+	t, _, err := m.played(r, recorded)
+	if err != nil {
+		return Work{}, err
+	}
+	return Work{slices.Clip(recorded.list), t.trainedParameters, t.trainedTensors}, nil
+}
+
+// played is the tracker of a step by the rule.
+func (m *Model) played(r Request, recorded *operations) (t *tracker, highest [phases]*highWater, err error) {
+	set, err := r.settings()
+	if err != nil {
+		return nil, highest, err
+	}
+	if m, err = m.WithLoRA(set.rank); err != nil {
+		return nil, highest, err
+	}
+	t = newTracker(set)
+	t.recorded = recorded
+	highest, err = m.playStep(t, Shape{r.Batch, r.Seconds, profile.Or(r.Labels, m.labels(r.Seconds))})
+	return t, highest, err
 }
 
 // Profile is what is known of the model's size.

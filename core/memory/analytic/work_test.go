@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/model"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // TestWorkOfAnEncoder counts wav2vec2-base's matrix products by hand: 12 layers of four projections and two feed-forward
@@ -14,24 +15,24 @@ import (
 func TestWorkOfAnEncoder(t *testing.T) {
 	m, err := Read(model.Request{Name: "facebook/wav2vec2-base", FreezeFeatureEncoder: true})
 	require.NoError(t, err)
-	s, err := m.Predict(Request{Batch: 2, Seconds: 10, Precision: "fp16"})
+	w, err := m.Work(Request{Batch: 2, Seconds: 10, Precision: "fp16"})
 	require.NoError(t, err)
 	const batch, frames, hidden = 2, 499, 768
 	rows := float64(batch * frames)
 	linear := 2 * rows * (12*(4*hidden*hidden+2*hidden*3072) + 512*hidden + hidden*32)
 	attention := 12.0 * 2 * 2 * batch * frames * frames * hidden
-	require.InEpsilon(t, linear+attention, s.Work.Forward.Products, 1e-12)
-	require.InEpsilon(t, 2*linear+2.5*attention, s.Work.Backward.Products, 1e-12)
+	require.InEpsilon(t, linear+attention, w.In(kernel.Forward).Products, 1e-12)
+	require.InEpsilon(t, 2*linear+2.5*attention, w.In(kernel.Backward).Products, 1e-12)
 	convolutions := 0.0
 	for i, length := range []float64{31999, 15999, 7999, 3999, 1999, 999, 499} {
 		in, taps := []float64{1, 512, 512, 512, 512, 512, 512}[i], []float64{10, 3, 3, 3, 3, 2, 2}[i]
 		convolutions += 2 * batch * length * 512 * in * taps
 	}
 	positional := 2.0 * batch * (frames + 1) * hidden * hidden / 16 * 128
-	require.InEpsilon(t, convolutions+positional, s.Work.Forward.Convolutions, 1e-12)
-	require.InEpsilon(t, 2*positional, s.Work.Backward.Convolutions, 1e-12, "the feature encoder is frozen")
-	require.Zero(t, s.Work.Recomputed)
-	require.Zero(t, s.Work.Sum().WideProducts)
+	require.InEpsilon(t, convolutions+positional, w.In(kernel.Forward).Convolutions, 1e-12)
+	require.InEpsilon(t, 2*positional, w.In(kernel.Backward).Convolutions, 1e-12, "the feature encoder is frozen")
+	require.Zero(t, w.In(kernel.Recomputation))
+	require.Zero(t, w.Sum().WideProducts)
 }
 
 // TestWorkGrowsAsItShould holds every model to what must be: linear in the batch, one forward pass more with checkpointing
@@ -39,23 +40,23 @@ func TestWorkOfAnEncoder(t *testing.T) {
 func TestWorkGrowsAsItShould(t *testing.T) {
 	everyModel(t, func(t *testing.T, m *Model) {
 		work := func(batch int64, precision string, checkpointing bool) Work {
-			s, err := m.Predict(Request{Batch: batch, Seconds: 6, Precision: precision, Checkpointing: checkpointing})
+			w, err := m.Work(Request{Batch: batch, Seconds: 6, Precision: precision, Checkpointing: checkpointing})
 			require.NoError(t, err)
-			return s.Work
+			return w
 		}
 		two, four := work(2, "fp16", false), work(4, "fp16", false)
-		require.InEpsilon(t, 2*two.Forward.Products, four.Forward.Products, 0.01)
+		require.InEpsilon(t, 2*two.In(kernel.Forward).Products, four.In(kernel.Forward).Products, 0.01)
 		require.Less(t, four.Sum().MovedBytes, 2*two.Sum().MovedBytes, "weights are cast once")
-		require.Greater(t, two.Backward.Products, 1.5*two.Forward.Products)
-		require.Less(t, two.Backward.Products, 2.6*two.Forward.Products)
+		require.Greater(t, two.In(kernel.Backward).Products, 1.5*two.In(kernel.Forward).Products)
+		require.Less(t, two.In(kernel.Backward).Products, 2.6*two.In(kernel.Forward).Products)
 		wide := work(2, "fp32", false)
 		require.Zero(t, wide.Sum().Products)
-		require.InEpsilon(t, two.Forward.Products, wide.Forward.WideProducts, 1e-9)
+		require.InEpsilon(t, two.In(kernel.Forward).Products, wide.In(kernel.Forward).WideProducts, 1e-9)
 		checkpointed := work(2, "fp16", true)
-		require.InEpsilon(t, two.Forward.Products, checkpointed.Forward.Products, 1e-9)
-		require.InEpsilon(t, two.Backward.Products, checkpointed.Backward.Products, 1e-9)
-		require.Greater(t, checkpointed.Recomputed.Products, 0.3*two.Forward.Products)
-		require.LessOrEqual(t, checkpointed.Recomputed.Products, two.Forward.Products)
+		require.InEpsilon(t, two.In(kernel.Forward).Products, checkpointed.In(kernel.Forward).Products, 1e-9)
+		require.InEpsilon(t, two.In(kernel.Backward).Products, checkpointed.In(kernel.Backward).Products, 1e-9)
+		require.Greater(t, checkpointed.In(kernel.Recomputation).Products, 0.3*two.In(kernel.Forward).Products)
+		require.LessOrEqual(t, checkpointed.In(kernel.Recomputation).Products, two.In(kernel.Forward).Products)
 		require.Equal(t, m.profile.TrainableParameters, two.TrainedParameters)
 		require.Equal(t, m.profile.TrainableParameters, checkpointed.TrainedParameters)
 	})
@@ -74,7 +75,7 @@ func TestLoRA(t *testing.T) {
 	prediction, err := m.Predict(r)
 	require.NoError(t, err)
 	const trained = (12 + 2*12) * 2 * 2 * 768 * 32
-	require.EqualValues(t, trained, prediction.Work.TrainedParameters)
+	require.EqualValues(t, trained, prediction.TrainedParameters)
 	require.InDelta(t, 8*trained, low.AtPeak.Components["optimizer"], 512)
 	require.Less(t, low.PeakReserved, full.PeakReserved-uint64(8*m.profile.TrainableParameters-8*trained), "optimizer state and more")
 	require.Greater(t, low.PeakReserved, uint64(4*m.profile.TotalParameters))

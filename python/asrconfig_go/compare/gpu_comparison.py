@@ -239,9 +239,7 @@ def estimate_step_time(
         "attention": attention,
         "measured_s": None if measured_s is None else checked_list("measured_s", measured_s, float),
     }
-    found = native.call("timing.step", request)
-    del found["work"]
-    return from_json(StepTime, found)
+    return from_json(StepTime, native.call("timing.step", request))
 
 
 def gpu_prices() -> tuple[Price, ...]:

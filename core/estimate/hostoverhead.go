@@ -1,4 +1,4 @@
-package timing
+package estimate
 
 import "github.com/asrconfig/asrconfig-go/core/memory/analytic"
 
@@ -10,14 +10,15 @@ const (
 	hostConvolutions = 20e9
 	hostBandwidth    = 8e9 // bytes, of all cores
 	hostDispatch     = 15e-6
+	addedBytes       = 12 // adding a gradient to what is there reads both and writes one
 )
 
 // HostOverhead is what a micro-batch takes on a CPU beside its audio, in seconds of audio: dispatching its operations, adding
-// its gradients to those that are there, and the Trainer's loop. all is a micro-batch that holds so many padded seconds.
-func HostOverhead(all analytic.Amount, seconds float64, trained int64, cores float64) float64 {
-	each := max(1, cores)
+// its gradients to those that are there, and the Trainer's loop. w is a micro-batch that holds so many padded seconds.
+func HostOverhead(w analytic.Work, seconds, cores float64) float64 {
+	all, each := w.Sum(), max(1, cores)
 	computing := (all.Products+all.WideProducts)/(hostProducts*each) + (all.Convolutions+all.WideConvolutions)/(hostConvolutions*each) + all.MovedBytes/hostBandwidth
-	fixed := microTime.Likely + hostDispatch*all.Kernels + addedBytes*float64(trained)/hostBandwidth
+	fixed := microTime.Likely + hostDispatch*all.Kernels + addedBytes*float64(w.TrainedParameters)/hostBandwidth
 	if !(computing > 0) || !(seconds > 0) {
 		return 0
 	}

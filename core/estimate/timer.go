@@ -1,0 +1,95 @@
+package estimate
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/gpus"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
+)
+
+// Times that are there whatever the GPU, in seconds: assumptions.
+var (
+	microTime = timing.Range{Low: 2e-3, Likely: 6e-3, High: 20e-3}  // of a micro-batch: collating, copying to the GPU, the Trainer's loop
+	stepTime  = timing.Range{Low: 3e-3, Likely: 10e-3, High: 40e-3} // of an optimizer step: schedule, callbacks, logs
+)
+
+// Timer tells what the parts of a step take on one kind of card.
+type Timer struct {
+	gpu     profile.GPU
+	kernels kernel.Model
+}
+
+// TimerOf is the timer of a card of the catalogue, with the figures that the profile gives. Errors: Unsupported where they are not known.
+func TimerOf(g profile.GPU) (*Timer, error) {
+	entry, known := gpus.Match(g.Name, g.MemoryTotalBytes)
+	if !known { // with less memory, say, kernels take as long
+		var err error
+		entry, _, err = gpus.Parse(g.Name)
+		known = err == nil
+	}
+	if !known || g.FP32TFLOPS == nil || g.BandwidthGBs == nil {
+		return nil, fault.New(fault.Unsupported, `name a card of the catalogue, such as gpu="T4"`, "no published figures for %s, so times cannot be estimated", g.Name)
+	}
+	entry.FP32TFLOPS, entry.BandwidthGBs, entry.TensorTFLOPS, entry.PowerWatts = g.FP32TFLOPS, g.BandwidthGBs, g.TensorTFLOPS, g.PowerWatts
+	card, err := kernel.CardOf(entry)
+	return &Timer{g, kernel.New(card, kernel.Terms{})}, err
+}
+
+// Micro is a micro-batch with its forward and backward pass. Errors: InvalidArgument for sizes that no operation has.
+func (t *Timer) Micro(w analytic.Work) (timing.Parts, error) {
+	step, err := t.kernels.Step(w.Operations, nil)
+	return microOf(step), err
+}
+
+// microOf is a micro-batch by what its phases take.
+func microOf(step kernel.Step) timing.Parts {
+	p := timing.Parts{Overhead: microTime}
+	for _, phase := range kernel.Phases {
+		span := step[phase]
+		p.Compute, p.Memory = p.Compute.Plus(span.Products), p.Memory.Plus(span.Others)
+		p.Launches = p.Launches.Plus(waits(span))
+	}
+	return p
+}
+
+// waits is how long the GPU has nothing to do in a span, since the CPU is behind.
+func waits(s kernel.Span) timing.Range {
+	whole, busy := s.Seconds(), s.GPU()
+	return timing.Range{Low: whole.Low - busy.Low, Likely: whole.Likely - busy.Likely, High: whole.High - busy.High}
+}
+
+// Update is what an optimizer step takes beside its micro-batches.
+type Update struct {
+	Once    timing.Parts
+	further timing.Range // for each micro-batch after the first
+}
+
+// After is the update after so many micro-batches.
+func (u Update) After(microBatches int) timing.Parts {
+	p := u.Once
+	p.Optimizer = p.Optimizer.Plus(u.further.Times(float64(max(0, microBatches-1))))
+	return p
+}
+
+// gradientBytes is one float32 gradient.
+const gradientBytes = 4
+
+// Update finds what a step of the optimizer takes. Errors: Unsupported for an optimizer that is not known.
+func (t *Timer) Update(w analytic.Work, optimizer, precision string, devices int) (Update, error) {
+	operations, err := analytic.Update(optimizer, precision, w.TrainedParameters, w.TrainedTensors)
+	if err != nil {
+		return Update{}, err
+	}
+	seconds := func(operations []kernel.Operation) timing.Range {
+		var step kernel.Step
+		if err == nil {
+			step, err = t.kernels.Step(operations, nil)
+		}
+		return step.Seconds()
+	}
+	u := Update{timing.Parts{Optimizer: seconds(operations), Overhead: stepTime}, seconds(analytic.Accumulation(w.TrainedParameters, w.TrainedTensors))}
+	u.Once.Exchange = timing.Exchange(t.gpu, gradientBytes*float64(w.TrainedParameters), devices)
+	return u, err
+}

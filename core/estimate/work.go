@@ -1,0 +1,26 @@
+package estimate
+
+import "github.com/asrconfig/asrconfig-go/core/memory/analytic"
+
+// Work is what a micro-batch of a question runs. Neither the optimizer nor workspaces change it. Errors: those of Model.Work.
+func (o *Estimator) Work(q Question) (analytic.Work, error) {
+	q.Optimizer, q.Accumulating, q.Seconds = "", false, max(q.Seconds, Shortest)
+	if q.Class > "8.0" {
+		q.Class = "8.0"
+	}
+	if w, known := o.works[q]; known {
+		return w, nil
+	}
+	m, err := o.Model(q.Frozen)
+	if err != nil {
+		return analytic.Work{}, err
+	}
+	w, err := m.Work(q.request())
+	if err == nil {
+		o.works[q] = w
+	}
+	return w, err
+}
+
+// Shortest is a length in seconds that every model takes; shorter clips count as this long.
+const Shortest = 0.5

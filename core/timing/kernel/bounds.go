@@ -1,0 +1,56 @@
+package kernel
+
+import "github.com/asrconfig/asrconfig-go/core/timing"
+
+// around is a time with the bounds of its kind.
+func around(seconds float64, s timing.Range) timing.Range {
+	return timing.Range{Low: seconds * min(s.Low, 1), Likely: seconds, High: seconds * max(s.High, 1)}
+}
+
+// widest holds both.
+func widest(s, t timing.Range) timing.Range {
+	return timing.Range{Low: min(s.Low, t.Low), Likely: 1, High: max(s.High, t.High)}
+}
+
+// spreadOf is how far the operators of the tables were off that were kept from the fit. Where a card has no table, or the tables no such product, it is also as far
+// as one generation's shares are off for the other.
+func (m Model) spreadOf(o Operation) timing.Range {
+	own, measured := fitted().Cards[m.card.Key]
+	if !measured {
+		own = fitted().Cards[m.nearest()]
+	}
+	spread := own.spreadOf(o)
+	if o.product() && (o.DType != Float32 || !measured && !m.card.sameChip) {
+		spread = widest(spread, fitted().Carried[o.table()])
+	}
+	return spread
+}
+
+// nearest is the fitted card whose residuals are most like this one's: slow clocks under load tell more than generations.
+func (m Model) nearest() string {
+	if m.card.onSlotPower() {
+		return "T4"
+	}
+	return m.card.base
+}
+
+// table is the operators that a product is bounded by.
+func (o Operation) table() string {
+	if o.Batch > 1 {
+		return "bmm"
+	}
+	return "linear"
+}
+
+func (f Fit) spreadOf(o Operation) timing.Range {
+	switch {
+	case o.Kind == Convolution:
+		return f.Residuals["conv"]
+	case o.product():
+		return f.Residuals[o.table()]
+	}
+	if class := o.class(); class != "" {
+		return f.Residuals[class]
+	}
+	return widest(widest(f.Residuals[classElementwise], f.Residuals[classSoftmaxLong]), f.Residuals[classNormalization])
+}

@@ -1,0 +1,140 @@
+package kernel
+
+import (
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// Terms are parts of the model that can be left out, to see what each is worth.
+type Terms struct {
+	NoQuantization, NoLaunch, NoL2, NoPower, NoHost, NoBandwidthClasses, NoBatchedKernels, NoIssue bool
+}
+
+// Model gives the seconds of operations on one card.
+type Model struct {
+	card                    Card
+	without                 Terms
+	single, batched, tensor Efficiency
+	memory                  Fit
+}
+
+// launchGap is what one kernel takes on the GPU beside its work, in seconds: assumed, and half a percent of the steps that it was tried on.
+const launchGap = 3e-6
+
+// A tensor core's tiles against the best one, and its prologue: a block's start and end cost more as its arithmetic takes less. [dev]
+var tensorTiles = [5]float64{1, 0.9, 0.75, 0.65, 0.4}
+
+const tensorPrologue, tensorBandwidth = 48, 0.8
+
+// New is the model of a card.
+func New(card Card, without Terms) Model {
+	model := Model{card: card, without: without}
+	own, measured := fitted().Cards[card.Key]
+	model.single, model.batched, model.memory = own.Single, own.Batched, own
+	switch {
+	case !measured:
+		base := fitted().Cards[card.base]
+		model.single, model.batched = model.carried(base.Single), model.carried(base.Batched)
+		model.memory = fitted().Cards[card.memoryOf()]
+	case card.onSlotPower():
+		model.single, model.batched = own.Single.scaled(cooler), own.Batched.scaled(cooler)
+	}
+	model.tensor = model.tensorEfficiency()
+	return model
+}
+
+// cooler is how much faster products run in a step than in the tables on cards that lower their clock: the tables are products back to back, a step has kernels
+// between them that wait for memory. All five points of the T4 are too long without it, and so are NeuSight's own predictions, from the same tables. [dev]
+const cooler = 1.12
+
+// memoryOf is the fitted card whose memory is of the same kind.
+func (c Card) memoryOf() string {
+	if c.gddrWithECC {
+		return "T4"
+	}
+	return c.memory
+}
+
+// carried takes the shares of a fitted card to this one: what the source's power supply held back is given back, and this one's is applied.
+func (m Model) carried(e Efficiency) Efficiency {
+	if m.without.NoPower {
+		return e.scaled(m.card.simtShare)
+	}
+	if m.card.base == ampere {
+		e = e.scaled(min(unthrottled/e.peak(), 1/ampereLimit))
+	}
+	e = e.scaled(m.card.simtShare)
+	return e.scaled(min(1, m.card.simtLimit()/e.peak()))
+}
+
+// unthrottled is the share of the float32 rate that the best tile reaches with power to spare: 94 % on an A100 of 300 W.
+// ampereLimit is what the 250 W of the fitted A100 leave of its float32 rate.
+const unthrottled, ampere, ampereLimit = 0.95, "A100-40GB PCIe", 0.795
+
+func (m Model) tensorEfficiency() Efficiency {
+	share := m.card.tensorShare
+	if !m.without.NoPower {
+		share = min(share, m.card.limit(m.card.tensorWatt, m.card.FP16))
+	}
+	return Efficiency{Tiles: tensorTiles, Prologue: tensorPrologue, Bandwidth: tensorBandwidth}.scaled(share)
+}
+
+// Seconds is what an operation takes on the GPU, its repetitions included. Errors: InvalidArgument from Operation.Check.
+func (m Model) Seconds(o Operation) (float64, error) {
+	if err := o.Check(); err != nil {
+		return 0, err
+	}
+	each := m.moving(o)
+	switch o.Kind {
+	case GEMM:
+		each = m.multiplying(o)
+	case Convolution:
+		each = max(each, m.multiplying(o)*m.memory.Convolution)
+	case Attention:
+		each = max(each, o.FLOPs()/(m.rate(o.DType)*fusedAttentionShare))
+	}
+	if !m.without.NoLaunch {
+		each += launchGap * o.launches()
+	}
+	if math.IsInf(each, 0) || math.IsNaN(each) {
+		return 0, fault.New(fault.Internal, "report the operation", "the operation %q takes %v s on %s", fault.Shorten(o.Name), each, m.card.Key)
+	}
+	return each * o.repeats(), nil
+}
+
+// fusedAttentionShare of the rate is what FlashAttention-2 reports for head sizes of 64 and 128 (arXiv 2307.08691, 50 to 73 % forward, up to 63 % backward).
+const fusedAttentionShare = 0.5
+
+// rate of arithmetic in a type.
+func (m Model) rate(d DType) float64 {
+	_, rate := m.unit(Operation{DType: d})
+	return rate
+}
+
+// multiplying is the time of a product.
+func (m Model) multiplying(o Operation) float64 {
+	efficiency, rate := m.unit(o)
+	return efficiency.Seconds(o, m.card, rate, !m.without.NoQuantization)
+}
+
+// unit is where a product runs, and how well: tensor cores where the card has them for the type, else the float32 units.
+func (m Model) unit(o Operation) (Efficiency, float64) {
+	switch {
+	case o.DType == TF32 && m.card.TF32 > 0:
+		return m.tensor, m.card.TF32
+	case o.DType == Float16 && m.card.tensorShare > 0 && m.card.FP16 > 0, o.DType == BFloat16 && m.card.fastBFloat16:
+		return m.tensor, m.card.FP16
+	case o.DType == Float16 && m.card.FP16 > m.card.FP32: // twice the rate in the same units
+		return m.simt(o), m.card.FP16
+	}
+	return m.simt(o), m.card.FP32
+}
+
+// simt is the efficiency of the float32 units: batched products run in other kernels than single ones.
+func (m Model) simt(o Operation) Efficiency {
+	if o.Batch > 1 && !m.without.NoBatchedKernels {
+		return m.batched
+	}
+	return m.single
+}

@@ -1,0 +1,134 @@
+// Package kernel gives the seconds of single GPU kernels, and of steps made of them: from what an operation computes and moves, the
+// card's specifications, and shares of them that were fitted on published measurements of operators (docs/kernel-time.md). It does no I/O.
+package kernel
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// Kind is what limits an operation and how.
+type Kind string
+
+const (
+	GEMM          Kind = "gemm"          // batch × (m×k by k×n)
+	Convolution   Kind = "convolution"   // as the product it amounts to: m outputs, n channels, k = channels × kernel
+	Attention     Kind = "attention"     // a fused kernel: batch·heads × (m×k by k×n) and back, without the scores in memory
+	Elementwise   Kind = "elementwise"   // contiguous operands
+	Broadcast     Kind = "broadcast"     // an operand repeated along an inner dimension, which needs an index calculation per element
+	Copy          Kind = "copy"          // from or to another layout
+	Reduction     Kind = "reduction"     // sums over rows or columns, losses
+	Softmax       Kind = "softmax"       // over rows; Row tells which of two kernels runs
+	Normalization Kind = "normalization" // layer norm, group norm
+	NormBackward  Kind = "norm_backward" // with the gradients of scale and shift
+	Gather        Kind = "gather"        // embeddings and their gradients
+	Optimizer     Kind = "optimizer"     // elementwise over lists of parameters
+)
+
+// Phase is the part of a step that an operation belongs to.
+type Phase string
+
+const (
+	Forward         Phase = "forward"
+	Recomputation   Phase = "recomputation"
+	Backward        Phase = "backward"
+	OptimizerUpdate Phase = "optimizer"
+)
+
+// Phases in the order of a step.
+var Phases = [...]Phase{Forward, Recomputation, Backward, OptimizerUpdate}
+
+// DType is the type that products take; sums are kept in float32.
+type DType string
+
+const (
+	Float32  DType = "float32"
+	TF32     DType = "tf32" // float32 in memory, 19 bits in tensor cores
+	Float16  DType = "float16"
+	BFloat16 DType = "bfloat16"
+)
+
+// size is bytes of an element in memory; 0 for an unknown type.
+func (d DType) size() float64 {
+	switch d {
+	case Float32, TF32:
+		return 4
+	case Float16, BFloat16:
+		return 2
+	}
+	return 0
+}
+
+// Operation is one operation of a step, as a recorder counts it.
+type Operation struct {
+	Name    string  `json:"name"`
+	Kind    Kind    `json:"kind"`
+	Phase   Phase   `json:"phase"`
+	DType   DType   `json:"dtype"`
+	Batch   int64   `json:"batch,omitempty"` // of products, with M, N and K
+	M       int64   `json:"m,omitempty"`
+	N       int64   `json:"n,omitempty"`
+	K       int64   `json:"k,omitempty"`
+	Row     int64   `json:"row,omitempty"` // elements that a softmax runs over
+	Read    float64 `json:"read"`          // bytes
+	Written float64 `json:"written"`       // bytes
+	Kernels int64   `json:"kernels"`       // launched for it; 0 is taken for one
+	Times   int64   `json:"times"`         // how often it comes in the step; 0 is taken for once
+}
+
+// Bytes is what it moves.
+func (o Operation) Bytes() float64 { return o.Read + o.Written }
+
+// FLOPs is two for each multiply-add. Fused attention has two products forward and five backward, where the scores are computed again.
+func (o Operation) FLOPs() float64 {
+	products := 1.0
+	if o.Kind == Attention && o.Phase == Backward {
+		products = 5
+	} else if o.Kind == Attention {
+		products = 2
+	}
+	return products * 2 * float64(o.Batch) * float64(o.M) * float64(o.N) * float64(o.K)
+}
+
+func (o Operation) launches() float64 { return float64(max(1, o.Kernels)) }
+func (o Operation) repeats() float64  { return float64(max(1, o.Times)) }
+
+// product tells whether it is bounded by arithmetic as well as by bytes.
+func (o Operation) product() bool {
+	return o.Kind == GEMM || o.Kind == Convolution || o.Kind == Attention
+}
+
+// mostBytes and mostElements bound what one operation can be given: beyond every card.
+const mostBytes, mostElements = 1e15, int64(1) << 40
+
+// Check refuses what no operation can be. Errors: InvalidArgument.
+func (o Operation) Check() error {
+	least := int64(0)
+	if o.product() {
+		least = 1
+	}
+	switch {
+	case o.DType.size() == 0:
+		return o.wrong("the data type", o.DType)
+	case o.Phase != Forward && o.Phase != Recomputation && o.Phase != Backward && o.Phase != OptimizerUpdate:
+		return o.wrong("the phase", o.Phase)
+	case !(o.Read >= 0 && o.Read <= mostBytes):
+		return o.wrong("bytes read", o.Read)
+	case !(o.Written >= 0 && o.Written <= mostBytes):
+		return o.wrong("bytes written", o.Written)
+	case !o.product() && o.Bytes() == 0:
+		return o.wrong("bytes moved", 0)
+	}
+	for _, field := range [...]struct {
+		name         string
+		value, least int64
+	}{{"batch", o.Batch, least}, {"m", o.M, least}, {"n", o.N, least}, {"k", o.K, least}, {"kernels", o.Kernels, 0}, {"times", o.Times, 0}, {"a row of", o.Row, 0}} {
+		if field.value < field.least || field.value > mostElements {
+			return o.wrong(field.name, field.value)
+		}
+	}
+	return nil
+}
+
+func (o Operation) wrong(what string, value any) error {
+	return fault.New(fault.InvalidArgument, "record the operation again", "the operation %q has %s %v", fault.Shorten(o.Name), what, value)
+}
