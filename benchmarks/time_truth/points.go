@@ -15,14 +15,14 @@ type card struct {
 }
 
 // open is the card's row in the catalogue, and its kernel-time model.
-func (c card) open(without kernel.Terms) (gpus.Entry, kernel.Model, error) {
+func (c card) open(without kernel.Terms) (gpus.Entry, *kernel.Model, error) {
 	if c.Entry != nil {
 		known, err := kernel.NewCard(*c.Entry, c.Specification)
 		return *c.Entry, kernel.New(known, without), err
 	}
 	entry, _, err := gpus.Parse(c.Catalogue)
 	if err != nil {
-		return gpus.Entry{}, kernel.Model{}, err
+		return gpus.Entry{}, nil, err
 	}
 	known, err := kernel.CardOf(entry)
 	return entry, kernel.New(known, without), err

@@ -120,7 +120,7 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 
 // assumptions says what the figures rest on.
 func (p *planner) assumptions(m *analytic.Model) []string {
-	out := []string{"times are estimates from published figures of the cards and assumed shares of them; published whole runs took one to three times the estimate; a calibration by measured steps replaces this"}
+	out := []string{"times are estimates of single kernels, fitted on published measurements; published whole runs, with evaluations and loaders of their day, took two to six times as long; a calibration by measured steps replaces this"}
 	switch limit := m.LongestSeconds(); {
 	case limit > 0 && p.dataset.MaxS > limit:
 		out = append(out, fmt.Sprintf("clips over %v s are truncated to that, the limit of the model's positions", limit))

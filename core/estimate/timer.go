@@ -18,7 +18,7 @@ var (
 // Timer tells what the parts of a step take on one kind of card.
 type Timer struct {
 	gpu     profile.GPU
-	kernels kernel.Model
+	kernels *kernel.Model
 }
 
 // TimerOf is the timer of a card of the catalogue, with the figures that the profile gives. Errors: Unsupported where they are not known.

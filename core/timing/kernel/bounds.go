@@ -14,20 +14,16 @@ func widest(s, t timing.Range) timing.Range {
 
 // spreadOf is how far the operators of the tables were off that were kept from the fit. Where a card has no table, or the tables no such product, it is also as far
 // as one generation's shares are off for the other.
-func (m Model) spreadOf(o Operation) timing.Range {
-	own, measured := fitted().Cards[m.card.Key]
-	if !measured {
-		own = fitted().Cards[m.nearest()]
-	}
-	spread := own.spreadOf(o)
-	if o.product() && (o.DType != Float32 || !measured && !m.card.sameChip) {
+func (m *Model) spreadOf(o Operation) timing.Range {
+	spread := m.residuals.spreadOf(o)
+	if o.product() && (o.DType != Float32 || !m.measured && !m.card.sameChip) {
 		spread = widest(spread, fitted().Carried[o.table()])
 	}
 	return spread
 }
 
 // nearest is the fitted card whose residuals are most like this one's: slow clocks under load tell more than generations.
-func (m Model) nearest() string {
+func (m *Model) nearest() string {
 	if m.card.onSlotPower() {
 		return "T4"
 	}
@@ -42,7 +38,7 @@ func (o Operation) table() string {
 	return "linear"
 }
 
-func (f Fit) spreadOf(o Operation) timing.Range {
+func (f *Fit) spreadOf(o Operation) timing.Range {
 	switch {
 	case o.Kind == Convolution:
 		return f.Residuals["conv"]

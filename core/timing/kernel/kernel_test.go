@@ -11,7 +11,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 )
 
-func modelOf(t *testing.T, name string, without Terms) Model {
+func modelOf(t *testing.T, name string, without Terms) *Model {
 	t.Helper()
 	entry, _, err := gpus.Parse(name)
 	require.NoError(t, err)
@@ -20,7 +20,7 @@ func modelOf(t *testing.T, name string, without Terms) Model {
 	return New(card, without)
 }
 
-func secondsOf(t *testing.T, m Model, o Operation) float64 {
+func secondsOf(t *testing.T, m *Model, o Operation) float64 {
 	t.Helper()
 	took, err := m.Seconds(o)
 	require.NoError(t, err)

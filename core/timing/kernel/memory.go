@@ -24,7 +24,7 @@ const uniformShare = 1.0
 
 // moving is the time of an operation's bytes: at a share of the bandwidth by its class, faster where they stay in the L2 cache, and slower where the
 // multiprocessors cannot issue as many elements as the memory delivers, which 16-bit tensors on fast memory come to.
-func (m Model) moving(o Operation) float64 {
+func (m *Model) moving(o Operation) float64 {
 	bandwidth := m.card.Bandwidth * m.share(o)
 	if m.card.Bandwidth > fastMemory && !m.without.NoBandwidthClasses {
 		bandwidth *= fastMemoryShare
@@ -55,7 +55,7 @@ const cachedPart = 0.5
 const cacheGain = 2.5
 
 // share of the published bandwidth. A kind without a rule moves its bytes at the slowest one.
-func (m Model) share(o Operation) float64 {
+func (m *Model) share(o Operation) float64 {
 	if m.without.NoBandwidthClasses {
 		return uniformShare
 	}

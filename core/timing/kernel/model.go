@@ -17,6 +17,8 @@ type Model struct {
 	without                 Terms
 	single, batched, tensor Efficiency
 	memory                  Fit
+	residuals               Fit  // those that tell how far off its times are
+	measured                bool // in tables of its own
 }
 
 // launchGap is what one kernel takes on the GPU beside its work, in seconds: assumed, and half a percent of the steps that it was tried on.
@@ -28,8 +30,8 @@ var tensorTiles = [5]float64{1, 0.9, 0.75, 0.65, 0.4}
 const tensorPrologue, tensorBandwidth = 48, 0.8
 
 // New is the model of a card.
-func New(card Card, without Terms) Model {
-	model := Model{card: card, without: without}
+func New(card Card, without Terms) *Model {
+	model := &Model{card: card, without: without}
 	own, measured := fitted().Cards[card.Key]
 	model.single, model.batched, model.memory = own.Single, own.Batched, own
 	switch {
@@ -41,6 +43,9 @@ func New(card Card, without Terms) Model {
 		model.single, model.batched = own.Single.scaled(cooler), own.Batched.scaled(cooler)
 	}
 	model.tensor = model.tensorEfficiency()
+	if model.residuals, model.measured = own, measured; !measured {
+		model.residuals = fitted().Cards[model.nearest()]
+	}
 	return model
 }
 
@@ -57,7 +62,7 @@ func (c Card) memoryOf() string {
 }
 
 // carried takes the shares of a fitted card to this one: what the source's power supply held back is given back, and this one's is applied.
-func (m Model) carried(e Efficiency) Efficiency {
+func (m *Model) carried(e Efficiency) Efficiency {
 	if m.without.NoPower {
 		return e.scaled(m.card.simtShare)
 	}
@@ -72,7 +77,7 @@ func (m Model) carried(e Efficiency) Efficiency {
 // ampereLimit is what the 250 W of the fitted A100 leave of its float32 rate.
 const unthrottled, ampere, ampereLimit = 0.95, "A100-40GB PCIe", 0.795
 
-func (m Model) tensorEfficiency() Efficiency {
+func (m *Model) tensorEfficiency() Efficiency {
 	share := m.card.tensorShare
 	if !m.without.NoPower {
 		share = min(share, m.card.limit(m.card.tensorWatt, m.card.FP16))
@@ -81,7 +86,7 @@ func (m Model) tensorEfficiency() Efficiency {
 }
 
 // Seconds is what an operation takes on the GPU, its repetitions included. Errors: InvalidArgument from Operation.Check.
-func (m Model) Seconds(o Operation) (float64, error) {
+func (m *Model) Seconds(o Operation) (float64, error) {
 	if err := o.Check(); err != nil {
 		return 0, err
 	}
@@ -107,19 +112,19 @@ func (m Model) Seconds(o Operation) (float64, error) {
 const fusedAttentionShare = 0.5
 
 // rate of arithmetic in a type.
-func (m Model) rate(d DType) float64 {
+func (m *Model) rate(d DType) float64 {
 	_, rate := m.unit(Operation{DType: d})
 	return rate
 }
 
 // multiplying is the time of a product.
-func (m Model) multiplying(o Operation) float64 {
+func (m *Model) multiplying(o Operation) float64 {
 	efficiency, rate := m.unit(o)
 	return efficiency.Seconds(o, m.card, rate, !m.without.NoQuantization)
 }
 
 // unit is where a product runs, and how well: tensor cores where the card has them for the type, else the float32 units.
-func (m Model) unit(o Operation) (Efficiency, float64) {
+func (m *Model) unit(o Operation) (Efficiency, float64) {
 	switch {
 	case o.DType == TF32 && m.card.TF32 > 0:
 		return m.tensor, m.card.TF32
@@ -132,7 +137,7 @@ func (m Model) unit(o Operation) (Efficiency, float64) {
 }
 
 // simt is the efficiency of the float32 units: batched products run in other kernels than single ones.
-func (m Model) simt(o Operation) Efficiency {
+func (m *Model) simt(o Operation) Efficiency {
 	if o.Batch > 1 && !m.without.NoBatchedKernels {
 		return m.batched
 	}

@@ -34,7 +34,7 @@ func (s Step) Seconds() (sum timing.Range) {
 
 // Step adds up operations. Their bounds add up, too: what makes one slow makes the others slow. waits are further seconds of the CPU by phase, such as
 // those of cudaMalloc. Errors: InvalidArgument from Operation.Check.
-func (m Model) Step(operations []Operation, waits map[Phase]float64) (Step, error) {
+func (m *Model) Step(operations []Operation, waits map[Phase]float64) (Step, error) {
 	step := Step{}
 	for _, o := range operations {
 		took, err := m.Seconds(o)
