@@ -14,7 +14,7 @@ type operations struct {
 }
 
 func newOperations() *operations {
-	return &operations{make([]kernel.Operation, 0, 256), make([]int32, 0, 256), make(map[uint64]int32, 256)}
+	return &operations{make([]kernel.Operation, 0, 320), make([]int32, 0, 320), make(map[uint64]int32, 320)}
 }
 
 func (o *operations) add(operation kernel.Operation, times int64) {
