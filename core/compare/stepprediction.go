@@ -7,6 +7,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -37,7 +38,7 @@ type StepAnswer struct {
 	GPU         string              `json:"gpu"`
 	Precision   string              `json:"precision"`
 	StepS       timing.Range        `json:"step_s"`
-	Parts       timing.Parts        `json:"parts"`
+	Parts       profile.StepParts   `json:"parts"`
 	Calibration *timing.Calibration `json:"calibration"`
 }
 
@@ -96,8 +97,8 @@ func Step(r StepRequest) (StepAnswer, error) {
 	if err != nil {
 		return StepAnswer{}, err
 	}
-	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, Parts: m.parts.Times(float64(accumulation)).Plus(m.update.After(accumulation))}
-	a.StepS = a.Parts.Sum()
+	parts := m.parts.Times(float64(accumulation)).Plus(m.update.After(accumulation))
+	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, StepS: parts.Sum(), Parts: parts.Record()}
 	if r.MeasuredS != nil {
 		c, err := timing.Calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)
 		if err != nil {

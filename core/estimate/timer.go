@@ -40,18 +40,13 @@ func TimerOf(g profile.GPU) (*Timer, error) {
 // Micro is a micro-batch with its forward and backward pass. Errors: InvalidArgument for sizes that no operation has.
 func (t *Timer) Micro(w analytic.Work) (timing.Parts, error) {
 	step, err := t.kernels.Step(w.Operations, nil)
-	return microOf(step), err
-}
-
-// microOf is a micro-batch by what its phases take.
-func microOf(step kernel.Step) timing.Parts {
 	p := timing.Parts{Overhead: microTime}
 	for _, phase := range kernel.Phases {
 		span := step[phase]
 		p.Compute, p.Memory = p.Compute.Plus(span.Products), p.Memory.Plus(span.Others)
 		p.Launches = p.Launches.Plus(waits(span))
 	}
-	return p
+	return p, err
 }
 
 // waits is how long the GPU has nothing to do in a span, since the CPU is behind.

@@ -71,7 +71,7 @@ type Options struct {
 	Distributed           string              `json:"distributed"`            // "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
 	Streamed              bool                `json:"streamed"`               // the dataset is a stream, whose order cannot be chosen
 	FreezeFeatureEncoder  bool                `json:"freeze_feature_encoder"` // the model is asked for as such
-	LoRARank              int64               `json:"lora_rank"`              // of adapters beside queries and values, 0..65536; 0, all parameters train
+	LoRARank              int                 `json:"lora_rank"`              // of adapters beside queries and values, 0..65536; 0, all parameters train
 	Workers               *int                `json:"workers"`                // of the loader for each device, 0..1024; absent, as many as keep the device fed
 	LoaderRate            *float64            `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
 	DecodeRate            *float64            `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
@@ -114,7 +114,7 @@ func (o Options) Normalized() (Options, error) {
 		inRange("seed", o.Seed, 0, maxSeed),
 		inRange("device_count", o.DeviceCount, 1, MaxDeviceCount),
 		inRange("workers", o.Workers, 0, maxWorkers),
-		inRange("lora_rank", rankOf(o), 0, maxRank),
+		inRange("lora_rank", &o.LoRARank, 0, maxRank),
 		checkMargin(o.SafetyMargin),
 		checkPositive("base_learning_rate", o.BaseLearningRate, 1),
 		checkPositive("num_train_epochs", o.NumTrainEpochs, maxEpochs),
@@ -132,11 +132,6 @@ func (o Options) Normalized() (Options, error) {
 		}
 	}
 	return o, nil
-}
-
-func rankOf(o Options) *int {
-	rank := int(o.LoRARank)
-	return &rank
 }
 
 func orDefault(text *string, value string) {

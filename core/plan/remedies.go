@@ -73,7 +73,7 @@ func (s *search) remedies() (out []string) {
 // shortfall is the training that does not fit.
 func (s *search) shortfall() estimate.Shortfall {
 	o := s.in.Options
-	asked := estimate.Setup{Frozen: o.FreezeFeatureEncoder, Optimizer: optimizers[o.Optimizer].name, Rank: o.LoRARank}
+	asked := estimate.Setup{Frozen: o.FreezeFeatureEncoder, Optimizer: optimizers[o.Optimizer].name, Rank: int64(o.LoRARank)}
 	return estimate.Shortfall{Budget: s.budget, Asked: asked, Precision: s.precisionOn, Share: s.perDevice,
 		Longest: s.clips.longest(), Margin: o.SafetyMargin, Cards: s.in.Cards}
 }

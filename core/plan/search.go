@@ -100,7 +100,7 @@ func newSearch(in Inputs, p pool) (*search, error) {
 
 // adapt takes the sizes of a model with adapters, where LoRA is asked for.
 func (s *search) adapt(m *analytic.Model) error {
-	rank := s.in.Options.LoRARank
+	rank := int64(s.in.Options.LoRARank)
 	if rank == 0 {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (s *search) question(w candidate, batch int) estimate.Question {
 		class = estimate.Class(s.budget.GPU)
 	}
 	frozen := s.in.Options.FreezeFeatureEncoder
-	return estimate.Question{Setup: estimate.Setup{Checkpointing: w.checkpointing, Optimizer: w.optimizer, Frozen: frozen, Rank: s.in.Options.LoRARank}, Class: class,
+	return estimate.Question{Setup: estimate.Setup{Checkpointing: w.checkpointing, Optimizer: w.optimizer, Frozen: frozen, Rank: int64(s.in.Options.LoRARank)}, Class: class,
 		Precision: w.precision, Batch: batch, Accumulating: true, Seconds: s.clips.longest()}
 }
 

@@ -115,7 +115,7 @@ type Range struct {
 
 // StepParts are seconds of an optimizer step, as they add up.
 type StepParts struct {
-	Compute   Range `json:"compute"`   // matrix products and convolutions
+	Compute   Range `json:"compute"`   // matrix products, convolutions and fused attention
 	Memory    Range `json:"memory"`    // tensors written and read by everything else
 	Launches  Range `json:"launches"`  // what the GPU waits for the CPU's kernel launches beyond both
 	Optimizer Range `json:"optimizer"` // its step, and gradients added up over micro-batches

@@ -2,14 +2,14 @@ package timing
 
 import "github.com/asrconfig/asrconfig-go/core/profile"
 
-// Parts of a step, in seconds, as they add up.
+// Parts of a step, in seconds, as they add up; profile.StepParts has them for others to read.
 type Parts struct {
-	Compute   Range `json:"compute"`   // matrix products, convolutions and fused attention
-	Memory    Range `json:"memory"`    // tensors written and read by everything else
-	Launches  Range `json:"launches"`  // what the GPU waits for the CPU's kernel launches beyond both
-	Optimizer Range `json:"optimizer"` // its step, and gradients added up over micro-batches
-	Exchange  Range `json:"exchange"`  // gradients between GPUs
-	Overhead  Range `json:"overhead"`  // the Trainer's own work
+	Compute   Range // matrix products, convolutions and fused attention
+	Memory    Range // tensors written and read by everything else
+	Launches  Range // what the GPU waits for the CPU's kernel launches beyond both
+	Optimizer Range // its step, and gradients added up over micro-batches
+	Exchange  Range // gradients between GPUs
+	Overhead  Range // the Trainer's own work
 }
 
 // Record is the parts as a plan has them.

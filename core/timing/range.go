@@ -1,7 +1,6 @@
-// Package timing estimates how long a training step and an epoch take on a GPU, what they cost and what energy they use:
-// from the work that core/memory/analytic counts and the figures that the catalogue publishes. Everything is a range, since
-// no GPU reaches its published figures and how much of them it reaches is known from few public measurements
-// (docs/timing.md); a measured step replaces the assumption. Nothing here does I/O.
+// Package timing has what times of a training are made of: ranges of seconds, the parts of a step, lengths of clips, prices, energy,
+// and calibration, by which measured steps replace what was estimated (docs/timing.md). Kernels are timed in core/timing/kernel, steps in
+// core/estimate. Nothing here does I/O.
 package timing
 
 import (
