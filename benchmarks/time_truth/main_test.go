@@ -41,7 +41,7 @@ func TestRecordedWork(t *testing.T) {
 	for _, o := range recorded.operations {
 		require.NoError(t, o.Check(), o.Name)
 		if o.Kind == kernel.GEMM {
-			flops[o.Phase] += o.FLOPs() * float64(max(1, o.Times))
+			flops[o.Phase] += o.FLOPs() * max(1, o.Times)
 		}
 	}
 	tokens, weights := 8.0*512, 24*(4*1024*1024+2*1024*4096)+1024*30522+1024*1024.0

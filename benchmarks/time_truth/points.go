@@ -38,7 +38,7 @@ func roofline(entry gpus.Entry, operations []kernel.Operation) float64 {
 		} else if o.DType == kernel.TF32 && entry.TF32TFLOPS != nil {
 			rate = *entry.TF32TFLOPS
 		}
-		sum += float64(max(1, o.Times)) * max(o.FLOPs()/rate/1e12, o.Bytes()/(*entry.BandwidthGBs)/1e9)
+		sum += max(1, o.Times) * max(o.FLOPs()/rate/1e12, o.Bytes()/(*entry.BandwidthGBs)/1e9)
 	}
 	return sum
 }

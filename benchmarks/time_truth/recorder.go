@@ -23,7 +23,7 @@ func (r *recorder) add(o kernel.Operation) {
 	if o.Phase == kernel.Backward && !r.train {
 		return
 	}
-	o.DType, o.Times = r.dtype, r.times
+	o.DType, o.Times = r.dtype, float64(r.times)
 	r.operations = append(r.operations, o)
 }
 

@@ -11,7 +11,7 @@ func (t *tracker) runBackward(loss value) {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		b := t.blocks[i]
 		t.walk(b.to, end)
-		t.repeated(b.repeats, func() { t.walk(b.from, b.to) })
+		t.playedAs(b, func() { t.walk(b.from, b.to) })
 		end = b.from
 	}
 	t.walk(0, end)

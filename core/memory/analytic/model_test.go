@@ -128,6 +128,7 @@ func TestReadRefuses(t *testing.T) {
 		{"an architecture that is counted but not played", `{"model_type": "speech_to_text"}`, fault.Unsupported, "the memory of Speech2TextForConditionalGeneration cannot be estimated from its config"},
 		{"another head", `{"model_type": "wav2vec2", "architectures": ["Wav2Vec2ForSequenceClassification"]}`, fault.Unsupported, "the memory of Wav2Vec2ForSequenceClassification cannot"},
 		{"positions that are not played", `{"model_type": "wav2vec2-bert", "vocab_size": 9, "position_embeddings_type": "rotary"}`, fault.Unsupported, `position_embeddings_type "rotary"`},
+		{"every layer skipped", `{"model_type": "wav2vec2", "layerdrop": 1}`, fault.InvalidArgument, "reading the config"},
 		{"a word for a number", `{"model_type": "wav2vec2", "hidden_dropout": "much"}`, fault.InvalidArgument, "reading the config"},
 		{"a stride of nothing", `{"model_type": "wav2vec2", "adapter_stride": 0}`, fault.InvalidArgument, "adapter_stride is 0"},
 		{"no model type", `{}`, fault.InvalidArgument, "no model_type"},

@@ -17,7 +17,7 @@ func newOperations() *operations {
 	return &operations{make([]kernel.Operation, 0, 320), make([]int32, 0, 320), make(map[uint64]int32, 320)}
 }
 
-func (o *operations) add(operation kernel.Operation, times int64) {
+func (o *operations) add(operation kernel.Operation, times float64) {
 	hash := hashOf(operation)
 	last, known := o.last[hash]
 	if !known {
@@ -97,7 +97,7 @@ func (t *tracker) operateIn(p pass, o kernel.Operation) {
 	t.made = 0
 	if t.recorded != nil {
 		o.Phase = passPhases[p]
-		t.recorded.add(o, t.workRepeats)
+		t.recorded.add(o, float64(t.workRepeats)*t.kept)
 	}
 }
 

@@ -2,12 +2,14 @@ package analytic
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
@@ -24,7 +26,7 @@ func TestALayerByHand(t *testing.T) {
 	p.endForward()
 	p.runBackward(loss)
 	const x32, x16, h16, w32, w16 = 400 * 64 * 4, 400 * 64 * 2, 400 * 128 * 2, 64 * 128 * 4, 64 * 128 * 2
-	move := func(name string, kind kernel.Kind, phase kernel.Phase, d kernel.DType, read, written float64, times int64) kernel.Operation {
+	move := func(name string, kind kernel.Kind, phase kernel.Phase, d kernel.DType, read, written, times float64) kernel.Operation {
 		return kernel.Operation{Name: name, Kind: kind, Phase: phase, DType: d, Read: read, Written: written, Kernels: 1, Times: times}
 	}
 	gemm := func(name string, phase kernel.Phase, m, n, k int64) kernel.Operation {
@@ -150,13 +152,40 @@ func stackOperations(layers int, all bool) []kernel.Operation {
 			play(i)
 		}
 	} else {
-		p.repeat(layers, play)
+		p.repeat(layers, 0, play)
 	}
 	p.runBackward(p.summed("loss", x, of(dim{"loss", 1}), float32s))
 	slices.SortFunc(p.recorded.list, func(a, b kernel.Operation) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Read, b.Read), cmp.Compare(a.Written, b.Written), cmp.Compare(a.M, b.M))
 	})
 	return p.recorded.list
+}
+
+// TestSkippedLayers: of layers that a quarter of the steps skips, three quarters of each operation remain, and all of the memory.
+func TestSkippedLayers(t *testing.T) {
+	play := func(layerdrop float64) (layers, rest float64, peak uint64) {
+		m, err := Read(model.Request{Config: []byte(fmt.Sprintf(`{"model_type": "wav2vec2", "layerdrop": %v}`, layerdrop))})
+		require.NoError(t, err)
+		r := Request{Batch: 2, Seconds: 5, Precision: "fp16", Checkpointing: true, Accumulation: 1, Optimizer: "adamw_torch", ComputeCapability: "8.0"}
+		w, err := m.Work(r)
+		require.NoError(t, err)
+		for _, o := range w.Operations {
+			if o.Kind == kernel.Attention { // layers alone have it
+				layers += o.Times
+			} else if o.Kind == kernel.Convolution {
+				rest += o.Times
+			}
+		}
+		e, err := m.Estimate(r)
+		require.NoError(t, err)
+		return layers, rest, e.PeakAllocated
+	}
+	layers, rest, peak := play(0.25)
+	all, sameRest, samePeak := play(0)
+	assert.InDelta(t, 12*3, all, 1e-9, "forward, recomputed, backward")
+	assert.InDelta(t, 0.75*all, layers, 1e-9)
+	assert.InDelta(t, sameRest, rest, 1e-9)
+	assert.Equal(t, samePeak, peak)
 }
 
 // TestUpdatesByHand counts bytes for each parameter that the optimizers of the Trainer read and write, with clipping and without unscaling.
@@ -171,7 +200,7 @@ func TestUpdatesByHand(t *testing.T) {
 			for _, o := range operations {
 				require.NoError(t, o.Check())
 				require.Equal(t, kernel.OptimizerUpdate, o.Phase)
-				bytes += o.Bytes() * float64(o.Times)
+				bytes += o.Bytes() * o.Times
 			}
 			return bytes / parameters
 		}

@@ -9,27 +9,28 @@ type parakeetConfig struct {
 }
 
 type parakeetEncoder struct {
-	Hidden        int64   `json:"hidden_size"`
-	Layers        int     `json:"num_hidden_layers"`
-	Heads         int64   `json:"num_attention_heads"`
-	Inner         int64   `json:"intermediate_size"`
-	Bins          int64   `json:"num_mel_bins"`
-	Taps          int64   `json:"conv_kernel_size"`
-	Factor        uint    `json:"subsampling_factor"`
-	Channels      int64   `json:"subsampling_conv_channels"`
-	SubTaps       int64   `json:"subsampling_conv_kernel_size"`
-	SubStep       int64   `json:"subsampling_conv_stride"`
-	AttentionBias bool    `json:"attention_bias"`
-	ConvBias      bool    `json:"convolution_bias"`
-	Dropout       float64 `json:"dropout"`
-	Activation    float64 `json:"activation_dropout"`
-	Attention     float64 `json:"attention_dropout"`
+	Hidden        int64     `json:"hidden_size"`
+	Layers        int       `json:"num_hidden_layers"`
+	Heads         int64     `json:"num_attention_heads"`
+	Inner         int64     `json:"intermediate_size"`
+	Bins          int64     `json:"num_mel_bins"`
+	Taps          int64     `json:"conv_kernel_size"`
+	Factor        uint      `json:"subsampling_factor"`
+	Channels      int64     `json:"subsampling_conv_channels"`
+	SubTaps       int64     `json:"subsampling_conv_kernel_size"`
+	SubStep       int64     `json:"subsampling_conv_stride"`
+	AttentionBias bool      `json:"attention_bias"`
+	ConvBias      bool      `json:"convolution_bias"`
+	Dropout       float64   `json:"dropout"`
+	Activation    float64   `json:"activation_dropout"`
+	Attention     float64   `json:"attention_dropout"`
+	LayerDrop     layerDrop `json:"layerdrop"`
 }
 
 func readParakeet(m *Model) error {
 	c := parakeetConfig{Vocabulary: 1025, Encoder: parakeetEncoder{Hidden: 1024, Layers: 24, Heads: 8, Inner: 4096, Bins: 80,
 		Taps: 9, Factor: 8, Channels: 256, SubTaps: 3, SubStep: 2, AttentionBias: true, ConvBias: true,
-		Dropout: 0.1, Activation: 0.1, Attention: 0.1}}
+		Dropout: 0.1, Activation: 0.1, Attention: 0.1, LayerDrop: 0.1}}
 	m.play = func(t *tracker, s Shape) (value, error) {
 		p := &parakeet{parakeetConfig: c, parakeetEncoder: c.Encoder, tracker: t, shape: s, batch: dim{"batch", s.Batch}}
 		p.hidden, p.heads, p.size = dim{"hidden", p.Hidden}, dim{"heads", p.Heads}, dim{"head size", p.Hidden / p.Heads}
@@ -88,7 +89,7 @@ func (p *parakeet) encode(features value) value {
 		return y
 	}
 	p.at("encoder layers", func() {
-		p.repeat(p.Layers, func(int) { x = p.then(x, p.checkpointed(x, layer, mask, p.positions)) })
+		p.repeat(p.Layers, p.LayerDrop, func(int) { x = p.then(x, p.checkpointed(x, layer, mask, p.positions)) })
 	})
 	p.transposedGradient(x, false) // the head is a convolution
 	return x

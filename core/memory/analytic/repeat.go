@@ -1,14 +1,35 @@
 package analytic
 
+import (
+	"fmt"
+
+	"github.com/goccy/go-json"
+)
+
+// layerDrop is the probability that a training step skips a layer. Time counts the mean of the steps, memory those that skip none.
+type layerDrop float64
+
+// UnmarshalJSON refuses what is no probability, and 1, with which nothing would train.
+func (d *layerDrop) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, (*float64)(d)); err != nil {
+		return err
+	}
+	if !(*d >= 0 && *d < 1) {
+		return fmt.Errorf("a layerdrop of %v; it must be at least 0 and less than 1", *d)
+	}
+	return nil
+}
+
 // block is a stretch of nodes that stands for several equal ones in a row.
 type block struct {
 	from, to int
 	repeats  int64
+	kept     float64 // how often each of them runs, on average
 }
 
 // repeat plays n equal layers. The first and the last are played; one between them stands for all the others, since each
 // adds the same, in both directions. A simulated allocator gets to see them all.
-func (t *tracker) repeat(n int, layer func(i int)) {
+func (t *tracker) repeat(n int, dropped layerDrop, layer func(i int)) {
 	played := n
 	if t.device == nil {
 		played = min(n, 3)
@@ -19,9 +40,18 @@ func (t *tracker) repeat(n int, layer func(i int)) {
 			times = int64(n - 2)
 		}
 		from := len(t.nodes)
-		t.repeated(times, func() { layer(i) })
-		t.blocks = append(t.blocks, block{from, len(t.nodes), times})
+		b := block{from: from, repeats: times, kept: 1 - float64(dropped)}
+		t.playedAs(b, func() { layer(i) })
+		b.to = len(t.nodes)
+		t.blocks = append(t.blocks, b)
 	}
+}
+
+// playedAs plays what a block stands for.
+func (t *tracker) playedAs(b block, play func()) {
+	t.kept = b.kept
+	t.repeated(b.repeats, play)
+	t.kept = 1
 }
 
 // repeated plays a stretch once and counts it as often as asked. Its highest moment is that of the first time or of the

@@ -32,11 +32,12 @@ type speechConfig struct {
 	AdapterN    int   `json:"num_adapter_layers"`
 	AdapterSize int64 `json:"output_hidden_size"`
 
-	HiddenDropout     float64 `json:"hidden_dropout"`
-	ActivationDropout float64 `json:"activation_dropout"`
-	AttentionDropout  float64 `json:"attention_dropout"`
-	ProjectDropout    float64 `json:"feat_proj_dropout"`
-	FinalDropout      float64 `json:"final_dropout"`
+	HiddenDropout     float64   `json:"hidden_dropout"`
+	ActivationDropout float64   `json:"activation_dropout"`
+	AttentionDropout  float64   `json:"attention_dropout"`
+	ProjectDropout    float64   `json:"feat_proj_dropout"`
+	FinalDropout      float64   `json:"final_dropout"`
+	LayerDrop         layerDrop `json:"layerdrop"`
 }
 
 // speechDefaults are those of Wav2Vec2Config (transformers 5.23).
@@ -45,7 +46,7 @@ func speechDefaults() speechConfig {
 		ConvDim: []int64{512, 512, 512, 512, 512, 512, 512}, ConvKernel: []int64{10, 3, 3, 3, 3, 2, 2}, ConvStride: []int64{5, 2, 2, 2, 2, 2, 2},
 		ConvNorm: "group", Positions: 128, Groups: 16, FeatNorm: true, Buckets: 320, MaskTime: 0.05, Augment: true,
 		AdapterTaps: 3, AdapterStep: 2, AdapterN: 3,
-		HiddenDropout: 0.1, ActivationDropout: 0.1, AttentionDropout: 0.1, FinalDropout: 0.1}
+		HiddenDropout: 0.1, ActivationDropout: 0.1, AttentionDropout: 0.1, FinalDropout: 0.1, LayerDrop: 0.1}
 }
 
 // readSpeech reads the config of every family that speechEncoder plays.

@@ -11,7 +11,7 @@ func (e *speechEncoder) encoder(x value) value {
 		}
 		x = e.positioned(x)
 		e.at("encoder layers", func() {
-			e.repeat(e.Layers, func(i int) {
+			e.repeat(e.Layers, e.LayerDrop, func(i int) {
 				layer := func(x value) value { return e.layer(i, x, masks) }
 				x = e.then(x, e.checkpointed(x, layer, e.shared(i, masks)...))
 			})

@@ -28,6 +28,7 @@ type tracker struct {
 	checkpointDepth int      // inside a checkpointed forward, where nothing is saved
 	repeats         int64    // how many equal layers the one at work stands for
 	workRepeats     int64    // the same for counting work, also while a layer is recomputed
+	kept            float64  // how often the layer at work runs, on average: below 1 where some are skipped at random
 	sharedFreed     []int32  // storages that were freed during such a layer, though all of those layers shared them
 	cache           []cached // 16-bit copies of parameters that autocast keeps until its context ends
 	held            []value  // variables of the model's code, until the function that they belong to returns
@@ -72,7 +73,7 @@ var nothing = value{at: none, node: none}
 
 func newTracker(set settings) *tracker {
 	return &tracker{settings: set, rowOf: make(map[rowKey]int32, 256), storages: make([]storage, 0, 1024), nodes: make([]node, 0, 512),
-		rows: make([]row, 0, 256), highest: &highWater{}, repeats: 1, workRepeats: 1, logits: nothing}
+		rows: make([]row, 0, 256), highest: &highWater{}, repeats: 1, workRepeats: 1, kept: 1, logits: nothing}
 }
 
 // rowFor finds or makes the row of a storage.

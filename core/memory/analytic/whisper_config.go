@@ -25,9 +25,11 @@ type whisperConfig struct {
 	Tied          bool  `json:"tie_word_embeddings"`
 	Cache         bool  `json:"use_cache"`
 
-	Dropout           float64 `json:"dropout"`
-	AttentionDropout  float64 `json:"attention_dropout"`
-	ActivationDropout float64 `json:"activation_dropout"`
+	Dropout           float64   `json:"dropout"`
+	AttentionDropout  float64   `json:"attention_dropout"`
+	ActivationDropout float64   `json:"activation_dropout"`
+	EncoderLayerDrop  layerDrop `json:"encoder_layerdrop"`
+	DecoderLayerDrop  layerDrop `json:"decoder_layerdrop"`
 }
 
 // melFrameRate is that of Whisper's and Parakeet's features.

@@ -36,7 +36,7 @@ func (w Work) Sum() (a Amount) {
 func (w Work) In(phase kernel.Phase) (a Amount) {
 	for _, o := range w.Operations {
 		if o.Phase == phase {
-			a = a.Plus(amountOf(o), float64(o.Times))
+			a = a.Plus(amountOf(o), o.Times)
 		}
 	}
 	return a

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -105,7 +106,7 @@ func (m *Model) Seconds(o Operation) (float64, error) {
 	if math.IsInf(each, 0) || math.IsNaN(each) {
 		return 0, fault.New(fault.Internal, "report the operation", "the operation %q takes %v s on %s", fault.Shorten(o.Name), each, m.card.Key)
 	}
-	return each * o.repeats(), nil
+	return each * cmp.Or(o.Times, 1), nil
 }
 
 // fusedAttentionShare of the rate is what FlashAttention-2 reports for head sizes of 64 and 128 (arXiv 2307.08691, 50 to 73 % forward, up to 63 % backward).

@@ -72,7 +72,7 @@ type Operation struct {
 	Read    float64 `json:"read"`          // bytes
 	Written float64 `json:"written"`       // bytes
 	Kernels int64   `json:"kernels"`       // launched for it; 0 is taken for one
-	Times   int64   `json:"times"`         // how often it comes in the step; 0 is taken for once
+	Times   float64 `json:"times"`         // how often it comes in the step, on average; 0 is taken for once
 }
 
 // Bytes is what it moves.
@@ -90,7 +90,6 @@ func (o Operation) FLOPs() float64 {
 }
 
 func (o Operation) launches() float64 { return float64(max(1, o.Kernels)) }
-func (o Operation) repeats() float64  { return float64(max(1, o.Times)) }
 
 // product tells whether it is bounded by arithmetic as well as by bytes.
 func (o Operation) product() bool {
@@ -115,13 +114,15 @@ func (o Operation) Check() error {
 		return o.wrong("bytes read", o.Read)
 	case !(o.Written >= 0 && o.Written <= mostBytes):
 		return o.wrong("bytes written", o.Written)
+	case !(o.Times >= 0 && o.Times <= float64(mostElements)):
+		return o.wrong("times", o.Times)
 	case !o.product() && o.Bytes() == 0:
 		return o.wrong("bytes moved", 0)
 	}
 	for _, field := range [...]struct {
 		name         string
 		value, least int64
-	}{{"batch", o.Batch, least}, {"m", o.M, least}, {"n", o.N, least}, {"k", o.K, least}, {"kernels", o.Kernels, 0}, {"times", o.Times, 0}, {"a row of", o.Row, 0}} {
+	}{{"batch", o.Batch, least}, {"m", o.M, least}, {"n", o.N, least}, {"k", o.K, least}, {"kernels", o.Kernels, 0}, {"a row of", o.Row, 0}} {
 		if field.value < field.least || field.value > mostElements {
 			return o.wrong(field.name, field.value)
 		}

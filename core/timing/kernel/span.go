@@ -1,6 +1,10 @@
 package kernel
 
-import "github.com/asrconfig/asrconfig-go/core/timing"
+import (
+	"cmp"
+
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
 
 // Dispatch is what PyTorch takes on the CPU for one kernel in eager mode: Python, autograd, dispatcher and driver. Published profiles of eager
 // transformers have 5 to 12 µs (docs/kernel-time.md).
@@ -48,7 +52,7 @@ func (m *Model) Step(operations []Operation, waits map[Phase]float64) (Step, err
 		}
 		*part = part.Plus(around(took, m.spreadOf(o)))
 		if !m.without.NoHost {
-			span.Host += Dispatch * o.launches() * o.repeats()
+			span.Host += Dispatch * o.launches() * cmp.Or(o.Times, 1)
 		}
 		step[o.Phase] = span
 	}
