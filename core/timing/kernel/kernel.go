@@ -96,7 +96,7 @@ func (m *Model) Seconds(o Operation) (float64, error) {
 	case GEMM:
 		each = m.multiplying(o)
 	case Convolution:
-		each = max(each, m.multiplying(o)*m.memory.Convolution)
+		each = max(each, m.multiplying(o)*m.memory.Convolution) + m.reordering(o)
 	case Attention:
 		each = max(each, o.FLOPs()/(m.rate(o.DType)*fusedAttentionShare))
 	}
@@ -108,6 +108,18 @@ func (m *Model) Seconds(o Operation) (float64, error) {
 	}
 	return each * cmp.Or(o.Times, 1), nil
 }
+
+// reordering is what cuDNN takes to copy a convolution's operands into the layout of its tensor cores' kernels, channels last, and the result back, in
+// types of 16 bits. With fewer than eight channels its kernels take them as they are; PyTorch asks for workspaces of just these copies.
+func (m *Model) reordering(o Operation) float64 {
+	if o.DType != Float16 && o.DType != BFloat16 || min(o.M, o.N, o.K) < fewChannels {
+		return 0
+	}
+	return m.moving(Operation{Kind: Copy, DType: o.DType, Phase: o.Phase, Read: o.Bytes(), Written: o.Bytes()})
+}
+
+// fewChannels: a filter over so few values has less than eight channels.
+const fewChannels = 16
 
 // fusedAttentionShare of the rate is what FlashAttention-2 reports for head sizes of 64 and 128 (arXiv 2307.08691, 50 to 73 % forward, up to 63 % backward).
 const fusedAttentionShare = 0.5

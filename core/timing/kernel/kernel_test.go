@@ -118,6 +118,25 @@ func TestTensorCoresByTypeAndCard(t *testing.T) {
 	}
 }
 
+// TestConvolutionsInHalfPrecisionAreCopied: into channels last and back, each element read and written once more, but for those over a single channel.
+func TestConvolutionsInHalfPrecisionAreCopied(t *testing.T) {
+	m := modelOf(t, "A100-80GB SXM", Terms{})
+	convolution := func(d DType, channels int64) Operation {
+		const outputs, taps = 1 << 20, 3
+		size := int64(d.size())
+		return Operation{Name: "convolution", Kind: Convolution, Phase: Forward, DType: d, Batch: 1, M: outputs, N: channels, K: channels * taps,
+			Read: float64(size * (outputs*channels + channels*channels*taps)), Written: float64(size * outputs * channels), Kernels: 1}
+	}
+	beside := func(o Operation) float64 { // what its own kernel does not take
+		return secondsOf(t, m, o) - launchGap - max(m.moving(o), m.multiplying(o)*m.memory.Convolution)
+	}
+	wide := convolution(BFloat16, 64)
+	copies := Operation{Name: "copies", Kind: Copy, Phase: Forward, DType: BFloat16, Read: wide.Bytes(), Written: wide.Bytes()}
+	assert.InEpsilon(t, secondsOf(t, m, copies)-launchGap, beside(wide), 1e-9)
+	assert.InDelta(t, 0, beside(convolution(BFloat16, 2)), 1e-12)
+	assert.InDelta(t, 0, beside(convolution(TF32, 64)), 1e-12, "float32 keeps its layout")
+}
+
 func TestPowerCapsTheRate(t *testing.T) {
 	weak, strong := modelOf(t, "A100-80GB PCIe", Terms{}), modelOf(t, "A100-80GB SXM", Terms{}) // 300 and 400 W
 	big := gemm(Float16, 1, 8192, 8192, 8192)
