@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"core/dataset":                {"core/audio", "core/audio/media", "core/batching", "core/fault", "core/profile"},
 	"core/gpus":                   {"core/fault", "core/profile"},
 	"core/hardware":               {"core/fault", "core/gpus", "core/profile", "core/runlog"},
-	"core/memory":                 {"core/fault", "core/memory/allocator", "core/memory/peak", "core/memory/reduction", "core/memory/replay", "core/memory/template", "core/memory/trace"},
+	"core/memory":                 {"core/fault", "core/memory/allocator", "core/memory/peak", "core/memory/reduction", "core/memory/replay", "core/memory/template", "core/memory/trace", "core/timing/kernel"},
 	"core/memory/trace":           {"core/fault", "core/jsontext"},
 	"core/memory/trace/tracetest": {"core/memory/trace"},
 	"core/memory/reduction":       {"core/fault", "core/memory/trace"},

@@ -95,6 +95,20 @@ func runTraining(a runArgs) (memory.RunEstimate, error) {
 	return m.Run(a.RunRequest)
 }
 
+type workArgs struct {
+	Trace traceRef `json:"trace"`
+	trace.Shape
+}
+
+// workOf lists what the kernels of one micro-batch of a shape do, by a trace.
+func workOf(a workArgs) (memory.StepWork, error) {
+	m, err := a.Trace.model()
+	if err != nil {
+		return memory.StepWork{}, err
+	}
+	return m.Work(a.Shape)
+}
+
 type traceArgs struct {
 	Trace uint64 `json:"trace"`
 }

@@ -62,6 +62,7 @@ var table = map[string]operation{
 	"memory.close":        withArgs(closeTrace),
 	"memory.simulate":     withArgs(simulate),
 	"memory.run":          withArgs(runTraining),
+	"memory.work":         withArgs(workOf),
 	"memory.analytic":     withArgs(analytic.Make),
 	"memory.device":       withArgs(device.Describe),
 	"memory.sharding":     withArgs(sharding.Of),

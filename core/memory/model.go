@@ -14,6 +14,7 @@ type Model struct {
 	about     map[string]any
 	ops       []string
 	modules   []string
+	calls     []trace.Call
 	templates *template.Set
 }
 
@@ -23,5 +24,5 @@ func New(t *trace.Trace) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Model{about: t.About, ops: t.Ops, modules: t.Modules, templates: set}, nil
+	return &Model{about: t.About, ops: t.Ops, modules: t.Modules, calls: t.Calls, templates: set}, nil
 }

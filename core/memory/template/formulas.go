@@ -23,6 +23,9 @@ func (b *builder) fit() error {
 		}
 	}
 	for _, t := range b.Templates {
+		if err := t.fitCalls(b.trace.Segments, b.Variables); err != nil {
+			return err
+		}
 		if !slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.Ambiguous }) {
 			continue
 		}
@@ -48,11 +51,10 @@ func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) (err
 	sizes, key := make([]int64, len(t.Recordings)), make([]byte, 0, 8+8*len(t.Recordings))
 	for i := range t.Storages {
 		s := &t.Storages[i]
-		key = binary.LittleEndian.AppendUint64(key[:0], uint64(s.Unit.Count)<<32|uint64(s.Unit.Columns))
 		for k, r := range t.Recordings {
 			sizes[k] = r.Sizes[i]
-			key = binary.LittleEndian.AppendUint64(key, uint64(sizes[k]))
 		}
+		key = keyOf(binary.LittleEndian.AppendUint64(key[:0], uint64(s.Unit.Count)<<32|uint64(s.Unit.Columns)), sizes)
 		index, found := known[string(key)]
 		if !found {
 			f := formulaOf(sizes, of, fitter)
@@ -63,6 +65,14 @@ func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) (err
 		s.Formula = index
 	}
 	return nil
+}
+
+// keyOf adds sizes to what storages are told apart by.
+func keyOf(key []byte, sizes []int64) []byte {
+	for _, size := range sizes {
+		key = binary.LittleEndian.AppendUint64(key, uint64(size))
+	}
+	return key
 }
 
 func (t *Template) addFormula(f formula.Formula) int32 {

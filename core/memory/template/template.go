@@ -23,6 +23,7 @@ type Template struct {
 
 	Recordings []Recording
 
+	calls     calls
 	structure *canonical
 	expiries  [roles][]Expiry
 	first     firstWindow
@@ -124,8 +125,10 @@ func (t *Template) HasShapes() bool {
 }
 
 // Shapes are the different shapes of the recordings; of has the index of each recording's own.
-func (t *Template) Shapes() (shapes []trace.Shape, of []int) {
-	for _, r := range t.Recordings {
+func (t *Template) Shapes() (shapes []trace.Shape, of []int) { return shapesOf(t.Recordings) }
+
+func shapesOf(recordings []Recording) (shapes []trace.Shape, of []int) {
+	for _, r := range recordings {
 		at := slices.Index(shapes, r.Shape)
 		if at < 0 {
 			at = len(shapes)

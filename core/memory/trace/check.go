@@ -49,6 +49,9 @@ func (t *Trace) check() error {
 	if err := checkLengths(t.Lengths); err != nil {
 		return err
 	}
+	if err := checkCalls(t.Calls); err != nil {
+		return err
+	}
 	return t.checkSegments()
 }
 

@@ -21,6 +21,9 @@ func (t *Trace) checkSegments() error {
 		if err == nil {
 			err = s.checkPads(ops)
 		}
+		if err == nil {
+			err = s.checkCalls(t.Calls)
+		}
 		switch {
 		case err != nil:
 		case s.Kind == KindLoad && i > 0:

@@ -6,7 +6,7 @@ package trace
 // misunderstand or refuse, new fields included.
 const (
 	FormatName    = "asrconfig-trace"
-	FormatVersion = 1
+	FormatVersion = 2
 )
 
 // Kinds of segments.
@@ -27,6 +27,7 @@ type Trace struct {
 	Modules  []string       `json:"modules"` // names that Segment.Module points into; "" is outside any module
 	Tags     []string       `json:"tags"`    // names that Segment.Tag points into; "" is no tag
 	Lengths  []Length       `json:"lengths"` // the input's, and what each convolution over time makes of it
+	Calls    []Call         `json:"calls"`   // that Segment.Calls points into
 	Segments []Segment      `json:"segments"`
 }
 
@@ -41,6 +42,9 @@ type Segment struct {
 	Module []int32 `json:"module"`           // of each allocation: in which module
 	Tag    []int32 `json:"tag"`              // of each allocation: what for
 	Phases []Phase `json:"phases"`           // where they begin, the first at 0
+
+	Calls   []int32 `json:"calls,omitempty"`   // operations of forward and backward pass, in their order
+	Numbers []int64 `json:"numbers,omitempty"` // of one call after the other, as many as each has
 }
 
 // Phase is a part of a segment from an event on: "forward", "backward", "optimizer", …

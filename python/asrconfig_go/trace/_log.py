@@ -6,19 +6,22 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
+
+from ._calls import Call, Calls, costs, type_name
 
 TAGS = ("", "parameter", "buffer", "gradient", "optimizer", "input", "workspace", "output")
 
 
 class Names:
-    """Strings numbered in the order in which they were first seen."""
+    """Names numbered in the order in which they were first seen."""
 
     def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
+        self.numbers: dict[Any, int] = {}
 
-    def __call__(self, name: str) -> int:
+    def __call__(self, name: Any) -> int:
         return self.numbers.setdefault(name, len(self.numbers))
 
 
@@ -33,13 +36,14 @@ class Segment:
     module: list[int] = field(default_factory=list)
     tag: list[int] = field(default_factory=list)
     phases: list[tuple[int, str]] = field(default_factory=list)
+    calls: Calls = field(default_factory=Calls)
 
 
 class EventLog:
     """Watches storages. ``where`` returns the current phase and module."""
 
     def __init__(self, where: Callable[[], tuple[str, str]]) -> None:
-        self.ops, self.modules = Names(), Names()
+        self.ops, self.modules, self.calls = Names(), Names(), Names()
         self.segments: list[Segment] = []
         self.births = 0
         self._where = where
@@ -78,6 +82,15 @@ class EventLog:
                 self.segments[-1].events.append(-1 - number)
 
         self._living[key] = (number, weakref.ref(storage, died))
+
+    def call(self, op: Any, name: str, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]) -> None:
+        """Write down what an operation on the device computes and moves."""
+        phase = self._where()[0]
+        if not self._open or phase == "optimizer" or self.segments[-1].kind not in ("micro", "iteration"):
+            return  # optimizers follow from the parameters, further micro-batches from the first
+        for layout, numbers in costs(op, args, read, made):
+            kind = self.calls(Call(name, type_name((*made, *read)), phase, layout, len(numbers)))
+            self.segments[-1].calls.add(kind, numbers)
 
     def passing(self, size: int, op: str) -> None:
         """A workspace that an operation takes and gives back."""

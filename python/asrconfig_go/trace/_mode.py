@@ -78,6 +78,7 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if op is ADD and self._sums.in_place(args, kwargs):
+            self._log.call(op, str(op), args, list(args[:2]), [args[0]])
             return self._added(args)
         op = as_without_mode(op)
         known = self._kinds.get(op)
@@ -89,9 +90,12 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
         tensors = _tensors(args, kwargs)
         holds = self.arena.holds
         fake = any(holds(t) for t in tensors)
-        if kind is _Kind.WRITE:
-            return _written(op, args, kwargs) if fake else op(*args, **kwargs)
         watches = self._log.watches
+        if kind is _Kind.WRITE:
+            written = _written(op, args, kwargs) if fake else op(*args, **kwargs)
+            if any(map(watches, tensors)):
+                self._log.call(op, name, args, tensors, _tensors((written,), None))
+            return written
         if not self._inside() and not any(map(watches, tensors)):
             return self._new(op, name, args, kwargs, fake, tensors)
         for tensor in tensors:
@@ -101,10 +105,10 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
             self.lengths.saw(args[1], args[0], args[3], args[4], args[5])
         with self._workspaces.of(op, name, args):
             out = self._new(op, name, args, kwargs, fake, tensors)
-            leaves = pytree.tree_leaves(out)[: _ON_HOST.get(op)]
+            leaves = [leaf for leaf in pytree.tree_leaves(out)[: _ON_HOST.get(op)] if isinstance(leaf, torch.Tensor)]
             for leaf in reversed(leaves) if op in LAST_FIRST else leaves:
-                if isinstance(leaf, torch.Tensor):
-                    self._log.birth(leaf, name)
+                self._log.birth(leaf, name)
+        self._log.call(op, name, args, tensors, leaves)
         return out
 
     def _added(self, args: tuple[Any, ...]) -> torch.Tensor:

@@ -156,6 +156,8 @@ class _Loop:
         if not points:
             raise InvalidArgumentError("no points to trace", "give (batch, length, labels) of at least one batch")
         windows = [points[0]] * (self._steps - 1) + list(points)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        recorder.about |= {"trained_parameters": sum(p.numel() for p in trained), "trained_tensors": len(trained)}
         model.train()
         self._enable_checkpointing(model)
         self._stop_caching(model)

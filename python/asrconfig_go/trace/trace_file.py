@@ -15,19 +15,20 @@ from .._base.files import write_whole
 from ._log import TAGS, EventLog
 from ._trace_errors import TraceError
 
-FORMAT, VERSION = "asrconfig-trace", 1
+FORMAT, VERSION = "asrconfig-trace", 2
 _MOST = 1 << 29  # bytes, unpacked
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One recorded run. ``segments`` hold allocations and frees; ``about`` has the model, versions and settings."""
+    """One recorded run. ``segments`` hold allocations, frees and calls; ``about`` the model, versions and settings."""
 
     about: dict[str, Any]
     ops: list[str]
     modules: list[str]
     tags: list[str]
     lengths: list[dict[str, Any]]
+    calls: list[dict[str, Any]]
     segments: list[dict[str, Any]]
 
     @classmethod
@@ -42,11 +43,14 @@ class Trace:
                 "module": list(s.module),
                 "tag": list(s.tag),
                 "phases": [list(p) for p in s.phases],
+                "calls": s.calls.kinds,
+                "numbers": s.calls.numbers,
             }
             for s in log.segments
             if s.op or s.kind != "iteration"
         ]
-        return cls(about, list(log.ops.numbers), list(log.modules.numbers), list(TAGS), lengths, segments)
+        calls = [call._asdict() for call in log.calls.numbers]
+        return cls(about, list(log.ops.numbers), list(log.modules.numbers), list(TAGS), lengths, calls, segments)
 
     def to_bytes(self) -> bytes:
         """The file's content: gzip of JSON."""

@@ -1,0 +1,141 @@
+package memory
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/template"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
+)
+
+// StepWork is what the kernels of one micro-batch do, by a trace.
+type StepWork struct {
+	Operations        []kernel.Operation `json:"operations"` // of forward pass, recomputation and backward pass, equal ones together
+	TrainedParameters int64              `json:"trained_parameters"`
+	TrainedTensors    int64              `json:"trained_tensors"`
+	Unknown           []string           `json:"unknown"` // operations without a rule, which count by their bytes; sorted
+}
+
+// Work gives the operations of a micro-batch of a shape. Errors: InvalidArgument for a shape out of range, Unsupported where the traced
+// shapes do not tell.
+func (m *Model) Work(shape trace.Shape) (StepWork, error) {
+	if err := shape.Check(); err != nil {
+		return StepWork{}, outOfRange("%v", err)
+	}
+	position := template.Position{Window: 1, Role: template.Micro}
+	if m.templates.Loop == trace.KindIteration {
+		position.Role = template.Iteration
+	}
+	t, err := m.templates.For(position, shape)
+	if err != nil {
+		return StepWork{}, err
+	}
+	point, err := m.templates.Variables.At(shape)
+	if err != nil {
+		return StepWork{}, err
+	}
+	w := worker{tf32: m.tf32(), index: map[kernel.Operation]int{}, unknown: map[string]bool{}}
+	if !t.Calls(point, m.calls, w.add) {
+		return StepWork{}, fault.New(fault.Unsupported, "give batches that take the same way through the model", "the traced batches run different operations, so that times of other shapes are not known")
+	}
+	found := StepWork{Operations: w.list, Unknown: make([]string, 0, len(w.unknown))}
+	found.TrainedParameters, found.TrainedTensors = m.count("trained_parameters"), m.count("trained_tensors")
+	for name := range w.unknown {
+		found.Unknown = append(found.Unknown, name)
+	}
+	slices.Sort(found.Unknown)
+	return found, nil
+}
+
+// tf32 tells whether float32 products go to the tensor cores, which a plan turns on where the traced card has them.
+func (m *Model) tf32() bool {
+	capability, _ := m.about["compute_capability"].(string)
+	return len(capability) > 0 && (len(capability) > 3 || capability >= "8")
+}
+
+func (m *Model) count(name string) int64 {
+	number, _ := m.about[name].(float64)
+	return int64(max(0, min(number, 1<<50)))
+}
+
+// worker makes operations of calls.
+type worker struct {
+	tf32    bool
+	list    []kernel.Operation
+	index   map[kernel.Operation]int // without how often
+	unknown map[string]bool
+}
+
+var phases = map[string]kernel.Phase{"forward": kernel.Forward, "backward": kernel.Backward, "evaluation": kernel.Forward}
+
+func (w *worker) add(call trace.Call, numbers []int64) {
+	does, known := ruleOf(call.Op)
+	if product := len(numbers) == trace.Product; product != multiplies(does.kind) {
+		does, known = elementwise, false
+	}
+	if !known {
+		w.unknown[call.Op] = true
+	}
+	phase, ok := phases[call.Phase]
+	if does.kernels == 0 || !ok {
+		return
+	}
+	o := kernel.Operation{Name: call.Op, Kind: does.kind, Phase: phase, DType: w.unit(call.DType, does.kind), Kernels: does.kernels,
+		Read: float64(does.reads * numbers[len(numbers)-2]), Written: float64(does.writes * numbers[len(numbers)-1])}
+	empty := o.Bytes() == 0
+	switch len(numbers) {
+	case trace.Product:
+		o.Batch, o.M, o.N, o.K = numbers[0], numbers[1], numbers[2], numbers[3]
+		empty = slices.Min(numbers[:4]) == 0
+	case trace.Row:
+		o.Row = numbers[0]
+	}
+	o.Kind = kindIn(call, does.kind)
+	if o.Kind == kernel.Attention && o.Phase == kernel.Backward && !strings.Contains(call.Op, "backward") {
+		o.Phase = kernel.Recomputation
+	}
+	if empty {
+		return // its kernel has nothing to do
+	}
+	at, again := w.index[o]
+	if !again {
+		at = len(w.list)
+		w.index[o] = at
+		w.list = append(w.list, o)
+	}
+	w.list[at].Times++
+}
+
+// kindIn is the kind with the layout of the operands: a copy that keeps the order of elements is as fast as any other kernel.
+func kindIn(call trace.Call, kind kernel.Kind) kernel.Kind {
+	switch {
+	case kind == kernel.Copy && call.Layout == "" && strings.Contains(call.Op, "copy"):
+		return kernel.Elementwise
+	case kind == kernel.Elementwise && call.Layout == "repeated":
+		return kernel.Broadcast
+	case kind == kernel.Elementwise && call.Layout == "strided":
+		return kernel.Copy
+	}
+	return kind
+}
+
+func multiplies(kind kernel.Kind) bool {
+	return kind == kernel.GEMM || kind == kernel.Convolution || kind == kernel.Attention
+}
+
+// unit is the type of a kernel. Whole numbers and masks count as the type of about their size.
+func (w *worker) unit(dtype string, kind kernel.Kind) kernel.DType {
+	switch dtype {
+	case "float16", "bool", "uint8", "int8":
+		return kernel.Float16
+	case "bfloat16":
+		return kernel.BFloat16
+	case "float32":
+		if multiplies(kind) && w.tf32 {
+			return kernel.TF32
+		}
+	}
+	return kernel.Float32
+}

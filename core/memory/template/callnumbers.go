@@ -1,0 +1,85 @@
+package template
+
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/formula"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+)
+
+// calls are the operations that the template's segments have in common, with a formula for each of their numbers.
+type calls struct {
+	kinds    []int32 // in Trace.Calls
+	numbers  []int32 // in formulas, one call's after the other's
+	formulas []formula.Formula
+	differ   bool // between segments of one structure: nothing is known of other shapes
+}
+
+// fitCalls takes the calls of the last segment as those of all. A first window runs a few more, which set the training up.
+func (t *Template) fitCalls(segments []trace.Segment, vars formula.Variables) error {
+	recordings := t.steady()
+	first := &segments[recordings[0].Segment]
+	t.calls = calls{kinds: first.Calls}
+	for _, r := range recordings {
+		t.calls.differ = t.calls.differ || !slices.Equal(first.Calls, segments[r.Segment].Calls)
+	}
+	if t.calls.differ || len(first.Calls) == 0 || !t.HasShapes() {
+		return nil
+	}
+	shapes, of := shapesOf(recordings)
+	fitter, err := formula.NewFitter(vars, shapes, nil)
+	if err != nil {
+		return err
+	}
+	known := map[string]int32{}
+	for i := range first.Numbers {
+		sizes := make([]int64, len(recordings))
+		for k, r := range recordings {
+			sizes[k] = segments[r.Segment].Numbers[i]
+		}
+		t.calls.numbers = append(t.calls.numbers, t.calls.formulaOf(sizes, of, fitter, known))
+	}
+	return nil
+}
+
+// steady are the recordings of later windows; of all where there is one window.
+func (t *Template) steady() []Recording {
+	later := slices.DeleteFunc(slices.Clone(t.Recordings), func(r Recording) bool { return r.Position.Window == 0 })
+	if len(later) == 0 {
+		return t.Recordings
+	}
+	return later
+}
+
+func (c *calls) formulaOf(sizes []int64, of []int, fitter *formula.Fitter, known map[string]int32) int32 {
+	key := keyOf(nil, sizes)
+	index, found := known[string(key)]
+	if !found {
+		index = int32(len(c.formulas))
+		c.formulas = append(c.formulas, formulaOf(sizes, of, fitter))
+		known[string(key)] = index
+	}
+	return index
+}
+
+// Calls gives each operation of a segment of a shape with its numbers. False where the traced segments differ in what they run.
+func (t *Template) Calls(p formula.Point, kinds []trace.Call, each func(call trace.Call, numbers []int64)) bool {
+	if t.calls.differ || len(t.calls.kinds) == 0 || t.calls.formulas == nil {
+		return false
+	}
+	values := make([]int64, len(t.calls.formulas))
+	for i := range t.calls.formulas {
+		values[i] = int64(t.calls.formulas[i].Size(p))
+	}
+	at := 0
+	var numbers [trace.Product]int64
+	for _, kind := range t.calls.kinds {
+		call := kinds[kind]
+		for i := range call.Numbers {
+			numbers[i] = values[t.calls.numbers[at+i]]
+		}
+		each(call, numbers[:call.Numbers])
+		at += call.Numbers
+	}
+	return true
+}
