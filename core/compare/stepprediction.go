@@ -9,6 +9,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // Training is how steps are computed.
@@ -27,10 +28,11 @@ type Training struct {
 // StepRequest asks how long one optimizer step takes, and compares it with what was measured.
 type StepRequest struct {
 	Training
-	Batch        int64     `json:"batch"`
-	Seconds      float64   `json:"seconds"`
-	Accumulation int       `json:"accumulation"` // 1
-	MeasuredS    []float64 `json:"measured_s"`   // seconds of steps of that shape; none
+	Batch        int64        `json:"batch"`
+	Seconds      float64      `json:"seconds"`
+	Accumulation int          `json:"accumulation"` // 1
+	MeasuredS    []float64    `json:"measured_s"`   // seconds of steps of that shape; none
+	Work         *kernel.Work `json:"work"`         // of a traced micro-batch of that shape, from memory.work, in place of the model
 }
 
 // StepAnswer is a step's time.
@@ -57,13 +59,15 @@ func (t Training) stepper() (*stepper, error) {
 		return nil, err
 	}
 	t.Precision, t.Optimizer = or(t.Precision, estimate.Precision(card.GPU())), or(t.Optimizer, analytic.DefaultOptimizer)
-	t.Model.FreezeFeatureEncoder = t.Model.FreezeFeatureEncoder || t.FreezeFeatureEncoder
-	m, err := analytic.Read(t.Model)
-	if err != nil {
-		return nil, err
-	}
 	timer, err := estimate.TimerOf(card.GPU())
-	return &stepper{t, card, count, m, timer}, err
+	return &stepper{t, card, count, nil, timer}, err
+}
+
+// read finds the model. Errors: those of analytic.Read.
+func (s *stepper) read() (err error) {
+	s.Model.FreezeFeatureEncoder = s.Model.FreezeFeatureEncoder || s.FreezeFeatureEncoder
+	s.model, err = analytic.Read(s.Model)
+	return err
 }
 
 // micro is a micro-batch, and the update that follows it.
@@ -78,11 +82,26 @@ func (s *stepper) micro(batch int64, seconds float64) (m micro, err error) {
 	if err != nil {
 		return m, err
 	}
+	return s.timed(work)
+}
+
+func (s *stepper) timed(work kernel.Work) (m micro, err error) {
 	if m.parts, err = s.timer.Micro(work); err != nil {
 		return m, err
 	}
 	m.update, err = s.timer.Update(work, s.Optimizer, s.Precision, s.count)
 	return m, err
+}
+
+// asked is the micro-batch of a request: traced, or played from the model's config.
+func (s *stepper) asked(r StepRequest) (micro, error) {
+	if r.Work != nil {
+		return s.timed(*r.Work)
+	}
+	if err := s.read(); err != nil {
+		return micro{}, err
+	}
+	return s.micro(r.Batch, r.Seconds)
 }
 
 // Step estimates one optimizer step. Errors: those of analytic.Read and Model.Work, NotFound for an unknown GPU, those of
@@ -93,7 +112,7 @@ func Step(r StepRequest) (StepAnswer, error) {
 		return StepAnswer{}, err
 	}
 	accumulation := or(r.Accumulation, 1)
-	m, err := s.micro(r.Batch, r.Seconds)
+	m, err := s.asked(r)
 	if err != nil {
 		return StepAnswer{}, err
 	}

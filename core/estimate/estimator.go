@@ -7,6 +7,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/device"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // Setup is what a plan may change to make a training fit.
@@ -27,7 +28,7 @@ type Question struct {
 
 // Estimator answers questions about a model and remembers the answers. It is not safe for concurrent use.
 type Estimator struct {
-	works       map[Question]analytic.Work
+	works       map[Question]kernel.Work
 	models      map[bool]*analytic.Model // by whether the feature encoder is frozen
 	source      func(frozen bool) (*analytic.Model, error)
 	predictions map[Question]analytic.Prediction
@@ -41,7 +42,7 @@ func Of(r model.Request) *Estimator {
 		named.FreezeFeatureEncoder = named.FreezeFeatureEncoder || frozen
 		return analytic.Read(named)
 	}
-	return &Estimator{map[Question]analytic.Work{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Prediction{}, map[Question]analytic.Estimate{}}
+	return &Estimator{map[Question]kernel.Work{}, map[bool]*analytic.Model{}, source, map[Question]analytic.Prediction{}, map[Question]analytic.Estimate{}}
 }
 
 // Model is the model itself. Errors: those of analytic.Read.

@@ -1,6 +1,6 @@
 package estimate
 
-import "github.com/asrconfig/asrconfig-go/core/memory/analytic"
+import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
 
 // What a CPU does per second in float32, for each core, and what PyTorch takes for one operation: assumptions, with which a
 // micro-batch of a small wav2vec2 costs about what was measured (docs/timing.md). They serve to weigh micro-batches against
@@ -15,7 +15,7 @@ const (
 
 // HostOverhead is what a micro-batch takes on a CPU beside its audio, in seconds of audio: dispatching its operations, adding
 // its gradients to those that are there, and the Trainer's loop. w is a micro-batch that holds so many padded seconds.
-func HostOverhead(w analytic.Work, seconds, cores float64) float64 {
+func HostOverhead(w kernel.Work, seconds, cores float64) float64 {
 	all, each := w.Sum(), max(1, cores)
 	computing := (all.Products+all.WideProducts)/(hostProducts*each) + (all.Convolutions+all.WideConvolutions)/(hostConvolutions*each) + all.MovedBytes/hostBandwidth
 	fixed := microTime.Likely + hostDispatch*all.Kernels + addedBytes*float64(w.TrainedParameters)/hostBandwidth

@@ -1,9 +1,9 @@
 package estimate
 
-import "github.com/asrconfig/asrconfig-go/core/memory/analytic"
+import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
 
 // Work is what a micro-batch of a question runs. Neither the optimizer nor workspaces change it. Errors: those of Model.Work.
-func (o *Estimator) Work(q Question) (analytic.Work, error) {
+func (o *Estimator) Work(q Question) (kernel.Work, error) {
 	q.Optimizer, q.Accumulating, q.Seconds = "", false, max(q.Seconds, Shortest)
 	if q.Class > "8.0" {
 		q.Class = "8.0"
@@ -13,7 +13,7 @@ func (o *Estimator) Work(q Question) (analytic.Work, error) {
 	}
 	m, err := o.Model(q.Frozen)
 	if err != nil {
-		return analytic.Work{}, err
+		return kernel.Work{}, err
 	}
 	w, err := m.Work(q.request())
 	if err == nil {

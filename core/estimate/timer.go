@@ -38,7 +38,7 @@ func TimerOf(g profile.GPU) (*Timer, error) {
 }
 
 // Micro is a micro-batch with its forward and backward pass. Errors: InvalidArgument for sizes that no operation has.
-func (t *Timer) Micro(w analytic.Work) (timing.Parts, error) {
+func (t *Timer) Micro(w kernel.Work) (timing.Parts, error) {
 	step, err := t.kernels.Step(w.Operations, nil)
 	p := timing.Parts{Overhead: microTime}
 	for _, phase := range kernel.Phases {
@@ -72,7 +72,7 @@ func (u Update) After(microBatches int) timing.Parts {
 const gradientBytes = 4
 
 // Update finds what a step of the optimizer takes. Errors: Unsupported for an optimizer that is not known.
-func (t *Timer) Update(w analytic.Work, optimizer, precision string, devices int) (Update, error) {
+func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) (Update, error) {
 	operations, err := analytic.Update(optimizer, precision, w.TrainedParameters, w.TrainedTensors)
 	if err != nil {
 		return Update{}, err

@@ -8,7 +8,6 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
@@ -29,7 +28,7 @@ func TestMicroIsTheKernelModelsStep(t *testing.T) {
 	product := kernel.Operation{Name: "product", Kind: kernel.GEMM, Phase: kernel.Forward, DType: kernel.BFloat16, Batch: 1, M: 8192, N: 4096, K: 4096, Times: 50}
 	gelu := kernel.Operation{Name: "gelu", Kind: kernel.Elementwise, Phase: kernel.Backward, DType: kernel.BFloat16, Read: 4e8, Written: 2e8, Kernels: 1, Times: 50}
 	tiny := kernel.Operation{Name: "tiny", Kind: kernel.Elementwise, Phase: kernel.Recomputation, DType: kernel.BFloat16, Read: 512, Written: 512, Kernels: 1, Times: 1000}
-	p, err := timer.Micro(analytic.Work{Operations: []kernel.Operation{product, gelu, tiny}})
+	p, err := timer.Micro(kernel.Work{Operations: []kernel.Operation{product, gelu, tiny}})
 	require.NoError(t, err)
 	entry, _, err := gpus.Parse("A100-40GB")
 	require.NoError(t, err)
@@ -47,14 +46,14 @@ func TestMicroIsTheKernelModelsStep(t *testing.T) {
 	whole := p.Sum()
 	assert.True(t, whole.Low < whole.Likely && whole.Likely < whole.High)
 	product.Name, product.M = "culprit", -1
-	_, err = timer.Micro(analytic.Work{Operations: []kernel.Operation{product}})
+	_, err = timer.Micro(kernel.Work{Operations: []kernel.Operation{product}})
 	require.ErrorContains(t, err, "culprit")
 }
 
 // TestUpdateByHand: 28 B a parameter for fused AdamW and 12 for clipping on a V100's 94 % of 900 GB/s; three micro-batches are added to the first.
 func TestUpdateByHand(t *testing.T) {
 	const parameters = 1_000_000_000
-	w := analytic.Work{TrainedParameters: parameters, TrainedTensors: 400}
+	w := kernel.Work{TrainedParameters: parameters, TrainedTensors: 400}
 	timer := timerOf(t, "V100")
 	update, err := timer.Update(w, "adamw_torch_fused", "fp32", 1)
 	require.NoError(t, err)
@@ -69,7 +68,7 @@ func TestUpdateByHand(t *testing.T) {
 	assert.Equal(t, timing.Exchange(timer.gpu, 4*parameters, 2), two.After(1).Exchange)
 	_, err = timer.Update(w, "lion", "fp32", 1)
 	require.ErrorContains(t, err, "lion")
-	none, err := timer.Update(analytic.Work{}, "sgd", "fp16", 2)
+	none, err := timer.Update(kernel.Work{}, "sgd", "fp16", 2)
 	require.NoError(t, err)
 	assert.Zero(t, none.After(3).Optimizer, "nothing trains")
 }
@@ -88,7 +87,7 @@ func TestNoFiguresNoTime(t *testing.T) {
 	*faster.BandwidthGBs *= 2
 	timer, err := TimerOf(faster)
 	require.NoError(t, err)
-	copying := analytic.Work{Operations: []kernel.Operation{{Kind: kernel.Copy, Phase: kernel.Forward, DType: kernel.Float32, Read: 1e9, Written: 1e9}}}
+	copying := kernel.Work{Operations: []kernel.Operation{{Kind: kernel.Copy, Phase: kernel.Forward, DType: kernel.Float32, Read: 1e9, Written: 1e9}}}
 	slow, err := timerOf(t, "T4").Micro(copying)
 	require.NoError(t, err)
 	fast, err := timer.Micro(copying)

@@ -12,10 +12,8 @@ import (
 
 // StepWork is what the kernels of one micro-batch do, by a trace.
 type StepWork struct {
-	Operations        []kernel.Operation `json:"operations"` // of forward pass, recomputation and backward pass, equal ones together
-	TrainedParameters int64              `json:"trained_parameters"`
-	TrainedTensors    int64              `json:"trained_tensors"`
-	Unknown           []string           `json:"unknown"` // operations without a rule, which count by their bytes; sorted
+	kernel.Work
+	Unknown []string `json:"unknown"` // operations without a rule, which count by their bytes; sorted
 }
 
 // Work gives the operations of a micro-batch of a shape. Errors: InvalidArgument for a shape out of range, Unsupported where the traced
@@ -38,10 +36,9 @@ func (m *Model) Work(shape trace.Shape) (StepWork, error) {
 	}
 	w := worker{tf32: m.tf32(), index: map[kernel.Operation]int{}, unknown: map[string]bool{}}
 	if !t.Calls(point, m.calls, w.add) {
-		return StepWork{}, fault.New(fault.Unsupported, "give batches that take the same way through the model", "the traced batches run different operations, so that times of other shapes are not known")
+		return StepWork{}, fault.New(fault.Unsupported, "trace it again with the shapes of its batches", "the trace does not hold what operations of a batch of this shape compute")
 	}
-	found := StepWork{Operations: w.list, Unknown: make([]string, 0, len(w.unknown))}
-	found.TrainedParameters, found.TrainedTensors = m.count("trained_parameters"), m.count("trained_tensors")
+	found := StepWork{kernel.Work{Operations: w.list, TrainedParameters: m.count("trained_parameters"), TrainedTensors: m.count("trained_tensors")}, make([]string, 0, len(w.unknown))}
 	for name := range w.unknown {
 		found.Unknown = append(found.Unknown, name)
 	}

@@ -126,7 +126,7 @@ func (s *search) published(d *draft, f evaluated) error {
 	if !fits {
 		return nil
 	}
-	p, err := s.throughput(w, c.PerDeviceTrainBatchSize)
+	p, err := s.throughput(w, nil, c.PerDeviceTrainBatchSize)
 	if err != nil {
 		return err
 	}

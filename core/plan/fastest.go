@@ -140,6 +140,7 @@ func (s *search) writeBatches(d *draft, f evaluated) error {
 	if f.traced != nil {
 		d.PredictedHighBytes = f.traced.HighBytes
 		d.warn(f.traced.Note)
+		d.warn(f.traced.unknownWarning(f.throughput.known && s.estimator == nil))
 	}
 	s.explainBatches(d, f)
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, d.GradientAccumulationSteps, d.DeviceCount))

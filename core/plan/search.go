@@ -197,7 +197,7 @@ func (s *search) evaluate(w candidate) (f evaluated, fits bool, err error) {
 		return f, false, nil
 	}
 	usual := max(1, min(s.perDevice, f.memory.Largest(s.clips.mean())))
-	if f.throughput, err = s.throughput(w, usual); err != nil {
+	if f.throughput, err = s.throughput(w, f.traced, usual); err != nil {
 		return f, false, err
 	}
 	if err = s.compare(&f); err != nil {

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/estimate"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -38,51 +37,61 @@ func unknownThroughput(w candidate, onCPU bool) throughput {
 }
 
 // throughput is measured between a micro-batch of one short clip and one of usual size, both by the time model.
-func (s *search) throughput(w candidate, usual int) (throughput, error) {
-	if s.estimator == nil || s.timer == nil {
-		p, err := unknownThroughput(w, s.pool.onCPU()), error(nil)
+func (s *search) throughput(w candidate, traced *Traced, usual int) (throughput, error) {
+	ends, err := s.work(w, traced, usual)
+	if err != nil {
+		return throughput{}, err
+	}
+	if len(ends) == 0 || s.timer == nil {
+		p := unknownThroughput(w, s.pool.onCPU())
 		if s.estimator != nil && s.pool.onCPU() {
-			p.overheadS, err = s.hostOverhead(w, usual)
+			p.overheadS = estimate.HostOverhead(ends[1].Work, ends[1].held(), s.in.Hardware.CPU.UsableCores)
 		}
-		return p, err
+		return p, nil
 	}
-	q := s.question(w, 1)
-	at := func(batch int, seconds float64) (parts timing.Parts, work analytic.Work, err error) {
-		q.Batch, q.Seconds = batch, seconds
-		if work, err = s.estimator.Work(q); err == nil {
-			parts, err = s.timer.Micro(work)
-		}
-		return parts, work, err
-	}
-	mean := s.clips.mean()
-	least, _, err := at(1, estimate.Shortest)
+	least, full := ends[0], ends[1]
+	small, err := s.timer.Micro(least.Work)
 	if err != nil {
 		return throughput{}, err
 	}
-	full, work, err := at(usual, mean)
+	large, err := s.timer.Micro(full.Work)
 	if err != nil {
 		return throughput{}, err
 	}
-	update, err := s.timer.Update(work, w.optimizer, w.precision, s.pool.count)
+	update, err := s.timer.Update(full.Work, w.optimizer, w.precision, s.pool.count)
 	if err != nil {
 		return throughput{}, err
 	}
-	held := float64(usual) * mean
-	slope := func(a, b float64) float64 { return max(b-a, 0.01*b) / max(held-estimate.Shortest, 0.5*held) }
-	small, large := least.Sum(), full.Sum()
-	p := throughput{known: true, parts: full, calibration: s.in.Options.Calibration, paddedSecond: timing.Range{
-		Low: slope(small.Low, large.Low), Likely: slope(small.Likely, large.Likely), High: slope(small.High, large.High)}}
-	p.overheadS = max(0, small.Likely/p.paddedSecond.Likely-estimate.Shortest)
+	slope := func(a, b float64) float64 {
+		return max(b-a, 0.01*b) / max(full.held()-least.held(), 0.5*full.held())
+	}
+	low, high := small.Sum(), large.Sum()
+	p := throughput{known: true, parts: large, calibration: s.in.Options.Calibration, paddedSecond: timing.Range{
+		Low: slope(low.Low, high.Low), Likely: slope(low.Likely, high.Likely), High: slope(low.High, high.High)}}
+	p.overheadS = max(0, low.Likely/p.paddedSecond.Likely-least.held())
 	p.finish = func(accumulation float64) timing.Parts { return update.After(int(accumulation + 0.5)) }
 	return p, nil
 }
 
-// hostOverhead is what a micro-batch takes on a CPU beside its seconds, in seconds of audio.
-func (s *search) hostOverhead(w candidate, usual int) (float64, error) {
-	q := s.question(w, usual)
-	q.Seconds = s.clips.mean()
-	work, err := s.estimator.Work(q)
-	return estimate.HostOverhead(work, float64(usual)*q.Seconds, s.in.Hardware.CPU.UsableCores), err
+// work is that of a micro-batch of one short clip, and of one of usual size: from the config, as in comparisons, or by the trace of a
+// model that is known by its traces alone. None where neither tells.
+func (s *search) work(w candidate, traced *Traced, usual int) ([]TracedWork, error) {
+	if s.estimator == nil {
+		if traced == nil {
+			return nil, nil
+		}
+		return traced.Work, nil
+	}
+	q := s.question(w, 1)
+	ends := []TracedWork{{Batch: 1, Seconds: estimate.Shortest}, {Batch: usual, Seconds: s.clips.mean()}}
+	for i := range ends {
+		var err error
+		q.Batch, q.Seconds = ends[i].Batch, ends[i].Seconds
+		if ends[i].Work, err = s.estimator.Work(q); err != nil {
+			return nil, err
+		}
+	}
+	return ends, nil
 }
 
 // epoch is how long an epoch takes, the loader's time not counted.

@@ -1,11 +1,14 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // Traced is what a traced step of the model takes with one candidate: exact where the estimate from the config is not.
@@ -19,6 +22,7 @@ type Traced struct {
 	EvalBatch     *int            `json:"eval_batch"`   // largest evaluation batch of the longest clips; absent when not asked for
 	Note          string          `json:"note"`         // what the trace assumed, for the user; "" for nothing
 	OneLength     bool            `json:"one_length"`   // nothing is known of other lengths, so that no batch can be split by length
+	Work          []TracedWork    `json:"work"`         // of a short clip alone and of a usual micro-batch, for their times; none where no times are known
 	HighBytes     *int64          `json:"high_bytes"`   // worst peak of whole runs in several orders; absent when none was simulated
 }
 
@@ -28,6 +32,16 @@ type TracedPeak struct {
 	Bytes int64          `json:"bytes"` // of the device, context included
 	Parts []profile.Part `json:"parts"`
 }
+
+// TracedWork is what a micro-batch of clips of a length runs.
+type TracedWork struct {
+	Batch   int      `json:"batch"`
+	Seconds float64  `json:"seconds"`
+	Unknown []string `json:"unknown"` // operations that no rule counts
+	kernel.Work
+}
+
+func (w TracedWork) held() float64 { return float64(w.Batch) * w.Seconds }
 
 // NotTraced says why a model was not traced, as the middle of a sentence, and what to do so that it is, as a sentence.
 type NotTraced struct {
@@ -43,11 +57,32 @@ func (t Traced) check() error {
 	if len(t.Peaks) == 0 || !rising || t.Peaks[0].Batch < 1 || slices.ContainsFunc(t.Peaks, func(p TracedPeak) bool { return p.Bytes < 1 || p.Bytes > maxPartBytes }) {
 		return fault.New(fault.InvalidArgument, "trace again", "the traced peaks are not bytes of increasing micro-batches")
 	}
+	if len(t.Work) != 0 && (len(t.Work) != 2 || !(t.Work[0].Batch > 0 && t.Work[0].Seconds > 0 && t.Work[0].held() < t.Work[1].held() && t.Work[1].held() < maxHeld)) {
+		return fault.New(fault.InvalidArgument, "trace again", "the traced work is not that of a short clip and of a larger micro-batch")
+	}
 	if t.BudgetBytes < 1 || t.EvalBatch != nil && *t.EvalBatch < 1 || t.HighBytes != nil && *t.HighBytes < 1 {
 		return fault.New(fault.InvalidArgument, "trace again", "a traced budget of %d bytes, or an evaluation batch or a worst peak below 1", t.BudgetBytes)
 	}
 	return nil
 }
+
+// unknownWarning names the operations whose times are those of their bytes alone; "" for none.
+func (t Traced) unknownWarning(timed bool) string {
+	if !timed || len(t.Work) == 0 || len(t.Work[1].Unknown) == 0 {
+		return ""
+	}
+	names := t.Work[1].Unknown
+	more := ""
+	if len(names) > mostNamed {
+		more = fmt.Sprintf(" and %d more", len(names)-mostNamed)
+		names = names[:mostNamed]
+	}
+	return fmt.Sprintf("There is no rule for the time of %s%s: the bytes that they move count, so that the step may take longer.", strings.Join(names, ", "), more)
+}
+
+const mostNamed = 5
+
+const maxHeld = 1e9 // seconds of audio in a micro-batch
 
 // peak is that of a micro-batch, or of the next larger one that was traced.
 func (t Traced) peak(batch int) (TracedPeak, bool) {

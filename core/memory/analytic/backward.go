@@ -120,6 +120,7 @@ func (t *tracker) recompute(n *node) {
 	from, kept, times := len(t.nodes), len(t.cache), t.repeats
 	t.pass, t.repeats = recomputed, 1
 	made := n.replay()
+	t.unsaved = t.unsaved[:0]
 	t.endAutocast(kept)
 	t.drop(made)
 	t.pass, t.repeats = backward, times

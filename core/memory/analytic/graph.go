@@ -53,6 +53,7 @@ func (t *tracker) save(n *node, values ...value) {
 	if n == nil {
 		return
 	}
+	t.needed()
 	for _, v := range values {
 		t.keep(v.at)
 		n.saved[n.savedCount] = v.at

@@ -95,10 +95,24 @@ func (t *tracker) operate(o kernel.Operation) { t.operateIn(t.pass, o) }
 
 func (t *tracker) operateIn(p pass, o kernel.Operation) {
 	t.made = 0
-	if t.recorded != nil {
-		o.Phase = passPhases[p]
-		t.recorded.add(o, float64(t.workRepeats)*t.kept)
+	if t.recorded == nil {
+		return
 	}
+	o.Phase, o.Times = passPhases[p], float64(t.workRepeats)*t.kept
+	if p == recomputed {
+		t.unsaved = append(t.unsaved, o)
+		return
+	}
+	t.recorded.add(o, o.Times)
+}
+
+// needed records what was recomputed up to here, since something of it is saved. Behind the last tensor that backward needs,
+// recomputation ends (torch/utils/checkpoint.py, early stop).
+func (t *tracker) needed() {
+	for _, o := range t.unsaved {
+		t.recorded.add(o, o.Times)
+	}
+	t.unsaved = t.unsaved[:0]
 }
 
 // runs records the forward kernel that made y of x, and whatever else was made since the one before; a view makes nothing.

@@ -1,5 +1,7 @@
 package analytic
 
+import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
+
 // tracker plays a training step of a model, forward and backward, the way PyTorch's autograd runs it, and counts the bytes
 // that live after each operation. A storage lives while something refers to it: a variable of the model's code, a node
 // of the graph that saved it for backward, autocast's cache, or a gradient on its way. Nothing is computed.
@@ -14,11 +16,12 @@ type tracker struct {
 	rowOf                             map[rowKey]int32
 	live                              account
 	highest                           *highWater
-	tooLarge                          bool        // a storage beyond maxElements was asked for
-	largestParameter                  int64       // bytes of the largest trained parameter
-	largestStorage                    int64       // bytes of the largest storage that the model makes
-	recorded                          *operations // what runs; nil where nobody asks for it
-	made                              int64       // bytes of tensors made since the last operation was recorded
+	tooLarge                          bool               // a storage beyond maxElements was asked for
+	largestParameter                  int64              // bytes of the largest trained parameter
+	largestStorage                    int64              // bytes of the largest storage that the model makes
+	recorded                          *operations        // what runs; nil where nobody asks for it
+	made                              int64              // bytes of tensors made since the last operation was recorded
+	unsaved                           []kernel.Operation // recomputed since something was saved
 	trainedTensors, trainedParameters int64
 
 	module          string // the part of the model at work

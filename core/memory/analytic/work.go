@@ -7,63 +7,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// Work is what the kernels of one micro-batch do, recorded while its step is played.
-type Work struct {
-	Operations        []kernel.Operation // of forward pass, recomputation and backward pass, equal ones together
-	TrainedParameters int64              // those with a gradient, which the optimizer updates
-	TrainedTensors    int64              // how many tensors they are
-}
-
-// Amount is what operations add up to. A multiplication and an addition count as two.
-type Amount struct {
-	Products         float64 // operations of matrix products in 16 bits
-	WideProducts     float64 // of those in float32
-	Convolutions     float64 // of convolutions in 16 bits
-	WideConvolutions float64 // of those in float32
-	MovedBytes       float64 // read and written
-	Kernels          float64
-}
-
-// Sum adds up all operations.
-func (w Work) Sum() (a Amount) {
-	for _, phase := range passPhases {
-		a = a.Plus(w.In(phase), 1)
-	}
-	return a
-}
-
-// In adds up the operations of a phase.
-func (w Work) In(phase kernel.Phase) (a Amount) {
-	for _, o := range w.Operations {
-		if o.Phase == phase {
-			a = a.Plus(amountOf(o), o.Times)
-		}
-	}
-	return a
-}
-
-// Plus adds another amount some times over.
-func (a Amount) Plus(b Amount, times float64) Amount {
-	return Amount{a.Products + times*b.Products, a.WideProducts + times*b.WideProducts, a.Convolutions + times*b.Convolutions,
-		a.WideConvolutions + times*b.WideConvolutions, a.MovedBytes + times*b.MovedBytes, a.Kernels + times*b.Kernels}
-}
-
-func amountOf(o kernel.Operation) Amount {
-	a := Amount{MovedBytes: o.Bytes(), Kernels: float64(o.Kernels)}
-	half := o.DType == kernel.Float16 || o.DType == kernel.BFloat16
-	switch {
-	case o.Kind == kernel.Convolution && half:
-		a.Convolutions = o.FLOPs()
-	case o.Kind == kernel.Convolution:
-		a.WideConvolutions = o.FLOPs()
-	case half:
-		a.Products = o.FLOPs()
-	default:
-		a.WideProducts = o.FLOPs()
-	}
-	return a
-}
-
 // Prediction is an estimate without its terms: what a search over many steps asks for.
 type Prediction struct {
 	PeakAllocated     uint64
@@ -85,13 +28,13 @@ func (m *Model) Predict(r Request) (Prediction, error) {
 }
 
 // Work plays a step as Estimate does, and records what it runs. Errors: those of Estimate.
-func (m *Model) Work(r Request) (Work, error) {
+func (m *Model) Work(r Request) (kernel.Work, error) {
 	recorded := newOperations()
 	t, _, err := m.played(r, recorded)
 	if err != nil {
-		return Work{}, err
+		return kernel.Work{}, err
 	}
-	return Work{slices.Clip(recorded.list), t.trainedParameters, t.trainedTensors}, nil
+	return kernel.Work{Operations: slices.Clip(recorded.list), TrainedParameters: t.trainedParameters, TrainedTensors: t.trainedTensors}, nil
 }
 
 // played is the tracker of a step by the rule.

@@ -39,7 +39,7 @@ func TestWorkOfAnEncoder(t *testing.T) {
 // of what it covers, the same arithmetic in float32, and every trained parameter with a gradient.
 func TestWorkGrowsAsItShould(t *testing.T) {
 	everyModel(t, func(t *testing.T, m *Model) {
-		work := func(batch int64, precision string, checkpointing bool) Work {
+		work := func(batch int64, precision string, checkpointing bool) kernel.Work {
 			w, err := m.Work(Request{Batch: batch, Seconds: 6, Precision: precision, Checkpointing: checkpointing})
 			require.NoError(t, err)
 			return w

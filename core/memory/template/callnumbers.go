@@ -2,6 +2,7 @@ package template
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/formula"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
@@ -9,21 +10,18 @@ import (
 
 // calls are the operations that the template's segments have in common, with a formula for each of their numbers.
 type calls struct {
-	kinds    []int32 // in Trace.Calls
-	numbers  []int32 // in formulas, one call's after the other's
-	formulas []formula.Formula
-	differ   bool // between segments of one structure: nothing is known of other shapes
+	kinds    []int32           // in Trace.Calls
+	numbers  []int32           // in formulas, one call's after the other's
+	formulas []formula.Formula // none where nothing is known of other shapes
 }
 
-// fitCalls takes the calls of the last segment as those of all. A first window runs a few more, which set the training up.
-func (t *Template) fitCalls(segments []trace.Segment, vars formula.Variables) error {
-	recordings := t.steady()
+// fitCalls fits the numbers of the calls, by the segments that most of the template's are like. A first window runs a few more, which
+// set the training up.
+func (t *Template) fitCalls(known []trace.Call, segments []trace.Segment, vars formula.Variables) error {
+	recordings := alike(t.steady(), known, segments)
 	first := &segments[recordings[0].Segment]
 	t.calls = calls{kinds: first.Calls}
-	for _, r := range recordings {
-		t.calls.differ = t.calls.differ || !slices.Equal(first.Calls, segments[r.Segment].Calls)
-	}
-	if t.calls.differ || len(first.Calls) == 0 || !t.HasShapes() {
+	if len(first.Calls) == 0 || !t.HasShapes() {
 		return nil
 	}
 	shapes, of := shapesOf(recordings)
@@ -31,13 +29,13 @@ func (t *Template) fitCalls(segments []trace.Segment, vars formula.Variables) er
 	if err != nil {
 		return err
 	}
-	known := map[string]int32{}
+	indices := map[string]int32{}
 	for i := range first.Numbers {
 		sizes := make([]int64, len(recordings))
 		for k, r := range recordings {
 			sizes[k] = segments[r.Segment].Numbers[i]
 		}
-		t.calls.numbers = append(t.calls.numbers, t.calls.formulaOf(sizes, of, fitter, known))
+		t.calls.numbers = append(t.calls.numbers, t.calls.formulaOf(sizes, of, fitter, indices))
 	}
 	return nil
 }
@@ -51,6 +49,25 @@ func (t *Template) steady() []Recording {
 	return later
 }
 
+// alike are the recordings of the most common sequence of calls. Calls that have as many numbers count as equal: a GPU pads a mask where a
+// length is no multiple of eight, and copies it where it is.
+func alike(recordings []Recording, known []trace.Call, segments []trace.Segment) []Recording {
+	groups := map[string][]Recording{}
+	var most []Recording
+	for _, r := range recordings {
+		var key strings.Builder
+		for _, call := range segments[r.Segment].Calls {
+			key.WriteByte(byte(known[call].Numbers))
+			key.WriteString(known[call].Phase)
+		}
+		groups[key.String()] = append(groups[key.String()], r)
+		if len(groups[key.String()]) > len(most) {
+			most = groups[key.String()]
+		}
+	}
+	return most
+}
+
 func (c *calls) formulaOf(sizes []int64, of []int, fitter *formula.Fitter, known map[string]int32) int32 {
 	key := keyOf(nil, sizes)
 	index, found := known[string(key)]
@@ -62,9 +79,9 @@ func (c *calls) formulaOf(sizes []int64, of []int, fitter *formula.Fitter, known
 	return index
 }
 
-// Calls gives each operation of a segment of a shape with its numbers. False where the traced segments differ in what they run.
+// Calls gives each operation of a segment of a shape with its numbers. False where no calls with shapes were traced.
 func (t *Template) Calls(p formula.Point, kinds []trace.Call, each func(call trace.Call, numbers []int64)) bool {
-	if t.calls.differ || len(t.calls.kinds) == 0 || t.calls.formulas == nil {
+	if t.calls.formulas == nil {
 		return false
 	}
 	values := make([]int64, len(t.calls.formulas))

@@ -23,7 +23,7 @@ func (b *builder) fit() error {
 		}
 	}
 	for _, t := range b.Templates {
-		if err := t.fitCalls(b.trace.Segments, b.Variables); err != nil {
+		if err := t.fitCalls(b.trace.Calls, b.trace.Segments, b.Variables); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.Ambiguous }) {

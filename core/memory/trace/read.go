@@ -118,6 +118,8 @@ func checkHeader(format string, version int, what string) error {
 	case version > FormatVersion:
 		return fault.New(fault.VersionMismatch, "install a newer asrconfig-go, or record the trace with this one",
 			"%s has version %d; this library reads version %d", what, version, FormatVersion)
+	case version < 1:
+		return fault.New(fault.Corrupt, recordAgain, "%s: version %d", what, version)
 	case version < FormatVersion:
 		return fault.New(fault.VersionMismatch, recordAgain, "%s has version %d, without what operations compute; this library reads version %d", what, version, FormatVersion)
 	}

@@ -38,9 +38,18 @@ func TestRefused(t *testing.T) {
 		code   fault.Code
 		says   string
 	}{
-		"other format":      {func(d object) { d["format"] = "zip" }, fault.Corrupt, `its format is "zip"`},
-		"newer version":     {func(d object) { d["version"], d["streams"] = 2, []any{} }, fault.VersionMismatch, "version 2"},
-		"no version":        {func(d object) { delete(d, "version") }, fault.Corrupt, "version 0"},
+		"other format":   {func(d object) { d["format"] = "zip" }, fault.Corrupt, `its format is "zip"`},
+		"newer version":  {func(d object) { d["version"], d["streams"] = 3, []any{} }, fault.VersionMismatch, "version 3"},
+		"older version":  {func(d object) { d["version"] = 1 }, fault.VersionMismatch, "version 1, without what operations compute"},
+		"no version":     {func(d object) { delete(d, "version") }, fault.Corrupt, "version 0"},
+		"calls of words": {func(d object) { d["calls"] = []any{object{"op": "aten.add.Tensor", "numbers": 5}} }, fault.Corrupt, "5 numbers"},
+		"wild call":      {func(d object) { segment(d, 1)["calls"] = []any{7} }, fault.Corrupt, "call 0: kind 7"},
+		"calls without numbers": {func(d object) {
+			d["calls"], segment(d, 1)["calls"] = []any{object{"op": "aten.add.Tensor", "numbers": 2}}, []any{0}
+		}, fault.Corrupt, "0 numbers of calls that have 2"},
+		"negative bytes": {func(d object) {
+			d["calls"], segment(d, 1)["calls"], segment(d, 1)["numbers"] = []any{object{"op": "aten.add.Tensor", "numbers": 2}}, []any{0}, []any{5, -5}
+		}, fault.Corrupt, "number 1 of the calls is -5"},
 		"unknown field":     {func(d object) { d["streams"] = []any{} }, fault.Corrupt, "streams"},
 		"nested about":      {func(d object) { d["about"] = object{"a": object{}} }, fault.Corrupt, `about: "a"`},
 		"no segments":       {func(d object) { d["segments"] = []any{} }, fault.Corrupt, "0 segments"},

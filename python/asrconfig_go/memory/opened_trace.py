@@ -99,6 +99,16 @@ class OpenedTrace:
             return False
         return True
 
+    def work(self, batch: int, seconds: float, labels: int | None = None) -> dict[str, Any]:
+        """What the kernels of one micro-batch of this shape do, as ``timing.step`` takes it.
+
+        Raises ``UnsupportedError`` where the trace does not hold it.
+        """
+        request = self.step_request(Shape(batch, seconds, labels))
+        asked = {key: request[key] for key in ("trace", "batch", "length", "labels")}
+        found: dict[str, Any] = native.call("memory.work", asked)
+        return found
+
     @property
     def length_per_second(self) -> float:
         """Units of input length in a second of audio: samples, or frames of features."""

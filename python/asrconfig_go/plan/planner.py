@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._base import native
 from .._base.choices import Optimizer, Precision
-from .._base.errors import AsrConfigError
+from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..batching import StepSampler
 from ..batching.memory_limits import Table
 
@@ -26,6 +26,7 @@ _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
 _ROWS = 16  # lengths at which a traced table is asked
 _GRADIENT_BYTES = 4
+_SHORTEST_S = 0.5  # of a clip; as in core/estimate
 
 
 class TracedSettings(NamedTuple):
@@ -136,6 +137,7 @@ class Tracer:
             "peaks": [self._peak(memory, size, longest_s) for size in sizes],
             "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
             "note": _assumed(memory),
+            "work": _work(memory, rows, durations),
             "high_bytes": self._worst(memory, rows, share, durations, limit),
         }
 
@@ -182,6 +184,20 @@ class Tracer:
         rest = {"cached": found.peak_reserved - found.peak_allocated, "context": outside}
         parts += [{"name": name, "bytes": size} for name, size in rest.items() if size > 0]
         return {"batch": batch, "bytes": found.peak_reserved + outside, "parts": parts}
+
+
+def _work(memory: MemoryModel, rows: Table, durations: Sequence[float]) -> list[dict[str, Any]]:
+    """What a short clip alone and a usual micro-batch run; none where the traced shapes do not tell."""
+    mean = max(_SHORTEST_S, sum(durations) / len(durations))
+    usual = max(1, next((size for seconds, size in rows if seconds >= mean), rows[-1][1]))
+    shortest = min(_SHORTEST_S, mean / 2)
+    try:
+        return [
+            {"batch": size, "seconds": seconds, **memory.work(size, seconds)}
+            for size, seconds in ((1, shortest), (usual, mean))
+        ]
+    except (UnsupportedError, InvalidArgumentError):
+        return []
 
 
 def _assumed(memory: MemoryModel) -> str:

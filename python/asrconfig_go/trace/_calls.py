@@ -70,7 +70,8 @@ def type_name(tensors: Iterable[torch.Tensor]) -> str:
 
 def _bytes(tensor: torch.Tensor) -> int:
     """What lies in memory: an expanded tensor is read from the few elements that it has."""
-    return min(tensor.numel() * tensor.element_size(), int(tensor.untyped_storage().nbytes()))
+    whole = int(tensor.untyped_storage().nbytes())
+    return min(int(tensor.numel() * tensor.element_size()), whole)
 
 
 def _layout(read: list[torch.Tensor], made: list[torch.Tensor]) -> str:

@@ -83,14 +83,25 @@ class EventLog:
 
         self._living[key] = (number, weakref.ref(storage, died))
 
-    def call(self, op: Any, name: str, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]) -> None:
+    def call(
+        self, op: Any, name: str, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]
+    ) -> None:
         """Write down what an operation on the device computes and moves."""
-        phase = self._where()[0]
-        if not self._open or phase == "optimizer" or self.segments[-1].kind not in ("micro", "iteration"):
-            return  # optimizers follow from the parameters, further micro-batches from the first
-        for layout, numbers in costs(op, args, read, made):
-            kind = self.calls(Call(name, type_name((*made, *read)), phase, layout, len(numbers)))
-            self.segments[-1].calls.add(kind, numbers)
+        for layout, numbers in costs(op, args, read, made) if self._times() else ():
+            self._add_call(name, type_name((*made, *read)), layout, numbers)
+
+    def copied(self, size: int, like: torch.Tensor) -> None:
+        """A copy into the order of rows that a kernel makes for itself, of ``size`` bytes."""
+        if self._times():
+            self._add_call("aten.clone.default", type_name((like,)), "strided", (size, size))
+
+    def _times(self) -> bool:
+        """Optimizers follow from the parameters, further micro-batches from the first."""
+        return self._open and self._where()[0] != "optimizer" and self.segments[-1].kind in ("micro", "iteration")
+
+    def _add_call(self, name: str, dtype: str, layout: str, numbers: tuple[int, ...]) -> None:
+        kind = self.calls(Call(name, dtype, self._where()[0], layout, len(numbers)))
+        self.segments[-1].calls.add(kind, numbers)
 
     def passing(self, size: int, op: str) -> None:
         """A workspace that an operation takes and gives back."""

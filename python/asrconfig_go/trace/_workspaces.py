@@ -150,6 +150,7 @@ class Workspaces:
             for number, size in enumerate(held(args) if held else ()):
                 if size:
                     (others if number else first).enter_context(self._log.during(size, name))
+                    self._log.copied(size, args[0])
             yield
             self._passing(op, name, args)
             others.close()

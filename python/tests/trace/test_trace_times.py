@@ -1,0 +1,130 @@
+"""Times from traces: beside those of the estimator that plays the config, and of modules that nobody described."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import asrconfig_go as ac  # noqa: E402
+from asrconfig_go._base import native  # noqa: E402
+from asrconfig_go.memory import MemoryModel  # noqa: E402
+from asrconfig_go.memory.model_source import analytic_request  # noqa: E402
+
+LARGE = {
+    "hidden_size": 1024,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 3,
+    "layerdrop": 0.0,
+}
+LAYER_NORM = {"do_stable_layer_norm": True, "feat_extract_norm": "layer", "conv_bias": True}
+DEPTH = {"num_hidden_layers": 2, "layerdrop": 0.0}
+MODELS: dict[str, Any] = {
+    "wav2vec2": lambda: transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**DEPTH)),
+    "xls-r": lambda: transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**LARGE, **LAYER_NORM)),
+    "wavlm": lambda: transformers.WavLMForCTC(transformers.WavLMConfig(**DEPTH)),
+    "w2v-bert": lambda: transformers.Wav2Vec2BertForCTC(transformers.Wav2Vec2BertConfig(**LARGE, vocab_size=32)),
+    "whisper": lambda: transformers.WhisperForConditionalGeneration(transformers.WhisperConfig()),
+}  # fmt: skip
+CASES = [(name, "T4", "fp16", False) for name in MODELS] + [
+    (name, "A100", "bf16", True) for name in ("xls-r", "whisper")
+]
+
+
+@pytest.mark.parametrize(("name", "gpu", "precision", "checkpointing"), CASES)
+def test_both_ways_to_a_time_agree(name: str, gpu: str, precision: Any, checkpointing: bool) -> None:
+    """The trace sees what PyTorch runs; the analytic estimator plays it from the config (docs/kernel-time.md)."""
+    model = MODELS[name]()
+    with MemoryModel.trace(
+        model, precision=precision, gradient_checkpointing=checkpointing, accumulation=3, gpu=gpu,
+        progress=False, cache=False,
+    ) as memory:  # fmt: skip
+        for batch, seconds in ((1, 2.0), (8, 10.0)):
+            work = memory.work(batch, seconds)
+            assert work.pop("unknown") == []
+            asked = {
+                "model": analytic_request(model, False), "gpu": gpu, "batch": batch, "seconds": seconds,
+                "precision": precision, "checkpointing": checkpointing,
+            }  # fmt: skip
+            played = native.call("timing.step", asked)
+            traced = native.call("timing.step", {**asked, "work": work})
+            assert traced["parts"]["compute"]["likely"] == pytest.approx(played["parts"]["compute"]["likely"], rel=0.02)
+            assert traced["step_s"]["likely"] == pytest.approx(played["step_s"]["likely"], rel=0.1)
+
+
+class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """A layer of a conformer: feed-forward, attention, convolution."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(width) for _ in range(4))
+        self.wide, self.narrow = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+        self.attention = torch.nn.MultiheadAttention(width, 4, batch_first=True)
+        self.gates, self.out = torch.nn.Linear(width, 2 * width), torch.nn.Linear(width, width)
+        self.depthwise = torch.nn.Conv1d(width, width, 31, padding=15, groups=width)
+
+    def forward(self, x: Any) -> Any:
+        x = x + self.narrow(torch.nn.functional.silu(self.wide(self.norms[0](x))))
+        y = self.norms[1](x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        y = torch.nn.functional.glu(self.gates(self.norms[2](x)), -1)
+        x = x + self.out(torch.nn.functional.silu(self.depthwise(y.transpose(1, 2)).transpose(1, 2)))
+        return self.norms[3](x)
+
+
+class Conformer(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """A small conformer with CTC over log-mel features."""
+
+    def __init__(self, width: int = 256, layers: int = 2) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv1d(80, width, 3, stride=2, padding=1)
+        self.second = torch.nn.Conv1d(width, width, 3, stride=2, padding=1)
+        self.layers = torch.nn.ModuleList(Layer(width) for _ in range(layers))
+        self.head = torch.nn.Linear(width, 32)
+
+    def forward(self, input_features: Any, labels: Any) -> dict[str, Any]:
+        x = self.second(self.first(input_features.transpose(1, 2)).relu()).relu().transpose(1, 2)
+        for layer in self.layers:
+            x = layer(x)
+        scores = self.head(x).log_softmax(-1).transpose(0, 1).float()
+        frames = torch.full((x.shape[0],), x.shape[1])
+        texts = torch.full((x.shape[0],), labels.shape[1])
+        return {"loss": torch.nn.functional.ctc_loss(scores, labels, frames, texts, zero_infinity=True)}
+
+
+def features(batch: int, samples: int, labels: int) -> dict[str, Any]:
+    return {
+        "input_features": torch.zeros(batch, samples // 160, 80),
+        "labels": torch.ones(batch, labels, dtype=torch.long),
+    }
+
+
+def test_a_module_of_the_users_own_has_times() -> None:
+    clips = [[0.0] * (16000 * (2 + i % 12)) for i in range(96)]
+    hours = {}
+    for gpu in ("T4", "A100"):
+        config, _ = ac.create_optimal_config(
+            clips, Conformer(), gpu=gpu, batch_fn=features, loader_rate=1e6, verbose=False
+        )
+        assert config.times is not None
+        assert config.times.parts.compute.likely > 0
+        hours[gpu] = config.times.epoch_hours.likely
+    assert hours["A100"] < hours["T4"]
+
+
+class Odd(Conformer):
+    """With an operation that no rule knows."""
+
+    def forward(self, input_features: Any, labels: Any) -> dict[str, Any]:
+        found = super().forward(input_features, labels)
+        return {"loss": found["loss"] + torch.special.bessel_j0(self.head.weight).sum() * 0}
+
+
+def test_an_operation_without_a_rule_is_named() -> None:
+    points = [(2, 32000, 5), (3, 48000, 7), (4, 64000, 6)]
+    with MemoryModel.trace(Odd(), features, precision="fp32", gpu="T4", points=points, progress=False) as memory:
+        assert memory.work(4, 5.0)["unknown"] == [f"aten.special_bessel_j{i}.default" for i in (0, 1)]
