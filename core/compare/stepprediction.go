@@ -72,9 +72,13 @@ type micro struct {
 	update estimate.Update
 }
 
+func (s *stepper) request(batch int64, seconds float64) analytic.Request {
+	return analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
+		Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())}
+}
+
 func (s *stepper) micro(batch int64, seconds float64) (m micro, err error) {
-	work, err := s.model.Work(analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
-		Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())})
+	work, err := s.model.Work(s.request(batch, seconds))
 	if err != nil {
 		return m, err
 	}

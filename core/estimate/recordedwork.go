@@ -15,7 +15,7 @@ func (o *Estimator) Work(q Question) (analytic.Work, error) {
 	if err != nil {
 		return analytic.Work{}, err
 	}
-	w, err := m.Work(q.request())
+	w, err := m.Work(q.Request())
 	if err == nil {
 		o.works[q] = w
 	}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -379,11 +380,21 @@ func (r planRecord) times() []Block {
 	if t.EnergyKWh != nil {
 		found = append(found, spread("energy of run", ranged(*t.EnergyKWh, " kWh")))
 	}
-	note := "estimate with its range, without evaluations"
+	note := "estimate with its range"
 	if t.Calibrated {
 		note = "by measured steps"
 	}
+	note += ", run: " + runShares(t.RunParts)
 	return []Block{section{Title: "Times", Note: note, Body: []Block{found}}}
+}
+
+// runShares says what a run's time goes to.
+func runShares(p profile.RunParts) string {
+	whole := p.Training.Likely + p.Evaluation.Likely + p.Checkpoints.Likely + p.StartUp.Likely
+	share := func(r profile.Range) string {
+		return fmt.Sprintf("%.2g %%", 100*r.Likely/max(whole, math.SmallestNonzeroFloat64))
+	}
+	return fmt.Sprintf("%s training, %s evaluation, %s checkpoints, %s start", share(p.Training), share(p.Evaluation), share(p.Checkpoints), share(p.StartUp))
 }
 
 // spread is a tile of "1.2 h (0.7–2.1)", its range below.
