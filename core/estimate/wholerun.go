@@ -40,17 +40,14 @@ type Generation struct {
 // Evaluation is a set of clips that a model is evaluated with.
 type Evaluation struct {
 	Request    analytic.Request // of a batch, its padding included
+	Work       analytic.Work    // that the request makes
 	Batches    float64          // of a device
 	Generation *Generation      // nil where only the loss or the best token of each frame is asked for
 }
 
 // Evaluate is what one evaluation takes, the loader's time not counted. Errors: those of Model.Work.
 func (t *Timer) Evaluate(m *analytic.Model, e Evaluation) (timing.Range, error) {
-	operations, err := m.ForwardPass(e.Request)
-	if err != nil {
-		return timing.Range{}, err
-	}
-	batch, err := t.forward(operations, kernel.Dispatch)
+	batch, err := t.forward(e.Work.ForwardPass(), kernel.Dispatch)
 	if err == nil && e.Generation != nil {
 		var texts timing.Range
 		texts, err = t.generate(m, e.Request, *e.Generation)
@@ -63,11 +60,11 @@ func (t *Timer) Evaluate(m *analytic.Model, e Evaluation) (timing.Range, error) 
 func (t *Timer) generate(m *analytic.Model, r analytic.Request, g Generation) (timing.Range, error) {
 	one := int64(1)
 	r.Labels = &one
-	operations, err := m.ForwardPass(r)
+	work, err := m.Work(r)
 	if err != nil {
 		return timing.Range{}, err
 	}
-	first, err := t.forward(operations, kernel.Dispatch)
+	first, err := t.forward(work.ForwardPass(), kernel.Dispatch)
 	if err != nil {
 		return timing.Range{}, err
 	}
@@ -75,6 +72,7 @@ func (t *Timer) generate(m *analytic.Model, r analytic.Request, g Generation) (t
 		if err != nil {
 			return timing.Range{}
 		}
+		var operations []kernel.Operation
 		if operations, err = m.GenerationStep(r, r.Batch*int64(g.Beams), max(1, tokens/2)); err != nil {
 			return timing.Range{}
 		}

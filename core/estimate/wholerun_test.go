@@ -22,30 +22,31 @@ func modelOf(t *testing.T, name string) *analytic.Model {
 // TestAnEvaluationIsForwardPasses, with the Trainer's time for each batch and the summary at the end.
 func TestAnEvaluationIsForwardPasses(t *testing.T) {
 	timer, m := timerOf(t, "T4"), modelOf(t, "facebook/wav2vec2-base")
-	e := Evaluation{Request: analytic.Request{Batch: 8, Seconds: 10, Precision: "fp16", ComputeCapability: "7.5"}, Batches: 50}
+	r := analytic.Request{Batch: 8, Seconds: 10, Precision: "fp16", ComputeCapability: "7.5"}
+	w, err := m.Work(r)
+	require.NoError(t, err)
+	e := Evaluation{Request: r, Work: w, Batches: 50}
 	found, err := timer.Evaluate(m, e)
 	require.NoError(t, err)
-	operations, err := m.ForwardPass(e.Request)
-	require.NoError(t, err)
-	step, err := timer.kernels.Step(operations, nil)
+	step, err := timer.kernels.Step(w.ForwardPass(), nil)
 	require.NoError(t, err)
 	assert.Equal(t, step[kernel.Forward].Seconds().Plus(microTime).Times(50).Plus(summaryTime), found)
-	w, err := m.Work(e.Request)
-	require.NoError(t, err)
 	whole, err := timer.Micro(w)
 	require.NoError(t, err)
 	assert.Less(t, found.Likely, 50*whole.Sum().Likely/2.5+summaryTime.Likely, "backward takes twice as long as forward")
-	e.Request.Batch = 0
-	_, err = timer.Evaluate(m, e)
-	require.ErrorContains(t, err, "batch is 0")
+	w.Operations[0].Read = -1
+	_, err = timer.Evaluate(m, Evaluation{Request: r, Work: w, Batches: 1})
+	require.ErrorContains(t, err, "bytes read")
 }
 
 // TestTokensWaitForTheCPU: a token of a small decoder takes its launches, whatever the card; a text takes as long as its tokens.
 func TestTokensWaitForTheCPU(t *testing.T) {
 	m := modelOf(t, "openai/whisper-small")
 	r := analytic.Request{Batch: 8, Seconds: 30, Precision: "fp16", ComputeCapability: "8.0"}
+	w, err := m.Work(r)
+	require.NoError(t, err)
 	of := func(card string, g *Generation) timing.Range {
-		found, err := timerOf(t, card).Evaluate(m, Evaluation{Request: r, Batches: 1, Generation: g})
+		found, err := timerOf(t, card).Evaluate(m, Evaluation{Request: r, Work: w, Batches: 1, Generation: g})
 		require.NoError(t, err)
 		return found
 	}

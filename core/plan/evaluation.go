@@ -59,7 +59,11 @@ func (s *search) evaluating(d *draft, f evaluated, clips int) (timing.Range, err
 	sample := s.clips.sample(batch, 1)
 	q := s.question(f.candidate, batch)
 	q.Accumulating, q.Seconds = false, min(s.clips.longest(), batching.Expected(sample, min(batch, len(sample)))/float64(len(sample)))
-	e := estimate.Evaluation{Request: q.Request(), Batches: float64(share) / float64(batch)}
+	work, err := s.estimator.Work(q)
+	if err != nil {
+		return timing.Range{}, err
+	}
+	e := estimate.Evaluation{Request: q.Request(), Work: work, Batches: float64(share) / float64(batch)}
 	sorted := s.clips.sorted
 	e.Generation = s.in.Options.Generation(m, batching.Expected(sorted, min(batch, len(sorted)))/float64(len(sorted)))
 	one, err := s.timer.Evaluate(m, e)

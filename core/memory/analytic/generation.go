@@ -1,8 +1,6 @@
 package analytic
 
 import (
-	"slices"
-
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
@@ -29,18 +27,18 @@ func (m *Model) GenerationStep(r Request, rows, tokens int64) ([]kernel.Operatio
 	t := newTracker(set)
 	t.recorded = newOperations()
 	m.generate(t, rows, tokens)
-	return forwardOf(t.recorded.list), nil
+	return Work{Operations: t.recorded.list}.ForwardPass(), nil
 }
 
-// ForwardPass is the operations of the forward pass alone, as an evaluation runs them. Errors: those of Work.
-func (m *Model) ForwardPass(r Request) ([]kernel.Operation, error) {
-	w, err := m.Work(r)
-	return forwardOf(w.Operations), err
-}
-
-// forwardOf leaves out dropout, too, which only training has.
-func forwardOf(operations []kernel.Operation) []kernel.Operation {
-	return slices.DeleteFunc(operations, func(o kernel.Operation) bool { return o.Phase != kernel.Forward || o.Name == "dropout" })
+// ForwardPass is the operations of the forward pass alone, as an evaluation runs them: without dropout, which only training has.
+func (w Work) ForwardPass() []kernel.Operation {
+	kept := make([]kernel.Operation, 0, len(w.Operations))
+	for _, o := range w.Operations {
+		if o.Phase == kernel.Forward && o.Name != "dropout" {
+			kept = append(kept, o)
+		}
+	}
+	return kept
 }
 
 // generateToken plays Whisper's decoder for one token of each row.

@@ -41,8 +41,8 @@ def estimate_run_time(
 
     ``seconds``: of a clip, in training and evaluation. Without ``workers`` the GPU waits while its process prepares
     each batch, ``loader_rate`` seconds of audio per second (None: assumed). ``eval_steps`` and ``save_steps``:
-    optimizer steps between evaluations of ``eval_samples`` clips and between checkpoints; 0, none. ``evaluation``: as in
-    ``EvaluationOptions``. The planner estimates its runs by the same functions.
+    optimizer steps between evaluations of ``eval_samples`` clips and between checkpoints; 0, none. ``evaluation``: as
+    in ``EvaluationOptions``. The planner estimates its runs by the same functions.
 
     Raises ``NotFoundError`` for an unknown GPU or model, ``InvalidArgumentError`` for values out of range.
 
