@@ -132,7 +132,7 @@ func (p *planner) assumptions(m *analytic.Model) []string {
 		out = append(out, "durations assumed log-normal about the given mean, up to the given longest")
 	}
 	if p.LoaderRate == nil {
-		worker := timing.WorkerRate(p.model.Architecture)
+		worker := timing.WorkerRate(p.model.Architecture, p.dataset.SampleRates)
 		out = append(out, fmt.Sprintf("a loader's worker assumed to prepare %.0f (%.0f to %.0f) seconds of audio per second", worker.Likely, worker.Low, worker.High))
 	}
 	if p.Workers != nil {

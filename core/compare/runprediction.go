@@ -89,7 +89,7 @@ func occasions(steps, interval int) int {
 
 // withLoader is seconds of a GPU with the loader beside it, or before it where it has no workers.
 func (r RunRequest) withLoader(gpu timing.Range, audio float64, s *stepper) timing.Range {
-	rate := timing.WorkerRate(s.model.Profile().Architecture)
+	rate := timing.WorkerRate(s.model.Profile().Architecture, nil)
 	if r.LoaderRate != nil {
 		rate = timing.Range{Low: *r.LoaderRate, Likely: *r.LoaderRate, High: *r.LoaderRate}
 	}

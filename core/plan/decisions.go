@@ -170,7 +170,7 @@ func (s *search) loading(workers int) timing.Range { return s.loadingOf(s.clips.
 
 // loadingOf is loading for so many seconds of audio.
 func (s *search) loadingOf(seconds float64, workers int) timing.Range {
-	rate := timing.WorkerRate(s.in.Model.Architecture)
+	rate := timing.WorkerRate(s.in.Model.Architecture, s.in.Dataset.SampleRates)
 	if decoded := s.in.Options.DecodeRate; decoded != nil {
 		rate = timing.Range{Low: min(rate.Low, *decoded), Likely: min(rate.Likely, *decoded), High: min(rate.High, *decoded)}
 	}

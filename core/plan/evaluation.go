@@ -50,15 +50,17 @@ func (s *search) writeEvalBatch(d *draft, f evaluated) {
 
 // evaluating is what one evaluation with so many clips takes, the loader's part in it; its batches by the estimate from the config.
 func (s *search) evaluating(d *draft, f evaluated, clips int) (timing.Range, error) {
-	m := s.described()
-	if m == nil {
-		return timing.Range{}, nil
-	}
 	share := (clips + s.pool.count - 1) / s.pool.count
 	batch := min(d.PerDeviceEvalBatchSize, share)
 	sample := s.clips.sample(batch, 1)
+	padded := min(s.clips.longest(), batching.Expected(sample, min(batch, len(sample)))/float64(len(sample)))
+	loader := s.loadingOf(s.clips.seconds()*float64(clips)/float64(s.clips.count), d.DataloaderNumWorkers)
+	m := s.described()
+	if m == nil {
+		return s.withLoader(d, f.forwardShare(float64(share)*padded+f.throughput.overheadS*float64(share)/float64(batch)), loader), nil
+	}
 	q := s.question(f.candidate, batch)
-	q.Accumulating, q.Seconds = false, min(s.clips.longest(), batching.Expected(sample, min(batch, len(sample)))/float64(len(sample)))
+	q.Accumulating, q.Seconds = false, padded
 	work, err := s.estimator.Work(q)
 	if err != nil {
 		return timing.Range{}, err
@@ -67,8 +69,17 @@ func (s *search) evaluating(d *draft, f evaluated, clips int) (timing.Range, err
 	sorted := s.clips.sorted
 	e.Generation = s.in.Options.Generation(m, batching.Expected(sorted, min(batch, len(sorted)))/float64(len(sorted)))
 	one, err := s.timer.Evaluate(m, e)
-	loader := s.loadingOf(s.clips.seconds()*float64(clips)/float64(s.clips.count), d.DataloaderNumWorkers)
 	return s.withLoader(d, one, loader), err
+}
+
+// forwardShare is what a forward pass over so many seconds takes of what training on them does: a third, as backward takes twice as long, and a quarter
+// where layers are computed again. For models that are known by their traces alone.
+func (f evaluated) forwardShare(seconds float64) timing.Range {
+	passes := 3.0
+	if f.checkpointing {
+		passes = 4
+	}
+	return f.throughput.paddedSecond.Times(seconds / passes)
 }
 
 // Generation is how the texts of a batch come about whose longest clip has so many seconds: it takes as long as that one's, or goes on without end to

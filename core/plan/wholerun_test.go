@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 const whisperSmall = "openai/whisper-small"
@@ -159,4 +161,20 @@ func TestWithoutTimesTheRhythmIsTheUsualOne(t *testing.T) {
 	assert.Nil(t, c.Times)
 	assert.Equal(t, 93, *c.EvalSteps)
 	assert.Contains(t, decision(t, c, "eval_steps").Reason, "not known")
+}
+
+// TestAModelKnownByItsTracesAloneIsEvaluatedInAThirdOfTheTime that training takes, in a quarter where layers are computed again.
+func TestAModelKnownByItsTracesAloneIsEvaluatedInAThirdOfTheTime(t *testing.T) {
+	s := &search{in: described(t, xlsr, slices.Repeat([]float64{10}, 100), "T4"), clips: durations{sorted: slices.Repeat([]float64{10}, 100), count: 100}, pool: pool{count: 1}}
+	s.in.Options.LoaderRate = new(float64)
+	*s.in.Options.LoaderRate = 1e9
+	f := evaluated{throughput: throughput{known: true, paddedSecond: timing.Range{Low: 1, Likely: 3, High: 6}, overheadS: 2}}
+	d := &draft{Config: profile.Config{PerDeviceEvalBatchSize: 5, DataloaderNumWorkers: 1}}
+	one, err := s.evaluating(d, f, 20)
+	require.NoError(t, err)
+	assert.InEpsilon(t, 20*10+4*2, one.Likely, 1e-9)
+	f.checkpointing = true
+	one, err = s.evaluating(d, f, 20)
+	require.NoError(t, err)
+	assert.InEpsilon(t, 0.75*(20*10+4*2), one.Likely, 1e-9)
 }
