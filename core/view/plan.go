@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -384,17 +383,18 @@ func (r planRecord) times() []Block {
 	if t.Calibrated {
 		note = "by measured steps"
 	}
-	note += ", run: " + runShares(t.RunParts)
+	note += runShares(t.RunParts)
 	return []Block{section{Title: "Times", Note: note, Body: []Block{found}}}
 }
 
-// runShares says what a run's time goes to.
+// runShares says what a run's time goes to; nothing of a plan that does not say.
 func runShares(p profile.RunParts) string {
 	whole := p.Training.Likely + p.Evaluation.Likely + p.Checkpoints.Likely + p.StartUp.Likely
-	share := func(r profile.Range) string {
-		return fmt.Sprintf("%.2g %%", 100*r.Likely/max(whole, math.SmallestNonzeroFloat64))
+	if !(whole > 0) {
+		return ""
 	}
-	return fmt.Sprintf("%s training, %s evaluation, %s checkpoints, %s start", share(p.Training), share(p.Evaluation), share(p.Checkpoints), share(p.StartUp))
+	share := func(r profile.Range) string { return fmt.Sprintf("%.2g %%", 100*r.Likely/whole) }
+	return fmt.Sprintf(", run: %s training, %s evaluation, %s checkpoints, %s start", share(p.Training), share(p.Evaluation), share(p.Checkpoints), share(p.StartUp))
 }
 
 // spread is a tile of "1.2 h (0.7–2.1)", its range below.
