@@ -27,7 +27,7 @@ import (
 // Requests mutated from the golden ones, through the entry of ac_call. More of them:
 // go test ./core/api -run Mutated -mutations 100000 -timeout 2h. One again: -mutations 1 -first NUMBER.
 var (
-	mutations = flag.Int("mutations", 4000, "how many mutated requests")
+	mutations = flag.Int("mutations", 8000, "how many mutated requests")
 	first     = flag.Uint64("first", 0, "the number of the first mutated request")
 )
 
@@ -57,7 +57,7 @@ func TestMutatedRequestsGetAWellFormedAnswer(t *testing.T) {
 		count(answered, raw, answer.OK)
 		finish(t, number, raw, answer)
 	}
-	if *mutations >= 4000 && *first == 0 {
+	if *mutations >= 8000 && *first == 0 {
 		for name := range table {
 			require.Contains(t, answered, name)
 			require.Positive(t, answered[name][1], "%s was never refused", name)

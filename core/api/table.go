@@ -68,6 +68,7 @@ var table = map[string]operation{
 	"memory.sharding":     withArgs(sharding.Of),
 	"memory.replay":       withArgs(allocator.Replay),
 	"timing.step":         withArgs(compare.Step),
+	"timing.run":          withArgs(compare.Run),
 	"timing.calibrate":    withArgs(compare.Calibrate),
 	"timing.compare":      withArgs(compareGPUs),
 	"timing.largest":      withArgs(compare.LargestModels),

@@ -47,7 +47,8 @@ type Row struct {
 	Parts      *profile.StepParts `json:"parts"`       // of the mean step, without the loader; absent without published figures
 	StepS      *profile.Range     `json:"step_s"`      // seconds
 	EpochHours *profile.Range     `json:"epoch_hours"` //
-	RunHours   *profile.Range     `json:"run_hours"`   // of all epochs
+	RunHours   *profile.Range     `json:"run_hours"`   // of the whole run
+	RunParts   *profile.RunParts  `json:"run_parts"`   // hours that add up to it
 	AudioRate  *profile.Range     `json:"audio_rate"`  // seconds of audio trained on per second
 	Bound      string             `json:"bound"`       // the largest part of the time, or "loader"
 	Calibrated bool               `json:"calibrated"`  // by measured steps
@@ -120,7 +121,7 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 
 // assumptions says what the figures rest on.
 func (p *planner) assumptions(m *analytic.Model) []string {
-	out := []string{"times are estimates of single kernels, fitted on published measurements; published whole runs, with evaluations and loaders of their day, took two to six times as long; a calibration by measured steps replaces this"}
+	out := []string{"times are estimates of single kernels, fitted on published measurements; a calibration by measured steps replaces them"}
 	switch limit := m.LongestSeconds(); {
 	case limit > 0 && p.dataset.MaxS > limit:
 		out = append(out, fmt.Sprintf("clips over %v s are truncated to that, the limit of the model's positions", limit))
@@ -131,13 +132,17 @@ func (p *planner) assumptions(m *analytic.Model) []string {
 		out = append(out, "durations assumed log-normal about the given mean, up to the given longest")
 	}
 	if p.LoaderRate == nil {
-		worker := timing.WorkerRate(p.model.Architecture)
+		worker := timing.WorkerRate(p.model.Architecture, p.dataset.SampleRates)
 		out = append(out, fmt.Sprintf("a loader's worker assumed to prepare %.0f (%.0f to %.0f) seconds of audio per second", worker.Likely, worker.Low, worker.High))
 	}
 	if p.Workers != nil {
 		out = append(out, fmt.Sprintf("%s of the loader for each GPU", fault.Plural(*p.Workers, "worker")))
 	}
-	return append(out, "evaluations, checkpoints and the first steps' warm-up are not counted")
+	set := "clips to evaluate with assumed to be a tenth of those trained on"
+	if p.EvalSamples != nil {
+		set = fmt.Sprintf("evaluations of %s", fault.Plural(*p.EvalSamples, "clip"))
+	}
+	return append(out, set+"; hours a run include evaluations, checkpoints and the start")
 }
 
 // mark finds the cheapest and the fastest of those that fit.

@@ -43,7 +43,9 @@ func TestEveryRowHoldsTogether(t *testing.T) {
 		require.LessOrEqual(t, row.PeakBytes, row.BudgetBytes, row.GPU)
 		require.Equal(t, 32, row.Batch*row.Accumulation*row.Count, row.GPU)
 		require.GreaterOrEqual(t, row.LargestBatch, row.Batch, row.GPU)
-		require.InEpsilon(t, 3*row.EpochHours.Likely, row.RunHours.Likely, 1e-9)
+		require.InEpsilon(t, 3*row.EpochHours.Likely, row.RunParts.Training.Likely, 1e-9)
+		p := row.RunParts
+		require.InEpsilon(t, p.Training.Likely+p.Evaluation.Likely+p.Checkpoints.Likely+p.StartUp.Likely, row.RunHours.Likely, 1e-9)
 		if row.Bound != "loader" {
 			p := row.Parts
 			require.InEpsilon(t, row.StepS.Likely, p.Compute.Likely+p.Memory.Likely+p.Launches.Likely+p.Optimizer.Likely+p.Exchange.Likely+p.Overhead.Likely, 1e-9, row.GPU)

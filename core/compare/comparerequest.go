@@ -7,6 +7,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
+	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -31,6 +32,8 @@ type Request struct {
 	LoaderRate           *float64 `json:"loader_rate"`            // seconds of audio that a worker prepares per second; an assumption
 	DecodeRate           *float64 `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
 	Workers              *int     `json:"workers"`                // of the loader for each GPU, 0..1024; with Hardware as many as keep it fed, else 4
+
+	plan.EvaluationOptions
 
 	// Durations are those of every clip of Data.Profile, in seconds; none: the profile's histogram.
 	Durations []float64 `json:"-"`

@@ -41,7 +41,8 @@ func (row *Row) take(p *planner, m machine, c profile.Config, shared *estimate.E
 	row.Effective, row.PeakBytes = row.Batch*row.Accumulation*m.count, uint64(c.PredictedBytes)
 	row.MicroBatching, row.LengthHandling = c.MicroBatching, c.LengthHandling
 	if t := c.Times; t != nil {
-		row.Parts, row.StepS, row.EpochHours, row.RunHours, row.AudioRate = &t.Parts, &t.StepS, &t.EpochHours, &t.RunHours, &t.AudioRate
+		row.Parts, row.StepS, row.EpochHours, row.AudioRate = &t.Parts, &t.StepS, &t.EpochHours, &t.AudioRate
+		row.RunHours, row.RunParts = &t.RunHours, &t.RunParts
 		row.Bound, row.Calibrated, row.Cost, row.EnergyKWh = t.Bound, t.Calibrated, t.CostUSD, t.EnergyKWh
 	}
 	if price, known := p.prices[m.card.Key]; known {

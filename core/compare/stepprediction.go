@@ -53,7 +53,17 @@ type stepper struct {
 	timer *estimate.Timer
 }
 
+// stepper reads the model. Errors: those of analytic.Read and onCard.
 func (t Training) stepper() (*stepper, error) {
+	s, err := t.onCard()
+	if err == nil {
+		err = s.read()
+	}
+	return s, err
+}
+
+// onCard is a stepper of no model yet. Errors: NotFound for an unknown GPU, those of estimate.TimerOf.
+func (t Training) onCard() (*stepper, error) {
 	card, count, err := gpus.Parse(t.GPU)
 	if err != nil {
 		return nil, err
@@ -76,9 +86,13 @@ type micro struct {
 	update estimate.Update
 }
 
+func (s *stepper) request(batch int64, seconds float64) analytic.Request {
+	return analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
+		Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())}
+}
+
 func (s *stepper) micro(batch int64, seconds float64) (m micro, err error) {
-	work, err := s.model.Work(analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
-		Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())})
+	work, err := s.model.Work(s.request(batch, seconds))
 	if err != nil {
 		return m, err
 	}
@@ -107,7 +121,7 @@ func (s *stepper) asked(r StepRequest) (micro, error) {
 // Step estimates one optimizer step. Errors: those of analytic.Read and Model.Work, NotFound for an unknown GPU, those of
 // timing.Calibrate.
 func Step(r StepRequest) (StepAnswer, error) {
-	s, err := r.stepper()
+	s, err := r.onCard()
 	if err != nil {
 		return StepAnswer{}, err
 	}

@@ -61,7 +61,8 @@ func (o *Estimator) Model(frozen bool) (*analytic.Model, error) {
 // batches of many lengths fixed segments keep gaps, growing ones do not.
 const AllocatorSettings = "expandable_segments:True"
 
-func (q Question) request() analytic.Request {
+// Request is the question for a model.
+func (q Question) Request() analytic.Request {
 	r := analytic.Request{Batch: int64(q.Batch), Seconds: q.Seconds, Precision: q.Precision, Checkpointing: q.Checkpointing,
 		Accumulation: 1, Optimizer: q.Optimizer, LoRARank: q.Rank, ComputeCapability: q.Class, Settings: AllocatorSettings}
 	if q.Accumulating {
@@ -79,7 +80,7 @@ func (o *Estimator) Predict(q Question) (analytic.Prediction, error) {
 	if err != nil {
 		return analytic.Prediction{}, err
 	}
-	s, err := m.Predict(q.request())
+	s, err := m.Predict(q.Request())
 	if err == nil {
 		o.predictions[q] = s
 	}
@@ -101,7 +102,7 @@ func (o *Estimator) Estimate(q Question) (analytic.Estimate, error) {
 	if err != nil {
 		return analytic.Estimate{}, err
 	}
-	r := q.request()
+	r := q.Request()
 	r.Simulate = true
 	e, err := m.Estimate(r)
 	if err == nil {

@@ -15,7 +15,7 @@ func (o *Estimator) Work(q Question) (kernel.Work, error) {
 	if err != nil {
 		return kernel.Work{}, err
 	}
-	w, err := m.Work(q.request())
+	w, err := m.Work(q.Request())
 	if err == nil {
 		o.works[q] = w
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -105,7 +106,11 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 		return profile.Config{}, err
 	}
 	planOptimizer(d, s.in)
-	s.writeTimes(d, best)
+	whole, err := s.writeRun(d, best)
+	if err != nil {
+		return profile.Config{}, err
+	}
+	s.writeTimes(d, best, whole)
 	d.Alternatives = []profile.Alternative{}
 	if !s.in.WithoutAlternatives {
 		if err := s.writeAlternatives(d, best, ranked); err != nil {
@@ -170,13 +175,8 @@ func (s *search) explainBatches(d *draft, f evaluated) {
 	d.because("micro_batching", s.microBatchReason(f))
 	d.because("length_handling", s.orderReason(f))
 	d.compareLast(s.trainerBatches(f), f)
-	evalBatch, why := d.MicroBatchSize, "as many of the longest clips as in training, which needs more memory"
-	if f.traced != nil && f.traced.EvalBatch != nil {
-		evalBatch, why = *f.traced.EvalBatch, "as many of the longest clips as fit by a traced evaluation, without gradients"
-	}
-	d.PerDeviceEvalBatchSize = max(1, evalBatch)
-	d.because("per_device_eval_batch_size", why)
-	why = "no GPU to move predictions from"
+	s.writeEvalBatch(d, f)
+	why := "no GPU to move predictions from"
 	if !s.pool.onCPU() {
 		steps := evalAccumulation
 		d.EvalAccumulationSteps = &steps
@@ -260,14 +260,22 @@ func (s *search) oneSize(f evaluated) (int, TracedPeak, error) {
 	return 1, TracedPeak{}, fault.New(fault.Internal, "please report this as a defect", "no divisor of %d", s.perDevice)
 }
 
-// epochHours is the range of an epoch with the loader's part, in hours.
+// epochSeconds is the range of an epoch with the loader's part.
+func (s *search) epochSeconds(d *draft, b batches) timing.Range {
+	return s.withLoader(d, b.epoch, s.loading(d.DataloaderNumWorkers))
+}
+
+// epochHours is the same in hours.
 func (s *search) epochHours(d *draft, b batches) profile.Range {
-	loader := s.loading(d.DataloaderNumWorkers)
-	epoch := b.epoch.AtLeast(loader)
+	return profile.Range(s.epochSeconds(d, b).Times(1.0 / 3600))
+}
+
+// withLoader is what the GPU takes with the loader beside it: workers prepare batches meanwhile, and without one the GPU waits.
+func (s *search) withLoader(d *draft, gpu, loader timing.Range) timing.Range {
 	if d.DataloaderNumWorkers == 0 {
-		epoch = b.epoch.Plus(loader)
+		return gpu.Plus(loader)
 	}
-	return profile.Range(epoch.Times(1.0 / 3600))
+	return gpu.AtLeast(loader)
 }
 
 // warnings are what the user should know before starting.
@@ -279,7 +287,7 @@ func (s *search) warnings(d *draft) {
 		d.warn("The model's feature encoder normalizes over time, so that results depend on padding: the guard keeps the padding of each step, and only steps of similar length save time.")
 	}
 	free := s.in.Options.DiskFreeBytes
-	checkpoint := s.in.Model.ParameterBytes + s.in.Model.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
+	checkpoint := s.checkpointBytes()
 	if free != nil && *free < 2*checkpoint {
 		d.warn(fmt.Sprintf("A checkpoint takes about %s and %s are free on the disk: set save_total_limit, save_only_model, or another output_dir.",
 			units.Size(float64(checkpoint)), units.Size(float64(*free))))

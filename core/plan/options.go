@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -43,6 +44,9 @@ const (
 	MaxDeviceCount     = 1024
 	maxWorkers         = 1024
 	maxRank            = 65536
+	maxEvalSamples     = 1 << 31
+	maxGeneration      = 65536
+	maxBeams           = 1024
 	maxEpochs          = 10000
 	maxSeed            = math.MaxUint32 // numpy takes no larger one
 )
@@ -63,6 +67,8 @@ type Options struct {
 	DeviceCount      *int     `json:"device_count"`       // GPUs that share one optimizer step, 1..1024; default: those present
 	Preprocessing    string   `json:"preprocessing"`      // "light" or "heavy"
 
+	EvaluationOptions
+
 	// Of policy "fastest" alone. What is absent is the search's choice.
 	Precision             string              `json:"precision"`              // "fp32", "fp16" or "bf16"
 	GradientCheckpointing *bool               `json:"gradient_checkpointing"` //
@@ -80,6 +86,21 @@ type Options struct {
 	DiskFreeBytes         *int64              `json:"disk_free_bytes"`        // where checkpoints go
 }
 
+// EvaluationOptions are those of policy "fastest" about evaluations. An absent one takes the default named at the end of its line.
+type EvaluationOptions struct {
+	EvalSamples         *int     `json:"eval_samples"`          // clips of the evaluation set, from 0; a tenth of those trained on
+	MaxEvalShare        *float64 `json:"max_eval_share"`        // of the training's time that evaluations may take, above 0 to 1; 0.1
+	PredictWithGenerate *bool    `json:"predict_with_generate"` // evaluations generate texts; true for models that can
+	GenerationMaxLength *int     `json:"generation_max_length"` // tokens of a text at most, from 1; 225
+	NumBeams            *int     `json:"num_beams"`             // of a generation, 1..1024; 1
+}
+
+// Check refuses what cannot be. Errors: InvalidArgument.
+func (o EvaluationOptions) Check() error {
+	return cmp.Or(inRange("eval_samples", o.EvalSamples, 0, maxEvalSamples), inRange("generation_max_length", o.GenerationMaxLength, 1, maxGeneration),
+		inRange("num_beams", o.NumBeams, 1, maxBeams), checkPositive("max_eval_share", o.MaxEvalShare, 1))
+}
+
 // optimizer is one optimizer of the Trainer.
 type optimizer struct {
 	name  string // Trainer's name, as written to the Config
@@ -95,6 +116,9 @@ var optimizers = map[string]optimizer{
 	"adafactor":         {"adafactor", "adafactor"},
 	"sgd":               {"sgd", "sgd"},
 }
+
+// OptimizerState is the key of profile.Model.OptimizerBytes for an optimizer by any of its names.
+func OptimizerState(name string) string { return optimizers[name].state }
 
 // Normalized fills in defaults, resolves aliases and checks every range.
 func (o Options) Normalized() (Options, error) {
@@ -114,6 +138,7 @@ func (o Options) Normalized() (Options, error) {
 		inRange("seed", o.Seed, 0, maxSeed),
 		inRange("device_count", o.DeviceCount, 1, MaxDeviceCount),
 		inRange("workers", o.Workers, 0, maxWorkers),
+		o.EvaluationOptions.Check(),
 		inRange("lora_rank", &o.LoRARank, 0, maxRank),
 		checkMargin(o.SafetyMargin),
 		checkPositive("base_learning_rate", o.BaseLearningRate, 1),
@@ -184,11 +209,11 @@ func checkPrice(dollars *float64) error {
 
 // checkCombinations names options that exclude each other.
 func (o Options) checkCombinations() error {
-	given := o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != "" || o.LoRARank != 0 || o.Workers != nil
+	given := o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != "" || o.LoRARank != 0 || o.Workers != nil || o.EvaluationOptions != (EvaluationOptions{})
 	switch {
 	case o.Policy == PublishedRule && given:
 		return fault.New(fault.InvalidArgument, `leave policy out, or override the settings of the plan: config.gradient_checkpointing = True`,
-			"policy %q does not accept precision, gradient_checkpointing, length_handling, max_length_s, distributed, lora_rank and workers", o.Policy)
+			"policy %q does not accept precision, gradient_checkpointing, length_handling, max_length_s, distributed, lora_rank, workers and options of evaluations", o.Policy)
 	case o.Streamed && o.LengthHandling != "" && o.LengthHandling != "random":
 		return fault.New(fault.InvalidArgument, "leave length_handling out, or load the dataset without streaming",
 			"length_handling is %q, but a stream has no order to choose", o.LengthHandling)

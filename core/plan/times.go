@@ -8,15 +8,16 @@ import (
 )
 
 // writeTimes says how long it takes, where the device's speed is known.
-func (s *search) writeTimes(d *draft, f evaluated) {
+func (s *search) writeTimes(d *draft, f evaluated, whole wholeRun) {
 	if !f.throughput.known {
 		return
 	}
 	epoch := s.epochHours(d, f.chosen)
 	hours := timing.Range(epoch)
-	run := hours.Times(d.NumTrainEpochs)
+	parts := s.runParts(d, whole, hours.Times(3600*d.NumTrainEpochs))
+	run := timing.Range(parts.Training).Plus(timing.Range(parts.Evaluation)).Plus(timing.Range(parts.Checkpoints)).Plus(timing.Range(parts.StartUp))
 	loader := s.loading(d.DataloaderNumWorkers)
-	t := &profile.Times{EpochHours: epoch, RunHours: profile.Range(run), StepS: profile.Range(hours.Times(3600 / float64(f.chosen.steps))),
+	t := &profile.Times{EpochHours: epoch, RunHours: profile.Range(run), RunParts: parts, StepS: profile.Range(hours.Times(3600 / float64(f.chosen.steps))),
 		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))), Parts: f.throughput.step(f.chosen).Record(), Bound: f.throughput.step(f.chosen).Bound(), Calibrated: s.in.Options.Calibration != nil}
 	if loader.Likely > f.chosen.epoch.Likely {
 		t.Bound = "loader"

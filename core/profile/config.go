@@ -22,6 +22,9 @@ type Config struct {
 	LengthHandling        string   `json:"length_handling"`         // clips of a step: "random", "grouped" (the Trainer's), "bucketed" or "packed"
 	LengthBuckets         []Bucket `json:"length_buckets"`          // of "bucketed" and "packed"; else empty
 	MaxLengthS            *float64 `json:"max_length_s"`            // longer clips are left out; absent when none is
+	EvalSteps             *int     `json:"eval_steps"`              // optimizer steps between evaluations; absent where none are planned
+	SaveSteps             *int     `json:"save_steps"`              // optimizer steps between checkpoints; absent: the Trainer's default
+	EvalSamples           *int     `json:"eval_samples"`            // clips to evaluate with, drawn at random; absent: all of the evaluation set
 	EvalAccumulationSteps *int     `json:"eval_accumulation_steps"` // evaluation batches after which predictions leave the GPU; absent: at the end
 
 	FP16                  bool `json:"fp16"`
@@ -123,12 +126,21 @@ type StepParts struct {
 	Overhead  Range `json:"overhead"`  // the Trainer's own work
 }
 
+// RunParts are hours of a run, as they add up.
+type RunParts struct {
+	Training    Range `json:"training"`    // all epochs, the loader's part in them
+	Evaluation  Range `json:"evaluation"`  // all evaluations, generation in them
+	Checkpoints Range `json:"checkpoints"` // written to disk
+	StartUp     Range `json:"start_up"`    // before the first step, and what the first steps take longer
+}
+
 // Times is what training takes, estimated.
 type Times struct {
 	StepS      Range     `json:"step_s"`      // seconds of an optimizer step, an epoch's mean; the loader's part in it
 	Parts      StepParts `json:"parts"`       // of the mean step, without the loader: their likely times add up to it
 	EpochHours Range     `json:"epoch_hours"` //
-	RunHours   Range     `json:"run_hours"`   // of all epochs; evaluations and checkpoints not counted
+	RunHours   Range     `json:"run_hours"`   // of the whole run
+	RunParts   RunParts  `json:"run_parts"`   // hours that add up to it
 	AudioRate  Range     `json:"audio_rate"`  // seconds of audio trained on per second
 	Bound      string    `json:"bound"`       // the largest part: "compute", "memory", "launches", "optimizer", "exchange", "overhead" or "loader"
 	Calibrated bool      `json:"calibrated"`  // by measured steps

@@ -379,11 +379,22 @@ func (r planRecord) times() []Block {
 	if t.EnergyKWh != nil {
 		found = append(found, spread("energy of run", ranged(*t.EnergyKWh, " kWh")))
 	}
-	note := "estimate with its range, without evaluations"
+	note := "estimate with its range"
 	if t.Calibrated {
 		note = "by measured steps"
 	}
+	note += runShares(t.RunParts)
 	return []Block{section{Title: "Times", Note: note, Body: []Block{found}}}
+}
+
+// runShares says what a run's time goes to; nothing of a plan that does not say.
+func runShares(p profile.RunParts) string {
+	whole := p.Training.Likely + p.Evaluation.Likely + p.Checkpoints.Likely + p.StartUp.Likely
+	if !(whole > 0) {
+		return ""
+	}
+	share := func(r profile.Range) string { return fmt.Sprintf("%.2g %%", 100*r.Likely/whole) }
+	return fmt.Sprintf(", run: %s training, %s evaluation, %s checkpoints, %s start", share(p.Training), share(p.Evaluation), share(p.Checkpoints), share(p.StartUp))
 }
 
 // spread is a tile of "1.2 h (0.7–2.1)", its range below.

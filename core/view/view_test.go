@@ -59,7 +59,7 @@ var golden = map[string]struct {
 	figures  []string
 	pictures int
 }{
-	"plan":           {[]string{"22 + 10 = 32 clips a step", "NVIDIA L4 + Tesla T4", "peak 11.9 of 15.0 GiB", "17.6 GiB", "12.75 GiB", "7.2 min", "longer than 20 s: left out", "48 % slower", "gradient_checkpointing", "1.3× faster", "2 bad files left out"}, 2},
+	"plan":           {[]string{"22 + 10 = 32 clips a step", "NVIDIA L4 + Tesla T4", "peak 11.9 of 15.0 GiB", "17.6 GiB", "12.75 GiB", "7.2 min", "90 % training, 7.5 % evaluation, 1 % checkpoints, 1.5 % start", "longer than 20 s: left out", "48 % slower", "gradient_checkpointing", "1.3× faster", "2 bad files left out"}, 2},
 	"hardware":       {[]string{"GPU 0", "GiB", "compute capability"}, 0},
 	"model":          {[]string{"M parameters", "optimizer state", "GiB"}, 0},
 	"dataset":        {[]string{"clips, ", " h, ", "median", "sample rates 16000 Hz", "padding in batches of", "random", "sorted"}, 5},

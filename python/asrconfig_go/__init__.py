@@ -18,7 +18,7 @@ _look_up, __dir__, __all__ = lazy_names(
         "apply": ("prepare_model",),
         "batching": ("StepSampler", "compare_batching"),
         "benchmark": ("benchmark_training",),
-        "compare": ("compare_gpus", "estimate_step_time", "largest_models"),
+        "compare": ("compare_gpus", "estimate_run_time", "estimate_step_time", "largest_models"),
         "config": ("TrainingConfig",),
         "data": ("add_durations", "check_labels", "scan_audio"),
         "guard": ("find_max_batch_size",),

@@ -5,6 +5,7 @@ from .batching import StepSampler as StepSampler, compare_batching as compare_ba
 from .benchmark import benchmark_training as benchmark_training
 from .compare import (
     compare_gpus as compare_gpus,
+    estimate_run_time as estimate_run_time,
     estimate_step_time as estimate_step_time,
     largest_models as largest_models,
 )

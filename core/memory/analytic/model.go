@@ -28,6 +28,7 @@ type Model struct {
 	adapters   int64     // parameters that LoRA adds
 	adapted    *sync.Map // by rank: the model as LoRA trains it
 	play       func(*tracker, Shape) (value, error)
+	generate   func(t *tracker, rows, tokens int64) // plays one token of the decoder; nil without one
 }
 
 // family is what the estimator knows of a model_type.

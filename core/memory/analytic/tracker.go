@@ -75,7 +75,7 @@ type value struct {
 var nothing = value{at: none, node: none}
 
 func newTracker(set settings) *tracker {
-	return &tracker{settings: set, rowOf: make(map[rowKey]int32, 256), storages: make([]storage, 0, 1024), nodes: make([]node, 0, 512),
+	return &tracker{settings: set, rowOf: make(map[rowKey]int32, 256), storages: make([]storage, 0, 1024), nodes: make([]node, 0, 256),
 		rows: make([]row, 0, 256), highest: &highWater{}, repeats: 1, workRepeats: 1, kept: 1, logits: nothing}
 }
 

@@ -43,6 +43,7 @@ func readWhisper(m *Model) error {
 	}
 	c.Size, c.EncoderLayers, c.EncoderHeads = cmp.Or(c.Hidden, c.Size), cmp.Or(c.AnyLayers, c.EncoderLayers), cmp.Or(c.AnyHeads, c.EncoderHeads)
 	m.longest, m.mostLabels = float64(2*c.Sources)/melFrameRate, c.Targets
+	m.generate = c.generateToken
 	m.play = func(t *tracker, s Shape) (value, error) {
 		if err := c.check(s, m.longest); err != nil {
 			return value{}, err

@@ -56,3 +56,14 @@ func amountOf(o Operation) Amount {
 	}
 	return a
 }
+
+// ForwardPass is the operations of the forward pass alone, as an evaluation runs them: without dropout, which only training has.
+func (w Work) ForwardPass() []Operation {
+	kept := make([]Operation, 0, len(w.Operations))
+	for _, o := range w.Operations {
+		if o.Phase == Forward && o.Name != "dropout" {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}

@@ -229,6 +229,8 @@ def _planned(config: PlanRecord, known: _Known, chosen: dict[str, Any], model: A
         settings["dataloader_persistent_workers"] = config.dataloader_persistent_workers
     if config.eval_accumulation_steps is not None:
         settings["eval_accumulation_steps"] = config.eval_accumulation_steps
+    if not chosen.keys() & {"eval_steps", "save_steps"}:  # the best model can be taken only where one divides the other
+        settings |= {name: at for name in ("eval_steps", "save_steps") if (at := getattr(config, name)) is not None}
     if config.distributed == "ddp":
         settings["ddp_find_unused_parameters"] = find_unused_parameters(model)
     planned = {}

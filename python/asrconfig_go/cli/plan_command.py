@@ -13,7 +13,8 @@ from .._base.records import to_json
 _PASSED_ON = (
     "target_batch_size", "safety_margin", "policy", "preset", "gpu", "optimizer", "lr_scaling", "precision",
     "gradient_checkpointing", "length_handling", "max_length_s", "distributed", "device_count", "loader_rate",
-    "price_usd_hour", "freeze_feature_encoder", "sample_size", "trace",
+    "price_usd_hour", "freeze_feature_encoder", "sample_size", "trace", "eval_samples", "max_eval_share",
+    "predict_with_generate", "generation_max_length", "num_beams",
 )  # fmt: skip
 
 
@@ -64,6 +65,11 @@ def _add_options(plan: Any) -> None:
     add("--device-count", type=int, help="GPUs that share a step (default: those visible)")
     add("--loader-rate", type=float, help="seconds of audio that a worker prepares per second (default: measured)")
     add("--price", dest="price_usd_hour", type=float, help="dollars per hour of one GPU (default: a built-in table)")
+    add("--eval-samples", type=int, help="clips to evaluate with; 0, none (default: a tenth of the others)")
+    add("--max-eval-share", type=float, help="of the training's time that evaluations may take (default: 0.1)")
+    add("--predict-with-generate", action=toggle, default=None, help="evaluate by generated texts (default: if it can)")
+    add("--generation-max-length", type=int, help="tokens of a generated text (default: 225)")
+    add("--num-beams", type=int, help="beams of a generation (default: 1)")
     add("--trace", action=toggle, default=None, help="trace the model's memory (default: where torch is installed)")
     add("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
 

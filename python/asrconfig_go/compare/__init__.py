@@ -11,10 +11,12 @@ __getattr__, __dir__, __all__ = lazy_names(
             "LargestModels",
             "Price",
             "StepCalibration",
+            "RunTime",
             "StepTime",
             "TrainableModel",
         ),
         "gpu_comparison": ("compare_gpus", "estimate_step_time", "gpu_prices", "largest_models"),
+        "run_time": ("estimate_run_time",),
         "step_calibration": ("find_step_calibration",),
     },
 )

@@ -5,6 +5,7 @@ from .comparison_records import (
     GPUPlan as GPUPlan,
     LargestModels as LargestModels,
     Price as Price,
+    RunTime as RunTime,
     StepCalibration as StepCalibration,
     StepTime as StepTime,
     TrainableModel as TrainableModel,
@@ -15,4 +16,5 @@ from .gpu_comparison import (
     gpu_prices as gpu_prices,
     largest_models as largest_models,
 )
+from .run_time import estimate_run_time as estimate_run_time
 from .step_calibration import find_step_calibration as find_step_calibration

@@ -9,7 +9,7 @@ from .._base.errors import InvalidArgumentError
 from .._base.ranges import Range
 from .._base.records import to_json
 from ..machine.model import ModelProfile
-from ..plan.plan_parts import PlannedStepParts
+from ..plan.plan_parts import PlannedRunParts, PlannedStepParts
 from ..view.render import html, text
 
 
@@ -76,6 +76,7 @@ class GPUPlan:
     step_s: Range | None
     epoch_hours: Range | None
     run_hours: Range | None
+    run_parts: PlannedRunParts | None
     audio_rate: Range | None
     bound: str
     calibrated: bool
@@ -163,6 +164,18 @@ class LargestModels:
 
     def _repr_html_(self) -> str:
         return html("largest models", self.to_dict())
+
+
+@dataclass(frozen=True)
+class RunTime:
+    """The time of a run; ``step_s`` is of an optimizer step, the loader's part in it."""
+
+    gpu: str
+    precision: str
+    step_s: Range
+    run_hours: Range
+    run_parts: PlannedRunParts
+    """Hours that add up to it."""
 
 
 @dataclass(frozen=True)

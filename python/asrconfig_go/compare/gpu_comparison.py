@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from .._base import native
 from .._base.checks import checked, checked_list
@@ -28,6 +28,7 @@ from .._base.json_files import read_json
 from .._base.records import from_json, to_json
 from ..data.profile import DatasetProfile
 from ..machine.hardware import GPU
+from ..plan.plan_options import EvaluationOptions, EvaluationSettings
 from .comparison_records import Comparison, LargestModels, Price, StepCalibration, StepTime
 from .step_calibration import known_calibrations
 
@@ -76,7 +77,7 @@ def compare_gpus(
     )
 
 
-class CompareSettings(TypedDict, total=False):
+class CompareSettings(EvaluationSettings, total=False):
     """What ``compare_gpus`` takes of ``CompareOptions`` by keyword."""
 
     target_batch_size: int
@@ -92,8 +93,8 @@ class CompareSettings(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class CompareOptions:
-    """How the training is to run.
+class CompareOptions(EvaluationOptions):
+    """How the training is to run; how it is evaluated, as in ``EvaluationOptions``.
 
     ``target_batch_size``: clips per optimizer step; ``precision`` None takes what suits each card; ``optimizer`` the
     Trainer's name; ``lora_rank`` above 0 trains adapters. ``length_handling``: the order of clips, None for the

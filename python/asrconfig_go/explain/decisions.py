@@ -67,6 +67,7 @@ _GROUPS = {
         "max_grad_norm",
         "num_train_epochs",
     ),
+    "Evaluation and checkpoints": ("eval_steps", "eval_samples", "save_steps"),
 }
 # Overriding one of these leaves the predicted memory or times behind.
 _PREDICTED_FOR = {

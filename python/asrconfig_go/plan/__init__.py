@@ -5,7 +5,7 @@ from .._base.lazy_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "plan_options": ("PlanOptions",),
+        "plan_options": ("EvaluationOptions", "EvaluationSettings", "PlanOptions"),
         "plan_parts": (
             "Alternative",
             "Decision",
@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "PlannedBucket",
             "PlannedDevice",
             "PlannedTimes",
+            "PlannedRunParts",
             "PlannedStepParts",
         ),
         "planner": ("NotTracedWarning",),

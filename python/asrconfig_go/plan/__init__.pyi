@@ -1,12 +1,17 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
-from .plan_options import PlanOptions as PlanOptions
+from .plan_options import (
+    EvaluationOptions as EvaluationOptions,
+    EvaluationSettings as EvaluationSettings,
+    PlanOptions as PlanOptions,
+)
 from .plan_parts import (
     Alternative as Alternative,
     Decision as Decision,
     MemoryPart as MemoryPart,
     PlannedBucket as PlannedBucket,
     PlannedDevice as PlannedDevice,
+    PlannedRunParts as PlannedRunParts,
     PlannedStepParts as PlannedStepParts,
     PlannedTimes as PlannedTimes,
 )

@@ -21,7 +21,34 @@ from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from ..machine.hardware import check_margin
 
 
-class PlanSettings(TypedDict, total=False):
+class EvaluationSettings(TypedDict, total=False):
+    """What plans and comparisons take of ``EvaluationOptions`` by keyword."""
+
+    eval_samples: int | None
+    max_eval_share: float | None
+    predict_with_generate: bool | None
+    generation_max_length: int | None
+    num_beams: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationOptions:
+    """How a run is evaluated.
+
+    ``eval_samples``: clips of the evaluation set; 0, none; None, a tenth of those trained on. ``max_eval_share``: of
+    the training's time that evaluations may take, above 0 to 1; None for 0.1. Of models that generate
+    ``predict_with_generate`` (None for True), ``generation_max_length`` in tokens (None for 225) and ``num_beams``
+    (None for 1).
+    """
+
+    eval_samples: int | None = None
+    max_eval_share: float | None = None
+    predict_with_generate: bool | None = None
+    generation_max_length: int | None = None
+    num_beams: int | None = None
+
+
+class PlanSettings(EvaluationSettings, total=False):
     """What ``create_optimal_config`` takes of ``PlanOptions`` by keyword."""
 
     policy: Policy
@@ -44,7 +71,7 @@ class PlanSettings(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class PlanOptions:
+class PlanOptions(EvaluationOptions):
     """What the user asked for; ranges are checked when the plan is made.
 
     ``policy`` ``"fastest"`` (a search for the least predicted time) or ``"published"`` (a formula, for comparison);
@@ -54,7 +81,8 @@ class PlanOptions:
     ``"bf16"``), ``gradient_checkpointing``, ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``,
     ``"packed"``), ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model:
     ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``loader_rate`` (seconds of audio that a worker
-    prepares per second), ``price_usd_hour`` (of one GPU). None leaves it to the policy.
+    prepares per second), ``price_usd_hour`` (of one GPU). Those of
+    ``EvaluationOptions``, too. None leaves it to the policy.
 
     >>> PlanOptions(target_batch_size=64, preset="reproducible").optimizer
     'adamw_torch_fused'

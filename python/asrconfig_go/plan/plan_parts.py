@@ -67,6 +67,20 @@ class PlannedStepParts:
 
 
 @dataclasses.dataclass(frozen=True)
+class PlannedRunParts:
+    """Hours of a run, as they add up."""
+
+    training: Range
+    """All epochs, the loader's part in them."""
+    evaluation: Range
+    """All evaluations, generation in them."""
+    checkpoints: Range
+    """Written to disk."""
+    start_up: Range
+    """Before the first step, and what the first steps take longer."""
+
+
+@dataclasses.dataclass(frozen=True)
 class PlannedTimes:
     """What training takes: estimates, each a range."""
 
@@ -75,7 +89,9 @@ class PlannedTimes:
     """Seconds of an optimizer step."""
     epoch_hours: Range
     run_hours: Range
-    """Hours of all epochs; evaluations and checkpoints are not counted."""
+    """Hours of the whole run."""
+    run_parts: PlannedRunParts
+    """Hours that add up to them."""
     audio_rate: Range
     """Seconds of audio trained on per second."""
     bound: str

@@ -59,6 +59,9 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "micro_batch_overhead_s": _between(0, 1e6),
     "max_length_s": _between(0.1, 86400),
     "eval_accumulation_steps": _between(1, 65536),
+    "eval_steps": _between(1, 2**31),
+    "save_steps": _between(1, 2**31),
+    "eval_samples": _between(1, 2**31),
 }
 
 
@@ -116,6 +119,9 @@ class PlanRecord:
     length_buckets: tuple[PlannedBucket, ...] = ()
     max_length_s: float | None = None
     eval_accumulation_steps: int | None = None
+    eval_steps: int | None = None
+    save_steps: int | None = None
+    eval_samples: int | None = None
     attn_implementation: AttnImplementation = ""
     freeze_feature_encoder: bool = False
     alloc_conf: str = ""

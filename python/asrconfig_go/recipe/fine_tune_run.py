@@ -83,7 +83,9 @@ class Run:
         if options.epochs is not None:
             plan.num_train_epochs = float(options.epochs)
         settings = {
-            **rhythm(options.steps or plan.max_steps(clips), self.data.evaluation is not None),
+            **rhythm(
+                options.steps or plan.max_steps(clips), self.data.evaluation is not None, self._planned_interval()
+            ),
             **speech_settings(self.processor, self.model, self.data),
             **({"max_steps": options.steps} if options.steps else {}),
             **(self._from_random_weights() if options.tiny else {}),
@@ -100,6 +102,10 @@ class Run:
         if not options.verbose:
             trainer.remove_callback(PrinterCallback)  # it prints what the bar would
         return trainer
+
+    def _planned_interval(self) -> int | None:
+        """The plan's interval of evaluations and checkpoints, where the run is as long as the plan's."""
+        return self.plan.save_steps if self.options.steps is None and self.options.epochs is None else None
 
     def _from_random_weights(self) -> dict[str, Any]:
         steps = self.options.steps or self.plan.max_steps(len(self.data.train))

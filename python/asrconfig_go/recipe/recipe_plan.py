@@ -12,6 +12,7 @@ from ..optimal import create_optimal_config
 from ..view.units import say
 from .fine_tune_options import FineTuneOptions
 from .speech_data import SpeechData
+from .trainers import speech_settings
 
 PLAN = "training_config.json"
 
@@ -35,6 +36,8 @@ def plan_of(
         seed=options.seed,
         processor=processor.feature_extractor,
         verbose=options.verbose,
+        eval_samples=0 if data.evaluation is None else len(data.evaluation),
+        generation_max_length=speech_settings(processor, model, data).get("generation_max_length"),
     )
 
 

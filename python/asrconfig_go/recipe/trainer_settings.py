@@ -24,9 +24,9 @@ FROM_RANDOM_WEIGHTS: dict[str, Any] = {
 RANDOM_WEIGHTS_STEPS = 1000
 
 
-def rhythm(steps: int, evaluates: bool) -> dict[str, Any]:
-    """How often a run of ``steps`` optimizer steps saves, evaluates and logs."""
-    interval = max(1, min(_MOST_STEPS, steps // _CHECKPOINTS))
+def rhythm(steps: int, evaluates: bool, planned: int | None = None) -> dict[str, Any]:
+    """How often a run of ``steps`` optimizer steps saves, evaluates and logs; ``planned``: the plan's interval."""
+    interval = planned or max(1, min(_MOST_STEPS, steps // _CHECKPOINTS))
     return {
         "save_strategy": "steps",
         "save_steps": interval,
@@ -49,8 +49,8 @@ def length_of_run(max_steps: int | None, epochs: float | None, tiny: bool) -> in
 
 
 def override(plan: TrainingConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Put into ``plan`` what are fields of it; gives the others, which are the Trainer's."""
-    fields = {field.name for field in dataclasses.fields(plan)}
+    """Put into ``plan`` what are fields of it; gives the others, and intervals of ``rhythm``."""
+    fields = {field.name for field in dataclasses.fields(plan)} - {"eval_steps", "save_steps"}
     for name, value in settings.items():
         if name in fields:
             setattr(plan, name, value)

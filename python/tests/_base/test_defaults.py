@@ -37,6 +37,7 @@ PLANNED = {
 ASKED: dict[str, dict[str, Any]] = {
     "memory.analytic": {"batch": 1, "seconds": 1.0},
     "timing.step": {"gpu": "T4", "batch": 1, "seconds": 1.0},
+    "timing.run": {"gpu": "T4", "batch": 1, "seconds": 1.0, "steps": 10},
     "timing.largest": {"gpu": "T4", "family": "whisper", "seconds": 15.0},
     "timing.compare": {"gpus": ["T4"], "data": {"clips": 1000, "mean_s": 5.0, "max_s": 9.0}},
 }
@@ -80,6 +81,7 @@ STEP: dict[str, tuple[Any, Any]] = {
 SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
     "memory.analytic": STEP,
     "timing.step": STEP,
+    "timing.run": STEP,
     "timing.largest": {"lora_rank": (defaults.LORA_RANK, 128), "safety_margin": (defaults.SAFETY_MARGIN, 0.7)},
     "timing.compare": {
         "target_batch_size": (defaults.TARGET_BATCH_SIZE, 48),

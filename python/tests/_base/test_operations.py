@@ -29,6 +29,7 @@ RECORDS = {
     "compare.comparison_records.Comparison": "compare.Comparison",
     "compare.comparison_records.LargestModels": "compare.Largest",
     "compare.comparison_records.Price": "timing.Price",
+    "compare.comparison_records.RunTime": "compare.RunAnswer",
     "compare.comparison_records.StepTime": "compare.StepAnswer",
     "data.profile.DatasetProfile": "profile.Dataset",
     "machine.hardware.HardwareProfile": "profile.Hardware",

@@ -135,6 +135,15 @@ def test_loader_settings_that_need_workers(tmp_path: Path) -> None:
     assert (without.dataloader_prefetch_factor, without.dataloader_persistent_workers) == (None, False)
 
 
+@pytest.mark.parametrize("given", [{"eval_steps": 100}, {"save_steps": 100}])
+def test_one_interval_of_ones_own_leaves_the_other_to_the_trainer(tmp_path: Path, given: dict[str, int]) -> None:
+    config = make_plan(eval_steps=93, save_steps=93)
+    best = {"eval_strategy": "steps", "load_best_model_at_end": True}
+    assert (built(tmp_path, config, **best).eval_steps, built(tmp_path, config, **best).save_steps) == (93, 93)
+    assert 93 not in (built(tmp_path, config, **given).eval_steps, built(tmp_path, config, **given).save_steps)
+    assert built(tmp_path, config, eval_steps=100, **best).save_steps == 500, "a multiple, as the best model needs"
+
+
 def test_older_names_in_overrides(tmp_path: Path) -> None:
     arguments = built(tmp_path, evaluation_strategy="steps", eval_steps=5, no_cuda=True, per_gpu_train_batch_size=3)
     assert arguments.eval_strategy == "steps"

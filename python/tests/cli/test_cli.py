@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import WavMaker
@@ -36,6 +37,23 @@ def test_plan_as_json(make_wav: WavMaker, capsys: pytest.CaptureFixture[str]) ->
     assert answer["config"]["bf16"] is True
     assert answer["dataset"]["mean_s"] == 2.0
     assert answer["model"]["total_parameters"] == 37_760_640
+
+
+def test_plan_takes_options_of_evaluations(make_wav: WavMaker, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ["plan", "--data", str(make_wav("a.wav", 2.0)), "--model", "whisper-tiny", "--gpu", "L4", "--json"]
+
+    def planned(*options: str) -> Any:
+        assert main([*plan, "--no-trace", *options]) == 0
+        return json.loads(capsys.readouterr().out)["config"]
+
+    assert planned("--eval-samples", "0")["eval_steps"] is None
+    beams = planned(
+        "--eval-samples", "40", "--max-eval-share", "1", "--num-beams", "4", "--generation-max-length", "50"
+    )
+    assert beams["times"]["run_parts"]["evaluation"]["likely"] > 0
+    assert "4 beams" in next(d["reason"] for d in beams["decisions"] if d["setting"] == "per_device_eval_batch_size")
+    assert main([*plan, "--num-beams", "0"]) != 0
+    assert "num_beams is 0" in capsys.readouterr().err
 
 
 def test_scan_prints_one_json_line_per_file(

@@ -147,12 +147,38 @@ def test_calibration_replaces_the_assumption() -> None:
     assert measured.step_s.likely == pytest.approx(2 * likely)
     before = ac.compare_gpus(XLSR, gpus=["T4"], **TEN_HOURS).rows[0]
     after = ac.compare_gpus(XLSR, gpus=["T4"], calibrations={"t4": measured.calibration}, **TEN_HOURS).rows[0]
-    assert before.run_hours is not None and after.run_hours is not None
-    assert after.run_hours.likely == pytest.approx(2 * before.run_hours.likely)
-    assert after.run_hours.high / after.run_hours.low < before.run_hours.high / before.run_hours.low
+    assert before.run_parts is not None and after.run_parts is not None
+    guess, known = before.run_parts.training, after.run_parts.training
+    assert known.likely == pytest.approx(2 * guess.likely)
+    assert known.high / known.low < guess.high / guess.low
     assert after.calibrated and "calibrated" in repr(ac.compare_gpus(
         XLSR, gpus=["T4"], calibrations={"t4": measured.calibration}, **TEN_HOURS
     ))  # fmt: skip
+
+
+def test_a_whole_run() -> None:
+    shape: dict[str, Any] = {"batch": 16, "seconds": 10, "accumulation": 2, "workers": 4, "loader_rate": 1000}
+    run = ac.estimate_run_time(
+        "whisper-small", "T4", steps=400, eval_steps=100, eval_samples=300, save_steps=200, **shape
+    )
+    parts = dataclasses.asdict(run.run_parts).values()
+    assert sum(part["likely"] for part in parts) == pytest.approx(run.run_hours.likely)
+    step = ac.estimate_step_time("whisper-small", "T4", batch=16, seconds=10, accumulation=2).step_s
+    assert run.step_s == step
+    alone = ac.estimate_run_time("whisper-small", "T4", steps=400, **shape)
+    assert alone.run_parts.evaluation.high == 0 == alone.run_parts.checkpoints.high
+    with pytest.raises(InvalidArgumentError, match="num_beams is 0"):
+        ac.estimate_run_time("whisper-small", "T4", steps=1, num_beams=0, **shape)
+    with pytest.raises(InvalidArgumentError, match="not finite"):
+        ac.estimate_run_time("whisper-small", "T4", steps=1, max_eval_share=float("nan"), **shape)
+
+
+def test_comparisons_take_the_options_of_evaluations() -> None:
+    rows = [ac.compare_gpus(XLSR, gpus=["T4"], **TEN_HOURS, eval_samples=n).rows[0].run_parts for n in (0, 200)]
+    assert rows[0] is not None and rows[1] is not None
+    assert rows[0].evaluation.likely == 0 < rows[1].evaluation.likely
+    with pytest.raises(InvalidArgumentError, match="eval_samples is -1"):
+        ac.compare_gpus(XLSR, gpus=["T4"], **TEN_HOURS, eval_samples=-1)
 
 
 def test_largest_models() -> None:

@@ -12,7 +12,15 @@ from asrconfig_go.data import DatasetProfile
 from asrconfig_go.data.profile import BadFile
 from asrconfig_go.machine import HardwareProfile, ModelProfile
 from asrconfig_go.machine.hardware import GPUProcess
-from asrconfig_go.plan import Alternative, MemoryPart, PlannedBucket, PlannedDevice, PlannedStepParts, PlannedTimes
+from asrconfig_go.plan import (
+    Alternative,
+    MemoryPart,
+    PlannedBucket,
+    PlannedDevice,
+    PlannedRunParts,
+    PlannedStepParts,
+    PlannedTimes,
+)
 
 GIB = 2**30
 PARTS = {
@@ -83,6 +91,7 @@ def whole_plan(plan: Any, **changes: Any) -> ac.TrainingConfig:
             parts=PlannedStepParts(*(Range(0.5 * s, s, 2 * s) for s in (1.5, 1.0, 0.1, 0.3, 0.0, 0.3))),
             epoch_hours=hours(0.12),
             run_hours=hours(0.36),
+            run_parts=PlannedRunParts(hours(0.32), hours(0.03), hours(0.004), hours(0.006)),
             audio_rate=Range(47.0, 82.0, 140.0),
             bound="compute",
             calibrated=False,

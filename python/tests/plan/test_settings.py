@@ -66,6 +66,8 @@ TRAINER: dict[str, tuple[str, list[tuple[dict[str, Any], Any]]]] = {
     "per_device_train_batch_size": ("", [({"per_device_train_batch_size": n}, n) for n in (2, 7)]),
     "gradient_accumulation_steps": ("", [({"gradient_accumulation_steps": n}, n) for n in (1, 3)]),
     "per_device_eval_batch_size": ("", [({"per_device_eval_batch_size": n}, n) for n in (2, 7)]),
+    "eval_steps": ("", [({"eval_steps": n}, n) for n in (None, 40)]),
+    "save_steps": ("", [({"save_steps": n}, n if n else 500) for n in (None, 40)]),
     "eval_accumulation_steps": ("", [({"eval_accumulation_steps": n}, n) for n in (None, 4)]),
     "bf16": ("", [({"bf16": on}, on) for on in (False, True)]),
     "gradient_checkpointing": (CHECKPOINTING, [({"gradient_checkpointing": on}, on) for on in (False, True)]),
@@ -233,6 +235,7 @@ HANDED_OVER = {
     "micro_batch_overhead_s": "the guard",
     "length_buckets": "`manager.train`",
     "target_batch_size": "`manager.train`",
+    "eval_samples": "select(range(config.eval_samples))",
 }
 # What tells of the plan and changes nothing by itself.
 DESCRIPTION = {

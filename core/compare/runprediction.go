@@ -1,0 +1,120 @@
+package compare
+
+import (
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/plan"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// RunRequest asks how long a run takes whose settings are all decided.
+type RunRequest struct {
+	StepRequest
+	plan.EvaluationOptions
+
+	Steps      int      `json:"steps"`       // optimizer steps, 1..10^9
+	Workers    int      `json:"workers"`     // of the loader for each GPU, 0..1024; 0, the GPU waits for each batch
+	LoaderRate *float64 `json:"loader_rate"` // seconds of audio that a worker prepares per second; an assumption
+	EvalSteps  int      `json:"eval_steps"`  // optimizer steps between evaluations; 0, none
+	EvalBatch  int64    `json:"eval_batch"`  // clips of a device's evaluation batch; as in training
+	SaveSteps  int      `json:"save_steps"`  // optimizer steps between checkpoints; 0, none
+}
+
+// RunAnswer is the time of a run.
+type RunAnswer struct {
+	GPU       string           `json:"gpu"`
+	Precision string           `json:"precision"`
+	StepS     timing.Range     `json:"step_s"` // of an optimizer step, the loader's part in it
+	RunHours  timing.Range     `json:"run_hours"`
+	RunParts  profile.RunParts `json:"run_parts"` // hours that add up to it
+}
+
+const mostSteps = 1_000_000_000
+
+func (r RunRequest) check() error {
+	switch {
+	case r.Steps < 1 || r.Steps > mostSteps:
+		return fault.New(fault.InvalidArgument, "give the optimizer steps of the run", "steps is %d; the range is 1 to 10^9", r.Steps)
+	case r.EvalSteps < 0 || r.EvalSteps > mostSteps || r.SaveSteps < 0 || r.SaveSteps > mostSteps:
+		return fault.New(fault.InvalidArgument, "give optimizer steps, or 0 for none", "eval_steps is %d and save_steps %d; the range is 0 to 10^9", r.EvalSteps, r.SaveSteps)
+	case r.Workers < 0 || r.Workers > 1024:
+		return fault.New(fault.InvalidArgument, "give the workers of a GPU's loader", "workers is %d; the range is 0 to 1024", r.Workers)
+	case r.LoaderRate != nil && !positive(*r.LoaderRate):
+		return fault.New(fault.InvalidArgument, "give seconds of audio per second", "loader_rate is %v", *r.LoaderRate)
+	case r.EvalSteps > 0 && profile.Or(r.EvalSamples, 0) == 0:
+		return fault.New(fault.InvalidArgument, "give eval_samples", "eval_steps is %d, and there are no clips to evaluate with", r.EvalSteps)
+	}
+	return r.EvaluationOptions.Check()
+}
+
+// Run estimates a run of optimizer steps of one shape, with its evaluations and checkpoints. Errors: those of Step, and InvalidArgument.
+func Run(r RunRequest) (RunAnswer, error) {
+	if err := r.check(); err != nil {
+		return RunAnswer{}, err
+	}
+	step, err := Step(r.StepRequest)
+	if err != nil {
+		return RunAnswer{}, err
+	}
+	s, err := r.stepper()
+	if err != nil {
+		return RunAnswer{}, err
+	}
+	a := RunAnswer{GPU: step.GPU, Precision: step.Precision}
+	clips := float64(r.Batch) * float64(or(r.Accumulation, 1))
+	a.StepS = r.withLoader(step.StepS, clips*r.Seconds, s)
+	evaluation, err := r.evaluation(s)
+	if err != nil {
+		return RunAnswer{}, err
+	}
+	m := s.model.Profile()
+	saving := estimate.Saving(m.ParameterBytes + m.OptimizerBytes[plan.OptimizerState(s.Optimizer)])
+	parts := [...]timing.Range{a.StepS.Times(float64(r.Steps)), evaluation.Times(float64(occasions(r.Steps, r.EvalSteps))),
+		saving.Times(float64(occasions(r.Steps, r.SaveSteps))), estimate.StartUp(r.Workers)}
+	for i, to := range [...]*profile.Range{&a.RunParts.Training, &a.RunParts.Evaluation, &a.RunParts.Checkpoints, &a.RunParts.StartUp} {
+		*to = profile.Range(parts[i].Times(1.0 / 3600))
+		a.RunHours = a.RunHours.Plus(timing.Range(*to))
+	}
+	return a, nil
+}
+
+// occasions is how often something comes that comes at an interval.
+func occasions(steps, interval int) int {
+	if interval == 0 {
+		return 0
+	}
+	return steps / interval
+}
+
+// withLoader is seconds of a GPU with the loader beside it, or before it where it has no workers.
+func (r RunRequest) withLoader(gpu timing.Range, audio float64, s *stepper) timing.Range {
+	rate := timing.WorkerRate(s.model.Profile().Architecture, nil)
+	if r.LoaderRate != nil {
+		rate = timing.Range{Low: *r.LoaderRate, Likely: *r.LoaderRate, High: *r.LoaderRate}
+	}
+	loader := timing.Takes(audio, rate.Times(float64(max(1, r.Workers))))
+	if r.Workers == 0 {
+		return gpu.Plus(loader)
+	}
+	return gpu.AtLeast(loader)
+}
+
+// evaluation is what one evaluation takes; clips are as long as those of a training batch.
+func (r RunRequest) evaluation(s *stepper) (timing.Range, error) {
+	if r.EvalSteps == 0 {
+		return timing.Range{}, nil
+	}
+	if err := r.CheckGeneration(s.model); err != nil {
+		return timing.Range{}, err
+	}
+	batch, clips := or(r.EvalBatch, r.Batch), float64(*r.EvalSamples)/float64(s.count)
+	request := s.request(batch, r.Seconds)
+	work, err := s.model.Work(request)
+	if err != nil {
+		return timing.Range{}, err
+	}
+	e := estimate.Evaluation{Request: request, Work: work, Batches: clips / float64(batch), Generation: r.Generation(s.model, r.Seconds)}
+	gpu, err := s.timer.Evaluate(s.model, e)
+	return r.withLoader(gpu, clips*r.Seconds, s), err
+}

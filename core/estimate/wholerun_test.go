@@ -1,0 +1,74 @@
+package estimate
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/model"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
+)
+
+func modelOf(t *testing.T, name string) *analytic.Model {
+	t.Helper()
+	m, err := analytic.Read(model.Request{Name: name})
+	require.NoError(t, err)
+	return m
+}
+
+// TestAnEvaluationIsForwardPasses, with the Trainer's time for each batch and the summary at the end.
+func TestAnEvaluationIsForwardPasses(t *testing.T) {
+	timer, m := timerOf(t, "T4"), modelOf(t, "facebook/wav2vec2-base")
+	r := analytic.Request{Batch: 8, Seconds: 10, Precision: "fp16", ComputeCapability: "7.5"}
+	w, err := m.Work(r)
+	require.NoError(t, err)
+	e := Evaluation{Request: r, Work: w, Batches: 50}
+	found, err := timer.Evaluate(m, e)
+	require.NoError(t, err)
+	step, err := timer.kernels.Step(w.ForwardPass(), nil)
+	require.NoError(t, err)
+	assert.Equal(t, step[kernel.Forward].Seconds().Plus(microTime).Times(50).Plus(summaryTime), found)
+	whole, err := timer.Micro(w)
+	require.NoError(t, err)
+	assert.Less(t, found.Likely, 50*whole.Sum().Likely/2.5+summaryTime.Likely, "backward takes twice as long as forward")
+	w.Operations[0].Read = -1
+	_, err = timer.Evaluate(m, Evaluation{Request: r, Work: w, Batches: 1})
+	require.ErrorContains(t, err, "bytes read")
+}
+
+// TestTokensWaitForTheCPU: a token of a small decoder takes its launches, whatever the card; a text takes as long as its tokens.
+func TestTokensWaitForTheCPU(t *testing.T) {
+	m := modelOf(t, "openai/whisper-small")
+	r := analytic.Request{Batch: 8, Seconds: 30, Precision: "fp16", ComputeCapability: "8.0"}
+	w, err := m.Work(r)
+	require.NoError(t, err)
+	of := func(card string, g *Generation) timing.Range {
+		found, err := timerOf(t, card).Evaluate(m, Evaluation{Request: r, Work: w, Batches: 1, Generation: g})
+		require.NoError(t, err)
+		return found
+	}
+	operations, err := m.GenerationStep(r, 8, 50)
+	require.NoError(t, err)
+	kernels := 0.0
+	for _, o := range operations {
+		kernels += float64(o.Kernels) * o.Times
+	}
+	for _, card := range []string{"A100-80GB", "H100"} {
+		none, short, long := of(card, nil), of(card, &Generation{Tokens: 50, MaxTokens: 100, Beams: 1}), of(card, &Generation{Tokens: 100, MaxTokens: 100, Beams: 1})
+		assert.InDelta(t, 50*(kernels*dispatchTime.Likely+tokenTime.Likely), long.Likely-short.Likely, 1e-9, card)
+		assert.Greater(t, short.Likely, none.Likely)
+		assert.Equal(t, long.High, short.High, "a text that does not end")
+	}
+	one, five := of("T4", &Generation{Tokens: 100, MaxTokens: 100, Beams: 1}), of("T4", &Generation{Tokens: 100, MaxTokens: 100, Beams: 5})
+	assert.Greater(t, five.Likely, one.Likely, "keys and values of five texts a clip are read")
+	_, err = timerOf(t, "T4").Evaluate(modelOf(t, "facebook/wav2vec2-base"), Evaluation{Request: r, Batches: 1, Generation: &Generation{Tokens: 1, MaxTokens: 1, Beams: 1}})
+	require.ErrorContains(t, err, "no decoder that generates")
+}
+
+func TestSavingAndStarting(t *testing.T) {
+	assert.Equal(t, timing.Range{Low: 4e9 / 1.5e9, Likely: 10, High: 40}, Saving(4e9))
+	assert.Greater(t, StartUp(1).Likely, StartUp(0).Likely)
+}

@@ -1,0 +1,90 @@
+package analytic
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
+)
+
+func readModel(t *testing.T, name string) *Model {
+	t.Helper()
+	m, err := Read(named(name))
+	require.NoError(t, err)
+	return m
+}
+
+// TestAGeneratedTokenByHand: whisper-tiny's decoder has 4 layers of 384 with 6 heads, 1536 inside and 51865 tokens; 5 rows, the eleventh token.
+func TestAGeneratedTokenByHand(t *testing.T) {
+	operations, err := readModel(t, "openai/whisper-tiny").GenerationStep(Request{Batch: 5, Seconds: 30}, 5, 10)
+	require.NoError(t, err)
+	type product struct{ batch, m, n, k int64 }
+	products, copied := map[product]float64{}, 0.0
+	for _, o := range operations {
+		require.Equal(t, kernel.Forward, o.Phase)
+		require.NoError(t, o.Check())
+		switch o.Kind {
+		case kernel.GEMM, kernel.Attention:
+			products[product{o.Batch, o.M, o.N, o.K}] += o.Times
+		case kernel.Copy:
+			copied += o.Times * o.Written
+		}
+	}
+	assert.Equal(t, map[product]float64{
+		{1, 5, 384, 384}:   4 * 6, // queries, keys, values and projection, and queries and projection over the audio
+		{1, 5, 1536, 384}:  4,
+		{1, 5, 384, 1536}:  4,
+		{30, 1, 10, 64}:    4,
+		{30, 1, 1500, 64}:  4,
+		{1, 5, 51865, 384}: 1,
+	}, products)
+	assert.InDelta(t, 4*2*5*10*384*4, copied, 0.3*4*2*5*10*384*4, "keys and values of the tokens so far, appended to; results of the attentions")
+}
+
+func TestTokensAreDecodedInAutocast(t *testing.T) {
+	m, casts := readModel(t, "openai/whisper-tiny"), int64(0)
+	operations, err := m.GenerationStep(Request{Batch: 2, Seconds: 30, Precision: "fp16"}, 2, 1)
+	require.NoError(t, err)
+	for _, o := range operations {
+		if o.Name == "weight cast" {
+			casts += int64(o.Times)
+		}
+	}
+	assert.GreaterOrEqual(t, casts, int64(4*8+1), "each call of forward has an autocast of its own, and so casts of its own")
+}
+
+func TestWhatGenerates(t *testing.T) {
+	whisper, ctc := readModel(t, "openai/whisper-tiny"), readModel(t, "facebook/wav2vec2-base")
+	assert.True(t, whisper.Generates())
+	assert.Equal(t, int64(448), whisper.MostLabels())
+	assert.Equal(t, int64(40), whisper.UsualLabels(10))
+	assert.False(t, ctc.Generates())
+	_, err := ctc.GenerationStep(Request{Batch: 1, Seconds: 1}, 1, 1)
+	require.Equal(t, fault.Unsupported, fault.From(err).Code)
+	_, err = whisper.GenerationStep(Request{Batch: 0, Seconds: 1}, 1, 1)
+	require.ErrorContains(t, err, "batch is 0")
+}
+
+// TestAForwardPassAlone is the forward operations of a step but for dropout.
+func TestAForwardPassAlone(t *testing.T) {
+	m, r := readModel(t, "facebook/wav2vec2-base"), Request{Batch: 2, Seconds: 3}
+	w, err := m.Work(r)
+	require.NoError(t, err)
+	alone := w.ForwardPass()
+	dropped := false
+	var kept []kernel.Operation
+	for _, o := range w.Operations {
+		dropped = dropped || o.Name == "dropout"
+		if o.Phase == kernel.Forward && o.Name != "dropout" {
+			kept = append(kept, o)
+		}
+	}
+	assert.True(t, dropped)
+	assert.Equal(t, kept, alone)
+	again, err := m.Work(r)
+	require.NoError(t, err)
+	assert.Equal(t, again, w, "the step stays whole")
+}

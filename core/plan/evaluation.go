@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/batching"
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+// usualGeneration is the most tokens of a text, as usual for Whisper's 30 s.
+const usualGeneration = 225
+
+// evalClips is how many clips the model is evaluated with, and how that is known.
+func (s *search) evalClips() (clips int, source string) {
+	if given := s.in.Options.EvalSamples; given != nil {
+		return *given, "eval_samples"
+	}
+	return int(math.Ceil(usualEvalShare * float64(s.clips.count))), "assumed: a tenth of those trained on; eval_samples says how many"
+}
+
+// described is the model by its config; nil where it is known by its traces alone.
+func (s *search) described() *analytic.Model {
+	if s.estimator == nil {
+		return nil
+	}
+	m, err := s.estimator.Model(s.in.Options.FreezeFeatureEncoder)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// writeEvalBatch decides how many clips an evaluation takes at once.
+func (s *search) writeEvalBatch(d *draft, f evaluated) {
+	batch, why := d.MicroBatchSize, "as many of the longest clips as in training, which needs more memory"
+	if f.traced != nil && f.traced.EvalBatch != nil {
+		batch, why = *f.traced.EvalBatch, "as many of the longest clips as fit by a traced evaluation, without gradients"
+	}
+	if beams := profile.Or(s.in.Options.NumBeams, 1); beams > 1 {
+		batch, why = batch/beams, fmt.Sprintf("%s; divided by %d beams, each of which keeps what it heard", why, beams)
+	}
+	d.PerDeviceEvalBatchSize = max(1, batch)
+	d.because("per_device_eval_batch_size", why)
+}
+
+// evaluating is what one evaluation with so many clips takes, the loader's part in it; its batches by the estimate from the config.
+func (s *search) evaluating(d *draft, f evaluated, clips int) (timing.Range, error) {
+	share := (clips + s.pool.count - 1) / s.pool.count
+	batch := min(d.PerDeviceEvalBatchSize, share)
+	sample := s.clips.sample(batch, 1)
+	padded := min(s.clips.longest(), batching.Expected(sample, min(batch, len(sample)))/float64(len(sample)))
+	loader := s.loadingOf(s.clips.seconds()*float64(clips)/float64(s.clips.count), d.DataloaderNumWorkers)
+	m := s.described()
+	if m == nil {
+		return s.withLoader(d, f.forwardShare(float64(share)*padded+f.throughput.overheadS*float64(share)/float64(batch)), loader), nil
+	}
+	q := s.question(f.candidate, batch)
+	q.Accumulating, q.Seconds = false, padded
+	work, err := s.estimator.Work(q)
+	if err != nil {
+		return timing.Range{}, err
+	}
+	e := estimate.Evaluation{Request: q.Request(), Work: work, Batches: float64(share) / float64(batch)}
+	sorted := s.clips.sorted
+	e.Generation = s.in.Options.Generation(m, batching.Expected(sorted, min(batch, len(sorted)))/float64(len(sorted)))
+	one, err := s.timer.Evaluate(m, e)
+	return s.withLoader(d, one, loader), err
+}
+
+// forwardShare is what a forward pass over so many seconds takes of what training on them does: a third, as backward takes twice as long, and a quarter
+// where layers are computed again. For models that are known by their traces alone.
+func (f evaluated) forwardShare(seconds float64) timing.Range {
+	passes := 3.0
+	if f.checkpointing {
+		passes = 4
+	}
+	return f.throughput.paddedSecond.Times(seconds / passes)
+}
+
+// Generation is how the texts of a batch come about whose longest clip has so many seconds: it takes as long as that one's, or goes on without end to
+// the most. Nil for a model that does not generate, or where the options say so.
+func (o EvaluationOptions) Generation(m *analytic.Model, longest float64) *estimate.Generation {
+	if !m.Generates() || !profile.Or(o.PredictWithGenerate, true) {
+		return nil
+	}
+	most := int64(profile.Or(o.GenerationMaxLength, usualGeneration))
+	if positions := m.MostLabels(); positions > 0 {
+		most = min(most, positions)
+	}
+	return &estimate.Generation{Tokens: min(most, m.UsualLabels(longest)), MaxTokens: most, Beams: profile.Or(o.NumBeams, 1)}
+}
+
+// CheckGeneration refuses to generate with a model that does not. Errors: InvalidArgument.
+func (o EvaluationOptions) CheckGeneration(m *analytic.Model) error {
+	if m.Generates() || o.NumBeams == nil && o.GenerationMaxLength == nil && !profile.Or(o.PredictWithGenerate, false) {
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, "leave predict_with_generate, generation_max_length and num_beams out",
+		"%s has no decoder that generates", m.Profile().ClassOrName())
+}

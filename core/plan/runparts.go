@@ -1,0 +1,155 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+const (
+	usualEvalShare    = 0.1 // of the training's time that evaluations may take; and of its clips, where the evaluation set is not known
+	usualInterval     = 500 // optimizer steps between evaluations and checkpoints, the Trainer's default
+	fewestEvaluations = 4   // of a run, where fewer clips would save the time
+	fewestClips       = 100 // of fewer, error rates tell little
+)
+
+// wholeRun is what a run has beside its steps.
+type wholeRun struct {
+	evaluations, saves int
+	evaluation         timing.Range // seconds of one
+}
+
+// rhythm is how often a model is evaluated, with how many clips, and what that takes.
+type rhythm struct {
+	steps, interval, clips int
+	one                    timing.Range // seconds of an evaluation
+	training               float64      // seconds of the run's steps
+}
+
+// times is how many evaluations there are.
+func (r rhythm) times() int { return occasions(r.steps, r.interval) }
+
+// share of the training's time.
+func (r rhythm) share() float64 {
+	return float64(r.times()) * r.one.Likely / max(r.training, math.SmallestNonzeroFloat64)
+}
+
+// cost is what all evaluations take.
+func (r rhythm) cost() string {
+	return fmt.Sprintf("%s in all, %.2g %% of the training's time", minutes(float64(r.times())*r.one.Likely), 100*r.share())
+}
+
+// rarer is the same with at most so many evaluations.
+func (r rhythm) rarer(evaluations float64) rhythm {
+	r.interval = min(r.steps, max(r.interval, int(math.Ceil(float64(r.steps)/math.Floor(max(1, evaluations))))))
+	return r
+}
+
+// writeRun decides how often a run is evaluated and saved, and with how many clips.
+func (s *search) writeRun(d *draft, f evaluated) (wholeRun, error) {
+	steps := max(1, int(math.Ceil(d.NumTrainEpochs*float64(f.chosen.steps))))
+	usual := rhythm{steps: steps, interval: max(1, min(usualInterval, steps/fewestEvaluations)), training: s.epochSeconds(d, f.chosen).Likely * d.NumTrainEpochs}
+	clips, source := s.evalClips()
+	var err error
+	if m := s.described(); m != nil {
+		err = s.in.Options.CheckGeneration(m)
+	}
+	if err != nil || clips == 0 {
+		d.because("eval_steps", "no clips to evaluate with")
+		d.because("eval_samples", "no clips to evaluate with")
+		return s.writeSaves(d, wholeRun{}, usual, "as often as usual"), err
+	}
+	if usual.clips = clips; f.throughput.known {
+		usual.one, err = s.evaluating(d, f, clips)
+	}
+	if err != nil {
+		return wholeRun{}, err
+	}
+	chosen, err := s.affordable(d, f, usual)
+	if err != nil {
+		return wholeRun{}, err
+	}
+	d.EvalSteps = &chosen.interval
+	d.because("eval_steps", s.intervalReason(usual, chosen, source))
+	whySamples := "all that there are"
+	if chosen.clips < clips {
+		d.EvalSamples = &chosen.clips
+		whySamples = fmt.Sprintf("so many of %d, drawn at random, for evaluations of %s and not of %s", clips, minutes(chosen.one.Likely), minutes(usual.one.Likely))
+	}
+	d.because("eval_samples", whySamples)
+	r := wholeRun{evaluations: chosen.times(), evaluation: chosen.one}
+	return s.writeSaves(d, r, chosen, "with each evaluation, so that the best model can be taken"), nil
+}
+
+// affordable is the rhythm whose evaluations stay under their share of the training's time: with longer intervals, as long as some evaluations are
+// left, then with fewer clips, as long as they are some, and then with intervals as long as it takes.
+func (s *search) affordable(d *draft, f evaluated, r rhythm) (rhythm, error) {
+	allowed := profile.Or(s.in.Options.MaxEvalShare, usualEvalShare)
+	if r.share() <= allowed {
+		return r, nil
+	}
+	once := r.rarer(1).share()
+	if r = r.rarer(max(fewestEvaluations, allowed/once)); r.share() <= allowed {
+		return r, nil
+	}
+	least := max(fewestClips, d.PerDeviceEvalBatchSize*s.pool.count) // less than a batch would take as long
+	if kept := max(least, int(float64(r.clips)*allowed/r.share())); kept < r.clips {
+		var err error
+		if r.one, err = s.evaluating(d, f, kept); err != nil {
+			return r, err
+		}
+		r.clips = kept
+	}
+	if r.share() > allowed*aboutRight {
+		r = r.rarer(allowed / r.rarer(1).share())
+	}
+	return r, nil
+}
+
+// aboutRight is how far over its share an evaluation may be that was shortened for it: what does not shrink with its clips.
+const aboutRight = 1.05
+
+// intervalReason says what evaluations take, and what they would have taken.
+func (s *search) intervalReason(usual, chosen rhythm, source string) string {
+	set := fmt.Sprintf("%s (%s)", fault.Plural(usual.clips, "clip"), source)
+	switch {
+	case chosen.one.Likely == 0:
+		return fmt.Sprintf("%s of %s; how long they take is not known", fault.Plural(chosen.times(), "evaluation"), set)
+	case chosen == usual:
+		return fmt.Sprintf("%s of %s: %s", fault.Plural(chosen.times(), "evaluation"), set, chosen.cost())
+	}
+	return fmt.Sprintf("every %s evaluations of %s would take %.0f %% of the training's time; %s of %s: %s", fault.Plural(usual.interval, "step"), set,
+		100*usual.share(), fault.Plural(chosen.times(), "evaluation"), fault.Plural(chosen.clips, "clip"), chosen.cost())
+}
+
+// occasions is how often something happens that comes at an interval and at the end.
+func occasions(steps, interval int) int { return (steps + interval - 1) / interval }
+
+func minutes(seconds float64) string {
+	if seconds < 60 {
+		return fmt.Sprintf("%.2g s", seconds)
+	}
+	return fmt.Sprintf("%.3g min", seconds/60)
+}
+
+func (s *search) writeSaves(d *draft, r wholeRun, every rhythm, why string) wholeRun {
+	r.saves, d.SaveSteps = every.times(), &every.interval
+	d.because("save_steps", fmt.Sprintf("%s: %s", why, fault.Plural(r.saves, "checkpoint")))
+	return r
+}
+
+// checkpointBytes is what is written for one checkpoint.
+func (s *search) checkpointBytes() int64 {
+	return s.in.Model.ParameterBytes + s.in.Model.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
+}
+
+// runParts is the hours of a run.
+func (s *search) runParts(d *draft, r wholeRun, training timing.Range) profile.RunParts {
+	hours := func(seconds timing.Range) profile.Range { return profile.Range(seconds.Times(1.0 / 3600)) }
+	return profile.RunParts{Training: hours(training), Evaluation: hours(r.evaluation.Times(float64(r.evaluations))),
+		Checkpoints: hours(estimate.Saving(s.checkpointBytes()).Times(float64(r.saves))), StartUp: hours(estimate.StartUp(d.DataloaderNumWorkers))}
+}

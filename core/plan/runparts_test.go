@@ -1,0 +1,180 @@
+package plan
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/timing"
+)
+
+const whisperSmall = "openai/whisper-small"
+
+// TestEvaluationsStayUnderTheirShare of the training's time, and the reasons say what they take; less often and with fewer clips only where they must.
+func TestEvaluationsStayUnderTheirShare(t *testing.T) {
+	for _, name := range []string{xlsr, whisperSmall} {
+		for _, card := range []string{"T4", "H100"} {
+			often := math.MaxInt
+			for _, share := range []float64{0.02, 0.1, 0.5, 1} {
+				in := described(t, name, speech(20000, 30, 1), card)
+				in.Options.MaxEvalShare = &share
+				c := planned(t, in)
+				p := c.Times.RunParts
+				assert.LessOrEqual(t, p.Evaluation.Likely, share*aboutRight*p.Training.Likely, "%s on %s", name, card)
+				assert.LessOrEqual(t, *c.EvalSteps, often, "%s on %s with %v", name, card, share)
+				often = *c.EvalSteps
+				assert.Equal(t, *c.EvalSteps, *c.SaveSteps)
+				assert.Contains(t, decision(t, c, "eval_steps").Reason, "% of the training's time")
+				if c.EvalSamples != nil {
+					assert.True(t, *c.EvalSamples >= fewestClips && *c.EvalSamples < 2000)
+					assert.Contains(t, decision(t, c, "eval_samples").Reason, "of 2000, drawn at random")
+				}
+			}
+			assert.LessOrEqual(t, often, usualInterval)
+		}
+	}
+}
+
+// TestARunIsItsParts, and its cost and energy are of all of them.
+func TestARunIsItsParts(t *testing.T) {
+	in, price := described(t, xlsr, speech(4000, 30, 1), "T4"), 2.0
+	in.Options.PriceUSDHour = &price
+	c := planned(t, in)
+	p, run := c.Times.RunParts, c.Times.RunHours
+	assert.InEpsilon(t, p.Training.Likely+p.Evaluation.Likely+p.Checkpoints.Likely+p.StartUp.Likely, run.Likely, 1e-9)
+	assert.InEpsilon(t, p.Training.High+p.Evaluation.High+p.Checkpoints.High+p.StartUp.High, run.High, 1e-9)
+	assert.InEpsilon(t, 3*c.Times.EpochHours.Likely, p.Training.Likely, 1e-9)
+	assert.InEpsilon(t, 2*run.Likely, c.Times.CostUSD.Likely, 1e-9)
+	written := float64(in.Model.ParameterBytes + in.Model.OptimizerBytes["adamw"])
+	steps := math.Ceil(3 * 4000 / 32.0)
+	assert.InEpsilon(t, math.Ceil(steps/float64(*c.SaveSteps))*written/4e8/3600, p.Checkpoints.Likely, 1e-9)
+}
+
+func TestNoClipsToEvaluateWith(t *testing.T) {
+	in, none := described(t, xlsr, speech(4000, 30, 1), "T4"), 0
+	in.Options.EvalSamples = &none
+	c := planned(t, in)
+	assert.Nil(t, c.EvalSteps)
+	assert.Nil(t, c.EvalSamples)
+	assert.Equal(t, 93, *c.SaveSteps, "a quarter of 375 steps")
+	assert.Zero(t, c.Times.RunParts.Evaluation)
+	assert.Positive(t, c.Times.RunParts.Checkpoints.Likely)
+}
+
+// TestTheSizeOfTheEvaluationSetCounts: given, it is not assumed, and twice as much takes about twice as long.
+func TestTheSizeOfTheEvaluationSetCounts(t *testing.T) {
+	one, all := 400, 1.0
+	in := described(t, xlsr, speech(4000, 30, 1), "T4")
+	in.Options.MaxEvalShare = &all
+	assumed := planned(t, in)
+	in.Options.EvalSamples = &one
+	given := planned(t, in)
+	assert.Equal(t, assumed.Times.RunParts, given.Times.RunParts, "a tenth is what is assumed")
+	assert.Contains(t, decision(t, assumed, "eval_steps").Reason, "assumed")
+	assert.NotContains(t, decision(t, given, "eval_steps").Reason, "assumed")
+	two := 800
+	in.Options.EvalSamples = &two
+	assert.InEpsilon(t, 2*given.Times.RunParts.Evaluation.Likely, planned(t, in).Times.RunParts.Evaluation.Likely, 0.15)
+}
+
+// TestGenerationTakesLonger than the loss alone, longer with more tokens and beams, and beams make evaluation batches smaller.
+func TestGenerationTakesLonger(t *testing.T) {
+	all := 1.0
+	evaluating := func(change func(*Options)) profile.Config {
+		in := described(t, whisperSmall, speech(4000, 30, 1), "A100-40GB")
+		in.Options.MaxEvalShare = &all
+		change(&in.Options)
+		return planned(t, in)
+	}
+	no, few, many, beams := false, 20, 448, 4
+	loss := evaluating(func(o *Options) { o.PredictWithGenerate = &no })
+	plain := evaluating(func(*Options) {})
+	each := func(c profile.Config) float64 {
+		return c.Times.RunParts.Evaluation.Likely / float64(*c.EvalSteps)
+	}
+	assert.Less(t, each(loss), each(plain))
+	assert.Less(t, each(evaluating(func(o *Options) { o.GenerationMaxLength = &few })), each(plain))
+	longer := evaluating(func(o *Options) { o.GenerationMaxLength = &many })
+	assert.Equal(t, each(plain), each(longer), "the usual text ends before")
+	assert.Greater(t, longer.Times.RunParts.Evaluation.High, plain.Times.RunParts.Evaluation.High, "one that does not end")
+	searching := evaluating(func(o *Options) { o.NumBeams = &beams })
+	assert.Equal(t, plain.PerDeviceEvalBatchSize/4, searching.PerDeviceEvalBatchSize)
+	assert.Contains(t, decision(t, searching, "per_device_eval_batch_size").Reason, "4 beams")
+	assert.Greater(t, each(searching), each(plain))
+}
+
+// TestALoaderThatIsSlowerDecides: hours of training and evaluations are the loader's, waited for where there are no workers.
+func TestALoaderThatIsSlowerDecides(t *testing.T) {
+	in := described(t, xlsr, speech(4000, 30, 1), "T4")
+	slow, workers, all := 10.0, 2, 1.0
+	in.Options.LoaderRate, in.Options.Workers, in.Options.MaxEvalShare = &slow, &workers, &all
+	c := planned(t, in)
+	hours := in.Dataset.TotalHours / slow
+	assert.Equal(t, "loader", c.Times.Bound)
+	assert.InEpsilon(t, 3*hours/2, c.Times.RunParts.Training.Likely, 1e-6)
+	evaluations := math.Ceil(375.0 / float64(*c.EvalSteps))
+	assert.InEpsilon(t, evaluations*hours/10/2, c.Times.RunParts.Evaluation.Likely, 1e-6)
+	workers = 0
+	alone := planned(t, in)
+	assert.Greater(t, alone.Times.RunParts.Training.Likely, 3*hours)
+	assert.Greater(t, alone.Times.RunParts.Evaluation.Likely, evaluations*hours/10)
+}
+
+func TestOptionsOfEvaluationsThatCannotBe(t *testing.T) {
+	negative, zero, huge, yes, nan, over, nothing := -1, 0, 70000, true, math.NaN(), 1.5, 0.0
+	for name, row := range map[string]struct {
+		change  func(*Options)
+		message string
+	}{
+		"clips":    {func(o *Options) { o.EvalSamples = &negative }, "eval_samples is -1"},
+		"beams":    {func(o *Options) { o.NumBeams = &zero }, "num_beams is 0"},
+		"tokens":   {func(o *Options) { o.GenerationMaxLength = &huge }, "generation_max_length is 70000"},
+		"not any":  {func(o *Options) { o.MaxEvalShare = &nan }, "max_eval_share is NaN"},
+		"over all": {func(o *Options) { o.MaxEvalShare = &over }, "max_eval_share is 1.5"},
+		"none":     {func(o *Options) { o.MaxEvalShare = &nothing }, "max_eval_share is 0"},
+		"formula":  {func(o *Options) { o.Policy, o.MaxEvalShare = PublishedRule, &over }, "max_eval_share is 1.5"},
+		"policy":   {func(o *Options) { o.Policy, o.NumBeams = PublishedRule, &huge }, "num_beams is 70000"},
+		"CTC":      {func(o *Options) { o.PredictWithGenerate = &yes }, "no decoder that generates"},
+	} {
+		in := described(t, xlsr, speech(400, 20, 1), "T4")
+		row.change(&in.Options)
+		_, err := Make(in)
+		require.ErrorContains(t, err, row.message, name)
+		require.Equal(t, fault.InvalidArgument, fault.From(err).Code, name)
+	}
+	in, few := described(t, xlsr, speech(400, 20, 1), "T4"), 2
+	in.Options.Policy, in.Options.EvalSamples = PublishedRule, &few
+	_, err := Make(in)
+	require.ErrorContains(t, err, "options of evaluations")
+}
+
+// TestWithoutTimesTheRhythmIsTheUsualOne: nothing is known of the card.
+func TestWithoutTimesTheRhythmIsTheUsualOne(t *testing.T) {
+	in := described(t, xlsr, speech(4000, 30, 1), "T4")
+	in.Hardware.GPUs[0].Name, in.Hardware.GPUs[0].BandwidthGBs = "NVIDIA X", nil
+	c := planned(t, in)
+	assert.Nil(t, c.Times)
+	assert.Equal(t, 93, *c.EvalSteps)
+	assert.Contains(t, decision(t, c, "eval_steps").Reason, "not known")
+}
+
+// TestAModelKnownByItsTracesAloneIsEvaluatedInAThirdOfTheTime that training takes, in a quarter where layers are computed again.
+func TestAModelKnownByItsTracesAloneIsEvaluatedInAThirdOfTheTime(t *testing.T) {
+	s := &search{in: described(t, xlsr, slices.Repeat([]float64{10}, 100), "T4"), clips: durations{sorted: slices.Repeat([]float64{10}, 100), count: 100}, pool: pool{count: 1}}
+	s.in.Options.LoaderRate = new(float64)
+	*s.in.Options.LoaderRate = 1e9
+	f := evaluated{throughput: throughput{known: true, paddedSecond: timing.Range{Low: 1, Likely: 3, High: 6}, overheadS: 2}}
+	d := &draft{Config: profile.Config{PerDeviceEvalBatchSize: 5, DataloaderNumWorkers: 1}}
+	one, err := s.evaluating(d, f, 20)
+	require.NoError(t, err)
+	assert.InEpsilon(t, 20*10+4*2, one.Likely, 1e-9)
+	f.checkpointing = true
+	one, err = s.evaluating(d, f, 20)
+	require.NoError(t, err)
+	assert.InEpsilon(t, 0.75*(20*10+4*2), one.Likely, 1e-9)
+}
