@@ -118,6 +118,11 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 		}
 	}
 	s.warnings(d)
+	unlike, err := s.unlikeWarning(d)
+	if err != nil {
+		return profile.Config{}, err
+	}
+	d.warn(unlike)
 	return d.finish()
 }
 
@@ -212,6 +217,8 @@ func (s *search) orderReason(f evaluated) string {
 		return fmt.Sprintf("the model pads every clip to %.4g s: their order changes nothing", s.clips.fixed)
 	case s.in.Options.Streamed:
 		return "the dataset is a stream, whose order cannot be chosen"
+	case s.in.Options.Preset == Speed && b.steps >= fewSteps && b.order == "random":
+		return "preset speed: random order is the fastest here, so that it is kept, as with preset balanced"
 	case s.in.Options.Preset == Speed && b.steps >= fewSteps:
 		return fmt.Sprintf("preset speed: the fastest order; %.1f %% of what is computed is padding, %.1f %% in random order, from which a model may learn a little faster",
 			100*b.figures.Padding, 100*s.trainerBatches(f).figures.Padding)

@@ -116,9 +116,6 @@ func (p throughput) step(b batches) timing.Parts {
 
 // slowest is the GPU that the others wait for: the one with the least operations per second.
 func slowest(gpus []profile.GPU) profile.GPU {
-	rate := func(g profile.GPU) float64 {
-		return profile.Or(g.TensorTFLOPS, profile.Or(g.FP32TFLOPS, 0))
-	}
 	found := gpus[0]
 	for _, g := range gpus[1:] {
 		if rate(g) < rate(found) {
