@@ -111,6 +111,11 @@ func (p *planner) inputs(m machine, optimizer string, shared *estimate.Estimator
 	if factor, known := p.factors[m.card.Key]; known {
 		in.Options.Calibration = &factor
 	}
+	for i := range p.KernelProfiles {
+		if p.KernelProfiles[i].GPU == m.card.Key {
+			in.Options.KernelProfile = &p.KernelProfiles[i]
+		}
+	}
 	if price, known := p.prices[m.card.Key]; known {
 		in.Options.PriceUSDHour = &price.Hour
 	}

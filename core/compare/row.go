@@ -42,7 +42,7 @@ func (row *Row) take(p *planner, m machine, c profile.Config, shared *estimate.E
 	row.MicroBatching, row.LengthHandling = c.MicroBatching, c.LengthHandling
 	if t := c.Times; t != nil {
 		row.Parts, row.StepS, row.EpochHours, row.RunHours, row.AudioRate = &t.Parts, &t.StepS, &t.EpochHours, &t.RunHours, &t.AudioRate
-		row.Bound, row.Calibrated, row.Cost, row.EnergyKWh = t.Bound, t.Calibrated, t.CostUSD, t.EnergyKWh
+		row.Bound, row.Calibrated, row.Measured, row.Cost, row.EnergyKWh = t.Bound, t.Calibrated, t.Measured, t.CostUSD, t.EnergyKWh
 	}
 	if price, known := p.prices[m.card.Key]; known {
 		row.Price = &price

@@ -21,8 +21,9 @@ type Timer struct {
 	kernels *kernel.Model
 }
 
-// TimerOf is the timer of a card of the catalogue, with the figures that the profile gives. Errors: Unsupported where they are not known.
-func TimerOf(g profile.GPU) (*Timer, error) {
+// TimerOf is the timer of a card of the catalogue, with the figures that the profile gives, and corrected by kernels that were measured on it, if any.
+// Errors: Unsupported where figures are not known, InvalidArgument for another card's kernels.
+func TimerOf(g profile.GPU, measured *kernel.Profile) (*Timer, error) {
 	entry, known := gpus.Match(g.Name, g.MemoryTotalBytes)
 	if !known { // with less memory, say, kernels take as long
 		var err error
@@ -34,7 +35,14 @@ func TimerOf(g profile.GPU) (*Timer, error) {
 	}
 	entry.FP32TFLOPS, entry.BandwidthGBs, entry.TensorTFLOPS, entry.PowerWatts = g.FP32TFLOPS, g.BandwidthGBs, g.TensorTFLOPS, g.PowerWatts
 	card, err := kernel.CardOf(entry)
-	return &Timer{g, kernel.New(card, kernel.Terms{})}, err
+	if err != nil {
+		return nil, err
+	}
+	kernels := kernel.New(card, kernel.Terms{})
+	if measured != nil {
+		kernels, err = kernels.Corrected(*measured)
+	}
+	return &Timer{g, kernels}, err
 }
 
 // Micro is a micro-batch with its forward and backward pass. Errors: InvalidArgument for sizes that no operation has.

@@ -10,6 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // Names and values of options. The first of each group is the default.
@@ -76,6 +77,7 @@ type Options struct {
 	LoaderRate            *float64            `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
 	DecodeRate            *float64            `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
 	Calibration           *timing.Calibration `json:"calibration"`            // of this model on this GPU by measured steps
+	KernelProfile         *kernel.Profile     `json:"kernel_profile"`         // of this GPU by measured kernels; not used beside Calibration
 	PriceUSDHour          *float64            `json:"price_usd_hour"`         // of one GPU, 0 or more
 	DiskFreeBytes         *int64              `json:"disk_free_bytes"`        // where checkpoints go
 }
@@ -132,6 +134,22 @@ func (o Options) Normalized() (Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// measured is the profile that times rest on. Calibrations hold measured steps against times without one.
+func (o Options) measured() *kernel.Profile {
+	if o.Calibration != nil {
+		return nil
+	}
+	return o.KernelProfile
+}
+
+// measuredOn is the day of that profile; "" without.
+func (o Options) measuredOn() string {
+	if p := o.measured(); p != nil {
+		return p.Date
+	}
+	return ""
 }
 
 func orDefault(text *string, value string) {

@@ -13,7 +13,7 @@ from .._base.records import to_json
 _PASSED_ON = (
     "target_batch_size", "safety_margin", "policy", "preset", "gpu", "optimizer", "lr_scaling", "precision",
     "gradient_checkpointing", "length_handling", "max_length_s", "distributed", "device_count", "loader_rate",
-    "price_usd_hour", "freeze_feature_encoder", "sample_size", "trace",
+    "price_usd_hour", "gpu_profile", "freeze_feature_encoder", "sample_size", "trace",
 )  # fmt: skip
 
 
@@ -64,6 +64,9 @@ def _add_options(plan: Any) -> None:
     add("--device-count", type=int, help="GPUs that share a step (default: those visible)")
     add("--loader-rate", type=float, help="seconds of audio that a worker prepares per second (default: measured)")
     add("--price", dest="price_usd_hour", type=float, help="dollars per hour of one GPU (default: a built-in table)")
+    add(
+        "--gpu-profile", metavar="FILE", help="kernels of this GPU, by profile-gpu (default: those of the cache folder)"
+    )
     add("--trace", action=toggle, default=None, help="trace the model's memory (default: where torch is installed)")
     add("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
 
