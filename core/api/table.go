@@ -22,6 +22,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/recovery"
 	"github.com/asrconfig/asrconfig-go/core/report"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 	"github.com/asrconfig/asrconfig-go/core/view"
@@ -133,6 +134,7 @@ type library struct {
 	SchemaVersion   int                 `json:"schema_version"` // of plans and profiles in files
 	Operations      []string            `json:"operations"`
 	AudioExtensions []string            `json:"audio_extensions"`
+	Throttles       []runlog.Throttle   `json:"throttles"`  // bits of a GPU's throttle reasons
 	Structures      map[string][]CField `json:"structures"` // of capi/layout.h, as this library has them in memory
 }
 
@@ -141,7 +143,7 @@ func libraryInfo() library {
 	return library{
 		Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Goroutines: runtime.NumGoroutine(),
 		SchemaVersion: profile.SchemaVersion, Operations: slices.Sorted(maps.Keys(table)), AudioExtensions: dataset.Extensions(),
-		Structures: structures(),
+		Throttles: runlog.Throttles, Structures: structures(),
 	}
 }
 

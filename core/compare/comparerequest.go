@@ -21,7 +21,7 @@ type Request struct {
 	Prices       map[string]float64            `json:"prices"`       // dollars per hour and GPU by card, before those of the table
 	Calibrations map[string]timing.Calibration `json:"calibrations"` // by card, from timing.step
 
-	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of cards whose kernels were measured, from timing.profile
+	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of cards whose kernels were measured, from timing.profile; the first of each counts
 
 	TargetBatchSize      int      `json:"target_batch_size"`      // clips per optimizer step, 1..65536; 32
 	Epochs               float64  `json:"epochs"`                 // above 0 to 10^4; 3

@@ -107,14 +107,9 @@ func (p *planner) inputs(m machine, optimizer string, shared *estimate.Estimator
 	}
 	in.Options = plan.Options{TargetBatchSize: p.TargetBatchSize, SafetyMargin: p.SafetyMargin, Optimizer: optimizer, NumTrainEpochs: &p.Epochs,
 		DeviceCount: &m.count, Precision: p.precision(m.card.GPU()), LengthHandling: p.LengthHandling, FreezeFeatureEncoder: p.FreezeFeatureEncoder,
-		LoRARank: int(p.LoRARank), LoaderRate: p.LoaderRate, DecodeRate: p.DecodeRate, Workers: p.Workers}
+		LoRARank: int(p.LoRARank), LoaderRate: p.LoaderRate, DecodeRate: p.DecodeRate, Workers: p.Workers, KernelProfiles: p.KernelProfiles}
 	if factor, known := p.factors[m.card.Key]; known {
 		in.Options.Calibration = &factor
-	}
-	for i := range p.KernelProfiles {
-		if p.KernelProfiles[i].GPU == m.card.Key {
-			in.Options.KernelProfile = &p.KernelProfiles[i]
-		}
 	}
 	if price, known := p.prices[m.card.Key]; known {
 		in.Options.PriceUSDHour = &price.Hour

@@ -62,7 +62,7 @@ func (t Training) stepper() (*stepper, error) {
 	if err != nil {
 		return nil, err
 	}
-	timer, err := estimate.TimerOf(card.GPU(), nil)
+	timer, err := estimate.TimerOf(card.GPU(), estimate.Measured{})
 	return &stepper{t, card, count, m, timer}, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
@@ -78,6 +79,7 @@ type Options struct {
 	DecodeRate            *float64            `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
 	Calibration           *timing.Calibration `json:"calibration"`            // of this model on this GPU by measured steps
 	KernelProfile         *kernel.Profile     `json:"kernel_profile"`         // of this GPU by measured kernels; not used beside Calibration
+	KernelProfiles        []kernel.Profile    `json:"kernel_profiles"`        // of any GPUs, in the absence of KernelProfile
 	PriceUSDHour          *float64            `json:"price_usd_hour"`         // of one GPU, 0 or more
 	DiskFreeBytes         *int64              `json:"disk_free_bytes"`        // where checkpoints go
 }
@@ -136,20 +138,12 @@ func (o Options) Normalized() (Options, error) {
 	return o, nil
 }
 
-// measured is the profile that times rest on. Calibrations hold measured steps against times without one.
-func (o Options) measured() *kernel.Profile {
+// measured are the kernels that times rest on. Calibrations hold measured steps against times without them.
+func (o Options) measured() estimate.Measured {
 	if o.Calibration != nil {
-		return nil
+		return estimate.Measured{}
 	}
-	return o.KernelProfile
-}
-
-// measuredOn is the day of that profile; "" without.
-func (o Options) measuredOn() string {
-	if p := o.measured(); p != nil {
-		return p.Date
-	}
-	return ""
+	return estimate.Measured{Named: o.KernelProfile, Known: o.KernelProfiles}
 }
 
 func orDefault(text *string, value string) {

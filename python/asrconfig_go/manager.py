@@ -211,11 +211,11 @@ class ASRConfigManager:
         """
         from .compare.gpu_comparison import price_of
         from .compare.step_calibration import known_calibrations
-        from .machine.kernel_profile import known_kernel_profile
+        from .machine.kernel_profile import known_kernel_profiles
 
         found: dict[str, Any] = {"disk_free_bytes": shutil.disk_usage(Path.cwd()).free, **self._rates()}
-        if not profiled and (kernels := known_kernel_profile(self.hardware.gpus)) is not None:
-            found["kernel_profile"] = kernels
+        if self.hardware.gpus:
+            found["kernel_profiles"] = known_kernel_profiles()
         if self.hardware.gpus and self._described is not None and not profiled:
             with contextlib.suppress(UnsupportedError):  # of a module whose config says nothing nothing was measured
                 measured = known_calibrations(self._described, precision, 0).get(self.hardware.gpus[0].name)

@@ -159,15 +159,15 @@ def compare_described(
         known = ", ".join(CompareSettings.__annotations__)
         raise InvalidArgumentError(f"there is no option {sorted(unknown)[0]!r}", f"choose from {known}")
     asked = CompareOptions(**options)
-    kernels = {profile["gpu"]: profile for profile in known_kernel_profiles()}
+    kernels = known_kernel_profiles()
     trained = known_calibrations(model, asked.precision, asked.lora_rank) if asked.calibrations is None else {}
     if asked.gpu_profile is not None:  # which earlier trainings do not stand in the way of
         named = read_kernel_profile(asked.gpu_profile)
-        kernels[named["gpu"]] = named
+        kernels.insert(0, named)
         trained.pop(HardwareProfile.detect(named["gpu"]).gpu_name, None)
     if asked.calibrations is None:
         asked = replace(asked, calibrations=trained)
-    request = {**asked.request(), "kernel_profiles": list(kernels.values())}
+    request = {**asked.request(), "kernel_profiles": kernels}
     request |= {"model": model, "gpus": _names(gpus), "prices": _prices(prices)}
     request["data"] = _data(dataset, hours, mean_s, max_s)
     request = {**(measured or {}), **request}

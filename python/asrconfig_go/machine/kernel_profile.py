@@ -11,7 +11,6 @@ from .._base import native
 from .._base.errors import AsrConfigError
 from .._base.files import cache_folder, write_whole
 from .._base.json_files import read_object
-from .hardware import GPU, catalogue
 
 _HINT = "measure the card: asrconfig profile-gpu"
 _MOST_KEPT = 64  # cards
@@ -52,16 +51,6 @@ def known_kernel_profiles() -> list[dict[str, Any]]:
         except AsrConfigError:
             continue
     return found
-
-
-def known_kernel_profile(gpus: tuple[GPU, ...]) -> dict[str, Any] | None:
-    """What was measured of the card that all ``gpus`` are; None where they differ, or it was not measured."""
-    if len({gpu.name for gpu in gpus}) != 1 or not _folder().is_dir():
-        return None
-    cards = [entry["key"] for entry in catalogue() if gpus[0].name in entry["driver_names"]]
-    sizes = {entry["key"]: (entry["memory_total_bytes"], *(entry["other_memory_bytes"] or ())) for entry in catalogue()}
-    matching = [card for card in cards if len(cards) == 1 or gpus[0].memory_total_bytes in sizes[card]]
-    return next((profile for profile in known_kernel_profiles() if profile["gpu"] in matching), None)
 
 
 def _folder() -> Path:
