@@ -7,22 +7,25 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// card tells which card of the catalogue a name of the truths means; Entry and Specification are for those that it lacks.
+// card tells which card of the catalogue a name of the truths means; Entry is for those that it lacks.
 type card struct {
-	Catalogue     string               `json:"catalogue"`
-	Entry         *gpus.Entry          `json:"entry"`
-	Specification kernel.Specification `json:"specification"`
+	Catalogue string      `json:"catalogue"`
+	Entry     *gpus.Entry `json:"entry"`
+}
+
+func (c card) row() (gpus.Entry, error) {
+	if c.Entry != nil {
+		return *c.Entry, nil
+	}
+	entry, _, err := gpus.Parse(c.Catalogue)
+	return entry, err
 }
 
 // open is the card's row in the catalogue, and its kernel-time model.
 func (c card) open(without kernel.Terms) (gpus.Entry, *kernel.Model, error) {
-	if c.Entry != nil {
-		known, err := kernel.NewCard(*c.Entry, c.Specification)
-		return *c.Entry, kernel.New(known, without), err
-	}
-	entry, _, err := gpus.Parse(c.Catalogue)
+	entry, err := c.row()
 	if err != nil {
-		return gpus.Entry{}, nil, err
+		return entry, nil, err
 	}
 	known, err := kernel.CardOf(entry)
 	return entry, kernel.New(known, without), err

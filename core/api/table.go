@@ -22,7 +22,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/recovery"
 	"github.com/asrconfig/asrconfig-go/core/report"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
@@ -73,6 +75,8 @@ var table = map[string]operation{
 	"timing.compare":      withArgs(compareGPUs),
 	"timing.largest":      withArgs(compare.LargestModels),
 	"timing.prices":       withoutArgs(gpuPrices),
+	"timing.kernels":      withArgs(kernelSuite),
+	"timing.profile":      withArgs(profileKernels),
 	"monitor.start":       withArgs(startMonitor),
 	"monitor.stop":        withMonitor(stopMonitor),
 	"monitor.close":       withMonitor(closeMonitor),
@@ -132,6 +136,7 @@ type library struct {
 	SchemaVersion   int                 `json:"schema_version"` // of plans and profiles in files
 	Operations      []string            `json:"operations"`
 	AudioExtensions []string            `json:"audio_extensions"`
+	Throttles       []runlog.Throttle   `json:"throttles"`  // bits of a GPU's throttle reasons
 	Structures      map[string][]CField `json:"structures"` // of capi/layout.h, as this library has them in memory
 }
 
@@ -140,7 +145,7 @@ func libraryInfo() library {
 	return library{
 		Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Goroutines: runtime.NumGoroutine(),
 		SchemaVersion: profile.SchemaVersion, Operations: slices.Sorted(maps.Keys(table)), AudioExtensions: dataset.Extensions(),
-		Structures: structures(),
+		Throttles: runlog.Throttles, Structures: structures(),
 	}
 }
 
@@ -209,6 +214,30 @@ func compareGPUs(a compareArgs) (compare.Comparison, error) {
 
 // gpuPrices lists what an hour of each GPU costs, with where that is from and of when.
 func gpuPrices() []timing.Price { return timing.Prices() }
+
+type kernelSuiteResult struct {
+	Samples []kernel.Sample `json:"samples"`
+}
+
+// kernelSuite lists the kernels that are worth measuring on a card. Errors: InvalidArgument without memory.
+func kernelSuite(r kernel.SuiteRequest) (kernelSuiteResult, error) {
+	samples, err := kernel.Suite(r)
+	return kernelSuiteResult{samples}, err
+}
+
+type kernelTable struct {
+	Table string `json:"table"` // the text of the file
+}
+
+// profileKernels reads a table of kernels that were measured on a card, and returns by how much they correct the times of plans for it.
+// Errors: Corrupt, InvalidArgument for a table that contradicts itself or its card, NotFound and Unsupported for a card without figures.
+func profileKernels(a kernelTable) (kernel.Profile, error) {
+	table, err := kernel.ReadTable([]byte(a.Table))
+	if err != nil {
+		return kernel.Profile{}, err
+	}
+	return table.Profile()
+}
 
 type errorArgs struct {
 	Type string `json:"type"` // the exception's class name

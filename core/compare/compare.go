@@ -52,6 +52,7 @@ type Row struct {
 	AudioRate  *profile.Range     `json:"audio_rate"`  // seconds of audio trained on per second
 	Bound      string             `json:"bound"`       // the largest part of the time, or "loader"
 	Calibrated bool               `json:"calibrated"`  // by measured steps
+	Measured   string             `json:"measured"`    // the day on which kernels of this card were measured that the times rest on; ""
 	Cost       *profile.Range     `json:"cost_usd"`    // of the run on all its GPUs
 	EnergyKWh  *profile.Range     `json:"energy_kwh"`  // of the run, GPUs alone; absent where the board power is not known
 	Price      *timing.Price      `json:"price"`       // absent where none is known
@@ -111,6 +112,11 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 	for key, f := range p.factors {
 		if !positive(f.Low) || !(f.Low <= f.Factor && f.Factor <= f.High) || !positive(f.High) {
 			return nil, nil, fault.New(fault.InvalidArgument, "take it from timing.step", "the calibration of %s is %v, %v, %v", key, f.Low, f.Factor, f.High)
+		}
+	}
+	for _, measured := range p.KernelProfiles {
+		if err := measured.Check(); err != nil {
+			return nil, nil, err
 		}
 	}
 	if p.dataset, p.durations, err = r.Data.Dataset(); len(r.Durations) > 0 {

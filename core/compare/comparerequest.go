@@ -10,6 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // Request is a training to plan on several GPUs. An absent value takes the default named at the end of its line.
@@ -20,6 +21,8 @@ type Request struct {
 
 	Prices       map[string]float64            `json:"prices"`       // dollars per hour and GPU by card, before those of the table
 	Calibrations map[string]timing.Calibration `json:"calibrations"` // by card, from timing.step
+
+	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of cards whose kernels were measured, from timing.profile; the first of each counts
 
 	TargetBatchSize      int      `json:"target_batch_size"`      // clips per optimizer step, 1..65536; 32
 	Epochs               float64  `json:"epochs"`                 // above 0 to 10^4; 3

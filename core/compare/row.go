@@ -43,7 +43,7 @@ func (row *Row) take(p *planner, m machine, c profile.Config, shared *estimate.E
 	if t := c.Times; t != nil {
 		row.Parts, row.StepS, row.EpochHours, row.AudioRate = &t.Parts, &t.StepS, &t.EpochHours, &t.AudioRate
 		row.RunHours, row.RunParts = &t.RunHours, &t.RunParts
-		row.Bound, row.Calibrated, row.Cost, row.EnergyKWh = t.Bound, t.Calibrated, t.CostUSD, t.EnergyKWh
+		row.Bound, row.Calibrated, row.Measured, row.Cost, row.EnergyKWh = t.Bound, t.Calibrated, t.Measured, t.CostUSD, t.EnergyKWh
 	}
 	if price, known := p.prices[m.card.Key]; known {
 		row.Price = &price

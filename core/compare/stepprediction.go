@@ -69,7 +69,7 @@ func (t Training) onCard() (*stepper, error) {
 		return nil, err
 	}
 	t.Precision, t.Optimizer = or(t.Precision, estimate.Precision(card.GPU())), or(t.Optimizer, analytic.DefaultOptimizer)
-	timer, err := estimate.TimerOf(card.GPU())
+	timer, err := estimate.TimerOf(card.GPU(), estimate.Measured{})
 	return &stepper{t, card, count, nil, timer}, err
 }
 

@@ -1,6 +1,8 @@
 package estimate
 
 import (
+	"slices"
+
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
@@ -19,10 +21,30 @@ var (
 type Timer struct {
 	gpu     profile.GPU
 	kernels *kernel.Model
+	// MeasuredOn is the day on which kernels of this card were measured; "" for the model's own times.
+	MeasuredOn string
 }
 
-// TimerOf is the timer of a card of the catalogue, with the figures that the profile gives. Errors: Unsupported where they are not known.
-func TimerOf(g profile.GPU) (*Timer, error) {
+// Measured are profiles of cards whose kernels were measured.
+type Measured struct {
+	Named *kernel.Profile  // by the user, for this card; none
+	Known []kernel.Profile // of any cards
+}
+
+// of is the profile for a card; nil without one.
+func (m Measured) of(key string) *kernel.Profile {
+	if m.Named != nil {
+		return m.Named
+	}
+	if i := slices.IndexFunc(m.Known, func(p kernel.Profile) bool { return p.GPU == key }); i >= 0 {
+		return &m.Known[i]
+	}
+	return nil
+}
+
+// TimerOf is the timer of a card of the catalogue, with the figures that the profile gives, and corrected by kernels that were measured on it, if any.
+// Errors: Unsupported where figures are not known, InvalidArgument where another card's kernels are named.
+func TimerOf(g profile.GPU, measured Measured) (*Timer, error) {
 	entry, known := gpus.Match(g.Name, g.MemoryTotalBytes)
 	if !known { // with less memory, say, kernels take as long
 		var err error
@@ -34,7 +56,15 @@ func TimerOf(g profile.GPU) (*Timer, error) {
 	}
 	entry.FP32TFLOPS, entry.BandwidthGBs, entry.TensorTFLOPS, entry.PowerWatts = g.FP32TFLOPS, g.BandwidthGBs, g.TensorTFLOPS, g.PowerWatts
 	card, err := kernel.CardOf(entry)
-	return &Timer{g, kernel.New(card, kernel.Terms{})}, err
+	if err != nil {
+		return nil, err
+	}
+	timer := &Timer{gpu: g, kernels: kernel.New(card, kernel.Terms{})}
+	if p := measured.of(card.Key); p != nil {
+		timer.MeasuredOn = p.Date
+		timer.kernels, err = timer.kernels.Corrected(*p)
+	}
+	return timer, err
 }
 
 // Micro is a micro-batch with its forward and backward pass. Errors: InvalidArgument for sizes that no operation has.

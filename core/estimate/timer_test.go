@@ -17,7 +17,7 @@ func timerOf(t *testing.T, card string) *Timer {
 	t.Helper()
 	entry, _, err := gpus.Parse(card)
 	require.NoError(t, err)
-	timer, err := TimerOf(entry.GPU())
+	timer, err := TimerOf(entry.GPU(), Measured{})
 	require.NoError(t, err)
 	return timer
 }
@@ -79,13 +79,13 @@ func TestNoFiguresNoTime(t *testing.T) {
 	unpublished := entry.GPU()
 	unpublished.BandwidthGBs = nil
 	for _, g := range []profile.GPU{{Name: "NVIDIA X"}, unpublished} {
-		_, err := TimerOf(g)
+		_, err := TimerOf(g, Measured{})
 		require.ErrorContains(t, err, "no published figures for "+g.Name)
 		require.Equal(t, fault.Unsupported, fault.From(err).Code)
 	}
 	faster := entry.GPU()
 	*faster.BandwidthGBs *= 2
-	timer, err := TimerOf(faster)
+	timer, err := TimerOf(faster, Measured{})
 	require.NoError(t, err)
 	copying := kernel.Work{Operations: []kernel.Operation{{Kind: kernel.Copy, Phase: kernel.Forward, DType: kernel.Float32, Read: 1e9, Written: 1e9}}}
 	slow, err := timerOf(t, "T4").Micro(copying)

@@ -28,16 +28,19 @@ type Entry struct {
 	MemoryTotalBytes  uint64   `json:"memory_total_bytes"` // as current drivers report it
 	OtherMemoryBytes  []uint64 `json:"other_memory_bytes"` // as other drivers, or another ECC setting, report it
 	ComputeCapability string   `json:"compute_capability"`
-	BandwidthGBs      *float64 `json:"bandwidth_gb_s"` // 10^9 bytes per second
-	TensorTFLOPS      *float64 `json:"tensor_tflops"`  // fp16, and bf16 from compute capability 8.0 on; absent without fast fp16
-	TF32TFLOPS        *float64 `json:"tf32_tflops"`    // absent before compute capability 8.0
-	FP32TFLOPS        *float64 `json:"fp32_tflops"`    // outside tensor cores
-	PowerWatts        *float64 `json:"power_watts"`    // of the board; absent for a MIG slice
-	MIG               bool     `json:"mig"`            // a slice; its figures are shares of the card's
-	ReleaseYear       int      `json:"release_year"`   //
-	MemorySource      string   `json:"memory_source"`  // where the memory size was seen
-	FiguresSource     string   `json:"figures_source"` // where the rates were seen
-	Unverified        bool     `json:"unverified"`     // some figure or name was not checked against a source
+	BandwidthGBs      *float64 `json:"bandwidth_gb_s"`  // 10^9 bytes per second
+	TensorTFLOPS      *float64 `json:"tensor_tflops"`   // fp16, and bf16 from compute capability 8.0 on; absent without fast fp16
+	TF32TFLOPS        *float64 `json:"tf32_tflops"`     // absent before compute capability 8.0
+	FP32TFLOPS        *float64 `json:"fp32_tflops"`     // outside tensor cores
+	PowerWatts        *float64 `json:"power_watts"`     // of the board; absent for a MIG slice
+	Multiprocessors   float64  `json:"multiprocessors"` // by NVIDIA's white papers, as the two that follow; not checked against copies
+	L2MiB             float64  `json:"l2_mib"`          //
+	GDDRWithECC       bool     `json:"gddr_with_ecc"`   // error correction in GDDR, on by default, takes bandwidth
+	MIG               bool     `json:"mig"`             // a slice; its figures are shares of the card's
+	ReleaseYear       int      `json:"release_year"`    //
+	MemorySource      string   `json:"memory_source"`   // where the memory size was seen
+	FiguresSource     string   `json:"figures_source"`  // where the rates were seen
+	Unverified        bool     `json:"unverified"`      // some figure or name was not checked against a source
 	Note              string   `json:"note"`
 }
 

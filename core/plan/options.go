@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // Names and values of options. The first of each group is the default.
@@ -82,6 +84,8 @@ type Options struct {
 	LoaderRate            *float64            `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
 	DecodeRate            *float64            `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
 	Calibration           *timing.Calibration `json:"calibration"`            // of this model on this GPU by measured steps
+	KernelProfile         *kernel.Profile     `json:"kernel_profile"`         // of this GPU by measured kernels; not used beside Calibration
+	KernelProfiles        []kernel.Profile    `json:"kernel_profiles"`        // of any GPUs, in the absence of KernelProfile
 	PriceUSDHour          *float64            `json:"price_usd_hour"`         // of one GPU, 0 or more
 	DiskFreeBytes         *int64              `json:"disk_free_bytes"`        // where checkpoints go
 }
@@ -157,6 +161,14 @@ func (o Options) Normalized() (Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// measured are the kernels that times rest on. Calibrations hold measured steps against times without them.
+func (o Options) measured() estimate.Measured {
+	if o.Calibration != nil {
+		return estimate.Measured{}
+	}
+	return estimate.Measured{Named: o.KernelProfile, Known: o.KernelProfiles}
 }
 
 func orDefault(text *string, value string) {

@@ -84,9 +84,13 @@ func newSearch(in Inputs, p pool) (*search, error) {
 	}
 	if !p.onCPU() {
 		s.budget.GPU = p.gpus[p.tightest]
-		if timer, err := estimate.TimerOf(slowest(p.gpus)); err == nil {
+		timer, err := estimate.TimerOf(slowest(p.gpus), in.Options.measured())
+		switch {
+		case err == nil:
 			s.timer = timer
-		} else {
+		case fault.From(err).Code == fault.InvalidArgument: // kernels of another card
+			return nil, err
+		default:
 			s.notes = append(s.notes, err.Error())
 		}
 	}

@@ -144,6 +144,7 @@ type Times struct {
 	AudioRate  Range     `json:"audio_rate"`  // seconds of audio trained on per second
 	Bound      string    `json:"bound"`       // the largest part: "compute", "memory", "launches", "optimizer", "exchange", "overhead" or "loader"
 	Calibrated bool      `json:"calibrated"`  // by measured steps
+	Measured   string    `json:"measured"`    // the day on which kernels of this card were measured that the times rest on; "" for the model's own
 	CostUSD    *Range    `json:"cost_usd"`    // of the run on all GPUs; absent where no price is known
 	EnergyKWh  *Range    `json:"energy_kwh"`  // of the run, GPUs alone; absent where the board power is not known
 }

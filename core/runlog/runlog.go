@@ -89,11 +89,14 @@ const (
 	ThrottleSetting             // a clock set by someone
 )
 
-// Throttles are those reasons in words for people.
-var Throttles = []struct {
-	Bit  int
-	Name string
-}{{ThrottlePower, "power limit"}, {ThrottleHeat, "heat"}, {ThrottleBrake, "power brake"}, {ThrottleSetting, "a clock that was set"}}
+// Throttle is one of those reasons in words for people.
+type Throttle struct {
+	Bit  int    `json:"bit"`
+	Name string `json:"name"`
+}
+
+// Throttles are all reasons.
+var Throttles = []Throttle{{ThrottlePower, "power limit"}, {ThrottleHeat, "heat"}, {ThrottleBrake, "power brake"}, {ThrottleSetting, "a clock that was set"}}
 
 // StepSeries is the series of steps: one entry per optimizer step, evaluation batch or checkpoint that the training reported; of long
 // runs every n-th is kept, with the highest sizes, the sum of the times and the largest batch of those between.

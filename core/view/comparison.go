@@ -39,6 +39,7 @@ type gpuPlan struct {
 	RunHours     *profile.Range `json:"run_hours"`
 	Bound        string         `json:"bound"`
 	Calibrated   bool           `json:"calibrated"`
+	Measured     string         `json:"measured"`
 	Price        *price         `json:"price"`
 	Cost         *profile.Range `json:"cost_usd"`
 	Energy       *profile.Range `json:"energy_kwh"`
@@ -124,6 +125,8 @@ func (p gpuPlan) row() row {
 	bound := p.Bound
 	if p.Calibrated {
 		bound += ", calibrated"
+	} else if p.Measured != "" {
+		bound += ", measured"
 	}
 	who := cell{Text: p.name(), Class: "tight"}
 	if p.Cheapest {

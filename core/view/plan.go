@@ -382,6 +382,8 @@ func (r planRecord) times() []Block {
 	note := "estimate with its range"
 	if t.Calibrated {
 		note = "by measured steps"
+	} else if t.Measured != "" {
+		note = "by kernels measured on " + t.Measured + ", with its range, without evaluations"
 	}
 	note += runShares(t.RunParts)
 	return []Block{section{Title: "Times", Note: note, Body: []Block{found}}}

@@ -143,13 +143,14 @@ class ASRConfigManager:
             missing = "profile_dataset" if self.dataset is None else "profile_model"
             raise InvalidArgumentError("there is nothing to plan from yet", f"call manager.{missing}(…) first")
         options = options or PlanOptions(safety_margin=self.hardware.safety_margin)
+        given = options.given()
         request = {
             "hardware": hardware_json(self.hardware),
             "dataset": to_json(self.dataset),
             "model": to_json(self.model),
             "options": {
-                **self._found(options.precision),
-                **options.given(),
+                **self._found(options.precision, "kernel_profile" in given),
+                **given,
                 "freeze_feature_encoder": self._frozen,
                 "streamed": self._streamed,
             },
@@ -203,13 +204,19 @@ class ASRConfigManager:
             return NotTraced("without a GPU nothing is traced by default", "Pass trace=True.")
         return None
 
-    def _found(self, precision: Precision | None) -> dict[str, Any]:
-        """Values that no option sets: measured rates, the GPU's price, the disk space for checkpoints."""
+    def _found(self, precision: Precision | None, profiled: bool) -> dict[str, Any]:
+        """Values that no option sets: measured rates, the GPU's price, the disk space for checkpoints.
+
+        Where the user names a table of kernels (``profiled``), no other measurement of the GPU stands in its way.
+        """
         from .compare.gpu_comparison import price_of
         from .compare.step_calibration import known_calibrations
+        from .machine.kernel_profile import known_kernel_profiles
 
         found: dict[str, Any] = {"disk_free_bytes": shutil.disk_usage(Path.cwd()).free, **self._rates()}
-        if self.hardware.gpus and self._described is not None:
+        if self.hardware.gpus:
+            found["kernel_profiles"] = known_kernel_profiles()
+        if self.hardware.gpus and self._described is not None and not profiled:
             with contextlib.suppress(UnsupportedError):  # of a module whose config says nothing nothing was measured
                 measured = known_calibrations(self._described, precision, 0).get(self.hardware.gpus[0].name)
                 if measured is not None:

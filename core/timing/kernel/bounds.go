@@ -13,8 +13,11 @@ func widest(s, t timing.Range) timing.Range {
 }
 
 // spreadOf is how far the operators of the tables were off that were kept from the fit. Where a card has no table, or the tables no such product, it is also as far
-// as one generation's shares are off for the other.
+// as one generation's shares are off for the other. Kernels that were measured on this card have the spread of that table.
 func (m *Model) spreadOf(o Operation) timing.Range {
+	if f, measured := m.factors[o.group()]; measured {
+		return timing.Range{Low: f.Low / f.Factor, Likely: 1, High: f.High / f.Factor}
+	}
 	spread := m.residuals.spreadOf(o)
 	if o.product() && (o.DType != Float32 || !m.measured && !m.card.sameChip) {
 		spread = widest(spread, fitted().Carried[o.table()])

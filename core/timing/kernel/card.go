@@ -1,36 +1,10 @@
 package kernel
 
 import (
-	_ "embed"
-	"sync"
-
-	"github.com/goccy/go-json"
-
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
-
-//go:embed specifications.json
-var specificationsJSON []byte
-
-// Specification is what the catalogue of GPUs does not have.
-type Specification struct {
-	Multiprocessors float64 `json:"multiprocessors"`
-	L2MiB           float64 `json:"l2_mib"`
-	GDDRWithECC     bool    `json:"gddr_with_ecc"` // error correction in GDDR, on by default, takes bandwidth
-}
-
-var specifications = sync.OnceValue(func() map[string]Specification {
-	var file struct {
-		Source string                   `json:"source"`
-		Cards  map[string]Specification `json:"cards"`
-	}
-	if err := json.Unmarshal(specificationsJSON, &file); err != nil {
-		panic("core/timing/kernel/specifications.json: " + err.Error())
-	}
-	return file.Cards
-})
 
 // Card is a GPU as kernels see it.
 type Card struct {
@@ -45,24 +19,15 @@ type Card struct {
 	architecture
 }
 
-// CardOf is a card of the catalogue. Errors: Unsupported where its figures are not known.
+// CardOf is a card with published figures. Errors: Unsupported without rate, bandwidth, multiprocessors or a known architecture.
 func CardOf(entry gpus.Entry) (Card, error) {
-	known, specified := specifications()[entry.Key]
-	if !specified {
-		return Card{}, unknown(entry)
-	}
-	return NewCard(entry, known)
-}
-
-// NewCard is a card with a specification of one's own. Errors: Unsupported without rate, bandwidth, multiprocessors or a known architecture.
-func NewCard(entry gpus.Entry, known Specification) (Card, error) {
 	generation, modern := architectureOf(entry.ComputeCapability)
-	if !modern || entry.FP32TFLOPS == nil || entry.BandwidthGBs == nil || !(known.Multiprocessors > 0) {
+	if !modern || entry.FP32TFLOPS == nil || entry.BandwidthGBs == nil || !(entry.Multiprocessors > 0) {
 		return Card{}, unknown(entry)
 	}
-	return Card{Key: entry.Key, Multiprocessors: known.Multiprocessors, FP32: *entry.FP32TFLOPS * tera, TF32: profile.Or(entry.TF32TFLOPS, 0) * tera,
-		FP16: profile.Or(entry.TensorTFLOPS, 0) * tera, Bandwidth: *entry.BandwidthGBs * giga, L2: known.L2MiB * (1 << 20),
-		Watts: profile.Or(entry.PowerWatts, 0), gddrWithECC: known.GDDRWithECC, architecture: generation}, nil
+	return Card{Key: entry.Key, Multiprocessors: entry.Multiprocessors, FP32: *entry.FP32TFLOPS * tera, TF32: profile.Or(entry.TF32TFLOPS, 0) * tera,
+		FP16: profile.Or(entry.TensorTFLOPS, 0) * tera, Bandwidth: *entry.BandwidthGBs * giga, L2: entry.L2MiB * (1 << 20),
+		Watts: profile.Or(entry.PowerWatts, 0), gddrWithECC: entry.GDDRWithECC, architecture: generation}, nil
 }
 
 func unknown(entry gpus.Entry) error {

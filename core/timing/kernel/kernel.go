@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 // Terms are parts of the model that can be left out, to see what each is worth.
@@ -20,6 +21,8 @@ type Model struct {
 	memory                  Fit
 	residuals               Fit  // those that tell how far off its times are
 	measured                bool // in tables of its own
+	launch, dispatch        float64
+	factors                 map[groupKey]timing.Calibration // by kernels that were measured on this very card; nil
 }
 
 // launchGap is what one kernel takes on the GPU beside its work, in seconds: assumed, and half a percent of the steps that it was tried on.
@@ -32,7 +35,7 @@ const tensorPrologue, tensorBandwidth = 48, 0.8
 
 // New is the model of a card.
 func New(card Card, without Terms) *Model {
-	model := &Model{card: card, without: without}
+	model := &Model{card: card, without: without, launch: launchGap, dispatch: Dispatch}
 	own, measured := fitted().Cards[card.Key]
 	model.single, model.batched, model.memory = own.Single, own.Batched, own
 	switch {
@@ -100,8 +103,11 @@ func (m *Model) Seconds(o Operation) (float64, error) {
 	case Attention:
 		each = max(each, o.FLOPs()/(m.rate(o.DType)*fusedAttentionShare))
 	}
+	if factor, measured := m.factors[o.group()]; measured {
+		each *= factor.Factor
+	}
 	if !m.without.NoLaunch {
-		each += launchGap * o.launches()
+		each += m.launch * o.launches()
 	}
 	if math.IsInf(each, 0) || math.IsNaN(each) {
 		return 0, fault.New(fault.Internal, "report the operation", "the operation %q takes %v s on %s", fault.Shorten(o.Name), each, m.card.Key)

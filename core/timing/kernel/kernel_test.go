@@ -38,7 +38,7 @@ func gemm(d DType, batch, m, n, k int64) Operation {
 func TestEveryCardOfTheCatalogueHasPositiveTimesOrSaysWhyNot(t *testing.T) {
 	for _, entry := range gpus.All() {
 		card, err := CardOf(entry)
-		require.NoError(t, err, "give it a row in specifications.json")
+		require.NoError(t, err, "give it multiprocessors in gpus.json")
 		for _, kind := range []Kind{GEMM, Convolution, Attention, Elementwise, Broadcast, Copy, Reduction, Softmax, Normalization, NormBackward, Gather, Optimizer, "unheard of"} {
 			for _, d := range []DType{Float32, TF32, Float16, BFloat16} {
 				o := Operation{Kind: kind, Phase: Forward, DType: d, Batch: 8, M: 500, N: 500, K: 64, Row: 500, Read: 1e7, Written: 1e7}
@@ -216,14 +216,13 @@ func TestRefusesWhatNoOperationIs(t *testing.T) {
 func TestCardsWithoutFiguresAreRefused(t *testing.T) {
 	rate, bandwidth := 1.0, 1.0
 	for _, entry := range []gpus.Entry{
-		{Key: "A", ComputeCapability: "8.0", BandwidthGBs: &bandwidth}, {Key: "B", ComputeCapability: "8.0", FP32TFLOPS: &rate},
-		{Key: "C", ComputeCapability: "5.2", FP32TFLOPS: &rate, BandwidthGBs: &bandwidth}, {Key: "D", FP32TFLOPS: &rate, BandwidthGBs: &bandwidth},
+		{Key: "A", ComputeCapability: "8.0", BandwidthGBs: &bandwidth, Multiprocessors: 10}, {Key: "B", ComputeCapability: "8.0", FP32TFLOPS: &rate, Multiprocessors: 10},
+		{Key: "C", ComputeCapability: "5.2", FP32TFLOPS: &rate, BandwidthGBs: &bandwidth, Multiprocessors: 10},
+		{Key: "D", FP32TFLOPS: &rate, BandwidthGBs: &bandwidth, Multiprocessors: 10}, {Key: "E", ComputeCapability: "8.0", FP32TFLOPS: &rate, BandwidthGBs: &bandwidth},
 	} {
-		_, err := NewCard(entry, Specification{Multiprocessors: 10})
-		require.ErrorContains(t, err, entry.Key)
+		_, err := CardOf(entry)
+		require.ErrorContains(t, err, "for "+entry.Key)
 	}
-	_, err := NewCard(gpus.Entry{Key: "E", ComputeCapability: "8.0", FP32TFLOPS: &rate, BandwidthGBs: &bandwidth}, Specification{})
-	require.ErrorContains(t, err, "E")
 }
 
 // BenchmarkStep is a step of a thousand products and two thousand other operations.

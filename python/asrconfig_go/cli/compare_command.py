@@ -37,6 +37,7 @@ def add_compare(commands: Any) -> None:
     )
     compare.add_argument("--loader-rate", type=float, help="seconds of audio that a worker prepares per second")
     compare.add_argument("--workers", type=int, help=f"workers of the loader for each GPU (default {LOADER_WORKERS})")
+    compare.add_argument("--gpu-profile", metavar="FILE", help="kernels of one GPU, by profile-gpu")
     compare.add_argument(
         "--largest", metavar="FAMILY", help="list models of whisper, xls-r, … that fit one GPU instead"
     )
@@ -75,6 +76,7 @@ def _comparison(arguments: argparse.Namespace) -> Any:
         safety_margin=arguments.safety_margin,
         loader_rate=arguments.loader_rate,
         workers=arguments.workers,
+        gpu_profile=arguments.gpu_profile,
     )
 
 

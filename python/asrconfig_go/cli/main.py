@@ -1,4 +1,4 @@
-"""The command ``asrconfig``: plan, train, scan, memory, compare, benchmark, launch, monitor, report, doctor, demo."""
+"""The command ``asrconfig`` and its subcommands."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .launch_command import add_launch
 from .memory_command import add_memory
 from .monitor_command import add_monitor
 from .plan_command import add_plan
+from .profile_gpu_command import add_profile_gpu
 from .report_command import add_report
 from .train_command import add_train
 
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     add_memory(commands)
     add_compare(commands)
     add_benchmark(commands)
+    add_profile_gpu(commands)
     add_launch(commands)
     add_monitor(commands)
     add_report(commands)

@@ -13,7 +13,7 @@ from .._base.records import to_json
 _PASSED_ON = (
     "target_batch_size", "safety_margin", "policy", "preset", "gpu", "optimizer", "lr_scaling", "precision",
     "gradient_checkpointing", "length_handling", "max_length_s", "distributed", "device_count", "loader_rate",
-    "price_usd_hour", "freeze_feature_encoder", "sample_size", "trace", "eval_samples", "max_eval_share",
+    "price_usd_hour", "gpu_profile", "freeze_feature_encoder", "sample_size", "trace", "eval_samples", "max_eval_share",
     "predict_with_generate", "generation_max_length", "num_beams",
 )  # fmt: skip
 
@@ -70,6 +70,9 @@ def _add_options(plan: Any) -> None:
     add("--predict-with-generate", action=toggle, default=None, help="evaluate by generated texts (default: if it can)")
     add("--generation-max-length", type=int, help="tokens of a generated text (default: 225)")
     add("--num-beams", type=int, help="beams of a generation (default: 1)")
+    add(
+        "--gpu-profile", metavar="FILE", help="kernels of this GPU, by profile-gpu (default: those of the cache folder)"
+    )
     add("--trace", action=toggle, default=None, help="trace the model's memory (default: where torch is installed)")
     add("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
 

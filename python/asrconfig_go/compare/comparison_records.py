@@ -80,6 +80,7 @@ class GPUPlan:
     audio_rate: Range | None
     bound: str
     calibrated: bool
+    measured: str
     price: Price | None
     cost_usd: Range | None
     energy_kwh: Range | None

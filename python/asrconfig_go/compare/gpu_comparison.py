@@ -27,7 +27,8 @@ from .._base.errors import InvalidArgumentError
 from .._base.json_files import read_json
 from .._base.records import from_json, to_json
 from ..data.profile import DatasetProfile
-from ..machine.hardware import GPU
+from ..machine.hardware import GPU, HardwareProfile
+from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
 from .comparison_records import Comparison, LargestModels, Price, StepCalibration, StepTime
 from .step_calibration import known_calibrations
@@ -90,6 +91,7 @@ class CompareSettings(EvaluationSettings, total=False):
     loader_rate: float | None
     workers: int | None
     calibrations: Mapping[str, StepCalibration] | None
+    gpu_profile: str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ class CompareOptions(EvaluationOptions):
     that one of ``workers`` prepares per second, None assumes it; ``workers`` of each GPU, None for 4
     (``manager.what_if``: as many as this machine's cores allow).
     ``calibrations``: by GPU, from ``estimate_step_time`` with measured steps; None takes what earlier trainings here
-    measured of the model (see ``find_step_calibration``), an empty mapping none.
+    measured of the model (see ``find_step_calibration``), an empty mapping none. ``gpu_profile``: a table of kernels
+    that ``asrconfig profile-gpu`` measured, for its card; the others take those of the cache folder.
     """
 
     target_batch_size: int = TARGET_BATCH_SIZE
@@ -115,6 +118,7 @@ class CompareOptions(EvaluationOptions):
     loader_rate: float | None = None
     workers: int | None = None
     calibrations: Mapping[str, StepCalibration] | None = None
+    gpu_profile: str | os.PathLike[str] | None = None
 
     def request(self) -> dict[str, Any]:
         """The request to the library; raises ``InvalidArgumentError`` for a value of the wrong type."""
@@ -124,7 +128,7 @@ class CompareOptions(EvaluationOptions):
             checked(f"calibrations[{name!r}]", calibration, StepCalibration)
         given: dict[str, Any] = {"calibrations": {name: to_json(c) for name, c in known.items()}}
         for field in fields(self):
-            if field.name != "calibrations":
+            if field.name not in ("calibrations", "gpu_profile"):
                 value = checked(field.name, getattr(self, field.name), hints[field.name])
                 given |= {} if value is None else {field.name: value}
         for name in ("target_batch_size", "epochs", "safety_margin"):
@@ -156,9 +160,15 @@ def compare_described(
         known = ", ".join(CompareSettings.__annotations__)
         raise InvalidArgumentError(f"there is no option {sorted(unknown)[0]!r}", f"choose from {known}")
     asked = CompareOptions(**options)
+    kernels = known_kernel_profiles()
+    trained = known_calibrations(model, asked.precision, asked.lora_rank) if asked.calibrations is None else {}
+    if asked.gpu_profile is not None:  # which earlier trainings do not stand in the way of
+        named = read_kernel_profile(asked.gpu_profile)
+        kernels.insert(0, named)
+        trained.pop(HardwareProfile.detect(named["gpu"]).gpu_name, None)
     if asked.calibrations is None:
-        asked = replace(asked, calibrations=known_calibrations(model, asked.precision, asked.lora_rank))
-    request = asked.request()
+        asked = replace(asked, calibrations=trained)
+    request = {**asked.request(), "kernel_profiles": kernels}
     request |= {"model": model, "gpus": _names(gpus), "prices": _prices(prices)}
     request["data"] = _data(dataset, hours, mean_s, max_s)
     request = {**(measured or {}), **request}

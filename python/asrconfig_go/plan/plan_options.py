@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any, TypedDict, get_type_hints
 
@@ -19,6 +20,7 @@ from .._base.choices import (
 )
 from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from ..machine.hardware import check_margin
+from ..machine.kernel_profile import read_kernel_profile
 
 
 class EvaluationSettings(TypedDict, total=False):
@@ -68,6 +70,7 @@ class PlanSettings(EvaluationSettings, total=False):
     distributed: Distributed | None
     loader_rate: float | None
     price_usd_hour: float | None
+    gpu_profile: str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,9 @@ class PlanOptions(EvaluationOptions):
     ``"bf16"``), ``gradient_checkpointing``, ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``,
     ``"packed"``), ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model:
     ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``loader_rate`` (seconds of audio that a worker
-    prepares per second), ``price_usd_hour`` (of one GPU). Those of
-    ``EvaluationOptions``, too. None leaves it to the policy.
+    prepares per second), ``price_usd_hour`` (of one GPU), ``gpu_profile`` (the table of kernels that ``asrconfig
+    profile-gpu`` measured on this card; None takes the one in the cache folder). Those of ``EvaluationOptions``, too.
+    None leaves it to the policy.
 
     >>> PlanOptions(target_batch_size=64, preset="reproducible").optimizer
     'adamw_torch_fused'
@@ -110,10 +114,12 @@ class PlanOptions(EvaluationOptions):
     distributed: Distributed | None = None
     loader_rate: float | None = None
     price_usd_hour: float | None = None
+    gpu_profile: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
-            checked(name, getattr(self, name), hint)
+            if name != "gpu_profile":  # which is checked when it is read
+                checked(name, getattr(self, name), hint)
         check_margin(self.safety_margin)
 
     def check(self) -> None:
@@ -121,5 +127,8 @@ class PlanOptions(EvaluationOptions):
         native.call("plan.check", self.given())
 
     def given(self) -> dict[str, Any]:
-        """What is not left to the policy."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        """What is not left to the policy, as the library takes it."""
+        given = {name: value for name, value in vars(self).items() if value is not None and name != "gpu_profile"}
+        if self.gpu_profile is not None:
+            given["kernel_profile"] = read_kernel_profile(self.gpu_profile)
+        return given

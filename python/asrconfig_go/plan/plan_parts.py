@@ -98,6 +98,8 @@ class PlannedTimes:
     """The largest part of the time: compute, memory, launches, optimizer, exchange, overhead or loader."""
     calibrated: bool
     """By measured steps."""
+    measured: str
+    """The day on which kernels of this card were measured that the times rest on; "" for the model's own."""
     cost_usd: Range | None
     """Of the run on all GPUs; None where no price is known."""
     energy_kwh: Range | None

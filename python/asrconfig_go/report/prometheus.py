@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from .._base import native
 from .._base.errors import UnsupportedError
 from ..view.units import visible
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from ..monitor.memory_monitor import MemoryMonitor
 
 _PREFIX = "asrconfig_"
-_THROTTLES = {1: "power limit", 2: "heat", 4: "power brake", 8: "a clock that was set"}  # as in core/runlog
 
 # Of each: the attribute, the metric's name, what it is, and what its unit takes to be a base one.
 _GPU_MEMORY = (
@@ -136,9 +137,15 @@ def _activity(monitor: MemoryMonitor) -> Iterator[Metric]:
             (_named(monitor, i) | {"reason": reason}, bool(int(gpu.throttle) & bit))
             for i, gpu in enumerate(now.gpus)
             if gpu.throttle is not None
-            for bit, reason in _THROTTLES.items()
+            for bit, reason in _throttles().items()
         ),
     )
+
+
+@cache
+def _throttles() -> dict[int, str]:
+    """Reasons by their bit."""
+    return {row["bit"]: row["name"] for row in native.call("library.info")["throttles"]}
 
 
 def _alerts(monitor: MemoryMonitor) -> Iterator[Metric]:

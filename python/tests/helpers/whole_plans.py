@@ -95,6 +95,7 @@ def whole_plan(plan: Any, **changes: Any) -> ac.TrainingConfig:
             audio_rate=Range(47.0, 82.0, 140.0),
             bound="compute",
             calibrated=False,
+            measured="",
             cost_usd=hours(0.13),
             energy_kwh=hours(0.025),
         ),

@@ -1,0 +1,57 @@
+"""Tables of measured kernels: kept in the user's cache folder, and read as what they say of a card."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from .._base import native
+from .._base.errors import AsrConfigError
+from .._base.files import cache_folder, write_whole
+from .._base.json_files import read_object
+
+_HINT = "measure the card: asrconfig profile-gpu"
+_MOST_KEPT = 64  # cards
+
+
+def read_kernel_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a table says of its card, as plans take it.
+
+    Raises ``NotFoundError`` and ``CorruptFileError`` for a file that is no table, ``InvalidArgumentError`` for one that
+    contradicts itself or its card.
+    """
+    return kernel_profile(read_object(path, "table of kernels", _HINT))
+
+
+def kernel_profile(table: dict[str, Any]) -> dict[str, Any]:
+    """What a table says of its card; raises as ``read_kernel_profile``."""
+    return dict(native.call("timing.profile", {"table": json.dumps(table)}))
+
+
+def store_kernel_table(table: dict[str, Any], card: str) -> Path:
+    """Keep a table for later plans, in place of the one before of its card. Raises ``OSError`` without a place."""
+    path = _folder() / f"{''.join(c if c.isalnum() else '-' for c in card)}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(table).encode())
+    return path
+
+
+def known_kernel_profiles() -> list[dict[str, Any]]:
+    """Of every card that was measured; tables that are broken count for nothing."""
+    found = []
+    try:
+        paths = sorted(_folder().glob("*.json"))[:_MOST_KEPT]
+    except OSError:
+        return []
+    for path in paths:
+        try:
+            found.append(read_kernel_profile(path))
+        except AsrConfigError:
+            continue
+    return found
+
+
+def _folder() -> Path:
+    return cache_folder("kernels")

@@ -1,0 +1,116 @@
+"""Tables of measured kernels: kept, found, named, refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asrconfig_go as ac
+from asrconfig_go._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
+from asrconfig_go.benchmark import kernel_timing
+from asrconfig_go.cli.main import main
+from asrconfig_go.demo.digits import CLIPS
+from asrconfig_go.machine.kernel_profile import (
+    kernel_profile,
+    known_kernel_profiles,
+    store_kernel_table,
+)
+from made_up_kernels import BYTES_A_SECOND, t4_table
+
+HOURS: dict[str, Any] = {"hours": 10, "mean_s": 5, "max_s": 20}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASRCONFIG_CACHE", str(tmp_path / "cache"))
+
+
+def _written(path: Path, table: Any) -> Path:
+    path.write_text(json.dumps(table), "utf-8")
+    return path
+
+
+def test_comparisons_take_what_was_measured() -> None:
+    before = ac.compare_gpus("wav2vec2-base", gpus=["T4", "L4"], **HOURS)
+    assert [row.measured for row in before.rows] == ["", ""]
+    assert before.rows[0].run_hours is not None
+    store_kernel_table(t4_table(BYTES_A_SECOND / 3), "T4")
+    after = ac.compare_gpus("wav2vec2-base", gpus=["T4", "L4"], **HOURS)
+    assert [row.measured for row in after.rows] == ["2026-03-01", ""]
+    assert after.rows[0].run_hours is not None
+    assert after.rows[0].run_hours.likely > 1.2 * before.rows[0].run_hours.likely
+    assert after.rows[1].run_hours == before.rows[1].run_hours
+    assert "measured" in str(after)
+
+
+def test_a_table_can_be_named(tmp_path: Path) -> None:
+    path = _written(tmp_path / "t4.json", t4_table())
+    found = ac.compare_gpus("wav2vec2-base", gpus=["T4"], gpu_profile=path, **HOURS)
+    assert found.rows[0].measured == "2026-03-01"
+    options: dict[str, Any] = {"trace": False, "verbose": False, "gpu_profile": path}
+    config, manager = ac.create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", **options)
+    assert config.times is not None and config.times.measured == "2026-03-01"
+    assert "by kernels measured on 2026-03-01" in str(manager.explain())
+    with pytest.raises(InvalidArgumentError, match="measured on a T4, and the plan is for a L4"):
+        ac.create_optimal_config(CLIPS, "wav2vec2-base", gpu="L4", **options)
+
+
+def test_plans_find_the_table_of_their_card() -> None:
+    store_kernel_table(t4_table(), "T4")
+    plans = [
+        ac.create_optimal_config(CLIPS, "wav2vec2-base", gpu=gpu, trace=False, verbose=False)[0]
+        for gpu in ("T4", "2xT4", "L4")
+    ]
+    assert [plan.times.measured for plan in plans if plan.times] == ["2026-03-01", "2026-03-01", ""]
+
+
+def test_broken_tables_in_the_cache_count_for_nothing() -> None:
+    good = store_kernel_table(t4_table(), "T4")
+    (good.parent / "broken.json").write_text('{"version": 1,', "utf-8")
+    (good.parent / "empty.json").write_text("{}", "utf-8")
+    assert [profile["gpu"] for profile in known_kernel_profiles()] == ["T4"]
+    good.unlink()
+    assert known_kernel_profiles() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"gpu": "NVIDIA H100 80GB HBM3", "memory_bytes": 0, "kernels": []}, InvalidArgumentError, "0 kernels"),
+        ({"gpu": "abacus"}, NotFoundError, "abacus"),
+        ({"launch_s": float("nan")}, CorruptFileError, "table of kernels"),
+        ({"launch_s": -1}, InvalidArgumentError, "seconds of a launch -1"),
+        ({"rows": []}, CorruptFileError, "rows"),
+    ],
+)
+def test_tables_that_cannot_be_are_refused(change: dict[str, Any], error: type[AsrConfigError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        kernel_profile({**t4_table(), **change})
+
+
+def test_the_command_stores_and_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kernel_timing, "measure_kernels", lambda device, minutes, progress: t4_table())
+    copy = tmp_path / "t4.json"
+    assert main(["profile-gpu", "--minutes", "1", "--output", str(copy)]) == 0
+    shown = capsys.readouterr().out
+    assert "Tesla T4: " in shown and "a launch takes 2.0 µs, a dispatch 7.0 µs" in shown
+    assert "  linear                float16" in shown
+    assert json.loads(copy.read_text("utf-8")) == t4_table()
+    assert [profile["gpu"] for profile in known_kernel_profiles()] == ["T4"]
+    assert (
+        main(["compare", "--model", "wav2vec2-base", "--gpus", "T4", "--hours", "5", "--gpu-profile", str(copy)]) == 0
+    )
+    assert "measured" in capsys.readouterr().out
+
+
+def test_the_command_needs_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(["profile-gpu"]) == 1
+    assert "there is no GPU to measure" in capsys.readouterr().err
