@@ -45,7 +45,7 @@ def measure_kernels(
     asked = {**clock.card, "most_flops": checked("most_flops", most_flops, float)}
     samples = native.call("timing.kernels", asked)["samples"]
     rows = []
-    with _left_as_it_was(), ProgressBar("kernels", "kernel", len(samples), progress) as advance:
+    with clock.current(), _left_as_it_was(), ProgressBar("kernels", "kernel", len(samples), progress) as advance:
         overheads = _overheads(clock)
         for i, sample in enumerate(samples):
             left = deadline - time.perf_counter()
@@ -71,6 +71,10 @@ class _CPUClock:
         self.card = {"compute_capability": "", "memory_bytes": _CPU_BYTES}
         self.described = {"gpu": "CPU", "memory_bytes": 0, "driver": "", "torch": torch.__version__, "cuda": ""}
 
+    def current(self) -> contextlib.AbstractContextManager[Any]:
+        """Nothing to choose."""
+        return contextlib.nullcontext()
+
     def seconds(self, run: Run, times: int) -> float:
         """Of one of so many runs in a row."""
         start = time.perf_counter()
@@ -93,6 +97,11 @@ class _GPUClock:
             "gpu": properties.name, "memory_bytes": _memory(properties), "driver": _driver(),
             "torch": torch.__version__, "cuda": torch.version.cuda or "",
         }  # fmt: skip
+
+    def current(self) -> contextlib.AbstractContextManager[Any]:
+        """Events, sleeps and waits go to the queue of the current GPU, which is cuda:0 unless another is chosen."""
+        chosen: contextlib.AbstractContextManager[Any] = torch.cuda.device(self.device)
+        return chosen
 
     def seconds(self, run: Run, times: int) -> float:
         """Of one of so many runs in a row, on the GPU."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +13,7 @@ import torch
 from asrconfig_go._base import native
 from asrconfig_go._base.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go.benchmark import kernel_timing
-from asrconfig_go.benchmark.kernel_recipes import RECIPES, training_layer
+from asrconfig_go.benchmark.kernel_recipes import RECIPES, Run, training_layer
 from asrconfig_go.benchmark.kernel_timing import measure_kernels
 from asrconfig_go.machine.kernel_profile import kernel_profile
 
@@ -113,3 +115,32 @@ def test_a_gpu_is_timed_by_events_behind_a_sleep(monkeypatch: pytest.MonkeyPatch
 def test_a_kernel_that_does_not_run_is_left_out() -> None:
     sample = {"recipe": "linear", "shape": [2, 2, -1], "operation": {"dtype": "float32"}}
     assert kernel_timing._readings(sample, kernel_timing._CPUClock(), 0.1) is None
+
+
+def test_the_gpu_that_is_measured_is_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    current = ["cuda:0"]
+    measured: list[str] = []
+
+    @contextlib.contextmanager
+    def device(name: str) -> Iterator[None]:
+        current.append(name)
+        yield
+        current.pop()
+
+    class Clock(kernel_timing._CPUClock):
+        """Of a GPU whose kernels run on the CPU, which is thus what has to be current."""
+
+        current = kernel_timing._GPUClock.current
+
+        def __init__(self, device: str) -> None:
+            super().__init__()
+            assert device == "cuda:1"
+
+        def seconds(self, run: Run, times: int) -> float:
+            measured.append(current[-1])
+            return super().seconds(run, 1)
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(kernel_timing, "_GPUClock", Clock)
+    measure_kernels("cuda:1", minutes=0.01, most_flops=1e7)
+    assert set(measured) == {"cpu"} and current == ["cuda:0"]
