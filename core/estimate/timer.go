@@ -19,7 +19,7 @@ var (
 
 // Timer tells what the parts of a step take on one kind of card.
 type Timer struct {
-	gpu     profile.GPU
+	GPU     profile.GPU
 	kernels *kernel.Model
 	// MeasuredOn is the day on which kernels of this card were measured; "" for the model's own times.
 	MeasuredOn string
@@ -59,7 +59,7 @@ func TimerOf(g profile.GPU, measured Measured) (*Timer, error) {
 	if err != nil {
 		return nil, err
 	}
-	timer := &Timer{gpu: g, kernels: kernel.New(card, kernel.Terms{})}
+	timer := &Timer{GPU: g, kernels: kernel.New(card, kernel.Terms{})}
 	if p := measured.of(card.Key); p != nil {
 		timer.MeasuredOn = p.Date
 		timer.kernels, err = timer.kernels.Corrected(*p)
@@ -115,6 +115,6 @@ func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) 
 		return step.Seconds()
 	}
 	u := Update{timing.Parts{Optimizer: seconds(operations), Overhead: stepTime}, seconds(analytic.Accumulation(w.TrainedParameters, w.TrainedTensors))}
-	u.Once.Exchange = timing.Exchange(t.gpu, gradientBytes*float64(w.TrainedParameters), devices)
+	u.Once.Exchange = timing.Exchange(t.GPU, gradientBytes*float64(w.TrainedParameters), devices)
 	return u, err
 }

@@ -65,7 +65,7 @@ func TestUpdateByHand(t *testing.T) {
 	assert.Equal(t, stepTime, once.Overhead)
 	two, err := timer.Update(w, "adamw_torch_fused", "fp32", 2)
 	require.NoError(t, err)
-	assert.Equal(t, timing.Exchange(timer.gpu, 4*parameters, 2), two.After(1).Exchange)
+	assert.Equal(t, timing.Exchange(timer.GPU, 4*parameters, 2), two.After(1).Exchange)
 	_, err = timer.Update(w, "lion", "fp32", 1)
 	require.ErrorContains(t, err, "lion")
 	none, err := timer.Update(kernel.Work{}, "sgd", "fp16", 2)

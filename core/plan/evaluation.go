@@ -68,7 +68,7 @@ func (s *search) evaluating(d *draft, f evaluated, clips int) (timing.Range, err
 	e := estimate.Evaluation{Request: q.Request(), Work: work, Batches: float64(share) / float64(batch)}
 	sorted := s.clips.sorted
 	e.Generation = s.in.Options.Generation(m, batching.Expected(sorted, min(batch, len(sorted)))/float64(len(sorted)))
-	one, err := s.timer.Evaluate(m, e)
+	one, err := f.throughput.slowest.Evaluate(m, e)
 	return s.withLoader(d, one, loader), err
 }
 

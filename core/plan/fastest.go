@@ -118,7 +118,7 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 		}
 	}
 	s.warnings(d)
-	unlike, err := s.unlikeWarning(d)
+	unlike, err := s.unlikeWarning(d, best)
 	if err != nil {
 		return profile.Config{}, err
 	}

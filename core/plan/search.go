@@ -24,7 +24,7 @@ type search struct {
 	in        Inputs
 	pool      pool
 	estimator *estimate.Estimator // nil where the model is known by its traces alone
-	timer     *estimate.Timer     // of the slowest GPU; nil where its figures are not published
+	timers    []*estimate.Timer   // of each kind of GPU; none where the figures of one are not published
 	clips     durations
 	perDevice int // clips of one device in a step
 	budget    estimate.Budget
@@ -84,14 +84,8 @@ func newSearch(in Inputs, p pool) (*search, error) {
 	}
 	if !p.onCPU() {
 		s.budget.GPU = p.gpus[p.tightest]
-		timer, err := estimate.TimerOf(slowest(p.gpus), in.Options.measured())
-		switch {
-		case err == nil:
-			s.timer = timer
-		case fault.From(err).Code == fault.InvalidArgument: // kernels of another card
+		if err := s.readTimers(); err != nil {
 			return nil, err
-		default:
-			s.notes = append(s.notes, err.Error())
 		}
 	}
 	if err := s.shardState(); err != nil {

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/estimate"
-	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -10,6 +9,8 @@ import (
 // Without a known device both are in seconds of audio, which is enough to compare strategies of batches.
 type throughput struct {
 	known        bool
+	slowest      *estimate.Timer // of the GPU that the others wait for
+	fastest      *estimate.Timer
 	paddedSecond timing.Range // of one padded second in a micro-batch of usual size
 	overheadS    float64      // of one micro-batch, in seconds of audio
 	parts        timing.Parts // of a usual micro-batch
@@ -42,7 +43,7 @@ func (s *search) throughput(w candidate, traced *Traced, usual int) (throughput,
 	if err != nil {
 		return throughput{}, err
 	}
-	if len(ends) == 0 || s.timer == nil {
+	if len(ends) == 0 || len(s.timers) == 0 {
 		p := unknownThroughput(w, s.pool.onCPU())
 		if s.estimator != nil && s.pool.onCPU() {
 			p.overheadS = estimate.HostOverhead(ends[1].Work, ends[1].held(), s.in.Hardware.CPU.UsableCores)
@@ -50,24 +51,23 @@ func (s *search) throughput(w candidate, traced *Traced, usual int) (throughput,
 		return p, nil
 	}
 	least, full := ends[0], ends[1]
-	small, err := s.timer.Micro(least.Work)
+	p, err := s.compareCards(full.Work)
 	if err != nil {
 		return throughput{}, err
 	}
-	large, err := s.timer.Micro(full.Work)
+	small, err := p.slowest.Micro(least.Work)
 	if err != nil {
 		return throughput{}, err
 	}
-	update, err := s.timer.Update(full.Work, w.optimizer, w.precision, s.pool.count)
+	update, err := p.slowest.Update(full.Work, w.optimizer, w.precision, s.pool.count)
 	if err != nil {
 		return throughput{}, err
 	}
 	slope := func(a, b float64) float64 {
 		return max(b-a, 0.01*b) / max(full.held()-least.held(), 0.5*full.held())
 	}
-	low, high := small.Sum(), large.Sum()
-	p := throughput{known: true, parts: large, calibration: s.in.Options.Calibration, paddedSecond: timing.Range{
-		Low: slope(low.Low, high.Low), Likely: slope(low.Likely, high.Likely), High: slope(low.High, high.High)}}
+	low, high := small.Sum(), p.parts.Sum()
+	p.paddedSecond = timing.Range{Low: slope(low.Low, high.Low), Likely: slope(low.Likely, high.Likely), High: slope(low.High, high.High)}
 	p.overheadS = max(0, low.Likely/p.paddedSecond.Likely-least.held())
 	p.finish = func(accumulation float64) timing.Parts { return update.After(int(accumulation + 0.5)) }
 	return p, nil
@@ -112,15 +112,4 @@ func (p throughput) step(b batches) timing.Parts {
 		return parts
 	}
 	return parts.Times(p.calibration.Factor)
-}
-
-// slowest is the GPU that the others wait for: the one with the least operations per second.
-func slowest(gpus []profile.GPU) profile.GPU {
-	found := gpus[0]
-	for _, g := range gpus[1:] {
-		if rate(g) < rate(found) {
-			found = g
-		}
-	}
-	return found
 }

@@ -18,7 +18,7 @@ func (s *search) writeTimes(d *draft, f evaluated, whole wholeRun) {
 	run := timing.Range(parts.Training).Plus(timing.Range(parts.Evaluation)).Plus(timing.Range(parts.Checkpoints)).Plus(timing.Range(parts.StartUp))
 	loader := s.loading(d.DataloaderNumWorkers)
 	t := &profile.Times{EpochHours: epoch, RunHours: profile.Range(run), RunParts: parts, StepS: profile.Range(hours.Times(3600 / float64(f.chosen.steps))),
-		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))), Parts: f.throughput.step(f.chosen).Record(), Bound: f.throughput.step(f.chosen).Bound(), Calibrated: s.in.Options.Calibration != nil, Measured: s.timer.MeasuredOn}
+		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))), Parts: f.throughput.step(f.chosen).Record(), Bound: f.throughput.step(f.chosen).Bound(), Calibrated: s.in.Options.Calibration != nil, Measured: f.throughput.slowest.MeasuredOn}
 	if loader.Likely > f.chosen.epoch.Likely {
 		t.Bound = "loader"
 		d.warn(fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min: store the audio decoded, or take a machine with more cores.",
