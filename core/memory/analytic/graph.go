@@ -135,7 +135,7 @@ func (t *tracker) checkpointed(x value, layer func(x value) value, arguments ...
 		return layer(x)
 	}
 	t.layersSeen++
-	if (t.layersSeen-1)%t.everyN != 0 {
+	if (t.layersSeen-1)%max(1, t.everyN) != 0 {
 		return layer(x)
 	}
 	t.checkpointDepth++

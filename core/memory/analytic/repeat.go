@@ -33,7 +33,7 @@ type block struct {
 func (t *tracker) repeat(n int, dropped layerDrop, layer func(i int)) {
 	period := 1
 	if t.checkpointing {
-		period = t.everyN
+		period = max(1, t.everyN)
 	}
 	groups := (n - 2*period) / period // in the middle
 	if t.device != nil || groups < 2 {

@@ -61,7 +61,7 @@ type settings struct {
 	low, bfloat, eager, checkpointing, accumulating, padded bool
 	gpu                                                     capability
 	accumulation                                            int64
-	everyN                                                  int   // layers, of which one is checkpointed
+	everyN                                                  int   // layers, of which one is checkpointed; 0 as 1
 	rank                                                    int64 // of LoRA; 0 without
 	optimizer                                               optimizerRule
 	libraries                                               device.Workspaces
@@ -75,7 +75,7 @@ func (r Request) settings() (s settings, err error) {
 	}
 	s.low, s.bfloat, s.eager = r.Precision == "fp16" || r.Precision == "bf16", r.Precision == "bf16", r.Attention == "eager"
 	s.checkpointing, s.padded, s.rank = r.Checkpointing, r.Batch > 1, r.LoRARank
-	s.everyN = int(max(1, r.EveryNLayers))
+	s.everyN = int(r.EveryNLayers)
 	s.accumulation, s.accumulating = r.Accumulation, r.Accumulation > 1
 	if r.Padded != nil {
 		s.padded = *r.Padded

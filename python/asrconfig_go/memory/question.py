@@ -49,8 +49,9 @@ def estimate_memory(
     folder with ``config.json``, or a known name. ``batch`` is the micro-batch, ``seconds`` its longest clip, ``labels``
     its longest text in tokens (None: usual for that duration). ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"``;
     ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per optimizer step; ``every_n_layers`` above 1
-    checkpoints each n-th layer alone, as transformers 5.23 does; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF. ``gpu`` names a GPU of the catalogue; None takes this machine's, if there is one.
-    ``evaluation_batch`` adds the memory of evaluating (traced models only).
+    checkpoints each n-th layer alone, as transformers 5.23 does; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF.
+    ``gpu`` names a GPU of the catalogue; None takes this machine's, if there is one. ``evaluation_batch`` adds the
+    memory of evaluating (traced models only).
 
     ``estimator`` is ``"trace"``: the training step is recorded with imaginary tensors and replayed through a simulation
     of PyTorch's allocator, in seconds the first time and at once from the cache (``cache``) later; ``"analytic"``:

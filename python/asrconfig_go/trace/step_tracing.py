@@ -58,7 +58,8 @@ def trace_training(
     ``points`` are the shapes to trace, each (batch, input length, label length); three different lengths with a batch
     of two or more, and two with a batch of one, let every other shape be computed. ``steps`` windows run at the first
     of them. ``gradient_checkpointing`` is False, True ("non_reentrant"), "non_reentrant" or "reentrant";
-    ``every_n_layers`` above 1 recomputes each n-th layer alone, with transformers from 5.23 on. ``loss(model, batch)`` replaces ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
+    ``every_n_layers`` above 1 recomputes each n-th layer alone, with transformers from 5.23 on. ``loss(model, batch)``
+    replaces ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
 
     Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
 
