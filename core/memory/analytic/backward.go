@@ -16,7 +16,7 @@ func (t *tracker) runBackward(loss value) {
 	}
 	t.walk(0, end)
 	t.highest.copyPending(&t.live)
-	t.nodes, t.blocks, t.pass = t.nodes[:0], t.blocks[:0], forward
+	t.nodes, t.blocks, t.pass, t.layersSeen = t.nodes[:0], t.blocks[:0], forward, 0
 }
 
 func (t *tracker) walk(from, to int) {

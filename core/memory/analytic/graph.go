@@ -134,6 +134,10 @@ func (t *tracker) checkpointed(x value, layer func(x value) value, arguments ...
 	if !t.checkpointing || t.checkpointDepth > 0 {
 		return layer(x)
 	}
+	t.layersSeen++
+	if (t.layersSeen-1)%max(1, t.everyN) != 0 {
+		return layer(x)
+	}
 	t.checkpointDepth++
 	y := layer(x)
 	t.checkpointDepth--

@@ -28,22 +28,31 @@ type block struct {
 }
 
 // repeat plays n equal layers. The first and the last are played; one between them stands for all the others, since each
-// adds the same, in both directions. A simulated allocator gets to see them all.
+// adds the same, in both directions: where only some layers are checkpointed, as many together as it takes for the pattern to
+// come again. A simulated allocator gets to see them all.
 func (t *tracker) repeat(n int, dropped layerDrop, layer func(i int)) {
-	played := n
-	if t.device == nil {
-		played = min(n, 3)
+	period := 1
+	if t.checkpointing {
+		period = max(1, t.everyN)
 	}
-	for i := range played {
-		times := int64(1)
-		if played < n && i == 1 {
-			times = int64(n - 2)
+	groups := (n - 2*period) / period // in the middle
+	if t.device != nil || groups < 2 {
+		groups = 0
+	}
+	for i := 0; i < n; {
+		b := block{from: len(t.nodes), repeats: 1, kept: 1 - float64(dropped)}
+		size := 1
+		if groups > 0 && i == period {
+			b.repeats, size = int64(groups), period
 		}
-		from := len(t.nodes)
-		b := block{from: from, repeats: times, kept: 1 - float64(dropped)}
-		t.playedAs(b, func() { layer(i) })
+		t.playedAs(b, func() {
+			for k := range size {
+				layer(i + k)
+			}
+		})
 		b.to = len(t.nodes)
 		t.blocks = append(t.blocks, b)
+		i += size * int(b.repeats)
 	}
 }
 

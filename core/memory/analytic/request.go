@@ -21,7 +21,8 @@ type Request struct {
 	Labels  *int64        `json:"labels"`  // tokens of the longest transcript, 0..65536; 15 a second for CTC, 4 for Whisper
 
 	Precision            string `json:"precision"`              // "fp32", or by autocast "fp16" or "bf16"; "fp32"
-	Checkpointing        bool   `json:"checkpointing"`          // gradient checkpointing of every layer, not reentrant
+	Checkpointing        bool   `json:"checkpointing"`          // gradient checkpointing, not reentrant
+	EveryNLayers         int64  `json:"every_n_layers"`         // checkpoints each n-th layer alone, as transformers counts them, 1..65536; 1
 	Accumulation         int64  `json:"accumulation"`           // micro-batches of an optimizer step, 1..2^20; 1
 	Optimizer            string `json:"optimizer"`              // the Trainer's name: see Optimizers; "adamw_torch_fused"
 	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` // as model.freeze_feature_encoder() does
@@ -50,6 +51,7 @@ const (
 	maxSeconds = 24 * 3600
 	maxLabels  = 1 << 16
 
+	maxLayers     = 1 << 16
 	maxRankOfLoRA = 4096
 	maxGiven      = 1 << 60 // bytes
 )
@@ -59,6 +61,7 @@ type settings struct {
 	low, bfloat, eager, checkpointing, accumulating, padded bool
 	gpu                                                     capability
 	accumulation                                            int64
+	everyN                                                  int   // layers, of which one is checkpointed; 0 as 1
 	rank                                                    int64 // of LoRA; 0 without
 	optimizer                                               optimizerRule
 	libraries                                               device.Workspaces
@@ -72,6 +75,7 @@ func (r Request) settings() (s settings, err error) {
 	}
 	s.low, s.bfloat, s.eager = r.Precision == "fp16" || r.Precision == "bf16", r.Precision == "bf16", r.Attention == "eager"
 	s.checkpointing, s.padded, s.rank = r.Checkpointing, r.Batch > 1, r.LoRARank
+	s.everyN = int(r.EveryNLayers)
 	s.accumulation, s.accumulating = r.Accumulation, r.Accumulation > 1
 	if r.Padded != nil {
 		s.padded = *r.Padded
@@ -107,6 +111,10 @@ func (r Request) checkSizes() error {
 		return fault.New(fault.InvalidArgument, "give the duration of the longest clip in seconds", "seconds is %v; the range is above 0 to %d", r.Seconds, maxSeconds)
 	case r.Labels != nil && (*r.Labels < 0 || *r.Labels > maxLabels):
 		return fault.New(fault.InvalidArgument, "give the tokens of the longest transcript, or leave it out", "labels is %d; the range is 0 to %d", *r.Labels, maxLabels)
+	case r.EveryNLayers < 0 || r.EveryNLayers > maxLayers:
+		return fault.New(fault.InvalidArgument, "give 1 to checkpoint every layer", "every_n_layers is %d; the range is 1 to %d", r.EveryNLayers, maxLayers)
+	case r.EveryNLayers > 1 && !r.Checkpointing:
+		return fault.New(fault.InvalidArgument, "turn checkpointing on, or leave every_n_layers out", "every_n_layers is %d without checkpointing", r.EveryNLayers)
 	case r.Accumulation < 0 || r.Accumulation > 1<<20:
 		return fault.New(fault.InvalidArgument, "give the micro-batches of an optimizer step, or leave it out", "accumulation is %d; the range is 1 to 2^20", r.Accumulation)
 	case r.LoRARank < 0 || r.LoRARank > maxRankOfLoRA:

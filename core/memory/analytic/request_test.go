@@ -35,6 +35,8 @@ func TestBadRequests(t *testing.T) {
 		{"no version of PyTorch", func(r *Request) { r.Torch = "nightly" }, fault.InvalidArgument, `version of PyTorch "nightly"`},
 		{"a GPU of no multiprocessors", func(r *Request) { r.Multiprocessors = ptr(0) }, fault.InvalidArgument, "multiprocessors is 0; the range is 1 to 1024"},
 		{"negative accumulation", func(r *Request) { r.Accumulation = -2 }, fault.InvalidArgument, "accumulation is -2"},
+		{"a depth below every layer", func(r *Request) { r.Checkpointing, r.EveryNLayers = true, -1 }, fault.InvalidArgument, "every_n_layers is -1; the range is 1 to 65536"},
+		{"a depth without checkpointing", func(r *Request) { r.EveryNLayers = 2 }, fault.InvalidArgument, "every_n_layers is 2 without checkpointing"},
 		{"a limit of nothing", func(r *Request) { r.LimitBytes = ptr(int64(0)) }, fault.InvalidArgument, "limit_bytes is 0"},
 		{"a negative context", func(r *Request) { r.DeviceBytes = ptr(int64(-1)) }, fault.InvalidArgument, "device_bytes is -1"},
 		{"allocator settings of another kind", func(r *Request) { r.Settings = "max_split_size_mb:tiny" }, fault.InvalidArgument, "max_split_size_mb"},

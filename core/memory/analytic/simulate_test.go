@@ -1,10 +1,36 @@
 package analytic
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
+
+// TestCheckpointingByDepth: groups of layers that stand for all give what playing every layer gives, and each depth between all and none.
+func TestCheckpointingByDepth(t *testing.T) {
+	everyModel(t, func(t *testing.T, m *Model) {
+		recomputed := math.Inf(1)
+		for _, n := range []int64{1, 2, 3, 5} {
+			r := Request{Batch: 4, Seconds: 6, Precision: "fp16", Checkpointing: true, EveryNLayers: n}
+			plain, err := m.Estimate(r)
+			require.NoError(t, err)
+			w, err := m.Work(r)
+			require.NoError(t, err)
+			r.Simulate = true
+			all, err := m.Estimate(r)
+			require.NoError(t, err)
+			require.InEpsilon(t, float64(plain.PeakAllocated), float64(all.PeakAllocated), 0.03)
+			require.Equal(t, plain.Terms, all.Terms)
+			again := w.In(kernel.Recomputation).Products
+			require.LessOrEqual(t, again, recomputed, "fewer layers are computed again")
+			require.True(t, again > 0 || n > 1)
+			recomputed = again
+		}
+	})
+}
 
 func TestSimulatedSteps(t *testing.T) {
 	everyModel(t, func(t *testing.T, m *Model) {

@@ -80,6 +80,24 @@ def _made_up(model: Any, seconds: float | None) -> BatchFunction:
     return lambda size: batches.batch(size, length, labels)
 
 
+def _depth(args: Any, model: Any) -> int:
+    """Of how many layers one is recomputed: by the model where it is prepared, else by the Trainer's arguments."""
+    layers = [module.gradient_checkpointing for module in model.modules() if _is_layer(module)]
+    if any(layers):
+        later = next((i for i, on in enumerate(layers) if i and on), len(layers))
+        return max(1, later)
+    if not _recomputes(args):
+        return 1
+    kinds = ("activation", "gradient")  # the second is the name before transformers 5
+    given = [getattr(args, f"{kind}_checkpointing_kwargs", None) or {} for kind in kinds]
+    return max(1, *(int(options.get("every_n_layers", 1)) for options in given))
+
+
+def _is_layer(module: Any) -> bool:
+    """Whether transformers counts a module among the layers that it can recompute."""
+    return any(kind.__name__ == "GradientCheckpointingLayer" for kind in type(module).__mro__)
+
+
 def _checkpoints(model: Any) -> bool:
     return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
@@ -123,6 +141,7 @@ def training_settings(args: Any, model: Any) -> dict[str, Any]:
     return {
         "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
         "gradient_checkpointing": _recomputes(args) or _checkpoints(model),
+        "every_n_layers": _depth(args, model),
         "optimizer": str(getattr(args.optim, "value", args.optim)),
         "accumulation": args.gradient_accumulation_steps,
     }

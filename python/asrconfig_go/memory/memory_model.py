@@ -56,6 +56,7 @@ class MemoryModel(OpenedTrace):
         gradient_checkpointing: bool | Checkpointing = False,
         optimizer: Optimizer = OPTIMIZER,
         accumulation: int = ACCUMULATION,
+        every_n_layers: int = 1,
         freeze_feature_encoder: bool = False,
         gpu: str | None = None,
         allocator: str = "",
@@ -80,6 +81,7 @@ class MemoryModel(OpenedTrace):
             gradient_checkpointing=gradient_checkpointing,
             optimizer=optimizer,
             accumulation=accumulation,
+            every_n_layers=every_n_layers,
             freeze_feature_encoder=freeze_feature_encoder,
             allocator=allocator,
         )
@@ -263,5 +265,6 @@ def _settings_of(about: dict[str, Any], allocator: str) -> MemorySettings:
         gradient_checkpointing=False if recorded == "none" else recorded,
         optimizer=str(about.get("optimizer") or "own"),
         accumulation=int(about.get("accumulation") or 1),
+        every_n_layers=int(about.get("every_n_layers") or 1),
         allocator=allocator,
     )

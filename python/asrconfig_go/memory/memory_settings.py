@@ -20,6 +20,7 @@ MAX_BATCH = 65_536
 MAX_SECONDS = 86_400.0
 MAX_LABELS = 1_000_000
 MAX_ACCUMULATION = 65_536
+MAX_LAYERS = 65_536
 _DEFAULT_CAPABILITY = "8.0"  # of the GPU in mind when none is named: Ampere, with every attention kernel
 
 
@@ -38,7 +39,8 @@ class MemorySettings:
     """The settings of a training that decide on its memory.
 
     ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"`` (mixed, with fp32 weights); ``gradient_checkpointing`` False,
-    True, ``"reentrant"`` or ``"non_reentrant"``; ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per
+    True, ``"reentrant"`` or ``"non_reentrant"``, of each ``every_n_layers``-th layer as transformers counts them (from
+    5.23 on also above 1); ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per
     optimizer step, 1 to 65536; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF.
     """
 
@@ -46,6 +48,7 @@ class MemorySettings:
     gradient_checkpointing: bool | Checkpointing = False
     optimizer: str = OPTIMIZER
     accumulation: int = ACCUMULATION
+    every_n_layers: int = 1
     freeze_feature_encoder: bool = False
     allocator: str = ""
 
@@ -53,6 +56,10 @@ class MemorySettings:
         checked("precision", self.precision, Precision)
         checked("gradient_checkpointing", self.gradient_checkpointing, bool | Checkpointing)
         positive("accumulation", self.accumulation, MAX_ACCUMULATION)
+        if positive("every_n_layers", self.every_n_layers, MAX_LAYERS) > 1 and self.gradient_checkpointing is False:
+            raise InvalidArgumentError(
+                f"every_n_layers = {self.every_n_layers} without checkpointing", "pass gradient_checkpointing=True, too"
+            )
         checked("freeze_feature_encoder", self.freeze_feature_encoder, bool)
         checked("allocator", self.allocator, str)
         checked("optimizer", self.optimizer, str)
@@ -70,6 +77,7 @@ class MemorySettings:
     def words(self) -> str:
         """One line for people."""
         parts = [self.precision, self.optimizer, f"gradient checkpointing {self.checkpointing}"]
+        parts += [f"every {self.every_n_layers} layers"] if self.every_n_layers > 1 else []
         parts += [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
         parts += ["feature encoder frozen"] if self.freeze_feature_encoder else []
         return ", ".join(parts)

@@ -34,6 +34,7 @@ def estimate_memory(
     gradient_checkpointing: bool | Checkpointing = False,
     optimizer: Optimizer = OPTIMIZER,
     accumulation: int = ACCUMULATION,
+    every_n_layers: int = 1,
     freeze_feature_encoder: bool = False,
     gpu: str | None = None,
     evaluation_batch: int | None = None,
@@ -47,9 +48,10 @@ def estimate_memory(
     ``model`` is a ``torch.nn.Module``, a function that builds one, a transformers config (object or dictionary), a
     folder with ``config.json``, or a known name. ``batch`` is the micro-batch, ``seconds`` its longest clip, ``labels``
     its longest text in tokens (None: usual for that duration). ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"``;
-    ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per optimizer step; ``allocator`` the text of
-    PYTORCH_CUDA_ALLOC_CONF. ``gpu`` names a GPU of the catalogue; None takes this machine's, if there is one.
-    ``evaluation_batch`` adds the memory of evaluating (traced models only).
+    ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per optimizer step; ``every_n_layers`` above 1
+    checkpoints each n-th layer alone, as transformers 5.23 does; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF.
+    ``gpu`` names a GPU of the catalogue; None takes this machine's, if there is one. ``evaluation_batch`` adds the
+    memory of evaluating (traced models only).
 
     ``estimator`` is ``"trace"``: the training step is recorded with imaginary tensors and replayed through a simulation
     of PyTorch's allocator, in seconds the first time and at once from the cache (``cache``) later; ``"analytic"``:
@@ -70,6 +72,7 @@ def estimate_memory(
         gradient_checkpointing=gradient_checkpointing,
         optimizer=optimizer,
         accumulation=accumulation,
+        every_n_layers=every_n_layers,
         freeze_feature_encoder=freeze_feature_encoder,
         allocator=allocator,
     )
@@ -156,6 +159,7 @@ class _Question:
             "labels": self.shape.labels,
             "precision": settings.precision,
             "checkpointing": settings.gradient_checkpointing is not False,
+            "every_n_layers": settings.every_n_layers,
             "accumulation": settings.accumulation,
             "optimizer": settings.optimizer,
             "freeze_feature_encoder": settings.freeze_feature_encoder,

@@ -48,7 +48,8 @@ class Recording:
         """Names the trace in the cache."""
         s = self.settings
         checkpointing = "non_reentrant" if s.gradient_checkpointing is True else s.gradient_checkpointing
-        settings = [s.precision, checkpointing, s.optimizer, min(s.accumulation, _WINDOW), self.capability]
+        depth = (checkpointing, s.every_n_layers)
+        settings = [s.precision, depth, s.optimizer, min(s.accumulation, _WINDOW), self.capability]
         return fingerprint(model_key, settings, code_versions())
 
     def make(self, key: str | None, progress: bool) -> dict[str, Any]:
@@ -94,8 +95,8 @@ class Recording:
         try:
             return trace_training(
                 model, self.batch_fn, points=points, optimizer=optimizer, precision=s.precision,
-                gradient_checkpointing=s.gradient_checkpointing, accumulation=s.accumulation, loss=self.loss,
-                compute_capability=self.capability, progress=advance,
+                gradient_checkpointing=s.gradient_checkpointing, every_n_layers=s.every_n_layers,
+                accumulation=s.accumulation, loss=self.loss, compute_capability=self.capability, progress=advance,
             )  # fmt: skip
         except AsrConfigError:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -40,6 +41,7 @@ def trace_training(
     optimizer: Optimizer | Callable[[Any], torch.optim.Optimizer] = OPTIMIZER,
     precision: Precision = "fp32",
     gradient_checkpointing: bool | Checkpointing = False,
+    every_n_layers: int = 1,
     accumulation: int = 1,
     steps: int = 2,
     loss: Callable[[nn.Module, dict[str, torch.Tensor]], torch.Tensor] | None = None,
@@ -55,8 +57,9 @@ def trace_training(
     or from the signature of its ``forward``: what was assumed is then a note of the trace.
     ``points`` are the shapes to trace, each (batch, input length, label length); three different lengths with a batch
     of two or more, and two with a batch of one, let every other shape be computed. ``steps`` windows run at the first
-    of them. ``gradient_checkpointing`` is False, True ("non_reentrant"), "non_reentrant" or "reentrant". ``loss(model,
-    batch)`` replaces ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
+    of them. ``gradient_checkpointing`` is False, True ("non_reentrant"), "non_reentrant" or "reentrant";
+    ``every_n_layers`` above 1 recomputes each n-th layer alone, with transformers from 5.23 on. ``loss(model, batch)``
+    replaces ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
 
     Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
 
@@ -66,8 +69,9 @@ def trace_training(
     refused: list[AsrConfigError] = []  # one for each way to make up batches
     while True:
         loop = _Loop(
-            batch_fn, optimizer, precision, gradient_checkpointing, accumulation, steps, loss, max_grad_norm, evaluation
-        )
+            batch_fn, optimizer, precision, gradient_checkpointing, every_n_layers, accumulation, steps, loss,
+            max_grad_norm, evaluation,
+        )  # fmt: skip
         with MemoryRecorder(compute_capability=compute_capability, about=loop.about()) as recorder:
             built = imaginary_copy(model, recorder.arena) if isinstance(model, nn.Module) else model()
             if hasattr(model, "_orig_mod"):
@@ -107,6 +111,7 @@ class _Loop:
         optimizer: Any,
         precision: Precision,
         checkpointing: bool | Checkpointing,
+        every_n_layers: int,
         accumulation: int,
         steps: int,
         loss: Any,
@@ -114,13 +119,15 @@ class _Loop:
         evaluation: bool,
     ) -> None:
         checked("precision", precision, Precision)
-        for name, value in (("accumulation", accumulation), ("steps", steps)):
+        whole = {"accumulation": accumulation, "steps": steps, "every_n_layers": every_n_layers}
+        for name, value in whole.items():
             if not isinstance(value, int) or value < 1:
                 raise InvalidArgumentError(f"{name} is {value!r}", "give a whole number from 1 on")
         self._batch_fn, self._optimizer, self._loss = batch_fn, optimizer, loss
         self._dtype = _PRECISIONS[precision]
         self._precision = precision
         self._checkpointing = _checkpointing(checkpointing)
+        self._every_n_layers = every_n_layers
         self._accumulation, self._steps = accumulation, steps
         self._max_grad_norm = max_grad_norm
         self._evaluation = evaluation
@@ -135,6 +142,7 @@ class _Loop:
             "precision": self._precision,
             "optimizer": optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "own"),
             "checkpointing": self._checkpointing or "none",
+            "every_n_layers": self._every_n_layers,
             "accumulation": self._accumulation,
             "max_grad_norm": self._max_grad_norm,
             "loop": "trainer",
@@ -262,7 +270,13 @@ class _Loop:
                 f"{type(model).__name__} has no gradient_checkpointing_enable",
                 "trace it with gradient_checkpointing=False",
             )
-        enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": {"use_reentrant": reentrant}})
+        depth = {} if self._every_n_layers == 1 else {"every_n_layers": self._every_n_layers}
+        if not depth.keys() <= inspect.signature(enable).parameters.keys():
+            raise UnsupportedError(
+                f"every_n_layers = {self._every_n_layers}: the installed transformers checkpoints all layers or none",
+                'pip install "transformers>=5.23", or leave every_n_layers out',
+            )
+        enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": {"use_reentrant": reentrant}}, **depth)
 
     def _stop_caching(self, model: nn.Module) -> None:
         """A decoder's keys and values are not gathered: with checkpointing, and where the Trainer sees to it."""
