@@ -48,9 +48,9 @@ class MemorySettings:
     gradient_checkpointing: bool | Checkpointing = False
     optimizer: str = OPTIMIZER
     accumulation: int = ACCUMULATION
-    every_n_layers: int = 1
     freeze_feature_encoder: bool = False
     allocator: str = ""
+    every_n_layers: int = 1
 
     def __post_init__(self) -> None:
         checked("precision", self.precision, Precision)
