@@ -40,13 +40,24 @@ def test_it_prints_breakdown_peak_and_verdict(capsys: pytest.CaptureFixture[str]
 
 
 def test_settings_are_passed_on(recorded: list[Recording], capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--labels", "9", "--precision", "bf16", "--checkpointing", "--optimizer", "adafactor", "--accumulation"]
+    options = [
+        "--labels",
+        "9",
+        "--precision",
+        "bf16",
+        "--checkpointing",
+        "--every-n-layers",
+        "2",
+        "--optimizer",
+        "adafactor",
+        "--accumulation",
+    ]
     options += ["2", "--freeze-feature-encoder", "--evaluation-batch", "4", "--gpu", "T4", "--estimator", "trace"]
     assert main([*QUESTION, *options, "--allocator", "expandable_segments:True", "--no-cache", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert body["settings"] == {
         "precision": "bf16", "gradient_checkpointing": True, "optimizer": "adafactor", "accumulation": 2,
-        "freeze_feature_encoder": True, "allocator": "expandable_segments:True",
+        "freeze_feature_encoder": True, "allocator": "expandable_segments:True", "every_n_layers": 2,
     }  # fmt: skip
     assert body["shape"] == {"batch": 8, "seconds": 10.0, "labels": 9}
     assert (body["gpu"]["name"], body["evaluation"]["batch"], body["gpu"]["context_bytes"]) == ("Tesla T4", 4, CONTEXT)
