@@ -10,8 +10,12 @@ import (
 
 // RunRequest asks how long a run takes whose settings are all decided.
 type RunRequest struct {
-	StepRequest
+	Training
 	plan.EvaluationOptions
+
+	Batch        int64   `json:"batch"`
+	Seconds      float64 `json:"seconds"`
+	Accumulation int     `json:"accumulation"` // 1
 
 	Steps      int      `json:"steps"`       // optimizer steps, 1..10^9
 	Workers    int      `json:"workers"`     // of the loader for each GPU, 0..1024; 0, the GPU waits for each batch
@@ -53,38 +57,27 @@ func Run(r RunRequest) (RunAnswer, error) {
 	if err := r.check(); err != nil {
 		return RunAnswer{}, err
 	}
-	step, err := Step(r.StepRequest)
-	if err != nil {
-		return RunAnswer{}, err
-	}
 	s, err := r.stepper()
 	if err != nil {
 		return RunAnswer{}, err
 	}
-	a := RunAnswer{GPU: step.GPU, Precision: step.Precision}
-	clips := float64(r.Batch) * float64(or(r.Accumulation, 1))
-	a.StepS = r.withLoader(step.StepS, clips*r.Seconds, s)
+	micro, err := s.micro(r.Batch, r.Seconds)
+	if err != nil {
+		return RunAnswer{}, err
+	}
+	accumulation := or(r.Accumulation, 1)
+	a := RunAnswer{GPU: s.card.Key, Precision: s.Precision}
+	a.StepS = r.withLoader(micro.step(accumulation).Sum(), float64(r.Batch)*float64(accumulation)*r.Seconds, s)
 	evaluation, err := r.evaluation(s)
 	if err != nil {
 		return RunAnswer{}, err
 	}
 	m := s.model.Profile()
 	saving := estimate.Saving(m.ParameterBytes + m.OptimizerBytes[plan.OptimizerState(s.Optimizer)])
-	parts := [...]timing.Range{a.StepS.Times(float64(r.Steps)), evaluation.Times(float64(occasions(r.Steps, r.EvalSteps))),
-		saving.Times(float64(occasions(r.Steps, r.SaveSteps))), estimate.StartUp(r.Workers)}
-	for i, to := range [...]*profile.Range{&a.RunParts.Training, &a.RunParts.Evaluation, &a.RunParts.Checkpoints, &a.RunParts.StartUp} {
-		*to = profile.Range(parts[i].Times(1.0 / 3600))
-		a.RunHours = a.RunHours.Plus(timing.Range(*to))
-	}
+	whole := estimate.RunSeconds{Training: a.StepS.Times(float64(r.Steps)), Evaluation: evaluation.Times(float64(estimate.Occasions(r.Steps, r.EvalSteps))),
+		Checkpoints: saving.Times(float64(estimate.Occasions(r.Steps, r.SaveSteps))), StartUp: estimate.StartUp(r.Workers)}
+	a.RunParts, a.RunHours = whole.Hours()
 	return a, nil
-}
-
-// occasions is how often something comes that comes at an interval.
-func occasions(steps, interval int) int {
-	if interval == 0 {
-		return 0
-	}
-	return steps / interval
 }
 
 // withLoader is seconds of a GPU with the loader beside it, or before it where it has no workers.

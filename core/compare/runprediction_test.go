@@ -31,7 +31,7 @@ func TestARunIsItsSteps(t *testing.T) {
 	r := whisperRun()
 	a := ran(t, r)
 	p := a.RunParts
-	step, err := Step(r.StepRequest)
+	step, err := Step(StepRequest{Training: r.Training, Batch: r.Batch, Seconds: r.Seconds, Accumulation: r.Accumulation})
 	require.NoError(t, err)
 	require.Equal(t, step.StepS, a.StepS)
 	require.InEpsilon(t, 4000*step.StepS.Likely/3600, p.Training.Likely, 1e-9)

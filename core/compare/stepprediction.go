@@ -86,6 +86,11 @@ type micro struct {
 	update estimate.Update
 }
 
+// step is an optimizer step of so many equal micro-batches.
+func (m micro) step(accumulation int) timing.Parts {
+	return m.parts.Times(float64(accumulation)).Plus(m.update.After(accumulation))
+}
+
 func (s *stepper) request(batch int64, seconds float64) analytic.Request {
 	return analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing,
 		Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())}
@@ -125,12 +130,11 @@ func Step(r StepRequest) (StepAnswer, error) {
 	if err != nil {
 		return StepAnswer{}, err
 	}
-	accumulation := or(r.Accumulation, 1)
 	m, err := s.asked(r)
 	if err != nil {
 		return StepAnswer{}, err
 	}
-	parts := m.parts.Times(float64(accumulation)).Plus(m.update.After(accumulation))
+	parts := m.step(or(r.Accumulation, 1))
 	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, StepS: parts.Sum(), Parts: parts.Record()}
 	if r.MeasuredS != nil {
 		c, err := timing.Calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)

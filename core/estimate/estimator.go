@@ -71,20 +71,25 @@ func (q Question) Request() analytic.Request {
 	return r
 }
 
-// Predict gives memory by the rule. Errors: those of Model.Predict.
-func (o *Estimator) Predict(q Question) (analytic.Prediction, error) {
-	if s, known := o.predictions[q]; known {
-		return s, nil
+// remembered is the answer to a question, asked of the model once.
+func remembered[A any](o *Estimator, known map[Question]A, q Question, r analytic.Request, ask func(*analytic.Model, analytic.Request) (A, error)) (A, error) {
+	if a, found := known[q]; found {
+		return a, nil
 	}
 	m, err := o.Model(q.Frozen)
 	if err != nil {
-		return analytic.Prediction{}, err
+		return *new(A), err
 	}
-	s, err := m.Predict(q.Request())
+	a, err := ask(m, r)
 	if err == nil {
-		o.predictions[q] = s
+		known[q] = a
 	}
-	return s, err
+	return a, err
+}
+
+// Predict gives memory by the rule. Errors: those of Model.Predict.
+func (o *Estimator) Predict(q Question) (analytic.Prediction, error) {
+	return remembered(o, o.predictions, q, q.Request(), (*analytic.Model).Predict)
 }
 
 // Peak is the reserved memory of a micro-batch by simulation, in bytes. Errors: those of Model.Estimate.
@@ -95,20 +100,9 @@ func (o *Estimator) Peak(q Question) (uint64, error) {
 
 // Estimate is the whole account of a micro-batch, simulated. Errors: those of Model.Estimate.
 func (o *Estimator) Estimate(q Question) (analytic.Estimate, error) {
-	if e, known := o.estimates[q]; known {
-		return e, nil
-	}
-	m, err := o.Model(q.Frozen)
-	if err != nil {
-		return analytic.Estimate{}, err
-	}
 	r := q.Request()
 	r.Simulate = true
-	e, err := m.Estimate(r)
-	if err == nil {
-		o.estimates[q] = e
-	}
-	return e, err
+	return remembered(o, o.estimates, q, r, (*analytic.Model).Estimate)
 }
 
 // Class is the compute capability that stands for all cards with the same kernels and workspaces.

@@ -1,6 +1,9 @@
 package estimate
 
-import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
+import (
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
+)
 
 // Work is what a micro-batch of a question runs. Neither the optimizer nor workspaces change it. Errors: those of Model.Work.
 func (o *Estimator) Work(q Question) (kernel.Work, error) {
@@ -8,18 +11,7 @@ func (o *Estimator) Work(q Question) (kernel.Work, error) {
 	if q.Class > "8.0" {
 		q.Class = "8.0"
 	}
-	if w, known := o.works[q]; known {
-		return w, nil
-	}
-	m, err := o.Model(q.Frozen)
-	if err != nil {
-		return kernel.Work{}, err
-	}
-	w, err := m.Work(q.Request())
-	if err == nil {
-		o.works[q] = w
-	}
-	return w, err
+	return remembered(o, o.works, q, q.Request(), (*analytic.Model).Work)
 }
 
 // Shortest is a length in seconds that every model takes; shorter clips count as this long.

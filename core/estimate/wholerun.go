@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
@@ -16,6 +17,25 @@ var (
 	dispatchTime = timing.Range{Low: 9e-6, Likely: 18e-6, High: 30e-6} // of the CPU for a kernel of a generated token
 	tokenTime    = timing.Range{Low: 1e-3, Likely: 2e-3, High: 5e-3}   // of the loop around it: scores, stopping, the cache
 )
+
+// RunSeconds is what the parts of a run take.
+type RunSeconds struct{ Training, Evaluation, Checkpoints, StartUp timing.Range }
+
+// Hours of the parts, and of the whole.
+func (r RunSeconds) Hours() (profile.RunParts, timing.Range) {
+	hours := func(seconds timing.Range) profile.Range { return profile.Range(seconds.Times(1.0 / 3600)) }
+	parts := profile.RunParts{Training: hours(r.Training), Evaluation: hours(r.Evaluation), Checkpoints: hours(r.Checkpoints), StartUp: hours(r.StartUp)}
+	return parts, r.Training.Plus(r.Evaluation).Plus(r.Checkpoints).Plus(r.StartUp).Times(1.0 / 3600)
+}
+
+// Occasions is how often something comes that comes at an interval of optimizer steps, and at the end (DefaultFlowCallback.on_step_end of
+// transformers 5.23); an interval of 0 is never.
+func Occasions(steps, interval int) int {
+	if interval == 0 {
+		return 0
+	}
+	return (steps + interval - 1) / interval
+}
 
 // StartUp is what a run takes before its first step, and what its first steps take longer.
 func StartUp(workers int) timing.Range {

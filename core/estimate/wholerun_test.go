@@ -71,4 +71,5 @@ func TestTokensWaitForTheCPU(t *testing.T) {
 func TestSavingAndStarting(t *testing.T) {
 	assert.Equal(t, timing.Range{Low: 4e9 / 1.5e9, Likely: 10, High: 40}, Saving(4e9))
 	assert.Greater(t, StartUp(1).Likely, StartUp(0).Likely)
+	assert.Equal(t, []int{2, 3, 1, 0}, []int{Occasions(8, 4), Occasions(9, 4), Occasions(3, 4), Occasions(8, 0)}, "and at the end")
 }

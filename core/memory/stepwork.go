@@ -34,8 +34,12 @@ func (m *Model) Work(shape trace.Shape) (StepWork, error) {
 	if err != nil {
 		return StepWork{}, err
 	}
-	w := worker{tf32: m.tf32(), index: map[kernel.Operation]int{}, unknown: map[string]bool{}}
-	if !t.Calls(point, m.calls, w.add) {
+	w := collector{tf32: m.tf32(), index: map[kernel.Operation]int{}, unknown: map[string]bool{}}
+	known, err := t.Calls(point, m.calls, w.add)
+	if err != nil {
+		return StepWork{}, err
+	}
+	if !known {
 		return StepWork{}, fault.New(fault.Unsupported, "trace it again with the shapes of its batches", "the trace does not hold what operations of a batch of this shape compute")
 	}
 	found := StepWork{kernel.Work{Operations: w.list, TrainedParameters: m.count("trained_parameters"), TrainedTensors: m.count("trained_tensors")}, make([]string, 0, len(w.unknown))}
@@ -57,30 +61,30 @@ func (m *Model) count(name string) int64 {
 	return int64(max(0, min(number, 1<<50)))
 }
 
-// worker makes operations of calls.
-type worker struct {
+// collector makes operations of calls.
+type collector struct {
 	tf32    bool
 	list    []kernel.Operation
 	index   map[kernel.Operation]int // without how often
 	unknown map[string]bool
 }
 
-var phases = map[string]kernel.Phase{"forward": kernel.Forward, "backward": kernel.Backward, "evaluation": kernel.Forward}
+var phases = map[string]kernel.Phase{"forward": kernel.Forward, "backward": kernel.Backward}
 
-func (w *worker) add(call trace.Call, numbers []int64) {
+func (w *collector) add(call trace.Call, numbers []int64) {
 	does, known := ruleOf(call.Op)
-	if product := len(numbers) == trace.Product; product != multiplies(does.kind) {
-		does, known = elementwise, false
+	if product := len(numbers) == trace.Product; product != does.Kind.Product() {
+		does, known = kernel.Once(kernel.Elementwise), false
 	}
 	if !known {
 		w.unknown[call.Op] = true
 	}
 	phase, ok := phases[call.Phase]
-	if does.kernels == 0 || !ok {
+	if does.Kernels == 0 || !ok {
 		return
 	}
-	o := kernel.Operation{Name: call.Op, Kind: does.kind, Phase: phase, DType: w.unit(call.DType, does.kind), Kernels: does.kernels,
-		Read: float64(does.reads * numbers[len(numbers)-2]), Written: float64(does.writes * numbers[len(numbers)-1])}
+	o := kernel.Operation{Name: call.Op, Kind: does.Kind, Phase: phase, DType: w.unit(call.DType, does.Kind), Kernels: does.Kernels,
+		Read: float64(does.Reads * numbers[len(numbers)-2]), Written: float64(does.Writes * numbers[len(numbers)-1])}
 	empty := o.Bytes() == 0
 	switch len(numbers) {
 	case trace.Product:
@@ -89,7 +93,7 @@ func (w *worker) add(call trace.Call, numbers []int64) {
 	case trace.Row:
 		o.Row = numbers[0]
 	}
-	o.Kind = kindIn(call, does.kind)
+	o.Kind = kindIn(call, does.Kind)
 	if o.Kind == kernel.Attention && o.Phase == kernel.Backward && !strings.Contains(call.Op, "backward") {
 		o.Phase = kernel.Recomputation
 	}
@@ -118,19 +122,15 @@ func kindIn(call trace.Call, kind kernel.Kind) kernel.Kind {
 	return kind
 }
 
-func multiplies(kind kernel.Kind) bool {
-	return kind == kernel.GEMM || kind == kernel.Convolution || kind == kernel.Attention
-}
-
 // unit is the type of a kernel. Whole numbers and masks count as the type of about their size.
-func (w *worker) unit(dtype string, kind kernel.Kind) kernel.DType {
+func (w *collector) unit(dtype string, kind kernel.Kind) kernel.DType {
 	switch dtype {
 	case "float16", "bool", "uint8", "int8":
 		return kernel.Float16
 	case "bfloat16":
 		return kernel.BFloat16
 	case "float32":
-		if multiplies(kind) && w.tf32 {
+		if kind.Product() && w.tf32 {
 			return kernel.TF32
 		}
 	}

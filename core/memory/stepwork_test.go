@@ -66,7 +66,7 @@ func TestRulesByName(t *testing.T) {
 	} {
 		found, known := ruleOf(op)
 		assert.True(t, known, op)
-		assert.Equal(t, kind, found.kind, op)
+		assert.Equal(t, kind, found.Kind, op)
 	}
 	for _, op := range []string{"own.add.default", "aten.never_heard_of.default", "", "aten"} {
 		_, known := ruleOf(op)

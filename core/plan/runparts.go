@@ -23,28 +23,28 @@ type wholeRun struct {
 	evaluation         timing.Range // seconds of one
 }
 
-// rhythm is how often a model is evaluated, with how many clips, and what that takes.
-type rhythm struct {
+// schedule is how often a model is evaluated, with how many clips, and what that takes.
+type schedule struct {
 	steps, interval, clips int
 	one                    timing.Range // seconds of an evaluation
 	training               float64      // seconds of the run's steps
 }
 
 // times is how many evaluations there are.
-func (r rhythm) times() int { return occasions(r.steps, r.interval) }
+func (r schedule) times() int { return estimate.Occasions(r.steps, r.interval) }
 
 // share of the training's time.
-func (r rhythm) share() float64 {
+func (r schedule) share() float64 {
 	return float64(r.times()) * r.one.Likely / max(r.training, math.SmallestNonzeroFloat64)
 }
 
 // cost is what all evaluations take.
-func (r rhythm) cost() string {
+func (r schedule) cost() string {
 	return fmt.Sprintf("%s in all, %.2g %% of the training's time", minutes(float64(r.times())*r.one.Likely), 100*r.share())
 }
 
 // rarer is the same with at most so many evaluations.
-func (r rhythm) rarer(evaluations float64) rhythm {
+func (r schedule) rarer(evaluations float64) schedule {
 	r.interval = min(r.steps, max(r.interval, int(math.Ceil(float64(r.steps)/math.Floor(max(1, evaluations))))))
 	return r
 }
@@ -52,7 +52,7 @@ func (r rhythm) rarer(evaluations float64) rhythm {
 // writeRun decides how often a run is evaluated and saved, and with how many clips.
 func (s *search) writeRun(d *draft, f evaluated) (wholeRun, error) {
 	steps := max(1, int(math.Ceil(d.NumTrainEpochs*float64(f.chosen.steps))))
-	usual := rhythm{steps: steps, interval: max(1, min(usualInterval, steps/fewestEvaluations)), training: s.epochSeconds(d, f.chosen).Likely * d.NumTrainEpochs}
+	usual := schedule{steps: steps, interval: max(1, min(usualInterval, steps/fewestEvaluations)), training: s.epochSeconds(d, f.chosen).Likely * d.NumTrainEpochs}
 	clips, source := s.evalClips()
 	var err error
 	if m := s.described(); m != nil {
@@ -85,9 +85,9 @@ func (s *search) writeRun(d *draft, f evaluated) (wholeRun, error) {
 	return s.writeSaves(d, r, chosen, "with each evaluation, so that the best model can be taken"), nil
 }
 
-// affordable is the rhythm whose evaluations stay under their share of the training's time: with longer intervals, as long as some evaluations are
+// affordable is the schedule whose evaluations stay under their share of the training's time: with longer intervals, as long as some evaluations are
 // left, then with fewer clips, as long as they are some, and then with intervals as long as it takes.
-func (s *search) affordable(d *draft, f evaluated, r rhythm) (rhythm, error) {
+func (s *search) affordable(d *draft, f evaluated, r schedule) (schedule, error) {
 	allowed := profile.Or(s.in.Options.MaxEvalShare, usualEvalShare)
 	if r.share() <= allowed {
 		return r, nil
@@ -114,7 +114,7 @@ func (s *search) affordable(d *draft, f evaluated, r rhythm) (rhythm, error) {
 const aboutRight = 1.05
 
 // intervalReason says what evaluations take, and what they would have taken.
-func (s *search) intervalReason(usual, chosen rhythm, source string) string {
+func (s *search) intervalReason(usual, chosen schedule, source string) string {
 	set := fmt.Sprintf("%s (%s)", fault.Plural(usual.clips, "clip"), source)
 	switch {
 	case chosen.one.Likely == 0:
@@ -126,9 +126,6 @@ func (s *search) intervalReason(usual, chosen rhythm, source string) string {
 		100*usual.share(), fault.Plural(chosen.times(), "evaluation"), fault.Plural(chosen.clips, "clip"), chosen.cost())
 }
 
-// occasions is how often something happens that comes at an interval and at the end.
-func occasions(steps, interval int) int { return (steps + interval - 1) / interval }
-
 func minutes(seconds float64) string {
 	if seconds < 60 {
 		return fmt.Sprintf("%.2g s", seconds)
@@ -136,7 +133,7 @@ func minutes(seconds float64) string {
 	return fmt.Sprintf("%.3g min", seconds/60)
 }
 
-func (s *search) writeSaves(d *draft, r wholeRun, every rhythm, why string) wholeRun {
+func (s *search) writeSaves(d *draft, r wholeRun, every schedule, why string) wholeRun {
 	r.saves, d.SaveSteps = every.times(), &every.interval
 	d.because("save_steps", fmt.Sprintf("%s: %s", why, fault.Plural(r.saves, "checkpoint")))
 	return r
@@ -147,9 +144,8 @@ func (s *search) checkpointBytes() int64 {
 	return s.in.Model.ParameterBytes + s.in.Model.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
 }
 
-// runParts is the hours of a run.
-func (s *search) runParts(d *draft, r wholeRun, training timing.Range) profile.RunParts {
-	hours := func(seconds timing.Range) profile.Range { return profile.Range(seconds.Times(1.0 / 3600)) }
-	return profile.RunParts{Training: hours(training), Evaluation: hours(r.evaluation.Times(float64(r.evaluations))),
-		Checkpoints: hours(estimate.Saving(s.checkpointBytes()).Times(float64(r.saves))), StartUp: hours(estimate.StartUp(d.DataloaderNumWorkers))}
+// seconds is what a run takes whose steps take training.
+func (s *search) seconds(d *draft, r wholeRun, training timing.Range) estimate.RunSeconds {
+	return estimate.RunSeconds{Training: training, Evaluation: r.evaluation.Times(float64(r.evaluations)),
+		Checkpoints: estimate.Saving(s.checkpointBytes()).Times(float64(r.saves)), StartUp: estimate.StartUp(d.DataloaderNumWorkers)}
 }

@@ -14,8 +14,7 @@ func (s *search) writeTimes(d *draft, f evaluated, whole wholeRun) {
 	}
 	epoch := s.epochHours(d, f.chosen)
 	hours := timing.Range(epoch)
-	parts := s.runParts(d, whole, hours.Times(3600*d.NumTrainEpochs))
-	run := timing.Range(parts.Training).Plus(timing.Range(parts.Evaluation)).Plus(timing.Range(parts.Checkpoints)).Plus(timing.Range(parts.StartUp))
+	parts, run := s.seconds(d, whole, hours.Times(3600*d.NumTrainEpochs)).Hours()
 	loader := s.loading(d.DataloaderNumWorkers)
 	t := &profile.Times{EpochHours: epoch, RunHours: profile.Range(run), RunParts: parts, StepS: profile.Range(hours.Times(3600 / float64(f.chosen.steps))),
 		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))), Parts: f.throughput.step(f.chosen).Record(), Bound: f.throughput.step(f.chosen).Bound(), Calibrated: s.in.Options.Calibration != nil, Measured: f.throughput.slowest.MeasuredOn}

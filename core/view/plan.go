@@ -383,7 +383,7 @@ func (r planRecord) times() []Block {
 	if t.Calibrated {
 		note = "by measured steps"
 	} else if t.Measured != "" {
-		note = "by kernels measured on " + t.Measured + ", with its range, without evaluations"
+		note = "by kernels measured on " + t.Measured + ", with its range"
 	}
 	note += runShares(t.RunParts)
 	return []Block{section{Title: "Times", Note: note, Body: []Block{found}}}

@@ -47,22 +47,20 @@ func hashOf(o kernel.Operation) uint64 {
 
 // activity is what the kernels of an operation do, and those of its backward pass: how many there are, and how often they go over what they read and write.
 type activity struct {
-	forward, backward      kernel.Kind
-	kernels, reads, writes int64
+	forward  kernel.Kind
+	backward kernel.Activity
 }
 
 var (
 	multiplying = &activity{} // recorded by multiply and attendFused
-	elementwise = &activity{kernel.Elementwise, kernel.Elementwise, 1, 1, 1}
-	copying     = &activity{kernel.Copy, kernel.Copy, 1, 1, 1}
-	reducing    = &activity{kernel.Reduction, kernel.Elementwise, 1, 1, 1}
-	// gathering clears the table's gradient, sorts the indices and adds rows up (aten/src/ATen/native/cuda/Embedding.cu).
-	gathering = &activity{kernel.Gather, kernel.Gather, 2, 1, 1}
-	// normalizing goes over gradient and input twice: for the input's gradient, and for those of scale and shift (layer_norm_kernel.cu).
-	normalizing = &activity{kernel.Normalization, kernel.NormBackward, 3, 2, 1}
-	// softening multiplies gradient and result first, in a kernel of its own (aten/src/ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out).
-	softening    = &activity{kernel.Softmax, kernel.Elementwise, 2, 2, 2}
-	logSoftening = &activity{kernel.Softmax, kernel.Softmax, 1, 1, 1}
+	elementwise = &activity{kernel.Elementwise, kernel.Once(kernel.Elementwise)}
+	copying     = &activity{kernel.Copy, kernel.Once(kernel.Copy)}
+	reducing    = &activity{kernel.Reduction, kernel.Once(kernel.Elementwise)}
+	gathering   = &activity{kernel.Gather, kernel.EmbeddingGradient}
+	normalizing = &activity{kernel.Normalization, kernel.NormGradient}
+
+	softening    = &activity{kernel.Softmax, kernel.SoftmaxGradient}
+	logSoftening = &activity{kernel.Softmax, kernel.Once(kernel.Softmax)}
 )
 
 // bytes of a value's elements.
@@ -136,16 +134,16 @@ func (t *tracker) runsBackward(n *node) {
 		t.made = 0
 		return
 	}
-	gradient, a := &t.storages[n.grad], n.does
-	o := kernel.Operation{Name: n.op, Kind: a.backward, DType: t.unit(t.rows[gradient.row].kind), Written: float64(a.writes * t.made), Kernels: a.kernels}
+	gradient, a := &t.storages[n.grad], n.does.backward
+	o := kernel.Operation{Name: n.op, Kind: a.Kind, DType: t.unit(t.rows[gradient.row].kind), Written: float64(a.Writes * t.made), Kernels: a.Kernels}
 	read := gradient.bytes
 	for _, at := range n.saved[:n.savedCount] {
 		if at != none {
 			read += t.storages[at].bytes
 		}
 	}
-	o.Read = float64(a.reads * read)
-	if a.backward == kernel.Softmax {
+	o.Read = float64(a.Reads * read)
+	if a.Kind == kernel.Softmax {
 		o.Row = t.rows[gradient.row].shape.last().n
 	}
 	t.operate(o)
@@ -200,10 +198,7 @@ func (t *tracker) attendFused(n *node, what string, h heads, scratch float64, q,
 	}
 	t.operate(o)
 	if n != nil {
-		o.Read, o.Written, o.Kernels = o.Read+2*y.bytes(), operands+scratch, fusedBackwardKernels
+		o.Read, o.Written, o.Kernels = o.Read+2*y.bytes(), operands+scratch, kernel.FusedAttentionGradient.Kernels
 		t.operateIn(backward, o)
 	}
 }
-
-// fusedBackwardKernels are the sum of gradient times result, the gradients themselves, and the cast of the queries' gradient (flash_bwd_launch_template.h).
-const fusedBackwardKernels = 3

@@ -17,17 +17,17 @@ type calls struct {
 
 // fitCalls fits the numbers of the calls, by the segments that most of the template's are like. A first window runs a few more, which
 // set the training up.
-func (t *Template) fitCalls(known []trace.Call, segments []trace.Segment, vars formula.Variables) error {
-	recordings := alike(t.steady(), known, segments)
+func (t *Template) fitCalls(known []trace.Call, segments []trace.Segment, vars formula.Variables) (calls, error) {
+	recordings := mostCommon(t.steady(), known, segments)
 	first := &segments[recordings[0].Segment]
-	t.calls = calls{kinds: first.Calls}
+	found := calls{kinds: first.Calls}
 	if len(first.Calls) == 0 || !t.HasShapes() {
-		return nil
+		return found, nil
 	}
 	shapes, of := shapesOf(recordings)
 	fitter, err := formula.NewFitter(vars, shapes, nil)
 	if err != nil {
-		return err
+		return found, err
 	}
 	indices := map[string]int32{}
 	for i := range first.Numbers {
@@ -35,9 +35,9 @@ func (t *Template) fitCalls(known []trace.Call, segments []trace.Segment, vars f
 		for k, r := range recordings {
 			sizes[k] = segments[r.Segment].Numbers[i]
 		}
-		t.calls.numbers = append(t.calls.numbers, t.calls.formulaOf(sizes, of, fitter, indices))
+		found.numbers = append(found.numbers, found.formulaOf(sizes, of, fitter, indices))
 	}
-	return nil
+	return found, nil
 }
 
 // steady are the recordings of later windows; of all where there is one window.
@@ -49,9 +49,9 @@ func (t *Template) steady() []Recording {
 	return later
 }
 
-// alike are the recordings of the most common sequence of calls. Calls that have as many numbers count as equal: a GPU pads a mask where a
+// mostCommon are the recordings of the most common sequence of calls. Calls that have as many numbers count as equal: a GPU pads a mask where a
 // length is no multiple of eight, and copies it where it is.
-func alike(recordings []Recording, known []trace.Call, segments []trace.Segment) []Recording {
+func mostCommon(recordings []Recording, known []trace.Call, segments []trace.Segment) []Recording {
 	groups := map[string][]Recording{}
 	var most []Recording
 	for _, r := range recordings {
@@ -79,24 +79,26 @@ func (c *calls) formulaOf(sizes []int64, of []int, fitter *formula.Fitter, known
 	return index
 }
 
-// Calls gives each operation of a segment of a shape with its numbers. False where no calls with shapes were traced.
-func (t *Template) Calls(p formula.Point, kinds []trace.Call, each func(call trace.Call, numbers []int64)) bool {
-	if t.calls.formulas == nil {
-		return false
+// Calls gives each operation of a segment of a shape with its numbers. False where no calls with shapes were traced. Errors: those of
+// formula.NewFitter.
+func (t *Template) Calls(p formula.Point, kinds []trace.Call, each func(call trace.Call, numbers []int64)) (bool, error) {
+	found, err := t.Base().calls()
+	if err != nil || found.formulas == nil {
+		return false, err
 	}
-	values := make([]int64, len(t.calls.formulas))
-	for i := range t.calls.formulas {
-		values[i] = int64(t.calls.formulas[i].Size(p))
+	values := make([]int64, len(found.formulas))
+	for i := range found.formulas {
+		values[i] = int64(found.formulas[i].Size(p))
 	}
 	at := 0
 	var numbers [trace.Product]int64
-	for _, kind := range t.calls.kinds {
+	for _, kind := range found.kinds {
 		call := kinds[kind]
 		for i := range call.Numbers {
-			numbers[i] = values[t.calls.numbers[at+i]]
+			numbers[i] = values[found.numbers[at+i]]
 		}
 		each(call, numbers[:call.Numbers])
 		at += call.Numbers
 	}
-	return true
+	return true, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/formula"
 )
@@ -12,6 +13,7 @@ import (
 // another one may: such a template is fitted once more with what the others know.
 func (b *builder) fit() error {
 	confirmed := formula.Confirmed{}
+	known, segments, vars := b.trace.Calls, b.trace.Segments, b.Variables
 	for _, t := range b.Templates {
 		if err := t.fit(b.Variables, nil); err != nil {
 			return err
@@ -23,9 +25,7 @@ func (b *builder) fit() error {
 		}
 	}
 	for _, t := range b.Templates {
-		if err := t.fitCalls(b.trace.Calls, b.trace.Segments, b.Variables); err != nil {
-			return err
-		}
+		t.calls = sync.OnceValues(func() (calls, error) { return t.fitCalls(known, segments, vars) })
 		if !slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.Ambiguous }) {
 			continue
 		}

@@ -23,7 +23,7 @@ type Template struct {
 
 	Recordings []Recording
 
-	calls     calls
+	calls     func() (calls, error) // fitted when they are first asked for: only times need them
 	structure *canonical
 	expiries  [roles][]Expiry
 	first     firstWindow

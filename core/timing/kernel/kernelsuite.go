@@ -128,14 +128,11 @@ func attention(d DType) (all []Sample) {
 		operand := d.size() * float64(s[0]*s[1]*s[2]*s[3])
 		o := Operation{Kind: Attention, Phase: Forward, DType: d, Batch: s[0] * s[1], M: s[2], N: s[2], K: s[3], Read: 3 * operand, Written: operand, Kernels: 1}
 		all = append(all, sample(o, "attention", s[:]...))
-		o.Phase, o.Read, o.Written, o.Kernels = Backward, 5*operand, 3*operand, attentionBackwardKernels
+		o.Phase, o.Read, o.Written, o.Kernels = Backward, 5*operand, 3*operand, FusedAttentionGradient.Kernels
 		all = append(all, sample(o, "attention_backward", s[:]...))
 	}
 	return all
 }
-
-// attentionBackwardKernels as recorded in a step (core/memory/analytic).
-const attentionBackwardKernels = 3
 
 // elementwiseKernels go over a few elements, which a launch outlasts, to many.
 func elementwiseKernels(d DType) (all []Sample) {
@@ -183,8 +180,8 @@ func norms(d DType) (all []Sample) {
 	for _, s := range [][2]int64{{16384, 1024}, {12000, 768}, {4096, 1024}, {6000, 1280}, {48000, 512}} {
 		each, rows, scales := d.size()*float64(s[0]*s[1]), 8*float64(s[0]), 2*d.size()*float64(s[1])
 		all = append(all, sample(moved(Normalization, d, Forward, each+scales, each+rows), "layer_norm", s[:]...))
-		o := moved(NormBackward, d, Backward, 2*(2*each+rows+scales/2), each+scales)
-		o.Kernels = 3 // as recorded in a step
+		o := moved(NormBackward, d, Backward, float64(NormGradient.Reads)*(2*each+rows+scales/2), each+scales)
+		o.Kernels = NormGradient.Kernels
 		all = append(all, sample(o, "layer_norm_backward", s[:]...))
 	}
 	return all

@@ -92,9 +92,10 @@ func (o Operation) FLOPs() float64 {
 func (o Operation) launches() float64 { return float64(max(1, o.Kernels)) }
 
 // product tells whether it is bounded by arithmetic as well as by bytes.
-func (o Operation) product() bool {
-	return o.Kind == GEMM || o.Kind == Convolution || o.Kind == Attention
-}
+func (o Operation) product() bool { return o.Kind.Product() }
+
+// Product tells whether operations of a kind have batch, m, n and k.
+func (k Kind) Product() bool { return k == GEMM || k == Convolution || k == Attention }
 
 // mostBytes and mostElements bound what one operation can be given: beyond every card.
 const mostBytes, mostElements = 1e15, int64(1) << 40

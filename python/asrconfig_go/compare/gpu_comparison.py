@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from .._base import native
-from .._base.checks import checked, checked_list
-from .._base.choices import Attention, LengthHandling, Optimizer, Precision
+from .._base.checks import checked
+from .._base.choices import LengthHandling, Optimizer, Precision
 from .._base.defaults import (
-    ACCUMULATION,
     EPOCHS,
     LORA_RANK,
     OPTIMIZER,
@@ -30,7 +29,7 @@ from ..data.profile import DatasetProfile
 from ..machine.hardware import GPU, HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
-from .comparison_records import Comparison, LargestModels, Price, StepCalibration, StepTime
+from .comparison_records import Comparison, LargestModels, Price, StepCalibration
 from .step_calibration import known_calibrations
 
 if TYPE_CHECKING:
@@ -206,51 +205,6 @@ def largest_models(
         if not request[name]:  # zero would mean the default in the library
             raise InvalidArgumentError(f"{name} = {request[name]!r} is too small", "give a number above 0")
     return from_json(LargestModels, native.call("timing.largest", request))
-
-
-def estimate_step_time(
-    model: Any,
-    gpu: str,
-    *,
-    batch: int,
-    seconds: float,
-    precision: Precision | None = None,
-    gradient_checkpointing: bool = False,
-    accumulation: int = ACCUMULATION,
-    optimizer: Optimizer = OPTIMIZER,
-    freeze_feature_encoder: bool = False,
-    lora_rank: int = 0,
-    attention: Attention = "sdpa",
-    measured_s: Iterable[float] | None = None,
-) -> StepTime:
-    """Estimate the time of one optimizer step: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.
-
-    ``measured_s``: seconds of real steps of that shape, without the first few; the answer then has a ``calibration``
-    that ``compare_gpus`` takes.
-
-    Raises ``NotFoundError`` for an unknown GPU or model, ``InvalidArgumentError`` for values out of range.
-
-    >>> step = estimate_step_time("wav2vec2-base", "T4", batch=4, seconds=10)
-    >>> step.step_s.low < step.step_s.likely < step.step_s.high
-    True
-    """
-    from ..memory.model_source import analytic_request
-
-    request = {
-        "model": analytic_request(model, freeze_feature_encoder),
-        "gpu": checked("gpu", gpu, str),
-        "batch": checked("batch", batch, int),
-        "seconds": checked("seconds", seconds, float),
-        "precision": precision or "",
-        "checkpointing": gradient_checkpointing,
-        "accumulation": checked("accumulation", accumulation, int),
-        "optimizer": optimizer,
-        "freeze_feature_encoder": freeze_feature_encoder,
-        "lora_rank": checked("lora_rank", lora_rank, int),
-        "attention": attention,
-        "measured_s": None if measured_s is None else checked_list("measured_s", measured_s, float),
-    }
-    return from_json(StepTime, native.call("timing.step", request))
 
 
 def gpu_prices() -> tuple[Price, ...]:

@@ -1,19 +1,56 @@
-"""The time of a run whose settings are all decided."""
+"""The time of a step, and of a run, whose settings are all decided."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .._base import native
-from .._base.checks import checked
+from .._base.checks import checked, checked_list
 from .._base.choices import Attention, Optimizer, Precision
 from .._base.defaults import ACCUMULATION, OPTIMIZER
 from .._base.records import from_json
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
-from .comparison_records import RunTime
+from .comparison_records import RunTime, StepTime
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+def estimate_step_time(
+    model: Any,
+    gpu: str,
+    *,
+    batch: int,
+    seconds: float,
+    precision: Precision | None = None,
+    gradient_checkpointing: bool = False,
+    accumulation: int = ACCUMULATION,
+    optimizer: Optimizer = OPTIMIZER,
+    freeze_feature_encoder: bool = False,
+    lora_rank: int = 0,
+    attention: Attention = "sdpa",
+    measured_s: Iterable[float] | None = None,
+) -> StepTime:
+    """Estimate the time of one optimizer step: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.
+
+    ``measured_s``: seconds of real steps of that shape, without the first few; the answer then has a ``calibration``
+    that ``compare_gpus`` takes.
+
+    Raises ``NotFoundError`` for an unknown GPU or model, ``InvalidArgumentError`` for values out of range.
+
+    >>> step = estimate_step_time("wav2vec2-base", "T4", batch=4, seconds=10)
+    >>> step.step_s.low < step.step_s.likely < step.step_s.high
+    True
+    """
+    request = _request(
+        model, gpu=gpu, batch=batch, seconds=seconds, precision=precision,
+        gradient_checkpointing=gradient_checkpointing,
+        accumulation=accumulation, optimizer=optimizer, freeze_feature_encoder=freeze_feature_encoder,
+        lora_rank=lora_rank, attention=attention,
+    )  # fmt: skip
+    request["measured_s"] = None if measured_s is None else checked_list("measured_s", measured_s, float)
+    return from_json(StepTime, native.call("timing.step", request))
 
 
 def estimate_run_time(
@@ -51,26 +88,29 @@ def estimate_run_time(
     >>> run.run_parts.evaluation.likely < run.run_parts.training.likely < run.run_hours.likely
     True
     """
+    request = _request(
+        model, gpu=gpu, batch=batch, seconds=seconds, precision=precision,
+        gradient_checkpointing=gradient_checkpointing,
+        accumulation=accumulation, optimizer=optimizer, freeze_feature_encoder=freeze_feature_encoder,
+        lora_rank=lora_rank, attention=attention, steps=steps, workers=workers, loader_rate=loader_rate,
+        eval_steps=eval_steps, eval_batch=batch if eval_batch is None else eval_batch, save_steps=save_steps,
+    )  # fmt: skip
+    return from_json(RunTime, native.call("timing.run", request | vars(EvaluationOptions(**evaluation))))
+
+
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("gpu", "optimizer", "attention"), str),
+    **dict.fromkeys(("batch", "accumulation", "lora_rank", "steps", "workers"), int),
+    **dict.fromkeys(("eval_steps", "eval_batch", "save_steps"), int),
+    **dict.fromkeys(("gradient_checkpointing", "freeze_feature_encoder"), bool),
+    "seconds": float, "precision": Precision | None, "loader_rate": float | None,
+}  # fmt: skip
+
+
+def _request(model: Any, **settings: Any) -> dict[str, Any]:
+    """A model and how it trains, as ``timing.step`` and ``timing.run`` take them."""
     from ..memory.model_source import analytic_request
 
-    request = {
-        "model": analytic_request(model, freeze_feature_encoder),
-        "gpu": checked("gpu", gpu, str),
-        "steps": checked("steps", steps, int),
-        "batch": checked("batch", batch, int),
-        "seconds": checked("seconds", seconds, float),
-        "precision": precision or "",
-        "checkpointing": gradient_checkpointing,
-        "accumulation": checked("accumulation", accumulation, int),
-        "optimizer": optimizer,
-        "freeze_feature_encoder": freeze_feature_encoder,
-        "lora_rank": checked("lora_rank", lora_rank, int),
-        "attention": attention,
-        "workers": checked("workers", workers, int),
-        "loader_rate": checked("loader_rate", loader_rate, float | None),
-        "eval_steps": checked("eval_steps", eval_steps, int),
-        "eval_batch": checked("eval_batch", batch if eval_batch is None else eval_batch, int),
-        "save_steps": checked("save_steps", save_steps, int),
-        **vars(EvaluationOptions(**evaluation)),
-    }
-    return from_json(RunTime, native.call("timing.run", request))
+    found = {name: checked(name, value, _TYPES[name]) for name, value in settings.items()}
+    found |= {"precision": found["precision"] or "", "checkpointing": found.pop("gradient_checkpointing")}
+    return {"model": analytic_request(model, found["freeze_feature_encoder"]), **found}

@@ -40,7 +40,8 @@ class TracedSettings(NamedTuple):
 class Wanted(NamedTuple):
     """What the planner asks a trace for, by the names of ``plan.next``.
 
-    ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step.
+    ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step;
+    ``work`` asks for what micro-batches run, where the config does not tell.
     """
 
     precision: Precision
@@ -50,6 +51,7 @@ class Wanted(NamedTuple):
     share: int
     budget_bytes: int
     max_length_s: float | None
+    work: bool
 
     @property
     def settings(self) -> TracedSettings:
@@ -137,7 +139,7 @@ class Tracer:
             "peaks": [self._peak(memory, size, longest_s) for size in sizes],
             "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
             "note": _assumed(memory),
-            "work": _work(memory, rows, durations),
+            "work": _work(memory, rows, durations) if wanted.work else [],
             "high_bytes": self._worst(memory, rows, share, durations, limit),
         }
 

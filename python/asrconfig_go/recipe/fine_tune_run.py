@@ -20,7 +20,7 @@ from .processors import build_processor
 from .rank_output import quiet
 from .recipe_plan import PLAN, plan_of
 from .speech_data import Notes, SpeechData, column
-from .trainer_settings import FROM_RANDOM_WEIGHTS, override, rhythm
+from .trainer_settings import FROM_RANDOM_WEIGHTS, override, schedule
 from .trainers import arguments_class, make_trainer, speech_settings
 from .transcription import transcribe
 
@@ -83,7 +83,7 @@ class Run:
         if options.epochs is not None:
             plan.num_train_epochs = float(options.epochs)
         settings = {
-            **rhythm(
+            **schedule(
                 options.steps or plan.max_steps(clips), self.data.evaluation is not None, self._planned_interval()
             ),
             **speech_settings(self.processor, self.model, self.data),

@@ -24,7 +24,7 @@ FROM_RANDOM_WEIGHTS: dict[str, Any] = {
 RANDOM_WEIGHTS_STEPS = 1000
 
 
-def rhythm(steps: int, evaluates: bool, planned: int | None = None) -> dict[str, Any]:
+def schedule(steps: int, evaluates: bool, planned: int | None = None) -> dict[str, Any]:
     """How often a run of ``steps`` optimizer steps saves, evaluates and logs; ``planned``: the plan's interval."""
     interval = planned or max(1, min(_MOST_STEPS, steps // _CHECKPOINTS))
     return {
@@ -49,7 +49,7 @@ def length_of_run(max_steps: int | None, epochs: float | None, tiny: bool) -> in
 
 
 def override(plan: TrainingConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Put into ``plan`` what are fields of it; gives the others, and intervals of ``rhythm``."""
+    """Put into ``plan`` what are fields of it; gives the others, and intervals of ``schedule``."""
     fields = {field.name for field in dataclasses.fields(plan)} - {"eval_steps", "save_steps"}
     for name, value in settings.items():
         if name in fields:

@@ -87,21 +87,28 @@ class EventLog:
         self, op: Any, name: str, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]
     ) -> None:
         """Write down what an operation on the device computes and moves."""
-        for layout, numbers in costs(op, args, read, made) if self._times() else ():
-            self._add_call(name, type_name((*made, *read)), layout, numbers)
+        phase = self._timed_phase()
+        for layout, numbers in costs(op, args, read, made) if phase else ():
+            self._add_call(Call(name, type_name((*made, *read)), phase, layout, len(numbers)), numbers)
 
     def copied(self, size: int, like: torch.Tensor) -> None:
         """A copy into the order of rows that a kernel makes for itself, of ``size`` bytes."""
-        if self._times():
-            self._add_call("aten.clone.default", type_name((like,)), "strided", (size, size))
+        phase = self._timed_phase()
+        if phase:
+            self._add_call(Call("aten.clone.default", type_name((like,)), phase, "strided", 2), (size, size))
 
-    def _times(self) -> bool:
-        """Optimizers follow from the parameters, further micro-batches from the first."""
-        return self._open and self._where()[0] != "optimizer" and self.segments[-1].kind in ("micro", "iteration")
+    def _timed_phase(self) -> str:
+        """The phase of a call that is written down; "" of others.
 
-    def _add_call(self, name: str, dtype: str, layout: str, numbers: tuple[int, ...]) -> None:
-        kind = self.calls(Call(name, dtype, self._where()[0], layout, len(numbers)))
-        self.segments[-1].calls.add(kind, numbers)
+        Optimizers follow from the parameters, further micro-batches from the first.
+        """
+        if not self._open or self.segments[-1].kind not in ("micro", "iteration"):
+            return ""
+        phase = self._where()[0]
+        return "" if phase == "optimizer" else phase
+
+    def _add_call(self, call: Call, numbers: tuple[int, ...]) -> None:
+        self.segments[-1].calls.add(self.calls(call), numbers)
 
     def passing(self, size: int, op: str) -> None:
         """A workspace that an operation takes and gives back."""

@@ -15,7 +15,7 @@ from asrconfig_go import TrainingConfig
 from asrconfig_go.cli.main import main
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.recipe import FineTuneResult, SpeechData, fine_tune, load_speech, push_to_hub
-from asrconfig_go.recipe.trainer_settings import rhythm
+from asrconfig_go.recipe.trainer_settings import schedule
 from recipe_data import digits
 
 torch = pytest.importorskip("torch")
@@ -85,9 +85,9 @@ def test_an_interrupted_training_goes_on_exactly(
 
 def test_a_run_is_evaluated_and_saved_as_planned(speech: SpeechData, tmp_path: Path) -> None:
     plan: dict[str, Any] = {"steps": 900, "evaluates": True}
-    assert [rhythm(**plan)[name] for name in ("eval_steps", "save_steps")] == [225, 225]
-    assert [rhythm(**plan, planned=300)[name] for name in ("eval_steps", "save_steps")] == [300, 300]
-    assert "eval_steps" not in rhythm(900, evaluates=False, planned=300)
+    assert [schedule(**plan)[name] for name in ("eval_steps", "save_steps")] == [225, 225]
+    assert [schedule(**plan, planned=300)[name] for name in ("eval_steps", "save_steps")] == [300, 300]
+    assert "eval_steps" not in schedule(900, evaluates=False, planned=300)
     trained(speech, tmp_path)
     made = TrainingConfig.load(tmp_path / "training_config.json").decisions
     reasons = {decision.setting: decision.reason for decision in made}
