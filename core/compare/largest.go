@@ -11,6 +11,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/plan"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // LargestRequest asks which known models can be trained on a GPU. An absent value takes the default of Request.
@@ -98,9 +99,9 @@ func trainable(precision, name string, m machine, asked Largest) (Trainable, boo
 		what   string
 		estimate.Setup
 	}{
-		{&out.Full, "every parameter, AdamW", estimate.Setup{Checkpointing: true, Optimizer: analytic.DefaultOptimizer}},
-		{&out.EightBit, "every parameter, 8-bit AdamW", estimate.Setup{Checkpointing: true, Optimizer: estimate.EightBit}},
-		{&out.LoRA, "LoRA, AdamW", estimate.Setup{Checkpointing: true, Optimizer: analytic.DefaultOptimizer, Rank: asked.LoRARank}},
+		{&out.Full, "every parameter, AdamW", estimate.Setup{Checkpointing: profile.CheckpointingOf(true, 1), Optimizer: analytic.DefaultOptimizer}},
+		{&out.EightBit, "every parameter, 8-bit AdamW", estimate.Setup{Checkpointing: profile.CheckpointingOf(true, 1), Optimizer: estimate.EightBit}},
+		{&out.LoRA, "LoRA, AdamW", estimate.Setup{Checkpointing: profile.CheckpointingOf(true, 1), Optimizer: analytic.DefaultOptimizer, Rank: asked.LoRARank}},
 	} {
 		q.Setup = each.Setup
 		bytes, fits, err := estimator.Need(q, m.budget(asked.BudgetBytes), true)

@@ -12,9 +12,10 @@ import (
 
 // Setup is what a plan may change to make a training fit.
 type Setup struct {
-	Checkpointing, Frozen bool // Frozen: the convolutional feature encoder
-	Optimizer             string
-	Rank                  int64 // of LoRA; 0, all parameters train
+	Checkpointing profile.Checkpointing
+	Frozen        bool // the convolutional feature encoder
+	Optimizer     string
+	Rank          int64 // of LoRA; 0, all parameters train
 }
 
 // Question asks about one micro-batch. Cards of a class share the answers.
@@ -63,8 +64,8 @@ const AllocatorSettings = "expandable_segments:True"
 
 // Request is the question for a model.
 func (q Question) Request() analytic.Request {
-	r := analytic.Request{Batch: int64(q.Batch), Seconds: q.Seconds, Precision: q.Precision, Checkpointing: q.Checkpointing,
-		Accumulation: 1, Optimizer: q.Optimizer, LoRARank: q.Rank, ComputeCapability: q.Class, Settings: AllocatorSettings}
+	r := analytic.Request{Batch: int64(q.Batch), Seconds: q.Seconds, Precision: q.Precision, Checkpointing: q.Checkpointing.On(),
+		EveryNLayers: int64(q.Checkpointing.EveryN), Accumulation: 1, Optimizer: q.Optimizer, LoRARank: q.Rank, ComputeCapability: q.Class, Settings: AllocatorSettings}
 	if q.Accumulating {
 		r.Accumulation = 2 // each further one is like the second
 	}

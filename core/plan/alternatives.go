@@ -27,7 +27,7 @@ func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) er
 	}
 	for _, other := range append(slices.Clone(ranked[1:]), s.eightBit(f)...) {
 		what := fmt.Sprintf("%d clips of %.4g s at once", other.memory.Largest(s.clips.longest()), s.clips.longest())
-		name, why := map[bool]string{true: "with checkpointing", false: "without checkpointing"}[other.checkpointing]+", "+other.precision, ""
+		name, why := other.checkpointing.With()+", "+other.precision, ""
 		if other.optimizer != f.optimizer {
 			name, why = other.optimizer, "its state is rounded to 8 bits"
 		}
@@ -106,9 +106,8 @@ func (s *search) published(d *draft, f evaluated) error {
 	if c.BF16 {
 		precision = "bf16"
 	}
-	w := candidate{precision, c.GradientCheckpointing, f.optimizer}
-	checkpointing := map[bool]string{true: "with checkpointing", false: "without checkpointing"}[c.GradientCheckpointing]
-	a := profile.Alternative{Name: PublishedRule, What: fmt.Sprintf("%d × %d, %s, %s, random order", c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, precision, checkpointing)}
+	w := candidate{precision, profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers), f.optimizer}
+	a := profile.Alternative{Name: PublishedRule, What: fmt.Sprintf("%d × %d, %s, %s, random order", c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, precision, w.checkpointing.With())}
 	d.Alternatives = append(d.Alternatives, a)
 	if s.estimator == nil {
 		return nil

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
@@ -28,7 +27,6 @@ func (s *search) writeKernels(d *draft, f evaluated, ranked []evaluated) {
 	d.warn(slowHalfWarning(gpus, d.FP16))
 	d.TF32, why = tf32(gpus, preset)
 	d.because("tf32", why)
-	d.GradientCheckpointing = f.checkpointing
 	s.explainCheckpointing(d, f, ranked)
 	d.TorchCompile, why = torchCompile(gpus, preset)
 	if d.TorchCompile && !s.clips.oneLength() {
@@ -61,26 +59,6 @@ func (s *search) precisionReason(f evaluated) string {
 		return fmt.Sprintf("compute capability %s has no native bfloat16, so fp16 with a loss scaler", g.ComputeCapability)
 	}
 	return fmt.Sprintf("compute capability %s computes fp16 no faster, and float32 fits", g.ComputeCapability)
-}
-
-// explainCheckpointing holds the choice against the other one.
-func (s *search) explainCheckpointing(d *draft, f evaluated, ranked []evaluated) {
-	words := map[bool]string{true: "on", false: "off"}
-	other := slices.IndexFunc(ranked, func(w evaluated) bool { return w.precision == f.precision && w.checkpointing != f.checkpointing })
-	switch {
-	case s.in.Options.GradientCheckpointing != nil:
-		d.because("gradient_checkpointing", "asked for")
-	case other < 0 && f.checkpointing:
-		d.because("gradient_checkpointing", "without it the longest clip does not fit")
-		d.comparedWith(words[false], "makes it fit")
-	case other < 0:
-		d.because("gradient_checkpointing", "with it a step would not fit")
-	default:
-		o := ranked[other]
-		d.because("gradient_checkpointing", fmt.Sprintf("%d clips of %.4g s fit with it %s, %d with it %s", f.memory.Largest(s.clips.longest()),
-			s.clips.longest(), words[f.checkpointing], o.memory.Largest(s.clips.longest()), words[o.checkpointing]))
-		d.comparedWith(words[o.checkpointing], fmt.Sprintf("%.2f× faster", o.chosen.epoch.Likely/f.chosen.epoch.Likely))
-	}
 }
 
 // writeData decides how the dataset is read.

@@ -75,11 +75,7 @@ func (s *search) evaluating(d *draft, f evaluated, clips int) (timing.Range, err
 // forwardShare is what a forward pass over so many seconds takes of what training on them does: a third, as backward takes twice as long, and a quarter
 // where layers are computed again. For models that are known by their traces alone.
 func (f evaluated) forwardShare(seconds float64) timing.Range {
-	passes := 3.0
-	if f.checkpointing {
-		passes = 4
-	}
-	return f.throughput.paddedSecond.Times(seconds / passes)
+	return f.throughput.paddedSecond.Times(seconds / (passes + f.checkpointing.Share()))
 }
 
 // Generation is how the texts of a batch come about whose longest clip has so many seconds: it takes as long as that one's, or goes on without end to

@@ -85,8 +85,8 @@ func byFormula(in Inputs) (profile.Config, error) {
 	n := profile.Or(in.NotTraced, NotTraced{Why: "it was not traced", Fix: "Plan with the model itself where torch and transformers are installed."})
 	c.Warnings = append([]string{fmt.Sprintf("The memory of a step of %s is unknown: its config does not determine it, and %s. Planned by the published formula, "+
 		"which ignores the length of clips. %s", in.Model.ClassOrName(), n.Why, n.Fix)}, c.Warnings...)
-	if o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil {
-		c.Warnings = append(c.Warnings, "The published formula ignores precision, gradient_checkpointing, length_handling and max_length_s.")
+	if o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.LengthHandling != "" || o.MaxLengthS != nil {
+		c.Warnings = append(c.Warnings, "The published formula ignores precision, gradient_checkpointing, every_n_layers, length_handling and max_length_s.")
 	}
 	return c, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
@@ -50,6 +51,7 @@ const (
 	maxGeneration      = 65536
 	maxBeams           = 1024
 	maxEpochs          = 10000
+	maxEveryN          = 65536
 	maxSeed            = math.MaxUint32 // numpy takes no larger one
 )
 
@@ -74,6 +76,8 @@ type Options struct {
 	// Of policy "fastest" alone. What is absent is the search's choice.
 	Precision             string              `json:"precision"`              // "fp32", "fp16" or "bf16"
 	GradientCheckpointing *bool               `json:"gradient_checkpointing"` //
+	EveryNLayers          *int                `json:"every_n_layers"`         // of checkpointing: one of so many layers is computed again, 1..65536; above 1 not with GradientCheckpointing false
+	AnyDepth              bool                `json:"any_depth"`              // checkpointing of each n-th layer alone is there where the plan will run: transformers has it from 5.23 on
 	LengthHandling        string              `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"
 	MaxLengthS            *float64            `json:"max_length_s"`           // longer clips are left out, above 0
 	Distributed           string              `json:"distributed"`            // "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
@@ -142,6 +146,7 @@ func (o Options) Normalized() (Options, error) {
 		inRange("seed", o.Seed, 0, maxSeed),
 		inRange("device_count", o.DeviceCount, 1, MaxDeviceCount),
 		inRange("workers", o.Workers, 0, maxWorkers),
+		inRange("every_n_layers", o.EveryNLayers, 1, maxEveryN),
 		o.EvaluationOptions.Check(),
 		inRange("lora_rank", &o.LoRARank, 0, maxRank),
 		checkMargin(o.SafetyMargin),
@@ -221,14 +226,18 @@ func checkPrice(dollars *float64) error {
 
 // checkCombinations names options that exclude each other.
 func (o Options) checkCombinations() error {
-	given := o.Precision != "" || o.GradientCheckpointing != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != "" || o.LoRARank != 0 || o.Workers != nil || o.EvaluationOptions != (EvaluationOptions{})
+	given := o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != "" || o.LoRARank != 0 || o.Workers != nil || o.EvaluationOptions != (EvaluationOptions{})
 	switch {
 	case o.Policy == PublishedRule && given:
 		return fault.New(fault.InvalidArgument, `leave policy out, or override the settings of the plan: config.gradient_checkpointing = True`,
-			"policy %q does not accept precision, gradient_checkpointing, length_handling, max_length_s, distributed, lora_rank, workers and options of evaluations", o.Policy)
+			"policy %q does not accept precision, gradient_checkpointing, every_n_layers, length_handling, max_length_s, distributed, lora_rank, workers and options of evaluations", o.Policy)
 	case o.Streamed && o.LengthHandling != "" && o.LengthHandling != "random":
 		return fault.New(fault.InvalidArgument, "leave length_handling out, or load the dataset without streaming",
 			"length_handling is %q, but a stream has no order to choose", o.LengthHandling)
+	case profile.Or(o.EveryNLayers, 1) > 1 && !profile.Or(o.GradientCheckpointing, true):
+		return fault.New(fault.InvalidArgument, "leave one of the two out", "every_n_layers is %d, and gradient_checkpointing is off", *o.EveryNLayers)
+	case profile.Or(o.EveryNLayers, 1) > 1 && o.Distributed == "fsdp":
+		return fault.New(fault.InvalidArgument, "leave one of the two out", "every_n_layers is %d, but FSDP computes each layer again or none", *o.EveryNLayers)
 	case o.Preset == Reproducible && o.Precision != "" && o.Precision != "fp32":
 		return fault.New(fault.InvalidArgument, "leave one of the two out", "preset %q trains in float32, and precision is %q", o.Preset, o.Precision)
 	}

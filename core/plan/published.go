@@ -140,6 +140,8 @@ func planPrecision(d *draft, in Inputs, p pool) {
 	d.because("tf32", why)
 	d.GradientCheckpointing, why = gradientCheckpointing(in.Model)
 	d.because("gradient_checkpointing", why)
+	d.EveryNLayers = 1
+	d.because("every_n_layers", "the published rule knows no other")
 	d.TorchCompile, why = torchCompile(p.gpus, preset)
 	d.because("torch_compile", why)
 	d.CudnnBenchmark, why = cudnnBenchmark(p.gpus, preset)

@@ -9,13 +9,14 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 // candidate is one choice of settings, whatever the batches.
 type candidate struct {
 	precision     string
-	checkpointing bool
+	checkpointing profile.Checkpointing
 	optimizer     string // the Trainer's name
 }
 
@@ -136,16 +137,21 @@ func (s *search) shardState() error {
 // known tells whether anything is known of what the model takes.
 func (s *search) known() bool { return s.estimator != nil || len(s.in.Traced) > 0 }
 
-// candidates are those that the options and the devices allow.
+// candidates are those that the options and the devices allow, but for checkpointing of some layers that nobody asked for: those come from
+// partly.
 func (s *search) candidates() (all []candidate) {
 	o := s.in.Options
-	checkpointing := []bool{false, true}
-	if o.GradientCheckpointing != nil {
-		checkpointing = []bool{*o.GradientCheckpointing}
+	everyN := profile.Or(o.EveryNLayers, 1)
+	allowed := []profile.Checkpointing{{}, profile.CheckpointingOf(true, everyN)}
+	switch {
+	case o.GradientCheckpointing != nil:
+		allowed = []profile.Checkpointing{profile.CheckpointingOf(*o.GradientCheckpointing, everyN)}
+	case o.EveryNLayers != nil:
+		allowed = allowed[1:]
 	}
 	for _, precision := range s.precisions() {
-		for _, on := range checkpointing {
-			all = append(all, candidate{precision, on, optimizers[o.Optimizer].name})
+		for _, checkpointing := range allowed {
+			all = append(all, candidate{precision, checkpointing, optimizers[o.Optimizer].name})
 		}
 	}
 	return all
@@ -177,8 +183,14 @@ func (s *search) run() ([]evaluated, error) {
 		if err != nil {
 			return nil, err
 		}
-		if fits {
-			all = append(all, f)
+		if !fits {
+			continue
+		}
+		all = append(all, f)
+		if between, err := s.partly(f, all); err != nil {
+			return nil, err
+		} else if between != nil {
+			all = append(all, *between)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b evaluated) int { return cmp.Compare(a.chosen.epoch.Likely, b.chosen.epoch.Likely) })
@@ -208,7 +220,7 @@ func (s *search) evaluate(w candidate) (f evaluated, fits bool, err error) {
 // traced is what was traced of a candidate for this budget.
 func (s *search) traced(w candidate) *Traced {
 	for i, t := range s.in.Traced {
-		if w == (candidate{t.Precision, t.Checkpointing, t.Optimizer}) && t.BudgetBytes == int64(s.budget.Bytes) {
+		if w == (candidate{t.Precision, profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers), t.Optimizer}) && t.BudgetBytes == int64(s.budget.Bytes) {
 			return &s.in.Traced[i]
 		}
 	}

@@ -120,7 +120,7 @@ func next(t *testing.T, in Inputs) *TraceRequest {
 
 // trace is that of a wanted way, in which so many of any clip fit.
 func trace(w *TraceRequest, fits int) Traced {
-	return Traced{Precision: w.Precision, Checkpointing: w.Checkpointing, Optimizer: w.Optimizer, BudgetBytes: w.BudgetBytes,
+	return Traced{Precision: w.Precision, Checkpointing: w.Checkpointing, EveryNLayers: w.EveryNLayers, Optimizer: w.Optimizer, BudgetBytes: w.BudgetBytes,
 		Memory: batching.Limits{{Seconds: 60, Batch: fits}}, Peaks: []TracedPeak{{Batch: max(1, fits), Bytes: w.BudgetBytes}}}
 }
 
@@ -129,7 +129,7 @@ func TestWaysAreTracedUntilTheFastestIsKnown(t *testing.T) {
 	w := next(t, in)
 	require.NotNil(t, w)
 	estimated := planned(t, in)
-	assert.Equal(t, TraceRequest{Precision: "fp16", Checkpointing: estimated.GradientCheckpointing, Optimizer: estimated.Optimizer,
+	assert.Equal(t, TraceRequest{Precision: "fp16", Checkpointing: estimated.GradientCheckpointing, EveryNLayers: 1, Optimizer: estimated.Optimizer,
 		Allocator: estimated.AllocConf, Share: 32, BudgetBytes: estimated.BudgetBytes}, *w)
 	in.Traced = []Traced{trace(w, 0)}
 	other := next(t, in)

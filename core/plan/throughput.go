@@ -19,9 +19,9 @@ type throughput struct {
 }
 
 const (
-	unknownOverheadS = 4.0     // on a GPU of which nothing is known
-	cpuOverheadS     = 0.5     // of a large model: a CPU is busy with the shortest clips
-	recomputing      = 4.0 / 3 // forward, backward of twice as much, and with checkpointing forward once more
+	unknownOverheadS = 4.0 // on a GPU of which nothing is known
+	cpuOverheadS     = 0.5 // of a large model: a CPU is busy with the shortest clips
+	passes           = 3.0 // forward, and backward of twice as much; checkpointing runs forward once more
 )
 
 // unknownThroughput compares candidates by the seconds that they compute.
@@ -31,9 +31,7 @@ func unknownThroughput(w candidate, onCPU bool) throughput {
 	if onCPU {
 		p.overheadS = cpuOverheadS
 	}
-	if w.checkpointing {
-		p.paddedSecond = p.paddedSecond.Times(recomputing)
-	}
+	p.paddedSecond = p.paddedSecond.Times(1 + w.checkpointing.Share()/passes)
 	return p
 }
 

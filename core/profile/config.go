@@ -31,6 +31,7 @@ type Config struct {
 	BF16                  bool `json:"bf16"`
 	TF32                  bool `json:"tf32"`
 	GradientCheckpointing bool `json:"gradient_checkpointing"`
+	EveryNLayers          int  `json:"every_n_layers"` // with gradient checkpointing: one of so many layers is computed again; 1, each
 	TorchCompile          bool `json:"torch_compile"`
 	CudnnBenchmark        bool `json:"cudnn_benchmark"`
 	Deterministic         bool `json:"deterministic"` // full_determinism of the Trainer

@@ -30,6 +30,7 @@ type gpuPlan struct {
 	Fits         bool           `json:"fits"`
 	Precision    string         `json:"precision"`
 	Checkpoint   bool           `json:"gradient_checkpointing"`
+	EveryN       int            `json:"every_n_layers"`
 	Optimizer    string         `json:"optimizer"`
 	LoraRank     int            `json:"lora_rank"`
 	Batch        int            `json:"per_device_train_batch_size"`
@@ -148,7 +149,7 @@ func (p gpuPlan) row() row {
 func (p gpuPlan) short() string {
 	parts := []string{fmt.Sprintf("%d × %d", p.Batch, p.Accumulation), p.Precision}
 	if p.Checkpoint {
-		parts = append(parts, "checkpointing")
+		parts = append(parts, profile.CheckpointingOf(true, p.EveryN).Name())
 	}
 	if strings.Contains(p.Optimizer, "8bit") {
 		parts = append(parts, "8-bit")

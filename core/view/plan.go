@@ -78,7 +78,7 @@ func plan(r planRecord) Document {
 // headline is "8 × 4 = 32 clips a step on Tesla T4, fp16, checkpointing off; peak 11.9 of 15.0 GiB; an epoch in …".
 func (r planRecord) headline() string {
 	c, m := r.Config, r.Memory
-	parts := []string{fmt.Sprintf("%s on %s, %s, checkpointing %s", r.step(), device(c), precision(c), onOff(c.GradientCheckpointing))}
+	parts := []string{fmt.Sprintf("%s on %s, %s, checkpointing %s", r.step(), device(c), precision(c), checkpointing(c))}
 	peak := inGiB(m.Peak)
 	if m.Total != nil {
 		peak = part(m.Peak, *m.Total)
@@ -93,11 +93,8 @@ func (r planRecord) headline() string {
 	return strings.Join(parts, "; ")
 }
 
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
+func checkpointing(c profile.Config) profile.Checkpointing {
+	return profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers)
 }
 
 func precision(c profile.Config) string {
@@ -486,7 +483,7 @@ func (r planRecord) short() string {
 	c := r.Config
 	parts := []string{fmt.Sprintf("%d × %d", c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps), precision(c)}
 	if c.GradientCheckpointing {
-		parts = append(parts, "checkpointing")
+		parts = append(parts, checkpointing(c).Name())
 	}
 	if c.MicroBatching == "memory" {
 		parts = append(parts, "sized by memory")

@@ -1,4 +1,4 @@
-"""A torch module without its wrappers (torch.compile, PEFT), and its tensors."""
+"""A torch module without its wrappers (torch.compile, PEFT), its tensors and its checkpointed layers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,18 @@ def bare(model: Any) -> Any:
             model = found
         else:
             return model
+
+
+def checkpointing_depth(model: Any) -> int | None:
+    """Of how many layers, as transformers counts them, one is computed again; None where none is."""
+    layers = [m.gradient_checkpointing for m in model.modules() if _is_layer(m)]
+    if not any(layers):
+        return None
+    return next((i for i, on in enumerate(layers) if i and on), max(1, len(layers)))
+
+
+def _is_layer(module: Any) -> bool:
+    return any(kind.__name__ == "GradientCheckpointingLayer" for kind in type(module).__mro__)
 
 
 def all_tensors(model: Any) -> list[tuple[str, Any]]:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
-from .._base.wrapped_model import bare
+from .._base.wrapped_model import bare, checkpointing_depth
 from ..plan.plan_record import PlanRecord
 from .applied_settings import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report
 from .training_arguments import UnsupportedSettingWarning
 
 # transformers 5 renames it; both are there for a while, and the older name then warns.
 _CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
-_PLANNED = "on, not reentrant"
 
 
 def prepare_model(model: Any, config: PlanRecord) -> Applied:
     """Change ``model`` in place as ``config`` plans it; a second time changes nothing.
 
-    Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on or off, and no
-    key-value cache with it; ``attn_implementation``; ``freeze_feature_encoder``. Models in torch.compile's or PEFT's
-    wrappers are found inside. What the model's class does not support is left unchanged and reported by an
-    ``UnsupportedSettingWarning``. Weights, their training state (but for what is frozen) and random numbers stay.
+    Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on, of each n-th
+    layer or off, and no key-value cache with it; ``attn_implementation``; ``freeze_feature_encoder``. Models in
+    torch.compile's or PEFT's wrappers are found inside. What the model's class does not support is left unchanged and
+    reported by an ``UnsupportedSettingWarning``. Weights, their training state (but for what is frozen) and random
+    numbers stay.
 
     Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for other objects.
 
@@ -52,19 +53,25 @@ def settings_of_model(model: Any, config: PlanRecord) -> list[AppliedSetting]:
 def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
     wanted, name = config.gradient_checkpointing, "gradient_checkpointing"
     enable, disable = _checkpointing_method(model, "enable"), _checkpointing_method(model, "disable")
-    now, kind = _checkpointing_now(model), type(model).__name__
+    now, kind, depth = _checkpointing_now(model), type(model).__name__, config.every_n_layers
+    planned = _words(depth)
     if not wanted:
         if now != "off" and disable is not None:
             disable()
             yield AppliedSetting("model", name, "off", DONE, f"was {now}")
-    elif now == _PLANNED:
+    elif now == planned:
         yield AppliedSetting("model", name, now, KEPT, "is so already")
         yield from _no_cache(model)
     elif enable is None or not getattr(model, "supports_gradient_checkpointing", True):
         yield _refused(name, now, f"{kind} does not support it; a step takes more memory than planned")
     else:
-        enable({"use_reentrant": False})
-        yield AppliedSetting("model", name, _PLANNED, DONE, f"was {now}")
+        some = depth > 1 and "every_n_layers" in inspect.signature(enable).parameters
+        enable({"use_reentrant": False}, **({"every_n_layers": depth} if some else {}))
+        if some or depth == 1:
+            yield AppliedSetting("model", name, planned, DONE, f"was {now}")
+        else:
+            why = "this transformers checkpoints every layer: a step takes longer, and less memory"
+            yield _refused("every_n_layers", "1", why)
         yield from _no_cache(model)
 
 
@@ -77,7 +84,12 @@ def _checkpointing_now(model: Any) -> str:
     functions = [getattr(module, "_gradient_checkpointing_func", None) for module in on]
     if not on:
         return "off"
-    return _PLANNED if all(getattr(f, "keywords", {}).get("use_reentrant") is False for f in functions) else "reentrant"
+    kept = all(getattr(f, "keywords", {}).get("use_reentrant") is False for f in functions)
+    return _words(checkpointing_depth(model) or 1) if kept else "reentrant"
+
+
+def _words(depth: int) -> str:
+    return "on, not reentrant" if depth == 1 else f"one of {depth} layers, not reentrant"
 
 
 def _no_cache(model: Any) -> Iterator[AppliedSetting]:

@@ -63,6 +63,7 @@ class GPUPlan:
     fits: bool
     precision: str
     gradient_checkpointing: bool
+    every_n_layers: int
     optimizer: str
     lora_rank: int
     per_device_train_batch_size: int

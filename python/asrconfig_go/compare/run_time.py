@@ -25,6 +25,7 @@ def estimate_step_time(
     seconds: float,
     precision: Precision | None = None,
     gradient_checkpointing: bool = False,
+    every_n_layers: int = 1,
     accumulation: int = ACCUMULATION,
     optimizer: Optimizer = OPTIMIZER,
     freeze_feature_encoder: bool = False,
@@ -45,7 +46,7 @@ def estimate_step_time(
     """
     request = _request(
         model, gpu=gpu, batch=batch, seconds=seconds, precision=precision,
-        gradient_checkpointing=gradient_checkpointing,
+        gradient_checkpointing=gradient_checkpointing, every_n_layers=every_n_layers,
         accumulation=accumulation, optimizer=optimizer, freeze_feature_encoder=freeze_feature_encoder,
         lora_rank=lora_rank, attention=attention,
     )  # fmt: skip
@@ -62,6 +63,7 @@ def estimate_run_time(
     seconds: float,
     precision: Precision | None = None,
     gradient_checkpointing: bool = False,
+    every_n_layers: int = 1,
     accumulation: int = ACCUMULATION,
     optimizer: Optimizer = OPTIMIZER,
     freeze_feature_encoder: bool = False,
@@ -90,7 +92,7 @@ def estimate_run_time(
     """
     request = _request(
         model, gpu=gpu, batch=batch, seconds=seconds, precision=precision,
-        gradient_checkpointing=gradient_checkpointing,
+        gradient_checkpointing=gradient_checkpointing, every_n_layers=every_n_layers,
         accumulation=accumulation, optimizer=optimizer, freeze_feature_encoder=freeze_feature_encoder,
         lora_rank=lora_rank, attention=attention, steps=steps, workers=workers, loader_rate=loader_rate,
         eval_steps=eval_steps, eval_batch=batch if eval_batch is None else eval_batch, save_steps=save_steps,
@@ -100,7 +102,7 @@ def estimate_run_time(
 
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(("gpu", "optimizer", "attention"), str),
-    **dict.fromkeys(("batch", "accumulation", "lora_rank", "steps", "workers"), int),
+    **dict.fromkeys(("batch", "every_n_layers", "accumulation", "lora_rank", "steps", "workers"), int),
     **dict.fromkeys(("eval_steps", "eval_batch", "save_steps"), int),
     **dict.fromkeys(("gradient_checkpointing", "freeze_feature_encoder"), bool),
     "seconds": float, "precision": Precision | None, "loader_rate": float | None,

@@ -35,6 +35,7 @@ class StepSettings:
     lora_rank: int = 0
     attention: Attention = "sdpa"
     devices: int = 1
+    every_n_layers: int = 1
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def calibrate_steps(
         "gpu": gpu if settings.devices == 1 else f"{settings.devices}x{gpu}",
         "precision": settings.precision,
         "checkpointing": settings.gradient_checkpointing,
+        "every_n_layers": settings.every_n_layers,
         "optimizer": settings.optimizer,
         "lora_rank": settings.lora_rank,
         "attention": settings.attention,

@@ -38,6 +38,7 @@ def plan_view(e: ExplainedPlan) -> Record:
             "micro_batch": c.micro_batch_size,
             "precision": c.precision,
             "gradient_checkpointing": c.gradient_checkpointing,
+            "every_n_layers": c.every_n_layers,
         },
         "hardware": e.hardware and to_json(e.hardware),
         "devices": to_json(c.devices),

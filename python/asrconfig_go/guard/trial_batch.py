@@ -13,6 +13,7 @@ from .._base.checks import checked
 from .._base.choices import Precision
 from .._base.defaults import OPTIMIZER
 from .._base.errors import InvalidArgumentError
+from .._base.wrapped_model import checkpointing_depth
 from ..memory.calibration_trainer import kept
 from ..memory.memory_settings import positive
 from .guard_checks import single_process
@@ -82,20 +83,14 @@ def _made_up(model: Any, seconds: float | None) -> BatchFunction:
 
 def _depth(args: Any, model: Any) -> int:
     """Of how many layers one is recomputed: by the model where it is prepared, else by the Trainer's arguments."""
-    layers = [module.gradient_checkpointing for module in model.modules() if _is_layer(module)]
-    if any(layers):
-        later = next((i for i, on in enumerate(layers) if i and on), len(layers))
-        return max(1, later)
+    prepared = checkpointing_depth(model)
+    if prepared is not None:
+        return prepared
     if not _recomputes(args):
         return 1
     kinds = ("activation", "gradient")  # the second is the name before transformers 5
     given = [getattr(args, f"{kind}_checkpointing_kwargs", None) or {} for kind in kinds]
     return max(1, *(int(options.get("every_n_layers", 1)) for options in given))
-
-
-def _is_layer(module: Any) -> bool:
-    """Whether transformers counts a module among the layers that it can recompute."""
-    return any(kind.__name__ == "GradientCheckpointingLayer" for kind in type(module).__mro__)
 
 
 def _checkpoints(model: Any) -> bool:

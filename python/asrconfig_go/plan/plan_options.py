@@ -19,6 +19,7 @@ from .._base.choices import (
     Preset,
 )
 from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
+from .._base.transformers_features import has_any_depth
 from ..machine.hardware import check_margin
 from ..machine.kernel_profile import read_kernel_profile
 
@@ -65,6 +66,7 @@ class PlanSettings(EvaluationSettings, total=False):
     preprocessing: Preprocessing
     precision: Precision | None
     gradient_checkpointing: bool | None
+    every_n_layers: int | None
     length_handling: LengthHandling | None
     max_length_s: float | None
     distributed: Distributed | None
@@ -81,7 +83,8 @@ class PlanOptions(EvaluationOptions):
     ``preset`` ``"balanced"``, ``"speed"`` or ``"reproducible"``; ``optimizer`` by the Trainer's name; ``lr_scaling``
     ``"sqrt"``, ``"linear"`` or ``"none"`` from ``base_learning_rate`` at ``base_batch_size``; ``preprocessing``
     ``"light"`` or ``"heavy"`` decides on workers. Of policy ``"fastest"`` alone: ``precision`` (``"fp32"``, ``"fp16"``,
-    ``"bf16"``), ``gradient_checkpointing``, ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``,
+    ``"bf16"``), ``gradient_checkpointing``, ``every_n_layers`` (of which checkpointing computes one again; above 1
+    with transformers from 5.23 on), ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``,
     ``"packed"``), ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model:
     ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``loader_rate`` (seconds of audio that a worker
     prepares per second), ``price_usd_hour`` (of one GPU), ``gpu_profile`` (the table of kernels that ``asrconfig
@@ -109,6 +112,7 @@ class PlanOptions(EvaluationOptions):
     preprocessing: Preprocessing = "light"
     precision: Precision | None = None
     gradient_checkpointing: bool | None = None
+    every_n_layers: int | None = None
     length_handling: LengthHandling | None = None
     max_length_s: float | None = None
     distributed: Distributed | None = None
@@ -129,6 +133,7 @@ class PlanOptions(EvaluationOptions):
     def given(self) -> dict[str, Any]:
         """What is not left to the policy, as the library takes it."""
         given = {name: value for name, value in vars(self).items() if value is not None and name != "gpu_profile"}
+        given["any_depth"] = has_any_depth()
         if self.gpu_profile is not None:
             given["kernel_profile"] = read_kernel_profile(self.gpu_profile)
         return given

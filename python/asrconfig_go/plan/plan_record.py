@@ -85,6 +85,7 @@ class PlanRecord:
     bf16: bool
     tf32: bool
     gradient_checkpointing: bool
+    every_n_layers: int
     torch_compile: bool
     cudnn_benchmark: bool
     deterministic: bool

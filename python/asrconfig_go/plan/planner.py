@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..memory import MemoryModel
 
 HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
-_ROUNDS = 3  # at most this many settings are traced: with and without checkpointing, and one in reserve
+_ROUNDS = 4  # at most this many settings are traced: with, without and with some checkpointing, and one in reserve
 _WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, the last
 _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
@@ -34,6 +34,7 @@ class TracedSettings(NamedTuple):
 
     precision: Precision
     gradient_checkpointing: bool
+    every_n_layers: int
     optimizer: Optimizer
 
 
@@ -46,6 +47,7 @@ class Wanted(NamedTuple):
 
     precision: Precision
     gradient_checkpointing: bool
+    every_n_layers: int
     optimizer: Optimizer
     allocator: str
     share: int
@@ -56,7 +58,7 @@ class Wanted(NamedTuple):
     @property
     def settings(self) -> TracedSettings:
         """The settings alone."""
-        return TracedSettings(self.precision, self.gradient_checkpointing, self.optimizer)
+        return TracedSettings(self.precision, self.gradient_checkpointing, self.every_n_layers, self.optimizer)
 
 
 class NotTracedWarning(UserWarning):
@@ -116,6 +118,7 @@ class Tracer:
             self._batch_fn,
             precision=wanted.precision,
             gradient_checkpointing=wanted.gradient_checkpointing,
+            every_n_layers=wanted.every_n_layers,
             optimizer=wanted.optimizer,
             accumulation=_WINDOW,
             freeze_feature_encoder=self._freeze,

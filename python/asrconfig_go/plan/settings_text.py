@@ -15,6 +15,12 @@ def _steps(c: PlanRecord) -> list[tuple[str, str]]:
     return [("Steps", f"{c.length_handling} clips, {cut} (by manager.attach)")]
 
 
+def _checkpointing(c: PlanRecord) -> str:
+    if c.gradient_checkpointing and c.every_n_layers > 1:
+        return f"one of {c.every_n_layers} layers"
+    return "on" if c.gradient_checkpointing else "off"
+
+
 def config_text(c: PlanRecord) -> str:
     """The "Optimized Settings" block, and the warnings."""
     devices = f" × {c.device_count} GPUs" if c.device_count > 1 else ""
@@ -27,7 +33,7 @@ def config_text(c: PlanRecord) -> str:
         ),
         *_steps(c),
         ("Precision", c.precision + (" + tf32" if c.tf32 else "")),
-        ("Gradient checkpointing", "on" if c.gradient_checkpointing else "off"),
+        ("Gradient checkpointing", _checkpointing(c)),
         ("Learning rate", f"{c.learning_rate:.2g} ({c.lr_scaling} scaling)"),
         ("DataLoader workers", f"{c.dataloader_num_workers}"),
     ]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +15,7 @@ from .._base.checks import checked
 from .._base.choices import Checkpointing, Optimizer, Precision
 from .._base.defaults import OPTIMIZER
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from .._base.transformers_features import trainer_stops_caching
 from . import _traced_optimizers
 from ._copy import imaginary_copy
 from ._trace_errors import NoLossError, RefusedBatchError, TraceError
@@ -280,21 +278,8 @@ class _Loop:
 
     def _stop_caching(self, model: nn.Module) -> None:
         """A decoder's keys and values are not gathered: with checkpointing, and where the Trainer sees to it."""
-        if hasattr(model, "config") and (self._checkpointing or _trainer_stops_caching()):
+        if hasattr(model, "config") and (self._checkpointing or trainer_stops_caching()):
             model.config.use_cache = False
-
-
-@functools.cache
-def _trainer_stops_caching() -> bool:
-    """From transformers 5 on, the Trainer writes its own ``use_cache``, False unless asked for, into the config.
-
-    Read in the installed source: importing TrainingArguments takes longer than many a trace.
-    """
-    found = importlib.util.find_spec("transformers")
-    if found is None or found.origin is None:
-        return False
-    source = Path(found.origin).with_name("training_args.py")
-    return source.exists() and "use_cache:" in source.read_text(encoding="utf-8")
 
 
 @contextmanager

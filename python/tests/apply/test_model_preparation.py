@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from asrconfig_go import prepare_model
+from asrconfig_go._base.transformers_features import has_any_depth
 from asrconfig_go.apply import Applied
 from asrconfig_go.errors import InvalidArgumentError
 from training_fixtures import make_plan
@@ -96,6 +97,33 @@ def test_checkpointing_computes_layers_again(kind: str) -> None:
     assert states(prepared(model, gradient_checkpointing=False)) == {"gradient_checkpointing": "done"}
     assert recomputed(model, kind) == 0
     assert prepared(model, gradient_checkpointing=False).settings == ()
+
+
+@pytest.mark.skipif(not has_any_depth(), reason="this transformers checkpoints all layers or none")
+def test_checkpointing_of_each_nth_layer() -> None:
+    model = HubertForCTC(HubertConfig(**{**CTC_SIZES, "num_hidden_layers": 4, "layerdrop": 0.0}))
+    prepared(model, gradient_checkpointing=True)
+    every = recomputed(model, "wav2vec2")
+    done = prepared(model, gradient_checkpointing=True, every_n_layers=2)
+    assert (done["gradient_checkpointing"].value, done["gradient_checkpointing"].why) == (
+        "one of 2 layers, not reentrant", "was on, not reentrant",
+    )  # fmt: skip
+    assert 0 < recomputed(model, "wav2vec2") < every
+    assert set(states(prepared(model, gradient_checkpointing=True, every_n_layers=2)).values()) == {"kept"}
+    assert states(prepared(model, gradient_checkpointing=True)) == {"gradient_checkpointing": "done"}
+    assert recomputed(model, "wav2vec2") == every
+
+
+def test_a_depth_that_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS["wav2vec2"]()
+
+    def enable(gradient_checkpointing_kwargs: Any = None) -> None:
+        model.wav2vec2.encoder.gradient_checkpointing = True
+
+    for name in ("activation_checkpointing_enable", "gradient_checkpointing_enable"):
+        monkeypatch.setattr(model, name, enable, raising=False)
+    with pytest.warns(UnsupportedSettingWarning, match="every layer"):
+        prepare_model(model, make_plan(gradient_checkpointing=True, every_n_layers=3))
 
 
 def test_the_reentrant_kind_is_replaced() -> None:

@@ -127,6 +127,15 @@ def test_checkpointing_is_not_reentrant_unless_asked(tmp_path: Path) -> None:
     assert checkpointing(built(tmp_path))[0] is False
 
 
+def test_the_depth_of_checkpointing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_plan(gradient_checkpointing=True, every_n_layers=3)
+    monkeypatch.setattr("asrconfig_go.apply.training_arguments.has_any_depth", lambda: True)
+    assert checkpointing(built(tmp_path, config)) == (True, {"use_reentrant": False, "every_n_layers": 3})
+    monkeypatch.setattr("asrconfig_go.apply.training_arguments.has_any_depth", lambda: False)
+    with pytest.warns(UnsupportedSettingWarning, match="checkpoints every layer"):
+        assert checkpointing(build(config, tmp_path, {})) == (True, {"use_reentrant": False})
+
+
 def test_loader_settings_that_need_workers(tmp_path: Path) -> None:
     config = make_plan(dataloader_num_workers=2, dataloader_prefetch_factor=3, dataloader_persistent_workers=True)
     arguments = built(tmp_path, config)

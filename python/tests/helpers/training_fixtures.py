@@ -19,6 +19,7 @@ PLAN: dict[str, Any] = {
     "bf16": False,
     "tf32": False,
     "gradient_checkpointing": False,
+    "every_n_layers": 1,
     "torch_compile": False,
     "cudnn_benchmark": True,
     "deterministic": False,

@@ -95,7 +95,8 @@ def test_ways_are_traced_until_the_plan_stays_with_one(
     config = manager_for(gpu="L4").plan()
     assert len(tracer.asked) == traces
     assert config.gradient_checkpointing is (traces == 2)
-    assert tracer.asked[-1] == (config.precision, config.gradient_checkpointing, config.optimizer)
+    planned = (config.precision, config.gradient_checkpointing, config.every_n_layers, config.optimizer)
+    assert tuple(tracer.asked[-1]) == planned
 
 
 def test_a_trace_that_fails_is_said_and_the_plan_stands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from asrconfig_go import TrainingConfig, prepare_model, select_clips
+from asrconfig_go._base.transformers_features import has_any_depth
+from asrconfig_go._base.wrapped_model import checkpointing_depth
 from asrconfig_go.apply import environment
 from asrconfig_go.plan import clip_pieces
 from training_fixtures import make_plan
@@ -175,6 +177,17 @@ def gradient_checkpointing() -> None:
         assert any(getattr(m, "gradient_checkpointing", False) for m in model.modules()) is on
 
 
+def every_n_layers() -> None:
+    if not has_any_depth():
+        pytest.skip(
+            "this transformers checkpoints all layers or none; test_model_preparation.py looks at how that is told"
+        )
+    for n in (2, 1):
+        model = wav2vec2("mean")
+        prepare_model(model, make_plan(gradient_checkpointing=True, every_n_layers=n))
+        assert checkpointing_depth(model) == n
+
+
 def attn_implementation() -> None:
     model = wav2vec2("mean")
     if not hasattr(model, "set_attn_implementation"):
@@ -193,7 +206,7 @@ def freeze_feature_encoder() -> None:
 
 APPLY: list[Callable[[], None]] = [
     *(alloc_conf, cudnn_benchmark, deterministic, tf32),
-    *(gradient_checkpointing, attn_implementation, freeze_feature_encoder),
+    *(gradient_checkpointing, every_n_layers, attn_implementation, freeze_feature_encoder),
 ]
 
 

@@ -1,0 +1,72 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+)
+
+// TestCheckpointingByDepth: where all layers or none is a poor choice, some are computed again, if they can be.
+func TestCheckpointingByDepth(t *testing.T) {
+	in := described(t, "facebook/w2v-bert-2.0", speech(2000, 30, 1), "L4")
+	all := planned(t, in)
+	require.True(t, all.GradientCheckpointing, "without any, the longest clip does not fit")
+	assert.Equal(t, 1, all.EveryNLayers)
+	assert.Contains(t, decision(t, all, "every_n_layers").Reason, "5.23")
+
+	in.Options.AnyDepth = true
+	some := planned(t, in)
+	assert.True(t, some.GradientCheckpointing)
+	assert.Greater(t, some.EveryNLayers, 1)
+	assert.Less(t, some.Times.EpochHours.Likely, all.Times.EpochHours.Likely/(1+aboutAsFast))
+	assert.Equal(t, "on", decision(t, some, "gradient_checkpointing").Alternative)
+	checkSearched(t, some)
+	m, err := analytic.Read(*in.Described)
+	require.NoError(t, err)
+	e, err := m.Estimate(analytic.Request{Batch: int64(some.MicroBatchSize), Seconds: 30, Precision: "bf16", Checkpointing: true, EveryNLayers: int64(some.EveryNLayers),
+		Accumulation: 2, Optimizer: some.Optimizer, Settings: some.AllocConf, Simulate: true, ComputeCapability: estimate.Class(in.Hardware.GPUs[0])})
+	require.NoError(t, err)
+	outside, err := estimate.Outside(in.Hardware.GPUs[0], 1)
+	require.NoError(t, err)
+	assert.EqualValues(t, e.PeakReserved+outside, some.PredictedBytes)
+
+	w := next(t, in)
+	assert.Equal(t, some.EveryNLayers, w.EveryNLayers, "that depth is traced")
+	in.Traced = []Traced{trace(w, 0)}
+	assert.NotEqual(t, some.EveryNLayers, planned(t, in).EveryNLayers, "a trace has the last word")
+
+	in.Traced, in.Options.EveryNLayers = nil, pointer(some.EveryNLayers-1)
+	asked := planned(t, in)
+	assert.Equal(t, some.EveryNLayers-1, asked.EveryNLayers)
+	assert.Equal(t, "asked for", decision(t, asked, "every_n_layers").Reason)
+}
+
+// TestNoDepthWhereNoneIsNeeded: what is fastest stays, and where nothing is computed again the depth is 1.
+func TestNoDepthWhereNoneIsNeeded(t *testing.T) {
+	in := described(t, xlsr, speech(2000, 20, 1), "A100-40GB")
+	in.Options.AnyDepth = true
+	c := planned(t, in)
+	assert.False(t, c.GradientCheckpointing)
+	assert.Equal(t, 1, c.EveryNLayers)
+}
+
+func TestDepthsThatCannotBe(t *testing.T) {
+	off := false
+	for name, change := range map[string]func(o *Options){
+		"outside 1..65536":  func(o *Options) { o.EveryNLayers = pointer(0) },
+		"off":               func(o *Options) { o.EveryNLayers, o.GradientCheckpointing = pointer(2), &off },
+		"FSDP":              func(o *Options) { o.EveryNLayers, o.Distributed = pointer(2), "fsdp" },
+		"does not accept":   func(o *Options) { o.EveryNLayers, o.Policy = pointer(2), PublishedRule },
+		"every_n_layers is": func(o *Options) { o.EveryNLayers = pointer(65537) },
+	} {
+		in := described(t, xlsr, speech(100, 20, 1), "T4")
+		change(&in.Options)
+		_, err := Make(in)
+		requireFault(t, err, fault.InvalidArgument, name)
+	}
+}

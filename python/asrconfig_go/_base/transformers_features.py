@@ -1,0 +1,27 @@
+"""What the installed transformers can do, read in its source: importing it takes longer than many a plan or trace."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from pathlib import Path
+
+
+def has_any_depth() -> bool:
+    """Whether it checkpoints each n-th layer alone, ``every_n_layers``: from 5.23 on."""
+    return _says("modeling_utils.py", "every_n_layers:")
+
+
+def trainer_stops_caching() -> bool:
+    """Whether the Trainer writes its own ``use_cache``, False unless asked for, into the config: from 5 on."""
+    return _says("training_args.py", "use_cache:")
+
+
+@functools.cache
+def _says(module: str, text: str) -> bool:
+    """Whether a module of it contains a text; False without transformers."""
+    found = importlib.util.find_spec("transformers")
+    if found is None or found.origin is None:
+        return False
+    source = Path(found.origin).with_name(module)
+    return source.exists() and text in source.read_text(encoding="utf-8")
