@@ -124,6 +124,9 @@ static void *without_meaning(const char *name) {
 	return i < MAX_NAMELESS ? (void *)slots[i] : NULL;
 }
 
+/* torch's callback for the driver's log: there is no log. */
+static CUresult accepted(void) { return CUDA_SUCCESS; }
+
 #define NAMED(name) {#name, (void *)name}
 static const struct {
 	const char *name;
@@ -135,6 +138,7 @@ static const struct {
 	NAMED(cuMemsetD32Async), NAMED(cuMemAddressReserve), NAMED(cuMemAddressFree), NAMED(cuMemCreate),
 	NAMED(cuMemRelease), NAMED(cuMemMap), NAMED(cuMemUnmap), NAMED(cuMemSetAccess),
 	NAMED(cuMemGetAllocationGranularity), {"cuMemGetAddressRange", (void *)cuMemGetAddressRange},
+	{"cuLogsRegisterCallback", (void *)accepted}, {"cuLogsUnregisterCallback", (void *)accepted},
 };
 
 void *driver_function(const char *name) {

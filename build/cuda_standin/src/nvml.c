@@ -4,6 +4,7 @@
 #include "standin.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7 };
 
@@ -122,8 +123,23 @@ int nvmlDeviceGetGpuFabricInfoV(void *handle, struct fabric_info *info) {
 	return SUCCESS;
 }
 
+/* One process, this one, for the message of torch's out-of-memory errors. */
+struct process {
+	unsigned int id;
+	unsigned long long used;
+};
+
+int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned int *count, struct process *processes) {
+	int device = device_of(handle);
+	if (device < 0) return INVALID_ARGUMENT;
+	unsigned int most = *count;
+	*count = 1;
+	if (!most) return INSUFFICIENT_SIZE;
+	processes[0] = (struct process){(unsigned int)getpid(), used_bytes(device)};
+	return SUCCESS;
+}
+
 /* Called by torch without asking whether they exist. */
 #define WITHOUT(name) int name(void *handle) { standin_note(#name); return device_of(handle) < 0 ? INVALID_ARGUMENT : NOT_SUPPORTED; }
-WITHOUT(nvmlDeviceGetComputeRunningProcesses)
 WITHOUT(nvmlDeviceGetNvLinkRemoteDeviceType)
 WITHOUT(nvmlDeviceGetNvLinkRemotePciInfo_v2)
