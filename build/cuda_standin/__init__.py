@@ -33,12 +33,14 @@ def load(
     *,
     context_bytes: int = 0,
     copy_limit_bytes: int | None = None,
+    convolution_workspaces: bool = True,
 ) -> None:
     """Let this process see GPUs. To be called before torch is imported; it cannot be undone.
 
     ``gpu`` and ``memory_bytes`` are for all devices, or one for each; without ``memory_bytes`` a card has the
     catalogue's. ``context_bytes`` of each are in use from the start. Copies of more than ``copy_limit_bytes`` are left
-    out, which makes trainings of large models fast.
+    out, which makes trainings of large models fast. ``convolution_workspaces`` are a rule of ours for what only cuDNN
+    knows; without them memory is what torch alone decides.
 
     Raises ``ValueError`` for an unknown card or a count that is not 1 to 16, ``StandinError`` (with the reason) where
     the libraries cannot be compiled or it is too late.
@@ -53,9 +55,16 @@ def load(
         raise StandinError("torch is already imported: call cuda_standin.load() first, in a process of its own")
     if _loaded:
         raise StandinError("the stand-in CUDA runtime is already loaded in this process")
-    _open(cards, copy_limit_bytes)
-    settings = {"gpu": gpu, "memory_bytes": memory_bytes, "devices": devices, "context_bytes": context_bytes}
-    os.environ[_SETTINGS] = json.dumps({**settings, "copy_limit_bytes": copy_limit_bytes})
+    _open(cards, copy_limit_bytes, convolution_workspaces)
+    settings = {
+        "gpu": gpu,
+        "memory_bytes": memory_bytes,
+        "devices": devices,
+        "context_bytes": context_bytes,
+        "copy_limit_bytes": copy_limit_bytes,
+        "convolution_workspaces": convolution_workspaces,
+    }
+    os.environ[_SETTINGS] = json.dumps(settings)
 
 
 def load_inherited() -> None:
@@ -64,7 +73,7 @@ def load_inherited() -> None:
         load(**json.loads(settings))
 
 
-def _open(cards: list[Card], copy_limit_bytes: int | None) -> None:
+def _open(cards: list[Card], copy_limit_bytes: int | None, convolution_workspaces: bool) -> None:
     # torch's libraries carry a path to NVIDIA's wheels, which comes before LD_LIBRARY_PATH; a library whose SONAME is
     # loaded already comes before both.
     folder = built()
@@ -77,6 +86,7 @@ def _open(cards: list[Card], copy_limit_bytes: int | None) -> None:
         runtime.standin_add_card(ctypes.byref(one))
     if copy_limit_bytes is not None:
         runtime.standin_set_copy_limit(ctypes.c_uint64(copy_limit_bytes))
+    _loaded["standin_cudnn.so"].standin_set_convolution_workspaces(convolution_workspaces)
 
 
 def _runtime() -> ctypes.CDLL:

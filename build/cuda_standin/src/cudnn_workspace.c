@@ -9,6 +9,11 @@
 #define TABLE_BYTES 16384
 #define ALIGNMENT 512
 
+static int enabled = 1;
+
+/* Without the rule, memory is what torch alone decides. Called by Python. */
+void standin_set_convolution_workspaces(int on) { enabled = on; }
+
 static int64_t element_bytes(cudnnDataType_t type) {
 	switch (type) {
 	case CUDNN_DATA_DOUBLE: return 8;
@@ -69,7 +74,7 @@ static int operands_of(const struct descriptor *operation, struct operands *foun
 int64_t workspace_of(const struct descriptor *graph) {
 	struct descriptor *operation = attribute_descriptor(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
 	struct operands o;
-	if (!operation || !operands_of(operation, &o)) return 0;
+	if (!enabled || !operation || !operands_of(operation, &o)) return 0;
 	if (element_bytes(type_of(o.x)) != 2)
 		return operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? TABLE_BYTES : 0;
 	if (channels_last(o.x) || second(o.x, CUDNN_ATTR_TENSOR_DIMENSIONS) < CHANNELS_OF_TENSOR_CORES) return 0;

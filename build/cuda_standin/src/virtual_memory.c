@@ -64,7 +64,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
 	if (!size || size % GRANULE || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || device < 0 ||
 	    device >= card_count)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+	/* torch always asks for memory that could be exported as a file, and hardly ever exports it, which is not supported. */
+	if (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
 	if (!charge(device, size)) return CUDA_ERROR_OUT_OF_MEMORY;
 	struct physical *memory = calloc(1, sizeof *memory);
 	pthread_mutex_lock(&lock);
