@@ -21,7 +21,9 @@ _lacking: list[str] = []
 def _each(value: object, devices: int, what: str) -> list[object]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) != devices:
-            raise ValueError(f"{len(value)} values of {what} for {devices} devices: expected one, or one for each device")
+            raise ValueError(
+                f"{len(value)} values of {what} for {devices} devices: expected one, or one for each device"
+            )
         return list(value)
     return [value] * devices
 
@@ -99,7 +101,7 @@ def unsupported() -> list[str]:
     """The names without a meaning that were called in this process, each of which answered "not supported"."""
     noted = _runtime().standin_noted
     noted.restype = ctypes.c_char_p
-    names = []
+    names: list[str] = []
     while name := noted(len(names)):
         names.append(name.decode())
     return names

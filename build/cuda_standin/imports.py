@@ -52,7 +52,7 @@ def _answer_of(soname: str) -> Answer | None:
 
 
 def imports(torch: Path) -> list[Imported]:
-    """The libraries that torch needs from NVIDIA, with the names it imports; cudart first, as the others depend on it."""
+    """The libraries that torch needs from NVIDIA, with the names it imports; cudart first: the others depend on it."""
     libraries: dict[str, Imported] = {}
     files = sorted((torch / "lib").glob("*.so"))
     for file in files:
@@ -64,7 +64,6 @@ def imports(torch: Path) -> list[Imported]:
         for name, version in _undefined(file):
             if version in libraries:
                 libraries[version].versions[name] = version
-            elif answer := next((a for a in ANSWERS if a.names.match(name)), None):
-                if answer.library in by_answer:
-                    by_answer[answer.library].versions.setdefault(name, "")
+            elif found := by_answer.get(next((a.library for a in ANSWERS if a.names.match(name)), "")):
+                found.versions.setdefault(name, "")
     return sorted(libraries.values(), key=lambda found: (found.answer.library != "libcudart", found.soname))

@@ -78,7 +78,19 @@ class _Build:
     def link(self, soname: str, parts: list[str], flags: list[str]) -> str:
         # Not libcudart.so…: torch looks for that in /proc/self/maps, and would then load the wheels' own libraries.
         made = self.folder / f"standin_{soname.removeprefix('lib').split('.so')[0]}.so"
-        _run(["cc", "-shared", *parts, "-o", str(made), f"-Wl,-soname,{soname}", "-Wl,--no-as-needed", *flags, *self.core])
+        _run(
+            [
+                "cc",
+                "-shared",
+                *parts,
+                "-o",
+                str(made),
+                f"-Wl,-soname,{soname}",
+                "-Wl,--no-as-needed",
+                *flags,
+                *self.core,
+            ]
+        )
         return str(made)
 
     def library(self, found: Imported, meanings: list[str], defined: set[str]) -> tuple[str, list[str]]:
@@ -106,12 +118,12 @@ def _generated(found: Imported, defined: set[str]) -> tuple[str, list[str]]:
 
 
 def _version_script(found: Imported) -> str:
-    """Names without a tag, and those that Python and the other libraries look for, stay visible beside the tagged ones."""
+    """The tags of names that have one; all others stay visible without."""
     tags: dict[str, list[str]] = {}
-    for name, tag in found.versions.items():
+    for name, tag in sorted(found.versions.items()):
         if tag:
-            tags.setdefault(tag, []).append(name)
-    return "".join(f"{tag} {{ global: {' '.join(f'{name};' for name in sorted(names))} }};\n" for tag, names in tags.items())
+            tags.setdefault(tag, []).append(f"{name};")
+    return "".join(f"{tag} {{ global: {' '.join(names)} }};\n" for tag, names in tags.items())
 
 
 def _defined(objects: list[str]) -> set[str]:

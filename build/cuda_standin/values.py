@@ -1,8 +1,8 @@
 """Right values for small results, where kernels that do nothing would leave what the memory held before.
 
-Integers and booleans steer a training: masks, lengths, counts, ``.item()``, GradScaler's scale. After each call of torch
-from Python, its small results are computed on the CPU, on tensors over the same memory, and written where the kernel
-would have put them. Sizes and order of the device's allocations stay its own.
+Integers and booleans steer a training: masks, lengths, counts, ``.item()``, GradScaler's scale. After each call of
+torch from Python, its small results are computed on the CPU, on tensors over the same memory, and written where the
+kernel would have put them. Sizes and order of the device's allocations stay its own.
 
 A function mode, not a dispatch mode: with an active dispatch mode autograd adds up gradients out of place, which
 changes the peak.
@@ -63,7 +63,7 @@ def _on_host(value: Any) -> Any:
     """The same arguments with views and the CPU in place of the device's tensors and the device."""
     if isinstance(value, torch.Tensor):
         return host_view(value)
-    if isinstance(value, torch.device) or isinstance(value, str) and value.split(":")[0] == "cuda":
+    if isinstance(value, torch.device) or (isinstance(value, str) and value.split(":")[0] == "cuda"):
         return "cpu"
     if type(value) in (list, tuple):
         return type(value)(_on_host(part) for part in value)
@@ -91,7 +91,7 @@ def _without_masks(index: Any) -> tuple[Any, ...]:
     return tuple(positions)
 
 
-class Values(TorchFunctionMode):
+class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not read
     """Computes small results on the CPU: ``with Values(): train()``."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Values(TorchFunctionMode):
             with torch.no_grad():
                 self._write(func, name, args, {}, result)
             return True, args, kwargs, result
-        if name in SIZED_BY_VALUES or name == "where" and len(args) + len(kwargs) == 1:
+        if name in SIZED_BY_VALUES or (name == "where" and len(args) + len(kwargs) == 1):
             with torch.no_grad():
                 found = func(*_on_host(args), **_on_host(kwargs))
             placed = [t.to(first.device) for t in _tensors(found)]
@@ -151,7 +151,7 @@ class Values(TorchFunctionMode):
         in_place = is_in_place(name, kwargs)
         inputs = list(_tensors((args, kwargs)))
         outputs = list(_tensors(args[0] if in_place and args and "out" not in kwargs else result))
-        if not _is_small(name, inputs, outputs) or not in_place and _are_views(inputs, outputs):
+        if not _is_small(name, inputs, outputs) or (not in_place and _are_views(inputs, outputs)):
             return
         if in_place:
             with self._random(name):
@@ -209,8 +209,8 @@ def _is_small(name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
 
 
 def _are_views(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
-    storages = {t.untyped_storage().data_ptr() for t in inputs if t.is_cuda}
-    return all(t.untyped_storage().data_ptr() in storages for t in outputs)
+    storages: set[int] = {t.untyped_storage().data_ptr() for t in inputs if t.is_cuda}
+    return storages.issuperset(int(t.untyped_storage().data_ptr()) for t in outputs)
 
 
 @contextlib.contextmanager

@@ -37,12 +37,12 @@ class CtcRun:
 
     def __init__(self, model: Any, checkpointing: bool = False) -> None:
         if checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         self.model = model.to("cuda:0").train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), fused=True)
         self.scaler = torch.amp.GradScaler("cuda")
 
-    def step(self) -> float:
+    def step(self) -> None:
         samples = int(SECONDS * 16_000)
         batch = {
             "input_values": torch.randn(BATCH, samples),
@@ -55,7 +55,6 @@ class CtcRun:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        return float(loss.item())
 
     def optimizer_steps(self) -> list[float]:
         return sorted({float(state["step"]) for state in self.optimizer.state.values()})
