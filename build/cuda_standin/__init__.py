@@ -8,24 +8,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .cards import Card, card
+from .cards import Card
 from .libraries import MANIFEST, StandinError, built, why_not
+from .settings import VARIABLE, Settings
 
 __all__ = ["StandinError", "lacking", "load", "unsupported", "why_not"]
 
-_SETTINGS = "CUDA_STANDIN"  # what load() was called with, for processes that this one starts
 _loaded: dict[str, ctypes.CDLL] = {}
 _lacking: list[str] = []
-
-
-def _each(value: object, devices: int, what: str) -> list[object]:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if len(value) != devices:
-            raise ValueError(
-                f"{len(value)} values of {what} for {devices} devices: expected one, or one for each device"
-            )
-        return list(value)
-    return [value] * devices
 
 
 def load(
@@ -47,35 +37,23 @@ def load(
     Raises ``ValueError`` for an unknown card or a count that is not 1 to 16, ``StandinError`` (with the reason) where
     the libraries cannot be compiled or it is too late.
     """
-    if not 1 <= devices <= 16:
-        raise ValueError(f"invalid devices {devices}: expected 1 to 16")
-    cards = [
-        card(name, memory, context_bytes)  # type: ignore[arg-type]
-        for name, memory in zip(_each(gpu, devices, "gpu"), _each(memory_bytes, devices, "memory_bytes"), strict=True)
-    ]
+    settings = Settings(gpu, memory_bytes, devices, context_bytes, copy_limit_bytes, convolution_workspaces)
+    cards = settings.cards()
     if "torch" in sys.modules:
         raise StandinError("torch is already imported: call cuda_standin.load() first, in a process of its own")
     if _loaded:
         raise StandinError("the stand-in CUDA runtime is already loaded in this process")
-    _open(cards, copy_limit_bytes, convolution_workspaces)
-    settings = {
-        "gpu": gpu,
-        "memory_bytes": memory_bytes,
-        "devices": devices,
-        "context_bytes": context_bytes,
-        "copy_limit_bytes": copy_limit_bytes,
-        "convolution_workspaces": convolution_workspaces,
-    }
-    os.environ[_SETTINGS] = json.dumps(settings)
+    _open(cards, settings)
+    os.environ[VARIABLE] = settings.to_json()
 
 
 def load_inherited() -> None:
     """Load what the process that started this one had loaded."""
-    if not _loaded and (settings := os.environ.get(_SETTINGS)):
+    if not _loaded and (settings := os.environ.get(VARIABLE)):
         load(**json.loads(settings))
 
 
-def _open(cards: list[Card], copy_limit_bytes: int | None, convolution_workspaces: bool) -> None:
+def _open(cards: list[Card], settings: Settings) -> None:
     # torch's libraries carry a path to NVIDIA's wheels, which comes before LD_LIBRARY_PATH; a library whose SONAME is
     # loaded already comes before both.
     folder = built()
@@ -86,9 +64,9 @@ def _open(cards: list[Card], copy_limit_bytes: int | None, convolution_workspace
     runtime = _runtime()
     for one in cards:
         runtime.standin_add_card(ctypes.byref(one))
-    if copy_limit_bytes is not None:
-        runtime.standin_set_copy_limit(ctypes.c_uint64(copy_limit_bytes))
-    _loaded["standin_cudnn.so"].standin_set_convolution_workspaces(convolution_workspaces)
+    if settings.copy_limit_bytes is not None:
+        runtime.standin_set_copy_limit(ctypes.c_uint64(settings.copy_limit_bytes))
+    _loaded["standin_cudnn.so"].standin_set_convolution_workspaces(settings.convolution_workspaces)
 
 
 def _runtime() -> ctypes.CDLL:

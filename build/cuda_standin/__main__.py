@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 
-from . import StandinError, settings, why_not
-from .libraries import built
+from .libraries import StandinError, built
+from .settings import VARIABLE, Settings
 
 _HERE = Path(__file__).parent
 
@@ -29,21 +28,20 @@ def _arguments() -> argparse.Namespace:
 
 def _main() -> None:
     given = _arguments()
-    if reason := why_not():
-        raise StandinError(reason)
-    built()
-    chosen = settings(
+    chosen = Settings(
         given.gpu,
         given.memory_bytes,
         given.devices,
         copy_limit_bytes=given.copy_limit_bytes,
         convolution_workspaces=not given.no_convolution_workspaces,
     )
+    chosen.cards()  # an error now, not in the script
+    built()
     paths = [str(_HERE / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
-        "CUDA_STANDIN": json.dumps(chosen),
+        VARIABLE: chosen.to_json(),
         "CUDA_STANDIN_PACKAGE": str(_HERE.parent),
         "CUDA_STANDIN_VALUES": "" if given.no_values else "1",
     }

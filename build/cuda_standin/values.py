@@ -205,7 +205,7 @@ def _is_small(name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
     written = sum(t.numel() for t in outputs)
     integers = not any(t.is_floating_point() or t.is_complex() for t in outputs)
     most = MAX_ELEMENTS if integers else MAX_FLOATS
-    return read <= most and written <= most
+    return bool(read <= most and written <= most)
 
 
 def _are_views(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from cuda_standin.cards import card
 from cuda_process import run_on_cuda
 
 MIB = 2**20
+BUILD = Path(__file__).parents[3] / "build"
 LIMIT = 512 * MIB
 
 
@@ -139,3 +143,30 @@ def test_names_without_a_meaning_are_errors_and_listed() -> None:
     assert found["errors"] == ["RuntimeError", "AcceleratorError"]
     assert "cudaStreamBeginCapture" in found["unsupported"]
     assert set(found["unsupported"]) <= set(found["lacking"])
+
+
+def test_script_and_the_processes_it_starts(tmp_path: Path) -> None:
+    """Run by ``python -m cuda_standin``, with a process of its own that was spawned."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nimport torch, torch.multiprocessing as mp\n"
+        "def child(rank):\n"
+        "    assert torch.arange(4, device=f'cuda:{rank}').sum().item() == 6\n"
+        "if __name__ == '__main__':\n"
+        "    mp.spawn(child, nprocs=2)\n"
+        "    print(sys.argv[1], torch.cuda.device_count(), torch.cuda.get_device_name(1))\n"
+    )
+    command = [sys.executable, "-m", "cuda_standin", "--gpu", "L4", "--devices", "2", str(script), "given"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(BUILD)}
+    )
+    assert done.stdout == "given 2 NVIDIA L4\n", done.stderr
+
+
+def test_script_on_an_unknown_card() -> None:
+    command = [sys.executable, "-m", "cuda_standin", "--gpu", "T5", "script.py"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(BUILD)}
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("cuda_standin: unknown GPU 'T5'")
