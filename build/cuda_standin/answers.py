@@ -37,7 +37,7 @@ ANSWERS = (
     _of("libcusolver", "cusolver[A-Z]", 9, "cusolver", done=r"cusolverDnSet(Stream|Deterministic)"),
     _of("libcupti", "cupti[A-Z]", 27, "cupti", done="cupti"),
     _of("libcufile", "cuFile[A-Z]", 5007),
-    _of("libnccl", "nccl[A-Z]", 5, "nccl"),
+    _of("libnccl", "nccl[A-Z]", 5, "nccl", done=r"nccl(Group(Start|End)|Reduce)$"),
     _of("libnvrtc", "nvrtc[A-Z]", 11, "nvrtc", done="nvrtc(Compile|Destroy)Program|nvrtcAddNameExpression"),
     _of("libnvshmem_host", "nvshmem", 1),
     _of("libnvToolsExt", "nvtx", 0, done="nvtx"),

@@ -118,12 +118,17 @@ def _generated(found: Imported, defined: set[str]) -> tuple[str, list[str]]:
 
 
 def _version_script(found: Imported) -> str:
-    """The tags of names that have one; all others stay visible without."""
-    tags: dict[str, list[str]] = {}
+    """The tags of names that have one; of the others, NVIDIA's and those for Python and the other libraries are seen.
+
+    The rest would be seen by every library of the process, as these are loaded for all.
+    """
+    tags: dict[str, list[str]] = {"STANDIN": ["cu*;", "__cuda*;", "standin_*;"]}
     for name, tag in sorted(found.versions.items()):
         if tag:
             tags.setdefault(tag, []).append(f"{name};")
-    return "".join(f"{tag} {{ global: {' '.join(names)} }};\n" for tag, names in tags.items())
+    lines = [f"{tag} {{ global: {' '.join(names)} }};" for tag, names in tags.items()]
+    lines[0] = lines[0].replace(" };", " local: *; };")
+    return "\n".join(lines) + "\n"
 
 
 def _defined(objects: list[str]) -> set[str]:

@@ -68,9 +68,15 @@ cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t handle, cudnnRNNDescripto
 	return CUDNN_STATUS_SUCCESS;
 }
 
+/* torch asks for a matrix or for a bias, with NULL for the other. */
 static void describe(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, int rows, int columns) {
+	if (!tensor) return;
 	int sizes[] = {1, rows, columns}, strides[] = {rows * columns, columns, 1};
 	cudnnSetTensorNdDescriptor(tensor, type, 3, sizes, strides);
+}
+
+static void set(void **pointer, void *value) {
+	if (pointer) *pointer = value;
 }
 
 cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn, int32_t pseudo_layer,
@@ -79,9 +85,11 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t
 				      cudnnTensorDescriptor_t bias_shape, void **bias_start) {
 	int pseudo_layers = rnn->layers * directions(rnn);
 	size_t bytes = element_bytes(rnn->type);
-	*matrix_start = *bias_start = NULL;
+	char *start = (char *)weights;
+	set(matrix_start, NULL);
+	set(bias_start, NULL);
 	if (matrix >= 2 * gates(rnn) + projects(rnn)) return CUDNN_STATUS_SUCCESS;
-	*matrix_start = (char *)weights + elements_before(rnn, pseudo_layer, matrix) * bytes;
+	set(matrix_start, start + elements_before(rnn, pseudo_layer, matrix) * bytes);
 	if (matrix == 2 * gates(rnn)) {
 		describe(matrix_shape, rnn->type, rnn->projected, rnn->hidden);
 		return CUDNN_STATUS_SUCCESS;
@@ -90,6 +98,6 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t
 	if (!bias_sets(rnn)) return CUDNN_STATUS_SUCCESS;
 	size_t biases_before = ((size_t)pseudo_layer * 2 * gates(rnn) + matrix) * rnn->hidden;
 	describe(bias_shape, rnn->type, rnn->hidden, 1);
-	*bias_start = (char *)weights + (elements_before(rnn, pseudo_layers, 0) + biases_before) * bytes;
+	set(bias_start, start + (elements_before(rnn, pseudo_layers, 0) + biases_before) * bytes);
 	return CUDNN_STATUS_SUCCESS;
 }

@@ -3,27 +3,27 @@
 #include <stdio.h>
 #include <string.h>
 
-struct card cards[MAX_DEVICES];
-int card_count;
+struct card standin_cards[MAX_DEVICES];
+int standin_card_count;
 static __thread int current;
 
 int current_device(void) { return current; }
 
 /* Called by Python before torch is imported. */
 int standin_add_card(const struct card *card) {
-	if (card_count == MAX_DEVICES) return -1;
-	cards[card_count++] = *card;
-	return card_count;
+	if (standin_card_count == MAX_DEVICES) return -1;
+	standin_cards[standin_card_count++] = *card;
+	return standin_card_count;
 }
 
 /* Only the driver names it; torch asks for it before it maps expandable segments. */
 #define cudaDevAttrVirtualMemory CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
 
-static int valid(int device) { return device >= 0 && device < card_count; }
+static int valid(int device) { return device >= 0 && device < standin_card_count; }
 
 cudaError_t cudaGetDeviceCount(int *count) {
-	*count = card_count;
-	return card_count ? cudaSuccess : set_error(cudaErrorNoDevice);
+	*count = standin_card_count;
+	return standin_card_count ? cudaSuccess : set_error(cudaErrorNoDevice);
 }
 
 cudaError_t cudaGetDevice(int *device) {
@@ -71,7 +71,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 /* The limits that all cards of capability 3.7 and later share come from the programming guide's table. */
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
 	if (!valid(device)) return set_error(cudaErrorInvalidDevice);
-	const struct card *card = &cards[device];
+	const struct card *card = &standin_cards[device];
 	struct cudaDeviceProp p = {
 		.totalGlobalMem = card->memory_bytes, .sharedMemPerBlock = 48 << 10, .regsPerBlock = 65536, .warpSize = 32,
 		.memPitch = 2147483647, .maxThreadsPerBlock = 1024, .maxThreadsDim = {1024, 1024, 64},
@@ -113,7 +113,7 @@ static int capability_attribute(const struct card *card, enum cudaDeviceAttr nam
 /* What a card has not (cooperative multi-device launch, memory pools, …) is 0, as on a card without it. */
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr name, int device) {
 	if (!valid(device)) return set_error(cudaErrorInvalidDevice);
-	if (capability_attribute(&cards[device], name, value)) return cudaSuccess;
+	if (capability_attribute(&standin_cards[device], name, value)) return cudaSuccess;
 	switch ((int)name) {
 	case cudaDevAttrMaxThreadsPerBlock:
 	case cudaDevAttrMaxBlockDimX:

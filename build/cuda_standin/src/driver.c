@@ -13,7 +13,7 @@ CUresult cuDriverGetVersion(int *version) { return (CUresult)cudaDriverGetVersio
 CUresult cuDeviceGetCount(int *count) { return (CUresult)cudaGetDeviceCount(count); }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
-	if (ordinal < 0 || ordinal >= card_count) return CUDA_ERROR_INVALID_DEVICE;
+	if (ordinal < 0 || ordinal >= standin_card_count) return CUDA_ERROR_INVALID_DEVICE;
 	*device = ordinal;
 	return CUDA_SUCCESS;
 }

@@ -74,7 +74,7 @@ cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host) {
 
 /* Registers and shared memory of a kernel are in its binary, which is not read: a middling kernel's. */
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel) {
-	const struct card *card = &cards[current_device()];
+	const struct card *card = &standin_cards[current_device()];
 	memset(attributes, 0, sizeof *attributes);
 	attributes->maxThreadsPerBlock = 1024;
 	attributes->numRegs = 32;
@@ -89,7 +89,7 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute name
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int block_size,
 							  size_t shared) {
-	const struct card *card = &cards[current_device()];
+	const struct card *card = &standin_cards[current_device()];
 	if (block_size <= 0) return set_error(cudaErrorInvalidValue);
 	int fit = card->threads_per_multiprocessor / (int)UP(block_size, 32);
 	*blocks = fit < card->blocks_per_multiprocessor ? fit : card->blocks_per_multiprocessor;

@@ -8,7 +8,7 @@ static cudaError_t allocate(void **address, uint64_t bytes, int device, enum ran
 	*address = NULL;
 	if (!bytes) return cudaSuccess;
 	uint64_t size = UP(bytes, GRANULE);
-	if (size < bytes || device >= card_count || !charge(device, size)) return cudaErrorMemoryAllocation;
+	if (size < bytes || device >= standin_card_count || !charge(device, size)) return cudaErrorMemoryAllocation;
 	struct range range = {new_addresses(size, GRANULE, PROT_READ | PROT_WRITE), size, device, kind};
 	if (!range.start) {
 		refund(device, size);
@@ -37,7 +37,7 @@ cudaError_t cudaFree(void *address) {
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
-	uint64_t memory = cards[current_device()].memory_bytes, used = used_bytes(current_device());
+	uint64_t memory = standin_cards[current_device()].memory_bytes, used = standin_used_bytes(current_device());
 	if (total) *total = memory;
 	if (free_bytes) *free_bytes = memory > used ? memory - used : 0;
 	return cudaSuccess;

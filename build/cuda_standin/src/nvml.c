@@ -28,7 +28,7 @@ struct fabric_info {
 
 static int device_of(const void *handle) {
 	uintptr_t number = (uintptr_t)handle;
-	return number >= 1 && number <= (uintptr_t)card_count ? (int)number - 1 : -1;
+	return number >= 1 && number <= (uintptr_t)standin_card_count ? (int)number - 1 : -1;
 }
 
 int nvmlInit_v2(void) { return SUCCESS; }
@@ -52,12 +52,12 @@ int nvmlSystemGetDriverVersion(char *text, unsigned int size) {
 }
 
 int nvmlDeviceGetCount_v2(unsigned int *count) {
-	*count = (unsigned int)card_count;
+	*count = (unsigned int)standin_card_count;
 	return SUCCESS;
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **handle) {
-	if (index >= (unsigned int)card_count) return INVALID_ARGUMENT;
+	if (index >= (unsigned int)standin_card_count) return INVALID_ARGUMENT;
 	*handle = (void *)(uintptr_t)(index + 1);
 	return SUCCESS;
 }
@@ -78,8 +78,8 @@ int nvmlDeviceGetIndex(void *handle, unsigned int *index) {
 int nvmlDeviceGetName(void *handle, char *text, unsigned int size) {
 	int device = device_of(handle);
 	if (device < 0) return INVALID_ARGUMENT;
-	if (strlen(cards[device].name) >= size) return INSUFFICIENT_SIZE;
-	strcpy(text, cards[device].name);
+	if (strlen(standin_cards[device].name) >= size) return INSUFFICIENT_SIZE;
+	strcpy(text, standin_cards[device].name);
 	return SUCCESS;
 }
 
@@ -93,15 +93,15 @@ int nvmlDeviceGetUUID(void *handle, char *text, unsigned int size) {
 int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {
 	int device = device_of(handle);
 	if (device < 0) return INVALID_ARGUMENT;
-	*major = cards[device].major;
-	*minor = cards[device].minor;
+	*major = standin_cards[device].major;
+	*minor = standin_cards[device].minor;
 	return SUCCESS;
 }
 
 int nvmlDeviceGetMemoryInfo(void *handle, struct memory *memory) {
 	int device = device_of(handle);
 	if (device < 0) return INVALID_ARGUMENT;
-	uint64_t total = cards[device].memory_bytes, used = used_bytes(device);
+	uint64_t total = standin_cards[device].memory_bytes, used = standin_used_bytes(device);
 	*memory = (struct memory){total, total > used ? total - used : 0, used};
 	return SUCCESS;
 }
@@ -135,7 +135,7 @@ int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned int *count, stru
 	unsigned int most = *count;
 	*count = 1;
 	if (!most) return INSUFFICIENT_SIZE;
-	processes[0] = (struct process){(unsigned int)getpid(), used_bytes(device)};
+	processes[0] = (struct process){(unsigned int)getpid(), standin_used_bytes(device)};
 	return SUCCESS;
 }
 

@@ -72,8 +72,8 @@ void ranges_set_device(const void *address, int device) {
 
 int charge(int device, uint64_t bytes) {
 	pthread_mutex_lock(&lock);
-	uint64_t taken = used[device] + cards[device].context_bytes;
-	int fits = taken <= cards[device].memory_bytes && bytes <= cards[device].memory_bytes - taken;
+	uint64_t taken = used[device] + standin_cards[device].context_bytes;
+	int fits = taken <= standin_cards[device].memory_bytes && bytes <= standin_cards[device].memory_bytes - taken;
 	if (fits) used[device] += bytes;
 	pthread_mutex_unlock(&lock);
 	return fits;
@@ -85,9 +85,9 @@ void refund(int device, uint64_t bytes) {
 	pthread_mutex_unlock(&lock);
 }
 
-uint64_t used_bytes(int device) {
+uint64_t standin_used_bytes(int device) {
 	pthread_mutex_lock(&lock);
-	uint64_t bytes = used[device] + cards[device].context_bytes;
+	uint64_t bytes = used[device] + standin_cards[device].context_bytes;
 	pthread_mutex_unlock(&lock);
 	return bytes;
 }

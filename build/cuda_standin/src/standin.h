@@ -1,4 +1,7 @@
-/* What the parts of the stand-in runtime share. Addresses of device memory are addresses of this process. */
+/* What the parts of the stand-in runtime share. Addresses of device memory are addresses of this process.
+ *
+ * Names that begin with standin_ are seen by the other libraries, too; the rest stays inside one.
+ */
 #ifndef STANDIN_H
 #define STANDIN_H
 #include <cuda.h>
@@ -32,8 +35,8 @@ struct range {
 	enum range_kind kind;
 };
 
-extern struct card cards[MAX_DEVICES];
-extern int card_count;
+extern struct card standin_cards[MAX_DEVICES];
+extern int standin_card_count;
 int current_device(void);
 
 cudaError_t set_error(cudaError_t error); /* remembered for cudaGetLastError */
@@ -41,7 +44,7 @@ cudaError_t set_error(cudaError_t error); /* remembered for cudaGetLastError */
 /* Memory accounting of a device; all take the lock themselves. */
 int charge(int device, uint64_t bytes); /* 0: that much is not free */
 void refund(int device, uint64_t bytes);
-uint64_t used_bytes(int device); /* with the context */
+uint64_t standin_used_bytes(int device); /* with the context */
 
 /* The table of ranges. */
 void ranges_add(struct range range);

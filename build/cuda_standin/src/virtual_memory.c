@@ -62,7 +62,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
 		     unsigned long long flags) {
 	int device = properties->location.id;
 	if (!size || size % GRANULE || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || device < 0 ||
-	    device >= card_count)
+	    device >= standin_card_count)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* torch always asks for memory that could be exported as a file, and hardly ever exports it, which is not supported. */
 	if (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;

@@ -5,6 +5,7 @@ transformers, which takes two seconds to import, is imported where it is used.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import cuda_standin
@@ -153,6 +154,24 @@ def two_devices() -> dict[str, Any]:
     }
 
 
+def data_parallel() -> dict[str, Any]:
+    """DataParallel's weights arrive on the second device, and its gradients take memory on both."""
+    seen: list[tuple[str, bool]] = []
+
+    class Layer(torch.nn.Linear):
+        def forward(self, batch: torch.Tensor) -> torch.Tensor:
+            seen.append((str(batch.device), bool((self.weight.cpu() == 0.5).all())))
+            return super().forward(batch)
+
+    layer = Layer(64, 8, bias=False)
+    torch.nn.init.constant_(layer.weight, 0.5)
+    model = torch.nn.DataParallel(layer.cuda())
+    model(torch.randn(4, 64).cuda()).sum().backward()
+    gradient = layer.weight.grad
+    assert gradient is not None
+    return {"seen": sorted(seen), "gradient": str(gradient.device), "unsupported": cuda_standin.unsupported()}
+
+
 def expandable_segments() -> dict[str, Any]:
     """A segment that grows keeps what it holds, and gives its memory back."""
     first = torch.arange(5 * MIB).cuda()
@@ -198,9 +217,15 @@ def pinned_memory() -> dict[str, Any]:
 
 
 def without_a_meaning() -> dict[str, Any]:
-    """A decomposition, and a graph: both end with an error that Python sees, and are listed."""
+    """A decomposition, a recurrent layer, a graph: each ends with an error that Python sees, and is listed."""
     errors = []
-    for call in (lambda: torch.linalg.svd(torch.eye(3, device="cuda")), _capture):
+    layer = torch.nn.LSTM(8, 16, bidirectional=True).cuda()
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: torch.linalg.svd(torch.eye(3, device="cuda")),
+        lambda: layer(torch.ones(5, 2, 8, device="cuda")),
+        _capture,
+    )
+    for call in calls:
         try:
             call()
         except RuntimeError as error:
