@@ -158,7 +158,7 @@ def data_parallel() -> dict[str, Any]:
     """DataParallel's weights arrive on the second device, and its gradients take memory on both."""
     seen: list[tuple[str, bool]] = []
 
-    class Layer(torch.nn.Linear):
+    class Layer(torch.nn.Linear):  # type: ignore[misc]
         def forward(self, batch: torch.Tensor) -> torch.Tensor:
             seen.append((str(batch.device), bool((self.weight.cpu() == 0.5).all())))
             return super().forward(batch)
