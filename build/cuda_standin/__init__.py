@@ -1,0 +1,91 @@
+"""A stand-in CUDA runtime: the real ``torch.cuda`` on a machine without a GPU. See README.md beside this file."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from .cards import Card
+from .libraries import MANIFEST, StandinError, built, why_not
+from .settings import VARIABLE, Settings
+
+__all__ = ["StandinError", "lacking", "load", "unsupported", "why_not"]
+
+_loaded: dict[str, ctypes.CDLL] = {}
+_lacking: list[str] = []
+
+
+def load(
+    gpu: str | Sequence[str] = "T4",
+    memory_bytes: int | Sequence[int] | None = None,
+    devices: int = 1,
+    *,
+    context_bytes: int = 0,
+    copy_limit_bytes: int | None = None,
+    convolution_workspaces: bool = True,
+) -> None:
+    """Let this process see GPUs. To be called before torch is imported; it cannot be undone.
+
+    ``gpu`` and ``memory_bytes`` are for all devices, or one for each; without ``memory_bytes`` a card has the
+    catalogue's. ``context_bytes`` of each are in use from the start. Copies of more than ``copy_limit_bytes`` are left
+    out, which makes trainings of large models fast. ``convolution_workspaces`` are a rule of ours for what only cuDNN
+    knows; without them memory is what torch alone decides.
+
+    Raises ``ValueError`` for an unknown card or a count that is not 1 to 16, ``StandinError`` (with the reason) where
+    the libraries cannot be compiled or it is too late.
+    """
+    settings = Settings(gpu, memory_bytes, devices, context_bytes, copy_limit_bytes, convolution_workspaces)
+    cards = settings.cards()
+    if "torch" in sys.modules:
+        raise StandinError("torch is already imported: call cuda_standin.load() first, in a process of its own")
+    if _loaded:
+        raise StandinError("the stand-in CUDA runtime is already loaded in this process")
+    _open(cards, settings)
+    os.environ[VARIABLE] = settings.to_json()
+
+
+def load_inherited() -> None:
+    """Load what the process that started this one had loaded."""
+    if not _loaded and (settings := os.environ.get(VARIABLE)):
+        load(**json.loads(settings))
+
+
+def _open(cards: list[Card], settings: Settings) -> None:
+    # torch's libraries carry a path to NVIDIA's wheels, which comes before LD_LIBRARY_PATH; a library whose SONAME is
+    # loaded already comes before both.
+    folder = built()
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    for name in manifest["libraries"]:
+        _loaded[name] = ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
+    _lacking.extend(manifest["lacking"])
+    runtime = _runtime()
+    for one in cards:
+        runtime.standin_add_card(ctypes.byref(one))
+    if settings.copy_limit_bytes is not None:
+        runtime.standin_set_copy_limit(ctypes.c_uint64(settings.copy_limit_bytes))
+    _loaded["standin_cudnn.so"].standin_set_convolution_workspaces(settings.convolution_workspaces)
+
+
+def _runtime() -> ctypes.CDLL:
+    if not _loaded:
+        raise StandinError("the stand-in CUDA runtime is not loaded: call cuda_standin.load() first")
+    return next(iter(_loaded.values()))
+
+
+def unsupported() -> list[str]:
+    """The names without a meaning that were called in this process, each of which answered "not supported"."""
+    noted = _runtime().standin_noted
+    noted.restype = ctypes.c_char_p
+    names: list[str] = []
+    while name := noted(len(names)):
+        names.append(name.decode())
+    return names
+
+
+def lacking() -> list[str]:
+    """All names that the installed torch imports and that have no meaning here."""
+    _runtime()
+    return sorted(_lacking)

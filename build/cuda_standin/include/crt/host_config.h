@@ -1,0 +1,1 @@
+/* The wheels bring the toolkit's headers without this file, which checks nvcc's host compiler. */

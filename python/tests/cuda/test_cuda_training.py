@@ -1,0 +1,72 @@
+"""Trainings by the real torch.cuda on the stand-in runtime, and their memory against the prediction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from asrconfig_go.memory import MemoryEstimate, MemoryModel
+from cuda_process import run_on_cuda
+
+
+def test_small_values_are_the_cpus() -> None:
+    assert run_on_cuda("small_values") == {
+        "mask": [[True, True, True, False], [True, False, False, False], [True, True, False, False]],
+        "values": [[0, 1, 2, -1], [4, -1, -1, -1], [8, 9, -1, -1]],
+        "chosen": [0, 1, 2, 4, 8, 9],
+        "positions": [[0, 0], [0, 1], [0, 2], [1, 0], [2, 0], [2, 1]],
+        "selected": [0, 1, 2, 4, 8, 9],
+        "count": 6,
+        "any": True,
+        "turned": [[0, 4, 8], [1, -1, 9], [2, -1, -1], [-1, -1, -1]],
+        "repeated": [0, 0, 0, 1, 2, 2],
+        "equal": True,
+        "drawn": [5, 7],
+    }
+
+
+def test_value_that_cannot_be_computed_is_an_error() -> None:
+    assert run_on_cuda("failing_value").startswith(
+        "HostValueError: computing the result of torch's __getitem__ on the CPU: index 7 is out of bounds"
+    )
+
+
+def test_autocast_and_scaler() -> None:
+    assert run_on_cuda("scaled_step") == {
+        "scales": [1024.0, 2048.0, 2048.0],
+        "types": ["torch.float16"],
+        "steps": [3.0],
+        "unsupported": [],
+    }
+
+
+@pytest.fixture(scope="module")
+def predicted(own_cache: None) -> MemoryEstimate:
+    from cuda_ctc import BATCH, LABELS, SECONDS, small_wav2vec2
+
+    settings: dict[str, Any] = {"precision": "fp16", "optimizer": "adamw_torch_fused", "gpu": "T4"}
+    with MemoryModel.trace(small_wav2vec2(), **settings, progress=False) as memory:
+        return memory.estimate(BATCH, SECONDS, LABELS, timeline=0)
+
+
+def test_prediction_where_torch_alone_decides(predicted: MemoryEstimate) -> None:
+    """Measured: 512 bytes of 237 MB apart in allocated memory, none in reserved memory."""
+    trained = run_on_cuda("ctc_training", convolution_workspaces=False)
+    assert trained["steps"] == [3.0]
+    assert trained["unsupported"] == []
+    assert predicted.peak_allocated == pytest.approx(trained["allocated"], abs=1024)
+    assert predicted.peak_reserved == trained["reserved"]
+
+
+def test_prediction_with_workspaces_of_convolutions(predicted: MemoryEstimate) -> None:
+    """The rule for cuDNN's workspaces is ours. Measured: +0.5 % of allocated and -9.2 % of reserved memory."""
+    trained = run_on_cuda("ctc_training")
+    assert predicted.peak_allocated == pytest.approx(trained["allocated"], rel=0.01)
+    assert predicted.peak_reserved == pytest.approx(trained["reserved"], rel=0.1)
+
+
+def test_checkpoints_compute_values_in_autograds_thread(predicted: MemoryEstimate) -> None:
+    trained = run_on_cuda("checkpointed_training", convolution_workspaces=False)
+    assert trained["unsupported"] == []
+    assert trained["allocated"] < 0.9 * predicted.peak_allocated

@@ -1,0 +1,60 @@
+"""A wav2vec2 with CTC that trains in a second on the stand-in CUDA runtime, and is large enough to be predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
+
+BATCH = 4
+SECONDS = 5.0
+LABELS = 40
+VOCABULARY = 32
+
+
+def small_wav2vec2(**config: Any) -> Any:
+    torch.manual_seed(0)
+    sizes = {
+        "hidden_size": 256,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "intermediate_size": 1024,
+        "conv_dim": (128,) * 7,
+        "num_conv_pos_embeddings": 32,
+        "num_conv_pos_embedding_groups": 4,
+    }
+    return Wav2Vec2ForCTC(
+        Wav2Vec2Config(
+            **{**sizes, "vocab_size": VOCABULARY, "layerdrop": 0.0, "mask_time_prob": 0.0, "mask_feature_prob": 0.0}
+            | config
+        )
+    )
+
+
+class CtcRun:
+    """A training loop in fp16 on cuda:0."""
+
+    def __init__(self, model: Any, checkpointing: bool = False) -> None:
+        if checkpointing:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        self.model = model.to("cuda:0").train()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), fused=True)
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def step(self) -> None:
+        samples = int(SECONDS * 16_000)
+        batch = {
+            "input_values": torch.randn(BATCH, samples),
+            "labels": torch.randint(1, VOCABULARY, (BATCH, LABELS)),
+        }
+        batch = {name: value.to("cuda:0") for name, value in batch.items()}
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = self.model(**batch).loss
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def optimizer_steps(self) -> list[float]:
+        return sorted({float(state["step"]) for state in self.optimizer.state.values()})
