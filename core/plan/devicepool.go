@@ -43,6 +43,9 @@ func newPool(h profile.Hardware, o Options) pool {
 		p.count, p.why = 1, fmt.Sprintf("%d MIG slices are visible, and one process can use only the first", len(h.GPUs))
 	}
 	p.gpus = h.GPUs[:min(p.count, len(h.GPUs))]
+	if h.OrderNote != "" {
+		p.warnings = append(p.warnings, h.OrderNote)
+	}
 	p.chooseTightest(o.SafetyMargin)
 	p.warnDevices()
 	return p

@@ -90,7 +90,7 @@ func (s *search) writeDevices(d *draft, f evaluated) error {
 	d.Devices = []profile.Device{}
 	for i, g := range s.pool.gpus {
 		planned, _ := plannedMemory(g, d.SafetyMargin)
-		device := profile.Device{Index: g.Index, Name: g.Name, Samples: s.perDevice, MicroBatchSize: d.MicroBatchSize,
+		device := profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name, Samples: s.perDevice, MicroBatchSize: d.MicroBatchSize,
 			PeakBytes: d.PredictedBytes, BudgetBytes: int64(planned * d.SafetyMargin)}
 		if i != s.pool.tightest && d.MicroBatching == memoryMicro && s.estimator != nil && device.BudgetBytes > d.BudgetBytes {
 			own := *s

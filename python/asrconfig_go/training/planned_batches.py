@@ -11,6 +11,7 @@ from typing import Any
 
 from .._base.errors import AsrConfigError
 from ..plan.plan_record import PlanRecord
+from ..plan.planned_devices import planned_device
 from ..plan.planner import HOST_BYTES
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -40,12 +41,11 @@ def memory_limit(memory: Any, trainer: Any, config: PlanRecord | None, margin: f
 
 def _own_budget(trainer: Any, config: PlanRecord | None) -> int | None:
     """What the plan may use of this process's card, where the cards differ: a memory model is of the tightest."""
-    import torch
-
-    place, devices = trainer.args.local_process_index, () if config is None else config.devices
-    if len({device.budget_bytes for device in devices}) < 2 or place >= min(len(devices), torch.cuda.device_count()):
+    devices = () if config is None else config.devices
+    if len({device.budget_bytes for device in devices}) < 2:
         return None
-    return devices[place].budget_bytes if devices[place].name == torch.cuda.get_device_name(place) else None
+    own = planned_device(devices, trainer.args.local_process_index)
+    return None if own is None else own.budget_bytes
 
 
 def use_planned_batches(

@@ -134,7 +134,7 @@ def test_the_written_plan_is_the_strategy_s(tmp_path: Path) -> None:
 def test_sharded_processes_get_equal_batches_that_all_can_compute() -> None:
     plan = gpus(per_device_train_batch_size=12, gradient_accumulation_steps=1)
     plan.micro_batching, plan.micro_batch_size = "memory", 5
-    plan.devices = tuple(PlannedDevice(i, "T4", 12, size, 1, 2) for i, size in enumerate((5, 4)))
+    plan.devices = tuple(PlannedDevice(i, "", "T4", 12, size, 1, 2) for i, size in enumerate((5, 4)))
     assert for_strategy(plan) is plan, "each process of DDP cuts by itself"
     for strategy in ("zero1", "zero2", "zero3", "fsdp"):
         settled = for_strategy(plan, strategy)
@@ -147,8 +147,8 @@ def test_sharded_processes_get_equal_batches_that_all_can_compute() -> None:
 
 def test_notes(tmp_path: Path) -> None:
     plan = gpus()
-    plan.devices = tuple(PlannedDevice(i, "T4", 16, size, 1, 2) for i, size in enumerate((4, 2)))
-    assert "passes its own micro-batch to the guard" in launch_files(plan, tmp_path).notes[0]
+    plan.devices = tuple(PlannedDevice(i, "", "T4", 16, size, 1, 2) for i, size in enumerate((4, 2)))
+    assert "the limits of its own" in launch_files(plan, tmp_path).notes[0]
     assert "4 × 4 became 2 × 8" in launch_files(plan, tmp_path, strategy="zero3").notes[0]
     assert launch_files(gpus(), tmp_path).notes == ()
 
