@@ -93,7 +93,7 @@ func (p *pool) warnDevices() {
 	}
 	for _, g := range p.gpus[1:] {
 		if g.Name != first.Name {
-			p.warnings = append(p.warnings, fmt.Sprintf("The GPUs differ (%s, %s): every one gets the batch of %s.", first.Name, g.Name, p.where()))
+			p.warnings = append(p.warnings, fmt.Sprintf("The GPUs differ (%s, %s): what fits at once is planned for %s.", first.Name, g.Name, p.where()))
 			return
 		}
 	}

@@ -141,8 +141,20 @@ def test_sharded_processes_get_equal_batches_that_all_can_compute() -> None:
         assert settled.micro_batching == "fixed"
         assert (settled.per_device_train_batch_size, settled.gradient_accumulation_steps) == (4, 3)
         assert settled.effective_batch_size == plan.effective_batch_size == 24
+        assert [(d.samples, d.micro_batch_size) for d in settled.devices] == [(12, 4), (12, 4)]
         chosen = trainer_arguments(plan, strategy, layers=LAYERS)
         assert (chosen["per_device_train_batch_size"], chosen["gradient_accumulation_steps"]) == (4, 3)
+
+
+def test_shares_by_speed_become_even_ones_where_processes_are_sharded() -> None:
+    plan = gpus(per_device_train_batch_size=12, gradient_accumulation_steps=1)
+    plan.micro_batching, plan.micro_batch_size = "memory", 6
+    plan.devices = tuple(
+        PlannedDevice(i, "", name, n, min(n, 6), 1, 2) for i, (name, n) in enumerate((("T4", 4), ("A100", 20)))
+    )
+    settled = for_strategy(plan, "zero2")
+    assert (settled.per_device_train_batch_size, settled.gradient_accumulation_steps) == (6, 2), "six fit the T4, too"
+    assert [(d.samples, d.micro_batch_size) for d in settled.devices] == [(12, 6), (12, 6)]
 
 
 def test_notes(tmp_path: Path) -> None:
