@@ -7,11 +7,14 @@ from typing import Any
 
 
 def cuda_order() -> list[str] | None:
-    """Their UUIDs, as the driver writes them; None before CUDA runs, or where PyTorch does not report them."""
+    """Their UUIDs, as the driver writes them; None before CUDA runs, or where it does not answer."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized():
         return None
-    found = [uuid_of(cuda.get_device_properties(i)) for i in range(cuda.device_count())]
+    try:
+        found = [uuid_of(cuda.get_device_properties(i)) for i in range(cuda.device_count())]
+    except RuntimeError:  # as after an illegal memory access
+        return None
     return found if all(found) else None
 
 

@@ -31,6 +31,12 @@ def test_cuda_lists_its_devices_once_it_runs(monkeypatch: pytest.MonkeyPatch) ->
     assert driver_arguments() == {**told, "cuda_order": ["GPU-v", "GPU-t"]}
     cuda_has(monkeypatch, V100, ("Tesla T4", None, 16_000))  # PyTorch 2.4 has no UUIDs
     assert cuda_order() is None
+
+    def fails(number: int) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", fails)
+    assert cuda_order() is None
     monkeypatch.delitem(sys.modules, "torch")
     assert cuda_order() is None
 

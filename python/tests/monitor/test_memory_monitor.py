@@ -235,6 +235,9 @@ class FakeTorch:
     def device_count(self) -> int:
         return 2
 
+    def get_device_properties(self, device: int) -> Any:
+        return SimpleNamespace(name="A100")
+
     def nested(self, device: int) -> dict[str, Any]:
         if device == 1:
             return {
