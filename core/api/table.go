@@ -150,14 +150,16 @@ func libraryInfo() library {
 }
 
 type hardwareArgs struct {
-	GPU            string  `json:"gpu"`             // plan for this card of the catalogue instead of the local one
-	VisibleDevices *string `json:"visible_devices"` // CUDA_VISIBLE_DEVICES; Go's own copy of the environment is stale
-	LibraryPath    string  `json:"library_path"`
-	Root           string  `json:"root"`
+	GPU            string   `json:"gpu"`             // plan for this card of the catalogue instead of the local one
+	VisibleDevices *string  `json:"visible_devices"` // CUDA_VISIBLE_DEVICES; Go's own copy of the environment is stale
+	DeviceOrder    string   `json:"device_order"`    // CUDA_DEVICE_ORDER, "" when unset
+	CUDAOrder      []string `json:"cuda_order"`      // UUIDs of the devices as CUDA numbers them in the caller's process; null before CUDA runs there
+	LibraryPath    string   `json:"library_path"`
+	Root           string   `json:"root"`
 }
 
 func (a hardwareArgs) options() hardware.Options {
-	return hardware.Options{VisibleDevices: a.VisibleDevices, LibraryPath: a.LibraryPath, Root: a.Root}
+	return hardware.Options{VisibleDevices: a.VisibleDevices, DeviceOrder: a.DeviceOrder, CUDAOrder: a.CUDAOrder, LibraryPath: a.LibraryPath, Root: a.Root}
 }
 
 // detectHardware measures this machine, or takes GPUs of the catalogue in place of what is here.

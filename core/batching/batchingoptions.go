@@ -27,12 +27,15 @@ type Options struct {
 	Mode        string  `json:"mode"`
 	StepSamples int     `json:"step_samples"` // clips in an optimizer step, of all processes together
 	Ranks       int     `json:"ranks"`        // processes
+	Shares      []int   `json:"shares"`       // clips of a full step for each of them; null: evenly. Not of packed steps
 	Seed        uint64  `json:"seed"`
 	Epoch       uint64  `json:"epoch"`
 	Buckets     int     `json:"buckets"` // at most; fewer leave more randomness
 	DropLast    bool    `json:"drop_last"`
 	OverheadS   float64 `json:"overhead_s"` // what a micro-batch costs besides its padded seconds, in seconds of audio
 	Memory      Limits  `json:"memory"`     // null: not known
+
+	Paces []float64 `json:"-"` // of a comparison: how long each process takes, the slowest 1; nil: alike
 }
 
 // Check says what is wrong with the options themselves.
@@ -54,6 +57,9 @@ func (r Options) Check() error {
 	case r.Mode == Packed && r.Memory == nil:
 		return wrong("give what fits, or choose bucketed", "packed steps require a memory table")
 	}
+	if err := r.checkShares(); err != nil {
+		return err
+	}
 	return checkOverhead(r.OverheadS)
 }
 
@@ -65,7 +71,7 @@ func checkOverhead(seconds float64) error {
 	return nil
 }
 
-// perRank is how many clips of a full step a process gets.
+// perRank is how many clips of a full step a process gets on average.
 func (r Options) perRank() int { return r.StepSamples / r.Ranks }
 
 // group is the most clips of one bucket that lie together in a share of a packed step.

@@ -3,12 +3,15 @@ package batching
 import (
 	"math/rand/v2"
 	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
 // Epoch is the clips of an epoch in the order of its steps.
 type Epoch struct {
-	Steps   int      `json:"steps"` // full ones
-	Tail    []int    `json:"tail"`  // sizes of the shorter steps behind them
+	Steps   int      `json:"steps"`  // full ones
+	Tail    []int    `json:"tail"`   // sizes of the shorter steps behind them
+	Shares  [][]int  `json:"shares"` // clips of each process: in a full step, then in each of the shorter ones
 	Buckets []Bucket `json:"buckets"`
 	Notes   []string `json:"notes"`
 	Order   []uint32 `json:"-"` // numbers of clips. Each process's share of a step lies together, the longest clip first
@@ -18,6 +21,9 @@ type Epoch struct {
 func MakeEpoch(seconds []float64, r Options) (*Epoch, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
+	}
+	if r.Mode == Packed && r.Shares != nil {
+		return nil, fault.New(fault.InvalidArgument, "leave shares out, or choose random or bucketed", "packed steps are shared evenly")
 	}
 	c, err := sortClips(seconds, r.Memory)
 	if err != nil {
@@ -57,17 +63,19 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 	case Packed:
 		c.packed(full, r, boundaries, random)
 	default:
-		eachStep(full, r.StepSamples, func(step []uint32) { distribute(step, r.Ranks) })
-	}
-	at := len(full)
-	for _, size := range tail { // any clips, so that no length is always among the last
-		distribute(order[at:at+size], r.Ranks)
-		at += size
+		to := places(r.counts(r.StepSamples))
+		eachStep(full, r.StepSamples, func(step []uint32) { distribute(step, to) })
 	}
 	if r.DropLast {
 		order, tail = full, []int{}
 	}
-	return &Epoch{len(full) / r.StepSamples, tail, c.describe(boundaries), r.notes(n, len(boundaries)), order}, nil
+	shares, at := [][]int{r.counts(r.StepSamples)}, len(full)
+	for _, size := range tail { // any clips, so that no length is always among the last
+		counts := r.counts(size)
+		distribute(order[at:at+size], places(counts))
+		shares, at = append(shares, counts), at+size
+	}
+	return &Epoch{len(full) / r.StepSamples, tail, shares, c.describe(boundaries), r.notes(n, len(boundaries)), order}, nil
 }
 
 // leastIn is the fewest clips of a bucket by its last position: enough for its clips to meet others in another epoch.
@@ -81,24 +89,6 @@ func (r Options) leastIn(c *sortedClips) func(int) int {
 func eachStep(order []uint32, size int, do func(step []uint32)) {
 	for at := 0; at < len(order); at += size {
 		do(order[at : at+size])
-	}
-}
-
-// distribute gives the clips of a step to the processes in turns from the longest to the shortest, back and forth, so that all
-// get about the same seconds; the first ones get one clip more when they are not to be shared evenly.
-func distribute(step []uint32, ranks int) {
-	longestFirst(step)
-	if ranks == 1 {
-		return
-	}
-	sorted := slices.Clone(step)
-	base, more := len(step)/ranks, len(step)%ranks
-	for i, p := range sorted {
-		turn, rank := i/ranks, i%ranks
-		if turn%2 == 1 && turn < base {
-			rank = ranks - 1 - rank
-		}
-		step[rank*base+min(rank, more)+turn] = p
 	}
 }
 
@@ -131,8 +121,9 @@ func (c *sortedClips) bucketed(order []uint32, r Options, boundaries []int, rand
 	all := slices.Concat(byBucket(order, boundaries)...)
 	steps := slices.Collect(slices.Chunk(all, r.StepSamples))
 	shuffle(steps, random)
+	to := places(r.counts(r.StepSamples))
 	for i, step := range steps {
-		distribute(step, r.Ranks)
+		distribute(step, to)
 		copy(order[i*r.StepSamples:], step)
 	}
 }

@@ -18,6 +18,9 @@ func TestEveryClipComesOnce(t *testing.T) {
 		r := options(modes[random.IntN(3)], 0, fits(60, 30))
 		r.Ranks = 1 + random.IntN(4)
 		r.StepSamples = r.Ranks * (1 + random.IntN(20))
+		if r.Mode != Packed && random.IntN(2) == 0 {
+			r.Shares = FastestShares(r.StepSamples, []float64{1, 0.3, 0.7, 0.1}[:r.Ranks])
+		}
 		r.Buckets, r.DropLast, r.Epoch = 1+random.IntN(12), random.IntN(2) == 0, random.Uint64N(5)
 		seconds := lognormal(1+random.IntN(600), random.Uint64())
 		n := len(seconds)
@@ -33,6 +36,9 @@ func TestEveryClipComesOnce(t *testing.T) {
 			require.Less(t, size, max(r.StepSamples, 2))
 			held += size
 		}
+		require.Equal(t, r.share(0), e.Shares[0][0])
+		require.Len(t, e.Shares, 1+len(e.Tail))
+		e.eachRank(func(_ int, share []uint32, _ bool) { require.NotEmpty(t, share) })
 		want := n
 		if r.DropLast {
 			want -= rest
@@ -93,7 +99,7 @@ func TestProcessesGetAboutTheSame(t *testing.T) {
 		e, err := MakeEpoch(seconds, r)
 		require.NoError(t, err)
 		most, all, held := 0.0, 0.0, 0.0
-		e.eachRank(r, func(share []uint32, last bool) {
+		e.eachRank(func(_ int, share []uint32, last bool) {
 			audio := 0.0
 			for _, number := range share {
 				audio += seconds[number]
@@ -124,6 +130,16 @@ func TestRandomStepsDoNotDependOnProcesses(t *testing.T) {
 		return all
 	}
 	assert.Equal(t, steps(1), steps(4))
+	r := options(Random, 32, fits(60, 30))
+	r.Ranks, r.Shares = 4, []int{20, 1, 8, 3}
+	e, err := MakeEpoch(seconds, r)
+	require.NoError(t, err)
+	var all [][]uint32
+	for step := range slices.Chunk(e.Order, 32) {
+		slices.Sort(step)
+		all = append(all, step)
+	}
+	assert.Equal(t, steps(4), all, "nor on their shares")
 }
 
 func TestBucketedStepsAreOfSimilarLength(t *testing.T) {

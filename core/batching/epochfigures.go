@@ -27,10 +27,10 @@ func (t *epochFigures) add(c *sortedClips, batch []uint32) {
 	}
 }
 
-// endRank ends the share of one process in a step.
-func (t *epochFigures) endRank() {
+// endRank ends the share of one process of this pace in a step.
+func (t *epochFigures) endRank(pace float64) {
 	t.CostS += t.cost
-	t.slowest = max(t.slowest, t.cost)
+	t.slowest = max(t.slowest, pace*t.cost)
 	t.cost = 0
 }
 

@@ -89,12 +89,14 @@ func (c *sortedClips) sample(most int) *sortedClips {
 }
 
 func (c *sortedClips) everyStrategy(r Options) []Figures {
+	even := r // as packed steps are shared
+	even.Shares = nil
 	return inParallel(
 		func() []Figures { return []Figures{c.trainerDefault(Random, r)} },
 		func() []Figures { return []Figures{c.trainerDefault("grouped", r)} },
 		func() []Figures { return c.simulate(Random, r, Optimal) },
 		func() []Figures { return c.simulate(Bucketed, r, Fixed, Optimal) },
-		func() []Figures { return c.simulate(Packed, r, Optimal) },
+		func() []Figures { return c.simulate(Packed, even, Optimal) },
 	)
 }
 
@@ -162,7 +164,7 @@ func (c *sortedClips) trainerDefault(order string, r Options) Figures {
 			for from := rank * size; from < len(step); from += r.Ranks * size {
 				t.add(c, step[from:min(from+size, len(step))])
 			}
-			t.endRank()
+			t.endRank(r.pace(rank))
 		}
 		t.endStep()
 	}
@@ -181,7 +183,7 @@ func (c *sortedClips) simulate(order string, r Options, splits ...string) []Figu
 	for i, split := range splits {
 		t := epochFigures{Figures: Figures{Order: order, Split: split}, overhead: r.OverheadS}
 		by := splitter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
-		epoch.eachRank(r, func(share []uint32, last bool) {
+		epoch.eachRank(func(rank int, share []uint32, last bool) {
 			sizes := by.split(split, share)
 			if split == Fixed { // within a bucket's step, clips come as they are
 				share = append([]uint32(nil), share...)
@@ -191,7 +193,7 @@ func (c *sortedClips) simulate(order string, r Options, splits ...string) []Figu
 				t.add(c, share[:size])
 				share = share[size:]
 			}
-			t.endRank()
+			t.endRank(r.pace(rank))
 			if last {
 				t.endStep()
 			}
@@ -202,22 +204,13 @@ func (c *sortedClips) simulate(order string, r Options, splits ...string) []Figu
 }
 
 // eachRank gives every process's part of every step; last says that the step is complete.
-func (e *Epoch) eachRank(r Options, do func(share []uint32, last bool)) {
+func (e *Epoch) eachRank(do func(rank int, share []uint32, last bool)) {
 	left := e.Order
-	step := func(size int) {
-		for rank := range r.Ranks {
-			count := size / r.Ranks
-			if rank < size%r.Ranks {
-				count++
-			}
-			do(left[:count], rank == r.Ranks-1)
+	for i := range e.Steps + len(e.Tail) {
+		counts := e.Shares[max(0, i-e.Steps+1)]
+		for rank, count := range counts {
+			do(rank, left[:count], rank == len(counts)-1)
 			left = left[count:]
 		}
-	}
-	for range e.Steps {
-		step(r.StepSamples)
-	}
-	for _, size := range e.Tail {
-		step(size)
 	}
 }

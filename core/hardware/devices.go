@@ -21,7 +21,7 @@ func OpenDevices(options Options) (*Devices, error) {
 	if err != nil {
 		return nil, err
 	}
-	units, reason := session.visible(options.VisibleDevices)
+	units, reason := session.visible(options)
 	if len(units) == 0 {
 		session.close()
 		return nil, fault.New(fault.NotFound, "watch host memory only, or make a GPU visible", "no GPU to watch: %s", reason)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ import (
 const (
 	probeLibrary = "HARDWARE_PROBE_LIBRARY" // the library to probe; makes this binary the probe
 	probeVisible = "HARDWARE_PROBE_VISIBLE" // CUDA_VISIBLE_DEVICES, unset when unset
+	probeOrder   = "HARDWARE_PROBE_ORDER"   // identifiers as CUDA has listed them, by commas
 	probeOther   = "HARDWARE_PROBE_OTHER"   // a second library to try afterwards
 )
 
@@ -62,6 +64,9 @@ type answer struct {
 
 func probe(path string) answer {
 	options := Options{LibraryPath: path}
+	if listed := os.Getenv(probeOrder); listed != "" {
+		options.CUDAOrder = strings.Split(listed, ",")
+	}
 	if text, set := os.LookupEnv(probeVisible); set {
 		options.VisibleDevices = &text
 	}
@@ -369,6 +374,35 @@ func TestVisibleDevicesOnRecordedMachines(t *testing.T) {
 			assert.Contains(t, found.Hardware.NoGPUReason, test.reason)
 			assert.Equal(t, test.reason == "", found.OpenError == "")
 		})
+	}
+}
+
+// TestUnlikeGPUsInCUDAsOrder: profile, readings and names by the numbers that CUDA gives, once it has been asked.
+func TestUnlikeGPUsInCUDAsOrder(t *testing.T) {
+	t.Parallel()
+	library := fakeDriver(t, "T4_V100")
+	const t4, v100 = "GPU-aaaa0000-0000-0000-0000-000000000000", "GPU-ffff0000-0000-0000-0000-000000000000"
+	for _, test := range []struct {
+		environment []string
+		names       []string
+		note        string
+	}{
+		{nil, []string{"Tesla T4", "Tesla V100-SXM2-16GB"}, ""},
+		{[]string{probeOrder + "=" + v100 + "," + t4}, []string{"Tesla V100-SXM2-16GB", "Tesla T4"}, ""},
+		{[]string{probeVisible + "=0"}, []string{"Tesla T4"}, "may select other GPUs than those planned for (Tesla T4)"},
+		{[]string{probeVisible + "=0", probeOrder + "=" + v100}, []string{"Tesla V100-SXM2-16GB"}, ""},
+	} {
+		found := ask(t, library, test.environment...)
+		assert.Equal(t, test.names, found.Names)
+		require.Len(t, found.Hardware.GPUs, len(test.names))
+		for i, gpu := range found.Hardware.GPUs {
+			assert.Equal(t, test.names[i], gpu.Name)
+			assert.Equal(t, i, gpu.Index)
+		}
+		if test.note == "" {
+			assert.Empty(t, found.Hardware.OrderNote)
+		}
+		assert.Contains(t, found.Hardware.OrderNote, test.note)
 	}
 }
 

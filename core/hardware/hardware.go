@@ -16,6 +16,10 @@ type Options struct {
 	// VisibleDevices is CUDA_VISIBLE_DEVICES as the caller's process has it, nil when unset. It is passed in because Go
 	// reads its environment once, at load, and would not see what Python sets later. "" and "-1" hide every GPU.
 	VisibleDevices *string
+	// DeviceOrder is CUDA_DEVICE_ORDER of that process, "" when unset.
+	DeviceOrder string
+	// CUDAOrder is the identifiers of its devices as CUDA numbers them, nil where CUDA does not run in it yet.
+	CUDAOrder []string
 	// LibraryPath is the NVML library to load, "" for "libnvidia-ml.so.1". One process can use one library only.
 	LibraryPath string
 	// Root is the folder that holds proc and sys, "" for "/". It does not redirect the driver.
@@ -38,7 +42,8 @@ func Detect(options Options) (profile.Hardware, error) {
 	}
 	defer session.close()
 	found.DriverVersion, found.CUDAVersion = session.driverVersion, session.cudaVersion
-	units, reason := session.visible(options.VisibleDevices)
+	units, reason := session.visible(options)
+	found.OrderNote = session.orderNote(options, units)
 	for _, u := range units {
 		gpu, err := measure(u, len(found.GPUs))
 		if err != nil {

@@ -76,13 +76,13 @@ func TestABrokenBoardKeepsItsPlace(t *testing.T) {
 	opened, err := start(fakeLibrary(nil, fakeGPU("Tesla T4")), functions{memoryV1: true})
 	require.NoError(t, err)
 	second, zero := "1", "0"
-	units, _ := opened.visible(&second)
+	units, _ := opened.visible(Options{VisibleDevices: &second})
 	require.Len(t, units, 1)
 	assert.Equal(t, "Tesla T4", units[0].name)
-	units, reason := opened.visible(&zero)
+	units, reason := opened.visible(Options{VisibleDevices: &zero})
 	assert.Empty(t, units)
 	assert.Equal(t, "GPU 0 cannot be opened: the GPU is lost", reason)
-	units, _ = opened.visible(nil)
+	units, _ = opened.visible(Options{})
 	assert.Len(t, units, 1)
 }
 
@@ -139,7 +139,7 @@ func TestMIGListing(t *testing.T) {
 	places = nil
 	parent.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
 	opened := &session{boards: []board{describeBoard(parent, functions{memoryV1: true, mig: true}, nil)}}
-	_, reason := opened.visible(nil)
+	_, reason := opened.visible(Options{})
 	assert.Contains(t, reason, "no MIG instance exists")
 }
 

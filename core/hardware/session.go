@@ -83,8 +83,13 @@ func measure(u unit, index int) (profile.GPU, error) {
 	return gpu, nil
 }
 
-// visible applies CUDA_VISIBLE_DEVICES and CUDA's MIG rules. With no unit left the reason says why.
-func (s *session) visible(setting *string) (units []unit, reason string) {
+// visible gives the units in CUDA's order: as CUDA itself has listed them, else by CUDA_VISIBLE_DEVICES and CUDA's MIG rules. With
+// no unit left the reason says why.
+func (s *session) visible(options Options) (units []unit, reason string) {
+	if told := s.inCUDAOrder(options.CUDAOrder); told != nil {
+		return told, ""
+	}
+	setting := options.VisibleDevices
 	if len(s.boards) == 0 {
 		return nil, "the NVIDIA driver is loaded but lists no GPU (a container may have been started without one)"
 	}

@@ -17,9 +17,7 @@ import (
 // MIG (NVIDIA's MIG user guide, "CUDA device enumeration"): a process sees one MIG device at most, the first selected,
 // and no whole GPU beside it.
 //
-// Not done: indices count in NVML's order, the PCI bus order. CUDA counts so only with CUDA_DEVICE_ORDER=PCI_BUS_ID; by
-// default (FASTEST_FIRST) it puts the fastest GPU first, by a rule that NVIDIA does not publish. The two agree on machines
-// with equal cards. On mixed machines set CUDA_DEVICE_ORDER=PCI_BUS_ID or select by UUID.
+// Indices count in NVML's order, which may not be CUDA's where GPUs differ (deviceorder.go).
 
 // selection is CUDA_VISIBLE_DEVICES taken apart: indices, or prefixes of identifiers.
 type selection struct {

@@ -94,6 +94,51 @@ func TestVisibleDevices(t *testing.T) {
 	}
 }
 
+func TestOrderOfUnlikeGPUs(t *testing.T) {
+	boards := boardsFor("GPU-t4", "GPU-v100", "GPU-a[MIG-1]", "GPU-b!", "GPU-t5")
+	for i, name := range []string{"T4", "V100", "A100", "T4", "T4"} {
+		boards[i].name = name
+	}
+	alike := boardsFor("GPU-1", "GPU-2")
+	text := func(s string) *string { return &s }
+	for _, test := range []struct {
+		boards   []board
+		options  Options
+		expected string
+		noted    bool
+	}{
+		{boards[:2], Options{}, "GPU-t4 GPU-v100", false}, // all are visible: only their numbers may differ
+		{boards[:2], Options{VisibleDevices: text("0,1")}, "GPU-t4 GPU-v100", false},
+		{boards[:2], Options{VisibleDevices: text("0")}, "GPU-t4", true},
+		{boards[:2], Options{VisibleDevices: text("0"), DeviceOrder: "FASTEST_FIRST"}, "GPU-t4", true},
+		{boards[:2], Options{VisibleDevices: text("0"), DeviceOrder: "PCI_BUS_ID"}, "GPU-t4", false},
+		{boards[:2], Options{VisibleDevices: text("GPU-v")}, "GPU-v100", false},
+		{boards[:2], Options{VisibleDevices: text("5")}, "", false},
+		{alike, Options{VisibleDevices: text("1")}, "GPU-2", false},
+		{boards[1:3], Options{VisibleDevices: text("0")}, "GPU-v100", true},
+		// What CUDA has listed counts, whatever the environment says by now.
+		{boards[:2], Options{CUDAOrder: []string{"GPU-v100", "GPU-t4"}}, "GPU-v100 GPU-t4", false},
+		{boards[:2], Options{CUDAOrder: []string{"GPU-v100"}, VisibleDevices: text("0")}, "GPU-v100", false},
+		{boards, Options{CUDAOrder: []string{"GPU-t5", "GPU-v100", "GPU-t4"}}, "GPU-t5 GPU-v100 GPU-t4", false},
+		// What cannot be is not believed.
+		{boards[:2], Options{CUDAOrder: []string{"GPU-v100", "GPU-x"}}, "GPU-t4 GPU-v100", false},
+		{boards[:2], Options{CUDAOrder: []string{"GPU-t4", "GPU-t4"}}, "GPU-t4 GPU-v100", false},
+		{boards[:2], Options{CUDAOrder: []string{""}, VisibleDevices: text("1")}, "GPU-v100", true},
+		{boards[:2], Options{CUDAOrder: []string{}, VisibleDevices: text("1")}, "GPU-v100", true},
+		{boards[3:], Options{CUDAOrder: []string{"GPU-b"}}, "GPU-t5", false}, // a broken one
+		{boards[2:3], Options{CUDAOrder: []string{"GPU-a"}}, "MIG-1", false}, // a sliced one
+	} {
+		s := &session{boards: test.boards}
+		units, _ := s.visible(test.options)
+		assert.Equal(t, test.expected, uuidsOf(units), "%+v", test.options)
+		note := s.orderNote(test.options, units)
+		assert.Equal(t, test.noted, note != "", "%+v: %s", test.options, note)
+	}
+	s := &session{boards: boards[:2]}
+	units, _ := s.visible(Options{VisibleDevices: text("0")})
+	assert.Contains(t, s.orderNote(Options{VisibleDevices: text("0")}, units), "CUDA_VISIBLE_DEVICES=0 may select other GPUs than those planned for (T4)")
+}
+
 func TestReasonsForSeeingNothing(t *testing.T) {
 	hidden := strings.Repeat("-", 500)
 	for _, test := range []struct {
@@ -106,7 +151,7 @@ func TestReasonsForSeeingNothing(t *testing.T) {
 		{boardsFor("GPU-a[]"), nil, "MIG mode is on"},
 		{boardsFor("GPU-a", "GPU-b", "GPU-c", "GPU-d", "GPU-e", "GPU-f"), &hidden, "2 more"},
 	} {
-		units, reason := (&session{boards: test.boards}).visible(test.setting)
+		units, reason := (&session{boards: test.boards}).visible(Options{VisibleDevices: test.setting})
 		assert.Empty(t, units)
 		assert.Contains(t, reason, test.reason)
 		assert.Less(t, len(reason), 300)

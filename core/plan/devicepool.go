@@ -43,6 +43,9 @@ func newPool(h profile.Hardware, o Options) pool {
 		p.count, p.why = 1, fmt.Sprintf("%d MIG slices are visible, and one process can use only the first", len(h.GPUs))
 	}
 	p.gpus = h.GPUs[:min(p.count, len(h.GPUs))]
+	if h.OrderNote != "" {
+		p.warnings = append(p.warnings, h.OrderNote)
+	}
 	p.chooseTightest(o.SafetyMargin)
 	p.warnDevices()
 	return p
@@ -90,7 +93,7 @@ func (p *pool) warnDevices() {
 	}
 	for _, g := range p.gpus[1:] {
 		if g.Name != first.Name {
-			p.warnings = append(p.warnings, fmt.Sprintf("The GPUs differ (%s, %s): every one gets the batch of %s.", first.Name, g.Name, p.where()))
+			p.warnings = append(p.warnings, fmt.Sprintf("The GPUs differ (%s, %s): what fits at once is planned for %s.", first.Name, g.Name, p.where()))
 			return
 		}
 	}

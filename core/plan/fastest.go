@@ -199,7 +199,7 @@ func (s *search) microBatchReason(f evaluated) string {
 	if f.chosen.microBatching == fixedMicro {
 		return "one size is as fast here: other splits gain less than 3 %"
 	}
-	if f.memory.Largest(s.clips.longest()) >= s.perDevice {
+	if f.chosen.shares == nil && f.memory.Largest(s.clips.longest()) >= s.perDevice {
 		return fmt.Sprintf("the %d clips of a device's share of a step fit at once, also of the longest; the guard splits where that saves padding: %.1f %% instead of %.1f %%",
 			s.perDevice, 100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 	}

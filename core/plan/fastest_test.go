@@ -356,7 +356,9 @@ func TestAStreamKeepsItsOrder(t *testing.T) {
 }
 
 func TestUnequalCardsTakeWhatTheyHaveRoomFor(t *testing.T) {
-	c := planned(t, described(t, xlsr, speech(4000, 30, 1), "T4", "A100-40GB"))
+	in := described(t, xlsr, speech(4000, 30, 1), "T4", "A100-40GB")
+	in.Options.LengthHandling = "packed" // whose clips are shared evenly
+	c := planned(t, in)
 	require.Len(t, c.Devices, 2)
 	assert.Equal(t, "ddp", c.Distributed)
 	assert.Equal(t, 16, c.Devices[0].Samples)

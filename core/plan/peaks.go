@@ -87,20 +87,26 @@ func (s *search) writeDevices(d *draft, f evaluated) error {
 		d.warn(s.engineWarning())
 	}
 	d.because("distributed", why)
+	if f.chosen.shares != nil {
+		shared, gain := s.sharesReason(f.chosen)
+		d.reasons[len(d.reasons)-1].text += "; " + shared
+		d.comparedWith("even shares", gain)
+	}
 	d.Devices = []profile.Device{}
 	for i, g := range s.pool.gpus {
 		planned, _ := plannedMemory(g, d.SafetyMargin)
-		device := profile.Device{Index: g.Index, Name: g.Name, Samples: s.perDevice, MicroBatchSize: d.MicroBatchSize,
+		samples := s.samples(f.chosen, i)
+		device := profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name, Samples: samples, MicroBatchSize: min(d.MicroBatchSize, samples),
 			PeakBytes: d.PredictedBytes, BudgetBytes: int64(planned * d.SafetyMargin)}
 		if i != s.pool.tightest && d.MicroBatching == memoryMicro && s.estimator != nil && device.BudgetBytes > d.BudgetBytes {
 			own := *s
 			own.budget = estimate.Budget{GPU: g, Devices: s.pool.count, Bytes: uint64(device.BudgetBytes)}
 			q := own.question(f.candidate, 1)
-			factor, err := s.estimator.Factor(q, own.budget, s.perDevice)
+			factor, err := s.estimator.Factor(q, own.budget, samples)
 			if err != nil {
 				return err
 			}
-			device.MicroBatchSize = max(d.MicroBatchSize, s.estimator.Largest(q, own.budget, factor, 1, s.perDevice))
+			device.MicroBatchSize = max(device.MicroBatchSize, s.estimator.Largest(q, own.budget, factor, 1, samples))
 			peak, err := own.peak(evaluated{candidate: f.candidate}, device.MicroBatchSize)
 			if err != nil {
 				return err
@@ -110,6 +116,14 @@ func (s *search) writeDevices(d *draft, f evaluated) error {
 		d.Devices = append(d.Devices, device)
 	}
 	return nil
+}
+
+// samples is the clips of one device in a step.
+func (s *search) samples(b batches, device int) int {
+	if b.shares == nil {
+		return s.perDevice
+	}
+	return b.shares[device]
 }
 
 // engineWarning says what the guard cannot do where an engine holds the model's state.

@@ -62,7 +62,7 @@ func (d *draft) devices(p pool) []profile.Device {
 	all := make([]profile.Device, len(p.gpus))
 	for i, g := range p.gpus {
 		planned, _ := plannedMemory(g, d.SafetyMargin)
-		all[i] = profile.Device{Index: g.Index, Name: g.Name, Samples: d.PerDeviceTrainBatchSize * d.GradientAccumulationSteps,
+		all[i] = profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name, Samples: d.PerDeviceTrainBatchSize * d.GradientAccumulationSteps,
 			MicroBatchSize: d.MicroBatchSize, PeakBytes: d.PredictedBytes, BudgetBytes: int64(planned * d.SafetyMargin)}
 	}
 	return all

@@ -53,7 +53,9 @@ type batches struct {
 	epoch         timing.Range // seconds, without the loader
 	costS         float64
 	steps         int
-	microBatches  float64 // of a device in a step, on average
+	microBatches  float64      // of a device in a step, on average
+	shares        []int        // clips of each device in a step, by speed; nil: evenly
+	evenly        timing.Range // the epoch with even shares, where there are others
 }
 
 // Names of how micro-batches are made.
@@ -283,24 +285,40 @@ func capped(m batching.Limits, most int) batching.Limits {
 func (s *search) compare(f *evaluated) error {
 	step := s.perDevice * s.pool.count
 	sample := s.clips.sample(step, s.pool.count)
-	c, err := batching.Compare(sample, batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
-		Seed: 1, Buckets: usualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory})
+	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
+		Seed: 1, Buckets: usualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory, Paces: f.throughput.paces}
+	c, err := batching.Compare(sample, options)
 	if err != nil {
 		return err
+	}
+	bySpeed := c
+	if options.Shares = s.shares(*f); options.Shares != nil {
+		if bySpeed, err = batching.Compare(sample, options); err != nil {
+			return err
+		}
 	}
 	f.buckets, f.simulated = c.Buckets, len(sample)
 	scale := float64(s.clips.count) / float64(len(sample))
 	steps := max(1, (s.clips.count+step-1)/step)
-	for _, each := range c.Strategies {
-		b := batches{order: each.Order, microBatching: memoryMicro, figures: each, costS: each.SlowestS * scale, steps: steps}
+	made := func(each batching.Figures, microBatching string) batches {
+		b := batches{order: each.Order, microBatching: microBatching, figures: each, costS: each.SlowestS * scale, steps: steps}
+		b.microBatches = float64(each.MicroBatches) * scale / float64(s.pool.count*steps)
+		b.epoch = f.throughput.epoch(b)
+		return b
+	}
+	for i, each := range c.Strategies {
+		microBatching := memoryMicro
 		switch {
 		case each.Split == batching.Fixed && each.Order != batching.Bucketed:
-			b.microBatching = fixedMicro
+			microBatching = fixedMicro
 		case each.Split == batching.Fixed && s.mixing, each.Split == batching.Optimal && !s.mixing:
 			continue // the guard takes the cheapest cut; where padding must stay, one size for the longest of the step
 		}
-		b.microBatches = float64(each.MicroBatches) * scale / float64(s.pool.count*steps)
-		b.epoch = f.throughput.epoch(b)
+		b := made(each, microBatching)
+		if shared := made(bySpeed.Strategies[i], microBatching); microBatching == memoryMicro && (1+aboutAsFast)*shared.epoch.Likely < b.epoch.Likely {
+			shared.shares, shared.evenly = options.Shares, b.epoch
+			b = shared
+		}
 		f.all = append(f.all, b)
 	}
 	return nil

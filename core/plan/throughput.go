@@ -11,6 +11,7 @@ type throughput struct {
 	known        bool
 	slowest      *estimate.Timer // of the GPU that the others wait for
 	fastest      *estimate.Timer
+	paces        []float64    // of each GPU, where they differ: how long it takes, the slowest 1
 	paddedSecond timing.Range // of one padded second in a micro-batch of usual size
 	overheadS    float64      // of one micro-batch, in seconds of audio
 	parts        timing.Parts // of a usual micro-batch

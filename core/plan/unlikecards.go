@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -41,28 +42,69 @@ func (s *search) readTimers() error {
 // compareCards finds the GPUs on which a micro-batch takes the longest and the shortest, with its parts on the slowest.
 func (s *search) compareCards(w kernel.Work) (throughput, error) {
 	p := throughput{known: true, calibration: s.in.Options.Calibration}
-	least := 0.0
-	for _, timer := range s.timers {
+	least, seconds := 0.0, make([]float64, len(s.timers))
+	for i, timer := range s.timers {
 		parts, err := timer.Micro(w)
 		if err != nil {
 			return throughput{}, err
 		}
-		seconds := parts.Sum().Likely
-		if p.slowest == nil || seconds > p.parts.Sum().Likely {
+		seconds[i] = parts.Sum().Likely
+		if p.slowest == nil || seconds[i] > p.parts.Sum().Likely {
 			p.slowest, p.parts = timer, parts
 		}
-		if p.fastest == nil || seconds < least {
-			p.fastest, least = timer, seconds
+		if p.fastest == nil || seconds[i] < least {
+			p.fastest, least = timer, seconds[i]
 		}
 	}
+	p.paces = s.paces(seconds)
 	return p, nil
+}
+
+// paces is how long each GPU takes for a micro-batch, in relation to the slowest, by the seconds of each kind; nil where all are alike, or
+// some are assumed.
+func (s *search) paces(seconds []float64) []float64 {
+	if len(seconds) < 2 || s.pool.count != len(s.pool.gpus) {
+		return nil
+	}
+	paces := make([]float64, s.pool.count)
+	for i, g := range s.pool.gpus {
+		kind := slices.IndexFunc(s.timers, func(t *estimate.Timer) bool { return alike(t.GPU, g) })
+		paces[i] = seconds[kind] / slices.Max(seconds)
+	}
+	return paces
+}
+
+// shares divides the clips of a step by speed; nil where that is no other than evenly, or cannot be exact: the guard weights what each process
+// computes, unless an engine or the Trainer makes the batches, or results depend on the padding of a process's share.
+func (s *search) shares(f evaluated) []int {
+	step := s.perDevice * s.pool.count
+	if f.throughput.paces == nil || s.sharded() || s.in.Options.Streamed || !s.mixing || f.traced != nil && f.traced.OneLength {
+		return nil
+	}
+	shares := batching.FastestShares(step, f.throughput.paces)
+	if slices.Max(shares) == slices.Min(shares) {
+		return nil
+	}
+	return shares
+}
+
+// sharesReason says who gets how many clips, and what that saves.
+func (s *search) sharesReason(b batches) (why, gain string) {
+	each := make([]string, len(b.shares))
+	for i, share := range b.shares {
+		each[i] = fmt.Sprintf("%d for %s", share, s.pool.gpus[i].Name)
+	}
+	return fmt.Sprintf("clips of a step are shared by speed (%s), and the guard weights each share, so that gradients are those of even shares; "+
+			"an epoch takes %.3g h on the GPUs, with even shares %.3g h", strings.Join(each, ", "), b.epoch.Likely/3600, b.evenly.Likely/3600),
+		fmt.Sprintf("%.2f× faster", b.evenly.Likely/b.epoch.Likely)
 }
 
 func alike(a, b profile.GPU) bool {
 	return a.Name == b.Name && a.MemoryTotalBytes == b.MemoryTotalBytes
 }
 
-// unlikeWarning says what the slowest of unlike GPUs costs: the Trainer shares a step's clips evenly, so that each step waits for it.
+// unlikeWarning says what the slowest of unlike GPUs costs: where clips are shared evenly each step waits for it, and where not, the
+// memory that it has and the exchange of gradients may cost more than it saves.
 // The fastest kind alone is planned the same way; "" for GPUs of one kind, and where no times are known.
 func (s *search) unlikeWarning(d *draft, f evaluated) (string, error) {
 	slow, best := f.throughput.slowest, f.throughput.fastest
@@ -77,17 +119,25 @@ func (s *search) unlikeWarning(d *draft, f evaluated) (string, error) {
 	}
 	alone, err := Make(in)
 	if err != nil {
-		if fault.From(err).Code == fault.Infeasible {
+		switch {
+		case fault.From(err).Code == fault.Infeasible && f.chosen.shares != nil:
+			return "", nil
+		case fault.From(err).Code == fault.Infeasible:
 			return fmt.Sprintf("Each step waits for %s; the training does not fit on %s alone.", slow.GPU.Name, best.GPU.Name), nil
 		}
 		return "", err
 	}
 	saved := 100 * (1 - alone.Times.RunHours.Likely/d.Times.RunHours.Likely)
-	if saved <= 0 {
-		return fmt.Sprintf("Each step waits for %s; %s alone would take %.0f %% longer.", slow.GPU.Name, counted(fast), -saved), nil
+	head := fmt.Sprintf("Each step waits for %s: %s alone would take", slow.GPU.Name, counted(fast))
+	switch {
+	case f.chosen.shares != nil && saved <= 100*aboutAsFast:
+		return "", nil
+	case f.chosen.shares != nil:
+		head = fmt.Sprintf("Even with clips shared by speed %s alone would take", counted(fast))
+	case saved <= 0:
+		return fmt.Sprintf("%s %.0f %% longer.", head, -saved), nil
 	}
-	return fmt.Sprintf("Each step waits for %s: %s alone would take %.0f %% less time. Set %s before Python starts, and plan again.",
-		slow.GPU.Name, counted(fast), saved, visibleOnly(fast)), nil
+	return fmt.Sprintf("%s %.0f %% less time. Set %s before Python starts, and plan again.", head, saved, visibleOnly(fast)), nil
 }
 
 func counted(gpus []profile.GPU) string {

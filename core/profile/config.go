@@ -96,7 +96,8 @@ type Bucket struct {
 
 // Device is what one GPU does in a step.
 type Device struct {
-	Index          int    `json:"index"` // CUDA ordinal
+	Index          int    `json:"index"` // among the visible ones: CUDA's, but of unlike GPUs perhaps not before CUDA runs
+	UUID           string `json:"uuid"`  // "" when planned from the catalogue
 	Name           string `json:"name"`
 	Samples        int    `json:"samples"`          // of an optimizer step
 	MicroBatchSize int    `json:"micro_batch_size"` // clips of the longest length that are computed at once

@@ -8,6 +8,7 @@ package profile
 type Hardware struct {
 	GPUs          []GPU   `json:"gpus"`           // the visible devices in CUDA order; empty without a GPU
 	NoGPUReason   string  `json:"no_gpu_reason"`  // why GPUs is empty, in words; "" when it is not
+	OrderNote     string  `json:"order_note"`     // why CUDA may have selected other GPUs; "" where it has not
 	DriverVersion *string `json:"driver_version"` // NVIDIA driver, "550.54.15"
 	CUDAVersion   *string `json:"cuda_version"`   // highest CUDA version that the driver supports, "12.4"
 	CPU           CPU     `json:"cpu"`

@@ -25,6 +25,9 @@ func hardwareLines(h profile.Hardware) []string {
 	if len(lines) == 0 {
 		lines = []string{fmt.Sprintf("no GPU (%s)", h.NoGPUReason)}
 	}
+	if h.OrderNote != "" {
+		lines = append(lines, h.OrderNote)
+	}
 	if h.DriverVersion != nil && *h.DriverVersion != "" {
 		lines = append(lines, fmt.Sprintf("driver %s, CUDA up to %s", *h.DriverVersion, profile.Or(h.CUDAVersion, "unknown")))
 	}

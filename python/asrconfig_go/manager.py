@@ -393,6 +393,6 @@ def _is_stream(dataset: Any) -> bool:
 
 
 def _fits_whole(trainer: Any, config: TrainingConfig) -> bool:
-    """Whether a process's whole share of a step fits at once, by the plan."""
-    share: int = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
-    return config.micro_batch_size >= share
+    """Whether every process's whole share of a step fits at once, by the plan."""
+    even: int = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
+    return config.micro_batch_size >= max([even, *(device.samples for device in config.devices)])

@@ -45,6 +45,11 @@ static const struct gpu gpus[] = {{"Tesla T4", "GPU-aaaa0000-0000-0000-0000-0000
 #define CUDA 12040
 static const struct gpu gpus[] = {{"Tesla T4", "GPU-aaaa0000-0000-0000-0000-000000000000", 7, 5, 15360, 442, 0, NULL, 0, 0},
                                   {"Tesla T4", "GPU-bbbb0000-0000-0000-0000-000000000000", 7, 5, 15360, 442, 11, NULL, 0, 0}};
+#elif defined(MACHINE_T4_V100) /* the slower one first on the bus */
+#define DRIVER "550.54.15"
+#define CUDA 12040
+static const struct gpu gpus[] = {{"Tesla T4", "GPU-aaaa0000-0000-0000-0000-000000000000", 7, 5, 15360, 442, 0, NULL, 0, 0},
+                                  {"Tesla V100-SXM2-16GB", "GPU-ffff0000-0000-0000-0000-000000000000", 7, 0, 16160, 300, 10, NULL, 0, 0}};
 #elif defined(MACHINE_L4)
 #define DRIVER "580.105.08"
 #define CUDA 13000

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+GUARD_KEY: Final = "_asrconfig_guard"
+"""The attribute of a Trainer that holds its guard."""
 
 
 def override(owner: Any, name: str, function: Any) -> Callable[[], None]:

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 from .._base import native
-from .._base.checks import checked
+from .._base.checks import checked, checked_list
 from .._base.choices import StepMode
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json
@@ -68,15 +68,18 @@ class StepSampler:
         for note in self.notes:
             warnings.warn(note, BatchingWarning, stacklevel=2)
 
-    def shard(self, rank: int, ranks: int) -> StepSampler:
+    def shard(self, rank: int, ranks: int, shares: Sequence[int] | None = None) -> StepSampler:
         """The part of process ``rank`` of ``ranks``: its share of every step, of about the same seconds as the others'.
 
-        All processes take as many batches. Raises ``InvalidArgumentError`` when a step cannot be shared evenly.
+        ``shares`` are the clips of each process in a full step, where they are not even: the gradient of the step then
+        requires weights, which the guard gives. Packed steps do not have them. All processes take as many batches.
+        Raises ``InvalidArgumentError`` when a step cannot be shared so.
         """
         if not 0 <= checked("rank", rank, int) < checked("ranks", ranks, int):
             raise InvalidArgumentError(f"rank = {rank} of {ranks} processes", "count ranks from 0")
         part = copy.copy(self)
-        part._recipe, part.rank = {**self._recipe, "ranks": ranks}, rank
+        given = None if shares is None else checked_list("shares", shares, int)
+        part._recipe, part.rank = {**self._recipe, "ranks": ranks, "shares": given}, rank
         part._ask()
         return part
 
@@ -94,7 +97,12 @@ class StepSampler:
     @property
     def batch_samples(self) -> int:
         """Clips of this process in a full step."""
-        return self.step_samples // self.ranks
+        return self._counts[0][self.rank]
+
+    @property
+    def even(self) -> bool:
+        """Whether all processes have as many clips of a full step."""
+        return len(set(self._counts[0])) == 1
 
     @property
     def ranks(self) -> int:
@@ -113,22 +121,21 @@ class StepSampler:
 
     def __len__(self) -> int:
         """Optimizer steps of an epoch."""
-        return self._steps + len(self._tail)
+        return self._steps + len(self._counts) - 1
 
     def __iter__(self) -> Iterator[list[int]]:
         """The numbers of this process's clips of each step."""
         order, at = self._ask(), 0
-        for size in [self.step_samples] * self._steps + self._tail:
-            each, more = divmod(size, self.ranks)
-            begin = at + self.rank * each + min(self.rank, more)
-            yield order[begin : begin + each + (self.rank < more)].tolist()
-            at += size
+        for counts in self._counts[:1] * self._steps + self._counts[1:]:
+            begin = at + sum(counts[: self.rank])
+            yield order[begin : begin + counts[self.rank]].tolist()
+            at += sum(counts)
 
     def _ask(self) -> array[int]:
         """The order of this epoch, the shares of the processes side by side."""
         request = {"options": {**self._recipe, "epoch": self.epoch}}
         found, order = native.exchange("batching.order", request, self._seconds.tobytes())
-        self._steps, self._tail = int(found["steps"]), [int(size) for size in found["tail"]]
+        self._steps, self._counts = int(found["steps"]), [[int(n) for n in step] for step in found["shares"]]
         self.notes: tuple[str, ...] = tuple(found["notes"])
         """Warnings about too little data."""
         self.buckets: tuple[LengthBucket, ...] = tuple(from_json(LengthBucket, each) for each in found["buckets"])

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
-from .._base.override import override
+from .._base.override import GUARD_KEY, override
 from .step_sampler import StepSampler
 
 _KEY = "_asrconfig_batches"
 
 
-def use_batches(trainer: Any, sampler: StepSampler) -> Callable[[], None]:
+def use_batches(trainer: Any, sampler: StepSampler, shares: Sequence[int] | None = None) -> Callable[[], None]:
     """Let a ``transformers.Trainer`` train on the steps of ``sampler``, shared over its processes.
 
     The Trainer's batch is a whole step's share of a process: ``per_device_train_batch_size`` must be the step's samples
     divided by the devices, and ``gradient_accumulation_steps`` 1. ``manager.attach(trainer, memory=…)``, before or
     after, splits it into micro-batches that fit. Each clip comes once per epoch over all processes, in the order of the
     sampler's seed; a resumed training continues with the next step. The sampler's ``seed`` counts,
-    not ``data_seed``, and ``group_by_length`` is not looked at.
+    not ``data_seed``, and ``group_by_length`` is not looked at. ``shares`` are the clips of each process in a step
+    where they are not even (see ``StepSampler.shard``): training then requires the guard, which weights them.
 
     Gives a function that leaves the Trainer as it was. Raises ``InvalidArgumentError``, with nothing changed, for
     settings that do not go together.
@@ -38,12 +39,17 @@ def use_batches(trainer: Any, sampler: StepSampler) -> Callable[[], None]:
             "call the function that use_batches returned to detach it",
         )
     _check(trainer, sampler)
-    part = sampler.shard(trainer.args.process_index, trainer.args.world_size)
+    part = sampler.shard(trainer.args.process_index, trainer.args.world_size, shares)
     make_loader = trainer.get_train_dataloader
     callback = _epochs(part)
 
     def get_train_dataloader(*args: Any, **kwargs: Any) -> Any:
         _check(trainer, sampler)  # settings may have changed since
+        if not part.even and not hasattr(trainer, GUARD_KEY):
+            raise InvalidArgumentError(
+                "a plain Trainer weights processes alike, and they have unequal shares of a step",
+                "call manager.attach(trainer) first, or leave shares out",
+            )
         return with_batches(make_loader(*args, **kwargs), part)
 
     undo = override(trainer, "get_train_dataloader", get_train_dataloader)
@@ -56,6 +62,11 @@ def use_batches(trainer: Any, sampler: StepSampler) -> Callable[[], None]:
         undo()
 
     return leave
+
+
+def shared_evenly(trainer: Any) -> bool:
+    """Whether all processes have as many clips of a step, as far as a sampler decides."""
+    return not hasattr(trainer, _KEY) or getattr(trainer, _KEY).even
 
 
 def with_batches(loader: Any, sampler: StepSampler) -> Any:

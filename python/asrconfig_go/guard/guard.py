@@ -11,9 +11,10 @@ import torch
 from .._base.choices import TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
 from .._base.out_of_memory import classify, note as add_note
-from .._base.override import override
+from .._base.override import GUARD_KEY, override
 from .._base.random_state import cpu_generators_kept, cpu_state, seed_cpu, seed_of, set_cpu_state
 from ..batching.memory_limits import OVERHEAD_S
+from ..batching.trainer_batches import shared_evenly
 from ..view.units import plural
 from .accumulation_window import Call, Window
 from .attempts import STATISTICS_HINT, Attempts, Piece
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
-
-KEY = "_asrconfig_guard"
 
 
 class GuardSettings(TypedDict, total=False):
@@ -153,7 +152,7 @@ class Guard:
             self._undo = [override(trainer, name, function) for name, function in self._wrapped.items()]
             self._undo += [self._losses.remove, self._optimizer.remove, self._listen(), predictions_back(trainer)]
             self._undo.append(follow_steps(trainer.callback_handler))
-            setattr(trainer, KEY, self)
+            setattr(trainer, GUARD_KEY, self)
             for note in self.notes:
                 logger.warning(note)
         return self
@@ -175,7 +174,7 @@ class Guard:
             undo()
         self._undo = []
         self._window.clear()
-        self.trainer.__dict__.pop(KEY, None)
+        self.trainer.__dict__.pop(GUARD_KEY, None)
 
     def _listen(self) -> Callable[[], None]:
         callback = GuardCallback(self._training_begins, self._epoch_begins, self.events)
@@ -326,6 +325,11 @@ class Guard:
         unfit, whole = self._rule.unfit, self._whole
         if not (unfit or whole):
             return
+        if unfit and not shared_evenly(self.trainer):
+            raise InvalidArgumentError(
+                f"processes with unequal shares of a step would not train as with even ones: {unfit}",
+                "share steps evenly: manager.attach(trainer, memory=False) keeps the Trainer's own batches",
+            )
         if self._micro_batch is not None:
             raise InvalidArgumentError(
                 f"micro_batch = {self._micro_batch} would not train as the whole batch does: {unfit or whole}",
@@ -463,7 +467,7 @@ def guard_of(trainer: Any) -> Guard | None:
     >>> guard_of(trainer) is None
     True
     """
-    return getattr(trainer, KEY, None)
+    return getattr(trainer, GUARD_KEY, None)
 
 
 def attach(trainer: Any, **options: Unpack[GuardSettings]) -> Guard:

@@ -126,7 +126,7 @@ def _notes(asked: PlanRecord, settled: PlanRecord, machines: int) -> tuple[str, 
         notes.append(f"{batches}: sharded processes make equal steps; the effective batch is the same.")
     sizes = {device.micro_batch_size for device in settled.devices}
     if len(sizes) > 1 and settled.distributed not in SHARDED:
-        notes.append("GPUs differ: each process passes its own micro-batch to the guard (docs/distributed.md).")
+        notes.append("GPUs differ: manager.attach gives each process the limits of its own (docs/distributed.md).")
     return tuple(notes)
 
 

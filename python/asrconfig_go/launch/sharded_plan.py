@@ -67,7 +67,8 @@ def _checked(config: PlanRecord, strategy: Strategy) -> Strategy:
 def _fixed_batches(config: PlanRecord) -> dict[str, Any]:
     share = config.per_device_train_batch_size * config.gradient_accumulation_steps
     fits = config.micro_batch_size if config.micro_batching == "memory" else config.per_device_train_batch_size
-    fits = min([fits, share, *(d.micro_batch_size for d in config.devices)])
+    # A device whose whole share fits may fit more than that.
+    fits = min([fits, share, *(d.micro_batch_size for d in config.devices if d.micro_batch_size < d.samples)])
     batch = max(size for size in range(1, fits + 1) if share % size == 0)
     if (batch, config.micro_batching) == (config.per_device_train_batch_size, "fixed"):
         return {}
@@ -76,4 +77,5 @@ def _fixed_batches(config: PlanRecord) -> dict[str, Any]:
         "gradient_accumulation_steps": share // batch,
         "micro_batch_size": batch,
         "micro_batching": "fixed",
+        "devices": tuple(replace(d, samples=share, micro_batch_size=batch) for d in config.devices),
     }

@@ -13,6 +13,7 @@ from .._base.defaults import SAFETY_MARGIN
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json, to_json
 from ..view.render import html, text
+from .cuda_devices import cuda_order
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,15 @@ class Memory:
 class HardwareProfile:
     """One machine. ``gpus`` is empty without a GPU; ``no_gpu_reason`` is then the reason.
 
+    ``order_note`` is the reason why CUDA may have selected other GPUs than those listed, ``""`` where it has not.
+
     >>> HardwareProfile.detect("2xT4").gpus[0].name
     'Tesla T4'
     """
 
     gpus: tuple[GPU, ...]
     no_gpu_reason: str
+    order_note: str
     driver_version: str | None
     cuda_version: str | None
     cpu: CPU
@@ -88,8 +92,8 @@ class HardwareProfile:
     def detect(cls, gpu: str | None = None, safety_margin: float = SAFETY_MARGIN) -> HardwareProfile:
         """Measure this machine, or plan for a catalogue GPU: ``"T4"``, ``"2xT4"``, ``"A100-40GB"``.
 
-        ``CUDA_VISIBLE_DEVICES`` is respected. ``safety_margin``, 0.70 to 0.95, is the share of memory that a plan may
-        use. Raises ``NotFoundError`` for an unknown GPU name.
+        ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` are respected. ``safety_margin``, 0.70 to 0.95, is the share
+        of memory that a plan may use. Raises ``NotFoundError`` for an unknown GPU name.
         """
         check_margin(safety_margin)
         if gpu is not None and not isinstance(gpu, str):
@@ -144,9 +148,13 @@ def check_margin(margin: float) -> None:
         )
 
 
-def driver_arguments() -> dict[str, str | None]:
-    """Environment variables to pass to the library: Go reads the environment once, before Python changes it."""
-    return {"visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES")}
+def driver_arguments() -> dict[str, Any]:
+    """What selects and orders GPUs, for the library: Go reads the environment once, before Python changes it."""
+    return {
+        "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "device_order": os.environ.get("CUDA_DEVICE_ORDER", ""),
+        "cuda_order": cuda_order(),
+    }
 
 
 def hardware_json(profile: HardwareProfile) -> dict[str, object]:

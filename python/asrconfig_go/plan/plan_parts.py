@@ -35,6 +35,8 @@ class PlannedDevice:
     """What one GPU does in a step."""
 
     index: int
+    uuid: str
+    """``""`` when planned from the catalogue."""
     name: str
     samples: int
     """Clips of an optimizer step."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from .._base.errors import AsrConfigError
 from ..plan.plan_record import PlanRecord
+from ..plan.planned_devices import planned_device
 from ..plan.planner import HOST_BYTES
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -40,12 +41,11 @@ def memory_limit(memory: Any, trainer: Any, config: PlanRecord | None, margin: f
 
 def _own_budget(trainer: Any, config: PlanRecord | None) -> int | None:
     """What the plan may use of this process's card, where the cards differ: a memory model is of the tightest."""
-    import torch
-
-    place, devices = trainer.args.local_process_index, () if config is None else config.devices
-    if len({device.budget_bytes for device in devices}) < 2 or place >= min(len(devices), torch.cuda.device_count()):
+    devices = () if config is None else config.devices
+    if len({device.budget_bytes for device in devices}) < 2:
         return None
-    return devices[place].budget_bytes if devices[place].name == torch.cuda.get_device_name(place) else None
+    own = planned_device(devices, trainer.args.local_process_index)
+    return None if own is None else own.budget_bytes
 
 
 def use_planned_batches(
@@ -78,7 +78,7 @@ def use_planned_batches(
             seconds, step, mode=mode, memory=table, seed=seed, drop_last=args.dataloader_drop_last,
             overhead_s=config.micro_batch_overhead_s,
         )  # fmt: skip
-        leave = use_batches(trainer, sampler)
+        leave = use_batches(trainer, sampler, planned_shares(trainer, config, mode))
     except AsrConfigError as error:
         use_batch(trainer, before)
         _not_followed(config, str(error.message))
@@ -89,6 +89,40 @@ def use_planned_batches(
         use_batch(trainer, before)
 
     return undo
+
+
+def planned_shares(trainer: Any, config: PlanRecord, mode: str) -> list[int] | None:
+    """The clips of each process in a step, by the speed of its GPU; None where they are even.
+
+    All processes call it, as they tell each other what the plan gives their GPUs.
+    """
+    import torch
+
+    args = trainer.args
+    if args.world_size == 1 or not torch.distributed.is_initialized():
+        return None
+    own = planned_device(config.devices, args.local_process_index)
+    found = torch.zeros(args.world_size, dtype=torch.int64, device=args.device)
+    found[args.process_index] = own.samples if own and mode != "packed" and _weights_are_exact(trainer) else 0
+    torch.distributed.all_reduce(found)
+    shares, planned = found.tolist(), [device.samples for device in config.devices]
+    if len(set(planned)) < 2:
+        return None
+    if sorted(shares) == sorted(planned) and sum(shares) == args.train_batch_size * args.world_size:
+        return list(shares)
+    warnings.warn(
+        "the plan's shares of a step are not taken (processes, GPUs, order or loss are not as planned); they are even",
+        PlanNotFollowedWarning,
+        stacklevel=4,
+    )
+    return None
+
+
+def _weights_are_exact(trainer: Any) -> bool:
+    """Whether unequal shares have the gradient of even ones: not of a loss over the tokens of each process alone."""
+    from ..guard.loss_kind import loss_kind
+
+    return loss_kind(trainer) is not None or getattr(trainer.args, "average_tokens_across_devices", False)
 
 
 def _of_the_training_set(trainer: Any, config: PlanRecord, durations: array[float]) -> array[float] | None:

@@ -16,6 +16,8 @@ pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore::asrconfig_go.batching.BatchingWarning")
 
+from transformers import TrainingArguments  # noqa: E402
+
 import asrconfig_go as ac  # noqa: E402
 import batches_in_training  # noqa: E402
 from asrconfig_go.batching import (  # noqa: E402
@@ -130,6 +132,21 @@ def test_workers_of_the_loader(tmp_path: Path) -> None:
     )
     trainer.train()
     assert trainer.model.seen == expected("random")
+
+
+def test_a_plain_trainer_has_no_weights_for_unequal_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TrainingArguments, "world_size", 2)
+    trainer = tiny_trainer(tmp_path, samples=SAMPLES, per_device_train_batch_size=2)
+    with pytest.raises(InvalidArgumentError, match="shares of 3 processes, and there are 2"):
+        use_batches(trainer, sampler(), [1, 2, 1])
+    use_batches(trainer, sampler(), [3, 1])
+    with pytest.raises(InvalidArgumentError, match="a plain Trainer weights processes alike"):
+        trainer.get_train_dataloader()
+    guard = attach(trainer)
+    assert [len(batch["index"]) for batch in trainer.get_train_dataloader()] == [3, 3, 3, 3, 2, 1]
+    guard.detach()
+    with pytest.raises(InvalidArgumentError, match="a plain Trainer weights processes alike"):
+        trainer.get_train_dataloader()
 
 
 def test_leaving_the_trainer_as_it_was(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -175,3 +176,14 @@ def test_weights_that_move_within_backward_are_refused_before_the_first_step(tmp
     guard = attach(trainer)
     trainer.train()
     assert "hooks that run within backward" in guard.unfit
+
+
+def test_unequal_shares_that_cannot_be_weighted_are_an_error(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path)
+    trainer.model.first.weight.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
+    attach(trainer)
+    vars(trainer)["_asrconfig_batches"] = SimpleNamespace(even=False)
+    with pytest.raises(
+        InvalidArgumentError, match="processes with unequal shares of a step would not train as with even"
+    ):
+        trainer.train()

@@ -40,6 +40,12 @@ DISTURBED: dict[str, dict[str, Any]] = {
     "backward": {"fails": {"1": {"place": "backward", "over": 1}}},
     "other sizes": {"options_of": {"1": {"micro_batch": 1}}},
 }
+# Steps of eight clips, the last one of an epoch of six.
+SHARED = {"samples": 14, "options_of": {"0": {"micro_batch": 2}}}
+SHARES: dict[str, list[int]] = {"even": [], "by speed": [6, 2], "one clip": [1, 7]}
+GIVEN = {"even": [[4, 3], [4, 3]], "by speed": [[6, 5], [2, 1]], "one clip": [[1, 1], [7, 5]]}
+PLANNED = {"as planned": {"V100": "v", "Tesla T4": "t"}, "other cards": {"P40": "p", "Tesla T4": "t"}}
+SHARED_KINDS = ("ctc mean", "ctc sum", "whisper", "w2v-bert")
 EXPECTED = {"ctc mean": "mean", "ctc sum": "sum", "whisper": "token_mean", "w2v-bert": "mean", "bf16": "mean"}
 CASES = [(kind, how) for kind in TRAINED for how in DISTURBED if how == "calm" or kind != "one by one"]
 PARTLY_USED = [{"kind": "partly used", "way": way} for way in ("guard", "plain")]
@@ -68,6 +74,44 @@ def case(trained: Any, kind: str, how: str) -> Any:
 def apart(run: Any, other: Any) -> float:
     """How far the weights of two trainings are from each other, of how far they have come."""
     return float((run["weights"] - other["weights"]).norm() / (other["weights"] - other["start"]).norm())
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Trainings on the same steps, shared evenly and not."""
+    folder = tmp_path_factory.mktemp("shares")
+    cases = [(kind, how) for kind in SHARED_KINDS for how in SHARES]
+    cases += [("ctc mean", how) for how in PLANNED]
+    how_shared: dict[str, Any] = {**SHARES, **PLANNED}
+    status, output, _ = launch([{**SHARED, "kind": k, "shares": how_shared[how]} for k, how in cases], folder, LIMIT_S)
+    assert status == 0, output
+    assert output.count("PlanNotFollowedWarning: the plan's shares of a step are not taken") == 2, output
+    return dict(zip(cases, results(folder, len(cases)), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SHARED_KINDS)
+def test_unequal_shares_of_a_step_train_as_even_ones(shared: Any, kind: str) -> None:
+    even = shared[kind, "even"]
+    for how in SHARES:
+        first, second = shared[kind, how]
+        assert [first["given"], second["given"]] == [2 * each for each in GIVEN[how]]
+        assert torch.equal(first["weights"], second["weights"]), how
+        assert first["steps"] == even[0]["steps"] == 4
+        assert apart(first, even[0]) < 1e-5, how
+        for before, after in zip(even[0]["log"], first["log"], strict=True):
+            assert after["loss" if "loss" in after else "train_loss"] == pytest.approx(
+                before["loss" if "loss" in before else "train_loss"], rel=1e-4
+            ), how
+
+
+@pytest.mark.slow
+def test_processes_take_the_shares_that_are_planned_for_their_gpus(shared: Any) -> None:
+    """CUDA numbers the V100 first, the plan has the T4 first; where a card is another one, shares are even."""
+    for how, same in (("as planned", "by speed"), ("other cards", "even")):
+        for found, expected in zip(shared["ctc mean", how], shared["ctc mean", same], strict=True):
+            assert found["given"] == expected["given"], how
+            assert torch.equal(found["weights"], expected["weights"]), how
 
 
 @pytest.mark.slow

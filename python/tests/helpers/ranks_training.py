@@ -13,19 +13,25 @@ import signal
 import subprocess
 import sys
 import time
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from transformers import Trainer, TrainingArguments, Wav2Vec2Config, Wav2Vec2ForCTC
 from transformers.trainer_callback import PrinterCallback
 
+from asrconfig_go.batching import StepSampler, use_batches
 from asrconfig_go.guard import attach
 from asrconfig_go.guard.collated_batch import split
+from asrconfig_go.training.planned_batches import use_planned_batches
+from cuda_fakes import cuda_has
 from process_group import leave
 from speech_models import MODELS, SHAPES, Clips, wav2vec2
 from tiny_training import OUT_OF_MEMORY, Regression
+from training_fixtures import make_plan
 
 DEFAULTS: dict[str, Any] = {
     "kind": "ctc mean",
@@ -40,6 +46,7 @@ DEFAULTS: dict[str, Any] = {
     "fails": {},  # what Failing takes, by the number of the process
     "arguments": {},  # of the Trainer, more than those below
     "predict": False,
+    "shares": None,  # clips of each process in a step of a StepSampler; [] for even ones, or see share_steps
     "caught": False,  # an error of the training is part of the result, and the next run may follow
 }
 RATES = {"ctc sum": 1e-4}  # a sum over samples is large
@@ -114,6 +121,38 @@ def larger() -> Any:
     return Wav2Vec2ForCTC(Wav2Vec2Config(**{**wav2vec2("mean").config.to_dict(), **size}))
 
 
+def share_steps(trainer: Any, spec: dict[str, Any]) -> None:
+    """Steps of a StepSampler, by ``shares``; those of a plan for a T4 and a V100 that CUDA has as (names, UUIDs)."""
+    seconds = array("d", (1.0 + (7 * i) % 11 for i in range(spec["samples"])))
+    if not isinstance(spec["shares"], dict):
+        steps = StepSampler(seconds, 2 * spec["batch"], seed=spec["seed"])
+        use_batches(trainer, steps, spec["shares"] or None)
+        return
+    rest = {"index": 0, "micro_batch_size": 2, "peak_bytes": 1, "budget_bytes": 9}
+    devices = [
+        {"uuid": "GPU-t", "name": "Tesla T4", "samples": 2, **rest},
+        {"uuid": "GPU-v", "name": "V100", "samples": 6, **rest},
+    ]
+    plan = make_plan(micro_batching="memory", length_handling="random", devices=devices)
+    with pytest.MonkeyPatch.context() as patch:
+        cuda_has(patch, *((name, uuid, 10) for name, uuid in spec["shares"].items()))
+        use_planned_batches(trainer, plan, seconds, None, None)
+
+
+def counting(trainer: Any) -> list[int]:
+    """The clips of each window that ``trainer`` will be given."""
+    given: list[int] = []
+    fetch = trainer.get_batch_samples
+
+    def get_batch_samples(*args: Any, **kwargs: Any) -> Any:
+        batches, items = fetch(*args, **kwargs)
+        given.append(sum(len(batch["labels"]) for batch in batches))
+        return batches, items
+
+    trainer.get_batch_samples = get_batch_samples
+    return given
+
+
 def flat(model: Any) -> Any:
     return torch.cat([p.detach().flatten().clone() for p in model.parameters()])
 
@@ -168,6 +207,9 @@ def run(described: dict[str, Any], folder: str) -> dict[str, Any]:
     if spec["way"] == "guard":
         guard = attach(trainer, **spec["options"], **spec["options_of"].get(rank, {}))
     found: dict[str, Any] = {"start": start}
+    if spec["shares"] is not None:
+        share_steps(trainer, spec)
+        found["given"] = counting(trainer)
     if spec["predict"]:
         got = trainer.predict(clips)
         found |= {"predictions": got.predictions, "labels": got.label_ids, "loss": got.metrics["test_loss"]}

@@ -128,8 +128,8 @@ def whole_plan(plan: Any, **changes: Any) -> ac.TrainingConfig:
 def two_gpus(plan: Any) -> ac.TrainingConfig:
     """Shared unequally by an L4 and a T4."""
     devices = (
-        PlannedDevice(0, "NVIDIA L4", 22, 7, int(17.6 * GIB), int(19.1 * GIB)),
-        PlannedDevice(1, "Tesla T4", 10, 3, int(11.9 * GIB), int(12.7 * GIB)),
+        PlannedDevice(0, "GPU-0", "NVIDIA L4", 22, 7, int(17.6 * GIB), int(19.1 * GIB)),
+        PlannedDevice(1, "GPU-1", "Tesla T4", 10, 3, int(11.9 * GIB), int(12.7 * GIB)),
     )
     return whole_plan(plan, devices=devices, device_count=2, per_device_train_batch_size=16, distributed="ddp")
 

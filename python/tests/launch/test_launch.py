@@ -134,21 +134,33 @@ def test_the_written_plan_is_the_strategy_s(tmp_path: Path) -> None:
 def test_sharded_processes_get_equal_batches_that_all_can_compute() -> None:
     plan = gpus(per_device_train_batch_size=12, gradient_accumulation_steps=1)
     plan.micro_batching, plan.micro_batch_size = "memory", 5
-    plan.devices = tuple(PlannedDevice(i, "T4", 12, size, 1, 2) for i, size in enumerate((5, 4)))
+    plan.devices = tuple(PlannedDevice(i, "", "T4", 12, size, 1, 2) for i, size in enumerate((5, 4)))
     assert for_strategy(plan) is plan, "each process of DDP cuts by itself"
     for strategy in ("zero1", "zero2", "zero3", "fsdp"):
         settled = for_strategy(plan, strategy)
         assert settled.micro_batching == "fixed"
         assert (settled.per_device_train_batch_size, settled.gradient_accumulation_steps) == (4, 3)
         assert settled.effective_batch_size == plan.effective_batch_size == 24
+        assert [(d.samples, d.micro_batch_size) for d in settled.devices] == [(12, 4), (12, 4)]
         chosen = trainer_arguments(plan, strategy, layers=LAYERS)
         assert (chosen["per_device_train_batch_size"], chosen["gradient_accumulation_steps"]) == (4, 3)
 
 
+def test_shares_by_speed_become_even_ones_where_processes_are_sharded() -> None:
+    plan = gpus(per_device_train_batch_size=12, gradient_accumulation_steps=1)
+    plan.micro_batching, plan.micro_batch_size = "memory", 6
+    plan.devices = tuple(
+        PlannedDevice(i, "", name, n, min(n, 6), 1, 2) for i, (name, n) in enumerate((("T4", 4), ("A100", 20)))
+    )
+    settled = for_strategy(plan, "zero2")
+    assert (settled.per_device_train_batch_size, settled.gradient_accumulation_steps) == (6, 2), "six fit the T4, too"
+    assert [(d.samples, d.micro_batch_size) for d in settled.devices] == [(12, 6), (12, 6)]
+
+
 def test_notes(tmp_path: Path) -> None:
     plan = gpus()
-    plan.devices = tuple(PlannedDevice(i, "T4", 16, size, 1, 2) for i, size in enumerate((4, 2)))
-    assert "passes its own micro-batch to the guard" in launch_files(plan, tmp_path).notes[0]
+    plan.devices = tuple(PlannedDevice(i, "", "T4", 16, size, 1, 2) for i, size in enumerate((4, 2)))
+    assert "the limits of its own" in launch_files(plan, tmp_path).notes[0]
     assert "4 × 4 became 2 × 8" in launch_files(plan, tmp_path, strategy="zero3").notes[0]
     assert launch_files(gpus(), tmp_path).notes == ()
 

@@ -116,12 +116,15 @@ def test_what_does_not_answer_is_unknown_not_zero(fake: FakeLibrary) -> None:
 
 def test_the_environment_travels_as_an_argument(fake: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     MemoryMonitor(50, library_path="/x/libnvidia-ml.so", root="/fake").stop()
     start = {
         "interval_ms": 50.0,
         "library_path": "/x/libnvidia-ml.so",
         "root": "/fake",
         "visible_devices": "1",
+        "device_order": "PCI_BUS_ID",
+        "cuda_order": None,
         "pid": 0,
     }
     assert fake.calls[0] == ("monitor.start", start)
@@ -231,6 +234,9 @@ class FakeTorch:
 
     def device_count(self) -> int:
         return 2
+
+    def get_device_properties(self, device: int) -> Any:
+        return SimpleNamespace(name="A100")
 
     def nested(self, device: int) -> dict[str, Any]:
         if device == 1:

@@ -15,6 +15,7 @@ from transformers.trainer_callback import TrainerCallback
 import asrconfig_go as ac
 from asrconfig_go.manager import ASRConfigManager
 from asrconfig_go.training.planned_batches import PlanNotFollowedWarning, memory_limit
+from cuda_fakes import cuda_has
 from speech_models import wav2vec2
 from training_fixtures import make_plan
 
@@ -181,19 +182,20 @@ def test_a_planned_step_is_traced_as_one_batch(tmp_path: Path) -> None:
 
 
 def test_each_of_unequal_cards_takes_its_own_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA numbers the fastest first, the plan has them in the driver's order."""
     cards = [
-        {"index": i, "name": name, "samples": 4, "micro_batch_size": 1, "peak_bytes": 1, "budget_bytes": budget}
-        for i, (name, budget) in enumerate([("Tesla T4", 13_000), ("A100", 34_000)])
+        {"index": 0, "uuid": "GPU-t", "name": "Tesla T4", "budget_bytes": 13_000},
+        {"index": 1, "uuid": "GPU-a", "name": "A100", "budget_bytes": 34_000},
     ]
+    cards = [{**card, "samples": 4, "micro_batch_size": 1, "peak_bytes": 1} for card in cards]
     memory = SimpleNamespace(target=SimpleNamespace(available_bytes=16_000, context_bytes=1_000))
     weights = torch.nn.Linear(10, 9)  # DDP's buckets: 99 gradients of 4 bytes
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: cards[i]["name"])
+    cuda_has(monkeypatch, ("A100", "a", 40_000), ("Tesla T4", "t", 16_000))
     limits = []
     for place in (0, 1):
         args = SimpleNamespace(world_size=2, local_process_index=place)
         limits.append(memory_limit(memory, SimpleNamespace(args=args, model=weights), make_plan(devices=cards), 0.8))
-    assert limits == [13_000 - 1_000 - 396, 34_000 - 1_000 - 396]
+    assert limits == [34_000 - 1_000 - 396, 13_000 - 1_000 - 396]
     alike = make_plan(devices=[{**card, "budget_bytes": 13_000} for card in cards])
     assert memory_limit(memory, SimpleNamespace(args=args, model=weights), alike, 0.8) == 12_800 - 1_000 - 396
 

@@ -1,0 +1,113 @@
+package batching
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// checkShares says what is wrong with shares of a step that are given.
+func (r Options) checkShares() error {
+	wrong := func(format string, args ...any) error {
+		return fault.New(fault.InvalidArgument, "give each process one clip of a step at least, all of them together", format, args...)
+	}
+	if r.Shares == nil {
+		return nil
+	}
+	if len(r.Shares) != r.Ranks {
+		return wrong("shares of %d processes, and there are %d", len(r.Shares), r.Ranks)
+	}
+	left := r.StepSamples
+	for rank, share := range r.Shares {
+		if share < 1 || share > left {
+			return wrong("the share of process %d is %d of %d clips", rank, share, left)
+		}
+		left -= share
+	}
+	if left > 0 {
+		return wrong("shares leave %d of %d clips", left, r.StepSamples)
+	}
+	return nil
+}
+
+// share is how many clips of a full step a process gets.
+func (r Options) share(rank int) int {
+	if r.Shares == nil {
+		return r.perRank()
+	}
+	return r.Shares[rank]
+}
+
+// counts is how many clips of a step of this size each process gets: of a shorter one about as much in relation, and one at least.
+func (r Options) counts(size int) []int {
+	counts, paces, left := make([]int, r.Ranks), make([]float64, r.Ranks), size
+	beyond := max(1, r.StepSamples-r.Ranks) // what a full step has beyond the first clip of each
+	for rank := range counts {
+		counts[rank], paces[rank] = 1+(size-r.Ranks)*(r.share(rank)-1)/beyond, 1/float64(r.share(rank))
+		left -= counts[rank]
+	}
+	handOut(counts, left, paces)
+	return counts
+}
+
+// places is where the clips of a step go, from the longest to the shortest, in the processes' shares side by side: in turns, as often as
+// each has clips, and back and forth, so that all get about the same seconds a clip.
+func places(counts []int) []int {
+	type turn struct {
+		at          float64
+		side, place int
+	}
+	var turns []turn
+	for rank, count := range counts {
+		for i := range count {
+			side := rank
+			if i%2 == 1 {
+				side = -rank
+			}
+			turns = append(turns, turn{(float64(i) + 0.5) / float64(count), side, len(turns)})
+		}
+	}
+	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.side, b.side)) })
+	found := make([]int, len(turns))
+	for i, t := range turns {
+		found[i] = t.place
+	}
+	return found
+}
+
+// distribute gives the clips of a step to the processes, by their places.
+func distribute(step []uint32, places []int) {
+	longestFirst(step)
+	for i, p := range slices.Clone(step) {
+		step[places[i]] = p
+	}
+}
+
+// pace is how long a process takes for a second of audio, in relation to the slowest one.
+func (r Options) pace(rank int) float64 {
+	if r.Paces == nil {
+		return 1
+	}
+	return r.Paces[rank]
+}
+
+// FastestShares divides a step among processes of these paces so that the last one is ready as early as can be, each with one clip at least.
+func FastestShares(step int, paces []float64) []int {
+	shares := slices.Repeat([]int{1}, len(paces))
+	handOut(shares, step-len(paces), paces)
+	return shares
+}
+
+// handOut adds clips, each to the process that is ready first with it.
+func handOut(shares []int, clips int, paces []float64) {
+	for range clips {
+		next := 0
+		for rank, pace := range paces {
+			if pace*float64(shares[rank]+1) < paces[next]*float64(shares[next]+1) {
+				next = rank
+			}
+		}
+		shares[next]++
+	}
+}
