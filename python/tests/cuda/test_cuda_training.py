@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asrconfig_go.memory import MemoryEstimate, MemoryModel
-from cuda_process import run_on_cuda
+from cuda_process import run_on_cuda, stand_in  # noqa: F401
 
 
 def test_small_values_are_the_cpus() -> None:

@@ -9,10 +9,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
 _FOLDERS = (REPOSITORY / "python", HERE, REPOSITORY / "build")
 _ANSWER = "answer of the process: "
+
+
+@pytest.fixture(autouse=True, scope="session")
+def stand_in() -> None:
+    """Compiles the stand-in's libraries, so that no test's time limit counts that.
+
+    Tests of the modules that import it are skipped, with the reason, where that cannot be done.
+    """
+    from cuda_standin import why_not
+    from cuda_standin.libraries import built
+
+    if reason := why_not():
+        pytest.skip(reason)
+    built()
 
 
 def run_on_cuda(function: str, *, timeout: float = 60, allocator: str = "", **load: Any) -> Any:
@@ -22,7 +38,8 @@ def run_on_cuda(function: str, *, timeout: float = 60, allocator: str = "", **lo
     """
     paths = [*map(str, _FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-    environment.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        environment.pop(name, None)  # what other tests of this process may have left
     if allocator:
         environment["PYTORCH_CUDA_ALLOC_CONF"] = allocator
     command = [sys.executable, "-W", "error::UserWarning:torch", __file__, function, json.dumps(load)]
