@@ -57,8 +57,8 @@ def _main(function: str, load: str) -> None:
 
     answer = getattr(cuda_runs, function)()
     print(_ANSWER + json.dumps(answer), flush=True)
-    # Python 3.11 ends threads that ask for the interpreter while it finalizes, and those of autograd and DataParallel then abort
-    # the process.
+    # Python 3.11 ends threads that ask for the interpreter while it finalizes; those of autograd and DataParallel
+    # then abort the process.
     os._exit(0)
 
 
