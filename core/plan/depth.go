@@ -13,7 +13,7 @@ var depths = []int{8, 6, 4, 3, 2}
 // partly finds the fastest way to compute some layers again, where a candidate computes each of them again: nil where none gains more than
 // a little over what is known to fit, where none can be had, and where the config does not tell what it takes.
 func (s *search) partly(full evaluated, known []evaluated) (chosen *evaluated, err error) {
-	if !s.in.Options.AnyDepth || s.in.Options.EveryNLayers != nil || full.checkpointing.EveryN != 1 || s.estimator == nil || s.sharded() {
+	if !s.in.Options.AnyDepth || s.in.Options.EveryNLayers != nil || full.checkpointing.EveryN != 1 || s.estimator == nil || s.in.Options.Distributed == "fsdp" {
 		return nil, nil
 	}
 	limit := full.chosen.epoch.Likely
@@ -24,10 +24,11 @@ func (s *search) partly(full evaluated, known []evaluated) (chosen *evaluated, e
 	for _, n := range depths {
 		w := full.candidate
 		w.checkpointing.EveryN = n
-		if hopeless, err := s.slower(w, full, limit); err != nil || hopeless {
-			if err != nil {
-				return nil, err
-			}
+		hopeless, err := s.slower(w, full, limit)
+		if err != nil {
+			return nil, err
+		}
+		if hopeless {
 			continue
 		}
 		f, fits, err := s.evaluate(w)
@@ -43,8 +44,7 @@ func (s *search) partly(full evaluated, known []evaluated) (chosen *evaluated, e
 
 // slower tells whether a candidate would be slower than a limit in seconds even in the batches that fit when each layer is computed again.
 func (s *search) slower(w candidate, full evaluated, limit float64) (bool, error) {
-	usual := max(1, min(s.perDevice, full.memory.Largest(s.clips.mean())))
-	best, err := s.throughput(w, nil, usual)
+	best, err := s.throughput(w, nil, s.usual(full.memory))
 	return err == nil && best.epoch(full.chosen).Likely >= limit, err
 }
 
@@ -80,8 +80,8 @@ func (s *search) depthReason(f evaluated) string {
 		return fmt.Sprintf("the other layers keep what they compute: at least %.0f %% faster than each layer again, or none", 100*aboutAsFast)
 	case !o.AnyDepth:
 		return "the installed transformers computes all layers again or none; from 5.23 on it can leave some out"
-	case s.sharded():
-		return "the engine that shards the model recomputes each layer"
+	case o.Distributed == "fsdp":
+		return "FSDP computes each layer again or none"
 	case s.estimator == nil:
 		return "of a model without a known config all layers or none are tried"
 	}

@@ -189,9 +189,11 @@ func (s *search) run() ([]evaluated, error) {
 			continue
 		}
 		all = append(all, f)
-		if between, err := s.partly(f, all); err != nil {
+		between, err := s.partly(f, all)
+		if err != nil {
 			return nil, err
-		} else if between != nil {
+		}
+		if between != nil {
 			all = append(all, *between)
 		}
 	}
@@ -208,8 +210,7 @@ func (s *search) evaluate(w candidate) (f evaluated, fits bool, err error) {
 	if s.clips.fits(f.memory) < len(s.clips.sorted) {
 		return f, false, nil
 	}
-	usual := max(1, min(s.perDevice, f.memory.Largest(s.clips.mean())))
-	if f.throughput, err = s.throughput(w, f.traced, usual); err != nil {
+	if f.throughput, err = s.throughput(w, f.traced, s.usual(f.memory)); err != nil {
 		return f, false, err
 	}
 	if err = s.compare(&f); err != nil {
@@ -217,6 +218,11 @@ func (s *search) evaluate(w candidate) (f evaluated, fits bool, err error) {
 	}
 	f.chosen = s.choose(f)
 	return f, true, nil
+}
+
+// usual is the clips of a micro-batch of the mean length.
+func (s *search) usual(memory batching.Limits) int {
+	return max(1, min(s.perDevice, memory.Largest(s.clips.mean())))
 }
 
 // traced is what was traced of a candidate for this budget.

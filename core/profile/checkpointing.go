@@ -23,7 +23,10 @@ func (c Checkpointing) Partly() bool { return c.EveryN > 1 }
 
 // Share is the share of the layers that are computed again, 0 to 1.
 func (c Checkpointing) Share() float64 {
-	return 1 / float64(max(1, c.EveryN)) * float64(min(1, c.EveryN))
+	if !c.On() {
+		return 0
+	}
+	return 1 / float64(c.EveryN)
 }
 
 // String is "off", "on" or "on every 3rd layer".

@@ -9,6 +9,8 @@ static __thread int current;
 
 int current_device(void) { return current; }
 
+unsigned char standin_uuid_byte(int device, int place) { return (unsigned char)(0x10 + place + device); }
+
 /* Called by Python before torch is imported. */
 int standin_add_card(const struct card *card) {
 	if (standin_card_count == MAX_DEVICES) return -1;
@@ -89,7 +91,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 		.reservedSharedMemPerBlock = card->major >= 8 ? 1024 : 0, .hostRegisterSupported = 1,
 	};
 	memcpy(p.name, card->name, sizeof p.name);
-	for (int i = 0; i < 16; i++) p.uuid.bytes[i] = (char)(0x10 + i + device); /* made up, one per device */
+	for (int i = 0; i < 16; i++) p.uuid.bytes[i] = (char)standin_uuid_byte(device, i);
 	*properties = p;
 	return cudaSuccess;
 }

@@ -86,7 +86,13 @@ int nvmlDeviceGetName(void *handle, char *text, unsigned int size) {
 int nvmlDeviceGetUUID(void *handle, char *text, unsigned int size) {
 	int device = device_of(handle);
 	if (device < 0) return INVALID_ARGUMENT;
-	snprintf(text, size, "GPU-00000000-0000-0000-0000-%012d", device);
+	char hex[4 + 36 + 1] = "GPU-", *end = hex + 4; /* bytes in hexadecimal, in groups of 4, 2, 2, 2 and 6 */
+	for (int i = 0; i < 16; i++) {
+		if (i >= 4 && i <= 10 && i % 2 == 0) *end++ = '-';
+		end += sprintf(end, "%02x", standin_uuid_byte(device, i));
+	}
+	if (strlen(hex) >= size) return INSUFFICIENT_SIZE;
+	strcpy(text, hex);
 	return SUCCESS;
 }
 

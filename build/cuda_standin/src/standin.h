@@ -38,6 +38,7 @@ struct range {
 extern struct card standin_cards[MAX_DEVICES];
 extern int standin_card_count;
 int current_device(void);
+unsigned char standin_uuid_byte(int device, int place); /* made up, one identifier per device */
 
 cudaError_t set_error(cudaError_t error); /* remembered for cudaGetLastError */
 

@@ -66,8 +66,6 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCapture
 				     const cudaGraphEdgeData **edges,
 #endif
 				     size_t *dependency_count) {
-#if CUDART_VERSION >= 13000
-#endif
 	return cudaStreamIsCapturing(stream, status);
 }
 

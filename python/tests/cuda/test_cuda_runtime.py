@@ -125,6 +125,7 @@ def test_data_parallel() -> None:
 def test_own_library_reads_the_same_memory() -> None:
     found = run_on_cuda("own_hardware", gpu=["T4", "A100"], memory_bytes=LIMIT, devices=2)
     assert found["names"] == ["Tesla T4", "NVIDIA A100-SXM4-40GB"]
+    assert found["identifiers"], "CUDA and NVML name the same devices"
     assert found["free"] == found["torch"] == [LIMIT, LIMIT - found["held"]]
 
 

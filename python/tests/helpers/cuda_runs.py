@@ -32,6 +32,7 @@ def device() -> dict[str, Any]:
 def own_hardware() -> dict[str, Any]:
     """What this project's library reads by NVML, with 100 MiB taken by torch."""
     from asrconfig_go.machine import HardwareProfile
+    from asrconfig_go.machine.cuda_devices import cuda_order
 
     held = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda:1")
     gpus = HardwareProfile.detect().gpus
@@ -39,6 +40,7 @@ def own_hardware() -> dict[str, Any]:
     return {
         "names": [g.name for g in gpus],
         "free": [g.memory_free_bytes for g in gpus],
+        "identifiers": [g.uuid for g in gpus] == cuda_order() and len({g.uuid for g in gpus}) == 2,
         "torch": free,
         "held": held.nbytes,
     }
