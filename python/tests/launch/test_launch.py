@@ -175,6 +175,11 @@ def test_ddp_arguments(tmp_path: Path) -> None:
     assert trainer_arguments(make_plan()) == {}
 
 
+def test_fsdp_checkpoints_each_layer() -> None:
+    plan = gpus(gradient_checkpointing=True, every_n_layers=3)
+    assert [for_strategy(plan, each).every_n_layers for each in ("ddp", "zero3", "fsdp")] == [3, 3, 1]
+
+
 @pytest.mark.filterwarnings("ignore::asrconfig_go.apply.UnsupportedSettingWarning")
 def test_fsdp_arguments_are_understood(tmp_path: Path) -> None:
     plan = gpus(gradient_checkpointing=True)
