@@ -25,19 +25,17 @@ def load(
     *,
     context_bytes: int = 0,
     copy_limit_bytes: int | None = None,
-    convolution_workspaces: bool = True,
 ) -> None:
     """Let this process see GPUs. To be called before torch is imported; it cannot be undone.
 
     ``gpu`` and ``memory_bytes`` are for all devices, or one for each; without ``memory_bytes`` a card has the
     catalogue's. ``context_bytes`` of each are in use from the start. Copies of more than ``copy_limit_bytes`` are left
-    out, which makes trainings of large models fast. ``convolution_workspaces`` are a rule of ours for what only cuDNN
-    knows; without them memory is what torch alone decides.
+    out, which makes trainings of large models fast.
 
     Raises ``ValueError`` for an unknown card or a count that is not 1 to 16, ``StandinError`` (with the reason) where
     the libraries cannot be compiled or it is too late.
     """
-    settings = Settings(gpu, memory_bytes, devices, context_bytes, copy_limit_bytes, convolution_workspaces)
+    settings = Settings(gpu, memory_bytes, devices, context_bytes, copy_limit_bytes)
     cards = settings.cards()
     if "torch" in sys.modules:
         raise StandinError("torch is already imported: call cuda_standin.load() first, in a process of its own")
@@ -66,7 +64,6 @@ def _open(cards: list[Card], settings: Settings) -> None:
         runtime.standin_add_card(ctypes.byref(one))
     if settings.copy_limit_bytes is not None:
         runtime.standin_set_copy_limit(ctypes.c_uint64(settings.copy_limit_bytes))
-    _loaded["standin_cudnn.so"].standin_set_convolution_workspaces(settings.convolution_workspaces)
 
 
 def _runtime() -> ctypes.CDLL:

@@ -20,7 +20,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--copy-limit-bytes", type=int, help="larger copies are left out")
     parser.add_argument("--no-values", action="store_true", help="do not compute small results on the CPU")
-    parser.add_argument("--no-convolution-workspaces", action="store_true", help="cuDNN's convolutions need none")
     parser.add_argument("script", help="a Python script, followed by its arguments")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser.parse_args()
@@ -28,13 +27,7 @@ def _arguments() -> argparse.Namespace:
 
 def _main() -> None:
     given = _arguments()
-    chosen = Settings(
-        given.gpu,
-        given.memory_bytes,
-        given.devices,
-        copy_limit_bytes=given.copy_limit_bytes,
-        convolution_workspaces=not given.no_convolution_workspaces,
-    )
+    chosen = Settings(given.gpu, given.memory_bytes, given.devices, copy_limit_bytes=given.copy_limit_bytes)
     chosen.cards()  # an error now, not in the script
     built()
     paths = [str(_HERE / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -30,7 +30,7 @@ _CUDNN = ("cudnn_handles", "cudnn_attributes", "cudnn_backend", "cudnn_workspace
 ANSWERS = (
     _of("libcublasLt", "cublasLt", 15, "cublasLt", done=r"cublasLt(Matmul$|MatrixTransform|\w+SetAttribute$)"),
     _of("libcublas", "cublas[A-Z]", 15, "cublas", done=r"cublas(Set|[SDCZHG](?!et))"),
-    _of("libcudnn", "cudnn[A-Z]", 3000, *_CUDNN, done=r"cudnn(Set|(?!Get|Find)\w*(Forward|Backward))"),
+    _of("libcudnn", "cudnn[A-Z]", 3000, *_CUDNN, done=r"cudnn(Set|RestoreDropout|(?!Get|Find)\w*(Forward|Backward))"),
     _of("libcufft", "cufft[A-Z]", 16, "cufft", done=r"cufft(Destroy|Set|XtSet|XtExec)"),
     _of("libcusparseLt", "cusparseLt", 10),
     _of("libcusparse", "cusparse[A-Z]", 10, "cusparse", done="cusparseSetStream"),

@@ -21,7 +21,6 @@ class Settings:
     devices: int = 1
     context_bytes: int = 0
     copy_limit_bytes: int | None = None
-    convolution_workspaces: bool = True
 
     def cards(self) -> list[Card]:
         """One card for each device. Raises ``ValueError`` for what cannot be."""

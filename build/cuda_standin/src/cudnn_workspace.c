@@ -7,12 +7,6 @@
 
 #define CHANNELS_OF_TENSOR_CORES 8
 #define TABLE_BYTES 16384
-#define ALIGNMENT 512
-
-static int enabled = 1;
-
-/* Without the rule, memory is what torch alone decides. Called by Python. */
-void standin_set_convolution_workspaces(int on) { enabled = on; }
 
 static int64_t element_bytes(cudnnDataType_t type) {
 	switch (type) {
@@ -32,7 +26,7 @@ static int64_t tensor_bytes(const struct descriptor *tensor) {
 	struct attribute *sizes = attribute_find(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS);
 	int64_t bytes = element_bytes(type_of(tensor));
 	for (int64_t i = 0; sizes && i < sizes->count; i++) bytes *= ((int64_t *)sizes->values)[i];
-	return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	return bytes;
 }
 
 static int64_t second(const struct descriptor *tensor, cudnnBackendAttributeName_t name) {
@@ -74,7 +68,7 @@ static int operands_of(const struct descriptor *operation, struct operands *foun
 int64_t workspace_of(const struct descriptor *graph) {
 	struct descriptor *operation = attribute_descriptor(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
 	struct operands o;
-	if (!enabled || !operation || !operands_of(operation, &o)) return 0;
+	if (!operation || !operands_of(operation, &o)) return 0;
 	if (element_bytes(type_of(o.x)) != 2)
 		return operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? TABLE_BYTES : 0;
 	if (channels_last(o.x) || second(o.x, CUDNN_ATTR_TENSOR_DIMENSIONS) < CHANNELS_OF_TENSOR_CORES) return 0;

@@ -64,16 +64,19 @@ func (f *Fitter) pairs(sizes []int64) (fitting []Formula) {
 	return fitting
 }
 
-// triples gives the sums of three monomials that fit. The first two of them are of the same variables as the third, or
-// 1 and B: else there would be thousands.
+// triples gives the sums of three monomials that fit: those of the same variables as the last, or 1 and B, and a constant with
+// batches of two lengths, which is what a convolution's workspace holds. Else there would be thousands.
 func (f *Fitter) triples(sizes []int64) (fitting []Formula) {
 	for k := range f.basis {
 		for j := range k {
-			if !f.basis[k].covers(f.basis[j].monomial) {
+			covered := f.basis[k].covers(f.basis[j].monomial)
+			two := f.basis[k].isBatchOfLength() && f.basis[j].isBatchOfLength()
+			if !covered && !two {
 				continue
 			}
 			for i := range j {
-				if !f.basis[k].covers(f.basis[i].monomial) {
+				first := f.basis[i].monomial
+				if !(covered && f.basis[k].covers(first)) && !(two && first == monomial{}) {
 					continue
 				}
 				if found, ok := f.sum(sizes, f.basis[i], f.basis[j], f.basis[k]); ok {
@@ -83,6 +86,10 @@ func (f *Fitter) triples(sizes []int64) (fitting []Formula) {
 		}
 	}
 	return fitting
+}
+
+func (m monomial) isBatchOfLength() bool {
+	return m.a == variableBatch && m.b != variableOne && m.c == variableOne
 }
 
 // covers tells whether the variables of other are among m's, the batch aside.

@@ -38,9 +38,6 @@ class Attention:
         enable_gqa: bool = False,
     ) -> Any:
         """One attention; q, k, v are (batch, heads, length, head size)."""
-        if enable_gqa and key.shape[1] != query.shape[1]:
-            groups = query.shape[1] // key.shape[1]
-            key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
         if self._flash(query, attn_mask):
             return _flash(query, key, value, dropout_p, is_causal, scale)
         if self._efficient(query, key):
@@ -48,9 +45,7 @@ class Attention:
             bias = self._bias(_additive(attn_mask, query.dtype), query)
             return _efficient(query, key, value, bias, dropout_p, is_causal, scale)
         mask = _additive(attn_mask, query.dtype)
-        return aten._scaled_dot_product_attention_math(
-            query, key, value, mask, dropout_p, is_causal, None, scale=scale
-        )[0]
+        return _math(query, key, value, mask, dropout_p, is_causal, scale)
 
     def _flash(self, query: torch.Tensor, mask: torch.Tensor | None) -> bool:
         ampere = self._capability >= (8, 0)
@@ -59,8 +54,13 @@ class Attention:
     def _efficient(self, query: torch.Tensor, key: torch.Tensor) -> bool:
         if query.dim() != 4 or (query.dtype is torch.bfloat16 and self._capability < (8, 0)):
             return False
-        alignment = 4 if query.dtype is torch.float32 else 8
-        return query.dtype in (*_LOW, torch.float32) and query.shape[-1] % alignment == 0
+        return query.dtype in (*_LOW, torch.float32) and query.shape[-1] % self._alignment(query.dtype) == 0
+
+    def _alignment(self, dtype: torch.dtype) -> int:
+        """Elements to which a head fills up for the kernel's tensor cores: minimum_gemm_alignment in sdp_utils.cpp."""
+        if dtype is torch.float32:
+            return 4 if self._capability >= (8, 0) else 1
+        return 8 if self._capability >= (7, 0) else 1
 
     def _bias(self, mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor | None:
         """The mask for all heads, its rows padded to what the kernel wants: pad_bias in attention.cpp."""
@@ -95,6 +95,38 @@ def _flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, p: float, causal: 
         q, k, v = (torch.nn.functional.pad(x, (0, missing)) for x in (q, k, v))
     out = aten._scaled_dot_product_flash_attention(q, k, v, p, causal, False, scale=scale)[0]
     return out[..., :head] if missing else out
+
+
+def _math(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    p: float,
+    causal: bool,
+    scale: float | None,
+) -> Any:
+    """_scaled_dot_product_attention_math in aten/src/ATen/native/transformers/attention.cpp.
+
+    Written out, as torch's own adds the mask out of place while a dispatch mode is active.
+    """
+    given, root = q.dtype, (q.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
+    q, k, v = (x.float() if given in _LOW else x for x in (q, k, v))
+    if k.shape[1] != q.shape[1]:
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scaled = q * root
+    if causal:
+        mask = _additive(torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(), q.dtype)
+    weights = torch.matmul(scaled, k.transpose(-2, -1) * root)
+    if mask is not None:
+        weights.add_(mask)
+    weights = aten._safe_softmax(weights, -1)
+    if p > 0:
+        weights = torch.dropout(weights, p, True)
+    returned = weights.to(given)  # the second result, which nobody asked for
+    out = torch.matmul(weights, v).to(given)
+    del returned
+    return out
 
 
 def _efficient(

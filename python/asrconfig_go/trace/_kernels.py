@@ -14,6 +14,7 @@ import torch
 
 from ._attention import Attention
 from ._log import EventLog
+from ._recurrent import Recurrent
 
 aten = torch.ops.aten
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
@@ -31,6 +32,12 @@ def _only_on_cuda(names: str) -> list[str]:
     """Those that this torch casts for CUDA and not for the CPU."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return [n for n in names.split() if has(f"aten::{n}", "AutocastCUDA") and not has(f"aten::{n}", "AutocastCPU")]
+
+
+def _only_on_the_cpu() -> list[str]:
+    """Those that this torch casts for the CPU and not for CUDA."""
+    listed = torch._C._dispatch_get_registrations_for_dispatch_key
+    return [n.removeprefix("aten::") for n in set(listed("AutocastCPU")) - set(listed("AutocastCUDA")) if "aten::" in n]
 
 
 def _overload(name: str) -> Any:
@@ -94,9 +101,12 @@ def register(capability: tuple[int, int], log: EventLog) -> torch.library.Librar
         library.impl(name, _in_float32(_overload(name)), "AutocastCPU")
     for name in _only_on_cuda(_FLOAT32_RESULT):
         library.impl(name, _float32_result(_overload(name)), "AutocastCPU")
+    for name in _only_on_the_cpu():
+        library.impl(name, torch.library.fallthrough_kernel, "AutocastCPU")
     for key in ("AutogradCPU", "CPU"):
         library.impl("dropout", _dropout, key)
         library.impl("scaled_dot_product_attention", Attention(capability, log), key)
         library.impl("softmax.int", functools.partial(_softmax, aten._softmax), key)
         library.impl("log_softmax.int", functools.partial(_softmax, aten._log_softmax), key)
+    Recurrent(log).register(library)
     return library

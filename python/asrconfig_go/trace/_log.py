@@ -114,6 +114,19 @@ class EventLog:
         """A workspace that an operation takes and gives back."""
         self._write_death(self._write_birth(size, op, "workspace"))
 
+    def sequence(self, sizes: list[int], op: str) -> None:
+        """Workspaces one after the other; -n gives the n-th back, the end all that are left."""
+        born: list[int] = []
+        given_back = {-size for size in sizes if size < 0}
+        for size in sizes:
+            if size < 0:
+                self._write_death(born[-size - 1])
+            else:
+                born.append(self._write_birth(size, op, "workspace"))
+        for place, number in enumerate(born, 1):
+            if place not in given_back:
+                self._write_death(number)
+
     def staying(self, size: int, op: str) -> None:
         """A workspace that is kept to the end of the process."""
         self._write_birth(size, op, "workspace")

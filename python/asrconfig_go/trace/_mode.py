@@ -17,11 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._accumulate import ADD, Accumulation, as_without_mode
 from ._arena import Arena
+from ._convolution_workspaces import is_torchs_own
 from ._derived_lengths import Lengths
 from ._log import EventLog
 from ._shapes import Shapes, spec_of
 from ._trace_errors import TraceError
-from ._workspaces import Workspaces
+from ._workspaces import Workspaces, in_rows
 
 aten = torch.ops.aten
 
@@ -44,10 +45,6 @@ _CUDA_ONLY = {
     aten._scaled_dot_product_efficient_attention.default,
     aten._scaled_dot_product_efficient_attention_backward.default,
 }
-# Results that stay on the host: the seed of a dropout and its offset.
-_ON_HOST = {aten._scaled_dot_product_efficient_attention.default: 2}
-# The mask is made before the result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu.
-LAST_FIRST = {aten.native_dropout.default}
 
 
 def _kind(op: Any) -> _Kind:
@@ -56,6 +53,23 @@ def _kind(op: Any) -> _Kind:
     returns = op._schema.returns
     written = [r for r in returns if r.alias_info is not None and r.alias_info.is_write]
     return _Kind.WRITE if len(written) == len(returns) else _Kind.NEW
+
+
+def in_order_of_birth(op: Any, args: Any, results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The results that lie on the device, in the order in which a kernel takes memory for them.
+
+    A dropout's mask is made before its result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu. The seed of
+    attention's dropout and its offset stay on the host; without dropout they are made on the device, and first:
+    _efficient_attention_forward in aten/src/ATen/native/transformers/cuda/attention.cu. A depthwise convolution makes
+    its weight's gradient before its input's: conv_depthwise2d_backward_cuda, DepthwiseConv2d.cu.
+    """
+    if op is aten.native_dropout.default:
+        return results[::-1]
+    if op is aten._scaled_dot_product_efficient_attention.default:
+        return results[:2] if len(args) > 5 and args[5] else results[2:] + results[:2]
+    if op is aten.convolution_backward.default and all(args[10][:2]) and is_torchs_own(args):
+        return [results[1], results[0], *results[2:]]
+    return results
 
 
 class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
@@ -103,11 +117,12 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
                 self._log.birth(tensor, "to", "input")  # it was made on the host, and must be here by now
         if op is aten.convolution.default and not args[6]:
             self.lengths.saw(args[1], args[0], args[3], args[4], args[5])
-        with self._workspaces.of(op, name, args):
-            out = self._new(op, name, args, kwargs, fake, tensors)
-            leaves = [leaf for leaf in pytree.tree_leaves(out)[: _ON_HOST.get(op)] if isinstance(leaf, torch.Tensor)]
-            for leaf in reversed(leaves) if op in LAST_FIRST else leaves:
+        with self._workspaces.of(op, name, args) as workspaces:
+            out = self._new(op, name, self._as_copied(op, args), kwargs, fake, tensors)
+            leaves = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+            for number, leaf in enumerate(in_order_of_birth(op, args, leaves)):
                 self._log.birth(leaf, name)
+                workspaces.after_result(number)
         self._log.call(op, name, args, tensors, leaves)
         return out
 
@@ -115,6 +130,14 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
         """The second gradient added into the first; really, where both have values."""
         held: torch.Tensor = args[0]
         return held if any(map(self.arena.holds, args)) else held.add_(args[1])
+
+    def _as_copied(self, op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with the copy that a kernel works on, whose layout its result takes over."""
+        if op is not aten.native_batch_norm_backward.default or in_rows(args[0]) or not self.arena.holds(args[0]):
+            return args
+        dtype, size, *_ = spec_of(args[0])
+        like = torch.empty(size, dtype=dtype, device="meta")
+        return (self.arena.tensor(dtype, size, like.stride(), 0, like.nbytes), *args[1:])
 
     def _new(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: list[torch.Tensor]) -> Any:
         if op is aten.rand.default and args[0] == []:

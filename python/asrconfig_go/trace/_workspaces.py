@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ._convolution_workspaces import workspaces
 from ._log import EventLog
 
 aten = torch.ops.aten
@@ -34,36 +36,64 @@ _SPLITS_NORMS = _VERSION >= (2, 8)
 _MATMULS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten._int_mm.default}
 
 
-def _ctc_beta(args: Any) -> list[list[int]]:
+def _ctc_beta(args: Any) -> list[int]:
     """Log beta of the backward pass, as large as the saved log alpha: ctc_loss_backward_gpu_template, LossCTC.cu."""
-    return [[args[6].untyped_storage().nbytes()]]
+    return [args[6].untyped_storage().nbytes()]
 
 
 def _rounded(n: int, to: int) -> int:
     return -(-n // to) * to
 
 
-def _efficient_backward(args: Any) -> list[list[int]]:
-    """The queries' gradient in float32, beside the sums of grad * out; before that, in float32, the product.
+def _shared_gradients(query: torch.Tensor, key: torch.Tensor) -> list[int]:
+    """Gradients of keys and values that several heads share: first one for each head, then their sums."""
+    each = query.numel() // query.shape[-2] * key.shape[-2] * query.element_size()
+    return [each, each] if query.shape[1] != key.shape[1] else []
+
+
+def _efficient_backward(args: Any) -> list[int]:
+    """The queries' gradient in float32, beside the sums of grad * out.
 
     aten/src/ATen/native/transformers/cuda/attention_backward.cu: ``delta``, and ``workspace`` of the CUTLASS kernel
     (mem_eff_attention/kernel_backward.h: GradQTempStorage). Its tiles are 64 queries long, heads are padded to 64, and
-    each tile carries 16 bytes more.
+    each tile carries 16 bytes more. In float32 the sums are torch's own: of a product, then in the kernel's order.
     """
-    query = args[1]
+    query, key = args[1], args[2]
     batch, heads, length, head = query.shape
     tiles = batch * heads * -(-length // 64) * -(-head // 64)
-    kernel = [4 * batch * heads * length, tiles * (4 * 64 * 64 + 16)]
+    shared, delta, kernel = _shared_gradients(query, key), 4 * batch * heads * length, tiles * (4 * 64 * 64 + 16)
     if query.dtype is torch.float32:
-        return [[4 * batch * heads * length * head], kernel]
-    return [kernel]
+        product, its_sum = len(shared) + 1, len(shared) + 2
+        return [*shared, delta * head, delta, delta, -its_sum, -product, kernel]
+    return [*shared, delta, kernel]
 
 
-def _flash_backward(args: Any) -> list[list[int]]:
+def _flash_backward(args: Any) -> list[int]:
     """``dq_accum`` and ``softmax_d`` of mha_bwd: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp."""
     batch, heads, length, head = args[1].shape
     rows = 4 * batch * heads * _rounded(length, 128)
-    return [[rows, rows * _rounded(head, 32)]]
+    return [rows, rows * _rounded(head, 32), *_shared_gradients(args[1], args[2])]
+
+
+def _row_copies(*tensors: torch.Tensor) -> list[int]:
+    """Softmax wants its rows in order: host_softmax in aten/src/ATen/native/cuda/SoftMax.cu."""
+    return [t.numel() * t.element_size() for t in tensors if not t.is_contiguous()]
+
+
+def _softmax_backward(args: Any) -> list[int]:
+    """The product of gradient and result: softmax_backward_cuda_out in aten/src/ATen/native/cuda/SoftMax.cu."""
+    grad, out = args[0], args[1]
+    product = grad.numel() * torch.promote_types(grad.dtype, out.dtype).itemsize
+    return [product, *_row_copies(out)]
+
+
+def _safe_softmax(args: Any) -> list[int]:
+    """Which inputs are -inf, which rows are nothing else, and the zero that these become.
+
+    aten/src/ATen/native/SoftMax.cpp: _safe_softmax.
+    """
+    x = args[0]
+    return [x.numel(), x.numel() // max(1, x.shape[-1]), x.element_size()]
 
 
 def _widened(x: torch.Tensor) -> list[int]:
@@ -75,16 +105,24 @@ def _widened(x: torch.Tensor) -> list[int]:
 def _copies(*tensors: torch.Tensor) -> list[int]:
     """Kernels that want rows in order copy transposed tensors first, and give the copies back with their result.
 
-    Convolutions over time: aten/src/ATen/native/Convolution.cpp ("avoid accidentally going through NHWC for permuted
-    3d input"); layer norm: layer_norm_cuda in aten/src/ATen/native/cuda/layer_norm_kernel.cu.
+    Convolutions: aten/src/ATen/native/Convolution.cpp ("avoid accidentally going through NHWC for permuted 3d input"),
+    and of images whose channels do not lie last, aten/src/ATen/native/cudnn/ConvShared.cpp; layer norm:
+    layer_norm_cuda in aten/src/ATen/native/cuda/layer_norm_kernel.cu.
     """
-    return [t.numel() * t.element_size() if t.dim() <= 3 and not t.is_contiguous() else 0 for t in tensors]
+    return [0 if in_rows(t) else t.numel() * t.element_size() for t in tensors]
+
+
+def in_rows(x: torch.Tensor) -> bool:
+    """Whether a kernel takes a tensor as it lies: its last axis without gaps, or that of an image's channels."""
+    return bool(x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)))
 
 
 def _in_order(*tensors: torch.Tensor) -> list[int]:
     """Flash attention's backward wants (batch, length, heads, head size) in order: _flash_attention_backward."""
     return [0 if t.transpose(1, 2).is_contiguous() else t.numel() * t.element_size() for t in tensors]
 
+
+_CONVOLUTIONS = {aten.convolution.default, aten.convolution_backward.default}
 
 # Sizes of what a call takes before it makes its results, and gives back after: all but the first before it sums a bias.
 _HELD: dict[Any, Callable[[Any], list[int]]] = {
@@ -95,6 +133,7 @@ _HELD: dict[Any, Callable[[Any], list[int]]] = {
     aten.sum.dim_IntList: lambda args: _widened(args[0]),
     aten._scaled_dot_product_flash_attention_backward.default: lambda args: _in_order(args[0], args[4]),
     aten.native_layer_norm.default: lambda args: _copies(args[0]),
+    aten.native_batch_norm_backward.default: lambda args: _copies(args[0]),
     aten.native_layer_norm_backward.default: lambda args: _copies(args[0], args[1]),
 }
 
@@ -122,13 +161,36 @@ _SUMS: dict[Any, Callable[..., tuple[int, int]]] = {
     aten.convolution_backward.default: _summed_bias,
 }
 
-# Sizes of what a call takes when its results are there: one group after the other, each alive together.
-_PASSING: dict[Any, Callable[[Any], list[list[int]]]] = {
+# Sizes of what a call takes when its results are there; -n gives the n-th of them back, the end all others.
+_PASSING: dict[Any, Callable[[Any], list[int]]] = {
+    aten._softmax.default: lambda args: _row_copies(args[0]),
+    aten._log_softmax.default: lambda args: _row_copies(args[0]),
+    aten._safe_softmax.default: _safe_softmax,
+    aten._softmax_backward_data.default: _softmax_backward,
+    aten._log_softmax_backward_data.default: lambda args: _row_copies(args[0], args[1]),
     aten._ctc_loss_backward.default: _ctc_beta,
     aten._ctc_loss_backward.Tensor: _ctc_beta,
     aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
     aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
 }
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call at work. ``sizes`` are the workspaces that follow its first results, each for one of them."""
+
+    log: EventLog
+    name: str
+    sizes: list[int]
+    copies: ExitStack
+
+    def after_result(self, number: int) -> None:
+        """The memory of a result is there. A bias' gradient comes when the copies of the others' operands are gone."""
+        if number < len(self.sizes):
+            if self.sizes[number]:
+                self.log.passing(self.sizes[number], self.name)
+            if number == len(self.sizes) - 1:
+                self.copies.close()
 
 
 class Workspaces:
@@ -143,7 +205,7 @@ class Workspaces:
         """Lengths of the loaded model's vectors: biases, and weights of norms."""
 
     @contextmanager
-    def of(self, op: Any, name: str, args: Any) -> Iterator[None]:
+    def of(self, op: Any, name: str, args: Any) -> Iterator[_Call]:
         """Workspaces of one call, alive while the body makes its results."""
         held = _HELD.get(op)
         with ExitStack() as first, ExitStack() as others:
@@ -151,7 +213,7 @@ class Workspaces:
                 if size:
                     (others if number else first).enter_context(self._log.during(size, name))
                     self._log.copied(size, args[0])
-            yield
+            yield _Call(self._log, name, workspaces(op, args) if op in _CONVOLUTIONS else [], others)
             self._passing(op, name, args)
             others.close()
             self._sum(op, args)
@@ -162,10 +224,7 @@ class Workspaces:
         if op is aten.native_layer_norm_backward.default:
             self._norm(args[1], args[5])
         rule = _PASSING.get(op)
-        for group in rule(args) if rule else ():
-            with ExitStack() as together:
-                for size in group:
-                    together.enter_context(self._log.during(size, name))
+        self._log.sequence(rule(args) if rule else [], name)
 
     def _sum(self, op: Any, args: Any) -> None:
         """Only columns as wide as a parameter: other widths may change with the shape, and are never summed much."""

@@ -19,6 +19,7 @@ from ._devices import cuda_is_here
 from ._log import EventLog
 from ._mode import DeviceMode
 from ._modules import Whereabouts, in_backward
+from ._recurrent import take_places
 from ._workspaces import Workspaces
 from .trace_file import Trace, versions
 
@@ -87,10 +88,21 @@ class MemoryRecorder:
             self._log.begin("load", {}, "load")
         resting, self._where.resting = self._where.resting, "load"
         for tag, tensor in _in_order_of_to(model):
+            if isinstance(tensor, nn.RNNBase):
+                self._flatten(tensor)
+                continue
             self._log.birth(tensor, "to", tag)
             if tag == "parameter" and tensor.dim() == 1:
                 self._workspaces.widths.add(tensor.numel())
         self._where.resting = resting
+
+    def _flatten(self, layer: nn.RNNBase) -> None:
+        """One buffer for the layer's weights, beside them until they have their places in it."""
+        weights = list(layer.parameters(recurse=False))
+        elements, dtype = sum(w.numel() for w in weights), weights[0].dtype
+        buffer = self.arena.tensor(dtype, (elements,), (1,), 0, elements * dtype.itemsize)
+        self._log.birth(buffer, "aten._cudnn_rnn_flatten_weight.default", "parameter")
+        take_places(layer, buffer)
 
     def segment(self, kind: str, *, phase: str = "forward", **shape: int) -> None:
         """Begin a segment by hand; ``shape`` is batch, length and labels."""
@@ -158,12 +170,14 @@ class MemoryRecorder:
                 self._log.retag(tensor, "optimizer" if done else "gradient")
 
 
-def _in_order_of_to(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and buffers as ``Module._apply`` visits them: children first."""
+def _in_order_of_to(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Parameters and buffers as ``Module._apply`` visits them, children first; recurrent layers after their own."""
     for child in model.children():
         yield from _in_order_of_to(child)
     yield from (("parameter", p) for p in model._parameters.values() if p is not None)
     yield from (("buffer", b) for b in model._buffers.values() if b is not None)
+    if isinstance(model, nn.RNNBase):
+        yield "parameter", model
 
 
 @contextmanager

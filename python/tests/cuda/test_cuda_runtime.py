@@ -149,8 +149,8 @@ def test_pinned_memory_streams_and_events() -> None:
 
 def test_names_without_a_meaning_are_errors_and_listed() -> None:
     found = run_on_cuda("without_a_meaning")
-    assert found["errors"] == ["RuntimeError", "RuntimeError", "AcceleratorError"]
-    assert {"cudnnGetRNNTempSpaceSizes", "cudaStreamBeginCapture"} < set(found["unsupported"])
+    assert found["errors"] == ["RuntimeError", "AcceleratorError"]
+    assert "cudaStreamBeginCapture" in found["unsupported"]
     assert set(found["unsupported"]) <= set(found["lacking"])
 
 

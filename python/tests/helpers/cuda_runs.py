@@ -219,14 +219,9 @@ def pinned_memory() -> dict[str, Any]:
 
 
 def without_a_meaning() -> dict[str, Any]:
-    """A decomposition, a recurrent layer, a graph: each ends with an error that Python sees, and is listed."""
+    """A decomposition, a graph: each ends with an error that Python sees, and is listed."""
     errors = []
-    layer = torch.nn.LSTM(8, 16, bidirectional=True).cuda()
-    calls: tuple[Callable[[], Any], ...] = (
-        lambda: torch.linalg.svd(torch.eye(3, device="cuda")),
-        lambda: layer(torch.ones(5, 2, 8, device="cuda")),
-        _capture,
-    )
+    calls: tuple[Callable[[], Any], ...] = (lambda: torch.linalg.svd(torch.eye(3, device="cuda")), _capture)
     for call in calls:
         try:
             call()
@@ -274,3 +269,11 @@ def failing_value() -> str:
         except RuntimeError as error:
             return f"{type(error).__name__}: {error}"
     return "no error"
+
+
+def allocations_of_pieces() -> dict[str, list[tuple[int, int]]]:
+    """What each of cuda_pieces.py allocates, where the card's convolutions and products take its type."""
+    import cuda_pieces
+
+    kept = {name: piece for name, piece in cuda_pieces.PIECES.items() if cuda_pieces.runs_on(piece)}
+    return {name: cuda_pieces.on_cuda(name) for name in kept}

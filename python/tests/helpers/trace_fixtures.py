@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from asrconfig_go.trace import Trace, _kernels
 from asrconfig_go.trace._accumulate import ADD, Accumulation, as_without_mode
 from asrconfig_go.trace._log import EventLog
-from asrconfig_go.trace._mode import LAST_FIRST
+from asrconfig_go.trace._mode import in_order_of_birth
 from asrconfig_go.trace.recorder import _foreach_as_on_cuda
 
 Birth = tuple[str, int]  # operation, bytes
@@ -119,7 +119,7 @@ class RealRun(TorchDispatchMode):  # type: ignore[misc]
         if self.watching:
             given = {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
             made = _tensors(out)
-            for tensor in reversed(made) if op in LAST_FIRST else made:
+            for tensor in in_order_of_birth(op, args, made):
                 if tensor.untyped_storage()._cdata not in given:
                     self._add(tensor.untyped_storage(), str(op))
         return out

@@ -1,0 +1,204 @@
+"""Pieces of models whose allocations are recorded twice: by a trace, and by torch.cuda on the stand-in runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from asrconfig_go.memory import MemoryModel
+from asrconfig_go.memory.memory_settings import Target
+from asrconfig_go.trace import MemoryRecorder
+
+BATCH = 3
+STEPS = 2
+_BLOCK = 512  # bytes to which PyTorch's allocator rounds
+
+
+class Attending(nn.Module):  # type: ignore[misc]
+    """Attention of ``heads`` on ``shared`` keys, by torch's function or by a softmax of its own."""
+
+    def __init__(
+        self, size: int, heads: int, shared: int = 0, *, mask: bool = False, causal: bool = False, eager: bool = False
+    ) -> None:
+        super().__init__()
+        self.heads, self.shared, self.masked, self.causal, self.eager = heads, shared or heads, mask, causal, eager
+        self.head = size // heads
+        self.q = nn.Linear(size, size)
+        self.k, self.v = (nn.Linear(size, self.shared * self.head) for _ in range(2))
+        self.out = nn.Linear(size, size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        q, k, v = (layer(x).view(batch, length, -1, self.head).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        if self.eager:
+            y = self._dropped(torch.softmax(q @ k.transpose(2, 3) * self.head**-0.5, -1)) @ v
+        else:
+            mask = torch.ones(batch, 1, length, length, dtype=torch.bool, device=x.device) if self.masked else None
+            y = F.scaled_dot_product_attention(
+                q, k, v, mask, is_causal=self.causal, enable_gqa=self.shared != self.heads
+            )
+        made: torch.Tensor = self.out(y.transpose(1, 2).reshape(batch, length, -1))
+        return made
+
+    def _dropped(self, weights: torch.Tensor) -> torch.Tensor:
+        return F.dropout(weights, 0.1, self.training)
+
+
+class Convolving(nn.Module):  # type: ignore[misc]
+    """A convolution over time between transposed layouts, as speech encoders have it."""
+
+    def __init__(self, size: int, taps: int, stride: int = 1, groups: int = 1) -> None:
+        super().__init__()
+        self.first = nn.Linear(size, size)
+        self.convolution = nn.Conv1d(size, size, taps, stride, padding=taps // 2, groups=groups)
+        self.norm = nn.LayerNorm(size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.norm(self.convolution(self.first(x).transpose(1, 2)).transpose(1, 2))
+        return y
+
+
+class Image(nn.Module):  # type: ignore[misc]
+    """Convolutions over time and frequency, then over channels that lie last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(1, 16, 3, 2, padding=1)
+        self.depthwise = nn.Conv2d(16, 16, 3, 2, padding=1, groups=16)
+        self.second = nn.Conv2d(16, 32, 1)
+        self.norm = nn.BatchNorm2d(32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.first(x[:, None]))
+        y = self.norm(self.second(self.depthwise(y)))
+        return y.transpose(1, 2).flatten(2)
+
+
+class Recurrent(nn.Module):  # type: ignore[misc]
+    """Recurrent layers on an input that is batch first."""
+
+    def __init__(self, kind: str, size: int, **settings: Any) -> None:
+        super().__init__()
+        self.layers = getattr(nn, kind)(size, size, batch_first=True, **settings)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.layers(x)[0]
+        return y
+
+
+class Transposing(nn.Module):  # type: ignore[misc]
+    """Softmax over rows that do not lie together."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(size, size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x).transpose(1, 2)
+        return F.log_softmax(torch.softmax(y, -1) + y, -1)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """How to build one, its input's sizes, and the type of its autocast."""
+
+    build: Callable[[], nn.Module]
+    length: int = 100
+    size: int = 128
+    dtype: torch.dtype | None = None
+
+
+_HALF, _BRAIN = torch.float16, torch.bfloat16
+
+PIECES: dict[str, Piece] = {
+    "attention": Piece(lambda: Attending(128, 4)),
+    "attention fp16": Piece(lambda: Attending(128, 4), dtype=_HALF),
+    "attention, heads of 36": Piece(lambda: Attending(144, 4), size=144, dtype=_HALF),
+    "attention, bool mask": Piece(lambda: Attending(128, 4, mask=True), length=101, dtype=_HALF),
+    "attention, causal bf16": Piece(lambda: Attending(128, 4, causal=True), dtype=_BRAIN),
+    "grouped attention": Piece(lambda: Attending(128, 4, 2), dtype=_HALF),
+    "grouped attention fp32": Piece(lambda: Attending(128, 4, 2, mask=True)),
+    "eager attention fp16": Piece(lambda: Attending(128, 4, eager=True), dtype=_HALF),
+    "eager attention": Piece(lambda: Attending(128, 4, eager=True)),
+    "convolution fp16": Piece(lambda: Convolving(128, 7, 2), dtype=_HALF),
+    "convolution in groups": Piece(lambda: Convolving(128, 8, groups=4), dtype=_BRAIN),
+    "depthwise convolution fp16": Piece(lambda: Convolving(128, 31, groups=128), dtype=_HALF),
+    "depthwise convolution bf16": Piece(lambda: Convolving(128, 31, groups=128), dtype=_BRAIN),
+    "image fp16": Piece(Image, dtype=_HALF),
+    "image": Piece(Image),
+    "transposed softmax fp16": Piece(lambda: Transposing(128), dtype=_HALF),
+    "LSTM": Piece(lambda: Recurrent("LSTM", 128, num_layers=2, bidirectional=True, dropout=0.1)),
+    "LSTM fp16": Piece(lambda: Recurrent("LSTM", 128, num_layers=2, bidirectional=True), dtype=_HALF),
+    "GRU": Piece(lambda: Recurrent("GRU", 128, num_layers=2), length=160),
+}
+
+
+class Loop:
+    """Training steps of a piece on a device; the sum of its outputs is the loss."""
+
+    def __init__(self, piece: Piece, place: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.piece, self.place = piece, place
+        self.model = piece.build().to("cuda")
+
+    def step(self) -> None:
+        x = self.place(torch.randn(BATCH, self.piece.length, self.piece.size))
+        with torch.autocast("cuda", dtype=self.piece.dtype or _HALF, enabled=self.piece.dtype is not None):
+            y = self.model(x)
+        y.backward(torch.ones_like(y))
+        self.model.zero_grad()
+
+
+def runs_on(piece: Piece) -> bool:
+    """Whether the card has the piece's type: without bf16 convolutions are torch's own, which a trace does not know."""
+    return piece.dtype is not _BRAIN or torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def on_cuda(name: str) -> list[tuple[int, int]]:
+    """Each allocation's size and what is allocated after it, in bytes."""
+    torch.cuda.memory._record_memory_history(context=None, stacks="python")
+    loop = Loop(PIECES[name], lambda x: x.cuda())
+    for _ in range(STEPS):
+        loop.step()
+    events = torch.cuda.memory._snapshot()["device_traces"][0]
+    torch.cuda.memory._record_memory_history(enabled=None)
+    return list(_allocations(_changes(events)))
+
+
+def _changes(events: list[dict[str, Any]]) -> Iterator[int]:
+    for event in events:
+        rounded = -(-event["size"] // _BLOCK) * _BLOCK
+        if event["action"] == "alloc":
+            yield rounded
+        elif event["action"] == "free_requested":
+            yield -rounded
+
+
+def traced(name: str, gpu: str) -> list[tuple[int, int]]:
+    """The same, as a trace of the same loop has it."""
+    target = Target.find(gpu)
+    with MemoryRecorder(compute_capability=target.capability) as recorder:
+        loop = Loop(PIECES[name], recorder.place)
+        recorder.load(loop.model)
+        recorder.segment("iteration")
+        for _ in range(STEPS):
+            loop.step()
+            recorder.step()
+        trace = recorder.trace()
+    with MemoryModel.load(trace, gpu=gpu) as model:
+        found = model.as_recorded(STEPS, timeline=100_000).timeline
+    assert found is not None
+    return list(_allocations(b - a for a, b in pairwise((0, *found.allocated))))
+
+
+def _allocations(changes: Iterator[int]) -> Iterator[tuple[int, int]]:
+    held = 0
+    for change in changes:
+        held += change
+        if change > 0:
+            yield change, held
