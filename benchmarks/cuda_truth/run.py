@@ -31,14 +31,26 @@ HERE = Path(__file__).parent
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="trainings whose name contains this; nothing is written")
-    parser.add_argument("--here", action="store_true", help="on this machine's GPU, all of them as if for it")
+    parser.add_argument("--here", action="store_true", help="train on this machine's GPU")
     options = parser.parse_args()
-    chosen = [case for case in cases() if options.only is None or options.only in str(case)]
+    chosen = [case for case in _known(options.here) if options.only is None or options.only in str(case)]
     rows = list(_rows(chosen, options.here))
     text = "\n".join([*_table(rows), "", *_summaries(rows)])
     print(text)
     if options.only is None:
         _write(rows, text)
+
+
+def _known(here: bool) -> list[Case]:
+    """All trainings, or those of this machine's GPU."""
+    if not here:
+        return cases()
+    from asrconfig_go.machine import HardwareProfile
+
+    gpus = HardwareProfile.detect().gpus
+    if not gpus:
+        sys.exit("no GPU was found: leave --here out, and the trainings run on the stand-in")
+    return [dataclasses.replace(case, gpu=gpus[0].name) for case in cases()]
 
 
 def _rows(chosen: list[Case], here: bool) -> Iterator[dict[str, Any]]:

@@ -43,6 +43,9 @@ func (t *tracker) apply(i int) {
 	in, grad := t.copied(&n, n.savedCopy), t.copied(&n, n.gradCopy)
 	for j, e := range n.edges[:n.edgeCount] {
 		made[j] = t.gradient(&n, e)
+		if n.work != none && j < int(n.working) {
+			t.release(t.allocateRow(n.work, workspaces, n.module, n.op+" backward"))
+		}
 	}
 	t.release(grad)
 	for _, e := range n.scratch[:n.scratchCount] {

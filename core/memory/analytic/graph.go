@@ -29,6 +29,8 @@ type node struct {
 
 	scratch             [maxScratch]edge // what backward takes temporarily, one after the other; without receivers
 	scratchCount        uint8
+	work                int32 // row of the workspace that follows each of the first gradients; none
+	working             uint8 // how many these are
 	savedCopy, gradCopy int32 // rows of contiguous copies of the saved input and of the gradient, which backward makes first; none
 }
 
@@ -43,7 +45,7 @@ func (t *tracker) graph(does *activity, op string, y *value, trains bool, x ...v
 	if !y.grad || t.checkpointDepth > 0 {
 		return nil
 	}
-	t.nodes = append(t.nodes, node{op: op, does: does, module: t.module, grad: none, savedCopy: none, gradCopy: none})
+	t.nodes = append(t.nodes, node{op: op, does: does, module: t.module, grad: none, work: none, savedCopy: none, gradCopy: none})
 	y.node = int32(len(t.nodes) - 1)
 	return &t.nodes[y.node]
 }
@@ -120,6 +122,13 @@ func (t *tracker) leafAgain(n *node, s shape) {
 func (t *tracker) takesScratch(n *node, what string, s shape, source string) {
 	if n != nil {
 		n.addScratch(edge{row: t.rowFor(what, scratch, s, float32s, source), part: temporaries})
+	}
+}
+
+// works says that each gradient so far is made with a workspace.
+func (n *node) works(row int32) {
+	if n != nil {
+		n.work, n.working = row, n.edgeCount
 	}
 }
 
