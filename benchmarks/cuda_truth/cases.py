@@ -54,7 +54,7 @@ _DEPTHS = (("xls-r-300m", 2), ("xls-r-300m", 4), ("wav2vec2-base", 3), ("whisper
 _TOO_LARGE = (
     ("xls-r-300m", "T4", "fp32", 32, 15.0),
     ("xls-r-300m", "T4", "fp16", 24, 20.0),
-    ("hubert-large", "T4", "fp16", 24, 15.0),
+    ("hubert-large, 12 layers", "T4", "fp16", 48, 15.0),
     ("wavlm-base", "T4", "fp16", 64, 15.0),
     ("whisper-small", "T4", "fp32", 16, 30.0),
     ("w2v-bert", "T4", "fp16", 64, 20.0),
@@ -73,7 +73,7 @@ def _all() -> Iterator[Case]:
         own = MODELS[name].kind != "transformer"
         for turn, settings in enumerate(_TURNS):
             batch, seconds = _SHAPES[(turn + number) % len(_SHAPES)]
-            if own and settings.get("checkpointing"):
+            if (own and settings.get("checkpointing")) or (turn == len(_TURNS) - 1 and number % 2):
                 continue
             if name == "wavlm-base" and settings.get("checkpointing") == "reentrant":
                 continue  # its first layer checkpoints itself without end: transformers 5.23

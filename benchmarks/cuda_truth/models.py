@@ -12,7 +12,8 @@ import transformers as t
 
 RATE = 16_000
 FRAMES = 100  # of features, a second
-_ENCODER = {"layerdrop": 0.0}  # a prediction is for the step that drops no layer
+# A prediction is for the step that drops no layer, and how many frames SpecAugment masks is drawn where lengths differ.
+_ENCODER = {"layerdrop": 0.0, "mask_time_prob": 0.0, "apply_spec_augment": False}
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,12 @@ class Model:
 
 
 def _ctc(architecture: str, **settings: Any) -> Callable[[], Any]:
-    return lambda: getattr(t, architecture)(getattr(t, _config_of(architecture))(**_ENCODER | settings))
+    def build() -> Any:
+        kind = getattr(t, _config_of(architecture))
+        known = {name: value for name, value in _ENCODER.items() if hasattr(kind(), name)}
+        return getattr(t, architecture)(kind(**known | settings))
+
+    return build
 
 
 def _config_of(architecture: str) -> str:
@@ -94,7 +100,10 @@ _XLSR = _ctc("Wav2Vec2ForCTC", **_large(vocab_size=40))
 MODELS: dict[str, Model] = {
     "wav2vec2-base": Model("transformer", "plain wave", _WAV2VEC2),
     "hubert-base": Model("transformer", "plain wave", _ctc("HubertForCTC")),
-    "hubert-large": Model("transformer", "wave", _ctc("HubertForCTC", **_large())),
+    "hubert-large, 12 layers": Model("transformer", "wave", _ctc("HubertForCTC", **_large(num_hidden_layers=12))),
+    "hubert-base, SpecAugment": Model(
+        "transformer", "plain wave", _ctc("HubertForCTC", mask_time_prob=0.05, apply_spec_augment=True)
+    ),
     "wavlm-base": Model("transformer", "plain wave", _ctc("WavLMForCTC")),
     "xls-r-300m": Model("transformer", "wave", _XLSR),
     "data2vec-base": Model("transformer", "wave", _ctc("Data2VecAudioForCTC")),

@@ -1,7 +1,8 @@
 """Predictions against torch's own CUDA code: python run.py (README.md).
 
 Without a GPU the trainings run on the stand-in runtime of ../../build/cuda_standin; ``--here`` runs them on this
-machine's GPU. Writes results.json and results.md next to itself; ``--only`` only prints.
+machine's GPU. Writes results.json after each training, and results.md at the end; trainings that results.json has, of
+the same versions, are not run again. ``--only`` only prints.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from child import ANSWER
 from models import MODELS
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
 
 
 def main() -> None:
@@ -34,11 +36,19 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help="train on this machine's GPU")
     options = parser.parse_args()
     chosen = [case for case in _known(options.here) if options.only is None or options.only in str(case)]
-    rows = list(_rows(chosen, options.here))
-    text = "\n".join([*_table(rows), "", *_summaries(rows)])
+    keeps = options.only is None
+    rows = _known_rows() if keeps else {}
+    for row in _rows([case for case in chosen if str(case) not in rows], options.here):
+        rows[row["name"]] = row
+        if keeps:
+            _keep(rows)
+    found = [rows[str(case)] for case in chosen]
+    text = "\n".join([*_table(found), "", *_summaries(found)])
     print(text)
-    if options.only is None:
-        _write(rows, text)
+    if keeps:
+        _keep(rows)
+        head = f"{_about()['date']}, {_versions()}. Differences are of the prediction, from what torch's allocator counted.\n\n"
+        (HERE / "results.md").write_text("# Predictions and torch's own CUDA code\n\n" + head + text + "\n")
 
 
 def _known(here: bool) -> list[Case]:
@@ -127,15 +137,27 @@ def _summaries(rows: list[dict[str, Any]]) -> list[str]:
     return [*lines, "", f"Whether it fits: {right} of {len(answered)} right, of {len(rows)} trainings."]
 
 
-def _write(rows: list[dict[str, Any]], text: str) -> None:
-    about = {
-        "date": datetime.date.today().isoformat(),
-        "versions": {name: metadata.version(name) for name in ("torch", "transformers")},
-    }
-    (HERE / "results.json").write_text(json.dumps({**about, "trainings": rows}, indent=1) + "\n")
-    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    head = f"{about['date']}, {versions}. Differences are of the prediction, from what torch's allocator counted.\n\n"
-    (HERE / "results.md").write_text("# Predictions and torch's own CUDA code\n\n" + head + text + "\n")
+def _about() -> dict[str, Any]:
+    versions = {name: metadata.version(name) for name in ("torch", "transformers")}
+    return {"date": datetime.date.today().isoformat(), "versions": versions}
+
+
+def _versions() -> str:
+    return ", ".join(f"{name} {version}" for name, version in _about()["versions"].items())
+
+
+def _known_rows() -> dict[str, dict[str, Any]]:
+    """Trainings of an earlier run with the same versions, by name; those without an answer are run again."""
+    if not RESULTS.exists():
+        return {}
+    kept = json.loads(RESULTS.read_text())
+    if kept["versions"] != _about()["versions"]:
+        return {}
+    return {row["name"]: row for row in kept["trainings"] if "error" not in row["predicted"] | row["measured"]}
+
+
+def _keep(rows: dict[str, dict[str, Any]]) -> None:
+    RESULTS.write_text(json.dumps({**_about(), "trainings": list(rows.values())}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
