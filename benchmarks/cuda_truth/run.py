@@ -47,7 +47,7 @@ def main() -> None:
     print(text)
     if keeps:
         _keep(rows)
-        head = f"{_about()['date']}, {_versions()}. Differences are of the prediction, from what torch's allocator counted.\n\n"
+        head = f"{_about()['date']}, {_versions()}. Shares are by how much a prediction is off.\n\n"
         (HERE / "results.md").write_text("# Predictions and torch's own CUDA code\n\n" + head + text + "\n")
 
 
