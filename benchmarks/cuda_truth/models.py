@@ -101,16 +101,15 @@ MODELS: dict[str, Model] = {
     "wav2vec2-base": Model("transformer", "plain wave", _WAV2VEC2),
     "hubert-base": Model("transformer", "plain wave", _ctc("HubertForCTC")),
     "hubert-large, 12 layers": Model("transformer", "wave", _ctc("HubertForCTC", **_large(num_hidden_layers=12))),
-    "hubert-base, SpecAugment": Model(
-        "transformer", "plain wave", _ctc("HubertForCTC", mask_time_prob=0.05, apply_spec_augment=True)
-    ),
     "wavlm-base": Model("transformer", "plain wave", _ctc("WavLMForCTC")),
     "xls-r-300m": Model("transformer", "wave", _XLSR),
     "data2vec-base": Model("transformer", "wave", _ctc("Data2VecAudioForCTC")),
     "sew": Model("transformer", "plain wave", _ctc("SEWForCTC")),
     "sew-d": Model("transformer", "plain wave", _ctc("SEWDForCTC", num_hidden_layers=6)),
     "w2v-bert": Model("transformer", "mel", _w2v_bert, width=160),
-    "moonshine": Model("transformer", "wave", lambda: t.MoonshineForConditionalGeneration(t.MoonshineConfig()), 4.0),
+    "moonshine": Model(
+        "transformer", "wave", lambda: t.MoonshineForConditionalGeneration(t.MoonshineConfig(pad_token_id=2)), 4.0
+    ),
     "speech2text": Model("transformer", "mel", _ctc("Speech2TextForConditionalGeneration"), 4.0),
     "parakeet": Model("transformer", "mel", _parakeet),
     "whisper-tiny": Model("transformer", "mel, whole", _whisper(384, 4, 6), 4.0),

@@ -80,6 +80,11 @@ def _parts(index: Any) -> tuple[Any, ...]:
     return index if isinstance(index, tuple) else (index,)
 
 
+def _fills(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether one number goes where one mask says, for which the device needs no positions: masked_fill_."""
+    return name == "__setitem__" and isinstance(args[2], (int, float)) and len(_parts(args[1])) == 1
+
+
 def _without_masks(index: Any) -> tuple[Any, ...]:
     """An index whose masks are the positions that they select, as the device finds them itself before it indexes."""
     positions: list[Any] = []
@@ -130,7 +135,7 @@ class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not 
             mask = args[1] if len(args) > 1 else kwargs["mask"]
             args, kwargs, name = (*torch.broadcast_tensors(first, mask),), {}, "__getitem__"
             func = torch.Tensor.__getitem__
-        if name in ("__getitem__", "__setitem__") and any(map(_is_mask, _parts(args[1]))):
+        if name in ("__getitem__", "__setitem__") and any(map(_is_mask, _parts(args[1]))) and not _fills(name, args):
             args = (args[0], _without_masks(args[1]), *args[2:])
             result = func(*args)
             with torch.no_grad():

@@ -16,7 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ._modules import in_backward
 
 ADD = torch.ops.aten.add.Tensor
-_SCATTERED = torch.ops.aten.index_put.default
+_WRITTEN = {
+    torch.ops.aten.index_put.default: torch.ops.aten.index_put_.default,
+    torch.ops.aten.scatter_add.default: torch.ops.aten.scatter_add_.default,
+}
 _storage_owners: Any = getattr(torch._C, "_storage_Use_Count", None)
 _Owners = tuple[int, int, int]
 
@@ -52,10 +55,10 @@ def _engine_alone() -> _Owners | None:
 def as_without_mode(op: Any) -> Any:
     """The operation that autograd calls where no mode watches: the gradient of an index is written into its zeros.
 
-    ``index_backward`` in torch/csrc/autograd/FunctionsManual.cpp makes a further tensor only for tensor subclasses, for
-    which it takes everything under a mode.
+    ``index_backward`` and ``gather_backward`` in torch/csrc/autograd/FunctionsManual.cpp make a further tensor only for
+    tensor subclasses, for which they take everything under a mode.
     """
-    return torch.ops.aten.index_put_.default if op is _SCATTERED and in_backward() else op
+    return _WRITTEN.get(op, op) if in_backward() else op
 
 
 class Accumulation:

@@ -94,6 +94,18 @@ def _softmax(kernel: Any, x: torch.Tensor, dim: int, dtype: torch.dtype | None =
     return kernel(x if dtype is None else x.to(dtype), dim, False)
 
 
+def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Any:
+    """aten/src/ATen/native/Linear.cpp, whose own adds the bias out of place while a dispatch mode is active."""
+    if bias is None:
+        return torch.matmul(x, weight.t())
+    if x.dim() == 2:
+        return torch.addmm(bias, x, weight.t())
+    if x.dim() > 2 and x.is_contiguous():
+        rows = torch.addmm(bias, x.view(-1, x.shape[-1]), weight.t())
+        return aten._unsafe_view(rows, [*x.shape[:-1], rows.shape[-1]])
+    return torch.matmul(x, weight.t()).add_(bias)
+
+
 def register(capability: tuple[int, int], log: EventLog) -> torch.library.Library:
     """Put the functions in place; ``_destroy()`` of the result takes them away again."""
     library = torch.library.Library("aten", "IMPL")
@@ -105,6 +117,7 @@ def register(capability: tuple[int, int], log: EventLog) -> torch.library.Librar
         library.impl(name, torch.library.fallthrough_kernel, "AutocastCPU")
     for key in ("AutogradCPU", "CPU"):
         library.impl("dropout", _dropout, key)
+        library.impl("linear", _linear, key)
         library.impl("scaled_dot_product_attention", Attention(capability, log), key)
         library.impl("softmax.int", functools.partial(_softmax, aten._softmax), key)
         library.impl("log_softmax.int", functools.partial(_softmax, aten._log_softmax), key)

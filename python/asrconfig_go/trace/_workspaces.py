@@ -96,10 +96,38 @@ def _safe_softmax(args: Any) -> list[int]:
     return [x.numel(), x.numel() // max(1, x.shape[-1]), x.element_size()]
 
 
+_SORTED_EMBEDDINGS = 3072  # with more indices than this the gradient of an embedding sorts them first
+_DIGIT = 256  # that many rows are sorted in one pass
+
+
+def _embedding_backward(args: Any) -> list[int]:
+    """A copy of a gradient whose rows do not lie in order, the sorted indices, and where they came from.
+
+    embedding_dense_backward_cuda in aten/src/ATen/native/cuda/Embedding.cu.
+    """
+    grad, indices = args[0], args[1]
+    count = indices.numel()
+    return [*_copies(grad), *([8 * count] * 2 if count > _SORTED_EMBEDDINGS else [])]
+
+
+def _embedding_sort(args: Any) -> list[int]:
+    """The numbers that are sorted along, and cub's buffers, which take both again where one pass is not enough."""
+    count, rows = args[1].numel(), args[2]
+    if count <= _SORTED_EMBEDDINGS:
+        return []
+    return [8 * count, 2 * count // 5 + (16 * count if rows > _DIGIT else 0)]
+
+
+def _embedding_segments(args: Any) -> list[int]:
+    """Where each row's indices begin, their number, and the keys that nobody reads: embedding_backward_cuda_kernel."""
+    count = args[1].numel()
+    return [8 * count, 8, 8 * count] if count > _SORTED_EMBEDDINGS else []
+
+
 def _widened(x: torch.Tensor) -> list[int]:
-    """Sums of narrow integers first make 64-bit ones of them: make_reduction in aten/src/ATen/native/ReduceOps.cpp."""
+    """Sums of narrow integers make 64-bit ones of them: make_reduction in aten/src/ATen/native/ReduceOps.cpp."""
     narrow = not x.is_floating_point() and not x.is_complex() and x.dtype is not torch.int64
-    return [8 * x.numel() if narrow else 0]
+    return [8 * x.numel()] if narrow else []
 
 
 def _copies(*tensors: torch.Tensor) -> list[int]:
@@ -128,13 +156,13 @@ _CONVOLUTIONS = {aten.convolution.default, aten.convolution_backward.default}
 _HELD: dict[Any, Callable[[Any], list[int]]] = {
     aten.convolution.default: lambda args: _copies(args[0]),
     aten.convolution_backward.default: lambda args: _copies(args[1], args[0]),
-    aten.cumsum.default: lambda args: _widened(args[0]),
-    aten.sum.default: lambda args: _widened(args[0]),
-    aten.sum.dim_IntList: lambda args: _widened(args[0]),
+    aten._ctc_loss_backward.default: _ctc_beta,
+    aten._ctc_loss_backward.Tensor: _ctc_beta,
     aten._scaled_dot_product_flash_attention_backward.default: lambda args: _in_order(args[0], args[4]),
+    aten.embedding_dense_backward.default: _embedding_backward,
     aten.native_layer_norm.default: lambda args: _copies(args[0]),
     aten.native_batch_norm_backward.default: lambda args: _copies(args[0]),
-    aten.native_layer_norm_backward.default: lambda args: _copies(args[0], args[1]),
+    aten.native_layer_norm_backward.default: lambda args: _copies(args[1]),
 }
 
 
@@ -161,6 +189,9 @@ _SUMS: dict[Any, Callable[..., tuple[int, int]]] = {
     aten.convolution_backward.default: _summed_bias,
 }
 
+# Sizes of what a call takes and gives back before its results.
+_BEFORE: dict[Any, Callable[[Any], list[int]]] = {aten.embedding_dense_backward.default: _embedding_sort}
+
 # Sizes of what a call takes when its results are there; -n gives the n-th of them back, the end all others.
 _PASSING: dict[Any, Callable[[Any], list[int]]] = {
     aten._softmax.default: lambda args: _row_copies(args[0]),
@@ -168,8 +199,10 @@ _PASSING: dict[Any, Callable[[Any], list[int]]] = {
     aten._safe_softmax.default: _safe_softmax,
     aten._softmax_backward_data.default: _softmax_backward,
     aten._log_softmax_backward_data.default: lambda args: _row_copies(args[0], args[1]),
-    aten._ctc_loss_backward.default: _ctc_beta,
-    aten._ctc_loss_backward.Tensor: _ctc_beta,
+    aten.embedding_dense_backward.default: _embedding_segments,
+    aten.cumsum.default: lambda args: _widened(args[0]),
+    aten.sum.default: lambda args: _widened(args[0]),
+    aten.sum.dim_IntList: lambda args: _widened(args[0]),
     aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
     aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
 }
@@ -213,6 +246,8 @@ class Workspaces:
                 if size:
                     (others if number else first).enter_context(self._log.during(size, name))
                     self._log.copied(size, args[0])
+            before = _BEFORE.get(op)
+            self._log.sequence(before(args) if before else [], name)
             yield _Call(self._log, name, workspaces(op, args) if op in _CONVOLUTIONS else [], others)
             self._passing(op, name, args)
             others.close()
@@ -222,7 +257,7 @@ class Workspaces:
 
     def _passing(self, op: Any, name: str, args: Any) -> None:
         if op is aten.native_layer_norm_backward.default:
-            self._norm(args[1], args[5])
+            self._norm(args[0], args[1], args[5], name)
         rule = _PASSING.get(op)
         self._log.sequence(rule(args) if rule else [], name)
 
@@ -233,8 +268,16 @@ class Workspaces:
         if columns in self.widths and rows:
             self._log.passing(rows, f"column_sum:{columns}")
 
-    def _norm(self, x: torch.Tensor, weight: torch.Tensor | None) -> None:
-        """Gradients of a norm's weight and bias over many rows: sums of blocks of rows, then of these.
+    def _norm(self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, name: str) -> None:
+        """With a copy of a transposed gradient, those of a norm's weight and bias over many rows."""
+        with ExitStack() as copied:
+            for size in filter(None, _copies(grad)):
+                copied.enter_context(self._log.during(size, name))
+                self._log.copied(size, grad)
+            self._norm_blocks(x, weight)
+
+    def _norm_blocks(self, x: torch.Tensor, weight: torch.Tensor | None) -> None:
+        """Sums of blocks of rows, then of these.
 
         Whether there are any depends on the rows and on the GPU, so the trace counts rows as for column sums
         (ConfigureAndLaunchGammaBetaBackwardKernel, aten/src/ATen/native/cuda/layer_norm_kernel.cu, from torch 2.8 on).
