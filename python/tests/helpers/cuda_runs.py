@@ -200,6 +200,31 @@ def expandable_segments() -> dict[str, Any]:
     }
 
 
+def snapshot_keys() -> dict[str, Any]:
+    """The keys of each part of a snapshot, and the sizes of what is allocated and freed."""
+    torch.cuda.memory._record_memory_history(max_entries=100)
+    first = torch.empty(1000, device="cuda")
+    second = torch.empty(5 * MIB, device="cuda")
+    del first, second
+    torch.cuda.empty_cache()
+    kept = torch.empty(300, device="cuda")
+    snapshot = torch.cuda.memory._snapshot()
+    (segment,), (events,) = snapshot["segments"], snapshot["device_traces"]
+    block = next(b for b in segment["blocks"] if b["state"] == "active_allocated")
+    settings = snapshot["allocator_settings"]
+    return {
+        "snapshot": sorted(snapshot),
+        "segment": sorted(segment),
+        "block": sorted(block),
+        "frame": sorted(block["frames"][0]),
+        "events": sorted({key for event in events for key in event}),
+        "settings": {name: settings[name] for name in ("expandable_segments", "max_split_size")},
+        "actions": [[e["action"], e["size"]] for e in events],
+        "types": [type(segment["segment_pool_id"]).__name__, type(events[0]["user_metadata"]).__name__],
+        "kept": [block["size"], block["requested_size"], 4 * kept.numel()],
+    }
+
+
 def pinned_memory() -> dict[str, Any]:
     data = torch.utils.data.TensorDataset(torch.arange(64))
     batches = [batch for (batch,) in torch.utils.data.DataLoader(data, batch_size=8, pin_memory=True)]
