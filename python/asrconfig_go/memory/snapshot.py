@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Frame = dict[str, Any]
 
 SUFFIX = ".pickle"
-_PROTOCOL = 4  # the newest that the viewer reads
+PROTOCOL = 4  # the newest that the viewer reads
 _SEGMENT_ACTIONS = {2: "segment_alloc", 3: "segment_free", 4: "segment_map", 5: "segment_unmap"}
 _ALLOC = 0
 _POOL = (0, 0)  # PyTorch's own
@@ -58,7 +58,7 @@ class PredictedRun:
             )
         found = native.call("memory.snapshot", self._question)
         events = len(found["events"]["action"])
-        save_whole(path, pickle.dumps(snapshot_of(found, self._question["settings"]), protocol=_PROTOCOL))
+        save_whole(path, pickle.dumps(snapshot_of(found, self._question["settings"]), protocol=PROTOCOL))
         return SavedSnapshot(path, events, found["left_out"])
 
 
@@ -99,7 +99,7 @@ class _Stacks:
 
     def _stack(self, op: str, module: str, segment: str, phase: str, step: int) -> list[Frame]:
         part = phase if segment == phase else f"{segment} {phase}"
-        around = [self._frame("module", path) for path in _modules_around(module)]
+        around = [self._frame("module", path) for path in modules_around(module)]
         return [self._frame("operation", op), *around, self._frame("step", part, step)]
 
     def _frame(self, kind: str, name: str, line: int = 0) -> Frame:
@@ -109,7 +109,7 @@ class _Stacks:
         return self._known[key]
 
 
-def _modules_around(path: str) -> list[str]:
+def modules_around(path: str) -> list[str]:
     """A module and those that contain it, innermost first, without lists of modules: ``layers.3``, not ``layers``."""
     steps = path.split(".") if path else []
     return [
