@@ -62,6 +62,7 @@ class OomSnapshots:
 
     def ran_out(self) -> None:
         """An allocation fails at this moment."""
+        self._held = None  # of an error that somebody caught
         if self._seen < _MOST_SEEN and len(self._files) < MOST_FILES:
             self._seen += 1
             self._held = self._state()

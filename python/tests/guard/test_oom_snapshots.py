@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import oom_snapshots  # noqa: E402
 from asrconfig_go.guard.oom_snapshots import OomSnapshots, bounded  # noqa: E402
 from disturbed_runs import once_at, prepared  # noqa: E402
@@ -78,6 +78,7 @@ def test_errors_that_others_catch_are_seen_a_hundred_times(tmp_path: Path, monke
     for _ in range(300):
         snapshots.ran_out()
     assert len(taken) == 100
+    assert snapshots._held is None, "the last one is not of a later error"
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), MemoryError(), torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)])
@@ -148,3 +149,70 @@ def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidArgumentError, match="oom_snapshot"):
         attach(tiny_trainer(tmp_path), oom_snapshot="all")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Snapshots that are names alone, and the places in the order in which they were asked for."""
+    places: list[str] = []
+    monkeypatch.setattr(OomSnapshots, "take", lambda _, place, error: places.append(place) or f"{place}.pickle")  # type: ignore[func-returns-value]
+    return places
+
+
+def failing(times: int) -> Any:
+    """Raises the first so many times that it is called."""
+    left = [ERROR] * times
+
+    def fail(*_: Any, **__: Any) -> None:
+        if left:
+            raise left.pop()
+
+    return fail
+
+
+def once_failing(original: Any) -> Any:
+    fail = failing(1)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        fail()
+        return original(*args, **kwargs)
+
+    return call
+
+
+def test_events_of_every_place_name_their_file(tmp_path: Path, named: list[str]) -> None:
+    from asrconfig_go.guard import attach
+
+    trainer = tiny_trainer(tmp_path, save_strategy="steps", save_steps=4, eval_strategy="epoch")
+    trainer._save_checkpoint = once_failing(trainer._save_checkpoint)
+    trainer.evaluation_loop = once_failing(trainer.evaluation_loop)
+    trainer.create_optimizer()
+    trainer.optimizer.step = once_failing(trainer.optimizer.step)
+    trainer.model.fail = failing(1)
+    guard = attach(trainer, rule="mean")
+    trainer.train()
+    assert {e.place for e in guard.events} == {"training", "optimizer", "evaluation", "saving"}
+    assert [e.snapshot for e in guard.events] == [f"{e.place}.pickle" for e in guard.events]
+    assert [e.place for e in guard.events] == named
+    assert all(str(e).endswith(f"; memory snapshot in {e.snapshot}") for e in guard.events)
+
+
+def test_an_error_that_ends_the_training_names_the_file(
+    tmp_path: Path, named: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from asrconfig_go.guard import attach
+
+    trainer = tiny_trainer(tmp_path)
+    trainer.model.fail = failing(99)
+    guard = attach(trainer, rule="mean", max_halvings=0)
+    with pytest.raises(InfeasiblePlanError, match=r"CUDA out of memory.*; memory snapshot in training\.pickle"):
+        trainer.train()
+    guard.detach()
+
+    told: list[str] = []
+    monkeypatch.setattr("asrconfig_go.guard.guard.add_note", lambda error, text: told.append(text))
+    monkeypatch.setattr("asrconfig_go.guard.guard.cannot_retry", lambda trainer: True)
+    attach(trainer, rule="mean")
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        trainer.train()
+    assert told == ["memory snapshot in training.pickle"]
