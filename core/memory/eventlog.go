@@ -12,40 +12,41 @@ type eventLog struct {
 	most    int
 	events  []event
 	total   int // of all events, those that were not kept included
-	current int32
+	current origin
 	stacks  map[stack]int32
 	names   map[string]int32
-	live    map[uint64]int32 // stacks of allocated blocks, by address
-	takenBy map[uint64]int32 // stacks that needed segments or pages, by address
+	live    map[uint64]origin // of allocated blocks, by address
+	takenBy map[uint64]origin // of what first needed segments or pages, by address
 	Snapshot
 }
 
 // stack is a row of SnapshotStacks.
-type stack struct {
-	op, module, segment, phase, component int32
-	step                                  int
-}
+type stack struct{ op, module, segment, phase, component int32 }
+
+// origin is where something was allocated. Steps are not in the stacks, which would grow with a run.
+type origin struct{ stack, step int32 }
 
 type event struct {
 	allocator.Change
-	stack int32
+	origin
 }
 
 func newEventLog(m *Model, most int) *eventLog {
-	empty := Snapshot{Names: []string{}, Stacks: SnapshotStacks{[]int32{}, []int32{}, []int32{}, []int32{}, []int32{}, []int{}}}
-	return &eventLog{Snapshot: empty, model: m, most: most, current: -1, stacks: map[stack]int32{}, names: map[string]int32{},
-		live: map[uint64]int32{}, takenBy: map[uint64]int32{}}
+	empty := Snapshot{Names: []string{}, Stacks: SnapshotStacks{[]int32{}, []int32{}, []int32{}, []int32{}, []int32{}}}
+	return &eventLog{Snapshot: empty, model: m, most: most, stacks: map[stack]int32{}, names: map[string]int32{},
+		live: map[uint64]origin{}, takenBy: map[uint64]origin{}}
 }
 
 // allocating notes what is allocated next.
 func (l *eventLog) allocating(s replay.Segment, storage int32, component uint8) {
 	t := s.Template
 	made := t.Storages[storage]
-	l.current = l.number(stack{
+	number := l.number(stack{
 		op: l.name(l.model.ops[made.Op]), module: l.name(l.model.modules[made.Module]),
 		segment: l.name(t.Kind), phase: l.name(t.PhaseOf(storage)),
-		component: l.name(l.model.templates.Components[component]), step: stepOf(s.Position),
+		component: l.name(l.model.templates.Components[component]),
 	})
+	l.current = origin{number, int32(stepOf(s.Position))}
 }
 
 // stepOf counts evaluations, whose windows follow a training's, from 1, too.
@@ -77,27 +78,27 @@ func (l *eventLog) number(s stack) int32 {
 	index, c := int32(len(l.stacks)), &l.Stacks
 	l.stacks[s] = index
 	c.Op, c.Module, c.Segment = append(c.Op, s.op), append(c.Module, s.module), append(c.Segment, s.segment)
-	c.Phase, c.Component, c.Step = append(c.Phase, s.phase), append(c.Component, s.component), append(c.Step, s.step)
+	c.Phase, c.Component = append(c.Phase, s.phase), append(c.Component, s.component)
 	return index
 }
 
 // changed writes an event down. The newest are kept: the others go when there are twice as many.
 func (l *eventLog) changed(c allocator.Change) {
-	stack := l.current
+	from := l.current
 	switch c.Action {
 	case allocator.Allocated:
-		l.live[c.Address] = stack
+		l.live[c.Address] = from
 	case allocator.Freed:
-		stack = l.live[c.Address]
+		from = l.live[c.Address]
 		delete(l.live, c.Address)
 	case allocator.SegmentAllocated, allocator.SegmentMapped:
-		l.takenBy[c.Address] = stack
+		l.takenBy[c.Address] = from
 	case allocator.SegmentFreed, allocator.SegmentUnmapped:
 	}
 	if len(l.events) == 2*l.most {
 		l.events = append(l.events[:0], l.events[l.most:]...)
 	}
-	l.events = append(l.events, event{c, stack})
+	l.events = append(l.events, event{c, from})
 	l.total++
 }
 
@@ -106,9 +107,10 @@ func (l *eventLog) snapshot(segments []allocator.Segment) Snapshot {
 	kept := l.events[max(len(l.events)-l.most, 0):]
 	s, n := l.Snapshot, len(kept)
 	s.LeftOut = l.total - n
-	s.Events = SnapshotEvents{make([]int, n), make([]uint64, n), make([]uint64, n), make([]int32, n)}
+	s.Events = SnapshotEvents{make([]int, n), make([]uint64, n), make([]uint64, n), make([]int32, n), make([]int32, n)}
 	for i, e := range kept {
-		s.Events.Action[i], s.Events.Address[i], s.Events.Bytes[i], s.Events.Stack[i] = int(e.Action), e.Address, e.Bytes, e.stack
+		s.Events.Action[i], s.Events.Address[i], s.Events.Bytes[i] = int(e.Action), e.Address, e.Bytes
+		s.Events.Stack[i], s.Events.Step[i] = e.stack, e.step
 	}
 	s.Segments = make([]SnapshotSegment, len(segments))
 	for i, segment := range segments {
@@ -118,14 +120,14 @@ func (l *eventLog) snapshot(segments []allocator.Segment) Snapshot {
 }
 
 func (l *eventLog) segment(from allocator.Segment) SnapshotSegment {
-	n := len(from.Blocks)
-	s := SnapshotSegment{Address: from.Address, Bytes: from.Size, Small: from.Small, Expandable: from.Expandable,
-		Stack: l.takenBy[from.Address], Sizes: make([]uint64, n), Requested: make([]uint64, n), Stacks: make([]int32, n)}
+	n, first := len(from.Blocks), l.takenBy[from.Address]
+	s := SnapshotSegment{Address: from.Address, Bytes: from.Size, Small: from.Small, Expandable: from.Expandable, Stack: first.stack, Step: first.step,
+		Sizes: make([]uint64, n), Requested: make([]uint64, n), Stacks: make([]int32, n), Steps: make([]int32, n)}
 	address := from.Address
 	for i, b := range from.Blocks {
 		s.Sizes[i], s.Requested[i], s.Stacks[i] = b.Size, b.Requested, -1
 		if b.Allocated {
-			s.Stacks[i] = l.live[address]
+			s.Stacks[i], s.Steps[i] = l.live[address].stack, l.live[address].step
 		}
 		address += b.Size
 	}

@@ -29,14 +29,13 @@ type Snapshot struct {
 	OutOfMemory *peak.OutOfMemory `json:"out_of_memory"` // where the run ends; null when it does not
 }
 
-// SnapshotStacks tell, in columns, where storages were allocated, and what for. All but the steps point into the names.
+// SnapshotStacks tell, in columns that point into the names, where storages were allocated, and what for.
 type SnapshotStacks struct {
 	Op        []int32 `json:"op"`
 	Module    []int32 `json:"module"`
 	Segment   []int32 `json:"segment"` // kind of segment
 	Phase     []int32 `json:"phase"`
 	Component []int32 `json:"component"`
-	Step      []int   `json:"step"` // optimizer step or evaluation batch, from 1; 0 before the first
 }
 
 // SnapshotEvents are columns.
@@ -45,6 +44,7 @@ type SnapshotEvents struct {
 	Address []uint64 `json:"address"` //
 	Bytes   []uint64 `json:"bytes"`   // of blocks: as asked for, without rounding
 	Stack   []int32  `json:"stack"`   // of a free: of what is freed
+	Step    []int32  `json:"step"`    // likewise: optimizer step or evaluation batch, from 1; 0 before the first
 }
 
 // SnapshotSegment is a segment and, in columns, its blocks in the order of their addresses, without gaps.
@@ -54,9 +54,11 @@ type SnapshotSegment struct {
 	Small      bool     `json:"small"` // of the pool for requests up to 1 MiB
 	Expandable bool     `json:"expandable"`
 	Stack      int32    `json:"stack"` // that first needed it
+	Step       int32    `json:"step"`
 	Sizes      []uint64 `json:"sizes"`
 	Requested  []uint64 `json:"requested"` // 0 when free
 	Stacks     []int32  `json:"stacks"`    // -1 when free
+	Steps      []int32  `json:"steps"`     // 0 when free
 }
 
 // SnapshotSettings are those that PyTorch's snapshots name.

@@ -79,7 +79,7 @@ func TestSnapshotTellsWhatEachBlockIsFor(t *testing.T) {
 	freed := map[string]bool{}
 	for i, action := range s.Events.Action {
 		stack := s.Events.Stack[i]
-		steps[s.Stacks.Step[stack]] = true
+		steps[int(s.Events.Step[i])] = true
 		if allocator.Action(action) == allocator.Freed {
 			freed[s.Names[s.Stacks.Segment[stack]]+" "+s.Names[s.Stacks.Phase[stack]]] = true
 		}
@@ -100,6 +100,17 @@ func TestSnapshotKeepsTheNewestEvents(t *testing.T) {
 		require.Equal(t, all-most, s.LeftOut)
 		require.Equal(t, whole.Segments, s.Segments)
 	}
+}
+
+func TestStacksDoNotGrowWithTheRun(t *testing.T) {
+	m, r := opened(t, tracetest.Usual(1)), at(shape(6, 4000, 30))
+	r.Steps = ptr(3)
+	few := snapshotted(t, m, SnapshotRequest{Request: r})
+	r.Steps = ptr(50)
+	many := snapshotted(t, m, SnapshotRequest{Request: r, Most: 10})
+	require.Equal(t, few.Stacks, many.Stacks)
+	require.Equal(t, few.Names, many.Names)
+	require.Equal(t, int32(50), many.Events.Step[9])
 }
 
 func TestSnapshotEndsWhereMemoryDoes(t *testing.T) {

@@ -92,21 +92,27 @@ class _Stacks:
     """
 
     def __init__(self, names: list[str], stacks: dict[str, list[int]]) -> None:
-        self._known: dict[tuple[str, str, int], Frame] = {}
-        rows = zip(*(stacks[name] for name in ("op", "module", "segment", "phase", "step")), strict=True)
-        self.frames = [self._stack(names[o], names[m], names[s], names[p], step) for o, m, s, p, step in rows]
+        self._frames: dict[tuple[str, str, int], Frame] = {}
+        self._stacks: dict[tuple[int, int], list[Frame]] = {}
+        parts = (stacks[name] for name in ("op", "module", "segment", "phase"))
+        self._rows = [tuple(names[i] for i in row) for row in zip(*parts, strict=True)]
         self.components = [names[i] for i in stacks["component"]]
 
-    def _stack(self, op: str, module: str, segment: str, phase: str, step: int) -> list[Frame]:
-        part = phase if segment == phase else f"{segment} {phase}"
-        around = [self._frame("module", path) for path in modules_around(module)]
-        return [self._frame("operation", op), *around, self._frame("step", part, step)]
+    def frames(self, stack: int, step: int) -> list[Frame]:
+        """A stack in one step of the optimizer."""
+        key = (stack, step)
+        if key not in self._stacks:
+            op, module, segment, phase = self._rows[stack]
+            part = phase if segment == phase else f"{segment} {phase}"
+            around = [self._frame("module", path) for path in modules_around(module)]
+            self._stacks[key] = [self._frame("operation", op), *around, self._frame("step", part, step)]
+        return self._stacks[key]
 
     def _frame(self, kind: str, name: str, line: int = 0) -> Frame:
         key = (kind, name, line)
-        if key not in self._known:
-            self._known[key] = {"filename": kind, "line": line, "name": name}
-        return self._known[key]
+        if key not in self._frames:
+            self._frames[key] = {"filename": kind, "line": line, "name": name}
+        return self._frames[key]
 
 
 def modules_around(path: str) -> list[str]:
@@ -120,11 +126,11 @@ def modules_around(path: str) -> list[str]:
 def _events(columns: dict[str, list[int]], left_out: int, stacks: _Stacks) -> list[dict[str, Any]]:
     """The trace of the device. Its times are numbers of events: a simulation has no clock."""
     events: list[dict[str, Any]] = []
-    rows = zip(*(columns[name] for name in ("action", "address", "bytes", "stack")), strict=True)
-    for time, (action, address, size, stack) in enumerate(rows, left_out):
+    rows = zip(*(columns[name] for name in ("action", "address", "bytes", "stack", "step")), strict=True)
+    for time, (action, address, size, stack, step) in enumerate(rows, left_out):
         made = {
             "addr": address, "size": size, "stream": 0, "time_us": time, "compile_context": "N/A",
-            "frames": stacks.frames[stack], "pool_id": _POOL,
+            "frames": stacks.frames(stack, step), "pool_id": _POOL,
         }  # fmt: skip
         if action in _SEGMENT_ACTIONS:
             events.append({"action": _SEGMENT_ACTIONS[action], **made, "user_metadata": "", "category": _UNKNOWN})
@@ -137,8 +143,9 @@ def _events(columns: dict[str, list[int]], left_out: int, stacks: _Stacks) -> li
 
 def _segment(segment: dict[str, Any], stacks: _Stacks) -> dict[str, Any]:
     blocks, address = [], segment["address"]
-    for size, requested, stack in zip(segment["sizes"], segment["requested"], segment["stacks"], strict=True):
-        blocks.append(_block(address, size, requested, None if stack < 0 else stacks.frames[stack]))
+    columns = (segment[name] for name in ("sizes", "requested", "stacks", "steps"))
+    for size, requested, stack, step in zip(*columns, strict=True):
+        blocks.append(_block(address, size, requested, None if stack < 0 else stacks.frames(stack, step)))
         address += size
     allocated = sum(block["size"] for block in blocks if block["state"] == "active_allocated")
     return {
@@ -152,7 +159,7 @@ def _segment(segment: dict[str, Any], stacks: _Stacks) -> dict[str, Any]:
         "segment_type": "small" if segment["small"] else "large",
         "segment_pool_id": _POOL,
         "is_expandable": segment["expandable"],
-        "frames": stacks.frames[segment["stack"]],
+        "frames": stacks.frames(segment["stack"], segment["step"]),
         "blocks": blocks,
     }
 

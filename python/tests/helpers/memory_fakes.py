@@ -60,8 +60,8 @@ class FakeLibrary:
         stacks = {name: [i] for i, name in enumerate(("op", "module", "segment", "phase", "component"))}
         return {
             "names": ["aten.mm", "layers.1", "micro", "forward", "activations"],
-            "stacks": {**stacks, "step": [1]},
-            "events": {"action": [2, 0], "address": [0, 0], "bytes": [2097152, 1000], "stack": [0, 0]},
+            "stacks": stacks,
+            "events": {"action": [2, 0], "address": [0, 0], "bytes": [2097152, 1000], "stack": [0, 0], "step": [1, 1]},
             "left_out": 7,
             "segments": [],
             "settings": {"expandable_segments": False},
