@@ -25,7 +25,7 @@ PROTOCOL = 4  # the newest that the viewer reads
 _SEGMENT_ACTIONS = {2: "segment_alloc", 3: "segment_free", 4: "segment_map", 5: "segment_unmap"}
 _ALLOC = 0
 _POOL = (0, 0)  # PyTorch's own
-_UNKNOWN = "unknown"  # a category that the viewer requires where there are categories
+_UNKNOWN = "unknown"  # the viewer fails on categories without this one
 _CONF = "PYTORCH_CUDA_ALLOC_CONF"
 
 
@@ -126,19 +126,23 @@ def modules_around(path: str) -> list[str]:
 def _events(columns: dict[str, list[int]], left_out: int, stacks: _Stacks) -> list[dict[str, Any]]:
     """The trace of the device. Its times are numbers of events: a simulation has no clock."""
     events: list[dict[str, Any]] = []
-    rows = zip(*(columns[name] for name in ("action", "address", "bytes", "stack", "step")), strict=True)
+    rows = list(zip(*(columns[name] for name in ("action", "address", "bytes", "stack", "step")), strict=True))
     for time, (action, address, size, stack, step) in enumerate(rows, left_out):
-        made = {
-            "addr": address, "size": size, "stream": 0, "time_us": time, "compile_context": "N/A",
-            "frames": stacks.frames(stack, step), "pool_id": _POOL,
-        }  # fmt: skip
+        made = _event(address, size, time, stacks.frames(stack, step))
         if action in _SEGMENT_ACTIONS:
-            events.append({"action": _SEGMENT_ACTIONS[action], **made, "user_metadata": "", "category": _UNKNOWN})
+            events.append({"action": _SEGMENT_ACTIONS[action], **made})
             continue
         made |= {"user_metadata": stacks.components[stack], "category": stacks.components[stack]}
         names = ("alloc",) if action == _ALLOC else ("free_requested", "free_completed")
         events.extend({"action": name, **made} for name in names)
-    return events
+    return [*events, {"action": "snapshot", **_event(0, 0, left_out + len(rows), []), "category": _UNKNOWN}]
+
+
+def _event(address: int, size: int, time: int, frames: list[Frame]) -> dict[str, Any]:
+    return {
+        "addr": address, "size": size, "stream": 0, "time_us": time, "compile_context": "N/A", "user_metadata": "",
+        "frames": frames, "pool_id": _POOL,
+    }  # fmt: skip
 
 
 def _segment(segment: dict[str, Any], stacks: _Stacks) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def test_a_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out)["estimator"] == "trace"
     assert err == f"{path} holds the last 2 events; 7 earlier ones are left out\n"
     (events,) = pickle.loads(path.read_bytes())["device_traces"]
-    assert [event["action"] for event in events] == ["segment_alloc", "alloc"]
+    assert [event["action"] for event in events] == ["segment_alloc", "alloc", "snapshot"]
 
 
 def test_a_snapshots_name_is_checked_before_tracing(

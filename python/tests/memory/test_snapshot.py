@@ -113,7 +113,7 @@ def test_segments_are_tiled_by_their_blocks(snapshot: dict[str, Any]) -> None:
 
 def test_stacks_name_operation_modules_and_phase(snapshot: dict[str, Any]) -> None:
     events = snapshot["device_traces"][0]
-    stacks = {tuple((f["filename"], f["line"], f["name"]) for f in event["frames"]) for event in events}
+    stacks = {tuple((f["filename"], f["line"], f["name"]) for f in event["frames"]) for event in events[:-1]}
     phases = {stack[-1] for stack in stacks}
     assert ("step", 1, "micro forward") in phases and ("step", 3, "micro backward") in phases
     assert ("step", 0, "load") in phases and ("step", 2, "step optimizer") in phases
@@ -130,7 +130,7 @@ def test_stacks_name_operation_modules_and_phase(snapshot: dict[str, Any]) -> No
 
 def test_categories_are_the_components_of_the_estimate(estimate: MemoryEstimate, snapshot: dict[str, Any]) -> None:
     events = snapshot["device_traces"][0]
-    found = {event["category"] for event in events}
+    found = {event["category"] for event in events if "category" in event}
     assert found >= {*estimate.at_peak.components, "unknown"}  # without the last the viewer ends with an error
     parameters = sum(e["size"] for e in events if e["action"] == "alloc" and e["category"] == "parameters")
     assert parameters == pytest.approx(estimate.at_peak.components["parameters"], rel=0.01)
@@ -172,6 +172,7 @@ def test_events_that_are_left_out_are_counted() -> None:
     whole = native.call("memory.snapshot", question)
     native.call("memory.close", {"trace": opened["trace"]})
     (events,) = snapshot_of(found, "")["device_traces"]
+    assert "unknown" in {event.get("category") for event in events}
     assert found["left_out"] == len(whole["events"]["action"]) - 100 > 0
     assert events[0]["time_us"] == found["left_out"]
     assert events == snapshot_of(whole, "")["device_traces"][0][-len(events) :]
