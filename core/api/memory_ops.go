@@ -21,7 +21,7 @@ type openedTrace struct {
 	memory.Summary
 }
 
-// openTrace reads a trace and keeps it for memory.simulate and memory.run until memory.close. Errors: Corrupt, NotFound.
+// openTrace reads a trace and keeps it for memory.simulate, memory.snapshot and memory.run until memory.close. Errors: Corrupt, NotFound.
 func openTrace(a openTraceArgs) (openedTrace, error) {
 	m, err := a.model()
 	if err != nil {
@@ -79,6 +79,20 @@ func simulate(a simulateArgs) (peak.Estimate, error) {
 		return peak.Estimate{}, err
 	}
 	return m.Simulate(a.Request)
+}
+
+type snapshotArgs struct {
+	Trace traceRef `json:"trace"`
+	memory.SnapshotRequest
+}
+
+// snapshotOf replays what memory.simulate does, and gives the allocator's events and its blocks at the end.
+func snapshotOf(a snapshotArgs) (memory.Snapshot, error) {
+	m, err := a.Trace.model()
+	if err != nil {
+		return memory.Snapshot{}, err
+	}
+	return m.Snapshot(a.SnapshotRequest)
 }
 
 type runArgs struct {

@@ -63,6 +63,7 @@ var table = map[string]operation{
 	"memory.open":         withArgs(openTrace),
 	"memory.close":        withArgs(closeTrace),
 	"memory.simulate":     withArgs(simulate),
+	"memory.snapshot":     withArgs(snapshotOf),
 	"memory.run":          withArgs(runTraining),
 	"memory.work":         withArgs(workOf),
 	"memory.analytic":     withArgs(analytic.Make),

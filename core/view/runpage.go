@@ -135,8 +135,12 @@ type trainer struct {
 }
 
 type guarded struct {
-	Events   []struct{} `json:"events"`
-	Restarts []struct{} `json:"restarts"`
+	Events   []guardEvent `json:"events"`
+	Restarts []struct{}   `json:"restarts"`
+}
+
+type guardEvent struct {
+	Snapshot string `json:"snapshot"` // a file; "" for none
 }
 
 const (
@@ -278,6 +282,11 @@ func (r runRecord) facts() []string {
 	}
 	if r.Guard != nil {
 		lines = append(lines, "guard: memory "+ranOut(len(r.Guard.Events)+len(r.Guard.Restarts)))
+		for _, e := range r.Guard.Events {
+			if e.Snapshot != "" {
+				lines = append(lines, "memory snapshot of that moment, for pytorch.org/memory_viz: "+e.Snapshot)
+			}
+		}
 	}
 	return append(append(lines, r.Ranks...), r.Notes...)
 }

@@ -40,6 +40,8 @@ type Block struct {
 
 // Allocator is the state of one device's caching allocator.
 type Allocator struct {
+	Watch func(Change) // called after each change, nil for none
+
 	settings    Settings
 	maxSplit    uint64 // blocks from this size on are not split; the largest number when unlimited
 	allowed     uint64 // what the memory fraction allows, the largest number when it allows all
@@ -87,6 +89,7 @@ func (a *Allocator) Malloc(bytes uint64) (Block, error) {
 	b := &a.blocks[found]
 	b.allocated, b.requested = true, bytes
 	a.stats.allocate(b.size, bytes)
+	a.changed(Allocated, b.address, bytes)
 	return Block{index: found, generation: b.generation}, nil
 }
 
@@ -103,6 +106,7 @@ func (a *Allocator) Free(handle Block) error {
 	}
 	b := &a.blocks[handle.index]
 	a.stats.free(b.size, b.requested)
+	a.changed(Freed, b.address, b.requested)
 	b.allocated, b.requested = false, 0
 	b.generation++
 	p := a.poolOf(b)

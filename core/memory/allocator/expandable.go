@@ -77,6 +77,7 @@ func (a *Allocator) mapPages(p *pool, index int32, size uint64) bool {
 		a.blocks[index].size = size
 	}
 	a.blocks[index].mapped = true
+	a.changed(SegmentMapped, a.blocks[index].address, size)
 	a.merge(p, index, a.blocks[index].prev)
 	a.merge(p, index, a.blocks[index].next)
 	a.addFree(p, index)
@@ -104,6 +105,7 @@ func (a *Allocator) unmap(p *pool, index int32) {
 	}
 	a.blocks[index].address, a.blocks[index].size, a.blocks[index].mapped = begin, end-begin, false
 	a.stats.Reserved -= end - begin
+	a.changed(SegmentUnmapped, begin, end-begin)
 	a.merge(p, index, a.blocks[index].prev)
 	a.merge(p, index, a.blocks[index].next)
 	if a.blocks[index].split() {

@@ -42,7 +42,9 @@ func (a *Allocator) allocate(p *pool, size, segment uint64) int32 {
 		return 0
 	}
 	a.stats.Segments++
-	return a.newBlock(p, a.addresses(segment, smallSegment), segment)
+	address := a.addresses(segment, smallSegment)
+	a.changed(SegmentAllocated, address, segment)
+	return a.newBlock(p, address, segment)
 }
 
 // reserve takes memory of the device, which has no more than Limit bytes to give.

@@ -20,6 +20,7 @@ func (a *Allocator) release(p *pool, index int32) {
 	a.removeFree(p, index)
 	a.stats.Reserved -= a.blocks[index].size
 	a.stats.Segments--
+	a.changed(SegmentFreed, a.blocks[index].address, a.blocks[index].size)
 	a.dropBlock(index)
 }
 

@@ -34,6 +34,9 @@ type Player struct {
 	Allocator *allocator.Allocator
 	Observer  *Observer // nil when only the allocator's own figures are wanted
 
+	// Allocating is called before each allocation, with what the storage counts as; nil for none.
+	Allocating func(s Segment, storage int32, component uint8)
+
 	variables formula.Variables
 	reduction reduction.Rules
 	left      survivors
@@ -100,6 +103,9 @@ func (p *Player) playEvent(s Segment, e int32) error {
 			o.sample()
 		}
 		return nil
+	}
+	if p.Allocating != nil {
+		p.Allocating(s, e, p.component(s, e))
 	}
 	block, err := p.Allocator.Malloc(p.sizes[e])
 	if err != nil {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION
 from .._base.errors import NotFoundError
-from .._base.output import show, show_json
+from .._base.output import show, show_json, write
 
 if TYPE_CHECKING:
     from ..memory.estimate import MemoryEstimate
@@ -41,13 +42,19 @@ def add_memory(commands: Any) -> None:
     memory.add_argument("--no-cache", action="store_true", help="record again, and cache nothing")
     memory.add_argument("--json", action="store_true", help="print the estimate as JSON")
     memory.add_argument("--html", metavar="FILE", help="also write the estimate as a page")
+    memory.add_argument(
+        "--snapshot", metavar="FILE", help="also write the predicted run as a .pickle for pytorch.org/memory_viz"
+    )
     memory.add_argument("--plot", metavar="FILE", help="also draw the timeline (needs matplotlib)")
     memory.set_defaults(run=_memory)
 
 
 def _memory(arguments: argparse.Namespace) -> int:
     from ..memory.question import EstimatorWarning, estimate_memory
+    from ..memory.snapshot import snapshot_path
 
+    if arguments.snapshot:
+        snapshot_path(arguments.snapshot)  # a wrong name is an error before the step is traced
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EstimatorWarning)  # the estimate says it itself
         estimate = estimate_memory(
@@ -70,10 +77,21 @@ def _memory(arguments: argparse.Namespace) -> int:
         )
     if arguments.html:
         estimate.to_html(arguments.html)
+    if arguments.snapshot:
+        _save_snapshot(estimate, arguments.snapshot)
     if arguments.plot:
         _draw(estimate, Path(arguments.plot))
     show_json(estimate.to_dict()) if arguments.json else show(estimate)
     return 0
+
+
+def _save_snapshot(estimate: MemoryEstimate, path: str) -> None:
+    saved = estimate.save_snapshot(path)
+    if saved.left_out:
+        write(
+            f"{saved.path} holds the last {saved.events} events; {saved.left_out} earlier ones are left out\n",
+            sys.stderr,
+        )
 
 
 def _draw(estimate: MemoryEstimate, path: Path) -> None:

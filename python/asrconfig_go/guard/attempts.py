@@ -14,6 +14,7 @@ from .._base.out_of_memory import classify, clear_frames, first_line, free_memor
 from .batch_lengths import Extent
 from .lost_gpu import keep_what_can_be_kept
 from .micro_batch_budget import Budget
+from .oom_snapshots import OomSnapshots
 from .training_report import GuardEvent
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
@@ -62,9 +63,15 @@ class Attempts:
     """Runs training and evaluation steps of one Trainer, with smaller micro-batches each time that one does not fit."""
 
     def __init__(
-        self, trainer: Any, max_halvings: int, events: list[GuardEvent], ran_short: Callable[[Exception], bool]
+        self,
+        trainer: Any,
+        max_halvings: int,
+        events: list[GuardEvent],
+        ran_short: Callable[[Exception], bool],
+        snapshots: OomSnapshots,
     ) -> None:
         self._trainer, self._most, self.events, self._ran_short = trainer, max_halvings, events, ran_short
+        self._snapshots = snapshots
         self.running: Piece | None = None
         """What is being computed; set by the code that splits the batch."""
 
@@ -96,9 +103,9 @@ class Attempts:
             go_on(time.perf_counter() - begin)
             attempt = again
 
-    def note(self, place: str, before: int, after: int, text: str, lost_s: float = 0.0) -> None:
+    def note(self, place: str, before: int, after: int, text: str, lost_s: float = 0.0, snapshot: str = "") -> None:
         """Keep the event, and log it."""
-        self.events.append(GuardEvent(place, self._trainer.state.global_step, before, after, text, lost_s))
+        self.events.append(GuardEvent(place, self._trainer.state.global_step, before, after, text, lost_s, snapshot))
         stays = "" if place == "skipped" else "; repeated, the result stays the same"
         logger.warning("%s%s", self.events[-1], stays)
 
@@ -108,34 +115,39 @@ class Attempts:
         if found["class"] == "host_oom" and not met.host_oom and self._ran_short(error):
             met.host_oom = True  # the same once more: a smaller micro-batch does not help
             return lambda _: None
+        saved = self._snapshots.take(met.place, error)
         if found["class"] not in ("gpu_oom", "maybe") or piece is None:
             self.explain(error, found)
             return None
+
+        def goes_on(place: str, after: int) -> Callable[[float], None]:
+            return lambda lost_s: self.note(place, piece.samples, after, text, lost_s, saved)
+
+        where = f"; memory snapshot in {saved}" if saved else ""
         if piece.whole and met.alone_again:
             raise InfeasiblePlanError(
                 f"step {self._trainer.state.global_step} ({met.place}) ran out of GPU memory: {text}; its batch cannot "
-                f"be split: {piece.whole}",
+                f"be split: {piece.whole}{where}",
                 f"train with smaller batches and more accumulation, or {STATISTICS_HINT}",
             ) from error
         if piece.whole:
             met.alone_again = True
-            return lambda lost_s: self.note(met.place, piece.samples, piece.samples, text, lost_s)
+            return goes_on(met.place, piece.samples)
         decided = native.call("recovery.next", met.state(found["class"], piece.samples, self._most))
-        after = decided["micro_batch"]
         if decided["retry"]:
             met.shrink(piece.extent, decided)
-            return lambda lost_s: self.note(met.place, piece.samples, after, text, lost_s)
+            return goes_on(met.place, decided["micro_batch"])
         if found["class"] == "maybe":
             note(error, decided["reason"])
             return None
         if piece.samples == 1 and not met.alone_again:
             met.alone_again = True
-            return lambda lost_s: self.note(met.place, 1, 1, text, lost_s)
+            return goes_on(met.place, 1)
         if piece.samples == 1 and met.leave_out(piece):
-            return lambda lost_s: self.note("skipped", 1, 0, text, lost_s)
+            return goes_on("skipped", 0)
         step = self._trainer.state.global_step
         raise InfeasiblePlanError(
-            f"step {step} ({met.place}) ran out of GPU memory: {text}", decided["reason"]
+            f"step {step} ({met.place}) ran out of GPU memory: {text}{where}", decided["reason"]
         ) from error
 
     def explain(self, error: Exception, found: dict[str, Any]) -> None:

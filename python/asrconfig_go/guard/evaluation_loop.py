@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
+from .oom_snapshots import OomSnapshots
 
-Happened = Callable[[str, str], None]
+Happened = Callable[[str, str, str], None]
+"""Told of the place, the error's text, and the file of its memory snapshot."""
 
 
-def evaluating(trainer: Any, happened: Happened) -> Callable[..., Any]:
+def evaluating(trainer: Any, happened: Happened, snapshots: OomSnapshots) -> Callable[..., Any]:
     """``evaluation_loop`` that moves predictions off the GPU after each batch once they do not fit there.
 
     The loop is then repeated from its first batch; with ``batch_eval_metrics`` the metric has seen some of them, and
@@ -28,11 +30,12 @@ def evaluating(trainer: Any, happened: Happened) -> Callable[..., Any]:
             again = trainer.args.eval_accumulation_steps != 1 and not getattr(trainer.args, "batch_eval_metrics", False)
             if not again or not _can_repeat(trainer, error):
                 raise
+            saved = snapshots.take("evaluation", error)
             clear_frames(error)
             text = first_line(error)
         move_predictions_off(trainer)
         free_memory()
-        happened("evaluation", text)
+        happened("evaluation", text, saved)
         return original(*args, **kwargs)
 
     return evaluation_loop
@@ -53,7 +56,7 @@ def predictions_back(trainer: Any) -> Callable[[], None]:
     return undo
 
 
-def saving(trainer: Any, happened: Happened) -> Callable[..., Any]:
+def saving(trainer: Any, happened: Happened, snapshots: OomSnapshots) -> Callable[..., Any]:
     """``_save_checkpoint``, once more when memory was short: it writes the same files again."""
     original = trainer._save_checkpoint
 
@@ -63,10 +66,11 @@ def saving(trainer: Any, happened: Happened) -> Callable[..., Any]:
         except Exception as error:
             if not _can_repeat(trainer, error):
                 raise
+            saved = snapshots.take("saving", error)
             clear_frames(error)
             text = first_line(error)
         free_memory()
-        happened("saving", text)
+        happened("saving", text, saved)
         return original(*args, **kwargs)
 
     return save_checkpoint

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 
-from .._base.choices import TooLong, WeightRule
+from .._base.checks import checked
+from .._base.choices import OomSnapshot, TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
 from .._base.out_of_memory import classify, note as add_note
 from .._base.override import GUARD_KEY, override
@@ -30,6 +31,7 @@ from .memory_budget import MemoryBudget
 from .micro_batch_budget import Budget
 from .micro_batches import by_length, evenly, is_split
 from .model_state import Saved
+from .oom_snapshots import OomSnapshots
 from .optimizer_step import OptimizerSteps
 from .oversized_clips import OversizedClips
 from .prediction_step import EvaluationRule, predict_in_parts
@@ -59,6 +61,7 @@ class GuardSettings(TypedDict, total=False):
     too_long: TooLong | Callable[[Any], list[Any]]
     preflight: bool | float
     split_batch_statistics: bool
+    oom_snapshot: OomSnapshot
 
 
 class Guard:
@@ -86,6 +89,9 @@ class Guard:
     With ``preflight`` the optimizer's states and the worst batches are tried before the first step; a number says how
     many seconds the longest clip lasts. ``split_batch_statistics`` allows to split batches whose samples the model sees
     together (batch normalization), by the statistics of smaller micro-batches; otherwise they are not split.
+    ``oom_snapshot`` is what is written to ``output_dir`` when GPU memory runs out, for pytorch.org/memory_viz: the
+    allocator's blocks (``"blocks"``), with them the newest 50 000 allocations and frees (``"history"``, for which
+    PyTorch records each with its stack), or nothing (``"off"``); once for each place, three files at most.
 
     While nothing fails, the training is that of the bare Trainer, random numbers and the order of samples included, up
     to the weights of micro-batches. What cannot be kept exact is logged before the first step, and in ``notes``: a
@@ -106,8 +112,10 @@ class Guard:
         too_long: TooLong | Callable[[Any], list[Any]] = "raise",
         preflight: bool | float = False,
         split_batch_statistics: bool = False,
+        oom_snapshot: OomSnapshot = "blocks",
     ) -> None:
         check_options(max_halvings, micro_batch, overhead_s, rule, too_long, preflight)
+        checked("oom_snapshot", oom_snapshot, OomSnapshot)
         check_trainer(trainer)
         self.trainer = trainer
         training = Budget(micro_batch, overhead_s)
@@ -131,9 +139,10 @@ class Guard:
         if max_halvings is None:
             max_halvings = 3 if too_long == "raise" else 20
         self._loading = Loading(trainer, self._once_more)
-        self._attempts = Attempts(trainer, max_halvings, self.events, self._loading.ran_short)
+        self._snapshots = OomSnapshots(trainer, oom_snapshot)
+        self._attempts = Attempts(trainer, max_halvings, self.events, self._loading.ran_short, self._snapshots)
         self._evaluation_rule = EvaluationRule(trainer)
-        self._optimizer = OptimizerSteps(trainer, self._once_more)
+        self._optimizer = OptimizerSteps(trainer, self._repeated, self._snapshots)
         self._sums: list[Any] = []  # of the weights at a window's begin, where a step is the user's
         self._undo: list[Callable[[], None]] = []
 
@@ -146,12 +155,12 @@ class Guard:
                 "prediction_step": self._prediction_step,
                 "training_step": self._training_step,
                 "get_batch_samples": self._window.collecting(self._loading.fetching(trainer.get_batch_samples)),
-                "evaluation_loop": evaluating(trainer, self._once_more),
-                "_save_checkpoint": saving(trainer, self._once_more),
+                "evaluation_loop": evaluating(trainer, self._repeated, self._snapshots),
+                "_save_checkpoint": saving(trainer, self._repeated, self._snapshots),
             }
             self._undo = [override(trainer, name, function) for name, function in self._wrapped.items()]
             self._undo += [self._losses.remove, self._optimizer.remove, self._listen(), predictions_back(trainer)]
-            self._undo.append(follow_steps(trainer.callback_handler))
+            self._undo += [follow_steps(trainer.callback_handler), self._snapshots.end]
             setattr(trainer, GUARD_KEY, self)
             for note in self.notes:
                 logger.warning(note)
@@ -183,6 +192,7 @@ class Guard:
 
     def _training_begins(self) -> None:
         """The Trainer has made its optimizer and wrapped its model."""
+        self._snapshots.begin()
         self._optimizer.follow()
         self._rule.begin()
         self._tell_limits()
@@ -275,7 +285,11 @@ class Guard:
         call, inner = self._window.begin(inputs), self._ranks.inner(model)
         if cannot_retry(self.trainer):
             self._rule.settle(self._train_step, model, args, kwargs, matters=True, shared=True)
-            return self._step(model, [call], args, kwargs)
+            try:
+                return self._step(model, [call], args, kwargs)
+            except Exception as error:
+                self._save_snapshot(error)
+                raise
         with self._ranks.together():
             matters = self._window.planned > 1 or not self._ranks.alone or is_split(inputs, self.budgets["training"])
             self._rule.settle(self._train_step, inner, args, kwargs, matters)
@@ -318,7 +332,14 @@ class Guard:
         except Exception as error:
             if classify(error)["class"] in ("gpu_oom", "maybe"):
                 add_note(error, f"the guard leaves this training alone: {self.unfit}")
+                self._save_snapshot(error)
             raise
+
+    def _save_snapshot(self, error: Exception) -> None:
+        """Write the memory snapshot of an error that is raised, and say in the error where."""
+        saved = self._snapshots.take("training", error)
+        if saved:
+            add_note(error, f"memory snapshot in {saved}")
 
     def _tell_limits(self) -> None:
         """Log, before the first step, what cannot be kept exact; raise if it was requested explicitly."""
@@ -440,6 +461,10 @@ class Guard:
         if cannot_retry(self.trainer) or self.unfit:
             return predict(inputs)
         return self._attempts.run("evaluation", budget, attempt, again)
+
+    def _repeated(self, place: str, text: str, snapshot: str) -> None:
+        """Record and log what was done once more as it was."""
+        self._attempts.note(place, 0, 0, text, snapshot=snapshot)
 
     def _once_more(self, place: str, text: str, before: int = 0, after: int = 0) -> None:
         """Record and log a retry."""

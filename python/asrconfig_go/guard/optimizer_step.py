@@ -17,6 +17,8 @@ from typing import Any
 from .._base.errors import InfeasiblePlanError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
 from .._base.override import override
+from .evaluation_loop import Happened
+from .oom_snapshots import OomSnapshots
 
 _SHARE = 4  # the weights are kept if they take at most this part of the free host memory
 
@@ -24,8 +26,8 @@ _SHARE = 4  # the weights are kept if they take at most this part of the free ho
 class OptimizerSteps:
     """``optimizer.step()`` of one Trainer, for whichever optimizer it has."""
 
-    def __init__(self, trainer: Any, happened: Callable[[str, str], None]) -> None:
-        self._trainer, self._happened = trainer, happened
+    def __init__(self, trainer: Any, happened: Happened, snapshots: OomSnapshots) -> None:
+        self._trainer, self._happened, self._snapshots = trainer, happened, snapshots
         self._optimizer: Any = None
         self._first = True
         self._undo: Callable[[], None] = lambda: None
@@ -53,6 +55,7 @@ class OptimizerSteps:
                 try:
                     done = original(*args, **kwargs)
                 except Exception as error:
+                    saved = self._snapshots.take("optimizer", error)
                     if not self._can_repeat(error, before):
                         raise
                     clear_frames(error)
@@ -64,7 +67,7 @@ class OptimizerSteps:
                 before.restore()
                 free_memory()
                 remedy(inner)
-                self._happened("optimizer", text)
+                self._happened("optimizer", text, saved)
             return self._last(original, *args, **kwargs)
 
         return step

@@ -22,7 +22,8 @@ class GuardEvent:
     ``"skipped"`` (a clip that does not fit alone) or ``"pre-flight"``. ``micro_batch_before`` and ``after`` are samples
     of the micro-batch that failed and of those that follow, both 1 where one sample was computed once more; of
     ``"loading"`` they are loader workers, and otherwise 0. ``lost_s`` is how many seconds the failed attempt took, and
-    what it held took to be freed.
+    what it held took to be freed. ``snapshot`` is the file with a memory snapshot of that moment, "" where none was
+    written: see ``Guard``.
     """
 
     place: str
@@ -31,12 +32,14 @@ class GuardEvent:
     micro_batch_after: int
     error: str
     lost_s: float = 0.0
+    snapshot: str = ""
 
     def __str__(self) -> str:
         before, after = self.micro_batch_before, self.micro_batch_after
         sizes = f"{before} → {after}" if before != after else "once more"
         what = "a clip was left out" if self.place == "skipped" else sizes
-        return f"step {self.global_step} ({self.place}): {what} after {self.error}"
+        told = f"; memory snapshot in {self.snapshot}" if self.snapshot else ""
+        return f"step {self.global_step} ({self.place}): {what} after {self.error}{told}"
 
 
 @dataclass(frozen=True)

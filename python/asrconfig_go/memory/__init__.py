@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "memory_model": ("MemoryModel",),
         "question": ("EstimatorWarning", "estimate_memory"),
         "run_memory": ("RunEstimate",),
+        "snapshot": ("SavedSnapshot",),
         "step_memory": ("StepsEstimate",),
     },
 )

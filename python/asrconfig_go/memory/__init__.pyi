@@ -6,4 +6,5 @@ from .estimate import EvaluationMemory as EvaluationMemory, MemoryEstimate as Me
 from .memory_model import MemoryModel as MemoryModel
 from .question import EstimatorWarning as EstimatorWarning, estimate_memory as estimate_memory
 from .run_memory import RunEstimate as RunEstimate
+from .snapshot import SavedSnapshot as SavedSnapshot
 from .step_memory import StepsEstimate as StepsEstimate

@@ -14,6 +14,7 @@ from ..view.plot import plot
 from ..view.render import Record, html, save_page, text
 from .calibration_record import Calibration
 from .memory_settings import MemorySettings, Shape, Target
+from .snapshot import PredictedRun, SavedSnapshot, snapshot_path
 
 _LOCAL = {"local": True}
 
@@ -164,6 +165,7 @@ class MemoryEstimate:
     evaluation: EvaluationMemory | None = field(default=None, metadata=_LOCAL)
     remedies: tuple[str, ...] = field(default=(), metadata=_LOCAL)
     warnings: tuple[str, ...] = field(default=(), metadata=_LOCAL)
+    _run: PredictedRun | None = field(default=None, metadata=_LOCAL, compare=False)
 
     @property
     def headroom_bytes(self) -> int | None:
@@ -206,6 +208,25 @@ class MemoryEstimate:
         Raises ``InvalidArgumentError`` for another suffix than .html, ``NotFoundError`` where it cannot be written.
         """
         save_page(Path(path), "memory", self._shown())
+
+    def save_snapshot(self, path: str | os.PathLike[str]) -> SavedSnapshot:
+        """Write the predicted run as a memory snapshot for pytorch.org/memory_viz and ``torch.cuda._memory_viz``.
+
+        It holds the allocations, frees and segments of the steps that the estimate is about, with operation, modules
+        and phase as their stacks, the newest 200 000 of them. The peak of its events is ``peak_requested``, as sizes
+        in PyTorch's own events are not rounded; segments at their most are ``peak_reserved``, without the correction
+        of a calibration. Of a run that does not fit, it is the one on a large enough GPU.
+
+        Raises ``InvalidArgumentError`` for another suffix than .pickle, for an estimate by a formula and where the
+        ``MemoryModel`` is closed, ``NotFoundError`` where it cannot be written.
+        """
+        found = snapshot_path(path)
+        if self._run is None:
+            raise InvalidArgumentError(
+                f"cannot save a snapshot to {found}: estimator={self.estimator!r} has no allocations",
+                'ask with estimator="trace", which needs torch and transformers',
+            )
+        return self._run.save(found)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the timeline by component with matplotlib, into ``ax`` or a new figure; gives the axes."""

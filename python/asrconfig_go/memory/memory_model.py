@@ -22,6 +22,7 @@ from .opened_trace import STEPS, OpenedTrace
 from .recording import Recording
 from .remedies import smaller_batch
 from .run_memory import RunEstimate, simulated_run
+from .snapshot import PredictedRun
 from .step_memory import Step, StepsEstimate, simulated_steps
 from .trace_cache import TraceCache, fingerprint
 
@@ -140,9 +141,11 @@ class MemoryModel(OpenedTrace):
         request = {**question, "timeline": timeline, "modules": _MODULES}
         found = to_the_end("memory.simulate", request)
         estimate = from_json(MemoryEstimate, _scaled(found, self.factor, self.target.context_bytes))
+        played = question if found["out_of_memory"] is None else {**question, "limit_bytes": None}
         return dataclasses.replace(
-            estimate, model=self.name, settings=self.settings, target=self.target, calibration=self.calibration
-        )
+            estimate, model=self.name, settings=self.settings, target=self.target, calibration=self.calibration,
+            _run=PredictedRun(self, played),
+        )  # fmt: skip
 
     def evaluation(self, batch: int, seconds: float, labels: int | None = None) -> EvaluationMemory:
         """The memory of evaluating with ``batch`` samples of ``seconds`` seconds at a time."""
@@ -212,7 +215,7 @@ class MemoryModel(OpenedTrace):
         self.close()
 
     def __repr__(self) -> str:
-        state = "" if self._finalizer.alive else ", closed"
+        state = "" if self.is_open else ", closed"
         return f"MemoryModel({self.name}, {self.settings.words()}, for {self.target.name or 'any GPU'}{state})"
 
 

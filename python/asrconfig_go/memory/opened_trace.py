@@ -135,6 +135,11 @@ class OpenedTrace:
         most = self.about.get("max_labels")
         return min(usual, int(most)) if most else usual
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it still answers: ``close`` was not called."""
+        return self._finalizer.alive
+
     def close(self) -> None:
         """Give the trace's memory back; a second call does nothing."""
         self._finalizer()
@@ -155,7 +160,7 @@ class OpenedTrace:
 
     def common_request(self, limit: int | None) -> dict[str, Any]:
         """What all questions to the library have, for an allocator that may reserve ``limit`` bytes."""
-        if not self._finalizer.alive:
+        if not self.is_open:
             raise InvalidArgumentError("the memory model is closed", "ask inside the with block, or trace again")
         return {
             "trace": self._trace,

@@ -118,13 +118,17 @@ class _Question:
         warnings.warn(text, EstimatorWarning, stacklevel=3)
 
     def _trace(self) -> MemoryEstimate:
-        with MemoryModel.trace(
+        traced = MemoryModel.trace(
             self.model, **vars(self.settings), gpu=self.gpu, cache=self.cache, progress=self.progress
-        ) as traced:
+        )
+        try:
             found = traced.estimate(
                 self.shape.batch, self.shape.seconds, self.shape.labels, evaluation_batch=self.evaluation_batch
             )
-        return self._advised(found)
+        except BaseException:
+            traced.close()
+            raise
+        return self._advised(found)  # the trace stays open as long as the estimate, which can save a snapshot
 
     def _analytic(self) -> MemoryEstimate:
         target = Target.find(self.gpu)

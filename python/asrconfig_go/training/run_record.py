@@ -30,7 +30,7 @@ from .run_settings import ModelRecord
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _FOLDER = ".asrconfig"
-_SCHEMA = 2
+_SCHEMA = 3
 _BEGIN = "begin"
 _MOST = 1 << 62
 _EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")

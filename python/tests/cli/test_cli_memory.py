@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,24 @@ def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "cannot write" in capsys.readouterr().err
     assert main([*QUESTION, "--plot", str(tmp_path / "x.unknown")]) == 1
     assert "cannot draw" in capsys.readouterr().err
+
+
+def test_a_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.pickle"
+    assert main([*QUESTION, "--snapshot", str(path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["estimator"] == "trace"
+    assert err == f"{path} holds the last 2 events; 7 earlier ones are left out\n"
+    (events,) = pickle.loads(path.read_bytes())["device_traces"]
+    assert [event["action"] for event in events] == ["segment_alloc", "alloc", "snapshot"]
+
+
+def test_a_snapshots_name_is_checked_before_tracing(
+    recorded: list[Recording], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*QUESTION, "--snapshot", "run.json"]) == 1
+    assert "the name does not end in .pickle" in capsys.readouterr().err
+    assert recorded == []
 
 
 def test_a_formula_s_answer_is_marked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,3 +58,27 @@ class CtcRun:
 
     def optimizer_steps(self) -> list[float]:
         return sorted({float(state["step"]) for state in self.optimizer.state.values()})
+
+
+class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Clips of three seconds."""
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"input_values": torch.randn(48_000), "labels": torch.randint(1, VOCABULARY, (20,))}
+
+
+def guarded_trainer(output: str, oom_snapshot: Any) -> tuple[Any, Any]:
+    """A Trainer of two steps of eight clips, with its guard. Losses mean nothing here, so their rule is given."""
+    from transformers import Trainer, TrainingArguments
+
+    from asrconfig_go.guard import attach
+
+    arguments = TrainingArguments(
+        output, per_device_train_batch_size=8, max_steps=2, report_to=[], save_strategy="no", disable_tqdm=True,
+        max_grad_norm=0.0, dataloader_pin_memory=False,
+    )  # fmt: skip
+    trainer = Trainer(small_wav2vec2(), arguments, train_dataset=Clips())
+    return trainer, attach(trainer, rule="mean", oom_snapshot=oom_snapshot)

@@ -5,7 +5,10 @@ transformers, which takes two seconds to import, is imported where it is used.
 
 from __future__ import annotations
 
+import gc
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cuda_standin
@@ -198,6 +201,76 @@ def expandable_segments() -> dict[str, Any]:
         "refused": refused,
         "given_back": free[1] - free[0],
     }
+
+
+def snapshot_keys() -> dict[str, Any]:
+    """The keys of each part of a snapshot, and the sizes of what is allocated and freed."""
+    torch.cuda.memory._record_memory_history(max_entries=100)
+    first = torch.empty(1000, device="cuda")
+    second = torch.empty(5 * MIB, device="cuda")
+    del first, second
+    torch.cuda.empty_cache()
+    kept = torch.empty(300, device="cuda")
+    snapshot = torch.cuda.memory._snapshot()
+    (segment,), (events,) = snapshot["segments"], snapshot["device_traces"]
+    block = next(b for b in segment["blocks"] if b["state"] == "active_allocated")
+    settings = snapshot["allocator_settings"]
+    return {
+        "snapshot": sorted(snapshot),
+        "segment": sorted(segment),
+        "block": sorted(block),
+        "frame": sorted(block["frames"][0]),
+        "events": sorted({key for event in events for key in event}),
+        "settings": {name: settings[name] for name in ("expandable_segments", "max_split_size")},
+        "actions": [[e["action"], e["size"]] for e in events],
+        "types": [type(segment["segment_pool_id"]).__name__, type(events[0]["user_metadata"]).__name__],
+        "kept": [block["size"], block["requested_size"], 4 * kept.numel()],
+    }
+
+
+def guarded_trainings() -> dict[str, Any]:
+    """Trainings that run out of memory with each kind of snapshot, and those snapshots in figures."""
+    import tempfile
+
+    from cuda_ctc import guarded_trainer
+
+    found = {}
+    for mode in ("off", "blocks", "history"):
+        with tempfile.TemporaryDirectory() as folder, Values():
+            trainer, guard = guarded_trainer(folder, mode)
+            trainer.train()
+            recording = torch._C._cuda_isHistoryEnabled()
+            guard.detach()
+            events = [[str(e), e.snapshot.removeprefix(folder)] for e in guard.events]
+            found[mode] = {
+                "events": events,
+                "files": _snapshot_figures(folder),
+                "recording": [recording, torch._C._cuda_isHistoryEnabled()],
+            }
+        del trainer, guard
+        gc.collect()
+        torch.cuda.empty_cache()
+    return found
+
+
+def _snapshot_figures(folder: str) -> dict[str, Any]:
+    figures = {}
+    for path in Path(folder).glob("*.pickle"):
+        snapshot = pickle.loads(path.read_bytes())
+        held: dict[str, int] = {}
+        for segment in snapshot["segments"]:
+            for block in segment["blocks"]:
+                if block["state"] == "active_allocated":
+                    kind = block["frames"][0]["filename"] if block["frames"] else ""
+                    held[kind] = held.get(kind, 0) + block["size"]
+        (trace,) = snapshot["device_traces"]
+        figures[path.name] = {
+            "allocated": sum(held.values()),
+            "parameters": held.get("parameters"),
+            "last": trace[-1]["action"] if trace else None,
+            "stack": " ".join(frame["name"] for frame in trace[-1]["frames"]) if trace else "",
+        }
+    return figures
 
 
 def pinned_memory() -> dict[str, Any]:

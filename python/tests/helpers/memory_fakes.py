@@ -56,6 +56,18 @@ class FakeLibrary:
             "source": "table",
         }
 
+    def snapshot(self, **_: Any) -> dict[str, Any]:
+        stacks = {name: [i] for i, name in enumerate(("op", "module", "segment", "phase", "component"))}
+        return {
+            "names": ["aten.mm", "layers.1", "micro", "forward", "activations"],
+            "stacks": stacks,
+            "events": {"action": [2, 0], "address": [0, 0], "bytes": [2097152, 1000], "stack": [0, 0], "step": [1, 1]},
+            "left_out": 7,
+            "segments": [],
+            "settings": {"expandable_segments": False},
+            "out_of_memory": None,
+        }
+
     def simulate(self, batch: int, length: int, limit_bytes: int | None, **more: Any) -> dict[str, Any]:
         activations = round(batch * length / 16000 * PER_SECOND)
         if more.get("kind") == "evaluate":

@@ -292,6 +292,9 @@ def test_settings_reach_the_recorder_and_the_simulation(recorded: list[Recording
     wanted = {"batch": 2, "length": 48_000, "labels": 7, "accumulation": 4, "settings": "expandable_segments:True"}
     assert wanted.items() <= asked.items()
     assert "feature encoder frozen" in repr(e)
+    assert library.opened, "a snapshot is asked of the trace"
+    del e
+    gc.collect()
     assert not library.opened, "the trace stayed open"
 
 

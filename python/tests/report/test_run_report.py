@@ -336,7 +336,7 @@ def test_a_file_that_cannot_be_read_beside_others_is_a_note(tmp_path: Path, smal
 def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None:
     file = saved(small, tmp_path / "asrconfig_monitor.json")
     record = RunRecord((4, 2, 1), 1, 100, None)
-    record.events.append(GuardEvent("training", 2, 4, 2, "CUDA out of memory"))
+    record.events.append(GuardEvent("training", 2, 4, 2, "CUDA out of memory", snapshot="out/_asrconfig-oom.pickle"))
     RunFolder(tmp_path).write(record)
     state = {"global_step": 3, "max_steps": 10, "epoch": 0.5, "log_history": [{"loss": 4.25}, {"eval_loss": 1}]}
     told_by = asdict(RankPeaks(1, "cuda:1", 3 * GIB, 4 * GIB, GIB))
@@ -348,6 +348,7 @@ def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None
     r = report(file)
     assert "Trainer: step 3 of 10, epoch 0.5, last loss 4.25" in str(r)
     assert "guard: memory ran out once" in str(r)
+    assert "memory snapshot of that moment, for pytorch.org/memory_viz: out/_asrconfig-oom.pickle" in str(r)
     assert "rank 1 (cuda:1): allocated 3.0 GiB, reserved 4.0 GiB, RAM 1.0 GiB" in str(r)
     assert r.to_json()["ranks"] == [told_by]
     assert [(m.at_s, m.kind) for m in r.events] == [(4.0, "guard")]

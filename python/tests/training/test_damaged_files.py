@@ -158,7 +158,7 @@ class TestOfARun:
         told = json.loads(record.read_text())
         told |= {"gpu": ["T4", 15 << 30], "rule": ["mean", "mean"], "micro_batch": 2}
         told["events"] = [{"place": "training", "global_step": 1, "micro_batch_before": 8, "micro_batch_after": 4,
-                           "error": "CUDA out of memory", "lost_s": 0.5}]  # fmt: skip
+                           "error": "CUDA out of memory", "lost_s": 0.5, "snapshot": ""}]  # fmt: skip
         told["restarts"] = [{"step": 2, "since": 1, "place": "training", "before": 8, "after": 4, "error": "x"}]
         record.write_text(json.dumps(told))
         return tmp_path

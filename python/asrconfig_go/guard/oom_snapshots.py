@@ -1,0 +1,160 @@
+"""Memory snapshots of a training that runs out of GPU memory, for pytorch.org/memory_viz."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._base.choices import OomSnapshot
+from .._base.files import write_whole
+from .._base.out_of_memory import classify
+from ..memory.snapshot import PROTOCOL, SUFFIX, Frame, modules_around
+from ..view.units import plural
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+MOST_FILES = 3
+MOST_BYTES = 50 * 2**20  # of a file
+HISTORY_EVENTS = 50_000  # that PyTorch keeps; more than a step of a large model
+_MOST_SEEN = 100  # errors that others caught, such as cuDNN's search for an algorithm
+_CLASSES = ("gpu_oom", "maybe")
+
+
+class OomSnapshots:
+    """Writes ``_asrconfig-oom-<place>.pickle`` to ``output_dir``: the first error of each place, three at most.
+
+    Until memory runs out nothing is done but in the mode ``"history"``, in which PyTorch writes down each allocation
+    with its Python stack. The underscore keeps ``Trainer.push_to_hub`` from uploading the files. Whatever goes wrong
+    is logged, and never raised: there is an error to recover from already.
+    """
+
+    def __init__(self, trainer: Any, mode: OomSnapshot) -> None:
+        self._trainer, self._mode = trainer, mode
+        self._files: dict[str, str] = {}
+        self._seen, self._records = 0, False
+        self._held: dict[str, Any] | None = None
+
+    def begin(self) -> None:
+        """Training begins: from here on PyTorch tells when memory runs out, before anything is freed."""
+        if self._mode == "off" or getattr(self._trainer.args.device, "type", "cpu") != "cuda":
+            return
+        try:
+            _observe(self)
+            if self._mode == "history" and not torch._C._cuda_isHistoryEnabled():
+                torch.cuda.memory._record_memory_history(context="alloc", stacks="python", max_entries=HISTORY_EVENTS)
+                self._records = True
+        except Exception as error:  # private to torch: another version may have other names
+            logger.warning("memory snapshots of out-of-memory errors are limited here: %r", error)
+
+    def end(self) -> None:
+        """Listen no more, and leave PyTorch's recording as it was found."""
+        _observers.discard(self)
+        self._held = None
+        if self._records:
+            self._records = False
+            torch.cuda.memory._record_memory_history(enabled=None)
+
+    def ran_out(self) -> None:
+        """An allocation fails at this moment."""
+        self._held = None  # of an error that somebody caught
+        if self._seen < _MOST_SEEN and len(self._files) < MOST_FILES:
+            self._seen += 1
+            self._held = self._state()
+
+    def take(self, place: str, error: BaseException) -> str:
+        """Write the snapshot of ``error``, before its frames are cleared; the file's path, "" where there is none."""
+        held, self._held = self._held, None
+        if self._mode == "off" or not torch.cuda.is_initialized() or classify(error)["class"] not in _CLASSES:
+            return ""
+        if place in self._files or len(self._files) >= MOST_FILES:
+            return ""
+        try:
+            # Errors of cuBLAS and cuDNN do not pass through the allocator: their state is that of now.
+            exact = held if isinstance(error, torch.cuda.OutOfMemoryError) else None
+            self._files[place] = self._write(place, exact or self._state())
+        except Exception as failed:
+            self._files[place] = ""
+            logger.warning("cannot write a memory snapshot of the out-of-memory error: %s", failed)
+        return self._files[place]
+
+    def _state(self) -> dict[str, Any]:
+        snapshot: dict[str, Any] = torch.cuda.memory._snapshot()
+        _name_blocks(snapshot, dict(_named_addresses(self._trainer)))
+        return snapshot
+
+    def _write(self, place: str, snapshot: dict[str, Any]) -> str:
+        rank = self._trainer.args.process_index
+        folder = Path(self._trainer.args.output_dir)
+        path = folder / f"_asrconfig-oom-{place}{f'-rank{rank}' if rank else ''}{SUFFIX}"
+        data = bounded(snapshot)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data, durable=False)
+        return str(path)
+
+
+def bounded(snapshot: dict[str, Any], most: int = MOST_BYTES) -> bytes:
+    """The snapshot as a pickle of at most so many bytes, without its older events where it would be larger."""
+    while len(data := pickle.dumps(snapshot, protocol=PROTOCOL)) > most:
+        traces = snapshot["device_traces"]
+        if not any(traces):
+            raise ValueError(f"its {plural(len(snapshot['segments']), 'segment')} take more than {most} bytes")
+        snapshot = {**snapshot, "device_traces": [trace[len(trace) // 2 + 1 :] for trace in traces]}
+    return data
+
+
+def _named_addresses(trainer: Any) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Addresses of what a training keeps on GPUs, with what it is for and its name in the model."""
+    state = getattr(getattr(trainer, "optimizer", None), "state", None) or {}
+    for name, parameter in trainer.model.named_parameters():
+        yield from _at(parameter, "parameters", name)
+        if parameter.grad is not None:
+            yield from _at(parameter.grad, "gradients", name)
+        for value in (state.get(parameter) or {}).values():
+            yield from _at(value, "optimizer", name)
+    for name, buffer in trainer.model.named_buffers():
+        yield from _at(buffer, "buffers", name)
+
+
+def _at(value: Any, component: str, name: str) -> Iterator[tuple[int, tuple[str, str]]]:
+    if isinstance(value, torch.Tensor) and value.is_cuda:
+        yield value.untyped_storage().data_ptr(), (component, name)
+
+
+def _name_blocks(snapshot: dict[str, Any], names: dict[int, tuple[str, str]]) -> None:
+    """Put what a block is for, and the modules that it belongs to, before the stack that allocated it."""
+    for segment in snapshot["segments"]:
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated" and block["address"] in names:
+                component, name = names[block["address"]]
+                block["frames"] = [*_frames(component, name), *block["frames"]]
+
+
+def _frames(component: str, name: str) -> list[Frame]:
+    modules = modules_around(name.rpartition(".")[0])
+    named = [(component, name), *(("module", module) for module in modules)]
+    return [{"filename": kind, "line": 0, "name": each} for kind, each in named]
+
+
+_observers: weakref.WeakSet[OomSnapshots] = weakref.WeakSet()
+_attached: list[bool] = []  # PyTorch takes observers, and never gives them back
+
+
+def _observe(snapshots: OomSnapshots) -> None:
+    _observers.add(snapshots)
+    if not _attached:
+        torch._C._cuda_attach_out_of_memory_observer(_memory_ran_out)
+        _attached.append(True)
+
+
+def _memory_ran_out(device: int, requested: int, total: int, free: int) -> None:
+    for snapshots in list(_observers):
+        try:
+            snapshots.ran_out()
+        except Exception as error:  # which would take the place of the out-of-memory error
+            logger.warning("cannot take a memory snapshot of the out-of-memory error: %r", error)

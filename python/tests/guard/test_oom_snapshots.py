@@ -1,0 +1,218 @@
+"""Memory snapshots that the guard writes when GPU memory runs out; python/tests/cuda has real ones."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
+from asrconfig_go.guard import oom_snapshots  # noqa: E402
+from asrconfig_go.guard.oom_snapshots import OomSnapshots, bounded  # noqa: E402
+from disturbed_runs import once_at, prepared  # noqa: E402
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
+
+ERROR = torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+
+
+def state(number: int = 0, events: int = 0) -> dict[str, Any]:
+    blocks = [{"address": 512, "size": 512, "state": "active_allocated", "frames": [], "requested_size": number}]
+    trace = [{"action": "alloc", "addr": i, "size": 512, "frames": []} for i in range(events)]
+    return {"segments": [{"address": 512, "total_size": 512, "blocks": blocks}], "device_traces": [trace]}
+
+
+@pytest.fixture
+def states(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the allocator answers, one after the other."""
+    answers = [state(number) for number in range(9)]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: answers.pop(0))
+    return answers
+
+
+def made(output: Path, mode: Any = "blocks", rank: int = 0) -> OomSnapshots:
+    arguments = SimpleNamespace(output_dir=str(output), process_index=rank, device=torch.device("cuda"))
+    return OomSnapshots(SimpleNamespace(args=arguments, model=Regression(), optimizer=None), mode)
+
+
+def numbered(path: str) -> int:
+    found: int = pickle.loads(Path(path).read_bytes())["segments"][0]["blocks"][0]["requested_size"]
+    return found
+
+
+def test_first_of_each_place_and_three_at_most(tmp_path: Path, states: list[Any]) -> None:
+    snapshots = made(tmp_path / "out", rank=2)
+    path = snapshots.take("training", ERROR)
+    assert path == str(tmp_path / "out" / "_asrconfig-oom-training-rank2.pickle")
+    assert snapshots.take("training", ERROR) == ""
+    assert [bool(snapshots.take(place, ERROR)) for place in ("optimizer", "evaluation", "saving")] == [
+        True,
+        True,
+        False,
+    ]
+    assert len(list((tmp_path / "out").iterdir())) == 3
+    assert numbered(path) == 0
+
+
+def test_the_moment_of_the_error_comes_first(tmp_path: Path, states: list[Any]) -> None:
+    snapshots = made(tmp_path)
+    snapshots.ran_out()
+    snapshots.ran_out()  # the last one is the error's
+    assert numbered(snapshots.take("training", ERROR)) == 1
+    snapshots.ran_out()
+    text = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    assert numbered(snapshots.take("evaluation", RuntimeError(text))) == 3, "which does not pass through the allocator"
+
+
+def test_errors_that_others_catch_are_seen_a_hundred_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: taken.append(1) or state())  # type: ignore[func-returns-value]
+    snapshots = made(tmp_path)
+    for _ in range(300):
+        snapshots.ran_out()
+    assert len(taken) == 100
+    assert snapshots._held is None, "the last one is not of a later error"
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), MemoryError(), torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)])
+def test_nothing_for_other_errors_and_when_off(error: Exception, tmp_path: Path, states: list[Any]) -> None:
+    mode = "off" if isinstance(error, torch.cuda.OutOfMemoryError) else "blocks"
+    assert made(tmp_path, mode).take("training", error) == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_goes_wrong_is_logged_once(
+    tmp_path: Path, states: list[Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    snapshots = made(tmp_path / "file")
+    with caplog.at_level(logging.WARNING, "asrconfig_go"):
+        assert [snapshots.take("training", ERROR) for _ in range(2)] == ["", ""]
+    assert caplog.text.count("cannot write a memory snapshot of the out-of-memory error") == 1
+
+    def fails() -> Any:
+        raise RuntimeError("cudaMallocAsync does not yet support this")
+
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", fails)
+    snapshots = made(tmp_path)
+    monkeypatch.setattr(oom_snapshots, "_observers", {snapshots})
+    oom_snapshots._memory_ran_out(0, 1, 2, 3)
+    assert "cannot take a memory snapshot" in caplog.text
+    assert snapshots.take("training", ERROR) == ""
+
+
+def test_files_are_bounded_by_leaving_older_events_out() -> None:
+    whole = state(events=1000)
+    assert pickle.loads(bounded(whole)) == whole
+    cut = pickle.loads(bounded(whole, 10_000))
+    assert cut["segments"] == whole["segments"]
+    (kept,) = cut["device_traces"]
+    assert 50 < len(kept) < 500
+    assert kept == whole["device_traces"][0][-len(kept) :]
+    with pytest.raises(ValueError, match="its 1 segment take more than 50 bytes"):
+        bounded(whole, 50)
+
+
+def test_blocks_are_named_by_what_they_are_for() -> None:
+    snapshot = state()
+    snapshot["segments"][0]["blocks"][0]["frames"] = [{"filename": "train.py", "line": 3, "name": "step"}]
+    oom_snapshots._name_blocks(snapshot, {512: ("gradients", "encoder.layers.0.weight")})
+    (block,) = snapshot["segments"][0]["blocks"]
+    assert [(f["filename"], f["line"], f["name"]) for f in block["frames"]] == [
+        ("gradients", 0, "encoder.layers.0.weight"),
+        ("module", 0, "encoder.layers.0"),
+        ("module", 0, "encoder"),
+        ("train.py", 3, "step"),
+    ]
+
+
+def test_a_training_on_the_cpu_has_none(tmp_path: Path) -> None:
+    from asrconfig_go.guard import attach
+
+    trainer = prepared(tmp_path, once_at(2))
+    guard = attach(trainer, oom_snapshot="history")
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        trainer.train()
+    guard.detach()
+    assert not list(tmp_path.glob("*.pickle"))
+
+
+def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    from asrconfig_go.guard import attach
+
+    with pytest.raises(InvalidArgumentError, match="oom_snapshot"):
+        attach(tiny_trainer(tmp_path), oom_snapshot="all")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Snapshots that are names alone, and the places in the order in which they were asked for."""
+    places: list[str] = []
+    monkeypatch.setattr(OomSnapshots, "take", lambda _, place, error: places.append(place) or f"{place}.pickle")  # type: ignore[func-returns-value]
+    return places
+
+
+def failing(times: int) -> Any:
+    """Raises the first so many times that it is called."""
+    left = [ERROR] * times
+
+    def fail(*_: Any, **__: Any) -> None:
+        if left:
+            raise left.pop()
+
+    return fail
+
+
+def once_failing(original: Any) -> Any:
+    fail = failing(1)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        fail()
+        return original(*args, **kwargs)
+
+    return call
+
+
+def test_events_of_every_place_name_their_file(tmp_path: Path, named: list[str]) -> None:
+    from asrconfig_go.guard import attach
+
+    trainer = tiny_trainer(tmp_path, save_strategy="steps", save_steps=4, eval_strategy="epoch")
+    trainer._save_checkpoint = once_failing(trainer._save_checkpoint)
+    trainer.evaluation_loop = once_failing(trainer.evaluation_loop)
+    trainer.create_optimizer()
+    trainer.optimizer.step = once_failing(trainer.optimizer.step)
+    trainer.model.fail = failing(1)
+    guard = attach(trainer, rule="mean")
+    trainer.train()
+    assert {e.place for e in guard.events} == {"training", "optimizer", "evaluation", "saving"}
+    assert [e.snapshot for e in guard.events] == [f"{e.place}.pickle" for e in guard.events]
+    assert [e.place for e in guard.events] == named
+    assert all(str(e).endswith(f"; memory snapshot in {e.snapshot}") for e in guard.events)
+
+
+def test_an_error_that_ends_the_training_names_the_file(
+    tmp_path: Path, named: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from asrconfig_go.guard import attach
+
+    trainer = tiny_trainer(tmp_path)
+    trainer.model.fail = failing(99)
+    guard = attach(trainer, rule="mean", max_halvings=0)
+    with pytest.raises(InfeasiblePlanError, match=r"CUDA out of memory.*; memory snapshot in training\.pickle"):
+        trainer.train()
+    guard.detach()
+
+    told: list[str] = []
+    monkeypatch.setattr("asrconfig_go.guard.guard.add_note", lambda error, text: told.append(text))
+    monkeypatch.setattr("asrconfig_go.guard.guard.cannot_retry", lambda trainer: True)
+    attach(trainer, rule="mean")
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        trainer.train()
+    assert told == ["memory snapshot in training.pickle"]
