@@ -213,13 +213,13 @@ def measure(run: Run) -> dict[str, Any]:
     return {**found, "calm_scaler": calm["scaler"], "apart": apart, "good": good}
 
 
-def in_a_process(run: Run) -> dict[str, Any]:
+def in_a_process(run: Run, timeout: float = 900) -> dict[str, Any]:
     """``measure`` in a process of its own; one that dies is not good."""
     command = [sys.executable, __file__, "--one", json.dumps(dataclasses.asdict(run))]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:
-        return {"good": False, "died": "no end after 15 minutes"}
+        return {"good": False, "died": f"no end after {timeout:.0f} s"}
     if done.returncode:
         return {"good": False, "died": (done.stderr.strip().splitlines() or ["?"])[-1]}
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

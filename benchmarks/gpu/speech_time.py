@@ -92,10 +92,10 @@ def measure(run: Run, device: str) -> list[float]:
     return [end - begin for begin, end in itertools.pairwise(ends[WARM_UP - 1 :])]
 
 
-def in_a_process(run: Run, device: str) -> list[float]:
+def in_a_process(run: Run, device: str, timeout: float = 900) -> list[float]:
     """``measure`` in a process of its own."""
     command = [sys.executable, __file__, "--device", device, "--one", json.dumps(dataclasses.asdict(run))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     if done.returncode:
         raise RuntimeError(f"{run}: {done.stderr.strip().splitlines()[-1]}")
     return list(json.loads(done.stdout.splitlines()[-1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MAX_ELEMENTS = 1 << 22  # of integers, and of all that is read for a result
+MAX_ELEMENTS = 1 << 25  # of integers, and of all that is read for a result
 MAX_FLOATS = 1 << 12  # floating-point results and their inputs: factors and scales, not activations
 
 # Results that are the first argument, in another type, place or layout.

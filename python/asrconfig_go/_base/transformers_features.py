@@ -6,6 +6,8 @@ import functools
 import importlib.util
 from pathlib import Path
 
+LAYER_DROPS = ("layerdrop", "encoder_layerdrop", "decoder_layerdrop")  # of configs, and of modules
+
 
 def has_any_depth() -> bool:
     """Whether it checkpoints each n-th layer alone, ``every_n_layers``: from 5.23 on."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._base.transformers_features import LAYER_DROPS
 from .._base.wrapped_model import bare
 
 # Families of which tests know that a training step with neither of the two causes below reaches every parameter.
 _WHOLE = ("wav2vec2", "wav2vec2-bert", "hubert", "wavlm", "whisper")
 _HEADS = ("ForCTC", "ForConditionalGeneration")
-_DROPS = ("layerdrop", "encoder_layerdrop", "decoder_layerdrop")
 
 
 def find_unused_parameters(model: Any = None) -> bool:
@@ -37,7 +37,7 @@ def leaves_parameters_unused(model: Any) -> bool | None:
 
 def _drops_layers(model: Any) -> bool:
     config = getattr(model, "config", None)
-    given = [getattr(config, name, None) for name in _DROPS]
+    given = [getattr(config, name, None) for name in LAYER_DROPS]
     given += [getattr(module, "layerdrop", None) for module in model.modules()]
     return any(isinstance(value, int | float) and value > 0 for value in given)
 

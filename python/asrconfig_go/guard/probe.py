@@ -12,6 +12,7 @@ import torch
 from .._base.errors import InfeasiblePlanError, UnsupportedError
 from .._base.out_of_memory import classify, clear_frames
 from .._base.random_state import rng_state, set_rng_state
+from .._base.transformers_features import LAYER_DROPS
 from ..view.units import exact
 
 _CHUNK = 1 << 22  # values summed at a time: a sum over integers is of a copy with 8 bytes each
@@ -36,6 +37,8 @@ class OptimizerStates:
 def untouched(model: Any) -> Iterator[None]:
     """Put random numbers, gradients, modes and buffers back afterwards; gradients wait aside, without a copy.
 
+    No layer is dropped inside: a step that drops some takes less memory than one that drops none.
+
     Raises ``UnsupportedError`` for a model whose optimizer steps within backward, and afterwards when what was done has
     changed weights, which nothing can put back.
     """
@@ -50,6 +53,7 @@ def untouched(model: Any) -> Iterator[None]:
         back.callback(set_rng_state, rng_state())
         back.callback(_put_modes, [(module, module.training) for module in model.modules()])
         back.callback(_put_buffers, _buffers(model))
+        back.enter_context(_no_layer_dropped(model))
         back.enter_context(gradients_aside(list(named.values())))
         yield
     changed = changed_tensors(named.values(), sums)
@@ -238,6 +242,20 @@ def _put_buffers(buffers: list[tuple[Any, str, Any, Any]]) -> None:
         for module, name, buffer, value in buffers:
             module._buffers[name] = buffer
             buffer.copy_(value)
+
+
+@contextlib.contextmanager
+def _no_layer_dropped(model: Any) -> Iterator[None]:
+    holders = {id(held): held for m in model.modules() for held in (m, getattr(m, "config", None))}.values()
+    known = [(h, name, vars(h).get(name)) for h in holders if hasattr(h, "__dict__") for name in LAYER_DROPS]
+    found = [(holder, name, value) for holder, name, value in known if isinstance(value, float) and value > 0]
+    for holder, name, _ in found:
+        setattr(holder, name, 0.0)
+    try:
+        yield
+    finally:
+        for holder, name, value in found:
+            setattr(holder, name, value)
 
 
 def _put_modes(modes: list[tuple[Any, bool]]) -> None:

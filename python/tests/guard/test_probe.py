@@ -15,6 +15,7 @@ from transformers.optimization import Adafactor, get_linear_schedule_with_warmup
 
 from asrconfig_go.errors import InfeasiblePlanError, UnsupportedError  # noqa: E402
 from asrconfig_go.guard.probe import optimizer_states, untouched  # noqa: E402
+import trace_fixtures  # noqa: E402
 from speech_models import MODELS  # noqa: E402
 from tiny_training import OUT_OF_MEMORY  # noqa: E402
 from traces import Noisy, batches, same, snapshot, used  # noqa: E402
@@ -29,6 +30,21 @@ def test_a_trial_leaves_no_trace_even_when_it_raises() -> None:
         model(**batches(5))["loss"].backward()
         raise ZeroDivisionError
     assert same(before, snapshot(model))
+
+
+@pytest.mark.parametrize(("family", "name"), [("wav2vec2", "layerdrop"), ("whisper", "encoder_layerdrop")])
+def test_no_layer_is_dropped_inside(family: str, name: str) -> None:
+    model = getattr(trace_fixtures, family)(**{name: 0.4})
+    holders = [held for m in model.modules() for held in (m, getattr(m, "config", None)) if held is not None]
+
+    def drops() -> set[Any]:
+        return {vars(held).get(each) for held in holders for each in ("layerdrop", "encoder_layerdrop")} - {None}
+
+    before = drops()
+    assert 0.4 in before
+    with untouched(model):
+        assert drops() == {0.0}
+    assert drops() == before
 
 
 def test_weights_that_changed_are_told() -> None:

@@ -1,0 +1,42 @@
+"""What waits for a GPU in benchmarks/gpu, on the stand-in runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from cuda_process import REPOSITORY, stand_in  # noqa: F401
+
+
+def run_all(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    script = REPOSITORY / "benchmarks" / "gpu" / "run_all.py"
+    command = [sys.executable, "-m", "cuda_standin", "--gpu", "T4", str(script), "--results", str(folder), *more]
+    paths = os.pathsep.join(str(REPOSITORY / name) for name in ("build", "python"))
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": paths})
+
+
+def test_all_pieces_go_on_where_they_stopped(tmp_path: Path) -> None:
+    only = ("--only", "allocator: random, usual settings")
+    assert run_all(tmp_path, *only, "--minutes", "0.1").returncode == 3, "there is no time for a piece"
+    assert not list(tmp_path.iterdir())
+    first = run_all(tmp_path, *only)
+    assert first.returncode == 0, first.stderr
+    found = json.loads((tmp_path / "Tesla-T4.json").read_text())
+    assert found["gpu"] == "Tesla T4"
+    assert set(found["versions"]) == {"asrconfig-go", "torch", "transformers"}
+    (piece,) = found["pieces"].values()
+    assert piece["events"] > 10_000
+    assert piece["first_difference"] is None
+    again = run_all(tmp_path, *only)
+    assert (again.returncode, again.stdout.count("\n")) == (0, 1), "nothing is run twice"
+
+
+def test_without_a_gpu(tmp_path: Path) -> None:
+    script = REPOSITORY / "benchmarks" / "gpu" / "run_all.py"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "python"), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, env=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "no CUDA GPU was found: run this on a machine with one\n"
