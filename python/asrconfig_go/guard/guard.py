@@ -389,6 +389,9 @@ class Guard:
         if cannot_retry(self.trainer) or whole:
             budget = Budget()
         if call.inputs is not None:
+            # Splitting needs memory, too: what fails before there are parts is of their size.
+            each = extent(call.inputs)
+            self._attempts.running = Piece(budget.size(each, batch_size(call.inputs)), each, whole=whole)
             if (
                 self._split is None
                 and is_split(call.inputs, budget)
