@@ -12,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard.batch_lengths import Extent, extent  # noqa: E402
 from asrconfig_go.guard.collated_batch import batch_size, split  # noqa: E402
-from asrconfig_go.guard.loss_weights import Totals, fitting_rules, totals  # noqa: E402
+from asrconfig_go.guard.loss_weights import NotFiniteError, Totals, fitting_rules, totals  # noqa: E402
 from asrconfig_go.guard.micro_batch_budget import Budget  # noqa: E402
 
 
@@ -124,3 +124,13 @@ def test_a_loss_that_looks_across_samples_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="by no known rule") as caught:
         fitting_rules(FakeTrainer(), batch(), contrastive)
     assert "attach(rule=" in str(caught.value)
+
+
+def test_a_part_whose_loss_is_not_finite_tells_nothing() -> None:
+    """As in 16 bits: that of the whole is finite."""
+
+    def overflowing(part: Any) -> Any:
+        return torch.tensor(float("nan") if len(part["labels"]) == 1 else 1.0)
+
+    with pytest.raises(NotFiniteError):
+        fitting_rules(FakeTrainer(), batch(), overflowing)
