@@ -132,7 +132,7 @@ class Guard:
             max_halvings = 3 if too_long == "raise" else 20
         self._loading = Loading(trainer, self._once_more)
         self._attempts = Attempts(trainer, max_halvings, self.events, self._loading.ran_short)
-        self._evaluation_rule = EvaluationRule(trainer)
+        self._evaluation_rule = EvaluationRule(trainer, rule)
         self._optimizer = OptimizerSteps(trainer, self._once_more)
         self._sums: list[Any] = []  # of the weights at a window's begin, where a step is the user's
         self._undo: list[Callable[[], None]] = []

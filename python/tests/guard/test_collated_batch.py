@@ -14,6 +14,7 @@ from asrconfig_go.guard.batch_lengths import Extent, extent  # noqa: E402
 from asrconfig_go.guard.collated_batch import batch_size, split  # noqa: E402
 from asrconfig_go.guard.loss_weights import NotFiniteError, Totals, fitting_rules, totals  # noqa: E402
 from asrconfig_go.guard.micro_batch_budget import Budget  # noqa: E402
+from asrconfig_go.guard.prediction_step import EvaluationRule  # noqa: E402
 
 
 def batch() -> dict[str, Any]:
@@ -134,3 +135,16 @@ def test_a_part_whose_loss_is_not_finite_tells_nothing() -> None:
 
     with pytest.raises(NotFiniteError):
         fitting_rules(FakeTrainer(), batch(), overflowing)
+
+
+@pytest.mark.parametrize("given", ["mean", None])
+def test_a_given_rule_goes_in_evaluation_where_none_fits(given: str | None) -> None:
+    def contrastive(part: Any) -> Any:
+        return torch.logsumexp(part["input_values"].sum(-1), 0), None, None
+
+    rule = EvaluationRule(FakeTrainer(), given)
+    if given is None:
+        with pytest.raises(InvalidArgumentError, match="by no known rule"):
+            rule.of(batch(), contrastive, None, 4)
+    else:
+        assert rule.of(batch(), contrastive, None, 4) == given
