@@ -103,13 +103,13 @@ def memory_taken() -> dict[str, Any]:
         message = str(error)
     cuda_standin.give_back(0, 4 * MIB)
     half = torch.cuda.mem_get_info()[0]
-    for refused in (
-        lambda: cuda_standin.take(0, free),
-        lambda: cuda_standin.take(1, 1),
-        lambda: cuda_standin.give_back(0, free),
+    for call, device, size in (
+        (cuda_standin.take, 0, free),
+        (cuda_standin.take, 1, 1),
+        (cuda_standin.give_back, 0, free),
     ):
         try:
-            refused()
+            call(device, size)
         except ValueError as error:
             refusals.append(str(error))
     cuda_standin.give_back(0)
