@@ -12,7 +12,7 @@ from .cards import Card
 from .libraries import MANIFEST, StandinError, built, why_not
 from .settings import VARIABLE, Settings
 
-__all__ = ["StandinError", "lacking", "load", "unsupported", "why_not"]
+__all__ = ["StandinError", "give_back", "lacking", "load", "take", "unsupported", "why_not"]
 
 _loaded: dict[str, ctypes.CDLL] = {}
 _lacking: list[str] = []
@@ -70,6 +70,27 @@ def _runtime() -> ctypes.CDLL:
     if not _loaded:
         raise StandinError("the stand-in CUDA runtime is not loaded: call cuda_standin.load() first")
     return next(iter(_loaded.values()))
+
+
+def take(device: int, size: int) -> None:
+    """Let something outside of this process hold ``size`` bytes of a device from now on, as another process may.
+
+    Raises ``ValueError`` when that much is not free there.
+    """
+    if not 0 <= size < 1 << 64 or not _runtime().standin_take(device, ctypes.c_uint64(size)):
+        raise ValueError(f"cannot take {size} bytes of device {device}: expected a device that has them free")
+
+
+def give_back(device: int, size: int | None = None) -> None:
+    """Give back what ``take`` took of a device, all of it or ``size`` bytes.
+
+    Raises ``ValueError`` when that much was not taken.
+    """
+    runtime = _runtime()
+    runtime.standin_taken_bytes.restype = ctypes.c_uint64
+    size = runtime.standin_taken_bytes(device) if size is None else size
+    if not 0 <= size < 1 << 64 or not runtime.standin_give_back(device, ctypes.c_uint64(size)):
+        raise ValueError(f"cannot give {size} bytes of device {device} back: expected what was taken of it")
 
 
 def unsupported() -> list[str]:

@@ -141,7 +141,7 @@ int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned int *count, stru
 	unsigned int most = *count;
 	*count = 1;
 	if (!most) return INSUFFICIENT_SIZE;
-	processes[0] = (struct process){(unsigned int)getpid(), standin_used_bytes(device)};
+	processes[0] = (struct process){(unsigned int)getpid(), standin_used_bytes(device) - standin_taken_bytes(device)};
 	return SUCCESS;
 }
 

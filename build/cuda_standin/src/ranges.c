@@ -9,6 +9,7 @@
 static struct range *table;
 static size_t count, capacity;
 static uint64_t used[MAX_DEVICES];
+static uint64_t taken[MAX_DEVICES]; /* of used: by standin_take */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The number of ranges that start at or below the address. */
@@ -83,6 +84,32 @@ void refund(int device, uint64_t bytes) {
 	pthread_mutex_lock(&lock);
 	used[device] -= bytes;
 	pthread_mutex_unlock(&lock);
+}
+
+/* Memory that something outside of this process holds from now on. 0: that much is not free. */
+int standin_take(int device, uint64_t bytes) {
+	if (device < 0 || device >= standin_card_count || !charge(device, bytes)) return 0;
+	pthread_mutex_lock(&lock);
+	taken[device] += bytes;
+	pthread_mutex_unlock(&lock);
+	return 1;
+}
+
+/* What standin_take took, or a part of it. 0: that much was not taken. */
+int standin_give_back(int device, uint64_t bytes) {
+	if (device < 0 || device >= standin_card_count || bytes > standin_taken_bytes(device)) return 0;
+	pthread_mutex_lock(&lock);
+	taken[device] -= bytes;
+	pthread_mutex_unlock(&lock);
+	refund(device, bytes);
+	return 1;
+}
+
+uint64_t standin_taken_bytes(int device) {
+	pthread_mutex_lock(&lock);
+	uint64_t bytes = taken[device];
+	pthread_mutex_unlock(&lock);
+	return bytes;
 }
 
 uint64_t standin_used_bytes(int device) {

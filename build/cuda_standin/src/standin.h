@@ -45,7 +45,8 @@ cudaError_t set_error(cudaError_t error); /* remembered for cudaGetLastError */
 /* Memory accounting of a device; all take the lock themselves. */
 int charge(int device, uint64_t bytes); /* 0: that much is not free */
 void refund(int device, uint64_t bytes);
-uint64_t standin_used_bytes(int device); /* with the context */
+uint64_t standin_used_bytes(int device);  /* with the context, and what was taken */
+uint64_t standin_taken_bytes(int device); /* by something outside of this process */
 
 /* The table of ranges. */
 void ranges_add(struct range range);

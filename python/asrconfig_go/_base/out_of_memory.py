@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 import sys
 import traceback
 from typing import Any
@@ -68,6 +69,10 @@ def note(error: BaseException, text: str) -> None:
         logger.error(text)
 
 
+# Behind what did not fit, torch's messages go on in the same line with statistics, general advice and a link.
+_DETAILS = re.compile(r"\.?\s+(?:Process \d+ has|Including non-PyTorch memory|Of the allocated memory|If reserved)\b.*")
+
+
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its type's name."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The first line of an error's text, or its type's name; of torch's out-of-memory error what did not fit."""
+    return _DETAILS.sub("", (str(error).strip().splitlines() or [type(error).__name__])[0])

@@ -141,7 +141,7 @@ class Guard:
         self._loading = Loading(trainer, self._once_more)
         self._snapshots = OomSnapshots(trainer, oom_snapshot)
         self._attempts = Attempts(trainer, max_halvings, self.events, self._loading.ran_short, self._snapshots)
-        self._evaluation_rule = EvaluationRule(trainer)
+        self._evaluation_rule = EvaluationRule(trainer, rule)
         self._optimizer = OptimizerSteps(trainer, self._repeated, self._snapshots)
         self._sums: list[Any] = []  # of the weights at a window's begin, where a step is the user's
         self._undo: list[Callable[[], None]] = []
@@ -410,6 +410,9 @@ class Guard:
         if cannot_retry(self.trainer) or whole:
             budget = Budget()
         if call.inputs is not None:
+            # Splitting needs memory, too: what fails before there are parts is of their size.
+            each = extent(call.inputs)
+            self._attempts.running = Piece(budget.size(each, batch_size(call.inputs)), each, whole=whole)
             if (
                 self._split is None
                 and is_split(call.inputs, budget)

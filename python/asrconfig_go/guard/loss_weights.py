@@ -109,7 +109,7 @@ def fitting_rules(
     ``measure`` gives the loss of a batch, or sums over its gradient; the likeliest rule comes first. At least two
     samples are needed; ``split`` is the user's function, if there is one. What is off counts in relation to the whole,
     or to ``least`` if that is larger. Raises ``NoRuleError`` when none fits, and
-    ``NotFiniteError`` when the loss of the whole is not finite.
+    ``NotFiniteError`` when a loss that counts is not finite.
     """
     count = batch_size(inputs)
     parts = split(copied(inputs), (count + 1) // 2) if split else [piece(inputs, 0, 1), piece(inputs, 1, count)]
@@ -125,6 +125,8 @@ def fitting_rules(
         got = sum(weighted(each.double(), torch.as_tensor(w)) for w, each in zip(weights, measured, strict=True))
         errors[rule] = float((got - wanted).norm() / max(float(wanted.norm()), least))
     fitting = tuple(rule for rule, error in errors.items() if error <= tolerance)
+    if not fitting and any(error != error for error in errors.values()):
+        raise NotFiniteError
     if not fitting:
         told = ", ".join(f"{rule} is {error:.2g} off" for rule, error in errors.items())
         raise NoRuleError(

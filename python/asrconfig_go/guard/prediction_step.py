@@ -10,6 +10,7 @@ from .collated_batch import copied, like
 from .loss_kind import ctc_reduction
 from .loss_weights import (
     TRIED,
+    NoRuleError,
     NotFiniteError,
     Totals,
     expected_rules,
@@ -25,17 +26,18 @@ from .loss_weights import (
 class EvaluationRule:
     """How losses of parts add up in evaluation, measured on the first batch that is split.
 
-    It need not be the rule of training: ``num_items_in_batch`` is not given here, so that sums become means.
+    It need not be the rule of training: ``num_items_in_batch`` is not given here, so that sums become means. The one
+    that the user has ``given`` goes where none fits.
     """
 
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+    def __init__(self, trainer: Any, given: str | None = None) -> None:
+        self._trainer, self._given = trainer, given
         self._rules: tuple[str, ...] = ()
 
     def of(self, inputs: Any, predict: Callable[[Any], Any], split: Any, fits: int) -> str:
         """The rule for ``inputs``; ``predict`` gives loss, predictions and labels of at most ``fits`` samples.
 
-        Raises ``NoRuleError`` where the loss of a batch is not made of those of its parts.
+        Raises ``NoRuleError`` where the loss of a batch is not made of those of its parts, and no rule was given.
         """
         labels = labels_name(self._trainer)
 
@@ -53,6 +55,11 @@ class EvaluationRule:
                     self._rules = fitting_rules(self._trainer, some, loss, labels, split)
                     break
                 except NotFiniteError:
+                    break
+                except NoRuleError:
+                    if self._given is None:
+                        raise
+                    self._rules = (self._given,)
                     break
                 except RuntimeError as error:
                     if classify(error)["class"] not in ("gpu_oom", "maybe"):

@@ -103,6 +103,19 @@ def test_out_of_memory_at_the_limit_and_after_it() -> None:
     assert found == {"fitted": 8, "free": 0, "whole": LIMIT, "ooms": 1, "retries": 1}
 
 
+def test_memory_is_taken_and_given_back_while_the_process_runs() -> None:
+    found = run_on_cuda("memory_taken", memory_bytes=LIMIT)
+    assert (found["left"], found["half"], found["fits"]) == (4 * MIB, 8 * MIB, True)
+    assert "Tried to allocate 20.00 MiB" in found["message"]  # the segment for 8 MiB
+    assert "4.00 MiB is free" in found["message"]
+    assert "this process has 0 bytes memory in use" in found["message"]  # what was taken is something else's
+    assert [text.split(":")[0] for text in found["refusals"]] == [
+        f"cannot take {LIMIT} bytes of device 0",
+        "cannot take 1 bytes of device 1",
+        f"cannot give {LIMIT} bytes of device 0 back",
+    ]
+
+
 def test_two_devices_with_limits_of_their_own() -> None:
     found = run_on_cuda("two_devices", gpu=["T4", "A100"], memory_bytes=[256 * MIB, LIMIT], devices=2)
     assert found == {

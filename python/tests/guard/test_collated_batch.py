@@ -12,8 +12,9 @@ transformers = pytest.importorskip("transformers")
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard.batch_lengths import Extent, extent  # noqa: E402
 from asrconfig_go.guard.collated_batch import batch_size, split  # noqa: E402
-from asrconfig_go.guard.loss_weights import Totals, fitting_rules, totals  # noqa: E402
+from asrconfig_go.guard.loss_weights import NotFiniteError, Totals, fitting_rules, totals  # noqa: E402
 from asrconfig_go.guard.micro_batch_budget import Budget  # noqa: E402
+from asrconfig_go.guard.prediction_step import EvaluationRule  # noqa: E402
 
 
 def batch() -> dict[str, Any]:
@@ -124,3 +125,26 @@ def test_a_loss_that_looks_across_samples_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="by no known rule") as caught:
         fitting_rules(FakeTrainer(), batch(), contrastive)
     assert "attach(rule=" in str(caught.value)
+
+
+def test_a_part_whose_loss_is_not_finite_tells_nothing() -> None:
+    """As in 16 bits: that of the whole is finite."""
+
+    def overflowing(part: Any) -> Any:
+        return torch.tensor(float("nan") if len(part["labels"]) == 1 else 1.0)
+
+    with pytest.raises(NotFiniteError):
+        fitting_rules(FakeTrainer(), batch(), overflowing)
+
+
+@pytest.mark.parametrize("given", ["mean", None])
+def test_a_given_rule_goes_in_evaluation_where_none_fits(given: str | None) -> None:
+    def contrastive(part: Any) -> Any:
+        return torch.logsumexp(part["input_values"].sum(-1), 0), None, None
+
+    rule = EvaluationRule(FakeTrainer(), given)
+    if given is None:
+        with pytest.raises(InvalidArgumentError, match="by no known rule"):
+            rule.of(batch(), contrastive, None, 4)
+    else:
+        assert rule.of(batch(), contrastive, None, 4) == given

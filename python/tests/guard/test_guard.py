@@ -96,6 +96,25 @@ def test_the_gradient_does_not_depend_on_the_micro_batch(tmp_path: Path, kind: s
         assert told == pytest.approx(loss, rel=1e-5), micro
 
 
+def test_memory_that_runs_out_while_a_batch_is_split_is_that_of_a_smaller_micro_batch(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    def split(inputs: Any, size: int) -> list[Any]:
+        sizes.append(size)
+        if len(sizes) == 1:
+            raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+        return [{name: value[i : i + size] for name, value in inputs.items()} for i in range(0, 8, size)]
+
+    torch.manual_seed(0)
+    trainer = tiny_trainer(tmp_path, per_device_train_batch_size=8)
+    Hungry(trainer.model, "forward", 4, 1)
+    guard = attach(trainer, split=split, rule="mean")
+    trainer.train()
+    assert [(e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [(8, 4), (4, 2)]
+    assert sizes[:2] == [4, 2]
+    assert [len(batch) for batch in trainer.model.seen[-4:]] == [2] * 4
+
+
 @pytest.mark.parametrize("accumulation", [1, 3])
 @pytest.mark.parametrize("place", ["forward", "backward"])
 @pytest.mark.parametrize("kind", list(RULES))

@@ -1,7 +1,8 @@
-"""Runs a function of cuda_runs.py in a process of its own, on the stand-in CUDA runtime."""
+"""Runs a function of cuda_runs.py, or of another module, in a process of its own, on the stand-in CUDA runtime."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -31,8 +32,10 @@ def stand_in() -> None:
     built()
 
 
-def run_on_cuda(function: str, *, timeout: float = 60, allocator: str = "", **load: Any) -> Any:
-    """What ``cuda_runs.function()`` returns (as JSON has it) after ``cuda_standin.load(**load)``.
+def run_on_cuda(
+    function: str, *given: Any, module: str = "cuda_runs", timeout: float = 60, allocator: str = "", **load: Any
+) -> Any:
+    """What ``function(*given)`` of a module returns (as JSON has it) after ``cuda_standin.load(**load)``.
 
     Warnings of torch are errors there. ``allocator`` is PYTORCH_CUDA_ALLOC_CONF.
     """
@@ -42,20 +45,19 @@ def run_on_cuda(function: str, *, timeout: float = 60, allocator: str = "", **lo
         environment.pop(name, None)  # what other tests of this process may have left
     if allocator:
         environment["PYTORCH_CUDA_ALLOC_CONF"] = allocator
-    command = [sys.executable, "-W", "error::UserWarning:torch", __file__, function, json.dumps(load)]
+    command = [sys.executable, "-W", "error::UserWarning:torch", __file__, module, function, json.dumps([given, load])]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, f"{function} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     answers = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
     return json.loads(answers[-1].removeprefix(_ANSWER))
 
 
-def _main(function: str, load: str) -> None:
+def _main(module: str, function: str, arguments: str) -> None:
     import cuda_standin
 
-    cuda_standin.load(**json.loads(load))
-    import cuda_runs
-
-    answer = getattr(cuda_runs, function)()
+    given, load = json.loads(arguments)
+    cuda_standin.load(**load)
+    answer = getattr(importlib.import_module(module), function)(*given)
     print(_ANSWER + json.dumps(answer), flush=True)
     # Python 3.11 ends threads that ask for the interpreter while it finalizes; those of autograd and DataParallel
     # then abort the process.

@@ -93,6 +93,33 @@ def out_of_memory() -> dict[str, Any]:
     }
 
 
+def memory_taken() -> dict[str, Any]:
+    """Something else takes all but 4 MiB while the process runs, and gives it back."""
+    torch.empty(1, device="cuda")  # 2 MiB are reserved, the rest is free
+    torch.cuda.empty_cache()
+    free = torch.cuda.mem_get_info()[0]
+    cuda_standin.take(0, free - 4 * MIB)
+    left, message, refusals = torch.cuda.mem_get_info()[0], "", []
+    try:
+        torch.empty(8 * MIB, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError as error:
+        message = str(error)
+    cuda_standin.give_back(0, 4 * MIB)
+    half = torch.cuda.mem_get_info()[0]
+    for call, device, size in (
+        (cuda_standin.take, 0, free),
+        (cuda_standin.take, 1, 1),
+        (cuda_standin.give_back, 0, free),
+    ):
+        try:
+            call(device, size)
+        except ValueError as error:
+            refusals.append(str(error))
+    cuda_standin.give_back(0)
+    fits = torch.empty(free // 2, dtype=torch.uint8, device="cuda").numel() == free // 2
+    return {"left": left, "half": half, "message": message, "refusals": refusals, "fits": fits}
+
+
 def scaled_step() -> dict[str, Any]:
     """Three steps under autocast with GradScaler, its scale growing after two."""
     with Values():
