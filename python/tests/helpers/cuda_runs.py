@@ -262,7 +262,10 @@ def guarded_trainings() -> dict[str, Any]:
     from cuda_ctc import guarded_trainer
 
     found = {}
+    held: list[int] = []
+    torch._C._cuda_attach_out_of_memory_observer(lambda *_: held.append(torch.cuda.memory_allocated()))
     for mode in ("off", "blocks", "history"):
+        held.clear()
         with tempfile.TemporaryDirectory() as folder, Values():
             trainer, guard = guarded_trainer(folder, mode)
             trainer.train()
@@ -272,6 +275,7 @@ def guarded_trainings() -> dict[str, Any]:
             found[mode] = {
                 "events": events,
                 "files": _snapshot_figures(folder),
+                "held": held[0],
                 "recording": [recording, torch._C._cuda_isHistoryEnabled()],
             }
         del trainer, guard
