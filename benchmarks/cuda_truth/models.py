@@ -83,7 +83,13 @@ def _with_lora(build: Callable[[], Any], *targets: str) -> Callable[[], Any]:
 
 
 def _parakeet() -> Any:
-    encoder = {"hidden_size": 512, "num_hidden_layers": 8, "intermediate_size": 2048, "num_attention_heads": 8}
+    encoder = {
+        "hidden_size": 512,
+        "num_hidden_layers": 8,
+        "intermediate_size": 2048,
+        "num_attention_heads": 8,
+        "layerdrop": 0.0,
+    }
     return t.ParakeetForCTC(t.ParakeetCTCConfig(vocab_size=1025, pad_token_id=1024, encoder_config=encoder))
 
 

@@ -9,6 +9,7 @@ import models
 import plain_loop
 from cases import Case
 
+from asrconfig_go.errors import UnsupportedError
 from asrconfig_go.memory import MemoryEstimate, MemoryModel
 from asrconfig_go.memory.memory_settings import Target
 from asrconfig_go.trace import MemoryRecorder
@@ -37,20 +38,36 @@ def _of_trainer(case: Case) -> MemoryEstimate:
     if about.kind != "transformer":
         own["batch_fn"] = lambda batch, length, labels: models.batch(about, batch, length, labels)
         own["length_per_second"] = models.units(about)
+    try:
+        return _traced(case, own)
+    except UnsupportedError:  # SEW: what it makes of a length follows no formula, so that the shape itself is traced
+        return _traced(case, own | {"points": [(case.batch, _length(case), _labels(case))]})
+
+
+def _traced(case: Case, own: dict[str, Any]) -> MemoryEstimate:
     checkpointing: Any = case.checkpointing or False
-    settings: dict[str, Any] = {"precision": case.precision, "optimizer": case.optimizer, "gpu": case.gpu}
     with MemoryModel.trace(
-        about.build(),
-        **settings,
-        **own,
+        models.MODELS[case.model].build(),
+        precision=case.precision,  # type: ignore[arg-type]
+        optimizer=case.optimizer,  # type: ignore[arg-type]
+        gpu=case.gpu,
         gradient_checkpointing=checkpointing,
         every_n_layers=case.every_n_layers,
         accumulation=case.accumulation,
         allocator=case.allocator,
         cache=False,
         progress=False,
+        **own,
     ) as memory:
-        return memory.estimate(case.batch, case.seconds, round(case.seconds * about.labels_per_second))
+        return memory.estimate(case.batch, case.seconds, _labels(case))
+
+
+def _length(case: Case) -> int:
+    return round(case.seconds * models.units(models.MODELS[case.model]))
+
+
+def _labels(case: Case) -> int:
+    return round(case.seconds * models.MODELS[case.model].labels_per_second)
 
 
 def _of_plain_loop(case: Case) -> MemoryEstimate:

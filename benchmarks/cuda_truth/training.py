@@ -50,6 +50,10 @@ def train(case: Case, values: Any = None) -> dict[str, Any]:
                 _with_trainer(case, model)
         except torch.OutOfMemoryError:
             fits = False
+        except RuntimeError as error:
+            if "unable to find an engine" not in str(error):  # cuDNN, where none of its workspaces fits
+                raise
+            fits = False
     found = {"allocated": peaks.most(), "reserved": reserved.most(), "fits": fits}
     return {**found, "forward": peaks.bytes["forward"], "backward": peaks.bytes["backward"]}
 
