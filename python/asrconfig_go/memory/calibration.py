@@ -210,5 +210,4 @@ def _kept(torch: Any, job: _Job) -> Iterator[None]:
             for parameter in job.model.parameters():
                 parameter.grad = None
             set_rng_state(random)
-            gc.collect()  # the trial's optimizer and its scheduler hold each other
             torch.cuda.empty_cache()

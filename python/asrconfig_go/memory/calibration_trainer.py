@@ -8,10 +8,12 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
 from .._base.errors import InvalidArgumentError
+from .._base.out_of_memory import free_memory
 from .memory_settings import MemorySettings
 
 _FORWARD = ("forward", "_original_forward")
@@ -58,12 +60,13 @@ def run_trainer(trainer: Any, made: dict[str, Any], samples: int, steps: int) ->
 
 @contextlib.contextmanager
 def kept(trainer: Any) -> Iterator[None]:
-    """Put the trainer's own state back, and what preparing a training puts onto its model."""
+    """Put the trainer's own state back, and what preparing a training puts onto its model; free what it has left."""
     before, patched = dict(vars(trainer)), _forwards(trainer.model)
     checkpointing = _checkpointing(trainer.model)
     cached = getattr(getattr(trainer.model, "config", None), "use_cache", None)
     try:
-        yield
+        with _scale_kept(getattr(trainer.accelerator, "scaler", None)):
+            yield
     finally:
         trainer.accelerator.free_memory()
         vars(trainer).clear()
@@ -77,6 +80,26 @@ def kept(trainer: Any) -> Iterator[None]:
             (disable or trainer.model.gradient_checkpointing_disable)()
         if cached is not None:
             trainer.model.config.use_cache = cached
+        # Optimizer and schedule refer to each other: their memory would stay until Python collects by itself.
+        free_memory()
+
+
+@contextlib.contextmanager
+def _scale_kept(scaler: Any) -> Iterator[None]:
+    """Put back the scale of fp16's gradients, which steps change, and whether it has been placed on the GPU."""
+    if scaler is None:
+        yield
+        return
+    # The dictionary of what each optimizer has done since the last update is filled in place.
+    before = {name: copy.copy(value) if isinstance(value, dict) else value for name, value in vars(scaler).items()}
+    values = [(value, value.clone()) for value in before.values() if isinstance(value, torch.Tensor)]
+    try:
+        yield
+    finally:
+        vars(scaler).clear()
+        vars(scaler).update(before)
+        for tensor, value in values:
+            tensor.copy_(value)
 
 
 def _checkpointing(model: Any) -> bool:

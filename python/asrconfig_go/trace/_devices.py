@@ -13,6 +13,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+# The second name is that of older versions of torch.
+_ASKING = ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")
+
 
 class CudaIsHere(TorchFunctionMode):  # type: ignore[misc]
     """Redirects calls for a CUDA device to the CPU, where the recorder simulates the GPU."""
@@ -73,8 +76,25 @@ def cuda_is_here() -> Iterator[None]:
     for cls, dtype in patched:
         cls.__init__ = _on_cpu(cls.__init__, dtype)
     try:
-        with CudaIsHere():
+        with CudaIsHere(), _cuda_not_started():
             yield
     finally:
         for (cls, _), init in zip(patched, before, strict=True):
             cls.__init__ = init
+
+
+@contextmanager
+def _cuda_not_started() -> Iterator[None]:
+    """Keep Adam and others from asking the GPU's stream whether a graph is captured.
+
+    That starts CUDA: allocator settings of the plan would come too late, and its context takes some 300 MB.
+    """
+    optimizer = torch.optim.Optimizer
+    asking = {name: vars(optimizer)[name] for name in _ASKING if name in vars(optimizer)}
+    try:
+        for name in asking:
+            setattr(optimizer, name, lambda self: None)
+        yield
+    finally:
+        for name, function in asking.items():
+            setattr(optimizer, name, function)

@@ -1,0 +1,161 @@
+"""What measures a GPU by real steps (calibration, largest batch, pre-flight, benchmark), on the stand-in runtime."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import cuda_standin
+import torch
+from cuda_standin.values import Values
+from transformers import Trainer, TrainingArguments
+
+from asrconfig_go.cli.main import main
+from asrconfig_go.guard import attach, find_max_batch_size
+from asrconfig_go.memory import MemoryModel, calibrate
+from cuda_ctc import LABELS, SECONDS, VOCABULARY, small_wav2vec2
+
+BATCH = 2
+MEMORY: dict[str, Any] = {"precision": "fp16", "optimizer": "adamw_torch_fused"}
+
+
+class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Clips of noise with labels at random."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        draw = torch.Generator().manual_seed(i)
+        samples = int(SECONDS * 16_000)
+        return {
+            "input_values": torch.randn(samples, generator=draw),
+            "labels": torch.randint(1, VOCABULARY, (LABELS,), generator=draw),
+        }
+
+
+def trainer_in(folder: str, batch: int = BATCH, **settings: Any) -> Any:
+    """A Trainer of the small wav2vec2 in fp16, on cuda:0."""
+    arguments = {"max_steps": 1, "report_to": "none", "disable_tqdm": True, "save_strategy": "no", **settings}
+    told = TrainingArguments(
+        folder, per_device_train_batch_size=batch, fp16=True, optim="adamw_torch_fused", **arguments
+    )
+    return Trainer(small_wav2vec2(ctc_loss_reduction="mean"), told, train_dataset=Clips())
+
+
+def in_use() -> list[int]:
+    """Allocated and reserved bytes, of what is alive."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    return [torch.cuda.memory_allocated(), torch.cuda.memory_reserved()]
+
+
+def tools(folder: str) -> dict[str, Any]:
+    os.environ["ASRCONFIG_CACHE"] = str(Path(folder) / "cache")
+    with Values():
+        calibration, largest = _calibrated(folder), _largest()
+        return {
+            "calibration": calibration,
+            "largest": largest,
+            "of a trainer": _largest_of_a_trainer(folder, largest["found"]),
+            "preflight": _preflight(folder),
+            "unsupported": cuda_standin.unsupported(),
+        }
+
+
+def _calibrated(folder: str) -> dict[str, Any]:
+    trainer = trainer_in(folder)
+    trainer.accelerator.scaler.set_growth_interval(1)
+    with MemoryModel.trace(trainer.model, **MEMORY, progress=False) as memory:
+        before, scale = in_use(), trainer.accelerator.scaler.get_scale()
+        found = calibrate(trainer, memory, batch=BATCH, seconds=SECONDS, labels=LABELS)
+        left = [torch.cuda.memory_allocated(), torch.cuda.memory_reserved()]
+        corrected = memory.estimate(BATCH, SECONDS, LABELS, timeline=0).peak_reserved
+        scales = [scale, trainer.accelerator.scaler.get_scale()]
+        trainer.train()
+        trained, scale = [torch.cuda.memory_allocated()], trainer.accelerator.scaler.get_scale()
+        calibrate(trainer, memory, batch=BATCH, seconds=SECONDS, labels=LABELS)
+        return {
+            "before": before,
+            "left": left,
+            "scales": [*scales, scale, trainer.accelerator.scaler.get_scale()],
+            "trained": [*trained, torch.cuda.memory_allocated()],
+            "gpu": found.gpu,
+            "factor": found.factor,
+            "context": found.context_bytes,
+            "measured": [found.measured_allocated, found.measured_reserved],
+            "predicted": [found.predicted_allocated, found.predicted_reserved],
+            "corrected": corrected,
+        }
+
+
+def _largest() -> dict[str, Any]:
+    model = small_wav2vec2().to("cuda:0")
+    before, ooms = in_use(), torch.cuda.memory_stats()["num_ooms"]
+    found = find_max_batch_size(model, seconds=SECONDS, precision="fp16", optimizer="adamw_torch_fused")
+    return {
+        "found": found.micro_batch,
+        "start": [found.start, found.start_source],
+        "probes": [[p.batch, p.fits] for p in found.probes],
+        "ooms": torch.cuda.memory_stats()["num_ooms"] - ooms,
+        "states": found.optimizer_bytes,
+        "before": before,
+        "after": in_use(),
+        "fits": [_fits(model, found.micro_batch + more) for more in (0, 1)],
+    }
+
+
+def _largest_of_a_trainer(folder: str, start: int) -> dict[str, Any]:
+    trainer = trainer_in(folder)
+    before = in_use()
+    found = find_max_batch_size(trainer, seconds=SECONDS, start=start)
+    left = [torch.cuda.memory_allocated(), torch.cuda.memory_reserved()]
+    return {"found": found.micro_batch, "probes": [[p.batch, p.fits] for p in found.probes], "kept": [before, left]}
+
+
+def _fits(model: Any, batch: int) -> bool:
+    """Whether two plain steps run, the second with the optimizer's states there."""
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    try:
+        for _ in range(2):
+            values, labels = torch.randn(batch, int(SECONDS * 16_000)), torch.randint(1, VOCABULARY, (batch, LABELS))
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = model(input_values=values.to("cuda:0"), labels=labels.to("cuda:0")).loss
+            loss.backward()
+            del loss
+            optimizer.step()
+            optimizer.zero_grad()
+    except torch.OutOfMemoryError:
+        return False
+    finally:
+        model.zero_grad()
+        del optimizer
+        in_use()
+    return True
+
+
+def _preflight(folder: str) -> dict[str, Any]:
+    trainer = trainer_in(folder, batch=48)
+    guard = attach(trainer, rule="mean", preflight=SECONDS)
+    trainer.train()
+    assert guard.preflight is not None
+    return {
+        "rehearsed": [[r.place, r.samples, r.seconds, r.micro_batch] for r in guard.preflight.rehearsals],
+        "optimizer": guard.preflight.optimizer.bytes,
+        "events": [[e.place, e.micro_batch_before, e.micro_batch_after] for e in guard.events],
+        "steps": trainer.state.global_step,
+    }
+
+
+def benchmark(folder: str) -> dict[str, Any]:
+    """What ``asrconfig benchmark`` prints as JSON."""
+    os.environ["ASRCONFIG_CACHE"] = str(Path(folder) / "cache")
+    told = "benchmark --model tiny-wav2vec2 --data demo --target-batch-size 4 --steps 1 --rounds 1 --warm-up 1"
+    with Values(), contextlib.redirect_stdout(io.StringIO()) as printed:
+        status = main([*told.split(), "--sweep", "none", "--no-loader", "--json"])
+    return {"status": status, "result": json.loads(printed.getvalue()), "unsupported": cuda_standin.unsupported()}
