@@ -41,6 +41,7 @@ func (b *bert) distanceBias(h heads, q value) value {
 	distance, index := b.fresh("distances", square, int64s, ""), b.fresh("distance indices", square, int64s, savedInput)
 	table, n := b.embedding("distance embedding", of(b.frames, b.frames, b.headSize), of(dim{"distances", b.Left + b.Right + 1}, b.headSize), false)
 	b.save(n, index)
+	b.sorts(n, square.elements(), int64(table.bytes()))
 	b.drop(index)
 	table = b.then(table, b.toLower(table))
 	by := b.cloned("queries by position", q)

@@ -297,10 +297,23 @@ func (t *tracker) embedding(what string, s, table shape, tied bool) (y value, n 
 	} else {
 		t.leaf(n, table)
 	}
-	if indices := s.elements() / s.last().n; indices > 3072 {
+	if indices := s.elements() / s.last().n; indices > sortedIndices {
+		t.sorts(n, indices, 0)
 		t.takesScratch(n, what+" sums", of(dim{"runs", indices/10 + min(indices, table[0].n)}, s.last()), "EmbeddingBackwardKernel.cu")
 	}
 	return y, n
+}
+
+// sortedIndices is how many an embedding's backward takes without sorting them.
+const sortedIndices = 3072
+
+// sorts says that a node's backward sorts indices: they, their places and what is sorted along, twice, beside a copy of so many
+// bytes of a gradient whose rows do not lie in order (embedding_dense_backward_cuda).
+func (t *tracker) sorts(n *node, indices, copied int64) {
+	if n != nil && indices > sortedIndices {
+		s := of(dim{"sorted indices and gradients", 4*int64s.bytes()*indices + copied})
+		n.gradCopy = t.rowFor("sorted indices", scratch, s, bools, "aten/src/ATen/native/cuda/Embedding.cu")
+	}
 }
 
 // written is a value that was written into in place where a mask says so: backward needs the mask, if large, and makes a

@@ -57,6 +57,7 @@ func (e *speechEncoder) biasOf(i int) value {
 func (e *speechEncoder) positionBias() value {
 	buckets := e.fresh("position buckets", of(e.frames, e.frames), int64s, savedInput)
 	values, n := e.embedding("position values", of(e.frames, e.frames, e.heads), of(dim{"buckets", e.Buckets}, e.heads), false)
+	e.sorts(n, e.frames.n*e.frames.n, int64(values.bytes()))
 	e.save(n, buckets)
 	e.drop(buckets)
 	return e.then(values, e.scaled("position bias", values, e.allScores()))
