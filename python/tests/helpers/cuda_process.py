@@ -1,8 +1,7 @@
-"""Runs a function of cuda_runs.py, or of another helper, in a process of its own, on the stand-in CUDA runtime."""
+"""Runs a function of cuda_runs.py in a process of its own, on the stand-in CUDA runtime."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -32,38 +31,37 @@ def stand_in() -> None:
     built()
 
 
-def run_on_cuda(
-    function: str, *told: str, module: str = "cuda_runs", timeout: float = 60, allocator: str = "", **load: Any
-) -> Any:
-    """What ``module.function(*told)`` returns (as JSON has it) after ``cuda_standin.load(**load)``.
+def environment() -> dict[str, str]:
+    """The variables of processes that run helpers, without what steers the allocator or hides GPUs."""
+    paths = [*map(str, _FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        variables.pop(name, None)  # what other tests of this process may have left
+    return variables
+
+
+def run_on_cuda(function: str, *, timeout: float = 60, allocator: str = "", **load: Any) -> Any:
+    """What ``cuda_runs.function()`` returns (as JSON has it) after ``cuda_standin.load(**load)``.
 
     Warnings of torch are errors there. ``allocator`` is PYTORCH_CUDA_ALLOC_CONF.
     """
-    done = start_on_cuda(function, *told, module=module, timeout=timeout, allocator=allocator, **load)
+    variables = environment()
+    if allocator:
+        variables["PYTORCH_CUDA_ALLOC_CONF"] = allocator
+    command = [sys.executable, "-W", "error::UserWarning:torch", __file__, function, json.dumps(load)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, f"{function} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     answers = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
     return json.loads(answers[-1].removeprefix(_ANSWER))
 
 
-def start_on_cuda(
-    function: str, *told: str, module: str, timeout: float = 60, allocator: str = "", **load: Any
-) -> subprocess.CompletedProcess[str]:
-    """The same for a process that may end in another way; how it ended."""
-    paths = [*map(str, _FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-        environment.pop(name, None)  # what other tests of this process may have left
-    if allocator:
-        environment["PYTORCH_CUDA_ALLOC_CONF"] = allocator
-    command = [sys.executable, "-W", "error::UserWarning:torch", __file__, module, function, json.dumps(load), *told]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
-
-
-def _main(module: str, function: str, load: str, *told: str) -> None:
+def _main(function: str, load: str) -> None:
     import cuda_standin
 
     cuda_standin.load(**json.loads(load))
-    answer = getattr(importlib.import_module(module), function)(*told)
+    import cuda_runs
+
+    answer = getattr(cuda_runs, function)()
     print(_ANSWER + json.dumps(answer), flush=True)
     # Python 3.11 ends threads that ask for the interpreter while it finalizes; those of autograd and DataParallel
     # then abort the process.
