@@ -34,7 +34,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "planned": [Job("cuda_plans.planned", (folder("planned"),), t4)],
         "watched": [Job("cuda_plans.watched", (folder("watched"),), t4)],
         "tools": [Job("cuda_tools.tools", (folder("tools"),), {**t4, "memory_bytes": LIMIT})],
-        "benchmark": [Job("cuda_tools.benchmark", (folder("benchmark"),), t4)],
+        "commands": [Job("cuda_tools.commands", (folder("commands"),), t4)],
         "ranks": [Job("cuda_several.rank", (shared, BATCH, 2), two, rank) for rank in _ranks()],
         "one process": [Job("cuda_several.one_process", (folder("one"),), {**two, "memory_bytes": 2 * LIMIT})],
         "killed": [
@@ -177,20 +177,32 @@ def test_preflight_finds_micro_batches_that_fit(tools: dict[str, Any]) -> None:
     assert found["steps"] == 1
 
 
-def test_benchmark(done: dict[str, Any]) -> None:
-    found = done["benchmark"][0]
+@pytest.fixture(scope="module")
+def commands(done: dict[str, Any]) -> dict[str, Any]:
+    found = done["commands"][0]
+    assert found["unsupported"] == []
+    return dict(found)
+
+
+def test_command_trains_with_the_plans_allocator(commands: dict[str, Any]) -> None:
+    found = commands["train"]
+    assert (found["status"], found["steps"], found["saved"]) == (0, 1, True)
+    assert found["gpu"] == ["Tesla T4", CONTEXT + found["reserved"]]
+    assert (found["allocator"], found["expandable"]) == ("expandable_segments:True", [True])
+
+
+def test_benchmark(commands: dict[str, Any]) -> None:
+    found = commands["benchmark"]
     assert (found["status"], found["device"], found["precision"]) == (0, "Tesla T4", True)
     ((steps, allocated, reserved, out_of_memory),) = found["blocks"]
     assert (steps, out_of_memory) == (2, 0)
     assert 0 < allocated <= reserved
     assert found["readings"] == [CONTEXT + reserved, T4]
-    assert found["now"] == [0, 0]
-    assert found["unsupported"] == []
 
 
-def test_benchmark_ends_workers_before_memory_is_freed(done: dict[str, Any]) -> None:
+def test_benchmark_ends_workers_before_memory_is_freed(commands: dict[str, Any]) -> None:
     """The garbage collector would wait 5 s for each loader."""
-    planned, *left = done["benchmark"][0]["workers"]
+    planned, *left = commands["benchmark"]["workers"]
     assert planned == 1
     assert left
     assert set(left) == {0}
