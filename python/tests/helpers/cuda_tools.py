@@ -171,8 +171,8 @@ def commands(folder: str) -> dict[str, Any]:
 def _fine_tuned(folder: str) -> dict[str, Any]:
     """What ``asrconfig train`` leaves, and which allocator it trained with."""
     output = Path(folder) / "model"
-    told = f"train --model tiny-wav2vec2 --data demo --target-batch-size 4 --max-steps 1 --quiet --out {output}"
-    status = main(told.split())
+    told = "train --model tiny-wav2vec2 --data demo --target-batch-size 4 --max-steps 1 --quiet --resume"
+    status = main([*told.split(), "--no-check-audio", "--out", str(output)])
     found = report(output)
     return {
         "status": status,
@@ -189,7 +189,12 @@ def _benchmark() -> dict[str, Any]:
     """What ``asrconfig benchmark`` prints as JSON, and how many loader workers were left at each clean-up."""
     workers = list[int]()
     free = vars(isolation)["free_memory"]
-    vars(isolation)["free_memory"] = lambda: (workers.append(len(multiprocessing.active_children())), free())
+
+    def counting() -> None:
+        workers.append(len(multiprocessing.active_children()))
+        free()
+
+    vars(isolation)["free_memory"] = counting
     told = "benchmark --model tiny-wav2vec2 --data demo --target-batch-size 4 --steps 1 --rounds 1 --warm-up 1"
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         status = main([*told.split(), "--sweep", "none", "--no-loader", "--json"])
