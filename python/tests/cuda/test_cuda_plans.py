@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ T4 = 15360 * MIB
 CONTEXT = 300 * MIB
 LIMIT = 1_500_000_000  # of a card on which memory runs out
 BATCH = 40  # which does not fit there
+UNEQUAL = [1_200_000_000, 600_000_000]
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +36,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "planned": [Job("cuda_plans.planned", (folder("planned"),), t4)],
         "watched": [Job("cuda_plans.watched", (folder("watched"),), t4)],
         "tools": [Job("cuda_tools.tools", (folder("tools"),), {**t4, "memory_bytes": LIMIT})],
-        "benchmark": [Job("cuda_tools.benchmark", (folder("benchmark"),), t4)],
+        "commands": [Job("cuda_tools.commands", (folder("commands"),), t4)],
         "ranks": [Job("cuda_several.rank", (shared, BATCH, 2), two, rank) for rank in _ranks()],
-        "one process": [Job("cuda_several.one_process", (folder("one"),), {**two, "memory_bytes": 2 * LIMIT})],
+        "one process": [Job("cuda_several.one_process", (folder("one"),), {**two, "memory_bytes": UNEQUAL})],
         "killed": [
             Job("cuda_several.killable", ({**killed, "kill": ["forward", 9]},), t4, ends=-signal.SIGKILL),
             Job("cuda_several.killable", (whole,), t4),
@@ -177,20 +179,32 @@ def test_preflight_finds_micro_batches_that_fit(tools: dict[str, Any]) -> None:
     assert found["steps"] == 1
 
 
-def test_benchmark(done: dict[str, Any]) -> None:
-    found = done["benchmark"][0]
+@pytest.fixture(scope="module")
+def commands(done: dict[str, Any]) -> dict[str, Any]:
+    found = done["commands"][0]
+    assert found["unsupported"] == []
+    return dict(found)
+
+
+def test_command_trains_with_the_plans_allocator(commands: dict[str, Any]) -> None:
+    found = commands["train"]
+    assert (found["status"], found["steps"], found["saved"]) == (0, 1, True)
+    assert found["gpu"] == ["Tesla T4", CONTEXT + found["reserved"]]
+    assert (found["allocator"], found["expandable"]) == ("expandable_segments:True", [True])
+
+
+def test_benchmark(commands: dict[str, Any]) -> None:
+    found = commands["benchmark"]
     assert (found["status"], found["device"], found["precision"]) == (0, "Tesla T4", True)
     ((steps, allocated, reserved, out_of_memory),) = found["blocks"]
     assert (steps, out_of_memory) == (2, 0)
     assert 0 < allocated <= reserved
     assert found["readings"] == [CONTEXT + reserved, T4]
-    assert found["now"] == [0, 0]
-    assert found["unsupported"] == []
 
 
-def test_benchmark_ends_workers_before_memory_is_freed(done: dict[str, Any]) -> None:
+def test_benchmark_ends_workers_before_memory_is_freed(commands: dict[str, Any]) -> None:
     """The garbage collector would wait 5 s for each loader."""
-    planned, *left = done["benchmark"][0]["workers"]
+    planned, *left = commands["benchmark"]["workers"]
     assert planned == 1
     assert left
     assert set(left) == {0}
@@ -212,12 +226,18 @@ def test_one_process_of_two_runs_out_of_memory(done: dict[str, Any]) -> None:
 
 
 def test_two_gpus_in_one_process(done: dict[str, Any]) -> None:
-    found = done["one process"][0]
-    assert (found["devices"], found["wrapped"], found["steps"]) == (2, "DataParallel", 1)
-    assert all(peak > 100_000_000 for peak in found["peaks"])
-    assert found["notes"][-1].startswith("processes or GPUs that share each step cannot go back one by one")
-    assert found["calibration"].startswith("UnsupportedError: a calibration is of one device")
-    assert found["benchmark"] == "InvalidArgumentError: the plan is for 2 GPUs"
+    """DataParallel trains; that the second GPU runs out of memory ends it, and is explained."""
+    fits, fails = done["one process"][0]
+    for found in (fits, fails):
+        assert (found["devices"], found["wrapped"]) == (2, "DataParallel")
+    assert (fits["steps"], fits["ooms"], fits["said"]) == (2, [0, 0], ["", ""])
+    weights = 4 * (7 * 2**20 + 2**20 + 1)
+    assert all(peak > weights + 4 * 8 * MIB for peak in fits["peaks"])
+    assert (fails["steps"], fails["ooms"]) == (0, [0, 1])
+    error, note = fails["said"]
+    assert "GPU 1 has a total capacity of 572.20 MiB" in error
+    if sys.version_info >= (3, 11):
+        assert "it continues from the last checkpoint in micro-batches of 64 instead of 128" in note
 
 
 def test_killed_training_goes_on_where_it_was(done: dict[str, Any]) -> None:

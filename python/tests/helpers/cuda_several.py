@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,12 @@ import cuda_standin
 import torch
 from cuda_standin.values import Values
 
-from asrconfig_go.benchmark import benchmark_training
-from asrconfig_go.errors import AsrConfigError
+from asrconfig_go import ASRConfigManager
 from asrconfig_go.guard import attach
-from asrconfig_go.memory import MemoryModel, calibrate
 from asrconfig_go.monitor import AdaptiveMemoryCallback
-from cuda_tools import MEMORY, Clips, trainer_in
+from cuda_tools import trainer_in
 from killable import train
+from tiny_training import tiny_trainer
 
 
 def rank(folder: str, batch: int, steps: int) -> dict[str, Any]:
@@ -48,36 +46,44 @@ def rank(folder: str, batch: int, steps: int) -> dict[str, Any]:
     }
 
 
-def one_process(folder: str) -> dict[str, Any]:
-    """What the Trainer's DataParallel lets do: training, what the guard says, and what is refused."""
-    with Values():
-        trainer = trainer_in(folder)
-        guard = attach(trainer, rule="mean")
-        trainer.train()
-        found = {
-            "devices": trainer.args.n_gpu,
-            "wrapped": type(trainer.model_wrapped).__name__,
-            "peaks": [torch.cuda.max_memory_allocated(i) for i in range(2)],
-            "notes": list(guard.notes),
-            "steps": trainer.state.global_step,
-        }
-        guard.detach()
-        with MemoryModel.trace(trainer.model, **MEMORY, progress=False) as memory:
-            tries = {
-                "calibration": lambda: calibrate(trainer, memory, batch=2, seconds=5.0),
-                "benchmark": lambda: benchmark_training(
-                    trainer.model, Clips(), target_batch_size=2, loader=False, sweep="none", progress=False
-                ),
-            }
-            return found | {name: _refused(function) for name, function in tries.items()}
+class Wide(torch.nn.Module):  # type: ignore[misc]
+    """Two layers with 8 MiB of activations a sample; nothing in it depends on a value.
+
+    The values of small tensors are not computed in DataParallel's threads.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(6, 2**20), torch.nn.Linear(2**20, 1)
+
+    def forward(self, x: Any, labels: Any = None, index: Any = None) -> dict[str, Any]:
+        """Loss and predictions."""
+        logits = self.last(torch.tanh(self.first(x)))
+        return {"loss": torch.nn.functional.mse_loss(logits, labels), "logits": logits}
 
 
-def _refused(function: Callable[[], Any]) -> str:
+def one_process(folder: str) -> list[dict[str, Any]]:
+    """The Trainer's DataParallel by ``manager.train``: with batches that fit, and with those that do not."""
+    return [_parallel(Path(folder) / str(batch), batch) for batch in (4, 64)]
+
+
+def _parallel(folder: Path, batch: int) -> dict[str, Any]:
+    settings = {"use_cpu": False, "per_device_train_batch_size": batch, "max_steps": 2, "optim": "sgd"}
+    trainer = tiny_trainer(folder, model=Wide(), samples=256, **settings)
+    attach(trainer, rule="mean")
+    said = ["", ""]
     try:
-        function()
-    except AsrConfigError as error:
-        return f"{type(error).__name__}: {error.message}"
-    return ""
+        ASRConfigManager().train(trainer, verbose=False)
+    except torch.OutOfMemoryError as error:
+        said = [str(error), *getattr(error, "__notes__", [""])]  # Python 3.10 has no notes
+    return {
+        "devices": trainer.args.n_gpu,
+        "wrapped": type(trainer.model_wrapped).__name__,
+        "steps": trainer.state.global_step,
+        "said": said,
+        "peaks": [torch.cuda.max_memory_allocated(i) for i in range(2)],
+        "ooms": [torch.cuda.memory_stats(i)["num_ooms"] for i in range(2)],
+    }
 
 
 def killable(told: dict[str, Any]) -> list[Any]:

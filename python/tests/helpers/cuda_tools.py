@@ -20,6 +20,7 @@ from asrconfig_go.benchmark import isolation
 from asrconfig_go.cli.main import main
 from asrconfig_go.guard import attach, find_max_batch_size
 from asrconfig_go.memory import MemoryModel, calibrate
+from asrconfig_go.report import report
 from cuda_ctc import LABELS, SECONDS, VOCABULARY, small_wav2vec2
 
 BATCH = 2
@@ -160,13 +161,42 @@ def _preflight(folder: str) -> dict[str, Any]:
     }
 
 
-def benchmark(folder: str) -> dict[str, Any]:
-    """What ``asrconfig benchmark`` prints as JSON, and how many loader workers were left at each clean-up."""
+def commands(folder: str) -> dict[str, Any]:
+    """A fine-tuning and a benchmark of the same model by the commands, which share its trace."""
     os.environ["ASRCONFIG_CACHE"] = str(Path(folder) / "cache")
+    with Values():
+        return {"train": _fine_tuned(folder), "benchmark": _benchmark(), "unsupported": cuda_standin.unsupported()}
+
+
+def _fine_tuned(folder: str) -> dict[str, Any]:
+    """What ``asrconfig train`` leaves, and which allocator it trained with."""
+    output = Path(folder) / "model"
+    told = "train --model tiny-wav2vec2 --data demo --target-batch-size 4 --max-steps 1 --quiet --resume"
+    status = main([*told.split(), "--no-check-audio", "--out", str(output)])
+    found = report(output)
+    return {
+        "status": status,
+        "steps": found.steps.train,
+        "gpu": [found.gpus[0].name, found.gpus[0].used_peak_bytes],
+        "reserved": found.gpus[0].reserved_peak_bytes,
+        "allocator": os.environ.get("PYTORCH_ALLOC_CONF"),
+        "expandable": sorted({s["is_expandable"] for s in torch.cuda.memory._snapshot()["segments"]}),
+        "saved": (output / "model.safetensors").exists(),
+    }
+
+
+def _benchmark() -> dict[str, Any]:
+    """What ``asrconfig benchmark`` prints as JSON, and how many loader workers were left at each clean-up."""
     workers = list[int]()
-    vars(isolation)["free_memory"] = lambda: workers.append(len(multiprocessing.active_children()))
+    free = vars(isolation)["free_memory"]
+
+    def counting() -> None:
+        workers.append(len(multiprocessing.active_children()))
+        free()
+
+    vars(isolation)["free_memory"] = counting
     told = "benchmark --model tiny-wav2vec2 --data demo --target-batch-size 4 --steps 1 --rounds 1 --warm-up 1"
-    with Values(), contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         status = main([*told.split(), "--sweep", "none", "--no-loader", "--json"])
     result = json.loads(printed.getvalue())
     return {
@@ -179,6 +209,4 @@ def benchmark(folder: str) -> dict[str, Any]:
             for block in result["plan"]["blocks"]
         ],
         "readings": [result["plan"]["readings"][name] for name in ("gpu_memory_bytes", "gpu_total_bytes")],
-        "now": in_use(),
-        "unsupported": cuda_standin.unsupported(),
     }
