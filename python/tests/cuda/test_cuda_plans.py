@@ -234,10 +234,11 @@ def test_two_gpus_in_one_process(done: dict[str, Any]) -> None:
     weights = 4 * (7 * 2**20 + 2**20 + 1)
     assert all(peak > weights + 4 * 8 * MIB for peak in fits["peaks"])
     assert (fails["steps"], fails["ooms"]) == (0, [0, 1])
-    error, note = fails["said"]
+    error, *notes = fails["said"]
     assert "GPU 1 has a total capacity of 572.20 MiB" in error
     if sys.version_info >= (3, 11):
-        assert "it continues from the last checkpoint in micro-batches of 64 instead of 128" in note
+        expected = "it continues from the last checkpoint in micro-batches of 64 instead of 128"
+        assert any(expected in note for note in notes)
 
 
 def test_killed_training_goes_on_where_it_was(done: dict[str, Any]) -> None:
