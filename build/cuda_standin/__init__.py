@@ -12,10 +12,11 @@ from .cards import Card
 from .libraries import MANIFEST, StandinError, built, why_not
 from .settings import VARIABLE, Settings
 
-__all__ = ["StandinError", "give_back", "lacking", "load", "take", "unsupported", "why_not"]
+__all__ = ["StandinError", "give_back", "lacking", "load", "prepare", "take", "unsupported", "why_not"]
 
 _loaded: dict[str, ctypes.CDLL] = {}
 _lacking: list[str] = []
+_cards: list[Card] = []
 
 
 def load(
@@ -37,11 +38,10 @@ def load(
     """
     settings = Settings(gpu, memory_bytes, devices, context_bytes, copy_limit_bytes)
     cards = settings.cards()
-    if "torch" in sys.modules:
-        raise StandinError("torch is already imported: call cuda_standin.load() first, in a process of its own")
-    if _loaded:
+    if _cards:
         raise StandinError("the stand-in CUDA runtime is already loaded in this process")
-    _open(cards, settings)
+    prepare()
+    _add(cards, settings)
     os.environ[VARIABLE] = settings.to_json()
 
 
@@ -51,7 +51,16 @@ def load_inherited() -> None:
         load(**json.loads(settings))
 
 
-def _open(cards: list[Card], settings: Settings) -> None:
+def prepare() -> None:
+    """Open the libraries and see no GPU yet: torch can then be imported once for several processes.
+
+    Each of them is forked from this one, and calls ``load`` before anything asks torch for a GPU. Raises
+    ``StandinError`` as ``load`` does; a second call does nothing.
+    """
+    if _loaded:
+        return
+    if "torch" in sys.modules:
+        raise StandinError("torch is already imported: call cuda_standin.load() first, in a process of its own")
     # torch's libraries carry a path to NVIDIA's wheels, which comes before LD_LIBRARY_PATH; a library whose SONAME is
     # loaded already comes before both.
     folder = built()
@@ -59,7 +68,11 @@ def _open(cards: list[Card], settings: Settings) -> None:
     for name in manifest["libraries"]:
         _loaded[name] = ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
     _lacking.extend(manifest["lacking"])
+
+
+def _add(cards: list[Card], settings: Settings) -> None:
     runtime = _runtime()
+    _cards.extend(cards)
     for one in cards:
         runtime.standin_add_card(ctypes.byref(one))
     if settings.copy_limit_bytes is not None:

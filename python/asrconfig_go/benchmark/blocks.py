@@ -13,7 +13,6 @@ from typing import Any
 
 from .._base.errors import AsrConfigError, InternalError, InvalidArgumentError, UnsupportedError
 from .._base.out_of_memory import classify, clear_frames, first_line
-from .._base.override import override
 from ..apply.model_preparation import prepare_model
 from ..apply.torch_backends import TrainingSwitches
 from ..apply.training_arguments import UnsupportedSettingWarning
@@ -24,7 +23,7 @@ from .isolation import nothing_left_behind
 from .measurements import OUT_OF_MEMORY, Block
 from .step_phases import Phases
 from .variants import SHOWN, Side
-from .warm_up import with_warm_up
+from .warm_up import warmed_up
 
 _TOLD = (UnsupportedSettingWarning, PlanNotFollowedWarning)
 
@@ -90,11 +89,9 @@ def _run(bench: Bench, side: Side, steps: int, warm_up: int, on_step: Callable[[
         trainer = _trainer(bench, side, folder, warm_up + steps)
         phases = Phases(trainer, warm_up, steps, on_step)
         guard = None if side.plan is None else _manager(side, bench.sample).attach(trainer)
-        make_loader = trainer.get_train_dataloader
-        extra = warm_up * trainer.args.gradient_accumulation_steps
-        override(trainer, "get_train_dataloader", lambda: with_warm_up(make_loader(), extra))
         switches.set()
-        trainer.train()
+        with warmed_up(trainer, warm_up * trainer.args.gradient_accumulation_steps):
+            trainer.train()
     if phases.block is None:
         raise InternalError(f"{side.name}: the Trainer made {trainer.state.global_step} steps of {warm_up + steps}")
     block = replace(phases.block, out_of_memory=0 if guard is None else len(guard.events))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from itertools import cycle, islice
 from typing import Any
 
 from .._base.errors import UnsupportedError
+from .._base.override import override
 
 
 class WarmedUp:
@@ -40,3 +42,25 @@ def with_warm_up(loader: Any, batches: int) -> Any:
         )
     wrapper.batch_sampler = WarmedUp(wrapper.batch_sampler, batches)
     return made
+
+
+@contextlib.contextmanager
+def warmed_up(trainer: Any, batches: int) -> Iterator[None]:
+    """Put this number of batches before those of ``trainer``, and end its loader's workers afterwards.
+
+    A loader that the garbage collector finds ends them only after 5 s: its queues go before they could tell.
+    """
+    make, made = trainer.get_train_dataloader, list[Any]()
+
+    def with_more() -> Any:
+        made.append(with_warm_up(make(), batches))
+        return made[-1]
+
+    override(trainer, "get_train_dataloader", with_more)
+    try:
+        yield
+    finally:
+        for loader in made:
+            base = getattr(loader, "base_dataloader", loader)  # accelerate's loaders are around torch's
+            if hasattr(base, "_iterator"):
+                base._iterator = None

@@ -42,8 +42,8 @@ def calibrate(
     afterwards, and gradients are None.
 
     The measurement is kept for this model, GPU and torch version, and corrects later estimates of the same model.
-    Raises ``UnsupportedError`` without a CUDA GPU, ``InvalidArgumentError`` when trainer and memory model differ in
-    their settings, ``InfeasiblePlanError`` when the batch does not fit.
+    Raises ``UnsupportedError`` without a CUDA GPU and for a trainer on several devices, ``InvalidArgumentError`` when
+    trainer and memory model differ in their settings, ``InfeasiblePlanError`` when the batch does not fit.
     """
     import torch
 

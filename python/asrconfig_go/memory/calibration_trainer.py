@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
-from .._base.errors import InvalidArgumentError
+from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.out_of_memory import free_memory
 from .memory_settings import MemorySettings
 
@@ -20,8 +20,13 @@ _FORWARD = ("forward", "_original_forward")
 
 
 def check_settings(trainer: Any, settings: MemorySettings) -> None:
-    """Refuse a trainer that runs with other settings than those that were predicted."""
+    """Refuse a trainer that runs with other settings than those that were predicted, or on several devices."""
     args = trainer.args
+    if args.world_size > 1 or args.n_gpu > 1:
+        raise UnsupportedError(
+            "a calibration is of one device, and this trainer shares each batch among several",
+            "set CUDA_VISIBLE_DEVICES=0 before starting Python, and do not use torchrun",
+        )
     precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32"
     ours = [settings.precision, settings.gradient_checkpointing is not False, settings.optimizer, settings.accumulation]
     theirs = [

@@ -93,6 +93,7 @@ class Run:
         }
         others = override(plan, options.settings)
         settings = {name: value for name, value in settings.items() if name not in options.settings} | others
+        plan.apply(self.model)  # before the arguments: they start CUDA, and allocator settings then come too late
         args = plan.to_training_arguments(
             options.output, arguments_class=arguments_class(self.processor), model=self.model, **settings
         )
@@ -120,7 +121,6 @@ class Run:
             from .demo_training import one_thread
 
             stack.enter_context(one_thread())
-        self.plan.apply(self.model)
         stack.callback(self.manager.attach(trainer).detach)
         if self.data.evaluation is not None and options.resume is False and self._short_evaluation():
             self.before = self._word_error_rate()

@@ -26,7 +26,7 @@ from asrconfig_go.benchmark.monitor_figures import readings
 from asrconfig_go.benchmark.plan_diagnosis import of_blocks, seen
 from asrconfig_go.benchmark.single_changes import OPTIONS, Place, changes
 from asrconfig_go.benchmark.variants import Side, most_workers
-from asrconfig_go.benchmark.warm_up import WarmedUp
+from asrconfig_go.benchmark.warm_up import WarmedUp, warmed_up
 from asrconfig_go.cli import main
 from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from asrconfig_go.monitor.run_log import RunLog
@@ -95,6 +95,19 @@ def test_the_first_batches_come_once_more() -> None:
     assert list(WarmedUp(batches, 2)) == [[1], [2], [1], [2], [3]]
     assert list(WarmedUp(batches, 5)) == [[1], [2], [3], [1], [2], [1], [2], [3]]
     assert len(WarmedUp(batches, 2)) == 5
+
+
+def test_workers_end_with_the_training(tmp_path: Path) -> None:
+    """Those that a loader keeps between epochs; the garbage collector would wait 5 s for them."""
+    pytest.importorskip("accelerate")
+    from tiny_training import tiny_trainer
+
+    before = len(multiprocessing.active_children())
+    trainer = tiny_trainer(tmp_path, dataloader_num_workers=1, dataloader_persistent_workers=True)
+    with warmed_up(trainer, 2):
+        trainer.train()
+    assert len(trainer.model.seen) == 6
+    assert len(multiprocessing.active_children()) == before
 
 
 def test_clips_are_drawn_without_the_bad_and_the_long() -> None:

@@ -1,4 +1,4 @@
-"""A plan made, applied and trained by, and what watches its memory, on the stand-in CUDA runtime (cuda_process.py)."""
+"""A plan made, applied and trained by, and what watches its memory, on the stand-in CUDA runtime (cuda_forked.py)."""
 
 from __future__ import annotations
 

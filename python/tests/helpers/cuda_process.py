@@ -32,6 +32,15 @@ def stand_in() -> None:
     built()
 
 
+def environment() -> dict[str, str]:
+    """The variables of processes that run helpers, without what steers the allocator or hides GPUs."""
+    paths = [*map(str, _FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        variables.pop(name, None)  # what other tests of this process may have left
+    return variables
+
+
 def run_on_cuda(
     function: str, *given: Any, module: str = "cuda_runs", timeout: float = 60, allocator: str = "", **load: Any
 ) -> Any:
@@ -39,24 +48,14 @@ def run_on_cuda(
 
     Warnings of torch are errors there. ``allocator`` is PYTORCH_CUDA_ALLOC_CONF.
     """
-    done = start_on_cuda(function, *given, module=module, timeout=timeout, allocator=allocator, **load)
+    variables = environment()
+    if allocator:
+        variables["PYTORCH_CUDA_ALLOC_CONF"] = allocator
+    command = [sys.executable, "-W", "error::UserWarning:torch", __file__, module, function, json.dumps([given, load])]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, f"{function} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     answers = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
     return json.loads(answers[-1].removeprefix(_ANSWER))
-
-
-def start_on_cuda(
-    function: str, *given: Any, module: str, timeout: float = 60, allocator: str = "", **load: Any
-) -> subprocess.CompletedProcess[str]:
-    """The same for a process that may end in another way; how it ended."""
-    paths = [*map(str, _FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-        environment.pop(name, None)  # what other tests of this process may have left
-    if allocator:
-        environment["PYTORCH_CUDA_ALLOC_CONF"] = allocator
-    command = [sys.executable, "-W", "error::UserWarning:torch", __file__, module, function, json.dumps([given, load])]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
 
 
 def _main(module: str, function: str, arguments: str) -> None:

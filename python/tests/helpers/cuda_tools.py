@@ -6,6 +6,7 @@ import contextlib
 import gc
 import io
 import json
+import multiprocessing
 import os
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import torch
 from cuda_standin.values import Values
 from transformers import Trainer, TrainingArguments
 
+from asrconfig_go.benchmark import isolation
 from asrconfig_go.cli.main import main
 from asrconfig_go.guard import attach, find_max_batch_size
 from asrconfig_go.memory import MemoryModel, calibrate
+from asrconfig_go.report import report
 from cuda_ctc import LABELS, SECONDS, VOCABULARY, small_wav2vec2
 
 BATCH = 2
@@ -45,7 +48,11 @@ def trainer_in(folder: str, batch: int = BATCH, **settings: Any) -> Any:
     told = TrainingArguments(
         folder, per_device_train_batch_size=batch, fp16=True, optim="adamw_torch_fused", **arguments
     )
-    return Trainer(small_wav2vec2(ctc_loss_reduction="mean"), told, train_dataset=Clips())
+    return Trainer(model(), told, train_dataset=Clips())
+
+
+def model() -> Any:
+    return small_wav2vec2(num_hidden_layers=2, ctc_loss_reduction="mean")
 
 
 def in_use() -> list[int]:
@@ -95,9 +102,9 @@ def _calibrated(folder: str) -> dict[str, Any]:
 
 
 def _largest() -> dict[str, Any]:
-    model = small_wav2vec2().to("cuda:0")
+    trained = model().to("cuda:0")
     before, ooms = in_use(), torch.cuda.memory_stats()["num_ooms"]
-    found = find_max_batch_size(model, seconds=SECONDS, precision="fp16", optimizer="adamw_torch_fused")
+    found = find_max_batch_size(trained, seconds=SECONDS, precision="fp16", optimizer="adamw_torch_fused")
     return {
         "found": found.micro_batch,
         "start": [found.start, found.start_source],
@@ -106,7 +113,7 @@ def _largest() -> dict[str, Any]:
         "states": found.optimizer_bytes,
         "before": before,
         "after": in_use(),
-        "fits": [_fits(model, found.micro_batch + more) for more in (0, 1)],
+        "fits": [_fits(trained, found.micro_batch + more) for more in (0, 1)],
     }
 
 
@@ -118,23 +125,25 @@ def _largest_of_a_trainer(folder: str, start: int) -> dict[str, Any]:
     return {"found": found.micro_batch, "probes": [[p.batch, p.fits] for p in found.probes], "kept": [before, left]}
 
 
-def _fits(model: Any, batch: int) -> bool:
-    """Whether two plain steps run, the second with the optimizer's states there."""
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+def _fits(trained: Any, batch: int) -> bool:
+    """Whether a plain step runs behind one of a single clip, with which the optimizer's states are there."""
+    optimizer = torch.optim.AdamW(trained.parameters(), fused=True)
     try:
-        for _ in range(2):
-            values, labels = torch.randn(batch, int(SECONDS * 16_000)), torch.randint(1, VOCABULARY, (batch, LABELS))
+        for size in (1, batch):
+            in_use()
+            values, labels = torch.randn(size, int(SECONDS * 16_000)), torch.randint(1, VOCABULARY, (size, LABELS))
             with torch.autocast("cuda", dtype=torch.float16):
-                loss = model(input_values=values.to("cuda:0"), labels=labels.to("cuda:0")).loss
+                loss = trained(input_values=values.to("cuda:0"), labels=labels.to("cuda:0")).loss
             loss.backward()
             del loss
             optimizer.step()
-            optimizer.zero_grad()
-    except torch.OutOfMemoryError:
+            trained.zero_grad()
+    except RuntimeError as error:  # cuDNN, too, says that it found no engine where its workspace does not fit
+        assert isinstance(error, torch.OutOfMemoryError) or "unable to find an engine" in str(error)
         return False
     finally:
-        model.zero_grad()
-        del optimizer
+        trained.zero_grad()
+        optimizer.state.clear()
         in_use()
     return True
 
@@ -152,10 +161,52 @@ def _preflight(folder: str) -> dict[str, Any]:
     }
 
 
-def benchmark(folder: str) -> dict[str, Any]:
-    """What ``asrconfig benchmark`` prints as JSON."""
+def commands(folder: str) -> dict[str, Any]:
+    """A fine-tuning and a benchmark of the same model by the commands, which share its trace."""
     os.environ["ASRCONFIG_CACHE"] = str(Path(folder) / "cache")
+    with Values():
+        return {"train": _fine_tuned(folder), "benchmark": _benchmark(), "unsupported": cuda_standin.unsupported()}
+
+
+def _fine_tuned(folder: str) -> dict[str, Any]:
+    """What ``asrconfig train`` leaves, and which allocator it trained with."""
+    output = Path(folder) / "model"
+    told = "train --model tiny-wav2vec2 --data demo --target-batch-size 4 --max-steps 1 --quiet --resume"
+    status = main([*told.split(), "--no-check-audio", "--out", str(output)])
+    found = report(output)
+    return {
+        "status": status,
+        "steps": found.steps.train,
+        "gpu": [found.gpus[0].name, found.gpus[0].used_peak_bytes],
+        "reserved": found.gpus[0].reserved_peak_bytes,
+        "allocator": os.environ.get("PYTORCH_ALLOC_CONF"),
+        "expandable": sorted({s["is_expandable"] for s in torch.cuda.memory._snapshot()["segments"]}),
+        "saved": (output / "model.safetensors").exists(),
+    }
+
+
+def _benchmark() -> dict[str, Any]:
+    """What ``asrconfig benchmark`` prints as JSON, and how many loader workers were left at each clean-up."""
+    workers = list[int]()
+    free = vars(isolation)["free_memory"]
+
+    def counting() -> None:
+        workers.append(len(multiprocessing.active_children()))
+        free()
+
+    vars(isolation)["free_memory"] = counting
     told = "benchmark --model tiny-wav2vec2 --data demo --target-batch-size 4 --steps 1 --rounds 1 --warm-up 1"
-    with Values(), contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         status = main([*told.split(), "--sweep", "none", "--no-loader", "--json"])
-    return {"status": status, "result": json.loads(printed.getvalue()), "unsupported": cuda_standin.unsupported()}
+    result = json.loads(printed.getvalue())
+    return {
+        "status": status,
+        "device": result["setting"]["device"],
+        "workers": [result["plan"]["settings"]["dataloader_num_workers"], *workers],
+        "precision": result["plan"]["settings"]["fp16"],
+        "blocks": [
+            [len(block["steps"]), block["peak_allocated_bytes"], block["peak_reserved_bytes"], block["out_of_memory"]]
+            for block in result["plan"]["blocks"]
+        ],
+        "readings": [result["plan"]["readings"][name] for name in ("gpu_memory_bytes", "gpu_total_bytes")],
+    }

@@ -1,8 +1,9 @@
 """Small trainings in processes of their own that are killed by SIGKILL where they are asked to be.
 
-``python killable.py RUNS``, a JSON list of ``output``, ``grouped``, ``workers``, ``resume`` and ``kill``, ``[place,
-time]``: in the ``time``-th ``forward``, ``begin`` of an epoch or ``save`` of a file. Each appends the samples of every
-optimizer step to ``OUTPUT/steps.jsonl`` and writes the last weights to ``OUTPUT/weights.pt``. Prints exit statuses.
+``python killable.py RUNS``, a JSON list of ``output``, ``grouped``, ``workers``, ``resume``, ``cuda`` and ``kill``,
+``[place, time]``: in the ``time``-th ``forward``, ``begin`` of an epoch or ``save`` of a file. Each appends the samples
+of every optimizer step to ``OUTPUT/steps.jsonl`` and writes the last weights to ``OUTPUT/weights.pt``. Prints exit
+statuses.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def train(told: dict[str, Any]) -> None:
         output,
         model=model,
         samples=64,
+        use_cpu=not told.get("cuda"),
         trainer_class=Grouped if told["grouped"] else Trainer,
         per_device_train_batch_size=8,
         gradient_accumulation_steps=2,

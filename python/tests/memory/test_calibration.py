@@ -255,6 +255,15 @@ def test_other_settings_than_the_predicted_are_refused(
         calibrate(trainer, memory_model, batch=8, seconds=10.0, batch_fn=points)
 
 
+def test_several_gpus_are_refused(memory_model: MemoryModel, cuda: FakeCuda, tmp_path: Path) -> None:
+    """Each would compute a part of the batch, and the first one's memory be taken for that of the whole."""
+    trainer = trainer_for(tmp_path)
+    trainer.args._n_gpu = 2
+    with pytest.raises(UnsupportedError, match="a calibration is of one device"):
+        calibrate(trainer, memory_model, batch=8, seconds=10.0, batch_fn=points)
+    assert trainer.model.seen == []
+
+
 def test_without_a_gpu_it_says_so(memory_model: MemoryModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UnsupportedError, match="requires a CUDA GPU") as caught:
