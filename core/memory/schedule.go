@@ -42,6 +42,9 @@ func (m *Model) window(number int, shapes []trace.Shape) ([]replay.Segment, erro
 		}
 		plan = append(plan, s)
 	}
+	if m.about["loop"] == "trainer" {
+		plan[0].Ahead = plan[1:]
+	}
 	p := template.Position{Window: number, Order: len(shapes), Role: template.Step}
 	if !m.templates.Has(p) {
 		return plan, nil // a loop that was traced without its optimizer

@@ -84,8 +84,13 @@ func (o *Observer) allocate(storage int32, component uint8, s allocator.Stats) {
 	for storage >= o.nextPhase {
 		o.enter(o.phase + 1)
 	}
-	held := s.Allocated - o.allocated
-	o.held[storage], o.allocated = held, s.Allocated
+	o.held[storage] = o.count(storage, component, s)
+}
+
+// count adds what was allocated for a storage of the segment to what is there, and gives its bytes.
+func (o *Observer) count(storage int32, component uint8, s allocator.Stats) (held uint64) {
+	held = s.Allocated - o.allocated
+	o.allocated = s.Allocated
 	o.components[component] += held
 	o.modules[o.Template.Storages[storage].Module] += held
 	if s.Reserved > o.mostReserved {
@@ -98,6 +103,7 @@ func (o *Observer) allocate(storage int32, component uint8, s allocator.Stats) {
 	if s.Allocated > o.peak.Allocated {
 		o.peak.Segment, o.peak.Storage, o.peak.Allocated, o.rising = o.Segment, storage, s.Allocated, true
 	}
+	return held
 }
 
 func (o *Observer) free(held uint64, module int32, component uint8) {

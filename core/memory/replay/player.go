@@ -17,7 +17,8 @@ type Segment struct {
 	Template *template.Template
 	Position template.Position
 	Shape    trace.Shape
-	Recorded []int64 // sizes instead of the formulas'; nil for those of the shape
+	Recorded []int64   // sizes instead of the formulas'; nil for those of the shape
+	Ahead    []Segment // the window's micro-batches whose inputs are placed with this one's
 }
 
 // Events of some segments.
@@ -40,6 +41,7 @@ type Player struct {
 	variables formula.Variables
 	reduction reduction.Rules
 	left      survivors
+	ahead     []placed // inputs of the window's later micro-batches, in their order
 
 	// Of the segment being replayed.
 	events    []int32
@@ -80,10 +82,19 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 		return nil, err
 	}
 	pending, next := p.inherited, nextEvent(p.inherited)
+	spared := p.takePlaced(s)
 	for at, e := range p.events {
+		if at == int(s.Template.Inputs) && len(s.Ahead) > 0 {
+			if err := p.placeAhead(s); err != nil {
+				return p.failed(s, 0, at, err)
+			}
+		}
 		if at >= next {
 			pending = p.freeUntil(pending, at)
 			next = nextEvent(pending)
+		}
+		if at < spared {
+			continue
 		}
 		if err := p.playEvent(s, e); err != nil {
 			return p.failed(s, e, at, err)

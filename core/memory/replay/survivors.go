@@ -175,6 +175,10 @@ func (p *Player) Abandon(f *Failure) {
 		}
 	}
 	p.inherited = p.inherited[:0]
+	for _, input := range p.ahead {
+		_ = p.Allocator.Free(input.block)
+	}
+	p.ahead = p.ahead[:0]
 	for _, t := range p.left.windows {
 		if t.position.Window == f.Segment.Position.Window {
 			p.expire(t)

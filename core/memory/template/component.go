@@ -14,12 +14,14 @@ const (
 	untagged      = 255
 )
 
+const inputs = "inputs" // the component of a micro-batch's own tensors
+
 // MaxComponents bounds the components of a trace.
 const MaxComponents = trace.MaxTags + ownComponents
 
 // tagComponents names the component of a tag; a tag that is not here is a component of its own name.
 var tagComponents = map[string]string{
-	"parameter": "parameters", "buffer": "buffers", "gradient": "gradients", "input": "inputs", "workspace": "workspaces", "output": "outputs",
+	"parameter": "parameters", "buffer": "buffers", "gradient": "gradients", "input": inputs, "workspace": "workspaces", "output": "outputs",
 }
 
 // components gives the names of all components of a trace, and the component of each tag.
@@ -68,4 +70,14 @@ func (t *Template) phaseEnd(phase int, allocated []int32) int32 {
 		return int32(len(t.Events))
 	}
 	return allocated[t.Phases[phase+1].Storage]
+}
+
+// countInputs counts the storages that are placed before anything else happens.
+func (t *Template) countInputs(component int) {
+	for i, e := range t.Events {
+		if e != int32(i) || int(t.Storages[e].Component) != component {
+			return
+		}
+		t.Inputs++
+	}
 }

@@ -8,6 +8,9 @@ func compose(first, base *Template) *Template {
 	c := composer{Template: &Template{Kind: base.Kind, Recordings: base.Recordings, Formulas: slices.Clone(base.Formulas), expiries: base.expiries, base: base},
 		first: first, additions: additions(first, base)}
 	events := c.copyEvents()
+	if n := base.Inputs; n > 0 && c.moved[n-1] == n-1 { // nothing comes between them
+		c.Inputs = n
+	}
 	c.copyInherited(events)
 	c.copyPhases()
 	for _, p := range base.Pads {

@@ -61,6 +61,7 @@ func (b *builder) sort() {
 		if at < 0 {
 			at = len(known[h])
 			known[h] = append(known[h], newTemplate(c, tagComponents, ops))
+			known[h][at].countInputs(slices.Index(names, inputs))
 			b.Templates = append(b.Templates, known[h][at])
 		}
 		t := known[h][at]

@@ -17,6 +17,7 @@ type Template struct {
 	Storages  []Storage
 	Phases    []Phase
 	Pads      []Pad
+	Inputs    int32             // how many storages, the first ones, are inputs: all are placed before anything else happens
 	Survivors []int32           // the storages that no event frees
 	Inherited []Inherited       // frees of earlier segments' storages
 	Formulas  []formula.Formula // different ones

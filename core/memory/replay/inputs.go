@@ -1,0 +1,63 @@
+package replay
+
+import "github.com/asrconfig/asrconfig-go/core/memory/allocator"
+
+// placed is an input that is on the device before its micro-batch begins.
+type placed struct {
+	block allocator.Block
+	held  uint64 // bytes, where there is an observer
+}
+
+// placeAhead puts the inputs of the window's other micro-batches on the device: the Trainer draws all batches of a step before
+// it computes with the first (transformers.Trainer.get_batch_samples), and only then lets go of those of the step before.
+func (p *Player) placeAhead(s Segment) error {
+	p.ahead = p.ahead[:0]
+	for _, a := range s.Ahead {
+		at, err := p.variables.At(a.Shape)
+		if err != nil {
+			return err
+		}
+		for i := range a.Template.Inputs {
+			f := &a.Template.Formulas[a.Template.Storages[i].Formula]
+			if err := p.place(s, i, p.reduction.Bytes(f.Size(at), f.Unit)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// place allocates an input that counts as the same one of the segment being replayed.
+func (p *Player) place(s Segment, storage int32, bytes uint64) error {
+	component := p.component(s, storage)
+	if p.Allocating != nil {
+		p.Allocating(s, storage, component)
+	}
+	block, err := p.Allocator.Malloc(bytes)
+	if err != nil {
+		return err
+	}
+	input := placed{block: block}
+	if p.Observer != nil {
+		input.held = p.Observer.count(storage, component, p.Allocator.Stats())
+		p.Observer.sample()
+	}
+	p.ahead = append(p.ahead, input)
+	return nil
+}
+
+// takePlaced gives a micro-batch the inputs that were placed ahead, and the number of events that this spares.
+func (p *Player) takePlaced(s Segment) int {
+	if s.Position.Order == 0 || len(p.ahead) == 0 || int(s.Template.Inputs) > len(p.ahead) {
+		return 0
+	}
+	n := int(s.Template.Inputs)
+	for i, input := range p.ahead[:n] {
+		p.blocks[i] = input.block
+		if p.Observer != nil {
+			p.Observer.held[i] = input.held
+		}
+	}
+	p.ahead = p.ahead[n:]
+	return n
+}
