@@ -26,16 +26,17 @@ type optimizerRule struct {
 // DefaultOptimizer is the Trainer's default since transformers 5: AdamW in one kernel, whose step needs no temporary lists.
 const DefaultOptimizer = "adamw_torch_fused"
 
-// optimizerRules by the Trainer's names. Foreach implementations work on all parameters at once.
+// optimizerRules by the Trainer's names, with weight decay for AdamW alone, as plans have it: it takes no memory there.
+// Foreach implementations work on all parameters at once.
 var optimizerRules = map[string]optimizerRule{
 	"adamw_torch":       {state: "adamw", copies: 1, why: "torch/optim/adam.py, foreach: two moments; in a step the square roots of the second", sweeps: foreachAdamW},
 	"adamw_torch_fused": {state: "adamw", why: "torch/optim/adam.py, fused: two moments; in a step nothing more", sweeps: fusedAdamW},
 	"adamw_8bit":        eightBit,
 	"adamw_bnb_8bit":    eightBit,
 	"adafactor":         {state: "adafactor", largest: 2, why: "transformers/optimization.py: means of rows and columns; in a step the update of one parameter and its negative", sweeps: adafactor, eachAlone: true},
-	"sgd":               {state: "sgd", copies: 1, why: "torch/optim/sgd.py, foreach: in a step the gradients with weight decay", sweeps: foreachSGD},
-	"adagrad":           {moment: 1, copies: 2, why: "torch/optim/adagrad.py, foreach: a sum of squares; in a step gradients with weight decay and square roots", sweeps: foreachSum},
-	"rmsprop":           {moment: 1, copies: 2, why: "torch/optim/rmsprop.py, foreach: a mean of squares; in a step gradients with weight decay and square roots", sweeps: foreachMean},
+	"sgd":               {state: "sgd", why: "torch/optim/sgd.py, foreach, without weight decay: in a step nothing more", sweeps: foreachSGD},
+	"adagrad":           {moment: 1, copies: 2, why: "torch/optim/adagrad.py, foreach: a sum of squares; in a step gradients times the learning rate and square roots", sweeps: foreachSum},
+	"rmsprop":           {moment: 1, copies: 1, why: "torch/optim/rmsprop.py, foreach: a mean of squares; in a step the square roots", sweeps: foreachMean},
 }
 
 // eightBit has a float32 scale for each 256 elements of either moment, 2 × 4 B / 256 beside 2 B an element.

@@ -14,9 +14,9 @@ var (
 	foreachAdamW = []sweep{{"weight decay", 1, 1}, {"first moment", 2, 1}, {"second moment, decayed", 1, 1}, {"second moment", 2, 1}, {"square root", 1, 1},
 		{"bias correction", 1, 1}, {"epsilon", 1, 1}, {"update", 3, 1}}
 	eightBitAdamW = []sweep{{"AdamW, 8-bit", 2.5, 1.5}} // either moment is a byte an element
-	foreachSGD    = []sweep{{"weight decay", 2, 1}, {"update", 2, 1}}
-	foreachSum    = []sweep{{"weight decay", 2, 1}, {"squares", 2, 1}, {"rate", 1, 1}, {"square root", 1, 1}, {"epsilon", 1, 1}, {"update", 3, 1}}
-	foreachMean   = []sweep{{"weight decay", 2, 1}, {"squares, decayed", 1, 1}, {"squares", 2, 1}, {"square root", 1, 1}, {"epsilon", 1, 1}, {"update", 3, 1}}
+	foreachSGD    = []sweep{{"update", 2, 1}}
+	foreachSum    = []sweep{{"squares", 2, 1}, {"rate", 1, 1}, {"square root", 1, 1}, {"epsilon", 1, 1}, {"update", 3, 1}}
+	foreachMean   = []sweep{{"squares, decayed", 1, 1}, {"squares", 2, 1}, {"square root", 1, 1}, {"epsilon", 1, 1}, {"update", 3, 1}}
 	adafactor     = []sweep{{"squares", 1, 1}, {"epsilon", 1, 1}, {"means of rows", 1, 0}, {"means of columns", 1, 0}, {"estimate of squares", 0, 1}, {"update", 2, 1},
 		{"norm of update", 1, 0}, {"clipped update", 1, 1}, {"learning rate", 1, 1}, {"negative", 1, 1}, {"parameters", 2, 1}}
 	clipping = []sweep{{"norm of gradients", 1, 0}, {"clipping", 1, 1}} // torch.nn.utils.clip_grad_norm_, max_grad_norm of the Trainer

@@ -4,6 +4,7 @@ package replay
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/formula"
@@ -114,6 +115,9 @@ func (p *Player) playEvent(s Segment, e int32) error {
 			o.sample()
 		}
 		return nil
+	}
+	if slices.Contains(s.Template.Phases, template.Phase{Storage: e, Name: trace.PhaseLoadAgain}) {
+		p.Allocator.EmptyCache()
 	}
 	if p.Allocating != nil {
 		p.Allocating(s, e, p.component(s, e))

@@ -9,6 +9,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/formula"
 	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
 // byHand is a template of storages of one component each, of which some are freed.
@@ -52,6 +53,18 @@ func TestInheritedFrees(t *testing.T) {
 	require.Equal(t, uint64(6144), highest.Allocated)
 	require.Equal(t, []uint64{6144, 0}, highest.Components[:2])
 	require.Equal(t, []uint64{6144}, highest.Modules)
+}
+
+// TestLoadingAgain: a buffer's successor finds no cache of what was freed before.
+func TestLoadingAgain(t *testing.T) {
+	for phase, want := range map[string]uint64{trace.PhaseLoadAgain: 40 << 20, "load": 70 << 20} {
+		moved := byHand([]int32{0, ^0, 1}, 1)
+		moved.Phases = append(moved.Phases, template.Phase{Storage: 1, Name: phase})
+		p := player(allocator.Settings{})
+		_, err := p.Play(micro(moved, 0, 30<<20, 40<<20))
+		require.NoError(t, err)
+		require.Equal(t, want, p.Allocator.Stats().Reserved, phase)
+	}
 }
 
 // TestRunningOutOfMemory: what a window that failed has allocated is gone; what it left for good before stays.

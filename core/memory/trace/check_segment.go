@@ -7,7 +7,7 @@ import (
 
 var kinds = []string{KindLoad, KindMicro, KindAccumulate, KindStep, KindIteration, KindEvaluate, KindGenerate}
 
-var phaseNames = []string{"load", "forward", "backward", "optimizer", "evaluation", "generation"}
+var phaseNames = []string{"load", PhaseLoadAgain, "forward", "backward", "optimizer", "evaluation", "generation"}
 
 func (t *Trace) checkSegments() error {
 	storages, ops := lifetimes{}, ParseOps(t.Ops)

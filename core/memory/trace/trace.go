@@ -20,6 +20,10 @@ const (
 	KindGenerate   = "generate"   // one call that generates text
 )
 
+// PhaseLoadAgain is the end of a loading segment: the model moves to the device where it is, after the cache was emptied, as
+// accelerate's prepare_model does in transformers.Trainer.train.
+const PhaseLoadAgain = "load_again"
+
 // Trace is one continuous recorded run. Storages are numbered from 0 in the order of their allocation over all segments.
 type Trace struct {
 	About    map[string]any `json:"about"`   // settings and versions: strings, numbers, booleans, null

@@ -81,7 +81,7 @@ def build(optimizer: str | Callable[[Any], torch.optim.Optimizer], model: nn.Mod
 
 
 def _groups(model: nn.Module) -> list[dict[str, Any]]:
-    """Weights that decay, and the rest: norms and biases."""
+    """Weights, with the optimizer's own default of weight decay, as plans have it, and norms and biases, which do not decay."""
     norms = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters(recurse=False)}
     split: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
     for name, p in model.named_parameters():
@@ -91,4 +91,5 @@ def _groups(model: nn.Module) -> list[dict[str, Any]]:
         raise InvalidArgumentError(
             "the model has no trainable parameters", "set requires_grad on what is to be trained"
         )
-    return [{"params": decaying, "weight_decay": decay} for decaying, decay in zip(split, (0.01, 0.0), strict=True)]
+    weights, rest = split
+    return [{"params": weights}, {"params": rest, "weight_decay": 0.0}]

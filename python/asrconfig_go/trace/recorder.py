@@ -96,6 +96,17 @@ class MemoryRecorder:
                 self._workspaces.widths.add(tensor.numel())
         self._where.resting = resting
 
+    def load_again(self, model: nn.Module) -> None:
+        """``model.to(device)`` of a model that is there already, after ``torch.cuda.empty_cache()``.
+
+        Recurrent layers take a new buffer for their weights.
+        """
+        resting, self._where.resting = self._where.resting, "load_again"
+        for layer in model.modules():
+            if isinstance(layer, nn.RNNBase):
+                self._flatten(layer)
+        self._where.resting = resting
+
     def _flatten(self, layer: nn.RNNBase) -> None:
         """One buffer for the layer's weights, beside them until they have their places in it."""
         weights = list(layer.parameters(recurse=False))

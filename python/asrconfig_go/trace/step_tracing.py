@@ -168,6 +168,7 @@ class _Loop:
         self._enable_checkpointing(model)
         self._stop_caching(model)
         recorder.load(model)
+        recorder.load_again(model)  # the Trainer puts the model on the device, and then accelerate's prepare_model
         optimizer = _traced_optimizers.build(self._optimizer, model)
         scaler = torch.amp.GradScaler("cpu") if self._dtype is torch.float16 else None
         for number, point in enumerate(windows):
