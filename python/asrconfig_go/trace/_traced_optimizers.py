@@ -81,7 +81,7 @@ def build(optimizer: str | Callable[[Any], torch.optim.Optimizer], model: nn.Mod
 
 
 def _groups(model: nn.Module) -> list[dict[str, Any]]:
-    """Weights, with the optimizer's own default of weight decay, as plans have it, and norms and biases, which do not decay."""
+    """Weights, which decay by the optimizer's default, as in plans, and norms and biases, which do not."""
     norms = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters(recurse=False)}
     split: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
     for name, p in model.named_parameters():
