@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from .values_rules import (
     ANSWERS,
+    BY_VALUES,
     CONVERSIONS,
     MAX_ELEMENTS,
     MAX_FLOATS,
@@ -45,18 +46,27 @@ def host_view(tensor: torch.Tensor) -> torch.Tensor:
     if not whole or not tensor.numel():
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
     memory = (ctypes.c_char * whole).from_address(storage.data_ptr())
-    flat = torch.frombuffer(memory, dtype=torch.uint8).view(tensor.dtype)
+    flat = torch.frombuffer(memory, dtype=tensor.dtype)
     return flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        yield value
+        return [value]
+    found: list[torch.Tensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
+    if isinstance(value, torch.Tensor):
+        found.append(value)
     elif isinstance(value, (list, tuple)):
         for part in value:
-            yield from _tensors(part)
+            _collect(part, found)
     elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
+        for part in value.values():
+            _collect(part, found)
 
 
 def _on_host(value: Any) -> Any:
@@ -113,13 +123,13 @@ class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not 
                 return _backward(*args, **kwargs)
         if is_left_alone(name):
             return func(*args, **kwargs)
-        with _naming(name):
-            handled, args, kwargs, result = self._by_values(func, name, args, kwargs)
-        if handled:
-            return result
+        if name in BY_VALUES:
+            with _naming(name):
+                handled, args, kwargs, result = self._by_values(func, name, args, kwargs)
+            if handled:
+                return result
         result = func(*args, **kwargs)
-        with _naming(name), torch.no_grad():
-            self._write(func, name, args, kwargs, result)
+        self._write(func, name, args, kwargs, result)
         return result
 
     def _by_values(
@@ -138,8 +148,7 @@ class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not 
         if name in ("__getitem__", "__setitem__") and any(map(_is_mask, _parts(args[1]))) and not _fills(name, args):
             args = (args[0], _without_masks(args[1]), *args[2:])
             result = func(*args)
-            with torch.no_grad():
-                self._write(func, name, args, {}, result)
+            self._write(func, name, args, {}, result)
             return True, args, kwargs, result
         if name in SIZED_BY_VALUES or (name == "where" and len(args) + len(kwargs) == 1):
             with torch.no_grad():
@@ -153,11 +162,26 @@ class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not 
     def _write(
         self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
-        in_place = is_in_place(name, kwargs)
-        inputs = list(_tensors((args, kwargs)))
-        outputs = list(_tensors(args[0] if in_place and args and "out" not in kwargs else result))
-        if not _is_small(name, inputs, outputs) or (not in_place and _are_views(inputs, outputs)):
+        in_place = is_in_place(name) or kwargs.get("out") is not None
+        outputs = _tensors(args[0] if in_place and args and "out" not in kwargs else result)
+        most = _most(outputs)
+        if not most:  # what most calls end with
             return
+        inputs = _tensors((args, kwargs))
+        if not _is_small(most, inputs, outputs) or (not in_place and _are_views(inputs, outputs)):
+            return
+        with _naming(name), torch.no_grad():
+            self._compute(func, name, args, kwargs, outputs, in_place)
+
+    def _compute(
+        self,
+        func: Callable[..., Any],
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outputs: list[torch.Tensor],
+        in_place: bool,
+    ) -> None:
         if in_place:
             with self._random(name):
                 func(*_on_host(args), **_on_host(_without_generator(kwargs)))
@@ -166,10 +190,10 @@ class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not 
             host_view(outputs[0]).copy_(host_view(args[0]))
             return
         on_host = _on_host(_without_generator(kwargs))
-        if not any(t.is_cuda for t in inputs):
+        if not any(t.is_cuda for t in _tensors((args, kwargs))):
             on_host["device"] = "cpu"
         with self._random(name):
-            computed = list(_tensors(func(*_on_host(args), **on_host)))
+            computed = _tensors(func(*_on_host(args), **on_host))
         for output, value in zip(outputs, computed, strict=True):
             host_view(output).copy_(value)
 
@@ -202,15 +226,17 @@ def _without_generator(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in kwargs.items() if key not in ("generator", "pin_memory")}
 
 
-def _is_small(name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
-    """Whether a result of the device is worth computing: few integers, or few floats from few inputs."""
-    if not any(t.is_cuda for t in (*inputs, *outputs)) or not any(t.numel() for t in outputs):
-        return False
-    read = sum(t.numel() for t in inputs)
+def _most(outputs: list[torch.Tensor]) -> int:
+    """How many elements may be read for these results: 0 where they are none, or themselves too large."""
     written = sum(t.numel() for t in outputs)
     integers = not any(t.is_floating_point() or t.is_complex() for t in outputs)
     most = MAX_ELEMENTS if integers else MAX_FLOATS
-    return bool(read <= most and written <= most)
+    return most if 0 < written <= most else 0
+
+
+def _is_small(most: int, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
+    """Whether a result of the device is worth computing: few integers, or few floats from few inputs."""
+    return any(t.is_cuda for t in (*inputs, *outputs)) and sum(t.numel() for t in inputs) <= most
 
 
 def _are_views(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:

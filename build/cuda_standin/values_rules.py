@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 MAX_ELEMENTS = 1 << 25  # of integers, and of all that is read for a result
 MAX_FLOATS = 1 << 12  # floating-point results and their inputs: factors and scales, not activations
 
@@ -34,6 +36,9 @@ SIZED_BY_VALUES = frozenset(["nonzero", "argwhere", "unique", "unique_consecutiv
 # Answers that are no tensors, for which the device would run kernels.
 ANSWERS = frozenset(["equal", "allclose", "tolist"])
 
+# Functions that are changed, or answered, by the values of what they are given.
+BY_VALUES = ANSWERS | SIZED_BY_VALUES | {"__getitem__", "__setitem__", "where", "repeat_interleave"}
+
 # Random integers must lie in their range; the CPU's own generator is not to be advanced.
 RANDOM_INTEGERS = frozenset(
     ["randint", "randint_like", "randperm", "multinomial", "bernoulli", "bernoulli_", "random_"]
@@ -56,15 +61,15 @@ LEFT_ALONE = frozenset(_LEFT_ALONE.split())
 _GRADIENTS = ("_fused_", "_amp_foreach_non_finite_check_and_unscale_")
 
 
+@functools.cache
 def is_left_alone(name: str) -> bool:
     """Whether a function's result stays what the device made of it."""
     return name in LEFT_ALONE or name.startswith(_GRADIENTS)
 
 
-def is_in_place(name: str, kwargs: dict[str, object]) -> bool:
-    """Whether a function writes to its arguments."""
-    if kwargs.get("out") is not None or name == "__setitem__":
-        return True
+@functools.cache
+def is_in_place(name: str) -> bool:
+    """Whether a function writes to its first argument by its name; others do by ``out``."""
     if name.startswith("__"):
-        return name.startswith("__i") and name not in ("__invert__", "__index__")
+        return name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__", "__index__"))
     return name.endswith("_")

@@ -61,6 +61,7 @@ class Window:
         self.planned = 0
         self._batches: list[Any] = []
         self._handed: list[tuple[Any, int]] = []
+        self._copies_changed = False
         self._uneven: bool | None = None
         self._gpu: list[Any] = []
         self._saved = Saved()
@@ -107,16 +108,20 @@ class Window:
         """What a training step gets of a batch; it is seen whether it changes it."""
         made = self.fresh(part)
         if made is not part:
-            self._handed += _versions(made)
+            self._handed = _versions(made)
         return made
+
+    def returned(self) -> None:
+        """The training step of what was handed out is over, or has failed: its copy is not needed any more."""
+        self._copies_changed = self._copies_changed or _changed(self._handed)
+        self._handed = []
 
     def watch_changes(self) -> None:
         """Learn whether steps change batches in place, at the end of a window."""
         if self._in_place is None:
-            self._in_place = _changed(self._handed)
+            self._in_place = self._copies_changed
         elif not self._in_place:
             self._in_place = any(call.changed for call in self.calls)
-        self._handed = []
 
     @property
     def uneven(self) -> bool:

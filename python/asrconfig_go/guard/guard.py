@@ -423,7 +423,10 @@ class Guard:
                 parts = evenly(call.inputs, budget, self._split)
             for part, piece in parts:
                 piece.whole = whole
-                yield self._window.handed(part), piece
+                try:
+                    yield self._window.handed(part), piece
+                finally:  # also where it did not fit: the next attempt needs the memory of its copy
+                    self._window.returned()
         for part in call.replacements:
             yield like(part, dict(part)), Piece(batch_size(part), extent(part), of_replacement=True)
 

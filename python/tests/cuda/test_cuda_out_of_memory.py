@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cuda_process import run_on_cuda, stand_in  # noqa: F401
+from cuda_forked import run_on_cuda
+from cuda_process import stand_in  # noqa: F401
 
 CASES = {
     "wav2vec2": [

@@ -1,6 +1,6 @@
 """What this project does on a GPU, with the real torch.cuda on the stand-in CUDA runtime, from the plan to the report.
 
-One process forks all the others (cuda_forked.py): importing takes longer than most of what they do.
+One process forks all the others (cuda_forked.py).
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
     t4, two = {"gpu": "T4", "context_bytes": CONTEXT}, {"gpu": "T4", "devices": 2, "memory_bytes": [2 * LIMIT, LIMIT]}
     shared, killed, whole = folder("ranks"), {"output": folder("killed")}, {"output": folder("whole")}
+    commands = folder("commands")
     groups = {
         "planned": [Job("cuda_plans.planned", (folder("planned"),), t4)],
         "watched": [Job("cuda_plans.watched", (folder("watched"),), t4)],
         "tools": [Job("cuda_tools.tools", (folder("tools"),), {**t4, "memory_bytes": LIMIT})],
-        "commands": [Job("cuda_tools.commands", (folder("commands"),), t4)],
+        "train": [Job("cuda_tools.fine_tuned", (commands,), t4)],
+        "benchmark": [Job("cuda_tools.benchmarked", (commands,), t4)],
         "ranks": [Job("cuda_several.rank", (shared, BATCH, 2), two, rank) for rank in _ranks()],
         "one process": [Job("cuda_several.one_process", (folder("one"),), {**two, "memory_bytes": UNEQUAL})],
         "killed": [
@@ -181,9 +183,9 @@ def test_preflight_finds_micro_batches_that_fit(tools: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def commands(done: dict[str, Any]) -> dict[str, Any]:
-    found = done["commands"][0]
-    assert found["unsupported"] == []
-    return dict(found)
+    found = {name: done[name][0] for name in ("train", "benchmark")}
+    assert [each["unsupported"] for each in found.values()] == [[], []]
+    return found
 
 
 def test_command_trains_with_the_plans_allocator(commands: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ import pytest
 from cuda_standin import StandinError, load, why_not
 from cuda_standin.cards import card
 
-from cuda_process import run_on_cuda, stand_in  # noqa: F401
+from cuda_forked import run_on_cuda
+from cuda_process import stand_in  # noqa: F401
 
 MIB = 2**20
 BUILD = Path(__file__).parents[3] / "build"

@@ -10,7 +10,8 @@ import pytest
 
 from asrconfig_go.memory import MemoryModel
 from cuda_ctc import small_wav2vec2
-from cuda_process import run_on_cuda, stand_in  # noqa: F401
+from cuda_forked import run_on_cuda
+from cuda_process import stand_in  # noqa: F401
 from locations import REPOSITORY
 
 TRACE = REPOSITORY / "core" / "memory" / "testdata" / "wav2vec2.trace"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cuda_process import run_on_cuda, stand_in  # noqa: F401
+from cuda_forked import run_on_cuda
+from cuda_process import stand_in  # noqa: F401
 
 
 @pytest.mark.parametrize("gpu", ["T4", "A100"])

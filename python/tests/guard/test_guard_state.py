@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,29 @@ def test_batches_that_are_changed_in_place_are_changed_once(tmp_path: Path, how:
     got = run(tmp_path, Regression, kind=Augmenting, **how)
     assert_same(got, wanted, exactly=not how)
     assert got.made == wanted.made == 4
+
+
+class Holding(Regression):
+    """Counts at each of its training steps how many earlier batches that are no views are still in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[Any] = []
+        self.held: list[int] = []
+
+    def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
+        if self.training and torch.is_grad_enabled():
+            self.held.append(sum(each() is not None for each in self.given))
+            self.given += [weakref.ref(x)] if x._base is None else []
+        return super().forward(x, labels, index)
+
+
+@pytest.mark.parametrize("how", [{"failures": 2}, {"micro_batch": 3}])
+def test_copies_of_batches_are_not_held_longer_than_their_step(tmp_path: Path, how: Any) -> None:
+    """Of the first window, whose steps may change them in place; on a GPU they would take the retry's memory."""
+    model = run(tmp_path, Holding, **how).model
+    assert len(model.held) > 4
+    assert set(model.held) == {0}
 
 
 class Shuffled(torch.utils.data.Sampler):  # type: ignore[misc, name-defined]

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
 
+from asrconfig_go.memory import MemoryModel
+
 BATCH = 4
 SECONDS = 5.0
 LABELS = 40
@@ -30,6 +32,18 @@ def small_wav2vec2(**config: Any) -> Any:
             | config
         )
     )
+
+
+def predicted() -> dict[str, Any]:
+    """The peaks that a trace without a GPU predicts for ``CtcRun`` on a T4."""
+    settings: dict[str, Any] = {"precision": "fp16", "optimizer": "adamw_torch_fused", "gpu": "T4"}
+    with MemoryModel.trace(small_wav2vec2(), **settings, progress=False) as memory:
+        found = memory.estimate(BATCH, SECONDS, LABELS, timeline=0)
+    return {
+        "allocated": found.peak_allocated,
+        "reserved": found.peak_reserved,
+        "gpus": torch.cuda.device_count(),
+    }
 
 
 class CtcRun:

@@ -1,100 +1,141 @@
-"""Runs functions on the stand-in CUDA runtime, each in a process forked from one that has imported what all need.
-
-Importing takes most of the time of a short training. ``python cuda_forked.py FOLDER`` reads the groups from its
-standard input.
-"""
+"""Runs functions on the stand-in CUDA runtime, each in a process forked from one that has imported what all need."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import dataclasses
-import gc
-import importlib
+import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-import traceback
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from cuda_process import environment
 
-MODULES = ("cuda_plans", "cuda_tools", "cuda_several")
+_SERVER = Path(__file__).with_name("cuda_forks.py")
+_MOST_SHOWN = 4000  # characters of what a job printed
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """``module.function(*told)`` after ``cuda_standin.load(**load)``; ``ends`` is the exit status that is expected."""
+    """``module.function(*told)`` after ``cuda_standin.load(**load)``, without any GPU where ``load`` is None.
+
+    ``ends`` is the exit status that is expected.
+    """
 
     function: str
     told: tuple[Any, ...] = ()
-    load: dict[str, Any] = dataclasses.field(default_factory=dict)
+    load: dict[str, Any] | None = dataclasses.field(default_factory=dict)
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     ends: int = 0
 
 
-def forked_on_cuda(groups: Sequence[Sequence[Job]], timeout: float = 120) -> list[list[Any]]:
+def run_on_cuda(
+    function: str,
+    *given: Any,
+    module: str = "cuda_runs",
+    imports: Sequence[str] = (),
+    timeout: float = 60,
+    allocator: str = "",
+    **load: Any,
+) -> Any:
+    """What ``function(*given)`` of a module returns (as JSON has it) after ``cuda_standin.load(**load)``.
+
+    Warnings of torch are errors there. ``imports`` are modules that the function imports itself, imported once for all
+    calls. ``allocator`` is PYTORCH_CUDA_ALLOC_CONF.
+    """
+    variables = {"PYTORCH_CUDA_ALLOC_CONF": allocator} if allocator else {}
+    job = Job(f"{module}.{function}", given, load, variables)
+    ((found,),) = forked_on_cuda([[job]], timeout, imports)
+    return found
+
+
+def forked_on_cuda(
+    groups: Sequence[Sequence[Job]], timeout: float = 120, imports: Sequence[str] = ()
+) -> list[list[Any]]:
     """What each job returns (as JSON has it), None where it is expected to be killed.
 
-    The groups run one after the other, the jobs of a group at the same time.
+    The groups run one after the other, the jobs of a group at the same time. ``timeout`` is in seconds, for all.
     """
-    told = json.dumps([[dataclasses.asdict(job) for job in group] for group in groups])
+    modules = {job.function.partition(".")[0] for group in groups for job in group}
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-W", "error::UserWarning:torch", __file__, folder]
-        done = subprocess.run(command, env=environment(), input=told, capture_output=True, text=True, timeout=timeout)
-        assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-        return [
-            [_answer(Path(folder) / f"{i}-{k}.json", job) for k, job in enumerate(group)]
-            for i, group in enumerate(groups)
-        ]
+        places = [[Path(folder) / f"{i}-{k}" for k in range(len(group))] for i, group in enumerate(groups)]
+        with _server().limited(timeout) as server:
+            ended = [server.run(*each, [*sorted(modules), *imports]) for each in zip(groups, places, strict=True)]
+        return [list(map(_answer, *each)) for each in zip(groups, places, ended, strict=True)]
 
 
-def _answer(file: Path, job: Job) -> Any:
-    return json.loads(file.read_text(encoding="utf-8")) if job.ends == 0 else None
+def _answer(job: Job, place: Path, ended: int) -> Any:
+    printed = place.with_suffix(".txt").read_text(encoding="utf-8", errors="replace")
+    assert ended == job.ends, f"{job.function} ended with {ended}:\n{printed[-_MOST_SHOWN:]}"
+    return json.loads(place.with_suffix(".json").read_text(encoding="utf-8")) if ended == 0 else None
 
 
-def _main(folder: str) -> None:
-    import cuda_standin
-
-    cuda_standin.prepare()
-    known = {name: importlib.import_module(name) for name in MODULES}
-    gc.freeze()  # collections then pass over what is imported
-    status = 0
-    for i, group in enumerate(json.load(sys.stdin)):
-        jobs = [Job(**described) for described in group]
-        children = [_start(job, known, Path(folder) / f"{i}-{k}.json") for k, job in enumerate(jobs)]
-        for job, child in zip(jobs, children, strict=True):
-            ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            if ended != job.ends:
-                print(f"{job.function} ended with {ended}", flush=True)
-                status = 1
-    os._exit(status)
+@functools.cache
+def _server() -> _Server:
+    return _Server()
 
 
-def _start(job: Job, known: dict[str, Any], file: Path) -> int:
-    """Fork; in the child do the job and end, as cuda_process.py does."""
-    sys.stdout.flush()
-    child = os.fork()
-    if child:
-        return child
-    status = 1
-    try:
-        import cuda_standin
+class _Server:
+    """The process of cuda_forks.py, for as long as the tests run."""
 
-        os.environ.update(job.environment)
-        cuda_standin.load(**job.load)
-        module, _, function = job.function.partition(".")
-        file.write_text(json.dumps(getattr(known[module], function)(*job.told)), encoding="utf-8")
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+    def __init__(self) -> None:
+        command = [sys.executable, "-W", "error::UserWarning:torch", str(_SERVER)]
+        self._process = subprocess.Popen(
+            command,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # so that it can be killed with all that it started
+        )
+        atexit.register(self._end)
 
+    @contextlib.contextmanager
+    def limited(self, seconds: float) -> Iterator[_Server]:
+        """Kill it, with what it runs, after ``seconds`` or when anything fails; the next job starts another."""
+        timer = threading.Timer(seconds, self._kill)
+        timer.start()
+        try:
+            yield self
+        except BaseException:
+            _server.cache_clear()
+            self._end()
+            raise
+        finally:
+            timer.cancel()
 
-if __name__ == "__main__":
-    _main(sys.argv[1])
+    def run(self, group: Sequence[Job], places: Sequence[Path], imports: Sequence[str]) -> list[int]:
+        """The exit statuses of a group's processes."""
+        jobs = [dataclasses.asdict(job) for job in group]
+        request = {"jobs": jobs, "places": list(map(str, places)), "imports": list(imports)}
+        stdin, stdout = self._streams()
+        stdin.write(json.dumps(request) + "\n")
+        stdin.flush()
+        ended = stdout.readline()
+        names = ", ".join(job.function for job in group)
+        assert ended, f"no answer from the processes of {names}: the time was over, or an import failed"
+        return list(json.loads(ended))
+
+    def _streams(self) -> tuple[IO[str], IO[str]]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def _kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _end(self) -> None:
+        self._kill()
+        self._process.wait()
+        for stream in self._streams():
+            with contextlib.suppress(BrokenPipeError):  # of a request that was not taken
+                stream.close()

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import cuda_standin
+import numpy as np
 import torch
 from cuda_standin.values import Values
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainerCallback, TrainingArguments
@@ -202,8 +203,10 @@ class _OrderedSeq2Seq(_Ordered, Seq2SeqTrainer):  # type: ignore[misc]
 def planned(name: str) -> tuple[Any, Any]:
     """The plan of a model for the T4, with its manager, made once in a process."""
     model = MODELS[name]()
-    clips = [[0.0] * 48_000] * CLIPS
-    return create_optimal_config(clips, model.build(), model_name=name, target_batch_size=EFFECTIVE, verbose=False)
+    clips: list[Any] = [np.zeros(48_000, np.float32)] * CLIPS
+    return create_optimal_config(
+        clips, model.build(), model_name=name, target_batch_size=EFFECTIVE, loader_rate=1e3, verbose=False
+    )
 
 
 def _trainer(name: str, model: SpeechModel, watch: _Watch, folder: str) -> Any:
@@ -346,8 +349,6 @@ class Reference:
 
 def disturbed_trainings(wanted: dict[str, list[str]]) -> dict[str, dict[str, Any]]:
     """Of each model the places of these titles: what differs, and what was met, by ``model: place``."""
-    gc.collect()
-    gc.freeze()  # collections then pass over what is imported
     found = {}
     for name, titles in wanted.items():
         reference = Reference(name)

@@ -1,4 +1,4 @@
-"""What the tests do on the stand-in CUDA runtime, each function in a process of its own (cuda_process.py).
+"""What the tests do on the stand-in CUDA runtime, each function in a process of its own (cuda_forked.py).
 
 transformers, which takes two seconds to import, is imported where it is used.
 """

@@ -14,14 +14,17 @@ from typing import Any
 import cuda_standin
 import torch
 from cuda_standin.values import Values
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers import Trainer, TrainingArguments
 
-from asrconfig_go.benchmark import isolation
+from asrconfig_go.benchmark import isolation, runner
+from asrconfig_go.benchmark.monitor_figures import Watch
 from asrconfig_go.cli.main import main
 from asrconfig_go.guard import attach, find_max_batch_size
 from asrconfig_go.memory import MemoryModel, calibrate
 from asrconfig_go.report import report
 from cuda_ctc import LABELS, SECONDS, VOCABULARY, small_wav2vec2
+from cuda_plans import settle
 
 BATCH = 2
 MEMORY: dict[str, Any] = {"precision": "fp16", "optimizer": "adamw_torch_fused"}
@@ -161,18 +164,13 @@ def _preflight(folder: str) -> dict[str, Any]:
     }
 
 
-def commands(folder: str) -> dict[str, Any]:
-    """A fine-tuning and a benchmark of the same model by the commands, which share its trace."""
-    os.environ["ASRCONFIG_CACHE"] = str(Path(folder) / "cache")
-    with Values():
-        return {"train": _fine_tuned(folder), "benchmark": _benchmark(), "unsupported": cuda_standin.unsupported()}
-
-
-def _fine_tuned(folder: str) -> dict[str, Any]:
+def fine_tuned(folder: str) -> dict[str, Any]:
     """What ``asrconfig train`` leaves, and which allocator it trained with."""
+    os.environ["ASRCONFIG_CACHE"] = str(Path(folder) / "cache")
     output = Path(folder) / "model"
     told = "train --model tiny-wav2vec2 --data demo --target-batch-size 4 --max-steps 1 --quiet --resume"
-    status = main([*told.split(), "--no-check-audio", "--out", str(output)])
+    with Values():
+        status = main([*told.split(), "--no-check-audio", "--out", str(output)])
     found = report(output)
     return {
         "status": status,
@@ -182,11 +180,24 @@ def _fine_tuned(folder: str) -> dict[str, Any]:
         "allocator": os.environ.get("PYTORCH_ALLOC_CONF"),
         "expandable": sorted({s["is_expandable"] for s in torch.cuda.memory._snapshot()["segments"]}),
         "saved": (output / "model.safetensors").exists(),
+        "unsupported": cuda_standin.unsupported(),
     }
 
 
-def _benchmark() -> dict[str, Any]:
-    """What ``asrconfig benchmark`` prints as JSON, and how many loader workers were left at each clean-up."""
+class _SettledWatch(Watch):
+    """Lets each optimizer step end behind a reading that began when its memory was reserved, however short it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        register_optimizer_step_post_hook(lambda *_: settle(self._monitor))
+
+
+def benchmarked(folder: str) -> dict[str, Any]:
+    """What ``asrconfig benchmark`` prints as JSON, and how many loader workers were left at each clean-up.
+
+    The same model as in ``fine_tuned`` of the same folder, which has traced it.
+    """
+    os.environ["ASRCONFIG_CACHE"] = str(Path(folder) / "cache")
     workers = list[int]()
     free = vars(isolation)["free_memory"]
 
@@ -195,8 +206,9 @@ def _benchmark() -> dict[str, Any]:
         free()
 
     vars(isolation)["free_memory"] = counting
+    vars(runner)["Watch"] = _SettledWatch
     told = "benchmark --model tiny-wav2vec2 --data demo --target-batch-size 4 --steps 1 --rounds 1 --warm-up 1"
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.redirect_stdout(io.StringIO()) as printed, Values():
         status = main([*told.split(), "--sweep", "none", "--no-loader", "--json"])
     result = json.loads(printed.getvalue())
     return {
@@ -209,4 +221,5 @@ def _benchmark() -> dict[str, Any]:
             for block in result["plan"]["blocks"]
         ],
         "readings": [result["plan"]["readings"][name] for name in ("gpu_memory_bytes", "gpu_total_bytes")],
+        "unsupported": cuda_standin.unsupported(),
     }
