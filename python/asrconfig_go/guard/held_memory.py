@@ -17,6 +17,7 @@ from .._base import native
 from .._base.errors import AsrConfigError
 
 OTHERS = "others"
+_CALL = torch.nn.Module._call_impl.__code__
 _graph_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
 
@@ -68,7 +69,9 @@ def place_of(model: torch.nn.Module, wanted: int) -> Place:
     frame, module = sys._getframe(), ""
     while frame.f_back is not None and not module:
         frame = frame.f_back
-        module = names.get(id(frame.f_locals.get("self")), "")
+        # Before Python 3.13 a frame keeps the locals that were looked at, and their tensors, as long as it runs.
+        if frame.f_code is _CALL:
+            module = names.get(id(frame.f_locals["self"]), "")
     return Place("forward" if _graph_task() == -1 else "backward", module, wanted)
 
 
