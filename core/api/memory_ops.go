@@ -95,6 +95,24 @@ func snapshotOf(a snapshotArgs) (memory.Snapshot, error) {
 	return m.Snapshot(a.SnapshotRequest)
 }
 
+type heldArgs struct {
+	Trace *traceRef `json:"trace"` // null or absent: nothing is predicted
+	memory.CompareRequest
+}
+
+// compareHeld holds what a training held at a moment, such as that in which its memory ran out, against the same moment of a
+// trace's run; without a trace it sums up what was held.
+func compareHeld(a heldArgs) (memory.Comparison, error) {
+	if a.Trace == nil {
+		return a.Unpredicted()
+	}
+	m, err := a.Trace.model()
+	if err != nil {
+		return memory.Comparison{}, err
+	}
+	return m.Compare(a.CompareRequest)
+}
+
 type runArgs struct {
 	Trace traceRef `json:"trace"`
 	memory.RunRequest

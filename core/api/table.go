@@ -64,6 +64,7 @@ var table = map[string]operation{
 	"memory.close":        withArgs(closeTrace),
 	"memory.simulate":     withArgs(simulate),
 	"memory.snapshot":     withArgs(snapshotOf),
+	"memory.compare":      withArgs(compareHeld),
 	"memory.run":          withArgs(runTraining),
 	"memory.work":         withArgs(workOf),
 	"memory.analytic":     withArgs(analytic.Make),

@@ -104,7 +104,7 @@ var estimators = map[string]string{
 var componentOrder = []string{"training", "model and optimizer", "parameters", "buffers", "gradients", "optimizer", "activations", "temporaries", "logits_loss", "outputs"}
 
 const (
-	noModule     = "(weights, optimizer, inputs: outside modules)"
+	noModule     = "(inputs and others outside modules)"
 	shownModules = 5 // in text
 	nearLimit    = 1.6
 )

@@ -17,6 +17,7 @@ type runRecord struct {
 	Ranks    []string  `json:"rank_words"`
 	Notes    []string  `json:"notes"`
 	Charts   RunCharts `json:"charts"`
+	Failures []failure `json:"out_of_memory"`
 }
 
 // RunFigures are what follows from a run's logs; core/report works it out. Sizes are bytes, times seconds from the run's start.
@@ -155,6 +156,7 @@ func run(r runRecord) Document {
 		found = append(found, notice{Level: levelOf(f.Severity), What: f.Title, Lines: advice(f.Evidence, f.Change)})
 	}
 	doc.Blocks = append(doc.Blocks, section{Title: "Findings", Body: found})
+	doc.Blocks = append(doc.Blocks, failures(r.Failures)...)
 	if len(r.Alerts) > 0 {
 		doc.Blocks = append(doc.Blocks, section{Title: "Alerts", Body: []Block{alerts(r.Alerts)}})
 	}

@@ -76,6 +76,9 @@ func roundToDivision(bytes, divisions uint64) uint64 {
 	return (bytes + step - 1) &^ (step - 1)
 }
 
+// Wanted is the number of bytes that PyTorch's out-of-memory error names when a request fails: of the segment that it needs.
+func (s *Settings) Wanted(bytes uint64) uint64 { return s.segmentSize(s.roundSize(bytes)) }
+
 // segmentSize is what is asked of the device when a rounded size fits nowhere.
 func (s *Settings) segmentSize(size uint64) uint64 {
 	switch {

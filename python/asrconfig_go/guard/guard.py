@@ -24,6 +24,7 @@ from .collated_batch import batch_size, like
 from .evaluation_loop import evaluating, move_predictions_off, predictions_back, saving
 from .guard_callback import GuardCallback
 from .guard_checks import cannot_retry, caveats, check_options, check_trainer, check_windows
+from .held_memory import Predicted
 from .loader_retry import Loading
 from .loss_rule import LossRule
 from .measured_losses import items_of
@@ -139,7 +140,7 @@ class Guard:
         if max_halvings is None:
             max_halvings = 3 if too_long == "raise" else 20
         self._loading = Loading(trainer, self._once_more)
-        self._snapshots = OomSnapshots(trainer, oom_snapshot)
+        self._snapshots = OomSnapshots(trainer, oom_snapshot, self._predicted)
         self._attempts = Attempts(trainer, max_halvings, self.events, self._loading.ran_short, self._snapshots)
         self._evaluation_rule = EvaluationRule(trainer, rule)
         self._optimizer = OptimizerSteps(trainer, self._repeated, self._snapshots)
@@ -340,6 +341,16 @@ class Guard:
         saved = self._snapshots.take("training", error)
         if saved:
             add_note(error, f"memory snapshot in {saved}")
+
+    def _predicted(self, place: str) -> Predicted | None:
+        """The prediction of the micro-batch that was computed last, in ``place``."""
+        piece = self._attempts.running
+        if piece is None or place == "saving":
+            return None
+        kind = "train"
+        if place == "evaluation":
+            kind = "generate" if getattr(self.trainer.args, "predict_with_generate", False) else "evaluate"
+        return self.budgets["training"].prediction(piece.samples, piece.extent, kind)
 
     def _tell_limits(self) -> None:
         """Log, before the first step, what cannot be kept exact; raise if it was requested explicitly."""

@@ -9,6 +9,7 @@ from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from ..batching.memory_limits import GRID_S, OVERHEAD_S
 from .batch_lengths import Extent
+from .held_memory import Predicted
 from .micro_batch_budget import Budget
 
 if TYPE_CHECKING:
@@ -71,6 +72,14 @@ class MemoryBudget(Budget):
         if step not in self._fits:
             self._fits[step] = max(1, self._memory.largest_batch(step * GRID_S, self._limit))
         return self._fits[step]
+
+    def prediction(self, samples: int, extent: Extent, kind: str) -> Predicted | None:
+        """The predicted memory of micro-batches of this shape; transcripts are assumed to have a usual length."""
+        from ..memory.memory_settings import Shape
+
+        seconds = extent.length / self.rate
+        question = self._memory.step_request(Shape(samples, seconds, None))
+        return Predicted(samples, seconds, {**question, "kind": kind, "limit_bytes": None})
 
     def shrink(self, extent: Extent, size: int) -> None:
         """From now on, for a while, no more than ``size`` samples of this extent."""

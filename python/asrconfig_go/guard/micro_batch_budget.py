@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .batch_lengths import Extent
+
+if TYPE_CHECKING:
+    from .held_memory import Predicted
 
 
 class Budget:
@@ -34,6 +39,10 @@ class Budget:
         """From now on no more than ``size`` samples of this extent: more did not fit."""
         values = size * extent.values
         self.values = values if self.values is None else min(values, self.values)
+
+    def prediction(self, samples: int, extent: Extent, kind: str) -> Predicted | None:
+        """The predicted memory of micro-batches of this shape; ``kind`` is train, evaluate or generate."""
+        return None
 
     def step_done(self) -> None:
         """An optimizer step has been taken."""

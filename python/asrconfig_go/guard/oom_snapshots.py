@@ -1,13 +1,15 @@
-"""Memory snapshots of a training that runs out of GPU memory, for pytorch.org/memory_viz."""
+"""Memory snapshots of a training that runs out of GPU memory, for pytorch.org/memory_viz, and their comparison."""
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,6 +18,8 @@ from .._base.files import write_whole
 from .._base.out_of_memory import classify
 from ..memory.snapshot import PROTOCOL, SUFFIX, Frame, modules_around
 from ..view.units import plural
+from .held_memory import Held, NamedAllocations, Place, Predicted, compared, held_in, place_of
+from .memory_failure import PREFIX
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -29,16 +33,21 @@ _CLASSES = ("gpu_oom", "maybe")
 class OomSnapshots:
     """Writes ``_asrconfig-oom-<place>.pickle`` to ``output_dir``: the first error of each place, three at most.
 
+    Beside it, as .json, what was held by module and what ``predict`` says of the micro-batch in that place.
+
     Until memory runs out nothing is done but in the mode ``"history"``, in which PyTorch writes down each allocation
-    with its Python stack. The underscore keeps ``Trainer.push_to_hub`` from uploading the files. Whatever goes wrong
-    is logged, and never raised: there is an error to recover from already.
+    with its Python stack and its module. The underscore keeps ``Trainer.push_to_hub`` from uploading the files.
+    Whatever goes wrong is logged, and never raised: there is an error to recover from already.
     """
 
-    def __init__(self, trainer: Any, mode: OomSnapshot) -> None:
-        self._trainer, self._mode = trainer, mode
+    def __init__(
+        self, trainer: Any, mode: OomSnapshot, predict: Callable[[str], Predicted | None] = lambda _: None
+    ) -> None:
+        self._trainer, self._mode, self._predict = trainer, mode, predict
         self._files: dict[str, str] = {}
-        self._seen, self._records = 0, False
-        self._held: dict[str, Any] | None = None
+        self._seen = 0
+        self._records: NamedAllocations | None = None
+        self._held: _State | None = None
 
     def begin(self) -> None:
         """Training begins: from here on PyTorch tells when memory runs out, before anything is freed."""
@@ -48,7 +57,7 @@ class OomSnapshots:
             _observe(self)
             if self._mode == "history" and not torch._C._cuda_isHistoryEnabled():
                 torch.cuda.memory._record_memory_history(context="alloc", stacks="python", max_entries=HISTORY_EVENTS)
-                self._records = True
+                self._records = NamedAllocations(self._trainer.model)
         except Exception as error:  # private to torch: another version may have other names
             logger.warning("memory snapshots of out-of-memory errors are limited here: %r", error)
 
@@ -57,15 +66,16 @@ class OomSnapshots:
         _observers.discard(self)
         self._held = None
         if self._records:
-            self._records = False
+            self._records.close()
+            self._records = None
             torch.cuda.memory._record_memory_history(enabled=None)
 
-    def ran_out(self) -> None:
-        """An allocation fails at this moment."""
+    def ran_out(self, wanted: int) -> None:
+        """An allocation of so many bytes fails at this moment."""
         self._held = None  # of an error that somebody caught
         if self._seen < _MOST_SEEN and len(self._files) < MOST_FILES:
             self._seen += 1
-            self._held = self._state()
+            self._held = self._state(place_of(self._trainer.model, wanted))
 
     def take(self, place: str, error: BaseException) -> str:
         """Write the snapshot of ``error``, before its frames are cleared; the file's path, "" where there is none."""
@@ -77,25 +87,42 @@ class OomSnapshots:
         try:
             # Errors of cuBLAS and cuDNN do not pass through the allocator: their state is that of now.
             exact = held if isinstance(error, torch.cuda.OutOfMemoryError) else None
-            self._files[place] = self._write(place, exact or self._state())
+            state = exact or self._state(Place())
+            self._files[place] = self._write(place, SUFFIX, bounded(state.snapshot))
+            self._write(place, ".json", self._compared(place, state.held))
         except Exception as failed:
-            self._files[place] = ""
+            self._files.setdefault(place, "")
             logger.warning("cannot write a memory snapshot of the out-of-memory error: %s", failed)
         return self._files[place]
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self, at: Place) -> _State:
         snapshot: dict[str, Any] = torch.cuda.memory._snapshot()
-        _name_blocks(snapshot, dict(_named_addresses(self._trainer)))
-        return snapshot
+        names = dict(_named_addresses(self._trainer))
+        _name_blocks(snapshot, names)
+        return _State(snapshot, held_in(snapshot, names, at))
 
-    def _write(self, place: str, snapshot: dict[str, Any]) -> str:
+    def _compared(self, place: str, held: Held) -> bytes:
+        predicted = self._predict(place)
+        record = {
+            "place": place, "step": self._trainer.state.global_step, "rank": self._trainer.args.process_index,
+            "at_unix_s": time.time(), "samples": predicted and predicted.samples,
+            "seconds": predicted and predicted.seconds, "phase": held.at.phase, "module": held.at.module,
+            "reserved": held.reserved, **compared(held, place, predicted),
+        }  # fmt: skip
+        return json.dumps(record).encode()
+
+    def _write(self, place: str, suffix: str, data: bytes) -> str:
         rank = self._trainer.args.process_index
         folder = Path(self._trainer.args.output_dir)
-        path = folder / f"_asrconfig-oom-{place}{f'-rank{rank}' if rank else ''}{SUFFIX}"
-        data = bounded(snapshot)
+        path = folder / f"{PREFIX}{place}{f'-rank{rank}' if rank else ''}{suffix}"
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, data, durable=False)
         return str(path)
+
+
+class _State(NamedTuple):
+    snapshot: dict[str, Any]
+    held: Held
 
 
 def bounded(snapshot: dict[str, Any], most: int = MOST_BYTES) -> bytes:
@@ -155,6 +182,6 @@ def _observe(snapshots: OomSnapshots) -> None:
 def _memory_ran_out(device: int, requested: int, total: int, free: int) -> None:
     for snapshots in list(_observers):
         try:
-            snapshots.ran_out()
+            snapshots.ran_out(requested)
         except Exception as error:  # which would take the place of the out-of-memory error
             logger.warning("cannot take a memory snapshot of the out-of-memory error: %r", error)

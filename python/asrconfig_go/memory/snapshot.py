@@ -22,8 +22,8 @@ Frame = dict[str, Any]
 
 SUFFIX = ".pickle"
 PROTOCOL = 4  # the newest that the viewer reads
-_SEGMENT_ACTIONS = {2: "segment_alloc", 3: "segment_free", 4: "segment_map", 5: "segment_unmap"}
-_ALLOC = 0
+_ACTIONS = {0: "alloc", 2: "segment_alloc", 3: "segment_free", 4: "segment_map", 5: "segment_unmap"}
+_FREE = 1
 _POOL = (0, 0)  # PyTorch's own
 _UNKNOWN = "unknown"  # the viewer fails on categories without this one
 _CONF = "PYTORCH_CUDA_ALLOC_CONF"
@@ -128,12 +128,10 @@ def _events(columns: dict[str, list[int]], left_out: int, stacks: _Stacks) -> li
     events: list[dict[str, Any]] = []
     rows = list(zip(*(columns[name] for name in ("action", "address", "bytes", "stack", "step")), strict=True))
     for time, (action, address, size, stack, step) in enumerate(rows, left_out):
+        component = stacks.components[stack]  # of a segment: that of the block which first needed it
         made = _event(address, size, time, stacks.frames(stack, step))
-        if action in _SEGMENT_ACTIONS:
-            events.append({"action": _SEGMENT_ACTIONS[action], **made})
-            continue
-        made |= {"user_metadata": stacks.components[stack], "category": stacks.components[stack]}
-        names = ("alloc",) if action == _ALLOC else ("free_requested", "free_completed")
+        made |= {"user_metadata": component, "category": component}
+        names = ("free_requested", "free_completed") if action == _FREE else (_ACTIONS[action],)
         events.extend({"action": name, **made} for name in names)
     return [*events, {"action": "snapshot", **_event(0, 0, left_out + len(rows), []), "category": _UNKNOWN}]
 

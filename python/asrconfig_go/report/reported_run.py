@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from .._base.records import from_json, json_fields
+from ..guard.memory_failure import MemoryFailure
 from ..monitor.rank_peaks import RankPeaks
 from ..monitor.run_log import Alert
 from ..training.run_record import RunRecord
@@ -23,8 +24,8 @@ class ReportedRun:
     """The figures of a run; times count from its start.
 
     ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
-    of other processes of the training. ``notes`` name files beside the run log that cannot be read. ``figures`` are
-    those of the run logs, as JSON.
+    of other processes of the training. ``notes`` name files beside the run log that cannot be read. ``failures`` say
+    what was held when memory ran out. ``figures`` are those of the run logs, as JSON.
     """
 
     sources: tuple[Source, ...]
@@ -34,6 +35,7 @@ class ReportedRun:
     trainer: TrainerState | None = None
     ranks: tuple[RankPeaks, ...] = ()
     notes: tuple[str, ...] = ()
+    failures: tuple[MemoryFailure, ...] = ()
 
     @cached_property
     def gpus(self) -> tuple[GPUFigures, ...]:

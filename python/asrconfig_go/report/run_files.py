@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from .._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentErro
 from .._base.files import user_path
 from .._base.json_files import read_object
 from .._base.records import to_json
+from ..guard.memory_failure import PREFIX, MemoryFailure, read_failure
 from ..monitor.rank_peaks import RankPeaks, rank_peaks
 from ..monitor.run_log import RunLog
 from ..training.run_record import RunFolder, RunRecord
@@ -53,6 +55,7 @@ class Gathered:
     record: RunRecord | None = None
     trainer: TrainerState | None = None
     ranks: tuple[RankPeaks, ...] = ()
+    failures: tuple[MemoryFailure, ...] = ()
     plan: Any = None  # training_config.json and trainer_state.json, as JSON
     state: Any = None
     notes: tuple[str, ...] = ()
@@ -78,7 +81,14 @@ def gather(run: Any) -> Gathered:
     ranks = _aside(notes, lambda: rank_peaks(RunFolder(folder).path)) or ()
     sources = _loaded(files, notes)
     trainer, told = state or (None, None)
-    return Gathered(sources, record, trainer, ranks, plan, told, tuple(notes))
+    failures = _failures(folder, notes, min(source.run_log.start_unix_nanos for source in sources) / 1e9)
+    return Gathered(sources, record, trainer, ranks, failures, plan, told, tuple(notes))
+
+
+def _failures(folder: Path, notes: list[str], since_unix_s: float) -> tuple[MemoryFailure, ...]:
+    """The guard's records of out-of-memory errors, without those of an earlier training in the same folder."""
+    read = [_aside(notes, partial(read_failure, path)) for path in sorted(folder.glob(f"{PREFIX}*.json"))]
+    return tuple(failure for failure in read if failure is not None and failure.at_unix_s >= since_unix_s)
 
 
 def _run_logs_in(folder: Path) -> list[Path]:

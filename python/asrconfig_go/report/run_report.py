@@ -47,7 +47,9 @@ def report(run: Any, args: Any = None) -> RunReport:
     found = gather(run)
     told = _told(found.sources, found.record, settings=settings_of((args, found.plan, found.state), found.record))
     findings = tuple(from_json(Finding, each) for each in told["findings"])
-    return RunReport(found.sources, told["figures"], findings, found.record, found.trainer, found.ranks, found.notes)
+    return RunReport(
+        found.sources, told["figures"], findings, found.record, found.trainer, found.ranks, found.notes, found.failures
+    )
 
 
 def _told(sources: Sequence[Source], record: RunRecord | None, **asked: Any) -> Record:
@@ -98,6 +100,7 @@ class RunReport(ReportedRun):
             "guard": guard,
             "ranks": [asdict(peaks) for peaks in self.ranks],
             "notes": list(self.notes),
+            "out_of_memory": [asdict(failure) for failure in self.failures],
         }
 
     def _shown(self, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Record:

@@ -155,12 +155,14 @@ class EventLog:
         yield True
         self._called = ""
 
-    def retag(self, tensor: torch.Tensor, tag: str) -> None:
-        """Say what a storage turned out to be for: a gradient, a state of the optimizer."""
+    def retag(self, tensor: torch.Tensor, tag: str, module: str = "") -> None:
+        """Say what a storage turned out to be for, a gradient, a state of the optimizer, and of which module."""
         known = self._living.get(tensor.untyped_storage()._cdata)
         if known is not None:
             segment, place = self._home[known[0]]
             segment.tag[place] = TAGS.index(tag)
+            if module:
+                segment.module[place] = self.modules(module)
 
     def _write_birth(self, size: int, op: str, tag: str) -> int:
         phase, module = self._where()

@@ -33,6 +33,7 @@ class Whereabouts:
         self, entered: Callable[[nn.Module], None], stepping: Callable[[torch.optim.Optimizer, bool], None]
     ) -> None:
         self.resting = "forward"  # the phase when nothing says otherwise
+        self.loading = ""  # the module whose parameters are put on the device
         self._entered = entered
         self._stepping = stepping
         self._stack: list[str] = []
@@ -59,7 +60,7 @@ class Whereabouts:
             return "backward", self._stack[-1] if self._stack else self._owner()
         if self._optimizing:
             return "optimizer", ""
-        return self.resting, self._stack[-1] if self._stack else ""
+        return self.resting, self._stack[-1] if self._stack else self.loading
 
     def at_work(self) -> bool:
         """Whether a module, a backward pass or an optimizer runs at this moment."""

@@ -52,6 +52,7 @@ class MemoryRecorder:
         self._mode = DeviceMode(self._log, self._workspaces, self._inside, self._where.now)
         self._stack = ExitStack()
         self._loaded: set[int] = set()
+        self._owners: dict[int, str] = {}  # of parameters, by identity: the module that has them
 
     def __enter__(self) -> MemoryRecorder:
         if _active:
@@ -87,14 +88,15 @@ class MemoryRecorder:
         if resumed is None:
             self._log.begin("load", {}, "load")
         resting, self._where.resting = self._where.resting, "load"
-        for tag, tensor in _in_order_of_to(model):
+        for tag, tensor, self._where.loading in _in_order_of_to(model):
+            self._owners[id(tensor)] = self._where.loading
             if isinstance(tensor, nn.RNNBase):
                 self._flatten(tensor)
                 continue
             self._log.birth(tensor, "to", tag)
             if tag == "parameter" and tensor.dim() == 1:
                 self._workspaces.widths.add(tensor.numel())
-        self._where.resting = resting
+        self._where.resting, self._where.loading = resting, ""
 
     def load_again(self, model: nn.Module) -> None:
         """``model.to(device)`` of a model that is there already, after ``torch.cuda.empty_cache()``.
@@ -172,23 +174,28 @@ class MemoryRecorder:
 
     def _stepping(self, optimizer: torch.optim.Optimizer, done: bool) -> None:
         """Before a step, what ``.grad`` holds are gradients; after it, the optimizer's tensors are its state."""
-        if done:
-            found = pytree.tree_leaves(list(optimizer.state.values()))
-        else:
-            found = [p.grad for group in optimizer.param_groups for p in group["params"]]
-        for tensor in found:
-            if isinstance(tensor, torch.Tensor):
-                self._log.retag(tensor, "optimizer" if done else "gradient")
+        if not done:
+            for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+                if parameter.grad is not None:
+                    self._log.retag(parameter.grad, "gradient")
+            return
+        for parameter, state in optimizer.state.items():
+            for tensor in pytree.tree_leaves(state):
+                if isinstance(tensor, torch.Tensor):
+                    self._log.retag(tensor, "optimizer", self._owners.get(id(parameter), ""))
 
 
-def _in_order_of_to(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Parameters and buffers as ``Module._apply`` visits them, children first; recurrent layers after their own."""
-    for child in model.children():
-        yield from _in_order_of_to(child)
-    yield from (("parameter", p) for p in model._parameters.values() if p is not None)
-    yield from (("buffer", b) for b in model._buffers.values() if b is not None)
+def _in_order_of_to(model: nn.Module, name: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Parameters and buffers as ``Module._apply`` visits them, children first; recurrent layers after their own.
+
+    Each with the name of the module that has it.
+    """
+    for step, child in model.named_children():
+        yield from _in_order_of_to(child, f"{name}.{step}" if name else step)
+    yield from (("parameter", p, name) for p in model._parameters.values() if p is not None)
+    yield from (("buffer", b, name) for b in model._buffers.values() if b is not None)
     if isinstance(model, nn.RNNBase):
-        yield "parameter", model
+        yield "parameter", model, name
 
 
 @contextmanager

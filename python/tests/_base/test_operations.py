@@ -32,6 +32,8 @@ RECORDS = {
     "compare.comparison_records.RunTime": "compare.RunAnswer",
     "compare.comparison_records.StepTime": "compare.StepAnswer",
     "data.profile.DatasetProfile": "profile.Dataset",
+    "guard.memory_failure.HeldRow": "peak.Row",
+    "guard.memory_failure.PredictedMoment": "memory.Moment",
     "machine.hardware.HardwareProfile": "profile.Hardware",
     "machine.model.ModelProfile": "profile.Model",
     "memory.estimate.MemoryEstimate": "peak.Estimate",

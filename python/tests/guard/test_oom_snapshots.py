@@ -15,6 +15,8 @@ pytest.importorskip("transformers")
 
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import oom_snapshots  # noqa: E402
+from asrconfig_go.guard.held_memory import Place, held_in  # noqa: E402
+from asrconfig_go.guard.memory_failure import HeldRow, read_failure  # noqa: E402
 from asrconfig_go.guard.oom_snapshots import OomSnapshots, bounded  # noqa: E402
 from disturbed_runs import once_at, prepared  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
@@ -39,7 +41,8 @@ def states(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def made(output: Path, mode: Any = "blocks", rank: int = 0) -> OomSnapshots:
     arguments = SimpleNamespace(output_dir=str(output), process_index=rank, device=torch.device("cuda"))
-    return OomSnapshots(SimpleNamespace(args=arguments, model=Regression(), optimizer=None), mode)
+    trainer = SimpleNamespace(args=arguments, model=Regression(), optimizer=None, state=SimpleNamespace(global_step=7))
+    return OomSnapshots(trainer, mode)
 
 
 def numbered(path: str) -> int:
@@ -57,16 +60,62 @@ def test_first_of_each_place_and_three_at_most(tmp_path: Path, states: list[Any]
         True,
         False,
     ]
-    assert len(list((tmp_path / "out").iterdir())) == 3
+    assert len(list((tmp_path / "out").glob("*.pickle"))) == 3
     assert numbered(path) == 0
+
+
+def test_what_was_held_is_written_beside_the_snapshot(tmp_path: Path, states: list[Any]) -> None:
+    snapshots = made(tmp_path, rank=2)
+    snapshots.ran_out(512)
+    snapshots.take("training", ERROR)
+    failure = read_failure(tmp_path / "_asrconfig-oom-training-rank2.json")
+    assert (failure.place, failure.step, failure.rank, failure.phase) == ("training", 7, 2, "forward")
+    assert (failure.held, failure.reserved, failure.predicted, failure.moment) == (512, 512, None, None)
+    assert failure.rows == (HeldRow("others", "*", 512, None),)
+
+
+def test_a_snapshot_does_not_need_the_comparison(
+    tmp_path: Path, states: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(oom_snapshots, "compared", lambda *_: 1 / 0)
+    with caplog.at_level(logging.WARNING, "asrconfig_go"):
+        path = made(tmp_path).take("training", ERROR)
+    assert numbered(path) == 0
+    assert "cannot write a memory snapshot" in caplog.text
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_blocks_belong_to_components_and_modules() -> None:
+    snapshot = state()
+    (segment,) = snapshot["segments"]
+    segment["blocks"] = [
+        {"address": address, "size": size, "state": use, "frames": []}
+        for address, size, use in ((0, 10, "active_allocated"), (10, 20, "active_allocated"), (30, 40, "inactive"),
+                                   (70, 1, "active_allocated"), (71, 2, "active_allocated"))
+    ]  # fmt: skip
+    events = [
+        ("alloc", 10, "lost"),
+        ("free_completed", 10, "lost"),
+        ("alloc", 10, "encoder.layers.0"),
+        ("alloc", 71, ""),
+    ]
+    snapshot["device_traces"] = [[{"action": a, "addr": at, "user_metadata": m} for a, at, m in events]]
+    held = held_in(snapshot, {0: ("gradients", "encoder.layers.0.weight"), 70: ("parameters", "bias")}, Place())
+    assert held.blocks == {
+        ("gradients", "encoder.layers.0"): 10,
+        ("others", "encoder.layers.0"): 20,
+        ("parameters", ""): 1,
+        ("others", ""): 2,
+    }
+    assert held.reserved == 512
 
 
 def test_the_moment_of_the_error_comes_first(tmp_path: Path, states: list[Any]) -> None:
     snapshots = made(tmp_path)
-    snapshots.ran_out()
-    snapshots.ran_out()  # the last one is the error's
+    snapshots.ran_out(512)
+    snapshots.ran_out(512)  # the last one is the error's
     assert numbered(snapshots.take("training", ERROR)) == 1
-    snapshots.ran_out()
+    snapshots.ran_out(512)
     text = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
     assert numbered(snapshots.take("evaluation", RuntimeError(text))) == 3, "which does not pass through the allocator"
 
@@ -76,7 +125,7 @@ def test_errors_that_others_catch_are_seen_a_hundred_times(tmp_path: Path, monke
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: taken.append(1) or state())  # type: ignore[func-returns-value]
     snapshots = made(tmp_path)
     for _ in range(300):
-        snapshots.ran_out()
+        snapshots.ran_out(512)
     assert len(taken) == 100
     assert snapshots._held is None, "the last one is not of a later error"
 

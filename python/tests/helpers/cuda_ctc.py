@@ -84,15 +84,22 @@ class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
         return {"input_values": torch.randn(48_000), "labels": torch.randint(1, VOCABULARY, (20,))}
 
 
-def guarded_trainer(output: str, oom_snapshot: Any) -> tuple[Any, Any]:
-    """A Trainer of two steps of eight clips, with its guard. Losses mean nothing here, so their rule is given."""
+def guarded_trainer(output: str, oom_snapshot: Any, memory_limit_bytes: int | None = None) -> tuple[Any, Any]:
+    """A Trainer of two steps of eight clips, with its guard. Losses mean nothing here, so their rule is given.
+
+    With ``memory_limit_bytes`` the guard predicts the memory, and takes this for what there is.
+    """
     from transformers import Trainer, TrainingArguments
 
     from asrconfig_go.guard import attach
+    from asrconfig_go.guard.memory_budget import traced_for
 
     arguments = TrainingArguments(
         output, per_device_train_batch_size=8, max_steps=2, report_to=[], save_strategy="no", disable_tqdm=True,
         max_grad_norm=0.0, dataloader_pin_memory=False,
     )  # fmt: skip
     trainer = Trainer(small_wav2vec2(), arguments, train_dataset=Clips())
-    return trainer, attach(trainer, rule="mean", oom_snapshot=oom_snapshot)
+    options: dict[str, Any] = {}
+    if memory_limit_bytes is not None:
+        options = {"memory": traced_for(trainer, "T4"), "memory_limit_bytes": memory_limit_bytes}
+    return trainer, attach(trainer, rule="mean", oom_snapshot=oom_snapshot, **options)

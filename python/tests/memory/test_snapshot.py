@@ -132,6 +132,8 @@ def test_categories_are_the_components_of_the_estimate(estimate: MemoryEstimate,
     events = snapshot["device_traces"][0]
     found = {event["category"] for event in events if "category" in event}
     assert found >= {*estimate.at_peak.components, "unknown"}  # without the last the viewer ends with an error
+    segments = [e for e in events if e["action"] in TAKEN]
+    assert all(e["category"] == e["user_metadata"] != "unknown" for e in segments)
     parameters = sum(e["size"] for e in events if e["action"] == "alloc" and e["category"] == "parameters")
     assert parameters == pytest.approx(estimate.at_peak.components["parameters"], rel=0.01)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,6 +16,7 @@ import asrconfig_go as ac
 from asrconfig_go._base import native
 from asrconfig_go.cli.main import main
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, VersionMismatchError
+from asrconfig_go.guard.memory_failure import HeldRow, MemoryFailure, PredictedMoment
 from asrconfig_go.guard.training_report import GuardEvent
 from asrconfig_go.monitor.rank_peaks import RankPeaks
 from asrconfig_go.monitor.run_log import RunLog
@@ -331,6 +333,28 @@ def test_a_file_that_cannot_be_read_beside_others_is_a_note(tmp_path: Path, smal
     r = report(tmp_path)
     assert r.steps.train == 3
     assert [note for note in r.notes if "asrconfig_monitor-rank1.json ends in the middle" in note]
+
+
+def test_what_was_held_when_memory_ran_out_is_told(tmp_path: Path, small: Json) -> None:
+    saved(small, tmp_path / "asrconfig_monitor.json")
+    begin = small["start_unix_nanos"] / 1e9
+    rows = (HeldRow("others", "*", 5 * GIB, 3 * GIB), HeldRow("parameters", "*", GIB, GIB))
+    moment = PredictedMoment("micro", "backward", "aten.mm.default", "lm_head", 2)
+    failure = MemoryFailure(
+        "training", 2, 0, begin + 1, 8, 10.0, "backward", "", 7 * GIB, 6 * GIB, 4 * GIB, moment, rows
+    )
+    earlier = replace(failure, place="optimizer", at_unix_s=begin - 60)
+    for each in (failure, earlier):
+        (tmp_path / f"_asrconfig-oom-{each.place}.json").write_text(json.dumps(asdict(each)))
+    (tmp_path / "_asrconfig-oom-evaluation.json").write_text('{"place": 1}')
+    r = report(tmp_path)
+    assert r.failures == (failure,), "without those of an earlier training"
+    assert [note for note in r.notes if "_asrconfig-oom-evaluation.json cannot be read" in note]
+    assert r.to_json()["out_of_memory"] == [asdict(failure)]
+    r.to_html(tmp_path / "run.html")
+    for shown in (str(r), unescape((tmp_path / "run.html").read_text("utf-8"))):
+        assert "backward: 6.00 GiB held of 7.00 GiB reserved" in shown
+        assert "+2.00 GiB" in shown
 
 
 def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import resource
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,14 @@ def test_modules_are_named_forward_and_backward() -> None:
     backward = {trace.modules[m] for m in s["module"][births_before:births_after]}
     assert {"0", "1", "2"} <= forward
     assert {"0", "1", "2"} <= backward
+
+
+def test_parameters_and_states_have_their_modules() -> None:
+    trace = loop()
+    for number, tag, each in ((0, "parameter", 1), (1, "optimizer", 2)):
+        s, found = trace.segments[number], Counter[str]()
+        found.update(trace.modules[m] for m, t in zip(s["module"], s["tag"], strict=True) if trace.tags[t] == tag)
+        assert found == {"0": 2 * each, "2": 2 * each}, tag
 
 
 def test_every_storage_dies_once_and_after_its_birth() -> None:

@@ -1,0 +1,202 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
+	"github.com/asrconfig/asrconfig-go/core/memory/replay"
+	"github.com/asrconfig/asrconfig-go/core/memory/template"
+)
+
+// CompareRequest holds what a training held at a moment against the same moment of the run that Simulate plays for the request.
+type CompareRequest struct {
+	Request
+	CompareArgs
+}
+
+// CompareArgs are the moment of a training, and what it held then.
+type CompareArgs struct {
+	Phase  string         `json:"phase"`  // forward, backward or optimizer; "" where that is not known
+	At     string         `json:"at"`     // the module at work; "" where that is not known
+	Wanted uint64         `json:"wanted"` // bytes that were not there, as PyTorch's error names them; 0 where that is not known
+	Held   []peak.Holding `json:"held"`   // at most 1 000 000
+	Rows   int            `json:"rows"`   // at most, up to 10 000; 0 or absent: 20
+}
+
+// Comparison is what a training held, beside the prediction.
+type Comparison struct {
+	Held      uint64     `json:"held"`      // bytes in all
+	Predicted *uint64    `json:"predicted"` // likewise; null without a prediction
+	Moment    *Moment    `json:"moment"`    // of the predicted run; null without a prediction
+	Rows      []peak.Row `json:"rows"`      // largest differences first
+}
+
+// Moment is an allocation of a run that is about to be made.
+type Moment struct {
+	Segment string `json:"segment"`
+	Phase   string `json:"phase"`
+	Op      string `json:"op"`
+	Module  string `json:"module"`
+	Step    int    `json:"step"` // optimizer step or evaluation batch, from 1
+}
+
+const (
+	maxHoldings = 1_000_000
+	defaultRows = 20
+)
+
+// Unpredicted is the comparison of a training without a prediction. Errors: InvalidArgument.
+func (a CompareArgs) Unpredicted() (Comparison, error) {
+	if err := a.inBounds(); err != nil {
+		return Comparison{}, err
+	}
+	return Comparison{Held: peak.Sum(a.Held), Rows: peak.Compare(a.Held, nil, a.rows())}, nil
+}
+
+// Compare replays a few steps, and compares with what is held before the allocation that is most like the training's: in its
+// phase and its module; with as much in gradients and in the optimizer's state, which tell how far a step is; of those one
+// that wants as much, and of those the one with most allocated.
+func (m *Model) Compare(r CompareRequest) (Comparison, error) {
+	if err := r.inBounds(); err != nil {
+		return Comparison{}, err
+	}
+	settings, err := settingsOf(r.Settings, r.LimitBytes, r.DeviceBytes)
+	if err != nil {
+		return Comparison{}, err
+	}
+	plan, err := m.plan(r.Request)
+	if err != nil {
+		return Comparison{}, err
+	}
+	p := replay.New(m.templates.Variables, settings, r.GPU)
+	c := newCounterpart(m, r.CompareArgs, settings, p.Allocator)
+	p.Allocating, p.Allocator.Watch = c.allocating, c.changed
+	if _, err := p.PlayAll(plan); err != nil {
+		return Comparison{}, err
+	}
+	if c.moment == nil {
+		return r.Unpredicted()
+	}
+	sum := peak.Sum(c.best)
+	return Comparison{peak.Sum(r.Held), &sum, c.moment, peak.Compare(r.Held, c.best, r.rows())}, nil
+}
+
+func (a CompareArgs) rows() int { return cmp.Or(a.Rows, defaultRows) }
+
+func (a CompareArgs) inBounds() error {
+	if a.Rows < 0 || a.Rows > maxModules {
+		return outOfRange("rows is %d; the range is 0 to %d", a.Rows, maxModules)
+	}
+	if len(a.Held) > maxHoldings {
+		return outOfRange("held has %d entries; the most are %d", len(a.Held), maxHoldings)
+	}
+	return nil
+}
+
+// counterpart follows a replayed run to the moment that is most like another run's.
+type counterpart struct {
+	CompareArgs
+	model     *Model
+	settings  allocator.Settings
+	allocator *allocator.Allocator
+	aim       [2]uint64 // the other run's gradients and optimizer state
+
+	now     []peak.Holding // by number of a kind
+	done    [2]uint64      // of that, gradients and optimizer state
+	sum     uint64         // in all
+	kinds   map[kind]int
+	current int     // kind of what is allocated next
+	next    *Moment // that allocation; nil where it cannot be the other run's
+	live    map[uint64]block
+
+	moment *Moment // the best so far, with what is held
+	rank   [4]uint64
+	best   []peak.Holding
+}
+
+type kind struct {
+	component uint8
+	module    int32
+}
+
+type block struct {
+	kind  int
+	bytes uint64
+}
+
+func newCounterpart(m *Model, a CompareArgs, settings allocator.Settings, running *allocator.Allocator) *counterpart {
+	c := &counterpart{CompareArgs: a, model: m, settings: settings, allocator: running, kinds: map[kind]int{}, live: map[uint64]block{}}
+	for _, h := range a.Held {
+		if i := progress(h); i >= 0 {
+			c.aim[i] += h.Bytes
+		}
+	}
+	return c
+}
+
+// progress is the place of a holding among those that tell how far a step is; -1 of others.
+func progress(h peak.Holding) int {
+	return slices.Index([]string{"gradients", "optimizer"}, h.Component)
+}
+
+func (c *counterpart) allocating(s replay.Segment, storage int32, component uint8) {
+	made := s.Template.Storages[storage]
+	phase, module := s.Template.PhaseOf(storage), c.model.modules[made.Module]
+	c.next = nil
+	if s.Position.Role != template.Load && (c.Phase == "" || c.Phase == phase) {
+		c.next = &Moment{s.Template.Kind, phase, c.model.ops[made.Op], module, stepOf(s.Position)}
+	}
+	key := kind{component, made.Module}
+	at, known := c.kinds[key]
+	if !known {
+		at, c.kinds[key] = len(c.now), len(c.now)
+		c.now = append(c.now, peak.Holding{Component: c.model.templates.Components[component], Module: module})
+	}
+	c.current = at
+}
+
+// offer takes the moment before an allocation if it is more like the other run's than the best so far.
+func (c *counterpart) offer(here *Moment, bytes uint64) {
+	rank := [4]uint64{0, apart(c.done[0], c.aim[0]) + apart(c.done[1], c.aim[1]), 0, ^c.sum}
+	if c.At != "" && here.Module != c.At {
+		rank[0] = 1
+	}
+	if c.Wanted > 0 && c.settings.Wanted(bytes) != c.Wanted {
+		rank[2] = 1
+	}
+	if c.moment == nil || slices.Compare(rank[:], c.rank[:]) < 0 {
+		c.moment, c.rank, c.best = here, rank, append(c.best[:0], c.now...)
+	}
+}
+
+func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
+
+// changed follows the allocator's blocks.
+func (c *counterpart) changed(change allocator.Change) {
+	grown := c.allocator.Stats().Allocated - c.sum
+	switch change.Action {
+	case allocator.Allocated:
+		if c.next != nil {
+			c.offer(c.next, change.Bytes)
+		}
+		c.live[change.Address] = block{c.current, grown}
+		c.add(c.current, grown)
+	case allocator.Freed:
+		freed := c.live[change.Address]
+		delete(c.live, change.Address)
+		c.add(freed.kind, -freed.bytes)
+	case allocator.SegmentAllocated, allocator.SegmentFreed, allocator.SegmentMapped, allocator.SegmentUnmapped:
+	}
+}
+
+// add counts bytes of a kind; what wraps around is taken away.
+func (c *counterpart) add(kind int, bytes uint64) {
+	h := &c.now[kind]
+	h.Bytes += bytes
+	c.sum += bytes
+	if i := progress(*h); i >= 0 {
+		c.done[i] += bytes
+	}
+}

@@ -1,0 +1,82 @@
+package memory
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/peak"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
+)
+
+// held is what a run has of these, in units of the fake model's weight.
+func held(parameters, gradients, optimizer, others uint64) []peak.Holding {
+	const weight = tracetest.Width * tracetest.Width * 4
+	return []peak.Holding{{Component: "parameters", Bytes: parameters * weight}, {Component: "gradients", Bytes: gradients * weight},
+		{Component: "optimizer", Bytes: optimizer * weight}, {Component: "others", Bytes: others * weight}}
+}
+
+func predictedOf(t *testing.T, rows []peak.Row, component string) (sum uint64) {
+	t.Helper()
+	for _, r := range rows {
+		if r.Component == component {
+			require.NotNil(t, r.Predicted)
+			sum += *r.Predicted
+		}
+	}
+	return sum
+}
+
+func TestCompareFindsTheSameMoment(t *testing.T) {
+	const weight = tracetest.Width * tracetest.Width * 4
+	m := opened(t, tracetest.Usual(3))
+	r := at(shape(6, 4000, 30))
+	peaks := simulated(t, m, r)
+	for name, each := range map[string]struct {
+		args CompareArgs
+		want Moment
+	}{
+		"first step":           {CompareArgs{Phase: "forward", Held: held(3, 0, 0, 9)}, Moment{Phase: "forward", Step: 1}},
+		"state is there":       {CompareArgs{Phase: "forward", Held: held(3, 0, 6, 9)}, Moment{Phase: "forward", Step: 2}},
+		"within backward":      {CompareArgs{Phase: "backward", Held: held(3, 1, 6, 9)}, Moment{Phase: "backward", Step: 2}},
+		"in a module":          {CompareArgs{Phase: "forward", At: "encoder.layers.1.attention", Held: held(3, 0, 6, 9)}, Moment{Phase: "forward", Step: 2, Module: "encoder.layers.1.attention"}},
+		"optimizer, half way":  {CompareArgs{Phase: "optimizer", Held: held(3, 3, 2, 0)}, Moment{Phase: "optimizer", Step: 1}},
+		"nothing known of it":  {CompareArgs{Held: held(3, 3, 6, 0)}, Moment{Step: 2}},
+		"a module of no trace": {CompareArgs{Phase: "forward", At: "other", Held: held(3, 0, 0, 0)}, Moment{Phase: "forward", Step: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := m.Compare(CompareRequest{Request: r, CompareArgs: each.args})
+			require.NoError(t, err)
+			require.Equal(t, each.want.Step, c.Moment.Step)
+			if each.want.Phase != "" {
+				require.Equal(t, each.want.Phase, c.Moment.Phase)
+			}
+			if each.want.Module != "" {
+				require.Equal(t, each.want.Module, c.Moment.Module)
+			}
+			require.Equal(t, peak.Sum(each.args.Held), c.Held)
+			require.Equal(t, uint64(3*weight), predictedOf(t, c.Rows, "parameters"))
+			for i, component := range []string{"gradients", "optimizer"} {
+				require.Equal(t, each.args.Held[i+1].Bytes, predictedOf(t, c.Rows, component))
+			}
+			require.LessOrEqual(t, *c.Predicted, peaks.PeakAllocated)
+			sum := uint64(0)
+			for _, r := range c.Rows {
+				sum += *r.Predicted
+			}
+			require.Equal(t, *c.Predicted, sum)
+		})
+	}
+}
+
+func TestCompareWithoutAPrediction(t *testing.T) {
+	c, err := CompareArgs{Held: held(1, 2, 3, 4), Rows: 2}.Unpredicted()
+	require.NoError(t, err)
+	require.Nil(t, c.Predicted)
+	require.Nil(t, c.Moment)
+	require.Len(t, c.Rows, 2)
+	_, err = CompareArgs{Rows: -1}.Unpredicted()
+	require.ErrorContains(t, err, "rows is -1; the range is 0 to 10000")
+	_, err = opened(t, tracetest.Usual(1)).Compare(CompareRequest{Request: Request{}})
+	require.ErrorContains(t, err, "batch and length are missing")
+}

@@ -1,0 +1,143 @@
+package peak
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Holding is memory that a run holds at a moment.
+type Holding struct {
+	Component string `json:"component"` // parameters, gradients, optimizer, buffers; anything else counts as "others"
+	Module    string `json:"module"`    // "" outside any module
+	Bytes     uint64 `json:"bytes"`     // of blocks
+}
+
+// Others are activations, temporaries, inputs, workspaces and outputs: a running training cannot tell them apart.
+const Others = "others"
+
+// AllModules is the module of a row about the whole model.
+const AllModules = "*"
+
+// Row is what one part of a model holds in a run, beside what it was predicted to hold at that moment.
+type Row struct {
+	Component string  `json:"component"` // that of a holding; "…" for all that do not fit into the table
+	Module    string  `json:"module"`    // as in memory.simulate; "*" for all of a component, "" outside any module
+	Held      uint64  `json:"held"`
+	Predicted *uint64 `json:"predicted"` // null without a prediction
+}
+
+// slight is a difference, in bytes, that makes no row of its own.
+const slight = 1 << 20
+
+// Compare gives rows by component and module, those with the largest difference first, at most so many. All of a component is
+// one row where no part differs by 1 MiB, and so are others where the run does not know their modules. Predicted is nil where
+// nothing is predicted: then the largest come first.
+func Compare(held, predicted []Holding, most int) []Row {
+	known := slices.ContainsFunc(held, func(h Holding) bool { return componentOf(h) == Others && h.Module != "" })
+	var rows []Row
+	for _, group := range []func(string) string{layerOf, func(path string) string { return stackOf(layerOf(path)) }} {
+		rows = folded(compared(held, predicted, func(h Holding) string {
+			if componentOf(h) == Others && !known {
+				return AllModules
+			}
+			return group(h.Module)
+		}))
+		if len(rows) <= most {
+			break
+		}
+	}
+	rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Held == 0 && r.off() == 0 })
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(b.off(), a.off()), cmp.Compare(b.Held, a.Held), cmp.Compare(a.Component, b.Component), cmp.Compare(a.Module, b.Module))
+	})
+	if len(rows) > most {
+		rest := Row{Component: otherModules, Module: AllModules}
+		for _, r := range rows[most-1:] {
+			rest.add(r)
+		}
+		rows = append(rows[:most-1], rest)
+	}
+	return rows
+}
+
+func componentOf(h Holding) string {
+	switch h.Component {
+	case "parameters", "gradients", "optimizer", "buffers":
+		return h.Component
+	}
+	return Others
+}
+
+// compared sums up both sides by component and group of modules.
+func compared(held, predicted []Holding, group func(Holding) string) []Row {
+	var rows []Row
+	places := map[[2]string]int{}
+	row := func(h Holding) *Row {
+		key := [2]string{componentOf(h), group(h)}
+		at, is := places[key]
+		if !is {
+			at, places[key] = len(rows), len(rows)
+			rows = append(rows, Row{Component: key[0], Module: key[1]})
+			if predicted != nil {
+				rows[at].Predicted = new(uint64)
+			}
+		}
+		return &rows[at]
+	}
+	for _, h := range held {
+		row(h).Held += h.Bytes
+	}
+	for _, h := range predicted {
+		*row(h).Predicted += h.Bytes
+	}
+	return rows
+}
+
+// folded makes one row of each component that is as predicted.
+func folded(rows []Row) []Row {
+	differs := map[string]bool{}
+	for _, r := range rows {
+		differs[r.Component] = differs[r.Component] || r.off() >= slight || r.Predicted == nil
+	}
+	kept, whole := []Row{}, map[string]int{}
+	for _, r := range rows {
+		at, is := whole[r.Component]
+		switch {
+		case differs[r.Component]:
+			kept = append(kept, r)
+		case is:
+			kept[at].add(r)
+		default:
+			whole[r.Component] = len(kept)
+			kept = append(kept, Row{Component: r.Component, Module: AllModules, Held: r.Held, Predicted: r.Predicted})
+		}
+	}
+	return kept
+}
+
+func (r *Row) add(other Row) {
+	r.Held += other.Held
+	if other.Predicted != nil {
+		sum := *other.Predicted
+		if r.Predicted != nil {
+			sum += *r.Predicted
+		}
+		r.Predicted = &sum
+	}
+}
+
+// off is by how many bytes a row is not as predicted.
+func (r Row) off() uint64 {
+	if r.Predicted == nil {
+		return 0
+	}
+	return max(r.Held, *r.Predicted) - min(r.Held, *r.Predicted)
+}
+
+// Sum is the number of bytes in all holdings.
+func Sum(holdings []Holding) (sum uint64) {
+	for _, h := range holdings {
+		sum += h.Bytes
+	}
+	return sum
+}
