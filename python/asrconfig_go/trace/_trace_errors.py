@@ -13,5 +13,9 @@ class RefusedBatchError(TraceError):
     """The model's own code fails on a batch."""
 
 
+class CheckpointError(TraceError):
+    """The model cannot be trained with the kind of checkpoints that was asked for."""
+
+
 class NoLossError(InvalidArgumentError):
     """The model gives no loss for a batch."""

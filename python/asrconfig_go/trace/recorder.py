@@ -15,6 +15,7 @@ from torch.utils import _foreach_utils as foreach_utils, _pytree as pytree
 
 from .._base.errors import InvalidArgumentError
 from . import _kernels
+from ._checkpoints import endless_ones_refused
 from ._devices import cuda_is_here
 from ._log import EventLog
 from ._mode import DeviceMode
@@ -64,6 +65,7 @@ class MemoryRecorder:
             stack.callback(_kernels.register(self._capability, self._log)._destroy)
             stack.enter_context(self._where.hooked())
             stack.enter_context(cuda_is_here())
+            stack.enter_context(endless_ones_refused())
             stack.enter_context(self._mode)
             _active.append(self)
             stack.callback(_active.remove, self)

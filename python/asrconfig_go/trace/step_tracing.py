@@ -16,9 +16,9 @@ from .._base.choices import Checkpointing, Optimizer, Precision
 from .._base.defaults import OPTIMIZER
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from .._base.transformers_features import trainer_stops_caching
-from . import _traced_optimizers
+from . import _checkpoints, _traced_optimizers
 from ._copy import imaginary_copy
-from ._trace_errors import NoLossError, RefusedBatchError, TraceError
+from ._trace_errors import CheckpointError, NoLossError, RefusedBatchError, TraceError
 from .recorder import MemoryRecorder
 from .signature import LossFunction, MadeUp, made_up_batches
 from .trace_file import Trace
@@ -79,7 +79,7 @@ def trace_training(
                 loop.run(recorder, built, points, progress, made_up)
                 return recorder.trace()
             except (TraceError, NoLossError) as error:
-                if made_up is None:
+                if made_up is None or isinstance(error, CheckpointError):  # which no other batch helps
                     raise
                 refused.append(error)
 
@@ -185,7 +185,7 @@ class _Loop:
             recorder.segment("accumulate" if number else "micro", **_shape(point))
             self._held.append(recorder.place(self._batch(point)))
             before.clear()
-            with recorder.working(), _failing_clearly(point):
+            with recorder.working(), _failing_clearly(point, self._checkpointing):
                 self._kept = self._micro_batch(model, self._held[-1], scaler)
         recorder.segment("step", phase="optimizer", **_shape(point))
         with recorder.working():
@@ -284,13 +284,15 @@ class _Loop:
 
 
 @contextmanager
-def _failing_clearly(point: Point) -> Iterator[None]:
+def _failing_clearly(point: Point, checkpointing: str | None) -> Iterator[None]:
     """Errors of the model's own code, with the shape that it was given."""
     try:
         yield
     except (InvalidArgumentError, UnsupportedError):
         raise
     except Exception as error:
+        if checkpointing == "reentrant" and (refused := _checkpoints.refused(error)) is not None:
+            raise refused from error
         raise RefusedBatchError(
             f"the model fails on a batch of {point[0]}, input length {point[1]}, {point[2]} labels: "
             f"{type(error).__name__}: {error}",
