@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cuda_process import run_on_cuda, stand_in  # noqa: F401
+from cuda_forked import run_on_cuda
+from cuda_process import stand_in  # noqa: F401
 
 # Of the GPU: memory runs out in the forward pass of the first step, in its backward pass, in the second step.
 PLACES = {260_000_000: (0, "forward"), 330_000_000: (0, "backward"), 360_000_000: (1, "backward")}
