@@ -257,7 +257,7 @@ class Workspaces:
 
     def _passing(self, op: Any, name: str, args: Any) -> None:
         if op is aten.native_layer_norm_backward.default:
-            self._norm(args[0], args[1], args[5], name)
+            self._norm(args[0], args[1], args[5], args[7], name)
         rule = _PASSING.get(op)
         self._log.sequence(rule(args) if rule else [], name)
 
@@ -268,16 +268,18 @@ class Workspaces:
         if columns in self.widths and rows:
             self._log.passing(rows, f"column_sum:{columns}")
 
-    def _norm(self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, name: str) -> None:
+    def _norm(
+        self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, wanted: list[bool], name: str
+    ) -> None:
         """With a copy of a transposed gradient, those of a norm's weight and bias over many rows."""
         with ExitStack() as copied:
             for size in filter(None, _copies(grad)):
                 copied.enter_context(self._log.during(size, name))
                 self._log.copied(size, grad)
-            self._norm_blocks(x, weight)
+            self._norm_blocks(x, weight, sum(wanted[1:]))
 
-    def _norm_blocks(self, x: torch.Tensor, weight: torch.Tensor | None) -> None:
-        """Sums of blocks of rows, then of these.
+    def _norm_blocks(self, x: torch.Tensor, weight: torch.Tensor | None, gradients: int) -> None:
+        """Sums of blocks of rows, then of these, for each of the ``gradients`` of weight and bias that is wanted.
 
         Whether there are any depends on the rows and on the GPU, so the trace counts rows as for column sums
         (ConfigureAndLaunchGammaBetaBackwardKernel, aten/src/ATen/native/cuda/layer_norm_kernel.cu, from torch 2.8 on).
@@ -286,8 +288,10 @@ class Workspaces:
             return
         columns = weight.numel()
         rows, blocks = x.numel() // columns, f"norm_blocks:{weight.element_size()}:{columns}"
-        with self._log.during(rows, blocks), self._log.during(rows, blocks):
-            for _ in range(2):
+        with ExitStack() as held:
+            for _ in range(gradients):
+                held.enter_context(self._log.during(rows, blocks))
+            for _ in range(gradients):
                 self._log.passing(rows, f"norm_sum:{columns}")
 
     def _matmul(self, op: Any, name: str) -> None:

@@ -104,17 +104,40 @@ class Transposing(nn.Module):  # type: ignore[misc]
         return F.log_softmax(torch.softmax(y, -1) + y, -1)
 
 
+class Norm(nn.Module):  # type: ignore[misc]
+    """A layer norm of which only these parameters are trained, behind a layer that is."""
+
+    def __init__(self, size: int, *trained: str) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(size, size), nn.LayerNorm(size)
+        for name, parameter in self.norm.named_parameters():
+            parameter.requires_grad = name in trained
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.norm(self.first(x))
+        return y
+
+
 @dataclass(frozen=True)
 class Piece:
-    """How to build one, its input's sizes, and the type of its autocast."""
+    """How to build one, its input's sizes, and the type of its autocast.
+
+    Allocations of at most ``least`` bytes are not compared, as a trace leaves out the counters of a reduction's blocks.
+    """
 
     build: Callable[[], nn.Module]
     length: int = 100
     size: int = 128
     dtype: torch.dtype | None = None
+    least: int = 0
+
+    def compared(self, allocations: list[tuple[int, int]]) -> list[tuple[int, int]] | list[int]:
+        """What must be equal of each: its size and what is allocated after it, or the larger ones' sizes."""
+        return [size for size, _ in allocations if size > self.least] if self.least else allocations
 
 
 _HALF, _BRAIN = torch.float16, torch.bfloat16
+_ROWS = 22_000  # enough that a norm's gradients are summed up in blocks
 
 PIECES: dict[str, Piece] = {
     "attention": Piece(lambda: Attending(128, 4)),
@@ -133,6 +156,9 @@ PIECES: dict[str, Piece] = {
     "image fp16": Piece(Image, dtype=_HALF),
     "image": Piece(Image),
     "transposed softmax fp16": Piece(lambda: Transposing(128), dtype=_HALF),
+    "norm": Piece(lambda: Norm(64, "weight", "bias"), _ROWS, 64, least=_BLOCK),
+    "norm without a trained bias": Piece(lambda: Norm(64, "weight"), _ROWS, 64, least=_BLOCK),
+    "frozen norm": Piece(lambda: Norm(64), _ROWS, 64, least=_BLOCK),
     "LSTM": Piece(lambda: Recurrent("LSTM", 128, num_layers=2, bidirectional=True, dropout=0.1)),
     "LSTM fp16": Piece(lambda: Recurrent("LSTM", 128, num_layers=2, bidirectional=True), dtype=_HALF),
     "GRU": Piece(lambda: Recurrent("GRU", 128, num_layers=2), length=160),

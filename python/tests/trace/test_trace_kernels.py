@@ -219,6 +219,17 @@ def test_gradients_of_a_norm_count_rows() -> None:
     assert [size for _, size in made[at - 5 : at]] == [copy, *results, copy]  # of the input, and of the gradient
 
 
+@pytest.mark.skipif(not _workspaces._SPLITS_NORMS, reason="this torch sums a norm's gradient in one go")
+@pytest.mark.parametrize("trained", [(), ("bias",), ("weight", "bias")])
+def test_parameters_of_a_norm_that_are_frozen_have_no_sums(trained: tuple[str, ...]) -> None:
+    norm = torch.nn.LayerNorm(16)
+    for name, parameter in norm.named_parameters():
+        parameter.requires_grad = name in trained
+
+    made = births(lambda: norm(torch.randn(2, 300, 16, requires_grad=True)).sum().backward(), model=norm)
+    assert made.count(("norm_blocks:4:16", 600)) == made.count(("norm_sum:16", 600)) == len(trained)
+
+
 def test_sums_of_narrow_integers_are_widened() -> None:
     mask = torch.ones(3, 100, dtype=torch.int32)
     assert births(lambda: mask.sum(-1)) == [("to", 1200), ("sum.dim_IntList", 24), ("sum.dim_IntList", 2400)]
