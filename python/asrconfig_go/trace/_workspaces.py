@@ -41,6 +41,16 @@ def _ctc_beta(args: Any) -> list[int]:
     return [args[6].untyped_storage().nbytes()]
 
 
+def _ctc_blanks(args: Any) -> list[int]:
+    """The sum over blanks, the even places of log alpha and log beta, as ``logsumexp`` computes it, ibid.
+
+    The kernel for fewer than about 225 frames does without; it is counted there, too, where it is no peak.
+    """
+    clips, frames, places = args[6].shape
+    one, blanks = clips * frames * args[6].element_size(), (places + 1) // 2
+    return [one * blanks, one, one, clips * frames, -4, -3, one * blanks, one]
+
+
 def _rounded(n: int, to: int) -> int:
     return -(-n // to) * to
 
@@ -194,6 +204,8 @@ _BEFORE: dict[Any, Callable[[Any], list[int]]] = {aten.embedding_dense_backward.
 
 # Sizes of what a call takes when its results are there; -n gives the n-th of them back, the end all others.
 _PASSING: dict[Any, Callable[[Any], list[int]]] = {
+    aten._ctc_loss_backward.default: _ctc_blanks,
+    aten._ctc_loss_backward.Tensor: _ctc_blanks,
     aten._softmax.default: lambda args: _row_copies(args[0]),
     aten._log_softmax.default: lambda args: _row_copies(args[0]),
     aten._safe_softmax.default: _safe_softmax,
