@@ -12,7 +12,7 @@ from cases import Case
 from asrconfig_go.errors import UnsupportedError
 from asrconfig_go.memory import MemoryEstimate, MemoryModel
 from asrconfig_go.memory.memory_settings import Target
-from asrconfig_go.trace import MemoryRecorder
+from asrconfig_go.trace import MemoryRecorder, TraceError
 
 
 def predict(case: Case) -> dict[str, Any]:
@@ -40,6 +40,8 @@ def _of_trainer(case: Case) -> MemoryEstimate:
         own["length_per_second"] = models.units(about)
     try:
         return _traced(case, own)
+    except TraceError:  # whatever the shape
+        raise
     except UnsupportedError:  # SEW: what it makes of a length follows no formula, so that the shape itself is traced
         return _traced(case, own | {"points": [(case.batch, _length(case), _labels(case))]})
 
