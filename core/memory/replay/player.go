@@ -4,7 +4,6 @@ package replay
 import (
 	"errors"
 	"math"
-	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/formula"
@@ -83,7 +82,7 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 		return nil, err
 	}
 	pending, next := p.inherited, nextEvent(p.inherited)
-	spared := p.takePlaced(s)
+	spared, emptied := p.takePlaced(s), s.Template.FirstOf(trace.PhaseLoadAgain)
 	for at, e := range p.events {
 		if at == int(s.Template.Inputs) && len(s.Ahead) > 0 {
 			if err := p.placeAhead(s); err != nil {
@@ -96,6 +95,9 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 		}
 		if at < spared {
 			continue
+		}
+		if e >= 0 && e == emptied {
+			p.Allocator.EmptyCache()
 		}
 		if err := p.playEvent(s, e); err != nil {
 			return p.failed(s, e, at, err)
@@ -115,9 +117,6 @@ func (p *Player) playEvent(s Segment, e int32) error {
 			o.sample()
 		}
 		return nil
-	}
-	if slices.Contains(s.Template.Phases, template.Phase{Storage: e, Name: trace.PhaseLoadAgain}) {
-		p.Allocator.EmptyCache()
 	}
 	if p.Allocating != nil {
 		p.Allocating(s, e, p.component(s, e))

@@ -112,6 +112,16 @@ func (t *Template) PhaseOf(storage int32) string {
 	return name
 }
 
+// FirstOf is the storage with which a phase begins, -1 where the template has no such phase.
+func (t *Template) FirstOf(phase string) int32 {
+	for _, p := range t.Phases {
+		if p.Name == phase {
+			return p.Storage
+		}
+	}
+	return -1
+}
+
 // Base is the template by which others name the survivors of this one: of a composed template the one of later windows.
 func (t *Template) Base() *Template {
 	if t.base != nil {

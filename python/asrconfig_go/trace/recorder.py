@@ -89,27 +89,33 @@ class MemoryRecorder:
         resumed = self._log.segments[-1] if self._log.segments else None
         if resumed is None:
             self._log.begin("load", {}, "load")
-        resting, self._where.resting = self._where.resting, "load"
-        for tag, tensor, self._where.loading in _in_order_of_to(model):
-            self._owners[id(tensor)] = self._where.loading
-            if isinstance(tensor, nn.RNNBase):
-                self._flatten(tensor)
-                continue
-            self._log.birth(tensor, "to", tag)
-            if tag == "parameter" and tensor.dim() == 1:
-                self._workspaces.widths.add(tensor.numel())
-        self._where.resting, self._where.loading = resting, ""
+        with self._loading("load"):
+            for tag, tensor, self._where.loading in _in_order_of_to(model):
+                self._owners[id(tensor)] = self._where.loading
+                if isinstance(tensor, nn.RNNBase):
+                    self._flatten(tensor)
+                    continue
+                self._log.birth(tensor, "to", tag)
+                if tag == "parameter" and tensor.dim() == 1:
+                    self._workspaces.widths.add(tensor.numel())
 
     def load_again(self, model: nn.Module) -> None:
         """``model.to(device)`` of a model that is there already, after ``torch.cuda.empty_cache()``.
 
         Recurrent layers take a new buffer for their weights.
         """
-        resting, self._where.resting = self._where.resting, "load_again"
-        for layer in model.modules():
-            if isinstance(layer, nn.RNNBase):
-                self._flatten(layer)
-        self._where.resting = resting
+        with self._loading("load_again"):
+            for _, layer, self._where.loading in _in_order_of_to(model):
+                if isinstance(layer, nn.RNNBase):
+                    self._flatten(layer)
+
+    @contextmanager
+    def _loading(self, phase: str) -> Iterator[None]:
+        resting, self._where.resting = self._where.resting, phase
+        try:
+            yield
+        finally:
+            self._where.resting, self._where.loading = resting, ""
 
     def _flatten(self, layer: nn.RNNBase) -> None:
         """One buffer for the layer's weights, beside them until they have their places in it."""

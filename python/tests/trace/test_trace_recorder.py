@@ -77,6 +77,20 @@ def test_parameters_and_states_have_their_modules() -> None:
         assert found == {"0": 2 * each, "2": 2 * each}, tag
 
 
+def test_recurrent_weights_keep_their_module_when_loaded_again() -> None:
+    with MemoryRecorder() as recorder:
+        model = nn.Sequential(nn.LSTM(4, 4))
+        recorder.load(model)
+        recorder.load_again(model)
+    (segment,) = recorder.trace().segments
+    flattened = recorder.trace().ops.index("aten._cudnn_rnn_flatten_weight.default")
+    where = [
+        recorder.trace().modules[m] for m, op in zip(segment["module"], segment["op"], strict=True) if op == flattened
+    ]
+    assert where == ["0", "0"]
+    assert [name for _, name in segment["phases"]] == ["load", "load_again"]
+
+
 def test_every_storage_dies_once_and_after_its_birth() -> None:
     trace = loop(3)
     born, dead = 0, set()
