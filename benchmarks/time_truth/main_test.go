@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,6 +26,11 @@ func TestTargets(t *testing.T) {
 	for card, points := range groups {
 		assert.LessOrEqual(t, at(points.errors(ours), 0.5), most[card], card)
 	}
+	assert.LessOrEqual(t, at(iterations.transferred(), 0.5), 4.0)
+	for _, card := range []string{"Tesla_P100-PCIE-16GB", "Tesla_V100-PCIE-32GB"} { // a T4's clock follows its temperature, this A100 waits for its host
+		assert.LessOrEqual(t, slices.Max(groups[card].transferred()), 10.0, card)
+	}
+	assert.LessOrEqual(t, slices.Max(iterations.backwards().transferred()), 10.0)
 	questions, err := squad.predict(kernel.Terms{})
 	require.NoError(t, err)
 	require.Len(t, questions, 28)

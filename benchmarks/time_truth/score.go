@@ -12,10 +12,11 @@ import (
 
 // result is one point: seconds of an iteration, measured and predicted.
 type result struct {
-	group, name, detail string
-	truth               float64
-	ours                timing.Range
-	others              map[string]float64
+	group, model, name, detail string
+	truth                      float64
+	ours                       timing.Range
+	others                     map[string]float64
+	backward                   *result // of a training: its backward pass alone
 }
 
 type results []result
@@ -88,13 +89,13 @@ func (r results) bounds() string {
 	return fmt.Sprintf("%d of %d within the quoted range, which is ×%.2f wide (median)", inside, len(r), at(widths, 0.5))
 }
 
-// transferred is how far each point is off when one other point of the same group sets a factor, in percent.
+// transferred is how far each point is off when a point of another model on the same card sets a factor, in percent.
 func (r results) transferred() []float64 {
 	var off []float64
 	for _, points := range r.grouped(group) {
-		for i, known := range points {
-			for j, asked := range points {
-				if i != j && known.name != asked.name {
+		for _, known := range points {
+			for _, asked := range points {
+				if known.model != asked.model {
 					off = append(off, 100*math.Abs(asked.ours.Likely*known.truth/known.ours.Likely/asked.truth-1))
 				}
 			}
@@ -102,6 +103,39 @@ func (r results) transferred() []float64 {
 	}
 	slices.Sort(off)
 	return off
+}
+
+// backwards are the backward passes of the trainings, alone.
+func (r results) backwards() (all results) {
+	for _, p := range r {
+		if p.backward != nil {
+			all = append(all, *p.backward)
+		}
+	}
+	return all
+}
+
+// transfers is a table of what one measured model says of others, by card; of passes in float32 without what a host does between them, too.
+func (r results) transfers() string {
+	var b strings.Builder
+	b.WriteString("Median / 90th percentile / worst error in percent.\n\n| | pairs | iterations | pairs | backward passes |\n| --- | --- | --- | --- | --- |\n")
+	row := func(name string, iterations, backwards results) {
+		fmt.Fprintf(&b, "| %s |", name)
+		for _, of := range []results{iterations, backwards} {
+			if off := of.transferred(); len(off) > 0 {
+				fmt.Fprintf(&b, " %d | %s |", len(off), summary(off))
+			} else {
+				b.WriteString(" | |")
+			}
+		}
+		b.WriteString("\n")
+	}
+	cards := r.grouped(group)
+	for _, name := range slices.Sorted(maps.Keys(cards)) {
+		row(name, cards[name], cards[name].backwards())
+	}
+	row("all", r, r.backwards())
+	return b.String()
 }
 
 func (r results) print() {
