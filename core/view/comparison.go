@@ -67,6 +67,7 @@ type remedy struct {
 
 func comparison(r comparisonRecord) Document {
 	doc := Document{Title: fmt.Sprintf("%s: %s, %.1f h, longest %s s; effective batch %d, %s", r.Model.label(), count(r.Clips, "clip"), r.Hours, length(r.LongestS), r.Target, epochs(r.Epochs))}
+	doc.Brief = r.brief(doc.Title)
 	t := table{Head: []string{"GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $", "kWh", "bound by"}}
 	var others []Block
 	for _, plan := range r.Rows {
@@ -123,12 +124,6 @@ func (p gpuPlan) name() string {
 }
 
 func (p gpuPlan) row() row {
-	bound := p.Bound
-	if p.Calibrated {
-		bound += ", calibrated"
-	} else if p.Measured != "" {
-		bound += ", measured"
-	}
 	who := cell{Text: p.name(), Class: "tight"}
 	if p.Cheapest {
 		who.Marks = append(who.Marks, "cheapest")
@@ -141,8 +136,19 @@ func (p gpuPlan) row() row {
 		who, {Text: p.short()}, {Text: fmt.Sprintf("%d", p.Largest)},
 		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", p.Peak/units.GiB, inGiB(p.Memory), 100*used), Class: "tight", Meter: used, Limit: p.Budget / max(p.Memory, 1)},
 		{Text: around(p.RunHours), Class: "tight"}, {Text: around(p.Cost), Class: "tight"},
-		{Text: known(p.Energy, func(r profile.Range) string { return number(r.Likely) })}, {Text: bound},
+		{Text: known(p.Energy, func(r profile.Range) string { return number(r.Likely) })}, {Text: p.bound()},
 	}}
+}
+
+// bound is what bounds the speed, and whether that was measured.
+func (p gpuPlan) bound() string {
+	switch {
+	case p.Calibrated:
+		return p.Bound + ", calibrated"
+	case p.Measured != "":
+		return p.Bound + ", measured"
+	}
+	return p.Bound
 }
 
 // short is "8 × 4, bf16", with what else the plan needs.
@@ -260,5 +266,8 @@ func largest(r largestRecord) Document {
 	for i, words := range changes {
 		first = append(first, fmt.Sprintf("largest, %s: %s", words, best[i]))
 	}
-	return Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing", name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{said(first...), t}}
+	doc := Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing", name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{said(first...), t}}
+	t.Brief = shownRows
+	doc.Brief = []Block{oneLine{doc.Title}, oneLine(first), t}
+	return doc
 }

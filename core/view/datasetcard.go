@@ -18,7 +18,7 @@ var orders = map[string]string{"random": "random", "grouped": "grouped by length
 
 func dataset(d profile.Dataset) Document {
 	facts := datasetFacts(d)
-	doc := Document{Title: facts[0], Blocks: []Block{said(facts[1:]...)}}
+	doc := Document{Title: facts[0], Blocks: []Block{said(facts[1:]...)}, Brief: briefDataset(d, facts)}
 	if drawable(d) {
 		h := durations(d, nil, nil)
 		h.Note = paddingWords(d)
@@ -122,7 +122,7 @@ func padding(d profile.Dataset) []Block {
 	}
 	found := []Block{b}
 	if o := d.Outliers; o != nil {
-		found = append(found, said(fmt.Sprintf("%s over %.4g s hold %.0f%% of the padded time", count(o.Count, "clip"), o.OverS, 100*o.PaddedShare)))
+		found = append(found, said(fmt.Sprintf("%.0f%% of the padded time is that of %s over %.4g s", 100*o.PaddedShare, count(o.Count, "clip"), o.OverS)))
 	}
 	return found
 }

@@ -16,6 +16,7 @@ type Document struct {
 	Title    string
 	Untitled bool // as text
 	Blocks   []Block
+	Brief    []Block // what commands print unless all is asked for; nil: everything
 }
 
 // lines of a document are its headline and its blocks.

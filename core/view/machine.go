@@ -10,7 +10,7 @@ import (
 )
 
 func hardware(h profile.Hardware) Document {
-	return Document{Title: "Hardware", Untitled: true, Blocks: []Block{preformatted(hardwareLines(h))}}
+	return Document{Title: "Hardware", Untitled: true, Blocks: []Block{preformatted(hardwareLines(h))}, Brief: []Block{said(machineLine(h))}}
 }
 
 func hardwareLines(h profile.Hardware) []string {
@@ -59,7 +59,8 @@ type modelRecord struct {
 }
 
 func model(m modelRecord) Document {
-	return Document{Title: "Model", Untitled: true, Blocks: []Block{preformatted(modelLines(m))}}
+	lines := modelLines(m)
+	return Document{Title: "Model", Untitled: true, Blocks: []Block{preformatted(lines)}, Brief: []Block{oneLine(lines[:1])}}
 }
 
 func modelLines(m modelRecord) []string {
@@ -67,7 +68,7 @@ func modelLines(m modelRecord) []string {
 	if m.TrainableParameters != nil {
 		trainable = *m.TrainableParameters
 	}
-	lines := []string{fmt.Sprintf("%s: %.1f M parameters, %.1f M trainable", m.label(), m.TotalParameters/1e6, trainable/1e6)}
+	lines := []string{fmt.Sprintf("%s: %s parameters, %s trainable", m.label(), parameters(m.TotalParameters), parameters(trainable))}
 	if m.ParameterBytes == nil {
 		return lines
 	}
@@ -79,6 +80,17 @@ func modelLines(m modelRecord) []string {
 	}
 	slices.Sort(states)
 	return append(lines, fmt.Sprintf("parameters %s, gradients %s, optimizer state: %s", known(m.ParameterBytes, units.Size), known(m.GradientBytes, units.Size), strings.Join(states, ", ")))
+}
+
+// parameters is "315.5 M", "8.2 k", "0".
+func parameters(n float64) string {
+	switch {
+	case n >= 1e5:
+		return fmt.Sprintf("%.1f M", n/1e6)
+	case n >= 1000:
+		return fmt.Sprintf("%.1f k", n/1e3)
+	}
+	return fmt.Sprintf("%.0f", n)
 }
 
 func (m modelRecord) label() string {

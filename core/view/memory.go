@@ -111,6 +111,7 @@ const (
 
 func memory(r memoryRecord) Document {
 	doc := Document{Title: fmt.Sprintf("%s, %s, %s (%s)", name(or(r.Model, "model")), or(r.Shape, "as recorded"), r.Settings, or(estimators[r.Estimator], r.Estimator))}
+	doc.Brief = r.brief(doc.Title)
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
 	add(r.verdict(), said(r.peaks()), r.bar())
 	if t := r.Timeline; t != nil && len(t.Event) > 1 {

@@ -55,7 +55,7 @@ type caution struct {
 }
 
 func plan(r planRecord) Document {
-	doc := Document{Title: r.headline(), Blocks: []Block{r.badges()}}
+	doc := Document{Title: r.what() + "; " + r.gives(), Blocks: []Block{r.badges()}, Brief: r.brief()}
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
 	add(r.cautions(true)...)
 	var machine []string
@@ -75,10 +75,15 @@ func plan(r planRecord) Document {
 	return doc
 }
 
-// headline is "8 × 4 = 32 clips a step on Tesla T4, fp16, checkpointing off; peak 11.9 of 15.0 GiB; an epoch in …".
-func (r planRecord) headline() string {
-	c, m := r.Config, r.Memory
-	parts := []string{fmt.Sprintf("%s on %s, %s, checkpointing %s", r.step(), device(c), precision(c), checkpointing(c))}
+// what is "8 × 4 = 32 clips a step on Tesla T4, fp16, checkpointing off".
+func (r planRecord) what() string {
+	c := r.Config
+	return fmt.Sprintf("%s on %s, %s, checkpointing %s", r.step(), device(c), precision(c), checkpointing(c))
+}
+
+// gives is "peak 11.9 of 15.0 GiB; an epoch in about 7.2 min (5–9)".
+func (r planRecord) gives() string {
+	m := r.Memory
 	peak := inGiB(m.Peak)
 	if m.Total != nil {
 		peak = part(m.Peak, *m.Total)
@@ -86,11 +91,11 @@ func (r planRecord) headline() string {
 	if len(r.Stale) > 0 {
 		peak += " before your changes"
 	}
-	parts = append(parts, "peak "+peak)
-	if c.Times != nil {
-		parts = append(parts, "an epoch in about "+hours(c.Times.EpochHours))
+	gives := "peak " + peak
+	if t := r.Config.Times; t != nil {
+		gives += "; an epoch in about " + hours(t.EpochHours)
 	}
-	return strings.Join(parts, "; ")
+	return gives
 }
 
 func checkpointing(c profile.Config) profile.Checkpointing {

@@ -4,6 +4,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -12,10 +13,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// Request asks for a record of a kind in a format: "text", "html" (a card), "page", "title", "charts" or "csv".
+// Request asks for a record of a kind in a format: "text", "brief", "html" (a card), "page", "title", "charts" or "csv".
 type Request struct {
 	Kind   string          `json:"kind"`   // the name of a view, such as "plan" or "memory run"
-	Format string          `json:"format"` // text, html, page, title, csv or charts
+	Format string          `json:"format"` // text, brief, html, page, title, csv or charts
 	Width  int             `json:"width"`  // of text, in columns; 0 is 110
 	Record json.RawMessage `json:"record"` // as to_json of what is shown gives it
 }
@@ -101,13 +102,12 @@ type Shown struct {
 }
 
 func (d Document) as(r Request) (Shown, error) {
+	width := cmp.Or(r.Width, defaultWidth)
 	switch r.Format {
 	case "text":
-		width := r.Width
-		if width == 0 {
-			width = defaultWidth
-		}
 		return Shown{Text: strings.Join(d.lines(width), "\n")}, nil
+	case "brief":
+		return Shown{Text: strings.Join(d.brief(width), "\n")}, nil
 	case "title":
 		return Shown{Text: d.Title}, nil
 	case "charts":
@@ -119,7 +119,7 @@ func (d Document) as(r Request) (Shown, error) {
 		}
 		return Shown{Text: text}, nil
 	}
-	return Shown{}, fault.New(fault.InvalidArgument, "choose text, html, page, title or charts", "showing a %s: there is no format %q", r.Kind, clipped(r.Format, nameLength))
+	return Shown{}, fault.New(fault.InvalidArgument, "choose text, brief, html, page, title or charts", "showing a %s: there is no format %q", r.Kind, clipped(r.Format, nameLength))
 }
 
 // charts are those that other programs draw, in their order.

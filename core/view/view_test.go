@@ -126,12 +126,12 @@ func TestHostileTextsDoNothingInAnyView(t *testing.T) {
 			require.NoError(t, json.Unmarshal(record(t, kind), &v))
 			raw, err := json.Marshal(poisoned(v, text))
 			require.NoError(t, err)
-			for _, format := range []string{"text", "html", "page", "title"} {
+			for _, format := range []string{"text", "brief", "html", "page", "title"} {
 				got := rendered(t, kind, format, raw).Text
 				for _, harm := range []string{"\u202e", "\u2066", "\x00", "\ufeff"} {
 					require.NotContains(t, got, harm, "%s as %s", kind, format)
 				}
-				if format == "text" && kind != "screen" { // which colours by escapes where it is asked to
+				if (format == "text" || format == "brief") && kind != "screen" { // which colours by escapes where it is asked to
 					require.NotContains(t, got, "\x1b", kind)
 				}
 				if format == "html" || format == "page" {

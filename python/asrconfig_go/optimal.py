@@ -37,6 +37,7 @@ def create_optimal_config(
     sample_size: int | None = None,
     sampling_rate: int = SAMPLING_RATE,
     verbose: bool = True,
+    progress: bool | None = None,
     **settings: Unpack[PlanSettings],
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     """Measure the machine, the audio and the model, and plan the training.
@@ -46,8 +47,8 @@ def create_optimal_config(
     to 0.95, the share of GPU memory that the plan may use. ``settings`` are the other fields of ``PlanOptions``;
     ``trace`` and ``batch_fn`` are those of ``ASRConfigManager.plan``. ``gpu`` plans for a GPU of the catalogue such as
     ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips are decoded, and made to the model's input by
-    ``processor``, if there is one, to know how many workers keep the GPU fed. ``verbose`` prints a line per stage and
-    the plan.
+    ``processor``, if there is one, to know how many workers keep the GPU fed. ``verbose`` prints each stage
+    and the plan, ``progress`` (None: as ``verbose``) shows bars while it works.
 
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.
@@ -61,6 +62,7 @@ def create_optimal_config(
     from .plan.plan_options import PlanOptions
     from .view.units import say
 
+    bars = verbose if progress is None else progress
     options = PlanOptions(target_batch_size, safety_margin, **settings)
     options.check()
     manager = ASRConfigManager(safety_margin=safety_margin, gpu=gpu)
@@ -68,13 +70,11 @@ def create_optimal_config(
     # The model first: a wrong name should not come to light after a long scan.
     source, label = (model_name, None) if model is None else (model, model_name)
     found = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
-    say(
-        verbose, "Dataset", manager.profile_dataset(dataset, sample_size, sampling_rate=sampling_rate, progress=verbose)
-    )
+    say(verbose, "Dataset", manager.profile_dataset(dataset, sample_size, sampling_rate=sampling_rate, progress=bars))
     say(verbose, "Model", found)
     searched = options.policy == "fastest" and bool(manager.hardware.gpus)
     if searched and options.loader_rate is None and not isinstance(dataset, DatasetProfile):
         manager.measure_loader(dataset, processor=processor, seconds=_LOADER_S, sampling_rate=sampling_rate)
-    config = manager.plan(options, trace=trace, batch_fn=batch_fn, progress=verbose)
+    config = manager.plan(options, trace=trace, batch_fn=batch_fn, progress=bars)
     say(verbose, "Planning", config)
     return config, manager

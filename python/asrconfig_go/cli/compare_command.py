@@ -5,49 +5,34 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .._base.defaults import EPOCHS, LOADER_WORKERS, LORA_RANK, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
+from .._base.defaults import EPOCHS, LOADER_WORKERS, LORA_RANK
 from .._base.errors import InvalidArgumentError
-from .._base.output import show, show_json
+from .options import DATA, MODEL, add_output_options, add_training_options, show_result
 
 
 def add_compare(commands: Any) -> None:
     """Add the command and its options."""
     compare = commands.add_parser("compare", help="time, cost and memory of a training on other GPUs, without them")
-    compare.add_argument("--model", help="known name, or folder with config.json")
-    compare.add_argument("--gpus", help="T4,L4,2xT4,A100-40GB,… (default: the whole catalogue)")
-    compare.add_argument("--data", help="folder, manifest, tar shards, Parquet or audio file (see scan)")
-    compare.add_argument("--hours", type=float, help="hours of audio, instead of --data")
-    compare.add_argument("--mean-s", type=float, default=8.0, help="seconds of a clip on average (default 8)")
-    compare.add_argument("--max-s", type=float, help="seconds of the longest clip (default 3 times the mean)")
-    compare.add_argument("--price", help="dollars per hour and GPU, T4=0.35,L4=0.7, or a JSON file of them")
-    compare.add_argument(
-        "--target-batch-size",
-        type=int,
-        default=TARGET_BATCH_SIZE,
-        help="samples per optimizer step (default %(default)s)",
-    )
-    compare.add_argument("--epochs", type=float, default=EPOCHS, help="default %(default)s")
-    compare.add_argument("--precision", help="fp32, fp16 or bf16 (default: what suits each GPU)")
-    compare.add_argument("--optimizer", default=OPTIMIZER, help="the Trainer's name (default %(default)s)")
-    compare.add_argument("--freeze-feature-encoder", action="store_true", help="train without the front end")
-    compare.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters of this rank")
-    compare.add_argument("--length-handling", help="random, grouped, bucketed or packed (default: as planned)")
-    compare.add_argument(
-        "--safety-margin", type=float, default=SAFETY_MARGIN, help="share of memory (default %(default)s)"
-    )
-    compare.add_argument("--loader-rate", type=float, help="seconds of audio that a worker prepares per second")
-    compare.add_argument("--workers", type=int, help=f"workers of the loader for each GPU (default {LOADER_WORKERS})")
-    compare.add_argument("--gpu-profile", metavar="FILE", help="kernels of one GPU, by profile-gpu")
-    compare.add_argument(
-        "--largest", metavar="FAMILY", help="list models of whisper, xls-r, … that fit one GPU instead"
-    )
-    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    add = compare.add_argument
+    add("--model", help=MODEL)
+    add("--gpus", help="T4,L4,2xT4,A100-40GB,… (default: the whole catalogue)")
+    add("--data", help=DATA)
+    add("--hours", type=float, help="hours of audio, instead of --data")
+    add("--mean-seconds", type=float, default=8.0, metavar="SECONDS", help="of a clip on average (default 8)")
+    add("--max-seconds", type=float, metavar="SECONDS", help="of the longest clip (default 3 times the mean)")
+    add("--price", help="dollars per hour and GPU, T4=0.35,L4=0.7, or a JSON file of them")
+    add("--epochs", type=float, default=EPOCHS, help="default %(default)s")
+    add_training_options(compare)
+    add("--lora", type=int, default=0, metavar="RANK", help="train adapters of this rank")
+    add("--workers", type=int, help=f"workers of the loader for each GPU (default {LOADER_WORKERS})")
+    add("--largest", metavar="FAMILY", help="list models of whisper, xls-r, … that fit one GPU instead")
+    add_output_options(compare)
     compare.set_defaults(run=_compare)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     found = _largest(arguments) if arguments.largest is not None else _comparison(arguments)
-    show_json(found.to_dict()) if arguments.json else show(found)
+    show_result(arguments, found, found.to_dict)
     return 0
 
 
@@ -63,8 +48,8 @@ def _comparison(arguments: argparse.Namespace) -> Any:
         arguments.data,
         gpus=_listed(arguments.gpus),
         hours=arguments.hours,
-        mean_s=arguments.mean_s,
-        max_s=3 * arguments.mean_s if arguments.max_s is None else arguments.max_s,
+        mean_s=arguments.mean_seconds,
+        max_s=3 * arguments.mean_seconds if arguments.max_seconds is None else arguments.max_seconds,
         prices=_prices(arguments.price),
         target_batch_size=arguments.target_batch_size,
         epochs=arguments.epochs,
@@ -89,7 +74,7 @@ def _largest(arguments: argparse.Namespace) -> Any:
     return largest_models(
         names[0],
         arguments.largest,
-        seconds=15.0 if arguments.max_s is None else arguments.max_s,
+        seconds=15.0 if arguments.max_seconds is None else arguments.max_seconds,
         lora_rank=arguments.lora or LORA_RANK,
         precision=arguments.precision,
         safety_margin=arguments.safety_margin,

@@ -6,11 +6,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from .._base.errors import AsrConfigError
-from .._base.output import forgiving_streams, show, show_json
+from .._base.errors import AsrConfigError, UnsupportedError
+from .._base.native import package_version
+from .._base.output import forgiving_streams, show
 from .benchmark_command import add_benchmark
 from .compare_command import add_compare
 from .launch_command import add_launch
@@ -19,6 +19,7 @@ from .monitor_command import add_monitor
 from .plan_command import add_plan
 from .profile_gpu_command import add_profile_gpu
 from .report_command import add_report
+from .scan_command import add_scan
 from .train_command import add_train
 
 
@@ -44,12 +45,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage takes two lines, not those of all options."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n  → {self.prog} --help lists all options\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="asrconfig", description="Plan and guard the fine-tuning of speech models.")
+    parser = _Parser(prog="asrconfig", description="Plan and guard the fine-tuning of speech models.")
+    parser.add_argument("--version", action="version", version=f"asrconfig-go {package_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
     add_plan(commands)
     add_train(commands)
-    _add_scan(commands)
+    add_scan(commands)
     add_memory(commands)
     add_compare(commands)
     add_benchmark(commands)
@@ -60,45 +69,23 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="check the library, the driver, the limits and the versions")
     doctor.set_defaults(run=_doctor)
     _add_demo(commands)
+    _add_completion(commands)
     return parser
 
 
-def _add_scan(commands: Any) -> None:
-    scan = commands.add_parser("scan", help="measure audio files without decoding them")
-    scan.add_argument(
-        "paths", nargs="+", metavar="PATH", help="folders, audio files, a manifest, tar shards or Parquet"
-    )
-    scan.add_argument("--json", action="store_true", help="one JSON line per file")
-    scan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
-    scan.add_argument("--workers", type=int, default=0, help="parallel reads (default: four for each usable core)")
-    scan.add_argument("--batch-size", type=int, default=8, help="clips a batch, for what padding costs (default 8)")
-    scan.add_argument("--no-cache", action="store_true", help="read every file, and cache nothing")
-    scan.set_defaults(run=_scan)
+def _add_completion(commands: Any) -> None:
+    completion = commands.add_parser("completion", help="print completions for a shell, to source in its startup file")
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    completion.set_defaults(run=_completion)
 
 
-_LINE = ("path", "duration_s", "claimed_duration_s", "sample_rate", "channels", "bits", "codec", "method", "error")
-
-
-def _scan(arguments: argparse.Namespace) -> int:
-    from ..data.scan import scan_audio
-
-    source: Any = arguments.paths[0] if len(arguments.paths) == 1 else [Path(path) for path in arguments.paths]
-    result = scan_audio(
-        source,
-        sample_size=arguments.sample_size,
-        batch_size=arguments.batch_size,
-        workers=arguments.workers,
-        cache=not arguments.no_cache,
-        progress=not arguments.json,
-        allow_empty=True,
-    )
-    if arguments.json:
-        for clip in result.clips:
-            if not show_json({name: getattr(clip, name) for name in _LINE}, indent=None):
-                break
-    else:
-        show(result.profile)
-    return 0 if result.profile.measured_count else 1
+def _completion(arguments: argparse.Namespace) -> int:
+    try:
+        import shtab
+    except ImportError as error:
+        raise UnsupportedError("shtab, which writes completions, is not installed", "pip install shtab") from error
+    show(shtab.complete(_parser(), arguments.shell))
+    return 0
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

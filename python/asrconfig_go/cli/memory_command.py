@@ -8,9 +8,11 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._base import choices
 from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION
 from .._base.errors import NotFoundError
-from .._base.output import show, show_json, write
+from .._base.output import write
+from .options import MODEL, add_choice, add_output_options, show_result
 
 if TYPE_CHECKING:
     from ..memory.estimate import MemoryEstimate
@@ -19,16 +21,18 @@ if TYPE_CHECKING:
 def add_memory(commands: Any) -> None:
     """Add the command and its options."""
     memory = commands.add_parser("memory", help="estimate the GPU memory of a training, without a GPU")
-    memory.add_argument("--model", required=True, help="known name, or folder with config.json")
+    memory.add_argument("--model", required=True, help=MODEL)
     memory.add_argument("--batch", type=int, required=True, help="micro-batch: samples in one forward pass")
     memory.add_argument("--seconds", type=float, required=True, help="longest clip of the batch, in seconds")
     memory.add_argument(
         "--labels", type=int, help="longest text of the batch, in tokens (default: usual for --seconds)"
     )
-    memory.add_argument("--precision", default=PRECISION, help="fp32, fp16 or bf16 (default %(default)s)")
-    memory.add_argument("--checkpointing", action="store_true", help="with gradient checkpointing")
+    add_choice(memory, "--precision", choices.Precision, PRECISION)
+    memory.add_argument(
+        "--checkpointing", action=argparse.BooleanOptionalAction, default=False, help="with gradient checkpointing"
+    )
     memory.add_argument("--every-n-layers", type=int, default=1, help="checkpoint each n-th layer alone")
-    memory.add_argument("--optimizer", default=OPTIMIZER, help="the Trainer's name (default %(default)s)")
+    add_choice(memory, "--optimizer", choices.Optimizer, OPTIMIZER, "the Trainer's name")
     memory.add_argument(
         "--accumulation", type=int, default=ACCUMULATION, help="micro-batches of a step (default %(default)s)"
     )
@@ -37,11 +41,10 @@ def add_memory(commands: Any) -> None:
     )
     memory.add_argument("--evaluation-batch", type=int, help="also estimate an evaluation with this batch")
     memory.add_argument("--gpu", help="a GPU of the catalogue (T4, L4, A100-40GB, …) instead of the local one")
-    memory.add_argument("--estimator", default="auto", help="auto (default), trace, analytic or published")
+    add_choice(memory, "--estimator", choices.Estimator, "auto")
     memory.add_argument("--allocator", default="", metavar="CONF", help="text of PYTORCH_CUDA_ALLOC_CONF")
     memory.add_argument("--no-cache", action="store_true", help="record again, and cache nothing")
-    memory.add_argument("--json", action="store_true", help="print the estimate as JSON")
-    memory.add_argument("--html", metavar="FILE", help="also write the estimate as a page")
+    add_output_options(memory)
     memory.add_argument(
         "--snapshot", metavar="FILE", help="also write the predicted run as a .pickle for pytorch.org/memory_viz"
     )
@@ -75,13 +78,11 @@ def _memory(arguments: argparse.Namespace) -> int:
             cache=not arguments.no_cache,
             progress=not arguments.json,
         )
-    if arguments.html:
-        estimate.to_html(arguments.html)
     if arguments.snapshot:
         _save_snapshot(estimate, arguments.snapshot)
     if arguments.plot:
         _draw(estimate, Path(arguments.plot))
-    show_json(estimate.to_dict()) if arguments.json else show(estimate)
+    show_result(arguments, estimate, estimate.to_dict)
     return 0
 
 

@@ -10,7 +10,7 @@ from .._base.ranges import Range
 from .._base.records import to_json
 from ..machine.model import ModelProfile
 from ..plan.plan_parts import PlannedRunParts, PlannedStepParts
-from ..view.render import html, text
+from ..view.render import Shown
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class GPUPlan:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Shown, kind="comparison"):
     """One training on several GPUs, in the order asked for. Seconds, hours of audio, bytes, dollars."""
 
     model: ModelProfile
@@ -123,12 +123,6 @@ class Comparison:
         """Everything as plain data."""
         return dict(to_json(self))
 
-    def __repr__(self) -> str:
-        return text("comparison", self.to_dict())
-
-    def _repr_html_(self) -> str:
-        return html("comparison", self.to_dict())
-
 
 @dataclass(frozen=True)
 class TrainableModel:
@@ -142,7 +136,7 @@ class TrainableModel:
 
 
 @dataclass(frozen=True, repr=False)
-class LargestModels:
+class LargestModels(Shown, kind="largest models"):
     """The known models on one GPU, the largest first."""
 
     gpu: str
@@ -160,12 +154,6 @@ class LargestModels:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
         return dict(to_json(self))
-
-    def __repr__(self) -> str:
-        return text("largest models", self.to_dict())
-
-    def _repr_html_(self) -> str:
-        return html("largest models", self.to_dict())
 
 
 @dataclass(frozen=True)

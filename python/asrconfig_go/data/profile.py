@@ -8,7 +8,7 @@ from typing import Any
 from .._base.errors import EmptyDatasetError
 from .._base.records import to_json
 from ..view.plot import plot
-from ..view.render import html, text
+from ..view.render import Shown
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Duplicates:
 
 
 @dataclass(frozen=True, repr=False)
-class DatasetProfile:
+class DatasetProfile(Shown, kind="dataset"):
     """The audio summed up; statistics speak of the usable clips that were measured. Seconds, bytes, hertz.
 
     With ``sampled`` a random sample represents the whole: counts, hours and bytes are then scaled to it. ``padding``
@@ -98,12 +98,6 @@ class DatasetProfile:
     duplicates: Duplicates
     warnings: tuple[str, ...]
     source: str
-
-    def __repr__(self) -> str:
-        return text("dataset", to_json(self))
-
-    def _repr_html_(self) -> str:
-        return html("dataset", to_json(self))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the histogram with matplotlib, on ``ax`` or a new figure, and give the axes or the figure.

@@ -14,6 +14,7 @@ from typing import Any
 
 from .._base.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .._base.files import user_path, utf8
+from ..demo.digits import CLIPS
 from .hf_sources import read_hf_dataset, read_hf_splits
 from .parquet_sources import parquet_files, read_arrow_file, read_frame, read_parquet, read_saved, read_table
 from .pieces import Piece, Source, array_clip, is_array, kind
@@ -65,6 +66,8 @@ def _path(name: str, sample_size: int | None, seed: int) -> Source:
     if name.startswith("pipe:"):
         return Source({"shards": [name]})
     path = user_path(name, "dataset")
+    if name == "demo" and not path.exists():
+        path = CLIPS / "manifest.jsonl"
     if path.is_dir():
         return _folder(path, sample_size, seed)
     if not path.exists():

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
-from ..view.render import html, save_page, save_text, text, title
+from ..view.render import Record, Shown, save_page, save_text, text, title
 from .cautions import Caution, cautions
 from .explained_plan import ExplainedPlan
 from .explanation_json import explanation_json, plan_view
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation(ExplainedPlan):
+class Explanation(ExplainedPlan, Shown, kind="plan"):
     """A plan with what it was made from, to show: ``print`` shows the text, a notebook the HTML.
 
     All but ``config`` may be unknown.
@@ -62,8 +62,5 @@ class Explanation(ExplainedPlan):
                 f"cannot tell from {file.name!r} what to write", "name a file .html, .json or .txt"
             )
 
-    def __repr__(self) -> str:
-        return self.text()
-
-    def _repr_html_(self) -> str:
-        return html("plan", plan_view(self))
+    def _shown(self) -> Record:
+        return plan_view(self)

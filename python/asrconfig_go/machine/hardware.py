@@ -12,7 +12,7 @@ from .._base.checks import MARGIN_RANGE
 from .._base.defaults import SAFETY_MARGIN
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json, to_json
-from ..view.render import html, text
+from ..view.render import Shown
 from .cuda_devices import cuda_order
 
 
@@ -67,7 +67,7 @@ class Memory:
 
 
 @dataclass(frozen=True, repr=False)
-class HardwareProfile:
+class HardwareProfile(Shown, kind="hardware"):
     """One machine. ``gpus`` is empty without a GPU; ``no_gpu_reason`` is then the reason.
 
     ``order_note`` is the reason why CUDA may have selected other GPUs than those listed, ``""`` where it has not.
@@ -126,12 +126,6 @@ class HardwareProfile:
         """What a plan may use: GPU memory × safety margin, or available RAM × safety margin without a GPU."""
         total = self.total_gpu_memory_bytes
         return int((self.memory.available_bytes if total is None else total) * self.safety_margin)
-
-    def __repr__(self) -> str:
-        return text("hardware", to_json(self))
-
-    def _repr_html_(self) -> str:
-        return html("hardware", to_json(self))
 
 
 def _available(gpu: GPU) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_type_hints
 
 from .._base import native
@@ -14,11 +14,12 @@ from .._base.choices import OptimizerState
 from .._base.errors import InvalidArgumentError
 from .._base.files import user_path
 from .._base.records import from_json, to_json
-from ..view.render import html, text
+from ..view.render import Shown
+from .named_models import request_of_name
 
 
-@dataclass(frozen=True)
-class ModelProfile:
+@dataclass(frozen=True, repr=False)
+class ModelProfile(Shown, kind="model"):
     """A model's size. Counts are elements, sizes bytes.
 
     By hand, ``ModelProfile(total_parameters=…)`` is enough: ``profile_model`` derives what is left out with 4 bytes a
@@ -48,12 +49,6 @@ class ModelProfile:
             raise InvalidArgumentError(f"optimizer {optimizer!r} is not known", f"choose one of {known}")
         return (complete.parameter_bytes or 0) + (complete.gradient_bytes or 0) + complete.optimizer_bytes[optimizer]
 
-    def __repr__(self) -> str:
-        return text("model", to_json(self))
-
-    def _repr_html_(self) -> str:
-        return html("model", to_json(self))
-
 
 def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelProfile:
     """Count the parameters of ``model``.
@@ -70,7 +65,9 @@ def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelP
     """
     if isinstance(model, ModelProfile) and model.optimizer_bytes:
         return model
-    return from_json(ModelProfile, native.call("model.profile", _request(model, freeze_feature_encoder)))
+    found = from_json(ModelProfile, native.call("model.profile", _request(model, freeze_feature_encoder)))
+    named = isinstance(model, str) and not found.name  # by a config that the catalogue does not have
+    return replace(found, name=model) if named else found
 
 
 def known_models() -> list[str]:
@@ -101,9 +98,9 @@ def _request(model: Any, freeze: bool) -> dict[str, Any]:
 
 
 def _named(model: str) -> dict[str, Any]:
-    """A folder when there is one, else a known name."""
+    """A folder when there is one, else a name."""
     path = user_path(model, "model")
-    return {"folder": str(path)} if path.is_dir() else {"name": model}
+    return {"folder": str(path)} if path.is_dir() else request_of_name(model)
 
 
 def _counts_by_hand(profile: ModelProfile) -> dict[str, Any]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from .._base.checks import checked
 from .._base.errors import InvalidArgumentError
 from .._base.records import to_json
 from ..view.plot import plot
-from ..view.render import Record, html, save_page, text
+from ..view.render import Record, Shown
 from .calibration_record import Calibration
 from .memory_settings import MemorySettings, Shape, Target
 from .snapshot import PredictedRun, SavedSnapshot, snapshot_path
@@ -128,7 +127,7 @@ class EvaluationMemory:
 
 
 @dataclass(frozen=True, repr=False)
-class MemoryEstimate:
+class MemoryEstimate(Shown, kind="memory"):
     """The GPU memory of a training: peaks, what holds them, when, and whether a GPU has that much.
 
     ``peak_allocated`` is what tensors take, ``peak_reserved`` what PyTorch's allocator takes from the driver for them,
@@ -202,13 +201,6 @@ class MemoryEstimate:
             "evaluation": None if v is None else vars(v) | thousand,
         }
 
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a self-contained page.
-
-        Raises ``InvalidArgumentError`` for another suffix than .html, ``NotFoundError`` where it cannot be written.
-        """
-        save_page(Path(path), "memory", self._shown())
-
     def save_snapshot(self, path: str | os.PathLike[str]) -> SavedSnapshot:
         """Write the predicted run as a memory snapshot for pytorch.org/memory_viz and ``torch.cuda._memory_viz``.
 
@@ -233,9 +225,3 @@ class MemoryEstimate:
         if self.timeline is None or len(self.timeline.event) < 2:
             raise InvalidArgumentError("the estimate has no timeline", 'only estimator="trace" has one')
         return plot("memory", self._shown(), ax)
-
-    def __repr__(self) -> str:
-        return text("memory", self._shown())
-
-    def _repr_html_(self) -> str:
-        return html("memory", self._shown())

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._base import native
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.files import user_path
 from .._base.json_files import read_object
 from .._base.wrapped_model import bare
 from ..machine.model import ModelProfile, _request, profile_model
+from ..machine.named_models import config_of_name
 from .trace_cache import fingerprint
 
 _ACCEPTED = (
@@ -102,8 +102,8 @@ def _config(model: Any) -> tuple[str, dict[str, Any], str]:
     if isinstance(model, str | os.PathLike):
         path = user_path(model, "model")
         if not path.is_dir():
-            known = native.call("model.config", {"name": os.fspath(model)})
-            return known["name"], known["config"], known["class_name"]
+            named = config_of_name(os.fspath(model))
+            return named["name"], named["config"], named["class_name"] or _class_name(model, named["config"])
         values = read_object(path / "config.json", "model's config", "save the model there: save_pretrained")
         return path.name, values, _class_name(model, values)
     if isinstance(model, dict):

@@ -13,7 +13,7 @@ from .._base.choices import ClipOrder
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json, to_json
 from ..view.plot import plot
-from ..view.render import Record, html, text
+from ..view.render import Record, Shown
 from .memory_settings import MAX_BATCH, MemorySettings, Target, check_seconds, positive
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class SeedPeak:
 
 
 @dataclass(frozen=True, repr=False)
-class RunEstimate:
+class RunEstimate(Shown, kind="memory run"):
     """Peaks in bytes over several orders of the clips.
 
     ``out_of_memory`` is the share of orders that run out of it, 0 to 1; ``peak_device`` None without a GPU in mind.
@@ -119,12 +119,6 @@ class RunEstimate:
     def plot(self, ax: Any = None) -> Any:
         """Draw the peaks of every order with matplotlib, into ``ax`` or a new figure; gives the axes."""
         return plot("memory run", self._shown(), ax)
-
-    def __repr__(self) -> str:
-        return text("memory run", self._shown())
-
-    def _repr_html_(self) -> str:
-        return html("memory run", self._shown())
 
 
 def simulated_run(

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from .._base.errors import NotFoundError
-from .hub_connection import offline, without_retries
-from .hub_downloads import TOKEN, explained
+from .._base.hub_connection import offline, without_retries
+from .._base.hub_downloads import TOKEN, explained
 
 _LEFT_HERE = (
     "checkpoint-*/**", ".asrconfig/**", "runs/**", ".saving*/**", "asrconfig_monitor*.json", "training_args.bin",

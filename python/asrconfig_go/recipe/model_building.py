@@ -6,10 +6,9 @@ from typing import Any
 
 from .._base.checks import check_seed
 from .._base.errors import InvalidArgumentError
-from .hub_downloads import OFFLINE, from_hub
+from .._base.hub_downloads import OFFLINE, from_hub
+from ..demo.tiny_models import TINY
 from .model_kinds import TINY_CTC, TINY_WHISPER, family
-
-_POSITIONS = 96  # tokens that the tiny Whisper says at most
 
 
 def load_model(model: str, processor: Any, *, seed: int = 0) -> Any:
@@ -90,26 +89,20 @@ def _tiny_whisper(processor: Any, seed: int) -> Any:
     tokenizer, extractor = processor.tokenizer, processor.feature_extractor
     end, start, plain = tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>"])
     marks = {"pad_token_id": end, "bos_token_id": end, "eos_token_id": end, "decoder_start_token_id": start}
-    config = WhisperConfig(
-        vocab_size=len(tokenizer),
-        num_mel_bins=extractor.feature_size,
-        d_model=96,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=256,
-        decoder_ffn_dim=256,
-        max_source_positions=extractor.nb_max_frames // 2,
-        max_target_positions=_POSITIONS,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
-        **marks,
-    )
+    sizes = {
+        "vocab_size": len(tokenizer),
+        "num_mel_bins": extractor.feature_size,
+        "max_source_positions": extractor.nb_max_frames // 2,
+    }
+    config = WhisperConfig(**TINY["tiny-whisper"] | sizes | marks)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = WhisperForConditionalGeneration(config)
     model.generation_config = GenerationConfig(
-        max_length=_POSITIONS, no_timestamps_token_id=plain, is_multilingual=False, return_timestamps=False, **marks
+        max_length=config.max_target_positions,
+        no_timestamps_token_id=plain,
+        is_multilingual=False,
+        return_timestamps=False,
+        **marks,
     )
     return model

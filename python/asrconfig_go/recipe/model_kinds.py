@@ -51,7 +51,7 @@ def _model_type(model: str) -> str:
 def _type_on_hub(model: str) -> str:
     from transformers import AutoConfig
 
-    from .hub_downloads import OFFLINE, from_hub
+    from .._base.hub_downloads import OFFLINE, from_hub
 
     config = from_hub("the model", model, lambda: AutoConfig.from_pretrained(model), OFFLINE)
     return str(config.model_type)

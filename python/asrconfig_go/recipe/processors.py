@@ -11,8 +11,8 @@ from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
-from .hub_connection import offline, without_retries
-from .hub_downloads import OFFLINE, from_hub
+from .._base.hub_connection import offline, without_retries
+from .._base.hub_downloads import OFFLINE, from_hub
 from .model_kinds import TINY_WHISPER, family, is_here
 from .required_packages import need
 

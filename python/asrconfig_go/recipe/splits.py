@@ -10,8 +10,8 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError, NotFoundError
 from .._base.files import user_path
+from .._base.hub_downloads import from_hub
 from ..data.parquet_sources import parquet_files, read_saved
-from .hub_downloads import from_hub
 from .manifests import TABLES, read_manifest, read_pairs
 
 TRAIN = ("train", "training")

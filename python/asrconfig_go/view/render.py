@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from .._base import native
 from .._base.errors import InvalidArgumentError, LibraryError
 from .._base.files import save_whole
+from .._base.records import to_json
 
 Record = dict[str, Any]
 
@@ -16,13 +18,18 @@ WIDTH, NARROWEST, WIDEST = 110, 20, 1000
 
 
 def render(kind: str, form: str, record: Record, width: int = 0) -> Any:
-    """``record`` as ``"text"``, ``"html"``, ``"page"``, ``"title"``, ``"csv"`` or ``"charts"``."""
+    """``record`` as ``"text"``, ``"brief"``, ``"html"``, ``"page"``, ``"title"``, ``"csv"`` or ``"charts"``."""
     return native.call("view.render", {"kind": kind, "format": form, "width": width, "record": record})
 
 
 def text(kind: str, record: Record, width: int = 0) -> str:
     """For terminals, at most ``width`` columns wide (0: 110). Where the library cannot be used, a line that says so."""
     return _shown(kind, "text", record, width)
+
+
+def brief(kind: str, record: Record) -> str:
+    """The same in at most 14 lines: what to do, what it gives, what matters most."""
+    return _shown(kind, "brief", record)
 
 
 def html(kind: str, record: Record) -> str:
@@ -61,3 +68,35 @@ def save_text(path: Path, content: str) -> None:
 def box(name: str, content: str) -> str:
     """Text in a titled card, line by line as it is."""
     return html("box", {"title": name, "lines": content.splitlines()})
+
+
+class Shown:
+    """A record that people look at, by the view of a ``kind``: ``print`` shows text, a notebook a card."""
+
+    _kind = ""
+
+    def __init_subclass__(cls, kind: str = "", **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if kind:
+            cls._kind = kind
+
+    def _shown(self) -> Record:
+        """What the view shows."""
+        return dict(to_json(self))
+
+    def brief(self) -> str:
+        """At most 14 lines: what to do, what it gives, and what matters most."""
+        return brief(self._kind, self._shown())
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a self-contained page.
+
+        Raises ``InvalidArgumentError`` for another suffix than .html, ``NotFoundError`` where it cannot be written.
+        """
+        save_page(Path(path), self._kind, self._shown())
+
+    def __repr__(self) -> str:
+        return text(self._kind, self._shown())
+
+    def _repr_html_(self) -> str:
+        return html(self._kind, self._shown())

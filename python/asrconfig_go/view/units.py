@@ -41,7 +41,7 @@ def visible(text: str) -> str:
 
 
 def say(verbose: bool, stage: str, what: Any) -> None:
-    """Print one stage: its name, then what was found, aligned."""
+    """Print one stage: its name, then what was found, in its short form if it has one, aligned."""
     if verbose:
-        first, *rest = repr(what).splitlines()
+        first, *rest = (what.brief() if hasattr(what, "brief") else repr(what)).splitlines()
         show("\n".join([f"{stage + ':':<10} {first}", *(f"{'':<10} {line}" for line in rest)]))

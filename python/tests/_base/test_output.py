@@ -49,7 +49,7 @@ def needs_torch() -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["plan", *PLAN], "Optimized Settings"),
+        (["plan", *PLAN], "clips a step on"),
         (["plan", *PLAN, "--json"], '"learning_rate"'),
         (["scan", str(CLIPS)], "clips"),
         (["compare", "--help"], "--gpus"),

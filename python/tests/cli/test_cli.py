@@ -24,9 +24,15 @@ def test_plan_prints_profile_plan_and_reasons(
     saved = tmp_path / "plan.json"
     arguments = ["--data", str(tmp_path / "data"), "--model", "xls-r-300m", "--gpu", "T4", "--output", str(saved)]
     assert main(["plan", *arguments]) == 0
-    printed = capsys.readouterr().out
-    for part in ("Tesla T4", "1 clip,", "315.5 M parameters", "Optimized Settings", "per_device_train_batch_size ="):
-        assert part in printed
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) <= 15
+    for part in ("Tesla T4", "1 clip,", "315.5 M parameters", "clips a step on", "gradient_checkpointing = "):
+        assert part in short
+    assert f"next: asrconfig train --data {tmp_path / 'data'} --model xls-r-300m --config {saved}\n" in short
+    assert main(["plan", *arguments, "--full"]) == 0
+    full = capsys.readouterr().out
+    for part in ("Tesla T4", "1 clip,", "315.5 M parameters", "per_device_train_batch_size =", "Alternatives"):
+        assert part in full
     assert json.loads(saved.read_text())["gpu_name"] == "Tesla T4"
 
 
@@ -83,8 +89,10 @@ def test_scan_shows_what_padding_costs(make_wav: WavMaker, tmp_path: Path, capsy
     printed = capsys.readouterr().out
     assert "4 clips," in printed
     assert "padding in batches of 2" in printed
-    shown = {line.split("|")[0].strip(): line.split()[-1] for line in printed.splitlines() if line.endswith("%")}
-    assert (shown["random"], shown["grouped by length"], shown["sorted"]) == ("25.0%",) * 3
+    assert "random 25.0%, grouped by length 25.0%" in printed and "sorted 25.0%" in printed
+    page = tmp_path / "scan.html"
+    assert main(["scan", str(tmp_path / "data"), "--full", "--html", str(page)]) == 0
+    assert "<svg" in page.read_text() and "|" in capsys.readouterr().out
     assert main(["scan", str(tmp_path / "data"), "--batch-size", "-2"]) == 1
     assert "batch_size is -2" in capsys.readouterr().err
 
@@ -105,7 +113,7 @@ def test_what_the_system_refuses_is_said_in_its_words(
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device", "plan.json")
 
-    monkeypatch.setattr("asrconfig_go.cli.main._scan", full)
+    monkeypatch.setattr("asrconfig_go.cli.scan_command._scan", full)
     assert main(["scan", "clips"]) == 1
     assert capsys.readouterr().err == "asrconfig: [Errno 28] No space left on device: 'plan.json'\n"
 
@@ -143,3 +151,28 @@ def test_ctrl_c_stops_a_long_scan(make_wav: WavMaker, tmp_path: Path) -> None:
         process.kill()
     assert process.returncode == 130
     assert err.strip().endswith("asrconfig: stopped")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completions_know_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab")
+    assert main(["completion", shell]) == 0
+    printed = capsys.readouterr().out
+    assert "profile-gpu" in printed and "--target-batch-size" in printed
+
+
+def test_completions_need_shtab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 1
+    assert "pip install shtab" in capsys.readouterr().err
+
+
+def test_bundled_names_are_known_to_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (
+        ["scan", "demo"],
+        ["plan", "--data", "demo", "--model", "tiny-whisper", "--gpu", "T4", "--no-trace"],
+        ["compare", "--data", "demo", "--model", "tiny-wav2vec2", "--gpus", "T4,L4"],
+        ["memory", "--model", "tiny-whisper", "--batch", "4", "--seconds", "5", "--estimator", "analytic"],
+    ):
+        assert main(command) == 0
+        assert len(capsys.readouterr().out.splitlines()) <= 15

@@ -13,6 +13,8 @@ QUESTION = ["compare", "--model", "xls-r-300m", "--hours", "10", "--gpus", "T4, 
 
 def test_it_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*QUESTION, "--price", "T4=0.35,L4=0.7"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) <= 15
+    assert main([*QUESTION, "--price", "T4=0.35,L4=0.7", "--full"]) == 0
     printed = capsys.readouterr().out
     for part in ("T4 ", "2 × L4", "hours a run", "T4 0.35, L4 0.70 (given)", "cheapest", "fastest"):
         assert part in printed
@@ -30,8 +32,11 @@ def test_options_are_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
         "adafactor",
         "--lora",
     ]
-    options += ["8", "--length-handling", "grouped", "--safety-margin", "0.9", "--loader-rate", "0.5", "--workers", "2"]
-    assert main([*QUESTION, *options, "--mean-s", "5", "--max-s", "9", "--freeze-feature-encoder", "--json"]) == 0
+    options += ["8", "--order", "grouped", "--safety-margin", "0.9", "--loader-rate", "0.5", "--workers", "2"]
+    assert (
+        main([*QUESTION, *options, "--mean-seconds", "5", "--max-seconds", "9", "--freeze-feature-encoder", "--json"])
+        == 0
+    )
     body = json.loads(capsys.readouterr().out)
     assert (body["target_batch_size"], body["epochs"], body["longest_s"], body["clips"]) == (16, 2.0, 9.0, 7200)
     row = body["rows"][0]

@@ -29,6 +29,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recording]
 
 def test_it_prints_breakdown_peak_and_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*QUESTION, "--gpu", "L4"]) == 0
+    short = capsys.readouterr().out
+    assert "fits NVIDIA L4: 0.88 GiB of" in short and len(short.splitlines()) <= 15
+    assert main([*QUESTION, "--gpu", "L4", "--full"]) == 0
     printed = capsys.readouterr().out
     for part in (
         "fits NVIDIA L4: 0.88 GiB of",
@@ -115,13 +118,24 @@ def test_a_formula_s_answer_is_marked(monkeypatch: pytest.MonkeyPatch, capsys: p
     [
         (["--batch", "0"], "batch = 0"),
         (["--seconds", "nan"], "seconds = nan"),
-        (["--precision", "int8"], "precision = 'int8'"),
         (["--gpu", "T5"], "T5"),
         (["--model", "no-such-model"], "no-such-model"),
-        (["--estimator", "guess"], "estimator = 'guess'"),
     ],
 )
 def test_wrong_questions_are_one_message(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*QUESTION, *options]) == 1
     out, err = capsys.readouterr()
     assert out == "" and said in err and "→" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("options", "accepted"),
+    [(["--precision", "int8"], "'fp32', 'fp16', 'bf16'"), (["--estimator", "guess"], "'trace'")],
+)
+def test_wrong_choices_list_the_right_ones(
+    options: list[str], accepted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([*QUESTION, *options])
+    err = capsys.readouterr().err
+    assert stopped.value.code == 2 and accepted in err and len(err.splitlines()) == 2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
+from .errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from .hub_connection import offline, without_retries
 
 OFFLINE = '"tiny-wav2vec2" and "tiny-whisper" are always there'

@@ -1,0 +1,214 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
+)
+
+// briefLines are the most lines of a short form: a command adds one, what to do next, and a screen of 15 lines is full.
+const briefLines = 14
+
+// brief is a document's short form: what to do and what it gives, what matters most, what to look out for.
+func (d Document) brief(width int) []string {
+	if d.Brief == nil {
+		return d.lines(width)
+	}
+	lines := linesOf(d.Brief, width)
+	if left := len(lines) - briefLines + 1; left > 1 {
+		lines = append(lines[:briefLines-1], fmt.Sprintf("… and %d more lines", left))
+	}
+	return lines
+}
+
+// oneLine are texts of a line each, cut where they are longer.
+type oneLine []string
+
+func (oneLine) look() string { return "facts" }
+
+func (o oneLine) lines(width int) []string {
+	lines := make([]string, len(o))
+	for i, text := range o {
+		lines[i] = clipped(text, width)
+	}
+	return lines
+}
+
+// few are the first so many of some lines, whole, so that a hint can be run, and how many are left.
+func few(lines []string, most int) facts {
+	return facts{Items: lines, Brief: most}
+}
+
+// shortCautions are the most serious cautions, each with its remedy.
+func (r planRecord) shortCautions() facts {
+	var lines []string
+	for _, level := range []string{"serious", "warning"} {
+		for _, c := range r.Cautions {
+			if c.Level == level {
+				lines = append(lines, strings.Join(append([]string{marks[level] + " " + c.What}, advice("", c.Remedy)...), " "))
+			}
+		}
+	}
+	return few(lines, 2)
+}
+
+// deciding are the settings that make most of a plan's speed, where the reader has not changed others.
+var deciding = []string{"gradient_checkpointing", "micro_batching", "length_handling", "per_device_train_batch_size", "fp16", "bf16"}
+
+// shortDecisions are what was changed, what gains most, and the batch: three lines.
+func (r planRecord) shortDecisions() oneLine {
+	var found []string
+	take := func(matters func(decision) bool) {
+		for _, setting := range deciding {
+			for _, d := range r.Decisions {
+				if line := d.short(); d.Setting == setting && matters(d) && len(found) < 3 && !slices.Contains(found, line) {
+					found = append(found, line)
+				}
+			}
+		}
+	}
+	take(func(d decision) bool { return d.Overridden })
+	take(func(d decision) bool { return d.Gain != "" })
+	take(func(d decision) bool { return d.Value != "false" })
+	return found
+}
+
+// short is "gradient_checkpointing = false, 1.30× faster than on: 3 clips of 25 s fit with it off, 7 with it on".
+func (d decision) short() string {
+	text := fmt.Sprintf("  %s = %s", d.Setting, or(d.Value, unknown))
+	switch {
+	case d.Overridden:
+		return text + fmt.Sprintf(", overridden; planned: %s", d.Planned)
+	case d.Gain != "" && d.Alternative != "":
+		text += fmt.Sprintf(", %s than %s", d.Gain, d.Alternative)
+	}
+	return text + ": " + d.Reason
+}
+
+// inputs are what the plan was made from, a line each.
+func (r planRecord) inputs() (found []Block) {
+	if r.Hardware != nil {
+		found = append(found, oneLine{machineLine(*r.Hardware)})
+	}
+	if d := r.Dataset; d != nil {
+		line := datasetFacts(*d)[0]
+		if d.MeasuredCount > 0 {
+			line = fmt.Sprintf("%s, %.2f h, %.2f–%.2f s, mean %.2f s (%s)", count(d.SampleCount, "clip"), d.TotalHours, d.MinS, d.MaxS, d.MeanS, d.Source)
+		}
+		found = append(found, oneLine{line})
+	}
+	if r.Model != nil {
+		found = append(found, oneLine(modelLines(*r.Model)[:1]))
+	}
+	return found
+}
+
+// machineLine is the first GPU, how many more there are, and the host.
+func machineLine(h profile.Hardware) string {
+	line := hardwareLines(h)[0]
+	if more := len(h.GPUs) - 1; more > 0 {
+		line += fmt.Sprintf(", and %d more", more)
+	}
+	return line + "; " + hostLine(h)
+}
+
+func (r planRecord) brief() []Block {
+	gives := r.gives()
+	if t := r.Config.Times; t != nil {
+		gives += fmt.Sprintf("; %s in %s", epochs(r.Config.NumTrainEpochs), hours(t.RunHours))
+		if t.CostUSD != nil {
+			gives += fmt.Sprintf(", %s US$", rough(t.CostUSD.Likely))
+		}
+	}
+	return append(r.inputs(), said(r.what(), gives), r.shortDecisions(), r.shortCautions())
+}
+
+const shownRows = 8 // of a table in a short form
+
+// expense is the likely cost, and behind all that are known one that is not.
+func (p gpuPlan) expense() float64 {
+	if p.Cost == nil {
+		return math.Inf(1)
+	}
+	return p.Cost.Likely
+}
+
+// brief is the cheapest and the fastest machine, and the rows that fit: of many the cheapest.
+func (r comparisonRecord) brief(title string) []Block {
+	t := table{Head: []string{"GPU", "plan", "peak of memory", "hours a run", "cost, $", "bound by"}, Brief: shownRows}
+	plans := r.Rows
+	if len(plans) > shownRows {
+		plans = slices.SortedStableFunc(slices.Values(plans), func(a, b gpuPlan) int { return cmp.Compare(a.expense(), b.expense()) })
+	}
+	for _, plan := range plans {
+		if plan.Fits {
+			t.Rows = append(t.Rows, row{Cells: []cell{{Text: plan.name(), Class: "tight"}, {Text: plan.short()},
+				{Text: fmt.Sprintf("%.1f of %s", plan.Peak/units.GiB, inGiB(plan.Memory)), Class: "tight"},
+				{Text: around(plan.RunHours), Class: "tight"}, {Text: known(plan.Cost, func(c profile.Range) string { return number(c.Likely) }), Class: "tight"}, {Text: plan.bound()}}})
+		}
+	}
+	var rest []string
+	if more := len(t.Rows) - shownRows; more > 0 {
+		rest = append(rest, fmt.Sprintf("%d more that fit", more))
+	}
+	if unfit := len(r.Rows) - len(t.Rows); unfit > 0 {
+		rest = append(rest, fmt.Sprintf("%d on which it does not fit", unfit))
+	}
+	found := []Block{oneLine{title}, oneLine{strings.Join(r.best(), "; ")}, t}
+	if rest != nil {
+		found = append(found, oneLine{"… and " + strings.Join(rest, ", ")})
+	}
+	return found
+}
+
+// brief is the verdict, the figures, and what holds the memory.
+func (r memoryRecord) brief(title string) []Block {
+	var holds []string
+	for _, each := range ordered(r.AtPeak.Components) {
+		bytes := r.AtPeak.Components[each]
+		holds = append(holds, fmt.Sprintf("%s %s (%.0f%%)", strings.ReplaceAll(each, "_", " "), units.Size(bytes), 100*bytes/max(r.PeakAllocated, 1)))
+	}
+	found := []Block{said(title), r.verdict(), said(r.peaks())}
+	if len(holds) > 0 {
+		found = append(found, said("held by "+strings.Join(holds, ", ")))
+	}
+	return append(found, few(r.remarks().Items, 4))
+}
+
+// briefDataset is how much there is, its lengths in a line, what padding costs, and what is wrong with it.
+func briefDataset(d profile.Dataset, facts []string) []Block {
+	found := []Block{oneLine(facts)}
+	if drawable(d) {
+		edges := d.Histogram.EdgesS
+		found = append(found, oneLine{fmt.Sprintf("clips by duration: %.3g s %s %.3g s", edges[0], heights(d.Histogram.Counts), edges[len(edges)-1])})
+	}
+	if d.MeasuredCount > 1 && len(d.Padding) > 0 {
+		found = append(found, oneLine{paddingWords(d)})
+	}
+	var wrong []string
+	for _, warning := range d.Warnings {
+		wrong = append(wrong, marks["warning"]+" "+warning)
+	}
+	if d.BadCount > 0 {
+		wrong = append(wrong, fmt.Sprintf("%s %s left out", marks["warning"], count(d.BadCount, "bad file")))
+		for _, bad := range d.BadFiles[:min(len(d.BadFiles), 3)] {
+			wrong = append(wrong, fmt.Sprintf("   %s: %s", bad.Path, bad.Error))
+		}
+	}
+	return append(found, few(wrong, 7))
+}
+
+// heights are counts as blocks of a height, the highest for the most; nothing for none.
+func heights(counts []int) string {
+	most := max(1, slices.Max(counts))
+	drawn := make([]rune, len(counts))
+	for i, n := range counts {
+		drawn[i] = blocks[(n*(len(blocks)-1)+most-1)/most]
+	}
+	return string(drawn)
+}

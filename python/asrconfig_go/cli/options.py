@@ -1,0 +1,75 @@
+"""Options that several commands have, by one name and with one meaning."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Any, get_args
+
+from .._base import choices
+from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
+from .._base.output import show, show_json
+
+MODEL = "known name, folder with config.json, name on the Hub, or tiny-wav2vec2, tiny-whisper"
+DATA = "folder, manifest, tar shards, Parquet or audio file (see scan), or demo: bundled spoken digits"
+
+
+def add_choice(command: Any, name: str, among: Any, default: str | None = None, help: str = "", **more: Any) -> None:
+    """An option with a closed set of values, which its help and its errors list."""
+    said = help + (f" (default {default})" if default else "")
+    command.add_argument(name, choices=get_args(among), default=default, help=said, **more)
+
+
+def add_training_options(command: Any) -> None:
+    """What a training is like, for plans and comparisons; what is left out is the planner's choice."""
+    add = command.add_argument
+    add(
+        "--target-batch-size",
+        type=int,
+        default=TARGET_BATCH_SIZE,
+        help="clips per optimizer step (default %(default)s)",
+    )
+    add(
+        "--safety-margin", type=float, default=SAFETY_MARGIN, help="share of memory, 0.70 to 0.95 (default %(default)s)"
+    )
+    add_choice(command, "--precision", choices.Precision, help="default: what suits the GPU")
+    add_choice(command, "--optimizer", choices.PlannedOptimizer, OPTIMIZER, "the Trainer's name")
+    add_choice(
+        command, "--order", choices.LengthHandling, dest="length_handling", help="of the clips (default: the fastest)"
+    )
+    add("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
+    add("--loader-rate", type=float, help="seconds of audio that a worker prepares per second (default: measured)")
+    add("--gpu-profile", metavar="FILE", help="kernels of the GPU, by profile-gpu (default: those of the cache folder)")
+
+
+def add_output_options(command: Any) -> None:
+    """How the result is shown."""
+    command.add_argument("--full", action="store_true", help="print everything, not the first 15 lines")
+    command.add_argument("--html", metavar="FILE", type=html_file, help="also write it as a self-contained HTML page")
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def html_file(name: str) -> str:
+    """A file's name, before minutes are spent on what is written there."""
+    if Path(name).suffix.lower() not in (".html", ".htm"):
+        raise argparse.ArgumentTypeError(f"{name!r} does not end with .html")
+    return name
+
+
+def show_result(arguments: argparse.Namespace, result: Any, record: Any, next_command: str = "") -> None:
+    """Print ``result``, in short unless ``--full`` asks for all of it; ``record()`` is its JSON."""
+    if arguments.html:
+        result.to_html(arguments.html)
+    if arguments.json:
+        show_json(record())
+    elif arguments.full:
+        show(result)
+    else:
+        show(result.brief())
+        show(f"all of it: --full{f'; next: {next_command}' if next_command else ''}")
+
+
+def command_line(*words: str) -> str:
+    """A command as a shell takes it."""
+    return shlex.join(("asrconfig", *words))

@@ -1,0 +1,51 @@
+"""``asrconfig scan``: durations of audio files, without decoding them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .._base.output import show_json
+from .._base.records import to_json
+from .options import DATA, add_output_options, command_line, show_result
+
+_LINE = ("path", "duration_s", "claimed_duration_s", "sample_rate", "channels", "bits", "codec", "method", "error")
+
+
+def add_scan(commands: Any) -> None:
+    """Add the command and its options."""
+    scan = commands.add_parser("scan", help="measure audio files without decoding them")
+    scan.add_argument("paths", nargs="+", metavar="PATH", help=DATA.replace(" (see scan)", ""))
+    scan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
+    scan.add_argument("--workers", type=int, default=0, help="parallel reads (default: four for each usable core)")
+    scan.add_argument("--batch-size", type=int, default=8, help="clips a batch, for what padding costs (default 8)")
+    scan.add_argument("--no-cache", action="store_true", help="read every file, and cache nothing")
+    add_output_options(scan)
+    scan.set_defaults(run=_scan)
+
+
+def _scan(arguments: argparse.Namespace) -> int:
+    from ..data.scan import scan_audio
+
+    source: Any = arguments.paths[0] if len(arguments.paths) == 1 else [Path(path) for path in arguments.paths]
+    result = scan_audio(
+        source,
+        sample_size=arguments.sample_size,
+        batch_size=arguments.batch_size,
+        workers=arguments.workers,
+        cache=not arguments.no_cache,
+        progress=not arguments.json,
+        allow_empty=True,
+    )
+    profile = result.profile
+    if arguments.json:
+        if arguments.html:
+            profile.to_html(arguments.html)
+        for clip in result.clips:
+            if not show_json({name: getattr(clip, name) for name in _LINE}, indent=None):
+                break
+    else:
+        planned = command_line("plan", "--data", arguments.paths[0], "--model", "xls-r-300m", "--gpu", "T4")
+        show_result(arguments, profile, lambda: to_json(profile), planned if len(arguments.paths) == 1 else "")
+    return 0 if profile.measured_count else 1

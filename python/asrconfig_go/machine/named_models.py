@@ -1,0 +1,41 @@
+"""Models by name: the core's catalogue, the two tiny ones, and the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import Any
+
+from .._base import native
+from .._base.errors import NotFoundError
+from .._base.hub_downloads import from_hub
+from ..demo.tiny_models import TINY
+
+
+def config_of_name(name: str) -> dict[str, Any]:
+    """``name``, ``config`` as transformers writes it, and ``class_name``, "" where the config names it.
+
+    Raises ``NotFoundError`` for a name that neither the catalogue nor the Hub knows.
+    """
+    if name in TINY:
+        return {"name": name, "config": TINY[name], "class_name": ""}
+    try:
+        return dict(native.call("model.config", {"name": name}))
+    except NotFoundError as unknown:
+        if name.count("/") != 1 or importlib.util.find_spec("transformers") is None:
+            raise
+        return {"name": name, "config": _on_hub(name, unknown.hint), "class_name": ""}
+
+
+def request_of_name(name: str) -> dict[str, Any]:
+    """What the core is asked with: the name, where its catalogue has it, else the config."""
+    found = config_of_name(name)
+    return {"name": name} if found["class_name"] else {"config": found["config"]}
+
+
+def _on_hub(name: str, known: str) -> dict[str, Any]:
+    from transformers import AutoConfig
+
+    config = from_hub("the config of", name, lambda: AutoConfig.from_pretrained(name), known)
+    read: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    return read
