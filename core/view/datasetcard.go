@@ -122,7 +122,7 @@ func padding(d profile.Dataset) []Block {
 	}
 	found := []Block{b}
 	if o := d.Outliers; o != nil {
-		found = append(found, said(fmt.Sprintf("%.0f%% of the padded time is that of %s over %.4g s", 100*o.PaddedShare, count(o.Count, "clip"), o.OverS)))
+		found = append(found, said(fmt.Sprintf("%s %.0f%% of the padded time", counted(o.Count, fmt.Sprintf("clip over %.4g s holds", o.OverS), fmt.Sprintf("clips over %.4g s hold", o.OverS)), 100*o.PaddedShare)))
 	}
 	return found
 }
