@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ._base.choices import DurationUnit, Precision
 from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN
@@ -26,7 +26,6 @@ from .plan.plan_options import PlanOptions
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._base.choices import Optimizer
     from .compare.comparison_records import Comparison
     from .compare.gpu_comparison import CompareSettings, Prices
     from .data.durations import DurationSettings
@@ -248,7 +247,7 @@ class ASRConfigManager:
             planned = self.config
             asked: CompareSettings = {
                 "target_batch_size": planned.target_batch_size,
-                "optimizer": cast("Optimizer", planned.optimizer),  # others are refused
+                "optimizer": planned.optimizer,
                 "epochs": planned.num_train_epochs,
             }
             options = {**asked, **options}

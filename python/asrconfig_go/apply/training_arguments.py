@@ -20,8 +20,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._base.errors import InvalidArgumentError, UnsupportedError
+from .._base.records import json_fields
 from .._base.transformers_features import has_any_depth
-from ..plan.plan_record import PlanRecord
+from ..plan.plan_record import PlanRecord, checked_setting
 from .unused_parameters import find_unused_parameters
 
 if TYPE_CHECKING:
@@ -194,7 +195,16 @@ class _Known:
                 return rename.old, rename.to_old(value)
         if name in self:
             return name, value
-        raise InvalidArgumentError(
+        raise self.unknown(name)
+
+    def check(self, name: str) -> None:
+        """Raise ``InvalidArgumentError`` for a name that means nothing here."""
+        if name not in self and not any(name in (rename.old, rename.new) for rename in _RENAMES):
+            raise self.unknown(name)
+
+    def unknown(self, name: str) -> InvalidArgumentError:
+        """The error for a name that this class does not know."""
+        return InvalidArgumentError(
             f"the installed {self.cls.__name__} ({_transformers_version()}) has no setting {name!r}", self.nearest(name)
         )
 
@@ -205,6 +215,18 @@ class _Known:
         names = [*self.types, *(rename.old for rename in _RENAMES)]
         near = difflib.get_close_matches(name, names, n=1)
         return f"did you mean {near[0]!r}?" if near else f"see dataclasses.fields({self.cls.__name__})"
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise ``InvalidArgumentError`` for what is neither a setting of a plan, in range, nor of TrainingArguments."""
+    from transformers import Seq2SeqTrainingArguments
+
+    known = _Known(Seq2SeqTrainingArguments)
+    for name, value in settings.items():
+        if name in json_fields(PlanRecord):
+            checked_setting(name, value)
+        else:
+            known.check(name)
 
 
 def _transformers_version() -> str:

@@ -12,7 +12,7 @@ from .._base.output import show
 def add_launch(commands: Any) -> None:
     """Add the command and its options."""
     launch = commands.add_parser("launch", help="write a plan as files for torchrun, accelerate and DeepSpeed")
-    launch.add_argument("config", help="a plan, as save_config wrote it")
+    launch.add_argument("config", help="a plan, as save_config wrote it, or the folder of a training")
     launch.add_argument("--out", required=True, metavar="FOLDER", help="where to write the files")
     launch.add_argument("--strategy", help="ddp, zero1, zero2, zero3 or fsdp (default: the plan's)")
     launch.add_argument("--script", default="train.py", help="what each process runs (default train.py)")

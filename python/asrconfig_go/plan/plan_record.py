@@ -16,13 +16,14 @@ from .._base.choices import (
     LengthHandling,
     LRScaling,
     MicroBatching,
+    Optimizer,
     Policy,
     Precision,
     Preset,
     Strategy,
 )
 from .._base.errors import InternalError, InvalidArgumentError, VersionMismatchError
-from .._base.files import save_whole
+from .._base.files import save_whole, user_path
 from .._base.json_files import read_object
 from .._base.records import from_json, json_fields, to_json
 from ..batching.memory_limits import OVERHEAD_S
@@ -31,6 +32,8 @@ from .plan_parts import Alternative, Decision, MemoryPart, PlannedBucket, Planne
 P = TypeVar("P", bound="PlanRecord")
 
 SCHEMA_VERSION = 2
+FILE = "training_config.json"
+"""In the folder of a training."""
 
 
 def _between(low: float, high: float) -> Callable[[Any], str]:
@@ -103,7 +106,7 @@ class PlanRecord:
     warmup_ratio: float
     weight_decay: float
     max_grad_norm: float
-    optimizer: str
+    optimizer: Optimizer
     seed: int
     safety_margin: float
     gpu_name: str
@@ -147,7 +150,7 @@ class PlanRecord:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in json_fields(PlanRecord):
             raise InvalidArgumentError(f"TrainingConfig has no setting {name!r}", _nearest(name))
-        object.__setattr__(self, name, _checked(name, value))
+        object.__setattr__(self, name, checked_setting(name, value))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of ``save``."""
@@ -186,8 +189,13 @@ class PlanRecord:
 
     @classmethod
     def load(cls: type[P], path: str | os.PathLike[str]) -> P:
-        """Read what ``save`` wrote. Raises ``NotFoundError`` and ``CorruptFileError``, and as ``from_dict`` does."""
-        return cls.from_dict(read_object(path, "configuration", "name a file that save_config wrote"))
+        """Read what ``save`` wrote, or what a training left in its folder.
+
+        Raises ``NotFoundError`` and ``CorruptFileError``, and as ``from_dict`` does.
+        """
+        file = user_path(path, "configuration")
+        file = file / FILE if file.is_dir() else file
+        return cls.from_dict(read_object(file, "configuration", "name a file that save_config wrote"))
 
 
 def _since_version_2(data: dict[str, Any]) -> dict[str, Any]:
@@ -200,11 +208,16 @@ def _since_version_2(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name, json_fields(PlanRecord), n=1)
-    return f"did you mean {near[0]!r}?" if near else "see dataclasses.fields(TrainingConfig) for the settings there are"
+    near = difflib.get_close_matches(name, json_fields(PlanRecord), n=2)
+    return (
+        f"did you mean {' or '.join(map(repr, near))}?"
+        if near
+        else "see dataclasses.fields(TrainingConfig) for the settings there are"
+    )
 
 
-def _checked(name: str, value: Any) -> Any:
+def checked_setting(name: str, value: Any) -> Any:
+    """``value`` as the setting ``name`` takes it. Raises ``InvalidArgumentError`` for a wrong type or range."""
     value = checked(name, value, json_fields(PlanRecord)[name])
     wrong = _RULES[name](value) if name in _RULES and value is not None else ""
     if wrong:

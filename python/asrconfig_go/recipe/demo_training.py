@@ -15,6 +15,7 @@ from .._base.errors import InvalidArgumentError
 from .._base.output import show
 from ..demo.digit_model import small_model, transcribe
 from ..demo.digits import Collator, Vocabulary, load_split
+from ..plan.plan_record import FILE
 from .error_rates import word_error_rate
 from .trainer_settings import FROM_RANDOM_WEIGHTS, RANDOM_WEIGHTS_STEPS
 
@@ -85,7 +86,7 @@ def train_demo(
     config, manager = create_optimal_config(train, model, target_batch_size=TARGET_BATCH, seed=seed, gpu=gpu)
     args = config.to_training_arguments(output_dir, **settings)
     Path(args.output_dir).mkdir(parents=True, exist_ok=True)
-    manager.save_config(config, Path(args.output_dir) / "training_config.json")
+    manager.save_config(config, Path(args.output_dir) / FILE)
 
     show(f"Random weights need other settings than the plan's, which are for fine-tuning: {said(settings)}")
     watch = manager.callback()

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
+from ..plan.plan_record import FILE
 from ..view.units import say
 from .error_rates import word_error_rate
 from .fine_tune_options import FineTuneOptions
@@ -18,7 +19,7 @@ from .model_kinds import family
 from .output_folder import check_room, full_disk_explained, save_model
 from .processors import build_processor
 from .rank_output import quiet
-from .recipe_plan import PLAN, plan_of
+from .recipe_plan import plan_of
 from .speech_data import Notes, SpeechData, column
 from .trainer_settings import FROM_RANDOM_WEIGHTS, override, schedule
 from .trainers import arguments_class, make_trainer, speech_settings
@@ -97,7 +98,7 @@ class Run:
         args = plan.to_training_arguments(
             options.output, arguments_class=arguments_class(self.processor), model=self.model, **settings
         )
-        plan.save(options.output / PLAN)
+        plan.save(options.output / FILE)
         self.manager.explain().save(options.output / "plan.html")
         trainer = make_trainer(self.model, args, self.data, self.processor, callbacks=[self.watch, *options.callbacks])
         if not options.verbose:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..apply.training_arguments import check_settings
 from ..config import TrainingConfig
 from .final_stages import finished
 from .fine_tune_options import FineTuneOptions
@@ -69,6 +70,7 @@ def fine_tune(
         model, output, language, clean, epochs, max_steps, target_batch_size, gpu, config, dict(settings or {}),
         resume, push, token, tuple(callbacks), seed, verbose and first_process(),
     )  # fmt: skip
+    check_settings(options.settings)  # a wrong name should not come to light after minutes
     data = load_speech(
         source, text_column=text_column, audio_column=audio_column, evaluation_share=evaluation_share, name=name,
         split=split, evaluation_split=evaluation_split, check_audio=check_audio, token=token, seed=seed,

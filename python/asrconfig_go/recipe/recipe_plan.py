@@ -9,12 +9,11 @@ from typing import Any
 from ..config import TrainingConfig
 from ..manager import ASRConfigManager
 from ..optimal import create_optimal_config
+from ..plan.plan_record import FILE
 from ..view.units import say
 from .fine_tune_options import FineTuneOptions
 from .speech_data import SpeechData
 from .trainers import speech_settings
-
-PLAN = "training_config.json"
 
 
 def plan_of(
@@ -23,7 +22,7 @@ def plan_of(
     """The plan and the manager that accompanies the training, which both know the data and the model."""
     given = options.config
     if given is None and options.resume is not False:
-        saved = (options.output if options.resume is True else Path(options.resume).resolve().parent) / PLAN
+        saved = (options.output if options.resume is True else Path(options.resume).resolve().parent) / FILE
         given = saved if saved.is_file() else None
     if given is not None:
         return _given(given, options, data, model)

@@ -176,3 +176,20 @@ def test_bundled_names_are_known_to_every_command(capsys: pytest.CaptureFixture[
     ):
         assert main(command) == 0
         assert len(capsys.readouterr().out.splitlines()) <= 15
+
+
+def test_wrong_settings_of_a_training_are_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = ["train", "--data", "no/such/data", "--model", "tiny-wav2vec2", "--out", str(tmp_path / "out")]
+    for setting, said in (
+        ("learning_rte=3", "did you mean 'learning_rate'?"),
+        ("learning_rate=abc", "is not a number"),
+    ):
+        assert main([*train, "--set", setting]) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_launch_takes_the_folder_of_a_training(tmp_path: Path) -> None:
+    plan = ["plan", "--data", "demo", "--model", "wav2vec2-base", "--gpu", "2xT4", "--no-trace"]
+    assert main([*plan, "--output", str(tmp_path / "training_config.json")]) == 0
+    assert main(["launch", str(tmp_path), "--out", str(tmp_path / "launch")]) == 0
+    assert (tmp_path / "launch" / "torchrun.sh").is_file()

@@ -46,6 +46,8 @@ def test_override_changes_only_its_field(plan: ac.TrainingConfig) -> None:
         ("preset", "fast", "one of 'balanced', 'speed', 'reproducible'"),
         ("dataloader_prefetch_factor", 0, "between 1 and 256"),
         ("batch_size", 8, "no setting 'batch_size'"),
+        ("per_device_batch_size", 8, "'per_device_eval_batch_size' or 'per_device_train_batch_size'"),
+        ("optimizer", "nonsense", "is not one of 'adamw_torch_fused'"),
         ("per_device_train_batchsize", 8, "did you mean 'per_device_train_batch_size'"),
     ],
 )

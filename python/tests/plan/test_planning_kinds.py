@@ -72,7 +72,7 @@ def test_an_own_network_is_planned_from_its_trace() -> None:
     config = manager_for(Classifier()).plan(PlanOptions(target_batch_size=64))
     assert config.policy == "fastest"
     with MemoryModel.trace(
-        Classifier(), classes, precision="fp16", optimizer=config.optimizer, accumulation=3, gpu="T4",  # type: ignore[arg-type]
+        Classifier(), classes, precision="fp16", optimizer=config.optimizer, accumulation=3, gpu="T4",
         allocator=config.alloc_conf, progress=False,
     ) as memory:  # fmt: skip
         assert config.predicted_bytes == memory.estimate(config.micro_batch_size, 8.0).peak_device

@@ -54,7 +54,7 @@ def test_a_traced_row_is_what_its_settings_take(model: str, gpu: str, fits: int)
     assert any(d.setting == "predicted_bytes" and "traced" in d.reason for d in config.decisions)
     with MemoryModel.trace(
         model, precision=config.precision, gradient_checkpointing=config.gradient_checkpointing,
-        optimizer=config.optimizer, accumulation=3, gpu=gpu, allocator=config.alloc_conf, progress=False,  # type: ignore[arg-type]
+        optimizer=config.optimizer, accumulation=3, gpu=gpu, allocator=config.alloc_conf, progress=False,
     ) as memory:  # fmt: skip
         shown = memory.estimate(config.micro_batch_size, 8.0, timeline=0)
         assert shown.peak_device == config.predicted_bytes

@@ -204,7 +204,7 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_else(tmp_path:
         ({"epochs": 0.0, "max_steps": None}, "epochs = 0.0 trains nothing"),
         ({"epochs": 1.0}, "both max_steps and epochs"),
         ({"settings": {"learning_rat": 1}}, "has no setting 'learning_rat'"),
-        ({"settings": {"optimizer": 3}}, "optimizer = 3 is not text"),
+        ({"settings": {"optimizer": 3}}, "optimizer = 3 is not one of"),
     ],
 )
 def test_options_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], told: str) -> None:
