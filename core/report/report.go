@@ -104,6 +104,7 @@ func (t *timeline) findings(settings diagnosis.Run) []diagnosis.Finding {
 			}
 		}
 	}
+	diagnosis.Sort(found)
 	return weightiest(found)
 }
 

@@ -38,13 +38,3 @@ func TestLinesAreThinnedAndBroken(t *testing.T) {
 	assert.Equal(t, [][][2]float64{{{0, 3}, {2.0 / 60, 2}}, {{6.0 / 60, 4}, {8.0 / 60, 5}}, {{100.0 / 60, 6}}}, a.thinned(l, false, 10))
 	assert.Equal(t, 20.0, a.thinned(l, true, 1)[0][0][1])
 }
-
-func TestMemoryIsThatOfTheAlert(t *testing.T) {
-	for _, row := range []struct {
-		event, alert int
-		text         string
-		same         bool
-	}{{0, 0, "", true}, {1, 0, "", false}, {-1, 0, "CUDA", true}, {-1, 0, "MemoryError", false}, {-1, -1, "MemoryError", true}, {-1, -1, "CUDA", false}} {
-		assert.Equal(t, row.same, sameMemory(runlog.Event{GPU: row.event, Text: row.text}, runlog.Alert{GPU: row.alert}), row)
-	}
-}
