@@ -3,11 +3,12 @@
     python benchmarks/report_gallery.py OUT [--pictures]
 
 writes OUT/NAME.html, and with --pictures (headless Chromium in the path) OUT/NAME-SCHEME-WIDTH.png. The runs are
-made by rule (python/tests/helpers/run_logs.py): no GPU is needed.
+made by rule (python/tests/helpers/made_runs.py): no GPU is needed.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" 
 from pictures import WIDTHS, gallery, given, picture
 
 from asrconfig_go.report import report
-from run_logs import Json, empty, put_activity, put_memory, saved, trained, week
+from made_runs import logged, trained, week
+from run_logs import Json, empty, put_activity, put_memory, saved
 
 
 def short() -> Json:
@@ -47,6 +49,8 @@ def main() -> None:
         if arguments.only and name not in arguments.only.split(","):
             continue
         file = saved(run_log, arguments.out / name / "asrconfig_monitor.json")
+        if run_log["steps"]["number"]:
+            (file.parent / "trainer_state.json").write_text(json.dumps(logged(run_log)))
         began = time.perf_counter()
         told = report(file.parent)
         read = time.perf_counter()

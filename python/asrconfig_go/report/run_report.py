@@ -48,7 +48,15 @@ def report(run: Any, args: Any = None) -> RunReport:
     told = _told(found.sources, found.record, settings=settings_of((args, found.plan, found.state), found.record))
     findings = tuple(from_json(Finding, each) for each in told["findings"])
     return RunReport(
-        found.sources, told["figures"], findings, found.record, found.trainer, found.ranks, found.notes, found.failures
+        found.sources,
+        told["figures"],
+        findings,
+        found.record,
+        found.trainer,
+        found.ranks,
+        found.notes,
+        found.failures,
+        found.history,
     )
 
 
@@ -107,7 +115,7 @@ class RunReport(ReportedRun):
         """What the view of a run shows: where the library cannot be used, that."""
         checked("by", by, ReportAxis)
         try:
-            told = _told(self.sources, self.record, by=by, gpus=gpus)
+            told = _told(self.sources, self.record, by=by, gpus=gpus, history=self.history)
         except LibraryError:
             return self._figures()
         words = [str(peaks) for peaks in self.ranks]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from asrconfig_go.report import export
 from docs_setup import stand_ins
-from run_logs import saved, trained
+from made_runs import trained
+from run_logs import saved
 
 saved(trained(), Path("out/asrconfig_monitor.json"))
 export("out", "run.csv")
