@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" 
 
 from pictures import WIDTHS, gallery, given, picture
 
-from asrconfig_go.report import report
+from asrconfig_go.report import compare_runs, report
 from made_runs import logged, trained, week
 from run_logs import Json, empty, put_activity, put_memory, saved
 
@@ -41,25 +41,47 @@ def cases() -> Iterator[tuple[str, Json]]:
     yield "short", short()
 
 
+def compared(out: Path) -> Path:
+    """The page of a comparison: a leak against a training in order, which is longer and uses other settings."""
+    runs = {"leaking": (trained(seconds=1200, steps=460), 8), "mended": (trained(leak=False), 16)}
+    for name, (run_log, batch) in runs.items():
+        folder = saved(run_log, out / name / "asrconfig_monitor.json").parent
+        state = logged(run_log, wer=0.2 if name == "mended" else 0.23)
+        (folder / "trainer_state.json").write_text(json.dumps(state))
+        plan = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": 32 // batch, "device_count": 1}
+        (folder / "training_config.json").write_text(json.dumps(plan))
+    page = out / "comparison.html"
+    told = compare_runs(*(out / name for name in runs))
+    told.to_html(page)
+    print(told)
+    return page
+
+
+def made(out: Path, name: str, run_log: Json) -> Path:
+    """The page of a run."""
+    file = saved(run_log, out / name / "asrconfig_monitor.json")
+    if run_log["steps"]["number"]:
+        (file.parent / "trainer_state.json").write_text(json.dumps(logged(run_log)))
+    began = time.perf_counter()
+    told = report(file.parent)
+    read = time.perf_counter()
+    page = out / f"{name}.html"
+    told.to_html(page)
+    drawn = time.perf_counter()
+    sizes = f"{file.stat().st_size / 1e6:5.1f} MB read in {read - began:.2f} s"
+    print(f"{name:<16} {sizes}, {page.stat().st_size / 1e3:5.1f} kB of HTML in {drawn - read:.2f} s  {told.headline}")
+    return page
+
+
 def main() -> None:
     parser = gallery(__doc__)
     parser.add_argument("--only", help="of these cases, parted by commas")
     arguments, browser = given(parser)
-    for name, run_log in cases():
-        if arguments.only and name not in arguments.only.split(","):
-            continue
-        file = saved(run_log, arguments.out / name / "asrconfig_monitor.json")
-        if run_log["steps"]["number"]:
-            (file.parent / "trainer_state.json").write_text(json.dumps(logged(run_log)))
-        began = time.perf_counter()
-        told = report(file.parent)
-        read = time.perf_counter()
-        page = arguments.out / f"{name}.html"
-        told.to_html(page)
-        drawn = time.perf_counter()
-        sizes = f"{file.stat().st_size / 1e6:5.1f} MB read in {read - began:.2f} s"
-        made = f"{page.stat().st_size / 1e3:5.1f} kB of HTML in {drawn - read:.2f} s"
-        print(f"{name:<16} {sizes}, {made}  {told.headline}")
+    only = arguments.only.split(",") if arguments.only else None
+    pages = [made(arguments.out, name, run_log) for name, run_log in cases() if only is None or name in only]
+    if only is None or "comparison" in only:
+        pages.append(compared(arguments.out))
+    for page in pages:
         for scheme in ("light", "dark") if browser else ():
             for width in WIDTHS:
                 picture(browser, page, scheme, width)

@@ -19,10 +19,13 @@ const (
 	largestLogged = 1e30 // beyond it a figure is taken for one that is not known
 )
 
-// loggedCharts are the figures of the Trainer that are drawn, each with what its own line is called: beside it are those of evaluations.
-var loggedCharts = []struct{ title, name, own string }{
-	{"Loss", "loss", "training"}, {"WER", "wer", "training"}, {"CER", "cer", "training"}, {"Learning rate", "learning_rate", "learning rate"},
-}
+// metric is a figure that the Trainer logs: by its own name, and as eval_NAME or eval_SET_NAME for evaluations.
+type metric struct{ name, title, short, own string }
+
+var (
+	metrics      = []metric{{"loss", "Loss", "loss", "training"}, {"wer", "WER", "WER", "training"}, {"cer", "CER", "CER", "training"}}
+	learningRate = metric{"learning_rate", "Learning rate", "learning rate", "learning rate"}
+)
 
 // figure is not a number where it is not known.
 func (l Logged) figure(name string) float64 {
@@ -32,11 +35,12 @@ func (l Logged) figure(name string) float64 {
 	return math.NaN()
 }
 
-// namesOf are the logged names of a figure: its own, and those of evaluations.
-func namesOf(history []Logged, of string) (names []string) {
+// names are those under which a metric was logged: its own first.
+func (m metric) names(history []Logged) (names []string) {
 	for _, entry := range history {
 		for name := range entry {
-			if (name == of || evaluates(name, of)) && !slices.Contains(names, name) {
+			evaluation := strings.HasPrefix(name, evalPrefix) && strings.HasSuffix(name, "_"+m.name)
+			if (name == m.name || evaluation) && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -45,50 +49,55 @@ func namesOf(history []Logged, of string) (names []string) {
 	return names
 }
 
-// evaluates tells whether a name is that of a figure of an evaluation: eval_wer, or eval_SET_wer with several sets.
-func evaluates(name, of string) bool {
-	return strings.HasPrefix(name, evalPrefix) && strings.HasSuffix(name, "_"+of)
-}
-
-// evaluationOf is "evaluation" of eval_wer, "evaluation SET" of eval_SET_wer.
-func evaluationOf(name, of string) string {
-	set := strings.Trim(strings.TrimSuffix(strings.TrimPrefix(name, evalPrefix), of), "_")
+// source is what a name is of: "training", "evaluation", or "evaluation SET".
+func (m metric) source(name string) string {
+	if name == m.name {
+		return m.own
+	}
+	set := strings.Trim(strings.TrimSuffix(strings.TrimPrefix(name, evalPrefix), m.name), "_")
 	return strings.TrimSpace("evaluation " + set)
 }
 
-// logged is a figure at the moments at which its steps had been trained. Steps that no monitor saw are left out.
-func (t *timeline) logged(history []Logged, name string) (found line) {
-	steps, i := t.steps(runlog.KindTrain, number), 0
+// bySteps are what was logged under a name, with steps for times; not a number where it is not known.
+func bySteps(history []Logged, name string) (found line) {
 	for _, entry := range history {
 		step := entry.figure(stepName)
-		if _, has := entry[name]; !has || len(steps.values) == 0 || !(step >= steps.values[0]) {
-			continue
+		if _, has := entry[name]; has && !math.IsNaN(step) {
+			found.add([]float64{step}, runlog.Column{entry.figure(name)})
 		}
-		for i < len(steps.values) && steps.values[i] < step {
-			i++
-		}
-		if i == len(steps.values) {
-			break
-		}
-		found.add(steps.times[i:i+1], runlog.Column{entry.figure(name)})
 	}
 	return found
 }
 
-// addLogged adds what the Trainer logged; a value that is not known breaks a line, the time between two values does not.
-func (c *charts) addLogged(t *timeline, history []Logged) {
-	others := []string{orange, green, purple, grey}
-	for _, chart := range loggedCharts {
-		var curves []curve
-		sets := 0
-		for _, name := range namesOf(history, chart.name) {
-			found := curve{name: chart.own, line: t.logged(history, name), colour: blue, mean: true}
-			if name != chart.name {
-				found.name, found.colour = evaluationOf(name, chart.name), others[sets%len(others)]
-				sets++
-			}
-			curves = append(curves, found)
+// curves are of all names of a metric: its own has the first colour, evaluations have the others.
+func (m metric) curves(history []Logged, place func(line) line, colours ...string) (found []curve) {
+	for _, name := range m.names(history) {
+		colour := colours[0]
+		if name != m.name {
+			colour, colours = colours[1], append(colours[:1:1], append(colours[2:], colours[1])...)
 		}
-		c.add(view.RunPanel{Title: chart.title, Group: view.GroupTraining}, 1, curves...)
+		found = append(found, curve{name: m.source(name), line: place(bySteps(history, name)), colour: colour, mean: true})
+	}
+	return found
+}
+
+// moments places what has steps for times where these had been trained first. Steps that no monitor saw are left out.
+func (t *timeline) moments(l line) (found line) {
+	steps, i := t.steps(runlog.KindTrain, number), 0
+	for k, step := range l.times {
+		for i < len(steps.values) && steps.values[i] < step {
+			i++
+		}
+		if i < len(steps.values) && step >= steps.values[0] {
+			found.add(steps.times[i:i+1], l.values[k:k+1])
+		}
+	}
+	return found
+}
+
+// addLogged adds what the Trainer logged.
+func (c *charts) addLogged(t *timeline, history []Logged) {
+	for _, m := range append(slices.Clone(metrics), learningRate) {
+		c.add(view.RunPanel{Title: m.title, Group: view.GroupTraining}, 1, m.curves(history, t.moments, blue, orange, green, purple, grey)...)
 	}
 }

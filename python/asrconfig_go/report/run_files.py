@@ -90,6 +90,14 @@ def gather(run: Any) -> Gathered:
     return Gathered(sources, record, trainer, ranks, failures, plan, told, history, tuple(notes))
 
 
+def guard_events(record: RunRecord | None) -> list[dict[str, Any]] | None:
+    """What the guard did, as the library takes it; None where it kept no record."""
+    if record is None:
+        return None
+    events = [{"step": e.global_step, "kind": "guard", "text": str(e)} for e in record.events]
+    return events + [{"step": r.step, "kind": "restart", "text": str(r)} for r in record.restarts]
+
+
 def _failures(folder: Path, notes: list[str], since_unix_s: float) -> tuple[MemoryFailure, ...]:
     """The guard's records of out-of-memory errors, without those of an earlier training in the same folder."""
     read = [_aside(notes, partial(read_failure, path)) for path in sorted(folder.glob(f"{PREFIX}*.json"))]
