@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" 
 from pictures import WIDTHS, gallery, given, picture
 
 from asrconfig_go.report import compare_runs, report
-from made_runs import logged, trained, week
+from made_runs import logged, put_run, trained, week
 from run_logs import Json, empty, put_activity, put_memory, saved
 
 
@@ -43,15 +43,10 @@ def cases() -> Iterator[tuple[str, Json]]:
 
 def compared(out: Path) -> Path:
     """The page of a comparison: a leak against a training in order, which is longer and uses other settings."""
-    runs = {"leaking": (trained(seconds=1200, steps=460), 8), "mended": (trained(leak=False), 16)}
-    for name, (run_log, batch) in runs.items():
-        folder = saved(run_log, out / name / "asrconfig_monitor.json").parent
-        state = logged(run_log, wer=0.2 if name == "mended" else 0.23)
-        (folder / "trainer_state.json").write_text(json.dumps(state))
-        plan = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": 32 // batch, "device_count": 1}
-        (folder / "training_config.json").write_text(json.dumps(plan))
+    leaking = put_run(out / "leaking", trained(seconds=1200, steps=460), wer=0.23)
+    mended = put_run(out / "mended", trained(leak=False), batch=16)
     page = out / "comparison.html"
-    told = compare_runs(*(out / name for name in runs))
+    told = compare_runs(leaking, mended)
     told.to_html(page)
     print(told)
     return page

@@ -84,7 +84,7 @@ func (s *side) partly(first, last uint64) bool {
 	return *s.all.Steps.First != first || *s.all.Steps.Last != last
 }
 
-// changed are the settings that differ, by name. Lists and objects of a plan are its reasons, and what it predicts is no setting.
+// changed are the settings that differ, by name, without the reasons of a plan, which are lists and objects, and its figures.
 func changed(a, b map[string]any) []view.ComparedSetting {
 	found, either := []view.ComparedSetting{}, maps.Clone(a)
 	if a == nil || b == nil {
@@ -92,14 +92,14 @@ func changed(a, b map[string]any) []view.ComparedSetting {
 	}
 	maps.Copy(either, b)
 	for _, name := range slices.Sorted(maps.Keys(either)) {
-		if x, y := a[name], b[name]; scalar(x) && scalar(y) && x != y && !slices.Contains(predicted, name) {
+		if x, y := a[name], b[name]; scalar(x) && scalar(y) && x != y && !slices.Contains(plannedFigures, name) {
 			found = append(found, view.ComparedSetting{Name: name, A: x, B: y})
 		}
 	}
 	return found
 }
 
-var predicted = []string{"predicted_bytes", "predicted_high_bytes"}
+var plannedFigures = []string{"budget_bytes", "model_memory_bytes", "predicted_bytes", "predicted_high_bytes"}
 
 func scalar(value any) bool {
 	switch value.(type) {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,6 +162,9 @@ func setting(value any) string {
 	case bool:
 		return map[bool]string{true: "True", false: "False"}[v]
 	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return strconv.FormatFloat(v, 'f', 0, 64)
+		}
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	case string:
 		return clipped(strconv.Quote(v), headLength)

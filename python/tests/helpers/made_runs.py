@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from possible_runs import check_possible
-from run_logs import GIB, Json, empty, put_activity, put_alert, put_event, put_memory, put_step
+from run_logs import GIB, Json, empty, put_activity, put_alert, put_event, put_memory, put_step, saved
 
 CONTEXT, TOTAL = 0.5, 24.0  # GiB
 WEIGHTS, LEAST, MOST, KEPT = 4.0, 3.0, 8.0, 2.2  # GiB: of the model, of a batch, and what an evaluation takes beside it
@@ -62,6 +64,8 @@ def trained(
         )
     if gpus and leak:
         _warned(run_log, cards[0], seconds, since)
+    else:
+        put_event(run_log, seconds, "training", f"training ends after step {run_log['steps']['number'][-1]}")
     check_possible(run_log)
     return run_log
 
@@ -200,7 +204,17 @@ def logged(run_log: Json, every: int = 10, wer: float = 0.2, seed: int = 3) -> J
             history.append({"step": number, "loss": None if number == 20 * every else loss, "learning_rate": rate})
         if kind == "evaluation" and (i + 1 == len(kinds) or kinds[i + 1] != "evaluation"):
             history.append({"step": number, "eval_loss": 0.35 + 2.4 * fallen, "eval_wer": wer + (0.95 - wer) * fallen})
-    return {"global_step": last, "max_steps": last, "epoch": 3.0, "log_history": history}
+    most = last if not run_log["alerts"] else round(1.25 * last, -1)  # it ended out of memory, before its end
+    return {"global_step": last, "max_steps": most, "epoch": round(3 * last / most, 2), "log_history": history}
+
+
+def put_run(folder: Path, run_log: Json, batch: int = 8, wer: float = 0.2) -> Path:
+    """The folder of that training: its run log, the Trainer's state, and a plan of 32 clips a step."""
+    saved(run_log, folder / "asrconfig_monitor.json")
+    plan = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": 32 // batch, "device_count": 1}
+    for name, told in (("trainer_state", logged(run_log, wer=wer)), ("training_config", plan)):
+        (folder / f"{name}.json").write_text(json.dumps(told))
+    return folder
 
 
 def week(gpus: int = 8) -> Json:

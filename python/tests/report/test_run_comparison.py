@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,16 @@ from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFound
 from asrconfig_go.report import compare_runs
 from asrconfig_go.training.run_record import RunFolder, RunRecord
 from html_checks import charts, tags
-from made_runs import logged, trained
-from run_logs import saved
-
-PLAN = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4, "device_count": 1, "bf16": False}
+from made_runs import put_run, trained
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> tuple[Path, Path]:
     """A run of 93 steps, and one of 186 that starts like it and has other settings."""
     found = []
-    for name, length, plan in (("base", 1, PLAN), ("bf16", 2, PLAN | {"bf16": True, "decisions": [{"x": 1}]})):
+    for name, length in (("base", 1), ("larger", 2)):
         run_log = trained(seconds=300 * length, points=150 * length, rows=80 * length, steps=100 * length, leak=False)
-        folder = saved(run_log, tmp_path / name / "asrconfig_monitor.json").parent
-        state = logged(run_log, wer=0.2 / length)
-        state["log_history"].append({"step": 1, "loss": math.nan})
-        (folder / "trainer_state.json").write_text(json.dumps(state))
-        (folder / "training_config.json").write_text(json.dumps(plan))
-        found.append(folder)
+        found.append(put_run(tmp_path / name, run_log, 8 * length, 0.2 / length))
     return found[0], found[1]
 
 
@@ -42,16 +33,16 @@ def test_runs_of_different_length_are_compared_over_common_steps(runs: tuple[Pat
     text = str(told)
     last = told.record["a"]["last"]
     assert (told.record["first"], told.record["last"]) == (1, last) and told.record["b"]["last"] > last
-    assert f"figures are of steps 1 to {last}, which both made; bf16 made 1 to {told.record['b']['last']}" in text
+    assert f"figures are of steps 1 to {last}, which both made; larger made 1 to {told.record['b']['last']}" in text
     steps = told.figures["steps_per_s"]
     assert steps.ratio == pytest.approx(1.0, rel=0.01), "both take a step in the same time"
     assert told.figures["train_s"].ratio == pytest.approx(1.0, rel=0.01), "of the common steps, not of the whole runs"
     assert steps.a is not None and told.figures["clips_per_s"].a == pytest.approx(32 * steps.a)
-    assert told.settings == {"bf16": (False, True)}
+    assert told.settings == {"gradient_accumulation_steps": (4, 2), "per_device_train_batch_size": (8, 16)}
     assert told.figures["eval_wer_last"].b == pytest.approx(0.1, abs=0.01)
     assert "errors_recovered" not in told.figures, "there is no record of a guard"
     assert len(text.splitlines()) <= 30
-    assert all(words in text for words in ("base   ", "GPU busy", "mean GPU memory", "Settings that differ", "False"))
+    assert all(words in text for words in ("base   ", "GPU busy", "mean GPU memory", "Settings that differ"))
 
 
 def test_errors_that_the_guard_recovered_from_are_counted(runs: tuple[Path, Path]) -> None:
@@ -69,10 +60,10 @@ def test_page_json_and_csv(runs: tuple[Path, Path], tmp_path: Path, capsys: pyte
     page = (tmp_path / "c.html").read_text()
     tags(page)
     assert [svg.get("aria-label") for svg in charts(page)] == ["Loss", "WER"]
-    assert "bf16: evaluation" in page and told.headline in page
+    assert "larger: evaluation" in page and told.headline in page
     rows = {row["name"]: row for row in csv.DictReader((tmp_path / "c.csv").read_text().splitlines())}
     assert float(rows["steps_per_s"]["a"]) == told.figures["steps_per_s"].a
-    assert (rows["bf16"]["what"], rows["bf16"]["b"]) == ("setting", "True")
+    assert (rows["gradient_accumulation_steps"]["what"], rows["gradient_accumulation_steps"]["b"]) == ("setting", "2")
     assert main(["report", *names, "--json"]) == 0
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert answer == told.to_json() and answer["comparison_version"] == 1 and "charts" not in answer
