@@ -81,14 +81,15 @@ func (m metric) curves(history []Logged, place func(line) line, colours ...strin
 	return found
 }
 
-// moments places what has steps for times where these had been trained first. Steps that no monitor saw are left out.
+// moments places what has steps for times where these had been trained first; what was logged before the first step, at that. Steps that
+// no monitor saw are left out.
 func (t *timeline) moments(l line) (found line) {
 	steps, i := t.steps(runlog.KindTrain, number), 0
 	for k, step := range l.times {
 		for i < len(steps.values) && steps.values[i] < step {
 			i++
 		}
-		if i < len(steps.values) && step >= steps.values[0] {
+		if i < len(steps.values) && step >= steps.values[0]-1 {
 			found.add(steps.times[i:i+1], l.values[k:k+1])
 		}
 	}

@@ -55,8 +55,8 @@ func TestWhatTheTrainerLoggedIsDrawnWhereItsStepsWere(t *testing.T) {
 	}
 	entry := func(step float64, name string, value *float64) Logged { return Logged{"step": &step, name: value} }
 	history := []Logged{
-		entry(2, "loss", number64(9)), entry(3, "loss", number64(4)), entry(4, "loss", nil), entry(5, "loss", number64(2)), entry(5, "eval_loss", number64(3)),
-		entry(5, "eval_test_wer", number64(0.5)), entry(6, "loss", number64(1)), entry(6, "loss", number64(1e300)), entry(7, "loss", number64(8)),
+		entry(1, "loss", number64(9)), entry(3, "loss", number64(4)), entry(4, "loss", nil), entry(5, "loss", number64(2)), entry(5, "eval_loss", number64(3)),
+		entry(2, "eval_test_wer", number64(0.5)), entry(6, "loss", number64(1)), entry(6, "loss", number64(1e300)), entry(7, "loss", number64(8)),
 		{"loss": number64(7)}, entry(6, "train_loss", number64(5)),
 	}
 	found, err := Make(Request{Sources: []Source{{RunLog: log}}, By: "time", History: history})
@@ -73,6 +73,7 @@ func TestWhatTheTrainerLoggedIsDrawnWhereItsStepsWere(t *testing.T) {
 	assert.Equal(t, [][][2]float64{{{10, 4}}, {{30, 2}, {40, 1}}}, panels[0].Series[0].Pieces, "what is not known is a gap, what was not seen is left out")
 	assert.Equal(t, [][][2]float64{{{30, 3}}}, panels[0].Series[1].Pieces)
 	assert.Equal(t, "evaluation test", panels[1].Series[0].Name)
+	assert.Equal(t, [][][2]float64{{{10, 0.5}}}, panels[1].Series[0].Pieces, "before the first step")
 	found, err = Make(Request{Sources: []Source{{RunLog: log}}, By: "steps", History: history[:2]})
 	require.NoError(t, err)
 	assert.Equal(t, 3.0, found.Charts.Panels[1].Series[0].Pieces[0][0][0], "of steps")

@@ -394,10 +394,11 @@ def test_what_the_trainer_logged_is_drawn_with_gaps_for_what_is_missing(tmp_path
     saved(run_log, tmp_path / "asrconfig_monitor.json")
     state = logged(run_log, every=5)
     losses = [entry for entry in state["log_history"] if "loss" in entry]
-    losses[3]["loss"] = math.nan
+    losses[3]["loss"] = losses[-1]["loss"] = math.nan
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
     r = report(tmp_path)
-    assert r.history[3]["loss"] is None
+    assert r.trainer is not None
+    assert r.history[3]["loss"] is None and r.trainer.last_loss is None
     drawn = {svg.get("aria-label"): svg for svg in charts(r._repr_html_())}
     assert {"Loss", "WER", "Learning rate"} <= set(drawn)
     paths = [path for path in drawn["Loss"].iter() if path.tag.endswith("path")]
