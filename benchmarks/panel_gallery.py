@@ -68,10 +68,19 @@ def cases() -> Iterator[tuple[str, PanelState]]:
     )
 
 
+def check_possible(state: PanelState) -> None:
+    """What is allocated is reserved, what is reserved is in use, and no card has more in use than it has."""
+    for card, series in zip(state.shot.gpus, state.history.gpus, strict=True):
+        sizes = [card.allocated or 0, card.reserved or 0, card.used or 0, card.total or 0]
+        if sizes != sorted(sizes) or max(filter(None, series.used_bytes)) > series.total_bytes:
+            raise ValueError(f"no card can hold {sizes}, or its history")
+
+
 def main() -> None:
     parser = gallery(__doc__)
     arguments, browser = given(parser)
     for name, state in cases():
+        check_possible(state)
         file = arguments.out / f"{name}.html"
         save_page(file, "panel", dataclasses.asdict(state))
         print(f"{name:<6} {file.stat().st_size / 1000:5.1f} kB")

@@ -3,11 +3,12 @@
     python benchmarks/report_gallery.py OUT [--pictures]
 
 writes OUT/NAME.html, and with --pictures (headless Chromium in the path) OUT/NAME-SCHEME-WIDTH.png. The runs are
-made by rule (python/tests/helpers/run_logs.py): no GPU is needed.
+made by rule (python/tests/helpers/made_runs.py): no GPU is needed.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" 
 
 from pictures import WIDTHS, gallery, given, picture
 
-from asrconfig_go.report import report
-from run_logs import Json, empty, put_activity, put_memory, saved, trained, week
+from asrconfig_go.report import compare_runs, report
+from made_runs import logged, put_run, trained, week
+from run_logs import Json, empty, put_activity, put_memory, saved
 
 
 def short() -> Json:
@@ -39,23 +41,42 @@ def cases() -> Iterator[tuple[str, Json]]:
     yield "short", short()
 
 
+def compared(out: Path) -> Path:
+    """The page of a comparison: a leak against a training in order, which is longer and uses other settings."""
+    leaking = put_run(out / "leaking", trained(seconds=1200, steps=460), wer=0.23)
+    mended = put_run(out / "mended", trained(leak=False), batch=16)
+    page = out / "comparison.html"
+    told = compare_runs(leaking, mended)
+    told.to_html(page)
+    print(told)
+    return page
+
+
+def made(out: Path, name: str, run_log: Json) -> Path:
+    """The page of a run."""
+    file = saved(run_log, out / name / "asrconfig_monitor.json")
+    if run_log["steps"]["number"]:
+        (file.parent / "trainer_state.json").write_text(json.dumps(logged(run_log)))
+    began = time.perf_counter()
+    told = report(file.parent)
+    read = time.perf_counter()
+    page = out / f"{name}.html"
+    told.to_html(page)
+    drawn = time.perf_counter()
+    sizes = f"{file.stat().st_size / 1e6:5.1f} MB read in {read - began:.2f} s"
+    print(f"{name:<16} {sizes}, {page.stat().st_size / 1e3:5.1f} kB of HTML in {drawn - read:.2f} s  {told.headline}")
+    return page
+
+
 def main() -> None:
     parser = gallery(__doc__)
     parser.add_argument("--only", help="of these cases, parted by commas")
     arguments, browser = given(parser)
-    for name, run_log in cases():
-        if arguments.only and name not in arguments.only.split(","):
-            continue
-        file = saved(run_log, arguments.out / name / "asrconfig_monitor.json")
-        began = time.perf_counter()
-        told = report(file.parent)
-        read = time.perf_counter()
-        page = arguments.out / f"{name}.html"
-        told.to_html(page)
-        drawn = time.perf_counter()
-        sizes = f"{file.stat().st_size / 1e6:5.1f} MB read in {read - began:.2f} s"
-        made = f"{page.stat().st_size / 1e3:5.1f} kB of HTML in {drawn - read:.2f} s"
-        print(f"{name:<16} {sizes}, {made}  {told.headline}")
+    only = arguments.only.split(",") if arguments.only else None
+    pages = [made(arguments.out, name, run_log) for name, run_log in cases() if only is None or name in only]
+    if only is None or "comparison" in only:
+        pages.append(compared(arguments.out))
+    for page in pages:
         for scheme in ("light", "dark") if browser else ():
             for width in WIDTHS:
                 picture(browser, page, scheme, width)

@@ -89,6 +89,7 @@ var table = map[string]operation{
 	"monitor.alerts":      withMonitor(monitorAlerts),
 	"monitor.event":       withMonitor(recordEvent),
 	"monitor.activity":    withMonitor(monitorActivity),
+	"report.compare":      withArgs(report.Compare),
 	"report.export":       withArgs(exportRun),
 	"report.run":          withArgs(report.Make),
 	"runlog.check":        withArgs(checkRunLog),

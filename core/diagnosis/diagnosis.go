@@ -46,7 +46,7 @@ type rule func(f *figures, run Run) *Finding
 
 // rules are all of them. They see figures in which NaN is what was not seen, so that every comparison with it fails.
 var rules = []rule{
-	outOfMemory, failingGPU, nearlyOutOfMemory, lowRAM, fullShm, swapping,
+	leak, outOfMemory, failingGPU, nearlyOutOfMemory, lowRAM, fullShm, swapping,
 	starved, notPersistent, littlePrefetch, idleBoth, smallBatch, overPCIe,
 	heat, power, brake, heldClock, checkpoints, evaluations, logging, otherProcesses, gaps, headroomForMore, halfPrecision,
 }
@@ -61,13 +61,18 @@ func Of(s *runlog.Log, run Run) []Finding {
 			found = append(found, *finding)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(severityRank(b.Severity), severityRank(a.Severity)), cmp.Compare(b.lost, a.lost))
-	})
+	Sort(found)
 	if len(found) == 0 || found[0].Severity == Info {
 		found = append([]Finding{noFinding(f)}, found...)
 	}
 	return found
+}
+
+// Sort puts the gravest first, and among equals what costs the most time.
+func Sort(found []Finding) {
+	slices.SortStableFunc(found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(severityRank(b.Severity), severityRank(a.Severity)), cmp.Compare(b.lost, a.lost))
+	})
 }
 
 func severityRank(severity string) int {

@@ -178,6 +178,48 @@ func TestOrderIsByGravityThenByWhatIsLost(t *testing.T) {
 	assert.Equal(t, []string{"failing_gpu", "loader", "other_process", "gaps"}, kinds(Of(s, Run{})))
 }
 
+func TestALeakIsNotAnsweredWithASmallerBatch(t *testing.T) {
+	leak := runlog.Alert{AtS: 100, Kind: runlog.AlertLeak, PerStep: pointer(64.0 * (1 << 20)), Since: pointer(uint64(60))}
+	cleared, hosts, evaluation := leak, leak, leak
+	cleared.ClearedS, hosts.GPU, evaluation.Kind = pointer(120.0), 1, runlog.AlertEvaluation
+	const halve = "per_device_train_batch_size=4"
+	for name, row := range map[string]struct {
+		alerts    []runlog.Alert
+		ranOutAt  float64 // 0: never
+		kinds     []string
+		evidence  string
+		first     string
+		halvingOf string // the finding that answers with a smaller micro-batch
+	}{
+		"leak only": {[]runlog.Alert{leak}, 0, []string{"leak", "near_out_of_memory"}, "GPU 0 grew by 64.0 MiB with every step since step 60; it still grew", "loss.item()", ""},
+		"OOM only":  {nil, 190, []string{"out_of_memory"}, "once out of memory", halve, "out_of_memory"},
+		"both": {[]runlog.Alert{leak}, 190, []string{"leak", "out_of_memory"}, "64.0 MiB with every step since step 60; it ran out 90 s after the first alert",
+			"eval_accumulation_steps", ""},
+		"a leak that ended before":    {[]runlog.Alert{cleared}, 190, []string{"out_of_memory"}, "once", halve, "out_of_memory"},
+		"a leak that ended":           {[]runlog.Alert{cleared}, 0, []string{"near_out_of_memory"}, "0.6 % of the card were left", halve, "near_out_of_memory"},
+		"a leak of another GPU":       {[]runlog.Alert{hosts}, 190, []string{"out_of_memory", "leak"}, "once", halve, "out_of_memory"},
+		"an evaluation that gathers":  {[]runlog.Alert{evaluation}, 190, []string{"leak", "out_of_memory"}, "every batch of the evaluation", "eval_accumulation_steps=16", ""},
+		"one that took much at once":  {[]runlog.Alert{{AtS: 100, Kind: runlog.AlertEvaluation}}, 190, []string{"out_of_memory"}, "once", halve, "out_of_memory"},
+		"the one that ran out counts": {[]runlog.Alert{hosts, leak}, 190, []string{"leak", "out_of_memory"}, "GPU 0", "loss.item()", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := healthyLog()
+			s.Alerts = row.alerts
+			fill(s.Steps.Headroom, 8.3*gb) // of which a peak leaves 0.1
+			if row.ranOutAt > 0 {
+				s.Events = []runlog.Event{{AtS: row.ranOutAt, Kind: runlog.EventOOM}}
+			}
+			found := Of(s, Run{PerDeviceBatch: pointer(8), Accumulation: pointer(2)})
+			assert.Equal(t, row.kinds, kinds(found))
+			assert.Contains(t, found[0].Evidence, row.evidence)
+			assert.Contains(t, found[0].Change, row.first)
+			for _, f := range found {
+				assert.Equal(t, f.Kind == row.halvingOf, f.Setting == "per_device_train_batch_size", f.Change)
+			}
+		})
+	}
+}
+
 func TestStoriesWithoutMuch(t *testing.T) {
 	bare := healthyLog()
 	bare.GPUs, bare.Activity.GPUs, bare.Memory.GPUUsed = nil, nil, nil
@@ -234,6 +276,7 @@ func TestCardsThatDoNotTrainAreNotJudged(t *testing.T) {
 func FuzzOf(f *testing.F) {
 	f.Add([]byte(`{"duration_s":9,"gpus":[{"total_bytes":9}],"memory":{"gpu_used_bytes":[[8]]},"activity":{"cpu_share":[0.1,0.2,0.1,0.2,0.1,0.1,0.1,0.1,0.1,0.1]}}`))
 	f.Add([]byte(`{"gpus":[{}],"steps":{"kind":["train","train"],"gpu":[7,-3],"headroom_bytes":[1,null,3]},"activity":{"gpus":[]}}`))
+	f.Add([]byte(`{"activity":{"times_s":[1]},"alerts":[{"kind":"leak","gpu":3,"bytes_per_step":9},{"kind":"shm"}],"events":[{"kind":"out_of_memory","at_s":1}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var s runlog.Log
 		if json.Unmarshal(text, &s) != nil {

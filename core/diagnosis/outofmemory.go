@@ -22,7 +22,7 @@ func outOfMemory(f *figures, run Run) *Finding {
 	if f.events[runlog.EventOOM] == 0 {
 		return nil
 	}
-	setting, value, change := smaller(run)
+	setting, value, change := smaller(f, run)
 	return &Finding{
 		Kind: "out_of_memory", Severity: runlog.SeverityCritical, Title: "The training ran out of GPU memory",
 		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card", times(f.events[runlog.EventOOM]), units.Percent(f.minHeadroom)),
@@ -34,7 +34,7 @@ func nearlyOutOfMemory(f *figures, run Run) *Finding {
 	if !(f.minHeadroom < nearShare) || f.events[runlog.EventOOM] > 0 {
 		return nil
 	}
-	setting, value, change := smaller(run)
+	setting, value, change := smaller(f, run)
 	return &Finding{
 		Kind: "near_out_of_memory", Severity: runlog.SeverityWarn, Title: "The training nearly ran out of GPU memory",
 		Evidence: fmt.Sprintf("at the fullest step %.1f %% of the card were left, PyTorch's cache counted as free, %s", 100*f.minHeadroom, f.over()),
@@ -42,8 +42,11 @@ func nearlyOutOfMemory(f *figures, run Run) *Finding {
 	}
 }
 
-// smaller halves the micro-batch and keeps the effective batch.
-func smaller(run Run) (setting, value, change string) {
+// smaller halves the micro-batch and keeps the effective batch; where memory leaks, that would only delay the error.
+func smaller(f *figures, run Run) (setting, value, change string) {
+	if a, ranOut := f.growth(); ranOut || a != nil && f.events[runlog.EventOOM] == 0 {
+		return "", "", "end the leak first: memory grows at any batch size"
+	}
 	batch, accumulation := known(run.PerDeviceBatch, 0), known(run.Accumulation, 0)
 	switch {
 	case batch == 1:

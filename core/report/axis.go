@@ -65,8 +65,12 @@ func (a *axis) column(at float64) int {
 }
 
 // thinned are pieces without gaps: for each column with points one value of those that are known, their mean or the highest.
-func (a *axis) thinned(l line, mean bool, scale float64) [][][2]float64 {
+// Time without points breaks a line that is not whole.
+func (a *axis) thinned(l line, mean, whole bool, scale float64) [][][2]float64 {
 	_, limit := paces(l.times)
+	if whole {
+		limit = math.Inf(1)
+	}
 	pieces, broken := [][][2]float64{}, true
 	for i, next := 0, 0; i < len(l.times); i = next {
 		column := a.column(l.times[i])

@@ -27,7 +27,7 @@ type charts struct {
 	panels []view.RunPanel
 }
 
-func (t *timeline) charts(a *axis, by string, bands []view.Band, shown, others []*gpu) *view.RunCharts {
+func (t *timeline) charts(a *axis, by string, bands []view.Band, history []Logged, shown, others []*gpu) *view.RunCharts {
 	c := charts{a, []view.RunPanel{}}
 	for _, g := range shown {
 		c.addGPU(t, g, "")
@@ -38,6 +38,7 @@ func (t *timeline) charts(a *axis, by string, bands []view.Band, shown, others [
 	for _, g := range others {
 		c.addGPU(t, g, "more GPUs")
 	}
+	c.addLogged(t, history)
 	c.addSteps(t)
 	c.addHosts(t.hosts)
 	found := &view.RunCharts{By: by, Low: a.low / a.divisor, High: a.high / a.divisor, Unit: a.unit, Panels: c.panels, Spans: []view.RunSpan{}}
@@ -51,11 +52,11 @@ func (t *timeline) charts(a *axis, by string, bands []view.Band, shown, others [
 // add adds a chart, in whose unit values are once divided by scale, as its limit. Its top is what all of it would be, where that is
 // known without a limit. Where nothing is known there is none.
 func (c *charts) add(p view.RunPanel, scale float64, curves ...curve) {
-	highest := math.Inf(-1)
+	highest, whole := math.Inf(-1), p.Group == view.GroupTraining
 	for _, each := range curves {
 		if top := each.top(); top != nil {
 			highest = max(highest, *top/scale)
-			p.Series = append(p.Series, view.Series{Name: each.name, Colour: each.colour, Area: each.area, Pieces: c.thinned(each.line, each.mean, scale)})
+			p.Series = append(p.Series, view.Series{Name: each.name, Colour: each.colour, Area: each.area, Pieces: c.thinned(each.line, each.mean, whole, scale)})
 		}
 	}
 	if p.Limit != nil && p.Limit.At == 0 { // not known

@@ -17,8 +17,9 @@ type Request struct {
 	Sources  []Source      `json:"sources"`
 	Settings diagnosis.Run `json:"settings"`
 	Guard    []GuardEvent  `json:"guard"`
-	By       string        `json:"by"`   // the axis of the charts, "time" or "steps"; "" for no charts
-	GPUs     []int         `json:"gpus"` // whose charts are shown; null: the four with the least headroom, the others behind a fold
+	History  []Logged      `json:"history"` // log_history of trainer_state.json
+	By       string        `json:"by"`      // the axis of the charts, "time" or "steps"; "" for no charts
+	GPUs     []int         `json:"gpus"`    // whose charts are shown; null: the four with the least headroom, the others behind a fold
 }
 
 // Report is what became of a run.
@@ -51,7 +52,7 @@ func Make(r Request) (found Report, err error) {
 	shown, others, err := t.chosen(r.GPUs)
 	if err == nil {
 		a.mark(&found.Figures)
-		found.Charts = t.charts(a, r.By, found.Figures.Bands, shown, others)
+		found.Charts = t.charts(a, r.By, found.Figures.Bands, r.History, shown, others)
 	}
 	return found, err
 }
@@ -104,6 +105,7 @@ func (t *timeline) findings(settings diagnosis.Run) []diagnosis.Finding {
 			}
 		}
 	}
+	diagnosis.Sort(found)
 	return weightiest(found)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/diagnosis"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
+	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
 func TestAPartInOrderIsNotReportedBesideAPartWithACause(t *testing.T) {
@@ -35,16 +36,45 @@ func TestLinesAreThinnedAndBroken(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "min", a.unit)
 	l := line{[]float64{0, 1, 2, 4, 6, 8, 100}, runlog.Column{10, 30, 20, absent, 40, 50, 60}}
-	assert.Equal(t, [][][2]float64{{{0, 3}, {2.0 / 60, 2}}, {{6.0 / 60, 4}, {8.0 / 60, 5}}, {{100.0 / 60, 6}}}, a.thinned(l, false, 10))
-	assert.Equal(t, 20.0, a.thinned(l, true, 1)[0][0][1])
+	assert.Equal(t, [][][2]float64{{{0, 3}, {2.0 / 60, 2}}, {{6.0 / 60, 4}, {8.0 / 60, 5}}, {{100.0 / 60, 6}}}, a.thinned(l, false, false, 10))
+	assert.Equal(t, 20.0, a.thinned(l, true, false, 1)[0][0][1])
 }
 
-func TestMemoryIsThatOfTheAlert(t *testing.T) {
-	for _, row := range []struct {
-		event, alert int
-		text         string
-		same         bool
-	}{{0, 0, "", true}, {1, 0, "", false}, {-1, 0, "CUDA", true}, {-1, 0, "MemoryError", false}, {-1, -1, "MemoryError", true}, {-1, -1, "CUDA", false}} {
-		assert.Equal(t, row.same, sameMemory(runlog.Event{GPU: row.event, Text: row.text}, runlog.Alert{GPU: row.alert}), row)
+func number64(x float64) *float64 { return &x }
+
+func TestWhatTheTrainerLoggedIsDrawnWhereItsStepsWere(t *testing.T) {
+	log := seen()
+	log.DurationS = 48
+	for i := range 4 { // steps 3 to 6, one each 10 s
+		log.Steps.Number = append(log.Steps.Number, uint64(3+i))
+		log.Steps.TimesS = append(log.Steps.TimesS, float64(10*(i+1)))
+		log.Steps.Kind, log.Steps.Covers, log.Steps.GPU = append(log.Steps.Kind, runlog.KindTrain), append(log.Steps.Covers, 1), append(log.Steps.GPU, -1)
+		for _, column := range log.Steps.Columns() {
+			*column = append(*column, absent)
+		}
 	}
+	entry := func(step float64, name string, value *float64) Logged { return Logged{"step": &step, name: value} }
+	history := []Logged{
+		entry(1, "loss", number64(9)), entry(3, "loss", number64(4)), entry(4, "loss", nil), entry(5, "loss", number64(2)), entry(5, "eval_loss", number64(3)),
+		entry(2, "eval_test_wer", number64(0.5)), entry(6, "loss", number64(1)), entry(6, "loss", number64(1e300)), entry(7, "loss", number64(8)),
+		{"loss": number64(7)}, entry(6, "train_loss", number64(5)),
+	}
+	found, err := Make(Request{Sources: []Source{{RunLog: log}}, By: "time", History: history})
+	require.NoError(t, err)
+	var panels []view.RunPanel
+	for _, p := range found.Charts.Panels {
+		if p.Group == view.GroupTraining {
+			panels = append(panels, p)
+		}
+	}
+	require.Len(t, panels, 2, "learning rates were not logged")
+	assert.Equal(t, []string{"Loss", "WER"}, []string{panels[0].Title, panels[1].Title})
+	require.Equal(t, []string{"training", "evaluation"}, []string{panels[0].Series[0].Name, panels[0].Series[1].Name})
+	assert.Equal(t, [][][2]float64{{{10, 4}}, {{30, 2}, {40, 1}}}, panels[0].Series[0].Pieces, "what is not known is a gap, what was not seen is left out")
+	assert.Equal(t, [][][2]float64{{{30, 3}}}, panels[0].Series[1].Pieces)
+	assert.Equal(t, "evaluation test", panels[1].Series[0].Name)
+	assert.Equal(t, [][][2]float64{{{10, 0.5}}}, panels[1].Series[0].Pieces, "before the first step")
+	found, err = Make(Request{Sources: []Source{{RunLog: log}}, By: "steps", History: history[:2]})
+	require.NoError(t, err)
+	assert.Equal(t, 3.0, found.Charts.Panels[1].Series[0].Pieces[0][0][0], "of steps")
 }

@@ -184,9 +184,22 @@ func (c curves) paths() []path {
 				paths = append(paths, path{D: c.area(s.Pieces), Colour: s.Colour, Area: true, Class: "under"})
 			}
 			paths = append(paths, path{D: c.line(s.Pieces), Colour: s.Colour, Title: s.Name})
+			if alone := s.alone(); len(alone) > 0 {
+				paths = append(paths, path{D: c.line(alone), Colour: s.Colour, Class: "alone"})
+			}
 		}
 	}
 	return paths
+}
+
+// alone are the pieces of a single place: a line as thin as the others would not be seen.
+func (s Series) alone() (found [][][2]float64) {
+	for _, piece := range s.Pieces {
+		if len(piece) == 1 {
+			found = append(found, piece)
+		}
+	}
+	return found
 }
 
 // sum lies a line on the one below it, which has the same places.

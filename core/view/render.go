@@ -45,6 +45,7 @@ var kinds = map[string]view{
 	"largest models": of(largest),
 	"benchmark":      {document: of(benchmark).document, csv: read(benchmarkCSV)},
 	"run":            of(run),
+	"run comparison": {document: of(compareRuns).document, csv: read(compareRunsCSV)},
 	"panel":          of(panel),
 	"screen":         of(screen),
 }

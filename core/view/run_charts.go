@@ -35,7 +35,10 @@ func (s RunSpan) titled() Span {
 	return s.Span
 }
 
-// RunPanel is one chart. Where is the label of its GPU, "" for the host; Group "more" lies behind a fold.
+// GroupTraining is the group of the charts of what the Trainer logged.
+const GroupTraining = "training"
+
+// RunPanel is one chart. Where is the label of its GPU, "" for the host; groups "fold" and "more GPUs" lie behind folds.
 type RunPanel struct {
 	Title  string   `json:"title"`
 	Where  string   `json:"where"`
@@ -58,7 +61,7 @@ func (r runRecord) overTime() section {
 		title = "Over optimizer steps"
 	}
 	body := []Block{inHTML{[]Block{r.legend()}}}
-	var wide, host []Block
+	var wide, training, host []Block
 	var more []Block
 	folds := map[string][]Block{}
 	for _, p := range r.Charts.Panels {
@@ -70,6 +73,8 @@ func (r runRecord) overTime() section {
 		case p.Group == "fold":
 			c.Aside = true
 			folds[p.Where] = append(folds[p.Where], c)
+		case p.Group == GroupTraining:
+			training = append(training, c)
 		case p.Where != "":
 			wide = append(wide, c)
 		default:
@@ -77,6 +82,9 @@ func (r runRecord) overTime() section {
 		}
 	}
 	body = append(body, wide...)
+	if len(training) > 0 {
+		body = append(body, pairOf(training))
+	}
 	for _, where := range sortedKeys(folds) {
 		body = append(body, inHTML{[]Block{fold{Summary: "power and temperature of " + where, Body: []Block{pairOf(folds[where])}}}})
 	}

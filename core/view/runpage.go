@@ -150,7 +150,7 @@ const (
 )
 
 func run(r runRecord) Document {
-	doc := Document{Title: r.headline(), Blocks: []Block{r.badges(), said(r.facts()...), r.tiles()}}
+	doc := Document{Title: r.Headline(), Blocks: []Block{r.badges(), said(r.facts()...), r.tiles()}}
 	var found []Block
 	for _, f := range r.Findings {
 		found = append(found, notice{Level: levelOf(f.Severity), What: f.Title, Lines: advice(f.Evidence, f.Change)})
@@ -169,8 +169,8 @@ func run(r runRecord) Document {
 	return doc
 }
 
-// headline is the run in one sentence: steps and time, where, how busy, what was left of the memory.
-func (r runRecord) headline() string {
+// Headline is the run in one sentence: steps and time, where, how busy, what was left of the memory.
+func (r RunFigures) Headline() string {
 	done := ""
 	if r.Steps.Train > 0 {
 		done = count(r.Steps.Train, "step") + " in "
@@ -204,7 +204,7 @@ func ranOut(n int) string {
 	return "ran out " + times(n)
 }
 
-func (r runRecord) machines() string {
+func (r RunFigures) machines() string {
 	var names []string
 	for _, g := range r.GPUs {
 		names = append(names, or(g.Name, "an unknown GPU"))
@@ -213,7 +213,7 @@ func (r runRecord) machines() string {
 }
 
 // busy is the mean of the GPUs' utilisation, the lowest and the highest.
-func (r runRecord) busy() (mean, low, high float64, known bool) {
+func (r RunFigures) busy() (mean, low, high float64, known bool) {
 	n := 0
 	for _, g := range r.GPUs {
 		if u := g.Utilization; u != nil {
@@ -227,7 +227,7 @@ func (r runRecord) busy() (mean, low, high float64, known bool) {
 }
 
 // tightest is the GPU that had the least headroom.
-func (r runRecord) tightest() *GPUFigures {
+func (r RunFigures) tightest() *GPUFigures {
 	var found *GPUFigures
 	for i, g := range r.GPUs {
 		if g.Headroom != nil && (found == nil || *g.Headroom < *found.Headroom) {

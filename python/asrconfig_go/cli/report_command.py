@@ -1,4 +1,4 @@
-"""``asrconfig report``: the report of a run, from the file that its monitor saved."""
+"""``asrconfig report``: the report of a run from the file that its monitor saved, or two runs beside each other."""
 
 from __future__ import annotations
 
@@ -6,32 +6,65 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from .._base.choices import ReportAxis
 from .._base.errors import InvalidArgumentError, NotFoundError
 from .._base.output import show, show_json
 
 
 def add_report(commands: Any) -> None:
     """Add the command and its options."""
-    report = commands.add_parser("report", help="report on a run that was watched")
-    report.add_argument("what", metavar="RUN", help="output_dir of a training, or its asrconfig_monitor.json")
+    report = commands.add_parser("report", help="report on a run that was watched, or compare two")
+    report.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="output_dir of a training, or its asrconfig_monitor.json; two are compared",
+    )
     report.add_argument("--html", metavar="FILE", help="also write a self-contained HTML page")
-    report.add_argument("--plot", metavar="FILE", help="also draw it with matplotlib: .png, .pdf or .svg")
-    report.add_argument("--by", choices=("time", "steps"), default="time", help="x axis of the charts (default time)")
-    report.add_argument("--export", metavar="FILE", help="also write the series: .csv, .jsonl, or .json for Perfetto")
+    report.add_argument("--plot", metavar="FILE", help="also draw it with matplotlib: .png, .pdf or .svg (one run)")
+    report.add_argument("--by", choices=("time", "steps"), help="x axis of the charts of one run (default time)")
+    report.add_argument(
+        "--export", metavar="FILE", help="also write the series: .csv, .jsonl, or .json for Perfetto; of two runs .csv"
+    )
     report.add_argument("--json", action="store_true", help="print the figures as JSON")
     report.set_defaults(run=_report)
 
 
 def _report(arguments: argparse.Namespace) -> int:
+    if len(arguments.runs) > 1:
+        return _compare(arguments)
     from ..report import export, report
 
-    told = report(arguments.what)
+    (run,) = arguments.runs
+    by: ReportAxis = arguments.by or "time"
+    told = report(run)
     if arguments.html:
-        told.to_html(arguments.html, by=arguments.by)
+        told.to_html(arguments.html, by=by)
     if arguments.plot:
-        save_plot(told.plot(by=arguments.by), arguments.plot)
+        save_plot(told.plot(by=by), arguments.plot)
     if arguments.export:
-        export(arguments.what, arguments.export)
+        export(run, arguments.export)
+    show_json(told.to_json()) if arguments.json else show(told)
+    return 0
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from ..report import compare_runs
+
+    if len(arguments.runs) > 2:
+        raise InvalidArgumentError(f"cannot compare {len(arguments.runs)} runs", "name one run, or two")
+    for option in ("plot", "by"):
+        if getattr(arguments, option) is not None:
+            raise InvalidArgumentError(f"--{option} is for one run", f"leave --{option} out, or name one run")
+    if arguments.export and Path(arguments.export).suffix.lower() != ".csv":
+        raise InvalidArgumentError(
+            f"cannot write a comparison to {arguments.export!r}", "name a file .csv, or take --json"
+        )
+    told = compare_runs(*arguments.runs)
+    if arguments.html:
+        told.to_html(arguments.html)
+    if arguments.export:
+        told.to_csv(arguments.export)
     show_json(told.to_json()) if arguments.json else show(told)
     return 0
 

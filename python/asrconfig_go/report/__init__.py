@@ -1,4 +1,4 @@
-"""What became of a run: ``report`` for people, ``export`` and ``MetricsServer`` for other programs."""
+"""What became of runs: ``report`` and ``compare_runs`` for people, ``export`` and ``MetricsServer`` for programs."""
 
 from .._base.lazy_names import lazy_names
 
@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "diagnosis": ("Finding",),
         "metrics_server": ("MetricsServer",),
+        "run_comparison": ("RunComparison", "compare_runs"),
         "run_export": ("export",),
         "run_report": ("RunReport", "report"),
     },

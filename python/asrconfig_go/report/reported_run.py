@@ -14,7 +14,7 @@ from ..training.run_record import RunRecord
 from ..view.render import Record
 from .diagnosis import Finding
 from .run_figures import Band, GPUFigures, HostFigures, Moment, Outcome, StepFigures
-from .run_files import Source, TrainerState
+from .run_files import Logged, Source, TrainerState
 
 T = TypeVar("T")
 
@@ -25,7 +25,8 @@ class ReportedRun:
 
     ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
     of other processes of the training. ``notes`` name files beside the run log that cannot be read. ``failures`` say
-    what was held when memory ran out. ``figures`` are those of the run logs, as JSON.
+    what was held when memory ran out. ``figures`` are those of the run logs, as JSON. ``history`` is the Trainer's
+    ``log_history``.
     """
 
     sources: tuple[Source, ...]
@@ -36,6 +37,7 @@ class ReportedRun:
     ranks: tuple[RankPeaks, ...] = ()
     notes: tuple[str, ...] = ()
     failures: tuple[MemoryFailure, ...] = ()
+    history: tuple[Logged, ...] = ()
 
     @cached_property
     def gpus(self) -> tuple[GPUFigures, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,9 @@ from ..guard.memory_failure import PREFIX, MemoryFailure, read_failure
 from ..monitor.rank_peaks import RankPeaks, rank_peaks
 from ..monitor.run_log import RunLog
 from ..training.run_record import RunFolder, RunRecord
+
+Logged = dict[str, float | None]
+"""An entry of the Trainer's ``log_history``; None: no finite number."""
 
 FILE_NAME = "asrconfig_monitor"
 _ANOTHER = "report the run of another file, or train anew: the monitor writes it whole or not at all"
@@ -58,6 +62,7 @@ class Gathered:
     failures: tuple[MemoryFailure, ...] = ()
     plan: Any = None  # training_config.json and trainer_state.json, as JSON
     state: Any = None
+    history: tuple[Logged, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -80,9 +85,17 @@ def gather(run: Any) -> Gathered:
     plan = _aside(notes, lambda: _object(folder / "training_config.json"))
     ranks = _aside(notes, lambda: rank_peaks(RunFolder(folder).path)) or ()
     sources = _loaded(files, notes)
-    trainer, told = state or (None, None)
+    trainer, told, history = state or (None, None, ())
     failures = _failures(folder, notes, min(source.run_log.start_unix_nanos for source in sources) / 1e9)
-    return Gathered(sources, record, trainer, ranks, failures, plan, told, tuple(notes))
+    return Gathered(sources, record, trainer, ranks, failures, plan, told, history, tuple(notes))
+
+
+def guard_events(record: RunRecord | None) -> list[dict[str, Any]] | None:
+    """What the guard did, as the library takes it; None where it kept no record."""
+    if record is None:
+        return None
+    events = [{"step": e.global_step, "kind": "guard", "text": str(e)} for e in record.events]
+    return events + [{"step": r.step, "kind": "restart", "text": str(r)} for r in record.restarts]
 
 
 def _failures(folder: Path, notes: list[str], since_unix_s: float) -> tuple[MemoryFailure, ...]:
@@ -146,7 +159,7 @@ def _object(path: Path) -> dict[str, Any] | None:
     return read_object(path, "plan", _ASIDE)
 
 
-def _trainer_state(folder: Path) -> tuple[TrainerState, Any] | None:
+def _trainer_state(folder: Path) -> tuple[TrainerState, Any, tuple[Logged, ...]] | None:
     """That of the folder itself, else of its newest checkpoint."""
     path = folder / "trainer_state.json"
     if not path.is_file():
@@ -156,18 +169,22 @@ def _trainer_state(folder: Path) -> tuple[TrainerState, Any] | None:
         path = max(saved, key=lambda p: int(p.parent.name[11:]))
     told = read_object(path, "Trainer's state", _ASIDE)
     try:
-        losses = [entry["loss"] for entry in told.get("log_history") or () if "loss" in entry]
+        history = tuple(
+            {name: _number(value) for name, value in entry.items()} for entry in told.get("log_history") or ()
+        )
+        losses = [entry["loss"] for entry in history if "loss" in entry]
         state = TrainerState(
             global_step=int(told["global_step"]),
             max_steps=int(told["max_steps"]) if told.get("max_steps") else None,
             epoch=_number(told.get("epoch")),
-            last_loss=_number(losses[-1]) if losses else None,
+            last_loss=losses[-1] if losses else None,
             best_metric=_number(told.get("best_metric")),
         )
-        return state, told
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        return state, told, history
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CorruptFileError(f"{path} cannot be read: {error!r}", _ASIDE) from error
 
 
 def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    """None for what is not a finite number."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

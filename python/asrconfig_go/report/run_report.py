@@ -19,7 +19,7 @@ from ..view.render import Record, html, save_page, text, title
 from .diagnosis import Finding
 from .diagnosis_settings import settings_of
 from .reported_run import ReportedRun
-from .run_files import Source, gather
+from .run_files import Source, gather, guard_events
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,15 +48,22 @@ def report(run: Any, args: Any = None) -> RunReport:
     told = _told(found.sources, found.record, settings=settings_of((args, found.plan, found.state), found.record))
     findings = tuple(from_json(Finding, each) for each in told["findings"])
     return RunReport(
-        found.sources, told["figures"], findings, found.record, found.trainer, found.ranks, found.notes, found.failures
+        found.sources,
+        told["figures"],
+        findings,
+        found.record,
+        found.trainer,
+        found.ranks,
+        found.notes,
+        found.failures,
+        found.history,
     )
 
 
 def _told(sources: Sequence[Source], record: RunRecord | None, **asked: Any) -> Record:
     """What the library tells of the run."""
-    guard = [{"step": e.global_step, "kind": "guard", "text": str(e)} for e in record.events] if record else []
-    guard += [{"step": r.step, "kind": "restart", "text": str(r)} for r in record.restarts] if record else []
-    told: Record = native.call("report.run", {"sources": [s.to_json() for s in sources], "guard": guard, **asked})
+    known = {"sources": [source.to_json() for source in sources], "guard": guard_events(record) or []}
+    told: Record = native.call("report.run", known | asked)
     return told
 
 
@@ -107,7 +114,7 @@ class RunReport(ReportedRun):
         """What the view of a run shows: where the library cannot be used, that."""
         checked("by", by, ReportAxis)
         try:
-            told = _told(self.sources, self.record, by=by, gpus=gpus)
+            told = _told(self.sources, self.record, by=by, gpus=gpus, history=self.history)
         except LibraryError:
             return self._figures()
         words = [str(peaks) for peaks in self.ranks]

@@ -35,7 +35,7 @@ def plot_all(kind: str, record: Record) -> Any:
         len(charts), 1, squeeze=False, figsize=(11, 0.8 + sum(heights)), layout="constrained", height_ratios=heights
     )
     for chart, each in zip(charts, axes[:, 0], strict=True):
-        _draw(chart, each)
+        _draw(chart, each, beside=chart["kind"] == "curves")
     figure.suptitle(title, fontsize=10, x=0.01, ha="left", wrap=True)
     return figure
 
@@ -55,11 +55,13 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _draw(chart: dict[str, Any], ax: Any) -> None:
+def _draw(chart: dict[str, Any], ax: Any, beside: bool = False) -> None:
+    """Names of lines are above the axes, where numbers of alerts may meet them, or in a gutter ``beside`` them."""
     {"bars": _bars, "histogram": _histogram, "curves": _curves}[chart["kind"]](chart, ax)
     ax.set_title(chart["title"], fontsize=9, loc="left")
     if ax.get_legend_handles_labels()[1]:
-        ax.legend(fontsize=7, frameon=False, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.1, ncols=6)
+        where: dict[str, Any] = {"loc": "lower right", "ncols": 6} if not beside else {"loc": "upper left"}
+        ax.legend(fontsize=7, frameon=False, bbox_to_anchor=(1, 1), borderaxespad=0.1, **where)
 
 
 def _bars(chart: dict[str, Any], ax: Any) -> None:

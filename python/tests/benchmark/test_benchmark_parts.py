@@ -32,7 +32,7 @@ from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, NotFoun
 from asrconfig_go.monitor.run_log import RunLog
 from benched import block, result, side
 from html_checks import tags
-from run_logs import trained
+from made_runs import trained
 
 CPU = Place(False, (0, 0), True, 2.0)
 A100 = Place(True, (8, 0), True, 8.0)

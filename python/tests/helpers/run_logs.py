@@ -1,10 +1,9 @@
-"""Run logs as a monitor would save them, made by rule, as JSON objects."""
+"""Run logs as a monitor would save them, as JSON objects."""
 
 from __future__ import annotations
 
 import json
 import math
-import random
 from pathlib import Path
 from typing import Any
 
@@ -116,144 +115,6 @@ def put_alert(run_log: Json, at_s: float, kind: str, text: str, gpu: int = -1, *
 def _reach(run_log: Json, at_s: float) -> None:
     run_log["duration_s"] = max(run_log["duration_s"], float(at_s))
     run_log["samples"] = round(run_log["duration_s"] / run_log["interval_s"])
-
-
-def trained(
-    seconds: float = 1800.0,
-    gpus: int = 1,
-    points: int = 1800,
-    rows: int = 900,
-    steps: int = 700,
-    leak: bool = True,
-    seed: int = 7,
-) -> Json:
-    """A training of ``seconds`` with an evaluation each fifth of it, and a gap; with ``leak`` it ends out of memory."""
-    chance, run_log = random.Random(seed), empty(gpus)
-    held = [_Held(chance, seconds, leak and i == 0) for i in range(gpus)]
-    gap = (0.62 * seconds, 0.65 * seconds)
-    for i in range(points):
-        at = seconds * i / points
-        if not gap[0] < at < gap[1]:
-            put_memory(run_log, at, (9 + 8 * at / seconds) * GIB, *(int(h.used(at)) for h in held))
-    for i in range(rows):
-        at = seconds * i / rows
-        if not gap[0] < at < gap[1]:
-            put_activity(run_log, at, *(_gpu_row(chance, at, seconds) for _ in held), **_host_row(chance, at, seconds))
-    _steps(run_log, chance, held, seconds, steps)
-    put_event(run_log, 0.5, "training", "training begins")
-    put_event(run_log, gap[1], "gap", f"no samples for {gap[1] - gap[0]:.0f} s: the machine slept")
-    put_event(run_log, 0.7 * seconds, "throttled", "held back by its temperature, 84 °C", 0 if gpus else -1)
-    if gpus and leak:
-        _warned(run_log, seconds)
-    return run_log
-
-
-class _Held:
-    """Memory of one GPU: PyTorch's cache over what it holds, and the context."""
-
-    def __init__(self, chance: random.Random, seconds: float, leak: bool) -> None:
-        self.chance, self.seconds, self.leak = chance, seconds, leak
-
-    def reserved(self, at: float) -> float:
-        part = at / self.seconds
-        grown = min(1.0, 6 * part) * 13 + (6 * max(0.0, part - 0.75) / 0.25 * 1.5 if self.leak else 0.0)
-        return (2 + grown + (2.2 if _evaluates(part) else 0.0)) * GIB
-
-    def allocated(self, at: float) -> float:
-        return self.reserved(at) * (0.55 + 0.35 * self.chance.random())
-
-    def used(self, at: float) -> float:
-        return min(24 * GIB, self.reserved(at) + 0.5 * GIB)
-
-
-def _evaluates(part: float) -> bool:
-    return part > 0.1 and (part * 5) % 1 > 0.93
-
-
-def _gpu_row(chance: random.Random, at: float, seconds: float) -> Json:
-    starved = 0.3 < at / seconds < 0.45
-    busy = chance.uniform(0.25, 0.5) if starved else chance.uniform(0.82, 0.97)
-    heat = 55 + 29 * min(1.0, at / (0.7 * seconds))
-    hot = at > 0.7 * seconds
-    return {
-        "utilization": busy,
-        "memory_busy": 0.6 * busy,
-        "power_w": 20 + 50 * busy,
-        "temperature_c": round(heat),
-        "clock_mhz": 1400 if hot else 1900,
-        "throttle": 2 if hot else 0,
-        "pcie_received_bytes_s": 2e8 * busy,
-        "pcie_sent_bytes_s": 3e7,
-        "ecc_uncorrected": 0,
-        "others_bytes": 0,
-    }
-
-
-def _host_row(chance: random.Random, at: float, seconds: float) -> Json:
-    workers = int((2 + 6 * at / seconds) * GIB)
-    return {
-        "cpu_share": chance.uniform(0.4, 0.7),
-        "busiest_core": chance.uniform(0.9, 1.0),
-        "host_available_bytes": 20 * GIB - workers,
-        "swap_used_bytes": 0,
-        "tree_rss_bytes": workers + 4 * GIB,
-        "workers_rss_bytes": workers,
-        "shm_used_bytes": int(0.8 * GIB),
-        "disk_read_bytes_s": 6e7 * chance.random(),
-        "disk_written_bytes_s": 1e5,
-        "net_received_bytes_s": 1e4,
-        "net_sent_bytes_s": 1e4,
-    }
-
-
-def _steps(run_log: Json, chance: random.Random, held: list[_Held], seconds: float, steps: int) -> None:
-    spent = seconds / max(1, steps)
-    for i in range(steps):
-        at = spent * (i + 1)
-        part = at / seconds
-        kind = "evaluation" if _evaluates(part) else "train"
-        audio = 32 * chance.uniform(4, 14)
-        memory: dict[str, Any] = {}
-        if held:
-            reserved, allocated = held[0].reserved(at), held[0].allocated(at)
-            memory = {
-                "allocated_bytes": int(0.4 * allocated),
-                "reserved_bytes": int(reserved),
-                "peak_allocated_bytes": int(allocated),
-                "peak_reserved_bytes": int(reserved),
-                "headroom_bytes": int(max(0, 23.5 * GIB - 0.4 * allocated)),
-            }
-        waited = spent * (0.5 if 0.3 < part < 0.45 else 0.04)
-        known: dict[str, Any] = {
-            "spent_s": spent,
-            "waited_s": waited,
-            "audio_s": audio,
-            "padded_s": 1.2 * audio,
-            "longest_s": 14.5,
-        }
-        put_step(run_log, at, i + 1, kind, 0 if held else -1, **known, **memory)
-    for part in (0.2, 0.4, 0.6, 0.8):
-        put_step(run_log, part * seconds + 0.01, round(part * steps), "checkpoint", spent_s=0.004 * seconds)
-    order = sorted(range(len(run_log["steps"]["times_s"])), key=run_log["steps"]["times_s"].__getitem__)
-    run_log["steps"] = {name: [column[i] for i in order] for name, column in run_log["steps"].items()}
-
-
-def _warned(run_log: Json, seconds: float) -> None:
-    put_alert(
-        run_log, 0.32 * seconds, "workers_ram", "DataLoader workers' RAM grows 11 MB/s: the limit in about 20 min",
-        seconds_left=1200.0, advice="set dataloader_num_workers=2", cleared_s=0.5 * seconds,
-    )  # fmt: skip
-    put_alert(
-        run_log, 0.82 * seconds, "leak", "GPU memory grows 38 MB/step since step 530: out of memory in about 110 steps",
-        gpu=0, severity="critical", since_step=530, bytes_per_step=38e6, steps_left=110.0, seconds_left=0.17 * seconds,
-        advice="log loss.item(), not the loss",
-    )  # fmt: skip
-    put_event(run_log, 0.995 * seconds, "out_of_memory", "CUDA out of memory, tried to allocate 1.2 GiB", 0)
-
-
-def week(gpus: int = 8) -> Json:
-    """A run of seven days in all the points that a monitor keeps."""
-    return trained(seconds=7 * 86400.0, gpus=gpus, points=16384, rows=8192, steps=16384)
 
 
 def saved(run_log: Json, path: Path) -> Path:

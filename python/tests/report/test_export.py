@@ -12,6 +12,7 @@ import pytest
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.report import export
+from made_runs import trained
 from run_logs import (
     GIB,
     START,
@@ -23,7 +24,6 @@ from run_logs import (
     put_memory,
     put_step,
     saved,
-    trained,
 )
 
 

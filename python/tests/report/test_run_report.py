@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import asdict, replace
 from html import unescape
@@ -23,6 +24,7 @@ from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.report import RunReport, report
 from asrconfig_go.training.run_record import RunFolder, RunRecord
 from html_checks import charts, tags
+from made_runs import logged, trained
 from run_logs import (
     GIB,
     START,
@@ -34,7 +36,6 @@ from run_logs import (
     put_memory,
     put_step,
     saved,
-    trained,
 )
 
 
@@ -113,19 +114,21 @@ def test_gaps_are_told_once_and_lines_are_broken() -> None:
 
 def test_text_and_card_name_findings_alerts_and_what_became_of_them() -> None:
     r = told(trained())
-    text, card = str(r), r._repr_html_()
+    text, card = " ".join(str(r).split()), r._repr_html_()
     first = r.findings[0]
-    assert (first.kind, first.severity) == ("out_of_memory", "critical")
+    assert [f.kind for f in r.findings[:2]] == ["leak", "out_of_memory"]
+    assert "65.1 MiB with every step since step 490" in first.evidence
+    assert not any("halve per_device" in f.change for f in r.findings)
     for words in (first.title, first.evidence, f"→ {first.change}"):
         assert words in text and words in card, words
     assert r.to_json()["findings"][0]["change"] == first.change
-    assert "workers' RAM grows 11 MB/s" in text
+    assert "workers' RAM grows 2.67 GiB/min" in text
     assert "passed after 5.4 min" in text
-    assert "came true 5.25 min later (warned of 5.1 min)" in text
-    assert "came true 5.25 min later (warned of 5.1 min)" in card
-    assert "→ log loss.item(), not the loss" in text and "→ log loss.item(), not the loss" in card
-    assert "CUDA out of memory, tried to allocate 1.2 GiB" in text
-    assert repr(r).startswith("RunReport('655 steps in 30 min on NVIDIA L4")
+    assert "came true 5.39 min later (warned of 5.32 min)" in text
+    assert "came true 5.39 min later (warned of 5.32 min)" in card
+    assert "→ something keeps a tensor of every step" in text and "→ something keeps a tensor of every step" in card
+    assert "CUDA out of memory. Tried to allocate 1.20 GiB" in text
+    assert repr(r).startswith("RunReport('649 steps in 30 min on NVIDIA L4")
     titles = [svg.get("aria-label") for svg in charts(card)]
     assert titles[:2] == ["GPU 0: Memory", "GPU 0: Utilisation"]
     assert {"Seconds a step", "Host RAM", "Processors", "Disk and network"} <= set(titles)
@@ -209,7 +212,7 @@ def test_charts_by_steps_run_from_the_first_to_the_last(tmp_path: Path) -> None:
     r.to_html(tmp_path / "r.html", by="steps")
     page = (tmp_path / "r.html").read_text()
     labels = [text.text for svg in charts(page)[:1] for text in svg.iter() if text.tag.endswith("text")]
-    assert labels[-6:] == ["step 20", "40", "60", "80", "100", "120"]
+    assert labels[-5:] == ["step 20", "40", "60", "80", "100"]
     assert "Over optimizer steps" in page
 
 
@@ -386,6 +389,32 @@ def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None
     assert any("trainer_state.json cannot be read" in note for note in report(tmp_path).notes)
 
 
+def test_what_the_trainer_logged_is_drawn_with_gaps_for_what_is_missing(tmp_path: Path) -> None:
+    run_log = trained(seconds=600, points=300, rows=150, steps=200, leak=False)
+    saved(run_log, tmp_path / "asrconfig_monitor.json")
+    state = logged(run_log, every=5)
+    losses = [entry for entry in state["log_history"] if "loss" in entry]
+    losses[3]["loss"] = losses[-1]["loss"] = math.nan
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+    r = report(tmp_path)
+    assert r.trainer is not None
+    assert r.history[3]["loss"] is None and r.trainer.last_loss is None
+    drawn = {svg.get("aria-label"): svg for svg in charts(r._repr_html_())}
+    assert {"Loss", "WER", "Learning rate"} <= set(drawn)
+    paths = [path for path in drawn["Loss"].iter() if path.tag.endswith("path")]
+    titles = [[child.text for child in path] for path in paths]
+    assert titles == [["training"], ["evaluation"]]
+    assert (paths[0].get("d") or "").count("M") == 3, "broken where one is missing and where one is not a number"
+    assert (paths[1].get("d") or "").count("M") == 1, "the time between two evaluations is no gap"
+    text = str(r)
+    assert "Loss               |" in text and "WER                |" in text
+    r.to_html(tmp_path / "steps.html", by="steps")
+    assert 'aria-label="Loss"' in (tmp_path / "steps.html").read_text()
+    state["log_history"] = [{"step": 1, "loss": 10**400}]
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+    assert any("trainer_state.json cannot be read" in note for note in report(tmp_path).notes)
+
+
 def test_settings_are_those_of_the_nearest_source(tmp_path: Path, small: Json, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     call = native.call
@@ -468,7 +497,7 @@ def test_report_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     saved(trained(seconds=120, points=60, rows=40, steps=30), tmp_path / "asrconfig_monitor.json")
     outputs = ["--html", str(tmp_path / "r.html"), "--export", str(tmp_path / "r.csv")]
     assert main(["report", str(tmp_path), *outputs]) == 0
-    assert capsys.readouterr().out.startswith("30 steps in 2 min on NVIDIA L4; 0.25 steps/s; ")
+    assert capsys.readouterr().out.startswith("29 steps in 2 min on NVIDIA L4; 0.262 steps/s; ")
     assert (tmp_path / "r.html").read_text().startswith("<!DOCTYPE html>")
     assert (tmp_path / "r.csv").read_text().startswith("time_s,unix_s,series,host_used_bytes,gpu0_used_bytes,")
     assert main(["report", str(tmp_path), "--json"]) == 0

@@ -1,12 +1,14 @@
-"""The folder of a run, a trainer that has settings, and an export of the run."""
+"""The folders of runs, a trainer that has settings, and an export of the run."""
 
 from pathlib import Path
 
 from asrconfig_go.report import export
 from docs_setup import stand_ins
-from run_logs import saved, trained
+from made_runs import put_run, trained
 
-saved(trained(), Path("out/asrconfig_monitor.json"))
+put_run(Path("out"), trained())
+put_run(Path("leaking"), trained(seconds=1200, steps=460), wer=0.23)
+put_run(Path("mended"), trained(leak=False), batch=16)
 export("out", "run.csv")
 trainer = stand_ins.trainer()
 

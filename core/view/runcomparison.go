@@ -1,0 +1,194 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
+)
+
+// RunComparison is two runs beside each other; core/report works it out.
+type RunComparison struct {
+	A        ComparedRun       `json:"a"`
+	B        ComparedRun       `json:"b"`
+	First    *uint64           `json:"first"` // the steps that both made, which figures are of; null: none, and they are of whole runs
+	Last     *uint64           `json:"last"`
+	Figures  []ComparedFigure  `json:"figures"`
+	Settings []ComparedSetting `json:"settings"` // those that differ
+	Charts   *RunCharts        `json:"charts"`   // null where no steps are known
+}
+
+// ComparedRun is one of the runs, with the steps that it made.
+type ComparedRun struct {
+	Name       string   `json:"name"`
+	Headline   string   `json:"headline"`
+	First      *uint64  `json:"first"`
+	Last       *uint64  `json:"last"`
+	Configured bool     `json:"configured"` // whether there is a training_config.json
+	Notes      []string `json:"notes"`      // files that cannot be read
+}
+
+// ComparedFigure is a figure of both runs; null is not known. Ratio is B over A.
+type ComparedFigure struct {
+	Key   string   `json:"key"`
+	Name  string   `json:"name"`
+	Unit  string   `json:"unit"` // "bytes", "share", "s", "Wh", "count", or "" for what its name says
+	A     *float64 `json:"a"`
+	B     *float64 `json:"b"`
+	Ratio *float64 `json:"ratio"`
+}
+
+// ComparedSetting is a setting of training_config.json that differs.
+type ComparedSetting struct {
+	Name string `json:"name"`
+	A    any    `json:"a"`
+	B    any    `json:"b"`
+}
+
+const (
+	listedSettings = 6  // in text
+	headLength     = 40 // of a run's name over a column, and of a setting
+)
+
+func (f ComparedFigure) text(value *float64) string {
+	switch f.Unit {
+	case "bytes":
+		return known(value, size)
+	case "share":
+		return known(value, units.Percent)
+	case "s":
+		return known(value, units.Duration)
+	case "Wh":
+		return known(value, energy)
+	case "count":
+		return known(value, func(x float64) string { return fmt.Sprintf("%.0f", x) })
+	}
+	return known(value, short)
+}
+
+func compareRuns(r RunComparison) Document {
+	doc := Document{Title: r.headline(), Blocks: []Block{said(r.facts()...)}}
+	figures := r.figures()
+	doc.Blocks = append(doc.Blocks, inHTML{[]Block{section{Title: "Figures", Body: []Block{figures}}}}, inText(figures.lines(defaultWidth)), r.settings())
+	if r.Charts != nil && len(r.Charts.Panels) > 0 {
+		var drawn []Block
+		for _, p := range r.Charts.Panels {
+			drawn = append(drawn, runRecord{Charts: *r.Charts}.chart(p))
+		}
+		doc.Blocks = append(doc.Blocks, inHTML{[]Block{section{Title: "Over optimizer steps", Body: []Block{pairOf(drawn)}}}})
+	}
+	return doc
+}
+
+// headline is how many times what B was of A, by what counts most.
+func (r RunComparison) headline() string {
+	var parts []string
+	for _, key := range []string{"steps_per_s", "used_peak_bytes", "eval_wer", "eval_loss", "loss"} {
+		i := slices.IndexFunc(r.Figures, func(f ComparedFigure) bool { return f.Key == key && f.Ratio != nil })
+		if i >= 0 && len(parts) < 3 {
+			parts = append(parts, fmt.Sprintf("%s × %s", ratioText(*r.Figures[i].Ratio), r.Figures[i].Name))
+		}
+	}
+	return fmt.Sprintf("%s against %s: %s", name(r.B.Name), name(r.A.Name), or(strings.Join(parts, ", "), "nothing is known of both"))
+}
+
+// ratioText has two digits behind the point, or three that count.
+func ratioText(x float64) string {
+	if x >= 0.1 && x < 100 {
+		return fmt.Sprintf("%.2f", x)
+	}
+	return short(x)
+}
+
+// facts are the runs, and of which steps the figures are.
+func (r RunComparison) facts() []string {
+	lines := append([]string{r.A.Name + ": " + r.A.Headline}, r.A.Notes...)
+	lines = append(append(lines, r.B.Name+": "+r.B.Headline), r.B.Notes...)
+	if r.First == nil {
+		return append(lines, "no step was made by both: figures are of whole runs")
+	}
+	words := fmt.Sprintf("figures are of steps %d to %d, which both made", *r.First, *r.Last)
+	for _, run := range []ComparedRun{r.A, r.B} {
+		if *run.First != *r.First || *run.Last != *r.Last {
+			words += fmt.Sprintf("; %s made %d to %d", run.Name, *run.First, *run.Last)
+		}
+	}
+	return append(lines, words)
+}
+
+func (r RunComparison) figures() table {
+	t := table{Head: []string{"", clipped(r.A.Name, headLength), clipped(r.B.Name, headLength), "ratio"}}
+	for _, f := range r.Figures {
+		shown := row{}
+		for _, text := range []string{f.Name, f.text(f.A), f.text(f.B), known(f.Ratio, ratioText)} {
+			shown.Cells = append(shown.Cells, cell{Text: text, Class: "tight"})
+		}
+		shown.Cells[0].Class = "" // so that ratios stay in sight on narrow screens
+		t.Rows = append(t.Rows, shown)
+	}
+	return t
+}
+
+func (r RunComparison) settings() section {
+	t := table{Head: []string{"setting", clipped(r.A.Name, headLength), clipped(r.B.Name, headLength)}, Brief: listedSettings}
+	for _, s := range r.Settings {
+		t.Rows = append(t.Rows, row{Cells: []cell{{Text: s.Name}, {Text: setting(s.A)}, {Text: setting(s.B)}}})
+	}
+	body := []Block{t}
+	if left := len(t.Rows) - listedSettings; left > 0 {
+		body = append(body, inText{fmt.Sprintf("… and %d more", left)})
+	}
+	if len(t.Rows) == 0 {
+		body = []Block{said(r.unchanged())}
+	}
+	return section{Title: "Settings that differ", Body: body}
+}
+
+func (r RunComparison) unchanged() string {
+	for _, run := range []ComparedRun{r.A, r.B} {
+		if !run.Configured {
+			return "not known: " + run.Name + " has no training_config.json"
+		}
+	}
+	return "none in training_config.json"
+}
+
+// setting is a value as Python writes it.
+func setting(value any) string {
+	switch v := value.(type) {
+	case bool:
+		return map[bool]string{true: "True", false: "False"}[v]
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return strconv.FormatFloat(v, 'f', 0, 64)
+		}
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	case string:
+		return clipped(strconv.Quote(v), headLength)
+	}
+	return "None"
+}
+
+// compareRunsCSV is a row for each figure, then for each setting.
+func compareRunsCSV(r RunComparison) (string, error) {
+	var rows []csvRow
+	for _, f := range r.Figures {
+		row := csvRow{"what": "figure", "unit": Cell(f.Unit)}
+		row.text("name", f.Key)
+		row.number("a", f.A)
+		row.number("b", f.B)
+		row.number("ratio", f.Ratio)
+		rows = append(rows, row)
+	}
+	for _, s := range r.Settings {
+		row := csvRow{"what": "setting"}
+		row.text("name", s.Name)
+		row.text("a", setting(s.A))
+		row.text("b", setting(s.B))
+		rows = append(rows, row)
+	}
+	return written([]string{"what", "name", "unit", "a", "b", "ratio"}, rows)
+}
