@@ -16,6 +16,7 @@ type Document struct {
 	Title    string
 	Untitled bool // as text
 	Blocks   []Block
+	Rest     []Block // what text has only in full, behind the others
 }
 
 // lines of a document are its headline and its blocks.
@@ -233,6 +234,22 @@ type preformatted []string
 
 func (preformatted) look() string         { return "preformatted" }
 func (p preformatted) lines(int) []string { return p }
+
+// brief are parts that text cuts behind so many lines; as HTML all is there.
+type brief struct {
+	Most int
+	Body []Block
+}
+
+func (brief) look() string { return "in HTML" }
+
+func (b brief) lines(width int) []string {
+	lines := linesOf(b.Body, width)
+	if len(lines) > b.Most {
+		return append(lines[:b.Most-1:b.Most-1], "…")
+	}
+	return lines
+}
 
 // cell is one of a table: a text, a note under it, marks beside it in HTML, a meter of 0 to 1 with its limit.
 type cell struct {

@@ -12,10 +12,11 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// Request asks for a record of a kind in a format: "text", "html" (a card), "page", "title", "charts" or "csv".
+// Request asks for a record of a kind in a format: "text", "full" (all of it as text), "html" (a card), "page", "title",
+// "charts" or "csv".
 type Request struct {
 	Kind   string          `json:"kind"`   // the name of a view, such as "plan" or "memory run"
-	Format string          `json:"format"` // text, html, page, title, csv or charts
+	Format string          `json:"format"` // text, full, html, page, title, csv or charts
 	Width  int             `json:"width"`  // of text, in columns; 0 is 110
 	Record json.RawMessage `json:"record"` // as to_json of what is shown gives it
 }
@@ -101,8 +102,11 @@ type Shown struct {
 }
 
 func (d Document) as(r Request) (Shown, error) {
+	if r.Format != "text" {
+		d.Blocks = append(d.Blocks, d.Rest...)
+	}
 	switch r.Format {
-	case "text":
+	case "text", "full":
 		width := r.Width
 		if width == 0 {
 			width = defaultWidth
@@ -119,7 +123,7 @@ func (d Document) as(r Request) (Shown, error) {
 		}
 		return Shown{Text: text}, nil
 	}
-	return Shown{}, fault.New(fault.InvalidArgument, "choose text, html, page, title or charts", "showing a %s: there is no format %q", r.Kind, clipped(r.Format, nameLength))
+	return Shown{}, fault.New(fault.InvalidArgument, "choose text, full, html, page, title or charts", "showing a %s: there is no format %q", r.Kind, clipped(r.Format, nameLength))
 }
 
 // charts are those that other programs draw, in their order.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
-from .._base.json_files import read_object
 from ..apply.training_arguments import arguments_of, named
 from ..config import TrainingConfig
+from .settings_file import read_settings
 
 # What a few steps neither log nor keep. Both sides are told so, so that none of it is between them.
 _OWN: dict[str, Any] = {
@@ -33,22 +34,48 @@ SHOWN = (
 )  # fmt: skip
 
 
+PLAN, YOURS, DEFAULTS = "plan", "your settings", "the Trainer's defaults"
+
+
 @dataclass(frozen=True)
 class Side:
-    """One way to train. ``settings`` are the Trainer's names; with a ``plan`` those that win over it."""
+    """One way to train. ``settings`` are the Trainer's names; with a ``plan`` those that win over it.
+
+    ``adapted`` is why its batch is another than the one that was meant.
+    """
 
     name: str
     settings: Mapping[str, Any]
     plan: TrainingConfig | None = None
     arguments_class: Any = None
+    adapted: str = ""
+
+    @property
+    def batch(self) -> tuple[int, int]:
+        """Clips of a micro-batch, and how many are accumulated; the Trainer's defaults where they are not set."""
+        usual = _defaults(self.arguments_class) if self.plan is None else self.plan.to_dict()
+        given = {**usual, **self.settings}
+        return int(given["per_device_train_batch_size"]), int(given["gradient_accumulation_steps"])
 
     @property
     def effective_batch(self) -> int:
-        """Samples of an optimizer step."""
-        if self.plan is not None:
-            return self.plan.effective_batch_size
-        each = self.settings.get("per_device_train_batch_size", 8)  # the Trainer's own default
-        return int(each) * int(self.settings.get("gradient_accumulation_steps", 1))
+        """Clips of an optimizer step."""
+        return math.prod(self.batch) if self.plan is None else self.plan.effective_batch_size
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What is worth telling, of a side that could not be trained."""
+        given = {**({} if self.plan is None else self.plan.to_dict()), **self.settings}
+        return {**{name: given[name] for name in SHOWN if name in given}, **_batch(*self.batch)}
+
+    def halved(self) -> Side | None:
+        """Half the micro-batch for the same step, of the Trainer's defaults; None where that leaves one clip alone."""
+        batch, accumulated = self.batch
+        if self.name != DEFAULTS or batch % 2 or batch < 4:
+            return None
+        why = f"{batch} × {accumulated} ran out of memory on this device"
+        settings = _batch(batch // 2, 2 * accumulated)
+        return dataclasses.replace(self, settings={**self.settings, **settings}, adapted=_joined(self.adapted, why))
 
     def arguments(self, folder: str, steps: int, seed: int, model: Any) -> Any:
         """New TrainingArguments with this number of steps: newer ones leave accelerate's state as they found it."""
@@ -63,55 +90,85 @@ def most_workers(plan: TrainingConfig, original: Side | None, sweep: Sequence[st
     """Loader workers of any side that is trained, whose loader gives a step in one batch."""
     counts = [plan.dataloader_num_workers]
     if original is not None and original.plan is None:
-        batches = int(original.settings.get("gradient_accumulation_steps", 1))
+        _, batches = original.batch
         counts.append(-(-int(original.settings.get("dataloader_num_workers", 0)) // batches))
     if sweep is None or "workers" in sweep:  # they may be tried
         counts.append(int(min(cores, 8)))
     return max(counts)
 
 
-def safe_side(effective_batch: int) -> Side:
-    """What works everywhere: one clip at a time, accumulated; all else as the Trainer has it."""
-    settings = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": effective_batch}
-    return Side("original", settings)
+def default_side(effective_batch: int | None) -> Side:
+    """As the installed Trainer trains unasked, accumulated to ``effective_batch`` where one is given.
+
+    Raises ``InvalidArgumentError`` where only micro-batches of a single clip would give that batch.
+    """
+    side = Side(DEFAULTS, {})
+    usual, accumulated = side.batch
+    if effective_batch in (None, side.effective_batch):
+        return side
+    batch = max(n for n in range(1, usual + 1) if effective_batch % n == 0)
+    if batch == 1 < effective_batch:
+        raise InvalidArgumentError(
+            f"the Trainer's default batch of {usual} makes no steps of {effective_batch} clips, but one clip at a time",
+            f"choose a multiple of {usual}, or pass the settings that you train with (--args FILE, original=…)",
+        )
+    new = _batch(batch, effective_batch // batch)
+    why = f"{usual} × {accumulated} became {batch} × {effective_batch // batch} for steps of {effective_batch} clips"
+    return Side(DEFAULTS, new, adapted=why)
+
+
+def _batch(size: int, accumulated: int) -> dict[str, int]:
+    return {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(text for text in texts if text)
+
+
+def _defaults(arguments_class: Any = None) -> dict[str, Any]:
+    """Those of the installed TrainingArguments, or of a class of the user's."""
+    from transformers import TrainingArguments
+
+    return {field.name: field.default for field in dataclasses.fields(arguments_class or TrainingArguments)}
 
 
 def original_side(given: Any) -> Side:
-    """Of TrainingArguments, a plan, a dictionary of either's names, or a JSON file of one.
+    """Of TrainingArguments, a plan, a dictionary of either's names, or a file of one (JSON, or ``training_args.bin``).
 
     Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing
-    file and ``CorruptFileError`` for one that holds no JSON object.
+    file and ``CorruptFileError`` for one that holds no settings.
     """
     if isinstance(given, str | os.PathLike):
-        given = read_object(given, "settings", "save them with save_config, or as TrainingArguments.to_json_string")
+        given = read_settings(given)
+    if isinstance(given, Mapping) and "schema_version" in given:
+        given = TrainingConfig.from_dict(dict(given))
     if isinstance(given, TrainingConfig):
-        return Side("original", {}, given)
+        return Side(YOURS, {}, given)
     if isinstance(given, Mapping):
-        if "schema_version" in given:
-            return Side("original", {}, TrainingConfig.from_dict(dict(given)))
-        return Side("original", named(_without_place(given)))
+        usual = arguments_of({}, "out").to_dict()  # all of which to_json_string writes, some under two names
+        return Side(YOURS, _changed(given, usual))
     if not dataclasses.is_dataclass(given) or not hasattr(given, "per_device_train_batch_size"):
         raise InvalidArgumentError(
             f"original = {type(given).__name__} holds no training settings",
-            "pass TrainingArguments, a TrainingConfig, a dictionary of their names, or a JSON file",
+            "pass TrainingArguments, a TrainingConfig, a dictionary of their names, or a file of one",
         )
-    return Side("original", _changed(given), arguments_class=type(given))
+    return Side(YOURS, _changed_arguments(given), arguments_class=type(given))
 
 
-def _changed(arguments: Any) -> dict[str, Any]:
-    """What differs from the defaults, each setting once: newer versions keep some under an older name as well."""
+def _changed_arguments(arguments: Any) -> dict[str, Any]:
     kind = type(arguments)
     try:
         usual = arguments_of({}, arguments.output_dir, kind)
     except TypeError as error:
         raise InvalidArgumentError(f"a {kind.__name__} cannot be made again: {error}", "pass a dictionary") from error
+    names = [field.name for field in dataclasses.fields(arguments) if field.init and hasattr(arguments, field.name)]
+    return _changed({name: getattr(arguments, name) for name in names}, vars(usual), kind)
+
+
+def _changed(settings: Mapping[str, Any], usual: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
+    """What differs from the defaults, each setting once: newer versions keep some under an older name as well."""
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(arguments):
-        value = getattr(arguments, field.name, None)
-        if field.init and value != getattr(usual, field.name, None) and field.name not in _PLACE:
-            found |= named({field.name: value}, kind)
+    for name, value in settings.items():
+        if name not in _PLACE and (name not in usual or value != usual[name]):
+            found |= named({name: value}, kind)
     return found
-
-
-def _without_place(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _PLACE}
