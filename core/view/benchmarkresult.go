@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	resultLines = 11 // of text, behind the headline and before what to run next: 15 in all, with a headline of two lines
-	differences = 4  // that are shown with the result
+	resultLines = 10 // of text, behind the headline and before what to run next: 15 in all, with a headline of three lines
+	differences = 5  // that are shown with the result
 	warnings    = 3
 )
 
@@ -21,7 +21,7 @@ func (r benchmarkRecord) headline() string {
 	case r.Speedup != nil && r.Original != nil:
 		return fmt.Sprintf("%s %s: %s; %s", factor(r.Speedup.Median), r.Original.Name, r.Original.shape(), where)
 	case r.Original != nil && r.Original.Problem != "":
-		return fmt.Sprintf("the plan trains, %s: %s do not (%s); %s", r.Original.Name, r.Original.shape(), r.Original.Problem, where)
+		return fmt.Sprintf("%s with %s: %s; the plan trains; %s", r.Original.Problem, r.Original.Name, r.Original.shape(), where)
 	}
 	return fmt.Sprintf("%s samples/s with the plan; %s", known(r.Plan.ClipsPerS, spreadOf.middle), where)
 }
@@ -135,6 +135,7 @@ func (r benchmarkRecord) differences() [][]string {
 		of   func(side) string
 	}{
 		{"an epoch", func(s side) string { return s.epoch(r.Setting.EpochClips) }},
+		{"GPU use", func(s side) string { return known(s.Readings.GPUUse, units.Percent) }},
 		{"batch", side.batch},
 		{"precision", side.precision},
 		{"checkpointing", func(s side) string { return onOff(s.on("gradient_checkpointing")) }},

@@ -68,7 +68,7 @@ var golden = map[string]struct {
 	"memory run":     {[]string{"300 steps in 3 orders", "median", "0.40 GiB", "longest clips' batch alone"}, 1},
 	"comparison":     {[]string{"openai/whisper-large-v3", "RTX 4090", "cheapest", "fastest", "T4 (12.8 GiB of 15.0 GiB to use): does not fit", "→ LoRA of rank 32", "1.59 (0.94–2.75)"}, 0},
 	"largest models": {[]string{"largest, fully: ", "LoRA 32", "✓", "✗"}, 0},
-	"benchmark":      {[]string{"3.00x with the plan", "66.7 (64.1 to 68.7)", "waits for the data loader", "→ next: set bf16=True", "out of memory", "not tried", "92 %"}, 10},
+	"benchmark":      {[]string{"3.00× your settings: batch 8 × 4, fp32", "200 samples/s instead of 66.7", "66.7 (64.1 to 68.7)", "waits for the data loader", "→ next: set bf16=True", "out of memory", "not tried", "92 %"}, 10},
 	"run": {[]string{"steps in 10 min", "NVIDIA L4", "came true", "passed after", "18.7 GiB", "Over time", "/dev/shm", "container's limit",
 		"training, step 39, rank 1, backward in encoder.layers.3: 22.50 GiB held of 23.00 GiB reserved", "predicted of 8 × 14.5 s", "+4.50 GiB", "−1.0 MiB", "activations and others", "nothing was predicted for it"}, 8},
 	"panel":  {[]string{"Step 571 of 2400", "13.9 of 15.0 GiB", "93 %", "66 W · 74 °C", "grows 38 MB/step", "→ something keeps a tensor"}, 1},
@@ -81,7 +81,7 @@ func TestEveryViewShowsItsKeyFigures(t *testing.T) {
 			want, known := golden[kind]
 			require.True(t, known, "a new view: name its key figures here")
 			raw := record(t, kind)
-			text, card := rendered(t, kind, "text", raw).Text, rendered(t, kind, "html", raw).Text
+			text, card := rendered(t, kind, "full", raw).Text, rendered(t, kind, "html", raw).Text
 			elements, said := sound(t, card)
 			for _, figure := range want.figures {
 				require.Contains(t, strings.Join(strings.Fields(text), " "), strings.Join(strings.Fields(figure), " "))
@@ -126,12 +126,12 @@ func TestHostileTextsDoNothingInAnyView(t *testing.T) {
 			require.NoError(t, json.Unmarshal(record(t, kind), &v))
 			raw, err := json.Marshal(poisoned(v, text))
 			require.NoError(t, err)
-			for _, format := range []string{"text", "html", "page", "title"} {
+			for _, format := range []string{"text", "full", "html", "page", "title"} {
 				got := rendered(t, kind, format, raw).Text
 				for _, harm := range []string{"\u202e", "\u2066", "\x00", "\ufeff"} {
 					require.NotContains(t, got, harm, "%s as %s", kind, format)
 				}
-				if format == "text" && kind != "screen" { // which colours by escapes where it is asked to
+				if (format == "text" || format == "full") && kind != "screen" { // which colours by escapes where it is asked to
 					require.NotContains(t, got, "\x1b", kind)
 				}
 				if format == "html" || format == "page" {
@@ -167,7 +167,7 @@ func TestAnyNumbersCanBeShown(t *testing.T) {
 			require.NoError(t, json.Unmarshal(record(t, kind), &v))
 			raw, err := json.Marshal(numbered(v, number))
 			require.NoError(t, err)
-			for _, format := range []string{"text", "html", "charts"} {
+			for _, format := range []string{"text", "full", "html", "charts"} {
 				answer, err := Render(Request{Kind: kind, Format: format, Record: raw}) // or an error: half a clip is none
 				if err == nil && format == "html" {
 					sound(t, answer.Text)
@@ -183,7 +183,7 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 		if kind == "box" || kind == "hardware" || kind == "model" { // lines as they are
 			continue
 		}
-		for line := range strings.Lines(rendered(t, kind, "text", record(t, kind)).Text) {
+		for line := range strings.Lines(rendered(t, kind, "full", record(t, kind)).Text) {
 			require.LessOrEqual(t, columns(strings.TrimRight(line, "\n")), defaultWidth, "%s: %s", kind, line)
 		}
 	}
@@ -192,7 +192,7 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 func TestAnyRecordGivesAnAnswer(t *testing.T) {
 	for kind := range kinds {
 		for _, raw := range []string{"{}", `{"unknown":1}`} {
-			for _, format := range []string{"text", "html", "charts"} {
+			for _, format := range []string{"text", "full", "html", "charts"} {
 				_, err := Render(Request{Kind: kind, Format: format, Record: []byte(raw)})
 				require.NoError(t, err, "%s of %s as %s", kind, raw, format)
 			}
