@@ -18,7 +18,7 @@ class TimeBudget:
     """Seconds since it was made; None is without a limit."""
 
     max_seconds: float | None = None
-    _began: float = field(default_factory=time.monotonic)
+    _began: float = field(default_factory=lambda: time.monotonic())
 
     def __post_init__(self) -> None:
         seconds = checked("max_seconds", self.max_seconds, float | None)

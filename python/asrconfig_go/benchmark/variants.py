@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,11 +63,17 @@ class Side:
         """Clips of an optimizer step."""
         return math.prod(self.batch) if self.plan is None else self.plan.effective_batch_size
 
-    @property
-    def shown(self) -> dict[str, Any]:
-        """What is worth telling, of a side that could not be trained."""
-        given = {**({} if self.plan is None else self.plan.to_dict()), **self.settings}
-        return {**{name: given[name] for name in SHOWN if name in given}, **_batch(*self.batch)}
+    def shown(self, arguments: Any = None) -> dict[str, Any]:
+        """What is worth telling of its ``arguments``, made here where it could not be trained."""
+        if arguments is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                arguments = self.arguments("out", 1, 0, None)
+        found = {name: getattr(arguments, name) for name in SHOWN if hasattr(arguments, name)}
+        found = {name: getattr(value, "value", value) for name, value in found.items()}
+        if self.plan is not None:
+            found |= {"micro_batching": self.plan.micro_batching, "length_handling": self.plan.length_handling}
+        return found
 
     def halved(self) -> Side | None:
         """Half the micro-batch for the same step, of the Trainer's defaults; None where that leaves one clip alone."""
