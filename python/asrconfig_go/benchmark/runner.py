@@ -190,7 +190,9 @@ class Benchmark:
         return done.block
 
     def _failed(self, course: BenchmarkRun, failed: BlockFailed) -> None:
-        course.problem, course.settings = failed.text, course.side.shown()
+        course.problem = failed.text
+        if failed.memory:
+            course.settings = course.side.shown()
         tried = any(course is each for _, each in self._found.changes)
         if tried or (failed.memory and course is self._original):
             return

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._base.checks import checked
 from .._base.errors import InvalidArgumentError
 from ..apply.training_arguments import arguments_of, named
 from ..config import TrainingConfig
@@ -56,7 +57,7 @@ class Side:
         """Clips of a micro-batch, and how many are accumulated; the Trainer's defaults where they are not set."""
         usual = _defaults(self.arguments_class) if self.plan is None else self.plan.to_dict()
         given = {**usual, **self.settings}
-        return int(given["per_device_train_batch_size"]), int(given["gradient_accumulation_steps"])
+        return _size("per_device_train_batch_size", given), _size("gradient_accumulation_steps", given)
 
     @property
     def effective_batch(self) -> int:
@@ -122,6 +123,14 @@ def default_side(effective_batch: int | None) -> Side:
     new = _batch(batch, effective_batch // batch)
     why = f"{usual} × {accumulated} became {batch} × {effective_batch // batch} for steps of {effective_batch} clips"
     return Side(DEFAULTS, new, adapted=why)
+
+
+def _size(name: str, settings: Mapping[str, Any]) -> int:
+    if checked(name, settings[name], int) < 1:
+        raise InvalidArgumentError(
+            f"{name} = {settings[name]} is not 1 or more", "correct the settings to compare with"
+        )
+    return int(settings[name])
 
 
 def _batch(size: int, accumulated: int) -> dict[str, int]:
