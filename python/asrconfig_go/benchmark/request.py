@@ -17,12 +17,13 @@ from ..apply.training_arguments import named
 from ..config import TrainingConfig
 from ..machine.hardware import HardwareProfile
 from ..optimal import create_optimal_config
+from .baseline import default_side, original_side
 from .benchmark_clips import checked_dataset, draw, durations_of, rows_of_arrays
 from .benchmark_result import BenchmarkResult, Setting
 from .measurements import ENOUGH_ROUNDS
 from .single_changes import OPTIONS, Place
 from .time_budget import TimeBudget
-from .variants import PLAN, Side, default_side, most_workers, original_side
+from .variants import PLAN, Side, most_workers
 
 _ROUNDS_OF_WORKERS = 2  # in a block; before that, each has handed over its first batch, all of which come at once
 _PACKAGES = ("torch", "transformers", "accelerate", "asrconfig-go")

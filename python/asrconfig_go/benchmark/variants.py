@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from .._base.checks import checked
 from .._base.errors import InvalidArgumentError
 from ..apply.training_arguments import arguments_of, named
 from ..config import TrainingConfig
-from .settings_file import read_settings
 
 # What a few steps neither log nor keep. Both sides are told so, so that none of it is between them.
 _OWN: dict[str, Any] = {
@@ -28,7 +26,6 @@ _OWN: dict[str, Any] = {
     "push_to_hub": False,
     "dataloader_drop_last": False,
 }
-_PLACE = ("output_dir", "logging_dir", "overwrite_output_dir", "resume_from_checkpoint", "hub_token")
 SHOWN = (
     "per_device_train_batch_size", "gradient_accumulation_steps", "fp16", "bf16", "tf32", "gradient_checkpointing",
     "optim", "dataloader_num_workers", "dataloader_prefetch_factor", "dataloader_persistent_workers",
@@ -55,7 +52,7 @@ class Side:
     @property
     def batch(self) -> tuple[int, int]:
         """Clips of a micro-batch, and how many are accumulated; the Trainer's defaults where they are not set."""
-        usual = _defaults(self.arguments_class) if self.plan is None else self.plan.to_dict()
+        usual = defaults(self.arguments_class) if self.plan is None else self.plan.to_dict()
         given = {**usual, **self.settings}
         return _size("per_device_train_batch_size", given), _size("gradient_accumulation_steps", given)
 
@@ -82,7 +79,7 @@ class Side:
         if self.name != DEFAULTS or batch % 2 or batch < 4:
             return None
         why = f"{batch} × {accumulated} ran out of memory on this device"
-        settings = _batch(batch // 2, 2 * accumulated)
+        settings = batch_settings(batch // 2, 2 * accumulated)
         return dataclasses.replace(self, settings={**self.settings, **settings}, adapted=_joined(self.adapted, why))
 
     def arguments(self, folder: str, steps: int, seed: int, model: Any) -> Any:
@@ -105,26 +102,6 @@ def most_workers(plan: TrainingConfig, original: Side | None, sweep: Sequence[st
     return max(counts)
 
 
-def default_side(effective_batch: int | None) -> Side:
-    """As the installed Trainer trains unasked, accumulated to ``effective_batch`` where one is given.
-
-    Raises ``InvalidArgumentError`` where only micro-batches of a single clip would give that batch.
-    """
-    side = Side(DEFAULTS, {})
-    usual, accumulated = side.batch
-    if effective_batch in (None, side.effective_batch):
-        return side
-    batch = max(n for n in range(1, usual + 1) if effective_batch % n == 0)
-    if batch == 1 < effective_batch:
-        raise InvalidArgumentError(
-            f"the Trainer's default batch of {usual} makes no steps of {effective_batch} clips, but one clip at a time",
-            f"choose a multiple of {usual}, or pass the settings that you train with (--args FILE, original=…)",
-        )
-    new = _batch(batch, effective_batch // batch)
-    why = f"{usual} × {accumulated} became {batch} × {effective_batch // batch} for steps of {effective_batch} clips"
-    return Side(DEFAULTS, new, adapted=why)
-
-
 def _size(name: str, settings: Mapping[str, Any]) -> int:
     if checked(name, settings[name], int) < 1:
         raise InvalidArgumentError(
@@ -133,7 +110,8 @@ def _size(name: str, settings: Mapping[str, Any]) -> int:
     return int(settings[name])
 
 
-def _batch(size: int, accumulated: int) -> dict[str, int]:
+def batch_settings(size: int, accumulated: int) -> dict[str, int]:
+    """By the Trainer's names."""
     return {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
 
 
@@ -141,50 +119,8 @@ def _joined(*texts: str) -> str:
     return "; ".join(text for text in texts if text)
 
 
-def _defaults(arguments_class: Any = None) -> dict[str, Any]:
+def defaults(arguments_class: Any = None) -> dict[str, Any]:
     """Those of the installed TrainingArguments, or of a class of the user's."""
     from transformers import TrainingArguments
 
     return {field.name: field.default for field in dataclasses.fields(arguments_class or TrainingArguments)}
-
-
-def original_side(given: Any) -> Side:
-    """Of TrainingArguments, a plan, a dictionary of either's names, or a file of one (JSON, or ``training_args.bin``).
-
-    Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing
-    file and ``CorruptFileError`` for one that holds no settings.
-    """
-    if isinstance(given, str | os.PathLike):
-        given = read_settings(given)
-    if isinstance(given, Mapping) and "schema_version" in given:
-        given = TrainingConfig.from_dict(dict(given))
-    if isinstance(given, TrainingConfig):
-        return Side(YOURS, {}, given)
-    if isinstance(given, Mapping):
-        usual = arguments_of({}, "out").to_dict()  # all of which to_json_string writes, some under two names
-        return Side(YOURS, _changed(given, usual))
-    if not dataclasses.is_dataclass(given) or not hasattr(given, "per_device_train_batch_size"):
-        raise InvalidArgumentError(
-            f"original = {type(given).__name__} holds no training settings",
-            "pass TrainingArguments, a TrainingConfig, a dictionary of their names, or a file of one",
-        )
-    return Side(YOURS, _changed_arguments(given), arguments_class=type(given))
-
-
-def _changed_arguments(arguments: Any) -> dict[str, Any]:
-    kind = type(arguments)
-    try:
-        usual = arguments_of({}, arguments.output_dir, kind)
-    except TypeError as error:
-        raise InvalidArgumentError(f"a {kind.__name__} cannot be made again: {error}", "pass a dictionary") from error
-    names = [field.name for field in dataclasses.fields(arguments) if field.init and hasattr(arguments, field.name)]
-    return _changed({name: getattr(arguments, name) for name in names}, vars(usual), kind)
-
-
-def _changed(settings: Mapping[str, Any], usual: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
-    """What differs from the defaults, each setting once: newer versions keep some under an older name as well."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        if name not in _PLACE and (name not in usual or value != usual[name]):
-            found |= named({name: value}, kind)
-    return found

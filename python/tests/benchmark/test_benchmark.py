@@ -22,11 +22,12 @@ from transformers import Trainer, TrainingArguments  # noqa: E402
 
 import asrconfig_go as ac  # noqa: E402
 from asrconfig_go.benchmark import BenchmarkResult, benchmark_training, runner, time_budget  # noqa: E402
+from asrconfig_go.benchmark.baseline import default_side, original_side  # noqa: E402
 from asrconfig_go.benchmark.benchmark_clips import draw, durations_of  # noqa: E402
 from asrconfig_go.benchmark.blocks import Bench, run_block  # noqa: E402
 from asrconfig_go.benchmark.runner import LEARNING_STEPS  # noqa: E402
 from asrconfig_go.benchmark.single_changes import OPTIONS  # noqa: E402
-from asrconfig_go.benchmark.variants import Side, default_side, original_side  # noqa: E402
+from asrconfig_go.benchmark.variants import Side  # noqa: E402
 from asrconfig_go.demo.digit_model import small_config  # noqa: E402
 from asrconfig_go.demo.digits import Collator, Vocabulary, load_split  # noqa: E402
 from asrconfig_go.errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError  # noqa: E402

@@ -17,6 +17,7 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.benchmark import time_budget, variants
+from asrconfig_go.benchmark.baseline import default_side, original_side
 from asrconfig_go.benchmark.benchmark_clips import draw
 from asrconfig_go.benchmark.bottleneck import bottleneck, next_change
 from asrconfig_go.benchmark.cpu_time import cpu_seconds
@@ -26,7 +27,7 @@ from asrconfig_go.benchmark.monitor_figures import readings
 from asrconfig_go.benchmark.plan_diagnosis import of_blocks, seen
 from asrconfig_go.benchmark.single_changes import OPTIONS, Place, changes
 from asrconfig_go.benchmark.time_budget import OutOfTime, TimeBudget
-from asrconfig_go.benchmark.variants import Side, default_side, most_workers, original_side
+from asrconfig_go.benchmark.variants import Side, batch_settings, most_workers
 from asrconfig_go.benchmark.warm_up import WarmedUp, warmed_up
 from asrconfig_go.cli import main
 from asrconfig_go.cli.benchmark_command import _next
@@ -481,7 +482,7 @@ def test_the_baseline_is_what_the_installed_trainer_does_unasked(monkeypatch: py
     assert default_side(12).adapted == "8 × 1 became 6 × 2 for steps of 12 clips"
     with pytest.raises(InvalidArgumentError, match="batch of 8 makes no steps of 13 clips, but one clip at a time"):
         default_side(13)
-    monkeypatch.setattr(variants, "_defaults", lambda kind=None: dict(variants._batch(6, 2)))
+    monkeypatch.setattr(variants, "defaults", lambda kind=None: batch_settings(6, 2))
     assert (default_side(None).batch, default_side(12).batch, default_side(24).batch) == ((6, 2), (6, 2), (6, 4))
 
 
