@@ -32,7 +32,7 @@ def default_side(effective_batch: int | None) -> Side:
             f"choose a multiple of {usual}, or pass the settings that you train with (--args FILE, original=…)",
         )
     new = batch_settings(batch, effective_batch // batch)
-    why = f"{usual} × {accumulated} became {batch} × {effective_batch // batch} for steps of {effective_batch} clips"
+    why = f"{usual} × {accumulated} makes no steps of {effective_batch} clips"
     return Side(DEFAULTS, new, adapted=why)
 
 

@@ -283,7 +283,7 @@ def test_defaults_that_run_out_of_memory_are_halved(
     model.wav2vec2.register_forward_pre_hook(fail)
     found = benchmark_training(model, digits.clips, collator=digits.collate, plan=plan, **QUICK)
     assert found.original is not None and found.plan.clips_per_s is not None
-    adapted = f"8 × 1 became {BATCH} × 1 for steps of {BATCH} clips; {BATCH} × 1 ran out of memory on this device"
+    adapted = f"8 × 1 makes no steps of {BATCH} clips; {BATCH} × 1 ran out of memory on this device"
     assert found.original.adapted == adapted and "ran out of memory on this device" in str(found)
     names = ("per_device_train_batch_size", "gradient_accumulation_steps")
     assert [found.original.settings[name] for name in names] == [2, 2] and 1 not in sizes[: 1 + sizes.index(2)]

@@ -479,7 +479,7 @@ def test_the_baseline_is_what_the_installed_trainer_does_unasked(monkeypatch: py
     assert (default_side(None).batch, default_side(8).batch, default_side(32).batch) == ((8, 1), (8, 1), (8, 4))
     assert (default_side(4).batch, default_side(12).batch, default_side(1).batch) == ((4, 1), (6, 2), (1, 1))
     assert default_side(None).adapted == default_side(8).adapted == ""
-    assert default_side(12).adapted == "8 × 1 became 6 × 2 for steps of 12 clips"
+    assert default_side(12).adapted == "8 × 1 makes no steps of 12 clips"
     with pytest.raises(InvalidArgumentError, match="batch of 8 makes no steps of 13 clips, but one clip at a time"):
         default_side(13)
     monkeypatch.setattr(variants, "defaults", lambda kind=None: batch_settings(6, 2))
