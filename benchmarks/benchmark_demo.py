@@ -59,8 +59,8 @@ def measured(arguments: list[str]) -> tuple[Told, float]:
 
 
 def ratios(told: Told) -> Iterator[tuple[str, Told]]:
-    yield "plan / original", told["speedup"]
-    yield "plan / original, processor time", told["cpu_speedup"]
+    yield "plan / baseline", told["speedup"]
+    yield "plan / baseline, processor time", told["cpu_speedup"]
     for each in told["options"]:
         if each["gain"]:
             name = f"{each['option']} {each['value']} / plan"
@@ -81,9 +81,10 @@ def figures(first: Told, second: Told) -> Iterator[str]:
     yield "| | first run | second run |"
     yield "| --- | --- | --- |"
     for side in ("original", "plan"):
+        what = first[side]["name"]
         for name, unit in (("clips_per_s", "clips/s"), ("audio_per_s", "s of audio/s"), ("cpu_use", "of the cores")):
-            yield f"| {side}, {unit} | {first[side][name]['median']:.3g} | {second[side][name]['median']:.3g} |"
-        yield f"| {side}, padding | {first[side]['padding']:.1%} | {second[side]['padding']:.1%} |"
+            yield f"| {what}, {unit} | {first[side][name]['median']:.3g} | {second[side][name]['median']:.3g} |"
+        yield f"| {what}, padding | {first[side]['padding']:.1%} | {second[side]['padding']:.1%} |"
     for one, two in zip(first["loader"], second["loader"], strict=True):
         name = f"loader, {one['workers']} workers" + (f" × prefetch {one['prefetch']}" if one["workers"] else "")
         yield f"| {name}, clips/s | {one['clips_per_s']['median']:.3g} | {two['clips_per_s']['median']:.3g} |"

@@ -23,6 +23,9 @@ type benchmarkRecord struct {
 	Profile    []string         `json:"profile"`
 	Notes      []string         `json:"notes"`
 	Stopped    bool             `json:"stopped"`
+	Unfinished []string         `json:"unfinished"`
+	TooFew     bool             `json:"too_few_rounds"`
+	Verdict    string           `json:"verdict"`
 }
 
 type benchmarkSetting struct {
@@ -35,6 +38,7 @@ type benchmarkSetting struct {
 	Steps      int               `json:"steps"`
 	Rounds     int               `json:"rounds"`
 	WarmUp     int               `json:"warm_up"`
+	Minutes    *float64          `json:"minutes"`
 }
 
 // spreadOf is a median with the lowest and the highest of what was measured.
@@ -42,6 +46,7 @@ type spreadOf struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
+	Count  int     `json:"count"`
 }
 
 // side is one way to train, in all its blocks; without blocks Problem says why.
@@ -61,6 +66,7 @@ type side struct {
 		RAM       *float64 `json:"ram_bytes"`
 	} `json:"readings"`
 	Problem   string             `json:"problem"`
+	Adapted   string             `json:"adapted"`
 	ClipsPerS *spreadOf          `json:"clips_per_s"`
 	AudioPerS *spreadOf          `json:"audio_per_s"`
 	StepS     *spreadOf          `json:"step_s"`
@@ -106,9 +112,10 @@ var stepParts = []struct{ name, colour string }{
 }
 
 func benchmark(r benchmarkRecord) Document {
-	doc := Document{Title: r.headline()}
+	result := cut{resultLines, r.result()}
+	doc := Document{Title: r.headline(), Blocks: []Block{result}, Brief: []Block{said(r.headline()), result}}
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
-	add(inText(r.layout()), inHTML{[]Block{r.tiles()}}, said(r.how()...))
+	add(said(r.how()...))
 	add(section{Title: "What holds the plan back", Body: r.heldBack()})
 	add(r.bothSides()...)
 	add(r.loaderAlone()...)
@@ -120,27 +127,13 @@ func benchmark(r benchmarkRecord) Document {
 	if files != nil {
 		add(section{Title: "Profile", Body: []Block{said(files...)}})
 	}
-	if len(r.Notes) > 0 {
-		add(section{Title: "Notes", Body: []Block{said(r.Notes...)}})
-	}
 	return doc
 }
 
-func (r benchmarkRecord) headline() string {
-	where := fmt.Sprintf("%s on %s", name(r.Setting.Model), name(r.Setting.Device))
-	switch {
-	case r.Speedup != nil:
-		return fmt.Sprintf("%s with the plan: %s", factor(r.Speedup.Median), where)
-	case r.Original != nil && r.Original.Problem != "":
-		return fmt.Sprintf("the plan trains, the original settings do not (%s): %s", r.Original.Problem, where)
-	}
-	return fmt.Sprintf("%s with the plan: %s", known(r.Plan.ClipsPerS, func(s spreadOf) string { return short(s.Median) + " clips/s" }), where)
-}
+// factor is "3.00×".
+func factor(gain float64) string { return fmt.Sprintf("%.2f×", gain) }
 
-// factor is "3.00x".
-func factor(gain float64) string { return fmt.Sprintf("%.2fx", gain) }
-
-// gained is "1.20x (1.10 to 1.31)".
+// gained is "1.20× (1.10 to 1.31)".
 func gained(s spreadOf) string {
 	if s.Low == s.High {
 		return factor(s.Median)
@@ -167,11 +160,7 @@ func (r benchmarkRecord) sides() []side {
 func (r benchmarkRecord) tiles() tiles {
 	var found tiles
 	for _, s := range r.sides() {
-		what := "original"
-		if s.Name == r.Plan.Name {
-			what = "optimized"
-		}
-		found = append(found, s.tile(what, r.Setting.EpochClips))
+		found = append(found, s.tile(r.Setting.EpochClips))
 	}
 	if s := r.Speedup; s != nil {
 		found = append(found, tile{Name: "speedup", Value: factor(s.Median), Note: fmt.Sprintf("%.2f to %.2f", s.Low, s.High)})
@@ -182,50 +171,11 @@ func (r benchmarkRecord) tiles() tiles {
 	return found
 }
 
-func (s side) tile(what string, clips int) tile {
+func (s side) tile(clips int) tile {
 	if s.ClipsPerS == nil {
-		return tile{Name: what, Value: or(s.Problem, "not measured")}
+		return tile{Name: s.Name, Value: or(s.Problem, "not measured")}
 	}
-	pace := s.ClipsPerS.Median
-	return tile{Name: what, Value: short(pace) + " /s", Note: units.Duration(float64(clips)/pace) + " an epoch"}
-}
-
-// layout are the sides with the seconds of an epoch and how busy the device was, and the speed-up.
-func (r benchmarkRecord) layout() []string {
-	lines := []string{r.Plan.line("Optimized:", r.Setting.EpochClips)}
-	if r.Original != nil {
-		lines = append([]string{r.Original.line("Original:", r.Setting.EpochClips)}, lines...)
-	}
-	if s := r.Speedup; s != nil {
-		line := "Speedup    " + factor(s.Median)
-		if s.Low != s.High {
-			line += fmt.Sprintf(" (%.2f to %.2fx)", s.Low, s.High)
-		}
-		if r.CPUSpeedup != nil {
-			line += "; by processor time " + factor(r.CPUSpeedup.Median)
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-func (s side) line(what string, clips int) string {
-	if s.ClipsPerS == nil {
-		return padded(what, 10) + " " + or(s.Problem, "not measured")
-	}
-	pace := s.ClipsPerS.Median
-	return padded(what, 10) + " " + joined(short(float64(clips)/pace)+" s", short(pace)+" samples/s", s.use())
-}
-
-// use is how busy the GPU was, or the CPU where there is none.
-func (s side) use() string {
-	switch {
-	case s.Readings.GPUUse != nil:
-		return "GPU " + units.Percent(*s.Readings.GPUUse)
-	case s.CPUUse != nil && s.Queueing == nil:
-		return "CPU " + units.Percent(s.CPUUse.Median)
-	}
-	return ""
+	return tile{Name: s.Name, Value: short(s.ClipsPerS.Median) + " /s", Note: s.epoch(clips) + " an epoch"}
 }
 
 // how is how it was measured.
@@ -240,17 +190,13 @@ func (r benchmarkRecord) how() []string {
 	if r.Plan.AudioS != nil {
 		audio = fmt.Sprintf(", %s of audio", units.Duration(*r.Plan.AudioS))
 	}
-	lines := []string{
+	return []string{
 		fmt.Sprintf("times are of an epoch, %s, steps alone; samples are clips", count(s.EpochClips, "clip")),
 		fmt.Sprintf("%s; %s; %s UTC", s.Device, strings.Join(versions, ", "), s.Date),
 		fmt.Sprintf("%s; %s a step on both sides", name(s.Model), count(s.Batch, "clip")),
 		fmt.Sprintf("blocks of %d steps, the same %d clips in each%s, after %d for warm-up; both sides in turns, %s; medians, lowest and highest",
 			s.Steps, r.Plan.Clips, audio, s.WarmUp, count(s.Rounds, "round")),
 	}
-	if r.Stopped {
-		lines = append(lines, "stopped early: partial results")
-	}
-	return lines
 }
 
 func (r benchmarkRecord) heldBack() []Block {
@@ -348,6 +294,7 @@ func (r benchmarkRecord) figures() [][]string {
 	}
 	add("samples/s", spanned(func(s side) *spreadOf { return s.ClipsPerS }, short))
 	add("seconds of audio/s", spanned(func(s side) *spreadOf { return s.AudioPerS }, short))
+	add("an epoch", func(s side) string { return s.epoch(r.Setting.EpochClips) })
 	add("a step", spanned(func(s side) *spreadOf { return s.StepS }, units.Duration))
 	add("micro-batches a step", side.microBatches)
 	add("padding", func(s side) string { return known(s.Padding, units.Percent) })

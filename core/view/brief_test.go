@@ -20,6 +20,7 @@ var inBrief = map[string][]string{
 	"memory":         {"fits NVIDIA L4", "held by ", "activations"},
 	"comparison":     {"cheapest: ", "fastest: ", "RTX 4090", "3.62 (2.13–6.26)", "on which it does not fit"},
 	"largest models": {"largest, fully: ", "✓"},
+	"benchmark":      {"3.00× your settings: batch 8 × 4, fp32", "200 samples/s instead of 66.7"},
 }
 
 func TestShortForms(t *testing.T) {

@@ -10,10 +10,15 @@ Advance = Callable[[int, int | None], None]  # (done, total)
 
 
 class ProgressBar:
-    """A tqdm bar that shows only on work of more than half a second; nothing without tqdm."""
+    """A tqdm bar that shows only on work of more than half a second; nothing without tqdm.
 
-    def __init__(self, what: str, unit: str, total: int | None, shown: bool) -> None:
-        self._bar = _tqdm(what, unit, total) if shown else None
+    ``note`` gives what is shown behind the time left.
+    """
+
+    def __init__(
+        self, what: str, unit: str, total: int | None, shown: bool, note: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._bar, self._note = _tqdm(what, unit, total) if shown else None, note
 
     def __enter__(self) -> Advance:
         return self._advance
@@ -22,6 +27,7 @@ class ProgressBar:
         if self._bar is not None:
             self._bar.total = total
             try:
+                self._bar.set_postfix_str(self._note(), refresh=False)
                 self._bar.update(done - self._bar.n)
             except (OSError, ValueError):  # nobody reads it any more
                 self._bar = None

@@ -6,7 +6,16 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "benchmark_result": ("BenchmarkResult", "Setting"),
-        "measurements": ("Block", "LoaderResult", "OptionResult", "Readings", "SideResult", "Spread", "StepParts"),
+        "measurements": (
+            "Block",
+            "LoaderResult",
+            "OptionResult",
+            "Readings",
+            "SideResult",
+            "Spread",
+            "StepParts",
+            "Turn",
+        ),
         "request": ("benchmark_training",),
     },
 )

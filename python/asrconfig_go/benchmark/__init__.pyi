@@ -9,5 +9,6 @@ from .measurements import (
     SideResult as SideResult,
     Spread as Spread,
     StepParts as StepParts,
+    Turn as Turn,
 )
 from .request import benchmark_training as benchmark_training

@@ -6,20 +6,20 @@ import os
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .._base.errors import NotFoundError
 from ..report.diagnosis import Finding
 from ..view.plot import plot_all
-from ..view.render import Record, html, render, save_page, save_text, text, title
+from ..view.render import Record, Shown, render, save_text, text, title
 from .benchmark_json import option_json, side_json
-from .measurements import LoaderResult, OptionResult, SideResult, Spread
+from .measurements import ENOUGH_ROUNDS, LoaderResult, OptionResult, SideResult, Spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,20 @@ class Setting:
     rounds: int
     warm_up: int
     seed: int
+    minutes: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
-class BenchmarkResult:
+class BenchmarkResult(Shown, kind="benchmark"):
     """Both sides, the loader, single changes, and what holds the plan back. ``print`` shows text, a notebook a card.
 
-    ``speedup`` is the plan's clips a second over the original's, over the rounds; ``cpu_speedup``, on a CPU, the same
-    by processor time, which other programs on the machine hardly change. ``stopped``: Ctrl-C ended it early.
+    ``original`` is the baseline. ``unfinished`` names what was left out when the time was up, or after Ctrl-C
+    (``stopped``).
     """
 
     setting: Setting
     plan: SideResult
     original: SideResult | None
-    speedup: Spread | None
-    cpu_speedup: Spread | None
     loader: tuple[LoaderResult, ...]
     options: tuple[OptionResult, ...]
     bottleneck: Finding | None
@@ -63,6 +62,37 @@ class BenchmarkResult:
     """Trace files."""
     notes: tuple[str, ...] = ()
     stopped: bool = False
+    unfinished: tuple[str, ...] = ()
+
+    @cached_property
+    def speedup(self) -> Spread | None:
+        """How many times faster the plan trains: the ratio of both sides' ``clips_per_s``."""
+        return self._ratio("seconds")
+
+    @cached_property
+    def cpu_speedup(self) -> Spread | None:
+        """The same by processor time, on a CPU, which other programs on the machine hardly change."""
+        return self._ratio("cpu_s")
+
+    def _ratio(self, of: str) -> Spread | None:
+        if self.original is None:
+            return None
+        original, plan = ([getattr(turn, of) for turn in side.rounds] for side in (self.original, self.plan))
+        return Spread.ratio(original, plan)
+
+    @property
+    def too_few_rounds(self) -> bool:
+        """Whether fewer rounds were measured than a conclusion takes."""
+        return len(self.plan.rounds) < ENOUGH_ROUNDS
+
+    @property
+    def verdict(self) -> Literal["", "faster", "slower", "undecided"]:
+        """Of the plan, in every one of enough rounds; ``""`` where nothing is compared."""
+        if self.speedup is None:
+            return ""
+        if self.too_few_rounds or self.speedup.low <= 1 <= self.speedup.high:
+            return "undecided"
+        return "faster" if self.speedup.low > 1 else "slower"
 
     def _shown(self) -> Record:
         """What the view of a benchmark shows."""
@@ -80,6 +110,9 @@ class BenchmarkResult:
             "profile": list(self.profile),
             "notes": list(self.notes),
             "stopped": self.stopped,
+            "unfinished": list(self.unfinished),
+            "too_few_rounds": self.too_few_rounds,
+            "verdict": self.verdict,
         }
 
     @cached_property
@@ -94,12 +127,6 @@ class BenchmarkResult:
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write a row for each side, option and way to load. Raises ``NotFoundError`` where it cannot be written."""
         save_text(Path(path), render("benchmark", "csv", self._shown())["text"])
-
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a self-contained page. Raises ``InvalidArgumentError`` for another suffix than .html,
-        ``NotFoundError`` where it cannot be written.
-        """
-        save_page(Path(path), "benchmark", self._shown())
 
     def plot(self) -> Figure:
         """Draw speeds, the parts of a step, the loader and single changes with matplotlib.
@@ -119,6 +146,3 @@ class BenchmarkResult:
 
     def __repr__(self) -> str:
         return f"BenchmarkResult({self.headline!r})"
-
-    def _repr_html_(self) -> str:
-        return html("benchmark", self._shown())

@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._base.errors import AsrConfigError, InternalError, InvalidArgumentError, UnsupportedError
@@ -22,7 +22,7 @@ from .benchmark_clips import ClipSample, with_lengths
 from .isolation import nothing_left_behind
 from .measurements import OUT_OF_MEMORY, Block
 from .step_phases import Phases
-from .variants import SHOWN, Side
+from .variants import Side
 from .warm_up import warmed_up
 
 _TOLD = (UnsupportedSettingWarning, PlanNotFollowedWarning)
@@ -30,7 +30,11 @@ _TOLD = (UnsupportedSettingWarning, PlanNotFollowedWarning)
 
 @dataclass(frozen=True)
 class Bench:
-    """What all blocks have in common. ``trainer_options`` go to the Trainer."""
+    """What all blocks have in common. ``trainer_options`` go to the Trainer.
+
+    ``learnt`` is what the first guard has measured of model and loss. A training measures it once, in its first steps;
+    a block has few of them.
+    """
 
     model: Any
     sample: ClipSample
@@ -39,6 +43,7 @@ class Bench:
     trainer_options: Mapping[str, Any]
     seed: int
     warm_up: int
+    learnt: dict[str, Any] = field(default_factory=dict)
 
 
 class BlockFailed(Exception):
@@ -89,13 +94,17 @@ def _run(bench: Bench, side: Side, steps: int, warm_up: int, on_step: Callable[[
         trainer = _trainer(bench, side, folder, warm_up + steps)
         phases = Phases(trainer, warm_up, steps, on_step)
         guard = None if side.plan is None else _manager(side, bench.sample).attach(trainer)
+        if guard is not None and bench.learnt:
+            guard.learn(bench.learnt)
         switches.set()
         with warmed_up(trainer, warm_up * trainer.args.gradient_accumulation_steps):
             trainer.train()
+        if guard is not None:
+            bench.learnt.update(guard.learnt())
     if phases.block is None:
         raise InternalError(f"{side.name}: the Trainer made {trainer.state.global_step} steps of {warm_up + steps}")
     block = replace(phases.block, out_of_memory=0 if guard is None else len(guard.events))
-    return BlockRun(block, _settings(trainer.args, side), tuple(dict.fromkeys(str(each.message) for each in told)))
+    return BlockRun(block, side.shown(trainer.args), tuple(dict.fromkeys(str(each.message) for each in told)))
 
 
 def _trainer(bench: Bench, side: Side, folder: str, steps: int) -> Any:
@@ -127,15 +136,6 @@ def _manager(side: Side, sample: ClipSample) -> ASRConfigManager:
     manager.config = side.plan
     manager.durations = array("d") if sample.seconds is None else sample.seconds
     return manager
-
-
-def _settings(args: Any, side: Side) -> dict[str, Any]:
-    """What is worth telling of them, as they were used."""
-    found = {name: getattr(args, name) for name in SHOWN if hasattr(args, name)}
-    found = {name: getattr(value, "value", value) for name, value in found.items()}
-    if side.plan is not None:
-        found |= {"micro_batching": side.plan.micro_batching, "length_handling": side.plan.length_handling}
-    return found
 
 
 def processor_option(trainer_class: Any, processor: Any) -> dict[str, Any]:

@@ -4,43 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
-from .measurements import Block, Spread
+from .measurements import Block, Spread, Turn
 from .variants import Side
 
 
 @dataclass
 class BenchmarkRun:
-    """The blocks of one side; of another side than the plan's also their gains, when both neighbours are there."""
+    """The blocks of one side; of another side than the plan's also its ``rounds``, and what the plan took ``beside``
+    each, when both neighbours are there.
+    """
 
     side: Side
     blocks: list[Block] = field(default_factory=list)
-    gains: list[float] = field(default_factory=list)
-    cpu_gains: list[float] = field(default_factory=list)
+    rounds: list[Turn] = field(default_factory=list)
+    beside: list[Turn] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     problem: str = ""
 
     @property
     def gain(self) -> Spread | None:
-        """Speed relative to the plan, over the rounds."""
-        return Spread.of(self.gains)
+        """Speed relative to the plan."""
+        return Spread.ratio([turn.seconds for turn in self.beside], [turn.seconds for turn in self.rounds])
 
     @property
     def cpu_gain(self) -> Spread | None:
         """The same by processor time."""
-        return Spread.of(self.cpu_gains)
-
-    @property
-    def slowdown(self) -> Spread | None:
-        """Speed of the plan relative to this."""
-        return Spread.of(1 / gain for gain in self.gains)
-
-    @property
-    def cpu_slowdown(self) -> Spread | None:
-        """The same by processor time."""
-        return Spread.of(1 / gain for gain in self.cpu_gains)
+        return Spread.ratio([turn.cpu_s for turn in self.beside], [turn.cpu_s for turn in self.rounds])
 
 
 def interleave(
@@ -48,8 +41,8 @@ def interleave(
 ) -> None:
     """Run P A P B P …, ``rounds`` times: each block of another side lies between two of the plan's.
 
-    Its gain is the mean of theirs over its own time, so that a machine that gets evenly slower changes nothing. ``run``
-    gives None for a side that fails; that one is not run again.
+    The plan's time beside it is the mean of theirs, so that a machine that gets evenly slower changes no ratio.
+    ``run`` gives None for a side that fails; that one is not run again.
     """
     last: Block | None = None
     for _ in range(rounds):
@@ -63,11 +56,17 @@ def interleave(
             following = _kept(plan, run)
             if following is None:
                 return
-            other.gains.append((last.seconds + following.seconds) / 2 / block.seconds)
-            other.cpu_gains.append((last.cpu_s + following.cpu_s) / 2 / block.cpu_s)
+            other.rounds.append(turn(block))
+            other.beside.append(turn(last, following))
             last = following
         if not others:
             _kept(plan, run)
+
+
+def turn(*blocks: Block) -> Turn:
+    """The mean of some blocks."""
+    cpu_s = [block.cpu_s for block in blocks if block.peak_allocated_bytes is None]  # none on a GPU
+    return Turn(fmean(block.seconds for block in blocks), fmean(cpu_s) if cpu_s else None)
 
 
 def _kept(course: BenchmarkRun, run: Callable[[BenchmarkRun], Block | None]) -> Block | None:

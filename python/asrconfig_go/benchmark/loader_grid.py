@@ -6,7 +6,7 @@ import contextlib
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,21 +34,22 @@ class _Taken:
 
 
 def measure_loading(
-    sample: ClipSample, collator: Any, batch: int, cores: float, *, planned: tuple[int, int | None], rounds: int
-) -> tuple[LoaderResult, ...]:
+    sample: ClipSample, collator: Any, batch: int, cores: float, *, planned: tuple[int, int | None], rounds: int,
+    on_pass: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[LoaderResult, ...]:  # fmt: skip
     """Clips a second of each way, by passes over the same clips with workers that stay.
 
     ``batch`` is what the Trainer fetches at once, ``planned`` the plan's own workers and prefetching. Each round tries
-    all options alternately, one pass to warm up and one that is measured. Raises ``InvalidArgumentError`` where a batch
-    cannot be made.
+    all options alternately, one pass to warm up and one that is measured; ``on_pass`` gets how many of how many are
+    done. Raises ``InvalidArgumentError`` where a batch cannot be made.
     """
     ways = _ways(cores, planned)
     with _checking():
         clips, count = _measure(sample, collator, batch, 2 * max(way.workers for way in ways))
         taken: dict[_Way, _Taken] = defaultdict(_Taken)
-        for _ in range(rounds):
-            for way in ways:
-                _try(clips, collator, batch, way, taken[way])
+        for number, way in enumerate(rounds * ways):
+            _try(clips, collator, batch, way, taken[way])
+            on_pass(number + 1, rounds * len(ways))
     audio = sum(sample.seconds[i % sample.clips] for i in range(count)) if sample.seconds is not None else None
     return tuple(_result(way, taken[way], count, audio) for way in ways)
 

@@ -9,18 +9,20 @@ from functools import cached_property
 from typing import Any
 
 OUT_OF_MEMORY = "out of memory"
-_DOUBT, _FEW = 1.02, (1, 2)
+ENOUGH_ROUNDS = 5
+"""Of fewer rounds nothing is concluded: one of four is too easily an accident."""
+_DOUBT = 1.02
 _FIXED = 1.2  # times the longest clip: no batch pads so far
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A median with the lowest and the highest of ``count`` values (0: unknown)."""
+    """A median with the lowest and the highest of ``count`` values."""
 
     median: float
     low: float
     high: float
-    count: int = 0
+    count: int
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Spread | None:
@@ -34,6 +36,22 @@ class Spread:
     def over(cls, values: Sequence[float]) -> Spread:
         """Of at least one value."""
         return cls(statistics.median(values), min(values), max(values), len(values))
+
+    @classmethod
+    def ratio(cls, over: Sequence[float | None], under: Sequence[float | None]) -> Spread | None:
+        """The ratio of both medians, with the lowest and the highest of single rounds, between which it always lies.
+
+        None where a value is not known, or the rounds are not the same.
+        """
+        high, low = cls.of(over), cls.of(under)
+        if high is None or low is None or high.count != low.count:
+            return None
+        rounds = cls.over([a / b for a, b in zip(over, under, strict=True) if a is not None and b is not None])
+        return cls(high.median / low.median, rounds.low, rounds.high, rounds.count)
+
+    def rate(self, amount: float) -> Spread:
+        """``amount`` a second, of seconds."""
+        return Spread(amount / self.median, amount / self.high, amount / self.low, self.count)
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,14 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """What a side took in one round: seconds, and processor time (None on a GPU, where it says little)."""
+
+    seconds: float
+    cpu_s: float | None
+
+
+@dataclass(frozen=True)
 class Readings:
     """What the monitor saw while blocks ran: means of shares (0 to 1), highest bytes; None where it read nothing."""
 
@@ -92,7 +118,8 @@ class SideResult:
     """One side in all its blocks; without blocks ``problem`` has the reason. ``settings`` are the Trainer's, as used.
 
     ``clips`` are those of a block, ``audio_s`` their seconds without padding, ``longest_s`` those of the longest,
-    ``cores`` those that may be used.
+    ``cores`` those that may be used. ``rounds`` are what rates and ratios come from: of the plan beside another side,
+    the mean of its blocks before and after that side's. ``adapted`` is why the batch is another than asked for.
     """
 
     name: str
@@ -102,25 +129,31 @@ class SideResult:
     longest_s: float | None
     cores: float
     blocks: tuple[Block, ...]
+    rounds: tuple[Turn, ...]
     readings: Readings = Readings()
     problem: str = ""
+    adapted: str = ""
+
+    @cached_property
+    def seconds(self) -> Spread | None:
+        """Of a block, over the rounds."""
+        return Spread.of(turn.seconds for turn in self.rounds)
 
     @cached_property
     def clips_per_s(self) -> Spread | None:
-        """Clips a second, over the blocks."""
-        return Spread.of(self.clips / block.seconds for block in self.blocks)
+        """Clips a second, over the rounds."""
+        return None if self.seconds is None else self.seconds.rate(self.clips)
 
     @cached_property
     def audio_per_s(self) -> Spread | None:
         """Seconds of audio, without padding, a second."""
-        return Spread.of(
-            None if (audio := self._audio(block)) is None else audio / block.seconds for block in self.blocks
-        )
+        audio = self._audio(self.blocks[0]) if self.blocks else None
+        return None if audio is None or self.seconds is None else self.seconds.rate(audio)
 
     @cached_property
     def step_s(self) -> Spread | None:
-        """Seconds of an optimizer step, over all steps."""
-        return Spread.of(step.seconds for block in self.blocks for step in block.steps)
+        """Seconds of an optimizer step on average, over the rounds."""
+        return Spread.of(turn.seconds / len(self.blocks[0].steps) for turn in self.rounds)
 
     @cached_property
     def cpu_use(self) -> Spread | None:
@@ -205,7 +238,7 @@ class OptionResult:
 
     @property
     def better(self) -> str:
-        """``"faster"`` in every round, at least three, and by more than noise of two in a hundred;
+        """``"faster"`` in every round, at least five, and by more than noise of two in a hundred;
         ``"faster by processor time"`` where only that is so; else ``""``.
         """
         if _clearly(self.gain):
@@ -215,9 +248,9 @@ class OptionResult:
 
     @property
     def worse(self) -> bool:
-        """Slower in every round, at least three."""
-        return self.gain is not None and self.gain.count not in _FEW and self.gain.high < 1
+        """Slower in every round, at least five."""
+        return self.gain is not None and self.gain.count >= ENOUGH_ROUNDS and self.gain.high < 1
 
 
 def _clearly(gain: Spread | None) -> bool:
-    return gain is not None and gain.count not in _FEW and gain.low > 1 and gain.median >= _DOUBT
+    return gain is not None and gain.count >= ENOUGH_ROUNDS and gain.low > 1 and gain.median >= _DOUBT

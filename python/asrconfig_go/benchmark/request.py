@@ -17,10 +17,13 @@ from ..apply.training_arguments import named
 from ..config import TrainingConfig
 from ..machine.hardware import HardwareProfile
 from ..optimal import create_optimal_config
+from .baseline import default_side, original_side
 from .benchmark_clips import checked_dataset, draw, durations_of, rows_of_arrays
 from .benchmark_result import BenchmarkResult, Setting
+from .measurements import ENOUGH_ROUNDS
 from .single_changes import OPTIONS, Place
-from .variants import Side, most_workers, original_side, safe_side
+from .time_budget import TimeBudget
+from .variants import PLAN, Side, most_workers
 
 _ROUNDS_OF_WORKERS = 2  # in a block; before that, each has handed over its first batch, all of which come at once
 _PACKAGES = ("torch", "transformers", "accelerate", "asrconfig-go")
@@ -35,9 +38,9 @@ def benchmark_training(
     plan: TrainingConfig | None = None,
     compare: bool = True,
     processor: Any = None,
-    target_batch_size: int = TARGET_BATCH_SIZE,
+    target_batch_size: int | None = None,
     steps: int = 4,
-    rounds: int = 5,
+    rounds: int = ENOUGH_ROUNDS,
     warm_up: int = 2,
     loader: bool = True,
     sweep: str | Iterable[str] | None = None,
@@ -45,15 +48,18 @@ def benchmark_training(
     settings: Mapping[str, Any] | None = None,
     trainer_class: Any = None,
     seed: int = 0,
+    minutes: float | None = None,
     name: str = "",
     progress: bool = True,
 ) -> BenchmarkResult:
     """Measure the training of ``model`` on ``dataset`` by a plan and by the original settings, with real Trainers.
 
     ``dataset`` and ``collator`` are the Trainer's ``train_dataset`` and ``data_collator``. ``original`` is what it is
-    trained with now: TrainingArguments, a plan, a dictionary of either's names or a JSON file of one; None means
-    what works everywhere, one clip at a time, accumulated to the same batch. ``compare=False`` leaves it out. ``plan``
-    is made for this machine when None, with the original's effective batch, else with ``target_batch_size``.
+    trained with now: TrainingArguments, a plan, a dictionary of either's names or a file of one (JSON, or
+    ``training_args.bin``). None means the installed Trainer's defaults, with gradient accumulation where
+    ``target_batch_size`` or ``plan`` asks for larger steps; where they run out of memory, the micro-batch is halved,
+    and the result says so. ``compare=False`` leaves it out. ``plan`` is made for this machine when None, with the
+    original's effective batch.
 
     Both sides train the same ``steps`` × effective batch clips, drawn by ``seed``, in blocks behind ``warm_up`` steps
     that are not measured (more where that is too few for the loader's workers); blocks take turns, plan, original,
@@ -63,7 +69,8 @@ def benchmark_training(
     TrainingArguments for both sides, ``trainer_class`` a ``Trainer`` of your own.
 
     Copies of the model are trained: its weights, random numbers and torch's switches stay. Changes that run out of
-    memory or fail are reported as such. Ctrl-C ends the benchmark with what was measured so far.
+    memory or fail are reported as such. ``minutes`` (from this call on) and Ctrl-C end the benchmark with what was
+    measured so far.
 
     Raises ``InvalidArgumentError`` for what cannot be, for effective batches that differ, and when a step fails;
     ``EmptyDatasetError`` without clips; ``UnsupportedError`` without torch and transformers.
@@ -74,17 +81,19 @@ def benchmark_training(
     from .runner import Benchmark, BenchmarkOptions
     from .torch_profile import checked_folder
 
-    counts = _counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
-    choices = BenchmarkOptions(loader, _swept(sweep), checked_folder(profile), progress)
+    _check_counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
+    choices = BenchmarkOptions(loader, _swept(sweep), checked_folder(profile), progress, TimeBudget(minutes))
     check_seed(seed)
     plan, known = checked("plan", plan, TrainingConfig | None), None
     checked_model(model)
     checked_dataset(dataset)
-    before = original_side(original) if original is not None and compare else None
-    batch = before.effective_batch if before is not None else counts["target_batch_size"]
+    before = None
+    if compare:
+        wanted = target_batch_size if plan is None else plan.effective_batch_size
+        before = default_side(wanted) if original is None else original_side(original)
     if plan is None:
+        batch = (target_batch_size or TARGET_BATCH_SIZE) if before is None else before.effective_batch
         plan, known = _planned(dataset, model, batch, processor, seed)
-    before = before or (safe_side(plan.effective_batch_size) if compare else None)
     _check_batches(plan, before)
     both = named(settings or {})
     hardware = HardwareProfile.detect()
@@ -97,10 +106,11 @@ def benchmark_training(
         model=name or type(model).__name__, device=_device(hardware), versions=_versions(),
         date=datetime.datetime.now(tz=datetime.timezone.utc).strftime("%Y-%m-%d %H:%M"), epoch_clips=sample.population,
         effective_batch=sample.effective_batch, steps=steps, rounds=rounds, warm_up=warm_up, seed=seed,
+        minutes=minutes,
     )  # fmt: skip
     place = Place.here(hardware.cpu.usable_cores)
     with off_the_gpu(model), old_objects_aside(), nothing_left_behind():
-        return Benchmark(bench, Side("plan", both, plan), _with(before, both), setting, place, choices).run()
+        return Benchmark(bench, Side(PLAN, both, plan), _with(before, both), setting, place, choices).run()
 
 
 def _with(side: Side | None, settings: Mapping[str, Any]) -> Side | None:
@@ -118,11 +128,10 @@ def _trainer() -> Any:
     return Trainer
 
 
-def _counts(**given: int) -> dict[str, int]:
+def _check_counts(**given: int | None) -> None:
     for name, value in given.items():
-        if checked(name, value, int) < 1 or value > 65_536:
+        if value is not None and (checked(name, value, int) < 1 or value > 65_536):
             raise InvalidArgumentError(f"{name} = {value} is not between 1 and 65536", "leave it out for the usual")
-    return given
 
 
 def _swept(sweep: str | Iterable[str] | None) -> Sequence[str] | None:
@@ -160,9 +169,10 @@ def _check_batches(plan: TrainingConfig, original: Side | None) -> None:
             f"the plan is for {plan.device_count} GPUs", "a benchmark is of one: plan with device_count=1"
         )
     if original is not None and original.effective_batch != plan.effective_batch_size:
+        theirs, ours = original.effective_batch, plan.effective_batch_size
         raise InvalidArgumentError(
-            f"a step of the original has {original.effective_batch} clips, one of the plan {plan.effective_batch_size}",
-            "compare equal steps: plan with target_batch_size of the original's",
+            f"a step of {original.name} has {theirs} clips, one of the plan {ours}",
+            f"compare equal steps: plan with target_batch_size={theirs}",
         )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._base.checks import checked
 from .._base.errors import InvalidArgumentError
-from .._base.json_files import read_object
 from ..apply.training_arguments import arguments_of, named
 from ..config import TrainingConfig
 
@@ -25,7 +26,6 @@ _OWN: dict[str, Any] = {
     "push_to_hub": False,
     "dataloader_drop_last": False,
 }
-_PLACE = ("output_dir", "logging_dir", "overwrite_output_dir", "resume_from_checkpoint", "hub_token")
 SHOWN = (
     "per_device_train_batch_size", "gradient_accumulation_steps", "fp16", "bf16", "tf32", "gradient_checkpointing",
     "optim", "dataloader_num_workers", "dataloader_prefetch_factor", "dataloader_persistent_workers",
@@ -33,22 +33,54 @@ SHOWN = (
 )  # fmt: skip
 
 
+PLAN, YOURS, DEFAULTS = "plan", "your settings", "the Trainer's defaults"
+
+
 @dataclass(frozen=True)
 class Side:
-    """One way to train. ``settings`` are the Trainer's names; with a ``plan`` those that win over it."""
+    """One way to train. ``settings`` are the Trainer's names; with a ``plan`` those that win over it.
+
+    ``adapted`` is why its batch is another than the one that was meant.
+    """
 
     name: str
     settings: Mapping[str, Any]
     plan: TrainingConfig | None = None
     arguments_class: Any = None
+    adapted: str = ""
+
+    @property
+    def batch(self) -> tuple[int, int]:
+        """Clips of a micro-batch, and how many are accumulated; the Trainer's defaults where they are not set."""
+        usual = defaults(self.arguments_class) if self.plan is None else self.plan.to_dict()
+        given = {**usual, **self.settings}
+        return _size("per_device_train_batch_size", given), _size("gradient_accumulation_steps", given)
 
     @property
     def effective_batch(self) -> int:
-        """Samples of an optimizer step."""
+        """Clips of an optimizer step."""
+        return math.prod(self.batch) if self.plan is None else self.plan.effective_batch_size
+
+    def shown(self, arguments: Any = None) -> dict[str, Any]:
+        """What is worth telling of its ``arguments``, made here where it could not be trained."""
+        if arguments is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                arguments = self.arguments("out", 1, 0, None)
+        found = {name: getattr(arguments, name) for name in SHOWN if hasattr(arguments, name)}
+        found = {name: getattr(value, "value", value) for name, value in found.items()}
         if self.plan is not None:
-            return self.plan.effective_batch_size
-        each = self.settings.get("per_device_train_batch_size", 8)  # the Trainer's own default
-        return int(each) * int(self.settings.get("gradient_accumulation_steps", 1))
+            found |= {"micro_batching": self.plan.micro_batching, "length_handling": self.plan.length_handling}
+        return found
+
+    def halved(self) -> Side | None:
+        """Half the micro-batch for the same step, of the Trainer's defaults; None where that leaves one clip alone."""
+        batch, accumulated = self.batch
+        if self.name != DEFAULTS or batch % 2 or batch < 4:
+            return None
+        why = f"{batch} × {accumulated} ran out of memory on this device"
+        settings = batch_settings(batch // 2, 2 * accumulated)
+        return dataclasses.replace(self, settings={**self.settings, **settings}, adapted=_joined(self.adapted, why))
 
     def arguments(self, folder: str, steps: int, seed: int, model: Any) -> Any:
         """New TrainingArguments with this number of steps: newer ones leave accelerate's state as they found it."""
@@ -63,55 +95,32 @@ def most_workers(plan: TrainingConfig, original: Side | None, sweep: Sequence[st
     """Loader workers of any side that is trained, whose loader gives a step in one batch."""
     counts = [plan.dataloader_num_workers]
     if original is not None and original.plan is None:
-        batches = int(original.settings.get("gradient_accumulation_steps", 1))
+        _, batches = original.batch
         counts.append(-(-int(original.settings.get("dataloader_num_workers", 0)) // batches))
     if sweep is None or "workers" in sweep:  # they may be tried
         counts.append(int(min(cores, 8)))
     return max(counts)
 
 
-def safe_side(effective_batch: int) -> Side:
-    """What works everywhere: one clip at a time, accumulated; all else as the Trainer has it."""
-    settings = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": effective_batch}
-    return Side("original", settings)
-
-
-def original_side(given: Any) -> Side:
-    """Of TrainingArguments, a plan, a dictionary of either's names, or a JSON file of one.
-
-    Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing
-    file and ``CorruptFileError`` for one that holds no JSON object.
-    """
-    if isinstance(given, str | os.PathLike):
-        given = read_object(given, "settings", "save them with save_config, or as TrainingArguments.to_json_string")
-    if isinstance(given, TrainingConfig):
-        return Side("original", {}, given)
-    if isinstance(given, Mapping):
-        if "schema_version" in given:
-            return Side("original", {}, TrainingConfig.from_dict(dict(given)))
-        return Side("original", named(_without_place(given)))
-    if not dataclasses.is_dataclass(given) or not hasattr(given, "per_device_train_batch_size"):
+def _size(name: str, settings: Mapping[str, Any]) -> int:
+    if checked(name, settings[name], int) < 1:
         raise InvalidArgumentError(
-            f"original = {type(given).__name__} holds no training settings",
-            "pass TrainingArguments, a TrainingConfig, a dictionary of their names, or a JSON file",
+            f"{name} = {settings[name]} is not 1 or more", "correct the settings to compare with"
         )
-    return Side("original", _changed(given), arguments_class=type(given))
+    return int(settings[name])
 
 
-def _changed(arguments: Any) -> dict[str, Any]:
-    """What differs from the defaults, each setting once: newer versions keep some under an older name as well."""
-    kind = type(arguments)
-    try:
-        usual = arguments_of({}, arguments.output_dir, kind)
-    except TypeError as error:
-        raise InvalidArgumentError(f"a {kind.__name__} cannot be made again: {error}", "pass a dictionary") from error
-    found: dict[str, Any] = {}
-    for field in dataclasses.fields(arguments):
-        value = getattr(arguments, field.name, None)
-        if field.init and value != getattr(usual, field.name, None) and field.name not in _PLACE:
-            found |= named({field.name: value}, kind)
-    return found
+def batch_settings(size: int, accumulated: int) -> dict[str, int]:
+    """By the Trainer's names."""
+    return {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
 
 
-def _without_place(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _PLACE}
+def _joined(*texts: str) -> str:
+    return "; ".join(text for text in texts if text)
+
+
+def defaults(arguments_class: Any = None) -> dict[str, Any]:
+    """Those of the installed TrainingArguments, or of a class of the user's."""
+    from transformers import TrainingArguments
+
+    return {field.name: field.default for field in dataclasses.fields(arguments_class or TrainingArguments)}

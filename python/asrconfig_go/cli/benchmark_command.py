@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._base.defaults import TARGET_BATCH_SIZE
 from .._base.errors import InvalidArgumentError, NotFoundError
-from .._base.output import show, show_json
+from ..benchmark.measurements import ENOUGH_ROUNDS
+from .options import add_output_options, show_result
+
+if TYPE_CHECKING:
+    from ..benchmark import BenchmarkResult
 
 _SUFFIXES = {"csv": (".csv",), "html": (".html", ".htm"), "plot": (".png", ".pdf", ".svg")}
 _STOPPED = 130  # as a shell says Ctrl-C
@@ -17,31 +22,28 @@ _STOPPED = 130  # as a shell says Ctrl-C
 
 def add_benchmark(commands: Any) -> None:
     """Add the command to argparse's ``commands``."""
-    benchmark = commands.add_parser("benchmark", help="compare training by the plan with the original settings")
+    benchmark = commands.add_parser("benchmark", help="compare training by the plan with your own settings")
     add = benchmark.add_argument
     add("--model", required=True, help="checkpoint: a folder or a name on the Hub; or tiny-wav2vec2, tiny-whisper")
     add("--data", required=True, help="folder, manifest or dataset on the Hub; or demo: bundled spoken digits")
-    add("--compare", nargs="?", const="", metavar="ORIGINAL", help="beside the original settings: a JSON file of "
-        "TrainingArguments or of a plan (default: one clip at a time, accumulated to the same batch)")  # fmt: skip
+    add("--compare", action="store_true", help="beside your settings (--args), or the Trainer's defaults")
+    add("--args", metavar="FILE", help="what you train with now, implies --compare: training_args.bin of a checkpoint, "
+        "or JSON of TrainingArguments or of a plan")  # fmt: skip
     add("--config", metavar="FILE", help="the plan, as asrconfig plan --output wrote it (default: made here)")
-    add(
-        "--target-batch-size",
-        type=int,
-        default=TARGET_BATCH_SIZE,
-        help="clips per optimizer step (default %(default)s)",
-    )
+    add("--target-batch-size", type=int, help="clips per optimizer step (default: that of your settings or of the "
+        f"Trainer's defaults; without --compare {TARGET_BATCH_SIZE})")  # fmt: skip
     add("--steps", type=int, default=4, help="optimizer steps of a block (default 4)")
-    add("--rounds", type=int, default=5, help="blocks of each side (default 5)")
+    add("--rounds", type=int, default=5, help="blocks of each side (default 5, the fewest that show a difference)")
     add("--warm-up", type=int, default=2, help="steps before each block that are not measured (default 2)")
+    add("--minutes", type=float, help="end after this time with what was measured (default: no limit)")
     add("--sweep", metavar="OPTIONS", help="changes to try: precision,workers,…, all or none (default: what may help)")
     add("--no-loader", action="store_true", help="do not measure the loader by itself")
     add("--profile", metavar="DIR", help="also write traces by PyTorch's profiler, for TensorBoard and Perfetto")
     add("--text-column", help="column of the transcripts (default: by its usual names)")
     add("--audio-column", help="column of the audio or its paths")
     add("--seed", type=int, default=0, help="of the drawn clips (default 0)")
-    add("--json", action="store_true", help="print the result as JSON")
+    add_output_options(benchmark)
     add("--csv", metavar="FILE", help="also write a table")
-    add("--html", metavar="FILE", help="also write a self-contained HTML page")
     add("--plot", metavar="FILE", help="also draw it with matplotlib: .png, .pdf or .svg")
     benchmark.set_defaults(run=_benchmark)
 
@@ -51,14 +53,30 @@ def _benchmark(arguments: argparse.Namespace) -> int:
     result = _measured(arguments)
     if arguments.csv:
         result.to_csv(arguments.csv)
-    if arguments.html:
-        result.to_html(arguments.html)
     if arguments.plot:
         from .report_command import save_plot
 
         save_plot(result.plot(), arguments.plot)
-    show_json(result.to_json()) if arguments.json else show(result)
+    show_result(arguments, result, result.to_json, _next(arguments, result))
     return _STOPPED if result.stopped else 0
+
+
+def _next(arguments: argparse.Namespace, result: BenchmarkResult) -> str:
+    """To train by the plan, to measure again what is not decided, or nothing where the plan is slower."""
+    passed = {"model": arguments.model, "data": arguments.data, "config": arguments.config}
+    passed |= {"text-column": arguments.text_column, "audio-column": arguments.audio_column}
+    passed["target-batch-size"] = None if arguments.config else result.setting.effective_batch
+    if result.original is None or result.original.problem or result.verdict == "faster":
+        return _command("train", passed)
+    if result.verdict == "slower":
+        return ""
+    rounds = ENOUGH_ROUNDS if result.too_few_rounds else 2 * result.setting.rounds + 1
+    return _command("benchmark --compare", {**passed, "args": arguments.args, "rounds": rounds})
+
+
+def _command(name: str, options: dict[str, Any]) -> str:
+    given = (f"--{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None)
+    return " ".join([f"asrconfig {name}", *given])
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -88,9 +106,9 @@ def _measured(arguments: argparse.Namespace) -> Any:
         model,
         speech.train,
         collator=make_collator(processor, model),
-        original=arguments.compare or None,
+        original=arguments.args,
         plan=plan,
-        compare=arguments.compare is not None,
+        compare=arguments.compare or arguments.args is not None,
         processor=processor,
         target_batch_size=arguments.target_batch_size,
         steps=arguments.steps,
@@ -100,6 +118,7 @@ def _measured(arguments: argparse.Namespace) -> Any:
         sweep=arguments.sweep,
         profile=arguments.profile,
         seed=arguments.seed,
+        minutes=arguments.minutes,
         name=arguments.model,
         progress=not arguments.json,
     )

@@ -167,6 +167,14 @@ class Guard:
                 logger.warning(note)
         return self
 
+    def learnt(self) -> dict[str, Any]:
+        """What it has measured of model and loss in the first steps, for ``learn``."""
+        return self._rule.learnt()
+
+    def learn(self, learnt: dict[str, Any]) -> None:
+        """Begin with what the guard of another training of the same model has ``learnt``; before the first step."""
+        self._rule.learn(learnt)
+
     def on_detach(self, undo: Callable[[], None]) -> None:
         """Call ``undo`` first when the guard is detached: of what goes with it."""
         self._undo.append(undo)

@@ -11,12 +11,14 @@ from .accumulation_window import Window
 from .collated_batch import batch_size
 from .loss_weights import expected_rules
 from .measured_losses import MeasuredLosses, UnfitLossError, items_of
+from .padding import LATER
 from .probe import steps_in_backward
 from .process_group import ProcessGroup
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _PATIENCE = 3  # measurements that tell nothing, before they become rare
+_LEARNT = ("_rules", "_open", "_measured", "_asked_uneven", "_tried", "_missed", "_wait", "unfit", "whole")
 
 
 class LossRule:
@@ -57,6 +59,16 @@ class LossRule:
                 f"weights of {type(self._trainer.model).__name__} have hooks that run within backward, as optimizers "
                 "that step layer by layer put there"
             )
+
+    def learnt(self) -> dict[str, Any]:
+        """What has been measured, for another training of the same model; it holds no tensors."""
+        return {**{name: getattr(self, name) for name in _LEARNT}, "padding": self.losses.padding.later()}
+
+    def learn(self, learnt: dict[str, Any]) -> None:
+        """Begin with what another has ``learnt``, as later in a training, where it is rarely measured again."""
+        for name in _LEARNT:
+            setattr(self, name, learnt[name])
+        self.losses.padding, self._windows = learnt["padding"], LATER
 
     def ask_again(self) -> None:
         """Measure again: own losses and steps may change."""

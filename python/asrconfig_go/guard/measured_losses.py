@@ -53,7 +53,8 @@ class MeasuredLosses:
             self._whose = f"the training of {model}, with hooks of weights," if hooks else f"the training of {model}"
         self._collated: list[Any] = []  # a few examples, or None, once batches of one sample have told nothing
         self._sought = 0  # times that examples were taken
-        self._trimming = PaddingCheck()
+        self.padding = PaddingCheck()
+        """Of which batches padding may be removed."""
 
     def look_elsewhere(self) -> None:
         """Use other examples of the dataset when the next batches do not show the rule either."""
@@ -67,7 +68,7 @@ class MeasuredLosses:
                 exact = not (self._trainer.args.fp16 or self._trainer.args.bf16)
                 return padding_changes_nothing(model, inputs, lambda batch: self._loss_of(model, batch, items), exact)
 
-        return self._trimming.allowed(inputs, changes_nothing)
+        return self.padding.allowed(inputs, changes_nothing)
 
     def changes(self, model: Any, some: list[Any], items: Any) -> tuple[str, str] | None:
         """Why batches cannot be split, and why losses cannot be weighted, by what forwards of ``some`` samples change.

@@ -15,6 +15,7 @@ from .collated_batch import like, pick
 
 _OVER_TIME = ("GroupNorm", "InstanceNorm", "BatchNorm")
 _TRIED = 8  # batches
+LATER = 2**20  # batches, behind which what is tried at powers of two is rare
 _EXACT, _COARSE = 2e-6, 2e-2  # of 32-bit and of 16-bit arithmetic
 
 
@@ -85,6 +86,13 @@ class PaddingCheck:
     def __init__(self) -> None:
         self._met: dict[Any, int] = {}
         self._refused: set[Any] = set()
+
+    def later(self) -> PaddingCheck:
+        """What it knows later in a training, when tries have become rare."""
+        found = PaddingCheck()
+        found._met = {kind: LATER if met >= _TRIED else met for kind, met in self._met.items()}
+        found._refused = set(self._refused)
+        return found
 
     def allowed(self, inputs: Any, changes_nothing: Callable[[], bool]) -> bool:
         """Whether it changes nothing in ``inputs``, by ``padding_changes_nothing``."""

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from asrconfig_go.guard.batch_lengths import Extent, extent, own_lengths, spoken_lengths  # noqa: E402
-from asrconfig_go.guard.padding import norms_over_time, trimmed  # noqa: E402
+from asrconfig_go.guard.padding import PaddingCheck, norms_over_time, trimmed  # noqa: E402
 from speech_models import wav2vec2  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 from uneven_clips import Collator, Run, UnevenClips  # noqa: E402
@@ -48,6 +48,26 @@ def test_trimmed_takes_input_mask_and_unused_labels() -> None:
     assert {n: tuple(v.shape) for n, v in short.items()} == {
         "input_values": (2, 5), "attention_mask": (2, 5), "labels": (2, 2)
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_what_was_tried_often_is_not_tried_later(fits: bool) -> None:
+    tried = []
+
+    def changes_nothing() -> bool:
+        tried.append(1)
+        return fits
+
+    first, few = PaddingCheck(), PaddingCheck()
+    for _ in range(8):
+        first.allowed(batch(3, 7), changes_nothing)
+    few.allowed(batch(3, 7), lambda: True)
+    tried.clear()
+    later = first.later()
+    assert [later.allowed(batch(3, 7), changes_nothing) for _ in range(100)] == [fits] * 100 and not tried
+    few = few.later()
+    few.allowed(batch(3, 7), changes_nothing)
+    assert tried, "once is not enough to know"
 
 
 @pytest.mark.parametrize(("kind", "limit"), [("ctc mean", 5600), ("ctc sum", 5600), ("w2v-bert", 320)])

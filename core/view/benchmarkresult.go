@@ -1,0 +1,221 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
+)
+
+const (
+	resultLines = 10 // of text, behind the headline, which takes three lines at most
+	differences = 5  // that are shown with the result
+	warnings    = 3
+)
+
+// headline is the speed-up, of what it is, and where.
+func (r benchmarkRecord) headline() string {
+	where := fmt.Sprintf("%s on %s", name(r.Setting.Model), name(r.Setting.Device))
+	switch {
+	case r.Speedup != nil && r.Original != nil:
+		return fmt.Sprintf("%s %s: %s; %s", factor(r.Speedup.Median), r.Original.Name, r.Original.shape(), where)
+	case r.Original != nil && r.Original.Problem != "":
+		return fmt.Sprintf("%s with %s: %s; the plan trains; %s", r.Original.Problem, r.Original.Name, r.Original.shape(), where)
+	}
+	return fmt.Sprintf("%s samples/s with the plan; %s", known(r.Plan.ClipsPerS, spreadOf.middle), where)
+}
+
+// result is what to do, what it gives, warnings, and the differences that matter.
+func (r benchmarkRecord) result() []Block {
+	body := append([]Block{said(r.advice(), r.gives()), inHTML{[]Block{r.tiles()}}}, r.warnings()...)
+	if rows := r.differences(); len(rows) > 1 {
+		body = append(body, plain(rows[:min(len(rows), 1+differences)]))
+	}
+	if line := r.heldBackBy(); line != "" {
+		body = append(body, said(line))
+	}
+	return body
+}
+
+// cut is a part that text ends behind so many lines; as HTML all is there.
+type cut struct {
+	Most int
+	Body []Block
+}
+
+func (cut) look() string { return "in HTML" }
+
+func (c cut) lines(width int) []string {
+	lines := linesOf(c.Body, width)
+	if len(lines) > c.Most {
+		return append(lines[:c.Most-1:c.Most-1], "…")
+	}
+	return lines
+}
+
+// heldBackBy is the bottleneck, and the change that helps, if one was found.
+func (r benchmarkRecord) heldBackBy() string {
+	if slices.ContainsFunc(r.Options, func(o option) bool { return o.Better }) {
+		return "→ " + r.NextChange
+	}
+	if r.Bottleneck == nil || r.Bottleneck.Severity == "info" {
+		return ""
+	}
+	return "held back: " + r.Bottleneck.Title
+}
+
+// advice is what to do.
+func (r benchmarkRecord) advice() string {
+	plan := r.Plan.shape()
+	if r.Plan.setting("micro_batching") == "memory" {
+		plan += ", micro-batches sized by memory"
+	}
+	switch r.Verdict {
+	case "slower":
+		return "Keep " + r.Original.Name + ": the plan (" + plan + ") is slower here"
+	case "undecided":
+		return "It is not clear that the plan is faster: " + plan
+	}
+	return "Train with the plan: " + plan
+}
+
+// gives are both rates, and the speed-up's range.
+func (r benchmarkRecord) gives() string {
+	if r.Speedup == nil || r.Original == nil || r.Original.ClipsPerS == nil {
+		rate := known(r.Plan.ClipsPerS, func(s spreadOf) string { return s.spanned(short) })
+		return fmt.Sprintf("%s samples/s, an epoch of %s in %s", rate, count(r.Setting.EpochClips, "clip"), r.Plan.epoch(r.Setting.EpochClips))
+	}
+	text := fmt.Sprintf("%s samples/s instead of %s; %.2f to %s in %s", known(r.Plan.ClipsPerS, spreadOf.middle),
+		r.Original.ClipsPerS.middle(), r.Speedup.Low, factor(r.Speedup.High), count(r.Speedup.Count, "round"))
+	if r.CPUSpeedup != nil {
+		text += ", by processor time " + factor(r.CPUSpeedup.Median)
+	}
+	return text
+}
+
+func (s spreadOf) middle() string { return short(s.Median) }
+
+func (s side) epoch(clips int) string {
+	return known(s.ClipsPerS, func(x spreadOf) string { return units.Duration(float64(clips) / x.Median) })
+}
+
+// warnings are what makes the figures doubtful or partial, and what was not as asked; a few of them.
+func (r benchmarkRecord) warnings() []Block {
+	var found []Block
+	add := func(level, text string) { found = append(found, notice{Level: level, What: text}) }
+	if r.TooFew {
+		add("warning", fmt.Sprintf("too few rounds: %s of at least 5; chance alone can give such figures", count(r.rounds(), "measured round")))
+	}
+	if len(r.Unfinished) > 0 {
+		add("warning", r.ended()+"; unfinished: "+strings.Join(r.Unfinished, ", "))
+	}
+	if r.Original != nil && r.Original.Adapted != "" {
+		add("warning", fmt.Sprintf("%s: %s; measured with %s", r.Original.Name, r.Original.Adapted, r.Original.batch()))
+	}
+	for _, note := range r.Notes {
+		add("note", note)
+	}
+	if len(found) > warnings {
+		return []Block{found[0], found[1], found[2], inHTML{found[warnings:]}, inText{fmt.Sprintf("  … and %d more", len(found)-warnings)}}
+	}
+	return found
+}
+
+func (r benchmarkRecord) rounds() int {
+	if r.Plan.ClipsPerS == nil {
+		return 0
+	}
+	return r.Plan.ClipsPerS.Count
+}
+
+func (r benchmarkRecord) ended() string {
+	if r.Stopped {
+		return "stopped by Ctrl-C"
+	}
+	return fmt.Sprintf("ended after %s (--minutes)", known(r.Setting.Minutes, func(minutes float64) string { return units.Duration(60 * minutes) }))
+}
+
+// differences are the settings and figures in which the sides differ, those first that decide most.
+func (r benchmarkRecord) differences() [][]string {
+	if r.Original == nil {
+		return nil
+	}
+	rows := [][]string{{"", r.Original.Name, r.Plan.Name}}
+	for _, each := range []struct {
+		name string
+		of   func(side) string
+	}{
+		{"an epoch", func(s side) string { return s.epoch(r.Setting.EpochClips) }},
+		{"GPU use", func(s side) string { return known(s.Readings.GPUUse, units.Percent) }},
+		{"batch", side.batch},
+		{"precision", side.precision},
+		{"checkpointing", func(s side) string { return onOff(s.on("gradient_checkpointing")) }},
+		{"micro-batches", side.sizing},
+		{"padding", func(s side) string { return known(s.Padding, units.Percent) }},
+		{"order", side.order},
+		{"loader workers", func(s side) string { return s.setting("dataloader_num_workers") }},
+		{"peak of PyTorch", func(s side) string { return known(s.Peak, size) }},
+	} {
+		if a, b := each.of(*r.Original), each.of(r.Plan); a != b && (a != unknown || b != unknown) {
+			rows = append(rows, []string{each.name, a, b})
+		}
+	}
+	return rows
+}
+
+// shape is "batch 8 × 4, fp16", and what else costs time or memory.
+func (s side) shape() string {
+	text := "batch " + s.batch() + ", " + s.precision()
+	if s.on("gradient_checkpointing") {
+		text += ", checkpointing"
+	}
+	return text
+}
+
+func (s side) batch() string {
+	return s.setting("per_device_train_batch_size") + " × " + s.setting("gradient_accumulation_steps")
+}
+
+func (s side) precision() string {
+	for _, each := range []string{"fp16", "bf16"} {
+		if s.on(each) {
+			return each
+		}
+	}
+	return "fp32"
+}
+
+func (s side) sizing() string {
+	if s.setting("micro_batching") == "memory" {
+		return "by memory: " + s.microBatches() + " a step"
+	}
+	return s.microBatches() + " a step"
+}
+
+func (s side) order() string {
+	if order := s.setting("length_handling"); order != unknown {
+		return order
+	}
+	if s.on("group_by_length") || s.setting("train_sampling_strategy") == "group_by_length" {
+		return "grouped"
+	}
+	return "random"
+}
+
+func (s side) on(setting string) bool { return s.Settings[setting] == true }
+
+// setting is a value as text.
+func (s side) setting(name string) string {
+	if value := s.Settings[name]; value != nil {
+		return fmt.Sprint(value)
+	}
+	return unknown
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
