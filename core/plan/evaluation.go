@@ -60,12 +60,8 @@ func (s *search) evaluating(d *draft, f evaluated, clips int) (timing.Range, err
 		return s.withLoader(d, f.forwardShare(float64(share)*padded+f.throughput.overheadS*float64(share)/float64(batch)), loader), nil
 	}
 	q := s.question(f.candidate, batch)
-	q.Accumulating, q.Seconds = false, padded
-	work, err := s.estimator.Work(q)
-	if err != nil {
-		return timing.Range{}, err
-	}
-	e := estimate.Evaluation{Request: q.Request(), Work: work, Batches: float64(share) / float64(batch)}
+	q.Accumulating, q.Seconds = false, max(estimate.Shortest, padded)
+	e := estimate.Evaluation{Request: q.Request(), Batches: float64(share) / float64(batch)}
 	sorted := s.clips.sorted
 	e.Generation = s.in.Options.Generation(m, batching.Expected(sorted, min(batch, len(sorted)))/float64(len(sorted)))
 	one, err := f.throughput.slowest.Evaluate(m, e)
