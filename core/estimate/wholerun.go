@@ -75,11 +75,13 @@ func (t *Timer) Evaluate(m *analytic.Model, e Evaluation) (timing.Range, error) 
 	return batch.Plus(microTime).Times(e.Batches).Plus(summaryTime), err
 }
 
-// generate is the time of a batch's texts: encoder and first token for each clip, then token after token for each beam.
+// generate is the time of a batch's texts: encoder for each clip, then token after token for each beam.
 func (t *Timer) generate(m *analytic.Model, r analytic.Request, g Generation) (timing.Range, error) {
-	one := int64(1)
-	r.Labels = &one
-	first, err := t.forwardPass(m, r)
+	operations, err := m.GenerationStart(r, int64(g.Beams))
+	if err != nil {
+		return timing.Range{}, err
+	}
+	first, err := t.forward(operations, kernel.Dispatch)
 	if err != nil {
 		return timing.Range{}, err
 	}
@@ -87,8 +89,7 @@ func (t *Timer) generate(m *analytic.Model, r analytic.Request, g Generation) (t
 		if err != nil {
 			return timing.Range{}
 		}
-		var operations []kernel.Operation
-		if operations, err = m.GenerationStep(r, r.Batch*int64(g.Beams), max(1, tokens/2)); err != nil {
+		if operations, err = m.GenerationStep(r, int64(g.Beams), max(1, tokens/2)); err != nil {
 			return timing.Range{}
 		}
 		var step timing.Range

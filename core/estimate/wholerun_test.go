@@ -70,7 +70,7 @@ func TestTokensWaitForTheCPU(t *testing.T) {
 		require.NoError(t, err)
 		return found
 	}
-	operations, err := m.GenerationStep(r, 8, 50)
+	operations, err := m.GenerationStep(r, 1, 50)
 	require.NoError(t, err)
 	kernels := 0.0
 	for _, o := range operations {
@@ -84,6 +84,8 @@ func TestTokensWaitForTheCPU(t *testing.T) {
 	}
 	one, five := of("T4", &Generation{Tokens: 100, MaxTokens: 100, Beams: 1}), of("T4", &Generation{Tokens: 100, MaxTokens: 100, Beams: 5})
 	assert.Greater(t, five.Likely, one.Likely, "keys and values of five texts a clip are read")
+	assert.Greater(t, of("T4", &Generation{Tokens: 1, MaxTokens: 1, Beams: 1}).Likely-of("T4", nil).Likely,
+		of("A100-40GB", &Generation{Tokens: 1, MaxTokens: 1, Beams: 1}).Likely-of("A100-40GB", nil).Likely, "the encoder runs in float32, which a T4 has no tensor cores for")
 	_, err = timerOf(t, "T4").Evaluate(modelOf(t, "facebook/wav2vec2-base"), Evaluation{Request: r, Batches: 1, Generation: &Generation{Tokens: 1, MaxTokens: 1, Beams: 1}})
 	require.ErrorContains(t, err, "no decoder that generates")
 }
