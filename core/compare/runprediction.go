@@ -102,12 +102,7 @@ func (r RunRequest) evaluation(s *stepper) (timing.Range, error) {
 		return timing.Range{}, err
 	}
 	batch, clips := or(r.EvalBatch, r.Batch), float64(*r.EvalSamples)/float64(s.count)
-	request := s.request(batch, r.Seconds)
-	work, err := s.model.Work(request)
-	if err != nil {
-		return timing.Range{}, err
-	}
-	e := estimate.Evaluation{Request: request, Work: work, Batches: clips / float64(batch), Generation: r.Generation(s.model, r.Seconds)}
+	e := estimate.Evaluation{Request: s.request(batch, r.Seconds), Batches: clips / float64(batch), Generation: r.Generation(s.model, r.Seconds)}
 	gpu, err := s.timer.Evaluate(s.model, e)
 	return r.withLoader(gpu, clips*r.Seconds, s), err
 }

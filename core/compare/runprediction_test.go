@@ -89,3 +89,20 @@ func TestRunsThatCannotBe(t *testing.T) {
 		require.Equal(t, fault.InvalidArgument, fault.From(err).Code, message)
 	}
 }
+
+// TestTokensOfSeveralBeamsByHand: ten further tokens for each of two batches in an evaluation. whisper-tiny in float32 waits for the CPU, 18 µs a kernel, and 2 ms
+// for the loop around a token. Its kernels: two embeddings and their sum; in each of 4 layers self-attention (norm, queries, their scale, keys, values, both
+// appended, attention, projection, sum), cross-attention without the four of keys and values, and norm, two products, gelu and sum; then norm, logits
+// and scores. Two beams change places with a copy of keys and of values, of tokens and of audio, in each layer.
+func TestTokensOfSeveralBeamsByHand(t *testing.T) {
+	const token = 3 + 4*(10+6+5) + 3
+	for beams, kernels := range map[int]float64{1: token, 2: token + 4*4} {
+		evaluating := func(tokens int) float64 {
+			r, clips := whisperRun(), 8
+			r.Model.Name, r.GPU, r.Precision, r.EvalSamples, r.EvalBatch = "openai/whisper-tiny", "H100", "fp32", &clips, 4
+			r.NumBeams, r.GenerationMaxLength = &beams, &tokens
+			return ran(t, r).RunParts.Evaluation.Likely * 3600
+		}
+		require.InEpsilon(t, 4*2*10*(kernels*18e-6+2e-3), evaluating(20)-evaluating(10), 1e-6, "%d beams", beams)
+	}
+}

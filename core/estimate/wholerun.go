@@ -60,14 +60,13 @@ type Generation struct {
 // Evaluation is a set of clips that a model is evaluated with.
 type Evaluation struct {
 	Request    analytic.Request // of a batch, its padding included
-	Work       kernel.Work      // that the request makes
 	Batches    float64          // of a device
 	Generation *Generation      // nil where only the loss or the best token of each frame is asked for
 }
 
-// Evaluate is what one evaluation takes, the loader's time not counted. Errors: those of Model.Work.
+// Evaluate is what one evaluation takes, the loader's time not counted. Errors: those of Model.ForwardPass.
 func (t *Timer) Evaluate(m *analytic.Model, e Evaluation) (timing.Range, error) {
-	batch, err := t.forward(e.Work.ForwardPass(), kernel.Dispatch)
+	batch, err := t.forwardPass(m, e.Request)
 	if err == nil && e.Generation != nil {
 		var texts timing.Range
 		texts, err = t.generate(m, e.Request, *e.Generation)
@@ -76,15 +75,13 @@ func (t *Timer) Evaluate(m *analytic.Model, e Evaluation) (timing.Range, error) 
 	return batch.Plus(microTime).Times(e.Batches).Plus(summaryTime), err
 }
 
-// generate is the time of a batch's texts: encoder and first token for each clip, then token after token for each beam.
+// generate is the time of a batch's texts: encoder for each clip, then token after token for each beam.
 func (t *Timer) generate(m *analytic.Model, r analytic.Request, g Generation) (timing.Range, error) {
-	one := int64(1)
-	r.Labels = &one
-	work, err := m.Work(r)
+	operations, err := m.GenerationStart(r, int64(g.Beams))
 	if err != nil {
 		return timing.Range{}, err
 	}
-	first, err := t.forward(work.ForwardPass(), kernel.Dispatch)
+	first, err := t.forward(operations, kernel.Dispatch)
 	if err != nil {
 		return timing.Range{}, err
 	}
@@ -92,8 +89,7 @@ func (t *Timer) generate(m *analytic.Model, r analytic.Request, g Generation) (t
 		if err != nil {
 			return timing.Range{}
 		}
-		var operations []kernel.Operation
-		if operations, err = m.GenerationStep(r, r.Batch*int64(g.Beams), max(1, tokens/2)); err != nil {
+		if operations, err = m.GenerationStep(r, int64(g.Beams), max(1, tokens/2)); err != nil {
 			return timing.Range{}
 		}
 		var step timing.Range
@@ -103,6 +99,14 @@ func (t *Timer) generate(m *analytic.Model, r analytic.Request, g Generation) (t
 	texts := timing.Range{Low: each(g.Tokens, dispatchTime.Low).Low, Likely: each(g.Tokens, dispatchTime.Likely).Likely, High: each(g.MaxTokens, dispatchTime.High).High}
 	loop := timing.Range{Low: float64(g.Tokens), Likely: float64(g.Tokens), High: float64(g.MaxTokens)}.Product(tokenTime)
 	return first.Plus(texts).Plus(loop), err
+}
+
+func (t *Timer) forwardPass(m *analytic.Model, r analytic.Request) (timing.Range, error) {
+	operations, err := m.ForwardPass(r)
+	if err != nil {
+		return timing.Range{}, err
+	}
+	return t.forward(operations, kernel.Dispatch)
 }
 
 // forward is a forward pass for whose kernels the CPU takes so long each.

@@ -152,7 +152,9 @@ func (s *search) writeBatches(d *draft, f evaluated) error {
 		d.warn(f.traced.Note)
 		d.warn(f.traced.unknownWarning(f.throughput.known && s.estimator == nil))
 	}
-	s.explainBatches(d, f)
+	if err = s.explainBatches(d, f); err != nil {
+		return err
+	}
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, d.GradientAccumulationSteps, d.DeviceCount))
 	d.warn(fewClipsWarning(s.clips.count, effective(d.Config)))
 	return nil
@@ -163,7 +165,7 @@ func (s *search) modelBytes() int64 {
 	return m.ParameterBytes + m.GradientBytes + m.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
 }
 
-func (s *search) explainBatches(d *draft, f evaluated) {
+func (s *search) explainBatches(d *draft, f evaluated) error {
 	source := "estimated from the config"
 	if f.traced != nil {
 		source = "by a traced step"
@@ -180,7 +182,9 @@ func (s *search) explainBatches(d *draft, f evaluated) {
 	d.because("micro_batching", s.microBatchReason(f))
 	d.because("length_handling", s.orderReason(f))
 	d.compareLast(s.trainerBatches(f), f)
-	s.writeEvalBatch(d, f)
+	if err := s.writeEvalBatch(d, f); err != nil {
+		return err
+	}
 	why := "no GPU to move predictions from"
 	if !s.pool.onCPU() {
 		steps := evalAccumulation
@@ -188,6 +192,7 @@ func (s *search) explainBatches(d *draft, f evaluated) {
 		why = fmt.Sprintf("predictions leave the GPU every %d batches; else those of the whole evaluation stay there", steps)
 	}
 	d.because("eval_accumulation_steps", why)
+	return nil
 }
 
 const evalAccumulation = 16

@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -82,7 +84,7 @@ func TestTheSizeOfTheEvaluationSetCounts(t *testing.T) {
 	assert.InEpsilon(t, 2*given.Times.RunParts.Evaluation.Likely, planned(t, in).Times.RunParts.Evaluation.Likely, 0.15)
 }
 
-// TestGenerationTakesLonger than the loss alone, longer with more tokens and beams, and beams make evaluation batches smaller.
+// TestGenerationTakesLonger than the loss alone, and longer with more tokens and beams.
 func TestGenerationTakesLonger(t *testing.T) {
 	all := 1.0
 	evaluating := func(change func(*Options)) profile.Config {
@@ -103,9 +105,37 @@ func TestGenerationTakesLonger(t *testing.T) {
 	assert.Equal(t, each(plain), each(longer), "the usual text ends before")
 	assert.Greater(t, longer.Times.RunParts.Evaluation.High, plain.Times.RunParts.Evaluation.High, "one that does not end")
 	searching := evaluating(func(o *Options) { o.NumBeams = &beams })
-	assert.Equal(t, plain.PerDeviceEvalBatchSize/4, searching.PerDeviceEvalBatchSize)
-	assert.Contains(t, decision(t, searching, "per_device_eval_batch_size").Reason, "4 beams")
 	assert.Greater(t, each(searching), each(plain))
+}
+
+// TestTextsOfAnEvaluationFit beside weights and optimizer state: the largest batch whose keys and values do, for any beams and lengths, and the reason has the bytes.
+func TestTextsOfAnEvaluationFit(t *testing.T) {
+	for _, card := range []string{"T4", "A100-40GB"} {
+		last, training := math.MaxInt, 0
+		for _, row := range []struct{ beams, tokens int }{{1, 20}, {1, 448}, {5, 448}, {20, 448}} {
+			in := described(t, whisperSmall, speech(400, 30, 1), card)
+			in.Options.NumBeams, in.Options.GenerationMaxLength = &row.beams, &row.tokens
+			c := planned(t, in)
+			batch, why := c.PerDeviceEvalBatchSize, decision(t, c, "per_device_eval_batch_size").Reason
+			assert.Contains(t, why, "GiB of keys and values", "%s %+v", card, row)
+			assert.LessOrEqual(t, batch, last, "%s %+v", card, row)
+			last, training = batch, c.MicroBatchSize
+			m, err := analytic.Read(*in.Described)
+			require.NoError(t, err)
+			reserved := func(clips int) int64 {
+				r := analytic.Request{Batch: int64(clips), Seconds: 30, Precision: map[bool]string{true: "bf16", false: "fp16"}[c.BF16], Optimizer: c.Optimizer, ComputeCapability: "8.0", Settings: estimate.AllocatorSettings}
+				found, err := m.GenerationPeak(r, int64(row.beams), int64(row.tokens))
+				require.NoError(t, err)
+				return int64(found.PeakReserved)
+			}
+			assert.Less(t, reserved(batch), c.BudgetBytes, "%s %+v", card, row)
+			if batch < c.MicroBatchSize {
+				assert.Greater(t, reserved(batch+1)+2e9, c.BudgetBytes, "%s %+v: one more does not fit beside the context", card, row)
+				assert.Contains(t, why, "fit while texts are generated")
+			}
+		}
+		assert.Less(t, last, training, "%s: 20 beams take more than training does", card)
+	}
 }
 
 // TestALoaderThatIsSlowerDecides: hours of training and evaluations are the loader's, waited for where there are no workers.

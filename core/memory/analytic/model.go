@@ -28,7 +28,10 @@ type Model struct {
 	adapters   int64     // parameters that LoRA adds
 	adapted    *sync.Map // by rank: the model as LoRA trains it
 	play       func(*tracker, Shape) (value, error)
-	generate   func(t *tracker, rows, tokens int64) // plays one token of the decoder; nil without one
+
+	generate      func(t *tracker, clips, beams, tokens int64) // plays one token of the decoder; nil without one
+	startTexts    func(t *tracker, clips, beams int64)         // plays the encoder and the first token
+	generateTexts func(t *tracker, clips, beams, tokens int64) // plays the moments of a generation that take the most memory
 }
 
 // family is what the estimator knows of a model_type.

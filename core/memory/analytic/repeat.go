@@ -6,7 +6,8 @@ import (
 	"github.com/goccy/go-json"
 )
 
-// layerDrop is the probability that a training step skips a layer. Time counts the mean of the steps, memory those that skip none.
+// layerDrop is the probability that a training step skips a layer. Time counts the mean of the steps, memory those that skip none,
+// and evaluations skip none.
 type layerDrop float64
 
 // UnmarshalJSON refuses what is no probability, and 1, with which nothing would train.
@@ -31,6 +32,10 @@ type block struct {
 // adds the same, in both directions: where only some layers are checkpointed, as many together as it takes for the pattern to
 // come again. A simulated allocator gets to see them all.
 func (t *tracker) repeat(n int, dropped layerDrop, layer func(i int)) {
+	kept := 1 - float64(dropped)
+	if t.evaluating {
+		kept = 1
+	}
 	period := 1
 	if t.checkpointing {
 		period = max(1, t.everyN)
@@ -40,7 +45,7 @@ func (t *tracker) repeat(n int, dropped layerDrop, layer func(i int)) {
 		groups = 0
 	}
 	for i := 0; i < n; {
-		b := block{from: len(t.nodes), repeats: 1, kept: 1 - float64(dropped)}
+		b := block{from: len(t.nodes), repeats: 1, kept: kept}
 		size := 1
 		if groups > 0 && i == period {
 			b.repeats, size = int64(groups), period

@@ -59,6 +59,7 @@ const (
 // settings are the checked choices of a request.
 type settings struct {
 	low, bfloat, eager, checkpointing, accumulating, padded bool
+	evaluating                                              bool // no layer is skipped
 	gpu                                                     capability
 	accumulation                                            int64
 	everyN                                                  int   // layers, of which one is checkpointed; 0 as 1

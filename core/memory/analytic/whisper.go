@@ -20,7 +20,6 @@ func (w *whisper) encode() {
 		x = w.then(x, w.norm("layer norm", x, of(w.batch, w.frames), w.size))
 	})
 	w.encoded = x
-	w.give(w.same(x))
 }
 
 // embed is two convolutions and the sinusoidal positions, which do not train.
@@ -114,7 +113,7 @@ func (w *whisper) attention(x, source value, h heads, decoder bool) value {
 	v := w.linear("values", source, w.size, true)
 	v = w.then(v, w.cloned("values by heads", v))
 	if decoder && w.Cache && !w.checkpointing {
-		keys, values := w.cloned("cached keys", k), w.cloned("cached values", v)
+		keys, values := w.cloned(cachedKey+"keys", k), w.cloned(cachedKey+"values", v)
 		w.drop(k, v)
 		k, v = keys, values
 		w.give(w.same(k), w.same(v))

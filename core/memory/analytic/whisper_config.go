@@ -43,17 +43,24 @@ func readWhisper(m *Model) error {
 	}
 	c.Size, c.EncoderLayers, c.EncoderHeads = cmp.Or(c.Hidden, c.Size), cmp.Or(c.AnyLayers, c.EncoderLayers), cmp.Or(c.AnyHeads, c.EncoderHeads)
 	m.longest, m.mostLabels = float64(2*c.Sources)/melFrameRate, c.Targets
-	m.generate = c.generateToken
+	m.generate, m.generateTexts = c.generateToken, c.generateTexts
+	m.startTexts = func(t *tracker, clips, beams int64) { c.startTexts(t, clips, beams) }
 	m.play = func(t *tracker, s Shape) (value, error) {
 		if err := c.check(s, m.longest); err != nil {
 			return value{}, err
 		}
-		w := &whisper{whisperConfig: c, tracker: t, batch: dim{"batch", s.Batch}, size: dim{"hidden", c.Size},
-			mel: dim{"mel frames", 2 * c.Sources}, frames: dim{"frames", c.Sources}, tokens: dim{"tokens", max(1, s.Labels)}}
+		w := c.over(t, dim{"batch", s.Batch}, s.Labels)
 		w.encode()
+		w.give(w.same(w.encoded))
 		return w.decode(), nil
 	}
 	return nil
+}
+
+// over is the model at work on a batch with texts of so many tokens.
+func (c whisperConfig) over(t *tracker, batch dim, tokens int64) *whisper {
+	return &whisper{whisperConfig: c, tracker: t, batch: batch, size: dim{"hidden", c.Size},
+		mel: dim{"mel frames", 2 * c.Sources}, frames: dim{"frames", c.Sources}, tokens: dim{"tokens", max(1, tokens)}}
 }
 
 // check refuses what the model refuses: its positions end.

@@ -16,7 +16,7 @@ type Prediction struct {
 
 // Predict plays a step as Estimate does. Errors: those of Estimate.
 func (m *Model) Predict(r Request) (Prediction, error) {
-	t, highest, err := m.played(r, nil)
+	t, highest, err := m.played(r, nil, false)
 	if err != nil {
 		return Prediction{}, err
 	}
@@ -29,8 +29,18 @@ func (m *Model) Predict(r Request) (Prediction, error) {
 
 // Work plays a step as Estimate does, and records what it runs. Errors: those of Estimate.
 func (m *Model) Work(r Request) (kernel.Work, error) {
+	return m.work(r, false)
+}
+
+// ForwardPass is the operations of an evaluation's forward pass: no layer is skipped, and nothing dropped. Errors: those of Estimate.
+func (m *Model) ForwardPass(r Request) ([]kernel.Operation, error) {
+	w, err := m.work(r, true)
+	return w.ForwardPass(), err
+}
+
+func (m *Model) work(r Request, evaluating bool) (kernel.Work, error) {
 	recorded := newOperations()
-	t, _, err := m.played(r, recorded)
+	t, _, err := m.played(r, recorded, evaluating)
 	if err != nil {
 		return kernel.Work{}, err
 	}
@@ -38,11 +48,12 @@ func (m *Model) Work(r Request) (kernel.Work, error) {
 }
 
 // played is the tracker of a step by the rule.
-func (m *Model) played(r Request, recorded *operations) (t *tracker, highest [phases]*highWater, err error) {
+func (m *Model) played(r Request, recorded *operations, evaluating bool) (t *tracker, highest [phases]*highWater, err error) {
 	set, err := r.settings()
 	if err != nil {
 		return nil, highest, err
 	}
+	set.evaluating = evaluating
 	if m, err = m.WithLoRA(set.rank); err != nil {
 		return nil, highest, err
 	}

@@ -13,7 +13,7 @@ import (
 // products, the projection of 512 features, the head, and attention's two products; backward is twice that, and 2.5 times
 // for fused attention. A tenth of the layers is skipped. The convolutions are seven, and the positional one in 16 groups.
 func TestWorkOfAnEncoder(t *testing.T) {
-	m, err := Read(model.Request{Name: "facebook/wav2vec2-base", FreezeFeatureEncoder: true})
+	m, err := Read(model.Request{Name: "facebook/wav2vec2-base-960h", FreezeFeatureEncoder: true})
 	require.NoError(t, err)
 	w, err := m.Work(Request{Batch: 2, Seconds: 10, Precision: "fp16"})
 	require.NoError(t, err)

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from .fine_tune_run import Run
 
 _SAMPLES = 5
+_ALL = "eval_all"  # a curve of its own, beside that of the clips drawn for evaluations during training
 
 
 def finished(run: Run) -> FineTuneResult:
     """Evaluate the model, and write the model card and the report next to it."""
-    rates = _rates(run.trainer) if run.data.evaluation is not None else {}
+    rates = _rates(run.trainer, run.data.evaluation) if run.data.evaluation is not None else {}
     result = FineTuneResult(
         output_dir=run.options.output,
         model=run.options.model,
@@ -42,8 +43,11 @@ def finished(run: Run) -> FineTuneResult:
     return replace(result, report=_report(run.options.output), pushed=_pushed(run))
 
 
-def _rates(trainer: Any) -> dict[str, Any]:
-    """Of the evaluation after the last step, which a Trainer may have made by itself."""
+def _rates(trainer: Any, evaluation: Any) -> dict[str, Any]:
+    """With all clips, after the last step. A Trainer that evaluates with all of them may have done so by itself."""
+    if trainer.eval_dataset is not evaluation:
+        found = trainer.evaluate(evaluation, metric_key_prefix=_ALL)
+        return {name.replace(_ALL, "eval", 1): value for name, value in found.items()}
     known = [entry for entry in trainer.state.log_history if "eval_wer" in entry]
     if known and known[-1].get("step") == trainer.state.global_step:
         return dict(known[-1])

@@ -100,10 +100,23 @@ class Run:
         )
         plan.save(options.output / FILE)
         self.manager.explain().save(options.output / "plan.html")
-        trainer = make_trainer(self.model, args, self.data, self.processor, callbacks=[self.watch, *options.callbacks])
+        callbacks = [self.watch, *options.callbacks]
+        trainer = make_trainer(self.model, args, self._during_training(), self.processor, callbacks=callbacks)
         if not options.verbose:
             trainer.remove_callback(PrinterCallback)  # it prints what the bar would
         return trainer
+
+    def _during_training(self) -> SpeechData:
+        """The data with as many clips to evaluate with as the plan has time for; the last evaluation takes all."""
+        whole = self.data
+        data = whole.evaluated_with(self.plan.eval_samples, self.options.seed)
+        if data.evaluation is None or data is whole:
+            return whole
+        drawn = f"{len(data.evaluation)} of {len(column(whole.evaluation, 'text'))} clips, drawn at random"
+        note = f"evaluations during training take {drawn}; the last one takes all"
+        self.data = whole.noted(note)
+        self.say("Evaluations", Notes([note]))
+        return data
 
     def _planned_interval(self) -> int | None:
         """The plan's interval of evaluations and checkpoints, where the run is as long as the plan's."""

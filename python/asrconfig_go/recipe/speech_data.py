@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
@@ -54,6 +55,13 @@ class SpeechData:
             told = "".join(f"; {note}" for note in self.notes)
             raise EmptyDatasetError(f"no clips are left to train on{told}", "check the audio and the transcripts")
         return replace(self, train=train, evaluation=evaluation if evaluation is not None and len(evaluation) else None)
+
+    def evaluated_with(self, most: int | None, seed: int) -> SpeechData:
+        """With at most ``most`` clips to evaluate with, drawn with ``seed``; None keeps all."""
+        clips = 0 if self.evaluation is None else len(self.evaluation)
+        if self.evaluation is None or most is None or most >= clips:
+            return self
+        return replace(self, evaluation=self.evaluation.select(sorted(Random(seed).sample(range(clips), most))))
 
     def noted(self, *notes: str) -> SpeechData:
         """With ``notes`` behind those that there are."""

@@ -70,6 +70,22 @@ def test_a_folder_with_a_manifest(tmp_path: Path, name: str) -> None:
     assert column(again.evaluation, "text") == column(parted.evaluation, "text")
 
 
+def test_fewer_clips_to_evaluate_with_are_drawn_by_the_seed() -> None:
+    data = load_speech(digits(4, evaluated=12), progress=False)
+
+    def texts(most: int | None, seed: int = 0) -> list[str]:
+        kept = data.evaluated_with(most, seed)
+        assert kept.train is data.train
+        return list(kept.evaluation["text"]) if kept.evaluation is not None else []
+
+    every = texts(None)
+    assert data.evaluated_with(12, 0) is data.evaluated_with(50, 0) is data
+    assert texts(5) == texts(5) and len(texts(5)) == 5
+    assert len({tuple(texts(5, seed)) for seed in range(6)}) > 1
+    assert all(text in every for text in texts(5))
+    assert data.of(data.train, None).evaluated_with(5, 0).evaluation is None
+
+
 def test_text_files_beside_clips(tmp_path: Path) -> None:
     clips = folder_of_clips(tmp_path / "a" / "b")
     for path, text in clips[1:]:

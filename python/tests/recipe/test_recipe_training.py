@@ -95,6 +95,33 @@ def test_a_run_is_evaluated_and_saved_as_planned(speech: SpeechData, tmp_path: P
     assert f"{len(speech.evaluation)} clips (eval_samples)" in reasons["eval_steps"]
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_evaluations_during_training_take_the_planned_clips(
+    speech: SpeechData, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same ones each time, and all in the end."""
+    seen: list[tuple[int, list[Any]]] = []
+
+    class Seeing(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+        def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            clips = kwargs["eval_dataloader"].dataset
+            seen.append((state.global_step, list(clips["labels"])))
+
+    settings = {"eval_strategy": "steps", "eval_steps": 1, "eval_samples": 2, "per_device_eval_batch_size": 8}
+    result = trained(
+        speech, tmp_path / "out", model, max_steps=2, settings=settings, callbacks=[Seeing()], verbose=True
+    )
+    assert [(step, len(clips)) for step, clips in seen] == [(1, 2), (2, 2), (2, 3)]
+    assert seen[0][1] == seen[1][1]
+    assert all(clip in seen[2][1] for clip in seen[0][1])
+    note = "evaluations during training take 2 of 3 clips, drawn at random; the last one takes all"
+    assert note in result.notes and note in capsys.readouterr().out
+    assert TrainingConfig.load(tmp_path / "out" / "training_config.json").eval_samples == 2
+    state = json.loads((tmp_path / "out" / "checkpoint-2" / "trainer_state.json").read_text())
+    assert [entry["step"] for entry in state["log_history"] if "eval_wer" in entry] == [1, 2]
+    assert result.wer is not None and result.cer is not None
+
+
 def test_the_folder_holds_all_that_is_needed(
     speech: SpeechData, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
