@@ -16,7 +16,7 @@ from .options import add_output_options, show_result
 if TYPE_CHECKING:
     from ..benchmark import BenchmarkResult
 
-_SUFFIXES = {"csv": (".csv",), "html": (".html", ".htm"), "plot": (".png", ".pdf", ".svg")}
+_SUFFIXES = {"csv": (".csv",), "plot": (".png", ".pdf", ".svg")}
 _STOPPED = 130  # as a shell says Ctrl-C
 
 

@@ -426,7 +426,6 @@ def test_plots_have_all_that_was_measured() -> None:
 def test_the_command_checks_its_files_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     begin = ["benchmark", "--model", "tiny-wav2vec2", "--data", "demo"]
     for option, name, text in (
-        ("--html", "b.pdf", "does not end with .html"),
         ("--csv", "b.xls", "does not end with .csv"),
         ("--plot", "b.gif", "does not end with .png"),
         ("--csv", str(tmp_path / "none" / "b.csv"), "cannot write"),
