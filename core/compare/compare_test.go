@@ -25,10 +25,11 @@ func asked(gpus ...string) Request {
 
 func made(t *testing.T, r Request) Comparison {
 	t.Helper()
-	c, err := Make(r)
+	a, err := Make(r)
 	require.NoError(t, err)
-	require.NotEmpty(t, c.Rows)
-	return c
+	require.Nil(t, a.Wanted)
+	require.NotEmpty(t, a.Comparison.Rows)
+	return *a.Comparison
 }
 
 func TestEveryRowHoldsTogether(t *testing.T) {
@@ -239,11 +240,13 @@ func TestMakeRefuses(t *testing.T) {
 		code    fault.Code
 		message string
 	}{
-		"an unknown GPU":    {func(r *Request) { r.GPUs = []string{"T5"} }, fault.NotFound, `no GPU "T5"`},
-		"an unknown price":  {func(r *Request) { r.Prices = map[string]float64{"T5": 1} }, fault.NotFound, `no GPU "T5"`},
-		"a negative price":  {func(r *Request) { r.Prices = map[string]float64{"T4": -1} }, fault.InvalidArgument, "the price of T4"},
-		"an unknown model":  {func(r *Request) { r.Model.Name = "facebook/wav2vec3" }, fault.NotFound, "wav2vec3"},
-		"one not described": {func(r *Request) { r.Model = model.Request{Config: []byte(`{"model_type": "speech_to_text"}`)} }, fault.Unsupported, "cannot be estimated"},
+		"an unknown GPU":   {func(r *Request) { r.GPUs = []string{"T5"} }, fault.NotFound, `no GPU "T5"`},
+		"an unknown price": {func(r *Request) { r.Prices = map[string]float64{"T5": 1} }, fault.NotFound, `no GPU "T5"`},
+		"a negative price": {func(r *Request) { r.Prices = map[string]float64{"T4": -1} }, fault.InvalidArgument, "the price of T4"},
+		"an unknown model": {func(r *Request) { r.Model.Name = "facebook/wav2vec3" }, fault.NotFound, "wav2vec3"},
+		"one not described": {func(r *Request) {
+			r.Trace, r.Model = new(bool), model.Request{Config: []byte(`{"model_type": "speech_to_text"}`)}
+		}, fault.Unsupported, "cannot be estimated"},
 		"no clips":          {func(r *Request) { r.Data = timing.Data{} }, fault.EmptyDataset, "0 clips"},
 		"no batch":          {func(r *Request) { r.TargetBatchSize = -1 }, fault.InvalidArgument, "target_batch_size is -1"},
 		"fewer than GPUs":   {func(r *Request) { r.GPUs, r.TargetBatchSize = []string{"4xT4"}, 3 }, fault.InvalidArgument, "device_count is 4"},

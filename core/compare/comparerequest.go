@@ -22,6 +22,9 @@ type Request struct {
 	Prices       map[string]float64            `json:"prices"`       // dollars per hour and GPU by card, before those of the table
 	Calibrations map[string]timing.Calibration `json:"calibrations"` // by card, from timing.step
 
+	Trace  *bool           `json:"trace"`  // whether rows rest on traces, which are then asked for; where the config does not tell what a step takes
+	Traced [][]plan.Traced `json:"traced"` // of each machine what was wanted; none
+
 	AnyDepth       bool             `json:"any_depth"`       // as of plan.Options
 	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of cards whose kernels were measured, from timing.profile; the first of each counts
 

@@ -71,8 +71,8 @@ class MemoryModel(OpenedTrace):
 
         ``batch_fn(batch, length, labels)`` gives the model's keyword arguments for models whose input is not known
         here; ``length`` then counts ``length_per_second`` units, and ``points`` are the shapes to record.
-        ``loss(model, batch)`` replaces ``model(**batch).loss``. With any of these, or with a function as ``model``,
-        nothing is kept in the cache.
+        ``loss(model, batch)`` replaces ``model(**batch).loss``. With it, or with a function as ``model``, nothing is
+        kept in the cache.
 
         Raises ``TraceError`` (an ``UnsupportedError``) with the operation and the module for a step that cannot be
         recorded.
@@ -89,11 +89,11 @@ class MemoryModel(OpenedTrace):
         target = Target.find(gpu)
         source = model_source(model, freeze_feature_encoder)
         own = batch_fn is not None or loss is not None or points is not None
-        model_key = None if own or source.identity is None else fingerprint(source.identity)
+        model_key = None if source.identity is None else fingerprint(source.identity)
         recording = Recording(source, settings, target.capability, batch_fn, points, length_per_second, loss)
-        cached = recording.key(model_key) if cache and model_key else None
+        cached = recording.key(model_key) if cache and model_key and loss is None else None
         opened = _cached(cached) or native.call("memory.open", recording.make(cached, progress))
-        return cls(opened, settings, target, model_key, source.label)
+        return cls(opened, settings, target, None if own else model_key, source.label)
 
     @classmethod
     def load(cls, trace: str | os.PathLike[str] | Trace, *, gpu: str | None = None, allocator: str = "") -> MemoryModel:
