@@ -72,7 +72,7 @@ type planner struct {
 	undescribed error   // why the config does not tell what a step takes; nil where it does
 	longestS    float64 // seconds that the model's positions allow by its config; 0 for any, or not known
 	prices      map[string]timing.Price
-	factors     map[string]timing.Calibration
+	factors     map[string]timing.StepCalibration
 	cards       []estimate.Card
 }
 

@@ -12,12 +12,20 @@ import asrconfig_go as ac
 from asrconfig_go._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from asrconfig_go.benchmark import kernel_timing
 from asrconfig_go.cli.main import main
+from asrconfig_go.compare import find_step_calibration
+from asrconfig_go.compare.step_calibration import (
+    MeasuredStep,
+    StepSettings,
+    calibrate_steps,
+    store_step_calibration,
+)
 from asrconfig_go.demo.digits import CLIPS
 from asrconfig_go.machine.kernel_profile import (
     kernel_profile,
     known_kernel_profiles,
     store_kernel_table,
 )
+from asrconfig_go.memory.model_source import analytic_request
 from made_up_kernels import BYTES_A_SECOND, t4_table
 
 HOURS: dict[str, Any] = {"hours": 10, "mean_s": 5, "max_s": 20}
@@ -65,6 +73,37 @@ def test_plans_find_the_table_of_their_card() -> None:
         for gpu in ("T4", "2xT4", "L4")
     ]
     assert [plan.times.measured for plan in plans if plan.times] == ["2026-03-01", "2026-03-01", ""]
+
+
+def test_steps_and_runs_take_what_was_measured(tmp_path: Path) -> None:
+    shape: dict[str, Any] = {"batch": 4, "seconds": 10, "precision": "fp16"}
+    before = ac.estimate_step_time("wav2vec2-base", "T4", **shape)
+    path = store_kernel_table(t4_table(BYTES_A_SECOND / 3), "T4")
+    after = ac.estimate_step_time("wav2vec2-base", "T4", **shape)
+    run = ac.estimate_run_time("wav2vec2-base", "T4", steps=100, workers=4, **shape)
+    assert (before.measured, after.measured, run.measured) == ("", "2026-03-01", "2026-03-01")
+    assert after.step_s.likely > 1.2 * before.step_s.likely
+    path.rename(tmp_path / "mine.json")
+    assert ac.estimate_step_time("wav2vec2-base", "T4", gpu_profile=tmp_path / "mine.json", **shape) == after
+    with pytest.raises(InvalidArgumentError, match="measured on a T4, and the plan is for a L4"):
+        ac.estimate_step_time("wav2vec2-base", "L4", gpu_profile=tmp_path / "mine.json", **shape)
+
+
+def test_calibrations_rest_on_the_table_of_their_day() -> None:
+    described = analytic_request("wav2vec2-base")
+    path = store_kernel_table(t4_table(BYTES_A_SECOND / 3), "T4")
+    took = 2 * ac.estimate_step_time("wav2vec2-base", "T4", batch=4, seconds=10).step_s.likely
+    steps = [MeasuredStep(((4, 10.0),), took)]
+    record = calibrate_steps(described, "T4", StepSettings("fp16", False), steps)
+    assert record.factor == pytest.approx(2)
+    assert record.kernels == "2026-03-01"
+    assert store_step_calibration(described, record)
+    (row,) = ac.compare_gpus("wav2vec2-base", gpus=["T4"], **HOURS).rows
+    assert row.calibrated and row.measured == "2026-03-01"
+    path.unlink()
+    assert find_step_calibration("wav2vec2-base", "T4") is None
+    (row,) = ac.compare_gpus("wav2vec2-base", gpus=["T4"], **HOURS).rows
+    assert not row.calibrated and row.measured == ""
 
 
 def test_broken_tables_in_the_cache_count_for_nothing() -> None:
