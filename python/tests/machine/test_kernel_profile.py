@@ -147,6 +147,18 @@ def test_the_command_stores_and_shows(
     assert "measured" in capsys.readouterr().out
 
 
+def test_the_command_lists_what_is_stored(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile-gpu", "--list"]) == 0
+    assert "no kernels were measured" in capsys.readouterr().out
+    path = store_kernel_table(t4_table(), "T4")
+    (path.parent / "broken.json").write_text("{}", "utf-8")
+    assert main(["profile-gpu", "--list"]) == 0
+    good, broken = capsys.readouterr().out.splitlines()
+    count = len(t4_table()["kernels"])
+    assert good == f"{path}: T4, 2026-03-01, {count} kernels, torch 2.9, CUDA 12.8, driver 580.1"
+    assert broken.startswith(f"{path.parent / 'broken.json'}: not used, ")
+
+
 def test_the_command_needs_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
