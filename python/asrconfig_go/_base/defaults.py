@@ -16,6 +16,8 @@ PRECISION: Final = "fp16"
 """Of a memory estimate: what every GPU with tensor cores has."""
 ACCUMULATION: Final = 1
 """Micro-batches of an optimizer step whose memory is asked for."""
+ALLOCATOR: Final = "expandable_segments:True"
+"""What a plan sets PYTORCH_CUDA_ALLOC_CONF to, and so what a question about memory is simulated with."""
 LORA_RANK: Final = 32
 """Of adapters, where they are asked about without a rank."""
 EPOCHS: Final = 3.0

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION
+from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import NotFoundError
 from .._base.output import show, show_json, write
 
@@ -38,7 +38,12 @@ def add_memory(commands: Any) -> None:
     memory.add_argument("--evaluation-batch", type=int, help="also estimate an evaluation with this batch")
     memory.add_argument("--gpu", help="a GPU of the catalogue (T4, L4, A100-40GB, …) instead of the local one")
     memory.add_argument("--estimator", default="auto", help="auto (default), trace, analytic or published")
-    memory.add_argument("--allocator", default="", metavar="CONF", help="text of PYTORCH_CUDA_ALLOC_CONF")
+    memory.add_argument(
+        "--allocator",
+        default=ALLOCATOR,
+        metavar="CONF",
+        help="text of PYTORCH_CUDA_ALLOC_CONF (default %(default)s, as plans set it; '' for PyTorch's own)",
+    )
     memory.add_argument("--no-cache", action="store_true", help="record again, and cache nothing")
     memory.add_argument("--json", action="store_true", help="print the estimate as JSON")
     memory.add_argument("--html", metavar="FILE", help="also write the estimate as a page")

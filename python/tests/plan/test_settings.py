@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from asrconfig_go import TrainingConfig, prepare_model, select_clips
+from asrconfig_go._base import allocator_settings
 from asrconfig_go._base.transformers_features import has_any_depth
 from asrconfig_go._base.wrapped_model import checkpointing_depth
-from asrconfig_go.apply import environment
 from asrconfig_go.plan import clip_pieces
 from training_fixtures import make_plan
 
@@ -36,7 +36,7 @@ ARGUMENTS = {field.name for field in dataclasses.fields(TrainingArguments)}
 def put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leaves the environment and torch as they were."""
     before = dict(os.environ)
-    for name in (*environment.alloc_conf_names(), "TOKENIZERS_PARALLELISM", "CUBLAS_WORKSPACE_CONFIG"):
+    for name in (*allocator_settings.alloc_conf_names(), "TOKENIZERS_PARALLELISM", "CUBLAS_WORKSPACE_CONFIG"):
         os.environ.pop(name, None)
     benchmark, deterministic = torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic
     yield
@@ -145,7 +145,7 @@ def test_the_trainer_gets_what_a_gpu_can_do(name: str, tmp_path: Path, monkeypat
 
 
 def alloc_conf() -> None:
-    name = environment.alloc_conf_names()[0]
+    name = allocator_settings.alloc_conf_names()[0]
     assert name not in os.environ
     make_plan(alloc_conf="expandable_segments:True").apply(backends=False)
     assert os.environ[name] == "expandable_segments:True"
