@@ -13,6 +13,7 @@ import pytest
 
 from asrconfig_go import TrainingConfig, prepare_model, select_clips
 from asrconfig_go._base import allocator_settings
+from asrconfig_go._base.defaults import OPTIMIZER
 from asrconfig_go._base.transformers_features import has_any_depth
 from asrconfig_go._base.wrapped_model import checkpointing_depth
 from asrconfig_go.plan import clip_pieces
@@ -26,6 +27,7 @@ from transformers import TrainingArguments  # noqa: E402
 from asrconfig_go.apply.torch_backends import set_backends  # noqa: E402
 from locations import REPOSITORY  # noqa: E402
 from speech_models import wav2vec2  # noqa: E402
+from tiny_training import tiny_trainer  # noqa: E402
 
 DOCUMENT = REPOSITORY / "docs" / "settings.md"
 NAMES = {field.name for field in dataclasses.fields(TrainingConfig)}
@@ -273,3 +275,11 @@ def test_the_document_tells_of_every_setting() -> None:
         assert any(f"`{name}`" in row for row in rows), name
     for name, words in HANDED_OVER.items():
         assert any(f"`{name}`" in row and words in row for row in rows), name
+
+
+def test_the_default_optimizer_trains_without_a_gpu(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, optim=OPTIMIZER, max_steps=2)
+    before = trainer.model.first.weight.detach().clone()
+    trainer.train()
+    assert trainer.optimizer.optimizer.defaults["fused"]
+    assert not torch.equal(trainer.model.first.weight, before)
