@@ -174,7 +174,7 @@ def estimated(report: Report) -> tuple[float, int]:
     build = model_source(report.model).model
     change = report.change
     model = (lambda: change(build())) if change else report.model
-    traced = ac.MemoryModel.trace(model, **report.settings, gpu="V100-16GB", progress=False)
+    traced = ac.MemoryModel.trace(model, **report.settings, gpu="V100-16GB", allocator="", progress=False)
     found = traced.estimate(report.batch, report.seconds, timeline=0)
     return found.peak_device / GIB, found.peak_reserved
 

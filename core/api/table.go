@@ -210,9 +210,9 @@ type compareArgs struct {
 	durations
 }
 
-// compareGPUs plans a training on several GPUs: each row is what plan.make says of that machine. Errors: those of plan.make but Infeasible,
+// compareGPUs plans a training on several GPUs: each row is what plan.make says of that machine. Or it says what to trace first. Errors: those of plan.make but Infeasible,
 // and NotFound for an unknown GPU.
-func compareGPUs(a compareArgs) (compare.Comparison, error) {
+func compareGPUs(a compareArgs) (compare.Answer, error) {
 	a.Durations = a.Seconds
 	return compare.Make(a.Request)
 }

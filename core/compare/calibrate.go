@@ -21,10 +21,10 @@ type MeasuredStep struct {
 
 // CalibrateAnswer is what the steps say of a model on a GPU.
 type CalibrateAnswer struct {
-	GPU         string             `json:"gpu"` // key of the catalogue
-	Precision   string             `json:"precision"`
-	PaddedS     float64            `json:"padded_s"` // seconds of audio in all, padding included
-	Calibration timing.Calibration `json:"calibration"`
+	GPU         string                 `json:"gpu"` // key of the catalogue
+	Precision   string                 `json:"precision"`
+	PaddedS     float64                `json:"padded_s"` // seconds of audio in all, padding included
+	Calibration timing.StepCalibration `json:"calibration"`
 }
 
 const mostMeasured, mostInStep = 10_000, 1 << 16
@@ -51,8 +51,14 @@ func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 			a.PaddedS += micro[0] * micro[1]
 		}
 	}
-	a.Calibration, err = timing.Calibrate(predicted, measured)
+	a.Calibration, err = s.calibrate(predicted, measured)
 	return a, err
+}
+
+// calibrate holds measured seconds against predicted ones, by the kernels that those rest on.
+func (s *stepper) calibrate(predicted []timing.Range, measured []float64) (timing.StepCalibration, error) {
+	c, err := timing.Calibrate(predicted, measured)
+	return timing.StepCalibration{Calibration: c, Kernels: s.timer.MeasuredOn}, err
 }
 
 // unequal is an optimizer step of micro-batches of any shapes; what is known of a shape is kept.

@@ -2,10 +2,11 @@ package compare
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
+	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -64,24 +65,37 @@ type Row struct {
 	Remedies []estimate.Remedy `json:"remedies"` // what would make it fit, when it does not
 }
 
+// Answer is a comparison, or what to trace before there is one.
+type Answer struct {
+	Comparison *Comparison `json:"comparison"`
+	Wanted     *Wanted     `json:"wanted"`
+}
+
 // Make compares. Errors: those of analytic.Read, of unknown GPUs, of data without clips, and InvalidArgument.
-func Make(r Request) (Comparison, error) {
+func Make(r Request) (Answer, error) {
 	p, machines, err := prepare(r)
 	if err != nil {
-		return Comparison{}, err
+		return Answer{}, err
 	}
-	m, err := estimate.Of(p.Model).Model(p.FreezeFeatureEncoder)
-	if err != nil {
-		return Comparison{}, err
+	rows, traces := make([]Row, len(machines)), make([]*plan.TraceRequest, len(machines))
+	if err := p.each(machines, func(i int, shared *estimate.Estimator) (err error) {
+		rows[i], traces[i], err = p.row(machines[i], shared)
+		return err
+	}); err != nil {
+		return Answer{}, err
 	}
-	p.model = m.Profile()
-	c := Comparison{Model: p.model, Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS, Target: p.TargetBatchSize, Epochs: p.Epochs}
-	c.Assumptions = p.assumptions(m)
-	if limit := m.LongestSeconds(); limit > 0 {
-		c.LongestS = min(c.LongestS, limit)
+	if wanted := p.wanted(machines, traces); wanted != nil {
+		return Answer{Wanted: wanted}, nil
 	}
-	if c.Rows, err = p.rows(machines); err != nil {
-		return Comparison{}, err
+	return Answer{Comparison: p.comparison(machines, rows)}, nil
+}
+
+// comparison is the rows with what they have in common.
+func (p *planner) comparison(machines []machine, rows []Row) *Comparison {
+	c := Comparison{Model: p.model, Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS, Target: p.TargetBatchSize, Epochs: p.Epochs, Rows: rows}
+	c.Assumptions = p.assumptions(machines)
+	if p.longestS > 0 {
+		c.LongestS = min(c.LongestS, p.longestS)
 	}
 	c.mark()
 	split := 0
@@ -93,7 +107,7 @@ func Make(r Request) (Comparison, error) {
 	if split > 0 {
 		c.Assumptions = append(c.Assumptions, fmt.Sprintf("on %s the guard (manager.attach) splits each step by length and predicted memory, as planned", fault.Plural(split, "machine")))
 	}
-	return c, nil
+	return &c
 }
 
 func prepare(r Request) (p *planner, machines []machine, err error) {
@@ -123,17 +137,32 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 	if p.dataset, p.durations, err = r.Data.Dataset(); len(r.Durations) > 0 {
 		p.durations = r.Durations
 	}
+	if err == nil {
+		err = p.read()
+	}
+	if err == nil {
+		err = p.checkTraced(machines)
+	}
 	return p, machines, err
 }
 
 // assumptions says what the figures rest on.
-func (p *planner) assumptions(m *analytic.Model) []string {
+func (p *planner) assumptions(machines []machine) []string {
 	out := []string{"times are estimates of single kernels, fitted on published measurements; a calibration by measured steps replaces them"}
-	switch limit := m.LongestSeconds(); {
-	case limit > 0 && p.dataset.MaxS > limit:
-		out = append(out, fmt.Sprintf("clips over %v s are truncated to that, the limit of the model's positions", limit))
-	case limit > 0:
-		out = append(out, fmt.Sprintf("every clip takes as long as one of %v s: the feature extractor pads it", limit))
+	switch {
+	case p.longestS > 0 && p.dataset.MaxS > p.longestS:
+		out = append(out, fmt.Sprintf("clips over %v s are truncated to that, the limit of the model's positions", p.longestS))
+	case p.longestS > 0:
+		out = append(out, fmt.Sprintf("every clip takes as long as one of %v s: the feature extractor pads it", p.longestS))
+	}
+	for _, m := range machines {
+		for _, t := range m.traced {
+			for _, text := range t.Warnings(p.undescribed != nil) {
+				if !slices.Contains(out, text) {
+					out = append(out, text)
+				}
+			}
+		}
 	}
 	if p.Data.Profile == nil {
 		out = append(out, "durations assumed log-normal about the given mean, up to the given longest")

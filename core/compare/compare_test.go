@@ -16,6 +16,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // asked is ten hours of clips for XLS-R-300M.
@@ -25,10 +26,11 @@ func asked(gpus ...string) Request {
 
 func made(t *testing.T, r Request) Comparison {
 	t.Helper()
-	c, err := Make(r)
+	a, err := Make(r)
 	require.NoError(t, err)
-	require.NotEmpty(t, c.Rows)
-	return c
+	require.Nil(t, a.Wanted)
+	require.NotEmpty(t, a.Comparison.Rows)
+	return *a.Comparison
 }
 
 func TestEveryRowHoldsTogether(t *testing.T) {
@@ -210,7 +212,7 @@ func TestSettingsMatter(t *testing.T) {
 		"frozen": func(r *Request) { r.FreezeFeatureEncoder = true },
 		"lora":   func(r *Request) { r.LoRARank = 8 },
 		"measured": func(r *Request) {
-			r.Calibrations = map[string]timing.Calibration{"L4": {Factor: 0.5, Low: 0.4, High: 0.6, Steps: 9}}
+			r.Calibrations = map[string]timing.StepCalibration{"L4": {Calibration: timing.Calibration{Factor: 0.5, Low: 0.4, High: 0.6, Steps: 9}}}
 		},
 	} {
 		r := asked("L4")
@@ -239,11 +241,13 @@ func TestMakeRefuses(t *testing.T) {
 		code    fault.Code
 		message string
 	}{
-		"an unknown GPU":    {func(r *Request) { r.GPUs = []string{"T5"} }, fault.NotFound, `no GPU "T5"`},
-		"an unknown price":  {func(r *Request) { r.Prices = map[string]float64{"T5": 1} }, fault.NotFound, `no GPU "T5"`},
-		"a negative price":  {func(r *Request) { r.Prices = map[string]float64{"T4": -1} }, fault.InvalidArgument, "the price of T4"},
-		"an unknown model":  {func(r *Request) { r.Model.Name = "facebook/wav2vec3" }, fault.NotFound, "wav2vec3"},
-		"one not described": {func(r *Request) { r.Model = model.Request{Config: []byte(`{"model_type": "speech_to_text"}`)} }, fault.Unsupported, "cannot be estimated"},
+		"an unknown GPU":   {func(r *Request) { r.GPUs = []string{"T5"} }, fault.NotFound, `no GPU "T5"`},
+		"an unknown price": {func(r *Request) { r.Prices = map[string]float64{"T5": 1} }, fault.NotFound, `no GPU "T5"`},
+		"a negative price": {func(r *Request) { r.Prices = map[string]float64{"T4": -1} }, fault.InvalidArgument, "the price of T4"},
+		"an unknown model": {func(r *Request) { r.Model.Name = "facebook/wav2vec3" }, fault.NotFound, "wav2vec3"},
+		"one not described": {func(r *Request) {
+			r.Trace, r.Model = new(bool), model.Request{Config: []byte(`{"model_type": "speech_to_text"}`)}
+		}, fault.Unsupported, "cannot be estimated"},
 		"no clips":          {func(r *Request) { r.Data = timing.Data{} }, fault.EmptyDataset, "0 clips"},
 		"no batch":          {func(r *Request) { r.TargetBatchSize = -1 }, fault.InvalidArgument, "target_batch_size is -1"},
 		"fewer than GPUs":   {func(r *Request) { r.GPUs, r.TargetBatchSize = []string{"4xT4"}, 3 }, fault.InvalidArgument, "device_count is 4"},
@@ -255,7 +259,7 @@ func TestMakeRefuses(t *testing.T) {
 		"a negative rank":   {func(r *Request) { r.LoRARank = -1 }, fault.InvalidArgument, "lora_rank is -1"},
 		"no workers":        {func(r *Request) { workers := -1; r.Workers = &workers }, fault.InvalidArgument, "workers is -1"},
 		"a broken loader":   {func(r *Request) { r.LoaderRate = new(float64) }, fault.InvalidArgument, "loader_rate is 0"},
-		"a broken factor":   {func(r *Request) { r.Calibrations = map[string]timing.Calibration{"T4": {}} }, fault.InvalidArgument, "the calibration of T4"},
+		"a broken factor":   {func(r *Request) { r.Calibrations = map[string]timing.StepCalibration{"T4": {}} }, fault.InvalidArgument, "the calibration of T4"},
 		"many GPUs":         {func(r *Request) { r.GPUs = make([]string, 300) }, fault.InvalidArgument, "300 GPUs"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -329,6 +333,54 @@ func TestStepIsCalibrated(t *testing.T) {
 	r.MeasuredS, r.Batch = nil, 0
 	_, err = Step(r)
 	require.ErrorContains(t, err, "batch is 0")
+}
+
+// TestMeasuredKernelsCountInEveryAnswer: steps, runs, calibrations and comparisons take a card's times from the same table, and say so.
+func TestMeasuredKernelsCountInEveryAnswer(t *testing.T) {
+	slower := timing.Calibration{Factor: 2, Low: 1.9, High: 2.1, Steps: 9}
+	kernels := kernel.Profile{GPU: "T4", Date: "2026-03-01", LaunchS: 2e-6, DispatchS: 7e-6}
+	for _, group := range []string{"linear", "elementwise"} {
+		kernels.Factors = append(kernels.Factors, kernel.Factor{Group: group, DType: kernel.Float16, Calibration: slower})
+	}
+	how := Training{Model: model.Request{Name: "facebook/wav2vec2-xls-r-300m"}, GPU: "T4", Checkpointing: true}
+	measured, other := how, how
+	measured.KernelProfiles = []kernel.Profile{kernels}
+	other.KernelProfiles, other.GPU = measured.KernelProfiles, "L4"
+
+	plain, err := Step(StepRequest{how, 4, 10, 1, nil, nil})
+	require.NoError(t, err)
+	require.Empty(t, plain.Measured)
+	step, err := Step(StepRequest{measured, 4, 10, 1, []float64{3, 3}, nil})
+	require.NoError(t, err)
+	require.Equal(t, "2026-03-01", step.Measured)
+	require.Greater(t, step.Parts.Compute.Likely, 1.5*plain.Parts.Compute.Likely)
+	require.Equal(t, "2026-03-01", step.Calibration.Kernels)
+	elsewhere, err := Step(StepRequest{other, 4, 10, 1, nil, nil})
+	require.NoError(t, err)
+	require.Empty(t, elsewhere.Measured)
+
+	run, err := Run(RunRequest{Training: measured, Batch: 4, Seconds: 10, Steps: 100, Workers: 4})
+	require.NoError(t, err)
+	require.Equal(t, "2026-03-01", run.Measured)
+	took := step.StepS.Likely // by its calibration: 3 s
+	calibrated, err := Calibrate(CalibrateRequest{measured, []MeasuredStep{{[][2]float64{{4, 10}}, took}}})
+	require.NoError(t, err)
+	require.InDelta(t, step.Calibration.Factor, calibrated.Calibration.Factor, 1e-9)
+	require.Equal(t, "2026-03-01", calibrated.Calibration.Kernels)
+
+	r := asked("T4")
+	r.KernelProfiles = measured.KernelProfiles
+	by := made(t, r).Rows[0]
+	same := timing.StepCalibration{Calibration: timing.Calibration{Factor: 1, Low: 1, High: 1, Steps: 9}, Kernels: "2026-03-01"}
+	r.Calibrations = map[string]timing.StepCalibration{"T4": same}
+	require.Equal(t, by.EpochHours.Likely, made(t, r).Rows[0].EpochHours.Likely, "a factor of 1 of the times by the table")
+	same.Kernels = ""
+	r.Calibrations["T4"] = same
+	require.Less(t, made(t, r).Rows[0].EpochHours.Likely, by.EpochHours.Likely, "and of those without it")
+	same.Kernels = "2026-02-01"
+	r.Calibrations["T4"] = same
+	_, err = Make(r)
+	require.ErrorContains(t, err, "rests on kernels that were measured on 2026-02-01, which are not there")
 }
 
 // TestCalibrateByUnequalSteps: each step is compared with the estimate of its own micro-batches.

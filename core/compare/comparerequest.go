@@ -19,8 +19,11 @@ type Request struct {
 	Data  timing.Data   `json:"data"`
 	GPUs  []string      `json:"gpus"` // "T4", "2xT4", "A100-40GB", at most 256; the whole catalogue
 
-	Prices       map[string]float64            `json:"prices"`       // dollars per hour and GPU by card, before those of the table
-	Calibrations map[string]timing.Calibration `json:"calibrations"` // by card, from timing.step
+	Prices       map[string]float64                `json:"prices"`       // dollars per hour and GPU by card, before those of the table
+	Calibrations map[string]timing.StepCalibration `json:"calibrations"` // by card, from timing.step
+
+	Trace  *bool           `json:"trace"`  // whether rows rest on traces, which are then asked for; where the config does not tell what a step takes
+	Traced [][]plan.Traced `json:"traced"` // of each machine what was wanted; none
 
 	AnyDepth       bool             `json:"any_depth"`       // as of plan.Options
 	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of cards whose kernels were measured, from timing.profile; the first of each counts

@@ -69,7 +69,7 @@ func LargestModels(r LargestRequest) (Largest, error) {
 		if !strings.Contains(strings.ToLower(name), strings.ToLower(r.Family)) {
 			continue
 		}
-		if each, known := trainable(r.Precision, name, machine{card, count}, out); known {
+		if each, known := trainable(r.Precision, name, machine{card: card, count: count}, out); known {
 			out.Models = append(out.Models, each)
 		}
 	}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
@@ -13,8 +14,17 @@ import (
 
 // machine is one row's hardware.
 type machine struct {
-	card  gpus.Entry
-	count int
+	card   gpus.Entry
+	count  int
+	traced []plan.Traced
+}
+
+// name is "T4", "2xT4".
+func (m machine) name() string {
+	if m.count == 1 {
+		return m.card.Key
+	}
+	return fmt.Sprintf("%dx%s", m.count, m.card.Key)
 }
 
 // machines reads the names. Errors: NotFound with the closest names, InvalidArgument for a count.
@@ -25,12 +35,15 @@ func (r Request) machines() ([]machine, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, machine{card, count})
+		out = append(out, machine{card: card, count: count})
 	}
 	if len(r.GPUs) == 0 {
 		for _, card := range gpus.All() {
-			out = append(out, machine{card, 1})
+			out = append(out, machine{card: card, count: 1})
 		}
+	}
+	for i, traced := range r.Traced[:min(len(r.Traced), len(out))] {
+		out[i].traced = traced
 	}
 	return out, nil
 }
@@ -53,22 +66,24 @@ func host(count int) profile.Hardware {
 // planner asks core/plan about one machine after another.
 type planner struct {
 	Request
-	dataset   profile.Dataset
-	durations []float64
-	model     profile.Model
-	prices    map[string]timing.Price
-	factors   map[string]timing.Calibration
-	cards     []estimate.Card
+	dataset     profile.Dataset
+	durations   []float64
+	model       profile.Model
+	undescribed error   // why the config does not tell what a step takes; nil where it does
+	longestS    float64 // seconds that the model's positions allow by its config; 0 for any, or not known
+	prices      map[string]timing.Price
+	factors     map[string]timing.StepCalibration
+	cards       []estimate.Card
 }
 
-// rows plans for all machines. Cards of one class share what their kernels take, so each class has a thread and an estimator of its own.
-func (p *planner) rows(machines []machine) ([]Row, error) {
+// each does something for all machines. Cards of one class share what their kernels take, so each class has a thread and an estimator of its own.
+func (p *planner) each(machines []machine, do func(i int, shared *estimate.Estimator) error) error {
 	classes := map[string][]int{}
 	for i, m := range machines {
 		class := estimate.Class(m.card.GPU())
 		classes[class] = append(classes[class], i)
 	}
-	rows, errs := make([]Row, len(machines)), make([]error, len(machines))
+	errs := make([]error, len(machines))
 	var all sync.WaitGroup
 	for _, indices := range classes {
 		all.Add(1)
@@ -82,22 +97,22 @@ func (p *planner) rows(machines []machine) ([]Row, error) {
 			}()
 			shared := estimate.Of(p.Model)
 			for _, last = range indices {
-				rows[last], errs[last] = p.row(machines[last], shared)
+				errs[last] = do(last, shared)
 			}
 		}()
 	}
 	all.Wait()
 	for _, err := range errs {
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return rows, nil
+	return nil
 }
 
 // inputs are what core/plan is asked: the same as for one machine alone.
 func (p *planner) inputs(m machine, optimizer string, shared *estimate.Estimator) plan.Inputs {
-	in := plan.Inputs{Hardware: profile.Or(p.Hardware, host(m.count)), Dataset: p.dataset, Model: p.model, Described: &p.Model, Durations: p.durations,
+	in := plan.Inputs{Hardware: profile.Or(p.Hardware, host(m.count)), Dataset: p.dataset, Model: p.model, Described: &p.Model, Durations: p.durations, Traced: m.traced,
 		Cards: p.cards, Estimator: shared, WithoutAlternatives: true}
 	in.Hardware.GPUs, in.Hardware.NoGPUReason = nil, ""
 	for i := range m.count {

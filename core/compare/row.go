@@ -10,24 +10,35 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// row is the plan for one machine: as asked, or with the first lighter form of the optimizer with which it fits.
-func (p *planner) row(m machine, shared *estimate.Estimator) (Row, error) {
+// row is the plan for one machine: as asked, or with the first lighter form of the optimizer with which it fits; or what to trace first.
+func (p *planner) row(m machine, shared *estimate.Estimator) (row Row, wanted *plan.TraceRequest, err error) {
 	g := m.card.GPU()
-	row := Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes, Unverified: m.card.Unverified, LoRARank: p.LoRARank,
+	row = Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes, Unverified: m.card.Unverified, LoRARank: p.LoRARank,
 		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: or(p.precision(g), estimate.Precision(g)),
 		Notes: []string{}, Remedies: []estimate.Remedy{}}
+	hint := ""
 	for _, optimizer := range append([]string{p.Optimizer}, estimate.Lighter(p.Optimizer)...) {
-		planned, err := plan.Make(p.inputs(m, optimizer, shared))
+		in := p.inputs(m, optimizer, shared)
+		if p.tracing() {
+			if wanted, err = plan.Next(in); wanted != nil || err != nil {
+				return row, wanted, err
+			}
+		}
+		planned, err := plan.Make(in)
 		if err == nil {
-			return row, row.take(p, m, planned, shared)
+			return row, nil, row.take(p, m, planned, shared)
 		}
 		if fault.From(err).Code != fault.Infeasible {
-			return row, err
+			return row, nil, err
 		}
+		hint = fault.From(err).Hint
 	}
-	var err error
+	if p.undescribed != nil { // the trace is of what was asked for alone
+		row.Notes = append(row.Notes, hint)
+		return row, nil, nil
+	}
 	row.Remedies, err = plan.Remedies(p.inputs(m, p.Optimizer, shared))
-	return row, err
+	return row, nil, err
 }
 
 // take writes a plan into the row.
@@ -78,14 +89,13 @@ const maxMicro = 1024
 
 // largestBatch is the largest micro-batch of the longest clips that fits with the settings of a row, at least its own.
 func (p *planner) largestBatch(m machine, row Row, shared *estimate.Estimator) (int, error) {
+	if largest := row.tracedLargest(m, p.dataset.MaxS); largest > 0 {
+		return max(row.Batch, largest), nil
+	}
 	q := estimate.Question{Setup: estimate.Setup{Checkpointing: profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers), Optimizer: row.Optimizer, Frozen: p.FreezeFeatureEncoder, Rank: p.LoRARank},
 		Class: estimate.Class(m.card.GPU()), Precision: row.Precision, Accumulating: true, Seconds: p.dataset.MaxS}
-	model, err := shared.Model(p.FreezeFeatureEncoder)
-	if err != nil {
-		return 0, err
-	}
-	if limit := model.LongestSeconds(); limit > 0 {
-		q.Seconds = limit
+	if p.longestS > 0 {
+		q.Seconds = p.longestS
 	}
 	budget := m.budget(row.BudgetBytes)
 	factor, err := shared.Factor(q, budget, maxMicro)

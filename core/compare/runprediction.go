@@ -32,6 +32,7 @@ type RunAnswer struct {
 	StepS     timing.Range     `json:"step_s"` // of an optimizer step, the loader's part in it
 	RunHours  timing.Range     `json:"run_hours"`
 	RunParts  profile.RunParts `json:"run_parts"` // hours that add up to it
+	Measured  string           `json:"measured"`  // as of timing.step
 }
 
 const mostSteps = 1_000_000_000
@@ -66,7 +67,7 @@ func Run(r RunRequest) (RunAnswer, error) {
 		return RunAnswer{}, err
 	}
 	accumulation := or(r.Accumulation, 1)
-	a := RunAnswer{GPU: s.card.Key, Precision: s.Precision}
+	a := RunAnswer{GPU: s.card.Key, Precision: s.Precision, Measured: s.timer.MeasuredOn}
 	a.StepS = r.withLoader(micro.step(accumulation).Sum(), float64(r.Batch)*float64(accumulation)*r.Seconds, s)
 	evaluation, err := r.evaluation(s)
 	if err != nil {

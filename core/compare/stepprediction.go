@@ -24,6 +24,9 @@ type Training struct {
 	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"`
 	LoRARank             int64  `json:"lora_rank"`
 	Attention            string `json:"attention"` // "sdpa" or "eager"; "sdpa"
+
+	KernelProfile  *kernel.Profile  `json:"kernel_profile"`  // of this card by measured kernels, as of plan.Options
+	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of any cards, in its absence
 }
 
 // StepRequest asks how long one optimizer step takes, and compares it with what was measured.
@@ -38,11 +41,12 @@ type StepRequest struct {
 
 // StepAnswer is a step's time.
 type StepAnswer struct {
-	GPU         string              `json:"gpu"`
-	Precision   string              `json:"precision"`
-	StepS       timing.Range        `json:"step_s"`
-	Parts       profile.StepParts   `json:"parts"`
-	Calibration *timing.Calibration `json:"calibration"`
+	GPU         string                  `json:"gpu"`
+	Precision   string                  `json:"precision"`
+	StepS       timing.Range            `json:"step_s"`
+	Parts       profile.StepParts       `json:"parts"`
+	Measured    string                  `json:"measured"` // the day on which kernels of this card were measured that the times rest on; ""
+	Calibration *timing.StepCalibration `json:"calibration"`
 }
 
 // stepper tells the times of micro-batches on a machine.
@@ -63,14 +67,14 @@ func (t Training) stepper() (*stepper, error) {
 	return s, err
 }
 
-// onCard is a stepper of no model yet. Errors: NotFound for an unknown GPU, those of estimate.TimerOf.
+// onCard is a stepper of no model yet. Errors: NotFound for an unknown GPU, those of estimate.TimerOf, InvalidArgument for profiles that cannot be.
 func (t Training) onCard() (*stepper, error) {
 	card, count, err := gpus.Parse(t.GPU)
 	if err != nil {
 		return nil, err
 	}
 	t.Precision, t.Optimizer = or(t.Precision, estimate.Precision(card.GPU())), or(t.Optimizer, analytic.DefaultOptimizer)
-	timer, err := estimate.TimerOf(card.GPU(), estimate.Measured{})
+	timer, err := estimate.TimerOf(card.GPU(), estimate.Measured{Named: t.KernelProfile, Known: t.KernelProfiles})
 	return &stepper{t, card, count, nil, timer}, err
 }
 
@@ -136,9 +140,9 @@ func Step(r StepRequest) (StepAnswer, error) {
 		return StepAnswer{}, err
 	}
 	parts := m.step(or(r.Accumulation, 1))
-	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, StepS: parts.Sum(), Parts: parts.Record()}
+	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, StepS: parts.Sum(), Parts: parts.Record(), Measured: s.timer.MeasuredOn}
 	if r.MeasuredS != nil {
-		c, err := timing.Calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)
+		c, err := s.calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)
 		if err != nil {
 			return StepAnswer{}, err
 		}

@@ -31,6 +31,25 @@ type Measured struct {
 	Known []kernel.Profile // of any cards
 }
 
+// Of are those that were measured on a day; none for "". Errors: InvalidArgument where that day's are not there.
+func (m Measured) Of(day string) (out Measured, err error) {
+	if day == "" {
+		return Measured{}, nil
+	}
+	if m.Named != nil && m.Named.Date == day {
+		out.Named = m.Named
+	}
+	for _, p := range m.Known {
+		if p.Date == day {
+			out.Known = append(out.Known, p)
+		}
+	}
+	if out.Named == nil && out.Known == nil {
+		err = fault.New(fault.InvalidArgument, "measure steps again, or leave the calibration out", "the calibration rests on kernels that were measured on %s, which are not there", fault.Shorten(day))
+	}
+	return out, err
+}
+
 // of is the profile for a card; nil without one.
 func (m Measured) of(key string) *kernel.Profile {
 	if m.Named != nil {

@@ -149,8 +149,7 @@ func (s *search) writeBatches(d *draft, f evaluated) error {
 	d.ModelMemoryBytes = s.modelBytes()
 	if f.traced != nil {
 		d.PredictedHighBytes = f.traced.HighBytes
-		d.warn(f.traced.Note)
-		d.warn(f.traced.unknownWarning(f.throughput.known && s.estimator == nil))
+		d.Warnings = append(d.Warnings, f.traced.Warnings(f.throughput.known && s.estimator == nil)...)
 	}
 	if err = s.explainBatches(d, f); err != nil {
 		return err

@@ -410,7 +410,7 @@ func TestMeasuredRatesReplaceAssumptions(t *testing.T) {
 	assert.Equal(t, "loader", slow.Times.Bound)
 	assert.Contains(t, strings.Join(slow.Warnings, " "), "The loader needs")
 	in.Options.LoaderRate = nil
-	in.Options.Calibration = &timing.Calibration{Factor: 2, Low: 1.9, High: 2.1, Steps: 20}
+	in.Options.Calibration = &timing.StepCalibration{Calibration: timing.Calibration{Factor: 2, Low: 1.9, High: 2.1, Steps: 20}}
 	measured := planned(t, in)
 	assert.True(t, measured.Times.Calibrated)
 	assert.InDelta(t, 2, measured.Times.EpochHours.Likely/assumed.Times.EpochHours.Likely, 0.3)

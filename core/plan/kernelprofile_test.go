@@ -88,6 +88,6 @@ func TestAKernelProfileOfAnotherCardIsRefused(t *testing.T) {
 	in.Options.KernelProfile = &measured
 	_, err = Make(in)
 	requireFault(t, err, fault.InvalidArgument, "the kernels were measured on a T4, and the plan is for a L4")
-	in.Options.Calibration = &timing.Calibration{Factor: 2, Low: 1.9, High: 2.1, Steps: 20}
+	in.Options.Calibration = &timing.StepCalibration{Calibration: timing.Calibration{Factor: 2, Low: 1.9, High: 2.1, Steps: 20}}
 	assert.Empty(t, planned(t, in).Times.Measured, "measured steps are held against times without a profile")
 }

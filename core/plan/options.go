@@ -74,24 +74,24 @@ type Options struct {
 	EvaluationOptions
 
 	// Of policy "fastest" alone. What is absent is the search's choice.
-	Precision             string              `json:"precision"`              // "fp32", "fp16" or "bf16"
-	GradientCheckpointing *bool               `json:"gradient_checkpointing"` //
-	EveryNLayers          *int                `json:"every_n_layers"`         // of checkpointing: one of so many layers is computed again, 1..65536; above 1 not with GradientCheckpointing false
-	AnyDepth              bool                `json:"any_depth"`              // checkpointing of each n-th layer alone is there where the plan will run: transformers has it from 5.23 on
-	LengthHandling        string              `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"
-	MaxLengthS            *float64            `json:"max_length_s"`           // longer clips are left out, above 0
-	Distributed           string              `json:"distributed"`            // "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
-	Streamed              bool                `json:"streamed"`               // the dataset is a stream, whose order cannot be chosen
-	FreezeFeatureEncoder  bool                `json:"freeze_feature_encoder"` // the model is asked for as such
-	LoRARank              int                 `json:"lora_rank"`              // of adapters beside queries and values, 0..65536; 0, all parameters train
-	Workers               *int                `json:"workers"`                // of the loader for each device, 0..1024; absent, as many as keep the device fed
-	LoaderRate            *float64            `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
-	DecodeRate            *float64            `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
-	Calibration           *timing.Calibration `json:"calibration"`            // of this model on this GPU by measured steps
-	KernelProfile         *kernel.Profile     `json:"kernel_profile"`         // of this GPU by measured kernels; not used beside Calibration
-	KernelProfiles        []kernel.Profile    `json:"kernel_profiles"`        // of any GPUs, in the absence of KernelProfile
-	PriceUSDHour          *float64            `json:"price_usd_hour"`         // of one GPU, 0 or more
-	DiskFreeBytes         *int64              `json:"disk_free_bytes"`        // where checkpoints go
+	Precision             string                  `json:"precision"`              // "fp32", "fp16" or "bf16"
+	GradientCheckpointing *bool                   `json:"gradient_checkpointing"` //
+	EveryNLayers          *int                    `json:"every_n_layers"`         // of checkpointing: one of so many layers is computed again, 1..65536; above 1 not with GradientCheckpointing false
+	AnyDepth              bool                    `json:"any_depth"`              // checkpointing of each n-th layer alone is there where the plan will run: transformers has it from 5.23 on
+	LengthHandling        string                  `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"
+	MaxLengthS            *float64                `json:"max_length_s"`           // longer clips are left out, above 0
+	Distributed           string                  `json:"distributed"`            // "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
+	Streamed              bool                    `json:"streamed"`               // the dataset is a stream, whose order cannot be chosen
+	FreezeFeatureEncoder  bool                    `json:"freeze_feature_encoder"` // the model is asked for as such
+	LoRARank              int                     `json:"lora_rank"`              // of adapters beside queries and values, 0..65536; 0, all parameters train
+	Workers               *int                    `json:"workers"`                // of the loader for each device, 0..1024; absent, as many as keep the device fed
+	LoaderRate            *float64                `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
+	DecodeRate            *float64                `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
+	Calibration           *timing.StepCalibration `json:"calibration"`            // of this model on this GPU by measured steps
+	KernelProfile         *kernel.Profile         `json:"kernel_profile"`         // of this GPU by measured kernels; beside Calibration only what that rests on
+	KernelProfiles        []kernel.Profile        `json:"kernel_profiles"`        // of any GPUs, in the absence of KernelProfile
+	PriceUSDHour          *float64                `json:"price_usd_hour"`         // of one GPU, 0 or more
+	DiskFreeBytes         *int64                  `json:"disk_free_bytes"`        // where checkpoints go
 }
 
 // EvaluationOptions are those of policy "fastest" about evaluations. An absent one takes the default named at the end of its line.
@@ -168,12 +168,14 @@ func (o Options) Normalized() (Options, error) {
 	return o, nil
 }
 
-// measured are the kernels that times rest on. Calibrations hold measured steps against times without them.
-func (o Options) measured() estimate.Measured {
-	if o.Calibration != nil {
-		return estimate.Measured{}
+// measured are the kernels that times rest on: with a calibration those that its predicted times rest on. Errors: InvalidArgument where they
+// are not there.
+func (o Options) measured() (estimate.Measured, error) {
+	all := estimate.Measured{Named: o.KernelProfile, Known: o.KernelProfiles}
+	if o.Calibration == nil {
+		return all, nil
 	}
-	return estimate.Measured{Named: o.KernelProfile, Known: o.KernelProfiles}
+	return all.Of(o.Calibration.Kernels)
 }
 
 func orDefault(text *string, value string) {

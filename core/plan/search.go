@@ -82,6 +82,10 @@ func newSearch(in Inputs, p pool) (*search, error) {
 			return nil, err
 		}
 	}
+	if s.estimator == nil && in.Options.LoRARank > 0 {
+		return nil, fault.New(fault.InvalidArgument, "pass the model that has the adapters, without lora_rank",
+			"lora_rank is %d, and the config of %s does not say which layers take adapters", in.Options.LoRARank, in.Model.ClassOrName())
+	}
 	if !s.known() {
 		return s, nil
 	}

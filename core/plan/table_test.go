@@ -130,7 +130,7 @@ func TestWaysAreTracedUntilTheFastestIsKnown(t *testing.T) {
 	require.NotNil(t, w)
 	estimated := planned(t, in)
 	assert.Equal(t, TraceRequest{Precision: "fp16", Checkpointing: estimated.GradientCheckpointing, EveryNLayers: 1, Optimizer: estimated.Optimizer,
-		Allocator: estimated.AllocConf, Share: 32, BudgetBytes: estimated.BudgetBytes}, *w)
+		Allocator: estimated.AllocConf, Share: 32, BudgetBytes: estimated.BudgetBytes, High: true}, *w)
 	in.Traced = []Traced{trace(w, 0)}
 	other := next(t, in)
 	require.NotNil(t, other, "a way that does not fit leaves the next one")

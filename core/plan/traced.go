@@ -19,7 +19,7 @@ type Traced struct {
 	Optimizer     string          `json:"optimizer"`      // the Trainer's name
 	BudgetBytes   int64           `json:"budget_bytes"`   // that Memory was found for, context included
 	Memory        batching.Limits `json:"memory"`         // the largest micro-batch of clips of up to this length
-	Peaks         []TracedPeak    `json:"peaks"`          // of micro-batches of the longest clips, by rising size
+	Peaks         []TracedPeak    `json:"peaks"`          // of micro-batches of the longest clips, by rising size; none where no clip fits
 	EvalBatch     *int            `json:"eval_batch"`     // largest evaluation batch of the longest clips; absent when not asked for
 	Note          string          `json:"note"`           // what the trace assumed, for the user; "" for nothing
 	OneLength     bool            `json:"one_length"`     // nothing is known of other lengths, so that no batch can be split by length
@@ -55,7 +55,8 @@ func (t Traced) check() error {
 		return err
 	}
 	rising := slices.IsSortedFunc(t.Peaks, func(a, b TracedPeak) int { return a.Batch - b.Batch })
-	if len(t.Peaks) == 0 || !rising || t.Peaks[0].Batch < 1 || slices.ContainsFunc(t.Peaks, func(p TracedPeak) bool { return p.Bytes < 1 || p.Bytes > maxPartBytes }) {
+	wrong := slices.ContainsFunc(t.Peaks, func(p TracedPeak) bool { return p.Batch < 1 || p.Bytes < 1 || p.Bytes > maxPartBytes })
+	if !rising || wrong || len(t.Peaks) == 0 && t.Memory[0].Batch > 0 {
 		return fault.New(fault.InvalidArgument, "trace again", "the traced peaks are not bytes of increasing micro-batches")
 	}
 	if len(t.Work) != 0 && (len(t.Work) != 2 || !(t.Work[0].Batch > 0 && t.Work[0].Seconds > 0 && t.Work[0].held() < t.Work[1].held() && t.Work[1].held() < maxHeld)) {
@@ -65,6 +66,16 @@ func (t Traced) check() error {
 		return fault.New(fault.InvalidArgument, "trace again", "a traced budget of %d bytes, or an evaluation batch or a worst peak below 1", t.BudgetBytes)
 	}
 	return nil
+}
+
+// Warnings say what the trace assumed, and which operations it times by rules that it does not have.
+func (t Traced) Warnings(timed bool) (out []string) {
+	for _, text := range []string{t.Note, t.unknownWarning(timed)} {
+		if text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 // unknownWarning names the operations whose times are those of their bytes alone; "" for none.
@@ -84,6 +95,21 @@ func (t Traced) unknownWarning(timed bool) string {
 const mostNamed = 5
 
 const maxHeld = 1e9 // seconds of audio in a micro-batch
+
+// Largest is about the largest micro-batch of clips of so many seconds, the longest, that fits: as traced up to a step's share, beyond it as
+// far as the traced peaks rise with the batch.
+func (t Traced) Largest(seconds float64) int {
+	fits, rise := t.Memory.Largest(seconds), int64(0)
+	last := t.Peaks[len(t.Peaks)-1]
+	if len(t.Peaks) > 1 {
+		before := t.Peaks[len(t.Peaks)-2]
+		rise = (last.Bytes - before.Bytes) / int64(last.Batch-before.Batch)
+	}
+	if fits < last.Batch || rise < 1 || t.OneLength {
+		return fits
+	}
+	return last.Batch + int(max(0, t.BudgetBytes-last.Bytes)/rise)
+}
 
 // peak is that of a micro-batch, or of the next larger one that was traced.
 func (t Traced) peak(batch int) (TracedPeak, bool) {

@@ -13,6 +13,7 @@ type TraceRequest struct {
 	BudgetBytes   int64    `json:"budget_bytes"`   // of one device, context included
 	MaxLengthS    *float64 `json:"max_length_s"`   // longer clips are left out; absent: none is
 	Work          bool     `json:"work"`           // what micro-batches run is asked for, too: the config does not tell
+	High          bool     `json:"high"`           // the worst peak of whole runs is asked for, too
 }
 
 // Next is the candidate to trace before a plan is made of what is known: the fastest that fits by the config, as long as it is not
@@ -53,7 +54,7 @@ func Next(in Inputs) (*TraceRequest, error) {
 
 func (s *search) traceRequest(w candidate) *TraceRequest {
 	out := &TraceRequest{Precision: w.precision, Checkpointing: w.checkpointing.On(), EveryNLayers: max(1, w.checkpointing.EveryN), Optimizer: w.optimizer, Share: s.perDevice,
-		BudgetBytes: int64(s.budget.Bytes), MaxLengthS: s.maxLength(), Work: s.estimator == nil}
+		BudgetBytes: int64(s.budget.Bytes), MaxLengthS: s.maxLength(), Work: s.estimator == nil, High: !s.in.WithoutAlternatives}
 	if !s.pool.onCPU() {
 		out.Allocator = estimate.AllocatorSettings
 	}

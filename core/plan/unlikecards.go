@@ -14,8 +14,12 @@ import (
 
 // readTimers prepares the times of each kind of GPU. Kernels that the user names must be of one of them. Errors: InvalidArgument.
 func (s *search) readTimers() error {
-	measured, named := s.in.Options.measured(), false
+	measured, err := s.in.Options.measured()
+	if err != nil {
+		return err
+	}
 	var foreign error
+	named := false
 	for i, g := range s.pool.gpus {
 		if slices.ContainsFunc(s.pool.gpus[:i], func(other profile.GPU) bool { return alike(g, other) }) {
 			continue
@@ -41,7 +45,10 @@ func (s *search) readTimers() error {
 
 // compareCards finds the GPUs on which a micro-batch takes the longest and the shortest, with its parts on the slowest.
 func (s *search) compareCards(w kernel.Work) (throughput, error) {
-	p := throughput{known: true, calibration: s.in.Options.Calibration}
+	p := throughput{known: true}
+	if c := s.in.Options.Calibration; c != nil {
+		p.calibration = &c.Calibration
+	}
 	least, seconds := 0.0, make([]float64, len(s.timers))
 	for i, timer := range s.timers {
 		parts, err := timer.Micro(w)

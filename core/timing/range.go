@@ -40,6 +40,12 @@ type Calibration struct {
 	Steps  int     `json:"steps"`
 }
 
+// StepCalibration is that of optimizer steps.
+type StepCalibration struct {
+	Calibration
+	Kernels string `json:"kernels"` // the day on which kernels of the card were measured that the predicted times rest on; "" for the model's own
+}
+
 // spare is how far a calibrated range reaches beyond what was measured: steps to come have other clips.
 const spare = 0.05
 

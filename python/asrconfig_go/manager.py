@@ -69,6 +69,7 @@ class ASRConfigManager:
         self._prepared = False  # by a processor, when that was measured
         self._model: Any = None  # as it was given
         self._frozen = self._streamed = False
+        self._batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None  # of the last plan
 
     def profile_dataset(
         self, dataset: Any, sample_size: int | None = None, **options: Unpack[ScanSettings]
@@ -155,6 +156,7 @@ class ASRConfigManager:
             },
             "described": self._described,
         }
+        self._batch_fn = batch_fn
         counted = self.model.trainable_parameters
         trained = self.model.total_parameters if counted is None else counted
         tracer = self._tracer(trace, options, batch_fn, trained, progress)
@@ -229,15 +231,21 @@ class ASRConfigManager:
         return {} if self.loader is None else {"loader_rate" if self._prepared else "decode_rate": self.loader.rate}
 
     def what_if(
-        self, gpus: Sequence[str] | None = None, *, prices: Prices | None = None, **options: Unpack[CompareSettings]
+        self,
+        gpus: Sequence[str] | None = None,
+        *,
+        prices: Prices | None = None,
+        trace: bool | None = None,
+        **options: Unpack[CompareSettings],
     ) -> Comparison:
         """Plan this training on other ``gpus`` (see ``compare_gpus``): memory, hours, cost, energy on each.
 
-        The batch, the optimizer and the epochs are those of the plan, if there is one, and the CPU and RAM those of
-        this machine. ``options`` are the others of ``compare_gpus``. Raises ``InvalidArgumentError`` before both
-        profiles are measured.
+        The batch, the optimizer, the epochs and ``batch_fn`` are those of the plan, if there is one, and the CPU and
+        RAM those of this machine. ``options`` are the others of ``compare_gpus``. Raises ``InvalidArgumentError``
+        before both profiles are measured.
         """
         from .compare.gpu_comparison import compare_described
+        from .compare.gpu_traces import TracedModel
         from .plan.planner import usable
 
         if self.dataset is None or self._described is None:
@@ -254,6 +262,7 @@ class ASRConfigManager:
         options.setdefault("safety_margin", self.hardware.safety_margin)
         return compare_described(
             self._described,
+            TracedModel(self._model, self._frozen, trace, self._batch_fn),
             self.dataset,
             gpus=gpus,
             prices=prices,

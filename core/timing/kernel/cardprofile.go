@@ -86,7 +86,7 @@ func (t Table) Profile() (Profile, error) {
 	if !p.has("linear") || !p.has(string(Elementwise)) {
 		return Profile{}, t.wrong("too few matrix products or elementwise kernels")
 	}
-	return p, p.Check()
+	return p, cmp.Or(t.checkBandwidth(m, p), p.Check())
 }
 
 func (p Profile) has(group string) bool {

@@ -122,8 +122,11 @@ func TestATableThatCannotBeIsRefused(t *testing.T) {
 		"card without a name": {func(t *Table) { t.GPU = "" }, "no GPU"},
 		"above the peak":      {func(t *Table) { t.Kernels[0] = longer(t.Kernels[0], 0.1) }, "FLOP/s for \"linear\": more than twice the peak of a T4"},
 		"above the bandwidth": {func(t *Table) { t.LaunchS = 1e-7; each(t, Elementwise, 0.2) }, "bytes/s for"},
+		"faster than memory":  {func(t *Table) { t.LaunchS = 1e-7; each(t, Copy, 0.6) }, "copy kernels at 1"},
+		"two memories":        {func(t *Table) { each(t, Elementwise, 3.2) }, "elementwise kernels in float16 that take 3.2"},
+		"slower copies":       {func(t *Table) { each(t, Copy, 3.2) }, "and copies that take 3.2"},
 		"no products":         {func(t *Table) { t.Kernels = slices.DeleteFunc(t.Kernels, func(r Row) bool { return r.Kind == GEMM }) }, "too few matrix products"},
-		"beyond belief":       {func(t *Table) { each(t, Elementwise, 60) }, "the factor"},
+		"beyond belief":       {func(t *Table) { each(t, Elementwise, 60); each(t, Copy, 60) }, "the factor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := tableOf(t, "T4", 1)

@@ -16,10 +16,14 @@ PRECISION: Final = "fp16"
 """Of a memory estimate: what every GPU with tensor cores has."""
 ACCUMULATION: Final = 1
 """Micro-batches of an optimizer step whose memory is asked for."""
+ALLOCATOR: Final = "expandable_segments:True"
+"""What a plan sets PYTORCH_CUDA_ALLOC_CONF to, and so what a question about memory is simulated with."""
 LORA_RANK: Final = 32
 """Of adapters, where they are asked about without a rank."""
 EPOCHS: Final = 3.0
 """Of a training whose length is not given."""
+MEAN_S: Final = 8.0
+"""Of clips whose durations are not known."""
 LOADER_WORKERS: Final = 4
 """Of each GPU, where none were measured."""
 INTERVAL_MS: Final = 100.0

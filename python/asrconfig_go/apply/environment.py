@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
 
+from .._base.allocator_settings import NEW, OLD, alloc_conf_names, parse_alloc_conf
 from .._base.errors import InvalidArgumentError
 from ..plan.plan_record import PlanRecord
 from .applied_settings import DONE, KEPT, NOT_DONE, AppliedSetting, TooLateWarning
 
-NEW, OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 _REPEATABLE = (":16:8", ":4096:8")  # https://docs.nvidia.com/cuda/cublas/#results-reproducibility
 _RESTART = "restart the process (in a notebook, the kernel) and call apply() before anything uses the GPU"
@@ -33,40 +31,6 @@ def cuda_started() -> bool:
     """Whether torch has begun to use CUDA in this process; torch is not imported to find out."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.cuda.is_initialized())
-
-
-def alloc_conf_names(folder: Path | None = None) -> tuple[str, ...]:
-    """The variables that the installed torch reads allocator settings from, the one to prefer first.
-
-    The names are read from the library that uses them. torch 2.9 has the new name in libc10 only, and CUDA's allocator
-    ignores it (pytorch issue 183387), so CUDA's own library is checked where there is one. Without torch the new name
-    is all that is known. ``folder`` holds torch's libraries.
-    """
-    return _names_in(folder or _library_folder())
-
-
-@lru_cache(maxsize=4)
-def _names_in(folder: Path | None) -> tuple[str, ...]:
-    for pattern in ("*c10_cuda.*", "*c10_hip.*", "*c10.*"):
-        for path in sorted(folder.glob(pattern)) if folder else ():
-            content = b"\0" + path.read_bytes()
-            found = tuple(name for name in (NEW, OLD) if b"\0" + name.encode() + b"\0" in content)
-            if found:
-                return found
-    return (NEW,)
-
-
-def allocator_in_force() -> str:
-    """The allocator settings that torch reads in this process, "" for its defaults or for another allocator's."""
-    text = next((os.environ[name] for name in alloc_conf_names() if os.environ.get(name)), "")
-    return text if (parse_alloc_conf(text) or {}).get("backend", "native") == "native" else ""
-
-
-def _library_folder() -> Path | None:
-    from importlib.util import find_spec
-
-    spec = find_spec("torch")
-    return Path(spec.origin).parent / "lib" if spec and spec.origin else None
 
 
 def _alloc_conf(planned: str) -> AppliedSetting:
@@ -120,20 +84,6 @@ def _too_late(wanted: dict[str, str]) -> str:
     if "backend" in wanted and "torch" in sys.modules:  # torch chooses it while its library is loaded
         return "the backend is chosen when torch is imported"
     return ""
-
-
-def parse_alloc_conf(text: str) -> dict[str, str] | None:
-    """``key:value`` pairs between commas that are in no brackets, by key; None for other texts."""
-    pairs, depth, start = [], 0, 0
-    for i, letter in enumerate(text + ","):
-        depth += (letter in "[{(") - (letter in "]})")
-        if letter == "," and depth == 0:
-            pairs.append(text[start:i].strip())
-            start = i + 1
-    split = [pair.partition(":") for pair in pairs if pair]
-    if depth != 0 or any(not (key.strip() and mark and value.strip()) for key, mark, value in split):
-        return None
-    return {key.strip(): value.strip() for key, _, value in split}
 
 
 def _unless_set(name: str, value: str, why: str) -> AppliedSetting:

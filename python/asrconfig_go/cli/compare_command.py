@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .._base.defaults import EPOCHS, LOADER_WORKERS, LORA_RANK
+from .._base.defaults import EPOCHS, LOADER_WORKERS, LORA_RANK, MEAN_S
 from .._base.errors import InvalidArgumentError
 from .options import DATA, MODEL, add_output_options, add_training_options, show_result
 
@@ -18,7 +18,7 @@ def add_compare(commands: Any) -> None:
     add("--gpus", help="T4,L4,2xT4,A100-40GB,… (default: the whole catalogue)")
     add("--data", help=DATA)
     add("--hours", type=float, help="hours of audio, instead of --data")
-    add("--mean-seconds", type=float, default=8.0, metavar="SECONDS", help="of a clip on average (default 8)")
+    add("--mean-seconds", type=float, metavar="SECONDS", help=f"of a clip on average (default {MEAN_S:g})")
     add("--max-seconds", type=float, metavar="SECONDS", help="of the longest clip (default 3 times the mean)")
     add("--price", help="dollars per hour and GPU, T4=0.35,L4=0.7, or a JSON file of them")
     add("--epochs", type=float, default=EPOCHS, help="default %(default)s")
@@ -49,7 +49,7 @@ def _comparison(arguments: argparse.Namespace) -> Any:
         gpus=_listed(arguments.gpus),
         hours=arguments.hours,
         mean_s=arguments.mean_seconds,
-        max_s=3 * arguments.mean_seconds if arguments.max_seconds is None else arguments.max_seconds,
+        max_s=arguments.max_seconds,
         prices=_prices(arguments.price),
         target_batch_size=arguments.target_batch_size,
         epochs=arguments.epochs,

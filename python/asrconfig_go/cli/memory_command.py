@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._base import choices
-from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION
+from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import NotFoundError
 from .._base.output import write
 from .options import MODEL, add_choice, add_output_options, show_result
@@ -42,7 +42,12 @@ def add_memory(commands: Any) -> None:
     memory.add_argument("--evaluation-batch", type=int, help="also estimate an evaluation with this batch")
     memory.add_argument("--gpu", help="a GPU of the catalogue (T4, L4, A100-40GB, …) instead of the local one")
     add_choice(memory, "--estimator", choices.Estimator, "auto")
-    memory.add_argument("--allocator", default="", metavar="CONF", help="text of PYTORCH_CUDA_ALLOC_CONF")
+    memory.add_argument(
+        "--allocator",
+        default=ALLOCATOR,
+        metavar="CONF",
+        help="text of PYTORCH_CUDA_ALLOC_CONF (default %(default)s, as plans set it; '' for PyTorch's own)",
+    )
     memory.add_argument("--no-cache", action="store_true", help="record again, and cache nothing")
     add_output_options(memory)
     memory.add_argument(

@@ -10,6 +10,7 @@ from typing import Any
 from .._base.errors import UnsupportedError
 from .._base.files import save_whole
 from .._base.output import show
+from ..machine.kernel_profile import kernel_profile, store_kernel_table, stored_kernel_tables
 
 
 def add_profile_gpu(commands: Any) -> None:
@@ -18,16 +19,18 @@ def add_profile_gpu(commands: Any) -> None:
     profile.add_argument("--minutes", type=float, default=3.0, help="at most about so many (default %(default)s)")
     profile.add_argument("--device", default="cuda", help="cuda (default), cuda:1, …")
     profile.add_argument("--output", metavar="FILE", help="also write the table here, to look at or to send")
+    profile.add_argument("--list", action="store_true", help="measure nothing: list the tables that plans use")
     profile.set_defaults(run=_profile_gpu)
 
 
 def _profile_gpu(arguments: argparse.Namespace) -> int:
+    if arguments.list:
+        show("\n".join(stored_kernel_tables()) or "no kernels were measured: asrconfig profile-gpu")
+        return 0
     try:
         from ..benchmark.kernel_timing import measure_kernels
     except ImportError as error:
         raise UnsupportedError("measuring kernels requires torch", "pip install 'asrconfig-go[train]'") from error
-    from ..machine.kernel_profile import kernel_profile, store_kernel_table
-
     table = measure_kernels(arguments.device, minutes=arguments.minutes, progress=True)
     if arguments.output:  # first: what plans cannot take may still be worth a look
         save_whole(Path(arguments.output), json.dumps(table, indent=1).encode())

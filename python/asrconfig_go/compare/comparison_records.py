@@ -35,12 +35,16 @@ class Remedy:
 
 @dataclass(frozen=True)
 class StepCalibration:
-    """Measured over predicted time of ``steps`` steps: the median, the fastest and the slowest tenth."""
+    """Measured over predicted time of ``steps`` steps: the median, the fastest and the slowest tenth.
+
+    ``kernels`` is the day on which kernels of the card were measured that the predicted times rest on, "" for none.
+    """
 
     factor: float
     low: float
     high: float
     steps: int
+    kernels: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,10 @@ class LargestModels(Shown, kind="largest models"):
 
 @dataclass(frozen=True)
 class RunTime:
-    """The time of a run; ``step_s`` is of an optimizer step, the loader's part in it."""
+    """The time of a run; ``step_s`` is of an optimizer step, the loader's part in it.
+
+    ``measured`` is the day on which kernels of the card were measured that it rests on, "" for none.
+    """
 
     gpu: str
     precision: str
@@ -166,14 +173,19 @@ class RunTime:
     run_hours: Range
     run_parts: PlannedRunParts
     """Hours that add up to it."""
+    measured: str
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Seconds of one optimizer step; with measured steps, scaled by their ``calibration``."""
+    """Seconds of one optimizer step; with measured steps, scaled by their ``calibration``.
+
+    ``measured`` is the day on which kernels of the card were measured that they rest on, "" for none.
+    """
 
     gpu: str
     precision: str
     step_s: Range
     parts: PlannedStepParts
+    measured: str
     calibration: StepCalibration | None

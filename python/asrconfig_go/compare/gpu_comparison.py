@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -18,6 +18,7 @@ from .._base.choices import LengthHandling, Optimizer, Precision
 from .._base.defaults import (
     EPOCHS,
     LORA_RANK,
+    MEAN_S,
     OPTIMIZER,
     SAFETY_MARGIN,
     TARGET_BATCH_SIZE,
@@ -31,6 +32,7 @@ from ..machine.hardware import GPU, HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
 from .comparison_records import Comparison, LargestModels, Price, StepCalibration
+from .gpu_traces import TracedModel
 from .step_calibration import known_calibrations
 
 if TYPE_CHECKING:
@@ -51,20 +53,25 @@ def compare_gpus(
     max_s: float | None = None,
     prices: Prices | None = None,
     freeze_feature_encoder: bool = False,
+    trace: bool | None = None,
+    batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
     """Plan one training on each of ``gpus``, and return its memory, time and cost there.
 
-    Each row is what ``create_optimal_config(…, trace=False)`` plans for that GPU.
+    Each row is what ``create_optimal_config`` plans for that GPU: with ``trace=False``, as far as the config tells what
+    a step takes, which is a matter of milliseconds; else from a recorded step, which is kept for all later questions.
+    ``trace=True`` records whatever the config tells. ``batch_fn`` makes the batches of a module of your own (see
+    ``ASRConfigManager.plan``).
 
-    ``model``: a known name, a folder with ``config.json``, a transformers config, or a live transformers model.
+    ``model``: a known name, a folder with ``config.json``, a transformers config, or a live module.
     ``dataset``: a ``DatasetProfile``, or what ``scan_audio`` takes; without one ``hours`` of audio in clips of
-    ``mean_s`` seconds on average and ``max_s`` at most are assumed. ``gpus``: names of the catalogue such as ``"T4"``
-    and ``"2xT4"``; None takes all of it. ``prices``: dollars per hour and GPU by name, or a JSON file of them; they
+    ``mean_s`` seconds on average (8) and ``max_s`` at most (3 times that) are assumed. ``gpus``: names of the catalogue
+    such as ``"T4"`` and ``"2xT4"``; None takes all of it. ``prices``: dollars per hour and GPU by name, or a JSON file of them; they
     replace those of the built-in table. ``options`` are the fields of ``CompareOptions``.
 
-    Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model whose memory is not known
-    from its config (trace it with ``estimate_memory``), and ``InvalidArgumentError`` for values out of range.
+    Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model whose config does not tell
+    what a step takes and that is not or cannot be traced, and ``InvalidArgumentError`` for values out of range.
 
     >>> found = compare_gpus("wav2vec2-base", hours=10, mean_s=5, max_s=20, gpus=["T4", "L4"])
     >>> found.cheapest.gpu, found.fastest.gpu
@@ -73,8 +80,9 @@ def compare_gpus(
     from ..memory.model_source import analytic_request
 
     described = analytic_request(model, freeze_feature_encoder)
+    traced = TracedModel(model, freeze_feature_encoder, trace, batch_fn)
     return compare_described(
-        described, dataset, gpus=gpus, hours=hours, mean_s=mean_s, max_s=max_s, prices=prices, **options
+        described, traced, dataset, gpus=gpus, hours=hours, mean_s=mean_s, max_s=max_s, prices=prices, **options
     )
 
 
@@ -139,6 +147,7 @@ class CompareOptions(EvaluationOptions):
 
 def compare_described(
     model: dict[str, Any],
+    traced: TracedModel,
     dataset: Any = None,
     *,
     gpus: Sequence[str] | None = None,
@@ -150,7 +159,7 @@ def compare_described(
     durations: array[float] | None = None,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
-    """``compare_gpus`` for a model as ``analytic_request`` describes it.
+    """``compare_gpus`` for a model as ``analytic_request`` describes it, and how it is traced.
 
     ``measured``: the ``hardware`` around the GPUs, and the loader's rates, by the names of the library's request;
     ``durations``: seconds of every clip of the profile.
@@ -172,8 +181,7 @@ def compare_described(
     request |= {"model": model, "gpus": _names(gpus), "prices": _prices(prices)}
     request["data"] = _data(dataset, hours, mean_s, max_s)
     request = {**(measured or {}), **request}
-    attached = b"" if durations is None else durations.tobytes()
-    return from_json(Comparison, native.call("timing.compare", request, attached))
+    return from_json(Comparison, traced.compare(request, durations))
 
 
 def largest_models(
@@ -244,13 +252,13 @@ def _data(dataset: Any, hours: float | None, mean_s: float | None, max_s: float 
         from ..data.scan import scan_audio
 
         return {"profile": to_json(scan_audio(dataset, clips=False).profile)}
-    given = {"hours": hours, "mean_s": mean_s, "max_s": max_s}
-    for name, value in given.items():
-        if value is None:
-            raise InvalidArgumentError(f"neither a dataset nor {name}", "pass a dataset, or hours, mean_s and max_s")
+    if hours is None:
+        raise InvalidArgumentError("neither a dataset nor hours", "pass a dataset, or hours of audio")
+    mean_s = MEAN_S if mean_s is None else mean_s
+    max_s = 3 * mean_s if max_s is None else max_s
+    for name, value in {"hours": hours, "mean_s": mean_s, "max_s": max_s}.items():
         if not checked(name, value, float) > 0:
             raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give hours of audio, and seconds")
-    assert hours is not None and mean_s is not None and max_s is not None
     return {"clips": max(1, round(hours * 3600 / mean_s)), "mean_s": float(mean_s), "max_s": float(max_s)}
 
 

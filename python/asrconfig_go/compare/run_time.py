@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from .._base.checks import checked, checked_list
 from .._base.choices import Attention, Optimizer, Precision
 from .._base.defaults import ACCUMULATION, OPTIMIZER
 from .._base.records import from_json
+from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
 from .comparison_records import RunTime, StepTime
 
@@ -31,12 +33,14 @@ def estimate_step_time(
     freeze_feature_encoder: bool = False,
     lora_rank: int = 0,
     attention: Attention = "sdpa",
+    gpu_profile: str | os.PathLike[str] | None = None,
     measured_s: Iterable[float] | None = None,
 ) -> StepTime:
     """Estimate the time of one optimizer step: ``accumulation`` micro-batches of ``batch`` clips of ``seconds``.
 
     ``measured_s``: seconds of real steps of that shape, without the first few; the answer then has a ``calibration``
-    that ``compare_gpus`` takes.
+    that ``compare_gpus`` takes. ``gpu_profile``: as of ``CompareOptions``; kernels that were measured on the card
+    count here as in plans, and the answer has their day as ``measured``.
 
     Raises ``NotFoundError`` for an unknown GPU or model, ``InvalidArgumentError`` for values out of range.
 
@@ -48,7 +52,7 @@ def estimate_step_time(
         model, gpu=gpu, batch=batch, seconds=seconds, precision=precision,
         gradient_checkpointing=gradient_checkpointing, every_n_layers=every_n_layers,
         accumulation=accumulation, optimizer=optimizer, freeze_feature_encoder=freeze_feature_encoder,
-        lora_rank=lora_rank, attention=attention,
+        lora_rank=lora_rank, attention=attention, gpu_profile=gpu_profile,
     )  # fmt: skip
     request["measured_s"] = None if measured_s is None else checked_list("measured_s", measured_s, float)
     return from_json(StepTime, native.call("timing.step", request))
@@ -69,6 +73,7 @@ def estimate_run_time(
     freeze_feature_encoder: bool = False,
     lora_rank: int = 0,
     attention: Attention = "sdpa",
+    gpu_profile: str | os.PathLike[str] | None = None,
     workers: int = 0,
     loader_rate: float | None = None,
     eval_steps: int = 0,
@@ -81,7 +86,8 @@ def estimate_run_time(
     ``seconds``: of a clip, in training and evaluation. Without ``workers`` the GPU waits while its process prepares
     each batch, ``loader_rate`` seconds of audio per second (None: assumed). ``eval_steps`` and ``save_steps``:
     optimizer steps between evaluations of ``eval_samples`` clips and between checkpoints; 0, none. ``evaluation``: as
-    in ``EvaluationOptions``. The planner estimates its runs by the same functions.
+    in ``EvaluationOptions``; ``gpu_profile`` as in ``CompareOptions``. The planner estimates its runs by the same
+    functions.
 
     Raises ``NotFoundError`` for an unknown GPU or model, ``InvalidArgumentError`` for values out of range.
 
@@ -94,8 +100,9 @@ def estimate_run_time(
         model, gpu=gpu, batch=batch, seconds=seconds, precision=precision,
         gradient_checkpointing=gradient_checkpointing, every_n_layers=every_n_layers,
         accumulation=accumulation, optimizer=optimizer, freeze_feature_encoder=freeze_feature_encoder,
-        lora_rank=lora_rank, attention=attention, steps=steps, workers=workers, loader_rate=loader_rate,
-        eval_steps=eval_steps, eval_batch=batch if eval_batch is None else eval_batch, save_steps=save_steps,
+        lora_rank=lora_rank, attention=attention, gpu_profile=gpu_profile, steps=steps, workers=workers,
+        loader_rate=loader_rate, eval_steps=eval_steps, eval_batch=batch if eval_batch is None else eval_batch,
+        save_steps=save_steps,
     )  # fmt: skip
     return from_json(RunTime, native.call("timing.run", request | vars(EvaluationOptions(**evaluation))))
 
@@ -109,10 +116,12 @@ _TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _request(model: Any, **settings: Any) -> dict[str, Any]:
+def _request(model: Any, *, gpu_profile: str | os.PathLike[str] | None, **settings: Any) -> dict[str, Any]:
     """A model and how it trains, as ``timing.step`` and ``timing.run`` take them."""
     from ..memory.model_source import analytic_request
 
     found = {name: checked(name, value, _TYPES[name]) for name, value in settings.items()}
     found |= {"precision": found["precision"] or "", "checkpointing": found.pop("gradient_checkpointing")}
+    found["kernel_profile"] = None if gpu_profile is None else read_kernel_profile(gpu_profile)
+    found["kernel_profiles"] = known_kernel_profiles()
     return {"model": analytic_request(model, found["freeze_feature_encoder"]), **found}

@@ -17,6 +17,7 @@ from .._base.errors import AsrConfigError
 from .._base.json_files import read_json
 from .._base.records import from_json
 from ..machine.hardware import HardwareProfile
+from ..machine.kernel_profile import known_kernel_profiles
 from ..memory.calibration_record import calibration_file, torch_version, write_calibration
 from .comparison_records import StepCalibration
 
@@ -48,7 +49,10 @@ class MeasuredStep:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One measurement. ``gpu`` is the driver's name of the card; ``padded_s`` the audio that was computed."""
+    """One measurement. ``gpu`` is the driver's name of the card; ``padded_s`` the audio that was computed.
+
+    ``kernels`` is that of ``StepCalibration``.
+    """
 
     gpu: str
     precision: str
@@ -60,11 +64,12 @@ class StepRecord:
     steps: int
     padded_s: float
     day: str
+    kernels: str
 
     @property
     def calibration(self) -> StepCalibration:
         """As ``compare_gpus`` takes it."""
-        return StepCalibration(self.factor, self.low, self.high, self.steps)
+        return StepCalibration(self.factor, self.low, self.high, self.steps, self.kernels)
 
 
 def find_step_calibration(
@@ -119,6 +124,7 @@ def calibrate_steps(
         "optimizer": settings.optimizer,
         "lora_rank": settings.lora_rank,
         "attention": settings.attention,
+        "kernel_profiles": known_kernel_profiles(),
         "steps": [{"micro_batches": step.micro_batches, "measured_s": step.seconds} for step in steps],
     }
     found = native.call("timing.calibrate", request)
@@ -148,15 +154,23 @@ def _settings(record: StepRecord) -> tuple[str, str, bool, int]:
 
 
 def _records(described: dict[str, Any]) -> list[StepRecord]:
-    """What is known of a model, the newest first; none where the file is broken."""
+    """What is known of a model, the newest first; none where the file is broken.
+
+    A factor of times by a table of kernels that is no longer there is none of today's.
+    """
     path = _file(described)  # raises for a model that nobody knows
     try:
         rows = listed("records", read_json(path, "calibration", ""))
-        found = [from_json(StepRecord, row) for row in rows]
+        found = [from_json(StepRecord, {"kernels": "", **row} if isinstance(row, dict) else row) for row in rows]
     except AsrConfigError:
         return []
     cards = {gpu for gpu in {each.gpu for each in found} if _is_card(gpu)}
-    return [each for each in found if each.gpu in cards and _is_sound(each)]
+    tables = {(_card(table["gpu"]), table["date"]) for table in known_kernel_profiles()}
+    return [
+        each
+        for each in found
+        if each.gpu in cards and _is_sound(each) and (not each.kernels or (each.gpu, each.kernels) in tables)
+    ]
 
 
 def _is_sound(record: StepRecord) -> bool:

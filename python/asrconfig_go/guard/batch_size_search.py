@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .._base.allocator_settings import allocator_in_force
 from .._base.checks import checked
 from .._base.choices import Precision
 from .._base.errors import AsrConfigError, InvalidArgumentError
@@ -207,7 +208,7 @@ def _start(start: int | MemoryModel | None, low: int, job: TrialBatch, meter: Me
     if limit is None or job.seconds is None:
         return low, "the lowest"
     try:
-        with MemoryModel.trace(job.model, progress=False, **job.settings) as traced:
+        with MemoryModel.trace(job.model, progress=False, allocator=allocator_in_force(), **job.settings) as traced:
             return traced.largest_batch(job.seconds, limit), "which its trace predicts"
     except AsrConfigError as error:
         return low, f"the lowest, as the model cannot be traced ({error.message})"

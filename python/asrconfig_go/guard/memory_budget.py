@@ -28,7 +28,7 @@ def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = Fals
     Trainer holds the inputs of all micro-batches that it accumulates; ``whole_steps`` is whether it gets a step in one
     batch, so that there are no others.
     """
-    from ..apply.environment import allocator_in_force
+    from .._base.allocator_settings import allocator_in_force
     from ..memory import MemoryModel
     from .trial_batch import trainer_settings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -41,16 +42,32 @@ def store_kernel_table(table: dict[str, Any], card: str) -> Path:
 def known_kernel_profiles() -> list[dict[str, Any]]:
     """Of every card that was measured; tables that are broken count for nothing."""
     found = []
+    for path in _paths():
+        with contextlib.suppress(AsrConfigError):
+            found.append(read_kernel_profile(path))
+    return found
+
+
+def stored_kernel_tables() -> list[str]:
+    """A line for each table of the cache folder: its path, card, day and versions, or why plans do not use it."""
+    lines = []
+    for path in _paths():
+        try:
+            table = read_object(path, "table of kernels", _HINT)
+            found = kernel_profile(table)
+        except AsrConfigError as error:
+            lines.append(f"{path}: not used, {error.message}")
+        else:
+            versions = f"torch {table['torch']}, CUDA {table['cuda']}, driver {table['driver']}"
+            lines.append(f"{path}: {found['gpu']}, {found['date']}, {len(table['kernels'])} kernels, {versions}")
+    return lines
+
+
+def _paths() -> list[Path]:
     try:
-        paths = sorted(_folder().glob("*.json"))[:_MOST_KEPT]
+        return sorted(_folder().glob("*.json"))[:_MOST_KEPT]
     except OSError:
         return []
-    for path in paths:
-        try:
-            found.append(read_kernel_profile(path))
-        except AsrConfigError:
-            continue
-    return found
 
 
 def _folder() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import gc
 import os
@@ -12,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._base.allocator_settings import allocator_in_force
 from .._base.errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 from ..machine.hardware import HardwareProfile
 from .calibration_record import Calibration, store_calibration, torch_version
+from .estimate import MemoryEstimate
 from .memory_model import MemoryModel
 from .memory_settings import Shape, positive
 
@@ -54,11 +57,7 @@ def calibrate(
     made = _batch(batch_fn, job.model, memory_model, shape)
     with _kept(torch, job):
         peak = _measure(torch, job, made, shape, steps)
-    before, memory_model.calibration = memory_model.calibration, None
-    try:
-        predicted = memory_model.estimate(batch, seconds, labels, timeline=0)
-    finally:
-        memory_model.calibration = before
+    predicted = _predicted(memory_model, shape)
     found = Calibration(
         model=memory_model.name,
         gpu=gpu,
@@ -77,6 +76,17 @@ def calibrate(
         store_calibration(memory_model.model_key, found)
     memory_model.apply(found)
     return found
+
+
+def _predicted(memory_model: MemoryModel, shape: Shape) -> MemoryEstimate:
+    """Without an earlier calibration, by the allocator settings of this process, which the steps ran with."""
+    before = memory_model.calibration, memory_model.settings
+    memory_model.calibration = None
+    memory_model.settings = dataclasses.replace(memory_model.settings, allocator=allocator_in_force())
+    try:
+        return memory_model.estimate(shape.batch, shape.seconds, shape.labels, timeline=0)
+    finally:
+        memory_model.calibration, memory_model.settings = before
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._base import native
 from .._base.choices import Checkpointing, ClipOrder, Optimizer, Precision
-from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION, SAMPLING_RATE
+from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from .._base.errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from .._base.files import user_path
 from .._base.records import from_json
@@ -60,7 +60,7 @@ class MemoryModel(OpenedTrace):
         every_n_layers: int = 1,
         freeze_feature_encoder: bool = False,
         gpu: str | None = None,
-        allocator: str = "",
+        allocator: str = ALLOCATOR,
         points: Sequence[tuple[int, int, int]] | None = None,
         length_per_second: float = SAMPLING_RATE,
         loss: Callable[[Any, dict[str, Any]], Any] | None = None,
@@ -69,10 +69,12 @@ class MemoryModel(OpenedTrace):
     ) -> MemoryModel:
         """Record a training step of ``model`` (see ``estimate_memory``) at a few shapes, or find an earlier recording.
 
+        ``allocator`` is as for ``estimate_memory``, whatever the environment of this process holds.
+
         ``batch_fn(batch, length, labels)`` gives the model's keyword arguments for models whose input is not known
         here; ``length`` then counts ``length_per_second`` units, and ``points`` are the shapes to record.
-        ``loss(model, batch)`` replaces ``model(**batch).loss``. With any of these, or with a function as ``model``,
-        nothing is kept in the cache.
+        ``loss(model, batch)`` replaces ``model(**batch).loss``. With it, or with a function as ``model``, nothing is
+        kept in the cache.
 
         Raises ``TraceError`` (an ``UnsupportedError``) with the operation and the module for a step that cannot be
         recorded.
@@ -89,14 +91,16 @@ class MemoryModel(OpenedTrace):
         target = Target.find(gpu)
         source = model_source(model, freeze_feature_encoder)
         own = batch_fn is not None or loss is not None or points is not None
-        model_key = None if own or source.identity is None else fingerprint(source.identity)
+        model_key = None if source.identity is None else fingerprint(source.identity)
         recording = Recording(source, settings, target.capability, batch_fn, points, length_per_second, loss)
-        cached = recording.key(model_key) if cache and model_key else None
+        cached = recording.key(model_key) if cache and model_key and loss is None else None
         opened = _cached(cached) or native.call("memory.open", recording.make(cached, progress))
-        return cls(opened, settings, target, model_key, source.label)
+        return cls(opened, settings, target, None if own else model_key, source.label)
 
     @classmethod
-    def load(cls, trace: str | os.PathLike[str] | Trace, *, gpu: str | None = None, allocator: str = "") -> MemoryModel:
+    def load(
+        cls, trace: str | os.PathLike[str] | Trace, *, gpu: str | None = None, allocator: str = ALLOCATOR
+    ) -> MemoryModel:
         """Open a ``Trace``, or the file that ``Trace.save`` wrote."""
         if isinstance(trace, str | os.PathLike):
             request = {"path": str(user_path(trace, "trace").absolute())}

@@ -10,7 +10,7 @@ from typing import Any
 from .._base import native
 from .._base.checks import checked
 from .._base.choices import Checkpointing, Precision
-from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION
+from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import InvalidArgumentError
 from .._base.records import to_json
 from ..machine.hardware import GPU, HardwareProfile
@@ -41,7 +41,8 @@ class MemorySettings:
     ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"`` (mixed, with fp32 weights); ``gradient_checkpointing`` False,
     True, ``"reentrant"`` or ``"non_reentrant"``, of each ``every_n_layers``-th layer as transformers counts them (from
     5.23 on also above 1); ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per
-    optimizer step, 1 to 65536; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF.
+    optimizer step, 1 to 65536; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF, "" for PyTorch's own defaults;
+    that of a plan when left out.
     """
 
     precision: Precision = PRECISION
@@ -49,7 +50,7 @@ class MemorySettings:
     optimizer: str = OPTIMIZER
     accumulation: int = ACCUMULATION
     freeze_feature_encoder: bool = False
-    allocator: str = ""
+    allocator: str = ALLOCATOR
     every_n_layers: int = 1
 
     def __post_init__(self) -> None:
@@ -80,6 +81,7 @@ class MemorySettings:
         parts += [f"every {self.every_n_layers} layers"] if self.every_n_layers > 1 else []
         parts += [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
         parts += ["feature encoder frozen"] if self.freeze_feature_encoder else []
+        parts += [self.allocator or "PyTorch's allocator settings"]
         return ", ".join(parts)
 
 

@@ -34,11 +34,11 @@ class OpenedTrace:
         self.points: list[dict[str, Any]] = opened["points"]
         """The shapes that were traced."""
         self.settings: MemorySettings = settings
-        self.target: Target = target
         self.model_key: str | None = model_key
-        self.calibration: Calibration | None = None
+        self.target: Target
+        self.calibration: Calibration | None
         """What ``calibrate`` measured of this model on this GPU, if it did."""
-        self.apply(find_calibration(model_key, target.name))
+        self.aim(target)
         self._label = label
         self._trace = opened["trace"]
         self._finalizer = weakref.finalize(self, _close, self._trace)
@@ -48,6 +48,11 @@ class OpenedTrace:
         """What was asked for, and the traced class."""
         traced = str(self.about.get("model") or "model")
         return traced if self._label in ("", traced) else f"{self._label} ({traced})"
+
+    def aim(self, target: Target) -> None:
+        """Answer for another GPU from here on; its kernels must be those that were traced (``kernel_class``)."""
+        self.target = target
+        self.apply(find_calibration(self.model_key, target.name))
 
     def apply(self, calibration: Calibration | None) -> None:
         """Correct every answer from here on by a measurement; None leaves them as they are."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._base.checks import checked
 from .._base.choices import Checkpointing, Estimator, Optimizer, Precision
-from .._base.defaults import ACCUMULATION, OPTIMIZER, PRECISION
+from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import AsrConfigError, UnsupportedError
 from .._base.records import from_json
 from ..machine.model import profile_model
@@ -39,7 +39,7 @@ def estimate_memory(
     gpu: str | None = None,
     evaluation_batch: int | None = None,
     estimator: Estimator = "auto",
-    allocator: str = "",
+    allocator: str = ALLOCATOR,
     cache: bool = True,
     progress: bool = True,
 ) -> MemoryEstimate:
@@ -49,7 +49,8 @@ def estimate_memory(
     folder with ``config.json``, or a known name. ``batch`` is the micro-batch, ``seconds`` its longest clip, ``labels``
     its longest text in tokens (None: usual for that duration). ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"``;
     ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per optimizer step; ``every_n_layers`` above 1
-    checkpoints each n-th layer alone, as transformers 5.23 does; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF.
+    checkpoints each n-th layer alone, as transformers 5.23 does; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF:
+    what a plan sets when left out, "" for PyTorch's own defaults.
     ``gpu`` names a GPU of the catalogue; None takes this machine's, if there is one. ``evaluation_batch`` adds the
     memory of evaluating (traced models only).
 

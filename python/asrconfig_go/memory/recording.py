@@ -49,8 +49,21 @@ class Recording:
         s = self.settings
         checkpointing = "non_reentrant" if s.gradient_checkpointing is True else s.gradient_checkpointing
         depth = (checkpointing, s.every_n_layers)
-        settings = [s.precision, depth, s.optimizer, min(s.accumulation, _WINDOW), self.capability]
-        return fingerprint(model_key, settings, code_versions())
+        settings = [s.precision, depth, s.optimizer, min(s.accumulation, _WINDOW), kernel_class(self.capability)]
+        return fingerprint(model_key, settings, self._input(), code_versions())
+
+    def _input(self) -> Any:
+        """What tells own batches and own shapes from others; None for those that follow from the model."""
+        if self.batch_fn is None or not can_trace():
+            return self.points
+        from ..trace.batch_identity import batch_identity
+
+        batches = self._batches(self.batch_fn)
+        points = batches.points() if self.points is None else self.points
+        try:
+            return [self.points, batches.facts(), batch_identity(self.batch_fn, points)]
+        except Exception as error:  # of the user's function: recording fails by it, too, and says more
+            return named(error)
 
     def make(self, key: str | None, progress: bool) -> dict[str, Any]:
         """Record, keep the trace under ``key``, and give the request that opens it."""
@@ -108,6 +121,11 @@ class Recording:
         from ..trace import SpeechBatches
 
         return SpeechBatches(batch_fn, self.length_per_second)
+
+
+def kernel_class(capability: tuple[int, int]) -> int:
+    """The oldest major compute capability whose traces are the same: attention, workspaces and TF32 tell them apart."""
+    return next((oldest for oldest in (9, 8, 7) if capability[0] >= oldest), 0)
 
 
 def generation_facts(config: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ costs the time to record again.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -28,6 +29,7 @@ def fingerprint(*parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+@functools.cache
 def code_versions() -> dict[str, str]:
     """Versions of the installed packages whose code decides what a training step allocates, and of the recorder."""
     from importlib import metadata  # costs more than the rest of this package's import

@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
     """What the planner asks a trace for, by the names of ``plan.next``.
 
     ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step;
-    ``work`` asks for what micro-batches run, where the config does not tell.
+    ``work`` asks for what micro-batches run, where the config does not tell; ``high`` for the worst peak of whole runs.
     """
 
     precision: Precision
@@ -54,11 +54,23 @@ class Wanted(NamedTuple):
     budget_bytes: int
     max_length_s: float | None
     work: bool
+    high: bool
 
     @property
     def settings(self) -> TracedSettings:
         """The settings alone."""
         return TracedSettings(self.precision, self.gradient_checkpointing, self.every_n_layers, self.optimizer)
+
+    def refused(self, error: AsrConfigError, longest_s: float) -> dict[str, Any]:
+        """What is known of settings that the model cannot train with, such as checkpointing: no clip fits."""
+        words = ", ".join(f"{name}={value!r}" for name, value in self.settings._asdict().items())
+        return {
+            **self.settings._asdict(),
+            "budget_bytes": self.budget_bytes,
+            "memory": [{"seconds": longest_s, "batch": 0}],
+            "peaks": [],
+            "note": f"Not planned with {words}: {error.message}.",
+        }
 
 
 class NotTracedWarning(UserWarning):
@@ -78,7 +90,7 @@ class Tracer:
 
     ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes; ``gpu`` plans for a card of the catalogue.
     ``trained`` is the number of trained parameters, ``devices`` the number of GPUs that share a step: DDP keeps a
-    second copy of the gradients.
+    second copy of the gradients. ``opened`` keeps traces for the tracers of other GPUs with the same kernels.
     """
 
     def __init__(
@@ -91,9 +103,11 @@ class Tracer:
         devices: int,
         progress: bool,
         batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
+        opened: dict[Any, MemoryModel] | None = None,
     ) -> None:
         self._model, self._gpu, self._freeze, self._progress = model, gpu, freeze, progress
         self._batch_fn = batch_fn
+        self._kept: dict[Any, MemoryModel] = {} if opened is None else opened
         self._beside = _GRADIENT_BYTES * trained if devices > 1 else 0
 
     def trace(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
@@ -101,16 +115,27 @@ class Tracer:
 
         ``durations`` are seconds that hold the shortest and the longest.
         """
-        with self._opened(wanted) as memory:
-            longest_s = memory.length(max(durations)) / memory.length_per_second
-            if memory.answers(2, longest_s):
-                return self._any_length(memory, wanted, durations, longest_s)
-            # Its control flow depends on the batch, so that no shape tells of another: the candidates are traced.
-            sizes, length, labels = _divisors(wanted.share), memory.length(longest_s), memory.labels(longest_s)
-        with self._opened(wanted, [(size, length, labels) for size in sizes]) as memory:
-            return self._one_length(memory, wanted, sizes, longest_s)
+        memory = self._opened(wanted)
+        longest_s = memory.length(max(durations)) / memory.length_per_second
+        if memory.answers(2, longest_s):
+            return self._any_length(memory, wanted, durations, longest_s)
+        # Its control flow depends on the batch, so that no shape tells of another: the candidates are traced.
+        sizes, length, labels = _divisors(wanted.share), memory.length(longest_s), memory.labels(longest_s)
+        memory = self._opened(wanted, tuple((size, length, labels) for size in sizes))
+        return self._one_length(memory, wanted, sizes, longest_s)
 
-    def _opened(self, wanted: Wanted, points: Sequence[tuple[int, int, int]] | None = None) -> MemoryModel:
+    def _opened(self, wanted: Wanted, points: tuple[tuple[int, int, int], ...] | None = None) -> MemoryModel:
+        from ..memory.memory_settings import Target
+        from ..memory.recording import kernel_class
+
+        target = Target.find(self._gpu)
+        key = (kernel_class(target.capability), wanted.settings, wanted.allocator, points)
+        if key not in self._kept:
+            self._kept[key] = self._traced(wanted, points)
+        self._kept[key].aim(target)
+        return self._kept[key]
+
+    def _traced(self, wanted: Wanted, points: tuple[tuple[int, int, int], ...] | None) -> MemoryModel:
         from ..memory import MemoryModel
 
         return MemoryModel.trace(
@@ -134,16 +159,15 @@ class Tracer:
         share, limit = wanted.share, wanted.budget_bytes - self._outside(memory)
         rows = tuple(_table(memory, _lengths(min(durations), longest_s), share, limit))
         largest = max(1, rows[-1][1])
-        sizes = sorted({size for size in _divisors(share) if size <= largest} | {largest})
         return {
             **wanted.settings._asdict(),
             "budget_bytes": wanted.budget_bytes,
             "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
-            "peaks": [self._peak(memory, size, longest_s) for size in sizes],
+            "peaks": self._peaks(memory, share, largest, longest_s, wanted.budget_bytes),
             "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
             "note": _assumed(memory),
             "work": _work(memory, rows, durations) if wanted.work else [],
-            "high_bytes": self._worst(memory, rows, share, durations, limit),
+            "high_bytes": self._worst(memory, rows, share, durations, limit) if wanted.high else None,
         }
 
     def _one_length(self, memory: MemoryModel, wanted: Wanted, sizes: list[int], longest_s: float) -> dict[str, Any]:
@@ -180,6 +204,19 @@ class Tracer:
         if not run.fits:
             run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
         return run.peak_reserved + self._outside(memory)
+
+    def _peaks(
+        self, memory: MemoryModel, share: int, largest: int, seconds: float, budget_bytes: int
+    ) -> list[dict[str, Any]]:
+        """Those of the largest micro-batch, and of parts of a share down to the second that fits, by rising size."""
+        found, fit = [self._peak(memory, largest, seconds)], 0
+        for size in reversed([size for size in _divisors(share) if size <= largest]):
+            if size < largest:
+                found.insert(0, self._peak(memory, size, seconds))
+            fit += found[0]["bytes"] <= budget_bytes
+            if fit == 2:
+                break
+        return found
 
     def _peak(self, memory: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:
         """One micro-batch of the longest clips: its peak on the device, and what holds it."""
@@ -233,7 +270,10 @@ def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int) ->
     for seconds in reversed(lengths):
         if rows:
             guess = rows[-1][1] * rows[-1][0] / seconds
-        fits = memory.largest_batch(seconds, limit, near=min(share, max(1, round(guess))), most=share)
+        if rows and rows[0][1] == share:  # of the longest clips: shorter ones take no more
+            fits = share
+        else:
+            fits = memory.largest_batch(seconds, limit, near=min(share, max(1, round(guess))), most=share)
         rows.append((seconds, fits))
     # What the allocator reserves does not rise evenly: once in a while one more clip fits at a longer length.
     fewest = accumulate((fits for _, fits in rows[::-1]), min)

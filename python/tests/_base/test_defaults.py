@@ -169,3 +169,16 @@ def test_shared_defaults_are_declared_once() -> None:
         if again.search(line) and file.name != "defaults.py"
     ]
     assert found == ["demo/digits.py: SAMPLE_RATE = 16_000  # Hz, of every clip"]
+
+
+def test_memory_is_asked_about_with_the_allocator_settings_of_a_plan() -> None:
+    manager = asrconfig_go.ASRConfigManager(gpu="T4")
+    manager.profile_model(MODEL)
+    manager.profile_dataset([[0.0] * 1000 for _ in range(64)], sampling_rate=100)
+    asked: dict[str, Any] = {"batch": 4, "seconds": 10.0, "gpu": "T4", "estimator": "analytic"}
+    found = asrconfig_go.estimate_memory(MODEL, **asked)
+    plain = asrconfig_go.estimate_memory(MODEL, **asked, allocator="")
+    assert found.settings.allocator == manager.plan(trace=False).alloc_conf
+    assert found.settings.allocator in repr(found)
+    assert "PyTorch's allocator settings" in repr(plain)
+    assert plain.peak_reserved != found.peak_reserved

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from asrconfig_go._base.allocator_settings import NEW, OLD, alloc_conf_names, allocator_in_force, parse_alloc_conf
 from asrconfig_go.apply import Applied, TooLateWarning, environment
-from asrconfig_go.apply.environment import NEW, OLD, alloc_conf_names, allocator_in_force, parse_alloc_conf
 from asrconfig_go.errors import InvalidArgumentError
 from locations import HELPERS, PYTHON
 from training_fixtures import make_plan

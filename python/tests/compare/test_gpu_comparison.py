@@ -241,10 +241,12 @@ def test_unreadable_prices(tmp_path: Path) -> None:
 
 def test_a_model_that_is_not_described_is_to_be_traced() -> None:
     with pytest.raises(UnsupportedError) as caught:
-        ac.compare_gpus({"model_type": "speech_to_text"}, gpus=["T4"], **TEN_HOURS)
+        ac.compare_gpus({"model_type": "speech_to_text"}, gpus=["T4"], trace=False, **TEN_HOURS)
     assert "cannot be estimated from its config" in caught.value.message
     assert "trace" in caught.value.hint
     with pytest.raises(UnsupportedError, match="has no layers to estimate from"):
+        ac.compare_gpus(ModelProfile(total_parameters=10**8), gpus=["T4"], trace=False, **TEN_HOURS)
+    with pytest.raises(UnsupportedError, match="has only its counts"):
         ac.compare_gpus(ModelProfile(total_parameters=10**8), gpus=["T4"], **TEN_HOURS)
 
 

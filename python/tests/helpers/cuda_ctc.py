@@ -36,7 +36,7 @@ def small_wav2vec2(**config: Any) -> Any:
 
 def predicted() -> dict[str, Any]:
     """The peaks that a trace without a GPU predicts for ``CtcRun`` on a T4."""
-    settings: dict[str, Any] = {"precision": "fp16", "optimizer": "adamw_torch_fused", "gpu": "T4"}
+    settings: dict[str, Any] = {"precision": "fp16", "optimizer": "adamw_torch_fused", "gpu": "T4", "allocator": ""}
     with MemoryModel.trace(small_wav2vec2(), **settings, progress=False) as memory:
         found = memory.estimate(BATCH, SECONDS, LABELS, timeline=0)
     return {

@@ -216,7 +216,7 @@ def traced(name: str, gpu: str) -> list[tuple[int, int]]:
             loop.step()
             recorder.step()
         trace = recorder.trace()
-    with MemoryModel.load(trace, gpu=gpu) as model:
+    with MemoryModel.load(trace, gpu=gpu, allocator="") as model:
         found = model.as_recorded(STEPS, timeline=100_000).timeline
     assert found is not None
     return list(_allocations(b - a for a, b in pairwise((0, *found.allocated))))

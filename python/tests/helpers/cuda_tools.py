@@ -27,7 +27,7 @@ from cuda_ctc import LABELS, SECONDS, VOCABULARY, small_wav2vec2
 from cuda_plans import settle
 
 BATCH = 2
-MEMORY: dict[str, Any] = {"precision": "fp16", "optimizer": "adamw_torch_fused"}
+MEMORY: dict[str, Any] = {"precision": "fp16", "optimizer": "adamw_torch_fused", "allocator": ""}
 
 
 class Clips(torch.utils.data.Dataset):  # type: ignore[misc]

@@ -12,12 +12,20 @@ import asrconfig_go as ac
 from asrconfig_go._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from asrconfig_go.benchmark import kernel_timing
 from asrconfig_go.cli.main import main
+from asrconfig_go.compare import find_step_calibration
+from asrconfig_go.compare.step_calibration import (
+    MeasuredStep,
+    StepSettings,
+    calibrate_steps,
+    store_step_calibration,
+)
 from asrconfig_go.demo.digits import CLIPS
 from asrconfig_go.machine.kernel_profile import (
     kernel_profile,
     known_kernel_profiles,
     store_kernel_table,
 )
+from asrconfig_go.memory.model_source import analytic_request
 from made_up_kernels import BYTES_A_SECOND, t4_table
 
 HOURS: dict[str, Any] = {"hours": 10, "mean_s": 5, "max_s": 20}
@@ -67,6 +75,37 @@ def test_plans_find_the_table_of_their_card() -> None:
     assert [plan.times.measured for plan in plans if plan.times] == ["2026-03-01", "2026-03-01", ""]
 
 
+def test_steps_and_runs_take_what_was_measured(tmp_path: Path) -> None:
+    shape: dict[str, Any] = {"batch": 4, "seconds": 10, "precision": "fp16"}
+    before = ac.estimate_step_time("wav2vec2-base", "T4", **shape)
+    path = store_kernel_table(t4_table(BYTES_A_SECOND / 3), "T4")
+    after = ac.estimate_step_time("wav2vec2-base", "T4", **shape)
+    run = ac.estimate_run_time("wav2vec2-base", "T4", steps=100, workers=4, **shape)
+    assert (before.measured, after.measured, run.measured) == ("", "2026-03-01", "2026-03-01")
+    assert after.step_s.likely > 1.2 * before.step_s.likely
+    path.rename(tmp_path / "mine.json")
+    assert ac.estimate_step_time("wav2vec2-base", "T4", gpu_profile=tmp_path / "mine.json", **shape) == after
+    with pytest.raises(InvalidArgumentError, match="measured on a T4, and the plan is for a L4"):
+        ac.estimate_step_time("wav2vec2-base", "L4", gpu_profile=tmp_path / "mine.json", **shape)
+
+
+def test_calibrations_rest_on_the_table_of_their_day() -> None:
+    described = analytic_request("wav2vec2-base")
+    path = store_kernel_table(t4_table(BYTES_A_SECOND / 3), "T4")
+    took = 2 * ac.estimate_step_time("wav2vec2-base", "T4", batch=4, seconds=10).step_s.likely
+    steps = [MeasuredStep(((4, 10.0),), took)]
+    record = calibrate_steps(described, "T4", StepSettings("fp16", False), steps)
+    assert record.factor == pytest.approx(2)
+    assert record.kernels == "2026-03-01"
+    assert store_step_calibration(described, record)
+    (row,) = ac.compare_gpus("wav2vec2-base", gpus=["T4"], **HOURS).rows
+    assert row.calibrated and row.measured == "2026-03-01"
+    path.unlink()
+    assert find_step_calibration("wav2vec2-base", "T4") is None
+    (row,) = ac.compare_gpus("wav2vec2-base", gpus=["T4"], **HOURS).rows
+    assert not row.calibrated and row.measured == ""
+
+
 def test_broken_tables_in_the_cache_count_for_nothing() -> None:
     good = store_kernel_table(t4_table(), "T4")
     (good.parent / "broken.json").write_text('{"version": 1,', "utf-8")
@@ -106,6 +145,18 @@ def test_the_command_stores_and_shows(
         main(["compare", "--model", "wav2vec2-base", "--gpus", "T4", "--hours", "5", "--gpu-profile", str(copy)]) == 0
     )
     assert "measured" in capsys.readouterr().out
+
+
+def test_the_command_lists_what_is_stored(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile-gpu", "--list"]) == 0
+    assert "no kernels were measured" in capsys.readouterr().out
+    path = store_kernel_table(t4_table(), "T4")
+    (path.parent / "broken.json").write_text("{}", "utf-8")
+    assert main(["profile-gpu", "--list"]) == 0
+    good, broken = capsys.readouterr().out.splitlines()
+    count = len(t4_table()["kernels"])
+    assert good == f"{path}: T4, 2026-03-01, {count} kernels, torch 2.9, CUDA 12.8, driver 580.1"
+    assert broken.startswith(f"{path.parent / 'broken.json'}: not used, ")
 
 
 def test_the_command_needs_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,8 @@ def estimate(traced: MemoryModel) -> MemoryEstimate:
 
 def test_text_has_the_breakdown_and_the_moment(estimate: MemoryEstimate) -> None:
     lines = repr(estimate).splitlines()
-    assert lines[0] == "Fake, 8 × 10 s, fp16, adamw_torch, gradient checkpointing off (traced)"
+    words = "fp16, adamw_torch, gradient checkpointing off, expandable_segments:True"
+    assert lines[0] == f"Fake, 8 × 10 s, {words} (traced)"
     assert lines[1].startswith("✓ fits NVIDIA L4: 0.88 GiB of ")
     rows = {line.split()[0]: line for line in lines if "|" in line}
     assert list(rows)[:4] == [*STATIC, "activations"]

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from asrconfig_go import TrainingConfig, prepare_model, select_clips
+from asrconfig_go._base import allocator_settings
+from asrconfig_go._base.defaults import OPTIMIZER
 from asrconfig_go._base.transformers_features import has_any_depth
 from asrconfig_go._base.wrapped_model import checkpointing_depth
-from asrconfig_go.apply import environment
 from asrconfig_go.plan import clip_pieces
 from training_fixtures import make_plan
 
@@ -26,6 +27,7 @@ from transformers import TrainingArguments  # noqa: E402
 from asrconfig_go.apply.torch_backends import set_backends  # noqa: E402
 from locations import REPOSITORY  # noqa: E402
 from speech_models import wav2vec2  # noqa: E402
+from tiny_training import tiny_trainer  # noqa: E402
 
 DOCUMENT = REPOSITORY / "docs" / "settings.md"
 NAMES = {field.name for field in dataclasses.fields(TrainingConfig)}
@@ -36,7 +38,7 @@ ARGUMENTS = {field.name for field in dataclasses.fields(TrainingArguments)}
 def put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leaves the environment and torch as they were."""
     before = dict(os.environ)
-    for name in (*environment.alloc_conf_names(), "TOKENIZERS_PARALLELISM", "CUBLAS_WORKSPACE_CONFIG"):
+    for name in (*allocator_settings.alloc_conf_names(), "TOKENIZERS_PARALLELISM", "CUBLAS_WORKSPACE_CONFIG"):
         os.environ.pop(name, None)
     benchmark, deterministic = torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic
     yield
@@ -145,7 +147,7 @@ def test_the_trainer_gets_what_a_gpu_can_do(name: str, tmp_path: Path, monkeypat
 
 
 def alloc_conf() -> None:
-    name = environment.alloc_conf_names()[0]
+    name = allocator_settings.alloc_conf_names()[0]
     assert name not in os.environ
     make_plan(alloc_conf="expandable_segments:True").apply(backends=False)
     assert os.environ[name] == "expandable_segments:True"
@@ -273,3 +275,11 @@ def test_the_document_tells_of_every_setting() -> None:
         assert any(f"`{name}`" in row for row in rows), name
     for name, words in HANDED_OVER.items():
         assert any(f"`{name}`" in row and words in row for row in rows), name
+
+
+def test_the_default_optimizer_trains_without_a_gpu(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, optim=OPTIMIZER, max_steps=2)
+    before = trainer.model.first.weight.detach().clone()
+    trainer.train()
+    assert trainer.optimizer.optimizer.defaults["fused"]
+    assert not torch.equal(trainer.model.first.weight, before)

@@ -1,0 +1,121 @@
+"""Comparisons of a module whose config says nothing: each row is the plan from its trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.demo.digit_model import small_model  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError, UnsupportedError  # noqa: E402
+from asrconfig_go.memory.recording import Recording  # noqa: E402
+from asrconfig_go.plan.plan_options import PlanOptions  # noqa: E402
+from conformer import Conformer, features  # noqa: E402
+
+CARDS = ["P100", "V100-16", "T4", "L4", "A100-40GB", "2xT4", "H100", "H200"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASRCONFIG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return Conformer(width=256, layers=2)
+
+
+@pytest.fixture(scope="module")
+def clips() -> Any:
+    return ac.scan_audio([[0.0] * (100 * (2 + i % 24)) for i in range(400)], sampling_rate=100)
+
+
+def settings(row: Any) -> Any:
+    return (
+        row.per_device_train_batch_size,
+        row.gradient_accumulation_steps,
+        row.gradient_checkpointing,
+        row.micro_batching,
+    )
+
+
+def manager_for(model: Any, clips: Any, gpu: str) -> ac.ASRConfigManager:
+    manager = ac.ASRConfigManager(gpu=gpu)
+    manager.profile_model(model)
+    manager.profile_dataset(clips.profile)
+    return manager
+
+
+def test_every_row_is_the_plan(model: Any, clips: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[tuple[int, int]] = []
+    record = Recording._record
+
+    def counted(self: Recording, progress: bool) -> Any:
+        recorded.append(self.capability)
+        return record(self, progress)
+
+    monkeypatch.setattr(Recording, "_record", counted)
+    options = PlanOptions(target_batch_size=64)
+    manager = manager_for(model, clips, "T4")
+    manager.plan(options, batch_fn=features)
+    found = manager.what_if(CARDS)
+    assert len(recorded) == 4, "cards of one kernel class share a recording"
+    for name, row in zip(CARDS, found.rows, strict=True):
+        config = manager_for(model, clips, name).plan(options, batch_fn=features)
+        assert row.fits and config.times is not None
+        assert settings(row) == settings(config), name
+        assert row.peak_bytes == config.predicted_bytes, name
+        assert row.parts == config.times.parts, name
+        assert row.epoch_hours == config.times.epoch_hours, name
+        assert row.run_hours == config.times.run_hours, name
+        assert row.largest_batch >= config.micro_batch_size, name
+    assert len(recorded) == 4, "later plans read the cache"
+    assert len({settings(row) for row in found.rows}) > 1, "cards differ"
+
+
+def test_what_does_not_fit_says_so(model: Any) -> None:
+    found = ac.compare_gpus(model, gpus=["T4"], batch_fn=features, hours=10, mean_s=600, max_s=6000)
+    (row,) = found.rows
+    assert not row.fits
+    assert any("split the longest clips" in note for note in row.notes)
+    assert any("no gradient_checkpointing_enable" in text for text in found.assumptions)
+
+
+class Classifier(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """One class of each waveform."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = torch.nn.Conv1d(1, 64, 10, stride=5), torch.nn.Linear(64, 10)
+
+    def forward(self, input_values: Any, labels: Any) -> dict[str, Any]:
+        logits = self.head(self.first(input_values.unsqueeze(1)).relu().mean(-1))
+        return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+def test_what_the_batches_were_taken_for_is_an_assumption() -> None:
+    found = ac.compare_gpus(Classifier(), gpus=["T4"], hours=10, mean_s=5, max_s=8)
+    assert found.rows[0].fits
+    assert any("a class of each clip" in text for text in found.assumptions)
+
+
+def test_without_a_trace_it_is_refused(model: Any) -> None:
+    asked: dict[str, Any] = {"gpus": ["T4"], "hours": 10, "mean_s": 5, "max_s": 20, "batch_fn": features}
+    with pytest.raises(UnsupportedError, match="no layers to estimate from"):
+        ac.compare_gpus(model, trace=False, **asked)
+    with pytest.raises(InvalidArgumentError, match="lora_rank is 8"):
+        ac.compare_gpus(model, lora_rank=8, **asked)
+
+
+def test_a_trace_may_be_asked_for(clips: Any) -> None:
+    manager = manager_for(small_model(tokens=12, seed=0), clips, "T4")
+    for trace in (True, False):
+        planned = manager.plan(trace=trace)
+        row = manager.what_if(["T4"], trace=trace or None).rows[0]
+        assert row.peak_bytes == planned.predicted_bytes
