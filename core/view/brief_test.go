@@ -20,6 +20,8 @@ var inBrief = map[string][]string{
 	"memory":         {"fits NVIDIA L4", "held by ", "activations"},
 	"comparison":     {"cheapest: ", "fastest: ", "RTX 4090", "3.62 (2.13–6.26)", "on which it does not fit"},
 	"largest models": {"largest, fully: ", "✓"},
+	"run":            {"steps in 10 min", "→ "},
+	"run comparison": {"bf16 against base: ", "× steps/s", "peak GPU memory"},
 	"benchmark":      {"3.00× your settings: batch 8 × 4, fp32", "200 samples/s instead of 66.7"},
 }
 

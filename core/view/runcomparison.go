@@ -72,6 +72,9 @@ func (f ComparedFigure) text(value *float64) string {
 func compareRuns(r RunComparison) Document {
 	doc := Document{Title: r.headline(), Blocks: []Block{said(r.facts()...)}}
 	figures := r.figures()
+	short := figures
+	short.Brief = shownRows
+	doc.Brief = append([]Block{said(doc.Title)}, append(doc.Blocks, short)...)
 	doc.Blocks = append(doc.Blocks, inHTML{[]Block{section{Title: "Figures", Body: []Block{figures}}}}, inText(figures.lines(defaultWidth)), r.settings())
 	if r.Charts != nil && len(r.Charts.Panels) > 0 {
 		var drawn []Block

@@ -155,6 +155,7 @@ func run(r runRecord) Document {
 	for _, f := range r.Findings {
 		found = append(found, notice{Level: levelOf(f.Severity), What: f.Title, Lines: advice(f.Evidence, f.Change)})
 	}
+	doc.Brief = append([]Block{said(doc.Title)}, found...)
 	doc.Blocks = append(doc.Blocks, section{Title: "Findings", Body: found})
 	doc.Blocks = append(doc.Blocks, failures(r.Failures)...)
 	if len(r.Alerts) > 0 {

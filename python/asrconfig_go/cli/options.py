@@ -57,10 +57,10 @@ def html_file(name: str) -> str:
     return name
 
 
-def show_result(arguments: argparse.Namespace, result: Any, record: Any, next_command: str = "") -> None:
+def show_result(arguments: argparse.Namespace, result: Any, record: Any, next_command: str = "", **page: Any) -> None:
     """Print ``result``, in short unless ``--full`` asks for all of it; ``record()`` is its JSON."""
     if arguments.html:
-        result.to_html(arguments.html)
+        result.to_html(arguments.html, **page)
     if arguments.json:
         show_json(record())
     elif arguments.full:

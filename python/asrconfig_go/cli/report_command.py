@@ -8,7 +8,7 @@ from typing import Any
 
 from .._base.choices import ReportAxis
 from .._base.errors import InvalidArgumentError, NotFoundError
-from .._base.output import show, show_json
+from .options import add_output_options, show_result
 
 
 def add_report(commands: Any) -> None:
@@ -20,13 +20,12 @@ def add_report(commands: Any) -> None:
         nargs="+",
         help="output_dir of a training, or its asrconfig_monitor.json; two are compared",
     )
-    report.add_argument("--html", metavar="FILE", help="also write a self-contained HTML page")
     report.add_argument("--plot", metavar="FILE", help="also draw it with matplotlib: .png, .pdf or .svg (one run)")
     report.add_argument("--by", choices=("time", "steps"), help="x axis of the charts of one run (default time)")
     report.add_argument(
         "--export", metavar="FILE", help="also write the series: .csv, .jsonl, or .json for Perfetto; of two runs .csv"
     )
-    report.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add_output_options(report)
     report.set_defaults(run=_report)
 
 
@@ -38,13 +37,11 @@ def _report(arguments: argparse.Namespace) -> int:
     (run,) = arguments.runs
     by: ReportAxis = arguments.by or "time"
     told = report(run)
-    if arguments.html:
-        told.to_html(arguments.html, by=by)
     if arguments.plot:
         save_plot(told.plot(by=by), arguments.plot)
     if arguments.export:
         export(run, arguments.export)
-    show_json(told.to_json()) if arguments.json else show(told)
+    show_result(arguments, told, told.to_json, by=by)
     return 0
 
 
@@ -61,11 +58,9 @@ def _compare(arguments: argparse.Namespace) -> int:
             f"cannot write a comparison to {arguments.export!r}", "name a file .csv, or take --json"
         )
     told = compare_runs(*arguments.runs)
-    if arguments.html:
-        told.to_html(arguments.html)
     if arguments.export:
         told.to_csv(arguments.export)
-    show_json(told.to_json()) if arguments.json else show(told)
+    show_result(arguments, told, told.to_json)
     return 0
 
 

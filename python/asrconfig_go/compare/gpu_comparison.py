@@ -67,8 +67,8 @@ def compare_gpus(
     ``model``: a known name, a folder with ``config.json``, a transformers config, or a live module.
     ``dataset``: a ``DatasetProfile``, or what ``scan_audio`` takes; without one ``hours`` of audio in clips of
     ``mean_s`` seconds on average (8) and ``max_s`` at most (3 times that) are assumed. ``gpus``: names of the catalogue
-    such as ``"T4"`` and ``"2xT4"``; None takes all of it. ``prices``: dollars per hour and GPU by name, or a JSON file of them; they
-    replace those of the built-in table. ``options`` are the fields of ``CompareOptions``.
+    such as ``"T4"`` and ``"2xT4"``; None takes all of it. ``prices``: dollars per hour and GPU by name, or a JSON file
+    of them; they replace those of the built-in table. ``options`` are the fields of ``CompareOptions``.
 
     Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model whose config does not tell
     what a step takes and that is not or cannot be traced, and ``InvalidArgumentError`` for values out of range.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._base import native
-from ..view.render import Record, html, render, save_page, save_text, text, title
+from ..view.render import Record, Shown, render, save_text, text, title
 from .diagnosis_settings import settings_of
 from .run_files import FILE_NAME, gather, guard_events
 
@@ -62,7 +62,7 @@ class ComparedFigure:
 
 
 @dataclass(frozen=True, repr=False)
-class RunComparison:
+class RunComparison(Shown, kind=_KIND):
     """Two runs beside each other: ``print`` shows the text, a notebook the card. ``record`` is all of it as JSON."""
 
     record: Record
@@ -92,17 +92,11 @@ class RunComparison:
         """Write a row for each figure and setting. Raises ``NotFoundError`` where it cannot be written."""
         save_text(Path(path), render(_KIND, "csv", self.record)["text"])
 
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a self-contained page. Raises ``InvalidArgumentError`` for another suffix than .html,
-        ``NotFoundError`` where it cannot be written.
-        """
-        save_page(Path(path), _KIND, self.record)
-
     def __str__(self) -> str:
         return text(_KIND, self.record)
 
     def __repr__(self) -> str:
         return f"RunComparison({self.headline!r})"
 
-    def _repr_html_(self) -> str:
-        return html(_KIND, self.record)
+    def _shown(self) -> Record:
+        return self.record

@@ -15,7 +15,7 @@ from .._base.errors import LibraryError
 from .._base.records import from_json
 from ..training.run_record import RunRecord
 from ..view.plot import plot_all
-from ..view.render import Record, html, save_page, text, title
+from ..view.render import Record, Shown, save_page, text, title
 from .diagnosis import Finding
 from .diagnosis_settings import settings_of
 from .reported_run import ReportedRun
@@ -68,7 +68,7 @@ def _told(sources: Sequence[Source], record: RunRecord | None, **asked: Any) -> 
 
 
 @dataclass(frozen=True, repr=False)
-class RunReport(ReportedRun):
+class RunReport(ReportedRun, Shown, kind="run"):
     """The report of a run: ``print`` shows the text, a notebook the card; times count from the run's start."""
 
     @property
@@ -125,6 +125,3 @@ class RunReport(ReportedRun):
 
     def __repr__(self) -> str:
         return f"RunReport({self.headline!r})"
-
-    def _repr_html_(self) -> str:
-        return html("run", self._shown())

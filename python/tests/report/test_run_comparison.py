@@ -54,7 +54,7 @@ def test_errors_that_the_guard_recovered_from_are_counted(runs: tuple[Path, Path
 def test_page_json_and_csv(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [str(run) for run in runs]
     outputs = ["--html", str(tmp_path / "c.html"), "--export", str(tmp_path / "c.csv")]
-    assert main(["report", *names, *outputs]) == 0
+    assert main(["report", *names, *outputs, "--full"]) == 0
     told = compare_runs(*runs)
     assert capsys.readouterr().out.rstrip() == str(told)
     page = (tmp_path / "c.html").read_text()
