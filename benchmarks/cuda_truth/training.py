@@ -106,6 +106,7 @@ def _with_trainer(case: Case, model: Any) -> None:
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
+            dataloader_pin_memory=False,  # checkpoints alone pin host memory then
             remove_unused_columns=False,
             **_checkpointing(case),
         )

@@ -25,12 +25,12 @@ def saved_on_host(log: EventLog, arena: Arena) -> Iterator[None]:
 
     def copied(tensor: torch.Tensor) -> torch.Tensor:
         """The tensor in a storage of its own, its elements in order."""
-        if not arena.holds(tensor):
-            with _disable_current_modes():
+        with _disable_current_modes():
+            if not arena.holds(tensor):
                 return tensor.detach().clone(memory_format=torch.contiguous_format)
-        size = tensor.size()
-        stride = torch.empty(size, device="meta").stride()
-        return arena.tensor(tensor.dtype, size, stride, 0, tensor.numel() * tensor.element_size())
+            size = tensor.size()
+            stride = torch.empty(size, device="meta").stride()
+            return arena.tensor(tensor.dtype, size, stride, 0, tensor.numel() * tensor.element_size())
 
     original = save_on_cpu.__init__
     save_on_cpu.__init__ = _hooks(log, copied)
