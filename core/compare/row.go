@@ -32,7 +32,7 @@ func (p *planner) row(m machine, shared *estimate.Estimator) (Row, error) {
 
 // take writes a plan into the row.
 func (row *Row) take(p *planner, m machine, c profile.Config, shared *estimate.Estimator) error {
-	row.Fits, row.Checkpointing, row.EveryNLayers, row.Optimizer = true, c.GradientCheckpointing, c.EveryNLayers, c.Optimizer
+	row.Fits, row.Checkpointing, row.EveryNLayers, row.Offload, row.Optimizer = true, c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints, c.Optimizer
 	row.Precision = map[bool]string{true: "fp16", false: "fp32"}[c.FP16]
 	if c.BF16 {
 		row.Precision = "bf16"
@@ -78,7 +78,7 @@ const maxMicro = 1024
 
 // largestBatch is the largest micro-batch of the longest clips that fits with the settings of a row, at least its own.
 func (p *planner) largestBatch(m machine, row Row, shared *estimate.Estimator) (int, error) {
-	q := estimate.Question{Setup: estimate.Setup{Checkpointing: profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers), Optimizer: row.Optimizer, Frozen: p.FreezeFeatureEncoder, Rank: p.LoRARank},
+	q := estimate.Question{Setup: estimate.Setup{Checkpointing: profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers, row.Offload), Optimizer: row.Optimizer, Frozen: p.FreezeFeatureEncoder, Rank: p.LoRARank},
 		Class: estimate.Class(m.card.GPU()), Precision: row.Precision, Accumulating: true, Seconds: p.dataset.MaxS}
 	model, err := shared.Model(p.FreezeFeatureEncoder)
 	if err != nil {
