@@ -28,6 +28,7 @@ def add_memory(commands: Any) -> None:
     memory.add_argument("--precision", default=PRECISION, help="fp32, fp16 or bf16 (default %(default)s)")
     memory.add_argument("--checkpointing", action="store_true", help="with gradient checkpointing")
     memory.add_argument("--every-n-layers", type=int, default=1, help="checkpoint each n-th layer alone")
+    memory.add_argument("--offload-checkpoints", action="store_true", help="keep checkpoints in pinned host memory")
     memory.add_argument("--optimizer", default=OPTIMIZER, help="the Trainer's name (default %(default)s)")
     memory.add_argument(
         "--accumulation", type=int, default=ACCUMULATION, help="micro-batches of a step (default %(default)s)"
@@ -67,6 +68,7 @@ def _memory(arguments: argparse.Namespace) -> int:
             optimizer=arguments.optimizer,
             accumulation=arguments.accumulation,
             every_n_layers=arguments.every_n_layers,
+            offload_checkpoints=arguments.offload_checkpoints,
             freeze_feature_encoder=arguments.freeze_feature_encoder,
             gpu=arguments.gpu,
             evaluation_batch=arguments.evaluation_batch,

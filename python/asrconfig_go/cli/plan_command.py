@@ -12,9 +12,10 @@ from .._base.records import to_json
 
 _PASSED_ON = (
     "target_batch_size", "safety_margin", "policy", "preset", "gpu", "optimizer", "lr_scaling", "precision",
-    "gradient_checkpointing", "every_n_layers", "length_handling", "max_length_s", "distributed", "device_count",
-    "loader_rate", "price_usd_hour", "gpu_profile", "freeze_feature_encoder", "sample_size", "trace", "eval_samples",
-    "max_eval_share", "predict_with_generate", "generation_max_length", "num_beams",
+    "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "length_handling", "max_length_s",
+    "distributed", "device_count", "loader_rate", "price_usd_hour", "gpu_profile", "freeze_feature_encoder",
+    "sample_size", "trace", "eval_samples", "max_eval_share", "predict_with_generate", "generation_max_length",
+    "num_beams",
 )  # fmt: skip
 
 
@@ -60,6 +61,12 @@ def _add_options(plan: Any) -> None:
     add("--precision", help="fp32, fp16 or bf16 (default: what suits the GPU)")
     add("--gradient-checkpointing", action=toggle, default=None, help="on or off (default: the faster one that fits)")
     add("--every-n-layers", type=int, metavar="N", help="checkpoint each N-th layer (default: the fastest that fits)")
+    add(
+        "--offload-checkpoints",
+        action=toggle,
+        default=None,
+        help="keep checkpoints in host memory (default: if faster)",
+    )
     add("--length-handling", help="random, grouped, bucketed or packed steps (default: the fastest)")
     add("--max-length", dest="max_length_s", type=float, metavar="SECONDS", help="leave out longer clips")
     add("--distributed", help="how GPUs share the model: ddp (default), zero1, zero2, zero3 or fsdp")

@@ -39,9 +39,9 @@ class MemorySettings:
     """The settings of a training that decide on its memory.
 
     ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"`` (mixed, with fp32 weights); ``gradient_checkpointing`` False,
-    True, ``"reentrant"`` or ``"non_reentrant"``, of each ``every_n_layers``-th layer as transformers counts them (from
-    5.23 on also above 1), what it saves in pinned host memory with ``offload_checkpoints`` (from 5.23 on); ``optimizer``
-    the Trainer's name; ``accumulation`` micro-batches per optimizer step, 1 to 65536; ``allocator`` the text of
+    True, ``"reentrant"`` or ``"non_reentrant"``, of each ``every_n_layers``-th layer as transformers counts them (above
+    1 from 5.23 on), what it saves in pinned host memory with ``offload_checkpoints`` (from 5.23 on); ``optimizer`` the
+    Trainer's name; ``accumulation`` micro-batches per optimizer step, 1 to 65536; ``allocator`` the text of
     PYTORCH_CUDA_ALLOC_CONF.
     """
 
