@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -50,17 +51,32 @@ func (s *search) leastEpoch(w candidate) (float64, error) {
 }
 
 // pinnedBytes is the host memory that offloaded checkpoints come to take, by all devices. Blocks of pinned memory have sizes of powers of two and are
-// kept for later tensors of that size alone, so that all the shorter batches together take at most as much again as the longest.
+// kept for later tensors of that size alone, so that all smaller micro-batches together take at most as much again as the one that takes most.
 func (s *search) pinnedBytes(f evaluated) (float64, error) {
-	peak, err := s.peak(f, max(1, f.memory.Largest(s.clips.longest())))
-	if err != nil {
-		return 0, err
+	most, err := s.mostPinned(f)
+	bytes := float64(most) * float64(s.pool.count)
+	if !s.clips.oneLength() {
+		bytes *= 2
 	}
-	bytes := float64(peak.PinnedBytes) * float64(s.pool.count)
-	if s.clips.oneLength() {
-		return bytes, nil
+	return bytes, err
+}
+
+// mostPinned is the most that one of the micro-batches that fit pins.
+func (s *search) mostPinned(f evaluated) (most uint64, err error) {
+	if s.estimator == nil {
+		peak, err := s.peak(f, max(1, f.memory.Largest(s.clips.longest())))
+		return uint64(peak.PinnedBytes), err
 	}
-	return 2 * bytes, nil
+	for _, row := range f.memory {
+		q := s.question(f.candidate, max(1, row.Batch))
+		q.Seconds = max(min(row.Seconds, s.clips.longest()), estimate.Shortest)
+		p, err := s.estimator.Predict(q)
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, p.PinnedBytes)
+	}
+	return most, nil
 }
 
 // hostRoom is the host RAM in bytes that training may take.
