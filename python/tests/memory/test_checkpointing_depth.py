@@ -44,6 +44,7 @@ def test_config_and_trace_agree_at_every_depth(make: Any, apart: float) -> None:
             assert played.peak_allocated == pytest.approx(traced.peak_allocated, rel=apart)
             assert played.pinned_bytes == traced.pinned_bytes
         assert on_gpu[1].pinned_bytes == 0
+        assert ("pinned" in str(on_gpu[1]), "pinned" in str(on_host[1])) == (False, True)
         assert 0 < on_host[1].pinned_bytes <= kept, "the fewer layers are computed again, the less is offloaded"
         kept = on_host[1].pinned_bytes
         if make is not wav2vec2:  # whose peak is in its convolutions
