@@ -126,6 +126,7 @@ def costs() -> str:
 
 def way(plan: GPUPlan) -> str:
     depth = f" of one in {plan.every_n_layers} layers" if plan.every_n_layers > 1 else ""
+    depth += ", offloaded" if plan.offload_checkpoints else ""
     extra = [f"checkpointing{depth}"] * plan.gradient_checkpointing + ["8-bit"] * (plan.optimizer == "adamw_bnb_8bit")
     return ", ".join(
         [f"{plan.per_device_train_batch_size} × {plan.gradient_accumulation_steps}", plan.precision, *extra]

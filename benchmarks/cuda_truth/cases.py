@@ -21,11 +21,13 @@ class Case:
     seconds: float
     checkpointing: str = ""
     every_n_layers: int = 1
+    offload_checkpoints: bool = False
     accumulation: int = 1
     allocator: str = ""
 
     def __str__(self) -> str:
         depth = f" each {self.every_n_layers}" if self.every_n_layers > 1 else ""
+        depth += " offloaded" if self.offload_checkpoints else ""
         settings = [
             self.model, self.loop, self.gpu, self.precision, self.optimizer, f"{self.batch} x {self.seconds:g} s",
             f"checkpoints {self.checkpointing}{depth}" if self.checkpointing else "",
@@ -52,6 +54,8 @@ _SHAPES = ((8, 10.0), (4, 15.0), (6, 7.3), (3, 12.5), (8, 15.0), (2, 20.0), (5, 
 _NOT_REENTRANT = ("wavlm-base", "sew-d")
 # Of every n-th layer: the Trainer's argument, in versions of transformers that have it.
 _DEPTHS = (("xls-r-300m", 2), ("xls-r-300m", 4), ("wav2vec2-base", 3), ("whisper-small", 2), ("w2v-bert", 2))
+# What checkpoints save in pinned host memory, of every n-th layer.
+_OFFLOADED = (("wav2vec2-base", 1), ("xls-r-300m", 1), ("whisper-small", 2), ("w2v-bert", 1), ("wavlm-base", 3))
 # More than the card has.
 _TOO_LARGE = (
     ("xls-r-300m", "T4", "fp32", 32, 15.0),
@@ -82,5 +86,8 @@ def _all() -> Iterator[Case]:
             yield Case(name, batch=batch, seconds=seconds, **settings)  # type: ignore[arg-type]
     for name, depth in _DEPTHS:
         yield Case(name, "trainer", "T4", "fp16", "adamw_torch_fused", 6, 12.0, "non_reentrant", depth)
+    for name, depth in _OFFLOADED:
+        yield Case(name, "trainer", "T4", "fp16", "adamw_torch_fused", 6, 12.0, "non_reentrant", depth, True)
+    yield Case("wav2vec2-base", "trainer", "A100", "fp32", "sgd", 5, 9.0, "reentrant", 1, True, 2, _EXPANDABLE)
     for name, gpu, precision, batch, seconds in _TOO_LARGE:
         yield Case(name, "trainer", gpu, precision, "adamw_torch_fused", batch, seconds)

@@ -23,6 +23,7 @@ def predict(case: Case) -> dict[str, Any]:
     return {
         "allocated": estimate.peak_allocated,
         "reserved": estimate.peak_reserved,
+        "pinned": estimate.pinned_bytes,
         "fits": estimate.fits,
         **{phase: _peak(estimate, phase) for phase in ("forward", "backward")},
     }
@@ -55,6 +56,7 @@ def _traced(case: Case, own: dict[str, Any]) -> MemoryEstimate:
         gpu=case.gpu,
         gradient_checkpointing=checkpointing,
         every_n_layers=case.every_n_layers,
+        offload_checkpoints=case.offload_checkpoints,
         accumulation=case.accumulation,
         allocator=case.allocator,
         cache=False,

@@ -12,6 +12,8 @@ import torch
 from cases import Case
 from torch.optim import optimizer as optimizers
 
+from asrconfig_go._base.transformers_features import checkpoint_options
+
 
 class Peaks:
     """Peaks of allocated memory by phase, from the start of one to the start of the next."""
@@ -54,8 +56,13 @@ def train(case: Case, values: Any = None) -> dict[str, Any]:
             if "unable to find an engine" not in str(error):  # cuDNN, where none of its workspaces fits
                 raise
             fits = False
-    found = {"allocated": peaks.most(), "reserved": reserved.most(), "fits": fits}
+    found = {"allocated": peaks.most(), "reserved": reserved.most(), "pinned": _pinned(), "fits": fits}
     return {**found, "forward": peaks.bytes["forward"], "backward": peaks.bytes["backward"]}
+
+
+def _pinned() -> int:
+    """Host memory that torch has pinned in all."""
+    return int(torch.cuda.host_memory_stats()["allocated_bytes.peak"])
 
 
 class _Reserved:
@@ -99,6 +106,7 @@ def _with_trainer(case: Case, model: Any) -> None:
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
+            dataloader_pin_memory=False,  # checkpoints alone pin host memory then
             remove_unused_columns=False,
             **_checkpointing(case),
         )
@@ -114,6 +122,6 @@ def _with_trainer(case: Case, model: Any) -> None:
 def _checkpointing(case: Case) -> dict[str, Any]:
     if not case.checkpointing:
         return {}
-    depth = {"every_n_layers": case.every_n_layers} if case.every_n_layers > 1 else {}
-    kwargs = {"use_reentrant": case.checkpointing == "reentrant", **depth}
+    some = checkpoint_options(case.every_n_layers, case.offload_checkpoints)
+    kwargs = {"use_reentrant": case.checkpointing == "reentrant", **some}
     return {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": kwargs}

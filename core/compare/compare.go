@@ -34,7 +34,8 @@ type Row struct {
 
 	Precision     string `json:"precision"`
 	Checkpointing bool   `json:"gradient_checkpointing"`
-	EveryNLayers  int    `json:"every_n_layers"` // with checkpointing: one of so many is computed again
+	EveryNLayers  int    `json:"every_n_layers"`      // with checkpointing: one of so many is computed again
+	Offload       bool   `json:"offload_checkpoints"` // what checkpointed layers save lies in pinned host memory
 	Optimizer     string `json:"optimizer"`
 	LoRARank      int64  `json:"lora_rank"`
 	Batch         int    `json:"per_device_train_batch_size"`

@@ -66,7 +66,7 @@ func TestEveryRowHoldsTogether(t *testing.T) {
 func TestEveryRowIsThePlan(t *testing.T) {
 	for _, name := range []string{"facebook/wav2vec2-xls-r-300m", "openai/whisper-small"} {
 		r := asked()
-		r.AnyDepth = true
+		r.AnyDepth, r.CanOffload = true, true
 		r.Model.Name = name
 		r.GPUs = []string{"T4", "2xT4", "K80", "8xA100-40GB"}
 		if name == "facebook/wav2vec2-xls-r-300m" {
@@ -87,15 +87,15 @@ func TestEveryRowIsThePlan(t *testing.T) {
 				g.Index = i
 				hardware.GPUs = append(hardware.GPUs, g)
 			}
-			options := plan.Options{TargetBatchSize: 32, SafetyMargin: 0.85, Optimizer: row.Optimizer, Workers: &workers, DeviceCount: &row.Count, AnyDepth: r.AnyDepth}
+			options := plan.Options{TargetBatchSize: 32, SafetyMargin: 0.85, Optimizer: row.Optimizer, Workers: &workers, DeviceCount: &row.Count, AnyDepth: r.AnyDepth, CanOffload: r.CanOffload}
 			alone, err := plan.Make(plan.Inputs{Hardware: hardware, Dataset: dataset, Durations: durations, Model: m.Profile(), Described: &r.Model, Options: options})
 			if !row.Fits {
 				require.Equal(t, fault.Infeasible, fault.From(err).Code, row.GPU)
 				continue
 			}
 			require.NoError(t, err, row.GPU)
-			require.Equal(t, []any{alone.PerDeviceTrainBatchSize, alone.GradientAccumulationSteps, alone.GradientCheckpointing, alone.EveryNLayers, alone.MicroBatching, alone.LengthHandling, alone.PredictedBytes},
-				[]any{row.Batch, row.Accumulation, row.Checkpointing, row.EveryNLayers, row.MicroBatching, row.LengthHandling, int64(row.PeakBytes)}, row.GPU)
+			require.Equal(t, []any{alone.PerDeviceTrainBatchSize, alone.GradientAccumulationSteps, alone.GradientCheckpointing, alone.EveryNLayers, alone.OffloadCheckpoints, alone.MicroBatching, alone.LengthHandling, alone.PredictedBytes},
+				[]any{row.Batch, row.Accumulation, row.Checkpointing, row.EveryNLayers, row.Offload, row.MicroBatching, row.LengthHandling, int64(row.PeakBytes)}, row.GPU)
 			require.Equal(t, map[string]bool{"fp16": alone.FP16, "bf16": alone.BF16, "fp32": !alone.FP16 && !alone.BF16}[row.Precision], true, row.GPU)
 			require.Equal(t, alone.Times.EpochHours, *row.EpochHours, row.GPU)
 			require.Equal(t, alone.Times.Parts, *row.Parts, row.GPU)

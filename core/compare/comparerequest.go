@@ -26,6 +26,7 @@ type Request struct {
 	Traced [][]plan.Traced `json:"traced"` // of each machine what was wanted; none
 
 	AnyDepth       bool             `json:"any_depth"`       // as of plan.Options
+	CanOffload     bool             `json:"can_offload"`     // as of plan.Options
 	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of cards whose kernels were measured, from timing.profile; the first of each counts
 
 	TargetBatchSize      int      `json:"target_batch_size"`      // clips per optimizer step, 1..65536; 32

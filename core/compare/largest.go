@@ -99,9 +99,9 @@ func trainable(precision, name string, m machine, asked Largest) (Trainable, boo
 		what   string
 		estimate.Setup
 	}{
-		{&out.Full, "every parameter, AdamW", estimate.Setup{Checkpointing: profile.CheckpointingOf(true, 1), Optimizer: analytic.DefaultOptimizer}},
-		{&out.EightBit, "every parameter, 8-bit AdamW", estimate.Setup{Checkpointing: profile.CheckpointingOf(true, 1), Optimizer: estimate.EightBit}},
-		{&out.LoRA, "LoRA, AdamW", estimate.Setup{Checkpointing: profile.CheckpointingOf(true, 1), Optimizer: analytic.DefaultOptimizer, Rank: asked.LoRARank}},
+		{&out.Full, "every parameter, AdamW", estimate.Setup{Checkpointing: profile.CheckpointingOf(true, 1, false), Optimizer: analytic.DefaultOptimizer}},
+		{&out.EightBit, "every parameter, 8-bit AdamW", estimate.Setup{Checkpointing: profile.CheckpointingOf(true, 1, false), Optimizer: estimate.EightBit}},
+		{&out.LoRA, "LoRA, AdamW", estimate.Setup{Checkpointing: profile.CheckpointingOf(true, 1, false), Optimizer: analytic.DefaultOptimizer, Rank: asked.LoRARank}},
 	} {
 		q.Setup = each.Setup
 		bytes, fits, err := estimator.Need(q, m.budget(asked.BudgetBytes), true)

@@ -43,7 +43,7 @@ func (p *planner) row(m machine, shared *estimate.Estimator) (row Row, wanted *p
 
 // take writes a plan into the row.
 func (row *Row) take(p *planner, m machine, c profile.Config, shared *estimate.Estimator) error {
-	row.Fits, row.Checkpointing, row.EveryNLayers, row.Optimizer = true, c.GradientCheckpointing, c.EveryNLayers, c.Optimizer
+	row.Fits, row.Checkpointing, row.EveryNLayers, row.Offload, row.Optimizer = true, c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints, c.Optimizer
 	row.Precision = map[bool]string{true: "fp16", false: "fp32"}[c.FP16]
 	if c.BF16 {
 		row.Precision = "bf16"
@@ -92,7 +92,7 @@ func (p *planner) largestBatch(m machine, row Row, shared *estimate.Estimator) (
 	if largest := row.tracedLargest(m, p.dataset.MaxS); largest > 0 {
 		return max(row.Batch, largest), nil
 	}
-	q := estimate.Question{Setup: estimate.Setup{Checkpointing: profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers), Optimizer: row.Optimizer, Frozen: p.FreezeFeatureEncoder, Rank: p.LoRARank},
+	q := estimate.Question{Setup: estimate.Setup{Checkpointing: profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers, row.Offload), Optimizer: row.Optimizer, Frozen: p.FreezeFeatureEncoder, Rank: p.LoRARank},
 		Class: estimate.Class(m.card.GPU()), Precision: row.Precision, Accumulating: true, Seconds: p.dataset.MaxS}
 	if p.longestS > 0 {
 		q.Seconds = p.longestS

@@ -19,8 +19,9 @@ type Training struct {
 
 	Precision            string `json:"precision"` // what suits the card
 	Checkpointing        bool   `json:"checkpointing"`
-	EveryNLayers         int64  `json:"every_n_layers"` // with checkpointing: one of so many is computed again; 1
-	Optimizer            string `json:"optimizer"`      // "adamw_torch_fused"
+	EveryNLayers         int64  `json:"every_n_layers"`      // with checkpointing: one of so many is computed again; 1
+	OffloadCheckpoints   bool   `json:"offload_checkpoints"` // what checkpointed layers save lies in pinned host memory
+	Optimizer            string `json:"optimizer"`           // "adamw_torch_fused"
 	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"`
 	LoRARank             int64  `json:"lora_rank"`
 	Attention            string `json:"attention"` // "sdpa" or "eager"; "sdpa"
@@ -97,7 +98,7 @@ func (m micro) step(accumulation int) timing.Parts {
 }
 
 func (s *stepper) request(batch int64, seconds float64) analytic.Request {
-	return analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing, EveryNLayers: s.EveryNLayers,
+	return analytic.Request{Batch: batch, Seconds: seconds, Precision: s.Precision, Checkpointing: s.Checkpointing, EveryNLayers: s.EveryNLayers, OffloadCheckpoints: s.OffloadCheckpoints,
 		Optimizer: s.Optimizer, LoRARank: s.LoRARank, Attention: s.Attention, ComputeCapability: estimate.Class(s.card.GPU())}
 }
 

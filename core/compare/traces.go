@@ -74,7 +74,7 @@ func (p *planner) checkTraced(machines []machine) error {
 func (row Row) tracedLargest(m machine, seconds float64) int {
 	for _, t := range m.traced {
 		if t.Precision == row.Precision && t.Optimizer == row.Optimizer &&
-			profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers) == profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers) {
+			profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers, t.Offload) == profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers, row.Offload) {
 			return min(maxMicro, t.Largest(seconds))
 		}
 	}

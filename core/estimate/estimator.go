@@ -65,7 +65,7 @@ const AllocatorSettings = "expandable_segments:True"
 // Request is the question for a model.
 func (q Question) Request() analytic.Request {
 	r := analytic.Request{Batch: int64(q.Batch), Seconds: q.Seconds, Precision: q.Precision, Checkpointing: q.Checkpointing.On(),
-		EveryNLayers: int64(q.Checkpointing.EveryN), Accumulation: 1, Optimizer: q.Optimizer, LoRARank: q.Rank, ComputeCapability: q.Class, Settings: AllocatorSettings}
+		EveryNLayers: int64(q.Checkpointing.EveryN), OffloadCheckpoints: q.Checkpointing.Offload, Accumulation: 1, Optimizer: q.Optimizer, LoRARank: q.Rank, ComputeCapability: q.Class, Settings: AllocatorSettings}
 	if q.Accumulating {
 		r.Accumulation = 2 // each further one is like the second
 	}

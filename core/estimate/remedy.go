@@ -56,7 +56,7 @@ func Lighter(optimizer string) (names []string) {
 // Remedies are changes in the order in which one would try them, each with what it takes at a micro-batch of one clip.
 func (o *Estimator) Remedies(m Shortfall) ([]Remedy, error) {
 	base := m.Asked
-	base.Checkpointing = profile.CheckpointingOf(true, 1)
+	base.Checkpointing = profile.CheckpointingOf(true, 1, false)
 	small, with := base, "gradient checkpointing"
 	lighter := Lighter(base.Optimizer)
 	for _, name := range lighter {

@@ -13,7 +13,7 @@ func (m *Model) estimate(p *replay.Player, full *replay.Failure, plan []replay.S
 	o, s := p.Observer, p.Allocator.Stats()
 	e := peak.Estimate{
 		Estimator: "trace", PeakAllocated: s.PeakAllocated, PeakRequested: s.PeakRequested, PeakReserved: s.PeakReserved,
-		PeakDevice: plus(s.PeakReserved, r.DeviceBytes), Retries: s.Retries, Fragmentation: o.Fragmentation(),
+		PeakDevice: plus(s.PeakReserved, r.DeviceBytes), PinnedBytes: m.pinned(r), Retries: s.Retries, Fragmentation: o.Fragmentation(),
 		AtPeak: m.atPeak(o.Highest(), r.modules()), Phases: o.Phases(), Timeline: o.Timeline(m.templates.Components),
 	}
 	if r.LimitBytes != nil || full != nil {

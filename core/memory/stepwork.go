@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -19,23 +20,8 @@ type StepWork struct {
 // Work gives the operations of a micro-batch of a shape. Errors: InvalidArgument for a shape out of range, Unsupported where the traced
 // shapes do not tell.
 func (m *Model) Work(shape trace.Shape) (StepWork, error) {
-	if err := shape.Check(); err != nil {
-		return StepWork{}, outOfRange("%v", err)
-	}
-	position := template.Position{Window: 1, Role: template.Micro}
-	if m.templates.Loop == trace.KindIteration {
-		position.Role = template.Iteration
-	}
-	t, err := m.templates.For(position, shape)
-	if err != nil {
-		return StepWork{}, err
-	}
-	point, err := m.templates.Variables.At(shape)
-	if err != nil {
-		return StepWork{}, err
-	}
 	w := collector{tf32: m.tf32(), index: map[kernel.Operation]int{}, unknown: map[string]bool{}}
-	known, err := t.Calls(point, m.calls, w.add)
+	known, err := m.eachCall(shape, w.add)
 	if err != nil {
 		return StepWork{}, err
 	}
@@ -48,6 +34,47 @@ func (m *Model) Work(shape trace.Shape) (StepWork, error) {
 	}
 	slices.Sort(found.Unknown)
 	return found, nil
+}
+
+// eachCall gives the calls of a micro-batch with their numbers; false where no calls with shapes were traced.
+func (m *Model) eachCall(shape trace.Shape, each func(call trace.Call, numbers []int64)) (bool, error) {
+	if err := shape.Check(); err != nil {
+		return false, outOfRange("%v", err)
+	}
+	position := template.Position{Window: 1, Role: template.Micro}
+	if m.templates.Loop == trace.KindIteration {
+		position.Role = template.Iteration
+	}
+	t, err := m.templates.For(position, shape)
+	if err != nil {
+		return false, err
+	}
+	point, err := m.templates.Variables.At(shape)
+	if err != nil {
+		return false, err
+	}
+	return t.Calls(point, m.calls, each)
+}
+
+// pinned is the host memory of copies that a micro-batch keeps there for its backward pass: torch's CachingHostAllocator rounds each up to
+// a power of two (aten/src/ATen/core/CachingHostAllocator.h). Nil where it is not known: of loops of the user's own, and where calls were not traced.
+func (m *Model) pinned(r Request) *uint64 {
+	sum := uint64(0)
+	if !slices.ContainsFunc(m.calls, func(c trace.Call) bool { return c.Layout == trace.ToPinned }) {
+		return &sum
+	}
+	if r.Batch == nil || m.templates.Loop == trace.KindIteration {
+		return nil
+	}
+	known, err := m.eachCall(r.shape(), func(call trace.Call, numbers []int64) {
+		if bytes := numbers[len(numbers)-1]; call.Layout == trace.ToPinned && bytes > 0 {
+			sum += 1 << bits.Len64(uint64(bytes)-1)
+		}
+	})
+	if err != nil || !known {
+		return nil
+	}
+	return &sum
 }
 
 // tf32 tells whether float32 products go to the tensor cores, which a plan turns on where the traced card has them.
@@ -112,6 +139,8 @@ func (w *collector) add(call trace.Call, numbers []int64) {
 // kindIn is the kind with the layout of the operands: a copy that keeps the order of elements is as fast as any other kernel.
 func kindIn(call trace.Call, kind kernel.Kind) kernel.Kind {
 	switch {
+	case call.Layout == trace.ToPinned || call.Layout == trace.OfHost:
+		return kernel.Transfer
 	case kind == kernel.Copy && call.Layout == "" && strings.Contains(call.Op, "copy"):
 		return kernel.Elementwise
 	case kind == kernel.Elementwise && call.Layout == "repeated":

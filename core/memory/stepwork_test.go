@@ -47,6 +47,20 @@ func TestWorkAtAnotherShape(t *testing.T) {
 	assert.Equal(t, [2]int64{1000, 4}, [2]int64{w.TrainedParameters, w.TrainedTensors})
 }
 
+// TestPinnedMemory: a copy to the host takes a power of two of it, at any shape.
+func TestPinnedMemory(t *testing.T) {
+	m := withCalls(t)
+	batch, length := int64(7), int64(5000)
+	r := Request{Batch: &batch, Length: &length}
+	assert.Zero(t, *m.pinned(r))
+	m.calls[2].Layout = trace.ToPinned
+	assert.EqualValues(t, 1<<17, *m.pinned(r), "70 000 bytes")
+	w, err := m.Work(trace.Shape{Batch: 7, Length: 5000})
+	require.NoError(t, err)
+	assert.Equal(t, kernel.Transfer, w.Operations[2].Kind)
+	assert.Nil(t, m.pinned(Request{}), "not known without a shape")
+}
+
 func TestWorkIsRefusedWhereNothingWasTraced(t *testing.T) {
 	read, err := trace.Decode(tracetest.Encode(&tracetest.Usual(1).Trace))
 	require.NoError(t, err)

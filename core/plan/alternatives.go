@@ -106,7 +106,7 @@ func (s *search) published(d *draft, f evaluated) error {
 	if c.BF16 {
 		precision = "bf16"
 	}
-	w := candidate{precision, profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers), f.optimizer}
+	w := candidate{precision, profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints), f.optimizer}
 	a := profile.Alternative{Name: PublishedRule, What: fmt.Sprintf("%d × %d, %s, %s, random order", c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, precision, w.checkpointing.With())}
 	d.Alternatives = append(d.Alternatives, a)
 	if s.estimator == nil {

@@ -74,6 +74,7 @@ func (s *search) writeData(d *draft, f evaluated) {
 	d.LengthBuckets = s.buckets(f)
 
 	l := newLoader(d.Config, s.in, s.pool)
+	l.room = max(0, l.room-f.pinned)
 	d.DataloaderNumWorkers, why = s.workers(l, f)
 	d.because("dataloader_num_workers", why)
 	d.DataloaderPrefetchFactor, why = l.prefetchFactor(d.DataloaderNumWorkers)

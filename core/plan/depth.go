@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -10,25 +11,40 @@ import (
 // depths of checkpointing that are worth a look between none and each layer: beyond, two of them differ by little.
 var depths = []int{8, 6, 4, 3, 2}
 
-// partly finds the fastest way to compute some layers again, where a candidate computes each of them again: nil where none gains more than
-// a little over what is known to fit, where none can be had, and where the config does not tell what it takes.
-func (s *search) partly(full evaluated, known []evaluated) (chosen *evaluated, err error) {
+// partly adds the fastest way to compute some layers again to what is known to fit, where a candidate computes each of them again: if one gains
+// more than a little, can be had, and the config tells what it takes.
+func (s *search) partly(full evaluated, known []evaluated) ([]evaluated, error) {
 	if !s.in.Options.AnyDepth || s.in.Options.EveryNLayers != nil || full.checkpointing.EveryN != 1 || s.estimator == nil || s.in.Options.Distributed == "fsdp" {
-		return nil, nil
+		return known, nil
 	}
-	limit := full.chosen.epoch.Likely
-	for _, other := range known {
-		limit = min(limit, other.chosen.epoch.Likely)
-	}
-	limit /= 1 + aboutAsFast
-	for _, n := range depths {
-		w := full.candidate
-		w.checkpointing.EveryN = n
-		hopeless, err := s.slower(w, full, limit)
+	return s.faster(full.candidate, depths, known, s.inBatchesOf(full))
+}
+
+// inBatchesOf gives the seconds of an epoch in the batches that fit when each layer is computed again.
+func (s *search) inBatchesOf(full evaluated) func(candidate) (float64, error) {
+	return func(w candidate) (float64, error) {
+		best, err := s.throughput(w, nil, s.usual(full.memory))
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		if hopeless {
+		return best.epoch(full.chosen).Likely, nil
+	}
+}
+
+// faster adds the fastest of some depths of a candidate to what is known to fit, if that is more than a little faster. Those whose bound, in seconds
+// of an epoch, is not are not looked at.
+func (s *search) faster(w candidate, depths []int, known []evaluated, bound func(candidate) (float64, error)) ([]evaluated, error) {
+	var chosen []evaluated
+	limit := math.Inf(1)
+	for _, other := range known {
+		limit = min(limit, other.chosen.epoch.Likely/(1+aboutAsFast))
+	}
+	for _, n := range depths {
+		w.checkpointing.EveryN = n
+		if hopeless, err := s.hopeless(w, limit, bound); err != nil || hopeless {
+			if err != nil {
+				return nil, err
+			}
 			continue
 		}
 		f, fits, err := s.evaluate(w)
@@ -36,21 +52,24 @@ func (s *search) partly(full evaluated, known []evaluated) (chosen *evaluated, e
 			return nil, err
 		}
 		if fits && f.chosen.epoch.Likely < limit {
-			chosen, limit = &f, f.chosen.epoch.Likely
+			chosen, limit = []evaluated{f}, f.chosen.epoch.Likely
 		}
 	}
-	return chosen, nil
+	return append(known, chosen...), nil
 }
 
-// slower tells whether a candidate would be slower than a limit in seconds even in the batches that fit when each layer is computed again.
-func (s *search) slower(w candidate, full evaluated, limit float64) (bool, error) {
-	best, err := s.throughput(w, nil, s.usual(full.memory))
-	return err == nil && best.epoch(full.chosen).Likely >= limit, err
+// hopeless tells whether a candidate has no room for one of the longest clips, or a bound that is not below a limit.
+func (s *search) hopeless(w candidate, limit float64, bound func(candidate) (float64, error)) (bool, error) {
+	if least, err := bound(w); err != nil || least >= limit {
+		return true, err
+	}
+	_, fits, err := s.estimator.Need(s.question(w, 1), s.budget, true)
+	return !fits, err
 }
 
 // explainCheckpointing holds the choice against the fastest other one.
 func (s *search) explainCheckpointing(d *draft, f evaluated, ranked []evaluated) {
-	d.GradientCheckpointing, d.EveryNLayers = f.checkpointing.On(), max(1, f.checkpointing.EveryN)
+	d.GradientCheckpointing, d.EveryNLayers, d.OffloadCheckpoints = f.checkpointing.On(), max(1, f.checkpointing.EveryN), f.checkpointing.Offload
 	other := slices.IndexFunc(ranked, func(w evaluated) bool { return w.precision == f.precision && w.checkpointing != f.checkpointing })
 	switch {
 	case s.in.Options.GradientCheckpointing != nil:
@@ -67,6 +86,7 @@ func (s *search) explainCheckpointing(d *draft, f evaluated, ranked []evaluated)
 		d.comparedWith(o.checkpointing.String(), fmt.Sprintf("%.2f× faster", o.chosen.epoch.Likely/f.chosen.epoch.Likely))
 	}
 	d.because("every_n_layers", s.depthReason(f))
+	d.because("offload_checkpoints", s.offloadReason(f, ranked))
 }
 
 func (s *search) depthReason(f evaluated) string {

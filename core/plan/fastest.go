@@ -56,6 +56,8 @@ func (s *search) feasible() (*search, []evaluated, error) {
 func (s *search) checkPrecision() error {
 	asked := s.in.Options.Precision
 	switch {
+	case s.pool.onCPU() && profile.Or(s.in.Options.OffloadCheckpoints, false):
+		return fault.New(fault.InvalidArgument, "leave offload_checkpoints out", "offload_checkpoints is true, and there is no GPU to offload from")
 	case s.pool.onCPU() && asked == "fp16":
 		return fault.New(fault.InvalidArgument, "leave precision out", "precision is fp16, and there is no GPU: a CPU trains in float32")
 	case asked == "bf16" && !s.pool.onCPU() && len(bf16Missing(s.pool.gpus)) > 0:
@@ -85,8 +87,8 @@ func byFormula(in Inputs) (profile.Config, error) {
 	n := profile.Or(in.NotTraced, NotTraced{Why: "it was not traced", Fix: "Plan with the model itself where torch and transformers are installed."})
 	c.Warnings = append([]string{fmt.Sprintf("The memory of a step of %s is unknown: its config does not determine it, and %s. Planned by the published formula, "+
 		"which ignores the length of clips. %s", in.Model.ClassOrName(), n.Why, n.Fix)}, c.Warnings...)
-	if o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.LengthHandling != "" || o.MaxLengthS != nil {
-		c.Warnings = append(c.Warnings, "The published formula ignores precision, gradient_checkpointing, every_n_layers, length_handling and max_length_s.")
+	if o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil {
+		c.Warnings = append(c.Warnings, "The published formula ignores precision, gradient_checkpointing, every_n_layers, offload_checkpoints, length_handling and max_length_s.")
 	}
 	return c, nil
 }
@@ -101,6 +103,7 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 		return profile.Config{}, err
 	}
 	s.writeKernels(d, best, ranked)
+	d.warn(s.pinnedWarning(best))
 	s.writeData(d, best)
 	if err := s.writeDevices(d, best); err != nil {
 		return profile.Config{}, err

@@ -78,6 +78,8 @@ type Options struct {
 	GradientCheckpointing *bool                   `json:"gradient_checkpointing"` //
 	EveryNLayers          *int                    `json:"every_n_layers"`         // of checkpointing: one of so many layers is computed again, 1..65536; above 1 not with GradientCheckpointing false
 	AnyDepth              bool                    `json:"any_depth"`              // checkpointing of each n-th layer alone is there where the plan will run: transformers has it from 5.23 on
+	OffloadCheckpoints    *bool                   `json:"offload_checkpoints"`    // what checkpointed layers save lies in pinned host memory; true not with GradientCheckpointing false
+	CanOffload            bool                    `json:"can_offload"`            // such offloading is there where the plan will run: transformers has it from 5.23 on
 	LengthHandling        string                  `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"
 	MaxLengthS            *float64                `json:"max_length_s"`           // longer clips are left out, above 0
 	Distributed           string                  `json:"distributed"`            // "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
@@ -228,11 +230,11 @@ func checkPrice(dollars *float64) error {
 
 // checkCombinations names options that exclude each other.
 func (o Options) checkCombinations() error {
-	given := o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != "" || o.LoRARank != 0 || o.Workers != nil || o.EvaluationOptions != (EvaluationOptions{})
+	given := o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != "" || o.LoRARank != 0 || o.Workers != nil || o.EvaluationOptions != (EvaluationOptions{})
 	switch {
 	case o.Policy == PublishedRule && given:
 		return fault.New(fault.InvalidArgument, `leave policy out, or override the settings of the plan: config.gradient_checkpointing = True`,
-			"policy %q does not accept precision, gradient_checkpointing, every_n_layers, length_handling, max_length_s, distributed, lora_rank, workers and options of evaluations", o.Policy)
+			"policy %q does not accept precision, gradient_checkpointing, every_n_layers, offload_checkpoints, length_handling, max_length_s, distributed, lora_rank, workers and options of evaluations", o.Policy)
 	case o.Streamed && o.LengthHandling != "" && o.LengthHandling != "random":
 		return fault.New(fault.InvalidArgument, "leave length_handling out, or load the dataset without streaming",
 			"length_handling is %q, but a stream has no order to choose", o.LengthHandling)
@@ -240,6 +242,10 @@ func (o Options) checkCombinations() error {
 		return fault.New(fault.InvalidArgument, "leave one of the two out", "every_n_layers is %d, and gradient_checkpointing is off", *o.EveryNLayers)
 	case profile.Or(o.EveryNLayers, 1) > 1 && o.Distributed == "fsdp":
 		return fault.New(fault.InvalidArgument, "leave one of the two out", "every_n_layers is %d, but FSDP computes each layer again or none", *o.EveryNLayers)
+	case profile.Or(o.OffloadCheckpoints, false) && !profile.Or(o.GradientCheckpointing, true):
+		return fault.New(fault.InvalidArgument, "leave one of the two out", "offload_checkpoints is true, and gradient_checkpointing is off")
+	case profile.Or(o.OffloadCheckpoints, false) && o.Distributed == "fsdp":
+		return fault.New(fault.InvalidArgument, "leave one of the two out", "offload_checkpoints is true, but FSDP's own checkpoints stay on the GPU")
 	case o.Preset == Reproducible && o.Precision != "" && o.Precision != "fp32":
 		return fault.New(fault.InvalidArgument, "leave one of the two out", "preset %q trains in float32, and precision is %q", o.Preset, o.Precision)
 	}

@@ -43,7 +43,7 @@ func (s *search) peak(f evaluated, batch int) (TracedPeak, error) {
 	for name, bytes := range held {
 		parts, rest = append(parts, profile.Part{Name: name, Bytes: bytes}), rest-bytes
 	}
-	return TracedPeak{Batch: batch, Bytes: total, Parts: inOrder(append(parts, profile.Part{Name: "cached", Bytes: rest}))}, nil
+	return TracedPeak{Batch: batch, Bytes: total, PinnedBytes: int64(profile.Or(e.PinnedBytes, 0)), Parts: inOrder(append(parts, profile.Part{Name: "cached", Bytes: rest}))}, nil
 }
 
 // addSharded replaces what a process alone holds of the model by its part.

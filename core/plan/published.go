@@ -142,6 +142,7 @@ func planPrecision(d *draft, in Inputs, p pool) {
 	d.because("gradient_checkpointing", why)
 	d.EveryNLayers = 1
 	d.because("every_n_layers", "the published rule knows no other")
+	d.because("offload_checkpoints", "the published rule keeps them on the GPU")
 	d.TorchCompile, why = torchCompile(p.gpus, preset)
 	d.because("torch_compile", why)
 	d.CudnnBenchmark, why = cudnnBenchmark(p.gpus, preset)

@@ -101,7 +101,7 @@ func (s *search) shardedRemedies() (out []string) {
 	devices := max(2, s.pool.count)
 	alone := s.budget
 	alone.Devices = 1
-	w := candidate{s.candidates()[0].precision, profile.CheckpointingOf(true, 1), optimizers[s.in.Options.Optimizer].name}
+	w := candidate{s.candidates()[0].precision, profile.CheckpointingOf(true, 1, false), optimizers[s.in.Options.Optimizer].name}
 	bytes, _, err := s.estimator.Need(s.question(w, 1), alone, true)
 	if err != nil {
 		return nil

@@ -203,7 +203,7 @@ func TestAModelKnownByItsTracesAloneIsEvaluatedInAThirdOfTheTime(t *testing.T) {
 	one, err := s.evaluating(d, f, 20)
 	require.NoError(t, err)
 	assert.InEpsilon(t, 20*10+4*2, one.Likely, 1e-9)
-	f.checkpointing = profile.CheckpointingOf(true, 1)
+	f.checkpointing = profile.CheckpointingOf(true, 1, false)
 	one, err = s.evaluating(d, f, 20)
 	require.NoError(t, err)
 	assert.InEpsilon(t, 0.75*(20*10+4*2), one.Likely, 1e-9)

@@ -43,6 +43,7 @@ type evaluated struct {
 	simulated  int // clips
 	all        []batches
 	chosen     batches
+	pinned     float64 // bytes of host memory of all devices, for offloaded checkpoints
 }
 
 // batches is one strategy of steps and micro-batches, with what an epoch of it takes.
@@ -143,16 +144,16 @@ func (s *search) shardState() error {
 // known tells whether anything is known of what the model takes.
 func (s *search) known() bool { return s.estimator != nil || len(s.in.Traced) > 0 }
 
-// candidates are those that the options and the devices allow, but for checkpointing of some layers that nobody asked for: those come from
-// partly.
+// candidates are those that the options and the devices allow, but for checkpointing of some layers, and offloaded, that nobody asked for: those
+// come from partly and offloaded.
 func (s *search) candidates() (all []candidate) {
 	o := s.in.Options
-	everyN := profile.Or(o.EveryNLayers, 1)
-	allowed := []profile.Checkpointing{{}, profile.CheckpointingOf(true, everyN)}
+	every := profile.CheckpointingOf(true, profile.Or(o.EveryNLayers, 1), profile.Or(o.OffloadCheckpoints, false))
+	allowed := []profile.Checkpointing{{}, every}
 	switch {
-	case o.GradientCheckpointing != nil:
-		allowed = []profile.Checkpointing{profile.CheckpointingOf(*o.GradientCheckpointing, everyN)}
-	case o.EveryNLayers != nil:
+	case !profile.Or(o.GradientCheckpointing, true):
+		allowed = allowed[:1]
+	case o.GradientCheckpointing != nil || o.EveryNLayers != nil || every.Offload:
 		allowed = allowed[1:]
 	}
 	for _, precision := range s.precisions() {
@@ -189,16 +190,14 @@ func (s *search) run() ([]evaluated, error) {
 		if err != nil {
 			return nil, err
 		}
+		full := &f
 		if !fits {
-			continue
-		}
-		all = append(all, f)
-		between, err := s.partly(f, all)
-		if err != nil {
+			full = nil
+		} else if all, err = s.partly(f, append(all, f)); err != nil {
 			return nil, err
 		}
-		if between != nil {
-			all = append(all, *between)
+		if all, err = s.offloaded(w, full, all); err != nil {
+			return nil, err
 		}
 	}
 	slices.SortStableFunc(all, func(a, b evaluated) int { return cmp.Compare(a.chosen.epoch.Likely, b.chosen.epoch.Likely) })
@@ -221,7 +220,12 @@ func (s *search) evaluate(w candidate) (f evaluated, fits bool, err error) {
 		return f, false, err
 	}
 	f.chosen = s.choose(f)
-	return f, true, nil
+	if w.checkpointing.Offload {
+		if f.pinned, err = s.pinnedBytes(f); err != nil {
+			return f, false, err
+		}
+	}
+	return f, s.fitsHost(f), nil
 }
 
 // usual is the clips of a micro-batch of the mean length.
@@ -232,7 +236,7 @@ func (s *search) usual(memory batching.Limits) int {
 // traced is what was traced of a candidate for this budget.
 func (s *search) traced(w candidate) *Traced {
 	for i, t := range s.in.Traced {
-		if w == (candidate{t.Precision, profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers), t.Optimizer}) && t.BudgetBytes == int64(s.budget.Bytes) {
+		if w == (candidate{t.Precision, profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers, t.Offload), t.Optimizer}) && t.BudgetBytes == int64(s.budget.Bytes) {
 			return &s.in.Traced[i]
 		}
 	}

@@ -120,7 +120,7 @@ func next(t *testing.T, in Inputs) *TraceRequest {
 
 // trace is that of a wanted way, in which so many of any clip fit.
 func trace(w *TraceRequest, fits int) Traced {
-	return Traced{Precision: w.Precision, Checkpointing: w.Checkpointing, EveryNLayers: w.EveryNLayers, Optimizer: w.Optimizer, BudgetBytes: w.BudgetBytes,
+	return Traced{Precision: w.Precision, Checkpointing: w.Checkpointing, EveryNLayers: w.EveryNLayers, Offload: w.Offload, Optimizer: w.Optimizer, BudgetBytes: w.BudgetBytes,
 		Memory: batching.Limits{{Seconds: 60, Batch: fits}}, Peaks: []TracedPeak{{Batch: max(1, fits), Bytes: w.BudgetBytes}}}
 }
 

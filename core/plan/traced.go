@@ -16,22 +16,24 @@ type Traced struct {
 	Precision     string          `json:"precision"`
 	Checkpointing bool            `json:"gradient_checkpointing"`
 	EveryNLayers  int             `json:"every_n_layers"` // with checkpointing: one of so many is computed again; 0 as 1
-	Optimizer     string          `json:"optimizer"`      // the Trainer's name
-	BudgetBytes   int64           `json:"budget_bytes"`   // that Memory was found for, context included
-	Memory        batching.Limits `json:"memory"`         // the largest micro-batch of clips of up to this length
-	Peaks         []TracedPeak    `json:"peaks"`          // of micro-batches of the longest clips, by rising size; none where no clip fits
-	EvalBatch     *int            `json:"eval_batch"`     // largest evaluation batch of the longest clips; absent when not asked for
-	Note          string          `json:"note"`           // what the trace assumed, for the user; "" for nothing
-	OneLength     bool            `json:"one_length"`     // nothing is known of other lengths, so that no batch can be split by length
-	Work          []TracedWork    `json:"work"`           // of a short clip alone and of a usual micro-batch, for their times; none where no times are known
-	HighBytes     *int64          `json:"high_bytes"`     // worst peak of whole runs in several orders; absent when none was simulated
+	Offload       bool            `json:"offload_checkpoints"`
+	Optimizer     string          `json:"optimizer"`    // the Trainer's name
+	BudgetBytes   int64           `json:"budget_bytes"` // that Memory was found for, context included
+	Memory        batching.Limits `json:"memory"`       // the largest micro-batch of clips of up to this length
+	Peaks         []TracedPeak    `json:"peaks"`        // of micro-batches of the longest clips, by rising size; none where no clip fits
+	EvalBatch     *int            `json:"eval_batch"`   // largest evaluation batch of the longest clips; absent when not asked for
+	Note          string          `json:"note"`         // what the trace assumed, for the user; "" for nothing
+	OneLength     bool            `json:"one_length"`   // nothing is known of other lengths, so that no batch can be split by length
+	Work          []TracedWork    `json:"work"`         // of a short clip alone and of a usual micro-batch, for their times; none where no times are known
+	HighBytes     *int64          `json:"high_bytes"`   // worst peak of whole runs in several orders; absent when none was simulated
 }
 
 // TracedPeak is the memory of one micro-batch of the longest clips.
 type TracedPeak struct {
-	Batch int            `json:"batch"`
-	Bytes int64          `json:"bytes"` // of the device, context included
-	Parts []profile.Part `json:"parts"`
+	Batch       int            `json:"batch"`
+	Bytes       int64          `json:"bytes"`        // of the device, context included
+	PinnedBytes int64          `json:"pinned_bytes"` // of the host, for offloaded checkpoints
+	Parts       []profile.Part `json:"parts"`
 }
 
 // TracedWork is what a micro-batch of clips of a length runs.

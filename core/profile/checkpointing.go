@@ -4,15 +4,17 @@ import "fmt"
 
 // Checkpointing is which layers are computed again in the backward pass, instead of keeping what they computed.
 type Checkpointing struct {
-	EveryN int // each n-th layer, as transformers counts them; 0: none
+	EveryN  int  // each n-th layer, as transformers counts them; 0: none
+	Offload bool // what it saves lies in pinned host memory
 }
 
-// CheckpointingOf is that of two settings as users know them: whether there is any, and of each how many layers one; below 1, of each.
-func CheckpointingOf(on bool, everyN int) Checkpointing {
+// CheckpointingOf is that of settings as users know them: whether there is any, of each how many layers one, below 1 of each, and whether what
+// it saves is offloaded.
+func CheckpointingOf(on bool, everyN int, offload bool) Checkpointing {
 	if !on {
 		return Checkpointing{}
 	}
-	return Checkpointing{EveryN: max(1, everyN)}
+	return Checkpointing{EveryN: max(1, everyN), Offload: offload}
 }
 
 // On tells whether any layer is computed again.
@@ -29,15 +31,19 @@ func (c Checkpointing) Share() float64 {
 	return 1 / float64(c.EveryN)
 }
 
-// String is "off", "on" or "on every 3rd layer".
+// String is "off", "on" or "on every 3rd layer, offloaded".
 func (c Checkpointing) String() string {
-	switch {
-	case !c.On():
+	if !c.On() {
 		return "off"
-	case c.Partly():
-		return "on " + c.which()
 	}
-	return "on"
+	words := "on"
+	if c.Partly() {
+		words += " " + c.which()
+	}
+	if c.Offload {
+		words += ", offloaded"
+	}
+	return words
 }
 
 // With is "without checkpointing", or "with " and its name.
@@ -48,12 +54,16 @@ func (c Checkpointing) With() string {
 	return "with " + c.Name()
 }
 
-// Name is "checkpointing" or "checkpointing of every 3rd layer", of what is on.
+// Name is "checkpointing" or "offloaded checkpointing of every 3rd layer", of what is on.
 func (c Checkpointing) Name() string {
-	if c.Partly() {
-		return "checkpointing of " + c.which()
+	words := "checkpointing"
+	if c.Offload {
+		words = "offloaded " + words
 	}
-	return "checkpointing"
+	if c.Partly() {
+		words += " of " + c.which()
+	}
+	return words
 }
 
 func (c Checkpointing) which() string {

@@ -31,7 +31,8 @@ type Config struct {
 	BF16                  bool `json:"bf16"`
 	TF32                  bool `json:"tf32"`
 	GradientCheckpointing bool `json:"gradient_checkpointing"`
-	EveryNLayers          int  `json:"every_n_layers"` // with gradient checkpointing: one of so many layers is computed again; 1, each
+	EveryNLayers          int  `json:"every_n_layers"`      // with gradient checkpointing: one of so many layers is computed again; 1, each
+	OffloadCheckpoints    bool `json:"offload_checkpoints"` // what checkpointed layers save for computing them again lies in pinned host memory
 	TorchCompile          bool `json:"torch_compile"`
 	CudnnBenchmark        bool `json:"cudnn_benchmark"`
 	Deterministic         bool `json:"deterministic"` // full_determinism of the Trainer

@@ -31,6 +31,7 @@ type gpuPlan struct {
 	Precision    string         `json:"precision"`
 	Checkpoint   bool           `json:"gradient_checkpointing"`
 	EveryN       int            `json:"every_n_layers"`
+	Offload      bool           `json:"offload_checkpoints"`
 	Optimizer    string         `json:"optimizer"`
 	LoraRank     int            `json:"lora_rank"`
 	Batch        int            `json:"per_device_train_batch_size"`
@@ -155,7 +156,7 @@ func (p gpuPlan) bound() string {
 func (p gpuPlan) short() string {
 	parts := []string{fmt.Sprintf("%d × %d", p.Batch, p.Accumulation), p.Precision}
 	if p.Checkpoint {
-		parts = append(parts, profile.CheckpointingOf(true, p.EveryN).Name())
+		parts = append(parts, profile.CheckpointingOf(true, p.EveryN, p.Offload).Name())
 	}
 	if strings.Contains(p.Optimizer, "8bit") {
 		parts = append(parts, "8-bit")

@@ -18,6 +18,7 @@ type memoryRecord struct {
 	PeakAllocated float64        `json:"peak_allocated"`
 	PeakReserved  float64        `json:"peak_reserved"`
 	PeakDevice    *float64       `json:"peak_device"`
+	Pinned        *float64       `json:"pinned_bytes"`
 	Fits          *bool          `json:"fits"`
 	Headroom      *float64       `json:"headroom_bytes"`
 	Retries       int            `json:"retries"`
@@ -179,7 +180,11 @@ func (r memoryRecord) peaks() string {
 		}
 		device = fmt.Sprintf(", device %s with %s of context%s", known(r.PeakDevice, units.Size), units.Size(*c), source)
 	}
-	return fmt.Sprintf("peak: allocated %s, reserved %s%s", units.Size(r.PeakAllocated), units.Size(r.PeakReserved), device)
+	host := ""
+	if pinned := orZero(r.Pinned); pinned > 0 {
+		host = fmt.Sprintf("; %s of host memory pinned", units.Size(pinned))
+	}
+	return fmt.Sprintf("peak: allocated %s, reserved %s%s%s", units.Size(r.PeakAllocated), units.Size(r.PeakReserved), device, host)
 }
 
 // ordered are the shares of memory that hold any, in the order in which they are drawn.

@@ -99,7 +99,7 @@ func (r planRecord) gives() string {
 }
 
 func checkpointing(c profile.Config) profile.Checkpointing {
-	return profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers)
+	return profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints)
 }
 
 func precision(c profile.Config) string {

@@ -33,6 +33,8 @@ func (m *Model) describe(r Request, set settings, t *tracker, peaks [phases]*hig
 	}
 	names := [phases][2]string{{segment, "forward"}, {segment, "backward"}, {"step", "optimizer"}}
 	e := Estimate{Estimate: peak.Estimate{Estimator: "analytic", Notes: m.notes(r, set)}}
+	pinned := uint64(t.pinned)
+	e.PinnedBytes = &pinned
 	highest := 0
 	for i, w := range peaks {
 		if w.peak.total > peaks[highest].peak.total {

@@ -91,7 +91,7 @@ func (b *bert) encode(x value) value {
 	b.masks = b.attentionMask()
 	x = b.then(x, b.dropout(x, b.HiddenDropout))
 	b.at("encoder layers", func() {
-		b.repeat(b.Layers, b.LayerDrop, func(int) { x = b.then(x, b.checkpointed(x, b.layer, b.masks...)) })
+		b.repeat(b.Layers, b.LayerDrop, func(int) { x = b.then(x, b.checkpointed(x, nil, b.layer, b.masks...)) })
 	})
 	return x
 }

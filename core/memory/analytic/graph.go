@@ -136,30 +136,3 @@ func (n *node) addScratch(e edge) {
 	n.scratch[n.scratchCount] = e
 	n.scratchCount++
 }
-
-// checkpointed plays a layer that transformers may recompute: forward keeps its input and further arguments only, and
-// backward plays it again (torch/utils/checkpoint.py without reentrance, the Trainer's default).
-func (t *tracker) checkpointed(x value, layer func(x value) value, arguments ...value) value {
-	if !t.checkpointing || t.checkpointDepth > 0 {
-		return layer(x)
-	}
-	t.layersSeen++
-	if (t.layersSeen-1)%max(1, t.everyN) != 0 {
-		return layer(x)
-	}
-	t.checkpointDepth++
-	y := layer(x)
-	t.checkpointDepth--
-	y.node = none
-	var n *node
-	t.unfrozen(func() { n = t.graph(multiplying, "checkpoint", &y, y.grad, x) })
-	if n != nil {
-		t.save(n, x)
-		t.save(n, arguments...)
-		for _, a := range arguments {
-			t.storages[a.at].shared = true
-		}
-		n.replay = func() value { return layer(x) }
-	}
-	return y
-}

@@ -146,7 +146,7 @@ func stackOperations(layers int, all bool) []kernel.Operation {
 		y = p.then(y, p.linear("out", y, narrow, true))
 		return p.then(y, p.sum(x, y))
 	}
-	play := func(int) { x = p.then(x, p.checkpointed(x, layer)) }
+	play := func(int) { x = p.then(x, p.checkpointed(x, nil, layer)) }
 	if all {
 		for i := range layers {
 			play(i)

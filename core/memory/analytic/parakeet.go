@@ -89,7 +89,7 @@ func (p *parakeet) encode(features value) value {
 		return y
 	}
 	p.at("encoder layers", func() {
-		p.repeat(p.Layers, p.LayerDrop, func(int) { x = p.then(x, p.checkpointed(x, layer, mask, p.positions)) })
+		p.repeat(p.Layers, p.LayerDrop, func(int) { x = p.then(x, p.checkpointed(x, nil, layer, mask, p.positions)) })
 	})
 	p.transposedGradient(x, false) // the head is a convolution
 	return x

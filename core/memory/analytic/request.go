@@ -23,6 +23,7 @@ type Request struct {
 	Precision            string `json:"precision"`              // "fp32", or by autocast "fp16" or "bf16"; "fp32"
 	Checkpointing        bool   `json:"checkpointing"`          // gradient checkpointing, not reentrant
 	EveryNLayers         int64  `json:"every_n_layers"`         // checkpoints each n-th layer alone, as transformers counts them, 1..65536; 1
+	OffloadCheckpoints   bool   `json:"offload_checkpoints"`    // keeps what checkpoints save in pinned host memory
 	Accumulation         int64  `json:"accumulation"`           // micro-batches of an optimizer step, 1..2^20; 1
 	Optimizer            string `json:"optimizer"`              // the Trainer's name: see Optimizers; "adamw_torch_fused"
 	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` // as model.freeze_feature_encoder() does
@@ -58,16 +59,16 @@ const (
 
 // settings are the checked choices of a request.
 type settings struct {
-	low, bfloat, eager, checkpointing, accumulating, padded bool
-	evaluating                                              bool // no layer is skipped
-	gpu                                                     capability
-	accumulation                                            int64
-	everyN                                                  int   // layers, of which one is checkpointed; 0 as 1
-	rank                                                    int64 // of LoRA; 0 without
-	optimizer                                               optimizerRule
-	libraries                                               device.Workspaces
-	sums                                                    reduction.GPU
-	allocator                                               allocator.Settings
+	low, bfloat, eager, checkpointing, offload, accumulating, padded bool
+	evaluating                                                       bool // no layer is skipped
+	gpu                                                              capability
+	accumulation                                                     int64
+	everyN                                                           int   // layers, of which one is checkpointed; 0 as 1
+	rank                                                             int64 // of LoRA; 0 without
+	optimizer                                                        optimizerRule
+	libraries                                                        device.Workspaces
+	sums                                                             reduction.GPU
+	allocator                                                        allocator.Settings
 }
 
 func (r Request) settings() (s settings, err error) {
@@ -76,7 +77,7 @@ func (r Request) settings() (s settings, err error) {
 	}
 	s.low, s.bfloat, s.eager = r.Precision == "fp16" || r.Precision == "bf16", r.Precision == "bf16", r.Attention == "eager"
 	s.checkpointing, s.padded, s.rank = r.Checkpointing, r.Batch > 1, r.LoRARank
-	s.everyN = int(r.EveryNLayers)
+	s.everyN, s.offload = int(r.EveryNLayers), r.OffloadCheckpoints
 	s.accumulation, s.accumulating = r.Accumulation, r.Accumulation > 1
 	if r.Padded != nil {
 		s.padded = *r.Padded
@@ -116,6 +117,8 @@ func (r Request) checkSizes() error {
 		return fault.New(fault.InvalidArgument, "give 1 to checkpoint every layer", "every_n_layers is %d; the range is 1 to %d", r.EveryNLayers, maxLayers)
 	case r.EveryNLayers > 1 && !r.Checkpointing:
 		return fault.New(fault.InvalidArgument, "turn checkpointing on, or leave every_n_layers out", "every_n_layers is %d without checkpointing", r.EveryNLayers)
+	case r.OffloadCheckpoints && !r.Checkpointing:
+		return fault.New(fault.InvalidArgument, "turn checkpointing on, or leave offload_checkpoints out", "offload_checkpoints is true without checkpointing")
 	case r.Accumulation < 0 || r.Accumulation > 1<<20:
 		return fault.New(fault.InvalidArgument, "give the micro-batches of an optimizer step, or leave it out", "accumulation is %d; the range is 1 to 2^20", r.Accumulation)
 	case r.LoRARank < 0 || r.LoRARank > maxRankOfLoRA:

@@ -37,6 +37,7 @@ func TestBadRequests(t *testing.T) {
 		{"negative accumulation", func(r *Request) { r.Accumulation = -2 }, fault.InvalidArgument, "accumulation is -2"},
 		{"a depth below every layer", func(r *Request) { r.Checkpointing, r.EveryNLayers = true, -1 }, fault.InvalidArgument, "every_n_layers is -1; the range is 1 to 65536"},
 		{"a depth without checkpointing", func(r *Request) { r.EveryNLayers = 2 }, fault.InvalidArgument, "every_n_layers is 2 without checkpointing"},
+		{"offloaded checkpoints without checkpointing", func(r *Request) { r.OffloadCheckpoints = true }, fault.InvalidArgument, "offload_checkpoints is true without checkpointing"},
 		{"a limit of nothing", func(r *Request) { r.LimitBytes = ptr(int64(0)) }, fault.InvalidArgument, "limit_bytes is 0"},
 		{"a negative context", func(r *Request) { r.DeviceBytes = ptr(int64(-1)) }, fault.InvalidArgument, "device_bytes is -1"},
 		{"allocator settings of another kind", func(r *Request) { r.Settings = "max_split_size_mb:tiny" }, fault.InvalidArgument, "max_split_size_mb"},

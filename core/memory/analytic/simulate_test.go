@@ -32,6 +32,44 @@ func TestCheckpointingByDepth(t *testing.T) {
 	})
 }
 
+// TestOffloadedCheckpoints: they take host memory instead of the device's, and copies there and back; deeper ones take less of both.
+func TestOffloadedCheckpoints(t *testing.T) {
+	everyModel(t, func(t *testing.T, m *Model) {
+		pinned := uint64(math.MaxUint64)
+		for _, n := range []int64{1, 2} {
+			r := Request{Batch: 8, Seconds: 6, Precision: "fp16", Checkpointing: true, EveryNLayers: n}
+			kept, err := m.Estimate(r)
+			require.NoError(t, err)
+			require.Zero(t, *kept.PinnedBytes)
+			r.OffloadCheckpoints = true
+			moved, err := m.Estimate(r)
+			require.NoError(t, err)
+			require.LessOrEqual(t, moved.PeakAllocated, kept.PeakAllocated+8*6*16000*4, "the waveforms of the batch stay beside their copy")
+			require.Less(t, *moved.PinnedBytes, pinned)
+			pinned = *moved.PinnedBytes
+			p, err := m.Predict(r)
+			require.NoError(t, err)
+			require.Equal(t, pinned, p.PinnedBytes)
+			w, err := m.Work(r)
+			require.NoError(t, err)
+			there, back := transferred(w, kernel.Forward), transferred(w, kernel.Backward)
+			require.Greater(t, there, 0.4*float64(pinned), "rounding to a power of two takes less than twice as much")
+			require.LessOrEqual(t, there, float64(pinned))
+			require.LessOrEqual(t, back, there)
+			require.True(t, m.freeze || back > 0.999*there, "what is not frozen comes back")
+		}
+	})
+}
+
+func transferred(w kernel.Work, phase kernel.Phase) (sum float64) {
+	for _, o := range w.Operations {
+		if o.Kind == kernel.Transfer && o.Phase == phase {
+			sum += o.Times * o.Read
+		}
+	}
+	return sum
+}
+
 func TestSimulatedSteps(t *testing.T) {
 	everyModel(t, func(t *testing.T, m *Model) {
 		r := Request{Batch: 4, Seconds: 6, Precision: "fp16", Checkpointing: true}

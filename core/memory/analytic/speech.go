@@ -94,7 +94,7 @@ func (e *speechEncoder) frontEnd(waves value) value {
 		out := dim{"channels", e.ConvDim[i]}
 		s, weight := of(e.batch, out, dim{"conv frames", frames}), []dim{out, in, {"taps", e.ConvKernel[i]}}
 		e.at("feature encoder", func() {
-			x = e.then(x, e.checkpointed(x, func(x value) value { return e.convLayer(i, x, s, weight) }))
+			x = e.then(x, e.checkpointed(x, nil, func(x value) value { return e.convLayer(i, x, s, weight) }))
 		})
 		in = out
 	}

@@ -13,7 +13,7 @@ func (e *speechEncoder) encoder(x value) value {
 		e.at("encoder layers", func() {
 			e.repeat(e.Layers, e.LayerDrop, func(i int) {
 				layer := func(x value) value { return e.layer(i, x, masks) }
-				x = e.then(x, e.checkpointed(x, layer, e.shared(i, masks)...))
+				x = e.then(x, e.checkpointed(x, nil, layer, e.shared(i, masks)...))
 			})
 		})
 		e.drop(e.bias)

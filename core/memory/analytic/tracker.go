@@ -31,6 +31,7 @@ type tracker struct {
 	checkpointDepth int      // inside a checkpointed forward, where nothing is saved
 	repeats         int64    // how many equal layers the one at work stands for
 	workRepeats     int64    // the same for counting work, also while a layer is recomputed
+	pinned          int64    // bytes of host memory that hold offloaded checkpoints
 	layersSeen      int      // that could be checkpointed, in the order of the model's modules
 	kept            float64  // how often the layer at work runs, on average: below 1 where some are skipped at random
 	sharedFreed     []int32  // storages that were freed during such a layer, though all of those layers shared them

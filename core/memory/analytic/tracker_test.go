@@ -130,7 +130,7 @@ func stackPeaks(layers int, checkpointing, all bool) [3]int64 {
 		y = p.then(y, p.linear("out", y, narrow, true))
 		return p.then(y, p.sum(x, y))
 	}
-	p.repeat(layers, 0, func(int) { x = p.then(x, p.checkpointed(x, layer)) })
+	p.repeat(layers, 0, func(int) { x = p.then(x, p.checkpointed(x, nil, layer)) })
 	loss := p.summed("loss", x, of(dim{"loss", 1}), float32s)
 	p.drop(x)
 	p.endForward()

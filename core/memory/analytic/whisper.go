@@ -15,7 +15,7 @@ func (w *whisper) encode() {
 	w.call("encoder", func() {
 		x = w.embed(x)
 		w.at("encoder layers", func() {
-			w.repeat(w.EncoderLayers, w.EncoderLayerDrop, func(int) { x = w.then(x, w.checkpointed(x, w.encoderLayer)) })
+			w.repeat(w.EncoderLayers, w.EncoderLayerDrop, func(int) { x = w.then(x, w.checkpointed(x, nil, w.encoderLayer)) })
 		})
 		x = w.then(x, w.norm("layer norm", x, of(w.batch, w.frames), w.size))
 	})
@@ -42,7 +42,7 @@ func (w *whisper) decode() (loss value) {
 	w.call("decoder", func() {
 		x = w.embedTokens()
 		w.at("decoder layers", func() {
-			w.repeat(w.DecoderLayers, w.DecoderLayerDrop, func(int) { x = w.then(x, w.checkpointed(x, w.decoderLayer, w.encoded)) })
+			w.repeat(w.DecoderLayers, w.DecoderLayerDrop, func(int) { x = w.then(x, w.checkpointed(x, &w.encoded, w.decoderLayer)) })
 		})
 		x = w.then(x, w.norm("layer norm", x, of(w.batch, w.tokens), w.size))
 	})

@@ -12,6 +12,7 @@ type Prediction struct {
 	PeakAllocated     uint64
 	PeakReserved      uint64 // by the rule
 	TrainedParameters int64
+	PinnedBytes       uint64 // of the host, for offloaded checkpoints
 }
 
 // Predict plays a step as Estimate does. Errors: those of Estimate.
@@ -24,7 +25,7 @@ func (m *Model) Predict(r Request) (Prediction, error) {
 	for _, w := range highest {
 		peak = max(peak, w.peak.total)
 	}
-	return Prediction{uint64(peak), t.reserved(peak), t.trainedParameters}, nil
+	return Prediction{uint64(peak), t.reserved(peak), t.trainedParameters, uint64(t.pinned)}, nil
 }
 
 // Work plays a step as Estimate does, and records what it runs. Errors: those of Estimate.

@@ -8,6 +8,7 @@ type Estimate struct {
 	PeakRequested uint64       `json:"peak_requested"` // the same without rounding
 	PeakReserved  uint64       `json:"peak_reserved"`  // taken from the device by the allocator
 	PeakDevice    *uint64      `json:"peak_device"`    // reserved and device_bytes; null without them
+	PinnedBytes   *uint64      `json:"pinned_bytes"`   // of the host, for offloaded checkpoints of one micro-batch; null where that is not known
 	Fits          *bool        `json:"fits"`           // whether every allocation found room; null without a limit
 	Retries       uint64       `json:"retries"`        // how often the cache was given back to find room
 	OutOfMemory   *OutOfMemory `json:"out_of_memory"`  // where the run ends; null when it does not

@@ -11,7 +11,7 @@ type Call struct {
 	Op      string `json:"op"`      // ATen's name, such as "aten.mm.default"
 	DType   string `json:"dtype"`   // "float16", …; "" without tensors
 	Phase   string `json:"phase"`   // as Segment.Phases
-	Layout  string `json:"layout"`  // "strided": a copy changes the order of elements; "repeated": an operand is expanded along the last dimension
+	Layout  string `json:"layout"`  // "strided": a copy changes the order of elements; "repeated": an operand is expanded along the last dimension; ToPinned; OfHost
 	Numbers int    `json:"numbers"` // how many each call has, by which they are: see Moved, Row and Product
 }
 
@@ -20,6 +20,12 @@ const (
 	Moved   = 2 // bytes read and written alone
 	Row     = 3 // before them the length of a row
 	Product = 6 // before them batch, m, n and k
+)
+
+// Layouts of copies between the device and host memory.
+const (
+	ToPinned = "to_pinned" // takes pinned host memory
+	OfHost   = "host"
 )
 
 const (

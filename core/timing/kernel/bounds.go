@@ -18,12 +18,18 @@ func (m *Model) spreadOf(o Operation) timing.Range {
 	if f, measured := m.factors[o.group()]; measured {
 		return timing.Range{Low: f.Low / f.Factor, Likely: 1, High: f.High / f.Factor}
 	}
+	if o.Kind == Transfer {
+		return transferSpread
+	}
 	spread := m.residuals.spreadOf(o)
 	if o.product() && (o.DType != Float32 || !m.measured && !m.card.sameChip) {
 		spread = widest(spread, fitted().Carried[o.table()])
 	}
 	return spread
 }
+
+// transferSpread holds slots of 8 lanes, and hosts that reach more than is assumed.
+var transferSpread = timing.Range{Low: 0.9, Likely: 1, High: 2}
 
 // nearest is the fitted card whose residuals are most like this one's: slow clocks under load tell more than generations.
 func (m *Model) nearest() string {

@@ -100,6 +100,8 @@ func (m *Model) Seconds(o Operation) (float64, error) {
 		each = m.multiplying(o)
 	case Convolution:
 		each = max(each, m.multiplying(o)*m.memory.Convolution) + m.reordering(o)
+	case Transfer:
+		each = max(o.Read, o.Written) / m.card.link
 	case Attention:
 		each = max(each, o.FLOPs()/(m.rate(o.DType)*fusedAttentionShare))
 	}

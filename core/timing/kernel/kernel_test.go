@@ -39,7 +39,7 @@ func TestEveryCardOfTheCatalogueHasPositiveTimesOrSaysWhyNot(t *testing.T) {
 	for _, entry := range gpus.All() {
 		card, err := CardOf(entry)
 		require.NoError(t, err, "give it multiprocessors in gpus.json")
-		for _, kind := range []Kind{GEMM, Convolution, Attention, Elementwise, Broadcast, Copy, Reduction, Softmax, Normalization, NormBackward, Gather, Optimizer, "unheard of"} {
+		for _, kind := range []Kind{GEMM, Convolution, Attention, Elementwise, Broadcast, Copy, Reduction, Softmax, Normalization, NormBackward, Gather, Optimizer, Transfer, "unheard of"} {
 			for _, d := range []DType{Float32, TF32, Float16, BFloat16} {
 				o := Operation{Kind: kind, Phase: Forward, DType: d, Batch: 8, M: 500, N: 500, K: 64, Row: 500, Read: 1e7, Written: 1e7}
 				took := secondsOf(t, New(card, Terms{}), o)
@@ -60,6 +60,16 @@ func TestMoreBytesNeverTakeLess(t *testing.T) {
 			before = took
 		}
 	}
+}
+
+// TestTransfersGoOverPCIe: of the third generation to a T4, and of the fifth to an H100.
+func TestTransfersGoOverPCIe(t *testing.T) {
+	o := Operation{Kind: Transfer, Phase: Forward, DType: Float16, Read: 12e9, Written: 12e9}
+	assert.InEpsilon(t, 1, secondsOf(t, modelOf(t, "T4", Terms{NoLaunch: true}), o), 1e-9)
+	assert.InEpsilon(t, 0.24, secondsOf(t, modelOf(t, "H100", Terms{NoLaunch: true}), o), 1e-9)
+	step, err := modelOf(t, "T4", Terms{NoLaunch: true}).Step([]Operation{o}, nil)
+	require.NoError(t, err)
+	assert.InEpsilon(t, 2, step[Forward].Others.High, 1e-9, "half of the lanes")
 }
 
 func TestSmallTensorsStayInTheCache(t *testing.T) {

@@ -22,6 +22,7 @@ const (
 	NormBackward  Kind = "norm_backward" // with the gradients of scale and shift
 	Gather        Kind = "gather"        // embeddings and their gradients
 	Optimizer     Kind = "optimizer"     // elementwise over lists of parameters
+	Transfer      Kind = "transfer"      // between the card and pinned host memory: read on one side, written on the other
 )
 
 // Phase is the part of a step that an operation belongs to.

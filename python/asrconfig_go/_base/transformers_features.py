@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 LAYER_DROPS = ("layerdrop", "encoder_layerdrop", "decoder_layerdrop")  # of configs, and of modules
 
@@ -12,6 +13,17 @@ LAYER_DROPS = ("layerdrop", "encoder_layerdrop", "decoder_layerdrop")  # of conf
 def has_any_depth() -> bool:
     """Whether it checkpoints each n-th layer alone, ``every_n_layers``: from 5.23 on."""
     return _says("modeling_utils.py", "every_n_layers:")
+
+
+def can_offload_checkpoints() -> bool:
+    """Whether it keeps what checkpoints save in pinned host memory, ``offload``: from 5.23 on."""
+    return _says("modeling_utils.py", " offload: bool = False")
+
+
+def checkpoint_options(every_n_layers: int, offload_checkpoints: bool) -> dict[str, Any]:
+    """What differs from checkpointing of every layer on the device, by transformers' names."""
+    depth = {"every_n_layers": every_n_layers} if every_n_layers > 1 else {}
+    return {**depth, **({"offload": True} if offload_checkpoints else {})}
 
 
 def trainer_stops_caching() -> bool:

@@ -25,6 +25,16 @@ def checkpointing_depth(model: Any) -> int | None:
     return next((i for i, on in enumerate(layers) if i and on), max(1, len(layers)))
 
 
+def offloads_checkpoints(model: Any) -> bool:
+    """Whether what checkpoints save is kept in host memory, by the function that transformers wraps them in then."""
+    functions = (getattr(m, "_gradient_checkpointing_func", None) for m in model.modules() if _checkpoints(m))
+    return any(getattr(getattr(f, "func", f), "__name__", "") == "checkpoint_func" for f in functions)
+
+
+def _checkpoints(module: Any) -> bool:
+    return getattr(module, "gradient_checkpointing", False) is True
+
+
 def _is_layer(module: Any) -> bool:
     return any(kind.__name__ == "GradientCheckpointingLayer" for kind in type(module).__mro__)
 

@@ -7,11 +7,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
-from .._base.wrapped_model import bare, checkpointing_depth
+from .._base.transformers_features import checkpoint_options
+from .._base.wrapped_model import bare, checkpointing_depth, offloads_checkpoints
 from ..plan.plan_record import PlanRecord
 from .applied_settings import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report
 from .training_arguments import UnsupportedSettingWarning
 
+# What older versions do instead, by transformers' names: the plan's name, its value there, and what follows.
+_LACKING = {
+    "every_n_layers": (
+        "every_n_layers", "1", "this transformers checkpoints every layer: a step takes longer, and less memory"
+    ),
+    "offload": (
+        "offload_checkpoints", "False",
+        "this transformers keeps checkpoints on the GPU: a step takes more memory than planned",
+    ),
+}  # fmt: skip
 # transformers 5 renames it; both are there for a while, and the older name then warns.
 _CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
 
@@ -20,10 +31,10 @@ def prepare_model(model: Any, config: PlanRecord) -> Applied:
     """Change ``model`` in place as ``config`` plans it; a second time changes nothing.
 
     Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on, of each n-th
-    layer or off, and no key-value cache with it; ``attn_implementation``; ``freeze_feature_encoder``. Models in
-    torch.compile's or PEFT's wrappers are found inside. What the model's class does not support is left unchanged and
-    reported by an ``UnsupportedSettingWarning``. Weights, their training state (but for what is frozen) and random
-    numbers stay.
+    layer or off, what it saves on the GPU or the host, and no key-value cache with it; ``attn_implementation``;
+    ``freeze_feature_encoder``. Models in torch.compile's or PEFT's wrappers are found inside. What the model's
+    class does not support is left unchanged and reported by an ``UnsupportedSettingWarning``. Weights, their
+    training state (but for what is frozen) and random numbers stay.
 
     Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for other objects.
 
@@ -53,8 +64,9 @@ def settings_of_model(model: Any, config: PlanRecord) -> list[AppliedSetting]:
 def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
     wanted, name = config.gradient_checkpointing, "gradient_checkpointing"
     enable, disable = _checkpointing_method(model, "enable"), _checkpointing_method(model, "disable")
-    now, kind, depth = _checkpointing_now(model), type(model).__name__, config.every_n_layers
-    planned = _words(depth)
+    now, kind = _checkpointing_now(model), type(model).__name__
+    depth, offload = config.every_n_layers, config.offload_checkpoints
+    planned = _words(depth, offload)
     if not wanted:
         if now != "off" and disable is not None:
             disable()
@@ -65,13 +77,11 @@ def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
     elif enable is None or not getattr(model, "supports_gradient_checkpointing", True):
         yield _refused(name, now, f"{kind} does not support it; a step takes more memory than planned")
     else:
-        some = depth > 1 and "every_n_layers" in inspect.signature(enable).parameters
-        enable({"use_reentrant": False}, **({"every_n_layers": depth} if some else {}))
-        if some or depth == 1:
+        wished, known = checkpoint_options(depth, offload), inspect.signature(enable).parameters
+        enable({"use_reentrant": False}, **{option: value for option, value in wished.items() if option in known})
+        if wished.keys() <= known.keys():
             yield AppliedSetting("model", name, planned, DONE, f"was {now}")
-        else:
-            why = "this transformers checkpoints every layer: a step takes longer, and less memory"
-            yield _refused("every_n_layers", "1", why)
+        yield from (_refused(*_LACKING[option]) for option in wished if option not in known)
         yield from _no_cache(model)
 
 
@@ -85,11 +95,12 @@ def _checkpointing_now(model: Any) -> str:
     if not on:
         return "off"
     kept = all(getattr(f, "keywords", {}).get("use_reentrant") is False for f in functions)
-    return _words(checkpointing_depth(model) or 1) if kept else "reentrant"
+    return _words(checkpointing_depth(model) or 1, offloads_checkpoints(model)) if kept else "reentrant"
 
 
-def _words(depth: int) -> str:
-    return "on, not reentrant" if depth == 1 else f"one of {depth} layers, not reentrant"
+def _words(depth: int, offload: bool) -> str:
+    layers = "on" if depth == 1 else f"one of {depth} layers"
+    return f"{layers}, {'offloaded, ' if offload else ''}not reentrant"
 
 
 def _no_cache(model: Any) -> Iterator[AppliedSetting]:

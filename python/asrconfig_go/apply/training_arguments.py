@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.records import json_fields
-from .._base.transformers_features import has_any_depth
+from .._base.transformers_features import can_offload_checkpoints, checkpoint_options, has_any_depth
 from ..plan.plan_record import PlanRecord, checked_setting
 from .unused_parameters import find_unused_parameters
 
@@ -246,7 +246,7 @@ def _planned(config: PlanRecord, known: _Known, chosen: dict[str, Any], model: A
         settings["warmup_ratio"] = config.warmup_ratio
     if config.gradient_checkpointing:
         # The reentrant kind needs an input that requires gradients, which a frozen feature encoder does not give.
-        settings["gradient_checkpointing_kwargs"] = {"use_reentrant": False, **_depth(config)}
+        settings["gradient_checkpointing_kwargs"] = {"use_reentrant": False, **_checkpoints(config)}
     if chosen.get("dataloader_num_workers", config.dataloader_num_workers) > 0:
         settings["dataloader_prefetch_factor"] = config.dataloader_prefetch_factor
         settings["dataloader_persistent_workers"] = config.dataloader_persistent_workers
@@ -267,14 +267,18 @@ def _planned(config: PlanRecord, known: _Known, chosen: dict[str, Any], model: A
     return {name: value for name, value in planned.items() if name not in chosen}
 
 
-def _depth(config: PlanRecord) -> dict[str, int]:
-    if config.every_n_layers == 1:
-        return {}
-    if has_any_depth():
-        return {"every_n_layers": config.every_n_layers}
-    reason = f"{_transformers_version()} checkpoints every layer: a step takes longer, and less memory"
-    _report("every_n_layers", config.every_n_layers, reason)
-    return {}
+def _checkpoints(config: PlanRecord) -> dict[str, Any]:
+    """Which layers are checkpointed and where their inputs lie, as far as the installed transformers can choose."""
+    depth, offload = config.every_n_layers, config.offload_checkpoints
+    if depth > 1 and not has_any_depth():
+        reason = f"{_transformers_version()} checkpoints every layer: a step takes longer, and less memory"
+        _report("every_n_layers", depth, reason)
+        depth = 1
+    if offload and not can_offload_checkpoints():
+        reason = f"{_transformers_version()} keeps checkpoints on the GPU: a step takes more memory than planned"
+        _report("offload_checkpoints", offload, reason)
+        offload = False
+    return checkpoint_options(depth, offload)
 
 
 def _grouped(config: PlanRecord) -> bool:

@@ -32,6 +32,7 @@ def add_memory(commands: Any) -> None:
         "--checkpointing", action=argparse.BooleanOptionalAction, default=False, help="with gradient checkpointing"
     )
     memory.add_argument("--every-n-layers", type=int, default=1, help="checkpoint each n-th layer alone")
+    memory.add_argument("--offload-checkpoints", action="store_true", help="keep checkpoints in pinned host memory")
     add_choice(memory, "--optimizer", choices.Optimizer, OPTIMIZER, "the Trainer's name")
     memory.add_argument(
         "--accumulation", type=int, default=ACCUMULATION, help="micro-batches of a step (default %(default)s)"
@@ -75,6 +76,7 @@ def _memory(arguments: argparse.Namespace) -> int:
             optimizer=arguments.optimizer,
             accumulation=arguments.accumulation,
             every_n_layers=arguments.every_n_layers,
+            offload_checkpoints=arguments.offload_checkpoints,
             freeze_feature_encoder=arguments.freeze_feature_encoder,
             gpu=arguments.gpu,
             evaluation_batch=arguments.evaluation_batch,

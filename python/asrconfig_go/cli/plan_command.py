@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 _PASSED_ON = (
     "target_batch_size", "safety_margin", "policy", "preset", "gpu", "optimizer", "lr_scaling", "precision",
-    "gradient_checkpointing", "every_n_layers", "length_handling", "max_length_s", "distributed", "device_count",
-    "loader_rate", "price_usd_hour", "gpu_profile", "freeze_feature_encoder", "sample_size", "trace", "eval_samples",
-    "max_eval_share", "predict_with_generate", "generation_max_length", "num_beams",
+    "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "length_handling", "max_length_s",
+    "distributed", "device_count", "loader_rate", "price_usd_hour", "gpu_profile", "freeze_feature_encoder",
+    "sample_size", "trace", "eval_samples", "max_eval_share", "predict_with_generate", "generation_max_length",
+    "num_beams",
 )  # fmt: skip
 
 
@@ -49,6 +50,7 @@ def _add_choices(plan: Any) -> None:
         help="gradient checkpointing (default: the faster one that fits)",
     )
     add("--every-n-layers", type=int, metavar="N", help="checkpoint each N-th layer (default: the fastest that fits)")
+    add("--offload-checkpoints", action=toggle, help="keep checkpoints in host memory (default: if faster)")
     add("--max-seconds", dest="max_length_s", type=float, metavar="SECONDS", help="leave out longer clips")
     add_choice(plan, "--distributed", choices.Distributed, help="how GPUs share the model (default ddp)")
     add("--device-count", type=int, help="GPUs that share a step (default: those visible)")

@@ -68,6 +68,7 @@ class GPUPlan:
     precision: str
     gradient_checkpointing: bool
     every_n_layers: int
+    offload_checkpoints: bool
     optimizer: str
     lora_rank: int
     per_device_train_batch_size: int

@@ -26,7 +26,7 @@ from .._base.defaults import (
 from .._base.errors import InvalidArgumentError
 from .._base.json_files import read_json
 from .._base.records import from_json, to_json
-from .._base.transformers_features import has_any_depth
+from .._base.transformers_features import can_offload_checkpoints, has_any_depth
 from ..data.profile import DatasetProfile
 from ..machine.hardware import GPU, HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
@@ -177,7 +177,8 @@ def compare_described(
         trained.pop(HardwareProfile.detect(named["gpu"]).gpu_name, None)
     if asked.calibrations is None:
         asked = replace(asked, calibrations=trained)
-    request = {**asked.request(), "kernel_profiles": kernels, "any_depth": has_any_depth()}
+    request = {**asked.request(), "kernel_profiles": kernels}
+    request |= {"any_depth": has_any_depth(), "can_offload": can_offload_checkpoints()}
     request |= {"model": model, "gpus": _names(gpus), "prices": _prices(prices)}
     request["data"] = _data(dataset, hours, mean_s, max_s)
     request = {**(measured or {}), **request}

@@ -28,6 +28,7 @@ def estimate_step_time(
     precision: Precision | None = None,
     gradient_checkpointing: bool = False,
     every_n_layers: int = 1,
+    offload_checkpoints: bool = False,
     accumulation: int = ACCUMULATION,
     optimizer: Optimizer = OPTIMIZER,
     freeze_feature_encoder: bool = False,
@@ -51,6 +52,7 @@ def estimate_step_time(
     request = _request(
         model, gpu=gpu, batch=batch, seconds=seconds, precision=precision,
         gradient_checkpointing=gradient_checkpointing, every_n_layers=every_n_layers,
+        offload_checkpoints=offload_checkpoints,
         accumulation=accumulation, optimizer=optimizer, freeze_feature_encoder=freeze_feature_encoder,
         lora_rank=lora_rank, attention=attention, gpu_profile=gpu_profile,
     )  # fmt: skip
@@ -68,6 +70,7 @@ def estimate_run_time(
     precision: Precision | None = None,
     gradient_checkpointing: bool = False,
     every_n_layers: int = 1,
+    offload_checkpoints: bool = False,
     accumulation: int = ACCUMULATION,
     optimizer: Optimizer = OPTIMIZER,
     freeze_feature_encoder: bool = False,
@@ -99,6 +102,7 @@ def estimate_run_time(
     request = _request(
         model, gpu=gpu, batch=batch, seconds=seconds, precision=precision,
         gradient_checkpointing=gradient_checkpointing, every_n_layers=every_n_layers,
+        offload_checkpoints=offload_checkpoints,
         accumulation=accumulation, optimizer=optimizer, freeze_feature_encoder=freeze_feature_encoder,
         lora_rank=lora_rank, attention=attention, gpu_profile=gpu_profile, steps=steps, workers=workers,
         loader_rate=loader_rate, eval_steps=eval_steps, eval_batch=batch if eval_batch is None else eval_batch,
@@ -111,7 +115,7 @@ _TYPES: dict[str, Any] = {
     **dict.fromkeys(("gpu", "optimizer", "attention"), str),
     **dict.fromkeys(("batch", "every_n_layers", "accumulation", "lora_rank", "steps", "workers"), int),
     **dict.fromkeys(("eval_steps", "eval_batch", "save_steps"), int),
-    **dict.fromkeys(("gradient_checkpointing", "freeze_feature_encoder"), bool),
+    **dict.fromkeys(("gradient_checkpointing", "offload_checkpoints", "freeze_feature_encoder"), bool),
     "seconds": float, "precision": Precision | None, "loader_rate": float | None,
 }  # fmt: skip
 

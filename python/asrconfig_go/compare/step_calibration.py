@@ -37,6 +37,7 @@ class StepSettings:
     attention: Attention = "sdpa"
     devices: int = 1
     every_n_layers: int = 1
+    offload_checkpoints: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ def calibrate_steps(
         "precision": settings.precision,
         "checkpointing": settings.gradient_checkpointing,
         "every_n_layers": settings.every_n_layers,
+        "offload_checkpoints": settings.offload_checkpoints,
         "optimizer": settings.optimizer,
         "lora_rank": settings.lora_rank,
         "attention": settings.attention,

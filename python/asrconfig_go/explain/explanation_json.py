@@ -39,6 +39,7 @@ def plan_view(e: ExplainedPlan) -> Record:
             "precision": c.precision,
             "gradient_checkpointing": c.gradient_checkpointing,
             "every_n_layers": c.every_n_layers,
+            "offload_checkpoints": c.offload_checkpoints,
         },
         "hardware": e.hardware and to_json(e.hardware),
         "devices": to_json(c.devices),

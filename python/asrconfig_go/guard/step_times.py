@@ -197,6 +197,7 @@ def _settings(args: Any, model: Any) -> StepSettings:
         precision=settings["precision"],
         gradient_checkpointing=settings["gradient_checkpointing"],
         every_n_layers=settings["every_n_layers"],
+        offload_checkpoints=settings["offload_checkpoints"],
         optimizer=settings["optimizer"],
         lora_rank=max((int(getattr(each, "r", 0)) for each in adapters.values()), default=0),
         attention="eager" if getattr(getattr(model, "config", None), "_attn_implementation", "") == "eager" else "sdpa",

@@ -13,7 +13,7 @@ from .._base.checks import checked
 from .._base.choices import Precision
 from .._base.defaults import OPTIMIZER
 from .._base.errors import InvalidArgumentError
-from .._base.wrapped_model import checkpointing_depth
+from .._base.wrapped_model import checkpointing_depth, offloads_checkpoints
 from ..memory.calibration_trainer import kept
 from ..memory.memory_settings import positive
 from .guard_checks import single_process
@@ -88,9 +88,20 @@ def _depth(args: Any, model: Any) -> int:
         return prepared
     if not _recomputes(args):
         return 1
-    kinds = ("activation", "gradient")  # the second is the name before transformers 5
+    return int(_checkpointing_kwargs(args).get("every_n_layers", 1))
+
+
+def _offloads(args: Any, model: Any) -> bool:
+    """Whether what is recomputed from lies in host memory, by the same."""
+    if checkpointing_depth(model) is not None:
+        return offloads_checkpoints(model)
+    return _recomputes(args) and bool(_checkpointing_kwargs(args).get("offload"))
+
+
+def _checkpointing_kwargs(args: Any) -> dict[str, Any]:
+    kinds = ("gradient", "activation")  # the first is the name before transformers 5
     given = [getattr(args, f"{kind}_checkpointing_kwargs", None) or {} for kind in kinds]
-    return max(1, *(int(options.get("every_n_layers", 1)) for options in given))
+    return {**given[0], **given[1]}
 
 
 def _checkpoints(model: Any) -> bool:
@@ -137,6 +148,7 @@ def training_settings(args: Any, model: Any) -> dict[str, Any]:
         "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
         "gradient_checkpointing": _recomputes(args) or _checkpoints(model),
         "every_n_layers": _depth(args, model),
+        "offload_checkpoints": _offloads(args, model),
         "optimizer": str(getattr(args.optim, "value", args.optim)),
         "accumulation": args.gradient_accumulation_steps,
     }

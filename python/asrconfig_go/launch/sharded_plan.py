@@ -25,7 +25,8 @@ def for_strategy(config: PlanRecord, strategy: Strategy | None = None) -> PlanRe
 
     Sharded processes wait for each other in every forward pass, so that none may split its batches by itself: a plan
     with ``micro_batching="memory"``, or with GPUs of different size, becomes one of fixed micro-batches that fit all of
-    them, with as many samples in an optimizer step as before. FSDP checkpoints each layer, whatever ``every_n_layers``.
+    them, with as many samples in an optimizer step as before. FSDP checkpoints each layer, on the GPU, whatever
+    ``every_n_layers`` and ``offload_checkpoints``.
 
     Raises ``InvalidArgumentError`` for an unknown strategy, for ``"none"`` with several GPUs, and for sharding on CPUs.
 
@@ -37,8 +38,8 @@ def for_strategy(config: PlanRecord, strategy: Strategy | None = None) -> PlanRe
     changes: dict[str, Any] = {}
     if strategy in SHARDED:
         changes = _fixed_batches(config)
-    if strategy == "fsdp" and config.every_n_layers > 1:  # whose own checkpointing is of each layer
-        changes["every_n_layers"] = 1
+    if strategy == "fsdp":  # whose own checkpointing is of each layer, and on the GPU
+        changes |= {"every_n_layers": 1, "offload_checkpoints": False}
     if strategy == config.distributed:
         return replace(config, **changes) if changes else config
     reason = f"asked for, instead of the plan's {config.distributed}"

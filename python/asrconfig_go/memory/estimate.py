@@ -131,7 +131,8 @@ class MemoryEstimate(Shown, kind="memory"):
     """The GPU memory of a training: peaks, what holds them, when, and whether a GPU has that much.
 
     ``peak_allocated`` is what tensors take, ``peak_reserved`` what PyTorch's allocator takes from the driver for them,
-    ``peak_device`` that and the driver's context (None without a GPU in mind). ``fits`` is None without a GPU; no
+    ``peak_device`` that and the driver's context (None without a GPU in mind). ``pinned_bytes`` is host memory: what
+    offloaded checkpoints pin for one micro-batch, None where it is not known. ``fits`` is None without a GPU; no
     safety margin is applied. When it does not fit, ``out_of_memory`` is where the run would stop, and the peaks are
     those of a GPU that is large enough.
 
@@ -146,6 +147,7 @@ class MemoryEstimate(Shown, kind="memory"):
     peak_requested: int
     peak_reserved: int
     peak_device: int | None
+    pinned_bytes: int | None
     fits: bool | None
     retries: int
     out_of_memory: OutOfMemoryPoint | None

@@ -58,6 +58,7 @@ class MemoryModel(OpenedTrace):
         optimizer: Optimizer = OPTIMIZER,
         accumulation: int = ACCUMULATION,
         every_n_layers: int = 1,
+        offload_checkpoints: bool = False,
         freeze_feature_encoder: bool = False,
         gpu: str | None = None,
         allocator: str = ALLOCATOR,
@@ -85,6 +86,7 @@ class MemoryModel(OpenedTrace):
             optimizer=optimizer,
             accumulation=accumulation,
             every_n_layers=every_n_layers,
+            offload_checkpoints=offload_checkpoints,
             freeze_feature_encoder=freeze_feature_encoder,
             allocator=allocator,
         )
@@ -273,5 +275,6 @@ def _settings_of(about: dict[str, Any], allocator: str) -> MemorySettings:
         optimizer=str(about.get("optimizer") or "own"),
         accumulation=int(about.get("accumulation") or 1),
         every_n_layers=int(about.get("every_n_layers") or 1),
+        offload_checkpoints=bool(about.get("offload_checkpoints")),
         allocator=allocator,
     )

@@ -39,10 +39,10 @@ class MemorySettings:
     """The settings of a training that decide on its memory.
 
     ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"`` (mixed, with fp32 weights); ``gradient_checkpointing`` False,
-    True, ``"reentrant"`` or ``"non_reentrant"``, of each ``every_n_layers``-th layer as transformers counts them (from
-    5.23 on also above 1); ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per
-    optimizer step, 1 to 65536; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF, "" for PyTorch's own defaults;
-    that of a plan when left out.
+    True, ``"reentrant"`` or ``"non_reentrant"``, of each ``every_n_layers``-th layer as transformers counts them (above
+    1 from 5.23 on), what it saves in pinned host memory with ``offload_checkpoints`` (from 5.23 on); ``optimizer`` the
+    Trainer's name; ``accumulation`` micro-batches per optimizer step, 1 to 65536; ``allocator`` the text of
+    PYTORCH_CUDA_ALLOC_CONF, "" for PyTorch's own defaults; that of a plan when left out.
     """
 
     precision: Precision = PRECISION
@@ -52,6 +52,7 @@ class MemorySettings:
     freeze_feature_encoder: bool = False
     allocator: str = ALLOCATOR
     every_n_layers: int = 1
+    offload_checkpoints: bool = False
 
     def __post_init__(self) -> None:
         checked("precision", self.precision, Precision)
@@ -60,6 +61,10 @@ class MemorySettings:
         if positive("every_n_layers", self.every_n_layers, MAX_LAYERS) > 1 and self.gradient_checkpointing is False:
             raise InvalidArgumentError(
                 f"every_n_layers = {self.every_n_layers} without checkpointing", "pass gradient_checkpointing=True, too"
+            )
+        if checked("offload_checkpoints", self.offload_checkpoints, bool) and self.gradient_checkpointing is False:
+            raise InvalidArgumentError(
+                "offload_checkpoints without checkpointing", "pass gradient_checkpointing=True, too"
             )
         checked("freeze_feature_encoder", self.freeze_feature_encoder, bool)
         checked("allocator", self.allocator, str)
@@ -79,6 +84,7 @@ class MemorySettings:
         """One line for people."""
         parts = [self.precision, self.optimizer, f"gradient checkpointing {self.checkpointing}"]
         parts += [f"every {self.every_n_layers} layers"] if self.every_n_layers > 1 else []
+        parts += ["offloaded"] if self.offload_checkpoints else []
         parts += [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
         parts += ["feature encoder frozen"] if self.freeze_feature_encoder else []
         parts += [self.allocator or "PyTorch's allocator settings"]

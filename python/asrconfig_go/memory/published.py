@@ -42,6 +42,7 @@ def published_estimate(model: Any, shape: Shape, settings: MemorySettings, targe
         peak_requested=peak,
         peak_reserved=peak,
         peak_device=device,
+        pinned_bytes=None if settings.offload_checkpoints else 0,
         fits=None if target.limit_bytes is None else peak <= target.limit_bytes,
         retries=0,
         out_of_memory=None,

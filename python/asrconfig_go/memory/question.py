@@ -35,6 +35,7 @@ def estimate_memory(
     optimizer: Optimizer = OPTIMIZER,
     accumulation: int = ACCUMULATION,
     every_n_layers: int = 1,
+    offload_checkpoints: bool = False,
     freeze_feature_encoder: bool = False,
     gpu: str | None = None,
     evaluation_batch: int | None = None,
@@ -49,10 +50,10 @@ def estimate_memory(
     folder with ``config.json``, or a known name. ``batch`` is the micro-batch, ``seconds`` its longest clip, ``labels``
     its longest text in tokens (None: usual for that duration). ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"``;
     ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per optimizer step; ``every_n_layers`` above 1
-    checkpoints each n-th layer alone, as transformers 5.23 does; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF:
-    what a plan sets when left out, "" for PyTorch's own defaults.
-    ``gpu`` names a GPU of the catalogue; None takes this machine's, if there is one. ``evaluation_batch`` adds the
-    memory of evaluating (traced models only).
+    checkpoints each n-th layer alone, ``offload_checkpoints`` keeps what checkpoints save in pinned host memory
+    (``.pinned_bytes``), both as transformers 5.23 does; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF: what a plan
+    sets when left out, "" for PyTorch's own defaults. ``gpu`` names a GPU of the catalogue; None takes this machine's,
+    if there is one. ``evaluation_batch`` adds the memory of evaluating (traced models only).
 
     ``estimator`` is ``"trace"``: the training step is recorded with imaginary tensors and replayed through a simulation
     of PyTorch's allocator, in seconds the first time and at once from the cache (``cache``) later; ``"analytic"``:
@@ -74,6 +75,7 @@ def estimate_memory(
         optimizer=optimizer,
         accumulation=accumulation,
         every_n_layers=every_n_layers,
+        offload_checkpoints=offload_checkpoints,
         freeze_feature_encoder=freeze_feature_encoder,
         allocator=allocator,
     )
@@ -165,6 +167,7 @@ class _Question:
             "precision": settings.precision,
             "checkpointing": settings.gradient_checkpointing is not False,
             "every_n_layers": settings.every_n_layers,
+            "offload_checkpoints": settings.offload_checkpoints,
             "accumulation": settings.accumulation,
             "optimizer": settings.optimizer,
             "freeze_feature_encoder": settings.freeze_feature_encoder,

@@ -48,7 +48,7 @@ class Recording:
         """Names the trace in the cache."""
         s = self.settings
         checkpointing = "non_reentrant" if s.gradient_checkpointing is True else s.gradient_checkpointing
-        depth = (checkpointing, s.every_n_layers)
+        depth = (checkpointing, s.every_n_layers, s.offload_checkpoints)
         settings = [s.precision, depth, s.optimizer, min(s.accumulation, _WINDOW), kernel_class(self.capability)]
         return fingerprint(model_key, settings, self._input(), code_versions())
 
@@ -109,7 +109,8 @@ class Recording:
             return trace_training(
                 model, self.batch_fn, points=points, optimizer=optimizer, precision=s.precision,
                 gradient_checkpointing=s.gradient_checkpointing, every_n_layers=s.every_n_layers,
-                accumulation=s.accumulation, loss=self.loss, compute_capability=self.capability, progress=advance,
+                offload_checkpoints=s.offload_checkpoints, accumulation=s.accumulation, loss=self.loss,
+                compute_capability=self.capability, progress=advance,
             )  # fmt: skip
         except AsrConfigError:
             raise

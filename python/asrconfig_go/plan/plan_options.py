@@ -19,7 +19,7 @@ from .._base.choices import (
     Preset,
 )
 from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
-from .._base.transformers_features import has_any_depth
+from .._base.transformers_features import can_offload_checkpoints, has_any_depth
 from ..machine.hardware import check_margin
 from ..machine.kernel_profile import read_kernel_profile
 
@@ -67,6 +67,7 @@ class PlanSettings(EvaluationSettings, total=False):
     precision: Precision | None
     gradient_checkpointing: bool | None
     every_n_layers: int | None
+    offload_checkpoints: bool | None
     length_handling: LengthHandling | None
     max_length_s: float | None
     distributed: Distributed | None
@@ -84,8 +85,9 @@ class PlanOptions(EvaluationOptions):
     ``"sqrt"``, ``"linear"`` or ``"none"`` from ``base_learning_rate`` at ``base_batch_size``; ``preprocessing``
     ``"light"`` or ``"heavy"`` decides on workers. Of policy ``"fastest"`` alone: ``precision`` (``"fp32"``, ``"fp16"``,
     ``"bf16"``), ``gradient_checkpointing``, ``every_n_layers`` (of which checkpointing computes one again; above 1
-    with transformers from 5.23 on), ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``,
-    ``"packed"``), ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model:
+    with transformers from 5.23 on), ``offload_checkpoints`` (what checkpointing saves lies in pinned host memory; with
+    transformers from 5.23 on), ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``, ``"packed"``),
+    ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model:
     ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``loader_rate`` (seconds of audio that a worker
     prepares per second), ``price_usd_hour`` (of one GPU), ``gpu_profile`` (the table of kernels that ``asrconfig
     profile-gpu`` measured on this card; None takes the one in the cache folder). Those of ``EvaluationOptions``, too.
@@ -113,6 +115,7 @@ class PlanOptions(EvaluationOptions):
     precision: Precision | None = None
     gradient_checkpointing: bool | None = None
     every_n_layers: int | None = None
+    offload_checkpoints: bool | None = None
     length_handling: LengthHandling | None = None
     max_length_s: float | None = None
     distributed: Distributed | None = None
@@ -133,7 +136,7 @@ class PlanOptions(EvaluationOptions):
     def given(self) -> dict[str, Any]:
         """What is not left to the policy, as the library takes it."""
         given = {name: value for name, value in vars(self).items() if value is not None and name != "gpu_profile"}
-        given["any_depth"] = has_any_depth()
+        given |= {"any_depth": has_any_depth(), "can_offload": can_offload_checkpoints()}
         if self.gpu_profile is not None:
             given["kernel_profile"] = read_kernel_profile(self.gpu_profile)
         return given

@@ -89,6 +89,7 @@ class PlanRecord:
     tf32: bool
     gradient_checkpointing: bool
     every_n_layers: int
+    offload_checkpoints: bool
     torch_compile: bool
     cudnn_benchmark: bool
     deterministic: bool

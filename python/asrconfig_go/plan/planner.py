@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from ..memory import MemoryModel
 
 HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
-_ROUNDS = 4  # at most this many settings are traced: with, without and with some checkpointing, and one in reserve
+_ROUNDS = (
+    5  # at most this many settings are traced: with, without, with some and offloaded checkpointing, and a reserve
+)
 _WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, the last
 _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
@@ -35,6 +37,7 @@ class TracedSettings(NamedTuple):
     precision: Precision
     gradient_checkpointing: bool
     every_n_layers: int
+    offload_checkpoints: bool
     optimizer: Optimizer
 
 
@@ -48,6 +51,7 @@ class Wanted(NamedTuple):
     precision: Precision
     gradient_checkpointing: bool
     every_n_layers: int
+    offload_checkpoints: bool
     optimizer: Optimizer
     allocator: str
     share: int
@@ -59,7 +63,7 @@ class Wanted(NamedTuple):
     @property
     def settings(self) -> TracedSettings:
         """The settings alone."""
-        return TracedSettings(self.precision, self.gradient_checkpointing, self.every_n_layers, self.optimizer)
+        return TracedSettings(*(getattr(self, name) for name in TracedSettings._fields))
 
     def refused(self, error: AsrConfigError, longest_s: float) -> dict[str, Any]:
         """What is known of settings that the model cannot train with, such as checkpointing: no clip fits."""
@@ -144,6 +148,7 @@ class Tracer:
             precision=wanted.precision,
             gradient_checkpointing=wanted.gradient_checkpointing,
             every_n_layers=wanted.every_n_layers,
+            offload_checkpoints=wanted.offload_checkpoints,
             optimizer=wanted.optimizer,
             accumulation=_WINDOW,
             freeze_feature_encoder=self._freeze,
@@ -225,7 +230,8 @@ class Tracer:
         parts = [{"name": name, "bytes": size} for name, size in found.at_peak.components.items() if size > 0]
         rest = {"cached": found.peak_reserved - found.peak_allocated, "context": outside}
         parts += [{"name": name, "bytes": size} for name, size in rest.items() if size > 0]
-        return {"batch": batch, "bytes": found.peak_reserved + outside, "parts": parts}
+        pinned = found.pinned_bytes or 0
+        return {"batch": batch, "bytes": found.peak_reserved + outside, "pinned_bytes": pinned, "parts": parts}
 
 
 def _work(memory: MemoryModel, rows: Table, durations: Sequence[float]) -> list[dict[str, Any]]:

@@ -16,9 +16,10 @@ def _steps(c: PlanRecord) -> list[tuple[str, str]]:
 
 
 def _checkpointing(c: PlanRecord) -> str:
-    if c.gradient_checkpointing and c.every_n_layers > 1:
-        return f"one of {c.every_n_layers} layers"
-    return "on" if c.gradient_checkpointing else "off"
+    if not c.gradient_checkpointing:
+        return "off"
+    layers = f"one of {c.every_n_layers} layers" if c.every_n_layers > 1 else "on"
+    return layers + (", offloaded" if c.offload_checkpoints else "")
 
 
 def config_text(c: PlanRecord) -> str:

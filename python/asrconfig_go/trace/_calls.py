@@ -21,7 +21,8 @@ class Call(NamedTuple):
     """One kind of call: equal ones differ in their numbers alone.
 
     ``layout``: "strided" where a copy changes the order of elements, "repeated" where an operand is expanded along
-    the last dimension, else "". ``numbers`` is how many each call has: bytes read and written, and before them batch,
+    the last dimension, "to_pinned" of a copy into pinned host memory and "host" of others between device and host,
+    else "". ``numbers`` is how many each call has: bytes read and written, and before them batch,
     m, n and k of a product, or the length of a row.
     """
 

@@ -97,6 +97,12 @@ class EventLog:
         if phase:
             self._add_call(Call("aten.clone.default", type_name((like,)), phase, "strided", 2), (size, size))
 
+    def transferred(self, tensor: torch.Tensor, op: str, layout: str) -> None:
+        """A copy between the device and the host, ``layout`` "to_pinned" where pinned memory is taken, else "host"."""
+        phase, size = self._timed_phase(), tensor.numel() * tensor.element_size()
+        if phase:
+            self._add_call(Call(op, type_name((tensor,)), phase, layout, 2), (size, size))
+
     def _timed_phase(self) -> str:
         """The phase of a call that is written down; "" of others.
 

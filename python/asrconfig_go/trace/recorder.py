@@ -17,6 +17,7 @@ from .._base.errors import InvalidArgumentError
 from . import _kernels
 from ._checkpoints import endless_ones_refused
 from ._devices import cuda_is_here
+from ._host_copies import saved_on_host
 from ._log import EventLog
 from ._mode import DeviceMode
 from ._modules import Whereabouts, in_backward
@@ -66,6 +67,7 @@ class MemoryRecorder:
             stack.enter_context(self._where.hooked())
             stack.enter_context(cuda_is_here())
             stack.enter_context(endless_ones_refused())
+            stack.enter_context(saved_on_host(self._log, self.arena))
             stack.enter_context(self._mode)
             _active.append(self)
             stack.callback(_active.remove, self)

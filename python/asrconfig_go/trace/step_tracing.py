@@ -15,7 +15,7 @@ from .._base.checks import checked
 from .._base.choices import Checkpointing, Optimizer, Precision
 from .._base.defaults import OPTIMIZER
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
-from .._base.transformers_features import trainer_stops_caching
+from .._base.transformers_features import checkpoint_options, trainer_stops_caching
 from . import _checkpoints, _traced_optimizers
 from ._copy import imaginary_copy
 from ._trace_errors import CheckpointError, NoLossError, RefusedBatchError, TraceError
@@ -40,6 +40,7 @@ def trace_training(
     precision: Precision = "fp32",
     gradient_checkpointing: bool | Checkpointing = False,
     every_n_layers: int = 1,
+    offload_checkpoints: bool = False,
     accumulation: int = 1,
     steps: int = 2,
     loss: Callable[[nn.Module, dict[str, torch.Tensor]], torch.Tensor] | None = None,
@@ -56,8 +57,9 @@ def trace_training(
     ``points`` are the shapes to trace, each (batch, input length, label length); three different lengths with a batch
     of two or more, and two with a batch of one, let every other shape be computed. ``steps`` windows run at the first
     of them. ``gradient_checkpointing`` is False, True ("non_reentrant"), "non_reentrant" or "reentrant";
-    ``every_n_layers`` above 1 recomputes each n-th layer alone, with transformers from 5.23 on. ``loss(model, batch)``
-    replaces ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
+    ``every_n_layers`` above 1 recomputes each n-th layer alone, ``offload_checkpoints`` keeps the inputs of recomputed
+    layers in pinned host memory, both with transformers from 5.23 on. ``loss(model, batch)`` replaces
+    ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
 
     Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
 
@@ -67,8 +69,8 @@ def trace_training(
     refused: list[AsrConfigError] = []  # one for each way to make up batches
     while True:
         loop = _Loop(
-            batch_fn, optimizer, precision, gradient_checkpointing, every_n_layers, accumulation, steps, loss,
-            max_grad_norm, evaluation,
+            batch_fn, optimizer, precision, gradient_checkpointing, every_n_layers, offload_checkpoints, accumulation,
+            steps, loss, max_grad_norm, evaluation,
         )  # fmt: skip
         with MemoryRecorder(compute_capability=compute_capability, about=loop.about()) as recorder:
             built = imaginary_copy(model, recorder.arena) if isinstance(model, nn.Module) else model()
@@ -110,6 +112,7 @@ class _Loop:
         precision: Precision,
         checkpointing: bool | Checkpointing,
         every_n_layers: int,
+        offload_checkpoints: bool,
         accumulation: int,
         steps: int,
         loss: Any,
@@ -118,6 +121,7 @@ class _Loop:
     ) -> None:
         checked("precision", precision, Precision)
         whole = {"accumulation": accumulation, "steps": steps, "every_n_layers": every_n_layers}
+        checked("offload_checkpoints", offload_checkpoints, bool)
         for name, value in whole.items():
             if not isinstance(value, int) or value < 1:
                 raise InvalidArgumentError(f"{name} is {value!r}", "give a whole number from 1 on")
@@ -125,7 +129,7 @@ class _Loop:
         self._dtype = _PRECISIONS[precision]
         self._precision = precision
         self._checkpointing = _checkpointing(checkpointing)
-        self._every_n_layers = every_n_layers
+        self._every_n_layers, self._offload = every_n_layers, offload_checkpoints
         self._accumulation, self._steps = accumulation, steps
         self._max_grad_norm = max_grad_norm
         self._evaluation = evaluation
@@ -141,6 +145,7 @@ class _Loop:
             "optimizer": optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "own"),
             "checkpointing": self._checkpointing or "none",
             "every_n_layers": self._every_n_layers,
+            "offload_checkpoints": self._offload,
             "accumulation": self._accumulation,
             "max_grad_norm": self._max_grad_norm,
             "loop": "trainer",
@@ -269,13 +274,13 @@ class _Loop:
                 f"{type(model).__name__} has no gradient_checkpointing_enable",
                 "trace it with gradient_checkpointing=False",
             )
-        depth = {} if self._every_n_layers == 1 else {"every_n_layers": self._every_n_layers}
-        if not depth.keys() <= inspect.signature(enable).parameters.keys():
+        some = checkpoint_options(self._every_n_layers, self._offload)
+        if lacking := some.keys() - inspect.signature(enable).parameters.keys():
             raise UnsupportedError(
-                f"every_n_layers = {self._every_n_layers}: the installed transformers checkpoints all layers or none",
-                'pip install "transformers>=5.23", or leave every_n_layers out',
+                f"the installed transformers has no {' and '.join(sorted(lacking))} of checkpoints",
+                'pip install "transformers>=5.23", or leave every_n_layers and offload_checkpoints out',
             )
-        enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": {"use_reentrant": reentrant}}, **depth)
+        enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": {"use_reentrant": reentrant}}, **some)
 
     def _stop_caching(self, model: nn.Module) -> None:
         """A decoder's keys and values are not gathered: with checkpointing, and where the Trainer sees to it."""

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from asrconfig_go import prepare_model
-from asrconfig_go._base.transformers_features import has_any_depth
+from asrconfig_go._base.transformers_features import can_offload_checkpoints, has_any_depth
+from asrconfig_go._base.wrapped_model import offloads_checkpoints
 from asrconfig_go.apply import Applied
 from asrconfig_go.errors import InvalidArgumentError
 from training_fixtures import make_plan
@@ -114,6 +115,18 @@ def test_checkpointing_of_each_nth_layer() -> None:
     assert recomputed(model, "wav2vec2") == every
 
 
+@pytest.mark.skipif(not can_offload_checkpoints(), reason="this transformers keeps checkpoints on the GPU")
+def test_checkpoints_are_offloaded_and_taken_back() -> None:
+    model = MODELS["wav2vec2"]()
+    done = prepared(model, gradient_checkpointing=True, offload_checkpoints=True)
+    assert done["gradient_checkpointing"].value == "on, offloaded, not reentrant"
+    assert offloads_checkpoints(model)
+    again = prepared(model, gradient_checkpointing=True, offload_checkpoints=True)
+    assert set(states(again).values()) == {"kept"}
+    assert states(prepared(model, gradient_checkpointing=True)) == {"gradient_checkpointing": "done"}
+    assert not offloads_checkpoints(model)
+
+
 def test_a_depth_that_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["wav2vec2"]()
 
@@ -124,6 +137,8 @@ def test_a_depth_that_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(model, name, enable, raising=False)
     with pytest.warns(UnsupportedSettingWarning, match="every layer"):
         prepare_model(model, make_plan(gradient_checkpointing=True, every_n_layers=3))
+    with pytest.warns(UnsupportedSettingWarning, match="keeps checkpoints on the GPU"):
+        prepare_model(model, make_plan(gradient_checkpointing=True, offload_checkpoints=True))
 
 
 def test_the_reentrant_kind_is_replaced() -> None:

@@ -138,6 +138,15 @@ def test_the_depth_of_checkpointing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert checkpointing(build(config, tmp_path, {})) == (True, {"use_reentrant": False})
 
 
+def test_offloaded_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_plan(gradient_checkpointing=True, offload_checkpoints=True)
+    monkeypatch.setattr("asrconfig_go.apply.training_arguments.can_offload_checkpoints", lambda: True)
+    assert checkpointing(built(tmp_path, config)) == (True, {"use_reentrant": False, "offload": True})
+    monkeypatch.setattr("asrconfig_go.apply.training_arguments.can_offload_checkpoints", lambda: False)
+    with pytest.warns(UnsupportedSettingWarning, match="keeps checkpoints on the GPU"):
+        assert checkpointing(build(config, tmp_path, {})) == (True, {"use_reentrant": False})
+
+
 def test_loader_settings_that_need_workers(tmp_path: Path) -> None:
     config = make_plan(dataloader_num_workers=2, dataloader_prefetch_factor=3, dataloader_persistent_workers=True)
     arguments = built(tmp_path, config)

@@ -52,6 +52,7 @@ def test_settings_are_passed_on(recorded: list[Recording], capsys: pytest.Captur
         "--checkpointing",
         "--every-n-layers",
         "2",
+        "--offload-checkpoints",
         "--optimizer",
         "adafactor",
         "--accumulation",
@@ -62,6 +63,7 @@ def test_settings_are_passed_on(recorded: list[Recording], capsys: pytest.Captur
     assert body["settings"] == {
         "precision": "bf16", "gradient_checkpointing": True, "optimizer": "adafactor", "accumulation": 2,
         "freeze_feature_encoder": True, "allocator": "expandable_segments:True", "every_n_layers": 2,
+        "offload_checkpoints": True,
     }  # fmt: skip
     assert body["shape"] == {"batch": 8, "seconds": 10.0, "labels": 9}
     assert (body["gpu"]["name"], body["evaluation"]["batch"], body["gpu"]["context_bytes"]) == ("Tesla T4", 4, CONTEXT)

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.graph import save_on_cpu
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from asrconfig_go.memory import MemoryModel
 from asrconfig_go.memory.memory_settings import Target
@@ -118,6 +120,28 @@ class Norm(nn.Module):  # type: ignore[misc]
         return y
 
 
+class Offloading(nn.Module):  # type: ignore[misc]
+    """Checkpointed layers whose inputs, one of them common to all, are kept in pinned host memory."""
+
+    def __init__(self, size: int, *, reentrant: bool = False) -> None:
+        super().__init__()
+        self.reentrant = reentrant
+        self.first = nn.Linear(size, size)
+        self.layers = nn.ModuleList(Convolving(size, 3) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        common = x = self.first(x)
+        for layer in self.layers:
+            with save_on_cpu(pin_memory=True):
+                x = checkpoint(self._mixed, layer, x, common, use_reentrant=self.reentrant)
+            x = x.transpose(1, 2).contiguous().transpose(1, 2)  # the next input is put in order before it is copied
+        return x
+
+    def _mixed(self, layer: nn.Module, x: torch.Tensor, common: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = F.dropout(layer(F.layer_norm(x, x.shape[-1:])) + common, 0.1)
+        return y
+
+
 @dataclass(frozen=True)
 class Piece:
     """How to build one, its input's sizes, and the type of its autocast.
@@ -161,6 +185,9 @@ PIECES: dict[str, Piece] = {
     "frozen norm": Piece(lambda: Norm(64), _ROWS, 64, least=_BLOCK),
     "LSTM": Piece(lambda: Recurrent("LSTM", 128, num_layers=2, bidirectional=True, dropout=0.1)),
     "LSTM fp16": Piece(lambda: Recurrent("LSTM", 128, num_layers=2, bidirectional=True), dtype=_HALF),
+    "offloaded checkpoints": Piece(lambda: Offloading(128)),
+    "offloaded checkpoints fp16": Piece(lambda: Offloading(128), dtype=_HALF),
+    "offloaded reentrant checkpoints fp16": Piece(lambda: Offloading(128, reentrant=True), dtype=_HALF),
     "GRU": Piece(lambda: Recurrent("GRU", 128, num_layers=2), length=160),
 }
 

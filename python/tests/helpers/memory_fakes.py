@@ -137,6 +137,7 @@ def answer(components: dict[str, int], limit: int | None, more: dict[str, Any]) 
         "peak_requested": allocated,
         "peak_reserved": limit if full else reserved,
         "peak_device": None if context is None else reserved + context,
+        "pinned_bytes": 0,
         "fits": None if limit is None else not full,
         "retries": 0,
         "out_of_memory": failure if full else None,

@@ -20,6 +20,7 @@ PLAN: dict[str, Any] = {
     "tf32": False,
     "gradient_checkpointing": False,
     "every_n_layers": 1,
+    "offload_checkpoints": False,
     "torch_compile": False,
     "cudnn_benchmark": True,
     "deterministic": False,

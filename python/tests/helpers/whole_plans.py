@@ -81,6 +81,7 @@ def whole_plan(plan: Any, **changes: Any) -> ac.TrainingConfig:
         "max_length_s": 20.0,
         "gradient_checkpointing": False,
         "every_n_layers": 1,
+        "offload_checkpoints": False,
         "attn_implementation": "sdpa",
         "freeze_feature_encoder": True,
         "alloc_conf": "expandable_segments:True",

@@ -178,6 +178,8 @@ def test_ddp_arguments(tmp_path: Path) -> None:
 def test_fsdp_checkpoints_each_layer() -> None:
     plan = gpus(gradient_checkpointing=True, every_n_layers=3)
     assert [for_strategy(plan, each).every_n_layers for each in ("ddp", "zero3", "fsdp")] == [3, 3, 1]
+    plan = gpus(gradient_checkpointing=True, offload_checkpoints=True)
+    assert [for_strategy(plan, each).offload_checkpoints for each in ("ddp", "zero3", "fsdp")] == [True, True, False]
 
 
 @pytest.mark.filterwarnings("ignore::asrconfig_go.apply.UnsupportedSettingWarning")

@@ -1,8 +1,9 @@
-"""Checkpointing of each n-th layer: by the config, by the trace, and as the Trainer asks for it."""
+"""Checkpointing of each n-th layer, and offloaded: by the config, by the trace, and as the Trainer asks for it."""
 
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 import pytest
@@ -29,22 +30,35 @@ def whisper() -> Any:
     return transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(encoder_layers=5, decoder_layers=4))
 
 
+def wav2vec2() -> Any:
+    return transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**SIZES, num_hidden_layers=9, vocab_size=32))
+
+
 @needs_depth
-@pytest.mark.parametrize("make", [w2v_bert, whisper])
-def test_config_and_trace_agree_at_every_depth(make: Any) -> None:
-    model, held = make(), 0
-    for n in (1, 2, 4):
-        found = [
-            estimate_memory(
-                model, batch=4, seconds=12, precision="fp16", gradient_checkpointing=True, every_n_layers=n, gpu="T4",
-                estimator=estimator, progress=False, cache=False,
-            )
-            for estimator in ("analytic", "trace")
-        ]  # fmt: skip
-        played, traced = (estimate.peak_allocated for estimate in found)
-        assert played == pytest.approx(traced, rel=0.04)
-        assert traced > held, "the fewer layers are computed again, the more is held"
-        held = traced
+@pytest.mark.parametrize(("make", "apart"), [(w2v_bert, 0.006), (wav2vec2, 0.005), (whisper, 0.04)])
+def test_config_and_trace_agree_at_every_depth(make: Any, apart: float) -> None:
+    model, kept = make(), math.inf
+    for n in (1, 2, 3, 4):
+        on_gpu, on_host = ([_estimate(model, by, n, offload) for by in ESTIMATORS] for offload in (False, True))
+        for played, traced in (on_gpu, on_host):
+            assert played.peak_allocated == pytest.approx(traced.peak_allocated, rel=apart)
+            assert played.pinned_bytes == traced.pinned_bytes
+        assert on_gpu[1].pinned_bytes == 0
+        assert ("pinned" in str(on_gpu[1]), "pinned" in str(on_host[1])) == (False, True)
+        assert 0 < on_host[1].pinned_bytes <= kept, "the fewer layers are computed again, the less is offloaded"
+        kept = on_host[1].pinned_bytes
+        if make is not wav2vec2:  # whose peak is in its convolutions
+            assert on_host[1].peak_allocated < on_gpu[1].peak_allocated
+
+
+ESTIMATORS = ("analytic", "trace")
+
+
+def _estimate(model: Any, estimator: Any, n: int, offload: bool) -> Any:
+    return estimate_memory(
+        model, batch=4, seconds=12, precision="fp16", gradient_checkpointing=True, every_n_layers=n,
+        offload_checkpoints=offload, gpu="T4", estimator=estimator, progress=False, cache=False,
+    )  # fmt: skip
 
 
 @needs_depth
@@ -63,15 +77,34 @@ def test_the_guard_predicts_the_depth_that_runs(tmp_path: Any) -> None:
     assert training_settings(arguments, model)["every_n_layers"] == 1
 
 
+@needs_depth
+def test_the_guard_predicts_where_checkpoints_lie(tmp_path: Any) -> None:
+    model = w2v_bert()
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), activation_checkpointing=True, activation_checkpointing_kwargs={"offload": True},
+        use_cpu=True, report_to=[],
+    )  # fmt: skip
+    assert training_settings(arguments, model)["offload_checkpoints"] is True
+    model.activation_checkpointing_enable()
+    assert training_settings(arguments, model)["offload_checkpoints"] is False, "what the model is prepared for runs"
+    model.activation_checkpointing_enable(every_n_layers=2, offload=True)
+    arguments.activation_checkpointing_kwargs = None
+    settings = training_settings(arguments, model)
+    assert (settings["every_n_layers"], settings["offload_checkpoints"]) == (2, True)
+
+
 def test_depths_that_are_none_are_refused() -> None:
     for n in (0, -1, 70000):
         with pytest.raises(InvalidArgumentError, match="every_n_layers"):
             estimate_memory("wav2vec2-base", batch=1, seconds=5, gradient_checkpointing=True, every_n_layers=n)
     with pytest.raises(InvalidArgumentError, match="without checkpointing"):
         estimate_memory("wav2vec2-base", batch=1, seconds=5, every_n_layers=2)
+    with pytest.raises(InvalidArgumentError, match="offload_checkpoints without checkpointing"):
+        estimate_memory("wav2vec2-base", batch=1, seconds=5, offload_checkpoints=True)
 
 
 @pytest.mark.skipif(has_depth, reason="this transformers has it")
 def test_older_versions_say_so() -> None:
-    with pytest.raises(UnsupportedError, match="all layers or none"):
-        MemoryModel.trace(w2v_bert(), gradient_checkpointing=True, every_n_layers=2, progress=False)
+    for asked in ({"every_n_layers": 2}, {"offload_checkpoints": True}):
+        with pytest.raises(UnsupportedError, match="the installed transformers has no"):
+            MemoryModel.trace(w2v_bert(), gradient_checkpointing=True, progress=False, **asked)

@@ -14,8 +14,8 @@ import pytest
 from asrconfig_go import TrainingConfig, prepare_model, select_clips
 from asrconfig_go._base import allocator_settings
 from asrconfig_go._base.defaults import OPTIMIZER
-from asrconfig_go._base.transformers_features import has_any_depth
-from asrconfig_go._base.wrapped_model import checkpointing_depth
+from asrconfig_go._base.transformers_features import can_offload_checkpoints, has_any_depth
+from asrconfig_go._base.wrapped_model import checkpointing_depth, offloads_checkpoints
 from asrconfig_go.plan import clip_pieces
 from training_fixtures import make_plan
 
@@ -190,6 +190,17 @@ def every_n_layers() -> None:
         assert checkpointing_depth(model) == n
 
 
+def offload_checkpoints() -> None:
+    if not can_offload_checkpoints():
+        pytest.skip(
+            "this transformers keeps checkpoints on the GPU; test_model_preparation.py looks at how that is told"
+        )
+    for on in (True, False):
+        model = wav2vec2("mean")
+        prepare_model(model, make_plan(gradient_checkpointing=True, offload_checkpoints=on))
+        assert offloads_checkpoints(model) is on
+
+
 def attn_implementation() -> None:
     model = wav2vec2("mean")
     if not hasattr(model, "set_attn_implementation"):
@@ -208,7 +219,7 @@ def freeze_feature_encoder() -> None:
 
 APPLY: list[Callable[[], None]] = [
     *(alloc_conf, cudnn_benchmark, deterministic, tf32),
-    *(gradient_checkpointing, every_n_layers, attn_implementation, freeze_feature_encoder),
+    *(gradient_checkpointing, every_n_layers, offload_checkpoints, attn_implementation, freeze_feature_encoder),
 ]
 
 
