@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ._log import EventLog
-from ._torch_features import EFFICIENT_SHARES_HEADS, FILLS_MASKS
+from ._torch_features import EFFICIENT_SHARES_HEADS, FILLS_MASKS, MATH_IN_FLOAT
 
 aten = torch.ops.aten
 
@@ -123,7 +123,7 @@ def _math(
     Written out, as torch's own adds the mask out of place while a dispatch mode is active.
     """
     given, root = q.dtype, (q.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
-    q, k, v = (x.float() if given in _LOW else x for x in (q, k, v))
+    q, k, v = (x.float() if given in _LOW and MATH_IN_FLOAT else x for x in (q, k, v))
     scaled = q * root
     if causal:
         mask = _additive(torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(), q.dtype)

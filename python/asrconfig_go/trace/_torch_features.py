@@ -21,7 +21,9 @@ EFFICIENT_SEEDS_ON_DEVICE = _VERSION >= (2, 14)
 EFFICIENT_SHARES_HEADS = _VERSION >= (2, 14)
 FLASH_SEEDS_ON_DEVICE = _VERSION >= (2, 7)  # mha_fwd in flash_attn/flash_api.cpp, the same folder
 
-FILLS_MASKS = _VERSION < (2, 5)  # convert_boolean_attn_mask in aten/src/ATen/native/transformers/attention.cpp
+# convert_boolean_attn_mask and _scaled_dot_product_attention_math in aten/src/ATen/native/transformers/attention.cpp.
+FILLS_MASKS = _VERSION < (2, 5)
+MATH_IN_FLOAT = _VERSION >= (2, 5)
 
 # ConfigureAndLaunchGammaBetaBackwardKernel, aten/src/ATen/native/cuda/layer_norm_kernel.cu.
 SPLITS_NORMS = _VERSION >= (2, 8)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cuda_forked import run_on_cuda
-from cuda_process import stand_in  # noqa: F401
+from cuda_process import stand_in, with_kept_workspaces  # noqa: F401
 
 # Of the GPU: memory runs out in the forward pass of the first step, in its backward pass, in the second step.
 PLACES = {260_000_000: (0, "forward"), 330_000_000: (0, "backward"), 360_000_000: (1, "backward")}
@@ -15,7 +15,7 @@ PLACES = {260_000_000: (0, "forward"), 330_000_000: (0, "backward"), 360_000_000
 
 @pytest.fixture(scope="module", params=PLACES)
 def runs(request: pytest.FixtureRequest) -> Any:
-    found = run_on_cuda("reported_failures", module="cuda_failures", timeout=120, memory_bytes=request.param)
+    found = run_on_cuda("reported_failures", module="cuda_failures", timeout=120, memory_bytes=with_kept_workspaces(request.param))
     return {"place": PLACES[request.param], **found}
 
 

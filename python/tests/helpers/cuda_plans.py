@@ -107,8 +107,9 @@ class Rising(TrainerCallback):  # type: ignore[misc]
         total = torch.cuda.get_device_properties(0).total_memory
         self.tensors.clear()
         torch.cuda.empty_cache()
+        others = torch.cuda.memory_reserved()  # the model, and workspaces that torch before 2.15 keeps
         unused = torch.empty(int(cached * total), dtype=torch.uint8, device="cuda")
-        self.tensors.append(torch.empty(int(held * total), dtype=torch.uint8, device="cuda"))
+        self.tensors.append(torch.empty(int(held * total) - others, dtype=torch.uint8, device="cuda"))
         del unused
         self.settled()
 
