@@ -121,10 +121,7 @@ uint64_t standin_used_bytes(int device) {
 
 /* Aligned address space that takes no memory until it is written to; what lies beside the aligned part goes back. */
 char *new_addresses(uint64_t bytes, uint64_t alignment, int protection) {
-	/* Rising, as a driver's are: torch before 2.13 chooses among equal blocks by their addresses. */
-	static char *next = (char *)0x100000000000;
-	char *wanted = __atomic_fetch_add(&next, UP(bytes + alignment, GRANULE), __ATOMIC_RELAXED);
-	char *mapped = mmap(wanted, bytes + alignment, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *mapped = mmap(NULL, bytes + alignment, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mapped == MAP_FAILED) return NULL;
 	char *start = (char *)UP((uintptr_t)mapped, alignment);
 	if (start > mapped) munmap(mapped, start - mapped);

@@ -34,6 +34,14 @@ def torch_version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def kept_workspaces() -> int:
+    """Bytes of the workspaces of matrix products that torch before 2.15 keeps: cuBLAS's of two threads, cuBLASLt's."""
+    version, cublas, cublas_lt = torch_version(), 2 * 8320 << 10, 1 << 20
+    if version >= (2, 15):
+        return 0
+    return cublas + cublas_lt if (2, 9) <= version < (2, 12) else cublas
+
+
 def with_kept_workspaces(size: int) -> int:
     """``size`` bytes of a GPU, and what torch before 2.15 reserves for workspaces of matrix products that it keeps."""
     return size if torch_version() >= (2, 15) else size + KEPT_WORKSPACES

@@ -65,12 +65,6 @@ def in_use() -> list[int]:
     return [torch.cuda.memory_allocated(), torch.cuda.memory_reserved()]
 
 
-def _take_workspaces() -> None:
-    """Those of matrix products, which torch before 2.15 keeps from the first step on, whoever makes it."""
-    layer = torch.nn.Linear(8, 8, device="cuda")
-    layer(torch.zeros(8, 8, device="cuda")).sum().backward()
-
-
 def tools(folder: str) -> dict[str, Any]:
     os.environ["ASRCONFIG_CACHE"] = str(Path(folder) / "cache")
     with Values():
@@ -87,7 +81,6 @@ def tools(folder: str) -> dict[str, Any]:
 def _calibrated(folder: str) -> dict[str, Any]:
     trainer = trainer_in(folder)
     trainer.accelerator.scaler.set_growth_interval(1)
-    _take_workspaces()
     with MemoryModel.trace(trainer.model, **MEMORY, progress=False) as memory:
         before, scale = in_use(), trainer.accelerator.scaler.get_scale()
         found = calibrate(trainer, memory, batch=BATCH, seconds=SECONDS, labels=LABELS)
@@ -95,6 +88,7 @@ def _calibrated(folder: str) -> dict[str, Any]:
         corrected = memory.estimate(BATCH, SECONDS, LABELS, timeline=0).peak_reserved
         scales = [scale, trainer.accelerator.scaler.get_scale()]
         trainer.train()
+        gc.collect()  # what only waits for that counts as gone
         trained, scale = [torch.cuda.memory_allocated()], trainer.accelerator.scaler.get_scale()
         calibrate(trainer, memory, batch=BATCH, seconds=SECONDS, labels=LABELS)
         return {
