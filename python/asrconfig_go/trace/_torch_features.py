@@ -9,14 +9,14 @@ import torch
 
 _VERSION = tuple(int(n) for n in torch.__version__.split(".")[:2])
 
-# Workspaces of matrix products, aten/src/ATen/cuda/CublasHandlePool.cpp: from 2.15 on TORCH_CUBLAS_WORKSPACE_CACHE is off.
-# cuBLASLt's was taken for one call up to 2.8, kept from 2.9 on, and is a part of cuBLAS's from 2.12 on.
+# Workspaces of matrix products, aten/src/ATen/cuda/CublasHandlePool.cpp: from 2.15 on TORCH_CUBLAS_WORKSPACE_CACHE is
+# off. cuBLASLt's was taken for one call up to 2.8, kept from 2.9 on, and is a part of cuBLAS's from 2.12 on.
 KEEPS_CUBLAS = _VERSION < (2, 15)
 KEEPS_CUBLAS_LT = (2, 9) <= _VERSION < (2, 15)
 SHARES_CUBLAS = (2, 12) <= _VERSION < (2, 15)
 
-# _efficient_attention_forward in aten/src/ATen/native/transformers/cuda/attention.cu: without dropout, too, the seed and
-# its offset are on the device, and keys may have fewer heads than queries.
+# _efficient_attention_forward in aten/src/ATen/native/transformers/cuda/attention.cu: without dropout, too, the seed
+# and its offset are on the device, and keys may have fewer heads than queries.
 EFFICIENT_SEEDS_ON_DEVICE = _VERSION >= (2, 14)
 EFFICIENT_SHARES_HEADS = _VERSION >= (2, 14)
 FLASH_SEEDS_ON_DEVICE = _VERSION >= (2, 7)  # mha_fwd in flash_attn/flash_api.cpp, the same folder

@@ -11,7 +11,8 @@ from cuda_process import stand_in, torch_version  # noqa: F401
 
 # Of the GPU: memory runs out in the forward pass of the first step, in its backward pass, in the second step.
 NEW = torch_version() >= (2, 15)
-SIZES = (260_000_000, 330_000_000, 360_000_000) if NEW else (280_000_000, 338_000_000, 386_000_000)  # workspaces are kept
+# Before torch 2.15 workspaces are kept.
+SIZES = (260_000_000, 330_000_000, 360_000_000) if NEW else (280_000_000, 338_000_000, 386_000_000)
 PLACES = dict(zip(SIZES, ((0, "forward"), (0, "backward"), (1, "backward")), strict=True))
 
 

@@ -161,7 +161,9 @@ PIECES: dict[str, Piece] = {
     "GRU": Piece(lambda: Recurrent("GRU", 128, num_layers=2), length=160),
 }
 _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default._schema
-if any(argument.name == "enable_gqa" for argument in _ATTENTION.arguments):  # from torch 2.5 on
+if _ATTENTION.arguments[-1].name != "enable_gqa":  # torch 2.4: its flash attention copies padded heads once more
+    del PIECES["attention, heads of 36"]
+else:
     PIECES |= {
         "grouped attention": Piece(lambda: Attending(128, 4, 2), dtype=_HALF),
         "grouped attention fp32": Piece(lambda: Attending(128, 4, 2, mask=True)),
