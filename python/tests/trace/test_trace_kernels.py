@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
 from asrconfig_go.trace import MemoryRecorder, _workspaces  # noqa: E402
+from asrconfig_go.trace._torch_features import SPLITS_NORMS  # noqa: E402
 from asrconfig_go.trace._workspaces import cublas_bytes  # noqa: E402
 
 MIB = 1 << 20
@@ -228,7 +229,7 @@ def test_transposed_tensors_are_copied() -> None:
     assert made.count(("native_layer_norm.default", 2 * 98 * 16 * 4)) == 2  # the copy and the result
 
 
-@pytest.mark.skipif(not _workspaces.SPLITS_NORMS, reason="this torch sums a norm's gradient in one go")
+@pytest.mark.skipif(not SPLITS_NORMS, reason="this torch sums a norm's gradient in one go")
 def test_gradients_of_a_norm_count_rows() -> None:
     norm = torch.nn.LayerNorm(16)
 
@@ -243,7 +244,7 @@ def test_gradients_of_a_norm_count_rows() -> None:
     assert [size for _, size in made[at - 5 : at]] == [copy, *results, copy]  # of the input, and of the gradient
 
 
-@pytest.mark.skipif(not _workspaces.SPLITS_NORMS, reason="this torch sums a norm's gradient in one go")
+@pytest.mark.skipif(not SPLITS_NORMS, reason="this torch sums a norm's gradient in one go")
 @pytest.mark.parametrize("trained", [(), ("bias",), ("weight", "bias")])
 def test_parameters_of_a_norm_that_are_frozen_have_no_sums(trained: tuple[str, ...]) -> None:
     norm = torch.nn.LayerNorm(16)
