@@ -54,6 +54,12 @@ def test_unknown_card(gpu: str, memory: int | None, message: str) -> None:
         card(gpu, memory)
 
 
+def test_card_of_a_capability_without_known_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuda_standin.cards._LIMITS", {})
+    with pytest.raises(ValueError, match=r"cannot stand in for T4: the catalogue lacks limits of capability 7\.5"):
+        card("T4")
+
+
 @pytest.mark.parametrize(("devices", "memory"), [(0, None), (17, None), (2, [LIMIT])])
 def test_invalid_number_of_devices(devices: int, memory: list[int] | None) -> None:
     with pytest.raises(ValueError, match=r"expected (1 to 16|one, or one for each device)"):
