@@ -78,7 +78,7 @@ def planned(folder: str) -> dict[str, Any]:
 
 
 # torch 2.4 knows the older name alone.
-_ALLOC_CONF = "PYTORCH_ALLOC_CONF" if torch_version() >= (2, 5) else "PYTORCH_CUDA_ALLOC_CONF"
+ALLOC_CONF = "PYTORCH_ALLOC_CONF" if torch_version() >= (2, 5) else "PYTORCH_CUDA_ALLOC_CONF"
 
 
 def _allocator(applied: Applied) -> list[str]:
@@ -86,7 +86,7 @@ def _allocator(applied: Applied) -> list[str]:
     return [
         text
         for setting in applied.settings
-        if setting.name == _ALLOC_CONF
+        if setting.name == ALLOC_CONF
         for text in (setting.state, str(setting.value), setting.why)
     ]
 
@@ -97,7 +97,7 @@ def _allocator_when_cuda_runs(config: ac.TrainingConfig) -> list[str]:
     with warnings.catch_warnings(record=True) as met:
         warnings.simplefilter("always")
         told = _allocator(config.apply())
-    return [*told, *(type(warning.message).__name__ for warning in met), os.environ[_ALLOC_CONF]]
+    return [*told, *(type(warning.message).__name__ for warning in met), os.environ[ALLOC_CONF]]
 
 
 class Rising(TrainerCallback):  # type: ignore[misc]
