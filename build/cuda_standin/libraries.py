@@ -158,7 +158,8 @@ def _compile_all(torch: Path, folder: Path) -> None:
 
 def _key(torch: Path) -> str:
     digest = hashlib.sha256(str(torch).encode())
-    for file in (torch / "version.py", *sorted(SOURCES.iterdir()), *sorted(HERE.glob("*.py"))):
+    own = (file for file in HERE.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    for file in (torch / "version.py", *sorted(own)):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -2,6 +2,9 @@
 #include "cudnn_attributes.h"
 #include <string.h>
 
+/* CUDNN_ATTR_ENGINECFG_…, which the headers of cuDNN 9.1 lack. */
+enum { ENGINECFG_WORKSPACE_SIZE = 303, ENGINECFG_SHARED_MEMORY_USED = 304 };
+
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made) {
 	*made = descriptor_new(type);
 	return *made ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
@@ -73,8 +76,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
 	case CUDNN_ATTR_ENGINECFG_ENGINE: written = 1; break; /* the caller's own descriptor: engine 0, without notes */
 	case CUDNN_ATTR_ENGINECFG_INTERMEDIATE_INFO:
 	case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES: written = 0; break;
-	case CUDNN_ATTR_ENGINECFG_SHARED_MEMORY_USED: written = write_int32(0, most, values); break;
-	case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:
+	case ENGINECFG_SHARED_MEMORY_USED: written = write_int32(0, most, values); break;
+	case ENGINECFG_WORKSPACE_SIZE:
 	case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE: written = write_int64(d->workspace, most, values); break;
 	case CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT: written = write_int64(1, most, values); break;
 	case CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION:

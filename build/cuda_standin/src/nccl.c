@@ -2,6 +2,7 @@
  *
  * Communicators between processes cannot be made: DistributedDataParallel runs over gloo.
  */
+#define __CUDA_BF16_TYPES_EXIST__ /* NCCL 2.20 declares ncclBfloat16 only then */
 #include "standin.h"
 #include <nccl.h>
 #include <stdlib.h>

@@ -24,7 +24,10 @@ def lazy_names(
     def look_up(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f".{module_of[name]}", package), name)
+        try:
+            value = getattr(import_module(f".{module_of[name]}", package), name)
+        except AttributeError as error:  # which Python would report as if the package had no such name
+            raise ImportError(f"importing {name} of {package}: {error}") from error
         setattr(sys.modules[package], name, value)
         return value
 

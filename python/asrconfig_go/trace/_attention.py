@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ._log import EventLog
+from ._torch_features import EFFICIENT_SHARES_HEADS, FILLS_MASKS, MATH_IN_FLOAT
 
 aten = torch.ops.aten
 
@@ -54,6 +55,8 @@ class Attention:
     def _efficient(self, query: torch.Tensor, key: torch.Tensor) -> bool:
         if query.dim() != 4 or (query.dtype is torch.bfloat16 and self._capability < (8, 0)):
             return False
+        if key.shape[1] != query.shape[1] and not EFFICIENT_SHARES_HEADS:
+            return False
         return query.dtype in (*_LOW, torch.float32) and query.shape[-1] % self._alignment(query.dtype) == 0
 
     def _alignment(self, dtype: torch.dtype) -> int:
@@ -80,10 +83,19 @@ def _additive(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | N
     """convert_boolean_attn_mask: both values as tensors, then the choice between them."""
     if mask is None or mask.dtype is not torch.bool:
         return mask
+    if FILLS_MASKS:
+        return _filled(mask, dtype)
     values = mask.new_empty((), dtype=dtype), mask.new_empty((), dtype=dtype)
     chosen = torch.zeros_like(mask, dtype=dtype)  # not torch.where: nobody reads what it would take long to compute
     del values
     return chosen
+
+
+def _filled(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The same in torch 2.4: zeros, filled where the mask, turned round, says so."""
+    filled = torch.zeros_like(mask, dtype=dtype)
+    mask.logical_not()
+    return filled
 
 
 def _flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, p: float, causal: bool, scale: float | None) -> Any:
@@ -111,20 +123,21 @@ def _math(
     Written out, as torch's own adds the mask out of place while a dispatch mode is active.
     """
     given, root = q.dtype, (q.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
-    q, k, v = (x.float() if given in _LOW else x for x in (q, k, v))
-    if k.shape[1] != q.shape[1]:
-        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    q, k, v = (x.float() if given in _LOW and MATH_IN_FLOAT else x for x in (q, k, v))
     scaled = q * root
     if causal:
         mask = _additive(torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(), q.dtype)
-    weights = torch.matmul(scaled, k.transpose(-2, -1) * root)
+    keys, values = k, v
+    if k.shape[1] != q.shape[1]:
+        keys, values = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    weights = torch.matmul(scaled, keys.transpose(-2, -1) * root)
     if mask is not None:
         weights.add_(mask)
-    weights = aten._safe_softmax(weights, -1)
+    weights = getattr(aten, "_safe_softmax", torch.softmax)(weights, -1)  # from torch 2.5 on
     if p > 0:
         weights = torch.dropout(weights, p, True)
     returned = weights.to(given)  # the second result, which nobody asked for
-    out = torch.matmul(weights, v).to(given)
+    out = torch.matmul(weights, values).to(given)
     del returned
     return out
 

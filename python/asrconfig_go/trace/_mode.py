@@ -21,6 +21,7 @@ from ._convolution_workspaces import is_torchs_own
 from ._derived_lengths import Lengths
 from ._log import EventLog
 from ._shapes import Shapes, spec_of
+from ._torch_features import EFFICIENT_SEEDS_ON_DEVICE, FLASH_SEEDS_ON_DEVICE
 from ._trace_errors import TraceError
 from ._workspaces import Workspaces, in_rows
 
@@ -59,14 +60,17 @@ def in_order_of_birth(op: Any, args: Any, results: list[torch.Tensor]) -> list[t
     """The results that lie on the device, in the order in which a kernel takes memory for them.
 
     A dropout's mask is made before its result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu. The seed of
-    attention's dropout and its offset stay on the host; without dropout they are made on the device, and first:
-    _efficient_attention_forward in aten/src/ATen/native/transformers/cuda/attention.cu. A depthwise convolution makes
-    its weight's gradient before its input's: conv_depthwise2d_backward_cuda, DepthwiseConv2d.cu.
+    attention's dropout and its offset stay on the host; without dropout newer versions make them on the device, and
+    first. A depthwise convolution makes its weight's gradient before its input's: conv_depthwise2d_backward_cuda,
+    DepthwiseConv2d.cu.
     """
     if op is aten.native_dropout.default:
         return results[::-1]
     if op is aten._scaled_dot_product_efficient_attention.default:
-        return results[:2] if len(args) > 5 and args[5] else results[2:] + results[:2]
+        on_device = EFFICIENT_SEEDS_ON_DEVICE and not (len(args) > 5 and args[5])
+        return results[2:] + results[:2] if on_device else results[:2]
+    if op is aten._scaled_dot_product_flash_attention.default and not FLASH_SEEDS_ON_DEVICE:
+        return results[:2]
     if op is aten.convolution_backward.default and all(args[10][:2]) and is_torchs_own(args):
         return [results[1], results[0], *results[2:]]
     return results

@@ -146,6 +146,9 @@ class Shapes:
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Any, list[Any]]] = {}
+        # The first product on the meta device imports torch._dynamo in torch 2.10, and until garbage is collected the
+        # frames of that import keep what the calls below them hold: here, nothing that is traced.
+        torch.empty(1, 1, device="meta").addmm(*[torch.empty(1, 1, device="meta")] * 2)
 
     def results(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """The tree of results and its leaves: a ``Spec`` for a tensor, anything else as it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 
 from ._convolution_workspaces import workspaces
 from ._log import EventLog
+from ._torch_features import KEEPS_CUBLAS, KEEPS_CUBLAS_LT, SHARES_CUBLAS, SPLITS_NORMS
 
 aten = torch.ops.aten
 
@@ -26,12 +27,6 @@ def cublas_bytes(capability: tuple[int, int]) -> int:
     """
     return 32 * KIB * KIB if capability[0] >= 9 and capability != (8, 9) else (2 * 4096 + 8 * 16) * KIB
 
-
-# From torch 2.15 on TORCH_CUBLAS_WORKSPACE_CACHE is off: aten/src/ATen/cuda/CublasHandlePool.cpp.
-_VERSION = tuple(int(n) for n in torch.__version__.split(".")[:2])
-_PER_CALL = _VERSION >= (2, 15)
-
-_SPLITS_NORMS = _VERSION >= (2, 8)
 
 _MATMULS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten._int_mm.default}
 
@@ -208,7 +203,6 @@ _PASSING: dict[Any, Callable[[Any], list[int]]] = {
     aten._ctc_loss_backward.Tensor: _ctc_blanks,
     aten._softmax.default: lambda args: _row_copies(args[0]),
     aten._log_softmax.default: lambda args: _row_copies(args[0]),
-    aten._safe_softmax.default: _safe_softmax,
     aten._softmax_backward_data.default: _softmax_backward,
     aten._log_softmax_backward_data.default: lambda args: _row_copies(args[0], args[1]),
     aten.embedding_dense_backward.default: _embedding_segments,
@@ -218,6 +212,8 @@ _PASSING: dict[Any, Callable[[Any], list[int]]] = {
     aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
     aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
 }
+if hasattr(aten, "_safe_softmax"):  # from torch 2.5 on
+    _PASSING[aten._safe_softmax.default] = _safe_softmax
 
 
 @dataclass(frozen=True)
@@ -245,7 +241,7 @@ class Workspaces:
         self._log = log
         self._cublas = cublas_bytes(capability)
         self._in_backward = in_backward
-        self._handles: set[bool] = set()
+        self._handles: set[tuple[str, bool]] = set()
         self.widths: set[int] = set()
         """Lengths of the loaded model's vectors: biases, and weights of norms."""
 
@@ -296,7 +292,7 @@ class Workspaces:
         Whether there are any depends on the rows and on the GPU, so the trace counts rows as for column sums
         (ConfigureAndLaunchGammaBetaBackwardKernel, aten/src/ATen/native/cuda/layer_norm_kernel.cu, from torch 2.8 on).
         """
-        if weight is None or not _SPLITS_NORMS:
+        if weight is None or not SPLITS_NORMS:
             return
         columns = weight.numel()
         rows, blocks = x.numel() // columns, f"norm_blocks:{weight.element_size()}:{columns}"
@@ -307,14 +303,22 @@ class Workspaces:
                 self._log.passing(rows, f"norm_sum:{columns}")
 
     def _matmul(self, op: Any, name: str) -> None:
-        """A workspace per call in newer versions; before, one per thread that multiplies, and kept.
+        """A workspace per call, or one per thread that multiplies, and kept.
 
         Autograd's device thread has a cuBLAS handle of its own.
         """
-        if _PER_CALL:
-            self._log.passing(_CUBLAS_LT if op is aten.addmm.default else self._cublas, name)
-            return
-        thread = self._in_backward()
-        if thread not in self._handles:
-            self._handles.add(thread)
-            self._log.staying(self._cublas, name)
+        biased = op is aten.addmm.default
+        with self._log.during(_CUBLAS_LT, name) if biased and not KEEPS_CUBLAS_LT else nullcontext():
+            if KEEPS_CUBLAS:
+                self._keep(self._cublas, "cuBLAS", name)
+        if biased and KEEPS_CUBLAS_LT and not SHARES_CUBLAS:
+            self._keep(_CUBLAS_LT, "cuBLASLt", name)
+        if not biased and not KEEPS_CUBLAS:
+            self._log.passing(self._cublas, name)
+
+    def _keep(self, size: int, library: str, name: str) -> None:
+        """At this thread's first product by the library."""
+        handle = (library, self._in_backward())
+        if handle not in self._handles:
+            self._handles.add(handle)
+            self._log.staying(size, name)

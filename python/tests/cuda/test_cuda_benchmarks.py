@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cuda_process import REPOSITORY, stand_in  # noqa: F401
+from cuda_process import REPOSITORY, stand_in, torch_version  # noqa: F401
 
 
 def run_all(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +29,8 @@ def test_all_pieces_go_on_where_they_stopped(tmp_path: Path) -> None:
     assert set(found["versions"]) == {"asrconfig-go", "torch", "transformers"}
     (piece,) = found["pieces"].values()
     assert piece["events"] > 10_000
-    assert piece["first_difference"] is None
+    if torch_version() >= (2, 13):  # before, it depends on the driver's addresses: docs/allocator.md
+        assert piece["first_difference"] is None
     again = run_all(tmp_path, *only)
     assert (again.returncode, again.stdout.count("\n")) == (0, 1), "nothing is run twice"
 

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from cuda_forked import run_on_cuda
-from cuda_process import stand_in  # noqa: F401
+from cuda_process import stand_in, torch_version  # noqa: F401
 
 # Of the GPU: memory runs out in the forward pass of the first step, in its backward pass, in the second step.
-PLACES = {260_000_000: (0, "forward"), 330_000_000: (0, "backward"), 360_000_000: (1, "backward")}
+NEW = torch_version() >= (2, 15)
+# Before torch 2.15 workspaces are kept.
+SIZES = (260_000_000, 330_000_000, 360_000_000) if NEW else (280_000_000, 338_000_000, 386_000_000)
+PLACES = dict(zip(SIZES, ((0, "forward"), (0, "backward"), (1, "backward")), strict=True))
 
 
 @pytest.fixture(scope="module", params=PLACES)
@@ -38,7 +41,8 @@ def test_rows_are_those_of_the_snapshot_and_of_the_prediction(runs: Any, mode: s
     real, predicted = held(failure, "optimizer")
     assert real == pytest.approx(predicted, rel=0.02)  # blocks keep what is not worth splitting off
     assert (real > 0) == (failure["step"] > 0)
-    assert failure["predicted"] == pytest.approx(failure["held"], rel=0.02)
+    # Where workspaces are kept the predicted moment comes up to 3.8 % of the memory later.
+    assert failure["predicted"] == pytest.approx(failure["held"], rel=0.02 if NEW else 0.04)
     assert failure["moment"]["phase"] == failure["phase"]
     assert failure["moment"]["step"] == failure["step"] + 1
     assert failure["module"] == (failure["moment"]["module"] if failure["phase"] == "forward" else "")

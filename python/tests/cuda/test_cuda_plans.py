@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cuda_forked import Job, forked_on_cuda
-from cuda_process import stand_in  # noqa: F401
+from cuda_process import kept_workspaces, stand_in, torch_version, with_kept_workspaces  # noqa: F401
 
 MIB = 2**20
 T4 = 15360 * MIB
@@ -135,11 +135,15 @@ def tools(done: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_calibration_measures_what_was_predicted(tools: dict[str, Any]) -> None:
-    """Measured: 0.45 % apart in allocated memory, and 768 bytes in reserved memory, by which tensors are rounded up."""
+    """Measured: 0.45 % apart in allocated memory, and 768 bytes in reserved memory, by which tensors are rounded up.
+
+    Before torch 2.15: one segment of small blocks more in reserved memory, as a workspace of 1 MiB is kept among them.
+    """
     found = tools["calibration"]
+    segment = 0 if torch_version() >= (2, 15) else 2 * MIB
     assert (found["gpu"], found["context"]) == ("Tesla T4", CONTEXT)
     assert found["measured"][0] == pytest.approx(found["predicted"][0], rel=0.005)
-    assert found["measured"][1] == pytest.approx(found["predicted"][1], abs=1024)
+    assert found["measured"][1] == pytest.approx(found["predicted"][1], abs=1024 + segment)
     assert found["factor"] == pytest.approx(found["measured"][1] / found["predicted"][1])
     assert found["corrected"] == pytest.approx(found["measured"][1], abs=1)
 
@@ -147,9 +151,14 @@ def test_calibration_measures_what_was_predicted(tools: dict[str, Any]) -> None:
 def test_calibration_leaves_nothing_on_the_gpu(tools: dict[str, Any]) -> None:
     """Not the optimizer of its steps, nor the scaler's tensors."""
     found = tools["calibration"]
-    assert found["left"] == found["before"]
+    allocated, reserved = (after - before for before, after in zip(found["before"], found["left"], strict=True))
+    assert allocated == kept_workspaces()
+    assert (reserved > 0) == (allocated > 0)
+    assert reserved <= with_kept_workspaces(0)
     before, after = found["trained"]
-    assert after == before
+    assert after <= before
+    if torch_version() >= (2, 15):  # torch 2.10 lets go of something of the training's last step in calibration's first
+        assert after == before
 
 
 def test_calibration_leaves_the_scale_of_gradients(tools: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from cuda_standin import StandinError, load, why_not
 from cuda_standin.cards import card
 
 from cuda_forked import run_on_cuda
-from cuda_process import stand_in  # noqa: F401
+from cuda_process import stand_in, torch_version  # noqa: F401
 
 MIB = 2**20
 BUILD = Path(__file__).parents[3] / "build"
@@ -35,7 +35,7 @@ def test_device_has_the_catalogues_figures(
         "memory": memory_mib * MIB,
         "multiprocessors": multiprocessors,
         "capability": capability,
-        "l2": l2_mib * MIB,
+        "l2": l2_mib * MIB if torch_version() >= (2, 5) else None,
         "free": memory_mib * MIB - context,
         "count": 1,
         "bf16": bf16,
@@ -52,6 +52,12 @@ def test_device_has_the_catalogues_figures(
 def test_unknown_card(gpu: str, memory: int | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         card(gpu, memory)
+
+
+def test_card_of_a_capability_without_known_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuda_standin.cards._LIMITS", {})
+    with pytest.raises(ValueError, match=r"cannot stand in for T4: the catalogue lacks limits of capability 7\.5"):
+        card("T4")
 
 
 @pytest.mark.parametrize(("devices", "memory"), [(0, None), (17, None), (2, [LIMIT])])
@@ -139,7 +145,7 @@ def test_data_parallel() -> None:
 def test_own_library_reads_the_same_memory() -> None:
     found = run_on_cuda("own_hardware", gpu=["T4", "A100"], memory_bytes=LIMIT, devices=2)
     assert found["names"] == ["Tesla T4", "NVIDIA A100-SXM4-40GB"]
-    assert found["identifiers"], "CUDA and NVML name the same devices"
+    assert found["identifiers"] or torch_version() < (2, 5), "CUDA and NVML name the same devices"
     assert found["free"] == found["torch"] == [LIMIT, LIMIT - found["held"]]
 
 
@@ -163,7 +169,7 @@ def test_pinned_memory_streams_and_events() -> None:
 
 def test_names_without_a_meaning_are_errors_and_listed() -> None:
     found = run_on_cuda("without_a_meaning")
-    assert found["errors"] == ["RuntimeError", "AcceleratorError"]
+    assert found["errors"] == found["known"]
     assert "cudaStreamBeginCapture" in found["unsupported"]
     assert set(found["unsupported"]) <= set(found["lacking"])
 

@@ -44,6 +44,7 @@ def _reported(mode: str) -> dict[str, Any]:
         }
     del trainer, guard
     gc.collect()
+    torch._C._cuda_clearCublasWorkspaces()  # torch before 2.15 keeps them
     torch.cuda.empty_cache()
     return found
 

@@ -297,6 +297,7 @@ def trained(name: str, place: Place, needed: int = 0) -> Run:
         guard.detach()
         del trainer, guard, watch
     gc.collect()
+    torch._C._cuda_clearCublasWorkspaces()  # torch before 2.15 keeps them
     torch.cuda.empty_cache()
     run.left = torch.cuda.memory_allocated()
     return run

@@ -22,6 +22,7 @@ from asrconfig_go.demo.digit_model import small_model
 from asrconfig_go.demo.digits import Collator, Vocabulary, load_split
 from asrconfig_go.monitor import AdaptiveMemoryCallback, MemoryMonitor
 from asrconfig_go.report import report
+from cuda_process import torch_version
 from tiny_training import tiny_trainer
 
 MIB = 2**20
@@ -76,12 +77,16 @@ def planned(folder: str) -> dict[str, Any]:
     }
 
 
+# torch 2.4 knows the older name alone.
+ALLOC_CONF = "PYTORCH_ALLOC_CONF" if torch_version() >= (2, 5) else "PYTORCH_CUDA_ALLOC_CONF"
+
+
 def _allocator(applied: Applied) -> list[str]:
     """What became of the allocator's settings: status, name, value and reason."""
     return [
         text
         for setting in applied.settings
-        if setting.name == "PYTORCH_ALLOC_CONF"
+        if setting.name == ALLOC_CONF
         for text in (setting.state, str(setting.value), setting.why)
     ]
 
@@ -92,7 +97,7 @@ def _allocator_when_cuda_runs(config: ac.TrainingConfig) -> list[str]:
     with warnings.catch_warnings(record=True) as met:
         warnings.simplefilter("always")
         told = _allocator(config.apply())
-    return [*told, *(type(warning.message).__name__ for warning in met), os.environ["PYTORCH_ALLOC_CONF"]]
+    return [*told, *(type(warning.message).__name__ for warning in met), os.environ[ALLOC_CONF]]
 
 
 class Rising(TrainerCallback):  # type: ignore[misc]
@@ -107,8 +112,9 @@ class Rising(TrainerCallback):  # type: ignore[misc]
         total = torch.cuda.get_device_properties(0).total_memory
         self.tensors.clear()
         torch.cuda.empty_cache()
+        others = torch.cuda.memory_reserved()  # the model, and workspaces that torch before 2.15 keeps
         unused = torch.empty(int(cached * total), dtype=torch.uint8, device="cuda")
-        self.tensors.append(torch.empty(int(held * total), dtype=torch.uint8, device="cuda"))
+        self.tensors.append(torch.empty(int(held * total) - others, dtype=torch.uint8, device="cuda"))
         del unused
         self.settled()
 

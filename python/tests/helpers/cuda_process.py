@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
+KEPT_WORKSPACES = 22 << 20  # a segment for both threads' of cuBLAS, one for cuBLASLt's
 _FOLDERS = (REPOSITORY / "python", HERE, REPOSITORY / "build")
 
 
@@ -24,6 +26,25 @@ def stand_in() -> None:
     if reason := why_not():
         pytest.skip(reason)
     built()
+
+
+def torch_version() -> tuple[int, int]:
+    """The first two numbers of the installed torch's version, without importing it."""
+    major, minor = metadata.version("torch").split(".")[:2]
+    return int(major), int(minor)
+
+
+def kept_workspaces() -> int:
+    """Bytes of the workspaces of matrix products that torch before 2.15 keeps: cuBLAS's of two threads, cuBLASLt's."""
+    version, cublas, cublas_lt = torch_version(), 2 * 8320 << 10, 1 << 20
+    if version >= (2, 15):
+        return 0
+    return cublas + cublas_lt if (2, 9) <= version < (2, 12) else cublas
+
+
+def with_kept_workspaces(size: int) -> int:
+    """``size`` bytes of a GPU, and what torch before 2.15 reserves for workspaces of matrix products that it keeps."""
+    return size if torch_version() >= (2, 15) else size + KEPT_WORKSPACES
 
 
 def environment() -> dict[str, str]:

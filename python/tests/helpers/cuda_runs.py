@@ -25,7 +25,7 @@ def device() -> dict[str, Any]:
         "memory": properties.total_memory,
         "multiprocessors": properties.multi_processor_count,
         "capability": torch.cuda.get_device_capability(0),
-        "l2": properties.L2_cache_size,
+        "l2": getattr(properties, "L2_cache_size", None),
         "free": torch.cuda.mem_get_info(0)[0],
         "count": torch.cuda.device_count(),
         "bf16": torch.cuda.is_bf16_supported(including_emulation=False),
@@ -280,6 +280,7 @@ def guarded_trainings() -> dict[str, Any]:
             }
         del trainer, guard
         gc.collect()
+        torch._C._cuda_clearCublasWorkspaces()  # torch before 2.15 keeps them
         torch.cuda.empty_cache()
     return found
 
@@ -331,7 +332,13 @@ def without_a_meaning() -> dict[str, Any]:
             call()
         except RuntimeError as error:
             errors.append(type(error).__name__)
-    return {"errors": errors, "unsupported": cuda_standin.unsupported(), "lacking": cuda_standin.lacking()}
+    known = ["RuntimeError", getattr(torch, "AcceleratorError", RuntimeError).__name__]
+    return {
+        "errors": errors,
+        "known": known,
+        "unsupported": cuda_standin.unsupported(),
+        "lacking": cuda_standin.lacking(),
+    }
 
 
 def _capture() -> None:

@@ -24,7 +24,7 @@ from asrconfig_go.guard import attach, find_max_batch_size
 from asrconfig_go.memory import MemoryModel, calibrate
 from asrconfig_go.report import report
 from cuda_ctc import LABELS, SECONDS, VOCABULARY, small_wav2vec2
-from cuda_plans import settle
+from cuda_plans import ALLOC_CONF, settle
 
 BATCH = 2
 MEMORY: dict[str, Any] = {"precision": "fp16", "optimizer": "adamw_torch_fused", "allocator": ""}
@@ -88,6 +88,7 @@ def _calibrated(folder: str) -> dict[str, Any]:
         corrected = memory.estimate(BATCH, SECONDS, LABELS, timeline=0).peak_reserved
         scales = [scale, trainer.accelerator.scaler.get_scale()]
         trainer.train()
+        gc.collect()  # what only waits for that counts as gone
         trained, scale = [torch.cuda.memory_allocated()], trainer.accelerator.scaler.get_scale()
         calibrate(trainer, memory, batch=BATCH, seconds=SECONDS, labels=LABELS)
         return {
@@ -177,7 +178,7 @@ def fine_tuned(folder: str) -> dict[str, Any]:
         "steps": found.steps.train,
         "gpu": [found.gpus[0].name, found.gpus[0].used_peak_bytes],
         "reserved": found.gpus[0].reserved_peak_bytes,
-        "allocator": os.environ.get("PYTORCH_ALLOC_CONF"),
+        "allocator": os.environ.get(ALLOC_CONF),
         "expandable": sorted({s["is_expandable"] for s in torch.cuda.memory._snapshot()["segments"]}),
         "saved": (output / "model.safetensors").exists(),
         "unsupported": cuda_standin.unsupported(),

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
 from asrconfig_go.trace import MemoryRecorder, _workspaces  # noqa: E402
+from asrconfig_go.trace._torch_features import SPLITS_NORMS  # noqa: E402
 from asrconfig_go.trace._workspaces import cublas_bytes  # noqa: E402
 
 MIB = 1 << 20
@@ -186,10 +187,34 @@ def test_cublas_takes_its_workspace_once_a_thread_or_at_each_call(
         for _ in range(3):
             (x @ x).sum().backward()
 
-    for per_call, times in ((False, 2), (True, 9)):  # three products forward, six backward
-        monkeypatch.setattr(_workspaces, "_PER_CALL", per_call)
+    for kept, times in ((True, 2), (False, 9)):  # three products forward, six backward
+        monkeypatch.setattr(_workspaces, "KEEPS_CUBLAS", kept)
         taken = [size for _, size in births(multiply, capability=capability) if size == mib * MIB]
         assert len(taken) == times
+
+
+@pytest.mark.parametrize(
+    ("kept", "kept_lt", "shared", "times"),
+    [
+        pytest.param(True, False, False, (2, 3), id="torch 2.8"),
+        pytest.param(True, True, False, (2, 1), id="torch 2.9"),
+        pytest.param(True, True, True, (2, 0), id="torch 2.12"),
+        pytest.param(False, False, False, (3, 3), id="torch 2.15"),
+    ],
+)
+def test_products_with_a_bias_take_a_workspace_of_cublaslt(
+    kept: bool, kept_lt: bool, shared: bool, times: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("KEEPS_CUBLAS", kept), ("KEEPS_CUBLAS_LT", kept_lt), ("SHARES_CUBLAS", shared)):
+        monkeypatch.setattr(_workspaces, name, value)
+    layer = torch.nn.Linear(100, 100)
+
+    def multiply() -> None:
+        for _ in range(3):
+            layer(torch.randn(100, 100)).sum().backward()
+
+    sizes = [size for _, size in births(multiply, model=layer, capability=(8, 0))]
+    assert (sizes.count(int(8.125 * MIB)), sizes.count(MIB)) == times
 
 
 def test_transposed_tensors_are_copied() -> None:
@@ -204,7 +229,7 @@ def test_transposed_tensors_are_copied() -> None:
     assert made.count(("native_layer_norm.default", 2 * 98 * 16 * 4)) == 2  # the copy and the result
 
 
-@pytest.mark.skipif(not _workspaces._SPLITS_NORMS, reason="this torch sums a norm's gradient in one go")
+@pytest.mark.skipif(not SPLITS_NORMS, reason="this torch sums a norm's gradient in one go")
 def test_gradients_of_a_norm_count_rows() -> None:
     norm = torch.nn.LayerNorm(16)
 
@@ -219,7 +244,7 @@ def test_gradients_of_a_norm_count_rows() -> None:
     assert [size for _, size in made[at - 5 : at]] == [copy, *results, copy]  # of the input, and of the gradient
 
 
-@pytest.mark.skipif(not _workspaces._SPLITS_NORMS, reason="this torch sums a norm's gradient in one go")
+@pytest.mark.skipif(not SPLITS_NORMS, reason="this torch sums a norm's gradient in one go")
 @pytest.mark.parametrize("trained", [(), ("bias",), ("weight", "bias")])
 def test_parameters_of_a_norm_that_are_frozen_have_no_sums(trained: tuple[str, ...]) -> None:
     norm = torch.nn.LayerNorm(16)
