@@ -68,9 +68,11 @@ def cell(plan: GPUPlan) -> str:
     """Batch × accumulation with what it takes, and about the largest batch that would fit in that way."""
     if not plan.fits:
         return "LoRA" if any(way.fits and "LoRA" in way.what for way in plan.remedies) else "–"
-    marks = (
-        "c" * plan.gradient_checkpointing + "8" * (plan.optimizer == "adamw_bnb_8bit") + "l" * (plan.bound == "loader")
-    )
+    way = {
+        "c": plan.gradient_checkpointing, "o": plan.offload_checkpoints, "8": plan.optimizer == "adamw_bnb_8bit",
+        "l": plan.bound == "loader",
+    }  # fmt: skip
+    marks = "".join(mark for mark, is_so in way.items() if is_so)
     batch = f"{plan.per_device_train_batch_size} × {plan.gradient_accumulation_steps}"
     return " ".join(part for part in (batch, marks, f"({plan.largest_batch})") if part)
 

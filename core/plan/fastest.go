@@ -181,9 +181,15 @@ func (s *search) explainBatches(d *draft, f evaluated) error {
 	d.because("model_memory_bytes", fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)", s.in.Model.TrainableParameters, s.in.Model.TotalParameters))
 	d.because("predicted_bytes", fmt.Sprintf("%d × %.4g s, the longest clips, %s: %.0f %% of what the plan may use", d.MicroBatchSize, longest, source, share))
 	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(s.pool.planned), s.in.Options.SafetyMargin, s.pool.where()))
+	plain := s.trainerBatches(f)
 	d.because("micro_batching", s.microBatchReason(f))
+	if f.chosen.order == plain.order {
+		d.compareLast(plain, f)
+	}
 	d.because("length_handling", s.orderReason(f))
-	d.compareLast(s.trainerBatches(f), f)
+	if f.chosen.order != plain.order {
+		d.compareLast(plain, f)
+	}
 	if err := s.writeEvalBatch(d, f); err != nil {
 		return err
 	}

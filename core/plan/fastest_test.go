@@ -103,7 +103,7 @@ func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 3, similar)
-	assert.Contains(t, decision(t, c, "length_handling").Gain, "faster")
+	assert.Contains(t, decision(t, c, "micro_batching").Gain, "faster")
 	assert.Contains(t, decision(t, c, "gradient_checkpointing").Alternative, "on")
 	checkSearched(t, c)
 }

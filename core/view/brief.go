@@ -108,13 +108,16 @@ func (r planRecord) inputs() (found []Block) {
 	return found
 }
 
-// machineLine is the first GPU, how many more there are, and the host.
+// machineLine is "2 × Tesla T4, 15.0 GiB; CPU 2 cores, RAM 20.3 GiB available of 23.5 GiB".
 func machineLine(h profile.Hardware) string {
-	line := hardwareLines(h)[0]
-	if more := len(h.GPUs) - 1; more > 0 {
-		line += fmt.Sprintf(", and %d more", more)
+	if len(h.GPUs) == 0 {
+		return hardwareLines(h)[0] + "; " + hostLine(h)
 	}
-	return line + "; " + hostLine(h)
+	var names []string
+	for _, g := range h.GPUs {
+		names = append(names, fmt.Sprintf("%s, %s", name(g.Name), inGiB(float64(g.MemoryTotalBytes))))
+	}
+	return several(names) + "; " + hostLine(h)
 }
 
 func (r planRecord) brief() []Block {

@@ -14,7 +14,7 @@ import (
 // What the short forms must say of the records in testdata.
 var inBrief = map[string][]string{
 	"plan":           {"22 + 10 = 32 clips a step", "peak 11.9 of 15.0 GiB", "3 epochs in", "US$", "  gradient_checkpointing = "},
-	"hardware":       {"GPU 0: ", "CPU "},
+	"hardware":       {"NVIDIA L4, 22.5 GiB", "CPU "},
 	"model":          {"M parameters"},
 	"dataset":        {"clips by duration: ", "█", "padding in batches of"},
 	"memory":         {"fits NVIDIA L4", "held by ", "activations"},

@@ -255,7 +255,7 @@ def _data(dataset: Any, hours: float | None, mean_s: float | None, max_s: float 
         return {"profile": to_json(scan_audio(dataset, clips=False).profile)}
     if hours is None:
         raise InvalidArgumentError("neither a dataset nor hours", "pass a dataset, or hours of audio")
-    mean_s = MEAN_S if mean_s is None else mean_s
+    mean_s = MEAN_S if mean_s is None else checked("mean_s", mean_s, float)
     max_s = 3 * mean_s if max_s is None else max_s
     for name, value in {"hours": hours, "mean_s": mean_s, "max_s": max_s}.items():
         if not checked(name, value, float) > 0:

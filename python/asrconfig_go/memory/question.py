@@ -66,7 +66,7 @@ def estimate_memory(
 
     >>> memory = estimate_memory("wav2vec2-base", batch=4, seconds=10, gpu="T4", estimator="analytic")
     >>> memory.fits, round(memory.peak_reserved / 2**30, 1)
-    (True, 3.7)
+    (True, 3.5)
     """
     checked("estimator", estimator, Estimator)
     settings = MemorySettings(
