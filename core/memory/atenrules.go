@@ -26,7 +26,7 @@ func withSame(rules map[string]kernel.Activity) map[string]kernel.Activity {
 		names string
 	}{
 		{kernel.Once(kernel.GEMM), "mm bmm addmm baddbmm"},
-		{kernel.Once(kernel.Softmax), "_softmax _log_softmax _log_softmax_backward_data"},
+		{kernel.Once(kernel.Softmax), "_softmax _safe_softmax _log_softmax _log_softmax_backward_data"},
 		{kernel.Once(kernel.Normalization), "native_layer_norm native_group_norm native_batch_norm cudnn_batch_norm _native_batch_norm_legit _fused_rms_norm _batch_norm_with_update"},
 		{kernel.NormGradient, "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward cudnn_batch_norm_backward _fused_rms_norm_backward batch_norm_backward"},
 		{kernel.Once(kernel.Reduction), `sum mean prod any all max min amax amin argmax argmin norm linalg_vector_norm var std var_mean std_mean cumsum cumprod logsumexp logcumsumexp topk

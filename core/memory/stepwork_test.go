@@ -74,7 +74,7 @@ func TestWorkIsRefusedWhereNothingWasTraced(t *testing.T) {
 
 func TestRulesByName(t *testing.T) {
 	for op, kind := range map[string]kernel.Kind{
-		"aten.addmm.default": kernel.GEMM, "aten.add_.Tensor": kernel.Elementwise, "aten._softmax.default": kernel.Softmax, "aten.clone.default": kernel.Copy,
+		"aten.addmm.default": kernel.GEMM, "aten.add_.Tensor": kernel.Elementwise, "aten._softmax.default": kernel.Softmax, "aten._safe_softmax.default": kernel.Softmax, "aten.clone.default": kernel.Copy,
 		"aten._softmax_backward_data.default": kernel.Elementwise, "aten.native_layer_norm_backward.default": kernel.NormBackward, "aten.sum.dim_IntList": kernel.Reduction,
 		"aten.embedding.default": kernel.Gather, "aten.__and__.Tensor": kernel.Elementwise,
 	} {
