@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._base import choices
@@ -79,7 +80,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     config, manager = create_optimal_config(arguments.data, arguments.model, verbose=False, progress=bars, **options)
     if arguments.output:
         config.save(arguments.output)
-    show_result(arguments, manager.explain(), lambda: _record(manager), _next(arguments))
+    show_result(arguments, manager.explain(), lambda: _record(manager), _next(arguments, manager))
     return 0
 
 
@@ -88,6 +89,8 @@ def _record(manager: ASRConfigManager) -> dict[str, Any]:
     return {name: to_json(part) for name, part in parts.items()}
 
 
-def _next(arguments: argparse.Namespace) -> str:
+def _next(arguments: argparse.Namespace, manager: ASRConfigManager) -> str:
+    """The training of this plan; by the name that the Hub knows, where a shorter one was given."""
+    name = "" if Path(arguments.model).is_dir() or manager.model is None else manager.model.name
     config = ("--config", arguments.output) if arguments.output else ()
-    return command_line("train", "--data", arguments.data, "--model", arguments.model, *config)
+    return command_line("train", "--data", arguments.data, "--model", name or arguments.model, *config)
