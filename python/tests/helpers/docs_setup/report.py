@@ -11,7 +11,3 @@ put_run(Path("leaking"), trained(seconds=1200, steps=460), wer=0.23)
 put_run(Path("mended"), trained(leak=False), batch=16)
 export("out", "run.csv")
 trainer = stand_ins.trainer()
-
-
-def train() -> None:
-    """Nothing to wait for."""
