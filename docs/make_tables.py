@@ -1,9 +1,9 @@
-"""Writes the tables of docs/gpus-and-batches.md and docs/costs.md, by the planner and without a GPU, in seconds.
+"""Writes the tables of benchmarks/gpu_tables.md, by the planner in seconds, and the measured figures of all pages.
 
     python docs/make_tables.py [--check]
 
-Each table stands between `<!-- table: NAME -->` and `<!-- end of table -->`. With --check nothing is written, and the
-exit status is 1 where a page differs from what the planner says today.
+Each table stands between `<!-- table: NAME -->` and `<!-- end of table -->`; figures.py says how figures are marked.
+With --check nothing is written, and the exit status is 1 where a page is not what it would be.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
+import figures
+
 import asrconfig_go as ac
 from asrconfig_go._base.ranges import Range
 from asrconfig_go.compare import gpu_prices
 from asrconfig_go.compare.comparison_records import GPUPlan
 from asrconfig_go.machine.hardware import catalogue
 
-DOCS = Path(__file__).resolve().parent
-PAGES = ("gpus-and-batches.md", "costs.md")
+TABLES_PAGE = Path(__file__).resolve().parent.parent / "benchmarks" / "gpu_tables.md"
 END = "<!-- end of table -->"
 GIB = 2**30
 
@@ -173,13 +174,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing, and fail where a page is not up to date")
     arguments = parser.parse_args()
+    known = figures.read()
     stale = []
-    for name in PAGES:
-        page = DOCS / name
+    for page in (TABLES_PAGE, *figures.PAGES):
         before = page.read_text("utf-8")
-        after = filled(before)
+        after = filled(before) if page == TABLES_PAGE else figures.filled(before, known)
         if after != before:
-            stale.append(name)
+            stale.append(page.name)
             if not arguments.check:
                 page.write_text(after, "utf-8")
     print(f"{'not up to date' if arguments.check else 'written'}: {', '.join(stale) or 'nothing'}")

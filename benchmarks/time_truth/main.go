@@ -50,7 +50,7 @@ func run(each bool) error {
 		results.print()
 		questions.print()
 	}
-	fmt.Print("# Step times measured by others against the kernel-time model\n\nMade by `go run ./benchmarks/time_truth > benchmarks/time_truth/results.md`; what it assumes is in [docs](../../docs/kernel-time.md).\n\n")
+	fmt.Print("# Step times measured by others against the kernel-time model\n\nMade by `go run ./benchmarks/time_truth > benchmarks/time_truth/results.md`; what it assumes is in [the fit and the points](README.md).\n\n")
 	fmt.Printf("## One iteration in float32, %d points\n\n%s\n", len(results), results.beside("NeuSight", "Habitat", "roofline"))
 	fmt.Printf("## BERT-base on SQuAD, %d points\n\n%s\n", len(questions), questions.beside("roofline"))
 	fmt.Printf("## Bounds\n\nfloat32: %s. SQuAD: %s.\n\n", results.bounds(), questions.bounds())

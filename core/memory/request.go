@@ -100,7 +100,7 @@ func checkDevice(limit, device *uint64) error {
 }
 
 func outOfRange(format string, args ...any) error {
-	return fault.New(fault.InvalidArgument, "see the operation's arguments in docs/memory-model.md", format, args...)
+	return fault.New(fault.InvalidArgument, "see the operation's arguments in docs/reference/operations.md", format, args...)
 }
 
 func settingsOf(text string, limit, device *uint64) (allocator.Settings, error) {

@@ -1,7 +1,7 @@
 // Package allocator simulates the native CUDA caching allocator of PyTorch for one stream: what it would reserve from the
 // device, to the byte, for a sequence of allocations and frees. It holds no memory of its own, only the bookkeeping.
 //
-// The rules are those of c10/cuda/CUDACachingAllocator.cpp; docs/allocator.md tells them in words, and how they were checked
+// The rules are those of c10/cuda/CUDACachingAllocator.cpp; docs/memory-model.md tells them in words, and how they were checked
 // against PyTorch's own. Out of scope: several streams and their events, private pools (CUDA graphs, MemPool), IPC, the backend
 // cudaMallocAsync, and PYTORCH_NO_CUDA_MEMORY_CACHING, with which every tensor is a cudaMalloc of its own.
 //

@@ -158,7 +158,7 @@ func (a *account) components() map[string]uint64 {
 
 // reservedRule is the rule in words, reserved the rule: a tenth for segments and the holes in them, a hundredth where
 // segments grow, and room for the largest tensor, which finds no free piece of its size between what the cache has cut up
-// for others. docs/analytic-memory.md has its error against a simulation of the allocator.
+// for others. docs/memory-model.md has its error against a simulation of the allocator.
 func (s settings) reservedRule() string {
 	if s.allocator.ExpandableSegments {
 		return "1.01 × allocated + the largest tensor"

@@ -1,6 +1,6 @@
 // Package analytic estimates the GPU memory of a training step from a transformers config alone: no torch, no GPU. It
 // plays the model's forward and backward pass operation by operation (see tracker) with the size of every tensor that
-// PyTorch's autograd saves, and reports the highest moment term by term. docs/analytic-memory.md has the formulas and
+// PyTorch's autograd saves, and reports the highest moment term by term. docs/memory-model.md has the formulas and
 // the measured error.
 package analytic
 

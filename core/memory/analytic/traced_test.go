@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// traced is what the recorder and the simulated allocator say of the same steps: docs/analytic-memory.md has the shapes.
+// traced is what the recorder and the simulated allocator say of the same steps: benchmarks/README.md has the shapes.
 type traced struct {
 	Versions map[string]string
 	Rows     []struct {
@@ -26,7 +26,7 @@ type traced struct {
 	}
 }
 
-// The error that docs/analytic-memory.md states.
+// The error that docs/memory-model.md states.
 const (
 	allocatedMedian, allocatedWorst = 0.005, 0.03
 	ruledMedian, ruledWorst         = 0.10, 0.40

@@ -33,7 +33,7 @@ func (g GPU) Check() error {
 		{"threads_per_multiprocessor", orElse(g.Threads, usualThreads), leastThreads, maxThreads},
 	} {
 		if f.value < f.least || f.value > f.most {
-			return fault.New(fault.InvalidArgument, "see the operation's arguments in docs/memory-model.md", "%s is %d; the range is %d to %d",
+			return fault.New(fault.InvalidArgument, "see the operation's arguments in docs/reference/operations.md", "%s is %d; the range is %d to %d",
 				f.name, f.value, f.least, f.most)
 		}
 	}

@@ -3,7 +3,7 @@ package kernel
 import "strings"
 
 // architecture is what cards of one generation share. Origins: [fit] operator tables of benchmarks/time_truth/fit; [spec] NVIDIA's white papers; [dev] chosen
-// on the 57 points of benchmarks/time_truth; docs/kernel-time.md has the discussion.
+// on the 57 points of benchmarks/time_truth, whose README has the discussion.
 type architecture struct {
 	base         string  // the fitted card whose float32 shares it takes
 	simtPerWatt  float64 // sustained float32 FLOP/s per watt of board power outside tensor cores: what large products of the tables [fit] reach, [dev] after the A100

@@ -1,5 +1,5 @@
 // Package kernel gives the seconds of single GPU kernels, and of steps made of them: from what an operation computes and moves, the
-// card's specifications, and shares of them that were fitted on published measurements of operators (docs/kernel-time.md). It does no I/O.
+// card's specifications, and shares of them that were fitted on published measurements of operators (docs/timing.md). It does no I/O.
 package kernel
 
 import (

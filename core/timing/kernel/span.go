@@ -7,7 +7,7 @@ import (
 )
 
 // Dispatch is what PyTorch takes on the CPU for one kernel in eager mode: Python, autograd, dispatcher and driver. Published profiles of eager
-// transformers have 5 to 12 µs (docs/kernel-time.md).
+// transformers have 5 to 12 µs (docs/timing.md).
 const Dispatch = 9e-6
 
 // Span is a part of a step on both sides. The GPU works while the CPU dispatches ahead, so that the slower side counts.

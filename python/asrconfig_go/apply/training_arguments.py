@@ -4,7 +4,7 @@ What a version knows is read from the fields of its TrainingArguments, never fro
 that the installed version does not know, or that this machine cannot do, is left at the Trainer's default and reported
 by one ``UnsupportedSettingWarning``; nothing is dropped silently.
 
-docs/settings.md says where the settings go that are not the Trainer's matter.
+docs/reference/settings.md says where the settings go that are not the Trainer's matter.
 ``report_to`` is left at the Trainer's default, which is every installed reporter in transformers 4 and none in 5: pass
 ``report_to="tensorboard"`` to see the memory curves of ``AdaptiveMemoryCallback``.
 """

@@ -121,7 +121,7 @@ class BenchmarkResult(Shown, kind="benchmark"):
         return title("benchmark", self._shown())
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with the keys of docs/benchmark.md; what is not known is None or empty."""
+        """A JSON object with the keys of docs/reference/benchmark.md; what is not known is None or empty."""
         return {"benchmark_version": VERSION, "headline": self.headline, **self._shown()}
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:

@@ -1,4 +1,4 @@
-"""Kernels of training steps, timed on a GPU: the table behind ``asrconfig profile-gpu`` (docs/kernel-time.md)."""
+"""Kernels of training steps, timed on a GPU: the table behind ``asrconfig profile-gpu`` (docs/timing.md)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Explanation(ExplainedPlan, Shown, kind="plan"):
         return cautions(self)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with the keys of docs/explain.md; what is not known is None or empty."""
+        """A JSON object with the keys of docs/reference/plan.md; what is not known is None or empty."""
         return explanation_json(self)
 
     def text(self, *, profiles: bool = True) -> str:

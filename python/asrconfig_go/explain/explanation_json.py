@@ -1,4 +1,4 @@
-"""The explanation as JSON; docs/explain.md lists its keys."""
+"""The explanation as JSON; docs/reference/plan.md lists its keys."""
 
 from __future__ import annotations
 

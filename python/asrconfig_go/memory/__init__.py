@@ -1,4 +1,4 @@
-"""How much memory a training takes, before it runs: see docs/memory-model.md."""
+"""How much memory a training takes, before it runs: see docs/memory.md."""
 
 from .._base.lazy_names import lazy_names
 

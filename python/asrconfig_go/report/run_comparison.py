@@ -84,7 +84,7 @@ class RunComparison(Shown, kind=_KIND):
         return {row["name"]: (row["a"], row["b"]) for row in self.record["settings"]}
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with the keys of docs/report.md; what is not known is None or empty."""
+        """A JSON object with the keys of docs/reference/watching.md; what is not known is None or empty."""
         shown = {key: value for key, value in self.record.items() if key != "charts"}
         return {"comparison_version": _VERSION, "headline": self.headline, **shown}
 

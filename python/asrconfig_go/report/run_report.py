@@ -77,7 +77,7 @@ class RunReport(ReportedRun, Shown, kind="run"):
         return title("run", self._figures())
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with the keys of docs/report.md; what is not known is None or empty."""
+        """A JSON object with the keys of docs/reference/watching.md; what is not known is None or empty."""
         return {"report_version": _VERSION, "headline": self.headline, **self._figures()}
 
     def to_html(self, path: str | os.PathLike[str], *, by: ReportAxis = "time") -> None:

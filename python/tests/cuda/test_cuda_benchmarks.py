@@ -29,7 +29,7 @@ def test_all_pieces_go_on_where_they_stopped(tmp_path: Path) -> None:
     assert set(found["versions"]) == {"asrconfig-go", "torch", "transformers"}
     (piece,) = found["pieces"].values()
     assert piece["events"] > 10_000
-    if torch_version() >= (2, 13):  # before, it depends on the driver's addresses: docs/allocator.md
+    if torch_version() >= (2, 13):  # before, it depends on the driver's addresses: docs/memory-model.md
         assert piece["first_difference"] is None
     again = run_all(tmp_path, *only)
     assert (again.returncode, again.stdout.count("\n")) == (0, 1), "nothing is run twice"

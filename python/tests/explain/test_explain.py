@@ -172,7 +172,7 @@ def test_every_decision_is_in_a_group_and_has_its_reason(plan: ac.TrainingConfig
 
 def test_json_keys_are_those_of_the_documentation(whole: Explanation) -> None:
     answer = json.loads(json.dumps(whole.to_json()))
-    documented = (REPOSITORY / "docs" / "explain.md").read_text()
+    documented = (REPOSITORY / "docs" / "reference" / "plan.md").read_text()
     for key in answer:
         assert f"| `{key}` |" in documented, key
     assert answer["explanation_version"] == 1

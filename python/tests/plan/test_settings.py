@@ -29,7 +29,7 @@ from locations import REPOSITORY  # noqa: E402
 from speech_models import wav2vec2  # noqa: E402
 from tiny_training import tiny_trainer  # noqa: E402
 
-DOCUMENT = REPOSITORY / "docs" / "settings.md"
+DOCUMENT = REPOSITORY / "docs" / "reference" / "settings.md"
 NAMES = {field.name for field in dataclasses.fields(TrainingConfig)}
 ARGUMENTS = {field.name for field in dataclasses.fields(TrainingArguments)}
 
@@ -252,7 +252,7 @@ def test_data_take(effect: Callable[[], None]) -> None:
     effect()
 
 
-# Settings that the user hands to a named function or argument; docs/settings.md says how.
+# Settings that the user hands to a named function or argument; docs/reference/settings.md says how.
 HANDED_OVER = {
     "streaming": "load_dataset(…, streaming=config.streaming)",
     "cache_dataset": "keep_in_memory=config.cache_dataset",

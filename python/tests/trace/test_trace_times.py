@@ -38,7 +38,7 @@ CASES = [(name, "T4", "fp16", False) for name in MODELS] + [
 
 @pytest.mark.parametrize(("name", "gpu", "precision", "checkpointing"), CASES)
 def test_both_ways_to_a_time_agree(name: str, gpu: str, precision: Any, checkpointing: bool) -> None:
-    """The trace sees what PyTorch runs; the analytic estimator plays it from the config (docs/kernel-time.md)."""
+    """The trace sees what PyTorch runs; the analytic estimator plays it from the config (docs/timing.md)."""
     model = MODELS[name]()
     with MemoryModel.trace(
         model, precision=precision, gradient_checkpointing=checkpointing, accumulation=3, gpu=gpu,
