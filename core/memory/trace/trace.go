@@ -1,5 +1,5 @@
 // Package trace reads recorded training steps: which storages were allocated and freed, in what order, by which operation
-// of which module. docs/memory-model.md has the file's format.
+// of which module. README.md has the file's format.
 package trace
 
 // FormatName and FormatVersion head every trace file. The version rises with every change that an older reader would

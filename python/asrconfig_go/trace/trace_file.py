@@ -1,4 +1,4 @@
-"""Traces as bytes and as a file. The format is described in docs/memory-model.md."""
+"""Traces as bytes and as a file. core/memory/trace/README.md has the format."""
 
 from __future__ import annotations
 
