@@ -20,6 +20,7 @@ nitpicky = False  # types of other libraries are named without their documentati
 
 myst_heading_anchors = 4  # by GitHub's rule, so that #anchors work in both places
 suppress_warnings = ["myst.strikethrough"]
+highlight_language = "none"  # blocks without a language are output
 
 # Docstrings alone are read: nothing is trained, and none of these must be installed.
 autodoc_mock_imports = ["IPython", "accelerate", "datasets", "huggingface_hub", "lightning", "matplotlib", "pandas"]
@@ -39,7 +40,7 @@ add_module_names = False
 
 html_theme = "furo"
 html_title = "asrconfig-go"
-html_static_path = ["_static"]
+html_static_path = ["_static", "images"]  # site.css takes the dark pictures from there
 html_css_files = ["site.css"]
 html_show_sphinx = False
 html_copy_source = False
