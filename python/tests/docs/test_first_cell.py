@@ -40,7 +40,9 @@ def test_no_line_installs_a_package_of_this_name_from_pypi() -> None:
 def test_the_wheel_is_named_as_a_release_names_it() -> None:
     tag, name = wheel()
     assert name == f"asrconfig_go-{tag.removeprefix('v')}-py3-none-manylinux_2_17_x86_64.whl"
-    assert "download/$GITHUB_REF_NAME/" in (REPOSITORY / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    release = (REPOSITORY / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    assert "releases/download/$GITHUB_REF_NAME/asrconfig_go-${GITHUB_REF_NAME#v}-py3" in release
+    assert "gh release create" in release
 
 
 def run_cell(python: Path, home: str, path: str) -> subprocess.CompletedProcess[str]:
