@@ -56,7 +56,9 @@ def fetch(folder: Path) -> Path:
             shutil.copyfileobj(answer, file, 1 << 20)
         found = module_hash(archive)
     except (OSError, zipfile.BadZipFile) as error:
-        raise SystemExit(f"asrconfig-go: cannot fetch Go from {address}: {error}. Try again, or {INSTALL_GO}.") from error
+        raise SystemExit(
+            f"asrconfig-go: cannot fetch Go from {address}: {error}. Try again, or {INSTALL_GO}."
+        ) from error
     if found != checksum:
         raise SystemExit(
             f"asrconfig-go: {address} has the checksum {found}, and {checksum} was expected: it is not used."

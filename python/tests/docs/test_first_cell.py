@@ -6,9 +6,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import venv
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -45,18 +49,35 @@ def test_the_wheel_is_named_as_a_release_names_it() -> None:
     assert "gh release create" in release
 
 
-def run_cell(python: Path, home: str, path: str) -> subprocess.CompletedProcess[str]:
-    """Run the cell with ``home`` in place of the repository's address; dependencies would come from the network."""
-    source = cell()
-    assert source.count(HOME) == 1
-    environment = {**os.environ, "PATH": path, "PIP_NO_DEPS": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-    environment.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        [python, "-c", f"{source.replace(HOME, home)}\nimport asrconfig_go\nprint(asrconfig_go.__version__)"],
-        capture_output=True, text=True, env=environment, cwd=python.parent,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done
+class Home:
+    """A server on this machine in place of the repository's address: its releases, and its clone by git."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self.folder, self.address = folder, address
+
+    def run_cell(self, python: Path, **environment: str) -> list[str]:
+        """Run the cell and print the package's version; the dependencies would come from the network."""
+        source = f"{cell().replace(HOME, self.address)}\nimport asrconfig_go\nprint(asrconfig_go.__version__)"
+        given = {
+            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            **{"PIP_NO_DEPS": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_COUNT": "1"},
+            **{"GIT_CONFIG_KEY_0": f"url.file://{self.folder}.insteadOf", "GIT_CONFIG_VALUE_0": self.address},
+            **environment,
+        }
+        done = subprocess.run([python, "-c", source], capture_output=True, text=True, env=given, cwd=python.parent)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield Home(folder, f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
 
 
 @pytest.fixture
@@ -67,22 +88,18 @@ def python(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_after_a_release_the_cell_installs_its_wheel(python: Path, tmp_path: Path) -> None:
+def test_after_a_release_the_cell_installs_its_wheel(python: Path, home: Home) -> None:
     tag, name = wheel()
-    folder = tmp_path / "home" / "releases" / "download" / tag
-    folder.mkdir(parents=True)
     version = tag.removeprefix("v")
+    folder = home.folder / "releases" / "download" / tag
+    folder.mkdir(parents=True)
     make_wheel(folder / name, version)
-    done = run_cell(python, f"file://{tmp_path / 'home'}", os.environ["PATH"])
-    assert done.stdout.splitlines()[1:] == [version]
-    again = run_cell(python, "file:///nowhere", os.environ["PATH"])
-    assert again.stdout.splitlines() == [version], "an installed package is left alone"
+    assert home.run_cell(python) == [f"Installing {home.address}/releases/download/{tag}/{name}", version]
+    assert home.run_cell(python) == [version], "what is installed stays"
 
 
 def make_wheel(path: Path, version: str) -> None:
     """A package of one module, in place of the real one."""
-    import zipfile
-
     info = f"asrconfig_go-{version}.dist-info"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("asrconfig_go/__init__.py", f'__version__ = "{version}"\n')
@@ -92,15 +109,16 @@ def make_wheel(path: Path, version: str) -> None:
 
 
 @pytest.mark.slow
-def test_before_a_release_the_cell_builds_from_the_repository_without_go(python: Path, tmp_path: Path) -> None:
-    subprocess.run(["git", "clone", "-q", "--no-hardlinks", REPOSITORY, tmp_path / "home"], check=True)
+def test_before_a_release_the_cell_builds_from_the_repository_without_go(
+    python: Path, home: Home, tmp_path: Path
+) -> None:
+    subprocess.run(["git", "clone", "-q", "--no-hardlinks", REPOSITORY, home.folder], check=True)
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("git", "gcc", "as", "ld", "sh"):
         (tools / name).symlink_to(shutil.which(name) or pytest.skip(f"{name} is not installed"))
     assert shutil.which("go", path=str(tools)) is None
-    done = run_cell(python, f"file://{tmp_path / 'home'}", str(tools))
-    first, second, version = done.stdout.splitlines()
-    assert first.startswith("Installing file://") and second.startswith("Installing git+file://")
-    assert version
-    assert sys.executable != str(python)
+    first, second, version = home.run_cell(python, PATH=str(tools))
+    assert first.endswith(".whl") and second == f"Installing git+{home.address}"
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert f"+g{commit.stdout[:7]}" in version
