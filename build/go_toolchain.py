@@ -39,7 +39,7 @@ def compiler() -> str:
         if shutil.which(name.split()[0]):
             return name
     raise SystemExit(
-        f"asrconfig-go: building from source needs a C compiler, and there is no {wanted or ', '.join(_COMPILERS)} on PATH."
+        f"asrconfig-go: a build from source needs a C compiler: there is no {wanted or ', '.join(_COMPILERS)} on PATH."
         " Install one (Debian, Ubuntu: apt-get install gcc libc6-dev; macOS: xcode-select --install), and try again."
     )
 
