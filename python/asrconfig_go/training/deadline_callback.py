@@ -77,7 +77,7 @@ class DeadlineCallback(TrainerCallback):  # type: ignore[misc]
         evaluations = int(control.should_evaluate or _evaluates(args, state, 0)) + int(_evaluates(args, state, 1))
         needed = self._longest("step") + evaluations * self._longest("evaluation")
         needed += (1 + int(control.should_save)) * (self._longest("save") or self._estimated())
-        return time.time() + _CAUTION * needed > self._deadline.timestamp()
+        return bool(time.time() + _CAUTION * needed > self._deadline.timestamp())
 
     def _longest(self, kind: str) -> float:
         return max(self._took[kind], default=0.0)
@@ -87,7 +87,7 @@ class DeadlineCallback(TrainerCallback):  # type: ignore[misc]
         states = getattr(self._trainer.optimizer, "state", {}).values()
         moments = [value for state in states for value in state.values() if hasattr(value, "element_size")]
         tensors = [*self._trainer.model.parameters(), *moments]
-        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        size: int = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return _FILES_S + size / (self._bytes_s() or _BYTES_S)
 
 
@@ -96,7 +96,7 @@ def _evaluates(args: Any, state: Any, ahead: int) -> bool:
     strategy = getattr(args.eval_strategy, "value", args.eval_strategy)
     step = state.global_step + ahead
     if strategy == "steps":
-        return step % max(1, int(state.eval_steps or 1)) == 0 and step > args.eval_delay
+        return step % max(1, int(state.eval_steps or 1)) == 0
     if strategy != "epoch" or not state.global_step:
         return False
     epochs = float(state.epoch or 0) / state.global_step  # of a step

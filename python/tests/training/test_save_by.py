@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
-from asrconfig_go.training import deadline, deadline_callback  # noqa: E402
+from asrconfig_go.training import deadline  # noqa: E402
 from asrconfig_go.training.checkpoints import newest_complete  # noqa: E402
 from asrconfig_go.training.deadline import deadline_of  # noqa: E402
 from asrconfig_go.training.guarded_training import GuardedTraining  # noqa: E402
@@ -98,7 +99,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         left: float | None, *, folder: str = "out", resume: bool = False, takes: Any = None, **settings: Any
     ) -> Any:
         clock = Clock(**(takes or {"step": 10.0, "save": 2.0}))
-        monkeypatch.setattr(deadline_callback.time, "time", clock.time)
+        monkeypatch.setattr(time, "time", clock.time)
         trainer = prepared(tmp_path / folder, callbacks=[clock], **settings)
         save_by = None
         if left is not None:
