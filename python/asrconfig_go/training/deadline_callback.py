@@ -94,7 +94,7 @@ class DeadlineCallback(TrainerCallback):  # type: ignore[misc]
 def _evaluates(args: Any, state: Any, ahead: int) -> bool:
     """Whether the Trainer evaluates behind the step that is ``ahead`` of the one it has made."""
     strategy = getattr(args.eval_strategy, "value", args.eval_strategy)
-    step = state.global_step + ahead
+    step: int = state.global_step + ahead
     if strategy == "steps":
         return step % max(1, int(state.eval_steps or 1)) == 0
     if strategy != "epoch" or not state.global_step:
