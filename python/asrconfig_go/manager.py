@@ -199,7 +199,7 @@ class ASRConfigManager:
             return NotTraced("only its counts are known", "Pass the model instead of its profile.")
         if trace is None and not can_trace():
             return NotTraced(
-                "torch or transformers is not installed", "pip install 'asrconfig-go[train]', and plan again."
+                "torch or transformers is not installed", "pip install torch transformers, and plan again."
             )
         if trace is None and not self.hardware.gpus:
             return NotTraced("without a GPU nothing is traced by default", "Pass trace=True.")

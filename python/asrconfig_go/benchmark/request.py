@@ -123,7 +123,7 @@ def _trainer() -> Any:
     except ImportError as error:
         raise UnsupportedError(
             f"a benchmark trains, which needs transformers, torch and accelerate: {error}",
-            "install them: pip install 'asrconfig-go[train]'",
+            "pip install transformers torch accelerate",
         ) from error
     return Trainer
 
