@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-GO_FLOOR = "1.24"
 LIBRARY_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 HERE = Path(__file__).resolve().parent
 
+sys.path.insert(0, str(HERE / "build"))  # pip runs this file from elsewhere
+from go_toolchain import compiler, go_or_fetched  # noqa: E402
 
-def go_command(output: Path, version: str, tags: str) -> list[str]:
+
+def go_command(go: str, output: Path, version: str, tags: str) -> list[str]:
     """The command that builds the shared library.
 
     go-nvml leaves the driver's functions undefined, to be bound when they are first called: the linker must not ask
@@ -29,7 +31,7 @@ def go_command(output: Path, version: str, tags: str) -> list[str]:
     if sys.platform.startswith("linux"):
         ldflags += f""" '-extldflags=-s -Wl,-z,lazy "-Wl,--version-script={HERE / "capi" / "exports.map"}"'"""
     command = [
-        "go",
+        go,
         "build",
         "-buildmode=c-shared",
         "-trimpath",
@@ -56,11 +58,6 @@ def refuse_where_it_cannot_work() -> None:
             " started (golang/go#13492): neither a wheel nor a build from source would work. Use an image with glibc,"
             " python:3.13-slim instead of python:3.13-alpine for example."
         )
-    if shutil.which("go") is None:
-        raise SystemExit(
-            f"asrconfig-go: building from source needs Go {GO_FLOOR} or newer (https://go.dev/dl) and a C compiler;"
-            " a wheel needs neither: pip install --only-binary :all: asrconfig-go"
-        )
 
 
 class BuildGo(build_ext):
@@ -79,8 +76,13 @@ class BuildGo(build_ext):
         tags = os.environ.get("ASRCONFIG_BUILD_TAGS", "")
         # go-nvml's generated wrappers call functions that newer NVML headers mark as deprecated.
         cflags = os.environ.get("CGO_CFLAGS", "-O2 -g") + " -Wno-deprecated-declarations"
-        environment = {**os.environ, "CGO_ENABLED": "1", "CGO_CFLAGS": cflags}
-        subprocess.run(go_command(output, version, tags), check=True, cwd=HERE, env=environment)
+        environment = {**os.environ, "CC": compiler(), "CGO_ENABLED": "1", "CGO_CFLAGS": cflags}
+        with tempfile.TemporaryDirectory(prefix="asrconfig-go-") as folder:
+            go = go_or_fetched(Path(folder))
+            if go.startswith(folder):  # leaves nothing behind where there was no Go
+                own = {"GOPATH": f"{folder}/path", "GOCACHE": f"{folder}/cache", "GOTOOLCHAIN": "local"}
+                environment |= {**own, "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -modcacherw".strip()}
+            subprocess.run(go_command(go, output, version, tags), check=True, cwd=HERE, env=environment)
         output.with_suffix(".h").unlink(missing_ok=True)  # cgo's own header; the contract is capi/asrconfig.h
 
 

@@ -199,7 +199,7 @@ class ASRConfigManager:
             return NotTraced("only its counts are known", "Pass the model instead of its profile.")
         if trace is None and not can_trace():
             return NotTraced(
-                "torch or transformers is not installed", "pip install 'asrconfig-go[train]', and plan again."
+                "torch or transformers is not installed", "pip install torch transformers, and plan again."
             )
         if trace is None and not self.hardware.gpus:
             return NotTraced("without a GPU nothing is traced by default", "Pass trace=True.")
@@ -345,6 +345,7 @@ class ASRConfigManager:
         resume: bool | str | os.PathLike[str] = False,
         max_retries: int = MAX_RETRIES,
         preflight: bool | float = False,
+        save_by: str | None = None,
         verbose: bool = True,
         **train_arguments: Any,
     ) -> Any:
@@ -353,7 +354,9 @@ class ASRConfigManager:
         Attaches a guard for as long as it lasts (see ``attach``; ``preflight`` is handed to it). Where no step can be
         computed again, training restarts from the last complete checkpoint of this run, at most ``max_retries`` times.
         ``resume=True`` continues from the newest complete checkpoint in ``output_dir``, if there is one, with the run's
-        effective batch; a path from that one. See ``recovery.GuardedTraining`` for what stays the same.
+        effective batch; a path from that one. See ``GuardedTraining`` for what stays the same.
+        ``save_by`` saves a checkpoint and stops before a moment, such as the end of a notebook's session: ``"11h30m"``
+        from now, ``"17:45"`` today, or ``"2026-03-01T06:30"``; the same call with ``resume=True`` continues.
 
         What was met is in ``report``, and printed in the end if ``verbose``, also when an exception ends it.
         """
@@ -368,7 +371,9 @@ class ASRConfigManager:
         guard = self.attach(trainer, **options) if planned else None
         try:
             tried = False if planned else self._longest(preflight)
-            run = GuardedTraining(trainer, resume=resume, max_retries=max_retries, preflight=tried, **train_arguments)
+            run = GuardedTraining(
+                trainer, resume=resume, max_retries=max_retries, preflight=tried, save_by=save_by, **train_arguments
+            )
             switches.set()  # the callback does so too, but it may not be there
             try:
                 return run.train()

@@ -26,6 +26,7 @@ from .errors import (
     VersionMismatchError,
 )
 from .go_runtime import check_address_space, signals_blocked
+from .repository import SOURCE
 
 try:
     from ._version import version as _built_version
@@ -60,7 +61,7 @@ def _open(path: Path) -> ctypes.CDLL:
     if not path.is_file():
         raise LibraryNotLoadedError(
             f"the native library {path} does not exist",
-            "install a wheel (pip install asrconfig-go), or build it in a checkout with Go: pip install -e .",
+            f"pip install --force-reinstall {SOURCE}; in a checkout: pip install -e .",
         )
     check_address_space(path)
     try:
@@ -87,7 +88,7 @@ def _loading_hint() -> str:
             "this Python runs on musl (Alpine Linux), where a program cannot load a Go library after it started:"
             " use an image with glibc, python:3.13-slim for example"
         )
-    return "it does not fit this platform: install the wheel made for it, or build it with Go: pip install -e ."
+    return f"it does not fit this platform: pip install --force-reinstall {SOURCE}; in a checkout: pip install -e ."
 
 
 def _on_musl() -> bool:
@@ -111,7 +112,7 @@ def _check_version(info: str, path: Path) -> None:
         raise VersionMismatchError(
             f"{path} is of version {found}, this package of {_built_version}",
             "after an upgrade restart the process (in a notebook, the kernel);"
-            " otherwise: pip install --force-reinstall asrconfig-go",
+            f" otherwise: pip install --force-reinstall {SOURCE}",
         )
 
 

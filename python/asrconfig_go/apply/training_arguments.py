@@ -152,7 +152,7 @@ def _default_class() -> Any:
     except ImportError as error:
         raise UnsupportedError(
             f"building TrainingArguments needs transformers, torch and accelerate: {error}",
-            "install them: pip install 'asrconfig-go[train]'",
+            "pip install transformers torch accelerate",
         ) from error
     return TrainingArguments
 

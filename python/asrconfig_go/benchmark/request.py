@@ -15,6 +15,7 @@ from .._base.defaults import TARGET_BATCH_SIZE
 from .._base.errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
 from ..apply.training_arguments import named
 from ..config import TrainingConfig
+from ..loading.stored_audio import readable
 from ..machine.hardware import HardwareProfile
 from ..optimal import create_optimal_config
 from .baseline import default_side, original_side
@@ -87,6 +88,7 @@ def benchmark_training(
     plan, known = checked("plan", plan, TrainingConfig | None), None
     checked_model(model)
     checked_dataset(dataset)
+    dataset = readable(dataset, collator)
     before = None
     if compare:
         wanted = target_batch_size if plan is None else plan.effective_batch_size
@@ -123,7 +125,7 @@ def _trainer() -> Any:
     except ImportError as error:
         raise UnsupportedError(
             f"a benchmark trains, which needs transformers, torch and accelerate: {error}",
-            "install them: pip install 'asrconfig-go[train]'",
+            "pip install transformers torch accelerate",
         ) from error
     return Trainer
 

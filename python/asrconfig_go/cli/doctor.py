@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
+import shutil
 import sys
-from dataclasses import dataclass
+from typing import Any
 
 from .._base import native
 from .._base.errors import LibraryError, VersionMismatchError
 from ..machine.hardware import HardwareProfile
 from ..view.units import gib
+from .findings import Finding
+from .installed_packages import imported, version
+from .torch_build import torch_finding
 
-_PACKAGES = ("torch", "transformers", "accelerate", "datasets", "soundfile", "tensorboard", "tqdm", "matplotlib")
+_PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tensorboard", "tqdm", "matplotlib")
 _NEEDED_TO_TRAIN = ("torch", "transformers", "accelerate")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report; ``status`` is ``"ok"``, ``"note"`` or ``"broken"``."""
-
-    status: str
-    what: str
-    detail: str
-    advice: str = ""
+_AUDIO = {
+    "soundfile": "decodes audio",
+    "soxr": "brings clips to 16 kHz; scipy does so, slower",
+    "torchcodec": "decodes for datasets; here soundfile does that without it",
+}
+_REPAIRS = {
+    "soundfile": "pip install --force-reinstall soundfile",
+    "soxr": "pip install --force-reinstall soxr",
+    "torchcodec": "pip uninstall -y torchcodec (soundfile decodes then), or give it FFmpeg: apt-get install -y ffmpeg",
+}
 
 
 def examine() -> list[Finding]:
-    """Check the library, the machine and the installed packages; nothing is imported or changed."""
+    """Check the library, the machine and the installed packages; nothing is imported here, and nothing changed."""
+    hardware = None
     findings = [Finding("ok", "Python", f"{platform.python_version()} on {platform.platform()} ({sys.executable})")]
     try:
         findings.append(Finding("ok", "library", f"{native.build_info()} at {native.library_path()}"))
-        findings += _machine(HardwareProfile.detect())
+        hardware = HardwareProfile.detect()
+        findings += _machine(hardware)
     except (LibraryError, VersionMismatchError) as error:
         findings.append(Finding("broken", "library", error.message, error.hint))
-    return findings + _packages()
+    return findings + _packages(hardware)
 
 
 def _machine(hardware: HardwareProfile) -> list[Finding]:
@@ -45,7 +50,10 @@ def _machine(hardware: HardwareProfile) -> list[Finding]:
     if hardware.gpus:
         findings.append(Finding("ok", "driver", f"{hardware.driver_version}, CUDA up to {hardware.cuda_version}"))
     else:
-        advice = 'plan for another machine with gpu="T4"; in Colab: Runtime → Change runtime type → GPU'
+        advice = (
+            "plan for another machine: asrconfig plan --data demo --model wav2vec2-base --gpu T4; in Colab choose one: "
+        )
+        advice += "Runtime → Change runtime type"
         findings.append(Finding("note", "GPU", hardware.no_gpu_reason, advice))
     cpu, memory = hardware.cpu, hardware.memory
     cores = f"{cpu.usable_cores:g} of {cpu.logical_cores} cores" + (
@@ -56,26 +64,43 @@ def _machine(hardware: HardwareProfile) -> list[Finding]:
     return [*findings, Finding("ok", "CPU", f"{cores} ({cpu.model})"), Finding("ok", "RAM", ram + limit)]
 
 
-def _packages() -> list[Finding]:
-    findings = []
-    for name in _PACKAGES:
-        version = _version(name)
-        if version:
-            findings.append(Finding("ok", name, version))
-        else:
-            use = "training" if name in _NEEDED_TO_TRAIN else "some features"
-            findings.append(Finding("note", name, f"not installed (needed for {use})", f"pip install {name}"))
-    if _version("torchaudio"):
-        advice = "if transformers fails to import its speech models: pip uninstall torchaudio (nothing here needs it)"
-        findings.append(Finding("note", "torchaudio", f"{_version('torchaudio')}; it must match torch exactly", advice))
+def _packages(hardware: HardwareProfile | None) -> list[Finding]:
+    told = imported("torch", *_AUDIO)
+    findings = [_package(name) for name in _PACKAGES]
+    if "torch" in told:
+        findings[_PACKAGES.index("torch")] = torch_finding(version("torch"), told["torch"], hardware)
+    findings += [_audio(name, told.get(name)) for name in _AUDIO]
+    ffmpeg = shutil.which("ffmpeg")
+    use = "converts audio of rare formats, and torchcodec needs its libraries"
+    findings.append(
+        Finding("ok", "FFmpeg", ffmpeg)
+        if ffmpeg
+        else Finding("note", "FFmpeg", f"not installed: it {use}", "apt-get install -y ffmpeg")
+    )
+    if found := version("torchaudio"):
+        advice = (
+            "if transformers fails to import its speech models: pip uninstall -y torchaudio (nothing here needs it)"
+        )
+        findings.append(Finding("note", "torchaudio", f"{found}; it must match torch exactly", advice))
     return findings
 
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+def _package(name: str) -> Finding:
+    if found := version(name):
+        return Finding("ok", name, found)
+    use = "training" if name in _NEEDED_TO_TRAIN else "some features"
+    return Finding("note", name, f"not installed (needed for {use})", f"pip install {name}")
+
+
+def _audio(name: str, told: dict[str, Any] | None) -> Finding:
+    """A package that decodes or resamples; ``told`` is None where it is not installed."""
+    if told is None:
+        advice = "" if name == "torchcodec" else f"pip install {name}"
+        return Finding("note" if advice else "ok", name, f"not installed: it {_AUDIO[name]}", advice)
+    if told["error"]:
+        return Finding("note", name, f"{version(name)} cannot be imported: {told['error']}", _REPAIRS[name])
+    library = f", libsndfile {told['library']}" if "library" in told else ""
+    return Finding("ok", name, f"{version(name)}{library}")
 
 
 def report(findings: list[Finding]) -> str:

@@ -30,7 +30,7 @@ def _profile_gpu(arguments: argparse.Namespace) -> int:
     try:
         from ..benchmark.kernel_timing import measure_kernels
     except ImportError as error:
-        raise UnsupportedError("measuring kernels requires torch", "pip install 'asrconfig-go[train]'") from error
+        raise UnsupportedError("measuring kernels requires torch", "pip install torch") from error
     table = measure_kernels(arguments.device, minutes=arguments.minutes, progress=True)
     if arguments.output:  # first: what plans cannot take may still be worth a look
         save_whole(Path(arguments.output), json.dumps(table, indent=1).encode())

@@ -16,6 +16,7 @@ from .._base.override import GUARD_KEY, override
 from .._base.random_state import cpu_generators_kept, cpu_state, seed_cpu, seed_of, set_cpu_state
 from ..batching.memory_limits import OVERHEAD_S
 from ..batching.trainer_batches import shared_evenly
+from ..loading.stored_audio import make_readable
 from ..view.units import plural
 from .accumulation_window import Call, Window
 from .attempts import STATISTICS_HINT, Attempts, Piece
@@ -151,6 +152,7 @@ class Guard:
         """Take effect, until ``detach``; a second time does nothing."""
         if not self._undo:
             trainer = self.trainer
+            make_readable(trainer)
             self._train_step, self._predict = trainer.training_step, trainer.prediction_step
             self._wrapped = {
                 "prediction_step": self._prediction_step,

@@ -123,6 +123,10 @@ class ProcessGroup:
         left = tuple(r for r in known if not refused[RULES.index(r)])
         return left if measured else None, factors / told if told else None
 
+    def any(self, mine: bool) -> bool:
+        """Whether ``mine`` is true in any process."""
+        return mine if self.alone else self._meet(numbers=[mine])[1][1] > 0
+
     def average(self, model: Any, left_out: Totals) -> Totals:
         """Average the gradients of all processes, once the window is complete in each; what all have left out.
 

@@ -67,6 +67,6 @@ def _training_arguments() -> Any:
         from transformers import TrainingArguments
     except ImportError as error:
         raise UnsupportedError(
-            f"settings of TrainingArguments need transformers: {error}", "install it: pip install 'asrconfig-go[train]'"
+            f"settings of TrainingArguments need transformers: {error}", "pip install transformers torch accelerate"
         ) from error
     return TrainingArguments

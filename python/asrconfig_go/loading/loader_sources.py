@@ -19,11 +19,12 @@ from .._base.errors import EmptyDatasetError, UnsupportedError
 from .._base.files import user_path
 from ..data.arrow_columns import audio_column as arrow_audio_column
 from ..data.clips import Clip
-from ..data.hf_sources import audio_column
+from ..data.hf_sources import audio_column, undecoded
 from ..data.parquet_pages import row_group
 from ..data.parquet_sources import parquet_files, read_arrow_file, read_saved
 from ..data.pieces import is_array, kind
 from ..data.scan import scan_audio
+from .stored_audio import cannot_decode
 
 _SAMPLE = 512  # clips at most; a second is enough for fewer
 _LONGEST_S = 300.0  # read of one file
@@ -119,24 +120,11 @@ def _hf_rows(dataset: Any, drawn: random.Random) -> LoaderItems:
     # Lengths, codecs and sizes from the headers: what a transform makes of a clip need not tell.
     clips = scan_audio(dataset.select(rows), cache=False, progress=False, allow_empty=True).clips
     how, notes = "the dataset's own __getitem__", list[str]()
-    if getattr(dataset.features[column], "decode", False) and not _decodes(dataset, rows):
-        from datasets import Audio
-
-        dataset = dataset.cast_column(column, Audio(decode=False))
-        how, notes = "soundfile", ["datasets needs torchcodec to decode, which is not installed"]
+    if getattr(dataset.features[column], "decode", False) and (why := cannot_decode()):
+        dataset = undecoded(dataset, column)
+        how, notes = "soundfile", [f"datasets cannot decode audio here: {why}"]
     sample = list(zip(rows, clips, strict=True))
     return LoaderItems(lambda: (partial(_hf_row, dataset, column, *each) for each in sample), how, tuple(notes))
-
-
-def _decodes(dataset: Any, rows: list[int]) -> bool:
-    """Whether datasets has what it needs to decode."""
-    try:
-        dataset[rows[0]]
-    except ImportError:
-        return False
-    except Exception:  # a bad clip is told when it is measured
-        return True
-    return True
 
 
 def _hf_row(dataset: Any, column: str, row: int, clip: Clip) -> Reading:

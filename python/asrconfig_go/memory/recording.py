@@ -76,7 +76,7 @@ class Recording:
         if not can_trace():
             raise UnsupportedError(
                 "a training step is traced with torch and transformers, which are not installed here",
-                'pip install "asrconfig-go[train]", or ask with estimator="analytic"',
+                'pip install torch transformers, or ask with estimator="analytic"',
             )
         built: list[Any] = []
         model = self.source.model if is_module(self.source.model) else self._noting(built)

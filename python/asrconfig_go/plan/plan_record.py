@@ -26,6 +26,7 @@ from .._base.errors import InternalError, InvalidArgumentError, VersionMismatchE
 from .._base.files import save_whole, user_path
 from .._base.json_files import read_object
 from .._base.records import from_json, json_fields, to_json
+from .._base.repository import SOURCE
 from ..batching.memory_limits import OVERHEAD_S
 from .plan_parts import Alternative, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
 
@@ -164,7 +165,7 @@ class PlanRecord:
         if isinstance(version, int) and version > SCHEMA_VERSION:
             raise VersionMismatchError(
                 f"the configuration has schema version {version}, this package reads up to {SCHEMA_VERSION}",
-                "upgrade: pip install -U asrconfig-go",
+                f"pip install -U {SOURCE}",
             )
         for name in data:
             if name not in json_fields(PlanRecord):

@@ -21,26 +21,33 @@ _ALL = "eval_all"  # a curve of its own, beside that of the clips drawn for eval
 
 
 def finished(run: Run) -> FineTuneResult:
-    """Evaluate the model, and write the model card and the report next to it."""
+    """Evaluate the model, and write the model card and the report next to it; nothing where ``save_by`` stopped it."""
+    result = _trained(run)
+    if result.training.stopped:
+        return result
     rates = _rates(run.trainer, run.data.evaluation) if run.data.evaluation is not None else {}
-    result = FineTuneResult(
-        output_dir=run.options.output,
-        model=run.options.model,
-        wer_before=run.before,
-        wer=rates.get("eval_wer"),
-        cer=rates.get("eval_cer"),
-        loss=_loss(run.trainer),
-        samples=_samples(run),
-        training=run.manager.report,  # type: ignore[arg-type]  # there is one once train has ended
-        config=run.plan,
-        notes=run.data.notes,
-        memory=str(run.watch.summary()),
-        report=None,
-    )
+    result = replace(result, wer=rates.get("eval_wer"), cer=rates.get("eval_cer"), samples=_samples(run))
     if not run.trainer.is_world_process_zero():
         return result
     save_whole(run.options.output / "README.md", model_card(result).encode())
     return replace(result, report=_report(run.options.output), pushed=_pushed(run))
+
+
+def _trained(run: Run) -> FineTuneResult:
+    """What the training gives by itself."""
+    return FineTuneResult(
+        output_dir=run.options.output,
+        model=run.options.model,
+        wer_before=run.before,
+        wer=None,
+        cer=None,
+        loss=_loss(run.trainer),
+        samples=(),
+        training=run.manager.report,  # type: ignore[arg-type]  # there is one once train has ended
+        config=run.plan,
+        notes=run.data.notes,
+        memory=str(run.watch.summary()),
+    )
 
 
 def _rates(trainer: Any, evaluation: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._base.defaults import TARGET_BATCH_SIZE
 from ..config import TrainingConfig
+from ..training.deadline import deadline_of
 from .model_kinds import TINY_CTC, TINY_WHISPER
 from .trainer_settings import length_of_run
 
@@ -30,6 +31,7 @@ class FineTuneOptions:
     config: TrainingConfig | str | os.PathLike[str] | None
     settings: dict[str, Any]
     resume: bool | str | os.PathLike[str]
+    save_by: str | None
     push: bool | str
     token: str | None
     callbacks: tuple[Any, ...]
@@ -38,6 +40,8 @@ class FineTuneOptions:
 
     def __post_init__(self) -> None:
         length_of_run(self.max_steps, self.epochs, self.tiny)
+        if self.save_by is not None:
+            deadline_of(self.save_by)
 
     @property
     def tiny(self) -> bool:

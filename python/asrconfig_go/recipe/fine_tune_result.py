@@ -20,7 +20,8 @@ class FineTuneResult:
     ``wer`` and ``cer`` are shares of the reference words and characters of the evaluation clips, which the model was
     not trained on; ``wer_before`` is that of the model as it was loaded. None where nothing was evaluated. ``samples``
     are (said, heard) of the first of those clips. ``notes`` are what was found and left out of the data, ``pushed``
-    the result of the upload (``""``: not requested), ``memory`` the peaks.
+    the result of the upload (``""``: not requested), ``memory`` the peaks. Where ``save_by`` stopped the training
+    (``training.stopped``), there is its checkpoint alone.
     """
 
     output_dir: Path
@@ -40,6 +41,8 @@ class FineTuneResult:
     """The page of ``asrconfig_go.report``, None where the training was not watched."""
 
     def __repr__(self) -> str:
+        if self.training.stopped:
+            return self._stopped()
         lines = [
             f"{self.model}: {plural(self.training.steps, 'step')} in {self.training.seconds:.0f} s",
             *self._rates(),
@@ -49,6 +52,11 @@ class FineTuneResult:
             *([self.pushed] if self.pushed else []),
         ]
         return "\n".join(lines)
+
+    def _stopped(self) -> str:
+        made = f"{self.model}: {self.training.steps} of {plural(self.training.planned_steps, 'step')}"
+        again = "continue with the same call with resume=True (asrconfig train … --resume)"
+        return f"{made}; {self.training.stopped}\n  → {again}"
 
     def _rates(self) -> list[str]:
         if self.wer is None or self.cer is None:

@@ -49,7 +49,8 @@ class Run:
             stack.enter_context(quiet(not self.options.verbose))
             stack.enter_context(full_disk_explained(self.options.output, lambda: int(self.trainer.state.global_step)))
             self._train(stack)
-            save_model(self.trainer, self.options.output)
+            if not (self.manager.report and self.manager.report.stopped):
+                save_model(self.trainer, self.options.output)
             return finish(self)
 
     def say(self, stage: str, what: Any) -> None:
@@ -139,7 +140,7 @@ class Run:
         if self.data.evaluation is not None and options.resume is False and self._short_evaluation():
             self.before = self._word_error_rate()
         with resume_command_shown(trainer, options.verbose):
-            self.manager.train(trainer, resume=options.resume, verbose=options.verbose)
+            self.manager.train(trainer, resume=options.resume, save_by=options.save_by, verbose=options.verbose)
 
     def _word_error_rate(self) -> float:
         # Not by trainer.evaluate(): before a training has begun, its reporters write to the working folder.

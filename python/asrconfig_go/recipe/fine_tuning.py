@@ -39,6 +39,7 @@ def fine_tune(
     config: TrainingConfig | str | os.PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     resume: bool | str | os.PathLike[str] = False,
+    save_by: str | None = None,
     push: bool | str = False,
     token: str | None = None,
     callbacks: Sequence[Any] = (),
@@ -53,9 +54,11 @@ def fine_tune(
     length, ``target_batch_size`` is the clips of an optimizer step (default 32), ``gpu`` plans for another GPU, and
     ``config`` is a plan made before. ``settings`` are fields of the plan, or else of TrainingArguments, to override.
 
-    ``resume=True`` resumes the training in ``output_dir`` with its plan, or starts it. ``push`` uploads
-    the model, to a repository of that name if it is one; without a token the result has a note. What was there before
-    stays: a folder with an earlier training is refused unless that is resumed.
+    ``resume=True`` resumes the training in ``output_dir`` with its plan, or starts it. ``save_by`` saves a checkpoint
+    and stops before a moment, as ``manager.train`` does: ``"11h30m"`` from now, ``"17:45"`` today; evaluating, saving
+    the model and pushing are then left to the call that resumes it. ``push`` uploads the model, to a repository of that
+    name if it is one; without a token the result has a note. What was there before stays: a folder with an earlier
+    training is refused unless that is resumed.
 
     Raises an ``AsrConfigError`` that names the cause and the remedy: for the data, the model, an output folder that
     cannot be written or is full. On Ctrl-C it prints how to continue, and raises ``KeyboardInterrupt``.
@@ -68,7 +71,7 @@ def fine_tune(
     output = output_folder(output_dir, resume)
     options = FineTuneOptions(
         model, output, language, clean, epochs, max_steps, target_batch_size, gpu, config, dict(settings or {}),
-        resume, push, token, tuple(callbacks), seed, verbose and first_process(),
+        resume, save_by, push, token, tuple(callbacks), seed, verbose and first_process(),
     )  # fmt: skip
     check_settings(options.settings)  # a wrong name should not come to light after minutes
     data = load_speech(

@@ -11,4 +11,4 @@ def need(what: str, *packages: str) -> None:
     """Raise ``UnsupportedError`` naming those of ``packages`` that are not installed."""
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
-        raise UnsupportedError(f"{what} needs {', '.join(missing)}", "install it: pip install 'asrconfig-go[train]'")
+        raise UnsupportedError(f"{what} needs {', '.join(missing)}", f"pip install {' '.join(missing)}")

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from .._base.progress import ProgressBar
+from ..loading.stored_audio import stored
 from .error_rates import character_error_rate, word_error_rate
 from .model_building import is_whisper
 from .model_collator import make_collator
@@ -88,6 +89,7 @@ def transcribe(
     >>> len(transcribe(model, processor, data.evaluation, n=2))
     2
     """
+    dataset = stored(dataset)
     collator, rows = make_collator(processor, model), range(len(dataset) if n is None else min(n, len(dataset)))
     training, texts = model.training, list[str]()
     model.eval()

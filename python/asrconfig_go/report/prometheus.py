@@ -67,7 +67,7 @@ def registry_of(monitor: MemoryMonitor) -> Any:
         from prometheus_client import CollectorRegistry
     except ImportError as error:
         raise UnsupportedError(
-            "the Prometheus endpoint needs prometheus_client", "pip install 'asrconfig-go[prometheus]'"
+            "the Prometheus endpoint needs prometheus_client", "pip install prometheus-client"
         ) from error
     registry = CollectorRegistry()
     registry.register(MonitorCollector(monitor))

@@ -19,12 +19,14 @@ from .._base.out_of_memory import classify, clear_frames, first_line, free_memor
 from .._base.override import override
 from ..guard.guard_checks import sharded, single_process
 from ..guard.training_report import Restart, TrainingReport
+from .deadline import deadline_of
 from .resume import start_point
 from .run_lock import RunLock
 from .run_record import folder_of
 
 if TYPE_CHECKING:
     from ..monitor.memory_callback import AdaptiveMemoryCallback
+    from .deadline_callback import DeadlineCallback
     from .restart import RunCheckpoints
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
@@ -45,6 +47,8 @@ class GuardedTraining:
       path continues from that one. Samples, their order, the schedule and the random numbers are those of a run that
       was not interrupted, and so is the effective batch, whatever ``args`` and the hardware are now. Random
       augmentation in loader workers, and datasets whose own order changes, cannot be repeated.
+    - ``save_by`` saves a checkpoint and stops before a moment: ``"11h30m"`` from now, ``"17:45"`` today, or
+      ``"2026-03-01T06:30"``. With ``resume=True`` the same call continues exactly.
     - ``preflight`` is handed to the guard that is attached. One that is attached already stays when this ends.
     - With several processes or GPUs nothing restarts in the process, since the others would wait for ever: the smaller
       limit is stored, and the error says what to restart with. With DeepSpeed and FSDP that is so for steps, too.
@@ -61,6 +65,7 @@ class GuardedTraining:
         max_retries: int = MAX_RETRIES,
         preflight: bool | float = False,
         callback: AdaptiveMemoryCallback | None = None,
+        save_by: str | None = None,
         **train_arguments: Any,
     ) -> None:
         """Takes the folder's lock and changes nothing yet. Raises ``InvalidArgumentError``; see ``start_point``, too.
@@ -68,6 +73,8 @@ class GuardedTraining:
         The lock is held until ``train`` ends, or until this object does.
         """
         _check(trainer, resume, max_retries, train_arguments)
+        self._deadline = deadline_of(save_by) if save_by is not None else None
+        self._stop: DeadlineCallback | None = None
         self._lock = RunLock(folder_of(trainer).path) if trainer.is_world_process_zero() else None
         try:
             self._read(trainer, resume, max_retries, preflight, callback, train_arguments)
@@ -130,9 +137,11 @@ class GuardedTraining:
             error=self._error,
             finished=self._journal is not None and self._journal.nothing_left,
             changes=self._start.changes,
+            stopped=self._stop.told(self._folder.path.parent) if self._stop else "",
         )
 
     def _set_up(self) -> None:
+        from .deadline_callback import DeadlineCallback
         from .restart import InitialState, RunCheckpoints
 
         trainer, record = self.trainer, self._record
@@ -147,6 +156,10 @@ class GuardedTraining:
         if self._alone and self.max_retries and self._begin is None:
             self._initial.keep()
         self._undo.append(self._initial.discard)
+        if self._deadline is not None:
+            self._stop = DeadlineCallback(trainer, self._deadline, lambda: self._initial.bytes_s)
+            trainer.add_callback(self._stop)
+            self._undo.append(lambda: trainer.remove_callback(self._stop))
 
     def _attach(self) -> None:
         """Attach a guard, if there is none, with the run's limits and rule."""

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,8 @@ class InitialState:
         self._scheduler_state = copy.deepcopy(self._scheduler.state_dict()) if self._scheduler else None
         self._rng = rng_state()
         self.kept = False
+        self.bytes_s: float | None = None
+        """How fast the file was written, None without one."""
 
     def keep(self) -> None:
         """Write the file. When it cannot be written, only checkpoints can be continued from, which is logged."""
@@ -296,12 +299,14 @@ class InitialState:
         if self._optimizer is not None:
             state["optimizer"] = self._optimizer.state_dict()
         part = self._path.with_name(f"{self._path.stem}{os.urandom(4).hex()}.part")
+        begin = time.monotonic()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with part.open("xb") as file:
                 torch.save(state, file)
                 file.flush()
                 os.fsync(file.fileno())
+            self.bytes_s = part.stat().st_size / max(time.monotonic() - begin, 1e-3)
             part.replace(self._path)
             self.kept = True
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError

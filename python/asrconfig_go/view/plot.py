@@ -51,7 +51,7 @@ def _pyplot() -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise UnsupportedError("drawing needs matplotlib", 'pip install "asrconfig-go[plot]"') from error
+        raise UnsupportedError("drawing needs matplotlib", "pip install matplotlib") from error
     return pyplot
 
 

@@ -1,7 +1,8 @@
 """A training in two processes by ``manager.train(resume=True)`` that a launcher restarts.
 
-``launched_training.py OUTPUT FAILS``: with ``FAILS`` 1 a callback of the second process runs out of memory before step
-4, once: nothing that a guard could compute again. Each process appends the clips of its optimizer steps to
+``launched_training.py OUTPUT HOW``: with ``HOW`` ``fails`` a callback of the second process runs out of memory before
+step 4, once: nothing that a guard could compute again. With ``late`` the second process alone finds behind step 3 that
+a checkpoint would come too late for its deadline. Each process appends the clips of its optimizer steps to
 ``OUTPUT/rank<n>.jsonl``; the first writes the weights.
 """
 
@@ -17,6 +18,7 @@ import torch
 from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go import ASRConfigManager
+from asrconfig_go.training.deadline_callback import DeadlineCallback
 from process_group import leave
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
@@ -47,14 +49,17 @@ def main() -> None:
         output,
         model=model,
         samples=32,
-        callbacks=[Steps(output, rank, sys.argv[2] == "1")],
+        callbacks=[Steps(output, rank, sys.argv[2] == "fails")],
         gradient_accumulation_steps=2,
         num_train_epochs=2,
         save_strategy="steps",
         save_steps=2,
         ddp_backend="gloo",
     )
-    ASRConfigManager().train(trainer, resume=True)
+    late = sys.argv[2] == "late"
+    if late:
+        setattr(DeadlineCallback, "_late", lambda _, __, state, ___: rank == "1" and state.global_step >= 3)  # noqa: B010
+    ASRConfigManager().train(trainer, resume=True, save_by="1h" if late else None)
     if rank == "0":
         torch.save(torch.cat([p.detach().flatten() for p in model.parameters()]), output / "weights.pt")
     torch.distributed.barrier()

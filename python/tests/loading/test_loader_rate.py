@@ -213,9 +213,9 @@ def test_hugging_face_data_sets(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(EmptyDatasetError, match="no rows"):
         ac.measure_loader(marked.select([]))
 
-    monkeypatch.setattr(loader_sources, "_decodes", lambda *_: False)
+    monkeypatch.setattr(loader_sources, "cannot_decode", lambda: "no torchcodec")
     decoding = ac.measure_loader(plain.cast_column("audio", datasets.Audio()), seconds=0.05)
-    assert decoding is not None and "torchcodec" in decoding.notes[0] and decoding.how == "soundfile"
+    assert decoding is not None and "no torchcodec" in decoding.notes[0] and decoding.how == "soundfile"
 
 
 def test_decoders_of_datasets() -> None:

@@ -106,4 +106,4 @@ def test_plot_says_what_it_needs(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UnsupportedError, match="needs matplotlib") as caught:
         estimate.plot()
-    assert "asrconfig-go[plot]" in caught.value.hint
+    assert "pip install matplotlib" in caught.value.hint

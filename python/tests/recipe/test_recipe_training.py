@@ -54,6 +54,27 @@ def at_step(step: int, act: Any) -> Any:
     return Acting()
 
 
+def test_a_deadline_leaves_a_checkpoint_that_is_resumed_to_the_end(
+    speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = "asrconfig_go.training.deadline_callback.DeadlineCallback._late"
+    whole = trained(speech, tmp_path / "whole")
+    monkeypatch.setattr(late, lambda _, __, state, ___: state.global_step >= 2)
+    stopped = trained(speech, tmp_path / "out", save_by="1h")
+    assert "2 of 3 steps; saved" in repr(stopped) and "asrconfig train … --resume" in repr(stopped)
+    assert stopped.wer is None and not (tmp_path / "out" / "model.safetensors").exists()
+    monkeypatch.undo()
+    resumed = trained(speech, tmp_path / "out", resume=True, save_by="24h")
+    assert resumed.training.resumed_from.endswith("checkpoint-2") and resumed.wer == whole.wer
+    ours, theirs = weights(tmp_path / "out"), weights(tmp_path / "whole")
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_deadline_that_has_passed_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"save_by = '2020-01-01T00:00' has passed"):
+        fine_tune("/no/such/data", MODELS[0], tmp_path, save_by="2020-01-01T00:00")
+
+
 def interrupt(_: Any) -> None:
     raise KeyboardInterrupt
 

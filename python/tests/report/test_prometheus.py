@@ -66,7 +66,7 @@ def test_without_prometheus_client_the_error_says_what_to_install(monkeypatch: p
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(UnsupportedError, match="needs prometheus_client") as caught:
         MetricsServer(Watcher())  # type: ignore[arg-type]
-    assert "asrconfig-go[prometheus]" in str(caught.value.hint)
+    assert "pip install prometheus-client" in str(caught.value.hint)
 
 
 def test_endpoint_answers_on_this_machine_alone() -> None:

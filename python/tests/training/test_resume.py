@@ -384,28 +384,40 @@ def test_a_guard_that_is_there_takes_the_limits_and_stays(tmp_path: Path) -> Non
     assert attach(trainer) is guard
 
 
+def launched(output: Path, how: str) -> tuple[Any, list[dict[int, list[int]]], str]:
+    """Train in two processes (see ``launched_training``): weights, clips of every step, and what was printed."""
+    output.mkdir(exist_ok=True)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
+    environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # see docs/training.md: else stale addresses stay
+    command = [sys.executable, *launcher, str(HELPERS / "launched_training.py"), str(output), how]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    steps = [dict(map(json.loads, (output / f"rank{rank}.jsonl").read_text().splitlines())) for rank in (0, 1)]
+    return torch.load(output / "weights.pt"), steps, done.stdout + done.stderr
+
+
 @pytest.mark.slow
 def test_a_launcher_restarts_all_processes_and_the_run_is_the_same(tmp_path: Path) -> None:
     """One of two processes runs out of memory outside of its steps; torchrun starts both again."""
-
-    def launched(fails: str) -> Any:
-        output = tmp_path / fails
-        output.mkdir()
-        script = HELPERS / "launched_training.py"
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
-        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # see docs/training.md: else stale addresses stay
-        command = [sys.executable, *launcher, str(script), str(output), fails]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        steps = [dict(map(json.loads, (output / f"rank{rank}.jsonl").read_text().splitlines())) for rank in (0, 1)]
-        return torch.load(output / "weights.pt"), steps, done.stderr
-
-    calm, wanted, _ = launched("0")
-    got, steps, said = launched("1")
-    assert (tmp_path / "1" / "failed").exists()
+    calm, wanted, _ = launched(tmp_path / "calm", "calm")
+    got, steps, said = launched(tmp_path / "fails", "fails")
+    assert (tmp_path / "fails" / "failed").exists()
     assert steps == wanted, "the same clips in each step and process"
     assert torch.allclose(got, calm, atol=1e-6)
     assert "restart all processes, as torchrun --max-restarts=3 does" in said or sys.version_info < (3, 11)
-    limits = json.loads((tmp_path / "1" / ".asrconfig" / "run.json").read_text())["limits"]
+    limits = json.loads((tmp_path / "fails" / ".asrconfig" / "run.json").read_text())["limits"]
     assert limits["training"] == [2, None], "in micro-batches of 2 instead of 4"
+
+
+@pytest.mark.slow
+def test_processes_stop_for_a_deadline_behind_the_same_step(tmp_path: Path) -> None:
+    """One of two processes has no time left; both save and stop, and go on as if nothing had been."""
+    calm, wanted, _ = launched(tmp_path / "calm", "calm")
+    _, steps, said = launched(tmp_path / "late", "late")
+    assert [max(each) for each in steps] == [3, 3]
+    assert newest_complete(tmp_path / "late", processes=2) == tmp_path / "late" / "checkpoint-3"
+    assert "stopped for save_by" in said
+    got, steps, _ = launched(tmp_path / "late", "calm")
+    assert steps == wanted
+    assert torch.allclose(got, calm, atol=1e-6)

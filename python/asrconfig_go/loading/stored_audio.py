@@ -1,0 +1,68 @@
+"""Hugging Face datasets whose ``Audio`` is not decoded by them: from version 4 on they need torchcodec and FFmpeg."""
+
+from __future__ import annotations
+
+import io
+import logging
+import wave
+from functools import cache
+from typing import Any
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+
+def stored(dataset: Any) -> Any:
+    """``dataset``, or each of a dictionary, with ``Audio`` columns as they are stored: what ``load_audio`` decodes."""
+    from ..data.hf_sources import undecoded
+
+    if isinstance(dataset, dict):
+        return type(dataset)({name: stored(part) for name, part in dataset.items()})
+    for name, feature in (getattr(dataset, "features", None) or {}).items():
+        if type(feature).__name__ == "Audio" and feature.decode:
+            dataset = undecoded(dataset, name)
+    return dataset
+
+
+@cache
+def cannot_decode() -> str:
+    """Why ``datasets`` decodes no audio here, "" where it does: tried with a clip of a few samples."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as clip:
+        clip.setnchannels(1)
+        clip.setsampwidth(2)
+        clip.setframerate(16_000)
+        clip.writeframes(bytes(320))
+    try:
+        from datasets import Audio
+
+        from .audio import load_audio
+
+        load_audio(Audio().decode_example({"bytes": file.getvalue(), "path": None}))
+    except Exception as error:  # torchcodec raises RuntimeError without FFmpeg, OSError for another torch, and others
+        return str(error).strip().partition("\n")[0] or type(error).__name__
+    return ""
+
+
+def readable(dataset: Any, collator: Any) -> Any:
+    """``dataset`` undecoded where ``datasets`` cannot decode it and ``collator``, one of this package, can."""
+    from .collators import CTCCollator, Seq2SeqCollator
+
+    if not isinstance(collator, CTCCollator | Seq2SeqCollator) or not _decoded(dataset) or not cannot_decode():
+        return dataset
+    logger.warning("datasets cannot decode audio here (%s): soundfile does", cannot_decode())
+    return stored(dataset)
+
+
+def make_readable(trainer: Any) -> None:
+    """The datasets of a Trainer as ``readable`` gives them."""
+    collator = getattr(trainer, "data_collator", None)
+    for name in ("train_dataset", "eval_dataset"):
+        if getattr(trainer, name, None) is not None:
+            setattr(trainer, name, readable(getattr(trainer, name), collator))
+
+
+def _decoded(dataset: Any) -> bool:
+    """Whether ``datasets`` decodes a column of it."""
+    parts = dataset.values() if isinstance(dataset, dict) else [dataset]
+    features = [f for part in parts for f in (getattr(part, "features", None) or {}).values()]
+    return any(type(feature).__name__ == "Audio" and feature.decode for feature in features)

@@ -1,0 +1,121 @@
+"""The doctor: what is broken or missing, and a command for it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrconfig_go.cli import doctor, installed_packages
+from asrconfig_go.cli.doctor import examine
+from asrconfig_go.cli.findings import Finding
+from asrconfig_go.cli.installed_packages import imported
+from asrconfig_go.cli.torch_build import torch_finding
+from asrconfig_go.machine.hardware import HardwareProfile
+
+TURING_ON = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
+CUDA_126 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
+
+
+def machine(capability: str, driver: str) -> HardwareProfile:
+    found = HardwareProfile.detect("T4")
+    gpu = replace(found.gpus[0], name="A card", compute_capability=capability)
+    return replace(found, gpus=(gpu,), cuda_version=driver)
+
+
+def build(cuda: str | None, architectures: list[str], **others: Any) -> dict[str, Any]:
+    return {"error": "", "cuda": cuda, "hip": None, "architectures": architectures, **others}
+
+
+@pytest.mark.parametrize(
+    ("capability", "driver", "told", "said", "index"),
+    [
+        ("7.5", "12.4", build(None, []), "built without CUDA: it does not use A card", "cu126"),
+        ("8.9", "12.8", build(None, []), "built without CUDA", "cu128"),
+        ("8.9", "13.0", build(None, []), "built without CUDA", "cu130"),
+        ("6.1", "13.0", build("13.0", TURING_ON), "does not support A card, sm_61 (it has sm_75", "cu126"),
+        ("12.0", "12.8", build("12.6", CUDA_126), "does not support A card, sm_120", "cu128"),
+        ("9.0", "12.4", build("12.4", ["sm_90a", "sm_80"]), "", ""),
+        ("8.6", "12.4", build("12.4", ["sm_90a", "sm_90"]), "does not support A card, sm_86", "cu126"),
+        ("8.9", "12.4", build("12.4", ["sm_80"]), "", ""),
+        ("12.1", "13.0", build("13.0", ["sm_90", "compute_90"]), "", ""),
+        ("7.5", "13.0", build("13.0", TURING_ON), "", ""),
+        ("9.0", "12.4", build(None, [], hip="6.0"), "", ""),
+    ],
+)
+def test_a_torch_that_does_not_use_the_card(
+    capability: str, driver: str, told: dict[str, Any], said: str, index: str
+) -> None:
+    found = torch_finding("2.11.0", told, machine(capability, driver))
+    assert found.status == ("broken" if said else "ok")
+    assert said in found.detail
+    wanted = f"pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/{index}"
+    assert found.advice == (wanted if index else "")
+
+
+def test_an_old_driver_is_updated_first() -> None:
+    found = torch_finding("2.11.0", build(None, []), machine("7.5", "11.4"))
+    assert found.advice == "update the driver, which knows CUDA up to 11.4: sudo apt-get install nvidia-driver"
+
+
+def test_without_a_card_any_build_will_do() -> None:
+    assert torch_finding("2.11.0", build(None, []), None) == Finding("ok", "torch", "2.11.0, built without CUDA")
+
+
+def test_a_torch_that_cannot_be_imported() -> None:
+    found = torch_finding("2.11.0", {"error": "libcudart.so.13: cannot open"}, None)
+    assert (found.status, found.advice) == ("broken", "pip install --force-reinstall torch")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Finding]]:
+    """The findings by what they are about, where the packages say what a test makes them say."""
+
+    def findings(ffmpeg: str | None = None, **packages: str) -> dict[str, Finding]:
+        answers = {name: {"error": error} for name, error in packages.items()}
+        monkeypatch.setattr(doctor, "imported", lambda *_: answers)
+        monkeypatch.setattr(doctor, "version", lambda name: "1.0" if name in answers else "")
+        monkeypatch.setattr(shutil, "which", lambda _: ffmpeg)
+        return {finding.what: finding for finding in examine()}
+
+    return findings
+
+
+def test_what_decodes_audio_is_named_with_what_to_do(told: Callable[..., dict[str, Finding]]) -> None:
+    found = told(torchcodec="Could not load libtorchcodec. Likely causes:", soundfile="")
+    assert (found["soundfile"].status, found["soundfile"].detail) == ("ok", "1.0")
+    assert found["soxr"].advice == "pip install soxr"
+    assert "cannot be imported: Could not load libtorchcodec" in found["torchcodec"].detail
+    assert found["torchcodec"].advice.startswith("pip uninstall -y torchcodec (soundfile decodes then), or")
+    assert found["FFmpeg"].advice == "apt-get install -y ffmpeg"
+    assert told(ffmpeg="/usr/bin/ffmpeg")["FFmpeg"] == Finding("ok", "FFmpeg", "/usr/bin/ffmpeg")
+
+
+def test_torchcodec_is_not_needed(told: Callable[..., dict[str, Finding]]) -> None:
+    found = told(soundfile="")["torchcodec"]
+    assert (found.status, found.advice) == ("ok", "") and "soundfile does that without it" in found.detail
+
+
+def test_packages_are_imported_in_a_process_that_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "breaks.py").write_text("raise OSError('libbreaks.so is missing\\nand more')")
+    (tmp_path / "works.py").write_text("")
+    (tmp_path / "ends.py").write_text("import os; os._exit(3)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(installed_packages, "version", lambda name: "" if name == "absent" else "1.0")
+    assert imported("breaks", "works", "absent") == {
+        "breaks": {"error": "libbreaks.so is missing"},
+        "works": {"error": ""},
+    }
+    assert "its import ends the process" in imported("ends")["ends"]["error"]
+
+
+def test_the_installed_torch_tells_its_build() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("soundfile")
+    found = imported("torch", "soundfile")
+    assert found["torch"]["cuda"] == torch.version.cuda and isinstance(found["torch"]["architectures"], list)
+    assert found["soundfile"]["library"]
