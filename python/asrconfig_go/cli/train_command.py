@@ -8,6 +8,7 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError
 from .._base.output import show
+from .options import add_quiet
 
 _PASSED_ON = (
     "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
@@ -34,7 +35,7 @@ def add_train(commands: Any) -> None:
     add("--seed", type=int, default=0, help="seed of weights, order and drawn clips (default 0)")
     add("--resume", action="store_true", help="continue with the training in --out, or start it")
     add("--push", nargs="?", const=True, default=False, metavar="REPO", help="upload the model to the Hub in the end")
-    add("--quiet", action="store_true", help="print only the result")
+    add_quiet(train)
     train.set_defaults(run=_train)
 
 
