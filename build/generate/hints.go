@@ -237,7 +237,7 @@ func (r *hintReader) readResults(f *ast.FuncDecl, results []int) {
 // add takes the texts that an expression may be: a literal, a variable's values, a function's results.
 func (r *hintReader) add(e ast.Expr, scope *ast.FuncDecl) {
 	if text, ok := r.text(e); ok {
-		if strings.Trim(text, "{} ") != "" {
+		if strings.Trim(text, "{} ") != "" && !strings.HasPrefix(text, ",") { // not the end of another one
 			r.found[hint{r.file, text}] = true
 		}
 		return

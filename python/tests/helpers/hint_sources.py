@@ -1,7 +1,7 @@
 """The texts that tell people what to do next: those of Go from capi/hints.json, those of Python from its sources.
 
-A hint is what is passed to a parameter, or assigned to a variable, whose name says so (``hint``, ``advice``, ``remedy``),
-the second argument of an ``AsrConfigError``, and what follows ``→`` in any other text.
+A hint is what is passed to a parameter, or assigned to a variable, whose name says so (``hint``, ``advice``,
+``remedy``), the second argument of an ``AsrConfigError``, and what follows ``→`` elsewhere.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Reader:
             return list(of.elts)
         if isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr == "items":
             tables = self.assigned.get(getattr(of.func.value, "id", ""), [])
-            pairs = [pair for each in tables if isinstance(each, ast.Dict) for pair in zip(each.keys, each.values)]
+            pairs = [pair for each in tables if isinstance(each, ast.Dict) for pair in zip(each.keys, each.values, strict=True)]
             return [ast.Tuple([key or value, value]) for key, value in pairs]
         return []
 
@@ -139,7 +139,8 @@ class _Reader:
     @staticmethod
     def _after_arrow(node: ast.AST) -> Iterator[str]:
         text = text_of(node)
-        if text and "→" in text and (said := text.partition("→")[2].strip(" {}\n")):
+        said = text.partition("→")[2].strip(" {}\n") if text and "``" not in text else ""
+        if " " in said and "→" not in said and not said.startswith("of a"):  # sizes before → after, and records
             yield said
 
     def _resolved(self, value: ast.AST, seen: set[str]) -> Iterator[str]:

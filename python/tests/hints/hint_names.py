@@ -32,7 +32,8 @@ def names(tmp: Path) -> dict[str, Any]:
 
     return {
         "ac": ac, "np": np, "tmp": tmp, "CLIPS": CLIPS, "chdir": os.chdir, "plan": make_plan, "two": _two,
-        "model": lambda: wav2vec2("mean"), "trainer": lambda **s: tiny_trainer(tmp / "run", **s), "plain": _plain,
+        "model": lambda: wav2vec2("mean"), "plain": _plain,
+        "trainer": lambda output=tmp / "run", **settings: tiny_trainer(output, **settings),
         "hub_dataset": _hub_dataset, "clip": lambda: sorted(CLIPS.glob("*.flac"))[0], "processor": _processor,
         "benchmark": _benchmark,
     }  # fmt: skip
@@ -43,9 +44,9 @@ def _two() -> Any:
 
 
 def _hub_dataset() -> Any:
-    from recipe_data import digits
-
     import datasets
+
+    from recipe_data import digits
 
     return digits(6)["train"].cast_column("audio", datasets.Audio(decode=False))
 
@@ -81,6 +82,8 @@ def _benchmark() -> Any:
         "progress": False,
     }
     plan = make_plan(target_batch_size=8, per_device_train_batch_size=8, gradient_accumulation_steps=1)
-    return lambda **given: ac.benchmark_training(
-        Regression(), Points(64), **{"plan": plan, "settings": {"use_cpu": True}, **settings, **given}
+    return lambda model=None, dataset=None, **given: ac.benchmark_training(
+        model or Regression(),
+        Points(64) if dataset is None else dataset,
+        **{"plan": plan, "settings": {"use_cpu": True}, **settings, **given},
     )
