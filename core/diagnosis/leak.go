@@ -16,7 +16,7 @@ var leaks = []struct{ alert, title, per, change, setting, value string }{
 	},
 	{
 		runlog.AlertEvaluation, "The evaluation keeps its outputs on the GPU", "batch of the evaluation",
-		"set eval_accumulation_steps=16, or preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)", "eval_accumulation_steps", "16",
+		runlog.AdviceEvaluation, "eval_accumulation_steps", "16",
 	},
 }
 

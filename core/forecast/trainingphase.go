@@ -102,7 +102,7 @@ func (g *gpu) bulging(t trend, steps, seconds, pace float64) forecast {
 		steps: steps, seconds: seconds,
 		text: fmt.Sprintf("The evaluation gathers %s of GPU memory a batch: out of memory in about %s (%s)",
 			units.Size(t.slope), counted(steps, "more batch"), units.About(seconds)),
-		advice: "set eval_accumulation_steps=16, or preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
+		advice: runlog.AdviceEvaluation,
 	}
 }
 

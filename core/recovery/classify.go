@@ -39,9 +39,9 @@ const (
 
 // pattern is one way in which a failure shows: a text that holds every part.
 type pattern struct {
-	class Class
-	parts []string // lower case
-	why   string   // "" for the advice of the class
+	class  Class
+	parts  []string // lower case
+	advice string   // "" for that of the class
 }
 
 // patterns is searched from the top; the first match counts. Broken contexts come first, because their texts may also speak of
@@ -130,7 +130,7 @@ var types = map[string]Class{
 func Classify(excType, text string) (Class, string) {
 	lower := strings.ToLower(text)
 	if i := slices.IndexFunc(patterns, func(s pattern) bool { return s.in(lower) }); i >= 0 {
-		return patterns[i].class, orAdvice(patterns[i].why, patterns[i].class)
+		return patterns[i].class, orAdvice(patterns[i].advice, patterns[i].class)
 	}
 	name := strings.ToLower(strings.TrimSpace(excType))
 	class, known := types[name[strings.LastIndexByte(name, '.')+1:]]

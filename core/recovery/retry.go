@@ -75,7 +75,7 @@ func (s State) check(limit int) error {
 }
 
 // giveUp tells why there is no further attempt; "" when there is one.
-func (s State) giveUp(limit int) string {
+func (s State) giveUp(limit int) (hint string) {
 	switch {
 	case s.Class != GPUOOM && s.Class != Maybe:
 		return "stop: " + advice[s.Class]

@@ -204,6 +204,10 @@ const (
 	SeverityCritical = "critical" // out of memory within a minute or ten steps
 )
 
+// AdviceEvaluation is what to do where an evaluation keeps its outputs; models with a decoder give them as a tuple.
+const AdviceEvaluation = "set eval_accumulation_steps=16, or preprocess_logits_for_metrics=lambda logits, labels: " +
+	"logits[0].argmax(-1) if isinstance(logits, tuple) else logits.argmax(-1)"
+
 // Kinds of alerts.
 const (
 	AlertLeak          = "leak"          // GPU memory grows step by step at equal lengths

@@ -280,17 +280,18 @@ class ASRConfigManager:
         self.config = TrainingConfig.load(path)
         return self.config
 
-    def explain(self, labels: LabelReport | None = None) -> Explanation:
+    def explain(self, labels: LabelReport | None = None, *, guarded: bool = True) -> Explanation:
         """The whole plan for people: ``print`` it, show it in a notebook, or ``save`` it as a page, JSON or text.
 
         ``labels`` is what ``check_labels`` found; clips whose texts do not fit are then named among the cautions.
-        Raises ``InvalidArgumentError`` before there is a plan.
+        ``guarded=False`` warns of what ``trainer.train()`` without the guard does otherwise than the plan. Raises
+        ``InvalidArgumentError`` before there is a plan.
         """
         from .explain import Explanation
         from .explain.loss_profile import config_of
 
         known = config_of(self._described)
-        return Explanation(self._planned(), self.hardware, self.dataset, self.model, labels, known)
+        return Explanation(self._planned(), self.hardware, self.dataset, self.model, labels, known, guarded)
 
     def callback(self, **options: Unpack[WatchSettings]) -> AdaptiveMemoryCallback:
         """A ``TrainerCallback`` that watches memory, warns at 90 % and cleans up at 95 %.
@@ -300,7 +301,9 @@ class ASRConfigManager:
         """
         from .monitor.memory_callback import AdaptiveMemoryCallback
 
-        return AdaptiveMemoryCallback(self.config, **options)
+        callback = AdaptiveMemoryCallback(self.config, **options)
+        callback.managed = True
+        return callback
 
     def attach(self, trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
         """Guard the training steps of a ``transformers.Trainer``: they survive running out of GPU memory, exactly.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .._base.defaults import TARGET_BATCH_SIZE
 from .._base.errors import InvalidArgumentError, NotFoundError
 from ..benchmark.measurements import ENOUGH_ROUNDS
-from .options import add_output_options, show_result
+from .options import add_output_options, show_result, with_progress
 
 if TYPE_CHECKING:
     from ..benchmark import BenchmarkResult
@@ -120,5 +120,5 @@ def _measured(arguments: argparse.Namespace) -> Any:
         seed=arguments.seed,
         minutes=arguments.minutes,
         name=arguments.model,
-        progress=not arguments.json,
+        progress=with_progress(arguments),
     )

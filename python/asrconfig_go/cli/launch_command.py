@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from .._base import choices
 from .._base.defaults import MAX_RETRIES
 from .._base.output import show
+from .options import add_choice
 
 
 def add_launch(commands: Any) -> None:
@@ -14,7 +16,7 @@ def add_launch(commands: Any) -> None:
     launch = commands.add_parser("launch", help="write a plan as files for torchrun, accelerate and DeepSpeed")
     launch.add_argument("config", help="a plan, as save_config wrote it, or the folder of a training")
     launch.add_argument("--out", required=True, metavar="FOLDER", help="where to write the files")
-    launch.add_argument("--strategy", help="ddp, zero1, zero2, zero3 or fsdp (default: the plan's)")
+    add_choice(launch, "--strategy", choices.Strategy, help="how GPUs share the model (default: the plan's)")
     launch.add_argument("--script", default="train.py", help="what each process runs (default train.py)")
     launch.add_argument("--machines", type=int, default=1, help="that share the plan's GPUs equally (default 1)")
     launch.add_argument(

@@ -16,6 +16,7 @@ from .compare_command import add_compare
 from .launch_command import add_launch
 from .memory_command import add_memory
 from .monitor_command import add_monitor
+from .options import add_quiet
 from .plan_command import add_plan
 from .profile_gpu_command import add_profile_gpu
 from .report_command import add_report
@@ -103,12 +104,13 @@ def _add_demo(commands: Any) -> None:
     )
     demo.add_argument("--max-steps", type=int, help="optimizer steps (default: enough to learn the digits)")
     demo.add_argument("--gpu", help="plan for this GPU instead of the local one")
+    add_quiet(demo)
     demo.set_defaults(run=_demo)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
     from ..recipe.demo_training import train_demo
 
-    result = train_demo(arguments.output, max_steps=arguments.max_steps, gpu=arguments.gpu)
+    result = train_demo(arguments.output, max_steps=arguments.max_steps, gpu=arguments.gpu, verbose=not arguments.quiet)
     show(result)
     return 0

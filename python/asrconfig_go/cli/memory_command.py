@@ -12,7 +12,7 @@ from .._base import choices
 from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import NotFoundError
 from .._base.output import write
-from .options import MODEL, add_choice, add_output_options, show_result
+from .options import MODEL, add_choice, add_output_options, show_result, with_progress
 
 if TYPE_CHECKING:
     from ..memory.estimate import MemoryEstimate
@@ -83,7 +83,7 @@ def _memory(arguments: argparse.Namespace) -> int:
             estimator=arguments.estimator,
             allocator=arguments.allocator,
             cache=not arguments.no_cache,
-            progress=not arguments.json,
+            progress=with_progress(arguments),
         )
     if arguments.snapshot:
         _save_snapshot(estimate, arguments.snapshot)

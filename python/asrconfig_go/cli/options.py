@@ -48,6 +48,17 @@ def add_output_options(command: Any) -> None:
     command.add_argument("--full", action="store_true", help="print everything, not the first 15 lines")
     command.add_argument("--html", metavar="FILE", type=html_file, help="also write it as a self-contained HTML page")
     command.add_argument("--json", action="store_true", help="print JSON")
+    add_quiet(command)
+
+
+def add_quiet(command: Any) -> None:
+    """For commands that show progress, and for those that only print a result, so that scripts can pass it to all."""
+    command.add_argument("--quiet", action="store_true", help="print only the result, no progress")
+
+
+def with_progress(arguments: argparse.Namespace) -> bool:
+    """Whether a command with ``add_output_options`` shows its progress."""
+    return not (arguments.json or arguments.quiet)
 
 
 def html_file(name: str) -> str:

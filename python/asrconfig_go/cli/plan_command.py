@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from .._base import choices
 from .._base.records import to_json
-from .options import DATA, MODEL, add_choice, add_output_options, add_training_options, command_line, show_result
+from .options import (
+    DATA,
+    MODEL,
+    add_choice,
+    add_output_options,
+    add_training_options,
+    command_line,
+    show_result,
+    with_progress,
+)
 
 if TYPE_CHECKING:
     from ..manager import ASRConfigManager
@@ -33,7 +42,6 @@ def add_plan(commands: Any) -> None:
     _add_choices(plan)
     _add_evaluation(plan)
     plan.add_argument("--output", metavar="FILE", help="also save the configuration as JSON")
-    plan.add_argument("--quiet", action="store_true", help="no progress bars")
     add_output_options(plan)
     plan.set_defaults(run=_plan)
 
@@ -76,7 +84,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from ..optimal import create_optimal_config
 
     options = {name: getattr(arguments, name) for name in _PASSED_ON}
-    bars = not (arguments.json or arguments.quiet)
+    bars = with_progress(arguments)
     config, manager = create_optimal_config(arguments.data, arguments.model, verbose=False, progress=bars, **options)
     if arguments.output:
         config.save(arguments.output)

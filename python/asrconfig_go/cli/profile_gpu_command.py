@@ -11,6 +11,7 @@ from .._base.errors import UnsupportedError
 from .._base.files import save_whole
 from .._base.output import show
 from ..machine.kernel_profile import kernel_profile, store_kernel_table, stored_kernel_tables
+from .options import add_quiet
 
 
 def add_profile_gpu(commands: Any) -> None:
@@ -20,6 +21,7 @@ def add_profile_gpu(commands: Any) -> None:
     profile.add_argument("--device", default="cuda", help="cuda (default), cuda:1, …")
     profile.add_argument("--output", metavar="FILE", help="also write the table here, to look at or to send")
     profile.add_argument("--list", action="store_true", help="measure nothing: list the tables that plans use")
+    add_quiet(profile)
     profile.set_defaults(run=_profile_gpu)
 
 
@@ -31,7 +33,7 @@ def _profile_gpu(arguments: argparse.Namespace) -> int:
         from ..benchmark.kernel_timing import measure_kernels
     except ImportError as error:
         raise UnsupportedError("measuring kernels requires torch", "pip install torch") from error
-    table = measure_kernels(arguments.device, minutes=arguments.minutes, progress=True)
+    table = measure_kernels(arguments.device, minutes=arguments.minutes, progress=not arguments.quiet)
     if arguments.output:  # first: what plans cannot take may still be worth a look
         save_whole(Path(arguments.output), json.dumps(table, indent=1).encode())
     found = kernel_profile(table)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._base.output import show_json
 from .._base.records import to_json
-from .options import DATA, add_output_options, command_line, show_result
+from .options import DATA, add_output_options, command_line, show_result, with_progress
 
 _LINE = ("path", "duration_s", "claimed_duration_s", "sample_rate", "channels", "bits", "codec", "method", "error")
 
@@ -35,7 +35,7 @@ def _scan(arguments: argparse.Namespace) -> int:
         batch_size=arguments.batch_size,
         workers=arguments.workers,
         cache=not arguments.no_cache,
-        progress=not arguments.json,
+        progress=with_progress(arguments),
         allow_empty=True,
     )
     profile = result.profile

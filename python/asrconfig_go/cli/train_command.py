@@ -8,6 +8,7 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError
 from .._base.output import show
+from .options import add_quiet
 
 _PASSED_ON = (
     "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
@@ -40,7 +41,7 @@ def add_train(commands: Any) -> None:
         help="save and stop before a moment: 11h30m from now, 17:45 today, 2026-03-01T06:30",
     )
     add("--push", nargs="?", const=True, default=False, metavar="REPO", help="upload the model to the Hub in the end")
-    add("--quiet", action="store_true", help="print only the result")
+    add_quiet(train)
     train.set_defaults(run=_train)
 
 

@@ -17,6 +17,7 @@ _EVALUATED = 1000  # clips of an evaluation whose predictions are counted, if th
 _WORKER_BYTES, _SECOND_BYTES = 1e9, 64_000
 _COLAB_BYTES = 13 * 2**30  # host RAM of Colab's machines without "high RAM": 12.7 GiB
 _FEW_FRAMES = 5  # 0.1 s: less than any word lasts
+_GUARD = "Train with asrconfig train or manager.train(trainer), or call manager.attach(trainer) before trainer.train()."
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ def _ctc_path(e: ExplainedPlan) -> Caution | None:
 
 
 def _accumulation(e: ExplainedPlan) -> Caution | None:
-    """A mean loss that the Trainer alone does not divide by the accumulation steps."""
+    """A mean loss that the Trainer alone does not divide by the accumulation steps; the guard does."""
+    if e.guarded:
+        return None
     steps, devices = e.config.gradient_accumulation_steps, e.config.device_count
     certain = accumulation_multiplies(e)
     if steps * devices <= 1 or certain is False:
@@ -97,7 +100,7 @@ def _accumulation(e: ExplainedPlan) -> Caution | None:
         f"With {' and '.join(several)} the Trainer alone makes gradients up to {steps * devices} times too large.",
         f"{whose} over the micro-batch; it accepts num_items_in_batch without dividing by it, and the Trainer then "
         "does not divide by the steps either, and version 5 multiplies by the processes (transformers issue 47688).",
-        "Train with manager.train(trainer), or call manager.attach(trainer) first: the guard weights micro-batches.",
+        _GUARD,
     )
 
 
@@ -109,12 +112,12 @@ def _needs_guard(e: ExplainedPlan) -> Caution | None:
     alone = f"{c.per_device_train_batch_size} × {c.gradient_accumulation_steps}"
     fits = c.per_device_train_batch_size <= c.micro_batch_size
     return Caution(
-        "note",
+        "note" if e.guarded else "warning",
         "guard",
         f"The guard makes this plan's steps: {c.length_handling} clips, micro-batches sized by predicted memory.",
         f"The Trainer alone computes batches of {alone}: "
         + ("they fit, but take longer than predicted." if fits else "they may not fit."),
-        "Train with manager.train(trainer), or call manager.attach(trainer) first.",
+        _GUARD,
     )
 
 

@@ -29,7 +29,7 @@ class ExplainedPlan:
 
     ``config`` is copied: later overrides do not change it. ``labels`` is what ``check_labels`` found, and
     ``model_config`` the model's ``config.json`` as a dictionary; cautions about labels, losses and evaluation rest on
-    them.
+    them. ``guarded``: whether the training will have the guard, which ``manager.train`` and ``asrconfig train`` attach.
     """
 
     config: PlanRecord
@@ -38,6 +38,7 @@ class ExplainedPlan:
     model: ModelProfile | None = None
     labels: LabelReport | None = None
     model_config: Mapping[str, Any] | None = None
+    guarded: bool = True
 
     def __post_init__(self) -> None:
         for name, (kind, called) in _KINDS.items():

@@ -124,6 +124,12 @@ def _notes(asked: PlanRecord, settled: PlanRecord, machines: int) -> tuple[str, 
     if before != after:
         batches = f"{before[0]} × {before[1]} became {after[0]} × {after[1]}"
         notes.append(f"{batches}: sharded processes make equal steps; the effective batch is the same.")
+    factor = settled.gradient_accumulation_steps * settled.device_count
+    if factor > 1:
+        notes.append(
+            "In the script call manager.train(trainer), not trainer.train(): the Trainer alone makes gradients of a "
+            f"mean loss (Whisper, CTC with ctc_loss_reduction='mean') up to {factor} times too large."
+        )
     sizes = {device.micro_batch_size for device in settled.devices}
     if len(sizes) > 1 and settled.distributed not in SHARDED:
         notes.append("GPUs differ: manager.attach gives each process the limits of its own (docs/distributed.md).")

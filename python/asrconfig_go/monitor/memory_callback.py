@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from transformers.trainer_callback import TrainerCallback
 
 from ..apply.torch_backends import TrainingSwitches
-from ..guard.guard_callback import GuardCallback
-from ..guard.loss_kind import multiplied_by_accumulation
 from ..guard.step_times import follow_steps
 from .callback_order import handler_of, lead
 from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .memory_summary import MemorySummary, summarised
 from .messages import BestEffort, say
+from .missing_guard import attach_hint, guard_among, without_guard
 from .monitor_reader import MemoryReader
 from .rank_peaks import RankFiles, RankPeaks
 from .watch import Watch
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..plan.plan_record import PlanRecord
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _NOT_GATHERED = "peaks of the processes are not gathered"
 _NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches memory"
@@ -78,6 +75,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         and for a ``memory`` that has no GPU given.
         """
         self.options: WatchOptions = WatchOptions(**options)
+        self.managed = False
+        """Whether a manager made it, which warnings then name as what attaches the guard."""
         self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
         self._watch: Watch | None = None
@@ -131,8 +130,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         lead(handler, self)
         follow_steps(handler)
         self._switches.set()
-        if model is not None and state.is_world_process_zero:
-            _name_multiplied_gradients(args, model, handler)
+        if model is not None and state.is_world_process_zero and guard_among(handler) is None:
+            self._name_missing_guard(args, model)
         self._ranks, self._rank_files = (), _rank_files(args)
         self._gathering = BestEffort(_NOT_GATHERED)
         self._gathering(self._rank_files.begin)
@@ -143,7 +142,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._start()
         if self._watch is not None and self._watch.active:
             self._setup.leave()
-            self._setup.equip(self._watch, self.options, self._config, args, state, handler, model)
+            self._setup.equip(self._watch, self.options, self._config, self.managed, args, state, handler, model)
             self._watch.begin(state.global_step, state.max_steps)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -197,6 +196,10 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         else:
             self._watch = Watch(monitor, self.options)
 
+    def _name_missing_guard(self, args: Any, model: Any) -> None:
+        if lost := without_guard(args, model, self._config):
+            say(f"no guard is attached: {'; '.join(lost)} → {attach_hint(self.managed)}")
+
 
 def _rank_files(args: Any) -> RankFiles:
     return RankFiles(
@@ -204,16 +207,3 @@ def _rank_files(args: Any) -> RankFiles:
         getattr(args, "process_index", 0),
         getattr(args, "world_size", 1),
     )
-
-
-def _name_multiplied_gradients(args: Any, model: Any, handler: Any) -> None:
-    """Say so when accumulation multiplies the gradient, which only the guard corrects."""
-    steps = args.gradient_accumulation_steps
-    guarded = handler is not None and any(isinstance(callback, GuardCallback) for callback in handler.callbacks)
-    if steps > 1 and not guarded and multiplied_by_accumulation(model):
-        logger.warning(
-            "the Trainer multiplies the gradient of %s by the %d accumulation steps (transformers issue 47688); "
-            "attach the guard, manager.attach(trainer), or train without accumulation",
-            type(model).__name__,
-            steps,
-        )

@@ -67,7 +67,7 @@ def by_memory(memory: Any) -> Predictor:
             return None
         available = memory.target.available_bytes
         words = f"is predicted to take {found.peak_device / GIB:.1f} of {available / GIB:.1f} GiB"
-        return Excess(found.peak_reserved / max(1, limit), f"{words} → {_ADVICE}")
+        return Excess(found.peak_reserved / max(1, limit), words)
 
     return predict
 
@@ -81,9 +81,6 @@ def by_table(table: Sequence[tuple[float, int]]) -> Predictor:
         if clips <= fits:
             return None
         words = f"is more than the {plural(fits, 'clip')} of that length that the plan found to fit"
-        return Excess(clips / max(1, fits), f"{words} → {_ADVICE}")
+        return Excess(clips / max(1, fits), words)
 
     return predict
-
-
-_ADVICE = "manager.attach(trainer) splits such batches; or use smaller ones, or leave out the longest clips"

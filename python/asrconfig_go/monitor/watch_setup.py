@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..guard.guard_callback import GuardCallback
 from .batch_shapes import BatchShapes, BeforeBatch
 from .live_panel import Panel, in_notebook
 from .loader_wait import follow_loader
 from .log_printing import leave_out_of_print
 from .messages import BestEffort, say
+from .missing_guard import attach_hint, guard_among
 from .next_batch import NextBatch, by_memory, by_table
 from .progress_postfix import ProgressPostfix
 from .run_log_file import RunFile
@@ -31,10 +31,18 @@ class WatchSetup:
             self._undo.pop()()
 
     def equip(
-        self, watch: Watch, options: WatchOptions, config: Any, args: Any, state: Any, handler: Any, model: Any
+        self,
+        watch: Watch,
+        options: WatchOptions,
+        config: Any,
+        managed: bool,
+        args: Any,
+        state: Any,
+        handler: Any,
+        model: Any,
     ) -> None:
         """For a training that begins."""
-        guard = next((c for c in handler.callbacks if isinstance(c, GuardCallback)), None) if handler else None
+        guard = guard_among(handler)
         watch.met = guard.events if guard is not None else ()
         wait, leave = follow_loader(handler)
         self._undo.append(leave)
@@ -42,7 +50,8 @@ class WatchSetup:
             watch.follow(wait)
             self._undo += leave_out_of_print(handler)
         if _can_be_hooked(args, model):
-            watch.inputs = BatchShapes(model, None if guard is not None else _next_batch(watch, options, config))
+            check = None if guard is not None else _next_batch(watch, options, config, managed)
+            watch.inputs = BatchShapes(model, check)
             self._undo.append(watch.inputs.leave)
         output = getattr(args, "output_dir", None)
         if options.run_file and output and watch.file is None:
@@ -60,7 +69,7 @@ def _can_be_hooked(args: Any, model: Any) -> bool:
     return hasattr(model, "register_forward_pre_hook") and not compiled and getattr(args, "n_gpu", 1) < 2
 
 
-def _next_batch(watch: Watch, options: WatchOptions, config: Any) -> BeforeBatch | None:
+def _next_batch(watch: Watch, options: WatchOptions, config: Any, managed: bool) -> BeforeBatch | None:
     """The prediction for each batch before it runs; None where nothing is known."""
     buckets = getattr(config, "length_buckets", ())
     table = [(bucket.up_to_s, bucket.micro_batch) for bucket in buckets if bucket.micro_batch is not None]
@@ -68,7 +77,10 @@ def _next_batch(watch: Watch, options: WatchOptions, config: Any) -> BeforeBatch
         return None
     predict = by_table(table) if options.memory is None else by_memory(options.memory)
 
+    advice = f"use smaller batches, leave out the longest clips, or let the guard split them, {attach_hint(managed)}"
+
     def tell(words: str) -> None:
+        words = f"{words} → {advice}"
         say(f"memory: {words}")
         watch.tell("next_batch", words)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from ..demo.digit_model import small_model, transcribe
 from ..demo.digits import Collator, Vocabulary, load_split
 from ..plan.plan_record import FILE
 from .error_rates import word_error_rate
+from .rank_output import quiet
 from .trainer_settings import FROM_RANDOM_WEIGHTS, RANDOM_WEIGHTS_STEPS
 
 if TYPE_CHECKING:
@@ -70,8 +72,9 @@ def train_demo(
     max_steps: int | None = None,
     seed: int = 0,
     gpu: str | None = None,
+    verbose: bool = True,
 ) -> DemoResult:
-    """Plan, train and evaluate, printing every stage.
+    """Plan, train and evaluate, printing every stage if `verbose`.
 
     `seconds` ends training early on a slow machine (None: never), `max_steps` is the number of optimizer steps
     (default 1000), `gpu` plans for a GPU of the catalogue instead of this machine. On one machine the result
@@ -83,16 +86,21 @@ def train_demo(
     train, test = load_split("train"), load_split("test")
     collator = Collator(Vocabulary.from_texts(train["text"]))
     model = small_model(len(collator.vocabulary), seed)
-    config, manager = create_optimal_config(train, model, target_batch_size=TARGET_BATCH, seed=seed, gpu=gpu)
-    args = config.to_training_arguments(output_dir, **settings)
+    config, manager = create_optimal_config(
+        train, model, target_batch_size=TARGET_BATCH, seed=seed, gpu=gpu, verbose=verbose
+    )
+    args = config.to_training_arguments(output_dir, **settings, disable_tqdm=not verbose)
     Path(args.output_dir).mkdir(parents=True, exist_ok=True)
     manager.save_config(config, Path(args.output_dir) / FILE)
 
-    show(f"Random weights need other settings than the plan's, which are for fine-tuning: {said(settings)}")
+    if verbose:
+        show(f"Random weights need other settings than the plan's, which are for fine-tuning: {said(settings)}")
     watch = manager.callback()
-    with one_thread():
+    with one_thread(), quiet(not verbose):
         before = transcribe(model, test, collator)
-        trainer, elapsed = train_model(model, args, train, collator, [watch], manager.train, seconds)
+        trainer, elapsed = train_model(
+            model, args, train, collator, [watch], partial(manager.train, verbose=verbose), seconds
+        )
         after = transcribe(model, test, collator)
     return DemoResult(
         wer_before=word_error_rate(test["text"], before),
@@ -124,7 +132,6 @@ def training_settings(max_steps: int) -> dict[str, Any]:
         "save_total_limit": 2,
         "logging_steps": max(1, min(25, max_steps // 10)),
         "report_to": ["tensorboard"] if find_spec("tensorboard") else [],
-        "disable_tqdm": False,
     }
 
 
@@ -162,11 +169,13 @@ def train_model(
     seconds: float | None = None,
 ) -> tuple[Trainer, float]:
     """Build a Trainer, run `train` on it, and return it with the wall-clock seconds that training took."""
-    from transformers import Trainer
+    from transformers import PrinterCallback, Trainer
 
     if seconds is not None:
         callbacks = [*callbacks, time_limit(seconds)]
     trainer = Trainer(model=model, args=args, train_dataset=dataset, data_collator=collator, callbacks=callbacks)
+    if args.disable_tqdm:
+        trainer.remove_callback(PrinterCallback)  # it prints what the bar would
     start = time.monotonic()
     train(trainer)
     return trainer, time.monotonic() - start

@@ -13,9 +13,7 @@ torch = pytest.importorskip("torch")
 
 from transformers import Trainer  # noqa: E402
 
-from asrconfig_go.guard import attach  # noqa: E402
 from asrconfig_go.guard.loss_kind import loss_kind, multiplied_by_accumulation  # noqa: E402
-from asrconfig_go.monitor.memory_callback import AdaptiveMemoryCallback  # noqa: E402
 from speech_models import gradient, wav2vec2, whisper  # noqa: E402
 from tiny_training import Regression, tiny_trainer  # noqa: E402
 
@@ -74,22 +72,3 @@ def test_what_the_trainer_multiplies_is_known(tmp_path: Path, kind: str) -> None
     cut, _ = gradient(kind, tmp_path, 4, 4, lambda trainer: trainer.train())
     assert multiplied_by_accumulation(model) == (float((cut - whole).norm() / whole.norm()) > 1)
     assert not multiplied_by_accumulation(Regression()), "a forward without **kwargs"
-
-
-def test_the_callback_alone_names_it_and_beside_a_guard_does_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def said(guarded: bool) -> bool:
-        caplog.clear()
-
-        def train(trainer: Any) -> None:
-            trainer.add_callback(AdaptiveMemoryCallback(interval_ms=50))
-            if guarded:
-                attach(trainer)
-            trainer.train()
-
-        gradient("ctc mean", tmp_path, 4, 4, train)
-        return "multiplies the gradient of Wav2Vec2ForCTC by the 4 accumulation steps" in caplog.text
-
-    assert said(guarded=False)
-    assert not said(guarded=True)

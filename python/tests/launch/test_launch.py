@@ -160,9 +160,11 @@ def test_shares_by_speed_become_even_ones_where_processes_are_sharded() -> None:
 def test_notes(tmp_path: Path) -> None:
     plan = gpus()
     plan.devices = tuple(PlannedDevice(i, "", "T4", 16, size, 1, 2) for i, size in enumerate((4, 2)))
-    assert "the limits of its own" in launch_files(plan, tmp_path).notes[0]
+    assert "the limits of its own" in launch_files(plan, tmp_path).notes[1]
     assert "4 × 4 became 2 × 8" in launch_files(plan, tmp_path, strategy="zero3").notes[0]
-    assert launch_files(gpus(), tmp_path).notes == ()
+    (guard,) = launch_files(gpus(), tmp_path).notes
+    assert "call manager.train(trainer), not trainer.train()" in guard and "up to 8 times" in guard
+    assert guard in (tmp_path / "torchrun.sh").read_text()
 
 
 def test_ddp_arguments(tmp_path: Path) -> None:

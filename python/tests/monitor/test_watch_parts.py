@@ -263,7 +263,7 @@ def test_a_memory_model_says_what_a_batch_takes() -> None:
     predict = by_memory(SimpleNamespace(estimate=estimate, target=target))
     assert predict(8, 24.5) is None
     found = predict(16, 24.0)
-    assert found is not None and "is predicted to take 20.2 of 15.0 GiB → manager.attach(trainer)" in found.words
+    assert found is not None and "is predicted to take 20.2 of 15.0 GiB" in found.words
     for wrong in (3, SimpleNamespace(estimate=estimate, target=SimpleNamespace(limit_bytes=None))):
         with pytest.raises(InvalidArgumentError):
             by_memory(wrong)

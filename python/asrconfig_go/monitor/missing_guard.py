@@ -1,0 +1,51 @@
+"""What a training loses that runs without the guard, and the line that attaches one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..guard.guard_callback import GuardCallback
+from ..guard.loss_kind import multiplied_by_accumulation
+
+if TYPE_CHECKING:
+    from ..plan.plan_record import PlanRecord
+
+_BY_MANAGER = "in place of trainer.train(): manager.train(trainer)"
+_BY_FUNCTION = "before trainer.train(): from asrconfig_go.guard import attach; attach(trainer)"
+
+
+def guard_among(handler: Any) -> GuardCallback | None:
+    """The guard of the Trainer whose callbacks these are."""
+    return next((c for c in handler.callbacks if isinstance(c, GuardCallback)), None) if handler else None
+
+
+def attach_hint(managed: bool) -> str:
+    """How to get a guard: by the manager that made the callback, or without one."""
+    return _BY_MANAGER if managed else _BY_FUNCTION
+
+
+def without_guard(args: Any, model: Any, config: PlanRecord | None) -> list[str]:
+    """What the Trainer alone does otherwise than the plan, and than a step of one whole batch."""
+    return [*_gradients(args, model), *_plan(args, config)]
+
+
+def _gradients(args: Any, model: Any) -> list[str]:
+    """Gradients that accumulation multiplies, and processes where the Trainer counts the tokens of all."""
+    steps = args.gradient_accumulation_steps
+    processes = args.world_size if getattr(args, "average_tokens_across_devices", False) else 1
+    if steps * processes == 1 or not multiplied_by_accumulation(model):
+        return []
+    return [
+        f"the Trainer makes the gradients of {type(model).__name__} up to {steps * processes} times too large "
+        f"(transformers issue 47688)"
+    ]
+
+
+def _plan(args: Any, config: PlanRecord | None) -> list[str]:
+    """Steps that the guard makes."""
+    if config is None or config.micro_batching != "memory":
+        return []
+    batch = args.train_batch_size
+    fits = "take longer than planned" if batch <= config.micro_batch_size else "may not fit"
+    alone = f"{batch} × {args.gradient_accumulation_steps}"
+    return [f"the plan's micro-batches are sized by predicted memory, and the Trainer's batches of {alone} {fits}"]
