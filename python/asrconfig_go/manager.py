@@ -345,6 +345,7 @@ class ASRConfigManager:
         resume: bool | str | os.PathLike[str] = False,
         max_retries: int = MAX_RETRIES,
         preflight: bool | float = False,
+        profile: int | None = None,
         verbose: bool = True,
         **train_arguments: Any,
     ) -> Any:
@@ -354,6 +355,10 @@ class ASRConfigManager:
         computed again, training restarts from the last complete checkpoint of this run, at most ``max_retries`` times.
         ``resume=True`` continues from the newest complete checkpoint in ``output_dir``, if there is one, with the run's
         effective batch; a path from that one. See ``recovery.GuardedTraining`` for what stays the same.
+
+        ``profile``, 1 to 20, records that many optimizer steps by PyTorch's profiler, from the fourth on: a Chrome
+        trace in ``output_dir/asrconfig_profile.pt.trace.json``, and beside it a table of operators by their own time.
+        Raises ``InvalidArgumentError`` for other numbers, and where fewer steps are left than it needs.
 
         What was met is in ``report``, and printed in the end if ``verbose``, also when an exception ends it.
         """
@@ -368,7 +373,9 @@ class ASRConfigManager:
         guard = self.attach(trainer, **options) if planned else None
         try:
             tried = False if planned else self._longest(preflight)
-            run = GuardedTraining(trainer, resume=resume, max_retries=max_retries, preflight=tried, **train_arguments)
+            run = GuardedTraining(
+                trainer, resume=resume, max_retries=max_retries, preflight=tried, profile=profile, **train_arguments
+            )
             switches.set()  # the callback does so too, but it may not be there
             try:
                 return run.train()

@@ -11,7 +11,8 @@ from .._base.output import show
 
 _PASSED_ON = (
     "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
-    "language", "clean", "epochs", "max_steps", "target_batch_size", "gpu", "config", "resume", "push", "seed",
+    "language", "clean", "epochs", "max_steps", "target_batch_size", "gpu", "config", "resume", "push",
+    "profile", "seed",
 )  # fmt: skip
 
 
@@ -34,6 +35,7 @@ def add_train(commands: Any) -> None:
     add("--seed", type=int, default=0, help="seed of weights, order and drawn clips (default 0)")
     add("--resume", action="store_true", help="continue with the training in --out, or start it")
     add("--push", nargs="?", const=True, default=False, metavar="REPO", help="upload the model to the Hub in the end")
+    add("--profile", type=int, metavar="STEPS", help="record so many steps by PyTorch's profiler, for Perfetto")
     add("--quiet", action="store_true", help="print only the result")
     train.set_defaults(run=_train)
 

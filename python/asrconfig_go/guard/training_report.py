@@ -95,6 +95,7 @@ class TrainingReport:
     - ``limit_samples``, ``limit_values``: what a micro-batch may hold by now, None without limit;
     - ``seconds``: of this process; ``error``: what ended it, ``""`` when it came to its end;
     - ``finished``: the run had made all its steps before, so that nothing was trained;
+    - ``profile``: a Chrome trace and a table of operators by PyTorch's profiler, where they were recorded;
     - ``changes``: settings that are others than when the run that is resumed began.
     """
 
@@ -111,6 +112,7 @@ class TrainingReport:
     error: str
     finished: bool = False
     changes: tuple[Change, ...] = ()
+    profile: tuple[str, ...] = ()
 
     @property
     def recomputed_steps(self) -> int:
@@ -132,6 +134,8 @@ class TrainingReport:
             lines.insert(0, f"nothing was trained: {FINISHED}")
         if self.skipped_samples:
             lines.append(f"{plural(self.skipped_samples, 'sample')} left out or replaced: too long to fit alone")
+        if self.profile:
+            lines.append(f"profile for ui.perfetto.dev: {self.profile[0]}; by operator: {self.profile[1]}")
         if self.error:
             lines.append(f"ended by {self.error}")
         return "\n".join(lines)

@@ -33,11 +33,16 @@ class FineTuneOptions:
     push: bool | str
     token: str | None
     callbacks: tuple[Any, ...]
+    profile: int | None
     seed: int
     verbose: bool
 
     def __post_init__(self) -> None:
         length_of_run(self.max_steps, self.epochs, self.tiny)
+        if self.profile is not None:
+            from ..training.step_profile import check_profile
+
+            check_profile(self.profile)
 
     @property
     def tiny(self) -> bool:

@@ -335,7 +335,8 @@ def planned_copies() -> dict[str, Any]:
     class Noting(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.scale, self.seen = torch.nn.Parameter(torch.ones(())), []
+            self.scale = torch.nn.Parameter(torch.ones(()))
+            self.seen: list[tuple[str, list[int]]] = []
 
         def forward(self, labels: torch.Tensor) -> dict[str, torch.Tensor]:
             self.seen.append((labels.device.type, labels.tolist()))
