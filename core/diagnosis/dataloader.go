@@ -140,7 +140,7 @@ func overPCIe(f *figures, run Run) *Finding {
 			Change:   "keep on the GPU what is copied back and forth (offloaded optimizer states, outputs that are moved to the CPU every step)",
 		}
 		if !known(run.PinMemory, true) {
-			found.Setting, found.Value, found.Change = "dataloader_pin_memory", "True", "set dataloader_pin_memory=True: copies from pinned memory do not block"
+			found.Setting, found.Value, found.Change = "dataloader_pin_memory", "True", `set dataloader_pin_memory=True and accelerator_config={"non_blocking": True}: copies from pinned memory do not block`
 		}
 		return found
 	}

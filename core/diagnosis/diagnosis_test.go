@@ -38,7 +38,7 @@ func healthyLog() *runlog.Log {
 }
 
 func appendReading(s *runlog.Log, _ int) {
-	host := []float64{0.6, 0.9, 30 * gb, 0, 20 * gb, 8 * gb, 1 * gb, 50e6, 1e6, 0, 0}
+	host := []float64{0.6, 0.5, 0.9, 30 * gb, 0, 20 * gb, 8 * gb, 1 * gb, 50e6, 1e6, 0, 0}
 	for i, column := range s.Activity.Columns() {
 		*column = append(*column, host[i])
 	}

@@ -30,7 +30,8 @@ type HostWatch struct {
 type hostCounters struct {
 	at            time.Time
 	cpus          map[int]cpuTime
-	quotaUsed     time.Duration // processor time that the container's group has used
+	ticks         map[int]uint64 // that processes of the tree have used
+	quotaUsed     time.Duration  // processor time that the container's group has used
 	disks, net    traffic
 	hasDisks      bool
 	hasNet, quota bool
@@ -71,7 +72,7 @@ func (w *HostWatch) Activity() (runlog.HostReading, []runlog.Event) {
 	r, now := runlog.NoHostReading(), hostCounters{at: w.now()}
 	w.unread = nil
 	w.memory(&r)
-	w.processes(&r)
+	w.processes(&r, &now)
 	w.count(&now)
 	if !w.before.at.IsZero() {
 		w.rates(&r, &now)
@@ -103,23 +104,24 @@ func (w *HostWatch) memory(r *runlog.HostReading) {
 }
 
 // processes adds up the tree. A worker that ended meanwhile counts nothing.
-func (w *HostWatch) processes(r *runlog.HostReading) {
+func (w *HostWatch) processes(r *runlog.HostReading, now *hostCounters) {
 	if w.readings%treeEvery == 0 {
 		w.workers = w.tree.descendants(w.pid)
 	}
-	page := uint64(os.Getpagesize())
-	own, ok := residentOf(w.tree.read(path.Join(w.own, "statm"), sizeValue), page)
+	own, ok := w.tree.process(w.own)
 	if !ok {
-		w.text(path.Join(w.own, "statm"), sizeValue)
+		w.text(path.Join(w.own, "stat"), sizeStat)
 		return
 	}
 	var workers uint64
+	now.ticks = map[int]uint64{w.pid: own.ticks}
 	for _, pid := range w.workers {
-		if resident, ok := residentOf(w.tree.read(path.Join(procOf(pid), "statm"), sizeValue), page); ok {
-			workers += resident
+		if worker, ok := w.tree.process(procOf(pid)); ok {
+			workers += worker.resident
+			now.ticks[pid] = worker.ticks
 		}
 	}
-	r.TreeRSS, r.WorkersRSS = float64(own+workers), float64(workers)
+	r.TreeRSS, r.WorkersRSS = float64(own.resident+workers), float64(workers)
 }
 
 func (w *HostWatch) count(now *hostCounters) {
@@ -138,11 +140,13 @@ func (w *HostWatch) rates(r *runlog.HostReading, now *hostCounters) {
 	}
 	var sum cpuTime
 	var sumBefore cpuTime
+	counted := 0.0
 	for number, time := range now.cpus {
 		before, known := w.before.cpus[number]
 		if !known || (w.cpus != nil && !w.cpus[number]) {
 			continue
 		}
+		counted++
 		sum, sumBefore = cpuTime{sum.busy + time.busy, sum.all + time.all}, cpuTime{sumBefore.busy + before.busy, sumBefore.all + before.all}
 		if share, ok := time.share(before); ok && !(r.BusiestCore > share) {
 			r.BusiestCore = share
@@ -150,6 +154,7 @@ func (w *HostWatch) rates(r *runlog.HostReading, now *hostCounters) {
 	}
 	if share, ok := sum.share(sumBefore); ok {
 		r.CPUShare = share
+		r.TreeCPU = now.tree(&w.before, float64(sum.all-sumBefore.all)*min(1, w.quota.cores/counted))
 	}
 	if now.quota && w.before.quota && now.quotaUsed >= w.before.quotaUsed {
 		r.CPUShare = min(1, (now.quotaUsed-w.before.quotaUsed).Seconds()/passed/w.quota.cores)
@@ -160,6 +165,20 @@ func (w *HostWatch) rates(r *runlog.HostReading, now *hostCounters) {
 	if now.hasNet && w.before.hasNet {
 		r.Received, r.Sent = rate(now.net.in, w.before.net.in, passed), rate(now.net.out, w.before.net.out, passed)
 	}
+}
+
+// tree is the part of the processors' ticks that processes known in both readings used, 0 to 1; NaN without any.
+func (now *hostCounters) tree(before *hostCounters, all float64) float64 {
+	used, known := uint64(0), false
+	for pid, ticks := range now.ticks {
+		if was, ok := before.ticks[pid]; ok && ticks >= was {
+			used, known = used+ticks-was, true
+		}
+	}
+	if !known {
+		return math.NaN()
+	}
+	return min(1, float64(used)/all)
 }
 
 // rate is a counter's rise per second; absent when it fell, as when an interface was taken away.

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -32,10 +33,15 @@ func put(t *testing.T, root string, files map[string]string) {
 
 var self = strconv.Itoa(os.Getpid())
 
+// processStat is /proc/<pid>/stat of a process that has used ticks, a quarter of them in the kernel.
+func processStat(parent, ticks, pages int) string {
+	return fmt.Sprintf("12 (a name) with) S %d 1 1 0 -1 0 0 0 0 0 %d %d 0 0 20 0 1 0 5 900 %d 1", parent, ticks-ticks/4, ticks/4, pages)
+}
+
 func idleMachine() map[string]string {
 	return map[string]string{
 		"proc/meminfo":     "MemTotal: 100 kB\nSwapTotal:  2048 kB\nSwapFree:   1024 kB\n",
-		"proc/self/statm":  "900 100 5 1 0 9 0",
+		"proc/self/stat":   processStat(1, 700, 100),
 		"proc/self/status": "Name:\tpython\nCpus_allowed_list:\t0,2\n",
 		"proc/stat":        "cpu  9 9 9 9\ncpu0 100 0 0 900 0 0 0 0\ncpu1 0 0 0 1000 0 0 0 0\ncpu2 0 0 0 1000 0 0 0 0\nintr 5\n",
 		"proc/diskstats":   "259 0 nvme0n1 1 0 10 0 1 0 20 0\n259 1 nvme0n1p1 1 0 9 0 1 0 9 0\n 7 0 loop0 1 0 99 0 0 0 0 0\n",
@@ -43,8 +49,8 @@ func idleMachine() map[string]string {
 		"proc/" + self + "/task/" + self + "/children": "4001 4002 ",
 		"proc/" + self + "/task/77/children":           "4003",
 		"proc/4001/task/4001/children":                 "4004",
-		"proc/4001/statm":                              "50 10 1 1 0 1 0",
-		"proc/4004/statm":                              "50 5 1 1 0 1 0",
+		"proc/4001/stat":                               processStat(1, 300, 10),
+		"proc/4004/stat":                               processStat(4001, 9000, 5),
 	}
 }
 
@@ -57,18 +63,22 @@ func TestTheHostByItsFiles(t *testing.T) {
 	page := float64(os.Getpagesize())
 	assert.Empty(t, events)
 	assert.Equal(t, []float64{1 << 20, 115 * page, 15 * page}, []float64{r.SwapUsed, r.TreeRSS, r.WorkersRSS})
-	assert.True(t, math.IsNaN(r.CPUShare) && math.IsNaN(r.DiskRead) && math.IsNaN(r.Sent), "rates need two readings")
+	assert.True(t, math.IsNaN(r.CPUShare) && math.IsNaN(r.TreeCPU) && math.IsNaN(r.DiskRead) && math.IsNaN(r.Sent), "rates need two readings")
 	assert.Equal(t, 2, watch.Properties().CPUs)
 
 	at = at.Add(2 * time.Second)
 	put(t, root, map[string]string{
 		"proc/stat":      "cpu  9\ncpu0 150 0 0 950 0 0 0 0\ncpu1 500 0 0 1000 0 0 0 0\ncpu2 0 0 0 1060 40 0 0 0\n",
 		"proc/diskstats": "259 0 nvme0n1 1 0 14 0 1 0 28 0\n259 1 nvme0n1p1 1 0 99 0 1 0 99 0\n",
+		"proc/self/stat": processStat(1, 730, 100),
+		"proc/4001/stat": processStat(1, 306, 10),
+		"proc/4004/stat": processStat(4001, 8000, 5), // another one with its number
 		"proc/net/dev":   "eth0: 3000 0 0 0 0 0 0 0 400 0 0 0 0 0 0 0\n",
 	})
 	r, events = watch.Activity()
 	assert.Empty(t, events)
 	assert.Equal(t, []float64{0.25, 0.5}, []float64{r.CPUShare, r.BusiestCore}, "of the processors 0 and 2")
+	assert.InDelta(t, (30+6)/200.0, r.TreeCPU, 1e-9)
 	assert.Equal(t, []float64{1024, 2048, 1000}, []float64{r.DiskRead, r.DiskWritten, r.Received})
 	assert.True(t, math.IsNaN(r.Sent), "a counter that fell has no rate")
 }
@@ -85,12 +95,12 @@ func TestAnotherProcessTree(t *testing.T) {
 	r, events = WatchHost(machineOf(t, idleMachine())).Of(5000).Activity()
 	assert.True(t, math.IsNaN(r.TreeRSS), "it has ended")
 	require.Len(t, events, 1)
-	assert.Equal(t, "/proc/5000/statm cannot be read", events[0].Text)
+	assert.Equal(t, "/proc/5000/stat cannot be read", events[0].Text)
 }
 
 func TestWhatCannotBeReadIsAbsentAndNamed(t *testing.T) {
 	files := idleMachine()
-	for _, gone := range []string{"proc/meminfo", "proc/stat", "proc/net/dev", "proc/self/statm", "proc/diskstats"} {
+	for _, gone := range []string{"proc/meminfo", "proc/stat", "proc/net/dev", "proc/self/stat", "proc/diskstats"} {
 		delete(files, gone)
 	}
 	watch := WatchHost(machineOf(t, files))
@@ -105,7 +115,7 @@ func TestWhatCannotBeReadIsAbsentAndNamed(t *testing.T) {
 			assert.True(t, math.IsNaN(value))
 		}
 	}
-	assert.Equal(t, "/proc/meminfo cannot be read, /proc/self/statm cannot be read, /proc/stat cannot be read, /proc/net/dev cannot be read",
+	assert.Equal(t, "/proc/meminfo cannot be read, /proc/self/stat cannot be read, /proc/stat cannot be read, /proc/net/dev cannot be read",
 		strings.Join(names, ", "), "a container may have no disks")
 }
 
@@ -128,14 +138,16 @@ func TestACPUQuotaIsWhatTheShareIsOf(t *testing.T) {
 		watch.now = func() time.Time { return at }
 		watch.Activity()
 		at = at.Add(time.Second)
+		put(t, root, map[string]string{"proc/self/stat": processStat(1, 720, 100), "proc/stat": "cpu 9\ncpu0 150 0 0 950\ncpu2 0 0 0 1100\n"})
 		put(t, root, map[string]string{"sys/fs/cgroup/job/cpu.stat": "usage_usec 1125000\n", "sys/fs/cgroup/cpu/job/cpuacct.usage": "1125000000"})
 		r, _ := watch.Activity()
 		assert.InDelta(t, 0.25, r.CPUShare, 1e-9, name)
+		assert.InDelta(t, 0.4, r.TreeCPU, 1e-9, name+": 20 of the 50 ticks that half a core has")
 	}
 }
 
 func TestProcessesWithoutListsOfChildren(t *testing.T) {
-	stat := func(parent int) string { return "1 (a name) with) S " + strconv.Itoa(parent) + " 1 1" }
+	stat := func(parent int) string { return processStat(parent, 0, 0) }
 	root := machineOf(t, map[string]string{
 		"proc/1/stat": stat(0), "proc/10/stat": stat(1), "proc/11/stat": stat(10), "proc/12/stat": stat(11), "proc/13/stat": stat(1),
 		"proc/14/stat": "garbage", "proc/15/stat": stat(15), // its own parent
@@ -162,10 +174,9 @@ func FuzzCounters(f *testing.F) {
 				t.Fatal(share)
 			}
 		}
-		if bytes, ok := residentOf(text, 4096); ok && bytes > maxHostMemory {
-			t.Fatal(bytes)
+		if p, ok := parseProcess(text, 4096); ok && p.resident > maxHostMemory {
+			t.Fatal(p)
 		}
-		parentOf(text)
 		meminfoField(text, "SwapTotal")
 	})
 }

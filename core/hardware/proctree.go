@@ -43,8 +43,8 @@ func (t tree) descendants(pid int) []int {
 func (t tree) descendantsByParent(pid int) []int {
 	parents := map[int]int{}
 	for _, number := range t.numbersIn("/proc", maxScanned) {
-		if parent, ok := parentOf(t.read(path.Join(procOf(number), "stat"), sizeValue*4)); ok {
-			parents[number] = parent
+		if p, ok := t.process(procOf(number)); ok {
+			parents[number] = p.parent
 		}
 	}
 	var found []int
@@ -81,26 +81,26 @@ func (t tree) numbersIn(folder string, most int) []int {
 	return found
 }
 
-// parentOf reads /proc/<pid>/stat: "12 (a name) with) S 1 …". The name may hold anything; the last parenthesis ends it.
-func parentOf(text string) (int, bool) {
-	end := strings.LastIndexByte(text, ')')
-	if end < 0 {
-		return 0, false
-	}
-	fields := strings.Fields(text[end+1:])
-	if len(fields) < 2 {
-		return 0, false
-	}
-	parent, err := strconv.Atoi(fields[1])
-	return parent, err == nil
+// process is what /proc/<pid>/stat tells: processor time of all threads in ticks, resident memory in bytes.
+type process struct {
+	parent          int
+	ticks, resident uint64
 }
 
-// residentOf reads the second number of /proc/<pid>/statm, in bytes.
-func residentOf(text string, page uint64) (uint64, bool) {
-	fields := strings.Fields(text)
-	if len(fields) < 2 {
-		return 0, false
+func (t tree) process(folder string) (process, bool) {
+	return parseProcess(t.read(path.Join(folder, "stat"), sizeStat), uint64(os.Getpagesize()))
+}
+
+// parseProcess reads "12 (a name) with) S 1 …". The name may hold anything; the last parenthesis ends it.
+func parseProcess(text string, page uint64) (p process, ok bool) {
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 22 { // proc_pid_stat(5) numbers them from 1, of which two come before the state
+		return p, false
 	}
-	pages, err := strconv.ParseUint(fields[1], 10, 64)
-	return pages * page, err == nil && pages < maxHostMemory/page
+	parent, err := strconv.Atoi(fields[1])
+	user, err2 := strconv.ParseUint(fields[11], 10, 63)
+	system, err3 := strconv.ParseUint(fields[12], 10, 63)
+	pages, err4 := strconv.ParseUint(fields[21], 10, 64)
+	ok = err == nil && err2 == nil && err3 == nil && err4 == nil && pages < maxHostMemory/page
+	return process{parent, user + system, pages * page}, ok
 }

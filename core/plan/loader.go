@@ -82,7 +82,7 @@ func pinMemory(gpus []profile.GPU) (on bool, why string) {
 	if len(gpus) == 0 {
 		return false, "no GPU to copy to"
 	}
-	return true, "copies to the GPU can overlap with computing"
+	return true, "batches are copied to the GPU while it computes (non_blocking)"
 }
 
 func persistentWorkers(workers int) (on bool, why string) {

@@ -137,7 +137,8 @@ func (c *charts) addHosts(hosts []*host) {
 	for _, h := range hosts {
 		c.add(view.RunPanel{Title: name(h, "Processors"), Unit: "%", Top: 100}, 0.01,
 			curve{"all cores", h.row(h.activity.CPUShare), blue, true, true},
-			curve{"the busiest core", h.row(h.activity.BusiestCore), orange, true, false})
+			curve{"this training", h.row(h.activity.TreeCPU), orange, true, false},
+			curve{"the busiest core", h.row(h.activity.BusiestCore), green, true, false})
 	}
 	for _, h := range hosts {
 		c.add(view.RunPanel{Title: name(h, "Disk and network"), Unit: "MB/s"}, 1e6, rising(

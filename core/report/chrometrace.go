@@ -94,7 +94,7 @@ func (t *tracer) memory() {
 
 func (t *tracer) activity() {
 	a := &t.RunLog.Activity
-	t.counter(t.host, "processors", a.TimesS, "share", a.CPUShare, "busiest", a.BusiestCore)
+	t.counter(t.host, "processors", a.TimesS, "share", a.CPUShare, "training", a.TreeCPU, "busiest", a.BusiestCore)
 	t.counter(t.host, "processes", a.TimesS, "training_bytes", a.TreeRSS, "workers_bytes", a.WorkersRSS, "shm_bytes", a.ShmUsed)
 	t.counter(t.host, "disk", a.TimesS, "read_bytes_s", a.DiskRead, "written_bytes_s", a.DiskWritten)
 	for i, g := range a.GPUs {

@@ -68,7 +68,7 @@ func (h *host) figures() view.HostFigures {
 	return view.HostFigures{
 		Total: positive(h.TotalBytes), CPUs: h.CPUs, Contained: h.Contained, UsedPeak: h.used.top(), Available: available,
 		Tree: h.row(a.TreeRSS).top(), Workers: h.row(a.WorkersRSS).top(), Swap: h.row(a.SwapUsed).top(),
-		SharedTotal: positive(h.ShmTotalBytes), SharedPeak: h.row(a.ShmUsed).top(), CPU: h.row(a.CPUShare).mean(),
+		SharedTotal: positive(h.ShmTotalBytes), SharedPeak: h.row(a.ShmUsed).top(), CPU: h.row(a.CPUShare).mean(), TreeCPU: h.row(a.TreeCPU).mean(),
 		BusiestCore: h.row(a.BusiestCore).mean(), DiskRead: h.row(a.DiskRead).mean(), DiskWritten: h.row(a.DiskWritten).mean(),
 		NetReceived: h.row(a.Received).mean(), NetSent: h.row(a.Sent).mean(),
 	}

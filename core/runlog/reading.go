@@ -7,7 +7,7 @@ import (
 
 // HostReading is one entry of Rows without its GPUs; the fields are those of Rows in their order. NaN: not known.
 type HostReading struct {
-	CPUShare, BusiestCore                 float64
+	CPUShare, TreeCPU, BusiestCore        float64
 	HostAvailable, SwapUsed               float64
 	TreeRSS, WorkersRSS, ShmUsed          float64
 	DiskRead, DiskWritten, Received, Sent float64

@@ -42,6 +42,6 @@ func TestAReadingByNames(t *testing.T) {
 		assert.True(t, math.IsNaN(value))
 	}
 	var rows ActivitySeries
-	*rows.Columns()[2] = Column{4}
+	*rows.Columns()[3] = Column{4}
 	assert.Equal(t, Column{4}, rows.HostAvailable)
 }

@@ -53,6 +53,7 @@ type MemorySeries struct {
 type ActivitySeries struct {
 	TimesS        []float64   `json:"times_s"`
 	CPUShare      Column      `json:"cpu_share"`            // of all cores that the process may use, 0 to 1
+	TreeCPU       Column      `json:"tree_cpu_share"`       // the part of this process and its descendants
 	BusiestCore   Column      `json:"busiest_core"`         // 0 to 1
 	HostAvailable Column      `json:"host_available_bytes"` // the lowest
 	SwapUsed      Column      `json:"swap_used_bytes"`

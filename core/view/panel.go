@@ -17,6 +17,8 @@ type panelRecord struct {
 	Stopped  bool     `json:"stopped"`
 	Shot     snapshot `json:"shot"`
 	Activity struct {
+		CPU     *float64      `json:"cpu_share"`
+		TreeCPU *float64      `json:"tree_cpu_share"`
 		Workers *float64      `json:"workers_rss_bytes"`
 		GPUs    []gpuActivity `json:"gpus"`
 	} `json:"activity"`
@@ -104,6 +106,9 @@ func (r panelRecord) tiles() tiles {
 		}
 	}
 	found = append(found, memoryTile("host memory", r.Shot.HostUsed, r.Shot.HostTotal, ""))
+	if a := r.Activity; a.CPU != nil {
+		found = append(found, tile{Name: "CPU", Value: units.Percent(*a.CPU), Note: "this training " + known(a.TreeCPU, units.Percent), Meter: a.CPU})
+	}
 	if w := r.Activity.Workers; w != nil && *w > 0 {
 		found = append(found, tile{Name: "loader's workers", Value: inGiB(*w), Note: "RAM"})
 	}

@@ -93,6 +93,7 @@ type HostFigures struct {
 	SharedTotal *float64 `json:"shm_total_bytes"`
 	SharedPeak  *float64 `json:"shm_peak_bytes"`
 	CPU         *float64 `json:"cpu_share"`
+	TreeCPU     *float64 `json:"tree_cpu_share"`
 	BusiestCore *float64 `json:"busiest_core"`
 	DiskRead    *float64 `json:"disk_read_bytes_s"`
 	DiskWritten *float64 `json:"disk_written_bytes_s"`
@@ -432,7 +433,7 @@ func (r runRecord) hosts() pairs {
 			{"this training", fmt.Sprintf("%s, its loader workers %s", known(h.Tree, size), known(h.Workers, size))},
 			{"/dev/shm", fmt.Sprintf("%s at the peak of %s", known(h.SharedPeak, size), known(h.SharedTotal, size))},
 			{"swap", known(h.Swap, size) + " at the peak"},
-			{"processors", fmt.Sprintf("%s of %d, the busiest core %s", known(h.CPU, units.Percent), h.CPUs, known(h.BusiestCore, units.Percent))},
+			{"processors", fmt.Sprintf("%s of %d, this training %s, the busiest core %s", known(h.CPU, units.Percent), h.CPUs, known(h.TreeCPU, units.Percent), known(h.BusiestCore, units.Percent))},
 			{"disk", fmt.Sprintf("read %s, written %s", known(h.DiskRead, units.Rate), known(h.DiskWritten, units.Rate))},
 			{"network", fmt.Sprintf("received %s, sent %s", known(h.NetReceived, units.Rate), known(h.NetSent, units.Rate))},
 		} {

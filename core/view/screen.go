@@ -53,6 +53,7 @@ type hostReading struct {
 	Contained   bool     `json:"contained"`
 	CPUs        int      `json:"cpus"`
 	CPU         *float64 `json:"cpu_share"`
+	TreeCPU     *float64 `json:"tree_cpu_share"`
 	BusiestCore *float64 `json:"busiest_core"`
 	Swap        *float64 `json:"swap_used_bytes"`
 	Shared      *float64 `json:"shm_used_bytes"`
@@ -255,7 +256,7 @@ func (n reading) host(wide int) []toned {
 		{Text: fmt.Sprintf("  disk %s read, %s written · network %s in, %s out", known(h.DiskRead, units.Rate), known(h.DiskWritten, units.Rate), known(h.NetReceived, units.Rate), known(h.NetSent, units.Rate))},
 	}
 	if n.PID != nil {
-		lines = append(lines, toned{Text: fmt.Sprintf("  process %d: RAM %s, of that its children %s; GPU memory %s", *n.PID, known(h.Tree, size), known(h.Workers, size), known(n.TreeGPU, size))})
+		lines = append(lines, toned{Text: fmt.Sprintf("  process %d: CPU %s, RAM %s, of that its children %s; GPU memory %s", *n.PID, known(h.TreeCPU, units.Percent), known(h.Tree, size), known(h.Workers, size), known(n.TreeGPU, size))})
 	}
 	return lines
 }

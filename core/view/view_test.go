@@ -69,12 +69,12 @@ var golden = map[string]struct {
 	"comparison":     {[]string{"openai/whisper-large-v3", "RTX 4090", "cheapest", "fastest", "T4 (12.8 GiB of 15.0 GiB to use): does not fit", "→ LoRA of rank 32", "1.59 (0.94–2.75)"}, 0},
 	"largest models": {[]string{"largest, fully: ", "LoRA 32", "✓", "✗"}, 0},
 	"benchmark":      {[]string{"3.00× your settings: batch 8 × 4, fp32", "200 samples/s instead of 66.7", "66.7 (64.1 to 68.7)", "waits for the data loader", "→ next: set bf16=True", "out of memory", "not tried", "92 %"}, 10},
-	"run": {[]string{"steps in 10 min", "NVIDIA L4", "came true", "passed after", "18.7 GiB", "Over time", "/dev/shm", "container's limit",
+	"run": {[]string{"steps in 10 min", "NVIDIA L4", "came true", "passed after", "18.7 GiB", "Over time", "this training 41 %", "/dev/shm", "container's limit",
 		"training, step 39, rank 1, backward in encoder.layers.3: 22.50 GiB held of 23.00 GiB reserved", "predicted of 8 × 14.5 s", "+4.50 GiB", "−1.0 MiB", "activations and others", "nothing was predicted for it"}, 8},
 	"run comparison": {[]string{"bf16 against base: ", "× steps/s", "which both made; bf16 made 1 to 16", "peak GPU memory", "training loss at step 8", "evaluation WER at the end",
 		"Settings that differ", "gradient_accumulation_steps", "False"}, 2},
-	"panel":  {[]string{"Step 571 of 2400", "13.9 of 15.0 GiB", "93 %", "66 W · 74 °C", "grows 38 MB/step", "→ something keeps a tensor"}, 1},
-	"screen": {[]string{"process 77", "20.0 GiB of 24.0 GiB, 83 %, headroom 5.0 GiB", "held back by heat", "container's limit"}, 0},
+	"panel":  {[]string{"Step 571 of 2400", "13.9 of 15.0 GiB", "93 %", "66 W · 74 °C", "57 %", "this training 41 %", "grows 38 MB/step", "→ something keeps a tensor"}, 1},
+	"screen": {[]string{"process 77: CPU 19 %", "20.0 GiB of 24.0 GiB, 83 %, headroom 5.0 GiB", "held back by heat", "container's limit"}, 0},
 }
 
 func TestEveryViewShowsItsKeyFigures(t *testing.T) {

@@ -72,6 +72,7 @@ class TrainingConfig(PlanRecord):
     def loader_settings(self, *, start_method: StartMethod | None = None) -> dict[str, Any]:
         """Keywords for a ``torch.utils.data.DataLoader`` of your own: workers, prefetching, pinned memory.
 
+        Copy its batches with ``tensor.to(device, non_blocking=True)``, as ``to_training_arguments`` has the Trainer do.
         ``start_method`` of the workers: None is Python's own, ``"fork"`` on Linux before Python 3.14. Take ``"spawn"``
         or ``"forkserver"`` where workers use CUDA or call this package (a forked child can do neither); what they load
         must then be picklable, and a script needs ``if __name__ == "__main__"``. Raises ``InvalidArgumentError`` for

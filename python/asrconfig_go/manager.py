@@ -349,6 +349,7 @@ class ASRConfigManager:
         max_retries: int = MAX_RETRIES,
         preflight: bool | float = False,
         save_by: str | None = None,
+        profile: int | None = None,
         verbose: bool = True,
         **train_arguments: Any,
     ) -> Any:
@@ -360,6 +361,10 @@ class ASRConfigManager:
         effective batch; a path from that one. See ``GuardedTraining`` for what stays the same.
         ``save_by`` saves a checkpoint and stops before a moment, such as the end of a notebook's session: ``"11h30m"``
         from now, ``"17:45"`` today, or ``"2026-03-01T06:30"``; the same call with ``resume=True`` continues.
+
+        ``profile``, 1 to 20, records that many optimizer steps by PyTorch's profiler, from the fourth on: a Chrome
+        trace in ``output_dir/asrconfig_profile.pt.trace.json``, and beside it a table of operators by their own time.
+        Raises ``InvalidArgumentError`` for other numbers, and where fewer steps are left than it needs.
 
         What was met is in ``report``, and printed in the end if ``verbose``, also when an exception ends it.
         """
@@ -375,7 +380,13 @@ class ASRConfigManager:
         try:
             tried = False if planned else self._longest(preflight)
             run = GuardedTraining(
-                trainer, resume=resume, max_retries=max_retries, preflight=tried, save_by=save_by, **train_arguments
+                trainer,
+                resume=resume,
+                max_retries=max_retries,
+                preflight=tried,
+                save_by=save_by,
+                profile=profile,
+                **train_arguments,
             )
             switches.set()  # the callback does so too, but it may not be there
             try:

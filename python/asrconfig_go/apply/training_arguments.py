@@ -124,6 +124,7 @@ def build(
     chosen = known.resolve(overrides)
     planned = _planned(config, known, chosen, model)
     _leave_unsupported(config, planned, chosen)
+    _copy_without_blocking(planned, chosen)
     _report_grouping(config, planned)
     arguments = known.cls(output_dir=os.fspath(output_dir), **{**planned, **chosen})
     _report_device_count(config, arguments)
@@ -330,6 +331,13 @@ def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict
     if planned.get("optim") not in (None, *(member.value for member in OptimizerNames)):
         reason = f"{_transformers_version()} does not know it; its default optimizer is used, whose state may be larger"
         _report("optimizer", planned.pop("optim"), reason)
+
+
+def _copy_without_blocking(planned: dict[str, Any], chosen: dict[str, Any]) -> None:
+    """Let accelerate copy batches from pinned memory while the GPU computes, unless an override says otherwise."""
+    given = chosen.get("accelerator_config") or {}
+    if {**planned, **chosen}.get("dataloader_pin_memory") and isinstance(given, dict):  # else a file, or accelerate's
+        chosen["accelerator_config"] = {"non_blocking": True, **given}
 
 
 def _report_device_count(config: PlanRecord, arguments: TrainingArguments) -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from .._base.errors import NotFoundError
 from .blocks import Bench, run_block
@@ -16,21 +15,14 @@ _STEPS = 2
 
 
 def profile_side(bench: Bench, side: Side, folder: Path) -> str:
-    """Train two steps of ``side`` under the profiler; the path of its ``….pt.trace.json``.
+    """Train two steps of ``side`` under the profiler; the path of its ``….pt.trace.json``, beside which is a table.
 
     Raises ``BlockFailed`` as ``run_block``.
     """
-    import torch
-    from torch.profiler import ProfilerActivity, profile, schedule
+    from ..training.step_profile import step_profiler, write_profile
 
     file = folder / (re.sub(r"[^a-z0-9]+", "-", side.name.lower()).strip("-") + ".pt.trace.json")
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
-
-    def write(profiler: Any) -> None:
-        profiler.export_chrome_trace(str(file))
-
-    timing = schedule(wait=bench.warm_up - 1, warmup=1, active=_STEPS, repeat=1)
-    with profile(activities=activities, schedule=timing, on_trace_ready=write, record_shapes=True) as profiler:
+    with step_profiler(bench.warm_up - 1, _STEPS, lambda recorded: write_profile(recorded, file)) as profiler:
         run_block(bench, side, _STEPS, on_step=lambda n: profiler.step())
     return str(file)
 

@@ -13,7 +13,7 @@ from .options import add_quiet
 _PASSED_ON = (
     "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
     "language", "clean", "epochs", "max_steps", "target_batch_size", "gpu", "config", "resume", "save_by",
-    "push", "seed",
+    "push", "profile", "seed",
 )  # fmt: skip
 
 
@@ -41,6 +41,7 @@ def add_train(commands: Any) -> None:
         help="save and stop before a moment: 11h30m from now, 17:45 today, 2026-03-01T06:30",
     )
     add("--push", nargs="?", const=True, default=False, metavar="REPO", help="upload the model to the Hub in the end")
+    add("--profile", type=int, metavar="STEPS", help="record so many steps by PyTorch's profiler, for Perfetto")
     add_quiet(train)
     train.set_defaults(run=_train)
 

@@ -96,6 +96,7 @@ class TrainingReport:
     - ``seconds``: of this process; ``error``: what ended it, ``""`` when it came to its end;
     - ``finished``: the run had made all its steps before, so that nothing was trained;
     - ``changes``: settings that are others than when the run that is resumed began;
+    - ``profile``: a Chrome trace and a table of operators by PyTorch's profiler, where they were recorded;
     - ``stopped``: what ``save_by`` did, ``""`` where it did not end the training.
     """
 
@@ -113,6 +114,7 @@ class TrainingReport:
     finished: bool = False
     changes: tuple[Change, ...] = ()
     stopped: str = ""
+    profile: tuple[str, ...] = ()
 
     @property
     def recomputed_steps(self) -> int:
@@ -136,6 +138,8 @@ class TrainingReport:
             lines.append(f"{plural(self.skipped_samples, 'sample')} left out or replaced: too long to fit alone")
         if self.stopped:
             lines.append(f"{self.stopped}: the same call with resume=True continues")
+        if self.profile:
+            lines.append(f"profile for ui.perfetto.dev: {self.profile[0]}; by operator: {self.profile[1]}")
         if self.error:
             lines.append(f"ended by {self.error}")
         return "\n".join(lines)

@@ -72,6 +72,7 @@ class ActivitySeries:
 
     times_s: tuple[float, ...]
     cpu_share: tuple[float | None, ...]
+    tree_cpu_share: tuple[float | None, ...]
     busiest_core: tuple[float | None, ...]
     host_available_bytes: tuple[float | None, ...]
     swap_used_bytes: tuple[float | None, ...]
@@ -159,6 +160,7 @@ class Activity:
 
     at_s: float | None
     cpu_share: float | None
+    tree_cpu_share: float | None
     busiest_core: float | None
     host_available_bytes: float | None
     swap_used_bytes: float | None

@@ -53,6 +53,8 @@ def _host(shot: MemorySnapshot, activity: Activity) -> dict[str, float | None]:
     return {
         "host_memory_used_gib": _gib(shot.host_used),
         "host_memory_fraction": shot.host_fraction,
+        "host_cpu_utilization": activity.cpu_share,
+        "training_cpu_utilization": activity.tree_cpu_share,
         "workers_rss_gib": _gib(activity.workers_rss_bytes),
     }
 

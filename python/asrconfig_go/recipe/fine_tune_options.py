@@ -35,6 +35,7 @@ class FineTuneOptions:
     push: bool | str
     token: str | None
     callbacks: tuple[Any, ...]
+    profile: int | None
     seed: int
     verbose: bool
 
@@ -42,6 +43,10 @@ class FineTuneOptions:
         length_of_run(self.max_steps, self.epochs, self.tiny)
         if self.save_by is not None:
             deadline_of(self.save_by)
+        if self.profile is not None:
+            from ..training.step_profile import check_profile
+
+            check_profile(self.profile)
 
     @property
     def tiny(self) -> bool:

@@ -140,7 +140,13 @@ class Run:
         if self.data.evaluation is not None and options.resume is False and self._short_evaluation():
             self.before = self._word_error_rate()
         with resume_command_shown(trainer, options.verbose):
-            self.manager.train(trainer, resume=options.resume, save_by=options.save_by, verbose=options.verbose)
+            self.manager.train(
+                trainer,
+                resume=options.resume,
+                save_by=options.save_by,
+                profile=options.profile,
+                verbose=options.verbose,
+            )
 
     def _word_error_rate(self) -> float:
         # Not by trainer.evaluate(): before a training has begun, its reporters write to the working folder.

@@ -43,6 +43,7 @@ def fine_tune(
     push: bool | str = False,
     token: str | None = None,
     callbacks: Sequence[Any] = (),
+    profile: int | None = None,
     seed: int = 0,
     verbose: bool = True,
 ) -> FineTuneResult:
@@ -53,6 +54,7 @@ def fine_tune(
     Whisper writes with capitals and punctuation. ``epochs`` or ``max_steps`` (optimizer steps) replace the plan's
     length, ``target_batch_size`` is the clips of an optimizer step (default 32), ``gpu`` plans for another GPU, and
     ``config`` is a plan made before. ``settings`` are fields of the plan, or else of TrainingArguments, to override.
+    ``profile`` is how many optimizer steps PyTorch's profiler records, see ``ASRConfigManager.train``.
 
     ``resume=True`` resumes the training in ``output_dir`` with its plan, or starts it. ``save_by`` saves a checkpoint
     and stops before a moment, as ``manager.train`` does: ``"11h30m"`` from now, ``"17:45"`` today; evaluating, saving
@@ -71,7 +73,7 @@ def fine_tune(
     output = output_folder(output_dir, resume)
     options = FineTuneOptions(
         model, output, language, clean, epochs, max_steps, target_batch_size, gpu, config, dict(settings or {}),
-        resume, save_by, push, token, tuple(callbacks), seed, verbose and first_process(),
+        resume, save_by, push, token, tuple(callbacks), profile, seed, verbose and first_process(),
     )  # fmt: skip
     check_settings(options.settings)  # a wrong name should not come to light after minutes
     data = load_speech(

@@ -108,7 +108,7 @@ def _tokens(model: Any, batch: dict[str, Any], max_length: int | None) -> Any:
     import torch
 
     inputs = {name: value.to(model.device) for name, value in batch.items()}
-    with torch.inference_mode():
+    with torch.no_grad():  # a Conformer keeps positions of its longest batch, and cannot train with inference tensors
         if is_whisper(model):
             return model.generate(**inputs, **({} if max_length is None else {"max_length": max_length})).tolist()
         return best_tokens(model, inputs, model(**inputs).logits).tolist()

@@ -45,6 +45,7 @@ _GPU_ACTIVITY = (
 )
 _HOST_ACTIVITY = (
     ("cpu_share", "cpu_busy_ratio", "Share of all cores that the process may use."),
+    ("tree_cpu_share", "process_tree_cpu_ratio", "Share of them that the watched process and its descendants use."),
     ("busiest_core", "cpu_busiest_core_ratio", "Share of the busiest core."),
     ("host_available_bytes", "host_memory_available_bytes", "RAM that is available, container's limit applied."),
     ("swap_used_bytes", "swap_used_bytes", "Swap in use."),

@@ -52,6 +52,7 @@ class HostFigures:
     shm_total_bytes: float | None
     shm_peak_bytes: float | None
     cpu_share: float | None
+    tree_cpu_share: float | None
     busiest_core: float | None
     disk_read_bytes_s: float | None
     disk_written_bytes_s: float | None

@@ -53,6 +53,8 @@ class GuardedTraining:
     - With several processes or GPUs nothing restarts in the process, since the others would wait for ever: the smaller
       limit is stored, and the error says what to restart with. With DeepSpeed and FSDP that is so for steps, too.
 
+    ``profile`` is how many optimizer steps are recorded by PyTorch's profiler, see ``manager.train``.
+
     ``callback`` is added to the trainer if it is not there; the sampling of every ``AdaptiveMemoryCallback`` ends with
     the training, after exceptions and Ctrl-C too.
     """
@@ -66,6 +68,7 @@ class GuardedTraining:
         preflight: bool | float = False,
         callback: AdaptiveMemoryCallback | None = None,
         save_by: str | None = None,
+        profile: int | None = None,
         **train_arguments: Any,
     ) -> None:
         """Takes the folder's lock and changes nothing yet. Raises ``InvalidArgumentError``; see ``start_point``, too.
@@ -77,14 +80,17 @@ class GuardedTraining:
         self._stop: DeadlineCallback | None = None
         self._lock = RunLock(folder_of(trainer).path) if trainer.is_world_process_zero() else None
         try:
-            self._read(trainer, resume, max_retries, preflight, callback, train_arguments)
+            self._read(trainer, resume, max_retries, preflight, callback, profile, train_arguments)
         except BaseException:
             self._release()  # a notebook keeps the exception, and this object with it
             raise
 
     def _read(
-        self, trainer: Any, resume: Any, max_retries: int, preflight: Any, callback: Any, arguments: dict[str, Any]
+        self, trainer: Any, resume: Any, max_retries: int, preflight: Any, callback: Any, profile: Any, arguments: Any
     ) -> None:
+        from .step_profile import StepProfile
+
+        self._profile = None if profile is None else StepProfile(profile)
         self.trainer, self.max_retries, self.arguments = trainer, max_retries, arguments
         self._options: dict[str, Any] = {"preflight": preflight} if preflight else {}
         from ..guard import guard_of
@@ -138,6 +144,7 @@ class GuardedTraining:
             finished=self._journal is not None and self._journal.nothing_left,
             changes=self._start.changes,
             stopped=self._stop.told(self._folder.path.parent) if self._stop else "",
+            profile=self._profile.files if self._profile else (),
         )
 
     def _set_up(self) -> None:
@@ -148,6 +155,9 @@ class GuardedTraining:
         self._attach()
         if self._callback is not None:
             self._callback.attach(trainer)
+        if self._profile is not None:
+            trainer.add_callback(self._profile)
+            self._undo += [lambda: trainer.remove_callback(self._profile), self._profile.close]
         use_batch(trainer, record.batch[:2])
         self._journal = RunCheckpoints(trainer, self._start, self._folder, self._news)
         self._undo += [self._journal.install(), _same_loader(trainer)]

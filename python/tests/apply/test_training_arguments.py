@@ -21,6 +21,7 @@ pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
 from transformers import Seq2SeqTrainingArguments, Trainer, TrainingArguments  # noqa: E402
+from transformers.trainer_pt_utils import AcceleratorConfig  # noqa: E402
 from transformers.training_args import OptimizerNames  # noqa: E402
 
 FIELDS = {field.name: str(field.type) for field in dataclasses.fields(TrainingArguments)}
@@ -195,6 +196,22 @@ def test_a_plan_for_a_gpu_that_is_not_here(tmp_path: Path, setting: str) -> None
         arguments = build(make_plan(gpu_name="Tesla T4", **{setting: True}), tmp_path, {})
     assert [str(w.message).split(":")[0] for w in caught] == [f"planned {setting} = True"]
     assert not getattr(arguments, setting)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "non_blocking"),
+    [
+        ({}, False),
+        ({"dataloader_pin_memory": True}, True),
+        ({"dataloader_pin_memory": True, "accelerator_config": {"even_batches": False}}, True),
+        ({"dataloader_pin_memory": True, "accelerator_config": {"non_blocking": False}}, False),
+        ({"dataloader_pin_memory": True, "accelerator_config": AcceleratorConfig(even_batches=False)}, False),
+    ],
+)
+def test_copies_from_pinned_memory_do_not_block(tmp_path: Path, overrides: dict[str, Any], non_blocking: bool) -> None:
+    arguments = built(tmp_path, **overrides)
+    assert arguments.accelerator_config.non_blocking is non_blocking
+    assert arguments.accelerator_config.even_batches is ("even_batches" not in str(overrides))
 
 
 @on_cpu

@@ -187,6 +187,8 @@ def test_wrong_settings_of_a_training_are_refused_at_once(tmp_path: Path, capsys
     ):
         assert main([*train, "--set", setting]) == 1
         assert said in capsys.readouterr().err
+    assert main([*train, "--profile", "-1"]) == 1
+    assert "profile = -1 is not 1 to 20 optimizer steps" in capsys.readouterr().err
 
 
 def test_launch_takes_the_folder_of_a_training(tmp_path: Path) -> None:

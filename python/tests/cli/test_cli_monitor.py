@@ -37,7 +37,8 @@ COMMAND = [sys.executable, "-m", "asrconfig_go", "monitor"]
 def reading(gpus: int, name: str = "NVIDIA L4", **changed: Any) -> Reading:
     """Cards that are five sixths full and held back by heat."""
     card = GPUMemory(24 * GIB, 20 * GIB, 4 * GIB, 21 * GIB, headroom=5 * GIB)
-    host: dict[str, Any] = dict.fromkeys(HOST_COLUMNS) | {"cpu_share": 0.25, "tree_rss_bytes": 3.0 * GIB}
+    known = {"cpu_share": 0.25, "tree_cpu_share": 0.2, "tree_rss_bytes": 3.0 * GIB}
+    host: dict[str, Any] = dict.fromkeys(HOST_COLUMNS) | known
     row = GPUActivity(**(dict.fromkeys(GPU_COLUMNS) | BUSY | {"others_bytes": float(GIB)}))
     found = Reading(
         unix_s=1_790_000_000.0,
@@ -68,7 +69,7 @@ def test_screen_shows_gpus_host_and_process() -> None:
     text = "\n".join(lines)
     assert "8.0 GiB of 32.0 GiB, container's limit, – available" in text
     assert "25 % of 8 cores, the busiest –" in text
-    assert "process 77: RAM 3.0 GiB, of that its children –; GPU memory 18.0 GiB" in text
+    assert "process 77: CPU 20 %, RAM 3.0 GiB, of that its children –; GPU memory 18.0 GiB" in text
     assert lines[-1].startswith("! A ")
 
 
@@ -141,7 +142,7 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(capsys.readouterr().out)["pid"] is None
 
 
-CHILD = "import time; held = bytearray(150_000_000); print('ready', flush=True); time.sleep(60)"
+CHILD = "import time; held = bytearray(150_000_000); print('ready', flush=True)\nwhile True: pass"
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
 
 
@@ -153,6 +154,7 @@ def test_a_process_with_its_children(capsys: pytest.CaptureFixture[str]) -> None
             assert main(["monitor", "--once", "--json", "--pid", f"{process.pid}"]) == 0
             told = json.loads(capsys.readouterr().out)
             assert told["pid"] == process.pid
+            assert 0 < told["host"]["tree_cpu_share"] <= 1
             assert 150e6 < told["host"]["workers_rss_bytes"] < told["host"]["tree_rss_bytes"] < 400e6
         finally:
             os.killpg(process.pid, signal.SIGKILL)

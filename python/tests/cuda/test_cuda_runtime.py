@@ -167,6 +167,15 @@ def test_pinned_memory_streams_and_events() -> None:
     assert found == {"pinned": True, "ordinary": False, "values": list(range(64))}
 
 
+def test_micro_batches_of_batches_that_are_copied_without_blocking() -> None:
+    assert run_on_cuda("planned_copies") == {
+        "loader": [True, True],
+        "devices": ["cuda"],
+        "clips": list(range(32)),
+        "sizes": [2],
+    }
+
+
 def test_names_without_a_meaning_are_errors_and_listed() -> None:
     found = run_on_cuda("without_a_meaning")
     assert found["errors"] == found["known"]

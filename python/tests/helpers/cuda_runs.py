@@ -323,6 +323,42 @@ def pinned_memory() -> dict[str, Any]:
     }
 
 
+def planned_copies() -> dict[str, Any]:
+    """A guarded training in micro-batches by a plan that pins memory: what its loader does, and the clips it trains."""
+    import tempfile
+
+    from transformers import Trainer
+
+    from asrconfig_go.guard import attach
+    from training_fixtures import make_plan
+
+    class Noting(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(()))
+            self.seen: list[tuple[str, list[int]]] = []
+
+        def forward(self, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+            self.seen.append((labels.device.type, labels.tolist()))
+            return {"loss": self.scale * labels.float().mean()}
+
+    batch = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
+    plan = make_plan(dataloader_pin_memory=True, gpu_name="Tesla T4", num_train_epochs=1.0, seed=1, **batch)
+    with tempfile.TemporaryDirectory() as folder, Values():
+        arguments = plan.to_training_arguments(folder, report_to=[], save_strategy="no", disable_tqdm=True)
+        trainer = Trainer(Noting(), arguments, train_dataset=[{"labels": i} for i in range(32)])
+        attach(trainer, micro_batch=2, rule="mean")
+        trainer.train()
+    loader = trainer.get_train_dataloader()
+    parts = trainer.model.seen
+    return {
+        "loader": [loader.pin_memory, loader._non_blocking],
+        "devices": sorted({device for device, _ in parts}),
+        "clips": sorted(clip for _, clips in parts for clip in clips),
+        "sizes": sorted({len(clips) for _, clips in parts}),
+    }
+
+
 def without_a_meaning() -> dict[str, Any]:
     """A decomposition, a graph: each ends with an error that Python sees, and is listed."""
     errors = []

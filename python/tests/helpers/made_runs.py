@@ -157,6 +157,7 @@ def _host_row(chance: random.Random, at: float, seconds: float) -> Json:
     workers = int(_workers(at / seconds) * GIB)
     return {
         "cpu_share": chance.uniform(0.4, 0.7),
+        "tree_cpu_share": 0.35,
         "busiest_core": chance.uniform(0.9, 1.0),
         "host_available_bytes": 32 * GIB - int(_host_used(at / seconds) * GIB),
         "swap_used_bytes": 0,

@@ -30,7 +30,7 @@ def _pairs(run_log: Json) -> Iterator[tuple[str, Iterable[Any], Iterable[Any]]]:
         yield "time goes on", series["times_s"][:-1], series["times_s"][1:]
     yield "host RAM ≤ its total", *limits(memory["host_used_bytes"], host["total_bytes"])
     yield "/dev/shm ≤ its total", *limits(activity["shm_used_bytes"], host["shm_total_bytes"])
-    for name in ("cpu_share", "busiest_core"):
+    for name in ("cpu_share", "tree_cpu_share", "busiest_core"):
         yield f"{name} ≤ 1", *limits(activity[name], 1)
     for small, large in (
         ("waited_s", "spent_s"), ("audio_s", "padded_s"), ("allocated_bytes", "peak_allocated_bytes"),

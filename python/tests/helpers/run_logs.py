@@ -14,8 +14,9 @@ STEP_COLUMNS = (
     "peak_allocated_bytes", "peak_reserved_bytes", "headroom_bytes",
 )  # fmt: skip
 HOST_COLUMNS = (
-    "cpu_share", "busiest_core", "host_available_bytes", "swap_used_bytes", "tree_rss_bytes", "workers_rss_bytes",
-    "shm_used_bytes", "disk_read_bytes_s", "disk_written_bytes_s", "net_received_bytes_s", "net_sent_bytes_s",
+    "cpu_share", "tree_cpu_share", "busiest_core", "host_available_bytes", "swap_used_bytes", "tree_rss_bytes",
+    "workers_rss_bytes", "shm_used_bytes", "disk_read_bytes_s", "disk_written_bytes_s", "net_received_bytes_s",
+    "net_sent_bytes_s",
 )  # fmt: skip
 GPU_COLUMNS = (
     "utilization", "memory_busy", "power_w", "temperature_c", "clock_mhz", "throttle", "pcie_received_bytes_s",

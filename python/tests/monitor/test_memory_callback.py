@@ -176,7 +176,7 @@ def test_only_the_first_process_of_a_node_samples() -> None:
 def test_only_the_training_loss_of_the_world_s_first_process_gets_scalars() -> None:
     monitor = FakeMonitor([gpu(5, allocated=2.0, reserved=4.5)])
     busy = {"utilization": 0.75, "power_w": 250.0, "temperature_c": math.nan}
-    monitor.now = activity(busy, workers_rss_bytes=2.0 * GIB)
+    monitor.now = activity(busy, cpu_share=0.5, tree_cpu_share=0.25, workers_rss_bytes=2.0 * GIB)
     callback = steps(monitor, 1)
     logs = {"loss": 1.0}
     callback.on_log(None, state(1), None, logs=logs)
@@ -191,6 +191,8 @@ def test_only_the_training_loss_of_the_world_s_first_process_gets_scalars() -> N
         "asrconfig/gpu0_power_w": 250.0,
         "asrconfig/host_memory_used_gib": 25.0,
         "asrconfig/host_memory_fraction": 0.25,
+        "asrconfig/host_cpu_utilization": 0.5,
+        "asrconfig/training_cpu_utilization": 0.25,
         "asrconfig/workers_rss_gib": 2.0,
     }
     for untouched in ({"eval_loss": 1.0}, {"train_loss": 1.0}, {}):

@@ -350,7 +350,7 @@ def panel_state(**changes: Any) -> PanelState:
     )
     usual: dict[str, Any] = {
         "step": 120, "steps": 400, "left_s": 370.0, "waited": 0.03, "fullest": None, "shot": monitor.read(),
-        "activity": activity(busy, workers_rss_bytes=3.0 * GIB), "history": curve,
+        "activity": activity(busy, cpu_share=0.6, workers_rss_bytes=3.0 * GIB), "history": curve,
         "alerts": (alert(1, "GPU memory grows <38 MB>/step", advice="keep no losses"), alert(2, "old", cleared_s=3.0)),
     }  # fmt: skip
     return PanelState(**{**usual, **changes})
@@ -362,7 +362,15 @@ def panel_html(state: PanelState) -> str:
 
 def test_the_panel_shows_what_is_known_and_escapes_it() -> None:
     page = panel_html(panel_state())
-    for words in ("Step 120 of 400 · about 6 min left", "8.2 of 10.0 GiB", "2.8 GiB", "91 %", "68 W · 71 °C", "3 %"):
+    for words in (
+        "Step 120 of 400 · about 6 min left",
+        "8.2 of 10.0 GiB",
+        "2.8 GiB",
+        "91 %",
+        "68 W · 71 °C",
+        "60 %",
+        "3 %",
+    ):
         assert words in page, words
     assert "about 8 s left" in panel_html(panel_state(left_s=7.71))
     assert "grows &lt;38 MB&gt;/step" in page and "→ keep no losses" in page

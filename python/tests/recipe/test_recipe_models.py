@@ -56,6 +56,20 @@ def test_the_ctc_vocabulary() -> None:
     pickle.loads(pickle.dumps(tokenizer))
 
 
+def test_a_model_that_keeps_its_positions_trains_after_transcribing(speech: SpeechData) -> None:
+    processor = build_processor(column(speech.train, "text"), "wav2vec2")
+    config = transformers.Wav2Vec2ConformerConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, conv_dim=(16,) * 7,
+        num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=2, max_source_positions=2,
+        vocab_size=len(processor.tokenizer),
+    )  # fmt: skip
+    model = transformers.Wav2Vec2ConformerForCTC(config)
+    transcribe(model, processor, speech.train, n=1)
+    loss = model(torch.randn(1, 8000), labels=torch.ones(1, 2, dtype=torch.long)).loss
+    loss.backward()
+    assert model.lm_head.weight.grad is not None
+
+
 def test_a_vocabulary_goes_round(pair: tuple[Any, Any], speech: SpeechData, tmp_path: Path) -> None:
     processor, _ = pair
     texts = column(speech.train, "text")

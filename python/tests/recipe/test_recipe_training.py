@@ -250,6 +250,8 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_else(tmp_path:
     [
         ({"max_steps": 0}, "max_steps = 0 trains nothing"),
         ({"epochs": 0.0, "max_steps": None}, "epochs = 0.0 trains nothing"),
+        ({"profile": 0}, "profile = 0 is not 1 to 20 optimizer steps"),
+        ({"profile": 1}, "profile = 1 needs 4 optimizer steps, the first 3 to warm up, and 3 are left"),
         ({"epochs": 1.0}, "both max_steps and epochs"),
         ({"settings": {"learning_rat": 1}}, "has no setting 'learning_rat'"),
         ({"settings": {"optimizer": 3}}, "optimizer = 3 is not one of"),
