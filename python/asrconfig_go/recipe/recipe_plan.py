@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,15 @@ def plan_of(
     if given is None and options.resume is not False:
         saved = (options.output if options.resume is True else Path(options.resume).resolve().parent) / FILE
         given = saved if saved.is_file() else None
-    if given is not None:
-        return _given(given, options, data, model)
+    found = _new if given is None else partial(_given, given)
+    config, manager = found(options, data, model, processor)
+    say(options.verbose, "Plan", manager.explain())
+    return config, manager
+
+
+def _new(
+    options: FineTuneOptions, data: SpeechData, model: Any, processor: Any
+) -> tuple[TrainingConfig, ASRConfigManager]:
     return create_optimal_config(
         data.train,
         model,
@@ -34,19 +42,18 @@ def plan_of(
         gpu=options.gpu,
         seed=options.seed,
         processor=processor.feature_extractor,
-        verbose=options.verbose,
+        verbose=False,
+        progress=options.verbose,
         eval_samples=0 if data.evaluation is None else len(data.evaluation),
         generation_max_length=speech_settings(processor, model, data).get("generation_max_length"),
     )
 
 
 def _given(
-    given: Any, options: FineTuneOptions, data: SpeechData, model: Any
+    given: Any, options: FineTuneOptions, data: SpeechData, model: Any, _: Any
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     manager = ASRConfigManager(gpu=options.gpu)
-    say(options.verbose, "Hardware", manager.hardware)
-    say(options.verbose, "Dataset", manager.profile_dataset(data.train, progress=options.verbose))
-    say(options.verbose, "Model", manager.profile_model(model, name=options.model))
+    manager.profile_dataset(data.train, progress=options.verbose)
+    manager.profile_model(model, name=options.model)
     manager.config = copy.deepcopy(given) if isinstance(given, TrainingConfig) else TrainingConfig.load(given)
-    say(options.verbose, "Plan", manager.config)
     return manager.config, manager

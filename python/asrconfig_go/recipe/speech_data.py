@@ -68,8 +68,9 @@ class SpeechData:
         return replace(self, notes=(*self.notes, *notes))
 
     def since(self, earlier: SpeechData) -> Notes:
-        """What changed since ``earlier``: the clips that there are, and the notes that are new."""
-        return Notes((self._amounts(), *self.notes[len(earlier.notes) :]))
+        """What changed since ``earlier``: its clips, where they are others, and the new notes."""
+        amounts = () if self._amounts() == earlier._amounts() else (self._amounts(),)
+        return Notes((*amounts, *self.notes[len(earlier.notes) :]))
 
     def _amounts(self) -> str:
         evaluation = f", {_amount(self.evaluation)} to evaluate with" if self.evaluation is not None else ""

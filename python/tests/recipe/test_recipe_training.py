@@ -312,7 +312,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     quick = ["--max-steps", "1", "--set", "eval_strategy=no", "--set", "report_to=none", "--set", "adam_beta1=0.8"]
     assert main([*command, *quick]) == 0
     captured = capsys.readouterr()
-    for stage in ("Speech:", "Prepared:", "Hardware:", "Planning:", "Training:  1 of 1 step", "word error rate"):
+    for stage in ("Speech:", "Prepared:", "Plan: ", "Training:  1 of 1 step", "word error rate"):
         assert stage in captured.out
     assert main([*command, *quick]) == 1
     assert "holds an earlier training" in capsys.readouterr().err
