@@ -10,6 +10,9 @@ const (
 	HeadLen = 9 << 10
 	// ShortHeadLen is read at once of files whose names say that they need no more: what follows is mostly samples.
 	ShortHeadLen = 4 << 10
+	// WholeLen is how long a file may be whose head and end are read at once, where both are needed: a second read takes longer than
+	// copying what lies between.
+	WholeLen = 32 << 10
 	// MaxRead bounds one read, whatever a header asks for.
 	MaxRead = 4 << 20
 )
@@ -26,7 +29,7 @@ type File struct {
 	Err     error    // the first read error
 	rest    uint32   // checksum of what was read behind the head
 	telling bool     // that is not dull
-	heap    [HeadLen]byte
+	heap    [WholeLen]byte
 	more    []byte // scratch for reads behind the head
 }
 
@@ -43,7 +46,8 @@ func (s *File) Hold(b []byte) {
 // Section lets the file to be opened be size bytes from start on of the one on disk; size 0 is to its end.
 func (s *File) Section(start, size int64) { s.start, s.limit = start, size }
 
-// begin reads the head of the file that was opened, whose size is known: so much of it, 0 for what suits most.
+// begin reads the head of the file that was opened, whose size is known: so much of it, 0 for what suits most. HeadLen is for files whose
+// end will be needed too.
 func (s *File) begin(size, first int64) {
 	s.Size = max(0, size-s.start)
 	if s.limit > 0 { // a section
@@ -51,6 +55,9 @@ func (s *File) begin(size, first int64) {
 	}
 	if first == 0 {
 		first = HeadLen
+	}
+	if first == HeadLen && s.Size <= WholeLen {
+		first = WholeLen
 	}
 	s.Head = s.heap[:s.pread(s.heap[:min(s.Size, first)], 0)]
 	s.whole = s.Size <= first
