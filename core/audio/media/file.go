@@ -10,8 +10,8 @@ const (
 	HeadLen = 9 << 10
 	// ShortHeadLen is read at once of files whose names say that they need no more: what follows is mostly samples.
 	ShortHeadLen = 4 << 10
-	// WholeLen is how long a file may be whose head and end are read at once, where both are needed: a second read takes longer than
-	// copying what lies between.
+	// WholeLen is how long a file may be of which all is read where more than the head is needed, at once where that is known before: another
+	// read takes longer than copying what lies between.
 	WholeLen = 32 << 10
 	// MaxRead bounds one read, whatever a header asks for.
 	MaxRead = 4 << 20
@@ -78,7 +78,7 @@ func (s *File) At(off int64, n int) []byte {
 	if s.whole { // the file shrank since its size was taken
 		return s.Head[min(off, int64(len(s.Head))):]
 	}
-	if off+int64(n) <= HeadLen && s.extend(off+int64(n)) {
+	if s.extend(off + int64(n)) {
 		return s.At(off, n)
 	}
 	if cap(s.more) < n {
@@ -89,19 +89,24 @@ func (s *File) At(off int64, n int) []byte {
 	return found
 }
 
-// extend reads more of the head: up to a byte, and some behind it. It says no when there was none to read.
+// extend reads more of the head: up to a byte, and some behind it; of a short file all. It says no when there was none to read.
 func (s *File) extend(to int64) bool {
-	have, want := len(s.Head), HeadLen
-	if to <= ShortHeadLen {
-		want = ShortHeadLen
+	have, want := int64(len(s.Head)), s.Size
+	switch {
+	case to <= ShortHeadLen:
+		want = min(want, ShortHeadLen)
+	case s.Size <= WholeLen:
+	case to <= HeadLen:
+		want = HeadLen
+	default:
+		return false
 	}
-	want = int(min(s.Size, int64(want)))
 	if s.whole || have >= want {
 		return false
 	}
-	more := s.pread(s.heap[have:want], int64(have))
-	s.mark(s.heap[have : have+more])
-	s.Head = s.heap[:have+more]
+	more := s.pread(s.heap[have:want], have)
+	s.mark(s.heap[have : have+int64(more)])
+	s.Head = s.heap[:have+int64(more)]
 	return more > 0
 }
 
