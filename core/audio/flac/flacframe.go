@@ -128,13 +128,21 @@ func sampleRate(code byte, b []byte) (rate, n int) {
 	return -1, 0
 }
 
-// crc8 is the checksum of frame headers: polynomial x^8+x^2+x+1.
-func crc8(b []byte) (sum byte) {
-	for _, x := range b {
-		sum ^= x
+// crc8Table holds the checksum of frame headers, polynomial x^8+x^2+x+1, for each byte.
+var crc8Table = func() (t [256]byte) {
+	for i := range t {
+		sum := byte(i)
 		for range 8 {
 			sum = sum<<1 ^ sum>>7*0x07
 		}
+		t[i] = sum
+	}
+	return t
+}()
+
+func crc8(b []byte) (sum byte) {
+	for _, x := range b {
+		sum = crc8Table[sum^x]
 	}
 	return sum
 }
