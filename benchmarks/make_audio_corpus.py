@@ -1,8 +1,9 @@
 """Make the audio files of the scan's benchmarks.
 
-    python benchmarks/make_audio_corpus.py FOLDER [--only speed rows odd million]
+    python benchmarks/make_audio_corpus.py FOLDER [--only speed even rows odd million]
 
 speed    35 000 small files, each different on disk: 20k WAV, 5k FLAC, 3k MP3, 3k Vorbis, 3k Opus, 1k M4A (3 GB)
+even     6 240 small files, as many of WAV, FLAC, Vorbis and MP3, of 1 to 1.5 s (200 MB)
 rows     200 000 rows with embedded bytes as Arrow and as Parquet (6 GB)
 odd      files that break readers, of every format, with their true lengths by a decoder (20 MB)
 million  a tree of a million names, hard links to a few files: for the scan's memory, not for its speed
@@ -15,14 +16,15 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 
 from audio_corpus.odd import make_odd
 from audio_corpus.rows import make_rows
 from audio_corpus.speech import RATE, Cutter, make_speech, wav
-from audio_corpus.speed import make_speed
+from audio_corpus.speed import EVEN_COUNTS, EVEN_LONGEST_S, make_speed
 
-PARTS = ("speed", "rows", "odd", "million")
+PARTS = ("speed", "even", "rows", "odd", "million")
 NAMES, LINKS = 1_000_000, 10_000  # links of one file: ext4 allows 65 000
 PER_FOLDER = 1_000
 
@@ -48,6 +50,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder, speech = arguments.folder, make_speech()
     make = {"speed": make_speed, "rows": make_rows, "odd": make_odd, "million": make_million}
+    make["even"] = partial(make_speed, counts=EVEN_COUNTS, longest_s=EVEN_LONGEST_S)
     for part in arguments.only:
         make[part](folder / part, Cutter(speech))
 

@@ -1,4 +1,4 @@
-"""The speed corpus: 35 000 small files of the formats that speech datasets use, every one different."""
+"""The speed corpora: small files of the formats that speech datasets use, every one different."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import ogg
-from .speech import RATE, Cutter, run, save_wav, wav
+from .speech import LONGEST_S, RATE, Cutter, run, save_wav, wav
 
 # Files of each kind; the folder is the first word, so wav/plain is the plain subset.
 COUNTS = {
@@ -26,6 +26,8 @@ COUNTS = {
     "m4a/moov_last": 500,
     "m4a/moov_first": 500,
 }
+EVEN_COUNTS = {"wav/plain": 1_560, "flac": 1_560, "vorbis": 1_560, "mp3/xing": 780, "mp3/cbr": 780}
+EVEN_LONGEST_S = 1.5
 PER_FOLDER = 200
 ORIGINALS = 150  # encoded ones of a kind; the files are copies with another number in their tags
 _MARK = b"copy-000000"
@@ -62,12 +64,14 @@ def numbered(data: bytes, number: int) -> bytes:
     return changed[:start] + ogg.resealed(changed[start:end]) + changed[end:]
 
 
-def encode_originals(folder: Path, cutter: Cutter, kinds: list[str]) -> dict[str, list[tuple[bytes, float]]]:
+def encode_originals(
+    folder: Path, cutter: Cutter, kinds: list[str], longest_s: float
+) -> dict[str, list[tuple[bytes, float]]]:
     """ORIGINALS encoded files of every kind, each with its seconds of speech."""
     folder.mkdir(parents=True, exist_ok=True)
     made: dict[str, list[tuple[bytes, float]]] = {kind: [] for kind in kinds}
     for _ in range(ORIGINALS):
-        clip = cutter.cut()
+        clip = cutter.cut(longest_s)
         save_wav(folder / "clip.wav", clip)
         for kind in kinds:
             extension, encode = _ENCODERS[kind]
@@ -78,18 +82,20 @@ def encode_originals(folder: Path, cutter: Cutter, kinds: list[str]) -> dict[str
     return made
 
 
-def make_speed(folder: Path, cutter: Cutter) -> None:
+def make_speed(folder: Path, cutter: Cutter, counts: dict[str, int] = COUNTS, longest_s: float = LONGEST_S) -> None:
     """Write the corpus, with seconds.json: what went into each file."""
     shutil.rmtree(folder, ignore_errors=True)
-    originals = encode_originals(folder / "originals", cutter, list(_ENCODERS))
+    originals = encode_originals(
+        folder / "originals", cutter, [kind for kind in counts if kind in _ENCODERS], longest_s
+    )
     seconds: dict[str, float] = {}
-    for kind, count in COUNTS.items():
+    for kind, count in counts.items():
         for number in range(count):
             if kind in originals:
                 data, length = originals[kind][number % ORIGINALS]
                 data, extension = numbered(data, number), _ENCODERS[kind][0]
             else:
-                clip = cutter.cut()
+                clip = cutter.cut(longest_s)
                 data, length, extension = wav(kind.partition("/")[2], clip), len(clip) / RATE, "wav"
             path = folder / kind / f"{number // PER_FOLDER:03d}" / f"clip_{number:05d}.{extension}"
             path.parent.mkdir(parents=True, exist_ok=True)

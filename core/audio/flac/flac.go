@@ -2,7 +2,6 @@
 package flac
 
 import (
-	"bytes"
 	"encoding/binary"
 
 	"github.com/mewkiz/flac/meta"
@@ -10,7 +9,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
-var le = binary.LittleEndian
+var (
+	be = binary.BigEndian
+	le = binary.LittleEndian
+)
 
 const (
 	MagicLen          = 4
@@ -57,17 +59,23 @@ func ParseStreamInfo(b []byte) (*meta.StreamInfo, error) {
 	if len(b) < 4+streamInfoLen {
 		return nil, media.Corrupt("ends inside its header")
 	}
-	block, err := meta.New(bytes.NewReader(b))
-	if err != nil {
-		return nil, media.Corrupt("has a broken metadata block: %w", err)
+	if kind, n := meta.Type(b[0]&0x7f), be.Uint32(b)&0xffffff; kind != meta.TypeStreamInfo || n != streamInfoLen {
+		return nil, media.Corrupt("starts with a %s block of %d bytes instead of its stream info", kind, n)
 	}
-	if block.Type != meta.TypeStreamInfo || block.Length != streamInfoLen {
-		return nil, media.Corrupt("starts with a %s block of %d bytes instead of its stream info", block.Type, block.Length)
+	b = b[4:]
+	packed := be.Uint64(b[10:]) // 20 bits of rate, 3 of channels, 5 of bits, 36 of samples
+	si := &meta.StreamInfo{
+		BlockSizeMin: be.Uint16(b), BlockSizeMax: be.Uint16(b[2:]), FrameSizeMin: be.Uint32(b[3:]) & 0xffffff, FrameSizeMax: be.Uint32(b[6:]) & 0xffffff,
+		SampleRate: uint32(packed >> 44), NChannels: uint8(packed>>41&7) + 1, BitsPerSample: uint8(packed>>36&31) + 1, NSamples: packed & (1<<36 - 1),
+		MD5sum: [16]byte(b[18:]),
 	}
-	if err := block.Parse(); err != nil {
-		return nil, media.Corrupt("has a broken stream info: %w", err)
+	switch {
+	case si.BlockSizeMin < 16 || si.BlockSizeMax < 16:
+		return nil, media.Corrupt("has a broken stream info with blocks of %d to %d samples", si.BlockSizeMin, si.BlockSizeMax)
+	case si.SampleRate == 0:
+		return nil, media.Corrupt("has a sample rate of 0 Hz")
 	}
-	return block.Body.(*meta.StreamInfo), nil
+	return si, nil
 }
 
 // flacAudio hops over the metadata blocks to the first frame.
@@ -78,7 +86,7 @@ func flacAudio(s *media.File, base int64) (int64, error) {
 		if len(h) < 4 {
 			break
 		}
-		x := binary.BigEndian.Uint32(h)
+		x := be.Uint32(h)
 		off += 4 + int64(x&0xffffff)
 		if x>>31 == 1 && off < s.Size {
 			return off, nil

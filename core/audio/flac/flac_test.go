@@ -107,7 +107,7 @@ func TestFLACRefused(t *testing.T) {
 		{"metadata only", tone[:60], fault.Corrupt, "ends inside its metadata"},
 		{"no stream info first", edit(4, 4), fault.Corrupt, "instead of its stream info"},
 		{"long stream info", edit(7, 35), fault.Corrupt, "instead of its stream info"},
-		{"sample rate 0", noRate, fault.Corrupt, "sample rate (0)"},
+		{"sample rate 0", noRate, fault.Corrupt, "sample rate of 0 Hz"},
 		{"endless metadata", endless, fault.Corrupt, "more than 1024 metadata blocks"},
 		{"no frames in a long file", append(bytes.Clone(tone[:8300]), make([]byte, 5<<20)...), fault.Corrupt, "no playable frame"},
 		{"other sample rate", withRate(tone, 44100), fault.Corrupt, "frames of 16000 Hz, though its header says 44100 Hz"},

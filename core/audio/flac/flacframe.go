@@ -128,13 +128,21 @@ func sampleRate(code byte, b []byte) (rate, n int) {
 	return -1, 0
 }
 
-// crc8 is the checksum of frame headers: polynomial x^8+x^2+x+1.
-func crc8(b []byte) (sum byte) {
-	for _, x := range b {
-		sum ^= x
+// crc8Table holds the checksum of frame headers, polynomial x^8+x^2+x+1, for each byte.
+var crc8Table = func() (t [256]byte) {
+	for i := range t {
+		sum := byte(i)
 		for range 8 {
 			sum = sum<<1 ^ sum>>7*0x07
 		}
+		t[i] = sum
+	}
+	return t
+}()
+
+func crc8(b []byte) (sum byte) {
+	for _, x := range b {
+		sum = crc8Table[sum^x]
 	}
 	return sum
 }
@@ -160,7 +168,10 @@ var crc16Tables = func() (t [8][256]uint16) {
 func crc16(b []byte) (sum uint16) {
 	t := &crc16Tables
 	for ; len(b) >= 8; b = b[8:] {
-		sum = t[7][b[0]^byte(sum>>8)] ^ t[6][b[1]^byte(sum)] ^ t[5][b[2]] ^ t[4][b[3]] ^ t[3][b[4]] ^ t[2][b[5]] ^ t[1][b[6]] ^ t[0][b[7]]
+		x := be.Uint64(b)
+		rest := t[5][byte(x>>40)] ^ t[4][byte(x>>32)] ^ t[3][byte(x>>24)] ^ t[2][byte(x>>16)] ^ t[1][byte(x>>8)] ^ t[0][byte(x)]
+		sum ^= uint16(x >> 48)
+		sum = rest ^ t[7][sum>>8] ^ t[6][byte(sum)]
 	}
 	for _, x := range b {
 		sum = sum<<8 ^ t[0][byte(sum>>8)^x]

@@ -10,6 +10,9 @@ const (
 	HeadLen = 9 << 10
 	// ShortHeadLen is read at once of files whose names say that they need no more: what follows is mostly samples.
 	ShortHeadLen = 4 << 10
+	// WholeLen is how long a file may be of which all is read where more than the head is needed, at once where that is known before: another
+	// read takes longer than copying what lies between.
+	WholeLen = 32 << 10
 	// MaxRead bounds one read, whatever a header asks for.
 	MaxRead = 4 << 20
 )
@@ -26,7 +29,7 @@ type File struct {
 	Err     error    // the first read error
 	rest    uint32   // checksum of what was read behind the head
 	telling bool     // that is not dull
-	heap    [HeadLen]byte
+	heap    [WholeLen]byte
 	more    []byte // scratch for reads behind the head
 }
 
@@ -43,7 +46,8 @@ func (s *File) Hold(b []byte) {
 // Section lets the file to be opened be size bytes from start on of the one on disk; size 0 is to its end.
 func (s *File) Section(start, size int64) { s.start, s.limit = start, size }
 
-// begin reads the head of the file that was opened, whose size is known: so much of it, 0 for what suits most.
+// begin reads the head of the file that was opened, whose size is known: so much of it, 0 for what suits most. HeadLen is for files whose
+// end will be needed too.
 func (s *File) begin(size, first int64) {
 	s.Size = max(0, size-s.start)
 	if s.limit > 0 { // a section
@@ -51,6 +55,9 @@ func (s *File) begin(size, first int64) {
 	}
 	if first == 0 {
 		first = HeadLen
+	}
+	if first == HeadLen && s.Size <= WholeLen {
+		first = WholeLen
 	}
 	s.Head = s.heap[:s.pread(s.heap[:min(s.Size, first)], 0)]
 	s.whole = s.Size <= first
@@ -71,7 +78,7 @@ func (s *File) At(off int64, n int) []byte {
 	if s.whole { // the file shrank since its size was taken
 		return s.Head[min(off, int64(len(s.Head))):]
 	}
-	if off+int64(n) <= HeadLen && s.extend(off+int64(n)) {
+	if s.extend(off + int64(n)) {
 		return s.At(off, n)
 	}
 	if cap(s.more) < n {
@@ -82,19 +89,24 @@ func (s *File) At(off int64, n int) []byte {
 	return found
 }
 
-// extend reads more of the head: up to a byte, and some behind it. It says no when there was none to read.
+// extend reads more of the head: up to a byte, and some behind it; of a short file all. It says no when there was none to read.
 func (s *File) extend(to int64) bool {
-	have, want := len(s.Head), HeadLen
-	if to <= ShortHeadLen {
-		want = ShortHeadLen
+	have, want := int64(len(s.Head)), s.Size
+	switch {
+	case to <= ShortHeadLen:
+		want = min(want, ShortHeadLen)
+	case s.Size <= WholeLen:
+	case to <= HeadLen:
+		want = HeadLen
+	default:
+		return false
 	}
-	want = int(min(s.Size, int64(want)))
 	if s.whole || have >= want {
 		return false
 	}
-	more := s.pread(s.heap[have:want], int64(have))
-	s.mark(s.heap[have : have+more])
-	s.Head = s.heap[:have+more]
+	more := s.pread(s.heap[have:want], have)
+	s.mark(s.heap[have : have+int64(more)])
+	s.Head = s.heap[:have+int64(more)]
 	return more > 0
 }
 

@@ -31,7 +31,10 @@ func Digest(b []byte) uint64 {
 
 // Digest marks the open file by what was read of it, and by a little more where that was silence. 0 says nothing.
 func (s *File) Digest() uint64 {
-	telling := s.whole || s.telling || !dull(s.Head)
+	if s.whole && len(s.Head) > ShortHeadLen {
+		s.mark(s.Head[ShortHeadLen:])
+	}
+	telling := s.whole && len(s.Head) <= ShortHeadLen || s.telling || !dull(s.Head)
 	if !telling && !(s.extend(ShortHeadLen) && s.telling) {
 		return 0
 	}

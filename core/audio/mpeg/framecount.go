@@ -18,7 +18,10 @@ const (
 // most of the bytes are no frames.
 func (r *frames) count(first syncFrame, start int64) (samples int64, method string, dense bool) {
 	span := r.end - start
-	if span > walkAnyway && span < maxSpan {
+	switch {
+	case span <= walkAnyway:
+		r.chunk = walkAnyway
+	case span < maxSpan:
 		if n, ok := r.constant(first, start); ok {
 			return n * int64(first.samples), "tail", true
 		}
