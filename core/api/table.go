@@ -9,6 +9,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/compare"
 	"github.com/asrconfig/asrconfig-go/core/dataset"
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
@@ -185,16 +186,30 @@ type planArgs struct {
 	durations
 }
 
-func (a planArgs) inputs() plan.Inputs {
-	return plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options,
+// inputs come with an estimator that remembers what the operations of this plan asked before, to be given back.
+func (a planArgs) inputs() (in plan.Inputs, giveBack func()) {
+	in = plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options,
 		Described: a.Described, Traced: a.Traced, NotTraced: a.NotTraced, Durations: a.Seconds, Cards: compare.Cards()}
+	if a.Described == nil {
+		return in, func() {}
+	}
+	in.Estimator, giveBack = estimate.Lend(*a.Described)
+	return in, giveBack
 }
 
 // makePlan plans a training: every setting with its reason. Errors: InvalidArgument, EmptyDataset, Infeasible.
-func makePlan(a planArgs) (profile.Config, error) { return plan.Make(a.inputs()) }
+func makePlan(a planArgs) (profile.Config, error) {
+	in, giveBack := a.inputs()
+	defer giveBack()
+	return plan.Make(in)
+}
 
 // nextTrace names the candidate to trace before plan.make; null when a plan needs no further trace.
-func nextTrace(a planArgs) (*plan.TraceRequest, error) { return plan.Next(a.inputs()) }
+func nextTrace(a planArgs) (*plan.TraceRequest, error) {
+	in, giveBack := a.inputs()
+	defer giveBack()
+	return plan.Next(in)
+}
 
 func structures() map[string][]CField {
 	found := map[string][]CField{}

@@ -39,10 +39,8 @@ type Comparison struct {
 	Notes      []string  `json:"notes"`
 }
 
-// Compare simulates an epoch with every strategy; the mode of the options is not looked at. The first one is what the Trainer
-// does by itself: random order and one micro-batch size, which the longest clip allows and which divides a step. Of more than
-// a quarter of a million clips, as many are simulated, evenly chosen.
-func Compare(seconds []float64, r Options) (*Comparison, error) {
+// compare is Compare, worked out.
+func compare(seconds []float64, r Options) (*Comparison, error) {
 	r.Mode = Packed // the one that asks for most
 	if err := r.Check(); err != nil {
 		return nil, err

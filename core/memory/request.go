@@ -17,6 +17,7 @@ type Request struct {
 	Settings     string  `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF
 	LimitBytes   *uint64 `json:"limit_bytes"`  // what the allocator may reserve in all; no limit when absent
 	DeviceBytes  *uint64 `json:"device_bytes"` // what the process takes besides the allocator: added to what is reserved
+	KeepCache    bool    `json:"keep_cache"`   // memory has run out where PyTorch would give cached memory back and try again
 	Timeline     int     `json:"timeline"`     // most points of the timeline, up to 100 000; 0: none
 	Modules      *int    `json:"modules"`      // most rows of modules at the peak, 1 to 10 000; 12
 	Kind         string  `json:"kind"`         // "train", "evaluate" or "generate"; "train"

@@ -15,6 +15,7 @@ func (m *Model) Simulate(r Request) (peak.Estimate, error) {
 	if err != nil {
 		return peak.Estimate{}, err
 	}
+	settings.KeepCache = r.KeepCache
 	plan, err := m.plan(r)
 	if err != nil {
 		return peak.Estimate{}, err

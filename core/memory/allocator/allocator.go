@@ -82,9 +82,11 @@ func (a *Allocator) Malloc(bytes uint64) (Block, error) {
 		if found = a.grow(p, size); found == 0 {
 			return Block{}, a.outOfMemory(bytes, a.settings.segmentSize(size))
 		}
-	}
-	if a.shouldSplit(p, a.blocks[found].size-size, size) {
-		found = a.splitFront(p, found, size)
+		if a.shouldSplit(p, a.blocks[found].size-size, size) {
+			rest := found
+			found = a.splitFront(p, rest, size)
+			a.addFree(p, rest)
+		}
 	}
 	b := &a.blocks[found]
 	b.allocated, b.requested = true, bytes
@@ -109,10 +111,7 @@ func (a *Allocator) Free(handle Block) error {
 	a.changed(Freed, b.address, b.requested)
 	b.allocated, b.requested = false, 0
 	b.generation++
-	p := a.poolOf(b)
-	a.merge(p, handle.index, b.prev)
-	a.merge(p, handle.index, a.blocks[handle.index].next)
-	a.addFree(p, handle.index)
+	a.putBack(a.poolOf(b), handle.index)
 	return nil
 }
 

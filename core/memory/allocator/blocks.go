@@ -52,31 +52,38 @@ func (a *Allocator) link(index, before, after int32) {
 	}
 }
 
-// splitFront cuts size bytes off the front of a block that was taken from the pool, and puts the rest back.
+// splitFront cuts size bytes off the front of a block whose rest the caller puts back into the pool.
 func (a *Allocator) splitFront(p *pool, rest int32, size uint64) int32 {
 	front := a.newBlock(p, a.blocks[rest].address, size)
 	a.link(front, a.blocks[rest].prev, rest)
 	a.blocks[rest].address += size
 	a.blocks[rest].size -= size
-	a.addFree(p, rest)
 	return front
 }
 
 // merge takes a neighbour into a block that is itself in no list, where the neighbour is not allocated and both or neither
 // have memory behind them.
 func (a *Allocator) merge(p *pool, into, neighbour int32) {
-	if neighbour == 0 {
+	if !a.joins(into, neighbour) {
 		return
 	}
-	b, n := &a.blocks[into], &a.blocks[neighbour]
-	if n.allocated || n.mapped != b.mapped {
-		return
-	}
-	if n.mapped {
+	if a.blocks[neighbour].mapped {
 		a.removeFree(p, neighbour)
 	} else {
 		p.removeUnmapped(a.blocks, neighbour)
 	}
+	a.absorb(into, neighbour)
+}
+
+// joins tells whether a block takes a neighbour in, which may be 0.
+func (a *Allocator) joins(into, neighbour int32) bool {
+	n := &a.blocks[neighbour]
+	return neighbour != 0 && !n.allocated && n.mapped == a.blocks[into].mapped
+}
+
+// absorb makes a neighbour that is in no list part of a block.
+func (a *Allocator) absorb(into, neighbour int32) {
+	b, n := &a.blocks[into], &a.blocks[neighbour]
 	b.size += n.size
 	if b.prev == neighbour {
 		b.address = n.address

@@ -132,6 +132,20 @@ func (s *freeSet) removeAt(c cursor) {
 	s.buckets = append(s.buckets[:c.bucket], s.buckets[c.bucket+1:]...)
 }
 
+// replace puts an entry in place of another one. Mostly it stays where it is, as what is left of the largest block does.
+func (s *freeSet) replace(c cursor, e entry) {
+	bucket := s.buckets[c.bucket]
+	inOrder := (c.index == 0 || bucket[c.index-1].before(e.size, e.address)) &&
+		(c.index == len(bucket)-1 || e.before(bucket[c.index+1].size, bucket[c.index+1].address))
+	first, last := c.index == 0 && c.bucket > 0, c.index == len(bucket)-1 && c.bucket < len(s.buckets)-1
+	if inOrder && !first && !last { // else neighbours are in other buckets
+		bucket[c.index] = e
+		return
+	}
+	s.removeAt(c)
+	s.insert(e)
+}
+
 // blocks lists the entries' blocks in order, for passes that change the set.
 func (s *freeSet) blocks() []int32 {
 	var all []int32

@@ -18,6 +18,9 @@ func (a *Allocator) grow(p *pool, size uint64) int32 {
 			return found
 		}
 	}
+	if a.settings.KeepCache {
+		return 0
+	}
 	a.releaseCached()
 	a.stats.Retries++
 	return a.allocate(p, size, segment)

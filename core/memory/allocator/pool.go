@@ -11,13 +11,36 @@ type pool struct {
 	small    bool
 }
 
-func (a *Allocator) addFree(p *pool, index int32) {
+func (a *Allocator) addFree(p *pool, index int32) { p.free.insert(a.freed(p, index)) }
+
+// freed counts a block that comes into the pool, and gives its entry.
+func (a *Allocator) freed(p *pool, index int32) entry {
 	b := &a.blocks[index]
 	b.sinceCall = p.searches
-	p.free.insert(entry{size: b.size, address: b.address, block: index})
 	if b.split() && !b.expandable {
 		a.stats.InactiveSplit += b.size
 	}
+	return entry{size: b.size, address: b.address, block: index}
+}
+
+// putBack gives a block that is no longer allocated back to the pool, merged with its free neighbours, in the place of one of them if there is one.
+func (a *Allocator) putBack(p *pool, index int32) {
+	b := &a.blocks[index]
+	neighbour := b.next
+	if !a.joins(index, neighbour) {
+		neighbour = b.prev
+	} else {
+		a.merge(p, index, b.prev)
+	}
+	if !a.joins(index, neighbour) {
+		a.addFree(p, index)
+		return
+	}
+	n := &a.blocks[neighbour]
+	at := p.free.lowerBound(n.size, n.address)
+	a.left(n)
+	a.absorb(index, neighbour)
+	p.free.replace(at, a.freed(p, index))
 }
 
 func (a *Allocator) removeFree(p *pool, index int32) {
@@ -33,8 +56,8 @@ func (a *Allocator) left(b *block) {
 	}
 }
 
-// takeFree takes the best fit out of the pool, 0 when there is none: the smallest block that is large enough, the one at
-// the lowest address among equals. When the rules of max_split_size reject it, no other is tried.
+// takeFree takes the best fit out of the pool, 0 when there is none, and leaves there what is split off: the smallest block
+// that is large enough, the one at the lowest address among equals. When the rules of max_split_size reject it, no other is tried.
 func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	if a.collects {
 		p.searches++
@@ -53,9 +76,14 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	if size >= a.maxSplit && found.size >= size+a.settings.MaxNonSplitRounding {
 		return 0 // and wastes no more than the rounding
 	}
-	p.free.removeAt(at)
 	a.left(&a.blocks[found.block])
-	return found.block
+	if !a.shouldSplit(p, found.size-size, size) {
+		p.free.removeAt(at)
+		return found.block
+	}
+	front := a.splitFront(p, found.block, size)
+	p.free.replace(at, a.freed(p, found.block))
+	return front
 }
 
 // skipGrowing prefers holes of fixed size to the growing end of an expandable segment, which counts with all the address

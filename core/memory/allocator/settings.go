@@ -25,6 +25,7 @@ type Settings struct {
 
 	Limit       uint64 // what cudaMalloc can give in all: the device's memory less the context and other processes; 0: no end
 	DeviceTotal uint64 // the device's memory, of which MemoryFraction is a share; 0: Limit
+	KeepCache   bool   // fail instead of giving the whole cache back for one more attempt, which PyTorch does
 }
 
 // filled puts the defaults in.

@@ -29,7 +29,7 @@ func (p *Player) placeAhead(s Segment) error {
 
 // place allocates an input that counts as the same one of the segment being replayed.
 func (p *Player) place(s Segment, storage int32, bytes uint64) error {
-	component := p.component(s, storage)
+	component := p.component(&s, storage)
 	if p.Allocating != nil {
 		p.Allocating(s, storage, component)
 	}
@@ -39,7 +39,8 @@ func (p *Player) place(s Segment, storage int32, bytes uint64) error {
 	}
 	input := placed{block: block}
 	if p.Observer != nil {
-		input.held = p.Observer.count(storage, component, p.Allocator.Stats())
+		allocated, reserved := p.Allocator.Held()
+		input.held = p.Observer.count(storage, component, allocated, reserved)
 		p.Observer.sample()
 	}
 	p.ahead = append(p.ahead, input)

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 )
@@ -79,29 +78,29 @@ func (o *Observer) row(kind, phase string) int {
 	return len(o.phases) - 1
 }
 
-// allocate takes down an allocation; s is the allocator's state after it.
-func (o *Observer) allocate(storage int32, component uint8, s allocator.Stats) {
+// allocate takes down an allocation, after which so much is allocated and reserved.
+func (o *Observer) allocate(storage int32, component uint8, allocated, reserved uint64) {
 	for storage >= o.nextPhase {
 		o.enter(o.phase + 1)
 	}
-	o.held[storage] = o.count(storage, component, s)
+	o.held[storage] = o.count(storage, component, allocated, reserved)
 }
 
 // count adds what was allocated for a storage of the segment to what is there, and gives its bytes.
-func (o *Observer) count(storage int32, component uint8, s allocator.Stats) (held uint64) {
-	held = s.Allocated - o.allocated
-	o.allocated = s.Allocated
+func (o *Observer) count(storage int32, component uint8, allocated, reserved uint64) (held uint64) {
+	held = allocated - o.allocated
+	o.allocated = allocated
 	o.components[component] += held
 	o.modules[o.Template.Storages[storage].Module] += held
-	if s.Reserved > o.mostReserved {
-		o.mostReserved, o.unallocated = s.Reserved, s.Reserved-s.Allocated
+	if reserved > o.mostReserved {
+		o.mostReserved, o.unallocated = reserved, reserved-allocated
 	}
-	o.reserved = s.Reserved
+	o.reserved = reserved
 	row := &o.phases[o.rows[o.phase]]
-	row.PeakAllocated = max(row.PeakAllocated, s.Allocated)
-	row.PeakReserved = max(row.PeakReserved, s.Reserved)
-	if s.Allocated > o.peak.Allocated {
-		o.peak.Segment, o.peak.Storage, o.peak.Allocated, o.rising = o.Segment, storage, s.Allocated, true
+	row.PeakAllocated = max(row.PeakAllocated, allocated)
+	row.PeakReserved = max(row.PeakReserved, reserved)
+	if allocated > o.peak.Allocated {
+		o.peak.Segment, o.peak.Storage, o.peak.Allocated, o.rising = o.Segment, storage, allocated, true
 	}
 	return held
 }

@@ -39,7 +39,7 @@ func (p *Player) leaveOutCopies(t *template.Template, value func(storage int32) 
 }
 
 // component is what a storage counts as.
-func (p *Player) component(s Segment, storage int32) uint8 {
+func (p *Player) component(s *Segment, storage int32) uint8 {
 	if len(p.sources) > 0 {
 		if source, ok := p.sources[storage]; ok {
 			return source.component

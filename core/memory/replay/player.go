@@ -99,7 +99,7 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 		if e >= 0 && e == emptied {
 			p.Allocator.EmptyCache()
 		}
-		if err := p.playEvent(s, e); err != nil {
+		if err := p.playEvent(&s, e); err != nil {
 			return p.failed(s, e, at, err)
 		}
 	}
@@ -108,7 +108,7 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 	return nil, nil
 }
 
-func (p *Player) playEvent(s Segment, e int32) error {
+func (p *Player) playEvent(s *Segment, e int32) error {
 	o := p.Observer
 	if e < 0 {
 		_ = p.Allocator.Free(p.blocks[^e]) // the trace was checked: it is allocated
@@ -119,7 +119,7 @@ func (p *Player) playEvent(s Segment, e int32) error {
 		return nil
 	}
 	if p.Allocating != nil {
-		p.Allocating(s, e, p.component(s, e))
+		p.Allocating(*s, e, p.component(s, e))
 	}
 	block, err := p.Allocator.Malloc(p.sizes[e])
 	if err != nil {
@@ -127,7 +127,8 @@ func (p *Player) playEvent(s Segment, e int32) error {
 	}
 	p.blocks[e] = block
 	if o != nil {
-		o.allocate(e, p.component(s, e), p.Allocator.Stats())
+		allocated, reserved := p.Allocator.Held()
+		o.allocate(e, p.component(s, e), allocated, reserved)
 		o.sample()
 	}
 	return nil

@@ -152,7 +152,7 @@ func (p *Player) free(t *played, number, event int32) {
 func (p *Player) keepSurvivors(s Segment) {
 	t := &played{template: s.Template.Base(), position: s.Position, storages: make([]survivor, 0, len(s.Template.Survivors))}
 	for _, i := range s.Template.Survivors {
-		kept := survivor{block: p.blocks[i], module: s.Template.Storages[i].Module, component: p.component(s, i), allocated: true}
+		kept := survivor{block: p.blocks[i], module: s.Template.Storages[i].Module, component: p.component(&s, i), allocated: true}
 		if p.Observer != nil {
 			kept.held = p.Observer.held[i]
 		}

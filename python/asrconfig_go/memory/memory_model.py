@@ -159,12 +159,11 @@ class MemoryModel(OpenedTrace):
 
         shape = Shape(batch, seconds, labels)
         request = {**self.step_request(shape), "kind": "evaluate", "limit_bytes": None}
-        found = native.call("memory.simulate", request)
         # What the outputs take by themselves: expandable segments hand out no more than was asked for, and the outputs
         # are often there only for the last few events.
         exact = {**request, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}
         held = native.call("memory.simulate", exact)["timeline"]["components"]
-        return evaluation_of(shape, found, held, self.about, self.settings)
+        return evaluation_of(shape, self.evaluated(shape), held, self.about, self.settings)
 
     def simulate_run(
         self,

@@ -150,9 +150,14 @@ class OpenedTrace:
         self._finalizer()
 
     def _fits(self, shape: Shape, limit: int) -> bool:
-        request = {**self.step_request(shape), "limit_bytes": self._uncorrected(limit), "timeline": 0, "modules": 1}
-        found = native.call("memory.simulate", request)
-        return bool(found["fits"]) and found["retries"] == 0
+        asked = {"limit_bytes": self._uncorrected(limit), "keep_cache": True, "timeline": 0, "modules": 1}
+        return bool(native.call("memory.simulate", {**self.step_request(shape), **asked})["fits"])
+
+    def evaluated(self, shape: Shape) -> dict[str, Any]:
+        """Evaluation batches of this shape, simulated without a limit."""
+        request = {**self.step_request(shape), "kind": "evaluate", "limit_bytes": None}
+        found: dict[str, Any] = native.call("memory.simulate", request)
+        return found
 
     @property
     def factor(self) -> float:

@@ -6,6 +6,7 @@ import math
 import warnings
 from array import array
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -164,16 +165,18 @@ class Tracer:
         share, limit = wanted.share, wanted.budget_bytes - self._outside(memory)
         rows = tuple(_table(memory, _lengths(min(durations), longest_s), share, limit))
         largest = max(1, rows[-1][1])
-        return {
-            **wanted.settings._asdict(),
-            "budget_bytes": wanted.budget_bytes,
-            "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
-            "peaks": self._peaks(memory, share, largest, longest_s, wanted.budget_bytes),
-            "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
-            "note": _assumed(memory),
-            "work": _work(memory, rows, durations) if wanted.work else [],
-            "high_bytes": self._worst(memory, rows, share, durations, limit) if wanted.high else None,
-        }
+        with ThreadPoolExecutor(1) as beside:  # the library works outside the GIL
+            high = beside.submit(self._worst, memory, rows, share, durations, limit) if wanted.high else None
+            return {
+                **wanted.settings._asdict(),
+                "budget_bytes": wanted.budget_bytes,
+                "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
+                "peaks": self._peaks(memory, share, largest, longest_s, wanted.budget_bytes),
+                "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
+                "note": _assumed(memory),
+                "work": _work(memory, rows, durations) if wanted.work else [],
+                "high_bytes": None if high is None else high.result(),
+            }
 
     def _one_length(self, memory: MemoryModel, wanted: Wanted, sizes: list[int], longest_s: float) -> dict[str, Any]:
         peaks = [self._peak(memory, size, longest_s) for size in sizes]
@@ -288,9 +291,15 @@ def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int) ->
 
 def _evaluation(memory: MemoryModel, batch: int, seconds: float, share: int, limit: int) -> int:
     """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits."""
-    while 2 * batch <= max(share, batch) and memory.evaluation(2 * batch, seconds).peak_reserved <= limit:
+    while 2 * batch <= max(share, batch) and _evaluated(memory, 2 * batch, seconds) <= limit:
         batch *= 2
     return batch
+
+
+def _evaluated(memory: MemoryModel, batch: int, seconds: float) -> int:
+    from ..memory.memory_settings import Shape
+
+    return int(memory.evaluated(Shape(batch, seconds, None))["peak_reserved"])
 
 
 def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotTraced) -> dict[str, Any]:

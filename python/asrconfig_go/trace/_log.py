@@ -27,9 +27,13 @@ class Names:
 
 @dataclass
 class Segment:
-    """A stretch of the run. ``events``: bytes of a birth, or -1 - number of the storage that died."""
+    """A stretch of the run. ``events``: bytes of a birth, or -1 - number of the storage that died.
+
+    ``first`` is the number of its first storage.
+    """
 
     kind: str
+    first: int
     shape: dict[str, int] = field(default_factory=dict)
     events: list[int] = field(default_factory=list)
     op: list[int] = field(default_factory=list)
@@ -54,7 +58,7 @@ class EventLog:
 
     def begin(self, kind: str, shape: dict[str, int], phase: str) -> None:
         """Start a segment; the one before it is over."""
-        self.segments.append(Segment(kind, shape, phases=[(0, phase)]))
+        self.segments.append(Segment(kind, self.births, shape, phases=[(0, phase)]))
         self._open = True
 
     def close(self) -> None:
@@ -77,11 +81,38 @@ class EventLog:
         number = self._write_birth(size, op, tag)
 
         def died(_: object) -> None:
-            del self._living[key]
+            last, _ = self._living.pop(key)
             if self._open:
-                self.segments[-1].events.append(-1 - number)
+                self.segments[-1].events.append(-1 - last)
 
         self._living[key] = (number, weakref.ref(storage, died))
+
+    def home(self, number: int) -> tuple[Segment, int]:
+        """The segment of a storage, and its place there."""
+        return self._home[number]
+
+    def repeat(self, first: Segment, before: Segment, like: Segment) -> None:
+        """Write down the rest of the newest segment, of which nothing but the inputs is there, as ``like`` has it.
+
+        Sizes are those of ``first``, the micro-batch of the same shape. What ``like`` frees of the micro-batch before
+        it, it leaves anew, as a loss that is kept: those storages of ``before`` then are the new ones.
+        """
+        segment, sizes = self.segments[-1], [e for e in first.events if e >= 0]
+        renewed: dict[int, int] = {}
+        for event in like.events[len(segment.op) :]:
+            number = -1 - event
+            if event >= 0:
+                place = len(segment.op)
+                self._append_birth(sizes[place], like.op[place], like.module[place], like.tag[place])
+            elif number >= like.first:
+                self._write_death(segment.first + number - like.first)
+            else:
+                place = self._home[number][1]
+                renewed[before.first + place] = segment.first + place
+                self._write_death(before.first + place)
+        segment.phases = list(like.phases)
+        for key, (number, held) in self._living.items():
+            self._living[key] = (renewed.get(number, number), held)
 
     def call(
         self, op: Any, name: str, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]
@@ -175,11 +206,15 @@ class EventLog:
         segment = self.segments[-1]
         if segment.phases[-1][1] != phase:
             segment.phases.append((len(segment.events), phase))
+        return self._append_birth(size, self.ops(self._called or op), self.modules(module), TAGS.index(tag))
+
+    def _append_birth(self, size: int, op: int, module: int, tag: int) -> int:
+        segment = self.segments[-1]
         self._home.append((segment, len(segment.op)))
         segment.events.append(size)
-        segment.op.append(self.ops(self._called or op))
-        segment.module.append(self.modules(module))
-        segment.tag.append(TAGS.index(tag))
+        segment.op.append(op)
+        segment.module.append(module)
+        segment.tag.append(tag)
         self.births += 1
         return self.births - 1
 

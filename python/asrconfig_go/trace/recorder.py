@@ -140,6 +140,11 @@ class MemoryRecorder:
         self._log.segments[-1].shape.update(shape)
         self.segment("iteration")
 
+    @property
+    def log(self) -> EventLog:
+        """The events so far."""
+        return self._log
+
     def place(self, batch: Any, tag: str = "input") -> Any:
         """Count the tensors of a batch from here on; gives the batch back with imaginary floats."""
         with self.working():

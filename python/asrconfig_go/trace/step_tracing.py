@@ -18,6 +18,8 @@ from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedErro
 from .._base.transformers_features import checkpoint_options, trainer_stops_caching
 from . import _checkpoints, _traced_optimizers
 from ._copy import imaginary_copy
+from ._log import Segment
+from ._repeats import Window, Windows
 from ._trace_errors import CheckpointError, NoLossError, RefusedBatchError, TraceError
 from .recorder import MemoryRecorder
 from .signature import LossFunction, MadeUp, made_up_batches
@@ -176,25 +178,40 @@ class _Loop:
         recorder.load_again(model)  # the Trainer puts the model on the device, and then accelerate's prepare_model
         optimizer = _traced_optimizers.build(self._optimizer, model)
         scaler = torch.amp.GradScaler("cpu") if self._dtype is torch.float16 else None
+        known = Windows(recorder.log)
         for number, point in enumerate(windows):
-            self._window(recorder, model, optimizer, scaler, _checked(point))
+            window = self._window(recorder, model, optimizer, scaler, _checked(point), known)
+            if number > 0 and window is not None:  # the first window takes workspaces that stay
+                known.ran(window)
             if progress is not None:
                 progress(number + 1, len(windows))
         if self._evaluation:
             self._evaluate(recorder, model, points)
 
-    def _window(self, recorder: MemoryRecorder, model: nn.Module, optimizer: Any, scaler: Any, point: Point) -> None:
+    def _window(
+        self, recorder: MemoryRecorder, model: nn.Module, optimizer: Any, scaler: Any, point: Point, known: Windows
+    ) -> Window | None:
+        """One optimizer step; its micro-batches, if all of them were run."""
         before = self._held
         self._held = []
+        run: list[Segment] = []
+        like: Window | None = None
         for number in range(min(self._accumulation, _WINDOW)):
             recorder.segment("accumulate" if number else "micro", **_shape(point))
+            run.append(recorder.log.segments[-1])
             self._held.append(recorder.place(self._batch(point)))
             before.clear()
+            if like is not None:
+                recorder.log.repeat(run[0], run[-2], like.further[number - 1])
+                continue
             with recorder.working(), _failing_clearly(point, self._checkpointing):
                 self._kept = self._micro_batch(model, self._held[-1], scaler)
+            if number == 0 and self._accumulation > 1:
+                like = known.like(run[0])
         recorder.segment("step", phase="optimizer", **_shape(point))
         with recorder.working():
             self._step(model, optimizer, scaler)
+        return Window(run[0], run[1:]) if like is None else None
 
     def _micro_batch(self, model: nn.Module, batch: dict[str, torch.Tensor], scaler: Any) -> torch.Tensor:
         loss = self._forward(model, batch)

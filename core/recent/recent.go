@@ -1,0 +1,55 @@
+// Package recent keeps the newest answers to questions that are asked again, such as by the operations of one plan.
+package recent
+
+import (
+	"slices"
+	"sync"
+)
+
+// Memory holds at most so many answers; the oldest go first. It is safe for concurrent use.
+type Memory[K comparable, V any] struct {
+	most    int
+	mutex   sync.Mutex
+	answers map[K]V
+	order   []K // from the oldest
+}
+
+// New is a memory of at most so many answers.
+func New[K comparable, V any](most int) *Memory[K, V] {
+	return &Memory[K, V]{most: most, answers: map[K]V{}}
+}
+
+// Get is the answer to a question, if it is known.
+func (m *Memory[K, V]) Get(question K) (V, bool) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	answer, known := m.answers[question]
+	return answer, known
+}
+
+// Take is Get of an answer that only its caller has from here on.
+func (m *Memory[K, V]) Take(question K) (V, bool) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	answer, known := m.answers[question]
+	m.forget(question)
+	return answer, known
+}
+
+// Put keeps an answer as the newest.
+func (m *Memory[K, V]) Put(question K, answer V) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.forget(question)
+	if len(m.order) == m.most {
+		m.forget(m.order[0])
+	}
+	m.answers[question], m.order = answer, append(m.order, question)
+}
+
+func (m *Memory[K, V]) forget(question K) {
+	if at := slices.Index(m.order, question); at >= 0 {
+		delete(m.answers, question)
+		m.order = slices.Delete(m.order, at, at+1)
+	}
+}

@@ -1,0 +1,88 @@
+"""Micro-batches that are written down from an earlier window are what running them gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+from asrconfig_go.demo.digit_model import small_model
+from asrconfig_go.memory.model_source import model_source
+from asrconfig_go.trace import trace_training
+from asrconfig_go.trace._repeats import Windows
+from torch import nn
+
+
+class Unsteady(nn.Module):
+    """Every third forward pass has one layer more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.passes = nn.Linear(8, 8), 0
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        self.passes += 1
+        for _ in range(2 if self.passes % 3 == 0 else 1):
+            x = self.layer(x).relu()
+        return {"loss": x.sum()}
+
+
+class Keeping(nn.Module):
+    """Keeps what its last forward pass made until the one after the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.kept = nn.Linear(8, 8), [None, None]
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        x = self.layer(x)
+        self.kept = [self.kept[1], x.detach()]
+        return {"loss": x.sum()}
+
+
+def squares(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+    return {"x": torch.zeros(batch, length, 8)}
+
+
+OWN = [(2, 301, 0), (3, 407, 0), (5, 503, 0), (1, 301, 0), (1, 503, 0)]
+
+
+def as_recorded(trace: Any) -> list[Any]:
+    """The segments without the order of frees between two allocations, which says nothing."""
+    found = []
+    for segment in trace.segments:
+        gaps: list[list[int]] = [[]]
+        for event in segment["events"]:
+            gaps[-1].append(event) if event < 0 else gaps.append([event])
+        found.append({**segment, "events": [gap[:1] + sorted(gap[1:]) for gap in gaps]})
+    return found
+
+
+CASES: list[tuple[Any, dict[str, Any], int]] = [
+    (small_model(tokens=12, seed=0), {}, 5),
+    (small_model(tokens=12, seed=0), {"precision": "fp16", "gradient_checkpointing": True, "optimizer": "sgd"}, 5),
+    (model_source("openai/whisper-tiny").model, {"precision": "bf16"}, 5),
+    (Unsteady(), {"batch_fn": squares, "points": OWN}, 0),
+    (Keeping(), {"batch_fn": squares, "points": OWN}, 0),
+]
+
+
+@pytest.mark.parametrize(("model", "options", "fewest"), CASES)
+def test_written_down_is_as_run(
+    model: Any, options: dict[str, Any], fewest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    like = Windows.like
+    monkeypatch.setattr(Windows, "like", lambda self, first: found.append(like(self, first)) or found[-1])
+    short = trace_training(model, accumulation=3, **options)
+    monkeypatch.setattr(Windows, "like", lambda self, first: None)
+    if hasattr(model, "passes"):
+        model.passes = 0
+    whole = trace_training(model, accumulation=3, **options)
+    assert sum(window is not None for window in found) >= fewest
+    assert as_recorded(short) == as_recorded(whole)
+    assert (short.ops, short.modules, short.calls) == (whole.ops, whole.modules, whole.calls)
