@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,10 @@ from torch.utils import _pytree as pytree
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
+from .._base.input_units import TOKENS_PER_SECOND
 from .made_up_batches import BatchFunction, SpeechBatches, speech_batches
+
+_TEXT, _MASK = "input_ids", "attention_mask"
 
 LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
 LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and labels
@@ -37,12 +41,24 @@ def made_up_batches(model: Any) -> Iterator[MadeUp]:
         yield MadeUp(known)
     parameters = _parameters(model)
     target = next((name for name in parameters if "label" in name), None)
-    inputs = list(_inputs(known, parameters, target))
+    inputs = list(_inputs(model, known, parameters, target))
     for kind, labels in _labels(model) if target else ():
         for shape, batches in inputs:
             yield MadeUp(_joined(batches, target, labels), f"{shape}, {target}: {kind}")
     for shape, batches in inputs:
         yield MadeUp(batches, f"{shape}, no labels; the mean of its outputs stands for a loss", mean_of)
+
+
+def given_batches(model: Any, batches: SpeechBatches) -> Iterator[MadeUp]:
+    """What to try with batches that a user's collator made: the model's loss, or none, as where the Trainer has its own."""
+    yield MadeUp(batches)
+    taken, make = _parameters(model), batches.batch
+
+    def unlabelled(*point: int) -> dict[str, torch.Tensor]:
+        return {name: value for name, value in make(*point).items() if name in taken and "label" not in name}
+
+    words = "the collator's, without labels; the mean of the model's outputs stands for a loss"
+    yield MadeUp(replace(batches, batch=unlabelled), words, mean_of)
 
 
 def mean_of(outputs: Any) -> torch.Tensor:
@@ -68,11 +84,14 @@ def _parameters(model: Any) -> dict[str, inspect.Parameter]:
 
 
 def _inputs(
-    known: SpeechBatches | None, parameters: dict[str, inspect.Parameter], target: str | None
+    model: Any, known: SpeechBatches | None, parameters: dict[str, inspect.Parameter], target: str | None
 ) -> Iterator[tuple[str, SpeechBatches]]:
-    """The input without labels: as its config says, else waveforms for the one argument that ``forward`` needs."""
+    """The input without labels: as its config says, tokens, or waveforms for the one argument that ``forward`` needs."""
     if known is not None:
         yield "input as its config says", replace(known, batch=_without_labels(known.batch))
+        return
+    if _TEXT in parameters:
+        yield f"{_TEXT}: (batch, tokens), {TOKENS_PER_SECOND} tokens counted as a second", _texts(model, parameters)
         return
     names = [name for name in parameters if name != target]
     needed = [name for name in names if parameters[name].default is inspect.Parameter.empty]
@@ -91,6 +110,37 @@ def _waveforms(name: str, *channels: int) -> BatchFunction:
     return lambda batch, length, labels: {name: torch.randn(batch, *channels, length)}
 
 
+def _texts(model: Any, parameters: dict[str, inspect.Parameter]) -> SpeechBatches:
+    """Tokens of a text model, with a mask where it takes one, up to the length that its positions allow."""
+    words = _vocabulary(model)
+
+    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        tokens = torch.randint(words // 2, words, (batch, length))  # clear of the marks, which come first
+        mask = {_MASK: torch.ones_like(tokens)} if _MASK in parameters else {}
+        return {_TEXT: tokens, **mask}
+
+    return SpeechBatches(make, TOKENS_PER_SECOND, max_length=positions(model))
+
+
+def positions(model: Any) -> int | None:
+    """The most tokens that a text model's positions allow, if it has learnt them."""
+    longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    if not isinstance(longest, int):
+        return None
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return longest - module.padding_idx - 1  # RoBERTa counts from behind it
+    return longest
+
+
+def _vocabulary(model: Any) -> int:
+    """How many tokens a text model knows: by its embedding, or by its config."""
+    found = getattr(getattr(model, "config", None), "vocab_size", None)
+    with contextlib.suppress(NotImplementedError, AttributeError):
+        found = model.get_input_embeddings().num_embeddings
+    return int(found or 30)
+
+
 def _without_labels(make: BatchFunction) -> BatchFunction:
     return lambda *point: {name: tensor for name, tensor in make(*point).items() if name != "labels"}
 
@@ -103,12 +153,15 @@ def _joined(batches: SpeechBatches, target: str | None, labels: LabelFunction) -
 def _labels(model: Any) -> Iterator[tuple[str, LabelFunction]]:
     """Labels of the usual heads: a class of each clip, of each frame, a text, a number of each clip."""
     classes = int(getattr(getattr(model, "config", None), "num_labels", None) or 2)
+    each = "text" if _TEXT in _parameters(model) else "clip"
     frames = getattr(model, "_get_feat_extract_output_lengths", None)  # of transformers' models of waveforms
-    yield "a class of each clip", lambda batch, length, labels: torch.randint(0, classes, (batch,))
+    yield f"a class of each {each}", lambda batch, length, labels: torch.randint(0, classes, (batch,))
     if frames is not None:
         yield (
             "a class of each frame",
             lambda batch, length, labels: torch.zeros(batch, int(frames(torch.tensor(length))), classes),
         )
-    yield "a text of each clip", lambda batch, length, labels: torch.randint(0, classes, (batch, labels))
-    yield "a number of each clip", lambda batch, length, labels: torch.zeros(batch)
+    if each == "text":
+        yield "a token of each place", lambda batch, length, labels: torch.randint(0, classes, (batch, length))
+    yield f"a text of each {each}", lambda batch, length, labels: torch.randint(0, classes, (batch, labels))
+    yield f"a number of each {each}", lambda batch, length, labels: torch.zeros(batch)
