@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from .data.durations import DurationSettings
     from .data.labels import LabelReport
     from .data.scan import ScanSettings
-    from .trace.collated_batches import CollatedExamples
     from .explain import Explanation
     from .guard import Guard
     from .guard.guard import GuardSettings
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from .monitor.memory_callback import AdaptiveMemoryCallback
     from .monitor.watch_options import WatchSettings
     from .plan.planner import NotTraced, Tracer
+    from .trace.collated_batches import CollatedExamples
 
 
 class ASRConfigManager:
@@ -85,13 +85,13 @@ class ASRConfigManager:
         A ``collator`` makes the batches of the trace, too. ``model`` is the profiled one, if not given.
         """
         options.setdefault("model", self._model)
-        self._examples = examples_of(dataset, options.get("collator"), options["model"])
+        options["collator"] = self._examples = examples_of(dataset, options.get("collator"), options["model"])
         self.durations, self._unit = array("d"), None
         self._streamed = _is_stream(dataset)
         if isinstance(dataset, DatasetProfile):
             self.dataset = dataset
             return dataset
-        scanned = scan_audio(dataset, sample_size=sample_size, **{**options, "collator": self._examples})
+        scanned = scan_audio(dataset, sample_size=sample_size, **options)
         self._unit = scanned.unit
         if not scanned.profile.sampled:
             self.durations = scanned.durations

@@ -1,7 +1,7 @@
 """Inputs of models by name, and how long one unit of them counts.
 
-Plans, traces and reports reckon in seconds. A token of text counts as a frame of wav2vec2, 20 ms: a transformer computes
-as much for one as for the other, so whatever a plan assumes of a second of audio holds for 50 tokens.
+Plans, traces and reports reckon in seconds. A token of text counts as a frame of wav2vec2, 20 ms: a transformer
+computes as much for one as for the other, so whatever a plan assumes of a second of audio holds for 50 tokens.
 """
 
 from __future__ import annotations

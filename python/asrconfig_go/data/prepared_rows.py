@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ class PreparedRows:
             unit = None
         if name is None or unit is None:
             return self.of_examples(rows)
-        taken = range(len(rows))
+        taken: Sequence[int] = range(len(rows))
         if sample_size is not None and sample_size < len(rows):
             taken = sorted(random.Random(seed).sample(taken, sample_size))
         lengths = ((row, len(rows[row][name])) for row in taken)
@@ -127,11 +127,10 @@ def axes_of(value: Any) -> int:
 def _source(
     lengths: Iterable[tuple[int, int]], unit: InputUnit, label: str, total: int, population: int | None
 ) -> Source:
-    sampled = population is None or total < population
-    return Source(
-        None, lambda: iter((Piece(known=[(at, _clip(row, length, unit)) for at, (row, length) in enumerate(lengths)]),)),
-        label, total, population, sampled, unit=unit,
-    )  # fmt: skip
+    def pieces() -> Iterator[Piece]:
+        yield Piece(known=[(place, _clip(row, length, unit)) for place, (row, length) in enumerate(lengths)])
+
+    return Source(None, pieces, label, total, population, population is None or total < population, unit=unit)
 
 
 def _clip(row: int, length: int, unit: InputUnit) -> dict[str, Any]:

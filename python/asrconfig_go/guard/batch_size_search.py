@@ -100,8 +100,9 @@ def find_max_batch_size(
 
     A trainer runs its own step on its longest clips, or on its first ones stretched to ``seconds``; ``batch`` is a
     collated batch for streams. A model runs ``model(**batch_fn(samples))``, made-up clips of ``seconds`` seconds, or
-    texts of ``max_length`` tokens, by a tokenizer in place of ``batch_fn``, if any; in ``precision`` (``"fp32"``, ``"fp16"``, ``"bf16"``), with gradients kept from before where ``accumulation`` is
-    above 1. ``optimizer`` is one of torch, or the Trainer's name for it; AdamW, or the trainer's, if not given.
+    texts of ``max_length`` tokens, by a tokenizer in place of ``batch_fn``, if any; in ``precision`` (``"fp32"``,
+    ``"fp16"``, ``"bf16"``), with gradients kept from before where ``accumulation`` is above 1. ``optimizer`` is one of
+    torch, or the Trainer's name for it; AdamW, or the trainer's, if not given.
 
     ``start`` is a guess: samples, or a ``MemoryModel``. Without one a GPU's search traces the model, or starts from
     ``low``. A right guess takes two trials, one within a factor of two about four.

@@ -44,7 +44,8 @@ def trial_inputs(model: Any, tokenizer: Any, seconds: float | None, max_length: 
         length, labels, words = batches.length(seconds), batches.labels(seconds), "made-up batches"
     else:
         raise InvalidArgumentError(
-            "without batch_fn the length of the inputs is not known", "pass seconds= of audio, or max_length= of texts"
+            "without batch_fn the length of the inputs is not known",
+            "pass seconds= of audio, max_length= of texts, or pass batch_fn(samples)",
         )
     way = _way(model, ways, length, labels)
     texts = {} if tokenizer is None else _tokenized(tokenizer, length)

@@ -123,8 +123,8 @@ class Tracer:
         longest_s = memory.length(max(durations)) / memory.length_per_second
         if getattr(self._batch_fn, "by_length", True) and memory.answers(2, longest_s):
             return self._any_length(memory, wanted, durations, longest_s)
-        # Its control flow depends on the batch, so that no shape tells of another, or the guard does not know how long a
-        # batch is: the candidates are traced.
+        # Its control flow depends on the batch, so that no shape tells of another, or the guard does not know how long
+        # a batch is: the candidates are traced.
         sizes, length, labels = _divisors(wanted.share), memory.length(longest_s), memory.labels(longest_s)
         memory = self._opened(wanted, tuple((size, length, labels) for size in sizes))
         return self._one_length(memory, wanted, sizes, longest_s)

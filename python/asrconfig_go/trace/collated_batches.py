@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,25 +15,15 @@ import torch
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.input_units import FRAMES_PER_SECOND, INPUTS, TOKENS_PER_SECOND, InputUnit
+from .collated_sizes import Example, Key, input_key, line_through, picked, sizes_of, stretched, word_of
 from .made_up_batches import SpeechBatches, speech_batches
-from .signature import positions
+from .text_batches import positions
 
 _DRAWN = 128  # examples that are collated, each alone
 _BASE = 4  # the longest, which every batch is made of
 _WAVE = 4000  # a longer input holds samples, not frames of a spectrogram
 _OFF = 2  # positions by which a size may miss the line through the shortest and the longest example
 _HINT = "check that collator([dataset[0]]) gives the model's keyword arguments, or pass batch_fn(batch, length, labels)"
-
-Key = tuple[str, int]  # an entry and one of its axes; axis 0 of one number for each sample: its value
-
-
-@dataclass(frozen=True)
-class _Example:
-    """The sizes of a batch of one row; its ``length`` is that of the input."""
-
-    row: int
-    sizes: dict[Key, int]
-    length: int = 1
 
 
 @dataclass(frozen=True)
@@ -56,13 +46,15 @@ class CollatedExamples:
         fixed = self._longest.length if self._longest.length == self._shortest.length else None
         known = self._known
         if known is not None:
-            return InputUnit(_word(name, known.length_per_second), known.length_per_second, known.fixed_length or fixed)
+            return InputUnit(
+                word_of(name, known.length_per_second), known.length_per_second, known.fixed_length or fixed
+            )
         if name == "input_ids":
             return InputUnit("tokens", TOKENS_PER_SECOND, fixed)
         axes = [axis for entry, axis in self._longest.sizes if entry == name]
         wave = max(axes, default=1) == 1 or self._longest.length >= _WAVE
         rate = SAMPLING_RATE if wave else FRAMES_PER_SECOND
-        return InputUnit(_word(name, rate), rate, fixed)
+        return InputUnit(word_of(name, rate), rate, fixed)
 
     def lengths(self) -> list[tuple[int, int]]:
         """The drawn rows and the length of each."""
@@ -70,7 +62,7 @@ class CollatedExamples:
 
     def length(self, row: Any) -> int:
         """The length of one more row."""
-        return _sizes(self._collate([row])).get(self._input, 1)
+        return sizes_of(self._collate([row])).get(self._input, 1)
 
     def batches(self, seconds: Sequence[float] = ()) -> SpeechBatches:
         """How to feed the model; with the ``seconds`` of every row's audio, lengths are reckoned from those."""
@@ -95,7 +87,7 @@ class CollatedExamples:
             self._bases[count] = self._collate([self.dataset[e.row] for e in self._by_length[-count:]])
         rows = [i % count for i in range(batch)]
         base = self._bases[count]
-        return {name: self._resized(name, _picked(value, rows, count), length, labels) for name, value in base.items()}
+        return {name: self._resized(name, picked(value, rows, count), length, labels) for name, value in base.items()}
 
     def _resized(self, name: str, value: Any, length: int, labels: int) -> Any:
         if not isinstance(value, torch.Tensor) or not value.dim():
@@ -107,7 +99,7 @@ class CollatedExamples:
             if axis == 0:
                 value = (value * (size / max(1, int(value.max())))).round().clamp(min=1).to(value.dtype)
             elif value.shape[axis] != size:
-                value = _stretched(value, axis, max(1, size))
+                value = stretched(value, axis, max(1, size))
         return value
 
     def _size(self, key: Key, length: int, labels: int) -> int | None:
@@ -122,7 +114,7 @@ class CollatedExamples:
     @cached_property
     def _lines(self) -> dict[Key, Callable[[float], float]]:
         """The axes that grow with the input."""
-        found = {key: _line(key, self._shortest, self._longest) for key in self._varying if key != self._input}
+        found = {key: line_through(key, self._shortest, self._longest) for key in self._varying if key != self._input}
         return {key: line for key, line in found.items() if self._follows(key, line)}
 
     def _follows(self, key: Key, line: Callable[[float], float]) -> bool:
@@ -152,30 +144,30 @@ class CollatedExamples:
             return None
 
     @property
-    def _by_length(self) -> list[_Example]:
+    def _by_length(self) -> list[Example]:
         return sorted(self._examples, key=lambda e: e.length)
 
     @property
-    def _shortest(self) -> _Example:
+    def _shortest(self) -> Example:
         return self._by_length[0]
 
     @property
-    def _longest(self) -> _Example:
+    def _longest(self) -> Example:
         return self._by_length[-1]
 
     @cached_property
     def _input(self) -> Key:
-        return _input_key(self._sized)
+        return input_key(self._sized)
 
     @cached_property
-    def _examples(self) -> list[_Example]:
-        return [_Example(row, sizes, sizes.get(self._input, 1)) for row, sizes in self._sized.items()]
+    def _examples(self) -> list[Example]:
+        return [Example(row, sizes, sizes.get(self._input, 1)) for row, sizes in self._sized.items()]
 
     @cached_property
     def _sized(self) -> dict[int, dict[Key, int]]:
         count = len(self.dataset)
         rows = sorted(random.Random(self.seed).sample(range(count), min(_DRAWN, count)))
-        return {row: _sizes(self._collate([self.dataset[row]])) for row in rows}
+        return {row: sizes_of(self._collate([self.dataset[row]])) for row in rows}
 
     def _collate(self, rows: list[Any]) -> dict[str, Any]:
         try:
@@ -195,54 +187,3 @@ class CollatedExamples:
         raise InvalidArgumentError(
             f"the collator {type(self.collator).__name__} fails: {type(error).__name__}: {error}", _HINT
         ) from error
-
-
-def _sizes(batch: dict[str, Any]) -> dict[Key, int]:
-    """Of a batch of one: each axis, and numbers that are called lengths."""
-    found: dict[Key, int] = {}
-    for name, value in batch.items():
-        if isinstance(value, torch.Tensor) and value.dim() and value.shape[0] != 1:
-            raise InvalidArgumentError(
-                f"the collator makes {value.shape[0]} rows of {name!r} of one example",
-                "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
-            )
-        if isinstance(value, torch.Tensor):
-            found |= {(name, axis): size for axis, size in enumerate(value.shape) if axis}
-            if value.dim() == 1 and "len" in name and not value.is_floating_point():
-                found[(name, 0)] = int(value[0])
-    return found
-
-
-def _input_key(sized: Mapping[int, dict[Key, int]]) -> Key:
-    """The input and its axis in time: what changes from example to example, or else its longest."""
-    first = next(iter(sized.values()))
-    names = list(dict.fromkeys(name for name, axis in first if axis and "label" not in name and "mask" not in name))
-    name = next((known for known in INPUTS if known in names), names[0] if names else "")
-    axes = [key for key in first if key[0] == name and key[1]]
-    changing = [key for key in axes if len({sizes.get(key) for sizes in sized.values()}) > 1]
-    return max(changing or axes, key=lambda key: first[key], default=("", 0))
-
-
-def _line(key: Key, shortest: _Example, longest: _Example) -> Callable[[float], float]:
-    rise = (longest.sizes[key] - shortest.sizes[key]) / max(1, longest.length - shortest.length)
-    return lambda length: shortest.sizes[key] + rise * (length - shortest.length)
-
-
-def _picked(value: Any, rows: Iterable[int], count: int) -> Any:
-    """The entry of a larger batch: rows of a smaller one again and again."""
-    if isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == count:
-        return value[list(rows)]
-    return [value[i] for i in rows] if isinstance(value, list) and len(value) == count else value
-
-
-def _stretched(value: torch.Tensor, axis: int, size: int) -> torch.Tensor:
-    """Numbers repeated or cut; of whole ones (tokens, masks, labels) each longer or shorter, so that padding stays last."""
-    old = value.shape[axis]
-    if not old:
-        return value.new_zeros([size if at == axis else n for at, n in enumerate(value.shape)])
-    places = torch.arange(size)
-    return value.index_select(axis, places % old if value.is_floating_point() else places * old // size).contiguous()
-
-
-def _word(name: str, rate: float) -> str:
-    return "tokens" if name == "input_ids" else "samples" if rate == SAMPLING_RATE else "frames"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,10 +12,8 @@ from torch.utils import _pytree as pytree
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
-from .._base.input_units import TOKENS_PER_SECOND
 from .made_up_batches import BatchFunction, SpeechBatches, speech_batches
-
-_TEXT, _MASK = "input_ids", "attention_mask"
+from .text_batches import TEXT, TOKENS_PER_SECOND, text_batches
 
 LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
 LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and labels
@@ -90,8 +87,11 @@ def _inputs(
     if known is not None:
         yield "input as its config says", replace(known, batch=_without_labels(known.batch))
         return
-    if _TEXT in parameters:
-        yield f"{_TEXT}: (batch, tokens), {TOKENS_PER_SECOND} tokens counted as a second", _texts(model, parameters)
+    if TEXT in parameters:
+        yield (
+            f"{TEXT}: (batch, tokens), {TOKENS_PER_SECOND} tokens counted as a second",
+            text_batches(model, parameters),
+        )
         return
     names = [name for name in parameters if name != target]
     needed = [name for name in names if parameters[name].default is inspect.Parameter.empty]
@@ -110,37 +110,6 @@ def _waveforms(name: str, *channels: int) -> BatchFunction:
     return lambda batch, length, labels: {name: torch.randn(batch, *channels, length)}
 
 
-def _texts(model: Any, parameters: dict[str, inspect.Parameter]) -> SpeechBatches:
-    """Tokens of a text model, with a mask where it takes one, up to the length that its positions allow."""
-    words = _vocabulary(model)
-
-    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
-        tokens = torch.randint(words // 2, words, (batch, length))  # clear of the marks, which come first
-        mask = {_MASK: torch.ones_like(tokens)} if _MASK in parameters else {}
-        return {_TEXT: tokens, **mask}
-
-    return SpeechBatches(make, TOKENS_PER_SECOND, max_length=positions(model))
-
-
-def positions(model: Any) -> int | None:
-    """The most tokens that a text model's positions allow, if it has learnt them."""
-    longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
-    if not isinstance(longest, int):
-        return None
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
-            return longest - module.padding_idx - 1  # RoBERTa counts from behind it
-    return longest
-
-
-def _vocabulary(model: Any) -> int:
-    """How many tokens a text model knows: by its embedding, or by its config."""
-    found = getattr(getattr(model, "config", None), "vocab_size", None)
-    with contextlib.suppress(NotImplementedError, AttributeError):
-        found = model.get_input_embeddings().num_embeddings
-    return int(found or 30)
-
-
 def _without_labels(make: BatchFunction) -> BatchFunction:
     return lambda *point: {name: tensor for name, tensor in make(*point).items() if name != "labels"}
 
@@ -153,7 +122,7 @@ def _joined(batches: SpeechBatches, target: str | None, labels: LabelFunction) -
 def _labels(model: Any) -> Iterator[tuple[str, LabelFunction]]:
     """Labels of the usual heads: a class of each clip, of each frame, a text, a number of each clip."""
     classes = int(getattr(getattr(model, "config", None), "num_labels", None) or 2)
-    each = "text" if _TEXT in _parameters(model) else "clip"
+    each = "text" if TEXT in _parameters(model) else "clip"
     frames = getattr(model, "_get_feat_extract_output_lengths", None)  # of transformers' models of waveforms
     yield f"a class of each {each}", lambda batch, length, labels: torch.randint(0, classes, (batch,))
     if frames is not None:

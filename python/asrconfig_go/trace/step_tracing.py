@@ -19,8 +19,8 @@ from .._base.transformers_features import checkpoint_options, trainer_stops_cach
 from . import _checkpoints, _traced_optimizers
 from ._copy import imaginary_copy
 from ._trace_errors import CheckpointError, NoLossError, RefusedBatchError, TraceError
-from .recorder import MemoryRecorder
 from .made_up_batches import SpeechBatches
+from .recorder import MemoryRecorder
 from .signature import LossFunction, MadeUp, given_batches, made_up_batches
 from .trace_file import Trace
 
@@ -97,9 +97,9 @@ def _next_to_try(model: nn.Module, batch_fn: BatchFunction | None, refused: list
         return None
     if len(refused) < len(ways):
         return ways[len(refused)]
-    if isinstance(batch_fn, SpeechBatches) or (
-        not ways[0].words and not isinstance(refused[0], RefusedBatchError | NoLossError)
-    ):
+    if isinstance(batch_fn, SpeechBatches):
+        raise refused[0]
+    if not ways[0].words and not isinstance(refused[0], RefusedBatchError | NoLossError):
         raise refused[0]  # a recognizer whose batch is right, and an operation that cannot be traced
     tried = "; ".join(
         f"{way.words or 'a text of each clip'}: {e.message}" for way, e in zip(ways, refused, strict=True)
