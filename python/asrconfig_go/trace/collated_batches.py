@@ -84,7 +84,7 @@ class CollatedExamples:
     def _batch(self, batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
         count = min(batch, _BASE, len(self._examples))
         if count not in self._bases:
-            self._bases[count] = self._collate([self.dataset[e.row] for e in self._by_length[-count:]])
+            self._bases[count] = self._collate([self.dataset[e.row] for e in self._padded[:count]])
         rows = [i % count for i in range(batch)]
         base = self._bases[count]
         return {name: self._resized(name, picked(value, rows, count), length, labels) for name, value in base.items()}
@@ -146,6 +146,12 @@ class CollatedExamples:
     @property
     def _by_length(self) -> list[Example]:
         return sorted(self._examples, key=lambda e: e.length)
+
+    @property
+    def _padded(self) -> list[Example]:
+        """The longest, then shorter ones: few batches need no mask, and attention without takes less."""
+        first, rest = self._longest, self._by_length[-2::-1]
+        return [first, *(e for e in rest if e.length < first.length), *(e for e in rest if e.length == first.length)]
 
     @property
     def _shortest(self) -> Example:

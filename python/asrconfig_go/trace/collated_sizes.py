@@ -51,6 +51,8 @@ def input_key(sized: Mapping[int, dict[Key, int]]) -> Key:
 
 
 def line_through(key: Key, shortest: Example, longest: Example) -> Callable[[float], float]:
+    """The size of an axis by the input's length."""
+    """The size of an axis by the input's length."""
     rise = (longest.sizes[key] - shortest.sizes[key]) / max(1, longest.length - shortest.length)
     return lambda length: shortest.sizes[key] + rise * (length - shortest.length)
 
@@ -72,4 +74,6 @@ def stretched(value: torch.Tensor, axis: int, size: int) -> torch.Tensor:
 
 
 def word_of(name: str, rate: float) -> str:
+    """What an input counts."""
+    """What an input counts."""
     return "tokens" if name == "input_ids" else "samples" if rate == SAMPLING_RATE else "frames"

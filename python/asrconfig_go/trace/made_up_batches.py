@@ -54,9 +54,9 @@ class SpeechBatches:
         longest = self.fixed_length or self.max_length
         if longest is not None and length > longest:
             raise InvalidArgumentError(
-                f"{seconds:g} s of input ({length} positions) is more than the model takes: "
-                f"{longest / self.length_per_second:g} s ({longest})",
-                "split or truncate what is longer, or choose a model without fixed positions",
+                f"{seconds:g} s of audio is more than the model takes: {longest / self.length_per_second:g} s"
+                f" ({length} samples, frames or tokens than {longest})",
+                "split clips, truncate texts, or choose a model without fixed positions",
             )
         return self.fixed_length or length
 
@@ -127,7 +127,7 @@ def _labels(config: Any, batch: int, labels: int) -> torch.Tensor:
     return torch.randint(3, max(4, min(vocabulary, 30)), (batch, labels))
 
 
-def _mask(batch: int, length: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+def padded_mask(batch: int, length: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
     """All but the first clip are a little shorter than the batch, as in any real batch of two or more."""
     mask = torch.ones(batch, length, dtype=dtype)
     mask[1:, length - length // 16 :] = 0
@@ -140,7 +140,7 @@ def _waveforms(config: Any) -> BatchFunction:
 
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
         made = {"input_values": torch.randn(batch, length), "labels": _labels(config, batch, labels)}
-        return {**made, "attention_mask": _mask(batch, length)} if masked else made
+        return {**made, "attention_mask": padded_mask(batch, length)} if masked else made
 
     return make
 
@@ -148,7 +148,7 @@ def _waveforms(config: Any) -> BatchFunction:
 def _features(config: Any, width: int, name: str = "input_features") -> BatchFunction:
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
         made = {name: torch.randn(batch, length, width), "labels": _labels(config, batch, labels)}
-        return {**made, "attention_mask": _mask(batch, length)} if name == "input_features" else made
+        return {**made, "attention_mask": padded_mask(batch, length)} if name == "input_features" else made
 
     return make
 

@@ -47,7 +47,7 @@ def made_up_batches(model: Any) -> Iterator[MadeUp]:
 
 
 def given_batches(model: Any, batches: SpeechBatches) -> Iterator[MadeUp]:
-    """What to try with batches that a user's collator made: the model's loss, or none, as where the Trainer has its own."""
+    """What to try with batches that a collator made: the model's loss, or none, as where the Trainer has its own."""
     yield MadeUp(batches)
     taken, make = _parameters(model), batches.batch
 
@@ -83,7 +83,7 @@ def _parameters(model: Any) -> dict[str, inspect.Parameter]:
 def _inputs(
     model: Any, known: SpeechBatches | None, parameters: dict[str, inspect.Parameter], target: str | None
 ) -> Iterator[tuple[str, SpeechBatches]]:
-    """The input without labels: as its config says, tokens, or waveforms for the one argument that ``forward`` needs."""
+    """The input without labels: as its config says, tokens, or waveforms for the one argument that is needed."""
     if known is not None:
         yield "input as its config says", replace(known, batch=_without_labels(known.batch))
         return

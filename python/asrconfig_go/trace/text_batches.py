@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .._base.input_units import TOKENS_PER_SECOND
-from .made_up_batches import SpeechBatches
+from .made_up_batches import SpeechBatches, padded_mask
 
 __all__ = ["TEXT", "TOKENS_PER_SECOND", "positions", "text_batches"]
 
@@ -17,12 +17,12 @@ TEXT, _MASK = "input_ids", "attention_mask"
 
 
 def text_batches(model: Any, parameters: Container[str]) -> SpeechBatches:
-    """Tokens without labels, with a mask where ``forward`` has such a parameter, up to the length that positions allow."""
+    """Tokens without labels, with a mask where ``forward`` takes one, up to the length that positions allow."""
     words = _vocabulary(model)
 
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
         tokens = torch.randint(words // 2, words, (batch, length))  # clear of the marks, which come first
-        mask = {_MASK: torch.ones_like(tokens)} if _MASK in parameters else {}
+        mask = {_MASK: padded_mask(batch, length, torch.int64)} if _MASK in parameters else {}
         return {TEXT: tokens, **mask}
 
     return SpeechBatches(make, TOKENS_PER_SECOND, max_length=positions(model))
