@@ -74,6 +74,9 @@ func (a durations) modelled(seconds float64) float64 {
 }
 
 func (a durations) mean() (sum float64) {
+	if a.fixed > 0 {
+		return a.fixed
+	}
 	for _, s := range a.sorted {
 		sum += a.modelled(s)
 	}

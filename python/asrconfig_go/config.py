@@ -46,8 +46,9 @@ class TrainingConfig(PlanRecord):
     ) -> TrainingArguments:
         """Build ``transformers.TrainingArguments`` for the installed transformers (4.46 or newer).
 
-        ``arguments_class`` is a subclass to build instead, such as ``Seq2SeqTrainingArguments``. ``model`` is
-        looked at for ``ddp_find_unused_parameters``, which is True without it. ``overrides`` are
+        ``arguments_class`` is a subclass to build instead; without it, overrides of ``Seq2SeqTrainingArguments`` such
+        as ``predict_with_generate=True`` choose that one. ``model`` is looked at for
+        ``ddp_find_unused_parameters``, which is True without it. ``overrides`` are
         TrainingArguments' own names and win over the plan. Settings that the installed version does not know are
         reported by an ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
         """

@@ -9,15 +9,18 @@ import warnings
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._base.choices import DurationUnit, Precision
-from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN
+from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN, SAMPLING_RATE
 from ._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from ._base.input_units import InputUnit
 from ._base.records import to_json
 from .config import TrainingConfig
 from .data.durations import add_durations
+from .data.prepared_rows import examples_of, row_seconds
 from .data.scan import DatasetProfile, scan_audio
 from .machine.hardware import HardwareProfile, check_margin, hardware_json
 from .machine.model import ModelProfile, profile_model
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from .monitor.memory_callback import AdaptiveMemoryCallback
     from .monitor.watch_options import WatchSettings
     from .plan.planner import NotTraced, Tracer
+    from .trace.collated_batches import CollatedExamples
 
 
 class ASRConfigManager:
@@ -69,18 +73,26 @@ class ASRConfigManager:
         self._prepared = False  # by a processor, when that was measured
         self._model: Any = None  # as it was given
         self._frozen = self._streamed = False
+        self._examples: CollatedExamples | None = None  # rows that the given collator has made input
+        self._unit: InputUnit | None = None  # of rows that hold a model's input
         self._batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None  # of the last plan
 
     def profile_dataset(
         self, dataset: Any, sample_size: int | None = None, **options: Unpack[ScanSettings]
     ) -> DatasetProfile:
-        """Measure ``dataset`` (see ``scan_audio``): every file, or a random sample of ``sample_size``."""
-        self.durations = array("d")
+        """Measure ``dataset`` (see ``scan_audio``): every file, or a random sample of ``sample_size``.
+
+        A ``collator`` makes the batches of the trace, too. ``model`` is the profiled one, if not given.
+        """
+        options.setdefault("model", self._model)
+        options["collator"] = self._examples = examples_of(dataset, options.get("collator"), options["model"])
+        self.durations, self._unit = array("d"), None
         self._streamed = _is_stream(dataset)
         if isinstance(dataset, DatasetProfile):
             self.dataset = dataset
             return dataset
         scanned = scan_audio(dataset, sample_size=sample_size, **options)
+        self._unit = scanned.unit
         if not scanned.profile.sampled:
             self.durations = scanned.durations
         self.dataset = scanned.profile
@@ -96,6 +108,8 @@ class ASRConfigManager:
         """
         from .loading import LoaderNotMeasuredWarning, measure_loader
 
+        if self._unit is not None:
+            options.setdefault("row_seconds", partial(row_seconds, unit=self._unit, examples=self._examples))
         try:
             self.loader = measure_loader(dataset, processor=processor, **options)
         except AsrConfigError as error:
@@ -135,7 +149,9 @@ class ASRConfigManager:
         ``trace`` records a training step of the model on a GPU that need not be there, so that memory is known exactly
         instead of from the config; None does so where torch and transformers are installed and a GPU is planned for.
         ``batch_fn(batch, length, labels)`` makes the batches of a module whose input is not that of a speech model: its
-        keyword arguments as tensors, for clips of ``length`` samples of audio at 16 kHz and texts of ``labels`` tokens.
+        keyword arguments as tensors, for clips of ``length`` samples of audio at 16 kHz (of rows that hold a model's
+        input, of its own frames or tokens) and texts of ``labels`` tokens. Without it, the collator that the dataset
+        was profiled with makes them, if any.
         """
         from .plan.planner import plan, usable
 
@@ -156,12 +172,24 @@ class ASRConfigManager:
             },
             "described": self._described,
         }
-        self._batch_fn = batch_fn
+        batch_fn = self._batch_fn = self._batches(batch_fn)
         counted = self.model.trainable_parameters
         trained = self.model.total_parameters if counted is None else counted
         tracer = self._tracer(trace, options, batch_fn, trained, progress)
         self.config = TrainingConfig.from_dict(plan(request, usable(self.durations), tracer))
         return self.config
+
+    def _batches(
+        self, batch_fn: Callable[[int, int, int], dict[str, Any]] | None
+    ) -> Callable[[int, int, int], dict[str, Any]] | None:
+        """What makes the batches of a trace: the function that was given, or the collator; None for what fits."""
+        if batch_fn is None and self._examples is not None:
+            return self._examples.batches(() if self._unit else self.durations)
+        if batch_fn is None or self._unit is None or self._unit.per_second == SAMPLING_RATE or not callable(batch_fn):
+            return batch_fn
+        from .trace import SpeechBatches
+
+        return SpeechBatches(batch_fn, self._unit.per_second, self._unit.fixed)
 
     def _tracer(
         self,
@@ -325,7 +353,7 @@ class ASRConfigManager:
         )
         whole = planned and config is not None and _fits_whole(trainer, config)  # then nothing needs to be split
         if asked is True or (planned and not whole):
-            options["memory"] = traced_for(trainer, self._gpu, whole_steps=planned)
+            options["memory"] = traced_for(trainer, self._gpu, whole_steps=planned, batch_fn=self._batch_fn)
             limit = memory_limit(options["memory"], trainer, config, self.hardware.safety_margin)
             options.setdefault("memory_limit_bytes", limit)
         elif asked:

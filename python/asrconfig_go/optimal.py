@@ -33,6 +33,7 @@ def create_optimal_config(
     freeze_feature_encoder: bool = False,
     trace: bool | None = None,
     batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
+    collator: Callable[[list[Any]], Any] | None = None,
     processor: Any = None,
     sample_size: int | None = None,
     sampling_rate: int = SAMPLING_RATE,
@@ -45,10 +46,11 @@ def create_optimal_config(
     ``dataset``: see ``scan_audio``; ``model``: see ``profile_model`` (without one, ``model_name`` is looked up in the
     catalogue). ``target_batch_size`` is the number of samples per optimizer step, 1 to 65536; ``safety_margin``, 0.70
     to 0.95, the share of GPU memory that the plan may use. ``settings`` are the other fields of ``PlanOptions``;
-    ``trace`` and ``batch_fn`` are those of ``ASRConfigManager.plan``. ``gpu`` plans for a GPU of the catalogue such as
-    ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips are decoded, and made to the model's input by
-    ``processor``, if there is one, to know how many workers keep the GPU fed. ``verbose`` prints each stage
-    and the plan, ``progress`` (None: as ``verbose``) shows bars while it works.
+    ``trace`` and ``batch_fn`` are those of ``ASRConfigManager.plan``; ``collator``, the Trainer's, makes the traced
+    batches of some rows of ``dataset``, and tells how long rows are that nothing else can read. ``gpu`` plans for a GPU
+    of the catalogue such as ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips are decoded, and made to the
+    model's input by ``processor``, if there is one, to know how many workers keep the GPU fed. ``verbose`` prints each
+    stage and the plan, ``progress`` (None: as ``verbose``) shows bars while it works.
 
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.
@@ -70,7 +72,10 @@ def create_optimal_config(
     # The model first: a wrong name should not come to light after a long scan.
     source, label = (model_name, None) if model is None else (model, model_name)
     found = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
-    say(verbose, "Dataset", manager.profile_dataset(dataset, sample_size, sampling_rate=sampling_rate, progress=bars))
+    measured = manager.profile_dataset(
+        dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=collator
+    )
+    say(verbose, "Dataset", measured)
     say(verbose, "Model", found)
     searched = options.policy == "fastest" and bool(manager.hardware.gpus)
     if searched and options.loader_rate is None and not isinstance(dataset, DatasetProfile):

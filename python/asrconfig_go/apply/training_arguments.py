@@ -116,11 +116,12 @@ def build(
 ) -> TrainingArguments:
     """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from the plan.
 
+    Overrides that only ``Seq2SeqTrainingArguments`` knows, as ``predict_with_generate``, choose that class.
     ``overrides`` are TrainingArguments' own names, older and newer ones, and win over the plan. A name that the
     installed version does not know raises ``InvalidArgumentError`` with the nearest known one. Without transformers
     ``UnsupportedError`` is raised. Settings that cannot be had are reported by ``UnsupportedSettingWarning``.
     """
-    known = _Known(arguments_class or _default_class())
+    known = _Known(arguments_class or _class_for(overrides))
     chosen = known.resolve(overrides)
     planned = _planned(config, known, chosen, model)
     _leave_unsupported(config, planned, chosen)
@@ -145,6 +146,19 @@ def arguments_of(
     """``arguments_class`` (default ``transformers.TrainingArguments``) from settings alone, without a plan."""
     known = _Known(arguments_class or _default_class())
     return known.cls(output_dir=os.fspath(output_dir), **known.resolve(dict(settings)))
+
+
+def _class_for(overrides: Mapping[str, Any]) -> Any:
+    """The class that knows all of these names: that of a ``Seq2SeqTrainer`` where the usual one does not."""
+    usual = _default_class()
+    from transformers import Seq2SeqTrainingArguments
+
+    own = {field.name for field in dataclasses.fields(Seq2SeqTrainingArguments)}
+    return (
+        Seq2SeqTrainingArguments
+        if own.difference(f.name for f in dataclasses.fields(usual)) & set(overrides)
+        else usual
+    )
 
 
 def _default_class() -> Any:

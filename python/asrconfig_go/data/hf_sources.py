@@ -9,21 +9,50 @@ from typing import Any
 from .._base.errors import EmptyDatasetError, InvalidArgumentError
 from .arrow_columns import PATH_COLUMNS, PREPARED_RATE, TEXT_COLUMNS, arrow_request
 from .pieces import Piece, Source, array_clip, encoded_piece
+from .prepared_rows import PreparedRows, input_column
 
 STREAM_SAMPLE = 200  # clips read of a streamed dataset, whose files are remote
 
 
-def read_hf_dataset(dataset: Any, *, sample_size: int | None) -> Source:
-    """A ``datasets.Dataset`` or ``IterableDataset`` with an ``Audio``, a path or an ``input_values`` column."""
+def read_hf_dataset(dataset: Any, prepared: PreparedRows, *, sample_size: int | None) -> Source:
+    """A ``datasets.Dataset`` or ``IterableDataset`` with an ``Audio`` or a path column, or with a model's input."""
     if not hasattr(dataset, "__len__"):
-        return _streamed(dataset, sample_size or STREAM_SAMPLE)
+        return _streamed(dataset, prepared, sample_size or STREAM_SAMPLE)
+    name = _prepared_column(dataset)
+    if len(dataset) and name is not None:
+        return prepared.of_column(dataset, stored_column(dataset, name), name, _axes(dataset.features[name]))
+    if len(dataset) and prepared.examples is not None and not _has_audio(dataset):
+        return prepared.of_examples(dataset)
     return _tables([dataset], f"dataset of {len(dataset)} rows, column {audio_column(dataset)!r}")
 
 
-def read_hf_splits(splits: dict[Any, Any], *, sample_size: int | None) -> Source:
+def _prepared_column(dataset: Any) -> str | None:
+    """The column that is a model's input and no list of samples, which is measured as audio."""
+    if not _has_audio(dataset):
+        return input_column(dataset.features or {})
+    column = audio_column(dataset)
+    return column if column == "input_values" and _axes(dataset.features[column]) > 1 else None
+
+
+def _has_audio(dataset: Any) -> bool:
+    try:
+        return bool(audio_column(dataset))
+    except InvalidArgumentError:
+        return False
+
+
+def _axes(feature: Any) -> int:
+    """The axes of a column's values: of lists of lists, or of an array."""
+    if isinstance(feature, list):
+        return 1 + _axes(feature[0])
+    inner = getattr(feature, "feature", None)
+    return 1 + _axes(inner) if inner is not None else len(getattr(feature, "shape", ()))
+
+
+def read_hf_splits(splits: dict[Any, Any], prepared: PreparedRows, *, sample_size: int | None) -> Source:
     """A ``DatasetDict``: its split ``train``, which is what gets trained on, or all of them where none is called so."""
     if "train" in splits:
-        source = read_hf_dataset(splits["train"], sample_size=sample_size)
+        source = read_hf_dataset(splits["train"], prepared, sample_size=sample_size)
         source.label = source.label.replace("dataset", "split 'train'", 1)
         if source.request is not None:
             source.request["source"] = source.label
@@ -86,19 +115,23 @@ def audio_column(dataset: Any) -> str:
             return name
     raise InvalidArgumentError(
         f"the dataset has no Audio column (columns: {', '.join(dataset.column_names or ['unknown'])})",
-        'mark it: dataset.cast_column("audio", datasets.Audio(decode=False)), or pass a list of paths',
+        'mark it: dataset.cast_column("audio", datasets.Audio(decode=False)); of rows that only your collator '
+        "understands: create_optimal_config(dataset, model, collator=collator)",
     )
 
 
 _STORED = ("string", "large_string", "binary", "large_binary")
 
 
-def _streamed(dataset: Any, limit: int) -> Source:
+def _streamed(dataset: Any, prepared: PreparedRows, limit: int) -> Source:
     """The first rows of a stream: it cannot be sampled at random without reading it whole."""
     if dataset.features is None and hasattr(dataset, "_resolve_features"):
         dataset = dataset._resolve_features()
-    column = audio_column(dataset)
     population = _split_size(dataset)
+    name = _prepared_column(dataset)
+    if name is not None:
+        return prepared.of_stream(iter(islice(dataset, limit)), name, limit, population)
+    column = audio_column(dataset)
     encoded = type(dataset.features[column]).__name__ == "Audio"
     rows = undecoded(dataset, column) if encoded else dataset
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._base.input_units import InputUnit
+
 
 @dataclass
 class Piece:
@@ -40,6 +42,7 @@ class Source:
     sampled: bool = False
     alive: list[Any] = field(default_factory=list)  # keeps the memory that the request points to
     texts: Callable[[str | None], list[Any]] | None = None
+    unit: InputUnit | None = None  # of rows that hold a model's input
 
 
 def array_clip(item: Any, row: int, sampling_rate: int) -> dict[str, Any]:

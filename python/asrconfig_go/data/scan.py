@@ -6,17 +6,19 @@ import contextlib
 import os
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from .._base import native
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .._base.files import cache_folder
+from .._base.input_units import InputUnit
 from .._base.progress import Advance, ProgressBar
 from .._base.records import from_json
 from .clips import COLUMNS, Clip, Clips
 from .pieces import Piece, Source
+from .prepared_rows import PreparedRows, examples_of
 from .profile import BadFile, DatasetProfile
 from .sources import read_source
 
@@ -32,6 +34,8 @@ class ScanResult:
 
     profile: DatasetProfile
     clips: Clips
+    unit: InputUnit | None = None
+    """What the lengths of rows count that hold a model's input; None of audio."""
 
     @property
     def durations(self) -> array[float]:
@@ -67,6 +71,8 @@ class ScanSettings(TypedDict, total=False):
     progress: bool
     allow_empty: bool
     clips: bool
+    model: Any
+    collator: Any
 
 
 def scan_audio(
@@ -81,6 +87,8 @@ def scan_audio(
     progress: bool = True,
     allow_empty: bool = False,
     clips: bool = True,
+    model: Any = None,
+    collator: Any = None,
 ) -> ScanResult:
     """Measure every clip of ``source`` without decoding it.
 
@@ -93,7 +101,10 @@ def scan_audio(
     - tar shards or Parquet files: a path, a list, or a pattern such as ``"train-{000000..000099}.tar"``;
     - a ``datasets.Dataset`` with an ``Audio`` column (or one of paths, or ``input_values``), a ``pyarrow.Table`` or a
       ``pandas.DataFrame``; of a ``DatasetDict`` the split ``train``, or all splits where none is called so;
-    - a list of 1-D arrays at ``sampling_rate`` hertz, or of ``{"array", "sampling_rate"}``.
+    - a list of 1-D arrays at ``sampling_rate`` hertz, or of ``{"array", "sampling_rate"}``;
+    - rows that hold a model's input: columns or keys ``input_values``, ``input_features``, ``input_ids``. Frames last
+      as long as ``model`` (see ``profile_model``) tells; 50 tokens count as a second;
+    - rows of any other kind with a length, for which ``collator`` is given, a Trainer's: some are collated, each alone.
 
     ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a streamed dataset 200 are read
     by default. ``batch_size`` is that of the profile's padding. ``workers`` 0 means four for each
@@ -112,13 +123,14 @@ def scan_audio(
     """
     _check_sample_size(sample_size)
     options: dict[str, Any] = {"workers": workers, "cache": _cache(cache), "batch_size": batch_size, "seed": seed}
-    found = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed)
+    prepared = PreparedRows(model, examples_of(source, collator, model))
+    found = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed, prepared=prepared)
     with ProgressBar("Scanning audio", "file", found.total, progress) as advance:
         if found.request is None:
             with _job("scan.open", options) as job:
                 _add_pieces(job, found, advance)
                 _finish(job, found, allow_empty)
-                return _result(job, clips)
+                return replace(_result(job, clips), unit=found.unit)
         options |= {"sample_size": sample_size, "allow_empty": allow_empty}
         with _job("scan.start", {**found.request, **options}) as job:
             _wait(job, advance)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +19,51 @@ from ..demo.digits import CLIPS
 from .hf_sources import read_hf_dataset, read_hf_splits
 from .parquet_sources import parquet_files, read_arrow_file, read_frame, read_parquet, read_saved, read_table
 from .pieces import Piece, Source, array_clip, is_array, kind
+from .prepared_rows import PreparedRows
 
 _MANIFESTS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".lst", ".list", ".scp")
 _KALDI = ("segments", "utt2dur", "reco2dur")
 _SHARDS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
-def read_source(source: Any, *, sampling_rate: int, sample_size: int | None, seed: int) -> Source:
-    """Recognise ``source``; raises ``InvalidArgumentError`` with the accepted kinds otherwise."""
+def read_source(
+    source: Any, *, sampling_rate: int, sample_size: int | None, seed: int, prepared: PreparedRows | None = None
+) -> Source:
+    """Recognise ``source``; raises ``InvalidArgumentError`` with the accepted kinds otherwise.
+
+    ``prepared`` measures rows that hold a model's input.
+    """
+    prepared = prepared or PreparedRows()
     if isinstance(source, str | os.PathLike):
         return _path(os.fsdecode(source), sample_size, seed)
     if hasattr(source, "column_names") and hasattr(source, "features"):
-        return read_hf_dataset(source, sample_size=sample_size)
+        return read_hf_dataset(source, prepared, sample_size=sample_size)
     if hasattr(source, "column_names") and hasattr(source, "schema"):
         return read_table(source, f"table of {source.num_rows} rows")
     if hasattr(source, "columns") and hasattr(source, "iloc"):
         return read_frame(source)
     if isinstance(source, dict):
-        return _splits(source, sample_size)
+        return _splits(source, prepared, sample_size)
     if (is_array(source) and len(source.shape) != 1) or isinstance(source, bytes | int | float | None):
         raise InvalidArgumentError(f"cannot read a dataset from {kind(source)}", _ACCEPTED)
+    if _holds_prepared(source):
+        return prepared.of_rows(source, sample_size, seed)
     try:
         # Without __iter__, as a torch dataset, items end where an IndexError says so, and many never raise one.
         items = list(source) if hasattr(source, "__iter__") else [source[i] for i in range(len(source))]
     except TypeError:
         raise InvalidArgumentError(f"cannot read a dataset from {kind(source)}", _ACCEPTED) from None
     return _items(items, sampling_rate, sample_size, seed)
+
+
+def _holds_prepared(source: Any) -> bool:
+    """Whether the rows of a list or a dataset of one's own are neither paths nor audio."""
+    if not hasattr(source, "__getitem__") or not hasattr(source, "__len__") or not len(source):
+        return False
+    first = source[0]
+    if isinstance(first, tuple):
+        return not all(isinstance(value, int | float) for value in first)
+    return isinstance(first, Mapping) and not {"array", "sampling_rate"} & set(first)
 
 
 _ACCEPTED = (
@@ -53,9 +73,9 @@ _ACCEPTED = (
 )
 
 
-def _splits(source: dict[Any, Any], sample_size: int | None) -> Source:
+def _splits(source: dict[Any, Any], prepared: PreparedRows, sample_size: int | None) -> Source:
     if source and all(hasattr(split, "column_names") for split in source.values()):
-        return read_hf_splits(source, sample_size=sample_size)
+        return read_hf_splits(source, prepared, sample_size=sample_size)
     splits = ", ".join(map(repr, source))
     raise InvalidArgumentError(
         f"the dataset is a dictionary of {splits}", f"pass one split, such as dataset[{next(iter(source), 'train')!r}]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-_INPUTS = ("input_values", "input_features", "input_ids")
+from .._base.input_units import INPUTS
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Extent:
 
 def input_name(inputs: Any) -> str | None:
     """The entry that is the model's input; None of a model with other names."""
-    return next((name for name in _INPUTS if hasattr(inputs.get(name), "shape")), None)
+    return next((name for name in INPUTS if hasattr(inputs.get(name), "shape")), None)
 
 
 def extent(inputs: Any) -> Extent:

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,6 +23,10 @@ from ..view.units import exact
 from .bisection import Bracket
 from .probe import optimizer_states, untouched
 from .trial_batch import BatchFunction, TrialBatch, model_trial, trainer_trial
+from .trial_inputs import is_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,10 @@ def _probe_text(p: BatchSizeProbe) -> str:
 
 def find_max_batch_size(
     model_or_trainer: Any,
-    batch_fn: BatchFunction | None = None,
+    batch_fn: BatchFunction | PreTrainedTokenizerBase | None = None,
     *,
     seconds: float | None = None,
+    max_length: int | None = None,
     low: int = 1,
     high: int = 4096,
     start: int | MemoryModel | None = None,
@@ -94,9 +99,10 @@ def find_max_batch_size(
     """The largest micro-batch from ``low`` to ``high`` samples that trains on this device, by trying.
 
     A trainer runs its own step on its longest clips, or on its first ones stretched to ``seconds``; ``batch`` is a
-    collated batch for streams. A model runs ``model(**batch_fn(samples))``, or made-up clips of ``seconds`` seconds,
-    in ``precision`` (``"fp32"``, ``"fp16"``, ``"bf16"``), with gradients kept from before where ``accumulation`` is
-    above 1. ``optimizer`` is one of torch, or the Trainer's name for it; AdamW, or the trainer's, if not given.
+    collated batch for streams. A model runs ``model(**batch_fn(samples))``, made-up clips of ``seconds`` seconds, or
+    texts of ``max_length`` tokens, by a tokenizer in place of ``batch_fn``, if any; in ``precision`` (``"fp32"``,
+    ``"fp16"``, ``"bf16"``), with gradients kept from before where ``accumulation`` is above 1. ``optimizer`` is one of
+    torch, or the Trainer's name for it; AdamW, or the trainer's, if not given.
 
     ``start`` is a guess: samples, or a ``MemoryModel``. Without one a GPU's search traces the model, or starts from
     ``low``. A right guess takes two trials, one within a factor of two about four.
@@ -112,11 +118,12 @@ def find_max_batch_size(
     _check(low, high, seconds, start)
     with contextlib.ExitStack() as back:
         model = _model(model_or_trainer, batch_fn, precision, accumulation)
+        _check_max_length(model is model_or_trainer, batch_fn, seconds, max_length)
         _check_optimizer(optimizer, named=model is model_or_trainer)
         back.enter_context(untouched(model))
         if model is model_or_trainer:
             settings = ("fp32" if precision is None else precision, 1 if accumulation is None else accumulation)
-            job, optimizer = model_trial(model, batch_fn, seconds, *settings, optimizer)
+            job, optimizer = model_trial(model, batch_fn, seconds, max_length, *settings, optimizer)
         else:
             job, optimizer = back.enter_context(trainer_trial(model_or_trainer, batch_fn, seconds, batch, optimizer))
         meter = Meter(next(model.parameters()).device)
@@ -225,6 +232,17 @@ def _check(low: Any, high: Any, seconds: Any, start: Any) -> None:
         positive("start", checked("start", start, int), MAX_BATCH)
 
 
+def _check_max_length(alone: bool, batch_fn: Any, seconds: Any, max_length: Any) -> None:
+    tokenizer = is_tokenizer(batch_fn)
+    if not tokenizer and max_length is None:
+        return
+    if not alone or seconds is not None or (batch_fn is not None and not tokenizer):
+        raise InvalidArgumentError(
+            "a tokenizer and max_length are of texts for a model alone",
+            "find_max_batch_size(model, tokenizer, max_length=128), or find_max_batch_size(trainer)",
+        )
+
+
 def _check_optimizer(optimizer: Any, *, named: bool) -> None:
     if optimizer is None or hasattr(optimizer, "param_groups") or (named and isinstance(optimizer, str)):
         return
@@ -245,10 +263,10 @@ def _model(given: Any, batch_fn: Any, precision: Any, accumulation: Any) -> Any:
         raise InvalidArgumentError(
             f"{type(model).__name__} has no trainable parameters", "set requires_grad on what is to be trained"
         )
-    if batch_fn is not None and not callable(batch_fn):
+    if batch_fn is not None and (not callable(batch_fn) or hasattr(batch_fn, "feature_extractor")):
         raise InvalidArgumentError(
             f"batch_fn is a {type(batch_fn).__name__}, not a function",
-            "pass batch_fn(samples) -> the model's keyword arguments as tensors",
+            "pass batch_fn(samples) -> the model's keyword arguments as tensors, a tokenizer, or seconds= alone",
         )
     if model is not given and (precision is not None or accumulation is not None):
         raise InvalidArgumentError("a trainer has its own precision and accumulation", "change its arguments")

@@ -20,13 +20,13 @@ _PATIENCE = 100  # optimizer steps without a failure before the limit grows
 _GROWTH = 1.25
 
 
-def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = False) -> MemoryModel:
+def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = False, batch_fn: Any = None) -> MemoryModel:
     """The memory model of a trainer's training, on this machine's GPU or one of the catalogue.
 
     The allocator is simulated with the settings that are in effect here. The guard may split any batch, so that
     gradients of one micro-batch are held during the next one also where the Trainer itself accumulates none. The
     Trainer holds the inputs of all micro-batches that it accumulates; ``whole_steps`` is whether it gets a step in one
-    batch, so that there are no others.
+    batch, so that there are no others. ``batch_fn`` is what the model was planned with.
     """
     from .._base.allocator_settings import allocator_in_force
     from ..memory import MemoryModel
@@ -34,7 +34,7 @@ def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = Fals
 
     settings = trainer_settings(trainer)
     settings["accumulation"] = _WINDOW if whole_steps else max(settings["accumulation"], _WINDOW)
-    return MemoryModel.trace(trainer.model, gpu=gpu, allocator=allocator_in_force(), **settings)
+    return MemoryModel.trace(trainer.model, batch_fn, gpu=gpu, allocator=allocator_in_force(), **settings)
 
 
 class MemoryBudget(Budget):

@@ -17,6 +17,7 @@ from .._base.wrapped_model import checkpointing_depth, offloads_checkpoints
 from ..memory.calibration_trainer import kept
 from ..memory.memory_settings import positive
 from .guard_checks import single_process
+from .trial_inputs import TrialInputs, is_tokenizer, trial_inputs
 from .worst_batch import longest, seconds_of, worst_batch
 
 BatchFunction = Callable[[int], Mapping[str, Any]]
@@ -51,6 +52,7 @@ def model_trial(
     model: Any,
     batch_fn: BatchFunction | None,
     seconds: float | None,
+    max_length: int | None,
     precision: Precision,
     accumulation: int,
     optimizer: Any,
@@ -63,22 +65,14 @@ def model_trial(
         from ..trace._traced_optimizers import build
 
         optimizer = build(name, model)
-    inputs = "the batches of batch_fn" if batch_fn else "made-up batches"
-    make = batch_fn or _made_up(model, seconds)
+    if batch_fn is None or is_tokenizer(batch_fn):
+        inputs = trial_inputs(model, batch_fn, seconds, max_length)
+    else:
+        inputs = TrialInputs(batch_fn, "the batches of batch_fn")
     settings: dict[str, Any] = {"precision": precision, "accumulation": accumulation}
     settings |= {"gradient_checkpointing": _checkpoints(model)} | ({"optimizer": name} if isinstance(name, str) else {})
-    step = _Step(model, _DTYPES.get(precision))
-    return TrialBatch(model, make, step, min(accumulation, 2), settings, seconds, inputs), optimizer
-
-
-def _made_up(model: Any, seconds: float | None) -> BatchFunction:
-    from ..trace import speech_batches
-
-    batches = speech_batches(model)
-    if seconds is None:
-        raise InvalidArgumentError("without batch_fn the duration of the clips is not known", "pass seconds=")
-    length, labels = batches.length(seconds), batches.labels(seconds)
-    return lambda size: batches.batch(size, length, labels)
+    step = _Step(model, _DTYPES.get(precision), inputs.loss or loss_of)
+    return TrialBatch(model, inputs.make, step, min(accumulation, 2), settings, seconds, inputs.words), optimizer
 
 
 def _depth(args: Any, model: Any) -> int:
@@ -111,8 +105,8 @@ def _checkpoints(model: Any) -> bool:
 class _Step:
     """Forward and backward of a plain model, on its device, in its precision."""
 
-    def __init__(self, model: Any, dtype: Any) -> None:
-        self._model, self._dtype = model, dtype
+    def __init__(self, model: Any, dtype: Any, loss: Callable[[Any], Any]) -> None:
+        self._model, self._dtype, self._loss = model, dtype, loss
         self._device = next(model.parameters()).device
 
     def __call__(self, inputs: dict[str, Any]) -> None:
@@ -120,7 +114,7 @@ class _Step:
         moved = {name: value.to(self._device) if hasattr(value, "to") else value for name, value in inputs.items()}
         mixed = self._dtype is not None
         with torch.autocast(self._device.type, self._dtype) if mixed else contextlib.nullcontext():
-            loss = loss_of(self._model(**moved))
+            loss = self._loss(self._model(**moved))
         loss.mean().backward()
 
 

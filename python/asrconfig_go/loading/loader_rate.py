@@ -85,10 +85,17 @@ class LoaderSettings(TypedDict, total=False):
     seconds: float
     sampling_rate: int
     seed: int
+    row_seconds: Callable[[Any], float] | None
 
 
 def measure_loader(
-    dataset: Any, *, seconds: float = 1.0, sampling_rate: int = SAMPLING_RATE, processor: Any = None, seed: int = 0
+    dataset: Any,
+    *,
+    seconds: float = 1.0,
+    sampling_rate: int = SAMPLING_RATE,
+    processor: Any = None,
+    seed: int = 0,
+    row_seconds: Callable[[Any], float] | None = None,
 ) -> LoaderRate | None:
     """How many seconds of audio one worker of a DataLoader prepares in a second, measured on a random sample.
 
@@ -96,7 +103,7 @@ def measure_loader(
     ``__getitem__``, transforms included (and by soundfile where datasets lacks torchcodec), a dataset of your own by
     its ``__getitem__``. ``processor``, a feature extractor or what holds one, then makes the model's input, unless the
     dataset has done so. Clips of another rate than ``sampling_rate`` hertz are resampled where soxr or scipy is
-    installed.
+    installed. ``row_seconds`` tells how long a row lasts that holds a model's input: nothing is then decoded.
 
     Lasts about ``seconds``, 0.05 to 60: a first pass, then the same clips once more; at least one clip is read whatever
     it takes, of files at most five minutes of each. One thread, as in a worker; random number generators are left as
@@ -115,7 +122,7 @@ def measure_loader(
         raise InvalidArgumentError(f"seconds = {budget:g} is not between 0.05 and 60", "1.0 is enough")
     if not 1000 <= checked("sampling_rate", sampling_rate, int) <= 1_000_000:
         raise InvalidArgumentError(f"sampling_rate = {sampling_rate} is not a rate in hertz", "16000 is usual")
-    source = loader_items(dataset, sampling_rate=sampling_rate, seed=seed)
+    source = loader_items(dataset, sampling_rate=sampling_rate, seed=seed, row_seconds=row_seconds)
     if source.in_memory and processor is None:
         return None
     prepare = _Preparing(processor, sampling_rate)

@@ -54,11 +54,15 @@ class LoaderItems:
     in_memory: bool = False
 
 
-def loader_items(dataset: Any, *, sampling_rate: int, seed: int) -> LoaderItems:
+def loader_items(
+    dataset: Any, *, sampling_rate: int, seed: int, row_seconds: Callable[[Any], float] | None = None
+) -> LoaderItems:
     """A random sample of ``dataset`` (see ``measure_loader``); shards are read from their beginning, as they are."""
     drawn = random.Random(seed)
     if isinstance(dataset, dict) and dataset and all(hasattr(split, "column_names") for split in dataset.values()):
         dataset = dataset.get("train", next(iter(dataset.values())))
+    if row_seconds is not None and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return _prepared(dataset, drawn, row_seconds)
     if isinstance(dataset, str | os.PathLike):
         dataset = _opened(user_path(dataset, "dataset"), dataset)
     if hasattr(dataset, "column_names") and hasattr(dataset, "features"):
@@ -263,6 +267,20 @@ def _table_row(column: Any, row: int) -> Reading:
     if isinstance(value, dict):
         size, name = len(value.get("bytes") or b""), value.get("path") or ""
     return Reading(audio, rate, len(audio) / rate, size, _suffix(name), rate)
+
+
+# Rows that hold a model's input.
+
+
+def _prepared(dataset: Any, drawn: random.Random, row_seconds: Callable[[Any], float]) -> LoaderItems:
+    rows = drawn.sample(range(len(dataset)), min(_SAMPLE, len(dataset)))
+    return LoaderItems(
+        lambda: (partial(_prepared_row, dataset, row, row_seconds) for row in rows), "the dataset's own __getitem__"
+    )
+
+
+def _prepared_row(dataset: Any, row: int, row_seconds: Callable[[Any], float]) -> Reading:
+    return Reading(None, SAMPLING_RATE, row_seconds(dataset[row]), 0, "prepared", SAMPLING_RATE)
 
 
 # Dataset of your own, and arrays.

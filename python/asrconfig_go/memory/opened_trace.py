@@ -129,8 +129,9 @@ class OpenedTrace:
         longest = about.get("fixed_length") or about.get("max_length")
         if longest and length > longest:
             raise InvalidArgumentError(
-                f"{seconds:g} s of audio are longer than the {longest / per_second:g} s that {self.name} takes",
-                "split the clips, or choose a model without fixed positions",
+                f"{seconds:g} s of audio are longer than the {longest / per_second:g} s that {self.name} takes"
+                f" ({length} samples, frames or tokens than {longest})",
+                "split clips, truncate texts, or choose a model without fixed positions",
             )
         return int(about.get("fixed_length") or length)
 

@@ -121,7 +121,7 @@ class Recording:
     def _batches(self, batch_fn: Callable[[int, int, int], dict[str, Any]]) -> SpeechBatches:
         from ..trace import SpeechBatches
 
-        return SpeechBatches(batch_fn, self.length_per_second)
+        return batch_fn if isinstance(batch_fn, SpeechBatches) else SpeechBatches(batch_fn, self.length_per_second)
 
 
 def kernel_class(capability: tuple[int, int]) -> int:

@@ -29,7 +29,7 @@ _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
 _ROWS = 16  # lengths at which a traced table is asked
 _GRADIENT_BYTES = 4
-_SHORTEST_S = 0.5  # of a clip; as in core/estimate
+_SHORTEST_S = 0.5  # of a clip, as in core/estimate: the planner takes shorter ones for as long
 
 
 class TracedSettings(NamedTuple):
@@ -122,9 +122,10 @@ class Tracer:
         """
         memory = self._opened(wanted)
         longest_s = memory.length(max(durations)) / memory.length_per_second
-        if memory.answers(2, longest_s):
+        if getattr(self._batch_fn, "by_length", True) and memory.answers(2, longest_s):
             return self._any_length(memory, wanted, durations, longest_s)
-        # Its control flow depends on the batch, so that no shape tells of another: the candidates are traced.
+        # Its control flow depends on the batch, so that no shape tells of another, or the guard does not know how long
+        # a batch is: the candidates are traced.
         sizes, length, labels = _divisors(wanted.share), memory.length(longest_s), memory.labels(longest_s)
         memory = self._opened(wanted, tuple((size, length, labels) for size in sizes))
         return self._one_length(memory, wanted, sizes, longest_s)
@@ -170,7 +171,7 @@ class Tracer:
             return {
                 **wanted.settings._asdict(),
                 "budget_bytes": wanted.budget_bytes,
-                "memory": [{"seconds": seconds, "batch": batch} for seconds, batch in rows],
+                "memory": [{"seconds": max(_SHORTEST_S, seconds), "batch": batch} for seconds, batch in rows],
                 "peaks": self._peaks(memory, share, largest, longest_s, wanted.budget_bytes),
                 "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
                 "note": _assumed(memory),
@@ -184,7 +185,7 @@ class Tracer:
         return {
             **wanted.settings._asdict(),
             "budget_bytes": wanted.budget_bytes,
-            "memory": [{"seconds": longest_s, "batch": largest}],
+            "memory": [{"seconds": max(_SHORTEST_S, longest_s), "batch": largest}],
             "peaks": peaks,
             "eval_batch": None,
             "note": _assumed(memory),

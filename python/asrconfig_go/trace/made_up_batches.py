@@ -28,7 +28,7 @@ BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
 
 @dataclass(frozen=True)
 class SpeechBatches:
-    """How to feed a model. Lengths are in units of its input: samples, or frames of features."""
+    """How to feed a model. Lengths are in units of its input: samples, frames of features, or tokens of text."""
 
     batch: BatchFunction
     length_per_second: float
@@ -36,10 +36,15 @@ class SpeechBatches:
     max_length: int | None = None  # the longest that the model's positions allow
     max_labels: int | None = None
     labels_per_second: float = _CHARACTERS_PER_SECOND
+    by_length: bool = True  # whether a training's batches tell their lengths, by the name of the input
 
     def facts(self) -> dict[str, float | int | None]:
-        """All but the function, as a trace keeps it, so that the trace alone maps durations to lengths."""
-        return {name: value for name, value in vars(self).items() if name != "batch"}
+        """What a trace keeps of it, so that the trace alone maps durations to lengths."""
+        return {name: value for name, value in vars(self).items() if name not in ("batch", "by_length")}
+
+    def __call__(self, batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        """One batch."""
+        return self.batch(batch, length, labels)
 
     def length(self, seconds: float) -> int:
         """The input length of a batch whose longest clip has this duration."""
@@ -49,8 +54,9 @@ class SpeechBatches:
         longest = self.fixed_length or self.max_length
         if longest is not None and length > longest:
             raise InvalidArgumentError(
-                f"{seconds:g} s of audio is more than the model takes: {longest / self.length_per_second:g} s",
-                "split the clips, or choose a model without fixed positions",
+                f"{seconds:g} s of audio is more than the model takes: {longest / self.length_per_second:g} s"
+                f" ({length} samples, frames or tokens than {longest})",
+                "split clips, truncate texts, or choose a model without fixed positions",
             )
         return self.fixed_length or length
 
@@ -64,7 +70,7 @@ class SpeechBatches:
         labels = self._labels_to_trace()
         if self.fixed_length is not None:
             return [(batch, self.fixed_length, n) for batch, n in zip((2, 3, 5, 1, 1, 1), labels, strict=False)]
-        first, second, third, fourth = (self._frames(s) for s in _SECONDS)
+        first, second, third, fourth = self._lengths_to_trace()
         lengths = (first, second, third, fourth, first, third, second)
         return list(zip((2, 3, 5, 4, 1, 1, 1), lengths, labels, strict=True))
 
@@ -74,8 +80,11 @@ class SpeechBatches:
             return list(usual)
         return [max(1, n * self.max_labels // max(usual)) for n in usual]
 
-    def _frames(self, seconds: float) -> int:
-        return self.length(seconds) | 1
+    def _lengths_to_trace(self) -> list[int]:
+        """Odd lengths; of a model that takes less than the longest of them, shorter in proportion."""
+        longest = max(_SECONDS) * self.length_per_second
+        most = longest if self.max_length is None else self.max_length - 1
+        return [self.length(s * min(1.0, most / longest)) | 1 for s in _SECONDS]
 
 
 def speech_batches(model: Any) -> SpeechBatches:
@@ -118,7 +127,7 @@ def _labels(config: Any, batch: int, labels: int) -> torch.Tensor:
     return torch.randint(3, max(4, min(vocabulary, 30)), (batch, labels))
 
 
-def _mask(batch: int, length: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+def padded_mask(batch: int, length: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
     """All but the first clip are a little shorter than the batch, as in any real batch of two or more."""
     mask = torch.ones(batch, length, dtype=dtype)
     mask[1:, length - length // 16 :] = 0
@@ -131,7 +140,7 @@ def _waveforms(config: Any) -> BatchFunction:
 
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
         made = {"input_values": torch.randn(batch, length), "labels": _labels(config, batch, labels)}
-        return {**made, "attention_mask": _mask(batch, length)} if masked else made
+        return {**made, "attention_mask": padded_mask(batch, length)} if masked else made
 
     return make
 
@@ -139,7 +148,7 @@ def _waveforms(config: Any) -> BatchFunction:
 def _features(config: Any, width: int, name: str = "input_features") -> BatchFunction:
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
         made = {name: torch.randn(batch, length, width), "labels": _labels(config, batch, labels)}
-        return {**made, "attention_mask": _mask(batch, length)} if name == "input_features" else made
+        return {**made, "attention_mask": padded_mask(batch, length)} if name == "input_features" else made
 
     return make
 

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .made_up_batches import BatchFunction, SpeechBatches, speech_batches
+from .text_batches import TEXT, TOKENS_PER_SECOND, text_batches
 
 LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
 LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and labels
@@ -37,12 +38,24 @@ def made_up_batches(model: Any) -> Iterator[MadeUp]:
         yield MadeUp(known)
     parameters = _parameters(model)
     target = next((name for name in parameters if "label" in name), None)
-    inputs = list(_inputs(known, parameters, target))
+    inputs = list(_inputs(model, known, parameters, target))
     for kind, labels in _labels(model) if target else ():
         for shape, batches in inputs:
             yield MadeUp(_joined(batches, target, labels), f"{shape}, {target}: {kind}")
     for shape, batches in inputs:
         yield MadeUp(batches, f"{shape}, no labels; the mean of its outputs stands for a loss", mean_of)
+
+
+def given_batches(model: Any, batches: SpeechBatches) -> Iterator[MadeUp]:
+    """What to try with batches that a collator made: the model's loss, or none, as where the Trainer has its own."""
+    yield MadeUp(batches)
+    taken, make = _parameters(model), batches.batch
+
+    def unlabelled(*point: int) -> dict[str, torch.Tensor]:
+        return {name: value for name, value in make(*point).items() if name in taken and "label" not in name}
+
+    words = "the collator's, without labels; the mean of the model's outputs stands for a loss"
+    yield MadeUp(replace(batches, batch=unlabelled), words, mean_of)
 
 
 def mean_of(outputs: Any) -> torch.Tensor:
@@ -68,11 +81,17 @@ def _parameters(model: Any) -> dict[str, inspect.Parameter]:
 
 
 def _inputs(
-    known: SpeechBatches | None, parameters: dict[str, inspect.Parameter], target: str | None
+    model: Any, known: SpeechBatches | None, parameters: dict[str, inspect.Parameter], target: str | None
 ) -> Iterator[tuple[str, SpeechBatches]]:
-    """The input without labels: as its config says, else waveforms for the one argument that ``forward`` needs."""
+    """The input without labels: as its config says, tokens, or waveforms for the one argument that is needed."""
     if known is not None:
         yield "input as its config says", replace(known, batch=_without_labels(known.batch))
+        return
+    if TEXT in parameters:
+        yield (
+            f"{TEXT}: (batch, tokens), {TOKENS_PER_SECOND} tokens counted as a second",
+            text_batches(model, parameters),
+        )
         return
     names = [name for name in parameters if name != target]
     needed = [name for name in names if parameters[name].default is inspect.Parameter.empty]
@@ -103,12 +122,15 @@ def _joined(batches: SpeechBatches, target: str | None, labels: LabelFunction) -
 def _labels(model: Any) -> Iterator[tuple[str, LabelFunction]]:
     """Labels of the usual heads: a class of each clip, of each frame, a text, a number of each clip."""
     classes = int(getattr(getattr(model, "config", None), "num_labels", None) or 2)
+    each = "text" if TEXT in _parameters(model) else "clip"
     frames = getattr(model, "_get_feat_extract_output_lengths", None)  # of transformers' models of waveforms
-    yield "a class of each clip", lambda batch, length, labels: torch.randint(0, classes, (batch,))
+    yield f"a class of each {each}", lambda batch, length, labels: torch.randint(0, classes, (batch,))
     if frames is not None:
         yield (
             "a class of each frame",
             lambda batch, length, labels: torch.zeros(batch, int(frames(torch.tensor(length))), classes),
         )
-    yield "a text of each clip", lambda batch, length, labels: torch.randint(0, classes, (batch, labels))
-    yield "a number of each clip", lambda batch, length, labels: torch.zeros(batch)
+    if each == "text":
+        yield "a token of each place", lambda batch, length, labels: torch.randint(0, classes, (batch, length))
+    yield f"a text of each {each}", lambda batch, length, labels: torch.randint(0, classes, (batch, labels))
+    yield f"a number of each {each}", lambda batch, length, labels: torch.zeros(batch)

@@ -21,8 +21,9 @@ from ._copy import imaginary_copy
 from ._log import Segment
 from ._repeats import Window, Windows
 from ._trace_errors import CheckpointError, NoLossError, RefusedBatchError, TraceError
+from .made_up_batches import SpeechBatches
 from .recorder import MemoryRecorder
-from .signature import LossFunction, MadeUp, made_up_batches
+from .signature import LossFunction, MadeUp, given_batches, made_up_batches
 from .trace_file import Trace
 
 Point = tuple[int, int, int]  # batch, length, labels
@@ -78,7 +79,7 @@ def trace_training(
             built = imaginary_copy(model, recorder.arena) if isinstance(model, nn.Module) else model()
             if hasattr(model, "_orig_mod"):
                 recorder.notes.append("torch.compile: the eager model was traced; a compiled one usually takes less")
-            made_up = _next_to_try(built, refused) if batch_fn is None else None
+            made_up = _next_to_try(built, batch_fn, refused)
             try:
                 loop.run(recorder, built, points, progress, made_up)
                 return recorder.trace()
@@ -88,11 +89,18 @@ def trace_training(
                 refused.append(error)
 
 
-def _next_to_try(model: nn.Module, refused: list[AsrConfigError]) -> MadeUp:
-    """The next kind of batch to try, else an error with what was tried."""
-    ways = list(made_up_batches(model))
+def _next_to_try(model: nn.Module, batch_fn: BatchFunction | None, refused: list[AsrConfigError]) -> MadeUp | None:
+    """The next kind of batch to try, else an error with what was tried; None where ``batch_fn`` makes all."""
+    if isinstance(batch_fn, SpeechBatches):
+        ways = list(given_batches(model, batch_fn))
+    elif batch_fn is None:
+        ways = list(made_up_batches(model))
+    else:
+        return None
     if len(refused) < len(ways):
         return ways[len(refused)]
+    if isinstance(batch_fn, SpeechBatches):
+        raise refused[0]
     if not ways[0].words and not isinstance(refused[0], RefusedBatchError | NoLossError):
         raise refused[0]  # a recognizer whose batch is right, and an operation that cannot be traced
     tried = "; ".join(

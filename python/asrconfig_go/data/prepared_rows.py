@@ -1,0 +1,170 @@
+"""Rows that hold a model's input instead of audio: how long each is, in seconds, without looking at its values."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from .._base.defaults import SAMPLING_RATE
+from .._base.errors import AsrConfigError, InvalidArgumentError
+from .._base.input_units import INPUTS, TOKENS_PER_SECOND, InputUnit
+from .pieces import Piece, Source, is_array, known_clip
+
+if TYPE_CHECKING:
+    from ..trace import SpeechBatches
+    from ..trace.collated_batches import CollatedExamples
+
+FIX = "pass your Trainer's collator, too: create_optimal_config(dataset, model, collator=collator)"
+
+
+class PreparedRows:
+    """Measures rows as the input of ``model``; ``examples`` are some that a collator has made its input, if any."""
+
+    def __init__(self, model: Any = None, examples: CollatedExamples | None = None) -> None:
+        self.model, self.examples = model, examples
+
+    def of_column(self, dataset: Any, stored: tuple[Any, Any], name: str, axes: int) -> Source:
+        """A ``datasets.Dataset`` by a column of its table."""
+        try:
+            unit = input_unit(name, axes, self.model)
+        except InvalidArgumentError:
+            return self.of_examples(dataset)
+        label = f"dataset of {len(dataset)} rows, column {name!r}, {unit}"
+        return _source(enumerate(_stored_lengths(*stored)), unit, label, len(dataset), len(dataset))
+
+    def of_stream(self, rows: Iterator[Any], name: str, limit: int, population: int | None) -> Source:
+        """The first ``limit`` rows of a stream."""
+        first = next(rows)
+        unit = input_unit(name, axes_of(first[name]), self.model)
+        lengths = ((row, len(each[name])) for row, each in enumerate(chain((first,), rows)))
+        total = limit if population is None else min(limit, population)
+        return _source(lengths, unit, f"first {limit} rows of a stream, column {name!r}, {unit}", total, population)
+
+    def of_rows(self, rows: Any, sample_size: int | None, seed: int) -> Source:
+        """A list or a dataset of dictionaries, or of whatever the collator takes."""
+        first = rows[0]
+        name = input_column(first) if isinstance(first, Mapping) else None
+        try:
+            unit = None if name is None else input_unit(name, axes_of(first[name]), self.model)
+        except InvalidArgumentError:
+            unit = None
+        if name is None or unit is None:
+            return self.of_examples(rows)
+        taken: Sequence[int] = range(len(rows))
+        if sample_size is not None and sample_size < len(rows):
+            taken = sorted(random.Random(seed).sample(taken, sample_size))
+        lengths = ((row, len(rows[row][name])) for row in taken)
+        return _source(lengths, unit, f"{len(rows)} rows, {name!r}, {unit}", len(taken), len(rows))
+
+    def of_examples(self, dataset: Any) -> Source:
+        """What only the collator can read: some examples stand for all."""
+        if self.examples is None:
+            raise InvalidArgumentError(f"how long the rows of {_columns(dataset)} are is not known", FIX)
+        unit, lengths = self.examples.unit, self.examples.lengths()
+        return _source(lengths, unit, f"{len(dataset)} rows, collated, {unit}", len(lengths), len(dataset))
+
+
+def examples_of(dataset: Any, collator: Any, model: Any) -> CollatedExamples | None:
+    """Some rows of ``dataset`` as ``collator`` makes them input; None without one. Examples are given back."""
+    if collator is None:
+        return None
+    from ..trace.collated_batches import CollatedExamples
+
+    if isinstance(collator, CollatedExamples):
+        return collator
+    if not callable(collator):
+        raise InvalidArgumentError(f"collator is a {type(collator).__name__}, not a function", "pass your Trainer's")
+    if isinstance(dataset, Mapping):
+        dataset = dataset.get("train", dataset)
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__") or isinstance(dataset, str | Mapping):
+        raise InvalidArgumentError(
+            f"a {type(dataset).__name__} has no rows that a collator takes", "pass the dataset that you train on"
+        )
+    return CollatedExamples(dataset, collator, model)
+
+
+def row_seconds(row: Any, unit: InputUnit, examples: CollatedExamples | None) -> float:
+    """How long one row counts."""
+    name = input_column(row) if isinstance(row, Mapping) else None
+    if name is not None and (unit.fixed or examples is None):
+        return unit.seconds(len(row[name]))
+    return unit.seconds(1 if examples is None else examples.length(row))
+
+
+def input_column(names: Iterable[str]) -> str | None:
+    """The column that is a model's input; None of other rows."""
+    there = set(names)
+    return next((name for name in INPUTS if name in there), None)
+
+
+def input_unit(name: str, axes: int, model: Any) -> InputUnit:
+    """How to count the lengths of an input with so many ``axes`` a row, as ``model`` takes it.
+
+    Raises ``InvalidArgumentError`` for frames of which the model does not tell how many make a second.
+    """
+    if name == "input_ids":
+        return InputUnit("tokens", TOKENS_PER_SECOND)
+    if axes == 1:
+        return InputUnit("samples", SAMPLING_RATE)
+    known = _batches(model)
+    if known is None or known.length_per_second == SAMPLING_RATE:
+        raise InvalidArgumentError(f"how long a frame of {name!r} lasts does not follow from the model", FIX)
+    return InputUnit("frames", known.length_per_second, known.fixed_length)
+
+
+def axes_of(value: Any) -> int:
+    """The axes of one row's input, which may be nested lists."""
+    if is_array(value):
+        return len(value.shape)
+    if not isinstance(value, list | tuple):
+        return 0
+    return 1 + (axes_of(value[0]) if value else 0)
+
+
+def _source(
+    lengths: Iterable[tuple[int, int]], unit: InputUnit, label: str, total: int, population: int | None
+) -> Source:
+    def pieces() -> Iterator[Piece]:
+        yield Piece(known=[(place, _clip(row, length, unit)) for place, (row, length) in enumerate(lengths)])
+
+    return Source(None, pieces, label, total, population, population is None or total < population, unit=unit)
+
+
+def _clip(row: int, length: int, unit: InputUnit) -> dict[str, Any]:
+    clip = known_clip(f"[{row}]", unit.seconds(length), 0, 0, "" if length else "holds nothing")
+    return {**clip, "codec": unit.word}
+
+
+def _stored_lengths(column: Any, indices: Any) -> list[int]:
+    """How many each row of a column of lists holds, without looking at them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    chunks = [chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk for chunk in column.chunks]
+    found = pa.concat_arrays([pc.list_value_length(chunk).cast(pa.int64()) for chunk in chunks])
+    taken = found if indices is None else found.take(indices)
+    return [length or 0 for length in taken.to_pylist()]
+
+
+def _batches(model: Any) -> SpeechBatches | None:
+    """How the model is fed; None where that is not known."""
+    from ..memory.model_source import _config, can_trace, is_module
+
+    if model is None or not can_trace():
+        return None
+    from ..trace import speech_batches
+
+    try:
+        return speech_batches(model if is_module(model) else SimpleNamespace(**_config(model)[1]))
+    except AsrConfigError:
+        return None
+
+
+def _columns(dataset: Any) -> str:
+    names = getattr(dataset, "column_names", None)
+    if names is None:
+        names = list(dataset[0]) if isinstance(dataset[0], Mapping) else [f"a {type(dataset[0]).__name__}"]
+    return ", ".join(map(str, names))

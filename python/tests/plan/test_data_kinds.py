@@ -1,0 +1,213 @@
+"""Every kind of dataset with every kind of model: planned, and trained by the plan for a few steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+datasets = pytest.importorskip("datasets")
+
+import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.data import scan_audio  # noqa: E402
+from asrconfig_go.demo.digits import load_split  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
+from asrconfig_go.memory import MemoryModel  # noqa: E402
+from asrconfig_go.recipe import build_processor, load_model, load_speech, make_collator, prepare  # noqa: E402
+from asrconfig_go.trace.collated_batches import CollatedExamples  # noqa: E402
+from data_kinds import KNOWN, OWN, ROWS, OwnDataset, WaveNetwork, bert, collate, collate_waves, own_waves, rows, side  # noqa: E402
+
+QUIET: dict[str, Any] = {
+    "max_steps": 2, "use_cpu": True, "report_to": [], "disable_tqdm": True, "save_strategy": "no",
+    "remove_unused_columns": False,
+}  # fmt: skip
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def planned(dataset: Any, model: Any, **options: Any) -> tuple[Any, Any]:
+    return ac.create_optimal_config(dataset, model, target_batch_size=8, trace=True, verbose=False, **options)
+
+
+def trained(config: Any, manager: Any, model: Any, dataset: Any, collator: Any, output: Path) -> int:
+    config.apply(model, environment=False)
+    trainer = transformers.Trainer(
+        model=model,
+        args=config.to_training_arguments(output, **QUIET),
+        train_dataset=dataset,
+        data_collator=collator,
+        callbacks=[manager.callback()],
+    )
+    manager.train(trainer, verbose=False)
+    return int(trainer.state.global_step)
+
+
+@pytest.mark.parametrize("kind", list(KNOWN))
+def test_rows_with_a_models_input_are_planned_and_trained(kind: str, tmp_path: Path) -> None:
+    dataset, model, collator = KNOWN[kind]()
+    config, manager = planned(dataset, model)
+    assert config.policy == "fastest", config.warnings
+    assert len(manager.durations) == ROWS
+    assert trained(config, manager, model, dataset, collator, tmp_path) == 2
+
+
+@pytest.mark.parametrize("kind", list(OWN))
+def test_rows_of_any_kind_are_planned_by_their_collator(kind: str, tmp_path: Path) -> None:
+    dataset, model, collator = OWN[kind]()
+    with pytest.raises(InvalidArgumentError, match="collator=collator") as told:
+        planned(dataset, model)
+    plan = eval(told.value.hint.partition(": ")[2], {"create_optimal_config": planned, **locals()})  # as it is written
+    config, manager = plan
+    assert config.policy == "fastest", config.warnings
+    assert config.micro_batching == "fixed", "the guard does not know how long such batches are"
+    assert trained(config, manager, model, dataset, collator, tmp_path) == 2
+
+
+@pytest.mark.parametrize("name", ["tiny-wav2vec2", "tiny-whisper"])
+def test_audio_is_planned_and_trained(name: str, tmp_path: Path) -> None:
+    raw = load_split("train").select(range(ROWS))
+    speech = load_speech(raw, evaluation_share=0.0, progress=False)
+    processor = build_processor(speech.train["text"], name)
+    model = load_model(name, processor)
+    data = prepare(speech, processor)
+    collator = make_collator(processor, model)
+    config, manager = planned(raw, model)
+    assert list(manager.durations) == pytest.approx([n / 16_000 for n in raw["length"]])
+    assert trained(config, manager, model, data.train, collator, tmp_path) == 2
+    by_collator, _ = planned(data.train, model, collator=collator)
+    assert by_collator.policy == "fastest"
+    assert by_collator.predicted_bytes == pytest.approx(config.predicted_bytes, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shortest", "longest"),
+    [
+        ("samples", 0.5, 0.6),
+        ("Whisper features", 1.28, 1.28),
+        ("w2v-BERT features", 0.8, 1.6),
+        ("AST features", 0.64, 0.64),
+        ("words, BERT", 0.5, 0.9),
+    ],
+)
+def test_lengths_count_as_the_model_takes_them(kind: str, shortest: float, longest: float) -> None:
+    dataset, model, collator = KNOWN[kind]()
+    profile = scan_audio(dataset, model=model, progress=False).profile
+    assert (profile.min_s, profile.max_s) == pytest.approx((shortest, longest))
+    assert not any("16 kHz" in warning for warning in profile.warnings)
+    unit = CollatedExamples(dataset, collator, model).unit
+    assert scan_audio(dataset, model=model, progress=False).unit in (unit, None), "None: samples are audio"
+
+
+def test_a_shuffled_selection_has_the_lengths_of_its_own_rows() -> None:
+    dataset = KNOWN["words, BERT"]()[0].shuffle(seed=1).select(range(9))
+    assert list(scan_audio(dataset, progress=False).durations) == [len(ids) / 50 for ids in dataset["input_ids"]]
+
+
+def test_a_stream_of_tokens_is_measured() -> None:
+    dataset = KNOWN["words, BERT"]()[0].to_iterable_dataset()
+    assert scan_audio(dataset, progress=False).profile.max_s == pytest.approx(0.9)
+
+
+def test_frames_without_a_model_say_what_to_pass() -> None:
+    with pytest.raises(InvalidArgumentError, match="collator=collator"):
+        scan_audio(rows("input_features", (40, 8), side), progress=False)
+
+
+def test_texts_longer_than_the_model_takes_are_named() -> None:
+    with pytest.warns(UserWarning, match=r"90 samples, frames or tokens than 64"):
+        planned(rows("input_ids", (90,), side), bert())
+
+
+@pytest.mark.parametrize("kind", ["samples", "w2v-BERT features", "words, BERT"])
+def test_the_collators_batches_take_what_made_up_ones_do(kind: str) -> None:
+    dataset, model, collator = KNOWN[kind]()
+    peaks = []
+    for batches in (None, CollatedExamples(dataset, collator, model).batches()):
+        with MemoryModel.trace(model, batches, gpu="T4", accumulation=3, progress=False) as memory:
+            peaks.append(memory.estimate(16, 1.1, 5).peak_allocated)
+    assert peaks[1] == pytest.approx(peaks[0], rel=0.01)
+
+
+def test_collated_batches_have_the_size_that_is_asked_for() -> None:
+    dataset, _, collator = OWN["own spectrograms"]()
+    made = CollatedExamples(dataset, collator).batches().batch(7, 200, 3)
+    assert {name: tuple(value.shape) for name, value in made.items()} == {
+        "mel": (7, 6, 200), "frame_lens": (7,), "label": (7,)
+    }  # fmt: skip
+    assert int(made["frame_lens"].max()) == 200
+    assert set(made["label"].tolist()) <= {0, 1}, "classes are no lengths"
+    dataset, model, collator = KNOWN["samples"]()
+    made = CollatedExamples(dataset, collator, model).batches().batch(3, 5000, 9)
+    assert made["input_values"].shape == made["attention_mask"].shape == (3, 5000)
+    assert made["labels"].shape == (3, 9)
+
+
+def test_a_model_whose_trainer_has_the_loss_is_planned_by_its_collator() -> None:
+    class Silent(WaveNetwork):
+        def forward(self, wave: Any) -> Any:  # type: ignore[override]
+            return super().forward(wave)["logits"]
+
+    dataset, _, _ = own_waves()
+
+    def collator(batch: list[Any]) -> dict[str, Any]:
+        return {"wave": collate_waves(batch)["wave"]}
+
+    config, _ = planned(dataset, Silent(), collator=collator)
+    assert config.policy == "fastest"
+    assert "the mean of the model's outputs stands for a loss" in config.warnings[1]
+
+
+@pytest.mark.parametrize(
+    ("collator", "told"),
+    [
+        (lambda rows: (rows, 3), "the collator gave a tuple without tensors"),
+        (lambda rows: rows[0]["absent"], "the collator function fails: KeyError: 'absent'"),
+        (3, "collator is a int, not a function"),
+        (lambda rows: {"x": torch.zeros(4, 2)}, "makes 4 rows of 'x' of one example"),
+    ],
+)
+def test_a_collator_that_cannot_be_used_is_one_error(collator: Any, told: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=told) as raised:
+        planned(own_waves()[0], WaveNetwork(), collator=collator)
+    assert raised.value.hint
+
+
+def test_a_collator_sees_the_columns_that_the_trainer_keeps() -> None:
+    dataset = KNOWN["words, BERT"]()[0].map(lambda row: {"text": "some words"})
+
+    def strict(batch: list[Any]) -> dict[str, Any]:
+        assert "text" not in batch[0], "cannot be padded"
+        return collate(batch)
+
+    assert planned(dataset, bert(), collator=strict)[0].policy == "fastest"
+
+
+def test_a_batch_function_of_tokens_counts_in_tokens() -> None:
+    dataset = KNOWN["words, BERT"]()[0]
+    seen = []
+
+    def batches(batch: int, length: int, labels: int) -> dict[str, Any]:
+        seen.append(length)
+        tokens = torch.randint(1, 40, (batch, min(length, 64)))
+        return {"input_ids": tokens, "labels": torch.zeros(batch, dtype=torch.long)}
+
+    config, _ = planned(dataset, bert(), batch_fn=batches)
+    assert config.policy == "fastest"
+    assert max(seen) < 300, "tokens, not samples of audio"
+
+
+def test_generation_chooses_its_class_of_arguments(tmp_path: Path) -> None:
+    config, _ = ac.create_optimal_config("demo", "whisper-tiny", gpu="T4", trace=False, verbose=False)
+    args = config.to_training_arguments(tmp_path, predict_with_generate=True, use_cpu=True, fp16=False)
+    assert type(args) is transformers.Seq2SeqTrainingArguments
+    assert args.predict_with_generate
+    assert type(config.to_training_arguments(tmp_path, use_cpu=True, fp16=False)) is transformers.TrainingArguments
+    with pytest.raises(InvalidArgumentError, match="predict_with_generated"):
+        config.to_training_arguments(tmp_path, predict_with_generated=True)
+
+
+def test_an_own_dataset_of_one_row_is_enough() -> None:
+    dataset = OwnDataset([own_waves()[0][0]])
+    assert planned(dataset, WaveNetwork(), collator=collate_waves)[0].policy == "fastest"
