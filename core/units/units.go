@@ -14,15 +14,17 @@ const (
 	GiB = 1 << 30
 )
 
-// Size is "12.41 GiB", "3.0 MiB", "1.0 KiB".
+// Size is "12.41 GiB", "3.0 MiB", "1.0 KiB", "48 B".
 func Size(bytes float64) string {
 	switch {
 	case math.Abs(bytes) >= 0.095*GiB:
 		return fmt.Sprintf("%.2f GiB", bytes/GiB)
 	case math.Abs(bytes) >= 0.095*MiB:
 		return fmt.Sprintf("%.1f MiB", bytes/MiB)
+	case math.Abs(bytes) >= 0.095*KiB:
+		return fmt.Sprintf("%.1f KiB", bytes/KiB)
 	}
-	return fmt.Sprintf("%.1f KiB", bytes/KiB)
+	return fmt.Sprintf("%.0f B", bytes)
 }
 
 // Rate is "60 MB/s", "0".

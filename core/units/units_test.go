@@ -9,7 +9,7 @@ import (
 
 func TestFiguresAreWrittenForPeople(t *testing.T) {
 	for want, got := range map[string]string{
-		"1.40 GiB": Size(1.5e9), "0.10 GiB": Size(0.1 * GiB), "36.2 MiB": Size(38e6), "0.1 MiB": Size(100 * KiB), "2.9 KiB": Size(3e3), "-2.00 GiB": Size(-2 * GiB),
+		"1.40 GiB": Size(1.5e9), "0.10 GiB": Size(0.1 * GiB), "36.2 MiB": Size(38e6), "0.1 MiB": Size(100 * KiB), "2.9 KiB": Size(3e3), "48 B": Size(48), "0 B": Size(0), "-2.00 GiB": Size(-2 * GiB),
 		"0": Rate(499), "1 kB/s": Rate(999), "60 MB/s": Rate(6e7),
 		"850 ms": Duration(0.85), "42 s": Duration(42), "12.5 min": Duration(750), "3 h 20 min": Duration(12000), "2 d 4 h": Duration(52 * 3600),
 		"30 s": About(30), "6 min": About(360), "2.0 h": About(7200), "3 days": About(3 * 86400), "a long time": About(math.NaN()),

@@ -252,7 +252,7 @@ func largest(r largestRecord) Document {
 	best := []string{"none", "none", "none"}
 	t := table{Head: append([]string{"model", "parameters"}, changes...)}
 	for _, m := range r.Models {
-		shown := row{Cells: []cell{{Text: name(m.Name)}, {Text: fmt.Sprintf("%.1f M", m.Parameters/1e6), Class: "tight"}}}
+		shown := row{Cells: []cell{{Text: name(m.Name)}, {Text: parameters(m.Parameters), Class: "tight"}}}
 		for i, w := range []remedy{m.Full, m.EightBit, m.Lora} {
 			if w.Fits && best[i] == "none" {
 				best[i] = name(m.Name)

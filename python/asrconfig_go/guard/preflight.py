@@ -11,7 +11,7 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError
 from ..view.render import box
-from ..view.units import exact, plural
+from ..view.units import exact, parameter_count, plural
 from .collated_batch import batch_size
 from .probe import OptimizerStates, optimizer_states, untouched
 from .worst_batch import seconds_of, worst_batch
@@ -51,7 +51,7 @@ class PreflightReport:
         states = self.optimizer
         lines = [
             f"pre-flight in {self.seconds:.1f} s: {states.optimizer} with {exact(states.bytes)} of states for "
-            f"{states.parameters / 1e6:.1f} M trainable parameters"
+            f"{parameter_count(states.parameters)} trainable parameters"
         ]
         lines += [f"  {_rehearsal_text(r)}" for r in self.rehearsals]
         return "\n".join([*lines, *(f"  ! {note}" for note in self.notes)])

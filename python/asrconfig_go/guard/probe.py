@@ -13,7 +13,7 @@ from .._base.errors import InfeasiblePlanError, UnsupportedError
 from .._base.out_of_memory import classify, clear_frames
 from .._base.random_state import rng_state, set_rng_state
 from .._base.transformers_features import LAYER_DROPS
-from ..view.units import exact
+from ..view.units import exact, parameter_count
 
 _CHUNK = 1 << 22  # values summed at a time: a sum over integers is of a copy with 8 bytes each
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -202,8 +202,8 @@ def _too_large(raw: Any, parameters: list[Any]) -> InfeasiblePlanError:
     values = sum(p.numel() for p in made)
     size = f"about {exact(_state_bytes(raw) * count / values)} of " if values else ""
     return InfeasiblePlanError(
-        f"{type(raw).__name__} needs {size}states for {count / 1e6:.1f} M trainable parameters, and the GPU's memory "
-        "runs out while they are allocated",
+        f"{type(raw).__name__} needs {size}states for {parameter_count(count)} trainable parameters, and the GPU's "
+        "memory runs out while they are allocated",
         "use an 8-bit optimizer (optim='adamw_bnb_8bit') or Adafactor, freeze the feature encoder, or train with LoRA",
     )
 

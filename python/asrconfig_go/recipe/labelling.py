@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import multiprocessing
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
 from ..data.label_limits import Limits, limits_of
 from ..data.labels import repeats
+from ..machine import HardwareProfile
 from ..view.units import plural
 from .model_building import is_whisper
 from .speech_data import SpeechData, column, keep_rows, with_column
 
 _AT_ONCE = 1000  # texts
+_A_PROCESS = 10_000  # texts that make up for starting one: they take 1.2 s
 
 
 def prepare(data: SpeechData, processor: Any, *, model: Any = None) -> SpeechData:
@@ -43,7 +49,7 @@ def prepare(data: SpeechData, processor: Any, *, model: Any = None) -> SpeechDat
 
 
 def _prepared(part: Any, tokenizer: Any, limits: Limits, longest: int | None, where: str) -> tuple[Any, list[str]]:
-    labels, lengths = list(_labels(column(part, "text"), tokenizer)), column(part, "length")
+    labels, lengths = _labels(column(part, "text"), tokenizer), column(part, "length")
     long = {row for row, length in enumerate(lengths) if longest is not None and length > longest}
     tight = {row for row, ids in enumerate(labels) if row not in long and not _fits(ids, lengths[row], limits)}
     notes = []
@@ -61,9 +67,29 @@ def _prepared(part: Any, tokenizer: Any, limits: Limits, longest: int | None, wh
     return keep_rows(with_column(part, "labels", labels), kept), notes
 
 
-def _labels(texts: Sequence[str], tokenizer: Any) -> Iterable[list[int]]:
-    for start in range(0, len(texts), _AT_ONCE):
-        yield from tokenizer(list(texts[start : start + _AT_ONCE])).input_ids
+def _labels(texts: list[str], tokenizer: Any) -> list[list[int]]:
+    batches = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
+    tokens, processes = partial(_tokens, tokenizer), _processes(len(texts), tokenizer)
+    if processes < 2:
+        return [ids for batch in batches for ids in tokens(batch)]
+    with ProcessPoolExecutor(processes) as pool:
+        return [ids for batch in pool.map(tokens, batches) for ids in batch]
+
+
+def _tokens(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    ids: list[list[int]] = tokenizer(texts).input_ids
+    return ids
+
+
+def _processes(texts: int, tokenizer: Any) -> int:
+    """One where the tokenizer has threads of its own, for few texts, and where processes are not forked.
+
+    Started otherwise they would run a script again that lacks ``if __name__ == "__main__"``.
+    """
+    if tokenizer.is_fast or texts < 2 * _A_PROCESS or multiprocessing.get_start_method() != "fork":
+        return 1
+    cores = HardwareProfile.detect().cpu.usable_cores / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, min(int(cores), texts // _A_PROCESS))
 
 
 def _fits(labels: Sequence[int], length: int, limits: Limits) -> bool:

@@ -15,12 +15,21 @@ def gib(size: float | None) -> str:
 
 
 def exact(size: float | None) -> str:
-    """``12.41 GiB``, small amounts as MiB or KiB; a dash for an unknown size."""
+    """``12.41 GiB``, small amounts as MiB, KiB or B; a dash for an unknown size."""
     if size is None:
         return "–"
     if abs(size) >= 0.095 * GIB:
         return f"{size / GIB:.2f} GiB"
-    return f"{size / 2**20:.1f} MiB" if abs(size) >= 0.095 * 2**20 else f"{size / 2**10:.1f} KiB"
+    if abs(size) >= 0.095 * 2**20:
+        return f"{size / 2**20:.1f} MiB"
+    return f"{size / 2**10:.1f} KiB" if abs(size) >= 0.095 * 2**10 else f"{size:.0f} B"
+
+
+def parameter_count(count: int) -> str:
+    """``315.5 M``, ``8.2 k``, ``12``."""
+    if count >= 1e5:
+        return f"{count / 1e6:.1f} M"
+    return f"{count / 1e3:.1f} k" if count >= 1000 else f"{count}"
 
 
 def plural(count: int, noun: str, many: str = "") -> str:

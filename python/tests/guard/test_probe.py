@@ -209,7 +209,9 @@ def test_states_that_do_not_fit_are_an_infeasible_plan() -> None:
     count = sum(p.numel() for p in model.parameters())
     with pytest.raises(InfeasiblePlanError) as caught, optimizer_states(optimizer):
         pass
-    said = re.match(rf"Hungry needs about ([\d.]+) KiB of states for {count / 1e6:.1f} M", caught.value.message)
+    said = re.match(
+        rf"Hungry needs about ([\d.]+) KiB of states for {count / 1e3:.1f} k trainable", caught.value.message
+    )
     assert said is not None
     assert float(said[1]) == pytest.approx(8 * count / 2**10, rel=0.01)  # each state has a step counter, too
     assert "Adafactor" in caught.value.hint

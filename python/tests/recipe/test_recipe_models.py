@@ -13,6 +13,7 @@ from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumen
 from asrconfig_go.recipe import (
     SpeechData,
     build_processor,
+    labelling,
     load_model,
     load_speech,
     make_collator,
@@ -79,6 +80,39 @@ def test_a_vocabulary_goes_round(pair: tuple[Any, Any], speech: SpeechData, tmp_
     again = transformers.AutoProcessor.from_pretrained(tmp_path)
     assert type(again) is type(processor)
     assert [again.tokenizer(text).input_ids for text in texts] == ids
+
+
+def test_many_transcripts_are_tokenized_by_several_processes(
+    speech: SpeechData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor = build_processor(column(speech.train, "text"), "wav2vec2")
+    alone = column(prepare(speech, processor).train, "labels")
+    monkeypatch.setattr(labelling, "_processes", lambda texts, tokenizer: 2)
+    monkeypatch.setattr(labelling, "_AT_ONCE", 1)
+    assert column(prepare(speech, processor).train, "labels") == alone
+
+
+@pytest.mark.parametrize(
+    ("texts", "fast", "start", "ranks", "processes"),
+    [
+        (19_999, False, "fork", 1, 1),
+        (20_000, False, "fork", 1, 2),
+        (70_000, False, "fork", 1, 7),
+        (999_999, False, "fork", 1, 7),
+        (999_999, False, "fork", 2, 3),
+        (999_999, False, "fork", 8, 1),
+        (999_999, True, "fork", 1, 1),
+        (999_999, False, "spawn", 1, 1),
+    ],
+)
+def test_processes_that_tokenize(
+    texts: int, fast: bool, start: str, ranks: int, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = SimpleNamespace(cpu=SimpleNamespace(usable_cores=7.5))
+    monkeypatch.setattr(labelling, "HardwareProfile", SimpleNamespace(detect=lambda: machine))
+    monkeypatch.setattr("multiprocessing.get_start_method", lambda: start)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", f"{ranks}")
+    assert labelling._processes(texts, SimpleNamespace(is_fast=fast)) == processes
 
 
 def test_greedy_ctc_texts() -> None:
