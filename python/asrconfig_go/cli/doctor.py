@@ -98,7 +98,7 @@ def _audio(name: str, told: dict[str, Any] | None) -> Finding:
         advice = "" if name == "torchcodec" else f"pip install {name}"
         return Finding("note" if advice else "ok", name, f"not installed: it {_AUDIO[name]}", advice)
     if told["error"]:
-        return Finding("note", name, f"{version(name)} cannot be imported: {told['error']}", _REPAIRS[name])
+        return Finding("note", name, f"{version(name)} does not work: {told['error']}", _REPAIRS[name])
     library = f", libsndfile {told['library']}" if "library" in told else ""
     return Finding("ok", name, f"{version(name)}{library}")
 

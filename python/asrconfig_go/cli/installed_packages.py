@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 from typing import Any
 
 _LIMIT_S = 120  # torch from a cold disk takes half a minute
 _PROBE = """
-import importlib, json, sys
+import importlib.util, json, sys
 told = {}
 for name in sys.argv[1:]:
     try:
         importlib.import_module(name)
         told[name] = {"error": ""}
+        if name == "torchcodec" and importlib.util.find_spec("datasets"):  # it loads FFmpeg when it decodes
+            from asrconfig_go.loading.stored_audio import cannot_decode
+            told[name]["error"] = cannot_decode()
     except BaseException as error:
         told[name] = {"error": (str(error).strip() or type(error).__name__).partition("\\n")[0]}
 torch = sys.modules.get("torch")
@@ -40,10 +44,12 @@ def imported(*packages: str) -> dict[str, dict[str, Any]]:
     """By package ``error``, "" where it can be imported; of torch ``cuda``, ``hip`` and ``architectures``, too, and of
     soundfile the version of its ``library``. Packages that are not installed are left out."""
     there = [package for package in packages if version(package)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _PROBE, *there], capture_output=True, text=True, timeout=_LIMIT_S, check=True
-        )
+            [sys.executable, "-c", _PROBE, *there],
+            capture_output=True, text=True, timeout=_LIMIT_S, check=True, env=environment,
+        )  # fmt: skip
         told: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     except (subprocess.SubprocessError, OSError, ValueError, LookupError) as error:
         return {package: {"error": f"its import ends the process: {error}"} for package in there}

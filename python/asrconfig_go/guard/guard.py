@@ -152,7 +152,7 @@ class Guard:
         """Take effect, until ``detach``; a second time does nothing."""
         if not self._undo:
             trainer = self.trainer
-            make_readable(trainer)
+            make_readable(trainer)  # stays: nothing here could read its datasets as they were
             self._train_step, self._predict = trainer.training_step, trainer.prediction_step
             self._wrapped = {
                 "prediction_step": self._prediction_step,

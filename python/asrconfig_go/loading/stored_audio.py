@@ -39,7 +39,7 @@ def cannot_decode() -> str:
 
         load_audio(Audio().decode_example({"bytes": file.getvalue(), "path": None}))
     except Exception as error:  # torchcodec raises RuntimeError without FFmpeg, OSError for another torch, and others
-        return str(error).strip().partition("\n")[0] or type(error).__name__
+        return str(error).strip().partition("\n")[0].removesuffix(" Likely causes:") or type(error).__name__
     return ""
 
 

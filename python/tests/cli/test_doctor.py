@@ -89,7 +89,7 @@ def test_what_decodes_audio_is_named_with_what_to_do(told: Callable[..., dict[st
     found = told(torchcodec="Could not load libtorchcodec. Likely causes:", soundfile="")
     assert (found["soundfile"].status, found["soundfile"].detail) == ("ok", "1.0")
     assert found["soxr"].advice == "pip install soxr"
-    assert "cannot be imported: Could not load libtorchcodec" in found["torchcodec"].detail
+    assert "does not work: Could not load libtorchcodec" in found["torchcodec"].detail
     assert found["torchcodec"].advice.startswith("pip uninstall -y torchcodec (soundfile decodes then), or")
     assert found["FFmpeg"].advice == "apt-get install -y ffmpeg"
     assert told(ffmpeg="/usr/bin/ffmpeg")["FFmpeg"] == Finding("ok", "FFmpeg", "/usr/bin/ffmpeg")
@@ -104,13 +104,29 @@ def test_packages_are_imported_in_a_process_that_may_fail(tmp_path: Path, monkey
     (tmp_path / "breaks.py").write_text("raise OSError('libbreaks.so is missing\\nand more')")
     (tmp_path / "works.py").write_text("")
     (tmp_path / "ends.py").write_text("import os; os._exit(3)")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(installed_packages, "version", lambda name: "" if name == "absent" else "1.0")
     assert imported("breaks", "works", "absent") == {
         "breaks": {"error": "libbreaks.so is missing"},
         "works": {"error": ""},
     }
     assert "its import ends the process" in imported("ends")["ends"]["error"]
+
+
+def test_a_torchcodec_that_fails_when_it_decodes_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("datasets", minversion="4")
+    pytest.importorskip("torch")
+    (tmp_path / "torchcodec").mkdir()
+    (tmp_path / "torchcodec" / "__init__.py").touch()
+    (tmp_path / "torchcodec" / "decoders.py").write_text(
+        "class AudioDecoder:\n"
+        "    def __init__(self, *_, **__):\n"
+        "        raise RuntimeError('Could not load libtorchcodec. Likely causes:\\n FFmpeg')\n"
+    )
+    (tmp_path / "torchcodec-0.9.0.dist-info").mkdir()
+    (tmp_path / "torchcodec-0.9.0.dist-info" / "METADATA").write_text("Name: torchcodec\nVersion: 0.9.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert imported("torchcodec")["torchcodec"]["error"] == "Could not load libtorchcodec."
 
 
 def test_the_installed_torch_tells_its_build() -> None:
