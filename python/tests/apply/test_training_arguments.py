@@ -266,8 +266,7 @@ def test_a_subclass_of_the_arguments(tmp_path: Path) -> None:
     arguments = make_plan().to_training_arguments(tmp_path, arguments_class=Seq2SeqTrainingArguments, **overrides)
     assert isinstance(arguments, Seq2SeqTrainingArguments)
     assert arguments.predict_with_generate is True
-    with pytest.raises(InvalidArgumentError, match="predict_with_generate"):
-        build(make_plan(), tmp_path, overrides)
+    assert type(build(make_plan(), tmp_path, overrides)) is Seq2SeqTrainingArguments, "the name alone chooses it"
 
 
 def test_without_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

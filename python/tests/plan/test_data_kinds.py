@@ -211,3 +211,21 @@ def test_generation_chooses_its_class_of_arguments(tmp_path: Path) -> None:
 def test_an_own_dataset_of_one_row_is_enough() -> None:
     dataset = OwnDataset([own_waves()[0][0]])
     assert planned(dataset, WaveNetwork(), collator=collate_waves)[0].policy == "fastest"
+
+
+def test_the_guard_traces_with_the_collators_batches(tmp_path: Path) -> None:
+    dataset, model, collator = OWN["own spectrograms"]()
+    _, manager = ac.create_optimal_config(dataset, model, gpu="T4", collator=collator, verbose=False)
+    args = transformers.TrainingArguments(tmp_path, **QUIET)
+    trainer = transformers.Trainer(model, args, train_dataset=dataset, data_collator=collator)
+    guard = manager.attach(trainer, memory=True)
+    assert trainer.train().global_step == 2
+    guard.detach()
+
+
+def test_the_loader_is_measured_with_rows_that_hold_input() -> None:
+    for kinds, kind in ((KNOWN, "words, BERT"), (OWN, "own spectrograms")):
+        dataset, model, collator = kinds[kind]()
+        _, manager = planned(dataset, model, gpu="T4", collator=collator if kinds is OWN else None)
+        assert manager.loader is not None and manager.loader.clips == ROWS
+        assert manager.loader.bad == 0
