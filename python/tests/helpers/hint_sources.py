@@ -95,7 +95,12 @@ class _Reader:
             return list(of.elts)
         if isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr == "items":
             tables = self.assigned.get(getattr(of.func.value, "id", ""), [])
-            pairs = [pair for each in tables if isinstance(each, ast.Dict) for pair in zip(each.keys, each.values, strict=True)]
+            pairs = [
+                pair
+                for each in tables
+                if isinstance(each, ast.Dict)
+                for pair in zip(each.keys, each.values, strict=True)
+            ]
             return [ast.Tuple([key or value, value]) for key, value in pairs]
         return []
 

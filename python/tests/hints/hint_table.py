@@ -56,7 +56,7 @@ def page() -> str:
         "# Hints",
         "",
         "Every text of errors, warnings, alerts and reports that says what to do, and the test that runs it.",
-        "Written by `python python/tests/hints/hint_table.py`; a test fails where a hint is missing here, or a test is not there.",
+        "`python python/tests/hints/hint_table.py` writes it; a test fails where a hint or a test is missing.",
         "That commands, options, packages, settings and functions in all of them exist is tested, too",
         "(`python/tests/hints/test_hint_names.py`).",
         "",
