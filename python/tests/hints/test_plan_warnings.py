@@ -32,7 +32,7 @@ CASES = [
 def planned(case: Case, options: dict[str, Any]) -> str:
     options = dict(options)
     limit = options.pop("drop", 1e9)
-    waves = [np.zeros(int(16000 * s), dtype="float32") for s in case.seconds if s <= limit]
+    waves: list[Any] = [np.zeros(int(16000 * s), dtype="float32") for s in case.seconds if s <= limit]
     config, _ = ac.create_optimal_config(waves, case.model, gpu="T4", trace=False, verbose=False, **options)
     return " ".join(config.warnings)
 
@@ -44,7 +44,7 @@ def test_a_plan_made_as_its_warning_says_has_it_no_longer(case: Case) -> None:
 
 
 def test_an_effective_batch_that_is_met() -> None:
-    waves = [np.zeros(16000, dtype="float32")] * 200
+    waves: list[Any] = [np.zeros(16000, dtype="float32")] * 200
     config, _ = ac.create_optimal_config(
         waves, "wav2vec2-base", target_batch_size=7, gpu="2xT4", policy="published", trace=False, verbose=False
     )
