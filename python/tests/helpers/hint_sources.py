@@ -11,6 +11,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ class Hint(NamedTuple):
     text: str
 
 
-def all_hints() -> list[Hint]:
+@cache
+def all_hints() -> tuple[Hint, ...]:
     """Each once, sorted."""
     told = json.loads((ROOT / "capi" / "hints.json").read_text())
     found = {Hint(row["file"], row["text"]) for row in told}
@@ -38,7 +40,7 @@ def all_hints() -> list[Hint]:
     for path, tree in trees.items():
         reader = _Reader(tree, takes)
         found |= {Hint(str(path.relative_to(ROOT)), text) for text in reader.texts()}
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 def _positions(trees: Iterable[ast.Module]) -> dict[str, tuple[int, str]]:

@@ -1,7 +1,7 @@
 """The list of all hints with the test that runs each; as a program, it writes benchmarks/hints.md.
 
-What python/tests/hints runs is known from the cases. ``others.tsv`` there holds the rest, a line each: how, the hint, and
-a test or a reason.
+What python/tests/hints runs is known from the cases. ``others.tsv`` there holds the rest, a line each: how, the hint,
+and a test or a reason.
 
 - ``run``: the named test does what the hint says, and the problem is gone.
 - ``got``: the named test gets the hint; that the advice helps is not run by itself.
