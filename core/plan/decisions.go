@@ -90,7 +90,11 @@ func (s *search) writeData(d *draft, f evaluated) {
 // writeLength says which clips are cut, which are left out, and what it costs to keep the longest.
 func (s *search) writeLength(d *draft, f evaluated) {
 	why := "no clip is longer than the model takes"
-	if longest := s.in.Dataset.MaxS; s.clips.fixed > 0 && longest > s.clips.fixed {
+	longest := s.in.Dataset.MaxS
+	if s.clips.leftOut > 0 {
+		longest = min(longest, *s.maxLength())
+	}
+	if s.clips.fixed > 0 && longest > s.clips.fixed {
 		chunk := s.clips.fixed
 		d.ChunkLengthS, why = &chunk, fmt.Sprintf("the model takes %.4g s, the longest clip has %.4g s", chunk, longest)
 		d.warn(fmt.Sprintf("Clips over %.4g s must be split: split their transcripts at the same places (by alignment), or leave these clips out of training.", chunk))

@@ -10,7 +10,8 @@ import ast
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ class Hint(NamedTuple):
     text: str
 
 
-def all_hints() -> list[Hint]:
+@cache
+def all_hints() -> tuple[Hint, ...]:
     """Each once, sorted."""
     told = json.loads((ROOT / "capi" / "hints.json").read_text())
     found = {Hint(row["file"], row["text"]) for row in told}
@@ -38,13 +40,13 @@ def all_hints() -> list[Hint]:
     for path, tree in trees.items():
         reader = _Reader(tree, takes)
         found |= {Hint(str(path.relative_to(ROOT)), text) for text in reader.texts()}
-    return sorted(found)
+    return tuple(sorted(found))
 
 
-def _positions(trees: Iterator[ast.Module] | object) -> dict[str, tuple[int, str]]:
+def _positions(trees: Iterable[ast.Module]) -> dict[str, tuple[int, str]]:
     """By the name of a function or a class: where it takes a hint, and by which keyword."""
     found: dict[str, tuple[int, str]] = {}
-    for tree in trees:  # type: ignore[attr-defined]
+    for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 names = [a.arg for a in node.args.args if a.arg != "self"]
@@ -68,7 +70,7 @@ def text_of(node: ast.AST) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        return "".join(v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
+        return "".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = text_of(node.left), text_of(node.right)
         return None if left is None and right is None else (left or "{}") + (right or "{}")

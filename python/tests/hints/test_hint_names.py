@@ -23,7 +23,7 @@ OTHERS = {
     "transformers": "freeze_feature_encoder from_pretrained save_pretrained to_json_string to_dict use_reentrant "
     "generation_config cached_file ctc_zero_infinity input_values input_features model_type training_args save_model",
     "datasets": "cast_column remove_columns map Audio sampling_rate",
-    "accelerate": "dispatch_batches",
+    "accelerate": "dispatch_batches split_batches",
     "this package": "asrconfig_go token_mean",
     "yours": "MyModel",
     "python": "sum isinstance lambda fields start_method bytes",

@@ -58,7 +58,7 @@ def _processor() -> Any:
 def _plain() -> tuple[type, Any]:
     import torch
 
-    class Plain(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Plain(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(8, 1)

@@ -1,6 +1,6 @@
 """The list of all hints with the test that runs each; as a program, it writes benchmarks/hints.md.
 
-What the tests of this folder run is known from their cases. ``others.tsv`` holds the rest, a line each: how, the hint,
+What python/tests/hints runs is known from the cases. ``others.tsv`` there holds the rest, a line each: how, the hint,
 and a test or a reason.
 
 - ``run``: the named test does what the hint says, and the problem is gone.
@@ -13,19 +13,13 @@ and a test or a reason.
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
-if __name__ == "__main__":
-    sys.path += [str(Path(__file__).parents[1] / "helpers")]
-
 from call_cases import CALLS, COMMANDS
+from hint_sources import ROOT, all_hints
 from operation_cases import CASES
 
-from hint_sources import ROOT, all_hints
-
-OTHERS = Path(__file__).parent / "others.tsv"
+OTHERS = ROOT / "python" / "tests" / "hints" / "others.tsv"
 PAGE = ROOT / "benchmarks" / "hints.md"
 HOWS = ("run", "got", "open", "outside", "fact")
 _HERE = "python/tests/hints/test_hints.py::test_a_{}_mended_as_its_hint_says_{}"
@@ -56,7 +50,7 @@ def page() -> str:
         "# Hints",
         "",
         "Every text of errors, warnings, alerts and reports that says what to do, and the test that runs it.",
-        "Written by `python python/tests/hints/hint_table.py`; a test fails where a hint is missing here, or a test is not there.",
+        "`python python/tests/helpers/hint_table.py` writes it; a test fails where a hint or a test is missing.",
         "That commands, options, packages, settings and functions in all of them exist is tested, too",
         "(`python/tests/hints/test_hint_names.py`).",
         "",

@@ -1,0 +1,88 @@
+"""What warnings of plans advise: planned again as they say, and the warning is gone."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import asrconfig_go as ac
+
+
+class Case(NamedTuple):
+    hint: str
+    seconds: tuple[float, ...]
+    model: str
+    wrong: dict[str, Any]
+    mended: dict[str, Any]
+
+
+_PUBLISHED = {"policy": "published"}
+_LOWER, _LEAVE_OUT = "Lower target_batch_size.", "or leave these clips out of training."
+CASES = [
+    Case(_LOWER, (2.0,) * 4, "wav2vec2-base", {}, {"target_batch_size": 2}),
+    Case(_LOWER, (2.0,) * 4, "wav2vec2-base", _PUBLISHED, {**_PUBLISHED, "target_batch_size": 2}),
+    Case(_LEAVE_OUT, (31.0, 5.0) * 20, "whisper-tiny", _PUBLISHED, {**_PUBLISHED, "drop": 30.0}),
+    Case(_LEAVE_OUT, (31.0, 5.0) * 20, "whisper-tiny", {}, {"max_length_s": 30.0}),
+]
+
+
+def planned(case: Case, options: dict[str, Any]) -> str:
+    options = dict(options)
+    limit = options.pop("drop", 1e9)
+    waves: list[Any] = [np.zeros(int(16000 * s), dtype="float32") for s in case.seconds if s <= limit]
+    config, _ = ac.create_optimal_config(waves, case.model, gpu="T4", trace=False, verbose=False, **options)
+    return " ".join(config.warnings)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.hint[:50])
+def test_a_plan_made_as_its_warning_says_has_it_no_longer(case: Case) -> None:
+    assert case.hint in planned(case, case.wrong)
+    assert case.hint not in planned(case, case.mended)
+
+
+def test_an_effective_batch_that_is_met() -> None:
+    waves: list[Any] = [np.zeros(16000, dtype="float32")] * 200
+    config, _ = ac.create_optimal_config(
+        waves, "wav2vec2-base", target_batch_size=7, gpu="2xT4", policy="published", trace=False, verbose=False
+    )
+    (said,) = [text for text in config.warnings if "would be met exactly" in text]
+    target = int(re.search(r"target_batch_size=(\d+) would", said)[1])  # type: ignore[index]
+    again, _ = ac.create_optimal_config(
+        waves, "wav2vec2-base", target_batch_size=target, gpu="2xT4", policy="published", trace=False, verbose=False
+    )
+    assert not any("would be met exactly" in text for text in again.warnings)
+    assert again.effective_batch_size == target
+
+
+def test_a_model_that_was_not_traced() -> None:
+    """Each fix that a plan without a trace names."""
+    torch = pytest.importorskip("torch")
+
+    class Plain(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 1)
+
+        def forward(self, x: Any) -> Any:
+            return {"loss": self.layer(x).mean()}
+
+    def warned(model: Any, gpu: str | None, **options: Any) -> str:
+        manager = ac.ASRConfigManager(gpu=gpu)
+        manager.profile_dataset([np.zeros(16000, dtype="float32")] * 40, progress=False)
+        manager.profile_model(model)
+        plan = {name: options.pop(name) for name in ("distributed",) if name in options}
+        return " ".join(manager.plan(ac.PlanOptions(**plan), batch_fn=batch, **options).warnings)
+
+    def batch(clips: int, length: int, labels: int) -> dict[str, Any]:
+        return {"x": torch.zeros(clips, length, 8)}
+
+    model = Plain()
+    assert "Leave trace out." in warned(model, "T4", trace=False)
+    assert "Pass the model instead of its profile." in warned(ac.profile_model(model), "T4")
+    assert "Pass trace=True." in warned(model, None)
+    assert "Leave distributed out." in warned(model, "2xT4", distributed="zero3")
+    for said in (warned(model, "T4"), warned(model, None, trace=True), warned(model, "2xT4")):
+        assert "is unknown: its config does not determine it" not in said
