@@ -99,19 +99,26 @@ class ASRConfigManager:
         return self.dataset
 
     def measure_loader(
-        self, dataset: Any, *, processor: Any = None, **options: Unpack[LoaderSettings]
+        self, dataset: Any, *, processor: Any = None, remember: bool = False, **options: Unpack[LoaderSettings]
     ) -> LoaderRate | None:
         """Decode some clips of ``dataset`` to know how many workers keep the GPU fed (see ``measure_loader``).
 
         Without a ``processor`` only decoding is measured, and what the rest takes stays an assumption. None, with a
-        warning where something went wrong, when nothing can be measured.
+        warning where something went wrong, when nothing can be measured. ``remember`` takes what was found in the last
+        day for the same path with the same clips, which must be the profiled ones, processor and machine.
         """
         from .loading import LoaderNotMeasuredWarning, measure_loader
+        from .loading.remembered_rates import Measured
 
+        known = Measured(dataset, self.dataset, self.durations, self.hardware.cpu, processor, dict(options))
         if self._unit is not None:
             options.setdefault("row_seconds", partial(row_seconds, unit=self._unit, examples=self._examples))
         try:
-            self.loader = measure_loader(dataset, processor=processor, **options)
+            self.loader = known.find() if remember else None
+            if self.loader is None:
+                self.loader = measure_loader(dataset, processor=processor, **options)
+                if self.loader is not None:
+                    known.store(self.loader)
         except AsrConfigError as error:
             self.loader = None
             warnings.warn(f"the loader was not measured: {error.message}", LoaderNotMeasuredWarning, stacklevel=2)

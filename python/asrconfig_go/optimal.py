@@ -49,8 +49,9 @@ def create_optimal_config(
     ``trace`` and ``batch_fn`` are those of ``ASRConfigManager.plan``; ``collator``, the Trainer's, makes the traced
     batches of some rows of ``dataset``, and tells how long rows are that nothing else can read. ``gpu`` plans for a GPU
     of the catalogue such as ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips are decoded, and made to the
-    model's input by ``processor``, if there is one, to know how many workers keep the GPU fed. ``verbose`` prints each
-    stage and the plan, ``progress`` (None: as ``verbose``) shows bars while it works.
+    model's input by ``processor``, if there is one, to know how many workers keep the GPU fed; what was found of the
+    same files in the last day is taken again. ``verbose`` prints each stage and the plan, ``progress`` (None: as
+    ``verbose``) shows bars while it works.
 
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.
@@ -79,7 +80,9 @@ def create_optimal_config(
     say(verbose, "Model", found)
     searched = options.policy == "fastest" and bool(manager.hardware.gpus)
     if searched and options.loader_rate is None and not isinstance(dataset, DatasetProfile):
-        manager.measure_loader(dataset, processor=processor, seconds=_LOADER_S, sampling_rate=sampling_rate)
+        manager.measure_loader(
+            dataset, processor=processor, remember=True, seconds=_LOADER_S, sampling_rate=sampling_rate
+        )
     config = manager.plan(options, trace=trace, batch_fn=batch_fn, progress=bars)
     say(verbose, "Planning", config)
     return config, manager

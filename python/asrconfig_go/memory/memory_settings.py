@@ -80,11 +80,16 @@ class MemorySettings:
         given = self.gradient_checkpointing
         return given if isinstance(given, str) else "on" if given else "off"
 
-    def words(self) -> str:
-        """One line for people."""
+    def step_words(self) -> str:
+        """What decides how a step is computed, for people."""
         parts = [self.precision, self.optimizer, f"gradient checkpointing {self.checkpointing}"]
         parts += [f"every {self.every_n_layers} layers"] if self.every_n_layers > 1 else []
         parts += ["offloaded"] if self.offload_checkpoints else []
+        return ", ".join(parts)
+
+    def words(self) -> str:
+        """One line for people."""
+        parts = [self.step_words()]
         parts += [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
         parts += ["feature encoder frozen"] if self.freeze_feature_encoder else []
         parts += [self.allocator or "PyTorch's allocator settings"]

@@ -80,7 +80,8 @@ class Recording:
             )
         built: list[Any] = []
         model = self.source.model if is_module(self.source.model) else self._noting(built)
-        with ProgressBar(f"Tracing {self.source.label}", "step", None, progress) as advance:
+        what = f"Tracing {self.source.label}, {self.settings.step_words()}"
+        with ProgressBar(what, "step", None, progress) as advance:
             trace = self._run(model, advance)
         config = getattr(model, "config", None) if is_module(model) else built[0]
         facts = generation_facts(config)

@@ -46,7 +46,7 @@ class Windows:
         return next((window for known, window in self._known if known == structure), None)
 
     def _alike(self, first: Segment, previous: Segment, segment: Segment) -> bool:
-        """Whether a micro-batch allocates what the first does, and leaves in place of each storage it frees a new one."""
+        """Whether a micro-batch allocates what the first does, and leaves a new storage for each that it frees."""
         if _births(first) != _births(segment):
             return False
         freed = [self._log.home(-1 - e) for e in segment.events if e < 0 and -1 - e < segment.first]

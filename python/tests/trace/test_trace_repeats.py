@@ -10,11 +10,12 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import torch
+from torch import nn
+
 from asrconfig_go.demo.digit_model import small_model
 from asrconfig_go.memory.model_source import model_source
 from asrconfig_go.trace import trace_training
 from asrconfig_go.trace._repeats import Windows
-from torch import nn
 
 
 class Unsteady(nn.Module):
