@@ -66,6 +66,9 @@ func parse(s *media.File) (media.Info, error) {
 	}
 	base := mpeg.SkipID3(s)
 	format := sniff(s.At(base, sniffLen))
+	if base > 0 {
+		s.Mark(base)
+	}
 	switch {
 	case format == nil: // or frames behind something else
 		return mpeg.Parse(s, base)

@@ -113,6 +113,13 @@ func (s *File) extend(to int64) bool {
 // markLen is as much of the end of each read behind the head as marks the file.
 const markLen = 1 << 10
 
+// Mark lets the digest tell files apart by what begins at off, behind a tag, where that is part of the head.
+func (s *File) Mark(off int64) {
+	if end := off + markLen; end <= int64(len(s.Head)) {
+		s.mark(s.Head[off:end])
+	}
+}
+
 // mark notes what was read behind the head.
 func (s *File) mark(b []byte) {
 	b = b[max(0, len(b)-markLen):]
