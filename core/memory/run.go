@@ -6,6 +6,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/parallel"
 )
 
 // run is what a checked request asks for.
@@ -33,7 +34,7 @@ func (m *Model) Run(r RunRequest) (RunEstimate, error) {
 		return RunEstimate{}, err
 	}
 	seeds := make([]OfSeed, wanted.seeds)
-	err = inParallel(wanted.seeds, func(i int) (err error) {
+	err = parallel.Do(wanted.seeds, func(i int) (err error) {
 		seeds[i], err = m.runSeed(replay.New(m.templates.Variables, settings, r.GPU), wanted, uint64(i), r.Overhead)
 		return err
 	})

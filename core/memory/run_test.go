@@ -280,13 +280,3 @@ func TestSpread(t *testing.T) {
 	require.Equal(t, Spread{3, 4.96, 5}, spreadOf([]float64{5, 1, 4, 2, 3}))
 	require.Equal(t, Spread{7, 7, 7}, spreadOf([]float64{7}))
 }
-
-func TestPanicInASeed(t *testing.T) {
-	err := inParallel(3, func(i int) error {
-		if i == 1 {
-			return fault.New(fault.Internal, "", "seed %d", i)
-		}
-		return nil
-	})
-	require.EqualError(t, err, "seed 1")
-}

@@ -5,7 +5,17 @@ import "slices"
 // candidate is a monomial with its values at the traced shapes.
 type candidate struct {
 	monomial
-	at []int64
+	at     []int64
+	scale  float64   // the largest of these, 1 at least
+	scaled []float64 // at, divided by it
+}
+
+func newCandidate(m monomial, at []int64) candidate {
+	c := candidate{m, at, float64(max(at[largest(at)], 1)), make([]float64, len(at))}
+	for i, n := range at {
+		c.scaled[i] = float64(n) / c.scale
+	}
+	return c
 }
 
 // tier is a set of monomials of one simplicity. Within a fit the simpler tier wins; two formulas of one tier that fit alike
@@ -68,7 +78,7 @@ func (c *candidates) add(t tier, m monomial) tier {
 			fits = fits && at[i] >= 0 && m.float(p.values) < 1<<53
 		}
 		if fits {
-			t = append(t, candidate{m, at})
+			t = append(t, newCandidate(m, at))
 		}
 	}
 	return t
@@ -144,5 +154,5 @@ func (c *candidates) basis() []candidate {
 	}
 	bases := c.bases()
 	slices.Reverse(bases)
-	return slices.Concat([]candidate{{at: ones}}, c.plain(bases), c.products(bases))
+	return slices.Concat([]candidate{newCandidate(monomial{}, ones)}, c.plain(bases), c.products(bases))
 }

@@ -6,10 +6,14 @@ import "math"
 // largest pivot; false when the parts cannot be told apart.
 func solve(sizes []int64, parts []candidate) (x [maxTerms]float64, ok bool) {
 	n := len(parts)
-	m := make([][maxTerms + 1]float64, len(sizes))
+	var few [16][maxTerms + 1]float64 // shapes, as a trace has
+	m := few[:min(len(sizes), len(few))]
+	if len(sizes) > len(few) {
+		m = make([][maxTerms + 1]float64, len(sizes))
+	}
 	for r := range m {
 		for i, p := range parts {
-			m[r][i] = float64(p.at[r]) / float64(max(p.at[largest(p.at)], 1))
+			m[r][i] = p.scaled[r]
 		}
 		m[r][n] = float64(sizes[r])
 	}
@@ -39,7 +43,7 @@ func solve(sizes []int64, parts []candidate) (x [maxTerms]float64, ok bool) {
 		x[i] /= m[i][i]
 	}
 	for i, p := range parts {
-		x[i] /= float64(max(p.at[largest(p.at)], 1))
+		x[i] /= p.scale
 	}
 	return x, true
 }

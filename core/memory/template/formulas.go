@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/formula"
+	"github.com/asrconfig/asrconfig-go/core/parallel"
 )
 
 // fit finds the formulas of all templates. What one cannot tell apart, because its batch or its lengths vary too little,
@@ -14,10 +15,11 @@ import (
 func (b *builder) fit() error {
 	confirmed := formula.Confirmed{}
 	known, segments, vars := b.trace.Calls, b.trace.Segments, b.Variables
+	if err := b.fitEach(b.Templates, nil); err != nil {
+		return err
+	}
+	var doubtful []*Template
 	for _, t := range b.Templates {
-		if err := t.fit(b.Variables, nil); err != nil {
-			return err
-		}
 		for _, f := range t.Formulas {
 			if !f.Inexact && !f.Ambiguous {
 				confirmed.Add(f)
@@ -26,14 +28,15 @@ func (b *builder) fit() error {
 	}
 	for _, t := range b.Templates {
 		t.calls = sync.OnceValues(func() (calls, error) { return t.fitCalls(known, segments, vars) })
-		if !slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.Ambiguous }) {
-			continue
-		}
-		if err := t.fit(b.Variables, confirmed); err != nil {
-			return err
+		if slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.Ambiguous }) {
+			doubtful = append(doubtful, t)
 		}
 	}
-	return nil
+	return b.fitEach(doubtful, confirmed)
+}
+
+func (b *builder) fitEach(templates []*Template, confirmed formula.Confirmed) error {
+	return parallel.Do(len(templates), func(i int) error { return templates[i].fit(b.Variables, confirmed) })
 }
 
 // fit finds the formulas of a template. Storages whose sizes are the same everywhere share one, so that a model of many equal

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/jsontext"
+	"github.com/asrconfig/asrconfig-go/core/parallel"
 )
 
 const (
@@ -67,10 +68,8 @@ func decode(data []byte, what string) (*Trace, error) {
 		return nil, err
 	}
 	var f file
-	if err = jsontext.Check(raw); err == nil {
-		err = jsontext.Decode(raw, &f)
-	}
-	if err != nil {
+	steps := []func() error{func() error { return jsontext.Check(raw) }, func() error { return jsontext.Decode(raw, &f) }}
+	if err = parallel.Do(len(steps), func(i int) error { return steps[i]() }); err != nil {
 		return nil, unreadable(raw, what, err)
 	}
 	if err := checkHeader(f.Format, f.Version, what); err != nil {

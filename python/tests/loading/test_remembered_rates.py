@@ -52,7 +52,12 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The datasets that were really measured."""
     asked: list[Any] = []
     measure = loading.measure_loader
-    monkeypatch.setattr(loading, "measure_loader", lambda data, **given: asked.append(data) or measure(data, **given))
+
+    def noted(dataset: Any, **given: Any) -> Any:
+        asked.append(dataset)
+        return measure(dataset, **given)
+
+    monkeypatch.setattr(loading, "measure_loader", noted)
     return asked
 
 

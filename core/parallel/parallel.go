@@ -1,4 +1,5 @@
-package memory
+// Package parallel runs jobs on all cores.
+package parallel
 
 import (
 	"runtime"
@@ -7,8 +8,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// inParallel runs n jobs on all cores and gives the first error. A panic in one poisons the library, as anywhere.
-func inParallel(n int, job func(i int) error) error {
+// Do runs n jobs and gives the first error. A panic in one poisons the library, as anywhere.
+func Do(n int, job func(i int) error) error {
 	errs := make([]error, n)
 	var workers sync.WaitGroup
 	indices := make(chan int)
@@ -37,7 +38,7 @@ func inParallel(n int, job func(i int) error) error {
 func recovered(job func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fault.Poison("memory run", p)
+			err = fault.Poison("parallel job", p)
 		}
 	}()
 	return job()
