@@ -229,3 +229,16 @@ def test_the_loader_is_measured_with_rows_that_hold_input() -> None:
         _, manager = planned(dataset, model, gpu="T4", collator=collator if kinds is OWN else None)
         assert manager.loader is not None and manager.loader.clips == ROWS
         assert manager.loader.bad == 0
+
+
+def test_texts_of_any_length_follow_from_few() -> None:
+    with MemoryModel.trace(bert(), gpu="T4", progress=False, cache=False) as few:
+        told = few.estimate(12, 0.9, 5)
+    shape = (12, few.length(0.9), 5)
+    with MemoryModel.trace(bert(), points=[shape], gpu="T4", progress=False, cache=False) as direct:
+        assert told.peak_allocated == direct.estimate(12, 0.9, 5).peak_allocated
+
+
+def test_clips_that_are_all_under_half_a_second_are_planned() -> None:
+    config, _ = planned([[0.0] * 4800] * ROWS, KNOWN["samples"]()[1], gpu="T4")
+    assert (config.per_device_train_batch_size, config.gradient_accumulation_steps) == (8, 1)
