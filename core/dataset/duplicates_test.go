@@ -32,7 +32,7 @@ func TestDuplicates(t *testing.T) {
 		"long files that begin with silence are not judged by it")
 	assert.Equal(t, 3, d.Duplicates.Count)
 	assert.InDelta(t, (2*9000+90)/16000.0/3600, d.Duplicates.Hours, 1e-9)
-	assert.Contains(t, d.Warnings, "3 clips very likely copies of others (0.00 h): same size, same length, same bytes where read")
+	assert.Contains(t, d.Warnings, "3 clips very likely copied (0.00 h): the size, the length and the bytes that were read are those of another")
 
 	listed := scan(t, Request{Paths: []string{at("b.wav"), at("b.wav")}}).Profile
 	assert.Equal(t, 1, listed.Duplicates.Count, "listed twice")
@@ -66,7 +66,7 @@ func TestWarnings(t *testing.T) {
 		"2 clips over 30 s, which Whisper truncates; other models need more memory for them",
 		"3 clips not at 16 kHz, to be resampled (16000 Hz ×3, 8000 Hz ×2, 44100 Hz ×1)",
 		"1 clip not mono, to be mixed down",
-		"1 clip hold less audio than their headers claim; the actual length is counted",
+		"1 clip with less audio than the header claims; the actual length is counted",
 		"1 clip of estimated length: their formats do not store it",
 	}, d.Warnings)
 	assert.Equal(t, map[string]int{"header": 5, "estimated": 1}, d.Methods)

@@ -26,10 +26,10 @@ func warnings(d *profile.Dataset, sorted []float64) []string {
 	say(len(sorted)-firstOver(sorted, longClipS), "over 30 s, which Whisper truncates; other models need more memory for them")
 	say(others(d.SampleRates, strconv.Itoa(decodedRate)), "not at 16 kHz, to be resampled (%s)", mix(d.SampleRates, " Hz"))
 	say(others(d.Channels, "1"), "not mono, to be mixed down")
-	say(d.ShortenedCount, "hold less audio than their headers claim; the actual length is counted")
+	say(d.ShortenedCount, "with less audio than the header claims; the actual length is counted")
 	say(d.Methods["estimated"], "of estimated length: their formats do not store it")
 	if d.Duplicates.Count > 0 {
-		say(d.Duplicates.Count, "very likely copies of others (%.2f h): same size, same length, same bytes where read", d.Duplicates.Hours)
+		say(d.Duplicates.Count, "very likely copied (%.2f h): the size, the length and the bytes that were read are those of another", d.Duplicates.Hours)
 	}
 	return all
 }

@@ -93,7 +93,7 @@ def test_copies_and_warnings(make_wav: WavMaker, tmp_path: Path) -> None:
     assert profile.methods == {"header": 3}
     assert [warning.split(",")[0] for warning in profile.warnings] == [
         "1 clip not at 16 kHz",
-        "1 clip very likely copies of others (0.00 h): same size",
+        "1 clip very likely copied (0.00 h): the size",
     ]
     assert all(f"! {warning}" in repr(profile) for warning in profile.warnings)
 
