@@ -59,7 +59,7 @@ def _for(capability: tuple[int, int] | None, hardware: HardwareProfile | None) -
 
 
 def _install(build: str) -> str:
-    return f"{_AGAIN} --index-url https://download.pytorch.org/whl/{build}"
+    return f"pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/{build}"
 
 
 def _pair(text: str) -> tuple[int, int] | None:

@@ -52,7 +52,7 @@ RECORDS = {
 }
 LEFT_OUT = {"view.Moment": "x"}  # not given on
 # from_json makes these of other things.
-OF_FILES = {"StepRecord", "Calibration"}
+OF_FILES = {"StepRecord", "Calibration", "LoaderRate"}
 OF_NO_STRUCT = {"Activity"}
 
 

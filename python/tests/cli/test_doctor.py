@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from asrconfig_go.cli import doctor, installed_packages
 from asrconfig_go.cli.doctor import examine
 from asrconfig_go.cli.findings import Finding
 from asrconfig_go.cli.installed_packages import imported
+from asrconfig_go.cli.main import main
 from asrconfig_go.cli.torch_build import torch_finding
 from asrconfig_go.machine.hardware import HardwareProfile
 
@@ -135,3 +137,14 @@ def test_the_installed_torch_tells_its_build() -> None:
     found = imported("torch", "soundfile")
     assert found["torch"]["cuda"] == torch.version.cuda and isinstance(found["torch"]["architectures"], list)
     assert found["soundfile"]["library"]
+
+
+def test_what_the_doctor_says_without_a_gpu_plans_for_another_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    main(["doctor"])
+    told = re.search(r"plan for another machine: asrconfig (plan [^;]+);", " ".join(capsys.readouterr().out.split()))
+    assert told is not None
+    assert main(told[1].split()) == 0
+    assert "Tesla T4" in capsys.readouterr().out

@@ -37,7 +37,7 @@ ENVIRONMENT = {
 }  # fmt: skip
 OTHER_OPTIONS = {  # by the program in front of them
     "--max-restarts": "torchrun", "--shm-size": "docker", "--query-gpu": "nvidia-smi", "--what": "systemd-inhibit",
-    "--user": "systemd-run", "--scope": "systemd-run", "--force-reinstall": "pip",
+    "--user": "systemd-run", "--scope": "systemd-run", "--force-reinstall": "pip", "--index-url": "pip",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hint_sources import Hint, all_hints  # noqa: E402
 from speech_models import gradient, wav2vec2  # noqa: E402
 from tiny_training import tiny_trainer  # noqa: E402
 
-_SETTING = re.compile(r"\bset ([a-z]\w+)=([\w.{}]+)(?: and (\w+)=([\w.{}]+))?")
+_SETTING = re.compile(r"\bset ([a-z]\w+)=([\w.{}]+)(?: and (\w+)=(\{\".*?\}|[\w.{}]+))?")
 ADVICE = [h for h in all_hints() if re.match(r"core/(diagnosis|forecast|recovery)/|.*/cautions.py", h.file)]
 # Without workers the Trainer refuses what is about them; these hints are for trainings that have some.
 _WITH_WORKERS = {"dataloader_persistent_workers", "dataloader_prefetch_factor"}
@@ -43,6 +44,8 @@ def test_settings_are_taken(hint: Hint, tmp_path: Path) -> None:
 
 
 def _value(text: str) -> Any:
+    if text.startswith('{"'):
+        return json.loads(text.replace("True", "true"))
     return {"True": True, "False": False}.get(text, 2 if text == "{}" else int(text) if text.isdigit() else text)
 
 
