@@ -1,4 +1,4 @@
-"""As the README's first cell."""
+"""What the cell calls yours: a dataset, a model and a collator."""
 
 from transformers import Trainer
 
