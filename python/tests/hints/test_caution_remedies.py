@@ -6,12 +6,12 @@ import dataclasses
 from typing import Any
 
 import pytest
-from hint_names import CLIPS
 
 import asrconfig_go as ac
 from asrconfig_go.data import InfeasiblePair, LabelReport
 from asrconfig_go.explain import Explanation
 from asrconfig_go.machine import HardwareProfile
+from hint_names import CLIPS
 from whole_plans import GIB, audio, published_plan
 
 

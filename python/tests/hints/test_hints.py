@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from call_cases import CALLS, COMMANDS, Call
-from hint_names import names
-from operation_cases import CASES as OPERATIONS, Operation
 
 from asrconfig_go._base import native
 from asrconfig_go.cli.main import main
 from asrconfig_go.errors import AsrConfigError
+from call_cases import CALLS, COMMANDS, Call
+from hint_names import names
 from made_runs import put_run, trained
+from operation_cases import CASES as OPERATIONS, Operation
 
 
 def written(hint: str) -> re.Pattern[str]:
