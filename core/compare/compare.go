@@ -127,7 +127,7 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 	}
 	for key, f := range p.factors {
 		if !positive(f.Low) || !(f.Low <= f.Factor && f.Factor <= f.High) || !positive(f.High) {
-			return nil, nil, fault.New(fault.InvalidArgument, "take it from timing.step", "the calibration of %s is %v, %v, %v", key, f.Low, f.Factor, f.High)
+			return nil, nil, fault.New(fault.InvalidArgument, "take it from timing.step (estimate_step_time with measured_s)", "the calibration of %s is %v, %v, %v", key, f.Low, f.Factor, f.High)
 		}
 	}
 	for _, measured := range p.KernelProfiles {

@@ -59,11 +59,14 @@ func (o *Estimator) Remedies(m Shortfall) ([]Remedy, error) {
 	base.Checkpointing = profile.CheckpointingOf(true, 1, false)
 	small, with := base, "gradient checkpointing"
 	lighter := Lighter(base.Optimizer)
+	if m.Shared != nil { // what is saved is known of the state that was asked for, not of a smaller one
+		lighter = nil
+	}
 	for _, name := range lighter {
 		small.Optimizer, with = name, withOptimizer(name)
 	}
 	frozen, lora, alone := small, base, m
-	frozen.Frozen, lora.Rank, alone.Devices = true, UsualRank, 1
+	frozen.Frozen, lora.Rank, alone.Devices, alone.Shared = true, UsualRank, 1, nil
 	_, unfreezable := o.Model(true)
 	type change struct {
 		offered bool
@@ -80,8 +83,8 @@ func (o *Estimator) Remedies(m Shortfall) ([]Remedy, error) {
 	remedies := []Remedy{}
 	for _, n := range append(changes, []change{
 		{m.Devices > 1, "one of them alone, with " + with, small, alone},
-		{!base.Frozen && unfreezable == nil, "with " + with + ", and the feature encoder frozen", frozen, m},
-		{base.Rank == 0, fmt.Sprintf("LoRA of rank %d on queries and values, with gradient checkpointing", UsualRank), lora, m},
+		{m.Shared == nil && !base.Frozen && unfreezable == nil, "with " + with + ", and the feature encoder frozen", frozen, m},
+		{m.Shared == nil && base.Rank == 0, fmt.Sprintf("LoRA of rank %d on queries and values, with gradient checkpointing", UsualRank), lora, m},
 	}...) {
 		if !n.offered {
 			continue

@@ -74,7 +74,7 @@ func floorPowerOfTwo(limit float64) int {
 func feasibility(p pool, total uint64, margin float64, f footprint) (warning string, err error) {
 	if uint64(f.parameters) > total {
 		return "", fault.New(fault.Infeasible,
-			"take a smaller model or a GPU with more memory; FSDP and DeepSpeed ZeRO-3 can spread one model over several GPUs",
+			"take a smaller model or a GPU with more memory; for one model spread over several GPUs pass the model or its config, with distributed=\"zero3\" and without policy",
 			"the parameters alone take %s, and %s has %s", units.Size(float64(f.parameters)), p.where(), units.Size(float64(total)))
 	}
 	if p.planned == 0 {

@@ -309,7 +309,7 @@ func (s *search) warnings(d *draft) {
 	free := s.in.Options.DiskFreeBytes
 	checkpoint := s.checkpointBytes()
 	if free != nil && *free < 2*checkpoint {
-		d.warn(fmt.Sprintf("A checkpoint takes about %s and %s are free on the disk: set save_total_limit, save_only_model, or another output_dir.",
+		d.warn(fmt.Sprintf("A checkpoint takes about %s and %s are free on the disk of the working folder: set save_only_model, or an output_dir on another disk.",
 			units.Size(float64(checkpoint)), units.Size(float64(*free))))
 	}
 	if s.in.Dataset.SampleCount == 1 {

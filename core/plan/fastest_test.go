@@ -254,6 +254,32 @@ func TestWaysOutComeInOrderWithNumbers(t *testing.T) {
 	assert.Contains(t, hint, "GiB, still too much")
 }
 
+// TestWaysOutOfASharedTraining: what sharing saves counts once, and is known of the state that was asked for alone.
+func TestWaysOutOfASharedTraining(t *testing.T) {
+	hint := func(strategy string) string {
+		in := described(t, "openai/whisper-large-v3", speech(100, 30, 1), "T4", "T4")
+		in.Options.Distributed = strategy
+		_, err := Make(in)
+		requireFault(t, err, fault.Infeasible, "does not fit")
+		return fault.From(err).Hint
+	}
+	line := func(hint, what string) string {
+		_, rest, found := strings.Cut(hint, what)
+		require.True(t, found, what)
+		text, _, _ := strings.Cut(rest, "\n")
+		return text
+	}
+	unshared, shared := hint("ddp"), hint("zero2")
+	for _, what := range []string{"DeepSpeed ZeRO-2 over 2 of them", "DeepSpeed ZeRO-3 over 2 of them", "FSDP over 2 of them"} {
+		assert.Equal(t, line(unshared, what), line(shared, what))
+	}
+	assert.Contains(t, line(shared, "as asked, with gradient checkpointing"), "still too much")
+	assert.Contains(t, line(shared, "one of them alone"), "still too much")
+	for _, unknown := range []string{"adamw_bnb_8bit", "LoRA", ": 0 B", "-"} {
+		assert.NotContains(t, strings.ReplaceAll(strings.ReplaceAll(shared, "ZeRO-", ""), "A100-", ""), unknown)
+	}
+}
+
 func TestAUsedCardIsPlannedFromWhatIsFree(t *testing.T) {
 	in := described(t, xlsr, speech(500, 20, 1), "T4")
 	in.Hardware.GPUs[0].MemoryFreeBytes = pointer(uint64(1e9))

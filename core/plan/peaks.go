@@ -132,5 +132,5 @@ func (s *search) engineWarning() string {
 		return ""
 	}
 	return "With DeepSpeed and FSDP the guard cannot retry a step that runs out of memory: the launcher restarts with a smaller " +
-		"micro-batch (torchrun --max-restarts). config.launch_files(folder) writes what they need."
+		"micro-batch (torchrun --max-restarts). config.launch_files(folder, model=model) writes what they need."
 }

@@ -100,7 +100,7 @@ func (s *search) shardedRemedies() (out []string) {
 	}
 	devices := max(2, s.pool.count)
 	alone := s.budget
-	alone.Devices = 1
+	alone.Devices, alone.Shared = 1, nil // what each strategy saves is added below
 	w := candidate{s.candidates()[0].precision, profile.CheckpointingOf(true, 1, false), optimizers[s.in.Options.Optimizer].name}
 	bytes, _, err := s.estimator.Need(s.question(w, 1), alone, true)
 	if err != nil {

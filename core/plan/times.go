@@ -20,7 +20,7 @@ func (s *search) writeTimes(d *draft, f evaluated, whole wholeRun) {
 		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))), Parts: f.throughput.step(f.chosen).Record(), Bound: f.throughput.step(f.chosen).Bound(), Calibrated: s.in.Options.Calibration != nil, Measured: f.throughput.slowest.MeasuredOn}
 	if loader.Likely > f.chosen.epoch.Likely {
 		t.Bound = "loader"
-		d.warn(fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min: store the audio decoded, or take a machine with more cores.",
+		d.warn(fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min: store the audio decoded and at the model's sampling rate, or take a machine with more cores.",
 			loader.Likely/60, f.chosen.epoch.Likely/60))
 	}
 	if price := s.in.Options.PriceUSDHour; price != nil {

@@ -44,7 +44,7 @@ def damaged(checkpoint: Path) -> str:
     except OSError as error:
         return f"{Path(error.filename or '').name} cannot be read: {error.strerror}"
     except (AsrConfigError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
-        return f"{NAME} cannot be read"
+        return f"{NAME} cannot be read; {_HINT}"
     return f"{', '.join(wrong)} changed since it was written" if wrong else ""
 
 

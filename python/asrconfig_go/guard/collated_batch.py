@@ -26,7 +26,10 @@ def batch_size(inputs: Mapping[str, Any]) -> int:
     lengths = _lengths(inputs)
     main = [lengths[name] for name in _MAIN if name in lengths] or list(lengths.values())
     if not main:
-        raise InvalidArgumentError(f"a batch of {sorted(inputs)} has no entry with one value for each sample", _HINT)
+        raise InvalidArgumentError(
+            f"a batch of {sorted(inputs)} has no entry with one value for each sample",
+            "collate the tensors that have a row for each sample as entries of the batch itself, not within others",
+        )
     return main[0]
 
 

@@ -375,7 +375,8 @@ class Guard:
         if self._micro_batch is not None:
             raise InvalidArgumentError(
                 f"micro_batch = {self._micro_batch} would not train as the whole batch does: {unfit or whole}",
-                "attach without micro_batch, to the batch that fits" + ("" if unfit else f", or {STATISTICS_HINT}"),
+                "detach() the guard, then attach without micro_batch, to the batch that fits"
+                + ("" if unfit else f", or {STATISTICS_HINT}"),
             )
         if unfit:
             self._say(f"the guard leaves this training alone, and an out-of-memory error ends it: {unfit}")

@@ -60,7 +60,8 @@ def untouched(model: Any) -> Iterator[None]:
     if changed:
         names = [list(named)[i] for i in changed]
         raise UnsupportedError(
-            f"trying a step changed {len(names)} weights, {names[0]} first", "load the model again, and do without"
+            f"trying a step changed {len(names)} weights, {names[0]} first",
+            "load the model again, and train it without this search or pre-flight",
         )
 
 

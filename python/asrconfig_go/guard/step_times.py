@@ -126,7 +126,7 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
             self.steps = tuple(_measured(model, step, clock) for step in noted)
             self.record = self._calibrated(args, model)
         except AsrConfigError as error:
-            self.problem = error.message
+            self.problem = f"{error.message}; {error.hint}"
         except Exception as error:  # a training is worth more than its times
             self.problem = f"{type(error).__name__}: {error}"
         if self.record is not None:
@@ -185,7 +185,9 @@ def _micro_batch(model: Any, inputs: dict[str, Any]) -> tuple[int, float]:
     """Clips, and seconds of the longest with its padding."""
     rate = per_second(inputs, model)
     if rate is None:
-        raise UnsupportedError("how long the model's inputs last is not known", "give it input_values or features")
+        raise UnsupportedError(
+            "how long the model's inputs last is not known", "give it input_values or input_features"
+        )
     clips = int(next(iter(inputs.values())).shape[0])
     return clips, max(_SHORTEST_S, round(extent(inputs).length / rate, 1))
 

@@ -46,7 +46,7 @@ def _decode(file: str | io.BytesIO, name: str) -> tuple[Array, int]:
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OSError) as error:
         raise CorruptFileError(
             f"cannot decode {name}: {_reason(error)}",
-            "if a player plays it, convert it: ffmpeg -i IN OUT.flac; asrconfig_go.scan_audio finds all such files",
+            "if a player plays it, convert it: ffmpeg -i IN OUT.flac",
         ) from error
     if len(samples) < _CUT_OFF * claimed:
         raise CorruptFileError(

@@ -83,7 +83,7 @@ def _at_the_rate_of(extractor: Any, load: Any) -> Any:
     if sample_rate_of(load) not in (None, rate):
         raise InvalidArgumentError(
             f"the clips are loaded at {sample_rate_of(load)} Hz, and {type(extractor).__name__} takes {rate} Hz",
-            f"make the cache with sample_rate={rate}",
+            f"make the cache with sample_rate={rate}, or load=partial(load_audio, sample_rate={rate})",
         )
     return load
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import numpy as np
 
 import asrconfig_go as ac
+from asrconfig_go.explain import Explanation
+from asrconfig_go.machine import HardwareProfile
 from speech_models import wav2vec2
 from tiny_training import tiny_trainer
 from training_fixtures import make_plan
+from whole_plans import GIB, audio, published_plan
 
 CLIPS = Path(ac.__file__).parent / "demo" / "clips"
 
@@ -87,3 +91,16 @@ def _benchmark() -> Any:
         Points(64) if dataset is None else dataset,
         **{"plan": plan, "settings": {"use_cpu": True}, **settings, **given},
     )
+
+
+def explained(**changes: Any) -> Explanation:
+    """A plan for a T4 with room, with other settings."""
+    hardware = HardwareProfile.detect("T4")
+    memory = dataclasses.replace(hardware.memory, total_bytes=64 * GIB, available_bytes=60 * GIB)
+    config = dataclasses.replace(published_plan(), **changes)
+    model = ac.profile_model("xls-r-300m")
+    return Explanation(config, dataclasses.replace(hardware, memory=memory), audio([2.0, 4.0, 9.0]), model)
+
+
+def codes(e: Explanation) -> list[str]:
+    return [caution.code for caution in e.cautions]

@@ -4,10 +4,8 @@ What python/tests/hints runs is known from the cases. ``others.tsv`` there holds
 and a test or a reason.
 
 - ``run``: the named test does what the hint says, and the problem is gone.
-- ``got``: the named test gets the hint; that the advice helps is not run by itself.
 - ``outside``: nothing that a test can do: a person, the hardware, the installation, or the package's own requests.
 - ``fact``: a warning that says what is the case, and nothing to do.
-- ``open``: not run so far.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from operation_cases import CASES
 
 OTHERS = ROOT / "python" / "tests" / "hints" / "others.tsv"
 PAGE = ROOT / "benchmarks" / "hints.md"
-HOWS = ("run", "got", "open", "outside", "fact")
+HOWS = ("run", "outside", "fact")
 _HERE = "python/tests/hints/test_hints.py::test_a_{}_mended_as_its_hint_says_{}"
 
 
@@ -55,9 +53,8 @@ def page() -> str:
         "(`python/tests/hints/test_hint_names.py`).",
         "",
         f"{len({h.text for h in hints})} texts in {len({h.file for h in hints})} files:",
-        f"{count['run']} are run as they are written, {count['got']} are got by a test that does not go on,",
-        f"{count['open']} are not run, {count['outside']} are for a person, the machine or the package itself,",
-        f"and {count['fact']} say what is the case.",
+        f"{count['run']} are run as they are written, {count['outside']} are for a person, the machine or the package",
+        f"itself, and {count['fact']} say what is the case.",
         "",
         "| hint | file | how | test, or why there is none |",
         "| --- | --- | --- | --- |",

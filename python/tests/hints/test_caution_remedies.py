@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
+import shutil
+import subprocess
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go._base import native
 from asrconfig_go.data import InfeasiblePair, LabelReport
-from asrconfig_go.explain import Explanation
-from asrconfig_go.machine import HardwareProfile
-from hint_names import CLIPS
-from whole_plans import GIB, audio, published_plan
+from hint_names import CLIPS, codes, explained as plan_explained
+from whole_plans import GIB
 
-
-def explained(**changes: Any) -> Explanation:
-    """A plan for a T4 with room, with other settings."""
-    hardware = HardwareProfile.detect("T4")
-    memory = dataclasses.replace(hardware.memory, total_bytes=64 * GIB, available_bytes=60 * GIB)
-    config = dataclasses.replace(published_plan(), decisions=(), **changes)
-    model = ac.profile_model("xls-r-300m")
-    return Explanation(config, dataclasses.replace(hardware, memory=memory), audio([2.0, 4.0, 9.0]), model)
-
-
-def codes(e: Explanation) -> list[str]:
-    return [caution.code for caution in e.cautions]
+explained = partial(plan_explained, decisions=())
 
 
 def test_planning_again_mends_a_plan_of_another_machine() -> None:
@@ -81,3 +74,32 @@ def test_rows_without_a_path_are_left_out() -> None:
     assert kept == [0, 2]
     clean = dataclasses.replace(labels, infeasible=(), infeasible_rows=(), checked=2)
     assert "labels" not in codes(dataclasses.replace(explained(), labels=clean))
+
+
+@pytest.mark.parametrize("mended", [{"batch": 1}, {"checkpointing": True}, {"seconds": 4}], ids=str)
+def test_less_memory_than_the_budget(mended: dict[str, Any]) -> None:
+    """What the memory model says of a step, before and after."""
+    step: dict[str, Any] = {
+        "model": {"name": "xls-r-300m"}, "batch": 8, "seconds": 20, "labels": 60, "precision": "fp16",
+        "checkpointing": False, "compute_capability": "7.5",
+    }  # fmt: skip
+
+    def planned(step: dict[str, Any]) -> Any:
+        return explained(predicted_bytes=native.call("memory.analytic", step)["peak_reserved"])
+
+    (caution,) = [c for c in planned(step).cautions if c.code == "over_budget"]
+    assert caution.remedy == "Lower the micro-batch, turn gradient checkpointing on, or leave out the longest clips."
+    assert "over_budget" not in codes(planned({**step, **mended}))
+
+
+@pytest.mark.skipif(not shutil.which("ffmpeg"), reason="needs ffmpeg")
+def test_a_file_that_is_not_read_yet_is_converted(tmp_path: Path) -> None:
+    clip, refused, converted = sorted(CLIPS.glob("*.flac"))[0], tmp_path / "a.wma", tmp_path / "a.flac"
+    subprocess.run(["ffmpeg", "-v", "error", "-i", clip, refused], check=True)
+    (bad,) = ac.scan_audio([refused], allow_empty=True, progress=False).profile.bad_files
+    code = bad.error.rpartition("convert it: ")[2]
+    assert code == "ffmpeg -i INPUT OUTPUT.flac"
+    names = {"INPUT": str(refused), "OUTPUT.flac": str(converted)}
+    subprocess.run([names.get(word, word) for word in shlex.split(code)], check=True, capture_output=True)
+    (again,) = ac.scan_audio([converted], progress=False).clips
+    assert again.duration_s == pytest.approx(ac.scan_audio([clip], progress=False).clips[0].duration_s, abs=0.2)

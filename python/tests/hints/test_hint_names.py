@@ -26,7 +26,7 @@ OTHERS = {
     "accelerate": "dispatch_batches split_batches",
     "this package": "asrconfig_go token_mean",
     "yours": "MyModel",
-    "python": "sum isinstance lambda fields start_method bytes",
+    "python": "partial sum isinstance lambda fields start_method bytes",
     "PyTorch's allocator": "max_split_size_mb",
     "nvidia-smi": "compute_cap",
     "systemd-run": "MemoryMax",

@@ -240,3 +240,5 @@ class TestOfARun:
         assert self.resumed(run).checkpoint == path.parent
         path.write_text("[]")
         assert self.resumed(run).checkpoint == run / "checkpoint-3"
+        path.unlink()
+        assert self.resumed(run).checkpoint == path.parent
