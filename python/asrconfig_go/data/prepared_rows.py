@@ -151,14 +151,14 @@ def _stored_lengths(column: Any, indices: Any) -> list[int]:
 
 def _batches(model: Any) -> SpeechBatches | None:
     """How the model is fed; None where that is not known."""
-    from ..memory.model_source import _config, can_trace, is_module
+    from ..memory.model_source import can_trace, is_module, model_config
 
     if model is None or not can_trace():
         return None
     from ..trace import speech_batches
 
     try:
-        return speech_batches(model if is_module(model) else SimpleNamespace(**_config(model)[1]))
+        return speech_batches(model if is_module(model) else SimpleNamespace(**model_config(model)[1]))
     except AsrConfigError:
         return None
 

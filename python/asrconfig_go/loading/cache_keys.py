@@ -39,8 +39,9 @@ def name_of_load(load: Any) -> str:
     if isinstance(load, partial):
         return f"{name_of_load(load.func)} {load.args} {sorted(load.keywords.items())}"
     named = load if hasattr(load, "__qualname__") else type(load)
-    name, code = f"{named.__module__}.{named.__qualname__}", getattr(load, "__code__", None)
-    if code is None or named.__module__.startswith(__package__ or ""):
+    module = named.__module__ or ""  # None of a function that exec made
+    name, code = f"{module}.{named.__qualname__}", getattr(load, "__code__", None)
+    if code is None or module.startswith(__package__ or ""):
         return name
     constants = [each for each in code.co_consts if isinstance(each, int | float | str | bytes | None)]
     values = repr((constants, code.co_names, load.__defaults__, load.__kwdefaults__))

@@ -9,6 +9,7 @@ import os
 import time
 from array import array
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Measured:
 
     def find(self) -> LoaderRate | None:
         """What was measured in the last day; None where nothing was, or can be compared."""
-        path = self._file()
+        path = self._file
         try:
             if path is None or time.time() - path.stat().st_mtime > _KEPT_S:
                 return None
@@ -45,7 +46,7 @@ class Measured:
 
     def store(self, rate: LoaderRate) -> None:
         """Keep a rate, and remove those that are too old. A folder that cannot be written changes nothing."""
-        path = self._file()
+        path = self._file
         if path is None:
             return
         with contextlib.suppress(OSError):
@@ -55,6 +56,7 @@ class Measured:
                 if time.time() - other.stat().st_mtime > _KEPT_S:
                     other.unlink()
 
+    @cached_property
     def _file(self) -> Path | None:
         """Only of a path, whose clips are read by this package: another dataset may run code of its own."""
         made = _identity(self.processor)

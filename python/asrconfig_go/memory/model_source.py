@@ -61,7 +61,7 @@ def model_source(model: Any, freeze_feature_encoder: bool = False) -> ModelSourc
         raise UnsupportedError(f"{model.name or 'the model'} has only its counts", _ACCEPTED)
     if callable(model):
         return ModelSource(getattr(model, "__name__", "model"), model, None)
-    label, values, class_name = _config(model)
+    label, values, class_name = model_config(model)
     identity = fingerprint("config", class_name, _shaping(values), freeze_feature_encoder)
     given = None if isinstance(model, str | os.PathLike | dict) else model
     return ModelSource(label, _builder(given, values, class_name, freeze_feature_encoder), identity)
@@ -97,7 +97,7 @@ def _feature_encoder(model: Any) -> bool | None:
     return any(grads) if grads else None
 
 
-def _config(model: Any) -> tuple[str, dict[str, Any], str]:
+def model_config(model: Any) -> tuple[str, dict[str, Any], str]:
     """Label, config and the class that fine-tuning uses."""
     if isinstance(model, str | os.PathLike):
         path = user_path(model, "model")

@@ -81,7 +81,7 @@ class StepProfile(TrainerCallback):  # type: ignore[misc]
                 "record fewer steps, or train for more of them (max_steps)",
             )
         if state.is_world_process_zero:
-            self.files = ()
+            self.files = ()  # ending the recording before has written some
             self._trace = Path(args.output_dir) / TRACE
             self._profiler = step_profiler(_WAIT, self.steps, self._write)
             self._profiler.start()

@@ -23,6 +23,7 @@ import asrconfig_go as ac
 from asrconfig_go.demo.digits import CLIPS, load_split
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.loading import CacheNotKeptWarning, DecodedCache, ResampledCache, load_audio
+from asrconfig_go.loading.cache_keys import name_of_load
 from asrconfig_go.loading.clip_files import header
 
 RATE = 16_000
@@ -377,3 +378,10 @@ def test_the_reader_rate_of_a_cached_data_set(tmp_path: Path) -> None:
     assert found is not None and found.bad == 0 and found.how == "the dataset's own __getitem__"
     assert cache.misses == len(PATHS) and cache.hits >= found.clips
     assert json.loads(json.dumps(found.rate)) > 0
+
+
+def test_a_loading_function_without_a_module_has_a_name() -> None:
+    given: dict[str, Any] = {"__name__": None}
+    exec("def load(path): return path", given)
+    assert given["load"].__module__ is None
+    assert name_of_load(given["load"]).startswith(".load ")
