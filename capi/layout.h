@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define AC_ABI_VERSION 4 /* of this contract; compare it with ac_abi_version() before any other call */
+#define AC_ABI_VERSION 5 /* of this contract; compare it with ac_abi_version() before any other call */
 #define AC_MAX_GPUS 16
 #define AC_MAX_REQUEST 1073741824 /* bytes */
 #define AC_OK 0 /* success; any other code means that there is no answer. A failed operation still returns an answer */
@@ -80,6 +80,7 @@ typedef struct ac_step {
 	double audio_s; /* of the batch, without padding */
 	double padded_s;
 	double longest_s; /* longest clip */
+	double arithmetic_s; /* what the model's arithmetic takes at the GPU's published rate */
 	double allocated; /* PyTorch's counters */
 	double reserved;
 	double peak_allocated; /* since the step before */
@@ -95,11 +96,12 @@ static_assert(offsetof(ac_step, waited_s) == 32, "ac_step.waited_s");
 static_assert(offsetof(ac_step, audio_s) == 40, "ac_step.audio_s");
 static_assert(offsetof(ac_step, padded_s) == 48, "ac_step.padded_s");
 static_assert(offsetof(ac_step, longest_s) == 56, "ac_step.longest_s");
-static_assert(offsetof(ac_step, allocated) == 64, "ac_step.allocated");
-static_assert(offsetof(ac_step, reserved) == 72, "ac_step.reserved");
-static_assert(offsetof(ac_step, peak_allocated) == 80, "ac_step.peak_allocated");
-static_assert(offsetof(ac_step, peak_reserved) == 88, "ac_step.peak_reserved");
-static_assert(offsetof(ac_step, largest_free) == 96, "ac_step.largest_free");
-static_assert(sizeof(ac_step) == 104, "ac_step");
+static_assert(offsetof(ac_step, arithmetic_s) == 64, "ac_step.arithmetic_s");
+static_assert(offsetof(ac_step, allocated) == 72, "ac_step.allocated");
+static_assert(offsetof(ac_step, reserved) == 80, "ac_step.reserved");
+static_assert(offsetof(ac_step, peak_allocated) == 88, "ac_step.peak_allocated");
+static_assert(offsetof(ac_step, peak_reserved) == 96, "ac_step.peak_reserved");
+static_assert(offsetof(ac_step, largest_free) == 104, "ac_step.largest_free");
+static_assert(sizeof(ac_step) == 112, "ac_step");
 
 #endif

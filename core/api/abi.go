@@ -24,7 +24,7 @@ type Constant struct {
 
 // Constants are all but the kinds of steps. Raise ABI_VERSION when a structure or a function of the boundary changes.
 var Constants = []Constant{
-	{"ABI_VERSION", 4, "of this contract; compare it with ac_abi_version() before any other call"},
+	{"ABI_VERSION", 5, "of this contract; compare it with ac_abi_version() before any other call"},
 	{"MAX_GPUS", monitor.MaxGPUs, ""},
 	{"MAX_REQUEST", 1 << 30, "bytes"},
 	{"OK", 0, "success; any other code means that there is no answer. A failed operation still returns an answer"},
@@ -46,6 +46,7 @@ type Step struct {
 	AudioS        float64 // of the batch, without padding
 	PaddedS       float64
 	LongestS      float64 // longest clip
+	ArithmeticS   float64 // what the model's arithmetic takes at the GPU's published rate
 	Allocated     float64 // PyTorch's counters
 	Reserved      float64
 	PeakAllocated float64 // since the step before
@@ -59,7 +60,7 @@ func (s *Step) KindKnown() bool { return s.Kind >= 0 && s.Kind < int64(len(StepK
 func (s *Step) logged() runlog.Step {
 	return runlog.Step{
 		Number: s.Number, Kind: StepKinds[s.Kind], GPU: s.GPU,
-		SpentS: s.SpentS, WaitedS: s.WaitedS, AudioS: s.AudioS, PaddedS: s.PaddedS, LongestS: s.LongestS,
+		SpentS: s.SpentS, WaitedS: s.WaitedS, AudioS: s.AudioS, PaddedS: s.PaddedS, LongestS: s.LongestS, ArithmeticS: s.ArithmeticS,
 		Allocated: s.Allocated, Reserved: s.Reserved, PeakAllocated: s.PeakAllocated, PeakReserved: s.PeakReserved, LargestFree: s.LargestFree,
 	}
 }

@@ -25,6 +25,7 @@ type Question struct {
 	Batch            int
 	Accumulating     bool
 	Seconds          float64 // the longest clip
+	Labels           int64   // tokens of the longest transcript; 0 for as many as are usual
 }
 
 // Estimator answers questions about a model and remembers the answers. It is not safe for concurrent use.
@@ -68,6 +69,9 @@ func (q Question) Request() analytic.Request {
 		EveryNLayers: int64(q.Checkpointing.EveryN), OffloadCheckpoints: q.Checkpointing.Offload, Accumulation: 1, Optimizer: q.Optimizer, LoRARank: q.Rank, ComputeCapability: q.Class, Settings: AllocatorSettings}
 	if q.Accumulating {
 		r.Accumulation = 2 // each further one is like the second
+	}
+	if q.Labels > 0 {
+		r.Labels = &q.Labels
 	}
 	return r
 }

@@ -98,6 +98,19 @@ func (t *Timer) Micro(w kernel.Work) (timing.Parts, error) {
 	return p, err
 }
 
+// Rate is the published FLOP/s of products in a plan's precision.
+func (t *Timer) Rate(precision string, tf32 bool) float64 {
+	switch {
+	case precision == "fp16":
+		return t.kernels.Published(kernel.Float16)
+	case precision == "bf16":
+		return t.kernels.Published(kernel.BFloat16)
+	case tf32:
+		return t.kernels.Published(kernel.TF32)
+	}
+	return t.kernels.Published(kernel.Float32)
+}
+
 // waits is how long the GPU has nothing to do in a span, since the CPU is behind.
 func waits(s kernel.Span) timing.Range {
 	whole, busy := s.Seconds(), s.GPU()

@@ -39,6 +39,7 @@ func (k *stepEntry) merge(later *stepEntry) {
 	k.headroom = either(k.headroom, later.headroom, math.Min)
 	sum := func(a, b float64) float64 { return a + b }
 	k.SpentS, k.WaitedS = either(k.SpentS, later.SpentS, sum), either(k.WaitedS, later.WaitedS, sum)
+	k.ArithmeticS = either(k.ArithmeticS, later.ArithmeticS, sum)
 	if later.batch() > k.batch() || math.IsNaN(k.batch()) {
 		k.AudioS, k.PaddedS, k.LongestS = later.AudioS, later.PaddedS, later.LongestS
 	}
@@ -129,7 +130,7 @@ func (l *stepTable) copy() runlog.StepSeries {
 		out.Covers, out.GPU = append(out.Covers, k.covers), append(out.GPU, k.GPU)
 		out.SpentS, out.WaitedS = append(out.SpentS, k.SpentS), append(out.WaitedS, k.WaitedS)
 		out.AudioS, out.PaddedS = append(out.AudioS, k.AudioS), append(out.PaddedS, k.PaddedS)
-		out.LongestS = append(out.LongestS, k.LongestS)
+		out.LongestS, out.ArithmeticS = append(out.LongestS, k.LongestS), append(out.ArithmeticS, k.ArithmeticS)
 		out.Allocated, out.Reserved = append(out.Allocated, k.Allocated), append(out.Reserved, k.Reserved)
 		out.PeakAllocated = append(out.PeakAllocated, k.PeakAllocated)
 		out.PeakReserved = append(out.PeakReserved, k.PeakReserved)

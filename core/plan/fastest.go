@@ -114,6 +114,9 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 		return profile.Config{}, err
 	}
 	s.writeTimes(d, best, whole)
+	if d.Arithmetic, err = s.arithmetic(d, best); err != nil {
+		return profile.Config{}, err
+	}
 	d.Alternatives = []profile.Alternative{}
 	if !s.in.WithoutAlternatives {
 		if err := s.writeAlternatives(d, best, ranked); err != nil {

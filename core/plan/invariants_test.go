@@ -111,7 +111,7 @@ func checkDecisions(t *testing.T, c profile.Config) {
 		left = append(left, name)
 	}
 	require.ElementsMatch(t, []string{"schema_version", "policy", "preset", "gpu_name", "decisions", "warnings",
-		"length_buckets", "devices", "predicted_high_bytes", "memory_parts", "times", "alternatives"}, left)
+		"length_buckets", "devices", "predicted_high_bytes", "memory_parts", "times", "arithmetic", "alternatives"}, left)
 }
 
 func TestDecisionValuesAreThoseOfTheJSON(t *testing.T) {

@@ -72,6 +72,7 @@ type Config struct {
 	MemoryParts        []Part  `json:"memory_parts"`         // of PredictedBytes at its highest moment, in the order in which they are drawn
 
 	Times        *Times        `json:"times"`        // absent where nothing is known of the device's speed
+	Arithmetic   *Arithmetic   `json:"arithmetic"`   // what clips need, for model FLOPs utilization; absent where neither a config nor a trace tells
 	Alternatives []Alternative `json:"alternatives"` // alternatives, the published rule's among them
 
 	Decisions []Decision `json:"decisions"`
@@ -117,6 +118,14 @@ type Range struct {
 	Low    float64 `json:"low"`
 	Likely float64 `json:"likely"`
 	High   float64 `json:"high"`
+}
+
+// Arithmetic is the multiplications and additions of the model's products and convolutions in a forward and backward pass, two for each
+// multiply-add, without what gradient checkpointing or fused attention compute again.
+type Arithmetic struct {
+	ClipFLOPs [3]float64 `json:"clip_flops"` // of a clip: a constant, for each unit, for its square
+	Unit      string     `json:"unit"`       // "seconds" of the padded clip; "labels", tokens of its padded transcript, where audio is padded to a fixed length
+	Rate      *float64   `json:"rate"`       // FLOP/s of the slowest GPU in the plan's precision, as published; absent where that is not known
 }
 
 // StepParts are seconds of an optimizer step, as they add up.

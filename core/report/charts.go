@@ -93,15 +93,18 @@ func (c *charts) addGPU(t *timeline, g *gpu, group string) {
 		curve{"in use (driver)", g.used, blue, false, true},
 		curve{"reserved by PyTorch", g.reserved, orange, false, false},
 		curve{"allocated by PyTorch", g.allocated, green, false, false})
-	waiting := t.steps(runlog.KindTrain, func(s *runlog.StepSeries, i int) float64 {
-		if share := ratio(s.WaitedS[i], s.SpentS[i]); share != nil {
-			return *share
-		}
-		return math.NaN()
-	})
+	ofStep := func(column func(*runlog.StepSeries) runlog.Column) line {
+		return t.steps(runlog.KindTrain, func(s *runlog.StepSeries, i int) float64 {
+			if share := ratio(column(s)[i], s.SpentS[i]); share != nil {
+				return *share
+			}
+			return math.NaN()
+		})
+	}
 	c.add(view.RunPanel{Title: "Utilisation", Where: g.label, Group: group, Unit: "%", Top: 100}, 0.01,
 		curve{"GPU busy", g.row(g.activity.Utilization), blue, true, true},
-		curve{"steps waiting for the loader", waiting, orange, true, false})
+		curve{"steps waiting for the loader", ofStep(func(s *runlog.StepSeries) runlog.Column { return s.WaitedS }), orange, true, false},
+		curve{"useful work (MFU)", ofStep(func(s *runlog.StepSeries) runlog.Column { return s.ArithmeticS }), green, true, false})
 }
 
 // addSteps adds seconds of an optimizer step, with its wait for the loader.

@@ -116,7 +116,7 @@ func (t *tracer) steps() {
 		if !math.IsNaN(s.SpentS[i]) {
 			t.add("ph", "X", "pid", t.host, "tid", thread, "name", fmt.Sprintf("%s %d", s.Kind[i], s.Number[i]), "cat", s.Kind[i],
 				"ts", t.micros(end-s.SpentS[i]), "dur", math.RoundToEven(1e6*s.SpentS[i]), "args", object("covers", s.Covers[i],
-					"waited_s", s.WaitedS[i], "audio_s", s.AudioS[i], "padded_s", s.PaddedS[i], "longest_s", s.LongestS[i]))
+					"waited_s", s.WaitedS[i], "audio_s", s.AudioS[i], "padded_s", s.PaddedS[i], "longest_s", s.LongestS[i], "arithmetic_s", s.ArithmeticS[i]))
 		}
 	}
 }

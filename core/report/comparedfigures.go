@@ -18,6 +18,7 @@ var comparison = []struct {
 	{"waited", "loader wait", "share", func(s *side) *float64 { return s.figures.Steps.Waited }},
 	{"padding", "padding", "share", func(s *side) *float64 { return s.figures.Steps.Padding }},
 	{"utilization", "GPU busy", "share", func(s *side) *float64 { return s.gpuMean(func(g view.GPUFigures) *float64 { return g.Utilization }) }},
+	{"model_flops_utilization", "useful work (MFU)", "share", func(s *side) *float64 { return s.figures.Steps.MFU }},
 	{"used_peak_bytes", "peak GPU memory", "bytes", func(s *side) *float64 { return s.gpuMost(func(g view.GPUFigures) *float64 { return g.UsedPeak }) }},
 	{"used_mean_bytes", "mean GPU memory", "bytes", func(s *side) *float64 { return s.gpuMean(func(g view.GPUFigures) *float64 { return g.UsedMean }) }},
 	{"allocated_peak_bytes", "peak allocated", "bytes", func(s *side) *float64 { return s.gpuMost(func(g view.GPUFigures) *float64 { return g.Allocated }) }},

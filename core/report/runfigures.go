@@ -99,7 +99,9 @@ func (t *timeline) stepFigures() view.StepFigures {
 			f.AudioRate = ratio(audio.sum, *f.TrainS)
 		}
 	}
-	f.Padding, f.Waited = ratio(padded.sum-paired.sum, padded.sum), ratio(waited.sum, waiting.sum)
+	needed := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) { return s.ArithmeticS, s.SpentS })
+	taken := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) { return s.SpentS, s.ArithmeticS })
+	f.Padding, f.Waited, f.MFU = ratio(padded.sum-paired.sum, padded.sum), ratio(waited.sum, waiting.sum), ratio(needed.sum, taken.sum)
 	return f
 }
 

@@ -110,8 +110,9 @@ type StepSeries struct {
 	WaitedS       Column    `json:"waited_s"` // of that, for the loader
 	AudioS        Column    `json:"audio_s"`  // seconds of audio without padding
 	PaddedS       Column    `json:"padded_s"`
-	LongestS      Column    `json:"longest_s"` // longest clip
-	GPU           []int     `json:"gpu"`       // -1: none
+	LongestS      Column    `json:"longest_s"`    // longest clip
+	ArithmeticS   Column    `json:"arithmetic_s"` // what the model's arithmetic takes at the GPU's published rate; of spent_s, the share is model FLOPs utilization
+	GPU           []int     `json:"gpu"`          // -1: none
 	Allocated     Column    `json:"allocated_bytes"`
 	Reserved      Column    `json:"reserved_bytes"`
 	PeakAllocated Column    `json:"peak_allocated_bytes"` // since the step before
@@ -144,14 +145,14 @@ type GPUSecond struct{ Total, Used, Free, Others float64 }
 
 // Step is one entry of Marks, as the training tells of it. NaN: not known.
 type Step struct {
-	Number                                           uint64
-	AtS                                              float64
-	Kind                                             string
-	SpentS, WaitedS, AudioS, PaddedS, LongestS       float64
-	GPU                                              int // -1: none
-	Allocated, Reserved, PeakAllocated, PeakReserved float64
-	LargestFree                                      float64 // largest free block of PyTorch's cache
-	DriverFree, Total                                float64 // of the GPU, newest sample
+	Number                                                  uint64
+	AtS                                                     float64
+	Kind                                                    string
+	SpentS, WaitedS, AudioS, PaddedS, LongestS, ArithmeticS float64
+	GPU                                                     int // -1: none
+	Allocated, Reserved, PeakAllocated, PeakReserved        float64
+	LargestFree                                             float64 // largest free block of PyTorch's cache
+	DriverFree, Total                                       float64 // of the GPU, newest sample
 }
 
 // Headroom is what the training can still allocate: what the driver has free and what PyTorch's cache holds unused.

@@ -14,6 +14,7 @@ type panelRecord struct {
 	Steps    int      `json:"steps"`
 	LeftS    *float64 `json:"left_s"`
 	Waited   *float64 `json:"waited"`
+	MFU      *float64 `json:"model_flops_utilization"`
 	Stopped  bool     `json:"stopped"`
 	Shot     snapshot `json:"shot"`
 	Activity struct {
@@ -111,6 +112,9 @@ func (r panelRecord) tiles() tiles {
 	}
 	if w := r.Activity.Workers; w != nil && *w > 0 {
 		found = append(found, tile{Name: "loader's workers", Value: inGiB(*w), Note: "RAM"})
+	}
+	if r.MFU != nil {
+		found = append(found, useful(*r.MFU))
 	}
 	if r.Waited != nil {
 		found = append(found, tile{Name: "waits for the loader", Value: fmt.Sprintf("%.0f %%", 100**r.Waited), Note: "of the time"})

@@ -50,10 +50,11 @@ type StepFigures struct {
 	TrainS      *float64 `json:"train_s"`
 	EvaluationS *float64 `json:"evaluation_s"`
 	CheckpointS *float64 `json:"checkpoint_s"`
-	StepsPerS   *float64 `json:"steps_per_s"` // of the time of training steps alone, as AudioRate
-	AudioRate   *float64 `json:"audio_rate"`  // seconds of audio a second
-	Padding     *float64 `json:"padding"`     // share of computed audio that is none
-	Waited      *float64 `json:"waited"`      // share of time that steps waited for the loader
+	StepsPerS   *float64 `json:"steps_per_s"`             // of the time of training steps alone, as AudioRate
+	AudioRate   *float64 `json:"audio_rate"`              // seconds of audio a second
+	Padding     *float64 `json:"padding"`                 // share of computed audio that is none
+	Waited      *float64 `json:"waited"`                  // share of time that steps waited for the loader
+	MFU         *float64 `json:"model_flops_utilization"` // what the model's arithmetic takes at the published rate, of the time of training steps
 	LongestClip *float64 `json:"longest_clip_s"`
 }
 
@@ -329,6 +330,9 @@ func (r runRecord) tiles() tiles {
 	if s.Waited != nil {
 		found = append(found, tile{Name: "loader wait", Value: units.Percent(*s.Waited), Note: "of step time"})
 	}
+	if s.MFU != nil {
+		found = append(found, useful(*s.MFU))
+	}
 	found = append(found, r.gpuTiles()...)
 	var fullest *HostFigures
 	for i, h := range r.Hosts {
@@ -340,6 +344,11 @@ func (r runRecord) tiles() tiles {
 		found = append(found, tile{Name: "host RAM", Value: size(*fullest.UsedPeak), Note: "peak, of " + known(fullest.Total, size)})
 	}
 	return found
+}
+
+// useful is a tile of model FLOPs utilization.
+func useful(share float64) tile {
+	return tile{Name: "useful work", Value: units.Percent(share), Note: "of the peak rate (MFU)"}
 }
 
 // filled is the share of a total, 0 where it is not known.

@@ -1,5 +1,7 @@
 package kernel
 
+import "cmp"
+
 // Work is what the kernels of one micro-batch do, by a play or a trace of its step.
 type Work struct {
 	Operations        []Operation `json:"operations"`         // of forward pass, recomputation and backward pass, equal ones together
@@ -33,6 +35,21 @@ func (w Work) In(phase Phase) (a Amount) {
 		}
 	}
 	return a
+}
+
+// ModelFLOPs is the arithmetic of the model itself: its products forward and backward. Left out is what is computed again, by gradient
+// checkpointing or by fused attention, which computes its scores once more for the gradients.
+func (w Work) ModelFLOPs() (sum float64) {
+	for _, o := range w.Operations {
+		switch {
+		case !o.product() || o.Phase != Forward && o.Phase != Backward:
+		case o.Kind == Attention && o.Phase == Backward:
+			sum += cmp.Or(o.Times, 1) * o.FLOPs() * 4 / 5
+		default:
+			sum += cmp.Or(o.Times, 1) * o.FLOPs()
+		}
+	}
+	return sum
 }
 
 // Plus adds another amount some times over.

@@ -138,6 +138,9 @@ func (m *Model) rate(d DType) float64 {
 	return rate
 }
 
+// Published is the rate of arithmetic in a type, in FLOP/s, that the card's maker publishes.
+func (m *Model) Published(d DType) float64 { return m.rate(d) }
+
 // multiplying is the time of a product.
 func (m *Model) multiplying(o Operation) float64 {
 	efficiency, rate := m.unit(o)

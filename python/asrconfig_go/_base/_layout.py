@@ -2,7 +2,7 @@
 
 import ctypes
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 MAX_GPUS = 16
 MAX_REQUEST = 1073741824
 OK = 0
@@ -57,6 +57,7 @@ class Step(ctypes.Structure):
         ("audio_s", ctypes.c_double),
         ("padded_s", ctypes.c_double),
         ("longest_s", ctypes.c_double),
+        ("arithmetic_s", ctypes.c_double),
         ("allocated", ctypes.c_double),
         ("reserved", ctypes.c_double),
         ("peak_allocated", ctypes.c_double),

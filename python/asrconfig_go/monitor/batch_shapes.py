@@ -12,6 +12,7 @@ from typing import Any
 from ..guard.batch_lengths import time_axis
 from ..guard.worst_batch import per_second
 from .messages import BestEffort
+from .useful_work import UsefulWork
 
 _NAMES = ("input_values", "input_features")
 _PIECES_A_SECOND = 10  # at which masks are looked at
@@ -23,13 +24,15 @@ BeforeBatch = Callable[[int, float], Any]
 class BatchShapes:
     """Adds up the batches of ``model`` between two calls of ``take``, until ``leave``.
 
-    ``before_training`` is called before each forward of a training. Durations are those of the model's input, which is
-    of fixed length for some (Whisper); those without padding are only known where the attention mask lies in host
-    memory: to read it from a GPU would wait for the GPU.
+    ``before_training`` is called before each forward of a training, and ``work`` tells of its arithmetic. Durations are
+    those of the model's input, which is of fixed length for some (Whisper); those without padding are only known where
+    the attention mask lies in host memory: to read it from a GPU would wait for the GPU.
     """
 
-    def __init__(self, model: Any, before_training: BeforeBatch | None = None) -> None:
-        self._model, self._before = model, before_training
+    def __init__(self, model: Any, before_training: BeforeBatch | None = None, work: UsefulWork | None = None) -> None:
+        self._model, self._before, self._work = model, before_training, work
+        self.arithmetic_s: float | None = None
+        """Of all trainings so far; None where it is not known."""
         self._careful = BestEffort("lengths of batches are not recorded")
         self._rates: dict[str, float | None] = {}
         self._clear()
@@ -42,6 +45,9 @@ class BatchShapes:
         found = {"padded_s": self._padded, "longest_s": self._longest}
         if self._whole:
             found["audio_s"] = min(self._audio, self._padded)
+        if self._needed:
+            found["arithmetic_s"] = self._needed
+            self.arithmetic_s = (self.arithmetic_s or 0.0) + self._needed
         self._clear()
         return found
 
@@ -50,7 +56,7 @@ class BatchShapes:
         self._hook.remove()
 
     def _clear(self) -> None:
-        self._padded = self._longest = self._audio = 0.0
+        self._padded = self._longest = self._audio = self._needed = 0.0
         self._whole = True
 
     def _note(self, model: Any, positional: Any, named: Any) -> None:
@@ -69,6 +75,8 @@ class BatchShapes:
         clips, seconds = int(shape[0]), int(shape[time_axis(named, name)]) / rate
         if self._before is not None and model.training:
             self._before(clips, seconds)
+        if self._work is not None and model.training:
+            self._needed += self._work.seconds(clips, seconds, named)
         self._padded += clips * seconds
         self._longest = max(self._longest, seconds)
         audio = _unpadded(named.get("attention_mask"), rate)

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PanelState:
-    """What is shown: steps made and planned, seconds left, the loader's share of the time, and a monitor's figures.
+    """What is shown: steps made and planned, seconds left, shares of the time, and a monitor's figures.
 
+    ``waited`` is the loader's share, ``model_flops_utilization`` that of useful work.
     ``stopped`` is a training that did not come to its end.
     """
 
@@ -26,6 +27,7 @@ class PanelState:
     steps: int
     left_s: float | None
     waited: float | None
+    model_flops_utilization: float | None
     fullest: PeakUse | None
     shot: MemorySnapshot
     activity: Activity

@@ -35,22 +35,9 @@ class LoaderWait(TrainerCallback):  # type: ignore[misc]
         self.last = None if self._since is None else self._clock() - self._since
         self.total += self.last or 0.0
 
-
-class WaitShare:
-    """The share of the time since it was last asked that was spent waiting; None without a step in it."""
-
-    def __init__(self, wait: LoaderWait, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._wait, self._clock = wait, clock
-        self._at, self._waited = clock(), wait.total
-
-    def __call__(self) -> float | None:
-        """Ask, and begin again."""
-        now, waited = self._clock(), self._wait.total
-        passed, of_it = now - self._at, waited - self._waited
-        if self._wait.last is None or passed <= 0:
-            return None
-        self._at, self._waited = now, waited
-        return min(1.0, of_it / passed)
+    def known(self) -> float | None:
+        """``total``, for a ``TimeShare``; None before a wait was measured."""
+        return None if self.last is None else self.total
 
 
 def follow_loader(handler: Any) -> tuple[LoaderWait | None, Callable[[], None]]:

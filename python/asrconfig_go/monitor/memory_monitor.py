@@ -185,25 +185,29 @@ class MemoryMonitor:
         audio_s: float | None = None,
         padded_s: float | None = None,
         longest_s: float | None = None,
+        arithmetic_s: float | None = None,
     ) -> None:
         """Tell of the end of an optimizer step, of an evaluation batch (``kind="evaluation"``) or of a checkpoint.
 
         ``number`` counts train steps by itself when None; other kinds then belong to the newest one. ``spent_s`` is the
         time since the last ``step`` (measured when None), ``waited_s`` that of it spent waiting for the loader,
-        ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch. PyTorch's counters are read when it is
-        loaded and uses a GPU. After the stop, and in a copy, nothing happens.
+        ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch, ``arithmetic_s`` those that the model's
+        arithmetic takes at the GPU's published rate. PyTorch's counters are read when it is loaded and uses a GPU.
+        After the stop, and in a copy, nothing happens.
         """
         if not self._running:
             return
         now = time.perf_counter()
-        told, step = (waited_s, audio_s, padded_s, longest_s), self._step
+        told, step = (waited_s, audio_s, padded_s, longest_s, arithmetic_s), self._step
         checked("kind", kind, StepKind)
         if number is None:
             number = self._number + (kind == "train")
         elapsed, self._number, self._last_step = now - self._last_step, number, now
         step.number, step.kind = number, STEP_KINDS.index(kind)
         step.spent_s = elapsed if spent_s is None else spent_s
-        step.waited_s, step.audio_s, step.padded_s, step.longest_s = (_NAN if v is None else v for v in told)
+        (step.waited_s, step.audio_s, step.padded_s, step.longest_s, step.arithmetic_s) = (
+            _NAN if v is None else v for v in told
+        )
         step.largest_free = _NAN
         self._put_counters()
 
@@ -217,7 +221,7 @@ class MemoryMonitor:
             if found is not None:
                 step.gpu, step.allocated, step.reserved, step.peak_allocated, step.peak_reserved = found
             if i > 0:
-                step.spent_s = step.waited_s = step.audio_s = step.padded_s = step.longest_s = _NAN
+                step.spent_s = step.waited_s = step.audio_s = step.padded_s = step.longest_s = step.arithmetic_s = _NAN
             self._hot(self._put)
 
     def event(self, kind: str, text: str, gpu: int = -1) -> None:

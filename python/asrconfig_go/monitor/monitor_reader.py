@@ -32,6 +32,7 @@ class MemoryReader(Protocol):
         audio_s: float | None = None,
         padded_s: float | None = None,
         longest_s: float | None = None,
+        arithmetic_s: float | None = None,
     ) -> None:
         """An optimizer step, an evaluation batch or a checkpoint has ended."""
 

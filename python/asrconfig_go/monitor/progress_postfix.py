@@ -8,8 +8,8 @@ from ..view.units import GIB
 from .thresholds import PeakUse
 
 
-def one_line(fullest: PeakUse | None, waited: float | None) -> str:
-    """``gpu 12.3/15.0 GiB 82 % · wait 3 %``, as far as it is known; unused cache counts as free."""
+def one_line(fullest: PeakUse | None, waited: float | None, useful: float | None) -> str:
+    """``gpu 12.3/15.0 GiB 82 % · wait 3 % · MFU 38 %``, as far as it is known; unused cache counts as free."""
     parts = []
     if fullest is not None:
         name = "ram" if fullest.place < 0 else "gpu" if fullest.place == 0 else f"gpu{fullest.place}"
@@ -17,6 +17,8 @@ def one_line(fullest: PeakUse | None, waited: float | None) -> str:
         parts.append(f"{name} {used:.1f}/{total:.1f} GiB {fullest.share:.0%}".replace("%", " %"))
     if waited is not None:
         parts.append(f"wait {100 * waited:.0f} %")
+    if useful is not None:
+        parts.append(f"MFU {100 * useful:.0f} %")
     return " · ".join(parts)
 
 

@@ -99,6 +99,7 @@ class StepSeries:
     audio_s: tuple[float | None, ...]
     padded_s: tuple[float | None, ...]
     longest_s: tuple[float | None, ...]
+    arithmetic_s: tuple[float | None, ...]
     gpu: tuple[int, ...]
     allocated_bytes: tuple[float | None, ...]
     reserved_bytes: tuple[float | None, ...]

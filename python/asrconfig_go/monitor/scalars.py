@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 PREFIX = "asrconfig/"
 
 
-def scalars(monitor: MemoryReader, waited: float | None) -> dict[str, float]:
+def scalars(monitor: MemoryReader, waited: float | None, useful: float | None) -> dict[str, float]:
     """``asrconfig/gpu0_memory_used_gib`` and so on; what is not known is left out.
 
-    ``waited`` is the share of the time since the last log that was spent waiting for the loader.
+    ``waited`` is the share of the time since the last log that was spent waiting for the loader, ``useful`` what the
+    model's arithmetic takes of it at the peak rate.
     """
     shot, activity = monitor.read(), monitor.activity()
     found: dict[str, float | None] = {}
@@ -27,7 +28,7 @@ def scalars(monitor: MemoryReader, waited: float | None) -> dict[str, float]:
     for i, busy in enumerate(activity.gpus):
         found.update(_busy(f"gpu{i}", busy))
     found.update(_host(shot, activity))
-    found["loader_wait_share"] = waited
+    found["loader_wait_share"], found["model_flops_utilization"] = waited, useful
     return {PREFIX + name: round(x, 4) for name, x in found.items() if x is not None and math.isfinite(x)}
 
 

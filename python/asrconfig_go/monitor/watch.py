@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .._base.choices import StepKind
@@ -12,16 +13,29 @@ from .alerts import AlertReporter
 from .batch_shapes import BatchShapes
 from .cache_cleaning import CleanUps
 from .live_panel import Panel, PanelState
-from .loader_wait import LoaderWait, WaitShare
+from .loader_wait import LoaderWait
 from .messages import BestEffort, say
 from .monitor_reader import MemoryReader
 from .progress_postfix import ProgressPostfix, one_line
 from .run_log_file import RunFile
 from .scalars import scalars
 from .thresholds import Crossing, MemoryUse
+from .time_share import TimeShare
 from .watch_options import WatchOptions
 
 _EVERY_S = 1.0
+
+
+def _unknown() -> float | None:
+    return None
+
+
+@dataclass
+class _Shares:
+    """Of the time since they were last asked: spent waiting for the loader, and by useful work."""
+
+    waited: Callable[[], float | None] = _unknown
+    useful: Callable[[], float | None] = _unknown
 
 
 class Watch:
@@ -50,14 +64,19 @@ class Watch:
         self._saving, self._showing = BestEffort("the run log is not written"), BestEffort("memory is not shown")
         self._scaling = BestEffort("memory is not logged")
         self._wait: LoaderWait | None = None
-        self._logged: WaitShare | None = None
-        self._shown: WaitShare | None = None
+        self._logged, self._shown = _Shares(), _Shares()
         self._next, self._begun, self._first, self._met = clock(), clock(), 0, 0
         self._at: tuple[int, int] | None = None  # step of steps, while it trains
 
     def follow(self, wait: LoaderWait) -> None:
         """Tell of what is spent waiting for the loader, too."""
-        self._wait, self._logged, self._shown = wait, WaitShare(wait), WaitShare(wait)
+        self._wait = wait
+        self._logged.waited, self._shown.waited = TimeShare(wait.known), TimeShare(wait.known)
+
+    def see(self, inputs: BatchShapes) -> None:
+        """Tell of the batches, too, and of the useful work in them."""
+        self.inputs = inputs
+        self._logged.useful, self._shown.useful = (TimeShare(lambda: inputs.arithmetic_s) for _ in range(2))
 
     @property
     def active(self) -> bool:
@@ -125,8 +144,7 @@ class Watch:
         """The newest figures for reporters; empty when they cannot be had."""
         if not self.active:
             return {}
-        waited = None if self._logged is None else self._logged()
-        return self._scaling(scalars, self.monitor, waited) or {}
+        return self._scaling(scalars, self.monitor, self._logged.waited(), self._logged.useful()) or {}
 
     def give_up(self, error: Exception) -> None:
         """Go on without a monitor: a training run is worth more than its curves."""
@@ -199,9 +217,9 @@ class Watch:
         if self.postfix is None and self.panel is None:
             return
         fullest = self._fullness.fullest()
-        waited = None if self._shown is None else self._shown()
+        waited, useful = self._shown.waited(), self._shown.useful()
         if self.postfix is not None:
-            self.postfix.show(one_line(fullest, waited))
+            self.postfix.show(one_line(fullest, waited, useful))
         if self.panel is not None:
             done = number - self._first
             going_on = not stopped and done > 0 and steps > number
@@ -209,7 +227,7 @@ class Watch:
             monitor = self.monitor
             self.panel.show(
                 PanelState(
-                    number, steps, left, waited, fullest, monitor.read(), monitor.activity(),
+                    number, steps, left, waited, useful, fullest, monitor.read(), monitor.activity(),
                     monitor.history(self.panel.points), monitor.alerts(), stopped,
                 )
             )  # fmt: skip

@@ -15,6 +15,7 @@ from .missing_guard import attach_hint, guard_among
 from .next_batch import NextBatch, by_memory, by_table
 from .progress_postfix import ProgressPostfix
 from .run_log_file import RunFile
+from .useful_work import useful_work
 from .watch import Watch
 from .watch_options import WatchOptions
 
@@ -51,8 +52,9 @@ class WatchSetup:
             self._undo += leave_out_of_print(handler)
         if _can_be_hooked(args, model):
             check = None if guard is not None else _next_batch(watch, options, config, managed)
-            watch.inputs = BatchShapes(model, check)
-            self._undo.append(watch.inputs.leave)
+            inputs = BatchShapes(model, check, useful_work(config, getattr(args, "device", None)))
+            watch.see(inputs)
+            self._undo.append(inputs.leave)
         output = getattr(args, "output_dir", None)
         if options.run_file and output and watch.file is None:
             watch.file = RunFile(watch.monitor, Path(output), getattr(args, "process_index", 0))

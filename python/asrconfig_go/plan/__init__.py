@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "plan_options": ("EvaluationOptions", "EvaluationSettings", "PlanOptions"),
         "plan_parts": (
             "Alternative",
+            "Arithmetic",
             "Decision",
             "MemoryPart",
             "PlannedBucket",

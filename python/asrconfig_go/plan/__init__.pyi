@@ -7,6 +7,7 @@ from .plan_options import (
 )
 from .plan_parts import (
     Alternative as Alternative,
+    Arithmetic as Arithmetic,
     Decision as Decision,
     MemoryPart as MemoryPart,
     PlannedBucket as PlannedBucket,

@@ -109,6 +109,26 @@ class PlannedTimes:
 
 
 @dataclasses.dataclass(frozen=True)
+class Arithmetic:
+    """Multiplications and additions of the model's products forward and backward, two for each multiply-add.
+
+    What gradient checkpointing and fused attention compute again is left out, as model FLOPs utilization leaves it out.
+    """
+
+    clip_flops: tuple[float, ...]
+    """Of a clip: a constant, for each unit, for its square."""
+    unit: str
+    """``"seconds"`` of the padded clip; ``"labels"``, tokens of its padded text, where audio has a fixed length."""
+    rate: float | None
+    """FLOP/s of the slowest GPU in the plan's precision, as published; None where that is not known."""
+
+    def flops(self, units: float) -> float:
+        """Of a clip."""
+        constant, each, square = self.clip_flops
+        return constant + units * (each + units * square)
+
+
+@dataclasses.dataclass(frozen=True)
 class Alternative:
     """An alternative to the plan."""
 

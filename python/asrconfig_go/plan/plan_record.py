@@ -28,7 +28,7 @@ from .._base.json_files import read_object
 from .._base.records import from_json, json_fields, to_json
 from .._base.repository import SOURCE
 from ..batching.memory_limits import OVERHEAD_S
-from .plan_parts import Alternative, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
+from .plan_parts import Alternative, Arithmetic, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
 
 P = TypeVar("P", bound="PlanRecord")
 
@@ -137,6 +137,7 @@ class PlanRecord:
     budget_bytes: int = 0
     memory_parts: tuple[MemoryPart, ...] = ()
     times: PlannedTimes | None = None
+    arithmetic: Arithmetic | None = None
     alternatives: tuple[Alternative, ...] = ()
 
     @property

@@ -65,7 +65,8 @@ class StepFigures:
     """Optimizer steps, evaluation batches and checkpoints, with seconds that they took.
 
     ``steps_per_s`` and ``audio_rate`` (seconds of audio a second) count the time of training steps alone. ``padding``
-    is the share of computed audio that is none, ``waited`` the share of time that steps waited for the loader.
+    is the share of computed audio that is none, ``waited`` the share of time that steps waited for the loader,
+    ``model_flops_utilization`` what the model's arithmetic takes of it at the GPU's published rate.
     """
 
     train: int
@@ -80,6 +81,7 @@ class StepFigures:
     audio_rate: float | None
     padding: float | None
     waited: float | None
+    model_flops_utilization: float | None
     longest_clip_s: float | None
 
 

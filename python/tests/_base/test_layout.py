@@ -43,7 +43,14 @@ def test_the_library_has_no_other_structure_and_the_same_version() -> None:
 
 
 def test_a_step_arrives_field_by_field() -> None:
-    given = {"spent_s": 1.5, "waited_s": 0.25, "audio_s": 30.0, "padded_s": 40.0, "longest_s": 12.0}
+    given = {
+        "spent_s": 1.5,
+        "waited_s": 0.25,
+        "audio_s": 30.0,
+        "padded_s": 40.0,
+        "longest_s": 12.0,
+        "arithmetic_s": 0.5,
+    }
     with MemoryMonitor(5) as monitor:
         step = _layout.Step(number=7, kind=_layout.STEP_KINDS.index("evaluation"), gpu=-1, **given)
         step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = step.largest_free = math.nan

@@ -10,7 +10,7 @@ from typing import Any
 GIB, MIB = 2**30, 2**20
 START = 1_790_000_000  # wall clock of second 0
 STEP_COLUMNS = (
-    "spent_s", "waited_s", "audio_s", "padded_s", "longest_s", "allocated_bytes", "reserved_bytes",
+    "spent_s", "waited_s", "audio_s", "padded_s", "longest_s", "arithmetic_s", "allocated_bytes", "reserved_bytes",
     "peak_allocated_bytes", "peak_reserved_bytes", "headroom_bytes",
 )  # fmt: skip
 HOST_COLUMNS = (

@@ -20,7 +20,7 @@ from asrconfig_go.monitor import AlertReporter, rank_peaks  # noqa: E402
 from asrconfig_go.monitor.batch_shapes import BatchShapes  # noqa: E402
 from asrconfig_go.monitor.cache_cleaning import CleanUps  # noqa: E402
 from asrconfig_go.monitor.live_panel import Panel, PanelState  # noqa: E402
-from asrconfig_go.monitor.loader_wait import LoaderWait, WaitShare  # noqa: E402
+from asrconfig_go.monitor.loader_wait import LoaderWait  # noqa: E402
 from asrconfig_go.monitor.memory_monitor import GPUHistory, MemoryHistory  # noqa: E402
 from asrconfig_go.monitor.messages import BestEffort  # noqa: E402
 from asrconfig_go.monitor.next_batch import Excess, NextBatch, by_memory, by_table  # noqa: E402
@@ -28,6 +28,7 @@ from asrconfig_go.monitor.progress_postfix import ProgressPostfix, one_line  # n
 from asrconfig_go.monitor.rank_peaks import RankFiles, RankPeaks  # noqa: E402
 from asrconfig_go.monitor.run_log_file import RunFile  # noqa: E402
 from asrconfig_go.monitor.thresholds import MemoryUse, PeakUse  # noqa: E402
+from asrconfig_go.monitor.time_share import TimeShare  # noqa: E402
 from asrconfig_go.monitor.watch import Watch  # noqa: E402
 from asrconfig_go.monitor.watch_options import WatchOptions  # noqa: E402
 from asrconfig_go.view.render import html  # noqa: E402
@@ -165,7 +166,7 @@ def _interrupted() -> None:
 def test_only_the_fetching_of_batches_is_the_loader_s(tmp_path: Path) -> None:
     clock = Clock()
     wait = LoaderWait(clock)
-    share = WaitShare(wait, clock)
+    share = TimeShare(wait.known, clock)
     wait.on_step_begin(None, None, None)
     assert wait.last is None and share() is None, "nothing is known of what came before"
     wait.on_epoch_begin(None, None, None)
@@ -321,10 +322,10 @@ def test_the_peaks_of_a_watched_process_are_its_steps(monkeypatch: pytest.Monkey
 
 
 def test_the_bar_s_last_words() -> None:
-    assert one_line(fullest(8.2), 0.034) == "gpu 8.2/10.0 GiB 82 % · wait 3 %"
-    assert one_line(fullest(8.2, place=2), None) == "gpu2 8.2/10.0 GiB 82 %"
-    assert one_line(fullest(8.2, place=-1), None).startswith("ram ")
-    assert one_line(None, None) == ""
+    assert one_line(fullest(8.2), 0.034, 0.381) == "gpu 8.2/10.0 GiB 82 % · wait 3 % · MFU 38 %"
+    assert one_line(fullest(8.2, place=2), None, None) == "gpu2 8.2/10.0 GiB 82 %"
+    assert one_line(fullest(8.2, place=-1), None, None).startswith("ram ")
+    assert one_line(None, None, None) == ""
 
     shown: list[str] = []
     bar = SimpleNamespace(set_postfix_str=lambda text, refresh: shown.append(text))
@@ -349,7 +350,8 @@ def panel_state(**changes: Any) -> PanelState:
         (GPUHistory(10 * GIB, tuple(None if 20 <= i < 25 else int(i / 8 * GIB) for i in range(60))),),
     )
     usual: dict[str, Any] = {
-        "step": 120, "steps": 400, "left_s": 370.0, "waited": 0.03, "fullest": None, "shot": monitor.read(),
+        "step": 120, "steps": 400, "left_s": 370.0, "waited": 0.03,
+        "model_flops_utilization": 0.38, "fullest": None, "shot": monitor.read(),
         "activity": activity(busy, cpu_share=0.6, workers_rss_bytes=3.0 * GIB), "history": curve,
         "alerts": (alert(1, "GPU memory grows <38 MB>/step", advice="keep no losses"), alert(2, "old", cleared_s=3.0)),
     }  # fmt: skip

@@ -61,6 +61,7 @@ def small() -> Json:
         known: dict[str, Any] = {
             "spent_s": spent,
             "waited_s": waited,
+            "arithmetic_s": 0.3 * spent,
             "audio_s": 40.0,
             "padded_s": 50.0,
             "longest_s": 10.0 + number,
