@@ -15,7 +15,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "core" / "hardware" / "testdata" / "fake_nvml.c"
 FIELDS = (
     *("set", "result", "used", "utilization", "memory_busy", "power_mw", "temperature", "clock"),
-    *("throttle", "pcie_in", "pcie_out", "nvlink_kib", "ecc", "xid"),
+    *("throttle", "pcie_in", "pcie_out", "nvlink_kib", "ecc", "xid", "sm", "tensor"),
 )
 AT_WORK = {"set": 1, "utilization": 87, "memory_busy": 40, "power_mw": 250_000, "temperature": 61, "clock": 1410}
 MAX_GPUS = 16

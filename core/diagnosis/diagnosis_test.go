@@ -42,7 +42,7 @@ func appendReading(s *runlog.Log, _ int) {
 	for i, column := range s.Activity.Columns() {
 		*column = append(*column, host[i])
 	}
-	card := []float64{0.9, 0.5, 65, 70, 1500, 0, 1e9, 0.2e9, math.NaN(), 0, 0}
+	card := []float64{0.9, 0.5, 0.7, 0.4, 65, 70, 1500, 0, 1e9, 0.2e9, math.NaN(), 0, 0}
 	for i, column := range s.Activity.GPUs[0].Columns() {
 		*column = append(*column, card[i])
 	}

@@ -254,17 +254,18 @@ func textOf(text *string) string {
 
 func TestWhatRecordedMachinesDo(t *testing.T) {
 	t.Parallel()
-	const lacks = "unreadable: this driver does not report: utilisation, power, temperature, clock, throttle reasons, PCIe rates, NVLink rates, ECC errors, XID errors"
+	const lacks = "unreadable: this driver does not report: utilisation, power, temperature, clock, throttle reasons, PCIe rates, NVLink rates, ECC errors, XID errors, activity of multiprocessors"
 	for _, test := range []struct {
 		machine    string
 		power, ecc any
+		tensor     any
 		limit      float64
 		told       []string
 	}{
-		{"T4", 65.0, nil, 70, nil}, // Turing has no such counter in this stand-in
-		{"A100", 65.0, 0.0, 70, nil},
-		{"H100_MIG", 65.0, 0.0, 70, nil},
-		{"OLD", nil, nil, 0, []string{lacks}},
+		{"T4", 65.0, nil, nil, 70, nil}, // Turing counts no such errors in this stand-in
+		{"A100", 65.0, 0.0, nil, 70, nil},
+		{"H100_MIG", 65.0, 0.0, 0.38, 70, nil},
+		{"OLD", nil, nil, nil, 0, []string{lacks}},
 	} {
 		t.Run(test.machine, func(t *testing.T) {
 			t.Parallel()
@@ -272,6 +273,7 @@ func TestWhatRecordedMachinesDo(t *testing.T) {
 			require.Len(t, found.Activity, 2)
 			assert.Equal(t, test.power, found.Activity[1]["power_w"])
 			assert.Equal(t, test.ecc, found.Activity[1]["ecc_uncorrected"])
+			assert.Equal(t, test.tensor, found.Activity[1]["tensor_active"])
 			assert.Equal(t, test.limit, found.Properties.PowerLimitW)
 			assert.Equal(t, found.Names[0], found.Properties.Name)
 			assert.Equal(t, test.told, found.Told)
@@ -282,8 +284,8 @@ func TestWhatRecordedMachinesDo(t *testing.T) {
 func TestADriverWhoseFiguresChange(t *testing.T) {
 	t.Parallel()
 	control := filepath.Join(t.TempDir(), "control")
-	figures := make([]byte, 16*14*8)
-	for i, value := range []uint64{1, 0, 3 << 30, 101, 50, 80_000, 91, 600, 0x40, 7, 8, 0, 0, 79} {
+	figures := make([]byte, 16*16*8)
+	for i, value := range []uint64{1, 0, 3 << 30, 101, 50, 80_000, 91, 600, 0x40, 7, 8, 0, 0, 79, 0, 0} {
 		binary.NativeEndian.PutUint64(figures[8*i:], value)
 	}
 	require.NoError(t, os.WriteFile(control, figures, 0o600))

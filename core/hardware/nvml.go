@@ -24,6 +24,8 @@ type library interface {
 	DeviceGetCount() (int, nvml.Return)
 	DeviceGetHandleByIndex(index int) (nvml.Device, nvml.Return)
 	EventSetCreate() (nvml.EventSet, nvml.Return)
+	GpmSampleAlloc() (nvml.GpmSample, nvml.Return)
+	GpmMetricsGet(metrics *nvml.GpmMetricsGetType) nvml.Return
 }
 
 type handle interface {
@@ -48,6 +50,8 @@ type handle interface {
 	GetFieldValues(values []nvml.FieldValue) nvml.Return
 	GetTotalEccErrors(kind nvml.MemoryErrorType, counter nvml.EccCounterType) (uint64, nvml.Return)
 	RegisterEvents(kinds uint64, set nvml.EventSet) nvml.Return
+	GpmQueryDeviceSupport() (nvml.GpmSupport, nvml.Return)
+	GpmSampleGet(sample nvml.GpmSample) nvml.Return
 }
 
 const (
@@ -131,7 +135,7 @@ func start(lib library, available functions) (*session, error) {
 			opened.boards = append(opened.boards, broken)
 			continue
 		}
-		opened.boards = append(opened.boards, describeBoard(device, available, lib.EventSetCreate))
+		opened.boards = append(opened.boards, describeBoard(device, available, sources{lib.EventSetCreate, lib.GpmSampleAlloc, lib.GpmMetricsGet}))
 	}
 	return opened, nil
 }
@@ -152,12 +156,9 @@ func versions(lib library, available functions) (driver, cuda *string) {
 	return driver, cuda
 }
 
-// eventSets makes queues of the driver's errors.
-type eventSets func() (nvml.EventSet, nvml.Return)
-
-func describeBoard(device handle, available functions, sets eventSets) board {
+func describeBoard(device handle, available functions, from sources) board {
 	b := board{unit: describe(device, available)}
-	b.watch = newWatcher(device, available, sets)
+	b.watch = newWatcher(device, available, from)
 	if major, minor, result := computeCapability(device, available); result == nvml.SUCCESS {
 		b.computeCapability = fmt.Sprintf("%d.%d", major, minor)
 	}
@@ -180,7 +181,7 @@ func describeBoard(device handle, available functions, sets eventSets) board {
 			continue // a free place: instances are not numbered without gaps
 		}
 		described := describeSlice(slice, b.unit, available)
-		described.watch = newWatcher(device, available, sets)
+		described.watch = newWatcher(device, available, from)
 		b.slices = append(b.slices, described)
 	}
 	return b

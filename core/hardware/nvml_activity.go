@@ -31,6 +31,7 @@ const (
 	gaugeNVLink
 	gaugeECC
 	gaugeXID
+	gaugeCounters
 	gaugeCount
 )
 
@@ -40,7 +41,7 @@ var gaugeWords = [gaugeCount]struct {
 	highest float64
 }{
 	{"utilisation", 1}, {"power", 10_000}, {"temperature", 200}, {"clock", 20_000}, {"throttle reasons", math.MaxUint32},
-	{"PCIe rates", 1e12}, {"NVLink rates", 1e14}, {"ECC errors", 1 << 53}, {"XID errors", math.MaxUint32},
+	{"PCIe rates", 1e12}, {"NVLink rates", 1e14}, {"ECC errors", 1 << 53}, {"XID errors", math.MaxUint32}, {"activity of multiprocessors", 1},
 }
 
 // watcher reads what one card does; a MIG slice has memory of its own, but the card's heat, power and clocks.
@@ -48,7 +49,8 @@ type watcher struct {
 	card      handle
 	available functions
 	events    nvml.EventSet // nil as long as none is open
-	sets      eventSets
+	sources   sources
+	counters  counters // none before the first reading
 	now       func() time.Time
 
 	off       [gaugeCount]bool // the card has none: not asked again
@@ -62,8 +64,8 @@ type watcher struct {
 	told      []runlog.Event
 }
 
-func newWatcher(card handle, available functions, sets eventSets) *watcher {
-	return &watcher{card: card, available: available, sets: sets, now: time.Now, ecc: math.NaN()}
+func newWatcher(card handle, available functions, from sources) *watcher {
+	return &watcher{card: card, available: available, sources: from, now: time.Now, ecc: math.NaN()}
 }
 
 // facts are the power limit in watts and the highest clock in MHz, 0 where the driver does not tell.
@@ -105,6 +107,7 @@ func (w *watcher) read() (runlog.GPUReading, []runlog.Event) {
 		count, result := w.card.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
 		return float64(count), result
 	})
+	w.counted(&r)
 	w.rates(&r)
 	w.incidents(&r)
 	w.readings++
@@ -255,7 +258,7 @@ func (w *watcher) listen() bool {
 	if w.events != nil {
 		return true
 	}
-	set, result := w.sets()
+	set, result := w.sources.events()
 	if result != nvml.SUCCESS {
 		w.off[gaugeXID] = true
 		return false
@@ -269,8 +272,9 @@ func (w *watcher) listen() bool {
 	return true
 }
 
-// close gives the queue back; before the driver is.
+// close gives the queue and the samples back; before the driver is.
 func (w *watcher) close() {
+	w.counters.free()
 	if w.events != nil {
 		w.events.Free()
 		w.events = nil

@@ -32,6 +32,10 @@ type workingCard struct {
 	nvlink             uint64 // KiB in each direction
 	xids               []uint64
 	result             nvml.Return
+	hopper             uint32 // has counters
+	tensor             float64
+	sampled            []nvml.GpmSample
+	freed              int
 }
 
 func newCard() *workingCard {
@@ -51,8 +55,28 @@ func newCard() *workingCard {
 		}
 		return c.result
 	}
+	c.GpmQueryDeviceSupportFunc = func() (nvml.GpmSupport, nvml.Return) { return nvml.GpmSupport{IsSupportedDevice: c.hopper}, c.result }
+	c.GpmSampleGetFunc = func(sample nvml.GpmSample) nvml.Return { c.sampled = append(c.sampled, sample); return c.result }
 	c.RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
 	return c
+}
+
+// sources are those of a driver: samples are told apart by their order.
+func (c *workingCard) sources() sources {
+	sample := func() (nvml.GpmSample, nvml.Return) {
+		return &mock.GpmSample{FreeFunc: func() nvml.Return { c.freed++; return nvml.SUCCESS }}, nvml.SUCCESS
+	}
+	metrics := func(ask *nvml.GpmMetricsGetType) nvml.Return {
+		n := len(c.sampled)
+		if n < 2 || ask.Sample1 != c.sampled[n-2] || ask.Sample2 != c.sampled[n-1] || ask.NumMetrics != 2 {
+			return nvml.ERROR_INVALID_ARGUMENT
+		}
+		for i := range ask.Metrics[:2] {
+			ask.Metrics[i].Value = map[nvml.GpmMetricId]float64{nvml.GPM_METRIC_SM_UTIL: 75, nvml.GPM_METRIC_ANY_TENSOR_UTIL: c.tensor}[nvml.GpmMetricId(ask.Metrics[i].MetricId)]
+		}
+		return nvml.SUCCESS
+	}
+	return sources{c.sets, sample, metrics}
 }
 
 func (c *workingCard) sets() (nvml.EventSet, nvml.Return) {
@@ -78,7 +102,7 @@ func kinds(events []runlog.Event) (found []string) {
 
 func TestWhatACardDoes(t *testing.T) {
 	card := newCard()
-	w := newWatcher(card, allGauges(), card.sets)
+	w := newWatcher(card, allGauges(), card.sources())
 	at := time.Unix(10, 0)
 	w.now = func() time.Time { return at }
 	r, events := w.read()
@@ -99,10 +123,42 @@ func TestWhatACardDoes(t *testing.T) {
 	assert.Len(t, card.GetPcieThroughputCalls(), 2, "the bus is watched at every tenth reading only")
 }
 
+// TestCountersOfTheHardware: from the second reading on, between the newest two samples; a share that cannot be is left out.
+func TestCountersOfTheHardware(t *testing.T) {
+	card := newCard()
+	card.hopper, card.tensor = 1, 40
+	w := newWatcher(card, allGauges(), card.sources())
+	r, _ := w.read()
+	assert.True(t, math.IsNaN(r.SMActive) && math.IsNaN(r.TensorActive), "a share needs two samples")
+	for range 3 {
+		r, _ = w.read()
+		assert.Equal(t, []float64{0.75, 0.4}, []float64{r.SMActive, r.TensorActive})
+	}
+	card.tensor = 140
+	r, _ = w.read()
+	assert.Equal(t, 0.75, r.SMActive)
+	assert.True(t, math.IsNaN(r.TensorActive))
+	w.close()
+	assert.Equal(t, 2, card.freed)
+}
+
+func TestNoCountersBeforeHopper(t *testing.T) {
+	card := newCard()
+	w := newWatcher(card, allGauges(), card.sources())
+	for range 2 {
+		r, events := w.read()
+		assert.Empty(t, events)
+		assert.True(t, math.IsNaN(r.SMActive) && math.IsNaN(r.TensorActive))
+	}
+	assert.Len(t, card.GpmQueryDeviceSupportCalls(), 1)
+	w.close()
+	assert.Zero(t, card.freed)
+}
+
 func TestACardWithoutSomethingIsNotAskedAgain(t *testing.T) {
 	card := newCard()
 	card.result = nvml.ERROR_NOT_SUPPORTED
-	w := newWatcher(card, allGauges(), func() (nvml.EventSet, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED })
+	w := newWatcher(card, allGauges(), sources{events: func() (nvml.EventSet, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }})
 	for range 3 {
 		r, events := w.read()
 		assert.Empty(t, events, "a card may lack anything")
@@ -115,7 +171,7 @@ func TestACardWithoutSomethingIsNotAskedAgain(t *testing.T) {
 }
 
 func TestAnOldDriverIsAskedForNoFigureItLacks(t *testing.T) {
-	w := newWatcher(fakeGPU("Tesla K80"), functions{}, nil) // a mock ends the test at any call
+	w := newWatcher(fakeGPU("Tesla K80"), functions{}, sources{}) // a mock ends the test at any call
 	_, events := w.read()
 	require.Len(t, events, 1)
 	assert.Contains(t, events[0].Text, "this driver does not report: utilisation, power")
@@ -128,7 +184,7 @@ func TestAnOldDriverIsAskedForNoFigureItLacks(t *testing.T) {
 func TestAFailingDriverIsAskedAgain(t *testing.T) {
 	card := newCard()
 	card.result = nvml.ERROR_GPU_IS_LOST
-	w := newWatcher(card, allGauges(), card.sets)
+	w := newWatcher(card, allGauges(), card.sources())
 	r, _ := w.read()
 	assert.True(t, math.IsNaN(r.PowerW))
 	card.result = nvml.SUCCESS

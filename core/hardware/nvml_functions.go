@@ -75,6 +75,8 @@ func findFunctions(lookup func(string) error) (found functions, missing string) 
 			gaugeECC:         has("nvmlDeviceGetTotalEccErrors"),
 			gaugeXID: has("nvmlEventSetCreate") && has("nvmlDeviceRegisterEvents") && has("nvmlEventSetFree") &&
 				has("nvmlEventSetWait_v2", "nvmlEventSetWait"),
+			gaugeCounters: has("nvmlGpmQueryDeviceSupport") && has("nvmlGpmSampleAlloc") && has("nvmlGpmSampleFree") &&
+				has("nvmlGpmSampleGet") && has("nvmlGpmMetricsGet"),
 		},
 	}, ""
 }

@@ -125,7 +125,7 @@ func TestMIGListing(t *testing.T) {
 		}
 		return nil, nvml.ERROR_NOT_FOUND
 	}
-	b := describeBoard(parent, functions{memoryV1: true, computeCapability: true, mig: true}, nil)
+	b := describeBoard(parent, functions{memoryV1: true, computeCapability: true, mig: true}, sources{})
 	require.Len(t, b.slices, 2)
 	assert.LessOrEqual(t, len(parent.GetMigDeviceHandleByIndexCalls()), maxSlices)
 	assert.Equal(t, "NVIDIA A100-SXM4-40GB MIG", b.slices[1].name, "an old driver's slice must not pass for the whole card")
@@ -134,11 +134,11 @@ func TestMIGListing(t *testing.T) {
 		assert.Equal(t, "8.0", slice.computeCapability)
 	}
 	parent.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
-	assert.ErrorContains(t, describeBoard(parent, functions{memoryV1: true, mig: true}, nil).err, "cannot be listed")
+	assert.ErrorContains(t, describeBoard(parent, functions{memoryV1: true, mig: true}, sources{}).err, "cannot be listed")
 
 	places = nil
 	parent.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
-	opened := &session{boards: []board{describeBoard(parent, functions{memoryV1: true, mig: true}, nil)}}
+	opened := &session{boards: []board{describeBoard(parent, functions{memoryV1: true, mig: true}, sources{})}}
 	_, reason := opened.visible(Options{})
 	assert.Contains(t, reason, "no MIG instance exists")
 }

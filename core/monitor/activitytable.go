@@ -24,7 +24,7 @@ const (
 // The columns of a row in the order of runlog.HostReading and runlog.GPUReading.
 var (
 	hostMergings = []merging{mean, mean, mean, lowest, highest, highest, highest, highest, mean, mean, mean, mean}
-	gpuMergings  = []merging{mean, mean, mean, highest, mean, bits, mean, mean, mean, highest, highest}
+	gpuMergings  = []merging{mean, mean, mean, mean, mean, highest, mean, bits, mean, mean, mean, highest, highest}
 )
 
 // merge joins a, which stands for n readings, and b, which stands for m.

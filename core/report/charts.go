@@ -103,6 +103,7 @@ func (c *charts) addGPU(t *timeline, g *gpu, group string) {
 	}
 	c.add(view.RunPanel{Title: "Utilisation", Where: g.label, Group: group, Unit: "%", Top: 100}, 0.01,
 		curve{"GPU busy", g.row(g.activity.Utilization), blue, true, true},
+		curve{"tensor cores", g.row(g.activity.TensorActive), purple, true, false},
 		curve{"steps waiting for the loader", ofStep(func(s *runlog.StepSeries) runlog.Column { return s.WaitedS }), orange, true, false},
 		curve{"useful work (MFU)", ofStep(func(s *runlog.StepSeries) runlog.Column { return s.ArithmeticS }), green, true, false})
 }

@@ -98,7 +98,7 @@ func (t *tracer) activity() {
 	t.counter(t.host, "processes", a.TimesS, "training_bytes", a.TreeRSS, "workers_bytes", a.WorkersRSS, "shm_bytes", a.ShmUsed)
 	t.counter(t.host, "disk", a.TimesS, "read_bytes_s", a.DiskRead, "written_bytes_s", a.DiskWritten)
 	for i, g := range a.GPUs {
-		t.counter(t.host+1+i, "utilization", a.TimesS, "kernels", g.Utilization, "memory", g.MemoryBusy)
+		t.counter(t.host+1+i, "utilization", a.TimesS, "kernels", g.Utilization, "memory", g.MemoryBusy, "multiprocessors", g.SMActive, "tensor cores", g.TensorActive)
 		t.counter(t.host+1+i, "power", a.TimesS, "watts", g.PowerW)
 		t.counter(t.host+1+i, "temperature", a.TimesS, "celsius", g.Temperature)
 		t.counter(t.host+1+i, "clock", a.TimesS, "mhz", g.ClockMHz)

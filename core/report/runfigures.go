@@ -23,7 +23,7 @@ func (g *gpu) figures() view.GPUFigures {
 	return view.GPUFigures{
 		Label: g.label, Name: g.Name, Total: positive(g.TotalBytes), UsedMean: g.used.mean(), UsedPeak: peak, UsedPeakAt: peakAt,
 		Allocated: g.allocated.top(), Reserved: g.reserved.top(), Headroom: left, HeadroomAt: leftAt, Others: g.row(a.Others).top(),
-		Utilization: g.row(a.Utilization).mean(), MemoryBusy: g.row(a.MemoryBusy).mean(), Power: g.row(a.PowerW).mean(),
+		Utilization: g.row(a.Utilization).mean(), MemoryBusy: g.row(a.MemoryBusy).mean(), SMActive: g.row(a.SMActive).mean(), TensorActive: g.row(a.TensorActive).mean(), Power: g.row(a.PowerW).mean(),
 		EnergyWh: when(power.n > 0, power.integral/3600), Hottest: g.row(a.Temperature).top(), ClockMHz: g.row(a.ClockMHz).mean(),
 		Throttled: g.throttled(),
 	}

@@ -16,6 +16,7 @@ type HostReading struct {
 // GPUReading is one entry of GPUSeries; the fields are those of GPUSeries in their order. NaN: not known.
 type GPUReading struct {
 	Utilization, MemoryBusy       float64
+	SMActive, TensorActive        float64
 	PowerW, Temperature, ClockMHz float64
 	Throttle                      float64
 	PCIeIn, PCIeOut, NVLink       float64

@@ -69,17 +69,19 @@ type ActivitySeries struct {
 
 // GPUSeries is the slow series of one GPU.
 type GPUSeries struct {
-	Utilization Column `json:"utilization"` // share of the time that a kernel ran, 0 to 1
-	MemoryBusy  Column `json:"memory_busy"` // share of the time that its memory was read or written
-	PowerW      Column `json:"power_w"`
-	Temperature Column `json:"temperature_c"`
-	ClockMHz    Column `json:"clock_mhz"`
-	Throttle    Column `json:"throttle"` // bits of Throttle…; absent when unknown
-	PCIeIn      Column `json:"pcie_received_bytes_s"`
-	PCIeOut     Column `json:"pcie_sent_bytes_s"`
-	NVLink      Column `json:"nvlink_bytes_s"`
-	ECC         Column `json:"ecc_uncorrected"` // errors since the driver's start
-	Others      Column `json:"others_bytes"`    // memory of other processes on the same card
+	Utilization  Column `json:"utilization"`   // share of the time that a kernel ran, 0 to 1
+	MemoryBusy   Column `json:"memory_busy"`   // share of the time that its memory was read or written
+	SMActive     Column `json:"sm_active"`     // mean over multiprocessors of the share of the time that they had work; from Hopper on
+	TensorActive Column `json:"tensor_active"` // share of the time that tensor cores computed; from Hopper on
+	PowerW       Column `json:"power_w"`
+	Temperature  Column `json:"temperature_c"`
+	ClockMHz     Column `json:"clock_mhz"`
+	Throttle     Column `json:"throttle"` // bits of Throttle…; absent when unknown
+	PCIeIn       Column `json:"pcie_received_bytes_s"`
+	PCIeOut      Column `json:"pcie_sent_bytes_s"`
+	NVLink       Column `json:"nvlink_bytes_s"`
+	ECC          Column `json:"ecc_uncorrected"` // errors since the driver's start
+	Others       Column `json:"others_bytes"`    // memory of other processes on the same card
 }
 
 // Reasons why a GPU's clock is held back.

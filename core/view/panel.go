@@ -47,6 +47,7 @@ type snapshot struct {
 
 type gpuActivity struct {
 	Utilization *float64 `json:"utilization"`
+	Tensor      *float64 `json:"tensor_active"`
 	Power       *float64 `json:"power_w"`
 	Temperature *float64 `json:"temperature_c"`
 }
@@ -132,6 +133,9 @@ func memoryTile(what string, used, total *float64, note string) tile {
 
 func (a gpuActivity) tile() tile {
 	var facts []string
+	if a.Tensor != nil {
+		facts = append(facts, "tensor cores "+units.Percent(*a.Tensor))
+	}
 	if a.Power != nil {
 		facts = append(facts, fmt.Sprintf("%.0f W", *a.Power))
 	}

@@ -60,24 +60,26 @@ type StepFigures struct {
 
 // GPUFigures are those of one GPU; shares are 0 to 1, means are over time.
 type GPUFigures struct {
-	Label       string             `json:"label"`
-	Name        string             `json:"name"`
-	Total       *float64           `json:"total_bytes"`
-	UsedMean    *float64           `json:"used_mean_bytes"`
-	UsedPeak    *float64           `json:"used_peak_bytes"`
-	UsedPeakAt  *float64           `json:"used_peak_at_s"`
-	Allocated   *float64           `json:"allocated_peak_bytes"`
-	Reserved    *float64           `json:"reserved_peak_bytes"`
-	Headroom    *float64           `json:"headroom_lowest_bytes"` // at the peak of a step; what PyTorch's cache holds unused is free
-	HeadroomAt  *float64           `json:"headroom_lowest_at_s"`
-	Others      *float64           `json:"others_peak_bytes"`
-	Utilization *float64           `json:"utilization"`
-	MemoryBusy  *float64           `json:"memory_busy"`
-	Power       *float64           `json:"power_w"`
-	EnergyWh    *float64           `json:"energy_wh"`
-	Hottest     *float64           `json:"temperature_peak_c"`
-	ClockMHz    *float64           `json:"clock_mhz"`
-	Throttled   map[string]float64 `json:"throttled"` // share of time that each reason held the clock back
+	Label        string             `json:"label"`
+	Name         string             `json:"name"`
+	Total        *float64           `json:"total_bytes"`
+	UsedMean     *float64           `json:"used_mean_bytes"`
+	UsedPeak     *float64           `json:"used_peak_bytes"`
+	UsedPeakAt   *float64           `json:"used_peak_at_s"`
+	Allocated    *float64           `json:"allocated_peak_bytes"`
+	Reserved     *float64           `json:"reserved_peak_bytes"`
+	Headroom     *float64           `json:"headroom_lowest_bytes"` // at the peak of a step; what PyTorch's cache holds unused is free
+	HeadroomAt   *float64           `json:"headroom_lowest_at_s"`
+	Others       *float64           `json:"others_peak_bytes"`
+	Utilization  *float64           `json:"utilization"`
+	MemoryBusy   *float64           `json:"memory_busy"`
+	SMActive     *float64           `json:"sm_active"`
+	TensorActive *float64           `json:"tensor_active"`
+	Power        *float64           `json:"power_w"`
+	EnergyWh     *float64           `json:"energy_wh"`
+	Hottest      *float64           `json:"temperature_peak_c"`
+	ClockMHz     *float64           `json:"clock_mhz"`
+	Throttled    map[string]float64 `json:"throttled"` // share of time that each reason held the clock back
 }
 
 // HostFigures are those of one machine.

@@ -104,6 +104,7 @@ struct control {
     unsigned long long utilization, memory_busy, power, temperature, clock; /* %, %, mW, C, MHz */
     unsigned long long throttle, pcie_in, pcie_out, nvlink, ecc; /* reasons, KB/s, KB/s, KiB so far, errors so far */
     unsigned long long xid;                                      /* delivered once, then 0 */
+    unsigned long long sm, tensor;                               /* %, of cards from Hopper on */
 };
 
 /* The figures of a GPU: the file's, or those of a card at work. */
@@ -121,7 +122,7 @@ static struct control *control_of(const struct gpu *gpu) {
     for (unsigned i = 0; file && i < sizeof gpus / sizeof *gpus; i++)
         if ((gpu == &gpus[i] || gpu == gpus[i].slice) && file[i].set)
             return &file[i];
-    at_work = (struct control){0, SUCCESS, gpu->used * MIB, 87, 40, 65000, 61, 1410, 4, 250, 50, 0, 0, 0};
+    at_work = (struct control){0, SUCCESS, gpu->used * MIB, 87, 40, 65000, 61, 1410, 4, 250, 50, 0, 0, 0, 71, 38};
     return &at_work;
 }
 #endif
@@ -311,6 +312,45 @@ int nvmlDeviceGetFieldValues(const struct gpu *gpu, int n, struct field *fields)
         fields[i].value = now->nvlink / 2; /* one half sent, one received */
     }
     return now->result;
+}
+
+/* Counters between two samples, which hold nothing but their GPU. */
+struct support { unsigned version, supported; };
+struct sample { const struct gpu *gpu; };
+struct metric { unsigned id, result; double value; const char *names[3]; };
+struct metrics { unsigned version, count; struct sample *older, *newer; struct metric metrics[333]; };
+
+int nvmlGpmQueryDeviceSupport(const struct gpu *gpu, struct support *out) {
+    need_init();
+    out->supported = gpu->major >= 9;
+    return control_of(gpu)->result;
+}
+
+int nvmlGpmSampleAlloc(struct sample **out) {
+    need_init();
+    *out = calloc(1, sizeof **out);
+    return SUCCESS;
+}
+
+int nvmlGpmSampleFree(struct sample *sample) {
+    free(sample);
+    return SUCCESS;
+}
+
+int nvmlGpmSampleGet(const struct gpu *gpu, struct sample *sample) {
+    need_init();
+    sample->gpu = gpu;
+    return control_of(gpu)->result;
+}
+
+int nvmlGpmMetricsGet(struct metrics *ask) {
+    need_init();
+    for (unsigned i = 0; i < ask->count; i++) {
+        const struct control *now = control_of(ask->newer->gpu);
+        ask->metrics[i].result = ask->older == ask->newer ? NOT_SUPPORTED : SUCCESS;
+        ask->metrics[i].value = ask->metrics[i].id == 2 ? now->sm : now->tensor; /* NVML_GPM_METRIC_SM_UTIL, _ANY_TENSOR_UTIL */
+    }
+    return SUCCESS;
 }
 
 /* A queue of errors belongs to the one GPU that it was registered for. */

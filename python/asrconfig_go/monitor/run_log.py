@@ -55,6 +55,8 @@ class GPUActivitySeries:
 
     utilization: tuple[float | None, ...]
     memory_busy: tuple[float | None, ...]
+    sm_active: tuple[float | None, ...]
+    tensor_active: tuple[float | None, ...]
     power_w: tuple[float | None, ...]
     temperature_c: tuple[float | None, ...]
     clock_mhz: tuple[float | None, ...]
@@ -144,6 +146,8 @@ class GPUActivity:
 
     utilization: float | None
     memory_busy: float | None
+    sm_active: float | None
+    tensor_active: float | None
     power_w: float | None
     temperature_c: float | None
     clock_mhz: float | None

@@ -45,6 +45,7 @@ def _memory(name: str, gpu: GPUMemory) -> dict[str, float | None]:
 def _busy(name: str, busy: GPUActivity) -> dict[str, float | None]:
     return {
         f"{name}_utilization": busy.utilization,
+        f"{name}_tensor_active": busy.tensor_active,
         f"{name}_power_w": busy.power_w,
         f"{name}_temperature_c": busy.temperature_c,
     }

@@ -34,6 +34,8 @@ _GPU_MEMORY = (
 _GPU_ACTIVITY = (
     ("utilization", "gpu_utilization_ratio", "Share of the time that a kernel ran.", 1.0),
     ("memory_busy", "gpu_memory_busy_ratio", "Share of the time that memory was read or written.", 1.0),
+    ("sm_active", "gpu_sm_active_ratio", "Share of the time that multiprocessors had work; from Hopper on.", 1.0),
+    ("tensor_active", "gpu_tensor_active_ratio", "Share of the time that tensor cores computed; from Hopper on.", 1.0),
     ("power_w", "gpu_power_watts", "Power.", 1.0),
     ("temperature_c", "gpu_temperature_celsius", "Temperature.", 1.0),
     ("clock_mhz", "gpu_clock_hertz", "Clock of the multiprocessors.", 1e6),

@@ -29,6 +29,8 @@ class GPUFigures:
     others_peak_bytes: float | None
     utilization: float | None
     memory_busy: float | None
+    sm_active: float | None
+    tensor_active: float | None
     power_w: float | None
     energy_wh: float | None
     temperature_peak_c: float | None
