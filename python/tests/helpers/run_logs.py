@@ -19,7 +19,8 @@ HOST_COLUMNS = (
     "net_sent_bytes_s",
 )  # fmt: skip
 GPU_COLUMNS = (
-    "utilization", "memory_busy", "sm_active", "tensor_active", "power_w", "temperature_c", "clock_mhz", "throttle", "pcie_received_bytes_s",
+    "utilization", "memory_busy", "sm_active", "tensor_active", "power_w", "temperature_c", "clock_mhz",
+    "throttle", "pcie_received_bytes_s",
     "pcie_sent_bytes_s", "nvlink_bytes_s", "ecc_uncorrected", "others_bytes",
 )  # fmt: skip
 
