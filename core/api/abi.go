@@ -24,7 +24,7 @@ type Constant struct {
 
 // Constants are all but the kinds of steps. Raise ABI_VERSION when a structure or a function of the boundary changes.
 var Constants = []Constant{
-	{"ABI_VERSION", 4, "of this contract; compare it with ac_abi_version() before any other call"},
+	{"ABI_VERSION", 5, "of this contract; compare it with ac_abi_version() before any other call"},
 	{"MAX_GPUS", monitor.MaxGPUs, ""},
 	{"MAX_REQUEST", 1 << 30, "bytes"},
 	{"OK", 0, "success; any other code means that there is no answer. A failed operation still returns an answer"},
@@ -41,6 +41,7 @@ type Step struct {
 	Number        uint64
 	Kind          int64   // AC_STEP_…
 	GPU           int     // whose counters these are, as in ac_stats.gpu; -1: none
+	AgoS          float64 // since its end: steps may be told some at a time
 	SpentS        float64 // since the step before
 	WaitedS       float64 // of that, for the loader
 	AudioS        float64 // of the batch, without padding
@@ -58,7 +59,7 @@ func (s *Step) KindKnown() bool { return s.Kind >= 0 && s.Kind < int64(len(StepK
 
 func (s *Step) logged() runlog.Step {
 	return runlog.Step{
-		Number: s.Number, Kind: StepKinds[s.Kind], GPU: s.GPU,
+		Number: s.Number, Kind: StepKinds[s.Kind], GPU: s.GPU, AtS: -s.AgoS,
 		SpentS: s.SpentS, WaitedS: s.WaitedS, AudioS: s.AudioS, PaddedS: s.PaddedS, LongestS: s.LongestS,
 		Allocated: s.Allocated, Reserved: s.Reserved, PeakAllocated: s.PeakAllocated, PeakReserved: s.PeakReserved, LargestFree: s.LargestFree,
 	}

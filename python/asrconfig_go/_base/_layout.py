@@ -2,7 +2,7 @@
 
 import ctypes
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 MAX_GPUS = 16
 MAX_REQUEST = 1073741824
 OK = 0
@@ -52,6 +52,7 @@ class Step(ctypes.Structure):
         ("number", ctypes.c_uint64),
         ("kind", ctypes.c_int64),
         ("gpu", ctypes.c_ssize_t),
+        ("ago_s", ctypes.c_double),
         ("spent_s", ctypes.c_double),
         ("waited_s", ctypes.c_double),
         ("audio_s", ctypes.c_double),

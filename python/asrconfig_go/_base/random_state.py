@@ -44,7 +44,8 @@ class _NumpyState:
     _BYTES = 624 * 4 + 4  # of a Mersenne twister: its words, and the place among them
 
     def __init__(self) -> None:
-        self._seen, self._state = b"", None
+        self._seen = b""
+        self._state: Any = None
 
     def __call__(self) -> Any:
         twister = np.random.mtrand._rand._bit_generator
