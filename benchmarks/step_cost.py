@@ -1,17 +1,17 @@
 """What guard and callback cost a training step in which nothing happens, in trainings that take their steps by turns.
 
-    python benchmarks/step_cost.py [--beside CHECKOUT] [--json FILE] [--rounds 150] [--long-rounds 50]
+    python benchmarks/step_cost.py [--beside CHECKOUT] [--json FILE] [--repeats 5] [--rounds 60] [--long-rounds 20]
 
 Trainers of one small wav2vec2, without anything (twice, which shows what can be told apart), with the guard, with the
 callback, and with both, train in one process: one takes a step, then the next one, in an order that changes. A step is
 all from one end of a step to the next, loader and logging (every 10 steps) included, in processor time of the thread
 that trains. What counts is the median, over rounds, of the difference from the step without anything in the same
-round. The first steps, in which the guard measures the loss, are added up on their own.
+round, and of that the median over processes: where a training's tensors lie makes it faster or slower, too. The first
+steps, in which the guard measures the loss, are added up on their own.
 
-Aims: both together 0.3 ms of a step of 12 to 15 ms, and 0.1 % of one of about 300 ms by those microseconds; the
-difference in the long step itself is printed, but is as unsteady as the two without anything are. With ``--beside``,
-another checkout (with its library built) is measured by the same script by turns with this one, three times each; its
-figures stand beside ours with the ratio. Exit status 1 when an aim is missed.
+Aims: both together 0.3 ms of a short step (12 to 15 ms alone on the machine), and as much as that is not more than
+0.1 % of a long one (about 300 ms). With ``--beside``, another checkout with its library built is measured by this
+script by turns with this one, and its figures stand before ours. Exit status 1 when an aim is missed.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from transformers.utils import logging as hf_logging
 from asrconfig_go import AdaptiveMemoryCallback
 from asrconfig_go.guard import attach
 
-WAYS = ("plain", "plain again", "guard", "callback", "guard + callback")
-BOTH = WAYS[4]
-AIM_US, AIM_SHARE = 300.0, 0.001
+PLAIN, BOTH = "plain", "guard + callback"
+WAYS = {"short": (PLAIN, "plain again", "guard", "callback", BOTH), "long": (PLAIN, "plain again", BOTH)}
+AIMS = {f"short step, {BOTH}: more, us": 300.0, f"long step, {BOTH}: share by the short one's, %": 0.1}
 SIZES: dict[str, dict[str, int]] = {
     "short": {"hidden_size": 48, "num_hidden_layers": 4, "clips": 2, "samples": 4_000, "skipped": 60},
     "long": {"hidden_size": 256, "num_hidden_layers": 4, "clips": 8, "samples": 32_000, "skipped": 10},
@@ -50,9 +50,10 @@ SIZES: dict[str, dict[str, int]] = {
 class Turns:
     """Lets trainings, each in a thread of its own, take one step after the other."""
 
-    def __init__(self, ways: tuple[str, ...]) -> None:
-        self._ways, self._order, self._change = ways, list(ways), threading.Condition()
-        self._left, self._drawn = list(ways), random.Random(0)
+    def __init__(self, ways: tuple[str, ...], seed: int) -> None:
+        self._order, self._change, self._drawn = list(ways), threading.Condition(), random.Random(seed)
+        self._drawn.shuffle(self._order)
+        self._left = list(self._order)
 
     def wait(self, way: str) -> None:
         """Until it is the turn of ``way``."""
@@ -147,93 +148,90 @@ def trainer_of(way: str, size: dict[str, int], steps: int, clock: StepClock, fol
     return trainer
 
 
-def measure(size: dict[str, int], rounds: int) -> dict[str, Any]:
+def measure(name: str, rounds: int, seed: int) -> dict[str, float]:
     """Milliseconds of the step without anything, microseconds that each way takes more, and in the first steps."""
-    turns, clocks = Turns(WAYS), {}
+    size, ways = SIZES[name], WAYS[name]
+    turns = Turns(ways, seed)
+    clocks = {way: StepClock(way, turns) for way in ways}
     with tempfile.TemporaryDirectory() as folder:
 
         def run(way: str) -> None:
             turns.wait(way)
             trainer_of(way, size, size["skipped"] + rounds, clocks[way], folder).train()
 
-        clocks = {way: StepClock(way, turns) for way in WAYS}
-        threads = [threading.Thread(target=run, args=(way,), daemon=True) for way in WAYS]
+        threads = [threading.Thread(target=run, args=(way,), daemon=True) for way in ways]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    first = {way: clock.took[: size["skipped"]] for way, clock in clocks.items()}
-    steps = {way: clock.took[size["skipped"] :] for way, clock in clocks.items()}
-    plain = steps["plain"]
-    return {
-        "step_ms": 1e3 * statistics.median(plain),
-        "more_us": {w: 1e6 * statistics.median(_differences(steps[w], plain)) for w in WAYS[1:]},
-        "first_ms": {w: 1e3 * sum(_differences(first[w], first["plain"])) for w in WAYS[1:]},
-    }
+    plain, skipped = clocks[PLAIN].took, size["skipped"]
+    found = {f"{name} step, ms": 1e3 * statistics.median(plain[skipped:])}
+    for way in ways[1:]:
+        more = [a - b for a, b in zip(clocks[way].took, plain, strict=True)]
+        found[f"{name} step, {way}: more, us"] = 1e6 * statistics.median(more[skipped:])
+        found[f"{name} step, {way}: more in the first {skipped}, ms"] = 1e3 * sum(more[:skipped])
+    return found
 
 
-def _differences(some: list[float], others: list[float]) -> list[float]:
-    return [a - b for a, b in zip(some, others, strict=True)]
+def once(options: argparse.Namespace) -> dict[str, float]:
+    """All of this process."""
+    hf_logging.set_verbosity_error()
+    logging.getLogger("asrconfig_go").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    counts = {"short": options.rounds, "long": options.long_rounds}
+    found: dict[str, float] = {}
+    for name, count in counts.items():
+        found.update(measure(name, count, options.once) if count else {})
+    return found
 
 
-def elsewhere(checkout: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """What this script measures of another checkout."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        own = ["--json", file.name, "--rounds", str(options.rounds), "--long-rounds", str(options.long_rounds)]
-        environment = {**os.environ, "PYTHONPATH": str(checkout.resolve() / "python")}
-        subprocess.run([sys.executable, __file__, *own], env=environment, stdout=subprocess.DEVNULL, check=False)
-        found: dict[str, Any] = json.loads(Path(file.name).read_text())
-        return found
+def elsewhere(checkout: Path, seed: int, options: argparse.Namespace) -> dict[str, float]:
+    """What a process measures of a checkout."""
+    own = ["--once", str(seed), "--rounds", str(options.rounds), "--long-rounds", str(options.long_rounds)]
+    environment = {**os.environ, "PYTHONPATH": str(checkout.resolve() / "python")}
+    done = subprocess.run([sys.executable, __file__, *own], env=environment, stdout=subprocess.PIPE, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-def medians(runs: list[Any]) -> Any:
-    """The same with the median of each figure."""
-    if isinstance(runs[0], dict):
-        return {key: medians([run[key] for run in runs]) for key in runs[0]}
-    return statistics.median(runs)
+def figures(runs: list[dict[str, float]]) -> dict[str, float]:
+    """The medians, and what both cost of a long step by the microseconds of a short one."""
+    found = {what: statistics.median(run[what] for run in runs) for what in runs[0]}
+    own = found[f"short step, {BOTH}: more, us"]
+    if "long step, ms" in found:
+        found[f"long step, {BOTH}: share by the short one's, %"] = own / 10 / found["long step, ms"]
+    return found
 
 
-def printed(ours: dict[str, Any], others: dict[str, Any] | None) -> None:
-    for size, found in ours.items():
-        print(f"{size} step: {found['step_ms']:.1f} ms")
-        for what, unit in (("more_us", "µs more a step"), ("first_ms", "ms more in the first steps")):
-            for way, value in found[what].items():
-                beside = f"{value:9.0f}"
-                if others is not None:
-                    before = others[size][what][way]
-                    beside = f"{before:9.0f} → {value:6.0f}, ×{value / before:.2f}"
-                print(f"  {way:<17}{beside} {unit}")
+def rows_of(ours: dict[str, float], before: dict[str, float] | None) -> list[dict[str, Any]]:
+    """Every figure with its aim, if it has one, and the other checkout's."""
+    rows = [{"what": what, "value": value, "aim": AIMS.get(what)} for what, value in ours.items()]
+    return rows if before is None else [{**row, "before": before[row["what"]]} for row in rows]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=150, help="steps of each training that count")
-    parser.add_argument("--long-rounds", type=int, default=50, help="the same of the long steps; 0: none")
+    parser.add_argument("--repeats", type=int, default=5, help="processes")
+    parser.add_argument("--rounds", type=int, default=60, help="steps of each training that count, in each process")
+    parser.add_argument("--long-rounds", type=int, default=20, help="the same of the long steps; 0: none")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout to compare with")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--once", type=int, metavar="SEED", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    hf_logging.set_verbosity_error()
-    logging.getLogger("asrconfig_go").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    others = None
-    if options.beside:
-        here = Path(__file__).resolve().parents[1]
-        runs = [[elsewhere(side, options) for side in (options.beside, here)] for _ in range(3)]
-        others, ours = medians([old for old, _ in runs]), medians([new for _, new in runs])
-    else:
-        counts = {"short": options.rounds, "long": options.long_rounds}
-        ours = {name: measure(size, counts[name]) for name, size in SIZES.items() if counts[name]}
-    printed(ours, others)
-    own = ours["short"]["more_us"][BOTH]
-    share = own / 1e3 / ours["long"]["step_ms"] if "long" in ours else None
-    print(f"both: {own:.0f} µs of a short step, aim {AIM_US:.0f}, ratio {own / AIM_US:.2f}")
-    if share is not None:
-        print(f"      {share:.3%} of a long step, aim {AIM_SHARE:.1%}, ratio {share / AIM_SHARE:.2f}")
+    if options.once is not None:
+        print(json.dumps(once(options)))
+        return 0
+    sides = [Path(__file__).resolve().parents[1], *([options.beside] if options.beside else [])]
+    runs = [[elsewhere(side, seed, options) for side in sides] for seed in range(options.repeats)]
+    ours, *before = [figures([run[i] for run in runs]) for i in range(len(sides))]
+    rows = rows_of(ours, before[0] if before else None)
+    for row in rows:
+        earlier = f"{row['before']:10.2f} →" if before else ""
+        aim = "" if row["aim"] is None else f"   aim {row['aim']:g}, ratio {row['value'] / row['aim']:.2f}"
+        print(f"{row['what']:<58}{earlier}{row['value']:10.2f}{aim}")
     if options.json:
-        aims = {"aim_us": AIM_US, "aim_share": AIM_SHARE, "share_of_long": share}
-        options.json.write_text(json.dumps(ours if others is None and not options.beside else {**ours}, indent=2))
-        del aims
-    return int(own > AIM_US or (share or 0.0) > AIM_SHARE)
+        options.json.write_text(json.dumps({"figures": rows}, indent=2, ensure_ascii=False) + "\n")
+    return int(any(row["aim"] is not None and row["value"] > row["aim"] for row in rows))
 
 
 if __name__ == "__main__":
