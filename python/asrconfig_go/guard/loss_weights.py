@@ -156,7 +156,9 @@ def _tolerance(trainer: Any, measured: Any) -> float:
 
 def weighted(told: Any, weight: Any) -> Any:
     """The share of a loss in that of the whole; nothing of a part that counts nothing, whose mean may be NaN."""
-    told = told.detach() if isinstance(told, torch.Tensor) else torch.tensor(float(told))
+    if not isinstance(told, torch.Tensor):
+        told = torch.tensor(float(told))
+    told = told.detach() if told.requires_grad else told
     if not isinstance(weight, torch.Tensor):
         return told if weight == 1.0 else told * weight
     return torch.where(weight == 0, torch.zeros_like(told), told * weight)

@@ -51,7 +51,7 @@ class ProcessGroup:
 
     def inner(self, model: Any) -> Any:
         """The model that computes without collectives; where DDP was compiled, not the compiled one."""
-        bare = getattr(model, "_orig_mod", model)
+        bare = model._modules.get("_orig_mod", model)  # getattr is slow where there is none
         return bare.module if isinstance(bare, DistributedDataParallel) else model
 
     @contextlib.contextmanager

@@ -30,6 +30,7 @@ class WeightedLosses:
         self._weight: Any = None  # None outside of a step
         self._arrived = 0
         self._accelerator: Any = None
+        self._device: Any = None
         self._undo_backward: Callable[[], None] = lambda: None
 
     def remove(self) -> None:
@@ -43,7 +44,7 @@ class WeightedLosses:
         rule = self._rule.known()
         weight = self._share(rule, part, cut)
         if cut and rule == "token_mean" and not float(weight):
-            return torch.zeros((), device=self._trainer.args.device)  # a mean over no tokens is not a number
+            return torch.zeros((), device=self._device)  # a mean over no tokens is not a number
         # Gradients of several processes are averaged: a share of all samples counts as often as there are of them.
         self._weight = weight if rule == "sum" else weight * (self._ranks.size / (self._rule.factor or 1.0))
         self._rule.used |= cut or self._window.planned > 1
@@ -59,8 +60,8 @@ class WeightedLosses:
                 )
             told = weighted(told, self._weight)
             told = told if not told.dim() else told.reshape(()) if told.numel() == 1 else told.mean()
-            # Losses of 16 bits are added up in 32.
-            return told.to(self._trainer.args.device, torch.promote_types(told.dtype, torch.float32))
+            told = told if told.device == self._device else told.to(self._device)
+            return told.float() if told.element_size() < 4 else told  # they are added up
         finally:
             self._weight = None
 
@@ -77,7 +78,7 @@ class WeightedLosses:
         accelerator = self._trainer.accelerator
         if accelerator is not self._accelerator:
             self._undo_backward()
-            self._accelerator = accelerator
+            self._accelerator, self._device = accelerator, self._trainer.args.device
             self._undo_backward = override(accelerator, "backward", self._backing(accelerator.backward))
 
     def _backing(self, original: Any) -> Any:
