@@ -75,7 +75,7 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
         from transformers.trainer_callback import TrainerState
 
         from asrconfig_go import AdaptiveMemoryCallback
-        from asrconfig_go.monitor.batch_shapes import Inputs
+        from asrconfig_go.monitor.batch_shapes import BatchShapes
         from asrconfig_go.monitor.live_panel import Panel
         from asrconfig_go.monitor.loader_wait import LoaderWait
     except ImportError:
@@ -89,7 +89,7 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
         callback.on_train_begin(None, state, None)
         watch = callback._watch
         assert watch is not None
-        watch.inputs = Inputs(model)
+        watch.inputs = BatchShapes(model)
         wait = LoaderWait()
         watch.follow(wait)
         watch.panel = None

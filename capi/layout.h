@@ -75,6 +75,7 @@ typedef struct ac_step {
 	uint64_t number;
 	int64_t kind; /* AC_STEP_… */
 	intptr_t gpu; /* whose counters these are, as in ac_stats.gpu; -1: none */
+	double ago_s; /* since its end: steps may be told some at a time */
 	double spent_s; /* since the step before */
 	double waited_s; /* of that, for the loader */
 	double audio_s; /* of the batch, without padding */
@@ -91,17 +92,18 @@ typedef struct ac_step {
 static_assert(offsetof(ac_step, number) == 0, "ac_step.number");
 static_assert(offsetof(ac_step, kind) == 8, "ac_step.kind");
 static_assert(offsetof(ac_step, gpu) == 16, "ac_step.gpu");
-static_assert(offsetof(ac_step, spent_s) == 24, "ac_step.spent_s");
-static_assert(offsetof(ac_step, waited_s) == 32, "ac_step.waited_s");
-static_assert(offsetof(ac_step, audio_s) == 40, "ac_step.audio_s");
-static_assert(offsetof(ac_step, padded_s) == 48, "ac_step.padded_s");
-static_assert(offsetof(ac_step, longest_s) == 56, "ac_step.longest_s");
-static_assert(offsetof(ac_step, arithmetic_s) == 64, "ac_step.arithmetic_s");
-static_assert(offsetof(ac_step, allocated) == 72, "ac_step.allocated");
-static_assert(offsetof(ac_step, reserved) == 80, "ac_step.reserved");
-static_assert(offsetof(ac_step, peak_allocated) == 88, "ac_step.peak_allocated");
-static_assert(offsetof(ac_step, peak_reserved) == 96, "ac_step.peak_reserved");
-static_assert(offsetof(ac_step, largest_free) == 104, "ac_step.largest_free");
-static_assert(sizeof(ac_step) == 112, "ac_step");
+static_assert(offsetof(ac_step, ago_s) == 24, "ac_step.ago_s");
+static_assert(offsetof(ac_step, spent_s) == 32, "ac_step.spent_s");
+static_assert(offsetof(ac_step, waited_s) == 40, "ac_step.waited_s");
+static_assert(offsetof(ac_step, audio_s) == 48, "ac_step.audio_s");
+static_assert(offsetof(ac_step, padded_s) == 56, "ac_step.padded_s");
+static_assert(offsetof(ac_step, longest_s) == 64, "ac_step.longest_s");
+static_assert(offsetof(ac_step, arithmetic_s) == 72, "ac_step.arithmetic_s");
+static_assert(offsetof(ac_step, allocated) == 80, "ac_step.allocated");
+static_assert(offsetof(ac_step, reserved) == 88, "ac_step.reserved");
+static_assert(offsetof(ac_step, peak_allocated) == 96, "ac_step.peak_allocated");
+static_assert(offsetof(ac_step, peak_reserved) == 104, "ac_step.peak_reserved");
+static_assert(offsetof(ac_step, largest_free) == 112, "ac_step.largest_free");
+static_assert(sizeof(ac_step) == 120, "ac_step");
 
 #endif

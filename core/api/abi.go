@@ -41,6 +41,7 @@ type Step struct {
 	Number        uint64
 	Kind          int64   // AC_STEP_…
 	GPU           int     // whose counters these are, as in ac_stats.gpu; -1: none
+	AgoS          float64 // since its end: steps may be told some at a time
 	SpentS        float64 // since the step before
 	WaitedS       float64 // of that, for the loader
 	AudioS        float64 // of the batch, without padding
@@ -59,7 +60,7 @@ func (s *Step) KindKnown() bool { return s.Kind >= 0 && s.Kind < int64(len(StepK
 
 func (s *Step) logged() runlog.Step {
 	return runlog.Step{
-		Number: s.Number, Kind: StepKinds[s.Kind], GPU: s.GPU,
+		Number: s.Number, Kind: StepKinds[s.Kind], GPU: s.GPU, AtS: -s.AgoS,
 		SpentS: s.SpentS, WaitedS: s.WaitedS, AudioS: s.AudioS, PaddedS: s.PaddedS, LongestS: s.LongestS, ArithmeticS: s.ArithmeticS,
 		Allocated: s.Allocated, Reserved: s.Reserved, PeakAllocated: s.PeakAllocated, PeakReserved: s.PeakReserved, LargestFree: s.LargestFree,
 	}

@@ -143,8 +143,8 @@ func (l *stepTable) copy() runlog.StepSeries {
 // driver may hang, and a training step must not.
 const freshness = 1
 
-// Step takes one step as the training tells of it; its time and the driver's figures are filled in here. A GPU outside the
-// range is none. After Stop it does nothing.
+// Step takes one step as the training tells of it, with its time from now, 0 or less; the driver's figures are filled in here. A
+// GPU outside the range is none. After Stop it does nothing.
 func (m *Monitor) Step(s runlog.Step) {
 	if m.stopped() {
 		return
@@ -152,7 +152,7 @@ func (m *Monitor) Step(s runlog.Step) {
 	if s.GPU < 0 || s.GPU >= m.history.gpus() {
 		s.GPU = -1
 	}
-	s.AtS, s.DriverFree, s.Total = m.now(), math.NaN(), math.NaN()
+	s.AtS, s.DriverFree, s.Total = m.now()+s.AtS, math.NaN(), math.NaN()
 	room := math.NaN()
 	if s.GPU >= 0 {
 		room = m.learn(&s)

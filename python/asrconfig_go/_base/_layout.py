@@ -52,6 +52,7 @@ class Step(ctypes.Structure):
         ("number", ctypes.c_uint64),
         ("kind", ctypes.c_int64),
         ("gpu", ctypes.c_ssize_t),
+        ("ago_s", ctypes.c_double),
         ("spent_s", ctypes.c_double),
         ("waited_s", ctypes.c_double),
         ("audio_s", ctypes.c_double),

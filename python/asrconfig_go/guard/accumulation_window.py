@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._base.errors import InfeasiblePlanError
-from .._base.random_state import cpu_state, gpu_states, set_cpu_state, set_gpu_states
+from .._base.random_state import cpu_state, gpu_states_in_use, set_cpu_state, set_gpu_states
+from .batch_lengths import Extent, extent
 from .collated_batch import batch_size, copied, like, piece
 from .loss_weights import Totals, labels_name, row_tokens, totals
 from .model_state import Attributes, Key, ModelState, Saved
@@ -29,6 +30,13 @@ class Call:
     loss: Any = 0.0
     told: Any = 0.0
     """The weighted loss, and what of it the Trainer has been given."""
+    _size: tuple[Any, int, Extent] | None = None
+
+    def size(self) -> tuple[int, Extent]:
+        """Its samples, and the extent of each."""
+        if self._size is None or self._size[0] is not self.inputs:
+            self._size = self.inputs, batch_size(self.inputs), extent(self.inputs)
+        return self._size[1:]
 
     @property
     def changed(self) -> bool:
@@ -94,7 +102,7 @@ class Window:
     def begin(self, inputs: Any) -> Call:
         """Note one more batch; with the first, what its forward changes."""
         if not self.calls:
-            self._gpu, self._saved = gpu_states(), self.state.save()
+            self._gpu, self._saved = gpu_states_in_use(), self.state.save()
             self._batches = self._batches or [inputs]  # of a rehearsal
         # A copy: compute_loss may take labels out of what it is given.
         self.calls.append(Call(like(inputs, dict(inputs)), cpu_state(), _versions(inputs), self.attributes.now()))
@@ -140,6 +148,11 @@ class Window:
         """The batch whose samples distinguish weights best; None where all have one sample."""
         several = [batch for batch in self._batches if batch_size(batch) > 1]
         return max(several, key=lambda batch: len(set(row_tokens(batch, self._labels))), default=None)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one batch, of which nothing was left out or replaced."""
+        return self.planned <= 1 and not self.left_out.samples and not self.calls[-1].replacements
 
     @property
     def complete(self) -> bool:

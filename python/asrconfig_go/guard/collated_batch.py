@@ -23,14 +23,17 @@ class UnsplittableBatchError(InvalidArgumentError):
 
 def batch_size(inputs: Mapping[str, Any]) -> int:
     """The number of samples in a collated batch: the length of its labels or its input, or else of its first list."""
-    lengths = _lengths(inputs)
-    main = [lengths[name] for name in _MAIN if name in lengths] or list(lengths.values())
-    if not main:
+    for name in _MAIN:
+        value = inputs.get(name)
+        if value is not None and _per_sample(value):
+            return len(value)
+    others = list(_lengths(inputs).values())
+    if not others:
         raise InvalidArgumentError(
             f"a batch of {sorted(inputs)} has no entry with one value for each sample",
             "collate the tensors that have a row for each sample as entries of the batch itself, not within others",
         )
-    return main[0]
+    return others[0]
 
 
 def _lengths(inputs: Mapping[str, Any]) -> dict[str, int]:

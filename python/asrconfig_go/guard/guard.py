@@ -302,7 +302,8 @@ class Guard:
                 self._save_snapshot(error)
                 raise
         with self._ranks.together():
-            matters = self._window.planned > 1 or not self._ranks.alone or is_split(inputs, self.budgets["training"])
+            split = is_split(*call.size(), self.budgets["training"])
+            matters = self._window.planned > 1 or not self._ranks.alone or split
             self._rule.settle(self._train_step, inner, args, kwargs, matters)
             self._tell_limits()
         if self.unfit:
@@ -409,8 +410,8 @@ class Guard:
 
     def _compute(self, model: Any, call: Call, args: Any, kwargs: Any) -> Any:
         """One collated batch. Random numbers and the model's state are left as by its first micro-batch."""
-        loss, kept, behind = torch.zeros((), device=self.trainer.args.device), Saved(), None
-        whole = 0 if call.inputs is None else batch_size(call.inputs)
+        loss, kept, behind = None, Saved(), None
+        whole = 0 if call.inputs is None else call.size()[0]
         for number, (part, piece) in enumerate(self._parts(model, call, items_of(args, kwargs))):
             self._attempts.running = piece
             cut = number > 0 or piece.samples < whole
@@ -422,10 +423,11 @@ class Guard:
                 self._window.attributes.put(call.attributes)
                 behind = behind or cpu_state()
                 seed_cpu((seed_of(behind) + number) % 2**31)
-            loss = loss + self._losses.step(self._train_step, model, part, args, kwargs, cut)
+            told = self._losses.step(self._train_step, model, part, args, kwargs, cut)
+            loss = told if loss is None else loss + told
         if behind is not None:
             set_cpu_state(behind)
-        return loss
+        return torch.zeros((), device=self.trainer.args.device) if loss is None else loss
 
     def _parts(self, model: Any, call: Call, items: Any) -> Iterator[tuple[Any, Piece]]:
         budget, whole = self.budgets["training"], self._whole
@@ -433,16 +435,16 @@ class Guard:
             budget = Budget()
         if call.inputs is not None:
             # Splitting needs memory, too: what fails before there are parts is of their size.
-            each = extent(call.inputs)
-            self._attempts.running = Piece(budget.size(each, batch_size(call.inputs)), each, whole=whole)
+            samples, each = call.size()
+            self._attempts.running = Piece(budget.size(each, samples), each, whole=whole)
             if (
                 self._split is None
-                and is_split(call.inputs, budget)
+                and is_split(samples, each, budget)
                 and self._rule.losses.padding_is_unseen(model, call.inputs, items)
             ):
                 parts = by_length(call.inputs, budget, self._ranks.inner(model))
             else:
-                parts = evenly(call.inputs, budget, self._split)
+                parts = evenly(call.inputs, budget, self._split, (samples, each))
             for part, piece in parts:
                 piece.whole = whole
                 try:

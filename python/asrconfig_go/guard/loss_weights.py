@@ -13,7 +13,6 @@ The rule is measured, not inferred from names: see ``losses``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, get_args
 
 import torch
@@ -24,6 +23,7 @@ from .collated_batch import batch_size, copied, pick, piece
 from .loss_kind import ctc_reduction, loss_kind
 
 RULES: tuple[WeightRule, ...] = get_args(WeightRule)
+_PADDING = -100
 TRIED = 4  # samples, at most
 _TOLERANCE = {"float32": 1e-5, "float64": 1e-6}  # of losses
 _GRADIENTS = 1e-4  # of sums over gradients
@@ -31,16 +31,25 @@ _TF32 = 5e-3  # of products with 10 bits, which are cuDNN's default
 _COARSE = 3e-2  # of 16-bit arithmetic
 
 
-@dataclass
 class Totals:
     """What a loss may be divided by: samples, and tokens as a number or a tensor on the batch's device."""
 
-    samples: int = 0
-    tokens: Any = 0
+    def __init__(self, samples: int = 0, tokens: Any = 0, labels: tuple[Any, ...] = ()) -> None:
+        """Tokens of ``labels`` are counted once they are asked for: most rules do not."""
+        self.samples, self._counted, self._labels = samples, tokens, labels
+
+    @property
+    def tokens(self) -> Any:
+        """Labels other than -100."""
+        for labels in self._labels:
+            self._counted = self._counted + (labels != _PADDING).sum()
+        self._labels = ()
+        return self._counted
 
     def add(self, other: Totals) -> None:
         """Count ``other`` too."""
-        self.samples, self.tokens = self.samples + other.samples, self.tokens + other.tokens
+        self.samples, self._counted = self.samples + other.samples, self._counted + other._counted
+        self._labels += other._labels
 
     def share(self, rule: str, whole: Totals) -> Any:
         """The weight of this part of ``whole`` by ``rule``; a number or a tensor."""
@@ -60,8 +69,7 @@ def labels_name(trainer: Any) -> str:
 def totals(inputs: Any, labels: str = "labels") -> Totals:
     """Those of one collated batch; without ``labels`` there are no tokens."""
     values = inputs.get(labels)
-    tokens = (values != -100).sum() if hasattr(values, "shape") else 0
-    return Totals(batch_size(inputs), tokens)
+    return Totals(batch_size(inputs), labels=(values,) if hasattr(values, "shape") else ())
 
 
 def expected_rules(trainer: Any) -> tuple[str, ...]:
@@ -77,7 +85,7 @@ def row_tokens(inputs: Any, labels: str = "labels") -> list[int]:
     values = inputs.get(labels)
     if not hasattr(values, "shape") or not len(values.shape):
         return [0] * batch_size(inputs)
-    used = values != -100
+    used = values != _PADDING
     return [int(n) for n in (used.flatten(1).sum(1) if len(used.shape) > 1 else used.int())]
 
 
@@ -148,7 +156,9 @@ def _tolerance(trainer: Any, measured: Any) -> float:
 
 def weighted(told: Any, weight: Any) -> Any:
     """The share of a loss in that of the whole; nothing of a part that counts nothing, whose mean may be NaN."""
-    told = told.detach() if isinstance(told, torch.Tensor) else torch.tensor(float(told))
+    if not isinstance(told, torch.Tensor):
+        told = torch.tensor(float(told))
+    told = told.detach() if told.requires_grad else told
     if not isinstance(weight, torch.Tensor):
-        return told * weight
+        return told if weight == 1.0 else told * weight
     return torch.where(weight == 0, torch.zeros_like(told), told * weight)

@@ -287,7 +287,7 @@ def one_number(trainer: Any, loss: Any) -> Any:
         raise InvalidArgumentError(
             f"compute_loss gives a loss of shape {tuple(loss.shape)}", "return one number: its mean() or its sum()"
         )
-    return loss.reshape(())
+    return loss.reshape(()) if loss.dim() else loss
 
 
 def items_of(args: Any, kwargs: Any) -> Any:

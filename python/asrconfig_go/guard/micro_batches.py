@@ -16,19 +16,23 @@ from .worst_batch import per_second
 Split = Callable[[Any, int], list[Any]]
 
 
-def is_split(inputs: Any, budget: Budget) -> bool:
-    """Whether a batch is too large for one micro-batch, or may cost less in several."""
-    n = batch_size(inputs)
-    return budget.overhead_s is not None or budget.size(extent(inputs), n) < n
+def is_split(n: int, each: Extent, budget: Budget) -> bool:
+    """Whether a batch of ``n`` samples is too large for one micro-batch, or may cost less in several."""
+    return budget.overhead_s is not None or budget.size(each, n) < n
 
 
-def evenly(inputs: Any, budget: Budget, by: Split | None) -> Iterator[tuple[Any, Piece]]:
-    """Micro-batches in order, with the batch's padding; copies, as the Trainer may take entries out of them."""
-    n, each = batch_size(inputs), extent(inputs)
+def evenly(
+    inputs: Any, budget: Budget, by: Split | None, known: tuple[int, Extent] | None = None
+) -> Iterator[tuple[Any, Piece]]:
+    """Micro-batches in order, with the batch's padding; copies, as the Trainer may take entries out of them.
+
+    ``known`` are the batch's samples and their extent.
+    """
+    n, each = known or (batch_size(inputs), extent(inputs))
     size = budget.size(each, n)
     parts = (by or split)(inputs, size) if size < n else [like(inputs, dict(inputs))]
     for part in parts:
-        yield part, Piece(batch_size(part), each)
+        yield part, Piece(n if size >= n else batch_size(part), each)
 
 
 def by_length(inputs: Any, budget: Budget, model: Any) -> Iterator[tuple[Any, Piece]]:

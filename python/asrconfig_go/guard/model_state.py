@@ -102,7 +102,8 @@ class Attributes:
 
     def learn(self, changed: Iterable[Key]) -> None:
         """Steps set these, and no others."""
-        self._known = (self._known or set()) | set(changed)
+        self._known = self._known or set()
+        self._known.update(changed)
 
     def put(self, before: dict[Key, Any], but_tensors: bool = False) -> None:
         """Restore what has changed."""

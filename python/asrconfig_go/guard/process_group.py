@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from torch.nn.parallel import DistributedDataParallel
+
 from .._base.errors import InfeasiblePlanError
 from .._base.out_of_memory import first_line
 from .._base.override import override
@@ -49,9 +51,7 @@ class ProcessGroup:
 
     def inner(self, model: Any) -> Any:
         """The model that computes without collectives; where DDP was compiled, not the compiled one."""
-        from torch.nn.parallel import DistributedDataParallel
-
-        bare = getattr(model, "_orig_mod", model)
+        bare = model._modules.get("_orig_mod", model)  # getattr is slow where there is none
         return bare.module if isinstance(bare, DistributedDataParallel) else model
 
     @contextlib.contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from .._base.errors import InvalidArgumentError
 from .._base.override import override
 from .accumulation_window import Window
@@ -28,6 +30,7 @@ class WeightedLosses:
         self._weight: Any = None  # None outside of a step
         self._arrived = 0
         self._accelerator: Any = None
+        self._device: Any = None
         self._undo_backward: Callable[[], None] = lambda: None
 
     def remove(self) -> None:
@@ -38,10 +41,10 @@ class WeightedLosses:
     def step(self, train_step: Any, model: Any, part: Any, args: Any, kwargs: Any, cut: bool) -> Any:
         """Forward and backward of one micro-batch; its weighted loss. ``cut``: it is a part of a collated batch."""
         self._follow_accelerator()
-        mine, rule, window = totals(part, self._labels), self._rule.known(), self._window.totals
-        weight = mine.share(rule, window if window.samples else mine)
+        rule = self._rule.known()
+        weight = self._share(rule, part, cut)
         if cut and rule == "token_mean" and not float(weight):
-            return weight  # a mean over no tokens is not a number
+            return torch.zeros((), device=self._device)  # a mean over no tokens is not a number
         # Gradients of several processes are averaged: a share of all samples counts as often as there are of them.
         self._weight = weight if rule == "sum" else weight * (self._ranks.size / (self._rule.factor or 1.0))
         self._rule.used |= cut or self._window.planned > 1
@@ -56,16 +59,26 @@ class WeightedLosses:
                     "leave clips out of the dataset instead, or train with batches that fit whole",
                 )
             told = weighted(told, self._weight)
-            return told.reshape(()) if told.numel() == 1 else told.mean()
+            told = told if not told.dim() else told.reshape(()) if told.numel() == 1 else told.mean()
+            told = told if told.device == self._device else told.to(self._device)
+            return told.float() if told.element_size() < 4 else told  # they are added up
         finally:
             self._weight = None
+
+    def _share(self, rule: str, part: Any, cut: bool) -> Any:
+        """The share of a micro-batch in its optimizer step; 1 of one that is all of it, which needs no counting."""
+        window = self._window
+        if window.is_one and self._ranks.alone and not cut:
+            return 1.0
+        mine = totals(part, self._labels)
+        return mine.share(rule, window.totals if window.totals.samples else mine)
 
     def _follow_accelerator(self) -> None:
         """The Trainer may have made another."""
         accelerator = self._trainer.accelerator
         if accelerator is not self._accelerator:
             self._undo_backward()
-            self._accelerator = accelerator
+            self._accelerator, self._device = accelerator, self._trainer.args.device
             self._undo_backward = override(accelerator, "backward", self._backing(accelerator.backward))
 
     def _backing(self, original: Any) -> Any:
@@ -76,6 +89,9 @@ class WeightedLosses:
             loss = one_number(self._trainer, loss)
             check_gradient(loss)
             # The accelerator divides by its own accumulation steps.
-            return original(loss * self._weight * self._trainer.accelerator.gradient_accumulation_steps, **kwargs)
+            for factor in (self._weight, self._trainer.accelerator.gradient_accumulation_steps):
+                if isinstance(factor, torch.Tensor) or factor != 1:
+                    loss = loss * factor
+            return original(loss, **kwargs)
 
         return backward

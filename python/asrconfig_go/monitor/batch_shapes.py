@@ -91,7 +91,7 @@ class BatchShapes:
 
 def _unpadded(mask: Any, rate: float) -> float | None:
     """Seconds of audio by a mask in host memory, to a tenth of a second a clip."""
-    if getattr(mask, "device", None) is None or mask.device.type != "cpu" or mask.dim() != 2:
+    if not getattr(mask, "is_cpu", False) or mask.dim() != 2:
         return None
     stride = max(1, int(rate / _PIECES_A_SECOND))
-    return float(mask[:, ::stride].sum()) * stride / rate
+    return float(mask[:, ::stride].sum().item()) * stride / rate

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from .._base.errors import AsrConfigError, ForkedProcessError, LibraryError
 from .._base.records import from_json
 from ..machine.hardware import driver_arguments
 from .run_log import Activity, Alert, RunLog
-from .torch_counters import TorchCounters
+from .torch_counters import Counters, TorchCounters
 
 _NAN = float("nan")
+_MOST_HELD = 32  # steps
+_KINDS = {kind: number for number, kind in enumerate(STEP_KINDS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +134,10 @@ class MemoryMonitor:
         self._stats = Stats()
         self._refresh = native.stats_reader(started["monitor"], self._stats)
         self._gpus = [self._stats.gpu[i] for i in range(len(self.gpu_names))]
-        self._step = Step()
-        self._put = native.step_putter(started["monitor"], self._step)
+        slots = [Step() for _ in range(_MOST_HELD)]
+        self._slots = [(step, native.step_putter(started["monitor"], step)) for step in slots]
+        self._held: list[float] = []  # when the steps ended that the library has not been told of
+        self._told = float("-inf")
         self._torch = TorchCounters(checked("reset_peaks", reset_peaks, bool))
         self._number, self._last_step = 0, time.perf_counter()
 
@@ -192,37 +197,43 @@ class MemoryMonitor:
         ``number`` counts train steps by itself when None; other kinds then belong to the newest one. ``spent_s`` is the
         time since the last ``step`` (measured when None), ``waited_s`` that of it spent waiting for the loader,
         ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch, ``arithmetic_s`` those that the model's
-        arithmetic takes at the GPU's published rate. PyTorch's counters are read when it is loaded and uses a GPU.
-        After the stop, and in a copy, nothing happens.
+        arithmetic takes at the GPU's published rate. PyTorch's counters are read when it is loaded and uses a GPU, of
+        short steps once in ``interval_ms``: samples are no newer. After the stop, and in a copy, nothing happens.
         """
         if not self._running:
             return
         now = time.perf_counter()
-        told, step = (waited_s, audio_s, padded_s, longest_s, arithmetic_s), self._step
-        checked("kind", kind, StepKind)
+        which = _KINDS.get(kind)
+        if which is None:
+            checked("kind", kind, StepKind)
         if number is None:
             number = self._number + (kind == "train")
         elapsed, self._number, self._last_step = now - self._last_step, number, now
-        step.number, step.kind = number, STEP_KINDS.index(kind)
+        step, _ = self._slots[len(self._held)]
+        step.number, step.kind = number, which
         step.spent_s = elapsed if spent_s is None else spent_s
-        (step.waited_s, step.audio_s, step.padded_s, step.longest_s, step.arithmetic_s) = (
-            _NAN if v is None else v for v in told
-        )
-        step.largest_free = _NAN
-        self._put_counters()
+        step.waited_s = _NAN if waited_s is None else waited_s
+        step.audio_s = _NAN if audio_s is None else audio_s
+        step.padded_s = _NAN if padded_s is None else padded_s
+        step.longest_s = _NAN if longest_s is None else longest_s
+        step.arithmetic_s = _NAN if arithmetic_s is None else arithmetic_s
+        self._held.append(now)
+        if kind != "train" or len(self._held) == _MOST_HELD or now - self._told >= self.interval_ms / 1e3:
+            self._tell(now, self._torch.read())
 
-    def _put_counters(self) -> None:
-        """Hand the step over, once for each GPU that this process uses; its times count once."""
-        step = self._step
-        counters = self._torch.read()
-        step.gpu = -1
-        step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = _NAN
-        for i, found in enumerate(counters or [None]):
-            if found is not None:
-                step.gpu, step.allocated, step.reserved, step.peak_allocated, step.peak_reserved = found
-            if i > 0:
+    def _tell(self, now: float, counters: Sequence[Counters] = ()) -> None:
+        """Hand over the steps that were held, the last one once for each GPU that this process uses."""
+        held, self._held, self._told = self._held, [], now
+        for ended, (step, put) in zip(held, self._slots, strict=False):
+            step.ago_s, step.gpu = now - ended, -1
+            step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = step.largest_free = _NAN
+            if ended != held[-1] or not counters:
+                self._hot(put)
+        for i, found in enumerate(counters):
+            step.gpu, step.allocated, step.reserved, step.peak_allocated, step.peak_reserved = found
+            if i > 0:  # its times count once
                 step.spent_s = step.waited_s = step.audio_s = step.padded_s = step.longest_s = step.arithmetic_s = _NAN
-            self._hot(self._put)
+            self._hot(put)
 
     def event(self, kind: str, text: str, gpu: int = -1) -> None:
         """Write down something that happened, as ``event("training", "epoch 2 begins")``. Not after the stop."""
@@ -266,6 +277,8 @@ class MemoryMonitor:
     def stop(self) -> None:
         """Take no more samples. Stopping twice is harmless."""
         if self._running and not native.in_forked_child():
+            with contextlib.suppress(LibraryError):
+                self._tell_held()
             self._refresh()
             with contextlib.suppress(LibraryError):  # a library that panicked samples no more
                 native.call("monitor.stop", {"monitor": self._handle})
@@ -279,6 +292,10 @@ class MemoryMonitor:
     def _read(self) -> None:
         if self._running:
             self._hot(self._refresh)
+
+    def _tell_held(self) -> None:
+        if self._held and self.running:
+            self._tell(time.perf_counter(), self._torch.read())
 
     def _hot(self, call: Any) -> None:
         """One of the calls that go around JSON."""
@@ -305,6 +322,7 @@ class MemoryMonitor:
         """An operation on a monitor that may have stopped."""
         if self._handle is None:
             raise AsrConfigError(f"{op}: a copy of a monitor has no readings", "ask the monitor itself")
+        self._tell_held()
         return native.call(op, {"monitor": self._handle, **arguments})
 
     def __enter__(self) -> MemoryMonitor:
@@ -334,7 +352,7 @@ def _inert(interval_ms: float) -> MemoryMonitor:
     monitor = MemoryMonitor.__new__(MemoryMonitor)
     monitor.interval_ms = interval_ms
     monitor.gpu_names, monitor.gpu_error = (), "this is a copy of a monitor"
-    monitor._handle, monitor._running, monitor._stats, monitor._gpus = None, False, Stats(), []
+    monitor._handle, monitor._running, monitor._stats, monitor._gpus, monitor._held = None, False, Stats(), [], []
     return monitor
 
 

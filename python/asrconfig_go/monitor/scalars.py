@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from ..view.units import GIB
-from .monitor_reader import MemoryReader
 
 if TYPE_CHECKING:
     from .memory_monitor import GPUMemory, MemorySnapshot
@@ -15,13 +14,14 @@ if TYPE_CHECKING:
 PREFIX = "asrconfig/"
 
 
-def scalars(monitor: MemoryReader, waited: float | None, useful: float | None) -> dict[str, float]:
+def scalars(
+    shot: MemorySnapshot, activity: Activity, waited: float | None, useful: float | None
+) -> dict[str, float]:
     """``asrconfig/gpu0_memory_used_gib`` and so on; what is not known is left out.
 
     ``waited`` is the share of the time since the last log that was spent waiting for the loader, ``useful`` what the
     model's arithmetic takes of it at the peak rate.
     """
-    shot, activity = monitor.read(), monitor.activity()
     found: dict[str, float | None] = {}
     for i, gpu in enumerate(shot.gpus):
         found.update(_memory(f"gpu{i}", gpu))

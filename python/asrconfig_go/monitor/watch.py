@@ -17,6 +17,7 @@ from .loader_wait import LoaderWait
 from .messages import BestEffort, say
 from .monitor_reader import MemoryReader
 from .progress_postfix import ProgressPostfix, one_line
+from .run_log import Activity
 from .run_log_file import RunFile
 from .scalars import scalars
 from .thresholds import Crossing, MemoryUse
@@ -58,7 +59,7 @@ class Watch:
         self.problem = ""
         self.warnings = 0
         self.clean_ups = CleanUps(options.cooldown_s, max(0.25, 3 * options.interval_ms / 1000), clock)
-        self._clean_at = options.clean_at
+        self._clean_at, self._interval_s, self._looking = options.clean_at, options.interval_ms / 1000, clock()
         self._warn = Crossing(options.warn_at, options.hysteresis)
         self._fullness, self._news = MemoryUse(monitor, clock), AlertReporter(monitor)
         self._saving, self._showing = BestEffort("the run log is not written"), BestEffort("memory is not shown")
@@ -66,6 +67,7 @@ class Watch:
         self._wait: LoaderWait | None = None
         self._logged, self._shown = _Shares(), _Shares()
         self._next, self._begun, self._first, self._met = clock(), clock(), 0, 0
+        self._activity: tuple[float, Activity] | None = None
         self._at: tuple[int, int] | None = None  # step of steps, while it trains
 
     def follow(self, wait: LoaderWait) -> None:
@@ -144,7 +146,12 @@ class Watch:
         """The newest figures for reporters; empty when they cannot be had."""
         if not self.active:
             return {}
-        return self._scaling(scalars, self.monitor, self._logged.waited(), self._logged.useful()) or {}
+        return self._scaling(self._scalars) or {}
+
+    def _scalars(self) -> dict[str, float]:
+        if self._activity is None or self._clock() >= self._activity[0]:
+            self._activity = self._clock() + _EVERY_S, self.monitor.activity()  # the monitor reads no faster
+        return scalars(self.monitor.read(), self._activity[1], self._logged.waited(), self._logged.useful())
 
     def give_up(self, error: Exception) -> None:
         """Go on without a monitor: a training run is worth more than its curves."""
@@ -178,9 +185,12 @@ class Watch:
         self._met = len(self.met)
 
     def _look(self, number: int, steps: int) -> None:
+        now = self._clock()
+        if now < self._looking:  # there is no newer sample
+            return
+        self._looking = now + self._interval_s
         self._tell(self._thresholds)
         self._tell(self._news.say)
-        now = self._clock()
         if now >= self._next:
             self._next = now + _EVERY_S
             self._showing(self._show, number, steps, now)

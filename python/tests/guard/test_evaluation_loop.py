@@ -70,9 +70,10 @@ def test_an_optimizer_step_that_ran_out_of_memory_is_done_again(tmp_path: Path, 
     assert optimizer.param_groups[0]["foreach"] is (False if len(fail_at) == 2 else None), "the second remedy"
 
 
-def test_a_half_done_later_step_is_not_repeated(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "at"), [("weights", 2), ("weights", 4), ("state", 4)])
+def test_a_half_done_later_step_is_not_repeated(tmp_path: Path, how: str, at: int) -> None:
     with pytest.raises(OutOfMemory) as caught:
-        stepped(tmp_path, "weights", [2])
+        stepped(tmp_path, how, [at])
     if sys.version_info >= (3, 11):
         assert "half done: continue from the last checkpoint" in caught.value.__notes__[0]
 

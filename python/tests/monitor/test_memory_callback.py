@@ -56,6 +56,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def steps(monitor: FakeMonitor, number: int, **options: Any) -> AdaptiveMemoryCallback:
     """A callback that has seen ``number`` steps of a training."""
+    options = {"interval_ms": 1e-6, **options}  # else the steps are too short for all of them to be looked at
     callback = AdaptiveMemoryCallback(monitor=makes(monitor), **options)
     callback.on_train_begin(None, state(), None)
     for i in range(number):

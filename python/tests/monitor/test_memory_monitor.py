@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import math
 import os
 import pickle
@@ -368,3 +369,14 @@ def test_a_forked_child_and_an_interpreter_that_ends_with_a_running_monitor() ->
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, timeout=60)
     assert (done.returncode, done.stderr.decode()) == (0, "")
+
+
+def test_steps_that_are_told_some_at_a_time_keep_their_times() -> None:
+    with MemoryMonitor(interval_ms=60_000) as monitor:
+        for number in (1, 2, 3, 4):
+            monitor.step(number)
+            time.sleep(0.05)
+        steps = monitor.run_log().steps
+    assert steps.number == (1, 2, 3, 4)
+    passed = [later - earlier for earlier, later in itertools.pairwise(steps.times_s)]
+    assert passed == pytest.approx(steps.spent_s[1:], abs=0.02), "not all at the moment of the asking"

@@ -1,0 +1,31 @@
+"""Random states: whatever is drawn is drawn again after they were put back."""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from asrconfig_go._base.random_state import cpu_state, set_cpu_state
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: random.random(),
+        lambda: np.random.rand(),
+        lambda: np.random.randn(),  # in pairs: every second one leaves the twister as it is
+        lambda: torch.rand(()).item(),
+    ],
+)
+def test_numbers_are_drawn_again(draw: Callable[[], float]) -> None:
+    np.random.seed(0)
+    before = []
+    for _ in range(6):
+        before.append((cpu_state(), draw()))
+    for state, drawn in reversed(before):
+        set_cpu_state(state)
+        assert draw() == drawn
+    set_cpu_state(before[0][0])
+    assert [draw() for _ in before] == [drawn for _, drawn in before]
