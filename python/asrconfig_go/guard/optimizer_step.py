@@ -9,8 +9,10 @@ the exact one to fail in, and it is the likely one: the others need no more memo
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,7 @@ from .._base.override import override
 from .evaluation_loop import Happened
 from .oom_snapshots import OomSnapshots
 
+_version: Callable[[Any], int] = operator.attrgetter("_version")
 _SHARE = 4  # the weights are kept if they take at most this part of the free host memory
 
 
@@ -47,10 +50,12 @@ class OptimizerSteps:
         self._optimizer, self._undo = None, lambda: None
 
     def _stepping(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        inner = getattr(self._optimizer, "optimizer", self._optimizer)
+        listed = _Listed(inner)
+
         @functools.wraps(original)  # schedulers look for their own mark on it
         def step(_: Any, *args: Any, **kwargs: Any) -> Any:
-            inner = getattr(self._optimizer, "optimizer", self._optimizer)
-            before = _Before(inner, self._first)
+            before = _Before(listed.now(), inner, self._first)
             for remedy in (_nothing_more, _one_by_one):
                 try:
                     done = original(*args, **kwargs)
@@ -92,54 +97,105 @@ class OptimizerSteps:
         return True
 
 
+class _Written:
+    """What a step of an optimizer writes to: weights, and the tensors of its state."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer, self._state, self._groups = optimizer, optimizer.state, optimizer.param_groups
+        self._counts = self._count()
+        self.weights = [p for group in self._groups for p in group["params"]]
+        states = [(p, self._state.get(p) or {}) for p in self.weights]
+        self.had_state = {id(p) for p, state in states if state}
+        self.of_state = [v for _, state in states for v in state.values() if hasattr(v, "_version")]
+        self.tensors = [*self.weights, *self.of_state]
+        some = [state for _, state in states if state]
+        self.counted = some if some and _numbers(some[0]) else []  # in numbers: then for all weights
+        self.is_old = False
+        """Whether it was listed in an earlier step."""
+
+    def _count(self) -> tuple[int, ...]:
+        return (len(self._state), *(len(group["params"]) for group in self._groups))
+
+    def is_current(self) -> bool:
+        """Whether nothing was added or loaded since; a state that is empty would be filled without being one more."""
+        optimizer = self._optimizer
+        same = self._state is optimizer.state and self._groups is optimizer.param_groups
+        return same and self._counts == self._count()
+
+    def is_whole(self) -> bool:
+        """Whether no tensor was replaced since it was listed; what a weight without state has been given counts not."""
+        if not self.is_old:
+            return True
+        now, known = _Written(self._optimizer), set(map(id, self.tensors))
+        made = (self._state.get(p) or {} for p in now.weights if id(p) not in self.had_state)
+        known.update(id(value) for state in made for value in state.values())
+        return all(id(tensor) in known for tensor in now.tensors)
+
+    def versions(self) -> int:
+        """Grows when any of the tensors is written to, as the counter of each does."""
+        return sum(map(_version, self.tensors))
+
+
+class _Listed:
+    """Lists what an optimizer writes to anew in each step, until that has twice been the same; some replace tensors."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._lasting: _Written | None = None
+        self._seen: list[weakref.ref[Any]] = []  # of its state; what is replaced must not be kept
+
+    def now(self) -> _Written:
+        """What the next step writes to."""
+        if self._lasting is not None and self._lasting.is_current():
+            self._lasting.is_old = True
+            return self._lasting
+        found = _Written(self._optimizer)
+        seen, self._seen = self._seen, list(map(weakref.ref, found.of_state))
+        same = len(seen) == len(found.of_state) > 0 and all(a() is b for a, b in zip(seen, found.of_state, strict=True))
+        self._lasting = found if same and all(self._optimizer.state.values()) else None
+        return found
+
+
 class _Before:
     """Weights and state before a step: by their version counters, and in the first step as a copy of the weights."""
 
-    def __init__(self, optimizer: Any, first: bool) -> None:
-        self._optimizer = optimizer
-        self._weights = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        self._had_state = {id(p) for p in self._weights if optimizer.state.get(p)}
-        self._versions = [(tensor, tensor._version) for tensor in self._tensors()]
+    def __init__(self, written: _Written, optimizer: Any, first: bool) -> None:
+        self._optimizer, self._written, self._versions = optimizer, written, written.versions()
         # Numbers grow before anything is allocated: steps of Adafactor, what Prodigy keeps in its groups.
-        states = [optimizer.state[p] for p in self._weights if id(p) in self._had_state]
-        counted = bool(states and _numbers(states[0]))  # one that counts in numbers does so for all weights
-        owners = [vars(optimizer), *optimizer.param_groups, *(states if counted else ())]
+        owners = [vars(optimizer), *optimizer.param_groups, *written.counted]
         self._numbers = [(owner, _numbers(owner)) for owner in owners]
-        self._copy: list[Any] | None = None
-        if first and not self._had_state and fits_on_host(self._weights):
-            self._copy = [p.detach().to("cpu", copy=True) for p in self._weights]
-
-    def _tensors(self) -> list[Any]:
-        states = (self._optimizer.state.get(p, {}) for p in self._weights if id(p) in self._had_state)
-        return [*self._weights, *(v for state in states for v in state.values() if hasattr(v, "_version"))]
+        self._copies: list[tuple[Any, Any]] | None = None
+        if first and not written.had_state:
+            used = [p for p in written.weights if p.grad is not None]
+            if fits_on_host(used):
+                self._copies = [(p, p.detach().to("cpu", copy=True)) for p in used]
 
     def can_restore(self) -> bool:
         """Whether everything is, or can be made, what it was."""
-        return self._copy is not None or self.is_untouched()
+        return self._copies is not None or (self.is_untouched() and self._written.is_whole())
 
     def is_untouched(self) -> bool:
         """Whether nothing has been written to."""
-        return all(tensor._version == version for tensor, version in self._versions)
+        return self._written.versions() == self._versions
 
     def restore(self) -> None:
         """Drop state that the failed step made, and put the weights back where it changed them."""
         import torch
 
-        for p in self._weights:
-            if id(p) not in self._had_state:
+        for p in self._written.weights:
+            if id(p) not in self._written.had_state:
                 self._optimizer.state.pop(p, None)
         for owner, numbers in self._numbers:
             for name in set(_numbers(owner)) - set(numbers):
                 del owner[name]
             owner.update(numbers)
-        if self._copy is not None:
-            with torch.no_grad():
-                for p, value in zip(self._weights, self._copy, strict=True):
-                    p.copy_(value)
+        with torch.no_grad():
+            for p, value in self._copies or ():
+                p.copy_(value)
 
 
 def _numbers(owner: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in owner.items() if isinstance(value, int | float)}
+    return {name: value for name, value in owner.items() if isinstance(value, (int, float))}
 
 
 def fits_on_host(weights: list[Any]) -> bool:
