@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="the speed corpus")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--skip-memory", action="store_true")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
     parser.add_argument("--peak", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peak:
@@ -233,10 +233,9 @@ def main() -> None:
         found = measure(arguments.folder, program, arguments.repeats)
         if not arguments.skip_memory:
             found["memory"] = measure_memory(arguments.folder, Path(scratch))
+    show_all(found)
     if arguments.json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
-    else:
-        show_all(found)
+        arguments.json.write_text(json.dumps(found, indent=2, ensure_ascii=False))
     if found["left_out"]:
         sys.exit("\n".join(f"{peer} left out: {why}" for peer, why in found["left_out"].items()))
 
