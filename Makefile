@@ -14,8 +14,8 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 # Packages whose tests hardly ever train or trace.
 QUICK := $(addprefix python/tests/,_base cli data explain machine plan report)
 
-.PHONY: demo check check-go check-python test test-go test-python test-all race generate lint docs docs-linkcheck notebooks coverage bench bench-full \
-	install-check wheel wheel-check wheel-systems matrix clean
+.PHONY: demo check check-go check-python test test-go test-python test-all race generate lint docs docs-linkcheck notebooks coverage \
+	bench bench-full install-check wheel wheel-check wheel-systems matrix clean
 
 demo: $(VENV)/.train
 	$(BIN)/asrconfig demo

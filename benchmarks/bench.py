@@ -37,9 +37,9 @@ SHOWN = 12  # lines of the output of a script that failed
 def command_of(claim: Claim, written: str) -> list[str]:
     """The command with the interpreter that it asks for."""
     program, *rest = written.split()
-    if program == "python":
-        program = str(Path(sys.prefix).with_name(claim.environment) / "bin/python") if claim.environment else sys.executable
-    return [program, *rest]
+    if claim.environment:
+        program = str(Path(sys.prefix).with_name(claim.environment) / "bin" / program)
+    return [sys.executable if program == "python" else program, *rest]
 
 
 def run(command: list[str], limit_s: float) -> tuple[int, str]:
@@ -105,6 +105,11 @@ def bench(claims: Iterable[Claim], file: Path, full: bool = False) -> list[str]:
     return problems
 
 
+def refill() -> bool:
+    """Write the figures into the pages; whether that went well."""
+    return subprocess.run([sys.executable, "docs/make_tables.py"], cwd=REPOSITORY).returncode == 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="all at full size, for hours")
@@ -113,9 +118,9 @@ def main() -> int:
     claims = [c for c in CLAIMS if not options.only or any(name in c.quick + c.full for name in options.only)]
     began = time.monotonic()
     problems = bench(claims, figures.FILE, options.full)
-    done = subprocess.run([sys.executable, "docs/make_tables.py"], cwd=REPOSITORY)
+    written = refill()
     print(f"{time.monotonic() - began:.0f} s", *(f"WRONG: {problem}" for problem in problems), sep="\n")
-    return int(bool(problems) or done.returncode != 0)
+    return int(bool(problems) or not written)
 
 
 if __name__ == "__main__":

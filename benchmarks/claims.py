@@ -37,10 +37,10 @@ FULL_TIMES = 15
 
 
 def text(unit: str, *names: str) -> dict[str, Figure]:
-    """Figures that the script words itself, by their own names."""
+    """Figures that the script words itself, and counts, by their own names."""
 
     def of(name: str) -> Figure:
-        return Figure(unit, lambda found: str(found[name]))
+        return Figure(unit, lambda found: found[name] if isinstance(found[name], str) else f"{found[name]:d}")
 
     return {name: of(name) for name in names}
 
@@ -64,18 +64,23 @@ def share(sampler: str) -> Figure:
     return Figure("%", lambda found: f"{found['samplers'][sampler]['percent_of_a_core']:.2g}")
 
 
-def beside(peer: str) -> Figure:
+def beside(peer: str, unit: str = "×") -> Figure:
     """How many times faster a scan is than a peer, or how many times the floor's time it takes (``scan_speed.py``)."""
 
     def ratio(found: Any) -> str:
         return f"{next(aim['measured'] for aim in found['sets'][0]['aims'] if aim['beside'] == peer):.1f}"
 
-    return Figure("×", ratio)
+    return Figure(unit, ratio)
 
 
 def cost(what: str, unit: str) -> Figure:
     """A line of ``callback_cost.py``."""
     return Figure(unit, lambda found: f"{next(r['value'] for r in found['figures'] if r['what'].startswith(what)):.2g}")
+
+
+def seconds(run: str) -> Figure:
+    """What a plan takes (``plan_speed.py``)."""
+    return Figure("s", lambda found: f"{found[run]['all']:.2g}")
 
 
 def gains(loader: str) -> Figure:
@@ -105,7 +110,7 @@ CLAIMS = (
         environment="memory_truth",
     ),
     Claim(
-        "python benchmarks/plan_throughput.py --rounds 1",
+        "python benchmarks/plan_throughput.py --rounds 1 --clips 320",
         "python benchmarks/plan_throughput.py",
         6,
         text("", "plan_rounds")
@@ -135,7 +140,7 @@ CLAIMS = (
     always(
         f"python benchmarks/scan_speed.py {AUDIO}/even --skip-memory",
         3,
-        {"scan_vs_tinytag": beside("tinytag"), "scan_vs_floor": beside("floor")},
+        {"scan_vs_tinytag": beside("tinytag"), "scan_vs_floor": beside("floor", "")},
     ),
     always(
         "go run ./benchmarks/forecast_truth -seed 80000000 -each 40 -normal 150 -hours 4",
@@ -153,10 +158,10 @@ CLAIMS = (
         },
     ),
     Claim(
-        "python benchmarks/plan_speed.py --rounds 1",
+        "python benchmarks/plan_speed.py --rounds 1 --clips 0",
         "python benchmarks/plan_speed.py --rounds 3",
         5,
-        numbers("s", 1, "plan_cold", "plan_warm"),
+        {"plan_cold": seconds("cold, torch imported"), "plan_warm": seconds("warm, torch imported")},
     ),
     Claim(
         "python benchmarks/step_cost.py --long-rounds 0",
