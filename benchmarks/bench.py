@@ -91,8 +91,7 @@ def last_lines(output: str) -> str:
 def bench(claims: Iterable[Claim], file: Path, full: bool = False) -> list[str]:
     """Measure claims one after another, keep their figures in a file, and return what is wrong."""
     problems = list[str]()
-    chosen = [(claim, claim.full if full else claim.quick) for claim in claims]
-    chosen = [(claim, written) for claim, written in chosen if written]
+    chosen = [(claim, claim.command(full)) for claim in claims]
     for number, (claim, written) in enumerate(chosen, start=1):
         print(f"{number}/{len(chosen)} {written}", flush=True)
         began = time.monotonic()
@@ -113,9 +112,14 @@ def refill() -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="all at full size, for hours")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="scripts whose command contains one of these")
+    parser.add_argument(
+        "--only", nargs="+", default=["benchmarks"], metavar="NAME", help="scripts whose command contains one of these"
+    )
     options = parser.parse_args()
-    claims = [c for c in CLAIMS if not options.only or any(name in c.quick + c.full for name in options.only)]
+    claims = [claim for claim in CLAIMS if any(name in claim.command(options.full) for name in options.only)]
+    if not claims:
+        how = "" if options.full else " without --full"
+        parser.error(f"no script called {' or '.join(options.only)} is run{how}; benchmarks/claims.py has all")
     began = time.monotonic()
     problems = bench(claims, figures.FILE, options.full)
     written = refill()

@@ -32,6 +32,9 @@ class Claim(NamedTuple):
     environment: str = ""
     """The virtual environment beside that of the caller that python is taken from, where it is another one."""
 
+    def command(self, full: bool) -> str:
+        return self.full if full else self.quick
+
 
 FULL_TIMES = 15
 

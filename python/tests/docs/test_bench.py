@@ -95,10 +95,20 @@ def test_an_interpreter_that_is_missing_is_named(file: Path) -> None:
 
 @pytest.mark.parametrize(("problems", "status"), [([], 0), (["one"], 1)])
 def test_status_tells_of_problems(monkeypatch: pytest.MonkeyPatch, problems: list[str], status: int) -> None:
-    monkeypatch.setattr(sys, "argv", ["bench.py", "--only", "nothing is called so"])
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--only", "machine"])
     monkeypatch.setattr(bench, "bench", lambda *_: problems)
     monkeypatch.setattr(bench, "refill", lambda: True)
     assert bench.main() == status
+
+
+@pytest.mark.parametrize("name", ["nothing.py", "cuda_truth"])
+def test_what_would_run_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--only", name])
+    with pytest.raises(SystemExit):
+        bench.main()
+    assert f"no script called {name} is run without --full" in capsys.readouterr().err
 
 
 def test_figures_are_written_as_they_are_read(tmp_path: Path) -> None:
