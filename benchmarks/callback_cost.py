@@ -73,13 +73,13 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
     try:
         import torch
         from transformers.trainer_callback import TrainerState
-
-        from asrconfig_go import AdaptiveMemoryCallback
-        from asrconfig_go.monitor.batch_shapes import Inputs
-        from asrconfig_go.monitor.live_panel import Panel
-        from asrconfig_go.monitor.loader_wait import LoaderWait
     except ImportError:
         return []
+    from asrconfig_go import AdaptiveMemoryCallback
+    from asrconfig_go.monitor.batch_shapes import BatchShapes
+    from asrconfig_go.monitor.live_panel import Panel
+    from asrconfig_go.monitor.loader_wait import LoaderWait
+
     state = TrainerState(global_step=5, max_steps=10**6, is_local_process_zero=True, is_world_process_zero=True)
     mask = torch.ones(8, 160_000, dtype=torch.long)
     batch = {"input_values": torch.zeros(8, 160_000), "attention_mask": mask.to("meta")}  # as on a GPU: not read
@@ -89,7 +89,7 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
         callback.on_train_begin(None, state, None)
         watch = callback._watch
         assert watch is not None
-        watch.inputs = Inputs(model)
+        watch.inputs = BatchShapes(model)
         wait = LoaderWait()
         watch.follow(wait)
         watch.panel = None

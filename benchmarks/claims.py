@@ -172,8 +172,9 @@ CLAIMS = (
         3,
         {"step_cost": Figure("ms", lambda found: f"{found['short']['more_us']['guard + callback'] / 1000:.2f}")},
     ),
-    always(
+    Claim(
         "python benchmarks/callback_cost.py --seconds 10",
+        "python benchmarks/callback_cost.py",
         3,
         {"callback_step": cost("callback: all events", "µs"), "callback_thread": cost("sampler at 100 ms", "%")},
     ),
