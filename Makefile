@@ -15,7 +15,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 QUICK := $(addprefix python/tests/,_base cli data explain machine plan report)
 
 .PHONY: demo check check-go check-python test test-go test-python test-all race generate lint docs docs-linkcheck notebooks coverage \
-	install-check wheel wheel-check wheel-systems matrix clean
+	bench bench-full install-check wheel wheel-check wheel-systems matrix clean
 
 demo: $(VENV)/.train
 	$(BIN)/asrconfig demo
@@ -51,6 +51,14 @@ coverage: $(VENV)/.dev
 	go test -short -coverpkg=./core/... -coverprofile=.coverage.go ./... > /dev/null
 	go tool cover -func=.coverage.go | tail -1
 	$(PYTEST) -q -m "not slow" --cov=asrconfig_go --cov-branch --cov-report=term:skip-covered
+
+# All that README quotes is measured again, and written into the pages: 10 minutes on two quiet cores.
+bench: $(VENV)/.train $(VENV)/.bench
+	$(VENV)/bench/bin/python benchmarks/bench.py
+
+# The same at full size, and what takes longer: hours.
+bench-full: $(VENV)/.train $(VENV)/.bench
+	$(VENV)/bench/bin/python benchmarks/bench.py --full
 
 # What repeats the declarations in Go and the names of packages: C header, ctypes structures, operations.md, stubs.
 generate:
@@ -89,6 +97,19 @@ $(VENV)/.dev: $(SOURCES) | $(BIN)/python
 
 $(VENV)/.docs: $(SOURCES) | $(BIN)/python
 	$(BIN)/pip install -q -e '.[docs]'
+	@touch $@
+
+# Environments of their own on top of .venv: peers to compare with, and the transformers that memory_truth needs.
+SITE = -c "import sysconfig; print(sysconfig.get_path('purelib'))"
+define on_top
+$(BIN)/python -m venv $(VENV)/$(1)
+echo "import site; site.addsitedir('$$($(BIN)/python $(SITE))')" > $$($(VENV)/$(1)/bin/python $(SITE))/on_top.pth
+$(VENV)/$(1)/bin/pip install -q $(2)
+endef
+
+$(VENV)/.bench: benchmarks/requirements.txt benchmarks/memory_truth/requirements.txt | $(VENV)/.train
+	$(call on_top,bench,-r benchmarks/requirements.txt)
+	$(call on_top,memory_truth,-r benchmarks/memory_truth/requirements.txt)
 	@touch $@
 
 $(BIN)/python:

@@ -11,7 +11,6 @@ and in two. All is measured in turn with a warm cache of files; medians count.
 from __future__ import annotations
 
 import argparse
-import inspect
 import io
 import multiprocessing
 import multiprocessing.pool
@@ -33,12 +32,11 @@ DECODED_ROWS = 4_000
 CHUNK = 100
 WORKERS = 2
 RATE_AIM, RATIO_AIM = 200_000, 100
-UNCACHED = {"cache": False} if "cache" in inspect.signature(asrconfig_go.scan_audio).parameters else {}
 
 
 def scan(source: Any) -> int:
     """Rows that were measured."""
-    found = asrconfig_go.scan_audio(source, progress=False, **UNCACHED).profile
+    found = asrconfig_go.scan_audio(source, progress=False, cache=False).profile
     if found.bad_files:
         raise SystemExit(f"{len(found.bad_files)} rows failed, the first: {found.bad_files[0]}")
     return found.sample_count

@@ -1,7 +1,7 @@
 """Durations of odd files against decoded truth: ours, soundfile, mutagen, tinytag and ffprobe.
 
     python benchmarks/make_audio_corpus.py FOLDER --only odd
-    python benchmarks/audio_truth.py FOLDER/odd [--out benchmarks/audio_truth.md]
+    python benchmarks/audio_truth.py FOLDER/odd [--out benchmarks/audio_truth.md] [--json FILE]
 
 An answer is right within 1 ms, of MP3, MP2 and ADTS AAC within one frame; of a file without audio, an error or 0 is
 right.
@@ -19,12 +19,15 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from audio_peers import CRASHED, HUNG, TRUTH_PEERS, read_each
 
 import asrconfig_go
 
 OURS = "asrconfig"
+KNOWN = {"xing_claims_half.mp3", "pages_lost.opus", "ffmpeg.spx", "truncated.spx"}
+"""What ours has wrong; another one ends the script with status 1."""
 LOST = {CRASHED, HUNG}
 
 
@@ -55,14 +58,8 @@ class Truth:
 
 def ours(paths: list[Path]) -> list[float | str]:
     """Our answers; notes tell what the header claims instead, and how the duration is known."""
-    clips = asrconfig_go.scan_audio(paths, progress=False, **_uncached()).clips
+    clips = asrconfig_go.scan_audio(paths, progress=False, cache=False).clips
     return [clip.error if clip.duration_s is None else clip.duration_s for clip in clips]
-
-
-def _uncached() -> dict[str, bool]:
-    import inspect
-
-    return {"cache": False} if "cache" in inspect.signature(asrconfig_go.scan_audio).parameters else {}
 
 
 def cell(truths: list[Truth], answers: list[float | str]) -> str:
@@ -98,6 +95,19 @@ def detail(truth: Truth, answer: float | str) -> str:
     return text if truth.right(answer) else f"**{text}**"
 
 
+def rights(truths: list[Truth], answers: dict[str, list[float | str]]) -> dict[str, int]:
+    """How many files each reader has right."""
+    return {r: sum(t.right(a) for t, a in zip(truths, said, strict=True)) for r, said in answers.items()}
+
+
+def figures(truths: list[Truth], answers: dict[str, list[float | str]]) -> dict[str, Any]:
+    """What README and guides quote."""
+    right = rights(truths, answers)
+    ours = right.pop(OURS)
+    others = f"{min(right.values())} to {max(right.values())}"
+    return {"audio_files": len(truths), "audio_right": ours, "audio_others": others}
+
+
 def tables(truths: list[Truth], answers: dict[str, list[float | str]]) -> str:
     """Both tables: a row per format, and a row per file."""
     readers = list(answers)
@@ -107,8 +117,8 @@ def tables(truths: list[Truth], answers: dict[str, list[float | str]]) -> str:
         rows = [n for n, t in enumerate(truths) if t.family == family]
         cells = [cell([truths[n] for n in rows], [answers[r][n] for n in rows]) for r in readers]
         lines.append(f"| {family} | {len(rows)} | {' | '.join(cells)} |")
-    right = [sum(t.right(a) for t, a in zip(truths, answers[r], strict=True)) for r in readers]
-    lines.append(f"| **right** | {len(truths)} | {' | '.join(f'**{n}**' for n in right)} |")
+    counts = rights(truths, answers).values()
+    lines.append(f"| **right** | {len(truths)} | {' | '.join(f'**{n}**' for n in counts)} |")
     lines += ["", f"| file | truth | {' | '.join(readers)} |", rule]
     for n, truth in enumerate(truths):
         told = "no audio" if truth.seconds is None else f"{truth.seconds:.4f} s by {truth.known_by}"
@@ -129,6 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
     arguments = parser.parse_args()
     truths = [Truth(name, **t) for name, t in json.loads((arguments.folder / "truth.json").read_text()).items()]
     paths = [arguments.folder / t.name for t in truths]
@@ -140,8 +151,11 @@ def main() -> None:
     arguments.out.write_text(text)
     print(text)
     failed = [t.name for t, a in zip(truths, answers[OURS], strict=True) if not t.right(a)]
-    if failed:
-        sys.exit(f"ours is wrong on {len(failed)}: {', '.join(failed)}")
+    print(f"ours is wrong on {len(failed)}: {', '.join(failed)}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures(truths, answers)))
+    if set(failed) - KNOWN:
+        sys.exit("ours was right on some of them before")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What watching memory costs: one read, the callback's share of a step, and the sampler's share of a core.
 
-    python benchmarks/callback_cost.py [--seconds 20] [--json]
+    python benchmarks/callback_cost.py [--seconds 20] [--json FILE]
 
 Every figure stands beside its aim and the ratio of the two; under 1 is reached. The callback watches the two T4 of the
 tests' fake driver; PyTorch's counters, which a step reads where CUDA is used, are not in its figure. The Trainer's part
@@ -73,13 +73,13 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
     try:
         import torch
         from transformers.trainer_callback import TrainerState
-
-        from asrconfig_go import AdaptiveMemoryCallback
-        from asrconfig_go.monitor.batch_shapes import BatchShapes
-        from asrconfig_go.monitor.live_panel import Panel
-        from asrconfig_go.monitor.loader_wait import LoaderWait
     except ImportError:
         return []
+    from asrconfig_go import AdaptiveMemoryCallback
+    from asrconfig_go.monitor.batch_shapes import BatchShapes
+    from asrconfig_go.monitor.live_panel import Panel
+    from asrconfig_go.monitor.loader_wait import LoaderWait
+
     state = TrainerState(global_step=5, max_steps=10**6, is_local_process_zero=True, is_world_process_zero=True)
     mask = torch.ones(8, 160_000, dtype=torch.long)
     batch = {"input_values": torch.zeros(8, 160_000), "attention_mask": mask.to("meta")}  # as on a GPU: not read
@@ -159,14 +159,13 @@ def printed(row: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="What watching memory costs.")
     parser.add_argument("--seconds", type=float, default=20, help="length of the sampler's measurement, at least 10")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
     arguments = parser.parse_args()
     rows = measure(max(10.0, arguments.seconds))
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, CPython {platform.python_version()}"
+    print(machine, *map(printed, rows), sep="\n")
     if arguments.json:
-        print(json.dumps({"machine": machine, "figures": rows}, indent=2))
-    else:
-        print(machine, *map(printed, rows), sep="\n")
+        arguments.json.write_text(json.dumps({"machine": machine, "figures": rows}, indent=2))
     return 0
 
 

@@ -1,6 +1,6 @@
 """Trainings that run out of memory and go on in four ways, against trainings in which nothing happens.
 
-    python benchmarks/guard_exactness.py [--quick] [--peers-everywhere] [--jobs 2]
+    python benchmarks/guard_exactness.py [--quick] [--peers-everywhere] [--jobs 2] [--json FILE]
 
 Four small speech models on the CPU, dropout off, SGD (AdamW would hide gradients of the wrong size), clips of unequal
 length, an effective batch of 16 for 24 optimizer steps. Memory runs out 1, 3 or 20 times in one run, in the forward,
@@ -27,11 +27,14 @@ import atexit
 import concurrent.futures
 import functools
 import gc
+import json
 import logging
+import math
 import multiprocessing
 import sys
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from guard_runs import RATES, STEPS, WAYS, Case, Outcome, trained
@@ -43,6 +46,17 @@ COUNTS = (1, 3, 20)
 ACCUMULATIONS = (1, 2, 4, 16)
 PEERS_AT = (2,)
 Cell = tuple[str, str, int, str, bool]  # kind, place, OOMs, optimizer, whether peers are run everywhere
+
+
+class Line(NamedTuple):
+    """One line of the table."""
+
+    text: str
+    missed: list[str]
+    worst: float
+    """The largest of the guard's distances."""
+    auto: float | None
+    """The distance of auto_find_batch_size where it was run last; None where it died."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -83,8 +97,8 @@ def _same_entry(one: dict[str, float], other: dict[str, float]) -> bool:
     )
 
 
-def row(cell: Cell) -> tuple[str, list[str], float]:
-    """One line of the table, what the guard missed, and the worst distance."""
+def row(cell: Cell) -> Line:
+    """Run one line."""
     kind, place, ooms, optimizer, everywhere = cell
     settings: dict[str, Any] = {"optimizer": optimizer, "double": optimizer == "adamw"}
     large = calm(Case(kind, way="plain", **settings))
@@ -96,13 +110,16 @@ def row(cell: Cell) -> tuple[str, list[str], float]:
         to_calm, to_large = max(to_calm, distance(run, same)), max(to_large, distance(run, large))
         where = f"{kind}, {place}, {ooms} times, accumulation {accumulation}"
         missed += [f"{where}: {fault}" for fault in faults(run, same, large, ooms)]
-    cells = [f"{to_calm:.1e}", f"{to_large:.1e}", f"{run.computed_steps}/{STEPS}"]
+    cells, auto = [f"{to_calm:.1e}", f"{to_large:.1e}", f"{run.computed_steps}/{STEPS}"], None
     for way in WAYS[1:]:
         for accumulation in ACCUMULATIONS if everywhere else PEERS_AT:
             peer = trained(Case(kind, accumulation, place, ooms, way, evaluates=place == "evaluation", **settings))
             cells.append(_told(peer, large))
+            if way == "auto_find_batch_size":
+                auto = None if peer.died else distance(peer, large)
     name = kind if optimizer == "sgd" else f"{kind}, AdamW"
-    return f"| {name} | {place} | {ooms} | {' | '.join(cells)} |", missed, max(to_calm, to_large)
+    text = f"| {name} | {place} | {ooms} | {' | '.join(cells)} |"
+    return Line(text, missed, max(to_calm, to_large), auto)
 
 
 def _told(peer: Outcome, large: Outcome) -> str:
@@ -115,7 +132,8 @@ def _told(peer: Outcome, large: Outcome) -> str:
 def cells(quick: bool, everywhere: bool) -> list[Cell]:
     """The lines of the table; those that share calm runs are neighbours."""
     if quick:
-        return [("ctc mean", place, 3, "sgd", everywhere) for place in PLACES]
+        few = zip(RATES, PLACES, (1, 20, 3, 3), strict=True)
+        return [(kind, place, count, "sgd", everywhere) for kind, place, count in few]
     runs = [*((count, "sgd") for count in COUNTS), (3, "adamw")]
     return [(kind, place, *run, everywhere) for kind in RATES for place in PLACES for run in runs]
 
@@ -133,27 +151,51 @@ def quiet() -> None:
 def main() -> int:
     """Print the table as its lines come."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="four lines only")
+    parser.add_argument("--quick", action="store_true", help="four lines only, one for each model and place")
     parser.add_argument("--peers-everywhere", action="store_true", help="the others at all four accumulations")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
     options = parser.parse_args()
     at = ACCUMULATIONS if options.peers_everywhere else PEERS_AT
     peers = [f"{way}, {16 // accumulation} × {accumulation}" for way in WAYS[1:] for accumulation in at]
     titles = ["model", "memory runs out in", "times"]
     titles += ["guard: from calm", "guard: from one batch", "guard: steps", *peers]
     print(f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}", flush=True)
-    begin, missed, worst = time.perf_counter(), [], 0.0
-    lines = cells(options.quick, options.peers_everywhere)
+    begin, found = time.perf_counter(), list[Line]()
+    chosen = cells(options.quick, options.peers_everywhere)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(options.jobs, context, initializer=quiet) as pool:
-        for line, faulty, far in pool.map(row, lines, chunksize=1 if options.quick else 8):
-            print(line, flush=True)
-            missed, worst = missed + faulty, max(worst, far)
+        for line in pool.map(row, chosen, chunksize=1 if options.quick else 8):
+            print(line.text, flush=True)
+            found.append(line)
+    missed = [fault for line in found for fault in line.missed]
     for fault in missed:
         print(f"MISSED: {fault}")
-    took = time.perf_counter() - begin
+    took, worst = time.perf_counter() - begin, max(line.worst for line in found)
     print(f"\nguard: worst distance {worst:.1e}, aim {AIM:.0e}; {len(missed)} missed; {took:.0f} s")
+    if options.json:
+        options.json.write_text(json.dumps(figures(chosen, found)))
     return int(bool(missed))
+
+
+def figures(chosen: list[Cell], found: list[Line]) -> dict[str, Any]:
+    """What README quotes; auto_find_batch_size's with SGD, as AdamW hides gradients of the wrong size."""
+    auto = [line.auto for cell, line in zip(chosen, found, strict=True) if cell[3] == "sgd"]
+    ended = [far for far in auto if far is not None]
+    return {
+        "guard_runs": len(found) * len(ACCUMULATIONS),
+        "guard_distance": power(max(line.worst for line in found)),
+        "auto_distance": f"{min(ended):.1g} to {max(ended):.2g}",
+        "auto_died": f"{len(auto) - len(ended)} of {len(auto)}",
+    }
+
+
+def power(value: float) -> str:
+    """One digit and a power of ten, as people write it."""
+    exponent = math.floor(math.log10(value))
+    digit = round(value / 10**exponent)
+    digit, exponent = (1, exponent + 1) if digit == 10 else (digit, exponent)
+    return f"{digit}·10{str(exponent).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 
 
 if __name__ == "__main__":

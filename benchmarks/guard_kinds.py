@@ -1,6 +1,6 @@
 """Kinds of trainings, each disturbed in many places, compared with an undisturbed one: exact, refused or wrong.
 
-    python benchmarks/guard_kinds.py [--quick] [--only NAME ...] [--places NAME ...]
+    python benchmarks/guard_kinds.py [--quick] [--only NAME ...] [--places NAME ...] [--json FILE]
 
 A kind is a Trainer, a model and a dataset, small, on the CPU (``guard_kinds_*.py``). Its reference is the plain Trainer
 with one micro-batch of 8, to which nothing happens: the Trainer alone multiplies gradients of many speech models by the
@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import sys
 import time
+from pathlib import Path
 
 import torch
 from guard_exactness import distance, quiet
@@ -204,6 +206,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="four places only")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="kinds whose name contains one of these")
     parser.add_argument("--places", nargs="+", metavar="NAME", help="places whose title contains one of these")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
     options = parser.parse_args()
     names = [n for n in KINDS if not options.only or any(part in n for part in options.only)]
     titles = tuple(p.title for p in PLACES if p.title in QUICK or not options.quick)
@@ -214,9 +217,12 @@ def main() -> int:
     print(f"| kind | {' | '.join(titles)} |\n|{' --- |' * (len(titles) + 1)}", flush=True)
     begin, counts, wrong = time.perf_counter(), dict[str, int](), list[str]()
     quiet()
+    good = run = 0
     for name in names:
         cells = row(name, titles)
         print(f"| {name} | {' | '.join(_shown(cell) for cell in cells)} |", flush=True)
+        good += all(what in (_EXACT, _REFUSED, _NONE) for what, _ in cells)
+        run += cells[0][0] != "skipped"
         for title, (what, why) in zip(titles, cells, strict=True):
             counts[what] = counts.get(what, 0) + 1
             if what in (_WRONG, "broken"):
@@ -224,6 +230,8 @@ def main() -> int:
     print("", *(f"- {line}" for line in wrong), sep="\n")
     summary = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
     print(f"\n{len(names)} kinds, {len(titles)} places: {summary}; {time.perf_counter() - begin:.0f} s")
+    if options.json:
+        options.json.write_text(json.dumps({"guard_kinds": f"{good} of {run}"}))
     return int(bool(wrong))
 
 

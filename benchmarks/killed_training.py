@@ -1,6 +1,6 @@
 """Trainings with checkpoints, killed by SIGKILL at random moments and resumed until they are done.
 
-    python benchmarks/killed_training.py [--runs 30] [--seed 1] [--plain]
+    python benchmarks/killed_training.py [--runs 30] [--seed 1] [--plain] [--json FILE]
 
 A small wav2vec2 with CTC and dropout, Adam, 5 epochs of 48 clips in 4 × 2, on the CPU; every other training groups its
 batches by length and saves every second step instead of every third. Each is killed at least once: at a moment of its
@@ -252,6 +252,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="by the Trainer alone, resume_from_checkpoint, to compare")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
     arguments = parser.parse_args()
     chance, begin = random.Random(arguments.seed), time.monotonic()
     kills, right, worst = 0, 0, 0.0
@@ -270,6 +271,9 @@ def main() -> None:
         f"{right} of {arguments.runs} ended with the weights of the undisturbed one (worst difference {worst:.1g}, aim "
         f"{AIM:.0e}) and every clip once an epoch, in the same order"
     )
+    if arguments.json:
+        name = "killed_trainer" if arguments.plain else "killed"
+        arguments.json.write_text(json.dumps({name: f"{right} of {arguments.runs}"}))
     if right < arguments.runs and not arguments.plain:
         sys.exit("every one must")
 

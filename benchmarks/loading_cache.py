@@ -1,6 +1,6 @@
 """What a DataLoader gives a training in its second epoch: decoding as usual, against the two caches.
 
-    python benchmarks/loading_cache.py [--clips 96] [--repeats 7] [--formats flac-16k mp3-44k …]
+    python benchmarks/loading_cache.py [--clips 96] [--repeats 7] [--formats flac-16k mp3-44k …] [--json FILE]
 
 Clips of 4 to 12 s are made of the bundled ones. Every way has the same shuffled DataLoader, and gives the same batches,
 normalised and padded as wav2vec2 takes them. Usual is soundfile, soxr, and transformers' extractor; then datasets.Audio
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import io
+import json
 import statistics
 import sys
 import tempfile
@@ -44,6 +45,7 @@ FORMATS = {
     "wav-16k": ("wav", 16_000),
 }
 Load = Callable[[Any], Any]
+GAINS: dict[str, dict[str, float]] = {}  # what was measured: by what, how many times the usual rate
 
 
 def make_clips(folder: Path, suffix: str, rate: int, count: int) -> tuple[list[str], float]:
@@ -149,6 +151,7 @@ def in_turns(kinds: dict[str, Any], run: Callable[[Any], float], repeats: int) -
 def printed(what: str, times: dict[str, list[float]], seconds: float) -> dict[str, float]:
     """A row for each way; the median seconds of each."""
     base = statistics.median(times[USUAL])
+    GAINS[what] = {name: base / statistics.median(taken) for name, taken in times.items()}
     for name, taken in times.items():
         rates = sorted(seconds / each for each in taken)
         middle, ratio = seconds / statistics.median(taken), base / statistics.median(taken)
@@ -244,6 +247,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS)[:4])
     parser.add_argument("--many", type=int, help="only: so many clips in a file each, against one packed file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the ratios to the usual rate to it as well")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -254,6 +258,8 @@ def main() -> None:
         collating(arguments.repeats)
         each = (measure(name, Path(folder) / name, arguments.clips, arguments.repeats) for name in arguments.formats)
         missed = [miss for found in each for miss in found]
+    if arguments.json:
+        arguments.json.write_text(json.dumps(GAINS, indent=1))
     if missed:
         sys.exit(f"the decoded cache is less than {AIM:g} times as fast: {', '.join(missed)}")
 

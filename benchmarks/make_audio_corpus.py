@@ -1,6 +1,6 @@
 """Make the audio files of the scan's benchmarks.
 
-    python benchmarks/make_audio_corpus.py FOLDER [--only speed even rows odd million]
+    python benchmarks/make_audio_corpus.py FOLDER [--only speed even rows odd million] [--missing]
 
 speed    35 000 small files, each different on disk: 20k WAV, 5k FLAC, 3k MP3, 3k Vorbis, 3k Opus, 1k M4A (3 GB)
 even     6 240 small files, as many of WAV, FLAC, Vorbis and MP3, of 1 to 1.5 s (200 MB)
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from audio_corpus.odd import make_odd
@@ -47,12 +47,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--missing", action="store_true", help="leave out parts whose list of lengths is there")
     arguments = parser.parse_args()
-    folder, speech = arguments.folder, make_speech()
+    folder, speech = arguments.folder, cache(make_speech)
     make = {"speed": make_speed, "rows": make_rows, "odd": make_odd, "million": make_million}
     make["even"] = partial(make_speed, counts=EVEN_COUNTS, longest_s=EVEN_LONGEST_S)
     for part in arguments.only:
-        make[part](folder / part, Cutter(speech))
+        if arguments.missing and any((folder / part).glob("*.json")):
+            continue
+        make[part](folder / part, Cutter(speech()))
 
 
 if __name__ == "__main__":

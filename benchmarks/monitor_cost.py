@@ -1,10 +1,11 @@
 """What watching costs: reads, the sampler's share of a core, memory, and training slowed down; beside other samplers.
 
-    python benchmarks/monitor_cost.py [--seconds 30] [--pairs 100] [--json]
+    python benchmarks/monitor_cost.py [--seconds 30] [--samplers ours nvitop …] [--pairs 100] [--json FILE]
 
 Every sampler runs in a process of its own that sleeps, on the stand-in driver with 8 GPUs: processor time and
-resident memory are those of the process and what it started, less those of a process that only imported this
-package. Peers that are not installed are left out. The slow-down is measured in pairs of blocks of the same
+memory are those of the process and what it started, less those of a process that only imported this package.
+Anonymous memory leaves out the pages of libraries and other files. Peers that are not installed
+are left out. The slow-down is measured in pairs of blocks of the same
 training on the CPU, with and without the monitor in turns of random order: the median of the ratios of times, and
 the middle of 95 % of medians drawn again.
 """
@@ -68,17 +69,24 @@ def tree() -> list[str]:
     return found
 
 
-def used() -> tuple[float, int]:
-    """Processor seconds and resident bytes of the tree so far."""
-    ticks = resident = 0
+def used() -> tuple[float, int, int]:
+    """Processor seconds, resident bytes and those of them that are no pages of a file, of the tree so far."""
+    ticks = resident = anonymous = 0
     for pid in tree():
         try:
             stat = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            sizes = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
         except OSError:
             continue
         ticks += int(stat[11]) + int(stat[12])
-        resident += int(stat[21]) * os.sysconf("SC_PAGE_SIZE")
-    return ticks / os.sysconf("SC_CLK_TCK"), resident
+        resident += kibibytes(sizes["Rss"])
+        anonymous += kibibytes(sizes["Anonymous"])
+    return ticks / os.sysconf("SC_CLK_TCK"), resident, anonymous
+
+
+def kibibytes(size: str) -> int:
+    """Bytes of a line of smaps."""
+    return int(size.removesuffix("kB")) * 1024
 
 
 def child(name: str, interval_s: float, library: str, seconds: float) -> None:
@@ -87,10 +95,10 @@ def child(name: str, interval_s: float, library: str, seconds: float) -> None:
 
     stop = CONTENDERS[name](interval_s, library)
     wait(5, hold_gil=False)
-    (before, _), start = used(), time.monotonic()
+    (before, *_), start = used(), time.monotonic()
     wait(seconds, hold_gil=False)
-    after, resident = used()
-    print(json.dumps([(after - before) / (time.monotonic() - start), resident]), flush=True)
+    after, *memory = used()
+    print(json.dumps([(after - before) / (time.monotonic() - start), *memory]), flush=True)
     stop()
     os._exit(0)  # without waiting for what a peer does when the interpreter ends
 
@@ -193,34 +201,44 @@ def middle(ratios: list[float]) -> list[float]:
     return [round(100 * (value - 1), 3) for value in (statistics.median(ratios), medians[50], medians[1949])]
 
 
+def samplers(names: list[str] | None, seconds: float, folder: Path) -> dict[str, dict[str, float] | None]:
+    """What each costs beyond a process that samples nothing; None of one that is not installed."""
+    idle = contender("nothing", 0, 5, folder) or [0, 0, 0]
+    found: dict[str, dict[str, float] | None] = {}
+    for name, interval_ms in ROWS:
+        if names and name not in names:
+            continue
+        cost = contender(name, interval_ms, seconds, folder)
+        beyond = None
+        if cost:
+            share, resident, anonymous = (a - b for a, b in zip(cost, idle, strict=True))
+            beyond = {"percent_of_a_core": 100 * share, "mib": resident / 2**20, "anonymous_mib": anonymous / 2**20}
+        found[f"{name} {interval_ms} ms"] = beyond
+        print(name, interval_ms, beyond, flush=True)
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--pairs", type=int, default=100)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--samplers", nargs="+", choices=sorted({name for name, _ in ROWS}), metavar="NAME")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         name, interval_s, library, seconds = options.child
         child(name, float(interval_s), library, float(seconds))
         return 0
-    found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        found["calls_us"] = calls(Path(folder))
-        idle = contender("nothing", 0, 5, Path(folder)) or [0, 0]
-        for name, interval_ms in ROWS:
-            cost = contender(name, interval_ms, options.seconds, Path(folder))
-            found[f"{name} {interval_ms} ms"] = cost and {
-                "percent_of_a_core": 100 * (cost[0] - idle[0]),
-                "mib": (cost[1] - idle[1]) / 2**20,
-            }
-            if not options.json:
-                print(name, interval_ms, found[f"{name} {interval_ms} ms"], flush=True)
-        found["slow_down"] = slow_down(options.pairs, Path(folder))
+        found: dict[str, Any] = {
+            "calls_us": calls(Path(folder)),
+            "samplers": samplers(options.samplers, options.seconds, Path(folder)),
+            "slow_down": slow_down(options.pairs, Path(folder)) if options.pairs else None,
+        }
+    print(*found["calls_us"].items(), found["slow_down"], sep="\n")
     if options.json:
-        print(json.dumps(found))
-    else:
-        print(*found["calls_us"].items(), found["slow_down"], sep="\n")
+        options.json.write_text(json.dumps(found, indent=1))
     return 0
 
 

@@ -1,6 +1,6 @@
 """Which samplers see a short rise of GPU memory while Python is busy holding the interpreter's lock?
 
-    python benchmarks/monitor_spike.py [--spikes 40] [--ms 50] [--asleep] [--json]
+    python benchmarks/monitor_spike.py [--spikes 40] [--ms 50] [--asleep] [--json FILE]
 
 Another process lets GPU 0 of the stand-in driver use more for a moment, each time a different amount, about once a
 second; meanwhile the sampler's process runs calls that keep the lock for about half a second each, as reading a
@@ -69,7 +69,7 @@ def main() -> int:
     parser.add_argument("--spikes", type=int, default=40)
     parser.add_argument("--ms", type=float, default=50)
     parser.add_argument("--asleep", action="store_true", help="Python sleeps instead of holding its lock")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -80,13 +80,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             count = seen(name, interval_ms, options.spikes, options.ms, Path(folder), options.asleep)
         rows.append({"sampler": name, "interval_ms": interval_ms, "seen": count, "spikes": options.spikes})
-        if not options.json:
-            print(
-                f"{name:8} every {interval_ms:4} ms: {count} of {options.spikes} spikes of {options.ms:g} ms",
-                flush=True,
-            )
+        print(f"{name:8} every {interval_ms:4} ms: {count} of {options.spikes} spikes of {options.ms:g} ms", flush=True)
     if options.json:
-        print(json.dumps(rows))
+        options.json.write_text(json.dumps(rows))
     return 0
 
 

@@ -15,11 +15,15 @@ speech of 10 s are assumed, which is little for Hindi. Splits' sizes are from me
 
 from __future__ import annotations
 
+import argparse
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import asrconfig_go as ac
 from asrconfig_go._base import native
+from asrconfig_go._base.ranges import Range
 
 
 @dataclass(frozen=True)
@@ -101,14 +105,33 @@ REPORTS = (
 )  # fmt: skip
 
 
+def figures() -> dict[str, str]:
+    """What README and guides quote, in percent: the training loops, and all of the whole runs but the worst."""
+    loops = [100 * (step(r).likely / r.step_s - 1) for r in REPORTS if r.source == NVIDIA]
+    runs = [100 * (whole(r).run_hours.likely / r.hours - 1) for r in REPORTS if r.source != NVIDIA and r.hours]
+    return {
+        "times_loops": f"{max(map(abs, loops)):.0f}",
+        "times_loops_range": spread(loops),
+        "times_runs": f"{sorted(map(abs, runs))[-2]:.0f}",
+        "times_runs_range": spread(runs),
+    }
+
+
+def spread(shares: list[float]) -> str:
+    return f"{min(shares):+.0f} to {max(shares):+.0f}".replace("-", "−")
+
+
 def main() -> None:
     """Print the steps with attention in one kernel and in separate ones, then the whole runs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
+    options = parser.parse_args()
     print("| published | GPU | s a step | attention fused, s | / published | separate, s | / published |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for report in REPORTS:
         cells = [report.what, report.gpu, f"{report.step_s:.3f}"]
         for attention in ("sdpa", "eager"):
-            found = ac.estimate_step_time(report.model, report.gpu, attention=attention, **report.settings).step_s
+            found = step(report, attention)
             cells += [f"{found.likely:.2f} ({found.low:.2f}–{found.high:.2f})", f"{found.likely / report.step_s:.2f}"]
         print(f"| {' | '.join(cells)} |")
     print("\n| run | GPU | published, h | predicted, h | / published | training | evaluation | checkpoints | start |")
@@ -118,11 +141,21 @@ def main() -> None:
             print(f"| {' | '.join(whole_run(report, report.hours))} |")
     for source in dict.fromkeys(report.source for report in REPORTS):
         print(f"- {source}")
+    if options.json:
+        options.json.write_text(json.dumps(figures()))
+
+
+def step(report: Report, attention: str = "sdpa") -> Range:
+    return ac.estimate_step_time(report.model, report.gpu, attention=attention, **report.settings).step_s
+
+
+def whole(report: Report) -> Any:
+    return ac.estimate_run_time(report.model, report.gpu, **report.settings, **report.run)
 
 
 def whole_run(report: Report, published: float) -> list[str]:
     """The cells of a run: hours, and what they go to."""
-    found = ac.estimate_run_time(report.model, report.gpu, **report.settings, **report.run)
+    found = whole(report)
     hours, parts = found.run_hours, found.run_parts
     each = (parts.training, parts.evaluation, parts.checkpoints, parts.start_up)
     cells = [report.what, report.gpu, f"{published:.2f}", f"{hours.likely:.2f} ({hours.low:.2f}–{hours.high:.2f})"]

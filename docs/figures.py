@@ -1,7 +1,8 @@
-"""Measured figures that pages quote: typed in benchmarks/figures.json alone, filled in where a page marks them.
+"""Measured figures that pages quote: benchmarks/bench.py writes them to benchmarks/figures.json, and pages mark them.
 
-A mark is ``<!--=NAME-->96.9 %<!--/-->``, and never begins a line, where Markdown would take the line for HTML. Beside
-the name of a benchmark that the file has, README and guides quote no share and no ratio without a mark.
+A mark is ``<!--=NAME-->96.9 %<!--/-->``, of its date ``<!--=NAME.date-->2026-11-24<!--/-->``, and never begins a line,
+where Markdown would take the line for HTML. Beside the name of a benchmark that the file has, README and guides quote
+no share and no ratio without a mark.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import TypedDict
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = (REPOSITORY / "README.md", REPOSITORY / "benchmarks" / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
-MARK = re.compile(r"<!--=(\w+)-->(.*?)<!--/-->", re.DOTALL)
+FILE = REPOSITORY / "benchmarks" / "figures.json"
+MARK = re.compile(r"<!--=(\w+)(\.date)?-->(.*?)<!--/-->", re.DOTALL)
 CLAIM = re.compile(r"\d[\d.]*(?: ?%|×)")
 
 
@@ -27,9 +29,15 @@ class Figure(TypedDict):
     date: str
 
 
-def read() -> dict[str, Figure]:
-    found: dict[str, Figure] = json.loads((REPOSITORY / "benchmarks" / "figures.json").read_text("utf-8"))
+def read(file: Path = FILE) -> dict[str, Figure]:
+    found: dict[str, Figure] = json.loads(file.read_text("utf-8"))
     return found
+
+
+def write(figures: dict[str, Figure], file: Path = FILE) -> None:
+    """A line for each figure."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(figure, ensure_ascii=False)}" for name, figure in figures.items()]
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 
 def shown(figure: Figure) -> str:
@@ -38,7 +46,12 @@ def shown(figure: Figure) -> str:
 
 def filled(text: str, figures: dict[str, Figure]) -> str:
     """A page's text with every marked figure as the file has it. Raises ``KeyError`` for a name that it lacks."""
-    return MARK.sub(lambda mark: f"<!--={mark[1]}-->{shown(figures[mark[1]])}<!--/-->", text)
+
+    def fill(mark: re.Match[str]) -> str:
+        figure = figures[mark[1]]
+        return f"<!--={mark[1]}{mark[2] or ''}-->{figure['date'] if mark[2] else shown(figure)}<!--/-->"
+
+    return MARK.sub(fill, text)
 
 
 def unmarked(text: str, figures: dict[str, Figure]) -> Iterator[str]:

@@ -34,6 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="trainings whose name contains this; nothing is written")
     parser.add_argument("--here", action="store_true", help="train on this machine's GPU")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
     options = parser.parse_args()
     chosen = [case for case in _known(options.here) if options.only is None or options.only in str(case)]
     keeps = options.only is None
@@ -45,6 +46,8 @@ def main() -> None:
     found = [rows[str(case)] for case in chosen]
     text = "\n".join([*_table(found), "", *_summaries(found)])
     print(text)
+    if options.json:
+        options.json.write_text(json.dumps(_quoted(found)))
     if keeps:
         _keep(rows)
         head = f"{_about()['date']}, {_versions()}. Shares are by how much a prediction is off.\n\n"
@@ -135,6 +138,13 @@ def _summaries(rows: list[dict[str, Any]]) -> list[str]:
     answered = [row for row in rows if "fits" in row["predicted"] and "fits" in row["measured"]]
     right = sum(row["predicted"]["fits"] == row["measured"]["fits"] for row in answered)
     return [*lines, "", f"Whether it fits: {right} of {len(answered)} right, of {len(rows)} trainings."]
+
+
+def _quoted(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """What README says: peaks that were compared, and the worst difference in percent."""
+    errors = [[_error(row, what) for what in ("allocated", "reserved")] for row in rows]
+    known = [abs(e) for pair in errors for e in pair if e is not None]
+    return {"cuda_trainings": len([pair for pair in errors if None not in pair]), "cuda_worst": 100 * max(known)}
 
 
 def _about() -> dict[str, Any]:

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -26,13 +27,35 @@ func main() {
 	hours := flag.Float64("hours", 6, "simulated hours of each of these, at most")
 	only := flag.String("only", "", "one kind alone")
 	verbose := flag.Bool("v", false, "name every training that was missed, and every false alarm")
+	figures := flag.String("json", "", "file for the figures that README quotes")
 	threads := flag.Int("threads", runtime.NumCPU(), "at once")
 	flag.Parse()
 	r := measure(*from, *each, *normal, *hours, *only, *threads)
 	r.print(os.Stdout, *verbose)
+	if *figures != "" {
+		if err := r.write(*figures); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	if !r.good() {
 		os.Exit(1)
 	}
+}
+
+// write puts the figures that README and guides quote into a file.
+func (r *result) write(file string) error {
+	share, of := r.warned()
+	text, err := json.Marshal(map[string]float64{
+		"forecast_seen": 100 * share, "forecast_trainings": float64(of), "forecast_false": r.perDay(),
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the figures of %d trainings: %w", of, err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("writing the figures of %d trainings: %w", of, err)
+	}
+	return nil
 }
 
 // measure plays all of it.

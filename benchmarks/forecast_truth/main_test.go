@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -48,4 +50,18 @@ func TestTheSameSeedIsTheSameTraining(t *testing.T) {
 	a, b := judged(newBad(7, 4), 7), judged(newBad(7, 4), 7)
 	assert.Equal(t, a, b)
 	assert.Positive(t, a.hours)
+}
+
+func TestFiguresAreWritten(t *testing.T) {
+	r := summed([]outcome{
+		{kind: "fast leak", ran: true, warned: true},
+		{kind: "fast leak", ran: true},
+		{hours: 48, falseAlarms: []string{"one"}},
+	})
+	file := filepath.Join(t.TempDir(), "figures.json")
+	require.NoError(t, r.write(file))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"forecast_seen": 50, "forecast_trainings": 2, "forecast_false": 0.5}`, string(text))
+	require.ErrorContains(t, r.write(t.TempDir()), "writing the figures of 2 trainings")
 }

@@ -1,6 +1,6 @@
 """Predictions beside peaks measured on GPUs, and beside four published estimators: python run.py (README.md).
 
-Writes results.json and results.md next to itself; ``--only`` and ``--extra`` only print.
+Writes results.json and results.md next to itself; ``--only``, ``--extra`` and other than 15 draws only print.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+DRAWS = 15
 RIVALS = ("xmem", "dnnmem", "schedtune", "llmem")
 TRANSFORMERS = "4.51.3"
 MIB = 1 << 20
@@ -57,9 +58,10 @@ class Prediction:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=15, help="draws of text lengths for each run")
+    parser.add_argument("--draws", type=int, default=DRAWS, help="draws of text lengths for each run")
     parser.add_argument("--only", help="models whose name contains this; nothing is written")
     parser.add_argument("--extra", action="store_true", help="the runs of extra_points.json; nothing is written")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to it as well")
     options = parser.parse_args()
     begun = time.time()
     points = json.loads((HERE / ("extra_points.json" if options.extra else "points.json")).read_text())["points"]
@@ -68,7 +70,9 @@ def main() -> None:
     text = "\n".join(_table(rows) + _summaries(rows))
     print(text)
     print(f"{time.time() - begun:.0f} s", file=sys.stderr)
-    if options.only is None and not options.extra:
+    if options.json:
+        options.json.write_text(json.dumps(_quoted(rows)))
+    if options.only is None and not options.extra and options.draws == DRAWS:
         _write(rows, text, options.draws, time.time() - begun)
 
 
@@ -163,6 +167,20 @@ def _summaries(rows: list[dict[str, Any]]) -> list[str]:
             if found is not None:
                 lines.append(f"| {family} | {name} | {_figures(found, name)} |")
     return lines
+
+
+def _quoted(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """What README says: median errors in percent, and those of the estimator that comes nearest."""
+    found = {"memory_points": float(len(rows))}
+    for family, ours, others in (
+        ("transformers", "memory_transformers", "memory_other"),
+        ("CNNs", "memory_cnns", "memory_other_cnns"),
+    ):
+        chosen = [row for row in rows if FAMILIES[family](row)]
+        medians = {n: s.median for n in ("ours", *RIVALS) if (s := summarize([outcome(row, n) for row in chosen]))}
+        found[ours] = 100 * medians.pop("ours")
+        found[others] = 100 * min(medians.values())
+    return found
 
 
 def _figures(s: Summary, name: str) -> str:

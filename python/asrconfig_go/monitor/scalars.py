@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 PREFIX = "asrconfig/"
 
 
-def scalars(
-    shot: MemorySnapshot, activity: Activity, waited: float | None, useful: float | None
-) -> dict[str, float]:
+def scalars(shot: MemorySnapshot, activity: Activity, waited: float | None, useful: float | None) -> dict[str, float]:
     """``asrconfig/gpu0_memory_used_gib`` and so on; what is not known is left out.
 
     ``waited`` is the share of the time since the last log that was spent waiting for the loader, ``useful`` what the

@@ -54,7 +54,7 @@ def test_no_figure_stands_unmarked_beside_its_benchmark(page: Path) -> None:
 
 
 def test_every_figure_is_quoted_and_has_an_origin() -> None:
-    quoted = {name for page in figures.PAGES for name, _ in figures.MARK.findall(page.read_text("utf-8"))}
+    quoted = {name for page in figures.PAGES for name, *_ in figures.MARK.findall(page.read_text("utf-8"))}
     assert quoted == FIGURES.keys()
     for name, figure in FIGURES.items():
         assert figure["value"] and figure["command"] and figure["date"].startswith("20"), name
