@@ -5,7 +5,8 @@
 Clips of 4 to 12 s are made of the bundled ones. Every way has the same shuffled DataLoader, and gives the same batches,
 normalised and padded as wav2vec2 takes them. Usual is soundfile, soxr, and transformers' extractor; then datasets.Audio
 where torchcodec is installed; then CTCCollator, with the same reading, with a DecodedCache and with a ResampledCache.
-``load`` is reading alone, without DataLoader and collator. Epochs of all ways take turns; medians of seconds of audio
+``load`` is reading alone, without DataLoader and collator; the floor hands over tensors of the same sizes that are
+ready, which no reader can beat. Epochs of all ways take turns; medians of seconds of audio
 per second, the range in brackets, and the ratio to the usual way. The last row of a format takes each way with the
 number of workers that suits it best, as who has no cache does well to take two. The aim is three times the usual rate
 in the second epoch with the decoded cache, for each format. Exits with 1 where it is missed, in ``load``, in the
@@ -34,9 +35,10 @@ from transformers import Wav2Vec2FeatureExtractor
 
 from asrconfig_go.demo.digits import CLIPS
 from asrconfig_go.loading import CTCCollator, DecodedCache, ResampledCache
+from asrconfig_go.loading.shared_tensors import new_tensor
 
 RATE, AIM, BATCH = 16_000, 3.0, 8
-USUAL, CACHE = "soundfile", "DecodedCache"
+USUAL, CACHE, FLOOR = "soundfile", "DecodedCache", "ready tensors, the floor"
 FORMATS = {
     "flac-16k": ("flac", 16_000),
     "flac-48k": ("flac", 48_000),
@@ -96,6 +98,21 @@ class Usual:
         return dict(batch)
 
 
+class Ready:
+    """The floor: tensors of the same sizes, each byte written once where it is handed over, and nothing else."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self.lengths = {path: round(soundfile.info(path).duration * RATE) for path in paths}
+        self.ready = np.ones((BATCH, max(self.lengths.values())), np.float32)
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        shape = (len(rows), max(self.lengths[row["audio"]] for row in rows))
+        batch = {"input_values": new_tensor(shape, np.float32), "attention_mask": new_tensor(shape, np.int32)}
+        for tensor in batch.values():
+            tensor.numpy()[:] = self.ready[: shape[0], : shape[1]].view(tensor.numpy().dtype)
+        return batch
+
+
 class Rows(torch.utils.data.Dataset):  # type: ignore[misc]
     """Paths as rows."""
 
@@ -123,7 +140,9 @@ def loader(paths: list[str], way: str, load: Load, workers: int) -> Any:
     torch.manual_seed(0)
     extractor = Wav2Vec2FeatureExtractor(return_attention_mask=True)
     usual = way in (USUAL, "datasets.Audio")
-    collator = Usual(extractor, load) if usual else CTCCollator(extractor, load=load)
+    collator: Any = Usual(extractor, load) if usual else CTCCollator(extractor, load=load)
+    if way == FLOOR:
+        collator = Ready(paths)
     more = {"persistent_workers": True} if workers else {}
     return torch.utils.data.DataLoader(
         Rows(paths), BATCH, shuffle=True, num_workers=workers, collate_fn=collator, **more
@@ -176,7 +195,7 @@ def measure(name: str, folder: Path, clips: int, repeats: int) -> list[str]:
     paths, seconds = make_clips(folder, suffix, rate, clips)
     how = ways(folder)
     found = {"load": printed(f"{name}, load", in_turns(how, reads(paths), repeats), seconds)}
-    how["soundfile, CTCCollator"] = plain
+    how["soundfile, CTCCollator"] = how[FLOOR] = plain
     for workers in (0, 2):
         if workers:
             how = {**how, CACHE: DecodedCache(4 << 30), "DecodedCache, filled before": how[CACHE]}

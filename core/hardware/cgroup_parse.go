@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"bytes"
 	"io"
 	"math"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Bounds on what is read, in bytes: one number; memory.stat and status; the memberships; the mounts of a busy host.
@@ -17,6 +19,9 @@ const (
 	sizeMembership = 64 << 10
 	sizeMounts     = 4 << 20
 )
+
+// buffers are reused: the files of a reading are some of 10 KiB each, every second.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // readBounded gives at most size bytes of a regular file, "" when it cannot be read.
 func readBounded(name string, size int64) string {
@@ -29,11 +34,13 @@ func readBounded(name string, size int64) string {
 		return ""
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, size))
-	if err != nil {
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(buffer)
+	buffer.Reset()
+	if _, err := buffer.ReadFrom(io.LimitReader(file, size)); err != nil {
 		return ""
 	}
-	return string(text)
+	return buffer.String()
 }
 
 // membership is one line of /proc/<pid>/cgroup: "4:memory:/docker/0a1b", or "0::/user.slice" for version 2.
@@ -102,8 +109,8 @@ func unescape(text string) string { return escapes.Replace(text) }
 // parseLimit reads a byte count. "max", negative, overflowing or other text, and 0, under which no process could run, are
 // no limit.
 func parseLimit(text string) (uint64, bool) {
-	bytes, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
-	return bytes, err == nil && bytes > 0
+	limit, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+	return limit, err == nil && limit > 0
 }
 
 // parseStat finds one "name value" line.

@@ -76,10 +76,10 @@ type cpuTime struct{ busy, all uint64 }
 func parseCPUTimes(text string) map[int]cpuTime {
 	found := map[int]cpuTime{}
 	for line := range strings.SplitSeq(text, "\n") {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || !strings.HasPrefix(fields[0], "cpu") {
+		if !strings.HasPrefix(line, "cpu") {
 			break // the processors come first, the interrupts behind them are long
 		}
+		fields := strings.Fields(line)
 		number, err := strconv.Atoi(fields[0][len("cpu"):])
 		if err != nil || len(fields) < 5 || number < 0 || number >= maxCPUs {
 			continue

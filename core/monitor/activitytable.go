@@ -46,13 +46,13 @@ func (how merging) merge(a, b float32, n, m int) float32 {
 
 // activityTable is the slow series: a table of fixed size. Numbers of 24 bits are exact to 4 KiB in 64 GiB and take half the memory.
 type activityTable struct {
-	lock    sync.Mutex
-	times   []float64
-	columns [][]float32 // of the host, then of each GPU
-	rules   []merging   // of each column
-	perRow  int         // readings that a full row covers
-	inLast  int
-	values  []float64 // of the reading that is being added
+	lock   sync.Mutex
+	times  []float64
+	cells  []float32 // row by row, the host's and then each GPU's: a page of memory is touched when the one before is full
+	rules  []merging // of each column
+	perRow int       // readings that a full row covers
+	inLast int
+	values []float64 // of the reading that is being added
 }
 
 func newActivityTable(gpus int) *activityTable {
@@ -60,10 +60,7 @@ func newActivityTable(gpus int) *activityTable {
 	for range gpus {
 		r.rules = append(r.rules, gpuMergings...)
 	}
-	r.columns = make([][]float32, len(r.rules))
-	for i := range r.columns {
-		r.columns[i] = make([]float32, 0, maxRows)
-	}
+	r.cells = make([]float32, 0, maxRows*len(r.rules))
 	return r
 }
 
@@ -80,33 +77,33 @@ func (r *activityTable) add(at float64, host *runlog.HostReading, gpus []runlog.
 	if r.inLast == r.perRow || len(r.times) == 0 {
 		r.append(at)
 	}
-	last := len(r.times) - 1
+	last := r.row(len(r.times) - 1)
 	for i, rule := range r.rules {
-		r.columns[i][last] = rule.merge(r.columns[i][last], float32(r.values[i]), r.inLast, 1)
+		last[i] = rule.merge(last[i], float32(r.values[i]), r.inLast, 1)
 	}
 	r.inLast++
 }
 
 func (r *activityTable) append(at float64) {
 	r.times = append(r.times, at)
-	for i := range r.columns {
-		r.columns[i] = append(r.columns[i], float32(math.NaN()))
+	for range r.rules {
+		r.cells = append(r.cells, float32(math.NaN()))
 	}
 	r.inLast = 0
 }
+
+func (r *activityTable) row(k int) []float32 { return r.cells[k*len(r.rules) : (k+1)*len(r.rules)] }
 
 // halve merges every two neighbours of a full table.
 func (r *activityTable) halve() {
 	for k := range maxRows / 2 {
 		r.times[k] = r.times[2*k]
+		to, a, b := r.row(k), r.row(2*k), r.row(2*k+1)
 		for i, rule := range r.rules {
-			r.columns[i][k] = rule.merge(r.columns[i][2*k], r.columns[i][2*k+1], 1, 1)
+			to[i] = rule.merge(a[i], b[i], 1, 1)
 		}
 	}
-	r.times = r.times[:maxRows/2]
-	for i := range r.columns {
-		r.columns[i] = r.columns[i][:maxRows/2]
-	}
+	r.times, r.cells = r.times[:maxRows/2], r.cells[:maxRows/2*len(r.rules)]
 	r.perRow *= 2
 	r.inLast = r.perRow
 }
@@ -122,8 +119,8 @@ func (r *activityTable) copy(gpus int) runlog.ActivitySeries {
 	}
 	for i, column := range into {
 		*column = make(runlog.Column, len(r.times))
-		for k, value := range r.columns[i] {
-			(*column)[k] = float64(value)
+		for k := range *column {
+			(*column)[k] = float64(r.row(k)[i])
 		}
 	}
 	return out

@@ -88,6 +88,7 @@ type Monitor struct {
 	events        eventLog
 	clockWatch    clockWatch
 	activity      *activity
+	readings      int // of the slow loop, which alone counts them
 
 	running  atomic.Int32 // goroutines that may use gpu; the last one closes it
 	sleeper  *sleeper
@@ -117,7 +118,7 @@ func start(c Config, clock clock, hostEvery int) (*Monitor, error) {
 		return nil, err
 	}
 	slow := max(slowInterval, c.Interval)
-	loops := []func(){func() { m.loop(c.Interval, m.sample) }, func() { m.atOnce(slow, m.second) }}
+	loops := []func(){func() { m.loop(c.Interval, m.sample) }, func() { m.atOnce(slow, func() { m.second(); m.saveMemory() }) }}
 	if watcher, is := c.GPU.(GPUWatcher); is {
 		loops = append(loops, func() { m.atOnce(slow, func() { m.sampleGPUs(watcher) }) })
 	}
