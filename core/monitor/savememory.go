@@ -9,7 +9,7 @@ const (
 	// collectEvery is how many slow readings pass between two collections. A reading leaves 50 KiB behind, and the runtime
 	// would wait for 4 MiB of it.
 	collectEvery = 8
-	// smallHeap bounds what is collected so often, in bytes: it takes 0.3 ms.
+	// smallHeap bounds what is collected so often, in bytes; the time of a collection grows with what is in use.
 	smallHeap = 16 << 20
 )
 
