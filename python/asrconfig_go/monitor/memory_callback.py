@@ -48,10 +48,10 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     - With ``progress`` the Trainer's bar ends with a line about memory; ``panel`` shows a live panel (None: in
       notebooks). ``run_file`` keeps the run log in ``asrconfig_monitor.json`` in the Trainer's ``output_dir``.
 
-    The sampler reads every ``interval_ms`` milliseconds; a step pays for a few reads. ``config.cudnn_benchmark`` and
-    ``config.deterministic`` are set while training runs and put back afterwards (see ``backends``). On several nodes
-    each node's first process watches all its GPUs; the other processes report their peaks at the end. A monitor that
-    cannot start, or fails, is reported and never stops the training.
+    The sampler reads every ``interval_ms`` milliseconds, and steps look no more often than that.
+    ``config.cudnn_benchmark`` and ``config.deterministic`` are set while training runs and put back afterwards (see
+    ``backends``). On several nodes each node's first process watches all its GPUs; the other processes report their
+    peaks at the end. A monitor that cannot start, or fails, is reported and never stops the training.
 
     Sampling ends with the training. The Trainer does not report exceptions to callbacks: after one (Ctrl-C included)
     ``manager.train`` and a ``with callback:`` block stop the sampler, else it ends with the next training, the

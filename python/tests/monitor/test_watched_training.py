@@ -188,7 +188,9 @@ def test_the_panel_lives_as_long_as_it_can(
     monkeypatch.setattr(watch_module, "_EVERY_S", 0.0)
     monitor = FakeMonitor([gpu(8.2)])
     monitor.warn(alert(1, "memory grows"))
-    trainer = tiny_trainer(tmp_path, callbacks=[AdaptiveMemoryCallback(monitor=makes(monitor), panel=True)])
+    trainer = tiny_trainer(
+        tmp_path, callbacks=[AdaptiveMemoryCallback(monitor=makes(monitor), panel=True, interval_ms=1e-6)]
+    )
     trainer.train()
     assert trainer.state.global_step == 4 and len(monitor.steps) == 4
     if broken:
