@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import asrconfig_go as ac
-from asrconfig_go.memory.memory_settings import ALLOCATOR
+from asrconfig_go._base.defaults import ALLOCATOR
 
 MODELS = ("facebook/wav2vec2-xls-r-300m", "facebook/wav2vec2-xls-r-1b", "openai/whisper-large-v3")
 ANSWER_AIM_MS = 5.0
@@ -40,8 +40,9 @@ def main() -> int:
         found = {name: figures(traced(name, options.traces or Path(folder))) for name in MODELS}
     for name, f in found.items():
         print(
-            f"{name:30} an answer {f['answer_ms']:5.2f} ms (without expandable segments {f['answer_whole_segments_ms']:5.2f}),"
-            f" aim {ANSWER_AIM_MS:g}; {STEPS} steps {f['run_s']:5.2f} s ({f['run_whole_segments_s']:5.2f}), aim {RUN_AIM_S:g}"
+            f"{name:30} an answer {f['answer_ms']:5.2f} ms, aim {ANSWER_AIM_MS:g}"
+            f" (without expandable segments {f['answer_whole_segments_ms']:5.2f})"
+            f"   {STEPS} steps {f['run_s']:5.2f} s, aim {RUN_AIM_S:g} ({f['run_whole_segments_s']:5.2f})"
         )
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
@@ -65,7 +66,7 @@ def figures(trace: Path) -> dict[str, float]:
     draw = random.Random(5)
     clips = [draw.uniform(1, 20) for _ in range(STEPS)]
     steps = [[draw.randint(1, MOST) * [clip]] for clip in range(STEPS)]
-    found = {}
+    found: dict[str, float] = {}
     for suffix, allocator in {"": ALLOCATOR, "_whole_segments": ""}.items():
         with ac.MemoryModel.load(trace, allocator=allocator) as model:
             answers = [_seconds(lambda b=b: model.estimate(b, 12.5 + b / 8, timeline=0)) for b in 3 * [*range(2, 34)]]  # type: ignore[misc]
