@@ -1,158 +1,151 @@
 package allocator
 
-// bucketSize bounds the entries that an insertion moves. Together with the list of buckets, a set of n blocks costs about
-// log n comparisons and a move of a kilobyte, for a hundred blocks as for a hundred thousand.
-const bucketSize = 64
+// freeSet holds the free blocks of a pool by size, then address. Hundreds of free blocks of a training have a few dozen sizes,
+// so each size is there once, with its blocks.
+type freeSet struct {
+	sizes  []uint64    // that there are blocks of, rising
+	lists  []int32     // of each size, index into places
+	places [][]located // the blocks of a size by falling address: the one that is taken first is the last
+	unused []int32     // lists without a size, kept so that steady use allocates nothing
+}
+
+// usualPlaces is for how many blocks of a size there is room at first.
+const usualPlaces = 16
+
+type located struct {
+	address uint64
+	block   int32
+}
 
 type entry struct {
-	size, address uint64
-	block         int32
+	size uint64
+	located
 }
 
-// freeSet holds the free blocks of a pool by size, then address: sorted buckets, none of them empty.
-type freeSet struct {
-	buckets [][]entry
-	spare   [][]entry // emptied buckets, kept so that steady use allocates nothing
-}
+// cursor points at an entry by its size's index and its place among the blocks of that size.
+type cursor struct{ size, place int }
 
-type cursor struct{ bucket, index int }
+func (s *freeSet) valid(c cursor) bool { return c.size < len(s.sizes) }
 
-func (s *freeSet) valid(c cursor) bool { return c.bucket < len(s.buckets) }
+func (s *freeSet) at(c cursor) entry { return entry{s.sizes[c.size], s.of(c.size)[c.place]} }
 
-func (s *freeSet) at(c cursor) entry { return s.buckets[c.bucket][c.index] }
+func (s *freeSet) of(size int) []located { return s.places[s.lists[size]] }
 
 func (s *freeSet) next(c cursor) cursor {
-	if c.index++; c.index == len(s.buckets[c.bucket]) {
-		return cursor{c.bucket + 1, 0}
+	if c.place == 0 {
+		return s.first(c.size + 1)
 	}
-	return c
+	return cursor{c.size, c.place - 1}
+}
+
+// first points at the block of a size, by its index, that is at the lowest address.
+func (s *freeSet) first(size int) cursor {
+	if size == len(s.sizes) {
+		return cursor{size, 0}
+	}
+	return cursor{size, len(s.of(size)) - 1}
 }
 
 // last points at the largest entry of a set that is not empty.
-func (s *freeSet) last() cursor {
-	bucket := len(s.buckets) - 1
-	return cursor{bucket, len(s.buckets[bucket]) - 1}
-}
+func (s *freeSet) last() cursor { return cursor{len(s.sizes) - 1, 0} }
 
 // largest is the size of the last entry, 0 for an empty set.
 func (s *freeSet) largest() uint64 {
-	if len(s.buckets) == 0 {
+	if len(s.sizes) == 0 {
 		return 0
 	}
-	return s.at(s.last()).size
+	return s.sizes[len(s.sizes)-1]
 }
 
-// lowerBound points at the first entry that is not before (size, address).
-func (s *freeSet) lowerBound(size, address uint64) cursor {
-	low, high := 0, len(s.buckets)
-	for low < high {
-		middle := (low + high) / 2
-		bucket := s.buckets[middle]
-		if bucket[len(bucket)-1].before(size, address) {
-			low = middle + 1
-		} else {
-			high = middle
+// atLeast points at the first entry of that size or more.
+func (s *freeSet) atLeast(size uint64) cursor { return s.first(s.indexOf(size)) }
+
+// indexOf is the index of the first size that is not below one. There is no branch to predict in its loop.
+func (s *freeSet) indexOf(size uint64) int {
+	sizes, base := s.sizes, 0
+	for n := len(sizes); n > 0; {
+		half := (n + 1) / 2
+		if sizes[base+half-1] < size {
+			base += half
 		}
+		n -= half
 	}
-	if low == len(s.buckets) {
-		return cursor{low, 0}
-	}
-	return cursor{low, search(s.buckets[low], size, address)}
+	return base
 }
 
-func search(bucket []entry, size, address uint64) int {
-	low, high := 0, len(bucket)
-	for low < high {
-		middle := (low + high) / 2
-		if bucket[middle].before(size, address) {
-			low = middle + 1
-		} else {
-			high = middle
+// find points at the entry of that size and address, which must be there.
+func (s *freeSet) find(size, address uint64) cursor {
+	at := s.indexOf(size)
+	return cursor{at, placeOf(s.of(at), address)}
+}
+
+// placeOf is the index of the first block that is not above an address.
+func placeOf(places []located, address uint64) int {
+	base := 0
+	for n := len(places); n > 0; {
+		half := (n + 1) / 2
+		if places[base+half-1].address > address {
+			base += half
 		}
+		n -= half
 	}
-	return low
-}
-
-func (e *entry) before(size, address uint64) bool {
-	return e.size < size || (e.size == size && e.address < address)
+	return base
 }
 
 func (s *freeSet) insert(e entry) {
-	c := s.lowerBound(e.size, e.address)
-	switch {
-	case len(s.buckets) == 0:
-		s.addBucket(0)
-	case c.bucket == len(s.buckets):
-		c = cursor{c.bucket - 1, len(s.buckets[c.bucket-1])}
+	at := s.indexOf(e.size)
+	if at == len(s.sizes) || s.sizes[at] != e.size {
+		s.addSize(at, e.size)
 	}
-	if len(s.buckets[c.bucket]) == bucketSize {
-		c = s.halve(c)
-	}
-	bucket := append(s.buckets[c.bucket], entry{})
-	copy(bucket[c.index+1:], bucket[c.index:])
-	bucket[c.index] = e
-	s.buckets[c.bucket] = bucket
+	list := s.lists[at]
+	place := placeOf(s.places[list], e.address)
+	s.places[list] = append(s.places[list], located{})
+	places := s.places[list]
+	copy(places[place+1:], places[place:])
+	places[place] = e.located
 }
 
-// halve splits a full bucket in two and gives the place that c has afterwards.
-func (s *freeSet) halve(c cursor) cursor {
-	const half = bucketSize / 2
-	s.addBucket(c.bucket + 1)
-	full := s.buckets[c.bucket]
-	s.buckets[c.bucket+1] = append(s.buckets[c.bucket+1], full[half:]...)
-	s.buckets[c.bucket] = full[:half]
-	if c.index > half {
-		return cursor{c.bucket + 1, c.index - half}
+func (s *freeSet) addSize(at int, size uint64) {
+	if len(s.unused) == 0 {
+		s.unused = append(s.unused, int32(len(s.places)))
+		s.places = append(s.places, make([]located, 0, usualPlaces))
 	}
-	return c
+	last := len(s.unused) - 1
+	s.sizes, s.lists = append(s.sizes, 0), append(s.lists, 0)
+	copy(s.sizes[at+1:], s.sizes[at:])
+	copy(s.lists[at+1:], s.lists[at:])
+	s.sizes[at], s.lists[at] = size, s.unused[last]
+	s.unused = s.unused[:last]
 }
 
-func (s *freeSet) addBucket(at int) {
-	var bucket []entry
-	if last := len(s.spare) - 1; last >= 0 {
-		bucket, s.spare = s.spare[last], s.spare[:last]
-	} else {
-		bucket = make([]entry, 0, bucketSize)
-	}
-	s.buckets = append(s.buckets, nil)
-	copy(s.buckets[at+1:], s.buckets[at:])
-	s.buckets[at] = bucket
-}
-
-// remove takes out the entry of that size and address, which must be there.
-func (s *freeSet) remove(size, address uint64) { s.removeAt(s.lowerBound(size, address)) }
-
-func (s *freeSet) removeAt(c cursor) {
-	bucket := s.buckets[c.bucket]
-	bucket = bucket[:c.index+copy(bucket[c.index:], bucket[c.index+1:])]
-	if s.buckets[c.bucket] = bucket; len(bucket) > 0 {
+func (s *freeSet) remove(c cursor) {
+	list := s.lists[c.size]
+	places := s.places[list]
+	copy(places[c.place:], places[c.place+1:])
+	if s.places[list] = places[:len(places)-1]; len(places) > 1 {
 		return
 	}
-	s.spare = append(s.spare, bucket)
-	s.buckets = append(s.buckets[:c.bucket], s.buckets[c.bucket+1:]...)
+	s.unused = append(s.unused, list)
+	s.sizes = append(s.sizes[:c.size], s.sizes[c.size+1:]...)
+	s.lists = append(s.lists[:c.size], s.lists[c.size+1:]...)
 }
 
-// replace puts an entry in place of another one. Mostly it stays where it is, as what is left of the largest block does.
+// replace puts an entry in place of another one. Often it stays where it is, as what is left of the largest block does.
 func (s *freeSet) replace(c cursor, e entry) {
-	bucket := s.buckets[c.bucket]
-	inOrder := (c.index == 0 || bucket[c.index-1].before(e.size, e.address)) &&
-		(c.index == len(bucket)-1 || e.before(bucket[c.index+1].size, bucket[c.index+1].address))
-	first, last := c.index == 0 && c.bucket > 0, c.index == len(bucket)-1 && c.bucket < len(s.buckets)-1
-	if inOrder && !first && !last { // else neighbours are in other buckets
-		bucket[c.index] = e
+	places := s.of(c.size)
+	if len(places) == 1 && (c.size == 0 || s.sizes[c.size-1] < e.size) && (c.size == len(s.sizes)-1 || e.size < s.sizes[c.size+1]) {
+		s.sizes[c.size], places[0] = e.size, e.located
 		return
 	}
-	s.removeAt(c)
+	s.remove(c)
 	s.insert(e)
 }
 
 // blocks lists the entries' blocks in order, for passes that change the set.
 func (s *freeSet) blocks() []int32 {
 	var all []int32
-	for _, bucket := range s.buckets {
-		for _, e := range bucket {
-			all = append(all, e.block)
-		}
+	for at := s.first(0); s.valid(at); at = s.next(at) {
+		all = append(all, s.at(at).block)
 	}
 	return all
 }

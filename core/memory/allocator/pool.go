@@ -20,7 +20,7 @@ func (a *Allocator) freed(p *pool, index int32) entry {
 	if b.split() && !b.expandable {
 		a.stats.InactiveSplit += b.size
 	}
-	return entry{size: b.size, address: b.address, block: index}
+	return entry{b.size, located{b.address, index}}
 }
 
 // putBack gives a block that is no longer allocated back to the pool, merged with its free neighbours, in the place of one of them if there is one.
@@ -37,7 +37,7 @@ func (a *Allocator) putBack(p *pool, index int32) {
 		return
 	}
 	n := &a.blocks[neighbour]
-	at := p.free.lowerBound(n.size, n.address)
+	at := p.free.find(n.size, n.address)
 	a.left(n)
 	a.absorb(index, neighbour)
 	p.free.replace(at, a.freed(p, index))
@@ -45,7 +45,7 @@ func (a *Allocator) putBack(p *pool, index int32) {
 
 func (a *Allocator) removeFree(p *pool, index int32) {
 	b := &a.blocks[index]
-	p.free.remove(b.size, b.address)
+	p.free.remove(p.free.find(b.size, b.address))
 	a.left(b)
 }
 
@@ -62,7 +62,7 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	if a.collects {
 		p.searches++
 	}
-	at := p.free.lowerBound(size, 0)
+	at := p.free.atLeast(size)
 	if !p.free.valid(at) {
 		return 0
 	}
@@ -78,7 +78,7 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	}
 	a.left(&a.blocks[found.block])
 	if !a.shouldSplit(p, found.size-size, size) {
-		p.free.removeAt(at)
+		p.free.remove(at)
 		return found.block
 	}
 	front := a.splitFront(p, found.block, size)
