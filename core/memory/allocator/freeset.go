@@ -1,144 +1,138 @@
 package allocator
 
-// freeSet holds the free blocks of a pool by size, then address. Hundreds of free blocks of a training have a few dozen sizes,
-// so each size is there once, with its blocks.
+import "math/bits"
+
+const (
+	classBits = 4 // a power of two and the next have 2^4 classes of sizes between them
+	perOctave = 1 << classBits
+	octaves   = 64 - 9 - classBits // of sizes in units of minBlock, those of less than perOctave units being the first
+	usualFree = 16                 // for how many blocks a class has room at first
+)
+
+// freeSet holds the free blocks of a pool by size, then address, in classes of sizes. A class is found without a search, and the
+// hundreds of free blocks of a training have a few dozen sizes, so that few classes hold more than one.
 type freeSet struct {
-	sizes  []uint64    // that there are blocks of, rising
-	lists  []int32     // of each size, index into places
-	places [][]located // the blocks of a size by falling address: the one that is taken first is the last
-	unused []int32     // lists without a size, kept so that steady use allocates nothing
-}
-
-// usualPlaces is for how many blocks of a size there is room at first.
-const usualPlaces = 16
-
-type located struct {
-	address uint64
-	block   int32
+	classes [octaves * perOctave][]entry // in falling order: the one that is taken first is the last
+	filled  [octaves]uint16              // a bit for each class that has entries
+	octaves uint64                       // a bit for each octave that has
 }
 
 type entry struct {
-	size uint64
-	located
+	size, address uint64
+	block         int32
 }
 
-// cursor points at an entry by its size's index and its place among the blocks of that size.
-type cursor struct{ size, place int }
+// cursor points at an entry.
+type cursor struct{ class, index int }
 
-func (s *freeSet) valid(c cursor) bool { return c.size < len(s.sizes) }
+func classOf(size uint64) int {
+	units := size / minBlock
+	if units < perOctave {
+		return int(units)
+	}
+	shift := bits.Len64(units) - 1 - classBits
+	return (shift+1)<<classBits | int(units>>shift)&(perOctave-1)
+}
 
-func (s *freeSet) at(c cursor) entry { return entry{s.sizes[c.size], s.of(c.size)[c.place]} }
+func (s *freeSet) valid(c cursor) bool { return c.class < len(s.classes) }
 
-func (s *freeSet) of(size int) []located { return s.places[s.lists[size]] }
+func (s *freeSet) at(c cursor) entry { return s.classes[c.class][c.index] }
 
 func (s *freeSet) next(c cursor) cursor {
-	if c.place == 0 {
-		return s.first(c.size + 1)
+	if c.index == 0 {
+		return s.first(c.class + 1)
 	}
-	return cursor{c.size, c.place - 1}
+	return cursor{c.class, c.index - 1}
 }
 
-// first points at the block of a size, by its index, that is at the lowest address.
-func (s *freeSet) first(size int) cursor {
-	if size == len(s.sizes) {
-		return cursor{size, 0}
+// first points at the first entry of the classes from one on.
+func (s *freeSet) first(class int) cursor {
+	octave, within, filled := class>>classBits, class&(perOctave-1), uint16(0)
+	if octave < octaves {
+		filled = s.filled[octave] >> within << within
 	}
-	return cursor{size, len(s.of(size)) - 1}
+	if filled == 0 {
+		if octave = bits.TrailingZeros64(s.octaves >> (octave + 1) << (octave + 1)); octave == 64 {
+			return cursor{len(s.classes), 0}
+		}
+		filled = s.filled[octave]
+	}
+	class = octave<<classBits | bits.TrailingZeros16(filled)
+	return cursor{class, len(s.classes[class]) - 1}
 }
 
 // last points at the largest entry of a set that is not empty.
-func (s *freeSet) last() cursor { return cursor{len(s.sizes) - 1, 0} }
+func (s *freeSet) last() cursor {
+	octave := bits.Len64(s.octaves) - 1
+	return cursor{octave<<classBits | (bits.Len16(s.filled[octave]) - 1), 0}
+}
 
 // largest is the size of the last entry, 0 for an empty set.
 func (s *freeSet) largest() uint64 {
-	if len(s.sizes) == 0 {
+	if s.octaves == 0 {
 		return 0
 	}
-	return s.sizes[len(s.sizes)-1]
+	return s.at(s.last()).size
 }
 
 // atLeast points at the first entry of that size or more.
-func (s *freeSet) atLeast(size uint64) cursor { return s.first(s.indexOf(size)) }
-
-// indexOf is the index of the first size that is not below one. There is no branch to predict in its loop.
-func (s *freeSet) indexOf(size uint64) int {
-	sizes, base := s.sizes, 0
-	for n := len(sizes); n > 0; {
-		half := (n + 1) / 2
-		if sizes[base+half-1] < size {
-			base += half
-		}
-		n -= half
+func (s *freeSet) atLeast(size uint64) cursor {
+	class := classOf(size)
+	if c := s.find(class, size, 0); c.index >= 0 {
+		return c
 	}
-	return base
+	return s.first(class + 1)
 }
 
-// find points at the entry of that size and address, which must be there.
-func (s *freeSet) find(size, address uint64) cursor {
-	at := s.indexOf(size)
-	return cursor{at, placeOf(s.of(at), address)}
+// find points at the first entry of a class that is not before (size, address), at -1 without one.
+func (s *freeSet) find(class int, size, address uint64) cursor {
+	return cursor{class, notBefore(s.classes[class], size, address) - 1}
 }
 
-// placeOf is the index of the first block that is not above an address.
-func placeOf(places []located, address uint64) int {
-	base := 0
-	for n := len(places); n > 0; {
+// notBefore counts the entries that are not before (size, address), which stand first. There is no branch to predict in its loop.
+func notBefore(entries []entry, size, address uint64) int {
+	count := 0
+	for n := len(entries); n > 0; {
 		half := (n + 1) / 2
-		if places[base+half-1].address > address {
-			base += half
-		}
+		e := &entries[count+half-1]
+		_, lower := bits.Sub64(e.address, address, 0)
+		_, before := bits.Sub64(e.size, size, lower)
+		count += half &^ -int(before)
 		n -= half
 	}
-	return base
+	return count
 }
 
 func (s *freeSet) insert(e entry) {
-	at := s.indexOf(e.size)
-	if at == len(s.sizes) || s.sizes[at] != e.size {
-		s.addSize(at, e.size)
+	class := classOf(e.size)
+	entries := s.classes[class]
+	if len(entries) == 0 {
+		s.filled[class>>classBits] |= 1 << (class & (perOctave - 1))
+		s.octaves |= 1 << (class >> classBits)
+		if entries == nil {
+			s.classes[class] = make([]entry, 0, usualFree)
+		}
 	}
-	list := s.lists[at]
-	place := placeOf(s.places[list], e.address)
-	s.places[list] = append(s.places[list], located{})
-	places := s.places[list]
-	copy(places[place+1:], places[place:])
-	places[place] = e.located
+	at := notBefore(entries, e.size, e.address)
+	s.classes[class] = append(s.classes[class], entry{})
+	entries = s.classes[class]
+	copy(entries[at+1:], entries[at:])
+	entries[at] = e
 }
 
-func (s *freeSet) addSize(at int, size uint64) {
-	if len(s.unused) == 0 {
-		s.unused = append(s.unused, int32(len(s.places)))
-		s.places = append(s.places, make([]located, 0, usualPlaces))
-	}
-	last := len(s.unused) - 1
-	s.sizes, s.lists = append(s.sizes, 0), append(s.lists, 0)
-	copy(s.sizes[at+1:], s.sizes[at:])
-	copy(s.lists[at+1:], s.lists[at:])
-	s.sizes[at], s.lists[at] = size, s.unused[last]
-	s.unused = s.unused[:last]
-}
+// remove takes out the entry of that size and address, which must be there.
+func (s *freeSet) remove(size, address uint64) { s.removeAt(s.find(classOf(size), size, address)) }
 
-func (s *freeSet) remove(c cursor) {
-	list := s.lists[c.size]
-	places := s.places[list]
-	copy(places[c.place:], places[c.place+1:])
-	if s.places[list] = places[:len(places)-1]; len(places) > 1 {
+func (s *freeSet) removeAt(c cursor) {
+	entries := s.classes[c.class]
+	copy(entries[c.index:], entries[c.index+1:])
+	if s.classes[c.class] = entries[:len(entries)-1]; len(entries) > 1 {
 		return
 	}
-	s.unused = append(s.unused, list)
-	s.sizes = append(s.sizes[:c.size], s.sizes[c.size+1:]...)
-	s.lists = append(s.lists[:c.size], s.lists[c.size+1:]...)
-}
-
-// replace puts an entry in place of another one. Often it stays where it is, as what is left of the largest block does.
-func (s *freeSet) replace(c cursor, e entry) {
-	places := s.of(c.size)
-	if len(places) == 1 && (c.size == 0 || s.sizes[c.size-1] < e.size) && (c.size == len(s.sizes)-1 || e.size < s.sizes[c.size+1]) {
-		s.sizes[c.size], places[0] = e.size, e.located
-		return
+	octave := c.class >> classBits
+	if s.filled[octave] &^= 1 << (c.class & (perOctave - 1)); s.filled[octave] == 0 {
+		s.octaves &^= 1 << octave
 	}
-	s.remove(c)
-	s.insert(e)
 }
 
 // blocks lists the entries' blocks in order, for passes that change the set.
@@ -148,4 +142,15 @@ func (s *freeSet) blocks() []int32 {
 		all = append(all, s.at(at).block)
 	}
 	return all
+}
+
+// replace puts an entry in place of another one.
+func (s *freeSet) replace(c cursor, e entry) {
+	entries := s.classes[c.class]
+	if c.class == classOf(e.size) && len(entries) == 1 {
+		entries[0] = e
+		return
+	}
+	s.removeAt(c)
+	s.insert(e)
 }

@@ -20,7 +20,7 @@ func (a *Allocator) freed(p *pool, index int32) entry {
 	if b.split() && !b.expandable {
 		a.stats.InactiveSplit += b.size
 	}
-	return entry{b.size, located{b.address, index}}
+	return entry{size: b.size, address: b.address, block: index}
 }
 
 // putBack gives a block that is no longer allocated back to the pool, merged with its free neighbours, in the place of one of them if there is one.
@@ -37,7 +37,7 @@ func (a *Allocator) putBack(p *pool, index int32) {
 		return
 	}
 	n := &a.blocks[neighbour]
-	at := p.free.find(n.size, n.address)
+	at := p.free.find(classOf(n.size), n.size, n.address)
 	a.left(n)
 	a.absorb(index, neighbour)
 	p.free.replace(at, a.freed(p, index))
@@ -45,7 +45,7 @@ func (a *Allocator) putBack(p *pool, index int32) {
 
 func (a *Allocator) removeFree(p *pool, index int32) {
 	b := &a.blocks[index]
-	p.free.remove(p.free.find(b.size, b.address))
+	p.free.remove(b.size, b.address)
 	a.left(b)
 }
 
@@ -78,7 +78,7 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	}
 	a.left(&a.blocks[found.block])
 	if !a.shouldSplit(p, found.size-size, size) {
-		p.free.remove(at)
+		p.free.removeAt(at)
 		return found.block
 	}
 	front := a.splitFront(p, found.block, size)
