@@ -25,6 +25,13 @@ type entry struct {
 // cursor points at an entry.
 type cursor struct{ class, index int }
 
+func (s *freeSet) clear() {
+	for i := range s.classes {
+		s.classes[i] = s.classes[i][:0]
+	}
+	s.filled, s.octaves = [octaves]uint16{}, 0
+}
+
 func classOf(size uint64) int {
 	units := size / minBlock
 	if units < perOctave {
