@@ -85,13 +85,17 @@ func (s *freeSet) largest() uint64 {
 // atLeast points at the first entry of that size or more.
 func (s *freeSet) atLeast(size uint64) cursor {
 	class := classOf(size)
-	if c := s.find(class, size, 0); c.index >= 0 {
-		return c
+	entries := s.classes[class]
+	switch n := len(entries); {
+	case n == 0 || entries[0].size < size:
+		return s.first(class + 1)
+	case entries[n-1].size >= size: // as nearly always
+		return cursor{class, n - 1}
 	}
-	return s.first(class + 1)
+	return s.find(class, size, 0)
 }
 
-// find points at the first entry of a class that is not before (size, address), at -1 without one.
+// find points at the first entry of a class that is not before (size, address).
 func (s *freeSet) find(class int, size, address uint64) cursor {
 	return cursor{class, notBefore(s.classes[class], size, address) - 1}
 }
