@@ -107,8 +107,8 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 		if e >= 0 && e == emptied {
 			p.Allocator.EmptyCache()
 		}
-		if end := at + 1; e >= 0 && end < len(p.events) && p.events[end] == ^e && end < next && end != int(s.Template.Inputs) && p.borrow(&s, e) {
-			at = end
+		if p.freedNext(&s, at, next) && p.borrow(&s, e) {
+			at++
 			continue
 		}
 		if err := p.playEvent(&s, e); err != nil {
@@ -118,6 +118,12 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 	p.freeUntil(pending, math.MaxInt)
 	p.keepSurvivors(s)
 	return nil, nil
+}
+
+// freedNext tells whether an event allocates what the next one frees, with nothing of earlier segments between them.
+func (p *Player) freedNext(s *Segment, at, next int) bool {
+	end := at + 1
+	return end < len(p.events) && p.events[at] >= 0 && p.events[end] == ^p.events[at] && end < next && end != int(s.Template.Inputs)
 }
 
 // borrow plays the events of a storage that is freed next, one in seven of a training, where that leaves nothing behind.
