@@ -42,7 +42,7 @@ func (m *Model) atPeak(highest replay.Moment, rows int) peak.AtPeak {
 	}
 	newest := t.Storages[highest.Storage]
 	at := peak.AtPeak{Segment: t.Kind, Phase: t.PhaseOf(highest.Storage), Op: m.ops[newest.Op], Module: m.modules[newest.Module],
-		Components: map[string]uint64{}, Modules: peak.ModuleRows(m.modules, highest.Modules, rows)}
+		Components: map[string]uint64{}, Modules: peak.ModuleRows(m.layers, highest.Modules, rows)}
 	for i, name := range m.templates.Components {
 		if highest.Components[i] > 0 {
 			at.Components[name] = highest.Components[i]

@@ -56,14 +56,19 @@ type Allocator struct {
 
 // New makes an allocator that has reserved nothing yet.
 func New(settings Settings) *Allocator {
-	settings = settings.filled()
-	a := &Allocator{
-		settings: settings, maxSplit: settings.MaxSplitSize, allowed: settings.allowed(),
-		blocks: make([]block, 1, 1024), nextAddress: smallSegment,
-		small: pool{small: true, page: smallSegment}, large: pool{page: settings.LargeSegmentSize},
-	}
-	a.collects = a.allowed != unlimited && settings.GarbageCollectionThreshold > 0
+	a := &Allocator{blocks: make([]block, 1, 1024)}
+	a.Reset(settings)
 	return a
+}
+
+// Reset makes a new allocator of one that is no longer used, in its place. Blocks from before mean nothing to it.
+func (a *Allocator) Reset(settings Settings) {
+	settings = settings.filled()
+	a.Watch, a.settings, a.maxSplit, a.allowed = nil, settings, settings.MaxSplitSize, settings.allowed()
+	a.collects = a.allowed != unlimited && settings.GarbageCollectionThreshold > 0
+	a.blocks, a.unused, a.nextAddress, a.stats = a.blocks[:1], a.unused[:0], smallSegment, Stats{}
+	a.small.reset(true, smallSegment)
+	a.large.reset(false, settings.LargeSegmentSize)
 }
 
 // Malloc finds room for a number of bytes, as cudaMalloc would be called for through the cache. It fails with
@@ -113,6 +118,27 @@ func (a *Allocator) Free(handle Block) error {
 	b.generation++
 	a.putBack(a.poolOf(b), handle.index)
 	return nil
+}
+
+// Borrow does what Malloc and then Free do where a free block serves both, which changes nothing but peaks: it gives the bytes
+// that are allocated between the two. Where it is not ok nothing was done, as where a watcher would miss it.
+func (a *Allocator) Borrow(bytes uint64) (held uint64, ok bool) {
+	if bytes == 0 || bytes >= tooLarge || a.collects || a.Watch != nil {
+		return 0, false
+	}
+	size := a.settings.roundSize(bytes)
+	p := a.poolFor(size)
+	at, ok := a.bestFit(p, size)
+	if !ok {
+		return 0, false
+	}
+	held = p.free.at(at).size
+	if a.shouldSplit(p, held-size, size) {
+		held = size
+	}
+	a.stats.allocate(held, bytes)
+	a.stats.free(held, bytes)
+	return held, true
 }
 
 // EmptyCache gives every segment without a live block back to the device (torch.cuda.empty_cache).

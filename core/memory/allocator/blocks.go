@@ -29,10 +29,9 @@ func (a *Allocator) newBlock(p *pool, address, size uint64) int32 {
 		index = int32(len(a.blocks))
 		a.blocks = append(a.blocks, block{})
 	}
-	a.blocks[index] = block{
-		address: address, size: size, generation: a.blocks[index].generation, live: true, small: p.small, mapped: true,
-		expandable: a.settings.ExpandableSegments,
-	}
+	b := &a.blocks[index] // set field by field, as this is much of the work of a split
+	b.address, b.size, b.requested, b.prev, b.next = address, size, 0, 0, 0
+	b.live, b.small, b.allocated, b.mapped, b.expandable = true, p.small, false, true, a.settings.ExpandableSegments
 	return index
 }
 

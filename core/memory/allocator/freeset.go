@@ -1,158 +1,167 @@
 package allocator
 
-// bucketSize bounds the entries that an insertion moves. Together with the list of buckets, a set of n blocks costs about
-// log n comparisons and a move of a kilobyte, for a hundred blocks as for a hundred thousand.
-const bucketSize = 64
+import "math/bits"
+
+const (
+	classBits = 4 // a power of two and the next have 2^4 classes of sizes between them
+	perOctave = 1 << classBits
+	octaves   = 64 - 9 - classBits // of sizes in units of minBlock, those of less than perOctave units being the first
+	usualFree = 16                 // for how many blocks a class has room at first
+)
+
+// freeSet holds the free blocks of a pool by size, then address, in classes of sizes. A class is found without a search, and the
+// hundreds of free blocks of a training have a few dozen sizes, so that few classes hold more than one.
+type freeSet struct {
+	classes [octaves * perOctave][]entry // in falling order: the one that is taken first is the last
+	filled  [octaves]uint16              // a bit for each class that has entries
+	octaves uint64                       // a bit for each octave that has
+}
 
 type entry struct {
 	size, address uint64
 	block         int32
 }
 
-// freeSet holds the free blocks of a pool by size, then address: sorted buckets, none of them empty.
-type freeSet struct {
-	buckets [][]entry
-	spare   [][]entry // emptied buckets, kept so that steady use allocates nothing
+// cursor points at an entry.
+type cursor struct{ class, index int }
+
+func (s *freeSet) clear() {
+	for i := range s.classes {
+		s.classes[i] = s.classes[i][:0]
+	}
+	s.filled, s.octaves = [octaves]uint16{}, 0
 }
 
-type cursor struct{ bucket, index int }
+func classOf(size uint64) int {
+	units := size / minBlock
+	if units < perOctave {
+		return int(units)
+	}
+	shift := bits.Len64(units) - 1 - classBits
+	return (shift+1)<<classBits | int(units>>shift)&(perOctave-1)
+}
 
-func (s *freeSet) valid(c cursor) bool { return c.bucket < len(s.buckets) }
+func (s *freeSet) valid(c cursor) bool { return c.class < len(s.classes) }
 
-func (s *freeSet) at(c cursor) entry { return s.buckets[c.bucket][c.index] }
+func (s *freeSet) at(c cursor) entry { return s.classes[c.class][c.index] }
 
 func (s *freeSet) next(c cursor) cursor {
-	if c.index++; c.index == len(s.buckets[c.bucket]) {
-		return cursor{c.bucket + 1, 0}
+	if c.index == 0 {
+		return s.first(c.class + 1)
 	}
-	return c
+	return cursor{c.class, c.index - 1}
+}
+
+// first points at the first entry of the classes from one on.
+func (s *freeSet) first(class int) cursor {
+	octave, within, filled := class>>classBits, class&(perOctave-1), uint16(0)
+	if octave < octaves {
+		filled = s.filled[octave] >> within << within
+	}
+	if filled == 0 {
+		if octave = bits.TrailingZeros64(s.octaves >> (octave + 1) << (octave + 1)); octave == 64 {
+			return cursor{len(s.classes), 0}
+		}
+		filled = s.filled[octave]
+	}
+	class = octave<<classBits | bits.TrailingZeros16(filled)
+	return cursor{class, len(s.classes[class]) - 1}
 }
 
 // last points at the largest entry of a set that is not empty.
 func (s *freeSet) last() cursor {
-	bucket := len(s.buckets) - 1
-	return cursor{bucket, len(s.buckets[bucket]) - 1}
+	octave := bits.Len64(s.octaves) - 1
+	return cursor{octave<<classBits | (bits.Len16(s.filled[octave]) - 1), 0}
 }
 
 // largest is the size of the last entry, 0 for an empty set.
 func (s *freeSet) largest() uint64 {
-	if len(s.buckets) == 0 {
+	if s.octaves == 0 {
 		return 0
 	}
 	return s.at(s.last()).size
 }
 
-// lowerBound points at the first entry that is not before (size, address).
-func (s *freeSet) lowerBound(size, address uint64) cursor {
-	low, high := 0, len(s.buckets)
-	for low < high {
-		middle := (low + high) / 2
-		bucket := s.buckets[middle]
-		if bucket[len(bucket)-1].before(size, address) {
-			low = middle + 1
-		} else {
-			high = middle
-		}
+// atLeast points at the first entry of that size or more.
+func (s *freeSet) atLeast(size uint64) cursor {
+	class := classOf(size)
+	entries := s.classes[class]
+	switch n := len(entries); {
+	case n == 0 || entries[0].size < size:
+		return s.first(class + 1)
+	case entries[n-1].size >= size: // as nearly always
+		return cursor{class, n - 1}
 	}
-	if low == len(s.buckets) {
-		return cursor{low, 0}
-	}
-	return cursor{low, search(s.buckets[low], size, address)}
+	return s.find(class, size, 0)
 }
 
-func search(bucket []entry, size, address uint64) int {
-	low, high := 0, len(bucket)
-	for low < high {
-		middle := (low + high) / 2
-		if bucket[middle].before(size, address) {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low
+// find points at the first entry of a class that is not before (size, address).
+func (s *freeSet) find(class int, size, address uint64) cursor {
+	return cursor{class, notBefore(s.classes[class], size, address) - 1}
 }
 
-func (e *entry) before(size, address uint64) bool {
-	return e.size < size || (e.size == size && e.address < address)
+// notBefore counts the entries that are not before (size, address), which stand first. There is no branch to predict in its loop.
+func notBefore(entries []entry, size, address uint64) int {
+	count := 0
+	for n := len(entries); n > 0; {
+		half := (n + 1) / 2
+		e := &entries[count+half-1]
+		_, lower := bits.Sub64(e.address, address, 0)
+		_, before := bits.Sub64(e.size, size, lower)
+		count += half &^ -int(before)
+		n -= half
+	}
+	return count
 }
 
 func (s *freeSet) insert(e entry) {
-	c := s.lowerBound(e.size, e.address)
-	switch {
-	case len(s.buckets) == 0:
-		s.addBucket(0)
-	case c.bucket == len(s.buckets):
-		c = cursor{c.bucket - 1, len(s.buckets[c.bucket-1])}
+	class := classOf(e.size)
+	entries := s.classes[class]
+	if len(entries) == 0 {
+		s.filled[class>>classBits] |= 1 << (class & (perOctave - 1))
+		s.octaves |= 1 << (class >> classBits)
+		if entries == nil {
+			s.classes[class] = make([]entry, 0, usualFree)
+		}
 	}
-	if len(s.buckets[c.bucket]) == bucketSize {
-		c = s.halve(c)
-	}
-	bucket := append(s.buckets[c.bucket], entry{})
-	copy(bucket[c.index+1:], bucket[c.index:])
-	bucket[c.index] = e
-	s.buckets[c.bucket] = bucket
-}
-
-// halve splits a full bucket in two and gives the place that c has afterwards.
-func (s *freeSet) halve(c cursor) cursor {
-	const half = bucketSize / 2
-	s.addBucket(c.bucket + 1)
-	full := s.buckets[c.bucket]
-	s.buckets[c.bucket+1] = append(s.buckets[c.bucket+1], full[half:]...)
-	s.buckets[c.bucket] = full[:half]
-	if c.index > half {
-		return cursor{c.bucket + 1, c.index - half}
-	}
-	return c
-}
-
-func (s *freeSet) addBucket(at int) {
-	var bucket []entry
-	if last := len(s.spare) - 1; last >= 0 {
-		bucket, s.spare = s.spare[last], s.spare[:last]
-	} else {
-		bucket = make([]entry, 0, bucketSize)
-	}
-	s.buckets = append(s.buckets, nil)
-	copy(s.buckets[at+1:], s.buckets[at:])
-	s.buckets[at] = bucket
+	at := notBefore(entries, e.size, e.address)
+	s.classes[class] = append(s.classes[class], entry{})
+	entries = s.classes[class]
+	copy(entries[at+1:], entries[at:])
+	entries[at] = e
 }
 
 // remove takes out the entry of that size and address, which must be there.
-func (s *freeSet) remove(size, address uint64) { s.removeAt(s.lowerBound(size, address)) }
+func (s *freeSet) remove(size, address uint64) { s.removeAt(s.find(classOf(size), size, address)) }
 
 func (s *freeSet) removeAt(c cursor) {
-	bucket := s.buckets[c.bucket]
-	bucket = bucket[:c.index+copy(bucket[c.index:], bucket[c.index+1:])]
-	if s.buckets[c.bucket] = bucket; len(bucket) > 0 {
+	entries := s.classes[c.class]
+	copy(entries[c.index:], entries[c.index+1:])
+	if s.classes[c.class] = entries[:len(entries)-1]; len(entries) > 1 {
 		return
 	}
-	s.spare = append(s.spare, bucket)
-	s.buckets = append(s.buckets[:c.bucket], s.buckets[c.bucket+1:]...)
-}
-
-// replace puts an entry in place of another one. Mostly it stays where it is, as what is left of the largest block does.
-func (s *freeSet) replace(c cursor, e entry) {
-	bucket := s.buckets[c.bucket]
-	inOrder := (c.index == 0 || bucket[c.index-1].before(e.size, e.address)) &&
-		(c.index == len(bucket)-1 || e.before(bucket[c.index+1].size, bucket[c.index+1].address))
-	first, last := c.index == 0 && c.bucket > 0, c.index == len(bucket)-1 && c.bucket < len(s.buckets)-1
-	if inOrder && !first && !last { // else neighbours are in other buckets
-		bucket[c.index] = e
-		return
+	octave := c.class >> classBits
+	if s.filled[octave] &^= 1 << (c.class & (perOctave - 1)); s.filled[octave] == 0 {
+		s.octaves &^= 1 << octave
 	}
-	s.removeAt(c)
-	s.insert(e)
 }
 
 // blocks lists the entries' blocks in order, for passes that change the set.
 func (s *freeSet) blocks() []int32 {
 	var all []int32
-	for _, bucket := range s.buckets {
-		for _, e := range bucket {
-			all = append(all, e.block)
-		}
+	for at := s.first(0); s.valid(at); at = s.next(at) {
+		all = append(all, s.at(at).block)
 	}
 	return all
+}
+
+// replace puts an entry in place of another one.
+func (s *freeSet) replace(c cursor, e entry) {
+	entries := s.classes[c.class]
+	if c.class == classOf(e.size) && len(entries) == 1 {
+		entries[0] = e
+		return
+	}
+	s.removeAt(c)
+	s.insert(e)
 }

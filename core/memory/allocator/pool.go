@@ -11,6 +11,11 @@ type pool struct {
 	small    bool
 }
 
+func (p *pool) reset(small bool, page uint64) {
+	p.free.clear()
+	p.unmapped, p.searches, p.page, p.small = p.unmapped[:0], 0, page, small
+}
+
 func (a *Allocator) addFree(p *pool, index int32) { p.free.insert(a.freed(p, index)) }
 
 // freed counts a block that comes into the pool, and gives its entry.
@@ -37,7 +42,7 @@ func (a *Allocator) putBack(p *pool, index int32) {
 		return
 	}
 	n := &a.blocks[neighbour]
-	at := p.free.lowerBound(n.size, n.address)
+	at := p.free.find(classOf(n.size), n.size, n.address)
 	a.left(n)
 	a.absorb(index, neighbour)
 	p.free.replace(at, a.freed(p, index))
@@ -56,26 +61,16 @@ func (a *Allocator) left(b *block) {
 	}
 }
 
-// takeFree takes the best fit out of the pool, 0 when there is none, and leaves there what is split off: the smallest block
-// that is large enough, the one at the lowest address among equals. When the rules of max_split_size reject it, no other is tried.
+// takeFree takes the best fit out of the pool, 0 when there is none, and leaves there what is split off.
 func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	if a.collects {
 		p.searches++
 	}
-	at := p.free.lowerBound(size, 0)
-	if !p.free.valid(at) {
+	at, ok := a.bestFit(p, size)
+	if !ok {
 		return 0
 	}
-	if a.settings.ExpandableSegments {
-		at = a.skipGrowing(p, at)
-	}
 	found := p.free.at(at)
-	if size < a.maxSplit && found.size >= a.maxSplit {
-		return 0 // an oversize block is kept for oversize requests
-	}
-	if size >= a.maxSplit && found.size >= size+a.settings.MaxNonSplitRounding {
-		return 0 // and wastes no more than the rounding
-	}
 	a.left(&a.blocks[found.block])
 	if !a.shouldSplit(p, found.size-size, size) {
 		p.free.removeAt(at)
@@ -84,6 +79,24 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	front := a.splitFront(p, found.block, size)
 	p.free.replace(at, a.freed(p, found.block))
 	return front
+}
+
+// bestFit finds the smallest block that is large enough, the one at the lowest address among equals. When the rules of
+// max_split_size reject it, no other is tried.
+func (a *Allocator) bestFit(p *pool, size uint64) (at cursor, ok bool) {
+	if at = p.free.atLeast(size); !p.free.valid(at) {
+		return at, false
+	}
+	if a.settings.ExpandableSegments {
+		at = a.skipGrowing(p, at)
+	}
+	switch found := p.free.at(at).size; {
+	case size < a.maxSplit && found >= a.maxSplit: // an oversize block is kept for oversize requests
+		return at, false
+	case size >= a.maxSplit && found >= size+a.settings.MaxNonSplitRounding: // and wastes no more than the rounding
+		return at, false
+	}
+	return at, true
 }
 
 // skipGrowing prefers holes of fixed size to the growing end of an expandable segment, which counts with all the address

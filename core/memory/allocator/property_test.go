@@ -109,12 +109,43 @@ func TestAgreesWithTheReference(t *testing.T) {
 	}
 }
 
+// usedBefore is an allocator in any state.
+func usedBefore(seed uint64) *Allocator {
+	r := rand.New(rand.NewPCG(seed, 3))
+	a := New(randomSettings(r))
+	for range r.IntN(40) {
+		block, _ := a.Malloc(randomSize(r))
+		if r.IntN(2) == 0 {
+			_ = a.Free(block)
+		}
+	}
+	return a
+}
+
+// borrow compares Borrow with an allocation and its end, which leave the reference as it was.
+func borrow(t *testing.T, a *Allocator, slow *reference, size uint64) {
+	before := a.Stats()
+	held, ok := a.Borrow(size)
+	if !ok {
+		require.Equal(t, before, a.Stats())
+		return
+	}
+	piece, found := slow.malloc(size)
+	require.True(t, found)
+	require.Equal(t, piece.size, held)
+	slow.free(piece)
+	before.PeakAllocated = max(before.PeakAllocated, before.Allocated+held)
+	before.PeakRequested = max(before.PeakRequested, before.Requested+size)
+	require.Equal(t, before, a.Stats())
+}
+
 // compare runs one random sequence through both and compares them after every event.
 func compare(t *testing.T, seed uint64, events int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	settings := randomSettings(r)
-	a, slow := New(settings), newReference(settings)
+	a, slow := usedBefore(seed), newReference(settings)
+	a.Reset(settings)
 	var live []Block
 	var mirror []*refPiece
 	for event := range events {
@@ -122,6 +153,8 @@ func compare(t *testing.T, seed uint64, events int) {
 		case choice < 2:
 			a.EmptyCache()
 			slow.empty()
+		case choice < 8:
+			borrow(t, a, slow, randomSize(r))
 		case choice < 50 || len(live) == 0:
 			size := randomSize(r)
 			block, err := a.Malloc(size)

@@ -31,7 +31,7 @@ func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
 		return false
 	}
 	wanted := max(size, a.maxSplit)
-	if at := p.free.lowerBound(wanted, 0); p.free.valid(at) {
+	if at := p.free.atLeast(wanted); p.free.valid(at) {
 		a.release(p, p.free.at(at).block)
 		return true
 	}

@@ -18,12 +18,21 @@ const otherModules = "…"
 // deepest is how many steps of a path without a layer's number make a row of their own.
 const deepest = 3
 
-// ModuleRows sums bytes up by part of the model, largest first, in at most so many rows: a layer each if they fit, else
-// all layers of a stack in one row, and what is left in the last one.
-func ModuleRows(names []string, bytes []uint64, most int) []ModuleBytes {
-	rows := grouped(names, bytes, layerOf)
+// Layers are the parts of the model that modules belong to, those of a stack being a layer each.
+func Layers(modules []string) []string {
+	layers := make([]string, len(modules))
+	for i, path := range modules {
+		layers[i] = layerOf(path)
+	}
+	return layers
+}
+
+// ModuleRows sums the bytes of modules, whose layers are given, up by part of the model, largest first, in at most so many rows: a
+// layer each if they fit, else all layers of a stack in one row, and what is left in the last one.
+func ModuleRows(layers []string, bytes []uint64, most int) []ModuleBytes {
+	rows := grouped(layers, bytes)
 	if len(rows) > most {
-		rows = grouped(names, bytes, func(path string) string { return stackOf(layerOf(path)) })
+		rows = grouped(stacks(rows))
 	}
 	if len(rows) > most {
 		rest := ModuleBytes{Module: otherModules}
@@ -35,11 +44,18 @@ func ModuleRows(names []string, bytes []uint64, most int) []ModuleBytes {
 	return rows
 }
 
-func grouped(names []string, bytes []uint64, group func(string) string) []ModuleBytes {
+func stacks(rows []ModuleBytes) (names []string, bytes []uint64) {
+	for _, r := range rows {
+		names, bytes = append(names, stackOf(r.Module)), append(bytes, r.Bytes)
+	}
+	return names, bytes
+}
+
+func grouped(names []string, bytes []uint64) []ModuleBytes {
 	sums := map[string]uint64{}
 	for i, n := range bytes {
 		if n > 0 {
-			sums[group(names[i])] += n
+			sums[names[i]] += n
 		}
 	}
 	rows := make([]ModuleBytes, 0, len(sums))

@@ -14,6 +14,25 @@ import (
 type survivors struct {
 	load    *played
 	windows []*played // segments of this window and the two before
+	spare   []*played // that were forgotten, to be used again
+}
+
+func (l *survivors) forgetAll() {
+	if l.load != nil {
+		l.spare, l.load = append(l.spare, l.load), nil
+	}
+	l.spare, l.windows = append(l.spare, l.windows...), l.windows[:0]
+}
+
+// next is a segment of which nothing is taken down yet.
+func (l *survivors) next() *played {
+	last := len(l.spare) - 1
+	if last < 0 {
+		return &played{}
+	}
+	t := l.spare[last]
+	l.spare = l.spare[:last]
+	return t
 }
 
 // played is what is left of a segment.
@@ -125,6 +144,7 @@ func (p *Player) expireBefore(window int) {
 	for ; n < len(p.left.windows) && p.left.windows[n].position.Window < window; n++ {
 		p.expire(p.left.windows[n])
 	}
+	p.left.spare = append(p.left.spare, p.left.windows[:n]...)
 	p.left.windows = slices.Delete(p.left.windows, 0, n)
 }
 
@@ -150,7 +170,8 @@ func (p *Player) free(t *played, number, event int32) {
 
 // keepSurvivors takes down what outlives a segment that was played to its end.
 func (p *Player) keepSurvivors(s Segment) {
-	t := &played{template: s.Template.Base(), position: s.Position, storages: make([]survivor, 0, len(s.Template.Survivors))}
+	t := p.left.next()
+	t.template, t.position, t.storages = s.Template.Base(), s.Position, t.storages[:0]
 	for _, i := range s.Template.Survivors {
 		kept := survivor{block: p.blocks[i], module: s.Template.Storages[i].Module, component: p.component(&s, i), allocated: true}
 		if p.Observer != nil {
