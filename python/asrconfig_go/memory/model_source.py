@@ -55,6 +55,8 @@ def model_source(model: Any, freeze_feature_encoder: bool = False) -> ModelSourc
 
     Raises ``UnsupportedError`` for a model that cannot be built here.
     """
+    if isinstance(model, ModelSource):
+        return model
     if is_module(model):
         return _live(model, freeze_feature_encoder)
     if isinstance(model, ModelProfile):

@@ -38,14 +38,16 @@ def code_versions() -> dict[str, str]:
     for name in _CODE:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-    return {**found, "recorder": _recorder()}
+    return {**found, "recorder": code_digest("trace")}
 
 
-def _recorder() -> str:
-    """The recorder's own code, so that an upgrade, or an edit in a checkout, records again."""
+@functools.cache
+def code_digest(*folders: str) -> str:
+    """Of this package's own code there, so that an upgrade, or an edit in a checkout, records and asks again."""
     digest = hashlib.sha256()
-    for file in sorted((Path(__file__).parent.parent / "trace").glob("*.py")):
-        digest.update(file.read_bytes())
+    for folder in folders:
+        for file in sorted((Path(__file__).parent.parent / folder).glob("*.py")):
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from array import array
@@ -19,6 +20,8 @@ from ..batching.memory_limits import Table
 
 if TYPE_CHECKING:
     from ..memory import MemoryModel
+    from ..memory.model_source import ModelSource
+    from .kept_tables import KeptTable
 
 HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
 _ROUNDS = (
@@ -113,13 +116,57 @@ class Tracer:
         self._model, self._gpu, self._freeze, self._progress = model, gpu, freeze, progress
         self._batch_fn = batch_fn
         self._kept: dict[Any, MemoryModel] = {} if opened is None else opened
+        self._read: ModelSource | None = None
         self._beside = _GRADIENT_BYTES * trained if devices > 1 else 0
 
     def trace(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
         """What the planner wants to know: what fits for each length, the peaks of the longest clips.
 
-        ``durations`` are seconds that hold the shortest and the longest.
+        ``durations`` are seconds that hold the shortest and the longest. The answer to the same question is kept.
         """
+        kept = self._kept_table(wanted, durations)
+        found = None if kept is None else kept.find()
+        if found is None:
+            found = self._asked(wanted, durations)
+            if kept is not None:
+                kept.store(found)
+        return found
+
+    def _kept_table(self, wanted: Wanted, durations: Sequence[float]) -> KeptTable | None:
+        """Where the answer is kept; None for batches of the user's own, and for models that nothing identifies."""
+        from ..memory.calibration_record import find_calibration
+        from ..memory.memory_settings import MemorySettings, Target
+        from ..memory.recording import Recording
+        from ..memory.trace_cache import fingerprint
+        from .kept_tables import KeptTable
+
+        source = self._source()
+        if self._batch_fn is not None or source.identity is None:
+            return None
+        model, target = fingerprint(source.identity), Target.find(self._gpu)
+        trace = Recording(source, MemorySettings(**self._settings(wanted)), target.capability).key(model)
+        clips = hashlib.sha256(array("d", durations)).hexdigest()
+        calibration = find_calibration(model, target.name)
+        return KeptTable.of(
+            trace, source.label, wanted, self._beside, clips, asdict(target), calibration and asdict(calibration)
+        )
+
+    def _source(self) -> ModelSource:
+        from ..memory.model_source import model_source
+
+        if self._read is None:
+            self._read = model_source(self._model, self._freeze)
+        return self._read
+
+    def _settings(self, wanted: Wanted) -> dict[str, Any]:
+        return {
+            **wanted.settings._asdict(),
+            "accumulation": _WINDOW,
+            "freeze_feature_encoder": self._freeze,
+            "allocator": wanted.allocator,
+        }
+
+    def _asked(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
         memory = self._opened(wanted)
         longest_s = memory.length(max(durations)) / memory.length_per_second
         if getattr(self._batch_fn, "by_length", True) and memory.answers(2, longest_s):
@@ -145,20 +192,9 @@ class Tracer:
         from ..memory import MemoryModel
 
         return MemoryModel.trace(
-            self._model,
-            self._batch_fn,
-            precision=wanted.precision,
-            gradient_checkpointing=wanted.gradient_checkpointing,
-            every_n_layers=wanted.every_n_layers,
-            offload_checkpoints=wanted.offload_checkpoints,
-            optimizer=wanted.optimizer,
-            accumulation=_WINDOW,
-            freeze_feature_encoder=self._freeze,
-            gpu=self._gpu,
-            allocator=wanted.allocator,
-            points=points,
+            self._source(), self._batch_fn, **self._settings(wanted), gpu=self._gpu, points=points,
             progress=self._progress,
-        )
+        )  # fmt: skip
 
     def _any_length(
         self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], longest_s: float

@@ -16,7 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ._modules import in_backward
 
 ADD = torch.ops.aten.add.Tensor
-_WRITTEN = {
+# What autograd calls where no mode watches: the gradient of an index is written into its zeros. ``index_backward`` and
+# ``gather_backward`` in torch/csrc/autograd/FunctionsManual.cpp make a further tensor only for tensor subclasses, for
+# which they take everything under a mode.
+WRITTEN = {
     torch.ops.aten.index_put.default: torch.ops.aten.index_put_.default,
     torch.ops.aten.scatter_add.default: torch.ops.aten.scatter_add_.default,
 }
@@ -30,7 +33,15 @@ def _owners(args: tuple[Any, ...]) -> _Owners:
     return tensor._use_count(), _storage_owners(tensor.untyped_storage()._cdata), sys.getrefcount(tensor)
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[misc]
+class DirectMode(TorchDispatchMode):  # type: ignore[misc]
+    """Called by torch without the switch of torch.compile before each operation."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class _Watch(DirectMode):
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[_Owners] = []
@@ -50,15 +61,6 @@ def _engine_alone() -> _Owners | None:
         twice = x * 2
         (twice * 3 + twice * 4).backward()
     return watch.seen[0] if watch.seen else None
-
-
-def as_without_mode(op: Any) -> Any:
-    """The operation that autograd calls where no mode watches: the gradient of an index is written into its zeros.
-
-    ``index_backward`` and ``gather_backward`` in torch/csrc/autograd/FunctionsManual.cpp make a further tensor only for
-    tensor subclasses, for which they take everything under a mode.
-    """
-    return _WRITTEN.get(op, op) if in_backward() else op
 
 
 class Accumulation:

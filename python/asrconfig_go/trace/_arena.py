@@ -30,6 +30,11 @@ class Arena:
         """Whether the tensor's values are imaginary."""
         return bool(0 <= tensor.data_ptr() - self._start < _SIZE)
 
+    def holds_one(self, tensors: list[torch.Tensor]) -> bool:
+        """Whether the values of one of them are imaginary."""
+        start = self._start
+        return bool([t for t in tensors if 0 <= t.data_ptr() - start < _SIZE])
+
     def tensor(
         self, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int], offset: int, nbytes: int
     ) -> torch.Tensor:
@@ -38,6 +43,6 @@ class Arena:
             raise MemoryError(f"a tensor of {nbytes} bytes, {tuple(size)} of {dtype}, is larger than a terabyte")
         if self._next + nbytes > _SIZE:
             self._next = 0
-        storage = torch.frombuffer(self._map, dtype=torch.uint8, count=nbytes, offset=self._next).untyped_storage()
+        flat = torch.frombuffer(self._map, dtype=dtype, count=-(-nbytes // dtype.itemsize), offset=self._next)
         self._next += -(-nbytes // _PAGE) * _PAGE
-        return torch.empty(0, dtype=dtype).set_(storage, offset, tuple(size), tuple(stride))
+        return flat.set_(flat.untyped_storage(), offset, size, stride)

@@ -17,6 +17,9 @@ from torch.overrides import TorchFunctionMode
 _ASKING = ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")
 
 
+_NAMES = (torch.device, str)  # that may name a device
+
+
 class CudaIsHere(TorchFunctionMode):  # type: ignore[misc]
     """Redirects calls for a CUDA device to the CPU, where the recorder simulates the GPU."""
 
@@ -27,7 +30,9 @@ class CudaIsHere(TorchFunctionMode):  # type: ignore[misc]
             return _cross_entropy(*args, **(kwargs or {}))
         if kwargs:
             kwargs = {name: _rewritten(value) for name, value in kwargs.items()}
-        return function(*map(_rewritten, args), **(kwargs or {}))
+        if [a for a in args if isinstance(a, _NAMES)]:  # asked of every attribute, too: most have none
+            args = map(_rewritten, args)
+        return function(*args, **kwargs) if kwargs else function(*args)
 
 
 def _cross_entropy(logits: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

@@ -69,6 +69,11 @@ class EventLog:
         """Whether the tensor's storage was born in this run and lives on the device."""
         return tensor.untyped_storage()._cdata in self._living
 
+    def unwatched(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Those that are not watched."""
+        living = self._living
+        return [tensor for tensor in tensors if tensor.untyped_storage()._cdata not in living]
+
     def birth(self, tensor: torch.Tensor, op: str, tag: str = "") -> None:
         """Write down the tensor's storage, unless it is known already or holds nothing."""
         storage = tensor.untyped_storage()

@@ -8,22 +8,23 @@ control flow over lengths, masks and scalars takes the branch that it will take.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._accumulate import ADD, Accumulation, as_without_mode
+from ._accumulate import ADD, WRITTEN, Accumulation, DirectMode
 from ._arena import Arena
 from ._convolution_workspaces import is_torchs_own
 from ._derived_lengths import Lengths
 from ._log import EventLog
+from ._modules import in_backward
 from ._shapes import Shapes, spec_of
 from ._torch_features import EFFICIENT_SEEDS_ON_DEVICE, FLASH_SEEDS_ON_DEVICE
 from ._trace_errors import TraceError
-from ._workspaces import Workspaces, in_rows
+from ._workspaces import PRODUCTS, Workspaces, in_rows, needs_workspaces
 
 aten = torch.ops.aten
 
@@ -31,7 +32,7 @@ SMALL = 64  # elements; a tensor up to this size stays real
 
 
 class _Kind(Enum):
-    VIEW = 0  # shares its input's storage
+    VIEW = 0  # shares its input's storage, or reads it
     WRITE = 1  # gives back what it wrote to
     NEW = 2
 
@@ -48,12 +49,39 @@ _CUDA_ONLY = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """What one look-up tells of an operation: its Python hash costs more than a view does."""
+
+    op: Any
+    name: str
+    kind: _Kind
+    written: Any  # what autograd calls instead where no mode watches, in a backward pass; None for the same
+    workspaces: bool
+    product: bool
+    reordered: bool
+
+    @classmethod
+    def of(cls, op: Any) -> _Operation:
+        return cls(
+            op, str(op), _kind(op), WRITTEN.get(op), needs_workspaces(op), op in PRODUCTS, op in _IN_ANOTHER_ORDER
+        )
+
+
 def _kind(op: Any) -> _Kind:
-    if op in _VIEWS or op.is_view:
+    if op in _VIEWS or op is _READ or op.is_view:
         return _Kind.VIEW
     returns = op._schema.returns
     written = [r for r in returns if r.alias_info is not None and r.alias_info.is_write]
     return _Kind.WRITE if len(written) == len(returns) else _Kind.NEW
+
+
+_IN_ANOTHER_ORDER = {
+    aten.native_dropout.default,
+    aten._scaled_dot_product_efficient_attention.default,
+    aten._scaled_dot_product_flash_attention.default,
+    aten.convolution_backward.default,
+}
 
 
 def in_order_of_birth(op: Any, args: Any, results: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -76,7 +104,7 @@ def in_order_of_birth(op: Any, args: Any, results: list[torch.Tensor]) -> list[t
     return results
 
 
-class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
+class DeviceMode(DirectMode):
     """Simulates the GPU. ``inside()`` returns whether new tensors currently belong to the device."""
 
     def __init__(
@@ -90,7 +118,7 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
         self._workspaces = workspaces
         self._inside = inside
         self._where = where
-        self._kinds: dict[Any, tuple[_Kind, str]] = {}
+        self._known: dict[Any, _Operation] = {}
         self._sums = Accumulation()
 
     def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
@@ -98,37 +126,47 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
         if op is ADD and self._sums.in_place(args, kwargs):
             self._log.call(op, str(op), args, list(args[:2]), [args[0]])
             return self._added(args)
-        op = as_without_mode(op)
-        known = self._kinds.get(op)
-        if known is None:
-            known = self._kinds[op] = (_kind(op), str(op))
-        kind, name = known
-        if kind is _Kind.VIEW or op is _READ:
+        known = self._known.get(op) or self._operation(op)
+        if known.written is not None and in_backward():
+            known = self._operation(known.written)
+        op, kind, name = known.op, known.kind, known.name
+        if kind is _Kind.VIEW:
             return op(*args, **kwargs)
         tensors = _tensors(args, kwargs)
-        holds = self.arena.holds
-        fake = any(holds(t) for t in tensors)
-        watches = self._log.watches
+        fake, unwatched = self.arena.holds_one(tensors), self._log.unwatched(tensors)
         if kind is _Kind.WRITE:
             written = _written(op, args, kwargs) if fake else op(*args, **kwargs)
-            if any(map(watches, tensors)):
+            if len(unwatched) < len(tensors):
                 self._log.call(op, name, args, tensors, _tensors((written,), None))
             return written
-        if not self._inside() and not any(map(watches, tensors)):
-            return self._new(op, name, args, kwargs, fake, tensors)
-        for tensor in tensors:
-            if not watches(tensor) and tensor.dim():
+        if len(unwatched) == len(tensors) and not self._inside():
+            return self._new(op, name, args, kwargs, fake, tensors)[0]
+        for tensor in unwatched:
+            if tensor.dim():
                 self._log.birth(tensor, "to", "input")  # it was made on the host, and must be here by now
+        if known.workspaces:
+            out, leaves = self._with_workspaces(op, name, args, kwargs, fake, tensors)
+        else:
+            out, leaves = self._new(op, name, args, kwargs, fake, tensors)
+            for leaf in in_order_of_birth(op, args, leaves) if known.reordered else leaves:
+                self._log.birth(leaf, name)
+        if known.product:
+            self._workspaces.product(op, name)
+        self._log.call(op, name, args, tensors, leaves)
+        return out
+
+    def _operation(self, op: Any) -> _Operation:
+        return self._known.setdefault(op, _Operation.of(op))
+
+    def _with_workspaces(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: Any) -> Any:
         if op is aten.convolution.default and not args[6]:
             self.lengths.saw(args[1], args[0], args[3], args[4], args[5])
         with self._workspaces.of(op, name, args) as workspaces:
-            out = self._new(op, name, self._as_copied(op, args), kwargs, fake, tensors)
-            leaves = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+            out, leaves = self._new(op, name, self._as_copied(op, args), kwargs, fake, tensors)
             for number, leaf in enumerate(in_order_of_birth(op, args, leaves)):
                 self._log.birth(leaf, name)
                 workspaces.after_result(number)
-        self._log.call(op, name, args, tensors, leaves)
-        return out
+        return out, leaves
 
     def _added(self, args: tuple[Any, ...]) -> torch.Tensor:
         """The second gradient added into the first; really, where both have values."""
@@ -144,12 +182,13 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
         return (self.arena.tensor(dtype, size, like.stride(), 0, like.nbytes), *args[1:])
 
     def _new(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: list[torch.Tensor]) -> Any:
-        if op is aten.rand.default and args[0] == []:
-            # The draw by which speech models drop a whole layer: none is dropped, which takes the most memory.
-            return torch.ones(())
+        """What an operation gives, and the tensors in it."""
         if fake or op in _CUDA_ONLY or self._imagines(op, args, kwargs, tensors):
             return self._imagined(op, name, args, kwargs)
-        return pytree.tree_map_only(torch.Tensor, self.imagine, op(*args, **kwargs))
+        # The draw by which speech models drop a whole layer: none is dropped, which takes the most memory.
+        out = torch.ones(()) if op is aten.rand.default and args[0] == [] else op(*args, **kwargs)
+        out = pytree.tree_map_only(torch.Tensor, self.imagine, out)
+        return out, [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
 
     def _imagines(self, op: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> bool:
         """Whether an operation without inputs would fill a large float tensor."""
@@ -159,8 +198,11 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[misc]
         return any(isinstance(leaf, tuple) and _is_large(leaf) for leaf in leaves)
 
     def _imagined(self, op: Any, name: str, args: Any, kwargs: Any) -> Any:
-        tree, leaves = self._specs(op, name, args, kwargs)
-        return pytree.tree_unflatten([self._make(leaf) for leaf in leaves], tree)
+        tree, specs = self._specs(op, name, args, kwargs)
+        made = [self._make(spec) for spec in specs]
+        if tree is None:
+            return made[0], made
+        return pytree.tree_unflatten(made, tree), [leaf for leaf in made if isinstance(leaf, torch.Tensor)]
 
     def _specs(self, op: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
         try:

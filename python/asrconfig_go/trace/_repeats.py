@@ -8,12 +8,12 @@ window's, the others are the earlier ones with the sizes of this first one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ._log import TAGS, EventLog, Segment
 
-_INPUT = TAGS.index("input")
+_INPUT, _GRADIENT = TAGS.index("input"), TAGS.index("gradient")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,33 @@ class Window:
         """Each further micro-batch with the one before it."""
         return zip(self.further, [self.first, *self.further], strict=False)
 
+    def as_later(self) -> Window:
+        """The window as it would be later on, without what the run's first micro-batch makes once and for all.
+
+        That are workspaces, the gradient scaler's factor, a model's tables; what comes after them is numbered as if
+        they were not there.
+        """
+        first = self.first
+        freed = {-1 - event - first.first for one in (first, *self.further) for event in one.events if event < 0}
+        for_a_step = (_INPUT, _GRADIENT)
+        staying = {place for place, tag in enumerate(first.tag) if place not in freed and tag not in for_a_step}
+        if not staying:
+            return self
+        left = [place for place in range(len(first.op)) if place not in staying]
+        moved = {-1 - first.first - old: -1 - first.first - new for new, old in enumerate(left)}
+        kept, place = [True] * len(first.events), -1  # of its events
+        for at, event in enumerate(first.events):
+            if event >= 0:
+                place += 1
+                kept[at] = place not in staying
+        events = [moved.get(e, e) for e, keep in zip(first.events, kept, strict=True) if keep]
+        phases = [(sum(kept[:at]), name) for at, name in first.phases]
+        op, module, tag = ([column[p] for p in left] for column in (first.op, first.module, first.tag))
+        return Window(
+            replace(first, events=events, op=op, module=module, tag=tag, phases=phases),
+            [replace(one, events=[moved.get(e, e) for e in one.events]) for one in self.further],
+        )
+
 
 class Windows:
     """The windows that were run, by which others can be written down."""
@@ -37,6 +64,7 @@ class Windows:
 
     def ran(self, window: Window) -> None:
         """Remember a window, if all of its micro-batches are alike."""
+        window = window.as_later()
         if all(self._alike(window.first, previous, one) for one, previous in window.with_previous()):
             self._known.append((_structure(window.first), window))
 
@@ -50,7 +78,7 @@ class Windows:
         if _births(first) != _births(segment):
             return False
         freed = [self._log.home(-1 - e) for e in segment.events if e < 0 and -1 - e < segment.first]
-        if any(home is not previous for home, _ in freed):
+        if any(home.first != previous.first for home, _ in freed):
             return False
         left = set(range(_inputs(segment), len(segment.op))).difference(_freed(segment))
         return left == {place for _, place in freed}

@@ -151,40 +151,40 @@ class Shapes:
         torch.empty(1, 1, device="meta").addmm(*[torch.empty(1, 1, device="meta")] * 2)
 
     def results(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-        """The tree of results and its leaves: a ``Spec`` for a tensor, anything else as it is."""
-        own = _OWN.get(op)
-        if op in _BY_VALUES:
-            return _tree_of(_OWN[op](*args, **kwargs))
-        args = _real_masks(op, args)
+        """The tree of results, None of one tensor, and its leaves: a ``Spec`` for a tensor, anything else as it is."""
+        if op is aten.index.Tensor:
+            args = _real_masks(args)
         key = (op, _key(args), _key(tuple(kwargs.items())) if kwargs else None)
         known = self._known.get(key)
         if known is None:
+            own = _OWN.get(op)
             known = _tree_of(own(*args, **kwargs)) if own is not None else _on_meta(op, args, kwargs)
-            self._known[key] = known
+            if op not in _BY_VALUES:
+                self._known[key] = known
         return known
 
 
 def _tree_of(specs: list[Any]) -> tuple[Any, list[Any]]:
-    return pytree.tree_structure(0 if len(specs) == 1 else (0,) * len(specs)), specs
+    return None if len(specs) == 1 else pytree.tree_structure((0,) * len(specs)), specs
 
 
-def _key(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return (value.dtype, value.size(), value.stride())
-    if isinstance(value, list | tuple):
-        return tuple(_key(v) for v in value)
-    return value
+def _key(values: Any) -> tuple[Any, ...]:
+    key: list[Any] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            key.append((value.dtype, value.size(), value.stride()))
+        else:
+            key.append(_key(value) if isinstance(value, list | tuple) else value)
+    return tuple(key)
 
 
-def _real_masks(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _real_masks(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Boolean indices as integer indices: the meta device cannot count.
 
     In backward, where nothing else depends on the number, a mask counts as full. SpecAugment's masks are random, and
     sizes that follow no formula would spoil every answer; the gradient of masked frames is a passing tensor, and at
     most twice as large for it.
     """
-    if op is not aten.index.Tensor:
-        return args
     indices: list[Any] = []
     for index in args[1]:
         if index is None or index.dtype is not torch.bool:
@@ -203,4 +203,5 @@ def _on_meta(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[An
 
     out = op(*pytree.tree_map(to_meta, args), **pytree.tree_map(to_meta, kwargs))
     leaves, tree = pytree.tree_flatten(out)
-    return tree, [spec_of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    specs = [spec_of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    return None if isinstance(out, torch.Tensor) else tree, specs

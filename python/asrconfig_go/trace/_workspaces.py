@@ -28,7 +28,7 @@ def cublas_bytes(capability: tuple[int, int]) -> int:
     return 32 * KIB * KIB if capability[0] >= 9 and capability != (8, 9) else (2 * 4096 + 8 * 16) * KIB
 
 
-_MATMULS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten._int_mm.default}
+PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten._int_mm.default}
 
 
 def _ctc_beta(args: Any) -> list[int]:
@@ -216,6 +216,11 @@ if hasattr(aten, "_safe_softmax"):  # from torch 2.5 on
     _PASSING[aten._safe_softmax.default] = _safe_softmax
 
 
+def needs_workspaces(op: Any) -> bool:
+    """Whether an operation may take more than its results, products aside."""
+    return any(op in table for table in (_CONVOLUTIONS, _HELD, _SUMS, _BEFORE, _PASSING))
+
+
 @dataclass(frozen=True)
 class _Call:
     """One call at work. ``sizes`` are the workspaces that follow its first results, each for one of them."""
@@ -260,8 +265,6 @@ class Workspaces:
             self._passing(op, name, args)
             others.close()
             self._sum(op, args)
-        if op in _MATMULS:
-            self._matmul(op, name)
 
     def _passing(self, op: Any, name: str, args: Any) -> None:
         if op is aten.native_layer_norm_backward.default:
@@ -302,7 +305,7 @@ class Workspaces:
             for _ in range(gradients):
                 self._log.passing(rows, f"norm_sum:{columns}")
 
-    def _matmul(self, op: Any, name: str) -> None:
+    def product(self, op: Any, name: str) -> None:
         """A workspace per call, or one per thread that multiplies, and kept.
 
         Autograd's device thread has a cuBLAS handle of its own.

@@ -63,6 +63,7 @@ class MemoryRecorder:
             stack.enter_context(_same_randomness())
             stack.enter_context(_foreach_as_on_cuda())
             stack.enter_context(_no_collector())
+            stack.enter_context(_one_thread())
             stack.callback(_kernels.register(self._capability, self._log)._destroy)
             stack.enter_context(self._where.hooked())
             stack.enter_context(cuda_is_here())
@@ -253,10 +254,20 @@ def _foreach_as_on_cuda() -> Iterator[None]:
 def _no_collector() -> Iterator[None]:
     """Deaths come from reference counts only: the collector's moment is not a property of the loop."""
     was_on = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield
     finally:
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """What is really computed is small: other threads would wait for it, busily, longer than it takes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

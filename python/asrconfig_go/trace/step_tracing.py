@@ -189,7 +189,7 @@ class _Loop:
         known = Windows(recorder.log)
         for number, point in enumerate(windows):
             window = self._window(recorder, model, optimizer, scaler, _checked(point), known)
-            if number > 0 and window is not None:  # the first window takes workspaces that stay
+            if window is not None:
                 known.ran(window)
             if progress is not None:
                 progress(number + 1, len(windows))

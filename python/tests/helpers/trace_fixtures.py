@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from asrconfig_go.trace import Trace, _kernels
-from asrconfig_go.trace._accumulate import ADD, Accumulation, as_without_mode
+from asrconfig_go.trace._accumulate import ADD, WRITTEN, Accumulation, DirectMode
 from asrconfig_go.trace._log import EventLog
 from asrconfig_go.trace._mode import in_order_of_birth
+from asrconfig_go.trace._modules import in_backward
 from asrconfig_go.trace.recorder import _foreach_as_on_cuda
 
 Birth = tuple[str, int]  # operation, bytes
@@ -102,7 +102,7 @@ def trace_births(trace: Trace, kind: str) -> list[list[Birth]]:
     return found
 
 
-class RealRun(TorchDispatchMode):  # type: ignore[misc]
+class RealRun(DirectMode):
     """Writes down each new storage of a computation that really happens."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class RealRun(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if op is ADD and self._sums.in_place(args, kwargs or {}):
             return args[0].add_(args[1])
-        out = as_without_mode(op)(*args, **(kwargs or {}))
+        out = (WRITTEN.get(op, op) if in_backward() else op)(*args, **(kwargs or {}))
         if self.watching:
             given = {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
             made = _tensors(out)

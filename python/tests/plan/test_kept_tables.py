@@ -1,0 +1,107 @@
+"""What traces told the planner is found again for the same question alone, and asked again when its file is broken."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrconfig_go._base.files import cache_folder
+from asrconfig_go.plan.kept_tables import KeptTable
+from asrconfig_go.plan.planner import Tracer, Wanted
+
+ANSWER = {"memory": [{"seconds": 0.1 + 0.2, "batch": 4}], "high_bytes": None, "note": "größer"}
+WANTED = Wanted("fp32", False, 1, False, "adamw_torch", "", 4, 2 << 30, None, work=False, high=False)
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ASRCONFIG_CACHE", str(tmp_path))
+
+
+def test_an_answer_comes_back_as_it_was() -> None:
+    assert KeptTable.of("a").find() is None
+    KeptTable.of("a").store(ANSWER)
+    assert KeptTable.of("a").find() == ANSWER
+    assert KeptTable.of("b").find() is None
+
+
+def test_a_broken_file_is_no_answer_and_goes() -> None:
+    source = random.Random(0)
+    kept = KeptTable.of("a")
+    for number in range(300):
+        kept.store(ANSWER)
+        (path,) = cache_folder("tables").iterdir()
+        data = bytearray(path.read_bytes())
+        if number % 3 == 0:
+            del data[source.randrange(len(data)) :]
+        elif number % 3 == 1:
+            data[source.randrange(len(data))] ^= 1 << source.randrange(8)
+        else:
+            data += source.randbytes(source.choice((1, 100, 1 << 20)))
+        path.write_bytes(data)
+        assert kept.find() is None
+        assert not path.exists()
+
+
+def test_an_answer_without_a_place_is_not_kept() -> None:
+    KeptTable.of("large").store({"note": "x" * (1 << 20)})
+    assert KeptTable.of("large").find() is None
+    cache_folder("tables").write_bytes(b"")
+    KeptTable.of("a").store(ANSWER)
+    assert KeptTable.of("a").find() is None
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The questions that were not answered from the cache."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    questions: list[Any] = []
+
+    def ask(self: Tracer, wanted: Wanted, durations: Any) -> dict[str, Any]:
+        questions.append((wanted, list(durations)))
+        return ANSWER
+
+    monkeypatch.setattr(Tracer, "_asked", ask)
+    return questions
+
+
+def tracer(model: Any = "wav2vec2-base", gpu: str = "T4", **given: Any) -> Tracer:
+    settings: dict[str, Any] = {"freeze": False, "trained": 1, "devices": 1, "progress": False, **given}
+    return Tracer(model, gpu=gpu, **settings)
+
+
+def test_one_question_is_asked_once(asked: list[Any]) -> None:
+    assert tracer().trace(WANTED, [1.0, 2.0]) == ANSWER
+    assert tracer().trace(WANTED, [1.0, 2.0]) == ANSWER
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "durations"),
+    [
+        ({"model": "wav2vec2-large"}, WANTED, [1.0, 2.0]),
+        ({"gpu": "L4"}, WANTED, [1.0, 2.0]),
+        ({"freeze": True}, WANTED, [1.0, 2.0]),
+        ({"devices": 2}, WANTED, [1.0, 2.0]),
+        ({}, WANTED._replace(share=8), [1.0, 2.0]),
+        ({}, WANTED._replace(high=True), [1.0, 2.0]),
+        ({}, WANTED._replace(budget_bytes=1 << 30), [1.0, 2.0]),
+        ({}, WANTED._replace(allocator="expandable_segments:True"), [1.0, 2.0]),
+        ({}, WANTED, [1.0, 2.1]),
+    ],
+)
+def test_another_question_is_asked(asked: list[Any], given: Any, wanted: Wanted, durations: list[float]) -> None:
+    tracer().trace(WANTED, [1.0, 2.0])
+    tracer(**given).trace(wanted, durations)
+    assert len(asked) == 2
+
+
+def test_batches_of_the_user_s_own_are_asked_each_time(asked: list[Any]) -> None:
+    own = tracer(batch_fn=lambda batch, length, labels: {})
+    own.trace(WANTED, [1.0])
+    own.trace(WANTED, [1.0])
+    assert len(asked) == 2
