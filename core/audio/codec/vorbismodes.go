@@ -52,9 +52,9 @@ func lastBit(b []byte) int {
 	return -1
 }
 
-func bitsAt(b []byte, at, n int) (x uint64) {
-	for i := n - 1; i >= 0; i-- {
-		x = x<<1 | uint64(b[(at+i)/8]>>((at+i)%8)&1)
-	}
-	return x
+// bitsAt reads up to 57 bits.
+func bitsAt(b []byte, at, n int) uint64 {
+	var eight [8]byte
+	copy(eight[:], b[at/8:])
+	return le.Uint64(eight[:]) >> (at % 8) & (1<<n - 1)
 }
