@@ -126,3 +126,22 @@ func openFiles(t *testing.T) int {
 	require.NoError(t, err)
 	return len(open)
 }
+
+// TestReaderTimes: a reader tells what Look tells, or the size alone.
+func TestReaderTimes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.flac")
+	require.NoError(t, os.WriteFile(path, audiotest.Fixture(t, "tone.flac"), 0o644))
+	want, err := Look(path)
+	require.NoError(t, err)
+	for _, sizeOnly := range []bool{false, true} {
+		r := NewReader(1, sizeOnly)
+		_, st, err := r.File(path, true, nil)
+		r.Close()
+		require.NoError(t, err)
+		assert.Equal(t, want.Size, st.Size)
+		if !sizeOnly {
+			want.Digest = st.Digest
+			assert.Equal(t, want, st)
+		}
+	}
+}

@@ -21,16 +21,18 @@ const (
 type File struct {
 	fd      handle
 	Folders *Folders // may be nil
-	start   int64    // where it begins in the file on disk, 0 unless it is a section
-	limit   int64    // bytes of a section, 0 for the file to its end
-	Size    int64    // bytes in all
-	Head    []byte   // the first bytes; all of them when whole
-	whole   bool     // head is everything: nothing more to read
-	Err     error    // the first read error
-	rest    uint32   // checksum of what was read behind the head
-	telling bool     // that is not dull
-	heap    [WholeLen]byte
-	more    []byte // scratch for reads behind the head
+	// SizeOnly lets Open tell no more of a file than its size, not when it was changed, where that is quicker.
+	SizeOnly bool
+	start    int64  // where it begins in the file on disk, 0 unless it is a section
+	limit    int64  // bytes of a section, 0 for the file to its end
+	Size     int64  // bytes in all
+	Head     []byte // the first bytes; all of them when whole
+	whole    bool   // head is everything: nothing more to read
+	Err      error  // the first read error
+	rest     uint32 // checksum of what was read behind the head
+	telling  bool   // that is not dull
+	heap     [WholeLen]byte
+	more     []byte // scratch for reads behind the head
 }
 
 // reset forgets the file before.
