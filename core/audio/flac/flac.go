@@ -33,7 +33,7 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 		return media.Info{}, err
 	}
 	f := flacStream{s: s, si: si, start: start, sync: "\xff"}
-	if err := f.look(s.At(start, MaxFrameHead)); err != nil {
+	if err := f.look(s.Alone(start, MaxFrameHead)); err != nil {
 		return media.Info{}, err
 	}
 	claimed := int64(si.NSamples)
