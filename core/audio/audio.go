@@ -37,8 +37,10 @@ type Reader struct {
 	folders media.Folders
 }
 
-// NewReader makes one of as many that work side by side.
-func NewReader(readers int) Reader { return Reader{folders: media.NewFolders(media.Share(readers))} }
+// NewReader makes one of as many that work side by side. With sizeOnly its File need not tell when files were changed.
+func NewReader(readers int, sizeOnly bool) Reader {
+	return Reader{source: media.File{SizeOnly: sizeOnly}, folders: media.NewFolders(media.Share(readers))}
+}
 
 // File is the File of this package that spares a question to the system where the answer is known: listed says that the
 // folder of path has it as a regular file, known is what Look said a moment ago. The Stat's size is negative when the file

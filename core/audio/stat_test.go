@@ -64,7 +64,7 @@ func TestDigest(t *testing.T) {
 
 // TestDigestOfShortFile: a file that is read whole is marked by its end as well, as the same bytes in memory are.
 func TestDigestOfShortFile(t *testing.T) {
-	tone := audiotest.Fixture(t, "tone.flac")
+	tone := audiotest.Fixture(t, "tone.opus")
 	require.Less(t, len(tone)+128, media.WholeLen)
 	tagged := func(title byte) []byte {
 		return append(append(bytes.Clone(tone), "TAG"...), bytes.Repeat([]byte{title}, 125)...)
@@ -73,7 +73,7 @@ func TestDigestOfShortFile(t *testing.T) {
 	assert.Equal(t, digestOf(t, tagged('a')), media.Digest(tagged('a')))
 }
 
-var extension = map[string]string{"RIFF": ".wav", "fLaC": ".flac"}
+var extension = map[string]string{"RIFF": ".wav", "fLaC": ".flac", "OggS": ".opus"}
 
 func digestOf(t *testing.T, b []byte) uint64 {
 	t.Helper()
@@ -125,4 +125,23 @@ func openFiles(t *testing.T) int {
 	open, err := os.ReadDir("/dev/fd")
 	require.NoError(t, err)
 	return len(open)
+}
+
+// TestReaderTimes: a reader tells what Look tells, or the size alone.
+func TestReaderTimes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.flac")
+	require.NoError(t, os.WriteFile(path, audiotest.Fixture(t, "tone.flac"), 0o644))
+	want, err := Look(path)
+	require.NoError(t, err)
+	for _, sizeOnly := range []bool{false, true} {
+		r := NewReader(1, sizeOnly)
+		_, st, err := r.File(path, true, nil)
+		r.Close()
+		require.NoError(t, err)
+		assert.Equal(t, want.Size, st.Size)
+		if !sizeOnly {
+			want.Digest = st.Digest
+			assert.Equal(t, want, st)
+		}
+	}
 }

@@ -82,7 +82,9 @@ func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) 
 	rows := slices.Grow(c.clips.rows, len(entries))[:have+len(entries)]
 	cache := openCache(c.options.Cache, files(entries))
 	workers := c.options.workers(len(entries))
-	meters := func() meter { return &reader{Clips: c.clips, files: audio.NewReader(workers), cache: cache.user()} }
+	meters := func() meter {
+		return &reader{Clips: c.clips, files: audio.NewReader(workers, cache == nil), cache: cache.user()}
+	}
 	if err := measureAll(ctx, entries, rows[have:], workers, p, meters); err != nil {
 		return err
 	}

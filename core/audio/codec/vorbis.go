@@ -13,8 +13,8 @@ type Vorbis struct {
 	Channels int   // > 0
 	short    int64 // block sizes in samples; a packet adds a quarter of its own and of the one before
 	long     int64
-	modes    []bool // for every mode whether it uses the long block
-	before   int64  // block size of the packet before
+	modes    modes
+	before   int64 // block size of the packet before
 }
 
 // ParseVorbis reads the identification header, the first packet. Source: Vorbis I specification, 4.2.2.
@@ -42,8 +42,8 @@ func (v *Vorbis) Most() int64 { return v.long / 2 }
 // Setup takes the modes from the last VorbisSetupLen bytes of the setup header, or from all of it, and says whether they are there.
 // The next packet is the first.
 func (v *Vorbis) Setup(header []byte) bool {
-	v.modes, v.before = longModes(header), 0
-	return len(v.modes) > 0
+	v.modes, v.before = findModes(header), 0
+	return v.modes.count > 0
 }
 
 // Samples: the first packet gives none.

@@ -9,34 +9,35 @@ const (
 	VorbisSetupLen = (6+maxModes*modeBits+8)/8 + 1
 )
 
+// modes tell for each mode, by its bit, whether it uses the long block.
+type modes struct {
+	long  uint64
+	count int
+}
+
 // blockSize reads the mode at the start of an audio packet: one bit 0, then the mode's number.
 func (v *Vorbis) blockSize(b byte) int64 {
-	width := bits.Len(uint(len(v.modes) - 1))
-	if mode := int(b>>1) & (1<<width - 1); mode < len(v.modes) && v.modes[mode] {
+	width := bits.Len(uint(v.modes.count - 1))
+	if mode := int(b>>1) & (1<<width - 1); mode < v.modes.count && v.modes.long>>mode&1 == 1 {
 		return v.long
 	}
 	return v.short
 }
 
-// longModes tells for every mode whether it uses the long block. The modes are the end of the setup header, so they are found
-// from there: each has window and transform type 0, and the count before them fits. Parsing from the front would mean to build
-// all codebooks. Source: Vorbis I specification, 4.2.4.
-func longModes(setup []byte) []bool {
+// findModes reads the modes from the end of the setup header, as parsing from the front would mean to build all codebooks.
+// Each has window and transform type 0, and the count before them fits. Source: Vorbis I specification, 4.2.4.
+func findModes(setup []byte) (found modes) {
 	end := lastBit(setup) // the framing bit
-	var found []bool
-	var back []bool
+	long := uint64(0)
 	for count := 1; count <= maxModes; count++ {
 		at := end - count*modeBits
 		if at < 6 || bitsAt(setup, at+1, 32) != 0 || bitsAt(setup, at+33, 8) >= maxModes {
 			break
 		}
-		back = append(back, bitsAt(setup, at, 1) == 1)
+		long = long<<1 | bitsAt(setup, at, 1)
 		if bitsAt(setup, at-6, 6) == uint64(count-1) {
-			found = append([]bool(nil), back...)
+			found = modes{long, count}
 		}
-	}
-	for i, j := 0, len(found)-1; i < j; i, j = i+1, j-1 {
-		found[i], found[j] = found[j], found[i]
 	}
 	return found
 }
@@ -51,9 +52,9 @@ func lastBit(b []byte) int {
 	return -1
 }
 
-func bitsAt(b []byte, at, n int) (x uint64) {
-	for i := n - 1; i >= 0; i-- {
-		x = x<<1 | uint64(b[(at+i)/8]>>((at+i)%8)&1)
-	}
-	return x
+// bitsAt reads up to 57 bits.
+func bitsAt(b []byte, at, n int) uint64 {
+	var eight [8]byte
+	copy(eight[:], b[at/8:])
+	return le.Uint64(eight[:]) >> (at % 8) & (1<<n - 1)
 }

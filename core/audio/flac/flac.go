@@ -18,6 +18,7 @@ const (
 	MagicLen          = 4
 	streamInfoLen     = 34 // bytes of a STREAMINFO block behind its 4-byte header
 	maxMetadataBlocks = 1024
+	startLen          = 1 << 10 // bytes of the first frame that are read: for the digest, many more than its header
 )
 
 // Parse takes rate, channels and length from STREAMINFO, the block that every FLAC file starts with, and checks the
@@ -33,7 +34,7 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 		return media.Info{}, err
 	}
 	f := flacStream{s: s, si: si, start: start, sync: "\xff"}
-	if err := f.look(s.At(start, MaxFrameHead)); err != nil {
+	if err := f.look(s.Alone(start, startLen)); err != nil {
 		return media.Info{}, err
 	}
 	claimed := int64(si.NSamples)

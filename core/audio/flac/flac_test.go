@@ -339,6 +339,14 @@ func TestFrameHeaderCodes(t *testing.T) {
 func TestChecksums(t *testing.T) {
 	assert.EqualValues(t, 0xf4, crc8([]byte("123456789")))
 	assert.EqualValues(t, 0xfee8, crc16([]byte("123456789")))
+	tone := audiotest.Fixture(t, "tone.flac")
+	for n := range 700 { // folded from 257 bytes on
+		want := uint16(0)
+		for _, c := range tone[:n] {
+			want = want<<8 ^ crc16Tables[0][byte(want>>8)^c]
+		}
+		require.Equal(t, want, crc16(tone[:n]), n)
+	}
 }
 
 func FuzzFLAC(f *testing.F) {

@@ -56,7 +56,7 @@ func (f *flacStream) end() (position int64, seen bool) {
 	}
 	for ; ; window *= 4 {
 		off := max(f.start, f.s.Size-min(window, media.MaxRead))
-		tail := f.s.At(off, int(f.s.Size-off))
+		tail := f.s.Alone(off, int(f.s.Size-off))
 		position, seen = f.lastFrame(tail[:len(tail)-tagLen(tail)])
 		if seen || off == f.start {
 			return position, true

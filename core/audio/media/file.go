@@ -21,16 +21,18 @@ const (
 type File struct {
 	fd      handle
 	Folders *Folders // may be nil
-	start   int64    // where it begins in the file on disk, 0 unless it is a section
-	limit   int64    // bytes of a section, 0 for the file to its end
-	Size    int64    // bytes in all
-	Head    []byte   // the first bytes; all of them when whole
-	whole   bool     // head is everything: nothing more to read
-	Err     error    // the first read error
-	rest    uint32   // checksum of what was read behind the head
-	telling bool     // that is not dull
-	heap    [WholeLen]byte
-	more    []byte // scratch for reads behind the head
+	// SizeOnly lets Open tell no more of a file than its size, not when it was changed, where that is quicker.
+	SizeOnly bool
+	start    int64  // where it begins in the file on disk, 0 unless it is a section
+	limit    int64  // bytes of a section, 0 for the file to its end
+	Size     int64  // bytes in all
+	Head     []byte // the first bytes; all of them when whole
+	whole    bool   // head is everything: nothing more to read
+	Err      error  // the first read error
+	rest     uint32 // checksum of what was read behind the head
+	telling  bool   // that is not dull
+	heap     [WholeLen]byte
+	more     []byte // scratch for reads behind the head
 }
 
 // reset forgets the file before.
@@ -68,6 +70,15 @@ func (s *File) Scratch() int { return cap(s.more) }
 
 // At gives up to n bytes from off, fewer at the end of the file. They are valid until the next call.
 func (s *File) At(off int64, n int) []byte {
+	if 0 <= off && off < s.Size && n > 0 {
+		s.extend(off + min(int64(n), s.Size-off, MaxRead))
+	}
+	return s.Alone(off, n)
+}
+
+// Alone is At for bytes near which no others will be wanted: what lies before them is never read along. Copying what nobody looks at takes longer
+// than another read, from some kilobytes on.
+func (s *File) Alone(off int64, n int) []byte {
 	if off < 0 || off >= s.Size || n <= 0 {
 		return nil
 	}
@@ -77,9 +88,6 @@ func (s *File) At(off int64, n int) []byte {
 	}
 	if s.whole { // the file shrank since its size was taken
 		return s.Head[min(off, int64(len(s.Head))):]
-	}
-	if s.extend(off + int64(n)) {
-		return s.At(off, n)
 	}
 	if cap(s.more) < n {
 		s.more = make([]byte, max(n, 2*HeadLen))
@@ -101,7 +109,7 @@ func (s *File) extend(to int64) bool {
 	default:
 		return false
 	}
-	if s.whole || have >= want {
+	if s.whole || have >= min(to, want) {
 		return false
 	}
 	more := s.pread(s.heap[have:want], have)

@@ -4,6 +4,7 @@ package media
 
 import (
 	"errors"
+	"io"
 	"syscall"
 )
 
@@ -37,14 +38,33 @@ func (s *File) Open(path string, listed bool, first int64, st *Stat) error {
 		return readable(err)
 	}
 	if st.Size < 0 {
-		if err := s.inspect(st); err != nil {
+		if err := s.ask(st); err != nil {
 			s.Close()
 			return err
 		}
 	}
 	s.begin(st.Size, first)
+	if s.Err == syscall.EISDIR {
+		s.Close()
+		return errFolder
+	}
 	return nil
 }
+
+// ask fills st: with the size alone where no more is wanted, which takes less than half the time. Of what is no regular file,
+// only block devices and some folders have one.
+func (s *File) ask(st *Stat) error {
+	if s.SizeOnly {
+		size, err := syscall.Seek(s.fd, 0, io.SeekEnd)
+		if err == nil && 0 < size && size < 1<<62 {
+			st.Size = size
+			return nil
+		}
+	}
+	return s.inspect(st)
+}
+
+var errFolder = errors.New("is a folder, not a file")
 
 // openFile opens path; ELOOP says that it is a link and links are not wanted.
 func (s *File) openFile(path string, noLink bool) syscall.Errno {
@@ -107,17 +127,17 @@ func (s *File) pread(p []byte, off int64) int {
 	for got < len(p) {
 		n, err := syscall.Pread(s.fd, p[got:], s.start+off+int64(got))
 		switch {
-		case errors.Is(err, syscall.EINTR):
-			continue
+		case err == nil && n > 0:
+			got += n
+		case err == syscall.EINTR:
 		case err != nil:
 			if s.Err == nil {
 				s.Err = err
 			}
 			return got
-		case n <= 0:
+		default:
 			return got
 		}
-		got += n
 	}
 	return got
 }
@@ -127,7 +147,7 @@ func regular(st *syscall.Stat_t) error {
 	case syscall.S_IFREG:
 		return nil
 	case syscall.S_IFDIR:
-		return errors.New("is a folder, not a file")
+		return errFolder
 	default:
 		return errors.New("is a pipe, socket or device, not a regular file")
 	}

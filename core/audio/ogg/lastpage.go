@@ -22,9 +22,15 @@ type lastPage struct {
 // searchTail looks for pages backwards from the end of the file. The window is as long as the pages at the front let expect.
 func (l *link) searchTail(s *media.File) lastPage {
 	front := max(l.body, l.first.off)
+	if at, ok := l.hop(s); ok {
+		if t, done := l.searchPages(s.Head[at:], at, 0); done {
+			return t
+		}
+	}
 	for window := max(minWindow, l.first.len()*3/2); ; window *= 4 {
 		off := max(front, s.Size-min(window, media.MaxRead))
-		t, done := l.searchPages(s.At(off, int(s.Size-off)), off)
+		b := s.At(off, int(s.Size-off))
+		t, done := l.searchPages(b, off, media.LastIndex(b, "OggS"))
 		if done || off == front {
 			return t
 		}
@@ -35,18 +41,31 @@ func (l *link) searchTail(s *media.File) lastPage {
 	}
 }
 
-// searchPages looks in b, the end of the file, from off on. done is false when no whole page of the audio is there.
-func (l *link) searchPages(b []byte, off int64) (t lastPage, done bool) {
+// hop goes from page to page of a file that was read whole to the one that ends it, which is quicker than a search.
+func (l *link) hop(s *media.File) (off int64, ok bool) {
+	if l.first.head == 0 || int64(len(s.Head)) < s.Size {
+		return 0, false
+	}
+	for p := l.first; ; {
+		next := p.next()
+		if next == s.Size {
+			return p.off, true
+		}
+		if p, ok = pageAt(s.Head[min(next, s.Size):], next); !ok {
+			return 0, false
+		}
+	}
+}
+
+// searchPages looks in b, the end of the file, from off on, for pages at i and before. done is false when no whole page of the audio
+// is there.
+func (l *link) searchPages(b []byte, off int64, i int) (t lastPage, done bool) {
 	broken := page{granule: noPosition}
 	summed := 0
-	for i, tried := len(b), 0; ; tried++ {
+	for tried := 0; i >= 0; i, tried = media.LastIndex(b[:i], "OggS"), tried+1 {
 		if tried == maxPageNo || summed > maxSummed {
 			t.lost = true
 			return t, true
-		}
-		i = media.LastIndex(b[:i], "OggS")
-		if i < 0 {
-			break
 		}
 		p, ok := pageAt(b[i:], off+int64(i))
 		if !ok {

@@ -62,40 +62,39 @@ func pageAt(b []byte, off int64) (page, bool) {
 func readPage(s *media.File, off int64) (page, bool) { return pageAt(s.At(off, pageHead+255), off) }
 
 // intact says whether b, a whole page, has the checksum that it names. Decoders drop a page without.
-func intact(b []byte) bool {
-	if len(b) < pageHead {
-		return false
-	}
+func intact(b []byte) bool { return len(b) >= pageHead && checksum(b) == le.Uint32(b[22:]) }
+
+// checksum is that of a whole page. Its polynomial, 0x04c11db7, is that of crc32 with every bit order turned round, so that turned
+// bytes go through the processor's own instructions. Source: RFC 3533, section 6.
+func checksum(b []byte) uint32 {
 	turned := turnedBytes.Get().(*[1 << 10]byte)
 	defer turnedBytes.Put(turned)
-	var head [26]byte // with the checksum's own place empty
-	copy(head[:22], b)
-	sum := addChecksum(addChecksum(noSum, head[:], turned), b[26:], turned)
-	return bits.Reverse32(^sum) == le.Uint32(b[22:])
+	sum := uint32(0xffffffff) // of no bytes, in the way crc32 keeps it
+	for first := true; len(b) > 0; first = false {
+		n := copy(turned[:], b)
+		if first {
+			clear(turned[22:26]) // the checksum's own place counts as empty
+		}
+		turn(turned[:(n+7)&^7])
+		sum = crc32.Update(sum, crc32.IEEETable, turned[:n])
+		b = b[n:]
+	}
+	return bits.Reverse32(^sum)
+}
+
+// turn turns the order of the bits of every byte round.
+func turn(b []byte) {
+	for ; len(b) >= 8; b = b[8:] {
+		x := le.Uint64(b)
+		x = x>>1&0x5555555555555555 | x&0x5555555555555555<<1
+		x = x>>2&0x3333333333333333 | x&0x3333333333333333<<2
+		x = x>>4&0x0f0f0f0f0f0f0f0f | x&0x0f0f0f0f0f0f0f0f<<4
+		le.PutUint64(b, x)
+	}
 }
 
 // turnedBytes keeps scratch buffers, which would else be allocated for every page.
 var turnedBytes = sync.Pool{New: func() any { return new([1 << 10]byte) }}
-
-const noSum = 0xffffffff // of no bytes, in the way crc32 keeps it
-
-// addChecksum continues with the checksum of a page. Its polynomial, 0x04c11db7, is that of crc32 with every bit order turned round, so
-// that turned bytes go through the processor's own instructions. Source: RFC 3533, section 6.
-func addChecksum(sum uint32, b []byte, turned *[1 << 10]byte) uint32 {
-	for len(b) > 0 {
-		n := copy(turned[:], b)
-		for rest := turned[:(n+7)&^7]; len(rest) >= 8; rest = rest[8:] {
-			x := le.Uint64(rest)
-			x = x>>1&0x5555555555555555 | x&0x5555555555555555<<1
-			x = x>>2&0x3333333333333333 | x&0x3333333333333333<<2
-			x = x>>4&0x0f0f0f0f0f0f0f0f | x&0x0f0f0f0f0f0f0f0f<<4
-			le.PutUint64(rest, x)
-		}
-		sum = crc32.Update(sum, crc32.IEEETable, turned[:n])
-		b = b[n:]
-	}
-	return sum
-}
 
 // Parse reads the streams that start the file and takes the length of the first audio among them from its last page. Only a
 // file of several streams one after another is walked page by page.

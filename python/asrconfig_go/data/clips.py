@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, repeat
 from typing import Any, overload
 
@@ -46,10 +47,15 @@ class _Page:
         self.durations: array[float] = _numbers("d", view[: 8 * n])
         self.sizes: array[int] = _numbers("q", view[8 * n : 16 * n])
         self.kinds: array[int] = _numbers("I", view[16 * n : 20 * n])
-        self.ends = array("Q", accumulate(_numbers("I", view[20 * n : 24 * n])))
+        self.lengths: array[int] = _numbers("I", view[20 * n : 24 * n])
         self.paths = str(view[24 * n :], "utf-8")
         self.claims: dict[int, float] = {claim["index"]: claim["seconds"] for claim in sent["claims"]}
         self.errors: dict[int, str] = {problem["index"]: problem["error"] for problem in sent["errors"]}
+
+    @cached_property
+    def ends(self) -> array[int]:
+        """Where each path ends in ``paths``, found when one is looked at."""
+        return array("Q", accumulate(self.lengths))
 
     def path(self, i: int) -> str:
         return self.paths[self.ends[i - 1] if i else 0 : self.ends[i]]
