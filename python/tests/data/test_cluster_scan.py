@@ -150,9 +150,11 @@ def test_without_the_cluster_s_package(
 
 
 RAY = """
+import atexit
 from ray.cluster_utils import Cluster
 import ray
 nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+atexit.register(nodes.shutdown)
 nodes.add_node(num_cpus=1)
 ray.init(address=nodes.address, log_to_driver=False)
 """

@@ -115,14 +115,9 @@ def test_ray_trains_the_plan_and_goes_on_after_a_kill(tmp_path: Path, monkeypatc
         written = plan.launch_files(output / "launch", script=str(SCRIPT), output=str(output))
         if kill:
             (output / "fail").write_text(kill)
-        finish(
-            [
-                (
-                    start(written.folder / "ray_train.py", output, tmp_path / name / "log", by=sys.executable),
-                    output / "log",
-                )
-            ]
-        )
+        log = output / "log"
+        driver = start(written.folder / "ray_train.py", output, log, by=sys.executable, RAY_ADDRESS="local")
+        finish([(driver, log)])
         check(results(output), batches)
         assert not (output / "fail").exists()
         weights.append(results(output)[0]["weights"])
