@@ -124,19 +124,33 @@ def test_a_source_that_changes(here: None, corpus: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(MAPS, "ray", lambda task: (task(index, PARTS) for index in range(PARTS)))
     with pytest.raises(CorruptFileError, match="the source changed meanwhile"):
         scan_audio(corpus / "clips", progress=False, cluster="ray")
+    monkeypatch.setattr(cluster_scan, "scan_part", usual)  # nothing writes any more
+    again = scan_audio(corpus / "clips", progress=False, cluster="ray")
+    assert as_text(again) == as_text(scan_audio(corpus / "clips", progress=False))
     (corpus / "clips" / "new.wav").unlink()
 
 
 def test_it_refuses(here: None, corpus: Path) -> None:
+    """And takes what the hints say."""
     with pytest.raises(UnsupportedError, match="ray cannot scan what this process has in memory"):
         scan_audio([[0.0] * 100], cluster="ray", progress=False)
-    with pytest.raises(InvalidArgumentError, match="cluster = 'dask'"):
-        scan_audio(corpus, cluster="dask", progress=False)  # type: ignore[arg-type]
+    assert len(scan_audio([[0.0] * 100], progress=False)) == 1
+    for source in (corpus / "clips", corpus / "list.jsonl", corpus / "0.tar", [str(corpus / "clips" / "0.flac")]):
+        assert scan_audio(source, cluster="ray", progress=False).profile.measured_count
     with pytest.raises(InvalidArgumentError, match="sample_size given for a part"):
         scan_audio(corpus / "clips", cluster="ray", sample_size=3, progress=False)
-    missing = cluster_scan.scan_part({"folder": "clips", "cache": {"folder": ""}}, str(corpus / "nowhere"), 0, 1)
+    assert scan_audio(corpus / "clips", sample_size=3, progress=False).profile.sampled
+    with pytest.raises(InvalidArgumentError, match="cluster = 'dask'"):
+        scan_audio(corpus, cluster="dask", progress=False)  # type: ignore[arg-type]
+
+
+def test_a_machine_without_the_working_folder(corpus: Path) -> None:
+    request = {"folder": "clips", "cache": {"folder": ""}, "workers": 1}
+    missing = cluster_scan.scan_part(request, str(corpus / "nowhere"), 0, 1)
     assert isinstance(missing, NotFoundError)
     assert "does not have the working folder" in missing.message
+    shared = cluster_scan.scan_part(request, str(corpus), 0, 1)
+    assert isinstance(shared, cluster_scan.ScannedPart)
 
 
 @pytest.mark.parametrize(("cluster", "module"), [("ray", "ray"), ("spark", "pyspark")])

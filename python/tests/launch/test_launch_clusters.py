@@ -232,19 +232,20 @@ def test_ray_s_script(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("folder", "options", "message"),
     [
-        ({"image": "asr:1"}, "image = 'asr:1' with claim = ''"),
-        ({"claim": "work"}, "image = '' with claim = 'work'"),
-        ({"folder": "../out", "bucket": "mine"}, "is not below the working folder"),
+        ("out", {"image": "asr:1"}, "image = 'asr:1' with claim = ''"),
+        ("out", {"claim": "work"}, "image = '' with claim = 'work'"),
+        ("../out", {"bucket": "mine"}, "is not below the working folder"),
     ],
 )
-def test_it_refuses(place: Path, options: dict[str, Any], message: str) -> None:
+def test_it_refuses(place: Path, folder: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        plan().launch_files(options.pop("folder", "out"), machines=2, **options)
+        plan().launch_files(folder, machines=2, **options)
     assert message in caught.value.message
     assert caught.value.hint
     assert list(place.iterdir()) == []
+    plan().launch_files("launch", machines=2, bucket="mine", image="asr:1", claim="work")  # as the hints say
 
 
 def test_command_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
