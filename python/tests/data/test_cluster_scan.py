@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tarfile
@@ -31,9 +32,8 @@ PARTS = 7
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts one after another in this process, sent as a cluster would send them."""
-    import pickle
 
     def by_turns(task: Callable[[int, int], Any]) -> Iterator[Any]:
         task = pickle.loads(pickle.dumps(task))
@@ -103,10 +103,10 @@ def test_what_one_machine_raises(here: None, tmp_path: Path) -> None:
         raised = []
         for cluster in (None, "ray"):
             with pytest.raises(kind) as caught:
-                scan_audio(tmp_path / name, progress=False, cluster=cluster)  # type: ignore[arg-type]
+                scan_audio(tmp_path / name, progress=False, cluster=cluster)
             raised.append(str(caught.value))
         assert raised[0] == raised[1]
-    empty = [scan_audio(tmp_path / "empty", progress=False, allow_empty=True, cluster=c) for c in (None, "ray")]  # type: ignore[arg-type]
+    empty = [scan_audio(tmp_path / "empty", progress=False, allow_empty=True, cluster=c) for c in (None, "ray")]
     assert as_text(empty[0]) == as_text(empty[1])
 
 

@@ -144,7 +144,7 @@ def test_cards_that_hold_the_plan_the_cheapest_first(place: Path) -> None:
     prices = {"L4": 0.44, "L40S": 0.79, "A10G": 1.006, "A100": 1.31, "A100-80GB": 1.39, "H100": 2.69}
     assert cards(plan())[: len(prices)] == list(prices)
     assert "T4" not in cards(plan())  # 15 GiB, and no bf16
-    small = {"predicted_high_bytes": 4 * GIB}
+    small: dict[str, Any] = {"predicted_high_bytes": 4 * GIB}
     assert "T4" not in cards(plan(**small))  # no bf16
     assert cards(plan(**small, bf16=False, fp16=True))[0] == "T4"
     assert cards(plan("H200"))[0] == "H200"
