@@ -38,7 +38,7 @@ def _replica(job: ClusterJob, image: str, claim: str, count: int) -> dict[str, A
         "volumeMounts": [{"name": "work", "mountPath": _WORK}, {"name": "shm", "mountPath": "/dev/shm"}],
     }
     if job.gpus:
-        container["resources"]["limits"] = {"nvidia.com/gpu": job.gpus}
+        container["resources"]["limits"] = {"nvidia.com/gpu": str(job.gpus)}
     volumes = [
         {"name": "work", "persistentVolumeClaim": {"claimName": claim}},
         {"name": "shm", "emptyDir": {"medium": "Memory"}},  # loaders' workers hand batches over in it

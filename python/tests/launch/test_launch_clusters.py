@@ -183,7 +183,7 @@ def test_kubernetes_job(place: Path) -> None:
     replicas = job["spec"]["pytorchReplicaSpecs"]
     assert {name: replica["replicas"] for name, replica in replicas.items()} == {"Master": 1, "Worker": 1}
     container = replicas["Worker"]["template"]["spec"]["containers"][0]
-    assert container["resources"] == {"requests": {"cpu": "16"}, "limits": {"nvidia.com/gpu": 4}}
+    assert container["resources"] == {"requests": {"cpu": "16"}, "limits": {"nvidia.com/gpu": "4"}}
     single = kubernetes_yaml(place, plan(machines=1, gpu_name=""), machines=1)
     jsonschema.validate(single, schema)
     assert list(single["spec"]["pytorchReplicaSpecs"]) == ["Master"]
