@@ -96,6 +96,8 @@ var moreSeeds = []string{
 	`{"v":1,"op":"scan.start","args":{"folder":"."}}`,
 	`{"v":1,"op":"scan.add","args":{"job":999999,"paths":["clip.wav"],"path_rows":[3],"clips":[],"rows":[]}}`,
 	`{"v":1,"op":"scan.start","args":{"shards":["text"],"texts":true}}`,
+	`{"v":1,"op":"scan.start","args":{"folder":".","part":{"index":1,"count":3}}}`,
+	`{"v":1,"op":"scan.add","args":{"job":999999,"page":{"count":1,"kind_list":[{}],"claims":[],"errors":[{"index":0,"error":"bad"}],"listing":7}}}`,
 	`{"v":1,"op":"batching.order","args":{"seconds":[1,2,3,4,5,6,7],"options":{"mode":"random","step_samples":2,"ranks":2,"buckets":1}}}`,
 	`{"v":1,"op":"batching.order","args":{"seconds":[1,2,3,4,5,6,7,8],"options":{"mode":"random","step_samples":4,"ranks":2,"shares":[3,1],"buckets":1}}}`,
 	`{"v":1,"op":"batching.order","args":{"seconds":[3,1,2],"options":{"mode":"random","step_samples":1,"ranks":1,"buckets":1}}}`,

@@ -102,7 +102,17 @@ type addArgs struct {
 	Arrow   *arrowArgs   `json:"arrow"`
 }
 
-// addToScan begins to measure a piece; scan.poll reports when it is done.
+// attach takes the columns of the page.
+func (a *addArgs) attach(b []byte) error {
+	if len(b) > 0 && a.Page == nil {
+		return fault.New(fault.InvalidArgument, "pass the page that they belong to", "%d bytes of columns without a page", len(b))
+	}
+	a.Columns = slices.Clone(b)
+	return nil
+}
+
+// addToScan begins to measure a piece, or to take over a page of scan.clips of another scan with its columns behind the zero byte of the request;
+// scan.poll reports when it is done.
 func addToScan(a addArgs) (struct{}, error) {
 	job, err := openedScan(a.Job)
 	if err != nil {
@@ -248,7 +258,7 @@ type clipsArgs struct {
 }
 
 // scanClips gives a page of clips. Behind the zero byte of the answer: the page's columns, little-endian, one number for each clip: seconds (float64,
-// NaN of a bad clip), bytes (int64), kind (uint32, index in the list of kinds), characters of the path (uint32); then the paths in UTF-8.
+// NaN of a bad clip), bytes (int64), digest (uint64), kind (uint32, index in the list of kinds), characters of the path (uint32); then the paths in UTF-8.
 func scanClips(a clipsArgs) (attachment[dataset.Page], error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {

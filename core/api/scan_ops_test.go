@@ -109,7 +109,7 @@ func TestScanOfAFolderInPages(t *testing.T) {
 		clips, code := pageOf(t, clipsArgs{Job: job, Offset: page.offset, Limit: page.limit})
 		require.Empty(t, code)
 		require.Equal(t, page.clips, clips.Count, "%+v", page)
-		require.GreaterOrEqual(t, len(clips.columns), 24*page.clips)
+		require.GreaterOrEqual(t, len(clips.columns), 32*page.clips)
 		if page.clips > 0 && page.offset > 0 {
 			require.Equal(t, float64(page.offset), secondsOf(clips, 0))
 		}
@@ -146,7 +146,7 @@ func TestPathsAreAttached(t *testing.T) {
 	}
 	require.Equal(t, []float64{3, 1, 2, 3}, seconds, "behind those of the JSON")
 	paths := names[2] + names[0] + strings.Replace(names[1], "\xe9", `\xe9`, 1) + names[2]
-	require.Equal(t, paths, string(page.columns[24*page.Count:]))
+	require.Equal(t, paths, string(page.columns[32*page.Count:]))
 
 	_, _, code = exchange[jobRef](t, "scan.start", map[string]any{}, []byte("no end"))
 	require.Equal(t, fault.InvalidArgument, code)
@@ -208,7 +208,7 @@ func TestScanInPieces(t *testing.T) {
 	require.Equal(t, []any{"rows", 6, 12}, []any{sum.Source, sum.MeasuredCount, sum.SampleCount})
 	page, code := pageOf(t, clipsArgs{Job: opened.Job, Limit: 9})
 	require.Empty(t, code)
-	require.Equal(t, strings.Repeat(path+"giventwo seconds", 2), string(page.columns[24*page.Count:]), "in the order of rows")
+	require.Equal(t, strings.Repeat(path+"giventwo seconds", 2), string(page.columns[32*page.Count:]), "in the order of rows")
 	require.Equal(t, []float64{1, 3, 2, 1}, []float64{secondsOf(page, 0), secondsOf(page, 1), secondsOf(page, 2), secondsOf(page, 3)})
 
 	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "paths": []string{path}})
@@ -221,6 +221,35 @@ func TestScanInPieces(t *testing.T) {
 	job, _ := scanned(t, map[string]any{"paths": []string{path}})
 	_, code = ask[struct{}](t, "scan.add", map[string]any{"job": job})
 	require.Equal(t, fault.InvalidArgument, code, "it does not accept pieces")
+}
+
+func TestScanOfPagesOfOtherScans(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "one.wav")
+	require.NoError(t, os.WriteFile(path, wav(1), 0o644))
+	request := map[string]any{"paths": []string{path, path, "none.wav"}}
+	whole, _ := scanned(t, request)
+	opened, code := ask[jobRef](t, "scan.open", map[string]any{})
+	require.Empty(t, code)
+	for index := range 2 {
+		request["part"] = dataset.Part{Index: index, Count: 2}
+		part, _ := scanned(t, request)
+		page, code := pageOf(t, clipsArgs{Job: part, Limit: 9})
+		require.Empty(t, code)
+		_, _, code = exchange[struct{}](t, "scan.add", map[string]any{"job": opened.Job, "page": page.Page}, page.columns)
+		require.Empty(t, code)
+		polling(t, opened.Job)
+	}
+	_, code = ask[struct{}](t, "scan.end", map[string]any{"job": opened.Job, "source": "list of 3 paths"})
+	require.Empty(t, code)
+	require.Equal(t, polled{Finished: true, Total: 3, Done: 3, Bad: 1}, polling(t, opened.Job))
+	var sums [2]profile.Dataset
+	for i, job := range []uint64{whole, opened.Job} {
+		sums[i], code = ask[profile.Dataset](t, "scan.result", jobRef{Job: job})
+		require.Empty(t, code)
+	}
+	require.Equal(t, sums[0], sums[1])
+	_, _, code = exchange[struct{}](t, "scan.add", map[string]any{"job": opened.Job}, []byte("columns"))
+	require.Equal(t, fault.InvalidArgument, code, "columns without a page")
 }
 
 func TestScanErrorsComeWithTheResult(t *testing.T) {

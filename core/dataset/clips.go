@@ -9,8 +9,9 @@ import (
 
 // Clips are the results of a scan in little memory: 56 bytes a clip beside its path, and more only for odd ones.
 type Clips struct {
-	rows  []row
-	kinds kinds
+	rows    []row
+	kinds   kinds
+	listing uint32 // of a part's source (see listing); 0 of a whole scan
 }
 
 // row is one clip. A usable one has a duration; a bad one has an error and none.

@@ -30,6 +30,9 @@ type Piece struct {
 	Buffers    []Buffer       `json:"-"` // encoded files in memory, unchanged until Add returns
 	BufferRows []int          `json:"buffer_rows"`
 	Arrow      *Arrow         `json:"-"` // rows of a table, instead of all these, unchanged until Add returns
+	// Page is one of another scan, with its Columns, instead of all these: a scan of a Part elsewhere.
+	Page    *Page  `json:"page"`
+	Columns []byte `json:"-"`
 }
 
 // Add measures a piece behind the clips that are there. Errors are InvalidArgument and Cancelled.
@@ -38,6 +41,16 @@ func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
 		return fault.New(fault.InvalidArgument, "give one row number for each element",
 			"%d clips, %d paths and %d buffers with %d, %d and %d row numbers", len(piece.Clips), len(piece.Paths), len(piece.Buffers),
 			len(piece.ClipRows), len(piece.PathRows), len(piece.BufferRows))
+	}
+	if p == nil {
+		p = new(Progress)
+	}
+	if piece.Page != nil {
+		if err := c.clips.read(piece.Page, piece.Columns); err != nil {
+			return err
+		}
+		p.add(piece.Page.Count, len(piece.Page.Errors))
+		return nil
 	}
 	if piece.Arrow != nil {
 		entries, err := piece.Arrow.entries(ctx)

@@ -63,7 +63,7 @@ func listPaths(ctx context.Context, paths []string) ([]entry, error) {
 				continue
 			}
 		}
-		w.entries = append(w.entries, entry{path: path})
+		w.entries = append(w.entries, entry{path: path, archive: isShard(path)})
 	}
 	return w.entries, nil
 }

@@ -14,6 +14,7 @@ type Page struct {
 	KindList []Kind    `json:"kind_list"` // all of the scan so far, not only of the page; the first is of bad clips
 	Claims   []Claim   `json:"claims"`    // of the few clips whose header claims something else
 	Errors   []Problem `json:"errors"`    // of the bad clips
+	Listing  uint32    `json:"listing"`   // of a part: the checksum of all that its source lists, on which the parts of a scan agree; else 0
 	rows     []row
 }
 
@@ -42,7 +43,7 @@ type Problem struct {
 func (c *Clips) Page(offset, limit int) Page {
 	from := min(offset, len(c.rows))
 	rows := c.rows[from : from+min(limit, len(c.rows)-from)]
-	p := Page{Count: len(rows), KindList: []Kind{{}}, Claims: []Claim{}, Errors: []Problem{}, rows: rows}
+	p := Page{Count: len(rows), KindList: []Kind{{}}, Claims: []Claim{}, Errors: []Problem{}, Listing: c.listing, rows: rows}
 	for number := 1; number < len(c.kinds.list); number++ {
 		k := c.kinds.list[number]
 		p.KindList = append(p.KindList, Kind{k.sampleRate, k.channels, k.bits, k.codec, k.method})
@@ -59,7 +60,7 @@ func (c *Clips) Page(offset, limit int) Page {
 }
 
 // rowBytes are those of a row's numbers in the columns.
-const rowBytes = 8 + 8 + 4 + 4
+const rowBytes = 8 + 8 + 8 + 4 + 4
 
 // Size is how many bytes the columns take.
 func (p *Page) Size() int {
@@ -71,19 +72,27 @@ func (p *Page) Size() int {
 }
 
 // Write writes the columns: little-endian numbers, one of each clip: seconds (float64, NaN of a bad clip), bytes (int64),
-// kinds (uint32, index in KindList), lengths of paths (uint32, in characters); then the paths in UTF-8, one behind the other.
+// digests (uint64, for finding copies; 0 where there is none), kinds (uint32, index in KindList), lengths of paths (uint32, in characters); then the paths in UTF-8, one behind the other.
 func (p *Page) Write(to []byte) {
 	n, le := len(p.rows), binary.LittleEndian
-	seconds, sizes, kinds, lengths, paths := to[:8*n], to[8*n:16*n], to[16*n:20*n], to[20*n:rowBytes*n], to[rowBytes*n:]
+	c := columnsOf(to, n)
 	for i := range p.rows {
 		r := &p.rows[i]
 		path := fault.Printable(r.path)
-		le.PutUint64(seconds[8*i:], math.Float64bits(r.durationOrNaN()))
-		le.PutUint64(sizes[8*i:], uint64(r.size))
-		le.PutUint32(kinds[4*i:], r.kind)
-		le.PutUint32(lengths[4*i:], uint32(utf8.RuneCountInString(path)))
-		paths = paths[copy(paths, path):]
+		le.PutUint64(c.seconds[8*i:], math.Float64bits(r.durationOrNaN()))
+		le.PutUint64(c.sizes[8*i:], uint64(r.size))
+		le.PutUint64(c.digests[8*i:], r.digest)
+		le.PutUint32(c.kinds[4*i:], r.kind)
+		le.PutUint32(c.lengths[4*i:], uint32(utf8.RuneCountInString(path)))
+		c.paths = c.paths[copy(c.paths, path):]
 	}
+}
+
+// pageColumns are those that Write writes.
+type pageColumns struct{ seconds, sizes, digests, kinds, lengths, paths []byte }
+
+func columnsOf(b []byte, n int) pageColumns {
+	return pageColumns{b[:8*n], b[8*n : 16*n], b[16*n : 24*n], b[24*n : 28*n], b[28*n : rowBytes*n], b[rowBytes*n:]}
 }
 
 func (r *row) durationOrNaN() float64 {

@@ -19,6 +19,8 @@ type entry struct {
 	// reported, and never drawn into a sample.
 	stray  bool
 	listed bool // its folder says that it is a regular file
+	// archive says that the audio files inside are meant, which withMembers puts in its place.
+	archive bool
 	// more is what the source says beside the path; nil for a plain file, of which there may be millions.
 	more *detail
 }
@@ -62,11 +64,18 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	c := NewCollection(r.Options)
+	if r.Part != nil {
+		c.clips.listing = listing(entries)
+		entries = r.Part.of(entries)
+	}
+	if entries, err = withMembers(ctx, entries, &r); err != nil {
+		return Result{}, err
+	}
 	r.Paths = nil // the entries have them
 	picked, sample := subsample(entries, r.SampleSize, r.Seed)
 	files := len(picked)
 	defer limitGC(files)()
-	c := NewCollection(r.Options)
 	if err := c.measure(ctx, picked, p); err != nil {
 		return Result{}, err
 	}

@@ -29,7 +29,7 @@ type Request struct {
 	Paths []string `json:"paths"`
 	// Manifest is a list of paths: JSON lines (.jsonl, .json, .ndjson), .csv or .tsv. See readManifest.
 	Manifest string `json:"manifest"`
-	// Shards are tar archives of audio (WebDataset), which are not unpacked. See listShards.
+	// Shards are tar archives of audio (WebDataset), which are not unpacked. See shardPaths.
 	Shards []string `json:"shards"`
 	// Buffers are encoded files in memory, which must stay unchanged until Scan returns.
 	Buffers []Buffer `json:"-"`
@@ -43,7 +43,8 @@ type Request struct {
 	Texts     bool   `json:"texts"`
 	TextField string `json:"text_field"`
 
-	SampleSize *int `json:"sample_size"` // ≥ 1: this many, drawn at random without replacement; absent: all
+	Part       *Part `json:"part"`        // only this part of the source; absent: all
+	SampleSize *int  `json:"sample_size"` // ≥ 1: this many, drawn at random without replacement; absent: all
 	Options
 
 	Ending // without a source, a name is made here
@@ -65,6 +66,13 @@ type Progress struct {
 	Bad   atomic.Int64 // of them unusable
 }
 
+// add counts clips that came measured.
+func (p *Progress) add(clips, bad int) {
+	p.Total.Add(int64(clips))
+	p.Done.Add(int64(clips))
+	p.Bad.Add(int64(bad))
+}
+
 // Result is the sum and the parts.
 type Result struct {
 	Profile profile.Dataset
@@ -84,6 +92,10 @@ func (r Request) check() error {
 		return fault.New(fault.InvalidArgument, "name a folder, a list of paths, a manifest, shards, buffers or clips", "no source given")
 	case r.SampleSize != nil && *r.SampleSize < 1:
 		return fault.New(fault.InvalidArgument, "use 1 or more, or leave it out for every file", "sample_size is %d", *r.SampleSize)
+	case r.Part != nil && (r.Part.Index < 0 || r.Part.Index >= r.Part.Count || r.Part.Count > maxParts):
+		return fault.New(fault.InvalidArgument, "count from 0, and make at most 1000000 parts", "part %d of %d", r.Part.Index, r.Part.Count)
+	case r.Part != nil && r.SampleSize != nil:
+		return fault.New(fault.InvalidArgument, "scan the sample on one machine, or leave sample_size out", "sample_size given for a part of a source")
 	case r.Population != nil && (r.Clips == nil || *r.Population < len(r.Clips)):
 		return fault.New(fault.InvalidArgument, "population counts all clips, also those not given", "population is %d with %d clips given", *r.Population, len(r.Clips))
 	case r.SampleSize != nil && (r.Sampled || r.Population != nil):
@@ -113,6 +125,7 @@ func (r Request) sources() (given int, empty string) {
 
 // list finds what there is to measure and gives the source a name.
 func (r Request) list(ctx context.Context) (entries []entry, name string, err error) {
+	var paths []string
 	switch {
 	case r.Folder != "" && kaldiList(r.Folder) != "":
 		entries, err = readManifest(ctx, kaldiList(r.Folder), r)
@@ -120,19 +133,18 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 	case r.Folder != "":
 		entries, err = listFolder(ctx, r.Folder)
 		if err == nil && !slices.ContainsFunc(entries, func(e entry) bool { return !e.stray }) {
-			entries, err = r.shardsOfFolder(ctx, entries)
+			paths, err = shardsIn(ctx, r.Folder) // beside unpacked audio, archives are what it came from
+			entries = append(entries, archives(paths)...)
 		}
 		name = fmt.Sprintf("folder %s", r.Folder)
 	case r.Manifest != "":
 		entries, err = readManifest(ctx, r.Manifest, r)
 		name = fmt.Sprintf("manifest %s", r.Manifest)
 	case len(r.Shards) > 0:
-		entries, err = listShards(ctx, &r)
+		entries, err = listShards(ctx, r.Shards)
 		name = "shards " + strings.Join(r.Shards[:min(3, len(r.Shards))], ", ")
 	case len(r.Paths) > 0:
-		if entries, err = listPaths(ctx, r.Paths); err == nil {
-			entries, err = withShards(ctx, entries, &r)
-		}
+		entries, err = listPaths(ctx, r.Paths)
 		name = fmt.Sprintf("list of %s", fault.Plural(len(r.Paths), "path"))
 	case r.Arrow != nil:
 		entries, err = r.Arrow.entries(ctx)
@@ -152,14 +164,4 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 		name = r.Source
 	}
 	return entries, name, err
-}
-
-// shardsOfFolder adds the archives of a folder that holds no other audio. Beside unpacked audio they are what it came from.
-func (r Request) shardsOfFolder(ctx context.Context, strays []entry) ([]entry, error) {
-	paths, err := shardsIn(ctx, r.Folder)
-	if err != nil {
-		return nil, err
-	}
-	members, err := readShards(ctx, paths, &r)
-	return append(strays, members...), err
 }

@@ -29,20 +29,28 @@ func isShard(name string) bool {
 	return slices.ContainsFunc(shardEndings, func(e string) bool { return strings.HasSuffix(name, e) })
 }
 
-// listShards lists the audio in tar archives: paths, folders of archives, patterns with *, ? and [ ], and braces as in
-// "shard-{000000..000012}.tar" or "{train,dev}.tar". An archive that is missing leaves a stray.
-func listShards(ctx context.Context, r *Request) ([]entry, error) {
-	var paths []string
-	for _, pattern := range r.Shards {
-		found, err := shardPaths(ctx, pattern)
+// listShards lists the archives that patterns stand for (see shardPaths).
+func listShards(ctx context.Context, patterns []string) (entries []entry, err error) {
+	for _, pattern := range patterns {
+		paths, err := shardPaths(ctx, pattern)
 		if err != nil {
 			return nil, err
 		}
-		paths = append(paths, found...)
+		entries = append(entries, archives(paths)...)
 	}
-	return readShards(ctx, paths, r)
+	return entries, nil
 }
 
+func archives(paths []string) []entry {
+	entries := make([]entry, len(paths))
+	for i, path := range paths {
+		entries[i] = entry{path: path, archive: true}
+	}
+	return entries
+}
+
+// shardPaths gives the archives of a path, of a folder of archives, of a pattern with *, ? and [ ], and braces as in
+// "shard-{000000..000012}.tar" or "{train,dev}.tar". One that is missing is given, too, and leaves a stray.
 func shardPaths(ctx context.Context, pattern string) ([]string, error) {
 	if strings.HasPrefix(pattern, "pipe:") || strings.Contains(pattern, "://") {
 		return nil, fault.New(fault.Unsupported, "download the shards first", "%s is not on this disk", fault.Printable(pattern))
@@ -137,28 +145,34 @@ func alternatives(inside string) ([]string, error) {
 	return words, nil
 }
 
-// withShards puts the members of archives in the place of the archives among entries.
-func withShards(ctx context.Context, entries []entry, r *Request) ([]entry, error) {
-	if !slices.ContainsFunc(entries, func(e entry) bool { return e.clip == nil && isShard(e.path) }) {
+// withMembers puts the members of archives in the place of the archives among entries.
+func withMembers(ctx context.Context, entries []entry, r *Request) ([]entry, error) {
+	var archives []string
+	for i := range entries {
+		if entries[i].archive {
+			archives = append(archives, entries[i].path)
+		}
+	}
+	if archives == nil {
 		return entries, nil
 	}
+	members, err := readShards(ctx, archives, r)
+	if err != nil {
+		return nil, err
+	}
 	var all []entry
-	for i, e := range entries {
-		if e.clip != nil || !isShard(e.path) {
+	for i := range entries {
+		if entries[i].archive {
+			all, members = append(all, members[0]...), members[1:]
+		} else {
 			all = append(all, entries[i])
-			continue
 		}
-		members, err := readShards(ctx, []string{e.path}, r)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, members...)
 	}
 	return all, nil
 }
 
-// readShards lists archives in parallel; the members come in the order of the archives.
-func readShards(ctx context.Context, paths []string, r *Request) ([]entry, error) {
+// readShards lists the members of each archive, in parallel.
+func readShards(ctx context.Context, paths []string, r *Request) ([][]entry, error) {
 	found := make([][]entry, len(paths))
 	var next atomic.Int64
 	var wait sync.WaitGroup
@@ -179,7 +193,7 @@ func readShards(ctx context.Context, paths []string, r *Request) ([]entry, error
 	if ctx.Err() != nil {
 		return nil, cancelled(ctx, "listing shards")
 	}
-	return slices.Concat(found...), nil
+	return found, nil
 }
 
 // guardedShard turns a panic over one archive into a bad one.

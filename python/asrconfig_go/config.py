@@ -105,7 +105,7 @@ class TrainingConfig(PlanRecord):
         return max_steps(self, clips)
 
     def launch_files(self, folder: str | os.PathLike[str], **options: Unpack[LaunchSettings]) -> LaunchFiles:
-        """Write the plan for torchrun, accelerate and DeepSpeed: see ``asrconfig_go.launch.launch_files``."""
+        """Write the plan for torchrun, accelerate, DeepSpeed and clusters: see ``asrconfig_go.launch.launch_files``."""
         from .launch import launch_files
 
         return launch_files(self, folder, **options)

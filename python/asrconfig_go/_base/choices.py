@@ -38,6 +38,7 @@ OomSnapshot = Literal["off", "blocks", "history"]
 DurationUnit = Literal["samples", "seconds"]
 StepKind = Literal["train", "evaluation", "checkpoint"]
 """As ``STEP_KINDS`` of ``_layout``."""
+Cluster = Literal["ray", "spark"]
 ReportAxis = Literal["time", "steps"]
 ExportFormat = Literal["csv", "jsonl", "chrome"]
 StartMethod = Literal["fork", "spawn", "forkserver"]

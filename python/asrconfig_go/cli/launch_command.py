@@ -1,4 +1,4 @@
-"""``asrconfig launch``: a saved plan as files for torchrun, accelerate and DeepSpeed."""
+"""``asrconfig launch``: a saved plan as files for torchrun, accelerate, DeepSpeed, Slurm, Ray, SkyPilot, Kubernetes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .options import add_choice
 
 def add_launch(commands: Any) -> None:
     """Add the command and its options."""
-    launch = commands.add_parser("launch", help="write a plan as files for torchrun, accelerate and DeepSpeed")
+    launch = commands.add_parser("launch", help="write a plan as files for torchrun, accelerate and clusters")
     launch.add_argument("config", help="a plan, as save_config wrote it, or the folder of a training")
     launch.add_argument("--out", required=True, metavar="FOLDER", help="where to write the files")
     add_choice(launch, "--strategy", choices.Strategy, help="how GPUs share the model (default: the plan's)")
@@ -23,6 +23,10 @@ def add_launch(commands: Any) -> None:
         "--max-restarts", type=int, default=MAX_RETRIES, help="after a process has failed (default %(default)s)"
     )
     launch.add_argument("--layers", help="class names of the model's layers, for fsdp: A,B")
+    launch.add_argument("--output", default="out", help="folder of the script's checkpoints (default %(default)s)")
+    launch.add_argument("--bucket", default="", metavar="NAME|URL", help="for SkyPilot: where --output is kept")
+    launch.add_argument("--image", default="", help="for Kubernetes: what its pods run")
+    launch.add_argument("--claim", default="", help="for Kubernetes: of the volume that holds the working folder")
     launch.set_defaults(run=_launch)
 
 
@@ -39,6 +43,10 @@ def _launch(arguments: argparse.Namespace) -> int:
         machines=arguments.machines,
         max_restarts=arguments.max_restarts,
         layers=layers,
+        output=arguments.output,
+        bucket=arguments.bucket,
+        image=arguments.image,
+        claim=arguments.claim,
     )
     show(written)
     return 0

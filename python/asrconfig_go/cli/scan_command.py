@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from .._base.choices import Cluster
 from .._base.output import show_json
 from .._base.records import to_json
 from .options import DATA, add_output_options, command_line, show_result, with_progress
@@ -21,6 +22,10 @@ def add_scan(commands: Any) -> None:
     scan.add_argument("--workers", type=int, default=0, help="parallel reads (default: four for each usable core)")
     scan.add_argument("--batch-size", type=int, default=8, help="clips a batch, for what padding costs (default 8)")
     scan.add_argument("--no-cache", action="store_true", help="read every file, and cache nothing")
+    where = scan.add_mutually_exclusive_group()
+    for name in get_args(Cluster):
+        on = f"on the {name.title()} cluster at hand, which sees the same files"
+        where.add_argument(f"--{name}", dest="cluster", action="store_const", const=name, help=on)
     add_output_options(scan)
     scan.set_defaults(run=_scan)
 
@@ -37,6 +42,7 @@ def _scan(arguments: argparse.Namespace) -> int:
         cache=not arguments.no_cache,
         progress=with_progress(arguments),
         allow_empty=True,
+        cluster=arguments.cluster,
     )
     profile = result.profile
     if arguments.json:

@@ -46,9 +46,9 @@ class _Page:
         n = self.count
         self.durations: array[float] = _numbers("d", view[: 8 * n])
         self.sizes: array[int] = _numbers("q", view[8 * n : 16 * n])
-        self.kinds: array[int] = _numbers("I", view[16 * n : 20 * n])
-        self.lengths: array[int] = _numbers("I", view[20 * n : 24 * n])
-        self.paths = str(view[24 * n :], "utf-8")
+        self.kinds: array[int] = _numbers("I", view[24 * n : 28 * n])  # behind the digests
+        self.lengths: array[int] = _numbers("I", view[28 * n : 32 * n])
+        self.paths = str(view[32 * n :], "utf-8")
         self.claims: dict[int, float] = {claim["index"]: claim["seconds"] for claim in sent["claims"]}
         self.errors: dict[int, str] = {problem["index"]: problem["error"] for problem in sent["errors"]}
 

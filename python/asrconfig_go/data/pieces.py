@@ -13,7 +13,8 @@ from .._base.input_units import InputUnit
 class Piece:
     """Some rows of a source: clips known already, encoded buffers, and paths, each with their row numbers.
 
-    Or all of them in ``arrow``, a column of a table (see ``arrow_columns``).
+    Or all of them in ``arrow``, a column of a table (see ``arrow_columns``), or in a ``page`` with its ``columns``, of
+    another scan (see ``cluster_scan``).
     """
 
     known: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
@@ -22,6 +23,8 @@ class Piece:
     paths: list[str] = field(default_factory=list)
     path_rows: list[int] = field(default_factory=list)
     arrow: dict[str, Any] | None = None
+    page: dict[str, Any] | None = None
+    columns: bytes = b""
     alive: list[Any] = field(default_factory=list)  # keeps the buffers' memory
 
 

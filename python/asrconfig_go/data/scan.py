@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from .._base import native
+from .._base.checks import checked
+from .._base.choices import Cluster
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
-from .._base.files import cache_folder
 from .._base.input_units import InputUnit
 from .._base.progress import Advance, ProgressBar
 from .._base.records import from_json
@@ -20,12 +18,12 @@ from .clips import COLUMNS, Clip, Clips
 from .pieces import Piece, Source
 from .prepared_rows import PreparedRows, examples_of
 from .profile import BadFile, DatasetProfile
+from .scan_jobs import scan_cache, scan_job, wait
 from .sources import read_source
 
 __all__ = ["BadFile", "Clip", "Clips", "DatasetProfile", "ScanResult", "scan_audio"]
 
 _TEXTS = 50_000  # fetched per call
-_POLL_MS = 50  # also how long Ctrl-C may wait
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,6 +71,7 @@ class ScanSettings(TypedDict, total=False):
     clips: bool
     model: Any
     collator: Any
+    cluster: Cluster | None
 
 
 def scan_audio(
@@ -89,6 +88,7 @@ def scan_audio(
     clips: bool = True,
     model: Any = None,
     collator: Any = None,
+    cluster: Cluster | None = None,
 ) -> ScanResult:
     """Measure every clip of ``source`` without decoding it.
 
@@ -113,6 +113,9 @@ def scan_audio(
     With ``cache`` the durations of files are kept in the user's cache folder (``ASRCONFIG_CACHE``, else the XDG one)
     and believed as long as a file's size and modification times stay the same and the library is the same.
 
+    ``cluster`` ``"ray"`` or ``"spark"`` scans on the cluster that this process can reach, with the same result (see
+    docs/launching.md): a folder, manifest, tar shards or paths that all its machines see under the same name.
+
     Bad files are counted and listed in the profile; when no file is usable an ``EmptyDatasetError`` is raised, or, with
     ``allow_empty``, a profile of zeros is given. Raises ``NotFoundError``, ``EmptyDatasetError`` or
     ``InvalidArgumentError``.
@@ -122,18 +125,27 @@ def scan_audio(
     (310, 'flac', 1.95)
     """
     _check_sample_size(sample_size)
-    options: dict[str, Any] = {"workers": workers, "cache": _cache(cache), "batch_size": batch_size, "seed": seed}
+    options: dict[str, Any] = {
+        "workers": workers,
+        "cache": scan_cache(cache),
+        "batch_size": batch_size,
+        "seed": seed,
+    }
     prepared = PreparedRows(model, examples_of(source, collator, model))
     found = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed, prepared=prepared)
     with ProgressBar("Scanning audio", "file", found.total, progress) as advance:
+        if cluster is not None:
+            from .cluster_scan import read_parts
+
+            found = read_parts(found, checked("cluster", cluster, Cluster), {**options, "sample_size": sample_size})
         if found.request is None:
-            with _job("scan.open", options) as job:
+            with scan_job("scan.open", options) as job:
                 _add_pieces(job, found, advance)
                 _finish(job, found, allow_empty)
                 return replace(_result(job, clips), unit=found.unit)
         options |= {"sample_size": sample_size, "allow_empty": allow_empty}
-        with _job("scan.start", {**found.request, **options}) as job:
-            _wait(job, advance)
+        with scan_job("scan.start", {**found.request, **options}) as job:
+            wait(job, advance)
             return _result(job, clips)
 
 
@@ -142,9 +154,12 @@ def scan_with_texts(
 ) -> tuple[ScanResult, list[str | None]]:
     """Every clip of a source that the library lists, and its transcript in the manifest or shard."""
     request = {**(found.request or {}), "texts": True, "text_field": column or "", "allow_empty": True}
-    request |= {"workers": workers, "cache": _cache(True)}
-    with ProgressBar("Scanning audio", "file", found.total, progress) as advance, _job("scan.start", request) as job:
-        _wait(job, advance)
+    request |= {"workers": workers, "cache": scan_cache(True)}
+    with (
+        ProgressBar("Scanning audio", "file", found.total, progress) as advance,
+        scan_job("scan.start", request) as job,
+    ):
+        wait(job, advance)
         texts: list[str | None] = []
         while page := native.call("scan.texts", {"job": job, "offset": len(texts), "limit": _TEXTS}):
             texts += page
@@ -160,72 +175,22 @@ def _check_sample_size(sample_size: int | None) -> None:
         )
 
 
-def _cache(used: bool) -> dict[str, str]:
-    """Where the scanner keeps durations, and what marks them as this library's: another may measure otherwise."""
-    if not used:
-        return {"folder": ""}
-    mark, library = "", native.library_path()
-    if library.is_file():
-        mark = f"{library.stat().st_size} {library.stat().st_mtime_ns}"
-    return {"folder": str(cache_folder("durations")), "mark": mark}
-
-
-@contextlib.contextmanager
-def _job(op: str, request: dict[str, Any]) -> Iterator[int]:
-    """The handle of a scan. Whatever happens, Ctrl-C included, it is cancelled and released."""
-    job = native.call(op, *_split(request))["job"]
-    try:
-        yield job
-    finally:
-        native.call("scan.cancel", {"job": job})
-
-
-def _split(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """A request without its paths, and those as bytes: hundreds of thousands cross in milliseconds so."""
-    paths = request.get("paths")
-    if not paths:
-        return request, b""
-    joined = "\0".join(paths) + "\0"
-    try:
-        attached = os.fsencode(joined) if joined.count("\0") == len(paths) else None
-    except UnicodeEncodeError:
-        attached = None
-    if attached is None:
-        attached = b"".join(_impossible(path) + b"\0" for path in paths)
-    return {**request, "paths": []}, attached
-
-
-def _impossible(path: str) -> bytes:
-    """A path whose characters no file name can have is written out, to be counted as a missing file."""
-    try:
-        return os.fsencode(path.replace("\0", "\\0"))
-    except UnicodeEncodeError:
-        return path.encode("utf-8", "backslashreplace")
-
-
-def _wait(job: int, advance: Advance = lambda done, total: None, total: int | None = None) -> None:
-    """Until what was started last has ended."""
-    while True:
-        state = native.call("scan.poll", {"job": job, "wait_ms": _POLL_MS})
-        advance(state["done"], total or state["total"])
-        if state["finished"]:
-            return
-
-
 def _add_pieces(job: int, found: Source, advance: Advance) -> None:
     """Measure a source that is read piece by piece: one is measured while the next is read."""
     piece = None  # kept, as its buffers are borrowed
     for following in found.pieces():
         if piece is not None:
-            _wait(job, advance, found.total)
+            wait(job, advance, found.total)
         piece = following
-        native.call("scan.add", {"job": job, **_piece_request(piece)})
-    _wait(job, advance, found.total)
+        native.call("scan.add", {"job": job, **_piece_request(piece)}, piece.columns)
+    wait(job, advance, found.total)
 
 
 def _piece_request(piece: Piece) -> dict[str, Any]:
     if piece.arrow is not None:
         return {"arrow": piece.arrow}
+    if piece.page is not None:
+        return {"page": piece.page}
     return {
         "clips": [clip for _, clip in piece.known],
         "clip_rows": [row for row, _ in piece.known],
@@ -241,7 +206,7 @@ def _finish(job: int, found: Source, allow_empty: bool) -> None:
     if found.sampled:
         request |= {"population": found.population, "sampled": True}
     native.call("scan.end", request)
-    _wait(job)
+    wait(job)
 
 
 def _result(job: int, clips: bool) -> ScanResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,15 @@ from .._base.errors import InvalidArgumentError, NotFoundError
 from .._base.files import user_path, write_whole
 from ..plan.plan_record import PlanRecord
 from . import launch_commands
+from .cluster_job import ClusterJob
 from .engines import accelerate_config, deepspeed_config
+from .kubernetes_file import pytorch_job
 from .layers import fsdp_units
+from .ray_script import ray_script
 from .sharded_plan import SHARDED, for_strategy
+from .skypilot_file import skypilot_task
+from .slurm_file import slurm_script
+from .yaml_text import as_json, as_yaml
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,7 +32,8 @@ class LaunchFiles:
     folder: Path
     strategy: Strategy
     files: tuple[Path, ...]
-    """``plan.json``, ``accelerate.yaml``, ``torchrun.sh``, ``accelerate.sh``, and ``deepspeed.json`` for ZeRO."""
+    """``plan.json``, ``accelerate.yaml``, ``torchrun.sh``, ``accelerate.sh``, ``slurm.sbatch``, ``ray_train.py``,
+    and what was asked for: ``deepspeed.json`` by ZeRO, ``skypilot.yaml``, ``pytorchjob.yaml``."""
     torchrun: str
     """The command that ``torchrun.sh`` runs."""
     accelerate: str
@@ -54,6 +60,10 @@ class LaunchSettings(TypedDict, total=False):
     max_restarts: int
     model: Any
     layers: Sequence[str]
+    output: str
+    bucket: str
+    image: str
+    claim: str
 
 
 def launch_files(
@@ -67,19 +77,27 @@ def launch_files(
     max_restarts: int = MAX_RETRIES,
     model: Any = None,
     layers: Sequence[str] = (),
+    output: str = "out",
+    bucket: str = "",
+    image: str = "",
+    claim: str = "",
 ) -> LaunchFiles:
-    """Write the plan for torchrun, accelerate and DeepSpeed into ``folder``, each file whole or not at all.
+    """Write the plan for torchrun, accelerate, DeepSpeed and clusters into ``folder``, each file whole or not at all.
 
     ``script`` with its ``arguments`` is what each process runs; ``strategy`` as in ``trainer_arguments``, which the
     script passes to its TrainingArguments. The plan's ``device_count`` GPUs are those of all ``machines`` together,
     which must have equally many. ``max_restarts`` is how often all processes are started again after one has ended with
     an error. ``model`` or ``layers`` are for FSDP. Neither torch nor any engine is needed here.
 
+    ``output`` is the folder to which the script writes checkpoints and from which it resumes. With ``bucket``, a name
+    or a URL such as ``"s3://name"``, a task for SkyPilot is written, which keeps ``output`` there; with ``image`` and
+    ``claim``, a PyTorchJob for Kubernetes, whose volume of that claim holds the working folder.
+
     Raises ``InvalidArgumentError`` for what the engines cannot do, ``NotFoundError`` when files cannot be written.
 
     >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="2xT4", trace=False, verbose=False)
     >>> [file.name for file in launch_files(config, "launch").files]
-    ['plan.json', 'accelerate.yaml', 'torchrun.sh', 'accelerate.sh']
+    ['plan.json', 'accelerate.yaml', 'torchrun.sh', 'accelerate.sh', 'slurm.sbatch', 'ray_train.py']
     """
     _check(config, script, machines, max_restarts)
     settled = for_strategy(config, strategy)
@@ -90,15 +108,32 @@ def launch_files(
     torchrun = launch_commands.torchrun(settled, machines, max_restarts, command)
     accelerate = launch_commands.accelerate(settled, machines, max_restarts, str(place / "accelerate.yaml"), command)
     notes = _notes(config, settled, machines)
-    texts = {"plan.json": _json(settled.to_dict())}
+    texts = {"plan.json": as_json(settled.to_dict())}
     if settled.distributed.startswith("zero"):
-        texts["deepspeed.json"] = _json(deepspeed_config(int(settled.distributed[-1])))
-    texts["accelerate.yaml"] = _yaml(accelerate_config(settled, machines, units, str(place / "deepspeed.json")))
+        texts["deepspeed.json"] = as_json(deepspeed_config(int(settled.distributed[-1])))
+    texts["accelerate.yaml"] = as_yaml(accelerate_config(settled, machines, units, str(place / "deepspeed.json")))
     about = [f"{settled.distributed}, {settled.device_count} processes, {machines} machine(s)", *notes]
     texts["torchrun.sh"] = launch_commands.shell_script(torchrun, variables, about)
     texts["accelerate.sh"] = launch_commands.shell_script(accelerate, variables, about)
+    job = ClusterJob(settled, place, machines, max_restarts, (script, *arguments), variables, output)
+    texts |= _for_clusters(job, bucket, image, claim)
     files = _write(place, texts)
     return LaunchFiles(place, settled.distributed, files, torchrun, accelerate, variables, notes)
+
+
+def _for_clusters(job: ClusterJob, bucket: str, image: str, claim: str) -> dict[str, str]:
+    """Each of them runs what torchrun.sh does."""
+    if bool(image) != bool(claim):
+        raise InvalidArgumentError(
+            f"image = {image!r} with claim = {claim!r}",
+            "Kubernetes needs both: an image, and a claim of a shared volume",
+        )
+    texts = {"slurm.sbatch": slurm_script(job), "ray_train.py": ray_script(job)}
+    if bucket:
+        texts["skypilot.yaml"] = skypilot_task(job, bucket)
+    if image:
+        texts["pytorchjob.yaml"] = pytorch_job(job, image, claim)
+    return texts
 
 
 def _check(config: PlanRecord, script: str, machines: int, restarts: int) -> None:
@@ -145,18 +180,3 @@ def _write(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
     except OSError as error:
         raise NotFoundError(f"cannot write to {folder}: {error}", "choose a folder that can be written") from error
     return tuple(folder / name for name in texts)
-
-
-def _json(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _yaml(content: Mapping[str, Any], indent: str = "") -> str:
-    """Nested tables of texts, numbers and truths as YAML, whose scalars JSON's are; quoted, so that NO stays a text."""
-    text = ""
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            text += f"{indent}{name}:\n{_yaml(value, indent + '  ')}"
-        else:
-            text += f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}\n"
-    return text

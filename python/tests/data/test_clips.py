@@ -78,7 +78,11 @@ def page_of(first: int, count: int) -> tuple[dict[str, Any], memoryview]:
         return struct.pack(f"<{count}{kind}", *values)
 
     columns = packed("d", [n + 0.5 if n % 1000 else math.nan for n in numbers])
-    columns += packed("q", [n << 40 for n in numbers]) + packed("I", [int(n % 1000 > 0) for n in numbers])
+    columns += (
+        packed("q", [n << 40 for n in numbers])
+        + packed("Q", list(numbers))
+        + packed("I", [int(n % 1000 > 0) for n in numbers])
+    )
     columns += packed("I", [len(str(n)) for n in numbers]) + "".join(map(str, numbers)).encode()
     sent = {
         "count": count,

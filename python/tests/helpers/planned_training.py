@@ -2,7 +2,7 @@
 
 ``planned_training.py PLAN OUTPUT [way]``: each process writes what has become of it to ``OUTPUT/rank<n>.pt``. The way
 ``guard`` (default) trains by ``manager.train``, ``plain`` by the Trainer alone. With ``OUTPUT/fail`` there, the second
-process ends before its third step, once.
+process ends before its third step, once: by an exception, or by the signal whose number the file has.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class FailsOnce(TrainerCallback):  # type: ignore[misc]
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step == 2 and self.flag.exists() and os.environ.get("RANK") == "1":
+            number = self.flag.read_text()
             self.flag.unlink()
+            if number:
+                os.kill(os.getpid(), int(number))
             raise RuntimeError("asked to end")
 
 
@@ -77,7 +80,8 @@ def main() -> None:
     torch.save(found, output / f"rank{found['rank']}.pt")
     if torch.distributed.is_initialized():
         torch.distributed.barrier()
-    leave()
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # a process of its own, not a worker of Ray
+        leave()
 
 
 if __name__ == "__main__":

@@ -92,7 +92,14 @@ def test_commands_and_scripts(tmp_path: Path) -> None:
     written = launch_files(gpus(), tmp_path, script="my train.py", arguments=["--size", "a b"])
     assert written.torchrun == "torchrun --standalone --nproc-per-node 2 --max-restarts 3 'my train.py' --size 'a b'"
     assert written.strategy == "ddp"
-    assert [f.name for f in written.files] == ["plan.json", "accelerate.yaml", "torchrun.sh", "accelerate.sh"]
+    assert [f.name for f in written.files] == [
+        "plan.json",
+        "accelerate.yaml",
+        "torchrun.sh",
+        "accelerate.sh",
+        "slurm.sbatch",
+        "ray_train.py",
+    ]
     for script in ("torchrun.sh", "accelerate.sh"):
         text = (tmp_path / script).read_text()
         assert "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1\n" in text
@@ -387,7 +394,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     options = ["--strategy", "fsdp", "--layers", "A, B", "--machines", "2", "--script", "go.py", "--max-restarts", "0"]
     assert main(["launch", str(tmp_path / "plan.json"), "--out", str(out), *options]) == 0
     printed = capsys.readouterr().out
-    assert "fsdp: 4 files in" in printed
+    assert "fsdp: 6 files in" in printed
     assert "--max-restarts 0" in printed
     assert 'cls_to_wrap: "A,B"' in (out / "accelerate.yaml").read_text()
     assert "go.py" in (out / "torchrun.sh").read_text()

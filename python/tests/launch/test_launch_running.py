@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import socket
@@ -26,7 +27,7 @@ LIMIT_S = 240  # a machine that others use, too
 PLAN = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "num_train_epochs": 2.0}
 
 
-def start(command: Path, output: Path, log: Path, **variables: str) -> subprocess.Popen[bytes]:
+def start(command: Path, output: Path, log: Path, by: str = "sh", **variables: str) -> subprocess.Popen[bytes]:
     """One launcher, as a person would start it, in a group of its own."""
     here = str(Path(sys.executable).parent)
     environment = {
@@ -38,7 +39,7 @@ def start(command: Path, output: Path, log: Path, **variables: str) -> subproces
     }
     with log.open("w") as file:
         return subprocess.Popen(
-            ["sh", str(command), str(command.parent / "plan.json"), str(output)],
+            [by, str(command), str(command.parent / "plan.json"), str(output)],
             env=environment,
             stdout=file,
             stderr=subprocess.STDOUT,
@@ -66,13 +67,13 @@ def results(output: Path) -> list[dict[str, Any]]:
     return [torch.load(output / f"rank{rank}.pt", weights_only=False) for rank in range(2)]
 
 
-def trained(output: Path, launcher: str, fail: bool = False) -> list[dict[str, Any]]:
-    """Two processes by one launcher."""
+def trained(output: Path, launcher: str, fail: str | None = None) -> list[dict[str, Any]]:
+    """Two processes by one launcher, of which one may ``fail`` (see planned_training.py)."""
     plan = make_plan(device_count=2, **PLAN)
     plan.alloc_conf = "expandable_segments:True"
     written = plan.launch_files(output / "launch", script=str(SCRIPT))
-    if fail:
-        (output / "fail").touch()
+    if fail is not None:
+        (output / "fail").write_text(fail)
     log = output / "log"
     finish([(start(written.folder / f"{launcher}.sh", output, log), log)])
     return results(output)
@@ -92,13 +93,34 @@ def check(found: list[dict[str, Any]], batches: int) -> None:
 def test_torchrun_and_accelerate_train_the_plan(tmp_path: Path) -> None:
     """By accelerate a process ends in between, and all continue from the checkpoint of step 2."""
     weights = []
-    for launcher, fail, batches in (("torchrun", False, 8), ("accelerate", True, 4)):
+    for launcher, fail, batches in (("torchrun", None, 8), ("accelerate", "", 4)):
         (tmp_path / launcher).mkdir()
         found = trained(tmp_path / launcher, launcher, fail)
         check(found, batches)  # of the last attempt; 16 clips, 2 epochs, 2 processes, 2 clips at once
         assert found[0]["environment"]["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
         assert not (tmp_path / launcher / "fail").exists()
         weights.append(found[0]["weights"])
+    assert torch.equal(*weights)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed (asrconfig-go[ray])")
+def test_ray_trains_the_plan_and_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two workers is killed before the third step; all start again, with the weights of an undisturbed run."""
+    monkeypatch.chdir(tmp_path)
+    plan = make_plan(device_count=2, **PLAN)
+    weights = []
+    for name, kill, batches in (("whole", "", 8), ("killed", str(int(signal.SIGKILL)), 4)):
+        output = tmp_path / name
+        written = plan.launch_files(output / "launch", script=str(SCRIPT), output=str(output))
+        if kill:
+            (output / "fail").write_text(kill)
+        log = output / "log"
+        driver = start(written.folder / "ray_train.py", output, log, by=sys.executable, RAY_ADDRESS="local")
+        finish([(driver, log)])
+        check(results(output), batches)
+        assert not (output / "fail").exists()
+        weights.append(results(output)[0]["weights"])
     assert torch.equal(*weights)
 
 
