@@ -7,6 +7,7 @@ from typing import Any
 from .._base.checks import check_seed
 from .._base.errors import InvalidArgumentError
 from .._base.hub_downloads import OFFLINE, from_hub
+from .._base.wrapped_model import bare
 from ..demo.tiny_models import TINY
 from .model_kinds import TINY_CTC, TINY_WHISPER, family
 
@@ -45,7 +46,7 @@ def load_model(model: str, processor: Any, *, seed: int = 0) -> Any:
 
 def is_whisper(thing: Any) -> bool:
     """Whether a processor or a model is Whisper's."""
-    return type(thing).__name__.startswith("Whisper")
+    return type(bare(thing)).__name__.startswith("Whisper")
 
 
 def _ctc(model: str, processor: Any, seed: int) -> Any:

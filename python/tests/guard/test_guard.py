@@ -17,7 +17,14 @@ from asrconfig_go.guard import Guard, attach  # noqa: E402
 from speech_models import MODELS, Clips, gradient  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 
-RULES = {"ctc mean": "mean", "ctc sum": "sum", "whisper": "token_mean", "w2v-bert": "mean"}
+RULES = {
+    "ctc mean": "mean",
+    "ctc sum": "sum",
+    "whisper": "token_mean",
+    "w2v-bert": "mean",
+    "ctc lora": "mean",
+    "whisper lora": "token_mean",
+}
 RATES = {
     "ctc sum": 1e-4
 }  # a sum over samples is large: at other models' rates it is tossed about, and rounding with it
