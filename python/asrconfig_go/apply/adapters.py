@@ -75,4 +75,10 @@ def _targets(model: Any) -> tuple[str, str]:
 
 def _new_heads(model: Any) -> list[str] | None:
     heads = [name for name in _NEW_HEADS if "CTC" in type(model).__name__ and hasattr(model, name)]
+    for name in heads:
+        if not all(p.is_floating_point() for p in getattr(model, name).parameters()):
+            raise InvalidArgumentError(
+                f"{name} is quantized, and it is to train",
+                f'load the model with BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["{name}"])',
+            )
     return heads or None

@@ -28,6 +28,7 @@ class FineTuneOptions:
     max_steps: int | None
     target_batch_size: int | None
     lora_rank: int
+    bits: int | None
     gpu: str | None
     config: TrainingConfig | str | os.PathLike[str] | None
     settings: dict[str, Any]

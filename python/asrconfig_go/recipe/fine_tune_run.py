@@ -19,6 +19,7 @@ from .model_building import load_model
 from .model_kinds import family
 from .output_folder import check_room, full_disk_explained, save_model
 from .processors import build_processor
+from .quantization import check_bits
 from .rank_output import quiet
 from .recipe_plan import given_plan, plan_of
 from .speech_data import Notes, SpeechData, column
@@ -65,9 +66,11 @@ class Run:
         cleans = family(options.model) == "ctc" if options.clean is None else options.clean
         cleaned = data.clean() if cleans else data.with_texts(str.strip)
         self.processor = build_processor(column(cleaned.train, "text"), options.model, language=options.language)
-        self.model = load_model(options.model, self.processor, seed=options.seed)
         given = given_plan(options)
-        if rank := given.lora_rank if given else options.lora_rank:
+        rank = given.lora_rank if given else options.lora_rank
+        check_bits(options.bits, bool(rank), options.tiny)
+        self.model = load_model(options.model, self.processor, seed=options.seed, bits=options.bits)
+        if rank:
             self.model = add_lora(self.model, rank, seed=options.seed)
         self.data = prepare(cleaned, self.processor, model=self.model)
         tokens = f"{len(self.processor.tokenizer)} tokens in the vocabulary"

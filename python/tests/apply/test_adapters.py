@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ peft = pytest.importorskip("peft")
 
 from speech_models import CTC_SIZES, Clips, wav2vec2, whisper  # noqa: E402
 
-MODELS = {"ctc mean": lambda: wav2vec2("mean"), "whisper": whisper}
-T4 = {"gpu": "T4", "verbose": False}
+MODELS: dict[str, Any] = {"ctc mean": lambda: wav2vec2("mean"), "whisper": whisper}
+T4: dict[str, Any] = {"gpu": "T4", "verbose": False}
 
 
 def batch(kind: str) -> dict[str, Any]:
@@ -59,7 +60,8 @@ def test_every_adapter_gets_a_gradient_from_the_trainer(tmp_path: Path, kind: st
     """Behind a frozen front, checkpoints of the reentrant kind would leave all adapters without one, silently."""
     model = ac.add_lora(build(kind), 2)
     start = {name: p.clone() for name, p in model.named_parameters()}
-    config, manager = ac.create_optimal_config(CLIPS, model, trace=False, gradient_checkpointing=checkpointing, **T4)
+    asked: dict[str, Any] = {"trace": False, "lora_rank": 2, "gradient_checkpointing": checkpointing, **T4}
+    config, manager = ac.create_optimal_config(CLIPS, "wav2vec2-base", **asked)
     assert config.apply(model, environment=False).not_done == ()
     args = config.to_training_arguments(
         tmp_path, model=model, use_cpu=True, fp16=False, report_to=[], max_steps=3, warmup_steps=0, optim="sgd",
@@ -116,14 +118,14 @@ def test_adapters_beside_wavlm_s_projections_would_not_run() -> None:
 
 
 def test_a_plan_that_does_not_fit_names_adapters_and_fits_with_them() -> None:
-    asked = {"model_name": "whisper-large-v3", "trace": False, **T4}
+    asked: dict[str, Any] = {"model_name": "whisper-large-v3", "trace": False, **T4}
     with pytest.raises(InfeasiblePlanError) as caught:
         ac.create_optimal_config(CLIPS, **asked)
-    assert "(lora_rank=32), with gradient checkpointing: 7." in caught.value.hint
+    assert re.search(r"\(lora_rank=32\), with gradient checkpointing: [\d.]+ GiB, fits", caught.value.hint)
     config, _ = ac.create_optimal_config(CLIPS, lora_rank=32, **asked)
     assert config.lora_rank == 32 and config.predicted_bytes < config.budget_bytes
     assert "adapters of rank 32" in repr(config)
-    small = {"model_name": "whisper-small", "trace": False, **T4}
+    small: dict[str, Any] = {"model_name": "whisper-small", "trace": False, **T4}
     plain, _ = ac.create_optimal_config(CLIPS, **small)
     adapted, _ = ac.create_optimal_config(CLIPS, lora_rank=8, **small)
     assert adapted.learning_rate == pytest.approx(10 * plain.learning_rate)
@@ -131,7 +133,7 @@ def test_a_plan_that_does_not_fit_names_adapters_and_fits_with_them() -> None:
 
 
 def test_a_model_with_adapters_is_planned_as_one_that_gets_them() -> None:
-    asked = {"trace": True, "progress": False, **T4}
+    asked: dict[str, Any] = {"trace": True, "progress": False, **T4}
     before, _ = ac.create_optimal_config(CLIPS, wav2vec2("mean"), lora_rank=2, **asked)
     with_them, _ = ac.create_optimal_config(CLIPS, ac.add_lora(wav2vec2("mean"), 2), **asked)
     assert with_them.lora_rank == before.lora_rank == 2
@@ -166,6 +168,7 @@ def test_the_trace_holds_what_a_real_step_holds(tmp_path: Path, kind: str) -> No
         "gradients": [p.grad for p in model.parameters() if p.grad is not None],
         "optimizer": [t for state in optimizer.state.values() for t in state.values() if t.numel() > 1],
     }
+    assert at_peak is not None
     for name, tensors in held.items():
         unlike = {t.data_ptr(): 512 * -(-t.numel() * t.element_size() // 512) for t in tensors}  # as CUDA rounds them
         assert max(at_peak.components[name]) == sum(unlike.values()), name

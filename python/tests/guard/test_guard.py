@@ -44,7 +44,8 @@ class Hungry:
         if place == "forward":
             model.register_forward_hook(lambda *_: self._fail(model))
         else:
-            middle = [p for p in model.parameters() if p.requires_grad][len(list(model.parameters())) // 2]
+            trained = [p for p in model.parameters() if p.requires_grad]
+            middle = trained[len(trained) // 2]
             # Where its gradient arrives, as DDP does it: the guard would look at hooks of weights.
             self.node = middle.expand_as(middle).grad_fn.next_functions[0][0]
             self.node.register_prehook(lambda _: self._fail(model))

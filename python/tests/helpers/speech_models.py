@@ -88,7 +88,7 @@ def adapted(model: Any) -> Any:
     return add_lora(model, 2)
 
 
-MODELS = {
+MODELS: dict[str, Any] = {
     "ctc mean": lambda: wav2vec2("mean"),
     "ctc sum": lambda: wav2vec2("sum"),
     "whisper": whisper,
