@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._base.errors import InvalidArgumentError
+from .._base.errors import InvalidArgumentError, UnsupportedError
 from .required_packages import need
 
 _WHOLE = ["lm_head", "proj_out"]  # a head that is new trains, and bytes do not
@@ -23,6 +23,10 @@ def check_bits(bits: int | None, adapters: bool, random: bool) -> None:
     if random:
         raise InvalidArgumentError("bits loads a checkpoint, and the tiny models have none", "leave bits (--bits) out")
     need(f"bits={bits}", "bitsandbytes")
+    if bits == 4 and not _on_a_gpu():
+        raise UnsupportedError(
+            "bits=4 needs a GPU: on a CPU bitsandbytes fails in training", "use bits=8 (--bits 8) here"
+        )
 
 
 def quantized(bits: int | None) -> dict[str, Any]:
@@ -42,8 +46,13 @@ def quantized(bits: int | None) -> dict[str, Any]:
     return {"quantization_config": config}
 
 
+def _on_a_gpu() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
 def _computed(torch: Any) -> Any:
-    """What autocast would compute in there."""
-    if not torch.cuda.is_available():
-        return torch.float32
-    return torch.bfloat16 if torch.cuda.get_device_capability()[0] >= 8 else torch.float16
+    """What autocast computes in there, in place of float32."""
+    ampere = _on_a_gpu() and torch.cuda.get_device_capability()[0] >= 8
+    return torch.bfloat16 if ampere else torch.float16

@@ -108,6 +108,29 @@ def wavlm() -> Any:
 def test_what_cannot_be_adapted(model: Any, rank: int, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         ac.add_lora(model(), rank)
+    ac.add_lora(wav2vec2("mean"), 8)
+
+
+def test_layers_of_wavlm_that_take_adapters() -> None:
+    config = peft.LoraConfig(r=2, target_modules=["intermediate_dense", "output_dense"], modules_to_save=["lm_head"])
+    model = peft.get_peft_model(wavlm(), config)
+    model(**batch("ctc mean")).loss.backward()
+    assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
+    planned, _ = ac.create_optimal_config(CLIPS, model, trace=False, **T4)
+    assert planned.lora_rank == 2
+    asked: dict[str, Any] = {"model_name": "microsoft/wavlm-large", "trace": False, **T4}
+    with pytest.raises(UnsupportedError, match="WavLMForCTC never calls its projections"):
+        ac.create_optimal_config(CLIPS, lora_rank=8, **asked)
+    assert ac.create_optimal_config(CLIPS, **asked)[0].lora_rank == 0
+
+
+def test_estimates_know_adapters() -> None:
+    asked: dict[str, Any] = {"batch": 2, "seconds": 10, "gpu": "T4", "lora_rank": 8}
+    with pytest.raises(UnsupportedError, match="published formula does not know lora_rank"):
+        ac.estimate_memory("whisper-small", estimator="published", **asked)
+    found = ac.estimate_memory("whisper-small", estimator="analytic", **asked)
+    whole = ac.estimate_memory("whisper-small", estimator="analytic", **{**asked, "lora_rank": 0})
+    assert found.peak_allocated < 0.75 * whole.peak_allocated
 
 
 def test_adapters_beside_wavlm_s_projections_would_not_run() -> None:
@@ -152,6 +175,8 @@ def test_a_plan_with_adapters_refuses_a_model_without(tmp_path: Path) -> None:
     for call in (manager.attach, manager.train):
         with pytest.raises(InvalidArgumentError, match="adapters of rank 2, and the Trainer's Wav2Vec2ForCTC has none"):
             call(trainer)
+    trainer = transformers.Trainer(ac.add_lora(model, 2), trainer.args)
+    manager.attach(trainer, memory=False).detach()
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
