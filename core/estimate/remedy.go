@@ -68,6 +68,10 @@ func (o *Estimator) Remedies(m Shortfall) ([]Remedy, error) {
 	frozen, lora, alone := small, base, m
 	frozen.Frozen, lora.Rank, alone.Devices, alone.Shared = true, UsualRank, 1, nil
 	_, unfreezable := o.Model(true)
+	read, err := o.Model(base.Frozen)
+	if err != nil {
+		return nil, err
+	}
 	type change struct {
 		offered bool
 		what    string
@@ -84,7 +88,7 @@ func (o *Estimator) Remedies(m Shortfall) ([]Remedy, error) {
 	for _, n := range append(changes, []change{
 		{m.Devices > 1, "one of them alone, with " + with, small, alone},
 		{m.Shared == nil && !base.Frozen && unfreezable == nil, "with " + with + ", and the feature encoder frozen", frozen, m},
-		{m.Shared == nil && base.Rank == 0, fmt.Sprintf("LoRA of rank %d on queries and values, with gradient checkpointing", UsualRank), lora, m},
+		{m.Shared == nil && base.Rank == 0 && read.TakesAdapters(), fmt.Sprintf("LoRA of rank %d on queries and values (lora_rank=%d), with gradient checkpointing", UsualRank, UsualRank), lora, m},
 	}...) {
 		if !n.offered {
 			continue

@@ -43,11 +43,20 @@ func (s *search) writeKernels(d *draft, f evaluated, ranked []evaluated) {
 	d.because("attn_implementation", "the model's own: transformers takes sdpa where the class has it")
 	d.FreezeFeatureEncoder = s.in.Options.FreezeFeatureEncoder
 	d.because("freeze_feature_encoder", "as asked for; its convolutions are a few percent of the parameters")
+	d.LoRARank = s.in.Options.LoRARank
+	d.because("lora_rank", s.adapterReason())
 	why = "no GPU"
 	if len(gpus) > 0 {
 		d.AllocConf, why = estimate.AllocatorSettings, "batches of many lengths leave gaps in fixed segments; expandable ones do not"
 	}
 	d.because("alloc_conf", why)
+}
+
+func (s *search) adapterReason() string {
+	if s.in.Options.LoRARank == 0 {
+		return "the model itself trains"
+	}
+	return fmt.Sprintf("as asked for, or as the model has them: %d parameters train, the rest is frozen", s.in.Model.TrainableParameters)
 }
 
 func (s *search) precisionReason(f evaluated) string {

@@ -254,6 +254,41 @@ func TestWaysOutComeInOrderWithNumbers(t *testing.T) {
 	assert.Contains(t, hint, "GiB, still too much")
 }
 
+// TestAdapters: planned where asked for, at a rate of their own; a model that has them is counted as it is.
+func TestAdapters(t *testing.T) {
+	in := described(t, "openai/whisper-large-v3", speech(100, 30, 1), "T4")
+	in.Options.LoRARank = 32
+	c, err := Make(in)
+	require.NoError(t, err)
+	assert.Equal(t, 32, c.LoRARank)
+	assert.InDelta(t, 10*defaultBaseRate*math.Sqrt(32.0/defaultBaseBatchSize), c.LearningRate, 1e-12)
+	assert.Less(t, c.ModelMemoryBytes, int64(7<<30))
+	in.Options.Adapted = true
+	counted, err := Make(in)
+	require.NoError(t, err)
+	assert.Equal(t, c.PredictedBytes, counted.PredictedBytes)
+	assert.Greater(t, counted.ModelMemoryBytes, int64(20<<30), "the counts are those that were given: of the whole model")
+	rate := 1e-5
+	in.Options.BaseLearningRate, in.Options.LRScaling = &rate, ScaleNone
+	c, err = Make(in)
+	require.NoError(t, err)
+	assert.Equal(t, rate, c.LearningRate)
+}
+
+// TestAdaptersThatWouldNotRun: WavLM's are refused, and no way out.
+func TestAdaptersThatWouldNotRun(t *testing.T) {
+	in := described(t, "microsoft/wavlm-large", speech(100, 20, 1), "T4")
+	in.Options.LoRARank = 8
+	_, err := Make(in)
+	requireFault(t, err, fault.Unsupported, "WavLMForCTC never calls its projections")
+	in.Options.LoRARank = 0
+	remedies, err := Remedies(in)
+	require.NoError(t, err)
+	for _, each := range remedies {
+		assert.NotContains(t, each.What, "LoRA")
+	}
+}
+
 // TestWaysOutOfASharedTraining: what sharing saves counts once, and is known of the state that was asked for alone.
 func TestWaysOutOfASharedTraining(t *testing.T) {
 	hint := func(strategy string) string {

@@ -14,9 +14,16 @@ const (
 	adamwDecay  = 0.01 // PyTorch's default for AdamW
 )
 
+// adapterRates: how many times the rate of the whole model suits LoRA's adapters of any rank (Schulman et al. 2025, LoRA Without Regret).
+const adapterRates = 10
+
 // learningRate scales the base rate from the base batch to the effective batch.
 func learningRate(o Options, effective int) (rate float64, why string) {
-	base, at := profile.Or(o.BaseLearningRate, defaultBaseRate), profile.Or(o.BaseBatchSize, defaultBaseBatchSize)
+	byDefault := defaultBaseRate
+	if o.LoRARank > 0 {
+		byDefault *= adapterRates
+	}
+	base, at := profile.Or(o.BaseLearningRate, byDefault), profile.Or(o.BaseBatchSize, defaultBaseBatchSize)
 	ratio := float64(effective) / float64(at)
 	switch o.LRScaling {
 	case ScaleLinear:

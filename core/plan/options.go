@@ -86,6 +86,7 @@ type Options struct {
 	Streamed              bool                    `json:"streamed"`               // the dataset is a stream, whose order cannot be chosen
 	FreezeFeatureEncoder  bool                    `json:"freeze_feature_encoder"` // the model is asked for as such
 	LoRARank              int                     `json:"lora_rank"`              // of adapters beside queries and values, 0..65536; 0, all parameters train
+	Adapted               bool                    `json:"adapted"`                // the model has these adapters: it is counted and traced with them
 	Workers               *int                    `json:"workers"`                // of the loader for each device, 0..1024; absent, as many as keep the device fed
 	LoaderRate            *float64                `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
 	DecodeRate            *float64                `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known

@@ -47,6 +47,7 @@ func (d *draft) trainerDefaults(in Inputs, p pool) {
 	d.because("eval_samples", "the published rules do not speak of evaluations")
 	d.because("attn_implementation", "the published rules keep the model's")
 	d.because("freeze_feature_encoder", "as the model was given")
+	d.because("lora_rank", "the published rules train the model itself")
 	d.because("alloc_conf", "the published rules keep PyTorch's")
 	d.Distributed = "none"
 	if d.DeviceCount > 1 {

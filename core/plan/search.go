@@ -83,7 +83,7 @@ func newSearch(in Inputs, p pool) (*search, error) {
 			return nil, err
 		}
 	}
-	if s.estimator == nil && in.Options.LoRARank > 0 {
+	if s.estimator == nil && in.Options.LoRARank > 0 && !in.Options.Adapted {
 		return nil, fault.New(fault.InvalidArgument, "pass the model that has the adapters, without lora_rank",
 			"lora_rank is %d, and the config of %s does not say which layers take adapters", in.Options.LoRARank, in.Model.ClassOrName())
 	}
@@ -107,11 +107,12 @@ func newSearch(in Inputs, p pool) (*search, error) {
 // adapt takes the sizes of a model with adapters, where LoRA is asked for.
 func (s *search) adapt(m *analytic.Model) error {
 	rank := int64(s.in.Options.LoRARank)
-	if rank == 0 {
+	if rank == 0 || s.in.Options.Adapted {
 		return nil
 	}
-	if len(s.in.Traced) > 0 {
-		return fault.New(fault.InvalidArgument, "pass the model that has the adapters, without lora_rank", "the traced model has no adapters of rank %d", rank)
+	if !m.TakesAdapters() {
+		return fault.New(fault.Unsupported, "leave lora_rank out, or pass a peft model whose target_modules are feed-forward layers: [\"intermediate_dense\", \"output_dense\"]",
+			"lora_rank is %d, and %s never calls its projections to queries and values, so that adapters beside them would not run", rank, s.in.Model.ClassOrName())
 	}
 	adapted, err := m.WithLoRA(rank)
 	if err != nil {

@@ -39,6 +39,7 @@ type Config struct {
 
 	AttnImplementation   string `json:"attn_implementation"`    // "sdpa", "eager"; "" leaves the model's
 	FreezeFeatureEncoder bool   `json:"freeze_feature_encoder"` // the convolutional front end does not train
+	LoRARank             int    `json:"lora_rank"`              // of the adapters that train in place of the model; 0, the model itself trains
 	AllocConf            string `json:"alloc_conf"`             // for PYTORCH_ALLOC_CONF, before CUDA starts; "" leaves PyTorch's
 
 	Distributed string   `json:"distributed"` // "none", "ddp", "zero1", "zero2", "zero3" or "fsdp"

@@ -18,6 +18,7 @@ from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN, SAMPLING_RATE
 from ._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ._base.input_units import InputUnit
 from ._base.records import to_json
+from ._base.wrapped_model import lora_rank
 from .config import TrainingConfig
 from .data.durations import add_durations
 from .data.prepared_rows import examples_of, row_seconds
@@ -166,13 +167,13 @@ class ASRConfigManager:
             missing = "profile_dataset" if self.dataset is None else "profile_model"
             raise InvalidArgumentError("there is nothing to plan from yet", f"call manager.{missing}(…) first")
         options = options or PlanOptions(safety_margin=self.hardware.safety_margin)
-        given = options.given()
+        given = options.given() | self._adapters(options)
         request = {
             "hardware": hardware_json(self.hardware),
             "dataset": to_json(self.dataset),
             "model": to_json(self.model),
             "options": {
-                **self._found(options.precision, "kernel_profile" in given),
+                **self._found(options.precision, given["lora_rank"], "kernel_profile" in given),
                 **given,
                 "freeze_feature_encoder": self._frozen,
                 "streamed": self._streamed,
@@ -185,6 +186,13 @@ class ASRConfigManager:
         tracer = self._tracer(trace, options, batch_fn, trained, progress)
         self.config = TrainingConfig.from_dict(plan(request, usable(self.durations), tracer))
         return self.config
+
+    def _adapters(self, options: PlanOptions) -> dict[str, Any]:
+        """The LoRA of a model that is passed with its adapters; the published policy knows none."""
+        rank = lora_rank(self._model)
+        if rank and options.lora_rank:
+            raise InvalidArgumentError(f"the model has adapters of rank {rank} already", "leave lora_rank out")
+        return {"lora_rank": rank, "adapted": True} if rank and options.policy == "fastest" else {}
 
     def _batches(
         self, batch_fn: Callable[[int, int, int], dict[str, Any]] | None
@@ -215,6 +223,7 @@ class ASRConfigManager:
             self._model,
             gpu=self._gpu,
             freeze=self._frozen,
+            lora_rank=options.lora_rank,
             trained=trained,
             devices=options.device_count or len(self.hardware.gpus),
             progress=progress,
@@ -240,7 +249,7 @@ class ASRConfigManager:
             return NotTraced("without a GPU nothing is traced by default", "Pass trace=True.")
         return None
 
-    def _found(self, precision: Precision | None, profiled: bool) -> dict[str, Any]:
+    def _found(self, precision: Precision | None, rank: int, profiled: bool) -> dict[str, Any]:
         """Values that no option sets: measured rates, the GPU's price, the disk space for checkpoints.
 
         Where the user names a table of kernels (``profiled``), no other measurement of the GPU stands in its way.
@@ -254,7 +263,7 @@ class ASRConfigManager:
             found["kernel_profiles"] = known_kernel_profiles()
         if self.hardware.gpus and self._described is not None and not profiled:
             with contextlib.suppress(UnsupportedError):  # of a module whose config says nothing nothing was measured
-                measured = known_calibrations(self._described, precision, 0).get(self.hardware.gpus[0].name)
+                measured = known_calibrations(self._described, precision, rank).get(self.hardware.gpus[0].name)
                 if measured is not None:
                     found["calibration"] = to_json(measured)
         if self.hardware.gpus and (price := price_of(self.hardware.gpus[0])) is not None:
@@ -292,12 +301,13 @@ class ASRConfigManager:
                 "target_batch_size": planned.target_batch_size,
                 "optimizer": planned.optimizer,
                 "epochs": planned.num_train_epochs,
+                "lora_rank": 0 if lora_rank(self._model) else planned.lora_rank,
             }
             options = {**asked, **options}
         options.setdefault("safety_margin", self.hardware.safety_margin)
         return compare_described(
             self._described,
-            TracedModel(self._model, self._frozen, trace, self._batch_fn),
+            TracedModel(self._model, self._frozen, trace, self._batch_fn, options.get("lora_rank", 0)),
             self.dataset,
             gpus=gpus,
             prices=prices,
@@ -305,6 +315,15 @@ class ASRConfigManager:
             durations=usable(self.durations),
             **options,
         )
+
+    def _check_adapters(self, trainer: Any) -> None:
+        """Raise ``InvalidArgumentError`` where the plan trains adapters, and the Trainer's model has none."""
+        rank = self.config.lora_rank if self.config else 0
+        if rank and not lora_rank(trainer.model):
+            raise InvalidArgumentError(
+                f"the plan trains adapters of rank {rank}, and the Trainer's {type(trainer.model).__name__} has none",
+                f"make them before the Trainer: model = asrconfig_go.add_lora(model, {rank})",
+            )
 
     def save_config(self, config: TrainingConfig, path: str | os.PathLike[str]) -> None:
         """Write ``config`` as JSON, whole or not at all."""
@@ -354,6 +373,7 @@ class ASRConfigManager:
         from .guard.memory_budget import traced_for
         from .training.planned_batches import memory_limit, use_planned_batches
 
+        self._check_adapters(trainer)
         asked, config = options.pop("memory", None), self.config
         planned = (
             asked is None and guard_of(trainer) is None and config is not None and config.micro_batching == "memory"
@@ -408,6 +428,7 @@ class ASRConfigManager:
         from .training.guarded_training import GuardedTraining
         from .view.units import say
 
+        self._check_adapters(trainer)
         switches = TrainingSwitches(self.config)
         options: GuardSettings = {"preflight": preflight} if preflight else {}
         planned = self.config is not None and self.config.micro_batching == "memory" and guard_of(trainer) is None

@@ -6,6 +6,10 @@ import "github.com/asrconfig/asrconfig-go/core/model"
 // values stand two narrow ones that train. A CTC head, which is new, trains too; Whisper's, which is tied, does not. The
 // convolutional front end counts as frozen by model.freeze_feature_encoder(), without which it would keep its activations.
 
+// TakesAdapters tells whether adapters beside the projections to queries and values run. WavLM's attention hands the projections' weights to
+// torch.nn.functional.multi_head_attention_forward and never calls the layers.
+func (m *Model) TakesAdapters() bool { return m.profile.Architecture != wavlm }
+
 // fixed tells whether LoRA keeps the parameters at work from training.
 func (t *tracker) fixed() bool { return t.rank > 0 && !t.trainsUnderLoRA }
 

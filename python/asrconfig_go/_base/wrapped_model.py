@@ -17,6 +17,12 @@ def bare(model: Any) -> Any:
             return model
 
 
+def lora_rank(model: Any) -> int:
+    """The largest rank of a model's LoRA adapters; 0 without any."""
+    adapters = getattr(model, "peft_config", None) or {}
+    return max((int(getattr(each, "r", 0)) for each in adapters.values()), default=0)
+
+
 def checkpointing_depth(model: Any) -> int | None:
     """Of how many layers, as transformers counts them, one is computed again; None where none is."""
     layers = [m.gradient_checkpointing for m in model.modules() if _is_layer(m)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError
 from .._base.transformers_features import checkpoint_options
-from .._base.wrapped_model import bare, checkpointing_depth, offloads_checkpoints
+from .._base.wrapped_model import bare, checkpointing_depth, lora_rank, offloads_checkpoints
 from ..plan.plan_record import PlanRecord
 from .applied_settings import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report
 from .training_arguments import UnsupportedSettingWarning
@@ -58,7 +58,19 @@ def settings_of_model(model: Any, config: PlanRecord) -> list[AppliedSetting]:
             f"cannot prepare a {type(model).__name__}", "pass the torch module, before DistributedDataParallel"
         )
     inside = bare(model)
-    return [*_checkpointing(inside, config), *_attention(inside, config), *_feature_encoder(inside, config)]
+    return [
+        *_adapters(model, config), *_checkpointing(inside, config), *_attention(inside, config),
+        *_feature_encoder(inside, config),
+    ]  # fmt: skip
+
+
+def _adapters(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+    """They wrap the model, so that they cannot be made in place."""
+    if config.lora_rank:
+        found = lora_rank(getattr(model, "_orig_mod", model))
+        why = f"make them first: model = add_lora(model, {config.lora_rank})"
+        kept = AppliedSetting("model", "lora_rank", str(found), KEPT, "the model has adapters")
+        yield kept if found else _refused("lora_rank", "no adapters", why)
 
 
 def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:

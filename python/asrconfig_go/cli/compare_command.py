@@ -23,7 +23,6 @@ def add_compare(commands: Any) -> None:
     add("--price", help="dollars per hour and GPU, T4=0.35,L4=0.7, or a JSON file of them")
     add("--epochs", type=float, default=EPOCHS, help="default %(default)s")
     add_training_options(compare)
-    add("--lora", type=int, default=0, metavar="RANK", help="train adapters of this rank")
     add("--workers", type=int, help=f"workers of the loader for each GPU (default {LOADER_WORKERS})")
     add("--largest", metavar="FAMILY", help="list models of whisper, xls-r, … that fit one GPU instead")
     add_output_options(compare)
@@ -56,7 +55,7 @@ def _comparison(arguments: argparse.Namespace) -> Any:
         precision=arguments.precision,
         optimizer=arguments.optimizer,
         freeze_feature_encoder=arguments.freeze_feature_encoder,
-        lora_rank=arguments.lora,
+        lora_rank=arguments.lora_rank,
         length_handling=arguments.length_handling,
         safety_margin=arguments.safety_margin,
         loader_rate=arguments.loader_rate,
@@ -75,7 +74,7 @@ def _largest(arguments: argparse.Namespace) -> Any:
         names[0],
         arguments.largest,
         seconds=15.0 if arguments.max_seconds is None else arguments.max_seconds,
-        lora_rank=arguments.lora or LORA_RANK,
+        lora_rank=arguments.lora_rank or LORA_RANK,
         precision=arguments.precision,
         safety_margin=arguments.safety_margin,
     )

@@ -12,7 +12,7 @@ from .._base import choices
 from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import NotFoundError
 from .._base.output import write
-from .options import MODEL, add_choice, add_output_options, show_result, with_progress
+from .options import MODEL, add_choice, add_lora_option, add_output_options, show_result, with_progress
 
 if TYPE_CHECKING:
     from ..memory.estimate import MemoryEstimate
@@ -40,6 +40,7 @@ def add_memory(commands: Any) -> None:
     memory.add_argument(
         "--freeze-feature-encoder", action="store_true", help="train without the convolutional front end"
     )
+    add_lora_option(memory)
     memory.add_argument("--evaluation-batch", type=int, help="also estimate an evaluation with this batch")
     memory.add_argument("--gpu", help="a GPU of the catalogue (T4, L4, A100-40GB, …) instead of the local one")
     add_choice(memory, "--estimator", choices.Estimator, "auto")
@@ -78,6 +79,7 @@ def _memory(arguments: argparse.Namespace) -> int:
             every_n_layers=arguments.every_n_layers,
             offload_checkpoints=arguments.offload_checkpoints,
             freeze_feature_encoder=arguments.freeze_feature_encoder,
+            lora_rank=arguments.lora_rank,
             gpu=arguments.gpu,
             evaluation_batch=arguments.evaluation_batch,
             estimator=arguments.estimator,

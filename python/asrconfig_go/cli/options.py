@@ -38,9 +38,17 @@ def add_training_options(command: Any) -> None:
     add_choice(
         command, "--order", choices.LengthHandling, dest="length_handling", help="of the clips (default: the fastest)"
     )
+    add_lora_option(command)
     add("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
     add("--loader-rate", type=float, help="seconds of audio that a worker prepares per second (default: measured)")
     add("--gpu-profile", metavar="FILE", help="kernels of the GPU, by profile-gpu (default: those of the cache folder)")
+
+
+def add_lora_option(command: Any) -> None:
+    """Adapters in place of the model, by the name that comparisons have for it, too."""
+    command.add_argument(
+        "--lora", dest="lora_rank", type=int, default=0, metavar="RANK", help="train adapters of this rank"
+    )
 
 
 def add_output_options(command: Any) -> None:

@@ -27,7 +27,7 @@ _PASSED_ON = (
     "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "length_handling", "max_length_s",
     "distributed", "device_count", "loader_rate", "price_usd_hour", "gpu_profile", "freeze_feature_encoder",
     "sample_size", "trace", "eval_samples", "max_eval_share", "predict_with_generate", "generation_max_length",
-    "num_beams",
+    "num_beams", "lora_rank",
 )  # fmt: skip
 
 

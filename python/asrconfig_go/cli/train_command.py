@@ -8,12 +8,12 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError
 from .._base.output import show
-from .options import add_quiet
+from .options import add_lora_option, add_quiet
 
 _PASSED_ON = (
     "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
-    "language", "clean", "epochs", "max_steps", "target_batch_size", "gpu", "config", "resume", "save_by",
-    "push", "profile", "seed",
+    "language", "clean", "epochs", "max_steps", "target_batch_size", "lora_rank", "bits", "gpu", "config",
+    "resume", "save_by", "push", "profile", "seed",
 )  # fmt: skip
 
 
@@ -29,6 +29,8 @@ def add_train(commands: Any) -> None:
     add("--epochs", type=float, help="passes over the data (default: the plan's)")
     add("--max-steps", type=int, help="optimizer steps, in place of epochs")
     add("--target-batch-size", type=int, help="clips per optimizer step (default 32)")
+    add_lora_option(train)
+    add("--bits", type=int, choices=(8, 4), help="load the model's weights in so many bits (bitsandbytes; with --lora)")
     add("--gpu", help="plan for this GPU instead of the local one")
     add("--config", metavar="FILE", help="a plan, as asrconfig plan --output wrote it")
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the plan, or a setting "

@@ -80,7 +80,7 @@ def compare_gpus(
     from ..memory.model_source import analytic_request
 
     described = analytic_request(model, freeze_feature_encoder)
-    traced = TracedModel(model, freeze_feature_encoder, trace, batch_fn)
+    traced = TracedModel(model, freeze_feature_encoder, trace, batch_fn, options.get("lora_rank", 0))
     return compare_described(
         described, traced, dataset, gpus=gpus, hours=hours, mean_s=mean_s, max_s=max_s, prices=prices, **options
     )

@@ -24,6 +24,7 @@ class TracedModel:
     freeze: bool
     trace: bool | None = None
     batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
+    lora_rank: int = 0
 
     def compare(self, request: dict[str, Any], durations: array[float] | None) -> dict[str, Any]:
         """The comparison as a JSON object, once all that it wants is traced.
@@ -56,7 +57,7 @@ class TracedModel:
 
         tracer = Tracer(
             self.model, gpu=machine["gpu"], freeze=self.freeze, trained=machine["trained"], devices=machine["count"],
-            progress=False, batch_fn=self.batch_fn, opened=opened,
+            progress=False, batch_fn=self.batch_fn, opened=opened, lora_rank=self.lora_rank,
         )  # fmt: skip
         wanted = Wanted(**machine["trace"])
         try:

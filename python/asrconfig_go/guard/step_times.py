@@ -16,6 +16,7 @@ from transformers.trainer_callback import TrainerCallback
 
 from .._base.errors import AsrConfigError, UnsupportedError
 from .._base.timers import moments_of
+from .._base.wrapped_model import lora_rank
 from ..compare.step_calibration import MeasuredStep, StepRecord, StepSettings, calibrate_steps, store_step_calibration
 from .batch_lengths import extent
 from .trial_batch import training_settings
@@ -193,7 +194,6 @@ def _micro_batch(model: Any, inputs: dict[str, Any]) -> tuple[int, float]:
 
 
 def _settings(args: Any, model: Any) -> StepSettings:
-    adapters = getattr(model, "peft_config", None) or {}
     settings = training_settings(args, model)
     return StepSettings(
         precision=settings["precision"],
@@ -201,7 +201,7 @@ def _settings(args: Any, model: Any) -> StepSettings:
         every_n_layers=settings["every_n_layers"],
         offload_checkpoints=settings["offload_checkpoints"],
         optimizer=settings["optimizer"],
-        lora_rank=max((int(getattr(each, "r", 0)) for each in adapters.values()), default=0),
+        lora_rank=lora_rank(model),
         attention="eager" if getattr(getattr(model, "config", None), "_attn_implementation", "") == "eager" else "sdpa",
         devices=args.world_size,
     )

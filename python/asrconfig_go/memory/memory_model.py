@@ -60,6 +60,7 @@ class MemoryModel(OpenedTrace):
         every_n_layers: int = 1,
         offload_checkpoints: bool = False,
         freeze_feature_encoder: bool = False,
+        lora_rank: int = 0,
         gpu: str | None = None,
         allocator: str = ALLOCATOR,
         points: Sequence[tuple[int, int, int]] | None = None,
@@ -88,6 +89,7 @@ class MemoryModel(OpenedTrace):
             every_n_layers=every_n_layers,
             offload_checkpoints=offload_checkpoints,
             freeze_feature_encoder=freeze_feature_encoder,
+            lora_rank=lora_rank,
             allocator=allocator,
         )
         target = Target.find(gpu)

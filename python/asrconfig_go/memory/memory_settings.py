@@ -21,6 +21,7 @@ MAX_SECONDS = 86_400.0
 MAX_LABELS = 1_000_000
 MAX_ACCUMULATION = 65_536
 MAX_LAYERS = 65_536
+MAX_RANK = 4096
 _DEFAULT_CAPABILITY = "8.0"  # of the GPU in mind when none is named: Ampere, with every attention kernel
 
 
@@ -42,7 +43,8 @@ class MemorySettings:
     True, ``"reentrant"`` or ``"non_reentrant"``, of each ``every_n_layers``-th layer as transformers counts them (above
     1 from 5.23 on), what it saves in pinned host memory with ``offload_checkpoints`` (from 5.23 on); ``optimizer`` the
     Trainer's name; ``accumulation`` micro-batches per optimizer step, 1 to 65536; ``allocator`` the text of
-    PYTORCH_CUDA_ALLOC_CONF, "" for PyTorch's own defaults; that of a plan when left out.
+    PYTORCH_CUDA_ALLOC_CONF, "" for PyTorch's own defaults; that of a plan when left out; ``lora_rank`` above 0 trains
+    adapters of that rank (see ``add_lora``).
     """
 
     precision: Precision = PRECISION
@@ -53,6 +55,7 @@ class MemorySettings:
     allocator: str = ALLOCATOR
     every_n_layers: int = 1
     offload_checkpoints: bool = False
+    lora_rank: int = 0
 
     def __post_init__(self) -> None:
         checked("precision", self.precision, Precision)
@@ -67,6 +70,8 @@ class MemorySettings:
                 "offload_checkpoints without checkpointing", "pass gradient_checkpointing=True, too"
             )
         checked("freeze_feature_encoder", self.freeze_feature_encoder, bool)
+        if self.lora_rank != 0:
+            positive("lora_rank", self.lora_rank, MAX_RANK)
         checked("allocator", self.allocator, str)
         checked("optimizer", self.optimizer, str)
         if not self.optimizer:
@@ -85,6 +90,7 @@ class MemorySettings:
         parts = [self.precision, self.optimizer, f"gradient checkpointing {self.checkpointing}"]
         parts += [f"every {self.every_n_layers} layers"] if self.every_n_layers > 1 else []
         parts += ["offloaded"] if self.offload_checkpoints else []
+        parts += [f"LoRA of rank {self.lora_rank}"] if self.lora_rank else []
         return ", ".join(parts)
 
     def words(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from .._base.checks import one_of
 from .._base.defaults import SAMPLING_RATE
+from .._base.errors import UnsupportedError
 from ..machine.model import profile_model
 from .estimate import MemoryEstimate, PeakMoment, PhasePeak
 from .memory_settings import MemorySettings, Shape, Target
@@ -25,6 +26,8 @@ _STATES = {
 def published_estimate(model: Any, shape: Shape, settings: MemorySettings, target: Target) -> MemoryEstimate:
     """Parameters, gradients and optimizer state, and for each sample its audio and a tenth of the model's memory."""
     one_of("optimizer", settings.optimizer, tuple(_STATES))
+    if settings.lora_rank:
+        raise UnsupportedError("the published formula does not know lora_rank", 'ask with estimator="analytic"')
     profile = profile_model(model, freeze_feature_encoder=settings.freeze_feature_encoder)
     kept = {
         "parameters": profile.parameter_bytes or 0,

@@ -11,6 +11,7 @@ from .._base.choices import Checkpointing, Estimator, Optimizer, Precision
 from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import AsrConfigError, UnsupportedError
 from .._base.records import from_json
+from .._base.wrapped_model import lora_rank as rank_of
 from ..machine.model import profile_model
 from .estimate import MemoryEstimate, Term
 from .memory_model import MemoryModel, to_the_end
@@ -37,6 +38,7 @@ def estimate_memory(
     every_n_layers: int = 1,
     offload_checkpoints: bool = False,
     freeze_feature_encoder: bool = False,
+    lora_rank: int = 0,
     gpu: str | None = None,
     evaluation_batch: int | None = None,
     estimator: Estimator = "auto",
@@ -51,7 +53,8 @@ def estimate_memory(
     its longest text in tokens (None: usual for that duration). ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"``;
     ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per optimizer step; ``every_n_layers`` above 1
     checkpoints each n-th layer alone, ``offload_checkpoints`` keeps what checkpoints save in pinned host memory
-    (``.pinned_bytes``), both as transformers 5.23 does; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF: what a plan
+    (``.pinned_bytes``), both as transformers 5.23 does; ``lora_rank`` above 0 trains adapters, as ``add_lora`` makes
+    them; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF: what a plan
     sets when left out, "" for PyTorch's own defaults. ``gpu`` names a GPU of the catalogue; None takes this machine's,
     if there is one. ``evaluation_batch`` adds the memory of evaluating (traced models only).
 
@@ -77,6 +80,7 @@ def estimate_memory(
         every_n_layers=every_n_layers,
         offload_checkpoints=offload_checkpoints,
         freeze_feature_encoder=freeze_feature_encoder,
+        lora_rank=lora_rank,
         allocator=allocator,
     )
     shape = Shape(batch, seconds, labels)
@@ -171,6 +175,7 @@ class _Question:
             "accumulation": settings.accumulation,
             "optimizer": settings.optimizer,
             "freeze_feature_encoder": settings.freeze_feature_encoder,
+            "lora_rank": settings.lora_rank or rank_of(self.model),
             "simulate": True,
             "settings": settings.allocator,
             "compute_capability": target.compute_capability,

@@ -50,6 +50,7 @@ class Recording:
         checkpointing = "non_reentrant" if s.gradient_checkpointing is True else s.gradient_checkpointing
         depth = (checkpointing, s.every_n_layers, s.offload_checkpoints)
         settings = [s.precision, depth, s.optimizer, min(s.accumulation, _WINDOW), kernel_class(self.capability)]
+        settings += [s.lora_rank] if s.lora_rank else []
         return fingerprint(model_key, settings, self._input(), code_versions())
 
     def _input(self) -> Any:
@@ -111,7 +112,7 @@ class Recording:
                 model, self.batch_fn, points=points, optimizer=optimizer, precision=s.precision,
                 gradient_checkpointing=s.gradient_checkpointing, every_n_layers=s.every_n_layers,
                 offload_checkpoints=s.offload_checkpoints, accumulation=s.accumulation, loss=self.loss,
-                compute_capability=self.capability, progress=advance,
+                compute_capability=self.capability, progress=advance, lora_rank=s.lora_rank,
             )  # fmt: skip
         except AsrConfigError:
             raise

@@ -71,6 +71,7 @@ class PlanSettings(EvaluationSettings, total=False):
     length_handling: LengthHandling | None
     max_length_s: float | None
     distributed: Distributed | None
+    lora_rank: int
     loader_rate: float | None
     price_usd_hour: float | None
     gpu_profile: str | os.PathLike[str] | None
@@ -88,10 +89,11 @@ class PlanOptions(EvaluationOptions):
     with transformers from 5.23 on), ``offload_checkpoints`` (what checkpointing saves lies in pinned host memory; with
     transformers from 5.23 on), ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``, ``"packed"``),
     ``max_length_s`` (longer clips are left out), ``distributed`` (how several GPUs share the model:
-    ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``loader_rate`` (seconds of audio that a worker
-    prepares per second), ``price_usd_hour`` (of one GPU), ``gpu_profile`` (the table of kernels that ``asrconfig
-    profile-gpu`` measured on this card; None takes the one in the cache folder). Those of ``EvaluationOptions``, too.
-    None leaves it to the policy.
+    ``"ddp"``, ``"zero1"``, ``"zero2"``, ``"zero3"``, ``"fsdp"``), ``lora_rank`` (above 0 trains adapters of that rank
+    beside queries and values, as ``add_lora`` makes them, in place of the model), ``loader_rate`` (seconds of audio
+    that a worker prepares per second), ``price_usd_hour`` (of one GPU), ``gpu_profile`` (the table of kernels that
+    ``asrconfig profile-gpu`` measured on this card; None takes the one in the cache folder). Those of
+    ``EvaluationOptions``, too. None leaves it to the policy.
 
     >>> PlanOptions(target_batch_size=64, preset="reproducible").optimizer
     'adamw_torch_fused'
@@ -119,6 +121,7 @@ class PlanOptions(EvaluationOptions):
     length_handling: LengthHandling | None = None
     max_length_s: float | None = None
     distributed: Distributed | None = None
+    lora_rank: int = 0
     loader_rate: float | None = None
     price_usd_hour: float | None = None
     gpu_profile: str | os.PathLike[str] | None = None

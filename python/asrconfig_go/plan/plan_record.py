@@ -66,6 +66,7 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "eval_steps": _between(1, 2**31),
     "save_steps": _between(1, 2**31),
     "eval_samples": _between(1, 2**31),
+    "lora_rank": _between(0, 65536),
 }
 
 
@@ -130,6 +131,7 @@ class PlanRecord:
     eval_samples: int | None = None
     attn_implementation: AttnImplementation = ""
     freeze_feature_encoder: bool = False
+    lora_rank: int = 0
     alloc_conf: str = ""
     distributed: Strategy = "none"
     devices: tuple[PlannedDevice, ...] = ()

@@ -98,7 +98,8 @@ class Tracer:
 
     ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes; ``gpu`` plans for a card of the catalogue.
     ``trained`` is the number of trained parameters, ``devices`` the number of GPUs that share a step: DDP keeps a
-    second copy of the gradients. ``opened`` keeps traces for the tracers of other GPUs with the same kernels.
+    second copy of the gradients; ``lora_rank`` is that of adapters that the model does not have yet.
+    ``opened`` keeps traces for the tracers of other GPUs with the same kernels.
     """
 
     def __init__(
@@ -112,9 +113,10 @@ class Tracer:
         progress: bool,
         batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
         opened: dict[Any, MemoryModel] | None = None,
+        lora_rank: int = 0,
     ) -> None:
         self._model, self._gpu, self._freeze, self._progress = model, gpu, freeze, progress
-        self._batch_fn = batch_fn
+        self._batch_fn, self._lora_rank = batch_fn, lora_rank
         self._kept: dict[Any, MemoryModel] = {} if opened is None else opened
         self._read: ModelSource | None = None
         self._beside = _GRADIENT_BYTES * trained if devices > 1 else 0
@@ -163,6 +165,7 @@ class Tracer:
             **wanted.settings._asdict(),
             "accumulation": _WINDOW,
             "freeze_feature_encoder": self._freeze,
+            "lora_rank": self._lora_rank,
             "allocator": wanted.allocator,
         }
 

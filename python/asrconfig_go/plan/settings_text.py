@@ -35,6 +35,7 @@ def config_text(c: PlanRecord) -> str:
         *_steps(c),
         ("Precision", c.precision + (" + tf32" if c.tf32 else "")),
         ("Gradient checkpointing", _checkpointing(c)),
+        *([("LoRA", f"adapters of rank {c.lora_rank}")] if c.lora_rank else []),
         ("Learning rate", f"{c.learning_rate:.2g} ({c.lr_scaling} scaling)"),
         ("DataLoader workers", f"{c.dataloader_num_workers}"),
     ]

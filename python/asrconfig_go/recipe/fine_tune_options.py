@@ -27,6 +27,8 @@ class FineTuneOptions:
     epochs: float | None
     max_steps: int | None
     target_batch_size: int | None
+    lora_rank: int
+    bits: int | None
     gpu: str | None
     config: TrainingConfig | str | os.PathLike[str] | None
     settings: dict[str, Any]

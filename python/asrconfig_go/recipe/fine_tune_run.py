@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
+from ..apply.adapters import add_lora
 from ..plan.plan_record import FILE
 from ..view.units import say
 from .error_rates import word_error_rate
@@ -18,8 +19,9 @@ from .model_building import load_model
 from .model_kinds import family
 from .output_folder import check_room, full_disk_explained, save_model
 from .processors import build_processor
+from .quantization import check_bits
 from .rank_output import quiet
-from .recipe_plan import plan_of
+from .recipe_plan import given_plan, plan_of
 from .speech_data import Notes, SpeechData, column
 from .trainer_settings import FROM_RANDOM_WEIGHTS, override, schedule
 from .trainers import arguments_class, make_trainer, speech_settings
@@ -64,7 +66,12 @@ class Run:
         cleans = family(options.model) == "ctc" if options.clean is None else options.clean
         cleaned = data.clean() if cleans else data.with_texts(str.strip)
         self.processor = build_processor(column(cleaned.train, "text"), options.model, language=options.language)
-        self.model = load_model(options.model, self.processor, seed=options.seed)
+        given = given_plan(options)
+        rank = given.lora_rank if given else options.lora_rank
+        check_bits(options.bits, bool(rank), options.tiny)
+        self.model = load_model(options.model, self.processor, seed=options.seed, bits=options.bits)
+        if rank:
+            self.model = add_lora(self.model, rank, seed=options.seed)
         self.data = prepare(cleaned, self.processor, model=self.model)
         tokens = f"{len(self.processor.tokenizer)} tokens in the vocabulary"
         self.say("Prepared", Notes((*self.data.since(data), tokens)))

@@ -35,6 +35,8 @@ def fine_tune(
     epochs: float | None = None,
     max_steps: int | None = None,
     target_batch_size: int | None = None,
+    lora_rank: int = 0,
+    bits: int | None = None,
     gpu: str | None = None,
     config: TrainingConfig | str | os.PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -52,8 +54,10 @@ def fine_tune(
     ``source`` and the options up to ``check_audio`` are those of ``load_speech``, ``model`` and ``language`` those
     of ``build_processor``. ``clean``: whether transcripts go through ``clean_text``; None does so for CTC alone, as
     Whisper writes with capitals and punctuation. ``epochs`` or ``max_steps`` (optimizer steps) replace the plan's
-    length, ``target_batch_size`` is the clips of an optimizer step (default 32), ``gpu`` plans for another GPU, and
-    ``config`` is a plan made before. ``settings`` are fields of the plan, or else of TrainingArguments, to override.
+    length, ``target_batch_size`` is the clips of an optimizer step (default 32), ``lora_rank`` above
+    0 trains and saves adapters in place of the model (see ``add_lora``), whose weights ``bits``, 8 or 4, loads by
+    bitsandbytes, ``gpu`` plans for another GPU, and ``config`` is a plan made before. ``settings`` are fields of the
+    plan, or else of TrainingArguments, to override.
     ``profile`` is how many optimizer steps PyTorch's profiler records, see ``ASRConfigManager.train``.
 
     ``resume=True`` resumes the training in ``output_dir`` with its plan, or starts it. ``save_by`` saves a checkpoint
@@ -72,8 +76,9 @@ def fine_tune(
     need("fine_tune", "torch", "transformers", "accelerate", "datasets", "soundfile")
     output = output_folder(output_dir, resume)
     options = FineTuneOptions(
-        model, output, language, clean, epochs, max_steps, target_batch_size, gpu, config, dict(settings or {}),
-        resume, save_by, push, token, tuple(callbacks), profile, seed, verbose and first_process(),
+        model, output, language, clean, epochs, max_steps, target_batch_size, lora_rank, bits, gpu, config,
+        dict(settings or {}), resume, save_by, push, token, tuple(callbacks), profile, seed,
+        verbose and first_process(),
     )  # fmt: skip
     check_settings(options.settings)  # a wrong name should not come to light after minutes
     data = load_speech(

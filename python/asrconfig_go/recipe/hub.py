@@ -29,7 +29,7 @@ def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = No
     token = token or _stored_token()
     if token is None:
         return f"not pushed to the Hub, as there is no token: {TOKEN}, then push_to_hub({str(named)!r})"
-    if not (folder / "config.json").is_file():
+    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise NotFoundError(f"{named} holds no saved model", "train to the end first, or trainer.save_model()")
     unreachable = offline()
     try:

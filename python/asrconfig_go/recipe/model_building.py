@@ -7,18 +7,21 @@ from typing import Any
 from .._base.checks import check_seed
 from .._base.errors import InvalidArgumentError
 from .._base.hub_downloads import OFFLINE, from_hub
+from .._base.wrapped_model import bare
 from ..demo.tiny_models import TINY
 from .model_kinds import TINY_CTC, TINY_WHISPER, family
+from .quantization import quantized
 
 
-def load_model(model: str, processor: Any, *, seed: int = 0) -> Any:
+def load_model(model: str, processor: Any, *, seed: int = 0, bits: int | None = None) -> Any:
     """The model called ``model``, ready to be trained with ``processor``.
 
     Of a checkpoint for CTC (a folder or a name on the Hub: wav2vec2, wav2vec2-bert, HuBERT, WavLM and their like) the
     head gets a row for each token, made again where the checkpoint's does not fit; the loss is a mean, impossible pairs
     count zero, and the convolutional feature encoder is frozen, as is usual. Whisper is used unchanged, with the
     processor's language. ``"tiny-wav2vec2"`` and ``"tiny-whisper"`` are small, need no network, and have random weights
-    that depend on ``seed`` alone.
+    that depend on ``seed`` alone. ``bits``, 8 or 4, has bitsandbytes load the weights of all layers but the head, for
+    ``add_lora``.
 
     Raises ``NotFoundError`` for what cannot be loaded, ``UnsupportedError`` for models of another kind, and
     ``InvalidArgumentError`` for a processor of the other kind.
@@ -40,15 +43,15 @@ def load_model(model: str, processor: Any, *, seed: int = 0) -> Any:
         return small_model(len(processor.tokenizer), seed)
     if model == TINY_WHISPER:
         return _tiny_whisper(processor, seed)
-    return _whisper(model, processor) if kind == "whisper" else _ctc(model, processor, seed)
+    return _whisper(model, processor, bits) if kind == "whisper" else _ctc(model, processor, seed, bits)
 
 
 def is_whisper(thing: Any) -> bool:
     """Whether a processor or a model is Whisper's."""
-    return type(thing).__name__.startswith("Whisper")
+    return type(bare(thing)).__name__.startswith("Whisper")
 
 
-def _ctc(model: str, processor: Any, seed: int) -> Any:
+def _ctc(model: str, processor: Any, seed: int, bits: int | None) -> Any:
     import torch
     from transformers import AutoModelForCTC
 
@@ -62,6 +65,7 @@ def _ctc(model: str, processor: Any, seed: int) -> Any:
                 ctc_loss_reduction="mean",  # the default, "sum", makes the gradient grow with the batch
                 ctc_zero_infinity=True,
                 ignore_mismatched_sizes=True,
+                **quantized(bits),
             )
 
     loaded = from_hub("the model", model, load, OFFLINE)
@@ -71,10 +75,13 @@ def _ctc(model: str, processor: Any, seed: int) -> Any:
     return loaded
 
 
-def _whisper(model: str, processor: Any) -> Any:
+def _whisper(model: str, processor: Any, bits: int | None) -> Any:
     from transformers import WhisperForConditionalGeneration
 
-    loaded = from_hub("the model", model, lambda: WhisperForConditionalGeneration.from_pretrained(model), OFFLINE)
+    def load() -> Any:
+        return WhisperForConditionalGeneration.from_pretrained(model, **quantized(bits))
+
+    loaded = from_hub("the model", model, load, OFFLINE)
     generation = loaded.generation_config
     if getattr(generation, "is_multilingual", False):
         generation.language, generation.task = processor.tokenizer.language, "transcribe"

@@ -13,10 +13,12 @@ def model_card(result: FineTuneResult) -> str:
     rates = [] if result.wer is None or result.cer is None else [
         f"Word error rate {result.wer:.1%}, character error rate {result.cer:.1%} on clips it was not trained on.", ""
     ]  # fmt: skip
-    head = ["---", "library_name: transformers", "pipeline_tag: automatic-speech-recognition", "---", ""]
+    library = "peft" if plan.lora_rank else "transformers"
+    head = ["---", f"library_name: {library}", "pipeline_tag: automatic-speech-recognition", "---", ""]
     rows = [
         ("optimizer steps", result.training.steps),
         ("effective batch", plan.effective_batch_size),
+        *([("LoRA", f"adapters of rank {plan.lora_rank}")] if plan.lora_rank else []),
         ("precision", plan.precision),
         ("optimizer", plan.optimizer),
         ("GPU", plan.gpu_name or "none"),

@@ -16,7 +16,13 @@ from .._base.files import user_path, utf8
 from ..training.checkpoints import checkpoints, incomplete, newest_complete
 from ..view.units import exact
 
-_MODEL = ("config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+_MODEL = (
+    "config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "adapter_config.json",
+)
 _FULL = ("no space left", "os error 28", "disk quota", "file write failed", "pytorchstreamwriter", "unexpected pos")
 _LITTLE = 256 << 20  # bytes free: as good as none, where an error tells of no cause
 _COPIES = 4  # a checkpoint holds weights and two moments of AdamW; the model beside it

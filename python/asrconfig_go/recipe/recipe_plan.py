@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .._base.errors import InvalidArgumentError
 from ..config import TrainingConfig
 from ..manager import ASRConfigManager
 from ..optimal import create_optimal_config
@@ -21,14 +22,31 @@ def plan_of(
     options: FineTuneOptions, data: SpeechData, model: Any, processor: Any
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     """The plan and the manager that accompanies the training, which both know the data and the model."""
-    given = options.config
-    if given is None and options.resume is not False:
-        saved = (options.output if options.resume is True else Path(options.resume).resolve().parent) / FILE
-        given = saved if saved.is_file() else None
+    given = given_plan(options)
     found = _new if given is None else partial(_given, given)
     config, manager = found(options, data, model, processor)
     say(options.verbose, "Plan", manager.explain())
     return config, manager
+
+
+def given_plan(options: FineTuneOptions) -> TrainingConfig | None:
+    """A copy of the plan that was given, or that of the resumed run; None for a new one.
+
+    Raises ``InvalidArgumentError`` where its adapters are not those that are asked for.
+    """
+    given = options.config
+    if given is None and options.resume is not False:
+        saved = (options.output if options.resume is True else Path(options.resume).resolve().parent) / FILE
+        given = saved if saved.is_file() else None
+    if given is None:
+        return None
+    plan = copy.deepcopy(given) if isinstance(given, TrainingConfig) else TrainingConfig.load(given)
+    if options.lora_rank not in (0, plan.lora_rank):
+        raise InvalidArgumentError(
+            f"lora_rank is {options.lora_rank}, and that of the plan is {plan.lora_rank}",
+            "leave lora_rank (--lora) out, or plan again",
+        )
+    return plan
 
 
 def _new(
@@ -50,10 +68,10 @@ def _new(
 
 
 def _given(
-    given: Any, options: FineTuneOptions, data: SpeechData, model: Any, _: Any
+    given: TrainingConfig, options: FineTuneOptions, data: SpeechData, model: Any, _: Any
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     manager = ASRConfigManager(gpu=options.gpu)
     manager.profile_dataset(data.train, progress=options.verbose)
     manager.profile_model(model, name=options.model)
-    manager.config = copy.deepcopy(given) if isinstance(given, TrainingConfig) else TrainingConfig.load(given)
-    return manager.config, manager
+    manager.config = given
+    return given, manager

@@ -12,6 +12,8 @@ from ._arena import Arena
 from ._mode import SMALL
 from ._trace_errors import TraceError
 
+_UNQUANTIZED = "trace the model before quantizing or sharding it"
+
 
 def imaginary_copy(model: nn.Module, arena: Arena) -> nn.Module:
     """The same modules, hooks and sharing, with tensors that hold no values. Small buffers and integers keep theirs.
@@ -19,6 +21,8 @@ def imaginary_copy(model: nn.Module, arena: Arena) -> nn.Module:
     A compiled model is copied as the eager module that it wraps.
     """
     model = getattr(model, "_orig_mod", model)
+    if getattr(model, "is_quantized", False):
+        raise TraceError("the model's weights are quantized, and their kernels are not known", _UNQUANTIZED)
     memo: dict[int, Any] = {}
     for tensor in (*model.parameters(), *model.buffers()):
         memo[id(tensor)] = _stand_in(tensor, arena)
@@ -39,7 +43,7 @@ def _stand_in(tensor: torch.Tensor, arena: Arena) -> torch.Tensor:
     if data.layout is not torch.strided or type(data) not in (torch.Tensor, nn.Parameter):
         raise TraceError(
             f"a parameter of type {type(data).__name__} ({data.layout}) cannot be traced",
-            "trace the model before quantizing or sharding it",
+            _UNQUANTIZED,
         )
     if (data.dtype.is_floating_point or isinstance(tensor, nn.Parameter)) and data.numel() > SMALL:
         size = data.numel() * data.element_size()

@@ -16,6 +16,7 @@ from .._base.choices import Checkpointing, Optimizer, Precision
 from .._base.defaults import OPTIMIZER
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from .._base.transformers_features import checkpoint_options, trainer_stops_caching
+from ..apply.adapters import add_lora
 from . import _checkpoints, _traced_optimizers
 from ._copy import imaginary_copy
 from ._log import Segment
@@ -44,6 +45,7 @@ def trace_training(
     gradient_checkpointing: bool | Checkpointing = False,
     every_n_layers: int = 1,
     offload_checkpoints: bool = False,
+    lora_rank: int = 0,
     accumulation: int = 1,
     steps: int = 2,
     loss: Callable[[nn.Module, dict[str, torch.Tensor]], torch.Tensor] | None = None,
@@ -61,7 +63,8 @@ def trace_training(
     of two or more, and two with a batch of one, let every other shape be computed. ``steps`` windows run at the first
     of them. ``gradient_checkpointing`` is False, True ("non_reentrant"), "non_reentrant" or "reentrant";
     ``every_n_layers`` above 1 recomputes each n-th layer alone, ``offload_checkpoints`` keeps the inputs of recomputed
-    layers in pinned host memory, both with transformers from 5.23 on. ``loss(model, batch)`` replaces
+    layers in pinned host memory, both with transformers from 5.23 on. ``lora_rank`` above 0 trains adapters (see
+    ``add_lora``). ``loss(model, batch)`` replaces
     ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
 
     Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
@@ -77,6 +80,8 @@ def trace_training(
         )  # fmt: skip
         with MemoryRecorder(compute_capability=compute_capability, about=loop.about()) as recorder:
             built = imaginary_copy(model, recorder.arena) if isinstance(model, nn.Module) else model()
+            if lora_rank:
+                built = add_lora(built, lora_rank)
             if hasattr(model, "_orig_mod"):
                 recorder.notes.append("torch.compile: the eager model was traced; a compiled one usually takes less")
             made_up = _next_to_try(built, batch_fn, refused)

@@ -17,7 +17,14 @@ from asrconfig_go.guard import Guard, attach  # noqa: E402
 from speech_models import MODELS, Clips, gradient  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 
-RULES = {"ctc mean": "mean", "ctc sum": "sum", "whisper": "token_mean", "w2v-bert": "mean"}
+RULES = {
+    "ctc mean": "mean",
+    "ctc sum": "sum",
+    "whisper": "token_mean",
+    "w2v-bert": "mean",
+    "ctc lora": "mean",
+    "whisper lora": "token_mean",
+}
 RATES = {
     "ctc sum": 1e-4
 }  # a sum over samples is large: at other models' rates it is tossed about, and rounding with it
@@ -37,7 +44,8 @@ class Hungry:
         if place == "forward":
             model.register_forward_hook(lambda *_: self._fail(model))
         else:
-            middle = [p for p in model.parameters() if p.requires_grad][len(list(model.parameters())) // 2]
+            trained = [p for p in model.parameters() if p.requires_grad]
+            middle = trained[len(trained) // 2]
             # Where its gradient arrives, as DDP does it: the guard would look at hooks of weights.
             self.node = middle.expand_as(middle).grad_fn.next_functions[0][0]
             self.node.register_prehook(lambda _: self._fail(model))

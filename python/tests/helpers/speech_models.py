@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from transformers import (
     Trainer,
@@ -18,6 +19,7 @@ from transformers import (
 )
 from transformers.trainer_callback import TrainerCallback
 
+from asrconfig_go.apply import add_lora
 from tiny_training import Regression
 
 # Sizes of both kinds of CTC models, and nothing random.
@@ -80,15 +82,24 @@ def w2v_bert() -> Any:
     return Wav2Vec2BertForCTC(config)
 
 
-MODELS = {
+def adapted(model: Any) -> Any:
+    """With LoRA; without PEFT the test that asks for it is skipped."""
+    pytest.importorskip("peft")
+    return add_lora(model, 2)
+
+
+MODELS: dict[str, Any] = {
     "ctc mean": lambda: wav2vec2("mean"),
     "ctc sum": lambda: wav2vec2("sum"),
     "whisper": whisper,
     "w2v-bert": w2v_bert,
+    "ctc lora": lambda: adapted(wav2vec2("mean")),
+    "whisper lora": lambda: adapted(whisper()),
     "regression": Regression,
 }
 SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
     "whisper": ("input_features", (16, 4, 32)),
+    "whisper lora": ("input_features", (16, 4, 32)),
     "w2v-bert": ("input_features", (16, 40, 8)),
 }
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import TrainingConfig, prepare_model, select_clips
+from asrconfig_go import TrainingConfig, add_lora, prepare_model, select_clips
 from asrconfig_go._base import allocator_settings
 from asrconfig_go._base.defaults import OPTIMIZER
 from asrconfig_go._base.transformers_features import can_offload_checkpoints, has_any_depth
 from asrconfig_go._base.wrapped_model import checkpointing_depth, offloads_checkpoints
+from asrconfig_go.apply import UnsupportedSettingWarning
 from asrconfig_go.plan import clip_pieces
 from training_fixtures import make_plan
 
@@ -217,9 +218,23 @@ def freeze_feature_encoder() -> None:
         assert any(p.requires_grad for p in model.wav2vec2.feature_extractor.parameters()) is not on
 
 
+def lora_rank() -> None:
+    with pytest.warns(UnsupportedSettingWarning, match="model = add_lora"):
+        prepare_model(wav2vec2("mean"), make_plan(lora_rank=2))
+    pytest.importorskip("peft")
+    assert not prepare_model(add_lora(wav2vec2("mean"), 2), make_plan(lora_rank=2)).not_done
+
+
 APPLY: list[Callable[[], None]] = [
     *(alloc_conf, cudnn_benchmark, deterministic, tf32),
-    *(gradient_checkpointing, every_n_layers, offload_checkpoints, attn_implementation, freeze_feature_encoder),
+    *(
+        gradient_checkpointing,
+        every_n_layers,
+        offload_checkpoints,
+        attn_implementation,
+        freeze_feature_encoder,
+        lora_rank,
+    ),
 ]
 
 

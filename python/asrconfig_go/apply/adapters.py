@@ -1,0 +1,84 @@
+"""LoRA: adapters of PEFT that train in place of a model."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from .._base.checks import check_seed, checked
+from .._base.errors import InvalidArgumentError, UnsupportedError
+from .._base.wrapped_model import bare, lora_rank
+
+_QUERIES_AND_VALUES = (("q_proj", "v_proj"), ("linear_q", "linear_v"), ("query_proj", "value_proj"))
+_NEW_HEADS = ("lm_head", "ctc_head")  # of CTC: a fine-tuning gives them the rows of its own vocabulary
+_OWN_TARGETS = (
+    "give peft.get_peft_model(model, LoraConfig(target_modules=[…])) layers of it, and pass that without lora_rank"
+)
+_MOST = 4096  # as in core/memory/analytic
+
+
+def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:
+    """``model`` as a ``peft.PeftModel`` that trains adapters of ``rank`` beside queries and values, and a CTC head.
+
+    The rest of the model is frozen; its layers are changed in place, so use what is returned. The adapters add nothing
+    before the first step; their weights depend on ``seed`` alone. What bitsandbytes has loaded in 8 or 4 bits is
+    prepared by ``peft.prepare_model_for_kbit_training``. Plan with the same rank (``lora_rank``) or with what is
+    returned, and call it before ``config.apply(model)``.
+
+    Raises ``UnsupportedError`` without PEFT, and for models whose attention would not run the adapters;
+    ``InvalidArgumentError`` for a model that has adapters.
+
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> model = add_lora(small_model(tokens=12, seed=0), rank=4)
+    >>> sum(p.numel() for p in model.parameters() if p.requires_grad)
+    7692
+    """
+    check_seed(seed)
+    _check(model, checked("lora_rank", rank, int))
+    import peft
+    import torch
+
+    if getattr(model, "is_quantized", False):
+        # Checkpointing is the plan's choice, and not of the kind that this would ask for.
+        model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    config = peft.LoraConfig(
+        r=rank, lora_alpha=2 * rank, target_modules=list(_targets(model)), modules_to_save=_new_heads(model)
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return peft.get_peft_model(model, config)
+
+
+def _check(model: Any, rank: int) -> None:
+    if not 1 <= rank <= _MOST:
+        raise InvalidArgumentError(f"lora_rank = {rank} is not between 1 and {_MOST}", "pass 8 to 64")
+    if lora_rank(model):
+        raise InvalidArgumentError(
+            f"the {type(bare(model)).__name__} has adapters of rank {lora_rank(model)}", "pass it without lora_rank"
+        )
+    if find_spec("peft") is None:
+        raise UnsupportedError("LoRA needs peft", "pip install peft")
+
+
+def _targets(model: Any) -> tuple[str, str]:
+    kind = type(model).__name__
+    linear = {name.rpartition(".")[2] for name, m in model.named_modules() if hasattr(m, "in_features")}
+    found = next((pair for pair in _QUERIES_AND_VALUES if linear.issuperset(pair)), None)
+    if found is None:
+        raise UnsupportedError(f"{kind} has no projections to queries and values by a known name", _OWN_TARGETS)
+    if kind.startswith("WavLM"):  # it hands their weights to one function of PyTorch's
+        raise UnsupportedError(
+            f"{kind} does not call its projections, so that adapters beside them never run", _OWN_TARGETS
+        )
+    return found
+
+
+def _new_heads(model: Any) -> list[str] | None:
+    heads = [name for name in _NEW_HEADS if "CTC" in type(model).__name__ and hasattr(model, name)]
+    for name in heads:
+        if not all(p.is_floating_point() for p in getattr(model, name).parameters()):
+            raise InvalidArgumentError(
+                f"{name} is quantized, and it is to train",
+                f'load the model with BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["{name}"])',
+            )
+    return heads or None

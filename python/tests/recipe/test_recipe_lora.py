@@ -1,0 +1,102 @@
+"""Fine-tuning adapters: they learn, come back from their folder, and resume exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrconfig_go import TrainingConfig
+from asrconfig_go.cli.main import main
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.recipe import FineTuneResult, SpeechData, build_processor, fine_tune, load_model, load_speech
+from recipe_data import digits
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+peft = pytest.importorskip("peft")
+safetensors = pytest.importorskip("safetensors.torch")
+
+LEARNED = {"tiny-wav2vec2": 0.7, "tiny-whisper": 0.92}  # Whisper's head is frozen, here with random weights
+MODELS = tuple(LEARNED)
+
+
+@pytest.fixture(scope="module")
+def speech() -> SpeechData:
+    return load_speech(digits(), check_audio=False, progress=False)
+
+
+def trained(speech: SpeechData, output: Path, model: str, **options: Any) -> FineTuneResult:
+    asked: dict[str, Any] = {"lora_rank": 8, "max_steps": 3, "target_batch_size": 4, "verbose": False, **options}
+    return fine_tune(speech, model, output, **asked)
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = safetensors.load_file(folder / "adapter_model.safetensors")
+    return found
+
+
+class Watch(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Keeps the model and the losses, and interrupts at a step."""
+
+    def __init__(self, interrupted_at: int | None = None) -> None:
+        self.at, self.losses = interrupted_at, list[float]()
+        self.model: Any = None
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        self.model = model
+        if state.global_step == self.at:
+            raise KeyboardInterrupt
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        self.losses += [float(logs["loss"])] if "loss" in logs else []
+
+
+def logits(model: Any) -> Any:
+    torch.manual_seed(0)
+    kind = type(model.get_base_model()).__name__
+    audio = torch.randn(2, 40, 500) if kind.startswith("Whisper") else torch.randn(2, 8000)
+    given = {"decoder_input_ids": torch.tensor([[1, 2], [3, 4]])} if kind.startswith("Whisper") else {}
+    with torch.no_grad():
+        return model.eval()(audio, **given).logits
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_adapters_learn_and_come_back_from_their_folder(speech: SpeechData, tmp_path: Path, model: str) -> None:
+    watch = Watch()
+    settings = {"learning_rate": 0.02, "logging_steps": 1}
+    result = trained(speech, tmp_path, model, max_steps=24, settings=settings, callbacks=[watch])
+    assert sum(watch.losses[-4:]) < LEARNED[model] * sum(watch.losses[:4])
+    assert result.config.lora_rank == 8
+    assert not (tmp_path / "model.safetensors").exists()
+    assert "library_name: peft" in (tmp_path / "README.md").read_text()
+    processor = build_processor(list(speech.clean().train["text"]), model)
+    loaded = peft.PeftModel.from_pretrained(load_model(model, processor), tmp_path)
+    assert torch.equal(logits(loaded), logits(watch.model))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_interrupted_adapters_go_on_exactly(speech: SpeechData, tmp_path: Path, model: str) -> None:
+    """Without lora_rank: the plan of the run knows it."""
+    trained(speech, tmp_path / "whole", model)
+    with pytest.raises(KeyboardInterrupt):
+        trained(speech, tmp_path / "cut", model, callbacks=[Watch(2)])
+    resumed = trained(speech, tmp_path / "cut", model, resume=True, lora_rank=0)
+    assert resumed.training.resumed_from.endswith("checkpoint-2")
+    whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert whole.keys() == cut.keys()
+    assert all(torch.equal(cut[name], value) for name, value in whole.items())
+    with pytest.raises(InvalidArgumentError, match="lora_rank is 4, and that of the plan is 8"):
+        trained(speech, tmp_path / "cut", model, resume=True, lora_rank=4)
+    with pytest.raises(InvalidArgumentError, match=r"holds an earlier training \(checkpoint-2"):
+        trained(speech, tmp_path / "cut", model)
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    plan, out = tmp_path / "plan.json", tmp_path / "out"
+    assert main(["plan", "--data", "demo", "--model", MODELS[0], "--lora", "4", "--output", str(plan), "--quiet"]) == 0
+    assert TrainingConfig.load(plan).lora_rank == 4
+    asked = ["train", "--data", "demo", "--model", MODELS[0], "--max-steps", "1", "--out", str(out)]
+    assert main([*asked, "--config", str(plan)]) == 0
+    assert any(name.endswith("lora_A.weight") and w.shape[0] == 4 for name, w in weights(out).items())
