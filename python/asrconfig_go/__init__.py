@@ -15,7 +15,7 @@ from ._base.lazy_names import lazy_names
 _look_up, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "apply": ("add_lora", "prepare_model"),
+        "apply": ("prepare_model",),
         "batching": ("StepSampler", "compare_batching"),
         "benchmark": ("benchmark_training",),
         "compare": ("compare_gpus", "estimate_run_time", "estimate_step_time", "largest_models"),

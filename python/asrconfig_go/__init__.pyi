@@ -1,6 +1,6 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
-from .apply import add_lora as add_lora, prepare_model as prepare_model
+from .apply import prepare_model as prepare_model
 from .batching import StepSampler as StepSampler, compare_batching as compare_batching
 from .benchmark import benchmark_training as benchmark_training
 from .compare import (

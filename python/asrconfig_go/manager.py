@@ -322,7 +322,7 @@ class ASRConfigManager:
         if rank and not lora_rank(trainer.model):
             raise InvalidArgumentError(
                 f"the plan trains adapters of rank {rank}, and the Trainer's {type(trainer.model).__name__} has none",
-                f"make them before the Trainer: model = asrconfig_go.add_lora(model, {rank})",
+                f"make them before the Trainer: model = asrconfig_go.apply.add_lora(model, {rank})",
             )
 
     def save_config(self, config: TrainingConfig, path: str | os.PathLike[str]) -> None:

@@ -26,7 +26,7 @@ def _by_ray(task: Task) -> Iterator[Any]:
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     cores = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
-    cores = [count for count in cores if count]
+    cores = [count for count in cores if count] or [1]  # a head alone: its autoscaler starts the others
     count = _PARTS * len(cores)
     remote = ray.remote(num_cpus=min(cores), scheduling_strategy="SPREAD")(lambda index: task(index, count))
     return map(ray.get, [remote.remote(index) for index in range(count)])

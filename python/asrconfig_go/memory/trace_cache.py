@@ -74,7 +74,7 @@ class TraceCache:
         path = self._path(key)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(path, data)
+            write_whole(path, data, durable=False)  # a torn file is found out when it is opened
         except OSError:
             return None
         self._shrink(path)

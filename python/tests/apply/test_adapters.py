@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.apply import UnsupportedSettingWarning
+from asrconfig_go.apply import UnsupportedSettingWarning, add_lora
 from asrconfig_go.demo.digits import CLIPS
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 
@@ -42,7 +42,7 @@ def build(kind: str) -> Any:
 def test_adapters_and_a_new_head_train_and_nothing_else(kind: str) -> None:
     model = build(kind)
     expected, before = logits(model, kind), torch.get_rng_state()
-    adapted = ac.add_lora(model, 2)
+    adapted = add_lora(model, 2)
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(logits(adapted, kind), expected)
     trained = {name for name, p in adapted.named_parameters() if p.requires_grad}
@@ -50,15 +50,15 @@ def test_adapters_and_a_new_head_train_and_nothing_else(kind: str) -> None:
     assert all(".q_proj.lora_" in name or ".v_proj.lora_" in name for name in trained - heads)
     assert len(trained - heads) == 4 * sum(name.endswith("q_proj.base_layer") for name, _ in adapted.named_modules())
     assert len(heads) == (2 if kind == "ctc mean" else 0)
-    again = dict(ac.add_lora(build(kind), 2).named_parameters())
+    again = dict(add_lora(build(kind), 2).named_parameters())
     assert all(torch.equal(p, again[name]) for name, p in adapted.named_parameters())
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("kind", list(MODELS))
 def test_every_adapter_gets_a_gradient_from_the_trainer(tmp_path: Path, kind: str, checkpointing: bool) -> None:
-    """Behind a frozen front, checkpoints of the reentrant kind would leave all adapters without one, silently."""
-    model = ac.add_lora(build(kind), 2)
+    """Behind a frozen front checkpoints of the reentrant kind, which a plan never takes, would give Whisper none."""
+    model = add_lora(build(kind), 2)
     start = {name: p.clone() for name, p in model.named_parameters()}
     asked: dict[str, Any] = {"trace": False, "lora_rank": 2, "gradient_checkpointing": checkpointing, **T4}
     config, manager = ac.create_optimal_config(CLIPS, "wav2vec2-base", **asked)
@@ -81,7 +81,7 @@ def test_every_adapter_gets_a_gradient_from_the_trainer(tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("kind", list(MODELS))
 def test_adapters_come_back_from_a_file(tmp_path: Path, kind: str) -> None:
-    model = ac.add_lora(build(kind), 2)
+    model = add_lora(build(kind), 2)
     with torch.no_grad():
         for p in model.parameters():
             if p.requires_grad:
@@ -100,15 +100,15 @@ def wavlm() -> Any:
     ("model", "rank", "error", "said"),
     [
         (lambda: wav2vec2("mean"), 0, InvalidArgumentError, "lora_rank = 0 is not between 1 and 4096"),
-        (lambda: ac.add_lora(whisper(), 3), 2, InvalidArgumentError, "has adapters of rank 3"),
+        (lambda: add_lora(whisper(), 3), 2, InvalidArgumentError, "has adapters of rank 3"),
         (wavlm, 2, UnsupportedError, "WavLMForCTC does not call its projections"),
         (lambda: torch.nn.Linear(2, 2), 2, UnsupportedError, "Linear has no projections to queries and values"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_adapted(model: Any, rank: int, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        ac.add_lora(model(), rank)
-    ac.add_lora(wav2vec2("mean"), 8)
+        add_lora(model(), rank)
+    add_lora(wav2vec2("mean"), 8)
 
 
 def test_layers_of_wavlm_that_take_adapters() -> None:
@@ -158,12 +158,12 @@ def test_a_plan_that_does_not_fit_names_adapters_and_fits_with_them() -> None:
 def test_a_model_with_adapters_is_planned_as_one_that_gets_them() -> None:
     asked: dict[str, Any] = {"trace": True, "progress": False, **T4}
     before, _ = ac.create_optimal_config(CLIPS, wav2vec2("mean"), lora_rank=2, **asked)
-    with_them, _ = ac.create_optimal_config(CLIPS, ac.add_lora(wav2vec2("mean"), 2), **asked)
+    with_them, _ = ac.create_optimal_config(CLIPS, add_lora(wav2vec2("mean"), 2), **asked)
     assert with_them.lora_rank == before.lora_rank == 2
     assert with_them.predicted_bytes == before.predicted_bytes
     assert with_them.learning_rate == before.learning_rate
     with pytest.raises(InvalidArgumentError, match="has adapters of rank 2 already"):
-        ac.create_optimal_config(CLIPS, ac.add_lora(wav2vec2("mean"), 2), lora_rank=4, **asked)
+        ac.create_optimal_config(CLIPS, add_lora(wav2vec2("mean"), 2), lora_rank=4, **asked)
 
 
 def test_a_plan_with_adapters_refuses_a_model_without(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_plan_with_adapters_refuses_a_model_without(tmp_path: Path) -> None:
     for call in (manager.attach, manager.train):
         with pytest.raises(InvalidArgumentError, match="adapters of rank 2, and the Trainer's Wav2Vec2ForCTC has none"):
             call(trainer)
-    trainer = transformers.Trainer(ac.add_lora(model, 2), trainer.args)
+    trainer = transformers.Trainer(add_lora(model, 2), trainer.args)
     manager.attach(trainer, memory=False).detach()
 
 
@@ -184,7 +184,7 @@ def test_the_trace_holds_what_a_real_step_holds(tmp_path: Path, kind: str) -> No
     """Parameters, gradients and optimizer state of a step on the CPU, in float32, byte by byte."""
     with ac.MemoryModel.trace(build(kind), lora_rank=2, optimizer="adamw_torch", progress=False, cache=False) as traced:
         at_peak = traced.estimate(4, 0.1 if kind == "ctc mean" else 0.32).timeline
-    model = ac.add_lora(build(kind), 2)
+    model = add_lora(build(kind), 2)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
     model.train()(**batch(kind)).loss.backward()
     optimizer.step()

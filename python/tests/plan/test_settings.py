@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import TrainingConfig, add_lora, prepare_model, select_clips
+from asrconfig_go import TrainingConfig, prepare_model, select_clips
 from asrconfig_go._base import allocator_settings
 from asrconfig_go._base.defaults import OPTIMIZER
 from asrconfig_go._base.transformers_features import can_offload_checkpoints, has_any_depth
 from asrconfig_go._base.wrapped_model import checkpointing_depth, offloads_checkpoints
-from asrconfig_go.apply import UnsupportedSettingWarning
+from asrconfig_go.apply import UnsupportedSettingWarning, add_lora
 from asrconfig_go.plan import clip_pieces
 from training_fixtures import make_plan
 
