@@ -30,7 +30,7 @@ def add_train(commands: Any) -> None:
     add("--max-steps", type=int, help="optimizer steps, in place of epochs")
     add("--target-batch-size", type=int, help="clips per optimizer step (default 32)")
     add_lora_option(train)
-    add("--bits", type=int, choices=(8, 4), help="load the model's weights in so many bits (bitsandbytes; with --lora)")
+    add("--bits", type=int, help="8 or 4: load the model's weights in so many bits (bitsandbytes; with --lora)")
     add("--gpu", help="plan for this GPU instead of the local one")
     add("--config", metavar="FILE", help="a plan, as asrconfig plan --output wrote it")
     add("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the plan, or a setting "

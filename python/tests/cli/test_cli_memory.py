@@ -62,7 +62,7 @@ def test_settings_are_passed_on(recorded: list[Recording], capsys: pytest.Captur
     body = json.loads(capsys.readouterr().out)
     assert body["settings"] == {
         "precision": "bf16", "gradient_checkpointing": True, "optimizer": "adafactor", "accumulation": 2,
-        "freeze_feature_encoder": True, "allocator": "expandable_segments:True", "every_n_layers": 2,
+        "freeze_feature_encoder": True, "lora_rank": 0, "allocator": "expandable_segments:True", "every_n_layers": 2,
         "offload_checkpoints": True,
     }  # fmt: skip
     assert body["shape"] == {"batch": 8, "seconds": 10.0, "labels": 9}
