@@ -29,7 +29,7 @@ func (s *search) arithmetic(d *draft, f evaluated) (*profile.Arithmetic, error) 
 }
 
 // fewTokens are lengths of a transcript that every decoder takes.
-var fewTokens = [3]int64{4, 12, 36}
+var fewTokens = [3]int64{1, 2, 4}
 
 // fromConfig lays a parabola through three lengths: attention's scores grow with the square, all else is linear. Where audio is padded to a
 // fixed length, transcripts are what differs.

@@ -5,7 +5,7 @@ from .._base.lazy_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "adapters": ("add_lora",),
+        "._base.adapters": ("add_lora",),
         "applied_settings": ("Applied", "AppliedSetting", "TooLateWarning"),
         "model_preparation": ("prepare_model",),
         "training_arguments": ("UnsupportedSettingWarning",),

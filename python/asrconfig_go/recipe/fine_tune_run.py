@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from .._base.adapters import add_lora
 from .._base.defaults import SAMPLING_RATE
-from ..apply.adapters import add_lora
 from ..plan.plan_record import FILE
 from ..view.units import say
 from .error_rates import word_error_rate

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from .._base.adapters import add_lora
 from .._base.checks import checked
 from .._base.choices import Checkpointing, Optimizer, Precision
 from .._base.defaults import OPTIMIZER
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from .._base.transformers_features import checkpoint_options, trainer_stops_caching
-from ..apply.adapters import add_lora
 from . import _checkpoints, _traced_optimizers
 from ._copy import imaginary_copy
 from ._log import Segment

@@ -198,7 +198,7 @@ except LookupError as error:
 def test_on_a_real_cluster(corpus: Path, cluster: str, module: str, start: str) -> None:
     """Two Ray nodes, or Spark with two cores: tasks in processes of their own."""
     if importlib.util.find_spec(module) is None:
-        pytest.skip(f"{module} is not installed (pip install 'asrconfig-go[{cluster}]')")
+        pytest.skip(f"{module} is not installed (extra {cluster})")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),

@@ -282,7 +282,7 @@ HANDED_OVER = {
 DESCRIPTION = {
     *("schema_version", "policy", "preset", "lr_scaling", "safety_margin", "gpu_name", "gpu_memory_bytes"),
     *("model_memory_bytes", "predicted_bytes", "predicted_high_bytes", "budget_bytes", "memory_parts"),
-    *("devices", "times", "alternatives", "decisions", "warnings"),
+    *("devices", "times", "arithmetic", "alternatives", "decisions", "warnings"),
 }
 
 

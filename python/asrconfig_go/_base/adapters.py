@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from .._base.checks import check_seed, checked
-from .._base.errors import InvalidArgumentError, UnsupportedError
-from .._base.wrapped_model import bare, lora_rank
+from .checks import check_seed, checked
+from .errors import InvalidArgumentError, UnsupportedError
+from .wrapped_model import bare, lora_rank
 
 _QUERIES_AND_VALUES = (("q_proj", "v_proj"), ("linear_q", "linear_v"), ("query_proj", "value_proj"))
 _NEW_HEADS = ("lm_head", "ctc_head")  # of CTC: a fine-tuning gives them the rows of its own vocabulary
