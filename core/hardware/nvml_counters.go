@@ -68,7 +68,7 @@ func (w *watcher) openCounters() nvml.Return {
 	for i := range made {
 		if made[i], result = w.sources.sample(); result != nvml.SUCCESS {
 			if i > 0 {
-				made[0].Free()
+				_ = made[0].Free()
 			}
 			return result
 		}
@@ -80,8 +80,8 @@ func (w *watcher) openCounters() nvml.Return {
 // free gives both samples back; before the driver is.
 func (c *counters) free() {
 	if c.older != nil {
-		c.older.Free()
-		c.newer.Free()
+		_ = c.older.Free()
+		_ = c.newer.Free()
 		*c = counters{}
 	}
 }

@@ -44,7 +44,7 @@ func (s *File) Open(path string, listed bool, first int64, st *Stat) error {
 		}
 	}
 	s.begin(st.Size, first)
-	if s.Err == syscall.EISDIR {
+	if errors.Is(s.Err, syscall.EISDIR) {
 		s.Close()
 		return errFolder
 	}
