@@ -113,7 +113,7 @@ CLAIMS = (
         environment="memory_truth",
     ),
     Claim(
-        "python benchmarks/plan_throughput.py --rounds 1 --clips 320",
+        "python benchmarks/plan_throughput.py --rounds 1",
         "python benchmarks/plan_throughput.py",
         6,
         text("", "plan_rounds")

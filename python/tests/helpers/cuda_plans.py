@@ -131,7 +131,9 @@ def watched(folder: str) -> dict[str, Any]:
     # A step of each: nothing; a warning; no second one; armed again; a warning; what is cached counts as free; both.
     held, cached = (0.5, 0.92, 0.93, 0.5, 0.91, 0.6, 0.95), (0, 0, 0, 0, 0, 0.35, 0.01)
     rising = Rising(held, cached, lambda: settle(monitors[0]))
-    watching = AdaptiveMemoryCallback(monitor=make, cooldown_s=3600, panel=False, run_file=False, progress=False)
+    quiet: Any = {"panel": False, "run_file": False, "progress": False}
+    # The steps are short: looked at once in an interval, most would not be.
+    watching = AdaptiveMemoryCallback(monitor=make, cooldown_s=3600, interval_ms=1e-6, **quiet)
     said = _Said()
     trainer = tiny_trainer(Path(folder), samples=28, use_cpu=False, callbacks=[watching, rising, said])
     trainer.train()
