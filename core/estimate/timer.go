@@ -102,13 +102,13 @@ func (t *Timer) Micro(w kernel.Work) (timing.Parts, error) {
 func (t *Timer) Rate(precision string, tf32 bool) float64 {
 	switch {
 	case precision == "fp16":
-		return t.kernels.Published(kernel.Float16)
+		return t.kernels.Rate(kernel.Float16)
 	case precision == "bf16":
-		return t.kernels.Published(kernel.BFloat16)
+		return t.kernels.Rate(kernel.BFloat16)
 	case tf32:
-		return t.kernels.Published(kernel.TF32)
+		return t.kernels.Rate(kernel.TF32)
 	}
-	return t.kernels.Published(kernel.Float32)
+	return t.kernels.Rate(kernel.Float32)
 }
 
 // waits is how long the GPU has nothing to do in a span, since the CPU is behind.

@@ -21,7 +21,7 @@ func (s *search) arithmetic(d *draft, f evaluated) (*profile.Arithmetic, error) 
 	}
 	short, usual := f.traced.Work[0], f.traced.Work[1]
 	perClip := usual.ModelFLOPs() / float64(usual.Batch)
-	if a.ClipFLOPs[1] = 0; usual.Seconds > short.Seconds {
+	if usual.Seconds > short.Seconds {
 		a.ClipFLOPs[1] = (perClip - short.ModelFLOPs()) / (usual.Seconds - short.Seconds)
 	}
 	a.ClipFLOPs[0] = perClip - a.ClipFLOPs[1]*usual.Seconds
@@ -35,13 +35,13 @@ var fewTokens = [3]int64{1, 2, 4}
 // fixed length, transcripts are what differs.
 func (s *search) fromConfig(a *profile.Arithmetic, f evaluated) error {
 	var x, y [3]float64
-	q := s.question(f.candidate, 1)
+	q, longest := s.question(f.candidate, 1), max(4*estimate.Shortest, s.clips.longest())
 	for i := range x {
 		if s.clips.fixed > 0 {
 			q.Labels, a.Unit = fewTokens[i], "labels"
 			x[i] = float64(q.Labels)
 		} else {
-			q.Seconds = max(4*estimate.Shortest, s.clips.longest()) / float64(int(4)>>i)
+			q.Seconds = longest * [...]float64{0.25, 0.5, 1}[i]
 			x[i] = q.Seconds
 		}
 		work, err := s.estimator.Work(q)

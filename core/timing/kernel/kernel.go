@@ -103,7 +103,7 @@ func (m *Model) Seconds(o Operation) (float64, error) {
 	case Transfer:
 		each = max(o.Read, o.Written) / m.card.link
 	case Attention:
-		each = max(each, o.FLOPs()/(m.rate(o.DType)*fusedAttentionShare))
+		each = max(each, o.FLOPs()/(m.Rate(o.DType)*fusedAttentionShare))
 	}
 	if factor, measured := m.factors[o.group()]; measured {
 		each *= factor.Factor
@@ -132,14 +132,11 @@ const fewChannels = 16
 // fusedAttentionShare of the rate is what FlashAttention-2 reports for head sizes of 64 and 128 (arXiv 2307.08691, 50 to 73 % forward, up to 63 % backward).
 const fusedAttentionShare = 0.5
 
-// rate of arithmetic in a type.
-func (m *Model) rate(d DType) float64 {
+// Rate of arithmetic in a type, in FLOP/s, as the card's maker publishes it.
+func (m *Model) Rate(d DType) float64 {
 	_, rate := m.unit(Operation{DType: d})
 	return rate
 }
-
-// Published is the rate of arithmetic in a type, in FLOP/s, that the card's maker publishes.
-func (m *Model) Published(d DType) float64 { return m.rate(d) }
 
 // multiplying is the time of a product.
 func (m *Model) multiplying(o Operation) float64 {

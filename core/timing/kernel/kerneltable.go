@@ -135,7 +135,7 @@ func (t Table) card() (Card, error) {
 // checkRates refuses rows that are faster than the card can be.
 func (t Table) checkRates(m *Model) error {
 	for _, row := range t.Kernels {
-		if peak := mostOfPeak * m.rate(row.DType); row.product() && row.FLOPs()/row.Seconds > peak {
+		if peak := mostOfPeak * m.Rate(row.DType); row.product() && row.FLOPs()/row.Seconds > peak {
 			return t.wrong("%.3g FLOP/s for %q: more than twice the peak of a %s", row.FLOPs()/row.Seconds, fault.Shorten(row.Name), m.card.Key)
 		}
 		most := mostOfPeak * m.card.Bandwidth

@@ -57,6 +57,11 @@ class _NumpyState:
             self._seen, self._state = seen, np.random.get_state()
         return self._state
 
+    def put(self, state: Any) -> None:
+        """Put one back. With the same words, a number may wait in it or not."""
+        self._seen = b""
+        np.random.set_state(state)
+
 
 _numpy = _NumpyState()
 
@@ -64,7 +69,7 @@ _numpy = _NumpyState()
 def set_cpu_state(state: dict[str, Any]) -> None:
     """Put back what ``cpu_state`` gave. The torch seed, which the Trainer's sampler starts from, is part of it."""
     random.setstate(state["python"])
-    np.random.set_state(state["numpy"])
+    _numpy.put(state["numpy"])
     torch.set_rng_state(state["torch"])
 
 

@@ -33,7 +33,7 @@ class Clip:
     error: str
 
 
-_PAGE = 1 << 16  # clips a page; all but the last are full
+PAGE = 1 << 16  # clips a page; all but the last are full
 _KIND = ("sample_rate", "channels", "bits", "codec", "method")
 COLUMNS = ("path", "duration_s", "claimed_duration_s", *_KIND, "size_bytes", "error")
 
@@ -89,12 +89,12 @@ class Clips(Sequence[Clip]):
 
     def _load(self, fetch: Fetch) -> None:
         while True:
-            sent, columns = fetch(self._count, _PAGE)
+            sent, columns = fetch(self._count, PAGE)
             self._kinds = [tuple(kind[name] for name in _KIND) for kind in sent["kind_list"]]
             if sent["count"]:
                 self._pages.append(_Page(sent, columns))
                 self._count += sent["count"]
-            if sent["count"] < _PAGE:
+            if sent["count"] < PAGE:
                 return
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ class Clips(Sequence[Clip]):
             return [self[i] for i in range(*index.indices(self._count))]
         if not -self._count <= index < self._count:
             raise IndexError(f"clip {index} of {self._count}")
-        page, i = divmod(index % self._count, _PAGE)
+        page, i = divmod(index % self._count, PAGE)
         return self._clip(self._pages[page], i)
 
     def __iter__(self) -> Iterator[Clip]:

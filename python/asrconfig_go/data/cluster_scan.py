@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -13,11 +13,10 @@ from typing import Any
 from .._base import native
 from .._base.choices import Cluster
 from .._base.errors import AsrConfigError, NotFoundError, UnsupportedError
+from .clips import PAGE
 from .cluster_maps import MAPS
 from .pieces import Piece, Source
 from .scan_jobs import scan_cache, scan_job, wait
-
-_PAGE = 1 << 16  # clips
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,6 @@ class ScannedPart:
 
     source: str
     pages: list[tuple[dict[str, Any], bytes]]
-
-
-Task = Callable[[int, int], ScannedPart | AsrConfigError]
-"""Of a part's index and the number of parts."""
 
 
 def read_parts(found: Source, cluster: Cluster, options: dict[str, Any]) -> Source:
@@ -65,10 +60,10 @@ def scan_part(request: dict[str, Any], folder: str, index: int, count: int) -> S
 def _pages(job: int) -> Iterator[tuple[dict[str, Any], bytes]]:
     at = 0
     while True:
-        page, columns = native.exchange("scan.clips", {"job": job, "offset": at, "limit": _PAGE})
+        page, columns = native.exchange("scan.clips", {"job": job, "offset": at, "limit": PAGE})
         yield page, bytes(columns)
         at += page["count"]
-        if page["count"] < _PAGE:
+        if page["count"] < PAGE:
             return
 
 

@@ -29,3 +29,16 @@ def test_numbers_are_drawn_again(draw: Callable[[], float]) -> None:
         assert draw() == drawn
     set_cpu_state(before[0][0])
     assert [draw() for _ in before] == [drawn for _, drawn in before]
+
+
+def test_a_state_that_is_put_back_is_told_with_the_number_that_waits() -> None:
+    np.random.seed(0)
+    np.random.randn()
+    waiting = cpu_state()
+    second = np.random.randn()
+    cpu_state()  # of the same words, without a number that waits
+    set_cpu_state(waiting)
+    again = cpu_state()
+    np.random.rand()
+    set_cpu_state(again)
+    assert np.random.randn() == second
