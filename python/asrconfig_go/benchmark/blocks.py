@@ -47,11 +47,11 @@ class Bench:
 
 
 class BlockFailed(Exception):
-    """A block could not be trained: ``memory`` is whether it ran out of memory, ``text`` the error."""
+    """A block could not be trained: whether for want of ``memory``, the error's ``text``, and its ``hint`` or ""."""
 
-    def __init__(self, memory: bool, text: str) -> None:
+    def __init__(self, memory: bool, text: str, hint: str) -> None:
         super().__init__(text)
-        self.memory, self.text = memory, OUT_OF_MEMORY if memory else text
+        self.memory, self.text, self.hint = memory, OUT_OF_MEMORY if memory else text, hint
 
 
 @dataclass
@@ -72,10 +72,16 @@ def run_block(
         try:
             return _run(bench, side, steps, bench.warm_up if warm_up is None else warm_up, on_step)
         except Exception as error:
-            failed = BlockFailed(classify(error)["class"] in ("gpu_oom", "host_oom"), _said(error))
+            found = classify(error)
+            memory = found["class"] in ("gpu_oom", "host_oom")
+            failed = BlockFailed(memory, _said(error), _hint(error) or (found["advice"] if memory else ""))
             clear_frames(error)
             failed.__cause__ = error
     raise failed
+
+
+def _hint(error: Exception) -> str:
+    return error.hint if isinstance(error, AsrConfigError) else ""
 
 
 def _said(error: Exception) -> str:

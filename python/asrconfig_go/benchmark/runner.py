@@ -199,7 +199,7 @@ class Benchmark:
         side = "the plan" if course.side is self._plan.side else course.side.name
         raise InvalidArgumentError(
             f"a training step failed with {side}: {failed.text}",
-            "lower the batch" if failed.memory else "try trainer.train() with the same model, data and collator",
+            failed.hint if failed.hint else "try trainer.train() with the same model, data and collator",
         ) from failed
 
     def _profile(self) -> None:

@@ -342,8 +342,9 @@ class Guard:
         try:
             return self._train_step(model, inputs, *args, **kwargs)
         except Exception as error:
-            if classify(error)["class"] in ("gpu_oom", "maybe"):
-                add_note(error, f"the guard leaves this training alone: {self.unfit}")
+            found = classify(error)
+            if found["class"] in ("gpu_oom", "maybe"):
+                add_note(error, f"the guard leaves this training alone: {self.unfit}; {found['advice']}")
                 self._save_snapshot(error)
             raise
 

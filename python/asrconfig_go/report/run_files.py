@@ -138,7 +138,7 @@ def _aside(notes: list[str], read: Any) -> Any:
     try:
         return read()
     except AsrConfigError as error:
-        notes.append(error.message)
+        notes.append(f"{error.message}; {error.hint}" if error.hint else error.message)
         return None
 
 
