@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._base.adapters import check_task_type
 from ._base.choices import DurationUnit, Precision
 from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN, SAMPLING_RATE
 from ._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
@@ -189,6 +190,7 @@ class ASRConfigManager:
 
     def _adapters(self, options: PlanOptions) -> dict[str, Any]:
         """The LoRA of a model that is passed with its adapters; the published policy knows none."""
+        check_task_type(self._model)
         rank = lora_rank(self._model)
         if rank and options.lora_rank:
             raise InvalidArgumentError(f"the model has adapters of rank {rank} already", "leave lora_rank out")
@@ -317,7 +319,8 @@ class ASRConfigManager:
         )
 
     def _check_adapters(self, trainer: Any) -> None:
-        """Raise ``InvalidArgumentError`` where the plan trains adapters, and the Trainer's model has none."""
+        """Raise ``InvalidArgumentError`` where adapters cannot train, or the plan trains some and the model has none."""
+        check_task_type(trainer.model)
         rank = self.config.lora_rank if self.config else 0
         if rank and not lora_rank(trainer.model):
             raise InvalidArgumentError(

@@ -49,6 +49,17 @@ def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:
         return peft.get_peft_model(model, config)
 
 
+def check_task_type(model: Any) -> None:
+    """Raise ``InvalidArgumentError`` where PEFT adds ``input_ids`` to the batches of a model that hears."""
+    for each in (getattr(model, "peft_config", None) or {}).values():
+        takes = getattr(bare(model), "main_input_name", "input_ids")
+        if getattr(each, "task_type", None) == "SEQ_2_SEQ_LM" and takes != "input_ids":
+            raise InvalidArgumentError(
+                f"the adapters' task_type is SEQ_2_SEQ_LM, which adds input_ids to batches of {takes}",
+                "leave task_type out of the LoraConfig",
+            )
+
+
 def _check(model: Any, rank: int) -> None:
     if not 1 <= rank <= _MOST:
         raise InvalidArgumentError(f"lora_rank = {rank} is not between 1 and {_MOST}", "pass 8 to 64")

@@ -197,3 +197,13 @@ def test_the_trace_holds_what_a_real_step_holds(tmp_path: Path, kind: str) -> No
     for name, tensors in held.items():
         unlike = {t.data_ptr(): 512 * -(-t.numel() * t.element_size() // 512) for t in tensors}  # as CUDA rounds them
         assert max(at_peak.components[name]) == sum(unlike.values()), name
+
+
+def test_adapters_that_add_text_to_batches_of_sound_are_refused_before_the_first_step(tmp_path: Path) -> None:
+    config = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="SEQ_2_SEQ_LM")
+    model = peft.get_peft_model(whisper(), config)
+    trainer = transformers.Trainer(model, transformers.TrainingArguments(str(tmp_path), use_cpu=True, report_to=[]))
+    manager = ac.ASRConfigManager()
+    for call in (manager.attach, manager.train):
+        with pytest.raises(InvalidArgumentError, match="adds input_ids to batches of input_features"):
+            call(trainer)
