@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import own_models
@@ -82,6 +83,37 @@ def _with_lora(build: Callable[[], Any], *targets: str) -> Callable[[], Any]:
     return adapted
 
 
+def _in_few_bits(bits: int, build: Callable[[], Any]) -> Callable[[], Any]:
+    """LoRA beside weights that bitsandbytes has; without outliers, which are known by values alone."""
+
+    def quantized() -> Any:
+        from asrconfig_go.apply import add_lora
+
+        model = build()
+        for module in list(model.modules()):
+            for name, layer in module.named_children():
+                if type(layer) is torch.nn.Linear and name not in ("lm_head", "projection", "proj_out"):
+                    setattr(module, name, _layer_in_few_bits(bits, layer))
+        model.is_quantized, model.hf_quantizer = True, SimpleNamespace(is_trainable=True)  # as from_pretrained does
+        setattr(model, f"is_loaded_in_{bits}bit", True)
+        return add_lora(model, 8)
+
+    return quantized
+
+
+def _layer_in_few_bits(bits: int, layer: torch.nn.Linear) -> Any:
+    import bitsandbytes as bnb
+
+    sizes, bias = (layer.in_features, layer.out_features), layer.bias is not None
+    if bits == 8:
+        made = bnb.nn.Linear8bitLt(*sizes, bias, has_fp16_weights=False)
+    else:
+        made = bnb.nn.Linear4bit(*sizes, bias, compute_dtype=torch.float16, quant_type="nf4")
+    made.weight = made.requires_grad_(False).weight.to("cuda" if torch.cuda.is_available() else "cpu")
+    made.quant_state = getattr(made.weight, "quant_state", None)
+    return made
+
+
 def _parakeet() -> Any:
     encoder = {
         "hidden_size": 512,
@@ -132,6 +164,10 @@ MODELS: dict[str, Model] = {
     "transducer": _own("transducer", "recurrent"),
     "quartznet": _own("quartznet", "convolutional"),
     "jasper": _own("jasper", "convolutional"),
+    "xls-r-300m, LoRA, 8 bits": Model("transformer", "wave", _in_few_bits(8, _XLSR)),
+    "xls-r-300m, LoRA, 4 bits": Model("transformer", "wave", _in_few_bits(4, _XLSR)),
+    "whisper-small, LoRA, 8 bits": Model("transformer", "mel, whole", _in_few_bits(8, _whisper(768, 12, 12)), 4.0),
+    "whisper-small, LoRA, 4 bits": Model("transformer", "mel, whole", _in_few_bits(4, _whisper(768, 12, 12)), 4.0),
 }
 
 

@@ -319,7 +319,7 @@ class ASRConfigManager:
         )
 
     def _check_adapters(self, trainer: Any) -> None:
-        """Raise ``InvalidArgumentError`` where adapters cannot train, or the plan trains some and the model has none."""
+        """Raise ``InvalidArgumentError`` for adapters that cannot train, and where the plan's are not there."""
         check_task_type(trainer.model)
         rank = self.config.lora_rank if self.config else 0
         if rank and not lora_rank(trainer.model):

@@ -7,7 +7,9 @@ from typing import Any
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .required_packages import need
 
-_WHOLE = ["lm_head", "proj_out"]  # a head that is new trains, and bytes do not
+# A head that is new trains, and bytes do not. wav2vec2 writes into what its feature projection gives, which autograd
+# refuses behind bitsandbytes' products on a GPU.
+_WHOLE = ["lm_head", "proj_out", "feature_projection.projection"]
 
 
 def check_bits(bits: int | None, adapters: bool, random: bool) -> None:

@@ -10,6 +10,7 @@ from torch import nn
 
 from ._arena import Arena
 from ._mode import SMALL
+from ._quantized import imagine_weights
 from ._trace_errors import TraceError
 
 _UNQUANTIZED = "trace the model before quantizing or sharding it"
@@ -21,11 +22,11 @@ def imaginary_copy(model: nn.Module, arena: Arena) -> nn.Module:
     A compiled model is copied as the eager module that it wraps.
     """
     model = getattr(model, "_orig_mod", model)
-    if getattr(model, "is_quantized", False):
-        raise TraceError("the model's weights are quantized, and their kernels are not known", _UNQUANTIZED)
     memo: dict[int, Any] = {}
+    imagine_weights(model, lambda tensor: _imagined(tensor, arena), memo)
     for tensor in (*model.parameters(), *model.buffers()):
-        memo[id(tensor)] = _stand_in(tensor, arena)
+        if id(tensor) not in memo:
+            memo[id(tensor)] = _stand_in(tensor, arena)
     for parameter in model.parameters():
         if parameter.grad is not None:
             memo[id(parameter.grad)] = None
@@ -46,13 +47,16 @@ def _stand_in(tensor: torch.Tensor, arena: Arena) -> torch.Tensor:
             _UNQUANTIZED,
         )
     if (data.dtype.is_floating_point or isinstance(tensor, nn.Parameter)) and data.numel() > SMALL:
-        size = data.numel() * data.element_size()
-        data = arena.tensor(data.dtype, data.size(), _dense_stride(data), 0, size)
+        data = _imagined(data, arena)
     else:
         data = data.to("cpu", copy=True)
     if isinstance(tensor, nn.Parameter):
         return nn.Parameter(data, requires_grad=tensor.requires_grad)
     return data
+
+
+def _imagined(data: torch.Tensor, arena: Arena) -> torch.Tensor:
+    return arena.tensor(data.dtype, data.size(), _dense_stride(data), 0, data.numel() * data.element_size())
 
 
 def _dense_stride(tensor: torch.Tensor) -> tuple[int, ...]:

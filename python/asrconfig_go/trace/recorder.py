@@ -21,6 +21,7 @@ from ._host_copies import saved_on_host
 from ._log import EventLog
 from ._mode import DeviceMode
 from ._modules import Whereabouts, in_backward
+from ._quantized import is_quantized, quantized_kernels, statistics
 from ._recurrent import take_places
 from ._workspaces import Workspaces
 from .trace_file import Trace, versions
@@ -54,6 +55,7 @@ class MemoryRecorder:
         self._mode = DeviceMode(self._log, self._workspaces, self._inside, self._where.now)
         self._stack = ExitStack()
         self._loaded: set[int] = set()
+        self._in_few_bits = False
         self._owners: dict[int, str] = {}  # of parameters, by identity: the module that has them
 
     def __enter__(self) -> MemoryRecorder:
@@ -89,6 +91,9 @@ class MemoryRecorder:
         if id(model) in self._loaded:
             return
         self._loaded.add(id(model))
+        if not self._in_few_bits and any(map(is_quantized, model.parameters())):
+            self._in_few_bits = True
+            self._stack.enter_context(quantized_kernels(self._log))
         resumed = self._log.segments[-1] if self._log.segments else None
         if resumed is None:
             self._log.begin("load", {}, "load")
@@ -209,6 +214,7 @@ def _in_order_of_to(model: nn.Module, name: str = "") -> Iterator[tuple[str, Any
     for step, child in model.named_children():
         yield from _in_order_of_to(child, f"{name}.{step}" if name else step)
     yield from (("parameter", p, name) for p in model._parameters.values() if p is not None)
+    yield from (("parameter", t, name) for t in statistics(model))
     yield from (("buffer", b, name) for b in model._buffers.values() if b is not None)
     if isinstance(model, nn.RNNBase):
         yield "parameter", model, name

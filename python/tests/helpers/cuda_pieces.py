@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -141,11 +143,30 @@ class Offloading(nn.Module):  # type: ignore[misc]
         return y
 
 
+class Quantized(nn.Module):  # type: ignore[misc]
+    """A frozen layer whose weight bitsandbytes has in 8 or 4 bits, with an adapter in front of it and beside it."""
+
+    def __init__(self, bits: int, size: int, bias: torch.dtype, **settings: Any) -> None:
+        super().__init__()
+        kind = bnb.nn.Linear8bitLt if bits == 8 else bnb.nn.Linear4bit
+        settings |= {"has_fp16_weights": False} if bits == 8 else {"quant_type": "nf4"}
+        self.wide = kind(size, 4 * size, **settings).requires_grad_(False)
+        self.wide.bias.data = self.wide.bias.data.to(bias)
+        self.narrow = kind(4 * size, size, bias=False, **settings).requires_grad_(False)
+        self.first, self.beside = nn.Linear(size, size), nn.Linear(size, 4 * size, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        y: torch.Tensor = self.narrow(F.gelu(self.wide(x) + self.beside(x)))
+        return y
+
+
 @dataclass(frozen=True)
 class Piece:
     """How to build one, its input's sizes, and the type of its autocast.
 
     Allocations of at most ``least`` bytes are not compared, as a trace leaves out the counters of a reduction's blocks.
+    Weights that are ``quantized`` on their way to the GPU are not; what is held then counts from the first input.
     """
 
     build: Callable[[], nn.Module]
@@ -153,9 +174,13 @@ class Piece:
     size: int = 128
     dtype: torch.dtype | None = None
     least: int = 0
+    quantized: bool = False
 
     def compared(self, allocations: list[tuple[int, int]]) -> list[tuple[int, int]] | list[int]:
         """What must be equal of each: its size and what is allocated after it, or the larger ones' sizes."""
+        if self.quantized:
+            first = next(i for i, (size, _) in enumerate(allocations) if size == 4 * BATCH * self.length * self.size)
+            return [(size, held - allocations[first][1]) for size, held in allocations[first:]]
         return [size for size, _ in allocations if size > self.least] if self.least else allocations
 
 
@@ -194,6 +219,21 @@ else:
     PIECES |= {
         "grouped attention": Piece(lambda: Attending(128, 4, 2), dtype=_HALF),
         "grouped attention fp32": Piece(lambda: Attending(128, 4, 2, mask=True)),
+    }
+
+
+if find_spec("bitsandbytes"):
+    import bitsandbytes as bnb
+
+    PIECES |= {
+        name: Piece(partial(Quantized, bits, 64, bias, **settings), 600, 64, dtype, quantized=True)
+        for name, bits, dtype, bias, settings in (
+            ("8 bits fp16", 8, _HALF, _HALF, {}),
+            ("8 bits", 8, None, torch.float32, {}),
+            ("4 bits fp16", 4, _HALF, _HALF, {"compute_dtype": _HALF, "compress_statistics": False}),
+            ("4 bits", 4, None, _HALF, {"compute_dtype": _HALF}),
+            ("4 bits, scales in 8", 4, _HALF, _HALF, {"compute_dtype": _HALF}),
+        )
     }
 
 

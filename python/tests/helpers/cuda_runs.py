@@ -8,11 +8,13 @@ from __future__ import annotations
 import gc
 import pickle
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import cuda_standin
 import torch
+from cuda_standin.few_bits import replace_kernels
 from cuda_standin.values import Values
 
 MIB = 2**20
@@ -423,4 +425,6 @@ def allocations_of_pieces() -> dict[str, list[tuple[int, int]]]:
     import cuda_pieces
 
     kept = {name: piece for name, piece in cuda_pieces.PIECES.items() if cuda_pieces.runs_on(piece)}
+    if find_spec("bitsandbytes"):
+        replace_kernels()
     return {name: cuda_pieces.on_cuda(name) for name in kept}

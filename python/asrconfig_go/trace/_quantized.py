@@ -1,0 +1,163 @@
+"""Weights of 8 and 4 bits, and bitsandbytes' kernels for them, as a GPU takes memory for both.
+
+The rules are those of bitsandbytes/backends/cuda/ops.py (0.50). What depends on values is taken as usual: an input of
+8 bits has no outliers, whose columns would be kept besides, and 4 bits are always unpacked into a whole weight, which
+small batches (at most 1536 rows of input) may do without.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from ._log import EventLog
+
+_KINDS = ("Int8Params", "Params4bit")
+_PRODUCT = torch.ops.aten.mm.default
+
+
+def is_quantized(weight: torch.Tensor) -> bool:
+    """Whether bitsandbytes computes with the weight."""
+    return type(weight).__name__ in _KINDS
+
+
+def statistics(module: nn.Module) -> Iterator[torch.Tensor]:
+    """What lies on the device beside a module's quantized weight: scales and tables."""
+    weight = module._parameters.get("weight")
+    if weight is None or not is_quantized(weight):
+        return
+    scales = getattr(weight, "SCB", None)
+    scales = getattr(getattr(module, "state", None), "SCB", None) if scales is None else scales
+    if scales is not None:
+        yield scales
+    yield from _tensors(getattr(weight, "quant_state", None))
+
+
+def imagine_weights(model: nn.Module, imagined: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any]) -> None:
+    """Put what stands in for quantized weights, and for what lies beside them, into ``memo`` of ``copy.deepcopy``."""
+    for module in model.modules():
+        weight = module._parameters.get("weight")
+        if weight is None or not is_quantized(weight) or id(weight) in memo:
+            continue
+        data = imagined(weight.data.as_subclass(torch.Tensor))
+        for tensor in statistics(module):
+            memo[id(tensor)] = imagined(tensor)
+        if type(weight).__name__ == "Int8Params":
+            memo[id(weight)] = _eight_bits(module, weight, data, memo)
+        else:
+            memo[id(weight)] = _four_bits(weight, data, memo)
+
+
+def _eight_bits(module: Any, weight: Any, data: torch.Tensor, memo: dict[int, Any]) -> nn.Parameter:
+    for same in (weight.CB, module.state.CB):  # the layer hands them on in its first forward pass
+        if same is not None:
+            memo[id(same)] = data
+    made: nn.Parameter = type(weight)(data, requires_grad=False, has_fp16_weights=weight.has_fp16_weights)
+    if weight.CB is not None:
+        made.CB, made.SCB = data, memo[id(weight.SCB)]
+    return made
+
+
+def _four_bits(weight: Any, data: torch.Tensor, memo: dict[int, Any]) -> nn.Parameter:
+    state = copy.deepcopy(weight.quant_state, memo)
+    kept = {name: getattr(weight, name) for name in ("blocksize", "compress_statistics", "quant_type", "quant_storage")}
+    made: nn.Parameter = type(weight)(data, requires_grad=False, quant_state=state, bnb_quantized=True, **kept)
+    return made
+
+
+def _tensors(state: Any) -> Iterator[torch.Tensor]:
+    while state is not None:
+        yield from (t for t in (state.absmax, state.code, state.offset) if isinstance(t, torch.Tensor))
+        state = state.state2
+
+
+@contextmanager
+def quantized_kernels(log: EventLog) -> Iterator[None]:
+    """While it lasts, layers of bitsandbytes take their way on a GPU."""
+    from bitsandbytes.autograd import _functions as functions
+    from bitsandbytes.nn import modules
+
+    library = torch.library.Library("bitsandbytes", "IMPL")
+    for name, kernel in _kernels(log).items():
+        if hasattr(torch.ops.bitsandbytes, name):
+            library.impl(name, kernel, "AutogradCPU")
+    with ExitStack() as stack:
+        stack.callback(library._destroy)
+        stack.enter_context(_replaced(functions, "MatMul8bitFp", functions.MatMul8bitLt))
+        stack.enter_context(_replaced(modules, "_convert_weight_packed_for_cpu", lambda data, state: (data, state)))
+        yield
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """What the CPU does in its own way; versions that know none of it stay as they are."""
+    known = getattr(owner, name, None)
+    if known is None:
+        yield
+        return
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, known)
+
+
+def _kernels(log: EventLog) -> dict[str, Callable[..., Any]]:
+    def scaled_product(
+        x: torch.Tensor, weight: torch.Tensor, _: Any, __: Any, bias: Any = None, dtype: Any = None
+    ) -> torch.Tensor:
+        whole = x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=torch.int32)
+        out = torch.empty_like(whole, dtype=torch.float16)
+        log.call(_PRODUCT, str(_PRODUCT), (), [x, weight.t()], [out])
+        if bias is not None and bias.dtype is not torch.float16:
+            out.add_(bias)
+        return out.to(dtype or torch.float16)
+
+    def mixed_product(
+        x: torch.Tensor, low: torch.Tensor, weight: Any, rows: Any, columns: Any, _: Any = None, bias: Any = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        outliers = x.new_empty(0)
+        return scaled_product(low, weight, rows, columns, bias, x.dtype), outliers
+
+    return {
+        "int8_vectorwise_quant": _quantized_rows,
+        "int8_scaled_mm": scaled_product,
+        "int8_mixed_scaled_mm": mixed_product,
+        "dequantize_blockwise": _unpacked_scales,
+        "dequantize_4bit": _unpacked,
+        "gemm_4bit": _unpacked_product,
+    }
+
+
+def _quantized_rows(x: torch.Tensor, threshold: float = 0.0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    scales = x.new_empty(x.numel() // x.shape[-1], dtype=torch.float32)
+    low = x.new_empty(x.shape, dtype=torch.int8)
+    if threshold <= 0.0:
+        return low, scales, None
+    (x.abs() >= threshold).any()
+    return low, scales, x.new_empty(0, dtype=torch.int64)
+
+
+def _unpacked_scales(x: torch.Tensor, _: Any, __: Any, ___: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_like(x, dtype=dtype)
+
+
+def _unpacked(packed: torch.Tensor, _: Any, __: int, ___: str, shape: Any, dtype: torch.dtype) -> torch.Tensor:
+    return packed.new_empty(shape, dtype=dtype)
+
+
+def _unpacked_product(
+    x: torch.Tensor, packed: torch.Tensor, shape: Any, scales: Any, block: int, kind: str, bias: Any = None,
+    low_scales: Any = None, table: Any = None, offset: Any = None,
+) -> torch.Tensor:  # fmt: skip
+    held = [scales]  # both to the end, as there
+    if low_scales is not None:
+        held = [whole := torch.empty_like(low_scales, dtype=torch.float32), whole + offset]
+    product = torch.nn.functional.linear(x, packed.new_empty(shape, dtype=x.dtype), bias)
+    held.clear()
+    return product
