@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -100,10 +100,10 @@ class Attributes:
             key: before.get(key, _ABSENT) for key, v in self.now().items() if not _kept(before.get(key, _ABSENT), v)
         }
 
-    def learn(self, changed: Iterable[Key]) -> None:
-        """Steps set these, and no others."""
-        self._known = self._known or set()
-        self._known.update(changed)
+    def learn(self, before: dict[Key, Any]) -> None:
+        """Steps set what has changed since ``before``, and what they are known to set; nothing else."""
+        if self._known is None or self._known:
+            self._known = {*(self._known or ()), *self.changed(before)}
 
     def put(self, before: dict[Key, Any], but_tensors: bool = False) -> None:
         """Restore what has changed."""

@@ -385,13 +385,14 @@ def test_a_gradient_scaler_goes_on_as_if_nothing_had_happened(tmp_path: Path, pl
 
 
 def test_a_signal_that_comes_late_is_not_raised_once_more() -> None:
-    from asrconfig_go.guard.loader_retry import _late_signals_ignored
+    from asrconfig_go.guard.loader_retry import _ignore_late_signals
 
     heard: list[int] = []
     before = signal.signal(signal.SIGCHLD, lambda number, _: heard.append(number))
     try:
-        with _late_signals_ignored():
-            os.kill(os.getpid(), signal.SIGCHLD)
+        undo = _ignore_late_signals()
+        os.kill(os.getpid(), signal.SIGCHLD)
+        undo()
         assert heard == []
         os.kill(os.getpid(), signal.SIGCHLD)
         assert heard == [signal.SIGCHLD], "heard again afterwards"
