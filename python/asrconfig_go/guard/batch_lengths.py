@@ -36,10 +36,10 @@ def extent(inputs: Any) -> Extent:
     if name is None:
         return Extent(1)
     shape = inputs[name].shape
-    if len(shape) < 2:
-        return Extent(1)
-    length = int(shape[time_axis(inputs, name)])
-    return Extent(length, math.prod(shape[1:]) // max(1, length))
+    if len(shape) <= 2:
+        return Extent(int(shape[1]) if len(shape) == 2 else 1)
+    axis = time_axis(inputs, name)
+    return Extent(int(shape[axis]), math.prod(int(n) for i, n in enumerate(shape) if i not in (0, axis)))
 
 
 def time_axis(inputs: Any, name: str) -> int:

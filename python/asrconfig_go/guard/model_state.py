@@ -92,7 +92,7 @@ class Attributes:
         if self._known is not None and not every:
             return {key: vars(key[0]).get(key[1], _ABSENT) for key in self._known}
         owners = [self._trainer, *self._trainer.model.modules()]
-        return {(o, name): v for o in owners for name, v in vars(o).items() if _is_plain(v)}
+        return {(o, name): v for o in owners for name, v in vars(o).items() if type(v) in _PLAIN}
 
     def changed(self, before: dict[Key, Any]) -> dict[Key, Any]:
         """What is not as it was, with what it was."""
@@ -117,10 +117,7 @@ class Attributes:
 
 
 _ABSENT = object()
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or type(value) in (int, float, torch.Tensor)
+_PLAIN = {type(None), int, float, torch.Tensor}
 
 
 def _kept(before: Any, now: Any) -> bool:
