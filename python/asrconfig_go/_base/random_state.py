@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,41 +35,82 @@ def seed_cpu(seed: int) -> None:
 
 def cpu_state() -> dict[str, Any]:
     """That of the CPU's generators."""
-    return {"python": random.getstate(), "numpy": _numpy(), "torch": torch.get_rng_state()}
+    return {"python": _python(), "numpy": _numpy(), "torch": torch.default_generator.get_state()}
 
 
-class _NumpyState:
-    """numpy's state, which it takes 50 µs to give: asked for again only once something was drawn."""
+class _Twister:
+    """The state of a Mersenne twister, which takes 10 to 50 µs to give: asked for again only once something was drawn.
 
-    _BYTES = 624 * 4 + 4  # of a Mersenne twister: its words, and the place among them
+    That shows in the place among its words, and in any of these: all are others once each was drawn.
+    """
 
-    def __init__(self) -> None:
-        self._seen = b""
+    def __init__(
+        self,
+        holder: Any,
+        name: str,
+        address: Callable[[Any], int | None],
+        get: Callable[[], Any],
+        waits: Callable[[Any], bool],
+    ) -> None:
+        """The generator ``name`` of ``holder``, and the ``address`` of its words, if it has them.
+
+        ``waits``: whether in a state the second of two normal numbers waits, which is drawn unseen.
+        """
+        self._holder, self._name, self._address, self._get, self._waits = holder, name, address, get, waits
+        self._of: Any = None
+        self._words: Any = None
+        self.forget()
+
+    def forget(self) -> None:
+        """A state was put back: with the same words, a number may wait in it or not."""
+        self._seen: Any = None
         self._state: Any = None
+        self._waiting = False
 
     def __call__(self) -> Any:
-        twister = np.random.mtrand._rand._bit_generator
-        if not isinstance(twister, np.random.MT19937):
-            return np.random.get_state()
-        seen = ctypes.string_at(twister.ctypes.state_address, self._BYTES)
-        # A normal number that was drawn in a pair waits outside of the twister, so that one may be drawn unseen.
-        if seen != self._seen or self._state[3]:
-            self._seen, self._state = seen, np.random.get_state()
+        owner = getattr(self._holder, self._name)
+        if owner is not self._of:
+            address = self._address(owner)
+            self._of, self._words = owner, None if address is None else _Words.from_address(address)
+            self.forget()
+        words = self._words
+        if words is None:
+            return self._get()
+        seen = words[0], words[1], words[2], words[624]
+        if seen != self._seen or self._waiting:
+            self._seen, self._state = seen, self._get()
+            self._waiting = self._waits(self._state)
         return self._state
 
-    def put(self, state: Any) -> None:
-        """Put one back. With the same words, a number may wait in it or not."""
-        self._seen = b""
-        np.random.set_state(state)
+
+_Words = ctypes.c_uint32 * 625  # 624, and the place among them, which comes first or last
 
 
-_numpy = _NumpyState()
+def _in_python(generator: Any) -> int | None:
+    """Behind what every object has; None where that is not so."""
+    begin = object.__basicsize__
+    if type(generator).__basicsize__ < begin + ctypes.sizeof(_Words):
+        return None
+    place, *words = _Words.from_address(id(generator) + begin)
+    return id(generator) + begin if (*words, place) == random.getstate()[1] else None
+
+
+def _in_numpy(generator: Any) -> int | None:
+    return generator.ctypes.state_address if isinstance(generator, np.random.MT19937) else None
+
+
+_python = _Twister(random, "_inst", _in_python, random.getstate, lambda state: state[2] is not None)
+_numpy = _Twister(
+    np.random.mtrand._rand, "_bit_generator", _in_numpy, np.random.get_state, lambda state: bool(state[3])
+)
 
 
 def set_cpu_state(state: dict[str, Any]) -> None:
     """Put back what ``cpu_state`` gave. The torch seed, which the Trainer's sampler starts from, is part of it."""
     random.setstate(state["python"])
-    _numpy.put(state["numpy"])
+    np.random.set_state(state["numpy"])
+    _python.forget()
+    _numpy.forget()
     torch.set_rng_state(state["torch"])
 
 

@@ -81,21 +81,19 @@ class Window:
             ready = self._ranks.fetched(batches, count)
             batches, items = original(ready, count, *args, **kwargs)
             self.clear()
-            mine = Totals()
             for batch in batches:
-                mine.add(totals(batch, self._labels))
+                self.totals.add(totals(batch, self._labels))
             self.planned = len(batches)
             if self.wanted:
                 self._batches = list(batches)
-            self.totals, self._uneven = self._ranks.summed(mine, self._counts() if self.wanted else ())
+            if not self._ranks.alone:
+                self.totals, self._uneven = self._ranks.summed(self.totals, self._counts() if self.wanted else ())
             return batches, items
 
         return get_batch_samples
 
     def _counts(self) -> tuple[float, ...]:
         """For several processes: whether tokens of samples differ here, their number, and its square."""
-        if self._ranks.alone:
-            return ()
         counts = [n for batch in self._batches for n in row_tokens(batch, self._labels)] or [0]
         return float(len(set(counts)) > 1), float(counts[0]), float(counts[0] ** 2)
 
@@ -121,8 +119,9 @@ class Window:
 
     def returned(self) -> None:
         """The training step of what was handed out is over, or has failed: its copy is not needed any more."""
-        self._copies_changed = self._copies_changed or _changed(self._handed)
-        self._handed = []
+        if self._handed:
+            self._copies_changed = self._copies_changed or _changed(self._handed)
+            self._handed = []
 
     def watch_changes(self) -> None:
         """Learn whether steps change batches in place, at the end of a window."""

@@ -88,12 +88,13 @@ class Attempts:
         One sample is computed once more as it is: what was in the way may be gone. ``leave_out`` may then take a clip
         that does not fit alone out of the batch; it says whether it did.
         """
-        attempt, met = first, _Met(place, budget, leave_out)
+        attempt, met = first, None
         while True:
             self.running, begin = None, time.perf_counter()
             try:
                 return attempt()
             except Exception as error:
+                met = met or _Met(place, budget, leave_out)
                 go_on = self._decide(error, met, self.running)
                 if go_on is None:
                     raise

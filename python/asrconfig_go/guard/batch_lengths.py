@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,10 @@ class Extent:
 
 def input_name(inputs: Any) -> str | None:
     """The entry that is the model's input; None of a model with other names."""
-    return next((name for name in INPUTS if hasattr(inputs.get(name), "shape")), None)
+    for name in INPUTS:
+        if hasattr(inputs.get(name), "shape"):
+            return name
+    return None
 
 
 def extent(inputs: Any) -> Extent:
@@ -31,14 +35,11 @@ def extent(inputs: Any) -> Extent:
     name = input_name(inputs)
     if name is None:
         return Extent(1)
-    shape = [int(n) for n in inputs[name].shape]
-    if len(shape) < 2:
-        return Extent(1)
+    shape = inputs[name].shape
+    if len(shape) <= 2:
+        return Extent(int(shape[1]) if len(shape) == 2 else 1)
     axis = time_axis(inputs, name)
-    width = 1
-    for i, n in enumerate(shape[1:], 1):
-        width *= n if i != axis else 1
-    return Extent(shape[axis], width)
+    return Extent(int(shape[axis]), math.prod(int(n) for i, n in enumerate(shape) if i not in (0, axis)))
 
 
 def time_axis(inputs: Any, name: str) -> int:

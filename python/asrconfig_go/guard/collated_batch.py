@@ -24,9 +24,9 @@ class UnsplittableBatchError(InvalidArgumentError):
 def batch_size(inputs: Mapping[str, Any]) -> int:
     """The number of samples in a collated batch: the length of its labels or its input, or else of its first list."""
     for name in _MAIN:
-        value = inputs.get(name)
-        if value is not None and _per_sample(value):
-            return len(value)
+        count = _rows(inputs.get(name))
+        if count is not None:
+            return count
     others = list(_lengths(inputs).values())
     if not others:
         raise InvalidArgumentError(
@@ -37,13 +37,15 @@ def batch_size(inputs: Mapping[str, Any]) -> int:
 
 
 def _lengths(inputs: Mapping[str, Any]) -> dict[str, int]:
-    return {name: len(value) for name, value in inputs.items() if _per_sample(value)}
+    return {name: count for name, value in inputs.items() if (count := _rows(value)) is not None}
 
 
-def _per_sample(value: Any) -> bool:
-    """Tensors and arrays but scalars, and lists; not texts or settings."""
+def _rows(value: Any) -> int | None:
+    """The length of tensors and arrays but scalars, and of lists; None of texts and settings."""
     shape = getattr(value, "shape", None)
-    return len(shape) > 0 if shape is not None else isinstance(value, list | tuple)
+    if shape is None:
+        return len(value) if isinstance(value, list | tuple) else None
+    return int(shape[0]) if len(shape) else None  # len() of a tensor takes several times as long
 
 
 def split(inputs: Any, size: int) -> list[Any]:
@@ -71,7 +73,7 @@ def check_rows(inputs: Any) -> int:
 
 def piece(inputs: Any, start: int, stop: int) -> Any:
     """The samples from ``start`` to ``stop``, as the same kind of mapping."""
-    return like(inputs, {name: v[start:stop] if _per_sample(v) else v for name, v in inputs.items()})
+    return like(inputs, {name: v if _rows(v) is None else v[start:stop] for name, v in inputs.items()})
 
 
 def copied(inputs: Any) -> Any:
@@ -85,11 +87,13 @@ def pick(inputs: Any, rows: list[int]) -> Any:
     def chosen(value: Any) -> Any:
         return value[rows] if hasattr(value, "shape") else type(value)(value[i] for i in rows)
 
-    return like(inputs, {name: chosen(v) if _per_sample(v) else v for name, v in inputs.items()})
+    return like(inputs, {name: v if _rows(v) is None else chosen(v) for name, v in inputs.items()})
 
 
 def like(inputs: Any, values: dict[str, Any]) -> Any:
     """A mapping of the kind of ``inputs`` (``BatchFeature``, dict) with other values."""
+    if type(inputs) is dict:
+        return values
     made = copy.copy(inputs)
     if isinstance(made, UserDict):
         made.data = values  # a copy shares it

@@ -145,6 +145,7 @@ class Guard:
         self._attempts = Attempts(trainer, max_halvings, self.events, self._loading.ran_short, self._snapshots)
         self._evaluation_rule = EvaluationRule(trainer, rule)
         self._optimizer = OptimizerSteps(trainer, self._repeated, self._snapshots)
+        self._shared = cannot_retry(trainer)  # as it was at the newest step
         self._sums: list[Any] = []  # of the weights at a window's begin, where a step is the user's
         self._undo: list[Callable[[], None]] = []
 
@@ -294,14 +295,15 @@ class Guard:
         if self.unfit:
             return self._left_alone(model, inputs, args, kwargs)
         call, inner = self._window.begin(inputs), self._ranks.inner(model)
-        if cannot_retry(self.trainer):
+        self._shared = cannot_retry(self.trainer)
+        if self._shared:
             self._rule.settle(self._train_step, model, args, kwargs, matters=True, shared=True)
             try:
                 return self._step(model, [call], args, kwargs)
             except Exception as error:
                 self._save_snapshot(error)
                 raise
-        with self._ranks.together():
+        with self._ranks:
             split = is_split(*call.size(), self.budgets["training"])
             matters = self._window.planned > 1 or not self._ranks.alone or split
             self._rule.settle(self._train_step, inner, args, kwargs, matters)
@@ -309,7 +311,7 @@ class Guard:
         if self.unfit:
             self._window.clear()
             return self._left_alone(model, inputs, args, kwargs)
-        with self._ranks.together():
+        with self._ranks:
             self._left_out.before(call)
             if self._rule.losses.own_step and len(self._window.calls) == 1:
                 self._sums = tensor_sums(self.trainer.model.parameters())
@@ -328,7 +330,7 @@ class Guard:
                 again,
                 lambda piece: self._left_out.take(call, piece),
             )
-        return self._finish(model, call) if self._window.complete else self._window.tell(call)
+        return self._finish(model, inner, call) if self._window.complete else self._window.tell(call)
 
     def _settle_again(self, model: Any, args: Any, kwargs: Any) -> None:
         """What a whole batch did not need to know; several processes have measured it with the window's beginning."""
@@ -406,7 +408,7 @@ class Guard:
             if len(calls) > 1:  # computed again
                 call.begin_again(attributes)
             call.loss = self._compute(model, call, args, kwargs)
-            attributes.learn(attributes.changed(call.attributes))
+            attributes.learn(call.attributes)
         return calls[-1].loss
 
     def _compute(self, model: Any, call: Call, args: Any, kwargs: Any) -> Any:
@@ -432,7 +434,7 @@ class Guard:
 
     def _parts(self, model: Any, call: Call, items: Any) -> Iterator[tuple[Any, Piece]]:
         budget, whole = self.budgets["training"], self._whole
-        if cannot_retry(self.trainer) or whole:
+        if self._shared or whole:
             budget = Budget()
         if call.inputs is not None:
             # Splitting needs memory, too: what fails before there are parts is of their size.
@@ -455,9 +457,8 @@ class Guard:
         for part in call.replacements:
             yield like(part, dict(part)), Piece(batch_size(part), extent(part), of_replacement=True)
 
-    def _finish(self, model: Any, call: Call) -> Any:
+    def _finish(self, model: Any, inner: Any, call: Call) -> Any:
         """The window is complete: the gradients of all processes together, scaled up for clips that were left out."""
-        inner = self._ranks.inner(model)
         gone = self._ranks.average(inner, self._window.left_out)
         self._ranks.share_buffers(model)
         self._window.watch_changes()

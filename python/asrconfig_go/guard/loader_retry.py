@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -53,22 +52,24 @@ class Loading:
         def get_batch_samples(epoch_iterator: Any, *args: Any, **kwargs: Any) -> Any:
             if self._samplers is None:
                 self._samplers = [(s, s.epoch) for s in _with_epochs(self._loader())]
-            found = None
-            with ExitStack() as quiet:
+            found, undo = None, _nothing
+            try:
+                if self._short is None:
+                    found = original(self._again or epoch_iterator, *args, **kwargs)
+            except Exception as error:
+                undo = _ignore_late_signals()
+                if self._begin is None or not self._ran_out(error):
+                    undo()
+                    raise
+                clear_frames(error)
+                self._short = first_line(error)
+            if found is None:
                 try:
-                    if self._short is None:
-                        found = original(self._again or epoch_iterator, *args, **kwargs)
-                except Exception as error:
-                    quiet.enter_context(_late_signals_ignored())
-                    if self._begin is None or not self._ran_out(error):
-                        raise
-                    clear_frames(error)
-                    self._short = first_line(error)
-                if found is None:
                     free_memory()
                     self._happened("loading", self._short, *self._fewer_workers())
-                    self._short = None
-            if found is None:
+                finally:
+                    undo()
+                self._short = None
                 found = original(self._restarted(), *args, **kwargs)
             self._delivered += len(found[0])
             return found
@@ -140,17 +141,20 @@ def _worker_gone(error: Exception) -> bool:
     return isinstance(found, ConnectionError | EOFError | FileNotFoundError) and not str(found).startswith("Caught ")
 
 
-@contextmanager
-def _late_signals_ignored() -> Iterator[None]:
+def _nothing() -> None:
+    """Nothing is to be undone."""
+
+
+def _ignore_late_signals() -> Callable[[], None]:
     """While a worker's death is handled: its signal may arrive only now, and torch's handler would raise once more."""
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
-        yield
-        return
+        return _nothing
     before = signal.signal(signal.SIGCHLD, lambda *_: None)
-    try:
-        yield
-    finally:
+
+    def undo() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
+
+    return undo
 
 
 def _with_epochs(loader: Any) -> list[Any]:

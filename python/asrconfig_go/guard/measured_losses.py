@@ -156,8 +156,11 @@ class MeasuredLosses:
             return found
 
         def run(part: Any) -> None:
-            with without_accumulation(self._trainer):
+            undo = without_accumulation(self._trainer)
+            try:
                 train_step(model, part, *args, **kwargs)
+            finally:
+                undo()
 
         step = CustomStep(self._trainer, model, self._window.attributes, run, keeps_weights=not self.own_step)
         first = copied(piece(batch, 0, 1))
@@ -258,21 +261,23 @@ class MeasuredLosses:
             return one_number(trainer, trainer.compute_loss(model, inputs, num_items_in_batch=items))
 
 
-@contextlib.contextmanager
-def without_accumulation(trainer: Any) -> Iterator[None]:
-    """Inside, the Trainer accumulates one micro-batch: its loss is not divided."""
+def without_accumulation(trainer: Any) -> Callable[[], None]:
+    """Let the Trainer accumulate one micro-batch, so that its loss is not divided; gives the way back."""
     name = "current_gradient_accumulation_steps"
     steps, now = trainer.args.gradient_accumulation_steps, getattr(trainer, name, None)
+    if steps == now == 1:
+        return lambda: None
     trainer.args.gradient_accumulation_steps = 1
     setattr(trainer, name, 1)
-    try:
-        yield
-    finally:
+
+    def undo() -> None:
         trainer.args.gradient_accumulation_steps = steps
         if now is None:
             delattr(trainer, name)
         else:
             setattr(trainer, name, now)
+
+    return undo
 
 
 def one_number(trainer: Any, loss: Any) -> Any:
@@ -281,9 +286,9 @@ def one_number(trainer: Any, loss: Any) -> Any:
         loss = loss[0]
     if not hasattr(loss, "backward"):
         raise InvalidArgumentError(f"compute_loss gives {type(loss).__name__}, not a tensor", "return the model's loss")
-    if trainer.args.n_gpu > 1:
-        return loss.mean()  # one of each GPU: what the Trainer does with them
     if loss.numel() != 1:
+        if trainer.args.n_gpu > 1:
+            return loss.mean()  # one of each GPU: what the Trainer does with them
         raise InvalidArgumentError(
             f"compute_loss gives a loss of shape {tuple(loss.shape)}", "return one number: its mean() or its sum()"
         )

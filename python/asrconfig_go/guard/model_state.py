@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -92,7 +92,7 @@ class Attributes:
         if self._known is not None and not every:
             return {key: vars(key[0]).get(key[1], _ABSENT) for key in self._known}
         owners = [self._trainer, *self._trainer.model.modules()]
-        return {(o, name): v for o in owners for name, v in vars(o).items() if _is_plain(v)}
+        return {(o, name): v for o in owners for name, v in vars(o).items() if type(v) in _PLAIN}
 
     def changed(self, before: dict[Key, Any]) -> dict[Key, Any]:
         """What is not as it was, with what it was."""
@@ -100,10 +100,10 @@ class Attributes:
             key: before.get(key, _ABSENT) for key, v in self.now().items() if not _kept(before.get(key, _ABSENT), v)
         }
 
-    def learn(self, changed: Iterable[Key]) -> None:
-        """Steps set these, and no others."""
-        self._known = self._known or set()
-        self._known.update(changed)
+    def learn(self, before: dict[Key, Any]) -> None:
+        """Steps set what has changed since ``before``, and what they are known to set; nothing else."""
+        if self._known is None or self._known:
+            self._known = {*(self._known or ()), *self.changed(before)}
 
     def put(self, before: dict[Key, Any], but_tensors: bool = False) -> None:
         """Restore what has changed."""
@@ -117,10 +117,7 @@ class Attributes:
 
 
 _ABSENT = object()
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or type(value) in (int, float, torch.Tensor)
+_PLAIN = {type(None), int, float, torch.Tensor}
 
 
 def _kept(before: Any, now: Any) -> bool:

@@ -109,6 +109,9 @@ class _Written:
         self.had_state = {id(p) for p, state in states if state}
         self.of_state = [v for _, state in states for v in state.values() if hasattr(v, "_version")]
         self.tensors = [*self.weights, *self.of_state]
+        steps = [state.get("step") for _, state in states if state] if _counts_first(optimizer) else [None]
+        counted = all(hasattr(step, "_version") for step in steps)
+        self._watched = [*self.weights, *steps] if counted else self.tensors
         some = [state for _, state in states if state]
         self.counted = some if some and _numbers(some[0]) else []  # in numbers: then for all weights
         self.is_old = False
@@ -134,8 +137,8 @@ class _Written:
         return all(id(tensor) in known for tensor in now.tensors)
 
     def versions(self) -> int:
-        """Grows when any of the tensors is written to, as the counter of each does."""
-        return sum(map(_version, self.tensors))
+        """Grows when a step writes to any of the tensors, as the counter of each does."""
+        return sum(map(_version, self._watched))
 
     def before(self) -> int:
         """``versions`` as they were after the last step: whoever has written to weights since, has to the first one."""
@@ -174,8 +177,8 @@ class _Before:
     def __init__(self, written: _Written, optimizer: Any, first: bool) -> None:
         self._optimizer, self._written, self._versions = optimizer, written, written.before()
         # Numbers grow before anything is allocated: steps of Adafactor, what Prodigy keeps in its groups.
-        owners = [vars(optimizer), *optimizer.param_groups, *written.counted]
-        self._numbers = [(owner, _numbers(owner)) for owner in owners]
+        self._owned = [(owner, dict(owner)) for owner in (vars(optimizer), *optimizer.param_groups)]
+        self._owned += [(state, _numbers(state)) for state in written.counted]  # its tensors may be replaced
         self._copies: list[tuple[Any, Any]] | None = None
         if first and not written.had_state:
             used = [p for p in written.weights if p.grad is not None]
@@ -202,13 +205,21 @@ class _Before:
         for p in self._written.weights:
             if id(p) not in self._written.had_state:
                 self._optimizer.state.pop(p, None)
-        for owner, numbers in self._numbers:
+        for owner, owned in self._owned:
+            numbers = _numbers(owned)
             for name in set(_numbers(owner)) - set(numbers):
                 del owner[name]
             owner.update(numbers)
         with torch.no_grad():
             for p, value in self._copies or ():
                 p.copy_(value)
+
+
+def _counts_first(optimizer: Any) -> bool:
+    """Whether a step grows the tensor ``step`` of a weight before it writes to other state of it."""
+    import torch
+
+    return type(optimizer) in (torch.optim.Adam, torch.optim.AdamW)
 
 
 def _numbers(owner: dict[str, Any]) -> dict[str, Any]:

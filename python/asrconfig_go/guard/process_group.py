@@ -42,17 +42,14 @@ class ProcessGroup:
 
     def __init__(self, trainer: Any) -> None:
         self.size: int = trainer.args.world_size
-        self._trainer = trainer
-
-    @property
-    def alone(self) -> bool:
+        self.alone: bool = self.size == 1
         """Whether there is one process only."""
-        return self.size == 1
+        self._trainer = trainer
 
     def inner(self, model: Any) -> Any:
         """The model that computes without collectives; where DDP was compiled, not the compiled one."""
         bare = model._modules.get("_orig_mod", model)  # getattr is slow where there is none
-        return bare.module if isinstance(bare, DistributedDataParallel) else model
+        return bare.module if DistributedDataParallel in type(bare).__mro__ else model  # so is isinstance, of an ABC
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
@@ -70,22 +67,18 @@ class ProcessGroup:
         finally:
             undo()
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """Runs what each process does by itself: if it fails for good, the others are notified instead of waiting."""
-        try:
-            yield
-        except OtherProcessFailedError:
-            raise
-        except Exception:
-            if not self.alone:
-                self._tell_failure()
-            raise
+    def __enter__(self) -> None:
+        """Inside, each process works by itself: if one fails for good, the others are notified instead of waiting."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, _: object) -> None:
+        failed = isinstance(error, Exception) and not isinstance(error, OtherProcessFailedError)
+        if failed and not self.alone:
+            self._tell_failure()
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
-        """As ``together``, and the others are waited for: it has succeeded in all processes, or fails in all."""
-        with self.together():
+        """The same, and the others are waited for: it has succeeded in all processes, or fails in all."""
+        with self:
             yield
         if not self.alone:
             self._meet()
@@ -103,8 +96,6 @@ class ProcessGroup:
 
         They are whether those of this process do, how many tokens its first sample has, and the square of that.
         """
-        if self.alone:
-            return mine, None
         found, (_, differ, total, squares, *_) = self._meet(mine, counts)
         return found, (bool(differ) or squares * self.size != total**2) if counts else None
 

@@ -49,9 +49,9 @@ class WeightedLosses:
         self._weight = weight if rule == "sum" else weight * (self._ranks.size / (self._rule.factor or 1.0))
         self._rule.used |= cut or self._window.planned > 1
         self._arrived = 0
+        undo = without_accumulation(self._trainer)
         try:
-            with without_accumulation(self._trainer):
-                told = train_step(model, part, *args, **kwargs)
+            told = train_step(model, part, *args, **kwargs)
             if not self._arrived and cut:
                 raise InvalidArgumentError(
                     f"training_step of {type(self._trainer).__name__} leaves a part of a batch out, by not calling "
@@ -64,6 +64,7 @@ class WeightedLosses:
             return told.float() if told.element_size() < 4 else told  # they are added up
         finally:
             self._weight = None
+            undo()
 
     def _share(self, rule: str, part: Any, cut: bool) -> Any:
         """The share of a micro-batch in its optimizer step; 1 of one that is all of it, which needs no counting."""

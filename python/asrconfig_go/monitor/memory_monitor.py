@@ -24,6 +24,7 @@ from .torch_counters import Counters, TorchCounters
 
 _NAN = float("nan")
 _MOST_HELD = 32  # steps
+_TOLD = ("number", "kind", "spent_s", "waited_s", "audio_s", "padded_s", "longest_s", "arithmetic_s")
 _KINDS = {kind: number for number, kind in enumerate(STEP_KINDS)}
 
 
@@ -134,9 +135,9 @@ class MemoryMonitor:
         self._stats = Stats()
         self._refresh = native.stats_reader(started["monitor"], self._stats)
         self._gpus = [self._stats.gpu[i] for i in range(len(self.gpu_names))]
-        slots = [Step() for _ in range(_MOST_HELD)]
-        self._slots = [(step, native.step_putter(started["monitor"], step)) for step in slots]
-        self._held: list[float] = []  # when the steps ended that the library has not been told of
+        self._step = Step()
+        self._put = native.step_putter(started["monitor"], self._step)
+        self._held: list[tuple[Any, ...]] = []  # steps that the library has not been told of: their end, and _TOLD
         self._told = float("-inf")
         self._torch = TorchCounters(checked("reset_peaks", reset_peaks, bool))
         self._number, self._last_step = 0, time.perf_counter()
@@ -209,31 +210,26 @@ class MemoryMonitor:
         if number is None:
             number = self._number + (kind == "train")
         elapsed, self._number, self._last_step = now - self._last_step, number, now
-        step, _ = self._slots[len(self._held)]
-        step.number, step.kind = number, which
-        step.spent_s = elapsed if spent_s is None else spent_s
-        step.waited_s = _NAN if waited_s is None else waited_s
-        step.audio_s = _NAN if audio_s is None else audio_s
-        step.padded_s = _NAN if padded_s is None else padded_s
-        step.longest_s = _NAN if longest_s is None else longest_s
-        step.arithmetic_s = _NAN if arithmetic_s is None else arithmetic_s
-        self._held.append(now)
+        spent_s = elapsed if spent_s is None else spent_s
+        self._held.append((now, number, which, spent_s, waited_s, audio_s, padded_s, longest_s, arithmetic_s))
         if kind != "train" or len(self._held) == _MOST_HELD or now - self._told >= self.interval_ms / 1e3:
             self._tell(now, self._torch.read())
 
     def _tell(self, now: float, counters: Sequence[Counters] = ()) -> None:
         """Hand over the steps that were held, the last one once for each GPU that this process uses."""
-        held, self._held, self._told = self._held, [], now
-        for ended, (step, put) in zip(held, self._slots, strict=False):
+        held, self._held, self._told, step = self._held, [], now, self._step
+        for left, (ended, *told) in zip(range(len(held) - 1, -1, -1), held, strict=True):
+            for name, value in zip(_TOLD, told, strict=True):
+                setattr(step, name, _NAN if value is None else value)
             step.ago_s, step.gpu = now - ended, -1
             step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = step.largest_free = _NAN
-            if ended != held[-1] or not counters:
-                self._hot(put)
+            if left or not counters:
+                self._hot(self._put)
         for i, found in enumerate(counters):
             step.gpu, step.allocated, step.reserved, step.peak_allocated, step.peak_reserved = found
             if i > 0:  # its times count once
                 step.spent_s = step.waited_s = step.audio_s = step.padded_s = step.longest_s = step.arithmetic_s = _NAN
-            self._hot(put)
+            self._hot(self._put)
 
     def event(self, kind: str, text: str, gpu: int = -1) -> None:
         """Write down something that happened, as ``event("training", "epoch 2 begins")``. Not after the stop."""

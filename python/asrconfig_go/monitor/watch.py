@@ -94,14 +94,12 @@ class Watch:
     def step(self, number: int, steps: int) -> None:
         """An optimizer step has ended."""
         self._at = number, steps
-        if self.active:
-            self._tell(self._step, number)
+        if self._tell(self._step, number):
             self._look(number, steps)
 
     def evaluated_batch(self, number: int, steps: int) -> None:
         """A batch of an evaluation or a prediction has ended."""
-        if self.active:
-            self._tell(self._other, "evaluation")
+        if self._tell(self._other, "evaluation"):
             self._look(number, steps)
 
     def evaluated(self, number: int) -> None:
@@ -160,13 +158,15 @@ class Watch:
         with contextlib.suppress(Exception):
             self.monitor.stop()
 
-    def _tell(self, function: Callable[..., Any], *arguments: Any) -> None:
-        if self.problem or not self.monitor.running:
-            return
+    def _tell(self, function: Callable[..., Any], *arguments: Any) -> bool:
+        """Call what tells the monitor of something; whether it works."""
+        if not self.active:
+            return False
         try:
             function(*arguments)
         except Exception as error:
             self.give_up(error)
+        return not self.problem
 
     def _step(self, number: int) -> None:
         seen: dict[str, Any] = {} if self.inputs is None else self.inputs.take()

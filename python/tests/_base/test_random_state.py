@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from asrconfig_go._base.random_state import cpu_state, set_cpu_state
     "draw",
     [
         lambda: random.random(),
+        lambda: random.gauss(0, 1),  # in pairs: every second one leaves the twister as it is
         lambda: np.random.rand(),
-        lambda: np.random.randn(),  # in pairs: every second one leaves the twister as it is
+        lambda: np.random.randn(),  # so are these
         lambda: torch.rand(()).item(),
     ],
 )
@@ -42,3 +44,34 @@ def test_a_state_that_is_put_back_is_told_with_the_number_that_waits() -> None:
     np.random.rand()
     set_cpu_state(again)
     assert np.random.randn() == second
+
+
+def test_states_are_asked_for_again_only_once_something_was_drawn() -> None:
+    random.seed(0)
+    np.random.seed(0)
+    first, second = cpu_state(), cpu_state()
+    random.random()
+    np.random.rand()
+    third = cpu_state()
+    random.seed(0)
+    np.random.seed(0)
+    again = cpu_state()
+    for name in ("python", "numpy"):
+        assert first[name] is second[name] is not third[name], name
+        assert repr(again[name]) == repr(first[name]) != repr(third[name]), name
+
+
+@pytest.mark.skipif(not hasattr(np.random, "set_bit_generator"), reason="numpy before 1.24")
+@pytest.mark.filterwarnings("ignore:get_state and legacy")
+def test_another_generator_of_numpy_is_asked_each_time() -> None:
+    state_of: Any = np.random
+    twister = state_of.get_bit_generator()
+    try:
+        state_of.set_bit_generator(np.random.PCG64(0))
+        state, drawn = cpu_state(), np.random.rand()
+        assert cpu_state()["numpy"] is not state["numpy"]
+        set_cpu_state(state)
+        assert np.random.rand() == drawn
+    finally:
+        state_of.set_bit_generator(twister)
+    assert cpu_state()["numpy"] is cpu_state()["numpy"]

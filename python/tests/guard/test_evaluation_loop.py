@@ -78,6 +78,42 @@ def test_a_half_done_later_step_is_not_repeated(tmp_path: Path, how: str, at: in
         assert "half done: continue from the last checkpoint" in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize(("function", "half"), [("_foreach_add_", False), ("_foreach_lerp_", True)])
+@pytest.mark.parametrize("kind", ["Adam", "AdamW"])
+def test_how_far_adam_has_come_is_seen_by_its_count_of_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, function: str, half: bool
+) -> None:
+    """Without decay weights come last: of a step that failed after its first write they are what they were."""
+    real = getattr(torch, function)
+
+    def run(fails_at: int | None) -> Any:
+        torch.manual_seed(0)
+        model = Regression()
+        optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.05, weight_decay=0.0, foreach=True)
+        trainer = tiny_trainer(tmp_path, model=model, optimizers=(optimizer, None))
+        guard = attach(trainer)
+        left = [fails_at]
+
+        def failing(*args: Any, **kwargs: Any) -> Any:
+            if trainer.state.global_step == left[0]:
+                left[0] = None
+                raise OutOfMemory(OUT_OF_MEMORY)
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(torch, function, failing)
+        trainer.train()
+        return [p.detach().clone() for p in model.parameters()], guard
+
+    calm, _ = run(None)
+    if half:
+        with pytest.raises(OutOfMemory):
+            run(3)
+    else:
+        got, guard = run(3)
+        assert [event.place for event in guard.events] == ["optimizer"]
+        assert all(map(torch.equal, got, calm))
+
+
 def test_an_optimizer_that_never_fits_is_explained(tmp_path: Path) -> None:
     with pytest.raises(InfeasiblePlanError, match="optimizer's step ran out of GPU memory") as caught:
         stepped(tmp_path, "state", [1, 2, 3])
@@ -385,13 +421,14 @@ def test_a_gradient_scaler_goes_on_as_if_nothing_had_happened(tmp_path: Path, pl
 
 
 def test_a_signal_that_comes_late_is_not_raised_once_more() -> None:
-    from asrconfig_go.guard.loader_retry import _late_signals_ignored
+    from asrconfig_go.guard.loader_retry import _ignore_late_signals
 
     heard: list[int] = []
     before = signal.signal(signal.SIGCHLD, lambda number, _: heard.append(number))
     try:
-        with _late_signals_ignored():
-            os.kill(os.getpid(), signal.SIGCHLD)
+        undo = _ignore_late_signals()
+        os.kill(os.getpid(), signal.SIGCHLD)
+        undo()
         assert heard == []
         os.kill(os.getpid(), signal.SIGCHLD)
         assert heard == [signal.SIGCHLD], "heard again afterwards"
