@@ -11,9 +11,8 @@ from .._base.errors import InfeasiblePlanError
 from .accumulation_window import Call, Window
 from .attempts import Piece
 from .batch_lengths import extent, spoken_lengths
-from .collated_batch import batch_size, pick
+from .collated_batch import batch_size
 from .micro_batch_budget import Budget
-from .padding import trimmed
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -53,9 +52,7 @@ class OversizedClips:
 
     def _take_longest(self, call: Call, lengths: list[int]) -> None:
         longest = max(range(len(lengths)), key=lambda i: lengths[i])
-        sample, rest = pick(call.inputs, [longest]), [i for i in range(len(lengths)) if i != longest]
-        sample = trimmed(sample, lengths[longest])
-        call.inputs = trimmed(pick(call.inputs, rest), max(lengths[i] for i in rest)) if rest else None
+        sample = call.take_out(longest, lengths)
         self._window.leave_out(sample)
         self.count += 1
         if callable(self._policy):
