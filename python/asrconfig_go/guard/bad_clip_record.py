@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..view.units import plural
+from ..view.units import plural, visible
 
 _SHOWN = 60  # characters of a text
 
@@ -36,12 +36,12 @@ class BadClip:
         """Row and path as far as they are known, else the beginning of its text."""
         row = "" if self.row is None else f"row {self.row}"
         known = " ".join(part for part in (row, self.path) if part)
-        return known or (f"the clip {self.text[:_SHOWN]!r}" if self.text else "a clip of unknown row")
+        return visible(known) or (f"the clip {self.text[:_SHOWN]!r}" if self.text else "a clip of unknown row")
 
     def __str__(self) -> str:
         length = "" if self.seconds is None else f", {self.seconds:.2f} s"
         text = f", {self.text[:_SHOWN]!r}" if self.text and not self.name.endswith("'") else ""
-        return f"{self.name}{length}{text}: {'; '.join((self.why, *self.findings))}"
+        return f"{self.name}{length}{text}: {'; '.join(filter(None, (self.why, *self.findings)))}"
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,10 @@ class BadBatch:
     """Something that went wrong in an optimizer step, and the clips to blame.
 
     ``what`` is ``"loss"`` or ``"gradient"`` (not finite), ``"jump"`` (a gradient norm far above the recent ones),
-    ``"memory"`` (a clip that does not fit alone) or ``"weights"`` (not finite already, so that no clip is to blame).
-    ``clips`` are those that stand out, none where no clip does alone. ``done`` is ``"reported"``, ``"left out"`` or
-    ``"raised"``. ``folder`` has the saved batch for ``asrconfig replay``, "" where none was written.
+    ``"memory"`` (a clip that does not fit alone, the longest of its batch) or ``"weights"`` (not finite already, so
+    that no clip is to blame). ``clips`` are those that stand out, none where no clip does alone. ``done`` is
+    ``"reported"``, ``"left out"`` or ``"raised"``. ``folder`` has the saved batch for ``asrconfig replay``, "" where
+    none was written.
     """
 
     global_step: int

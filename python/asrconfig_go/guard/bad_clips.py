@@ -19,7 +19,6 @@ from .._base.choices import BadClipPolicy
 from .._base.errors import AsrConfigError
 from .._base.out_of_memory import first_line, note
 from .accumulation_window import Call, Window
-from .attempts import Piece
 from .bad_clip_record import BadBatch
 from .batch_lengths import extent, spoken_lengths
 from .clip_measurement import ClipAlone, ClipMeasurement, broken, probes
@@ -170,16 +169,16 @@ class BadClips:
         self.batches.append(BadBatch(step, "weights", said, (), "reported", ""))
         logger.warning("%s", self.batches[-1])
 
-    def does_not_fit(self, model: Any, call: Call, piece: Piece | None, error: Exception) -> None:
+    def does_not_fit(self, call: Call, done: str, error: Exception | None = None) -> None:
         """A micro-batch of one clip ran out of memory for good: its batch is saved, and the longest clip named."""
-        if piece is None or piece.samples != 1 or call.inputs is None or piece.of_replacement:
+        if call.inputs is None or not self._window.planned:  # of a rehearsal
             return
-        self._model = model
         lengths = spoken_lengths(call.inputs) or [0] * batch_size(call.inputs)
         clips = [ClipAlone(call, i) for i in range(len(lengths))]
         longest = max(clips, key=lambda clip: lengths[clip.number])
-        batch = self._report("memory", "a clip does not fit alone", [call], clips, [longest], "raised", error=error)
-        note(error, str(batch))
+        batch = self._report("memory", "a clip does not fit alone", [call], clips, [longest], done, error=error)
+        if error is not None:
+            note(error, str(batch))
 
     def _report(
         self,
@@ -197,8 +196,9 @@ class BadClips:
         usual = statistics.median([clip.gradient_norm or 0.0 for clip in clips] or [0.0])
         why = {(id(clip.call), clip.number): _why(what, clip, usual) for clip in named}
         told = first_line(error) if error is not None else ""
-        self._told = True
-        batch = self._write(BadBatch(step, what, said, (), done, ""), self._model, calls, clips, why, told)
+        self._told = self._told or what != "memory"
+        model = self._trainer.model if self._model is None else self._model
+        batch = self._write(BadBatch(step, what, said, (), done, ""), model, calls, clips, why, told)
         self.batches.append(batch)
         logger.warning("%s (found in %.1f s)", batch, time.perf_counter() - begin)
         return batch

@@ -13,9 +13,9 @@ from .._base.errors import AsrConfigError
 from ..data.label_limits import Limits, limits_of
 from ..data.labels import repeats
 from ..view.units import plural
-from .batch_lengths import input_name, spoken_lengths, time_axis
+from .batch_lengths import extent, input_name, spoken_lengths, time_axis
 from .collated_batch import batch_size
-from .worst_batch import per_second
+from .worst_batch import is_mel, per_second
 
 _PADDING = -100
 _TIMES = 4.0  # as long as the median clip of the batch
@@ -37,6 +37,8 @@ class Measured:
 def look_at(inputs: Any, model: Any, labels: str = "labels") -> list[Measured]:
     """Each clip of a batch, by its input and labels."""
     lengths, rate, name = spoken_lengths(inputs), per_second(inputs, model), input_name(inputs)
+    if lengths is None and name is not None and "attention_mask" not in inputs and not is_mel(inputs, model):
+        lengths = [extent(inputs).length] * batch_size(inputs)
     texts = inputs.get(labels)
     found = []
     for i in range(batch_size(inputs)):

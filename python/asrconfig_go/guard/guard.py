@@ -146,7 +146,9 @@ class Guard:
         self._rule = LossRule(trainer, rule, ranks, self._window, split)
         self._losses = WeightedLosses(trainer, self._rule, ranks, self._window)
         self._micro_batch, self._cut_statistics = micro_batch, split_batch_statistics
-        self._left_out = OversizedClips(too_long, self.budgets["training"], self._window)
+        self._left_out = OversizedClips(
+            too_long, self.budgets["training"], self._window, lambda call: self._bad.does_not_fit(call, "left out")
+        )
         if max_halvings is None:
             max_halvings = 3 if too_long == "raise" else 20
         self._loading = Loading(trainer, self._once_more)
@@ -357,7 +359,9 @@ class Guard:
                     lambda piece: self._left_out.take(call, piece),
                 )
             except InfeasiblePlanError as error:
-                self._bad.does_not_fit(inner, call, self._attempts.running, error)
+                piece = self._attempts.running
+                if piece is not None and piece.samples == 1 and not piece.of_replacement:
+                    self._bad.does_not_fit(call, "raised", error)
                 raise
             self._bad.look(inner, items_of(args, kwargs), again)
         return self._finish(model, call) if self._window.complete else self._window.tell(call)

@@ -24,8 +24,15 @@ class OversizedClips:
     chunking: where to split a transcript is not known here. A function of the user's may know.
     """
 
-    def __init__(self, policy: TooLong | Callable[[Any], list[Any]], budget: Budget, window: Window) -> None:
-        self._policy, self._budget, self._window = policy, budget, window
+    def __init__(
+        self,
+        policy: TooLong | Callable[[Any], list[Any]],
+        budget: Budget,
+        window: Window,
+        found: Callable[[Call], None] = lambda _: None,
+    ) -> None:
+        """``found`` is called with the batch whose longest clip is about to be left out, once it has not fitted."""
+        self._policy, self._budget, self._window, self._found = policy, budget, window, found
         self.count = 0
 
     def before(self, call: Call) -> None:
@@ -46,6 +53,7 @@ class OversizedClips:
         known = self._budget.too_long
         self._budget.too_long = longest if known is None else min(known, longest)
         logger.warning("clips of %d values or more do not fit alone: they are left out from here on", longest)
+        self._found(call)
         self._take_longest(call, lengths)
         self.before(call)  # others of the batch that are as long need not be tried
         return True

@@ -74,7 +74,7 @@ def free_folder(output: Path, rank: int) -> Path | None:
 
 
 def bounded(batches: list[Any], named: list[list[int]]) -> tuple[list[dict[str, Any]], list[list[int]], bool]:
-    """The batches on the host, the numbers of the clips that are kept of each, and whether these are all.
+    """The batches, the numbers of the clips that are kept of each, and whether these are all.
 
     Where all take more than ``MOST_BYTES``, those ``named`` are kept alone, as many as fit.
     """
@@ -82,7 +82,7 @@ def bounded(batches: list[Any], named: list[list[int]]) -> tuple[list[dict[str, 
     whole = sum(map(_bytes, batches)) <= MOST_BYTES
     kept = every if whole else _fitting(batches, named)
     some = [batch if whole else pick(batch, rows) for batch, rows in zip(batches, kept, strict=True)]
-    return [_on_host(batch) for batch in some], kept, whole
+    return [dict(batch) for batch in some], kept, whole
 
 
 def _fitting(batches: list[Any], named: list[list[int]]) -> list[list[int]]:
@@ -98,12 +98,12 @@ def _bytes(batch: Any) -> int:
     return sum(v.numel() * v.element_size() for v in batch.values() if isinstance(v, torch.Tensor))
 
 
-def _on_host(batch: Any) -> dict[str, Any]:
+def on_host(batch: Any) -> dict[str, Any]:
+    """A copy of a collated batch in the host's memory, of what ``torch.load`` takes without running code."""
     return {name: v.detach().to("cpu", copy=True) if hasattr(v, "detach") else _plain(v) for name, v in batch.items()}
 
 
 def _plain(value: Any) -> Any:
-    """As ``torch.load`` takes it without running code."""
     if hasattr(value, "tolist"):
         return torch.as_tensor(value)
     return value if isinstance(value, str | int | float | bool | list | None) else repr(value)

@@ -19,7 +19,7 @@ from .clip_measurement import ClipAlone
 from .clip_rows import ClipRows
 from .collated_batch import batch_size
 from .loss_weights import labels_name
-from .saved_batch import SavedBatch, bounded, free_folder, settings_of, write_batch
+from .saved_batch import SavedBatch, bounded, free_folder, on_host, settings_of, write_batch
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -39,24 +39,24 @@ class BatchWriter:
     def __call__(
         self, batch: BadBatch, model: Any, calls: list[Call], clips: list[ClipAlone], why: dict[Clip, str], error: str
     ) -> BadBatch:
-        """``batch`` with its clips, and its folder if one was written; never raises for the sake of the file."""
+        """``batch`` with its clips, and its folder if one was written; never raises, whatever a batch is made of."""
         alone = {(id(clip.call), clip.number): clip for clip in clips}
         few = sum(batch_size(call.inputs) for call in calls) <= _MOST_READ
-        told = [self._clips(model, call, alone, why, few) for call in calls]
-        named = tuple(clip for of in told for clip in of if clip.why)
         try:
-            folder = self._save(replace(batch, clips=named), model, calls, told, error)
+            hosts = [on_host(call.inputs) for call in calls]  # where looking at it needs no memory of the GPU
+            told = [self._clips(model, call, host, alone, why, few) for call, host in zip(calls, hosts, strict=True)]
+            batch = replace(batch, clips=tuple(clip for of in told for clip in of if clip.why))
+            return replace(batch, folder=self._save(batch, model, calls, hosts, told, error))
         except Exception as failed:
             logger.warning("cannot save the batch: %s", failed)
-            folder = ""
-        return replace(batch, clips=named, folder=folder)
+            return batch
 
     def _clips(
-        self, model: Any, call: Call, alone: dict[Clip, ClipAlone], why: dict[Clip, str], few: bool
+        self, model: Any, call: Call, host: Any, alone: dict[Clip, ClipAlone], why: dict[Clip, str], few: bool
     ) -> list[BadClip]:
         labels = labels_name(self._trainer)
-        measured = look_at(call.inputs, model, labels)
-        unusual = findings(measured, model, labels in call.inputs)
+        measured = look_at(host, model, labels)
+        unusual = findings(measured, model, labels in host)
         rows, found = self._rows_of(call), []
         for i, clip in enumerate(measured):
             key = (id(call), i)
@@ -68,11 +68,11 @@ class BatchWriter:
                 self._rows.unknown = (
                     "labels of the dataset and of the batch differ: the collator changes them or the order"
                 )
-            own, count = alone.get(key), len(clip.labels) if labels in call.inputs else None
+            own, count = alone.get(key) or ClipAlone(call, i), len(clip.labels) if labels in host else None
             found.append(
                 BadClip(
                     row if known else None, path, text, clip.seconds, count,
-                    _number(own and own.loss), _number(own and own.gradient_norm), why.get(key, ""), unusual[i],
+                    _number(own.loss), _number(own.gradient_norm), why.get(key, ""), unusual[i],
                 )
             )  # fmt: skip
         return found
@@ -83,14 +83,16 @@ class BatchWriter:
             return None
         return self._rows.of(number, call.kept, batch_size(call.inputs))
 
-    def _save(self, batch: BadBatch, model: Any, calls: list[Call], told: list[list[BadClip]], error: str) -> str:
+    def _save(
+        self, batch: BadBatch, model: Any, calls: list[Call], hosts: list[Any], told: list[list[BadClip]], error: str
+    ) -> str:
         trainer = self._trainer
         folder = free_folder(Path(trainer.args.output_dir), trainer.args.process_index)
         if folder is None or (batch.what != "memory" and not batch.clips and trainer.args.process_index):
             return ""  # of several processes, one without a clip to blame has nothing to add
         named = [[i for i, clip in enumerate(of) if clip.why] for of in told]
-        batches, kept, whole = bounded([call.inputs for call in calls], named)
-        config = getattr(bare(model), "config", None)
+        batches, kept, whole = bounded(hosts, named)
+        config: Any = getattr(bare(model), "config", None)
         record = SavedBatch(
             what=batch.what, said=batch.said, error=error, at_unix_s=time.time(), global_step=batch.global_step,
             epoch=trainer.state.epoch, rank=trainer.args.process_index,
