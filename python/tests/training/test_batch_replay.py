@@ -78,7 +78,7 @@ def test_a_loss_that_overflows_in_half_precision_is_tried_in_others(tmp_path: Pa
     told["settings"] |= {"fp16": True, "bf16": False}
     (folder / "batch.json").write_text(json.dumps(told))
 
-    class Narrow(Module):
+    class Narrow(Module):  # type: ignore[misc]
         """Its product is too large for 16 bits of which 5 are the exponent's."""
 
         def __init__(self) -> None:
@@ -107,7 +107,7 @@ def does_not_fit(trainer: Any) -> Path:
 
 
 def test_what_a_model_raises_is_shown(run: Path) -> None:
-    class Failing(Module):
+    class Failing(Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.weight = torch.nn.Parameter(torch.ones(()))
@@ -123,7 +123,7 @@ def test_what_a_model_raises_is_shown(run: Path) -> None:
 
 
 def test_where_no_clip_stands_out_that_is_said(run: Path) -> None:
-    class Calm(Module):
+    class Calm(Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.weight = torch.nn.Parameter(torch.ones(()))
