@@ -15,7 +15,7 @@ from .._base.files import user_path
 from ..guard.bad_clip_record import BadClip
 from ..guard.saved_batch import SavedBatch, read_batch
 from ..view.render import box
-from ..view.units import gib, plural
+from ..view.units import gib, plural, visible
 from .replayed_clips import Replayed, Replays, standing_out
 from .saved_model import load_saved
 
@@ -169,7 +169,8 @@ def _row(each: ReplayedClip) -> tuple[str, ...]:
     clip, mark = each.clip, "→ " if each.stands_out else "  "
     seconds = "–" if clip.seconds is None else f"{clip.seconds:.2f}"
     figures = _figures(each.loss, each.gradient_norm, each.memory_bytes, each.error)
-    return (f"{mark}{clip.name[-40:]}", seconds, "–" if clip.labels is None else str(clip.labels), *figures)
+    name = f"row {clip.row} {Path(clip.path).name}" if clip.row is not None and clip.path else clip.name
+    return (f"{mark}{visible(name)[:40].rstrip()}", seconds, "–" if clip.labels is None else str(clip.labels), *figures)
 
 
 def _figures(loss: float | None, gradient: float | None, memory: int | None, error: str) -> tuple[str, str, str]:

@@ -9,14 +9,23 @@ from typing import Any
 from .._base.errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
 from .._base.hub_downloads import from_hub
 from .._base.out_of_memory import first_line
+from ..guard.clip_measurement import broken
 from ..guard.saved_batch import SavedBatch
 from .checkpoints import checkpoints, incomplete, step_of
 
+_BEGAN = "name the checkpoint or the model that the training began with: --model"
 _OWN = "from Python: asrconfig_go.training.replay_batch(folder, model=model)"
 
 
 def load_saved(folder: Path, saved: SavedBatch, model: Any) -> tuple[Any, str]:
-    """The model, and where its weights come from."""
+    """The model, and where its weights come from. Raises ``InvalidArgumentError`` for weights that are not finite."""
+    loaded, source = _loaded(folder, saved, model)
+    if name := broken(loaded):
+        raise InvalidArgumentError(f"{name} of {source} is not finite", _BEGAN)
+    return loaded, source
+
+
+def _loaded(folder: Path, saved: SavedBatch, model: Any) -> tuple[Any, str]:
     import torch
 
     if isinstance(model, torch.nn.Module):
@@ -44,14 +53,14 @@ def load_saved(folder: Path, saved: SavedBatch, model: Any) -> tuple[Any, str]:
 
 
 def _checkpoint(folder: Path, saved: SavedBatch) -> Path:
-    """The newest checkpoint of the run from before the step."""
-    before = [path for path in checkpoints(folder.resolve().parent) if step_of(path) <= saved.global_step]
-    found = next((path for path in reversed(before) if not incomplete(path)), None)
+    """The run's newest checkpoint from before the step, else its first one."""
+    run = folder.resolve().parent
+    there = checkpoints(run)
+    before = [path for path in there if step_of(path) <= saved.global_step]
+    after = there[len(before) :]
+    found = next((path for path in (*reversed(before), *after) if not incomplete(path)), None)
     if found is None:
-        raise NotFoundError(
-            f"{folder.resolve().parent} has no checkpoint from before step {saved.global_step + 1}",
-            "name the checkpoint or the model that the training began with: --model",
-        )
+        raise NotFoundError(f"{run} has no checkpoint to load weights from", _BEGAN)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_the_command_prints_the_clip(run: Path, capsys: pytest.CaptureFixture[st
     assert main(["replay", str(run / "bad-batch")]) == 0
     lines = capsys.readouterr().out.splitlines()
     marked = [line.split() for line in lines if line.startswith("→")]
-    assert marked == [["→", "row", str(BAD), f"clips/{BAD}.wav", "0.05", "4", "nan", "nan", "–"]]
+    assert marked == [["→", "row", str(BAD), f"{BAD}.wav", "0.05", "4", "nan", "nan", "–"]]
     assert main(["replay", str(run / "bad-batch"), "--model", str(run / "checkpoint-2"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["weights"].endswith("checkpoint-2")
@@ -136,6 +137,17 @@ def test_where_no_clip_stands_out_that_is_said(run: Path) -> None:
     assert "no clip stands out with the weights of the given Calm" in str(found)
 
 
+def test_without_a_checkpoint_from_before_the_first_one_is_taken(run: Path, tmp_path: Path) -> None:
+    trainer = bad_trainer(tmp_path, save_strategy="steps", save_steps=2)
+    attach(trainer)
+    trainer.train()
+    with pytest.raises(InvalidArgumentError, match="checkpoint-2 is not finite"):
+        replay_batch(tmp_path / "bad-batch")
+    shutil.rmtree(tmp_path / "checkpoint-2")
+    shutil.copytree(run / "checkpoint-2", tmp_path / "checkpoint-2")
+    assert replay_batch(tmp_path / "bad-batch").weights == str(tmp_path / "checkpoint-2")
+
+
 def test_what_cannot_be_loaded(run: Path, tmp_path: Path) -> None:
     folder = run / "bad-batch"
     with pytest.raises(InvalidArgumentError, match="list is no model"):
@@ -150,7 +162,7 @@ def test_what_cannot_be_loaded(run: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     for name in ("batch.json", "batch.pt"):
         (tmp_path / "elsewhere" / name).write_bytes((folder / name).read_bytes())
-    with pytest.raises(NotFoundError, match=r"no checkpoint from before step 2\s.*--model"):
+    with pytest.raises(NotFoundError, match=r"no checkpoint to load weights from\s.*--model"):
         replay_batch(tmp_path / "elsewhere")
     told = json.loads((folder / "batch.json").read_text()) | {"architecture": "Mine"}
     (tmp_path / "elsewhere/batch.json").write_text(json.dumps(told))
