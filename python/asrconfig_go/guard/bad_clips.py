@@ -101,9 +101,8 @@ class BadClips:
     def _wrong(self, calls: list[Call], complete: bool) -> str:
         """``"loss"``, ``"gradient"`` or ""."""
         losses = [call.loss for call in calls]
-        gradients = [p.grad.sum() for p in self._probes if p.grad is not None] if complete else []
-        if self._norms.scaled():
-            gradients = []
+        probes = self._probes if complete and not self._norms.scaled else ()
+        gradients = [p.grad.sum() for p in probes if p.grad is not None]
         if _finite([*losses, *gradients]):
             return ""
         return "gradient" if _finite(losses) else "loss"

@@ -29,11 +29,15 @@ class GradientNorms:
         self._host: Any = None
         self._event: Any = None
         self._undo: Callable[[], None] = lambda: None
+        self.scaled = False
+        """Whether a loss scaler skips steps whose gradients overflow, as it is meant to."""
 
     def follow(self) -> None:
         """Of the accelerator that the Trainer has now."""
         self.remove()
         accelerator = self._trainer.accelerator
+        scaler = getattr(accelerator, "scaler", None)
+        self.scaled = scaler is not None and bool(scaler.is_enabled())
         self._undo = override(accelerator, "clip_grad_norm_", self._noting(accelerator.clip_grad_norm_))
 
     def remove(self) -> None:
@@ -57,11 +61,6 @@ class GradientNorms:
         self._event.record()
         return self._host
 
-    def scaled(self) -> bool:
-        """Whether a loss scaler skips steps whose gradients overflow, as it is meant to."""
-        scaler = getattr(self._trainer.accelerator, "scaler", None)
-        return scaler is not None and bool(scaler.is_enabled())
-
     def look(self) -> tuple[float, float] | None:
         """The norm of the step that is over, and the median of those before, where that is unusual; else None."""
         newest, self._newest = self._newest, None
@@ -71,7 +70,9 @@ class GradientNorms:
             self._event.synchronize()
         norm = float(newest)
         if not math.isfinite(norm):
-            return None if self.scaled() else (norm, math.nan)
-        usual = statistics.median(self._recent) if len(self._recent) >= LEAST else math.inf
-        self._recent.append(norm)
+            return None if self.scaled else (norm, math.nan)
+        recent, usual = self._recent, math.inf
+        if len(recent) >= LEAST and norm > FACTOR * min(recent):  # else it cannot be far above their median
+            usual = statistics.median(recent)
+        recent.append(norm)
         return (norm, usual) if norm > FACTOR * usual > 0 else None
