@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -191,7 +190,7 @@ class BadClips:
         error: Exception | None = None,
     ) -> BadBatch:
         """Save the batch, and keep what was met and log it."""
-        step, begin = self._trainer.state.global_step if step is None else step, time.perf_counter()
+        step = self._trainer.state.global_step if step is None else step
         usual = statistics.median([clip.gradient_norm or 0.0 for clip in clips] or [0.0])
         why = {(id(clip.call), clip.number): _why(what, clip, usual) for clip in named}
         told = first_line(error) if error is not None else ""
@@ -199,7 +198,7 @@ class BadClips:
         model = self._trainer.model if self._model is None else self._model
         batch = self._write(BadBatch(step, what, said, (), done, ""), model, calls, clips, why, told)
         self.batches.append(batch)
-        logger.warning("%s (found in %.1f s)", batch, time.perf_counter() - begin)
+        logger.warning("%s", batch)
         return batch
 
 

@@ -120,6 +120,19 @@ def replay_batch(path: str | os.PathLike[str], model: Any = None, *, device: str
 
     Raises ``NotFoundError`` where there is no saved batch or nothing to load weights from, ``CorruptFileError`` for a
     damaged one, ``UnsupportedError`` for a model that transformers does not have.
+
+    >>> from transformers import Trainer, TrainingArguments
+    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> from asrconfig_go.guard import attach
+    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], disable_tqdm=True, per_device_train_batch_size=2)
+    >>> clips = [{"input_values": [value] * 4000, "labels": [3]} for value in (0.1, float("nan"))]
+    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=clips)
+    >>> guard = attach(trainer, bad_clips="raise")
+    >>> trainer.train()
+    Traceback (most recent call last):
+    asrconfig_go.guard.BadClipError: step 0: the loss is not finite; row 1, 0.25 s, '3': its loss is nan; …
+    >>> [clip.clip.row for clip in replay_batch("out/bad-batch", trainer.model).to_blame]
+    [1]
     """
     import torch
 

@@ -54,7 +54,7 @@ def _loaded(folder: Path, saved: SavedBatch, model: Any) -> tuple[Any, str]:
 
 def _checkpoint(folder: Path, saved: SavedBatch) -> Path:
     """The run's newest checkpoint from before the step, else its first one."""
-    run = folder.resolve().parent
+    run = (folder.resolve() if folder.is_symlink() else folder).parent
     there = checkpoints(run)
     before = [path for path in there if step_of(path) <= saved.global_step]
     after = there[len(before) :]
