@@ -125,7 +125,8 @@ def replay_batch(path: str | os.PathLike[str], model: Any = None, *, device: str
     >>> from asrconfig_go.demo.digit_model import small_model
     >>> from asrconfig_go.guard import attach
     >>> args = TrainingArguments("out", use_cpu=True, report_to=[], disable_tqdm=True, per_device_train_batch_size=2)
-    >>> clips = [{"input_values": [value] * 4000, "labels": [3]} for value in (0.1, float("nan"))]
+    >>> noise = [i * i % 31 / 31 - 0.5 for i in range(4001)]
+    >>> clips = [{"input_values": audio, "labels": [3]} for audio in (noise, [float("nan"), *noise[1:]])]
     >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=clips)
     >>> guard = attach(trainer, bad_clips="raise")
     >>> trainer.train()

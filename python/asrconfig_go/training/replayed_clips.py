@@ -14,6 +14,7 @@ from .._base.choices import Precision
 from .._base.out_of_memory import clear_frames, first_line, free_memory
 from .._base.random_state import cpu_generators_kept, set_cpu_state
 from ..guard.collated_batch import batch_size, piece
+from ..guard.probe import gradients_aside
 
 MOST_TIMES = 3.0  # the median gradient norm of the batch's clips
 _EXACTER: dict[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "bf16": ("fp32",), "fp32": ()}
@@ -66,21 +67,24 @@ class Replays:
             clear_frames(error)
             return Replayed(None, None, None, first_line(error))
         finally:
-            self._model.zero_grad(set_to_none=True)
             free_memory()
 
     def _computed(
         self, number: int, part: dict[str, Any], training: bool, precision: Precision
     ) -> tuple[float, float | None]:
         inputs = {name: v.to(self._device) if hasattr(v, "to") else v for name, v in part.items()}
-        self._model.train(training)
-        with cpu_generators_kept(), self._autocast(precision):
+        model, mode = self._model, self._model.training
+        with cpu_generators_kept(), gradients_aside(list(model.parameters())):
             set_cpu_state(self._random[number])
-            out = self._model(**inputs)
-        loss = out["loss"] if isinstance(out, dict) else out[0]
-        loss.backward()
-        gradients = [p.grad.float().norm() for p in self._model.parameters() if p.grad is not None]
-        return float(loss.detach()), float(torch.stack(gradients).norm()) if gradients else 0.0
+            try:
+                with self._autocast(precision):
+                    out = model.train(training)(**inputs)
+            finally:
+                model.train(mode)
+            loss = out["loss"] if isinstance(out, dict) else out[0]
+            loss.backward()
+            gradients = [p.grad.float().norm() for p in model.parameters() if p.grad is not None]
+            return float(loss.detach()), float(torch.stack(gradients).norm()) if gradients else 0.0
 
     def _autocast(self, precision: Precision) -> contextlib.AbstractContextManager[Any]:
         if precision == "fp32":

@@ -177,4 +177,6 @@ def test_the_trainer_of_a_small_module_is_replayed_too(tmp_path: Path) -> None:
     trainer.train()
     assert guard.bad_clips == 1
     model = type(trainer.model)()
+    model.last.bias.grad = torch.full((1,), float("nan"))  # of an earlier step
     assert [each.clip.row for each in replay_batch(tmp_path / "bad-batch", model).to_blame] == [BAD]
+    assert model.training and model.first.bias.grad is None and torch.isnan(model.last.bias.grad).all(), "as it was"
