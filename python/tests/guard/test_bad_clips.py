@@ -17,8 +17,10 @@ from torch.utils.data import IterableDataset  # noqa: E402
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
 from asrconfig_go import ASRConfigManager  # noqa: E402
+from asrconfig_go.batching import StepSampler, use_batches  # noqa: E402
 from asrconfig_go.errors import CorruptFileError, InfeasiblePlanError, NotFoundError  # noqa: E402
 from asrconfig_go.guard import BadClipError, attach, bad_clips, saved_batch  # noqa: E402
+from asrconfig_go.guard.clip_details import ClipDetails  # noqa: E402
 from asrconfig_go.guard.gradient_norms import LEAST  # noqa: E402
 from asrconfig_go.guard.saved_batch import MOST_FOLDERS, read_batch  # noqa: E402
 from bad_clip_runs import BAD, NamedClips, bad_trainer, flat  # noqa: E402
@@ -221,6 +223,53 @@ def test_a_collator_that_changes_the_order_is_seen(tmp_path: Path) -> None:
     trainer.train()
     assert guard.bad_batches[0].clips[0].row is None
     assert "labels of the dataset and of the batch differ" in read_batch(tmp_path / "bad-batch")[0].rows_unknown
+
+
+def test_steps_of_a_sampler_name_the_row(tmp_path: Path) -> None:
+    trainer = bad_trainer(tmp_path, per_device_train_batch_size=8, gradient_accumulation_steps=1)
+    guard = attach(trainer, micro_batch=3, **SKIP)
+    use_batches(trainer, StepSampler([1.0 + row % 5 for row in range(16)], 8, seed=1))
+    trainer.train()
+    assert [clip.row for batch in guard.bad_batches for clip in batch.clips] == [BAD]
+
+
+def test_after_the_loader_was_restarted_the_row_is_named(tmp_path: Path) -> None:
+    class ShortOfMemory(TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 1:
+                guard._loading.ran_short(MemoryError())
+
+    settings: dict[str, Any] = {"per_device_train_batch_size": 2}
+    (row, *_) = _last_rows(tmp_path, settings, 0)
+    trainer = bad_trainer(tmp_path, bad=row, seed=0, **settings)
+    trainer.add_callback(ShortOfMemory())
+    guard = attach(trainer, **SKIP)
+    trainer.train()
+    assert "loading" in [event.place for event in guard.events]
+    assert [clip.row for batch in guard.bad_batches for clip in batch.clips] == [row]
+
+
+def test_rows_of_a_hub_dataset_are_read_without_decoding(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = {"audio": ["a.wav", "no/such/file.wav"], "sentence": ["one", "two"], "labels": [[1, 2], [3]]}
+    dataset = datasets.Dataset.from_dict(rows).cast_column("audio", datasets.Audio())
+    dataset.set_transform(lambda batch: 1 / 0)
+    trainer = bad_trainer(tmp_path)
+    trainer.train_dataset = dataset
+    details = ClipDetails(trainer)
+    assert details.of(1, [3]) == (True, "no/such/file.wav", "two")
+    assert details.of(0, [3]) == (False, "", "3"), "its labels are others"
+    assert details.of(None, [3]) == (True, "", "3")
+
+
+def test_labels_are_decoded_where_no_column_has_the_text(tmp_path: Path) -> None:
+    class Tokenizer:
+        def decode(self, labels: list[int], skip_special_tokens: bool) -> str:
+            return "".join(chr(96 + label) for label in labels)
+
+    trainer = bad_trainer(tmp_path)
+    trainer.data_collator.processor = Tokenizer()
+    assert ClipDetails(trainer).of(None, [1, 2, 3]) == (True, "", "abc")
 
 
 def test_every_clip_that_fails_is_the_models_fault(tmp_path: Path) -> None:
