@@ -16,7 +16,7 @@ import torch
 
 from .._base.choices import BadClipPolicy
 from .._base.errors import AsrConfigError
-from .._base.out_of_memory import first_line, note
+from .._base.out_of_memory import clear_frames, first_line, note
 from .accumulation_window import Call, Window
 from .bad_clip_record import BadBatch
 from .batch_lengths import extent, spoken_lengths
@@ -30,6 +30,7 @@ logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _MOST_REPORTS = 20  # of a run, and as many times that clips are measured to be reported only
 _ROUNDS = 4  # times that a step is computed again without clips
+_FEW = 3  # clips of a batch: where all of so many fail, the model or its settings are at fault
 _STANDS_OUT = 3.0  # times the median gradient norm of the window's clips
 
 
@@ -116,7 +117,8 @@ class BadClips:
         calls = [call for call in calls if what != "loss" or not _finite([call.loss])]
         found = self._alone(what, calls)
         named = [clip for clip in found if clip.fails()]
-        some = 0 < len(named) < sum(call.size()[0] for call in self._window.calls if call.inputs is not None)
+        left = self._window.totals.samples - self._window.left_out.samples
+        some = 0 < len(named) < (left if len(found) < _FEW else len(found))
         done = "raised" if self._policy == "raise" else "left out" if some and self._policy == "skip" else "reported"
         said = f"the {what} is not finite" + (": every clip's alone is not" if named and not some else "")
         batch = self._report(what, said, calls, found, named, done)
@@ -134,12 +136,17 @@ class BadClips:
             self.count += 1
 
     def _alone(self, what: str, calls: list[Call]) -> list[ClipAlone]:
-        """Each clip's loss, and its gradient norm unless a loss is to blame."""
-        found = self._measure.losses(self._model, calls, self._items)
-        if what == "loss" and not any(clip.fails() for clip in found):
-            found = self._measure.losses(self._model, calls, self._items, training=True)
-        if what != "loss":
-            self._measure.gradients(self._model, found, self._items)
+        """Each clip's loss, and its gradient norm unless a loss is to blame; what cannot be measured is left out."""
+        found: list[ClipAlone] = []
+        try:
+            found = self._measure.losses(self._model, calls, self._items)
+            if what == "loss" and not any(clip.fails() for clip in found):
+                found = self._measure.losses(self._model, calls, self._items, training=True)
+            if what != "loss":
+                self._measure.gradients(self._model, found, self._items)
+        except Exception as error:  # of memory, before the first clip: the training is not to end by a look at it
+            logger.warning("cannot compute the clips of a batch alone: %s", first_line(error))
+            clear_frames(error)
         return found
 
     def step_over(self) -> None:

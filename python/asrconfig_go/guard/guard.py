@@ -368,7 +368,7 @@ class Guard:
 
     def _settle_again(self, model: Any, args: Any, kwargs: Any) -> None:
         """What a whole batch did not need to know; several processes have measured it with the window's beginning."""
-        if self._ranks.alone:
+        if self._ranks.alone and self._window.calls[-1].inputs is not None:
             self._rule.settle(self._train_step, model, args, kwargs, matters=True)
         if self.unfit:
             raise InvalidArgumentError(f"a step cannot be computed again: {self.unfit}", "train with smaller batches")

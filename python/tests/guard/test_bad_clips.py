@@ -19,12 +19,12 @@ from transformers.trainer_callback import TrainerCallback  # noqa: E402
 from asrconfig_go import ASRConfigManager  # noqa: E402
 from asrconfig_go.batching import StepSampler, use_batches  # noqa: E402
 from asrconfig_go.errors import CorruptFileError, InfeasiblePlanError, NotFoundError  # noqa: E402
-from asrconfig_go.guard import BadClipError, attach, bad_clips, saved_batch  # noqa: E402
+from asrconfig_go.guard import BadClipError, attach, bad_clips, clip_measurement, saved_batch  # noqa: E402
 from asrconfig_go.guard.clip_details import ClipDetails  # noqa: E402
 from asrconfig_go.guard.gradient_norms import LEAST  # noqa: E402
 from asrconfig_go.guard.saved_batch import MOST_FOLDERS, read_batch  # noqa: E402
 from bad_clip_runs import BAD, NamedClips, bad_trainer, flat  # noqa: E402
-from tiny_training import Regression, tiny_trainer  # noqa: E402
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 from uneven_clips import Run  # noqa: E402
 
 SKIP: dict[str, Any] = {"bad_clips": "skip"}
@@ -270,6 +270,40 @@ def test_labels_are_decoded_where_no_column_has_the_text(tmp_path: Path) -> None
     trainer = bad_trainer(tmp_path)
     trainer.data_collator.processor = Tokenizer()
     assert ClipDetails(trainer).of(None, [1, 2, 3]) == (True, "", "abc")
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_batches_of_one_clip_are_left_out_whole(tmp_path: Path, several: bool) -> None:
+    settings: dict[str, Any] = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8}
+    drop = (BAD, 2, 9) if several else (BAD,)
+    trainer = bad_trainer(tmp_path, **settings)
+    for row in drop:
+        trainer.train_dataset.items[row]["input_values"] = torch.full((800,), float("nan"))
+    guard, start = attach(trainer, **SKIP), flat(trainer.model)
+    trainer.train()
+    named = [clip.row for batch in guard.bad_batches for clip in batch.clips if clip.row is not None]
+    assert sorted(named) == sorted(drop)
+    assert guard.bad_clips == len(drop)
+    calm = bad_trainer(tmp_path, bad=None, drop=drop)  # the same windows, in two batches of four
+    attach(calm)
+    calm.train()
+    wanted = flat(calm.model)
+    assert float((flat(trainer.model) - wanted).norm() / (wanted - start).norm()) < 1e-5
+
+
+def test_a_look_that_fails_does_not_end_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_memory(*_: Any) -> Any:
+        raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+
+    monkeypatch.setattr(clip_measurement, "measuring", no_memory)
+    trainer = bad_trainer(tmp_path)
+    guard = attach(trainer)
+    trainer.train()
+    assert "cannot compute the clips of a batch alone: CUDA out of memory" in caplog.text
+    assert guard.bad_batches[0].folder and "no clip alone stands out" in str(guard.bad_batches[0])
+    assert trainer.state.global_step == 2
 
 
 def test_every_clip_that_fails_is_the_models_fault(tmp_path: Path) -> None:

@@ -123,6 +123,16 @@ def test_what_a_model_raises_is_shown(run: Path) -> None:
     assert found.to_blame[0].error.startswith("CUDA out of memory") and "CUDA out of memory" in str(found)
 
 
+@pytest.mark.parametrize("kind", ["whisper", "w2v-bert"])
+def test_other_architectures_are_loaded(tmp_path: Path, kind: str) -> None:
+    trainer = bad_trainer(tmp_path, kind, save_strategy="steps", save_steps=1)
+    attach(trainer, bad_clips="skip")
+    trainer.train()
+    found = replay_batch(tmp_path / "bad-batch")
+    assert (found.saved.architecture, found.weights) == (type(trainer.model).__name__, str(tmp_path / "checkpoint-1"))
+    assert [each.clip.row for each in found.to_blame] == [BAD]
+
+
 def test_where_no_clip_stands_out_that_is_said(run: Path) -> None:
     class Calm(Module):  # type: ignore[misc]
         def __init__(self) -> None:
