@@ -22,9 +22,11 @@ def add_replay(commands: Any) -> None:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
+    from ..recipe.rank_output import quiet
     from ..training.batch_replay import replay_batch
 
-    found = replay_batch(arguments.folder, arguments.model, device=arguments.device)
+    with quiet(arguments.quiet or arguments.json):
+        found = replay_batch(arguments.folder, arguments.model, device=arguments.device)
     if arguments.json:
         show_json(found.to_json())
     else:

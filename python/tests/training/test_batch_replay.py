@@ -56,7 +56,9 @@ def test_the_command_prints_the_clip(run: Path, capsys: pytest.CaptureFixture[st
     marked = [line.split() for line in lines if line.startswith("→")]
     assert marked == [["→", "row", str(BAD), f"{BAD}.wav", "0.05", "4", "nan", "nan", "–"]]
     assert main(["replay", str(run / "bad-batch"), "--model", str(run / "checkpoint-2"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    told = json.loads(printed.out)
+    assert printed.err == "", "no bar of transformers"
     assert told["weights"].endswith("checkpoint-2")
     assert [(c["clip"]["row"], c["loss"]) for c in told["clips"] if c["stands_out"]] == [(BAD, "nan")]
     assert main(["replay", str(run)]) == 1
