@@ -12,7 +12,7 @@ import (
 // GuardEvent is something that the guard did at a step.
 type GuardEvent struct {
 	Step int    `json:"step"`
-	Kind string `json:"kind"` // "guard" or "restart"
+	Kind string `json:"kind"` // "guard", "restart" or "bad clips"
 	Text string `json:"text"`
 }
 

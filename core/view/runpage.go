@@ -15,6 +15,7 @@ type runRecord struct {
 	Trainer  *trainer  `json:"trainer"`
 	Guard    *guarded  `json:"guard"`
 	Ranks    []string  `json:"rank_words"`
+	BadClips []string  `json:"bad_clip_words"`
 	Notes    []string  `json:"notes"`
 	Charts   RunCharts `json:"charts"`
 	Failures []failure `json:"out_of_memory"`
@@ -294,6 +295,9 @@ func (r runRecord) facts() []string {
 				lines = append(lines, "memory snapshot of that moment, for pytorch.org/memory_viz: "+e.Snapshot)
 			}
 		}
+	}
+	for _, batch := range r.BadClips {
+		lines = append(lines, "bad clips: "+batch)
 	}
 	return append(append(lines, r.Ranks...), r.Notes...)
 }

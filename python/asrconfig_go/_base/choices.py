@@ -33,6 +33,8 @@ OptimizerState = Literal["adamw", "adamw_8bit", "adafactor", "sgd"]
 WeightRule = Literal["mean", "token_mean", "sum"]
 """What a micro-batch's loss is divided by: samples, tokens, nothing."""
 TooLong = Literal["raise", "skip"]
+BadClipPolicy = Literal["report", "raise", "skip"]
+"""What the guard does about clips whose loss or gradient is not finite, once it has saved and named them."""
 OomSnapshot = Literal["off", "blocks", "history"]
 """What is written when GPU memory runs out: nothing, the allocator's blocks, or those and the allocations before."""
 DurationUnit = Literal["samples", "seconds"]

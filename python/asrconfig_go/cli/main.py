@@ -19,6 +19,7 @@ from .monitor_command import add_monitor
 from .options import add_quiet
 from .plan_command import add_plan
 from .profile_gpu_command import add_profile_gpu
+from .replay_command import add_replay
 from .report_command import add_report
 from .scan_command import add_scan
 from .train_command import add_train
@@ -67,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     add_launch(commands)
     add_monitor(commands)
     add_report(commands)
+    add_replay(commands)
     doctor = commands.add_parser("doctor", help="check the library, the driver, the limits and the versions")
     doctor.set_defaults(run=_doctor)
     _add_demo(commands)

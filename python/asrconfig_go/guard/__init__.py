@@ -5,6 +5,8 @@ from .._base.lazy_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "bad_clip_record": ("BadBatch", "BadClip"),
+        "bad_clips": ("BadClipError",),
         "batch_size_search": ("BatchSizeProbe", "BatchSizeSearch", "find_max_batch_size"),
         "guard": ("Guard", "attach", "guard_of"),
         "training_report": ("Change", "GuardEvent", "Restart", "TrainingReport"),

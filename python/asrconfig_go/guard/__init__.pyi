@@ -1,5 +1,7 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
+from .bad_clip_record import BadBatch as BadBatch, BadClip as BadClip
+from .bad_clips import BadClipError as BadClipError
 from .batch_size_search import (
     BatchSizeProbe as BatchSizeProbe,
     BatchSizeSearch as BatchSizeSearch,

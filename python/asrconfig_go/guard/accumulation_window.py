@@ -9,9 +9,10 @@ from typing import Any
 from .._base.errors import InfeasiblePlanError
 from .._base.random_state import cpu_state, gpu_states_in_use, set_cpu_state, set_gpu_states
 from .batch_lengths import Extent, extent
-from .collated_batch import batch_size, copied, like, piece
+from .collated_batch import batch_size, copied, like, pick, piece
 from .loss_weights import Totals, labels_name, row_tokens, totals
 from .model_state import Attributes, Key, ModelState, Saved
+from .padding import trimmed
 from .process_group import ProcessGroup
 
 
@@ -30,6 +31,8 @@ class Call:
     loss: Any = 0.0
     told: Any = 0.0
     """The weighted loss, and what of it the Trainer has been given."""
+    kept: list[int] | None = None
+    """The numbers in the collated batch of the clips that are left; None while all are."""
     _size: tuple[Any, int, Extent] | None = None
 
     def size(self) -> tuple[int, Extent]:
@@ -37,6 +40,18 @@ class Call:
         if self._size is None or self._size[0] is not self.inputs:
             self._size = self.inputs, batch_size(self.inputs), extent(self.inputs)
         return self._size[1:]
+
+    def take_out(self, row: int, lengths: list[int]) -> Any:
+        """Take a sample out, and give it as a batch of one; the others are padded to the longest of them.
+
+        ``lengths`` are those of all without padding.
+        """
+        rest = [i for i in range(len(lengths)) if i != row]
+        sample = trimmed(pick(self.inputs, [row]), lengths[row])
+        self.inputs = trimmed(pick(self.inputs, rest), max(lengths[i] for i in rest)) if rest else None
+        kept = list(range(len(lengths))) if self.kept is None else self.kept
+        self.kept = [kept[i] for i in rest]
+        return sample
 
     @property
     def changed(self) -> bool:
@@ -187,7 +202,7 @@ class Window:
         share = float(left.share(rule, self.totals))
         if not share:
             raise InfeasiblePlanError(
-                "every clip of an optimizer step, in all processes, is too long for the GPU",
+                "every clip of an optimizer step, in all processes, was left out: too long for the GPU, or bad",
                 "split or drop long clips before training, enable gradient checkpointing, or use a larger GPU",
             )
         return 1.0 / share

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import torch
 
 from .._base.checks import checked
-from .._base.choices import OomSnapshot, TooLong, WeightRule
-from .._base.errors import InvalidArgumentError
+from .._base.choices import BadClipPolicy, OomSnapshot, TooLong, WeightRule
+from .._base.errors import InfeasiblePlanError, InvalidArgumentError
 from .._base.out_of_memory import classify, note as add_note
 from .._base.override import GUARD_KEY, override
 from .._base.random_state import cpu_generators_kept, cpu_state, seed_cpu, seed_of, set_cpu_state
@@ -20,7 +20,10 @@ from ..loading.stored_audio import make_readable
 from ..view.units import plural
 from .accumulation_window import Call, Window
 from .attempts import STATISTICS_HINT, Attempts, Piece
+from .bad_clip_record import BadBatch
+from .bad_clips import BadClips
 from .batch_lengths import extent
+from .clip_rows import ClipRows
 from .collated_batch import batch_size, like
 from .evaluation_loop import evaluating, move_predictions_off, predictions_back, saving
 from .guard_callback import GuardCallback
@@ -64,6 +67,7 @@ class GuardSettings(TypedDict, total=False):
     preflight: bool | float
     split_batch_statistics: bool
     oom_snapshot: OomSnapshot
+    bad_clips: BadClipPolicy
 
 
 class Guard:
@@ -94,6 +98,9 @@ class Guard:
     ``oom_snapshot`` is what is written to ``output_dir`` when GPU memory runs out, for pytorch.org/memory_viz: the
     allocator's blocks (``"blocks"``), with them the newest 50 000 allocations and frees (``"history"``, for which
     PyTorch records each with its stack), or nothing (``"off"``); once for each place, three files at most.
+    ``bad_clips`` is what happens to clips whose loss or gradient is not finite, once they are named and their batch is
+    saved: ``"report"`` goes on as the Trainer does, ``"raise"`` raises ``BadClipError`` before weights change,
+    ``"skip"`` leaves them out of the step. See ``bad_batches``.
 
     While nothing fails, the training is that of the bare Trainer, random numbers and the order of samples included, up
     to the weights of micro-batches. What cannot be kept exact is logged before the first step, and in ``notes``: a
@@ -115,9 +122,11 @@ class Guard:
         preflight: bool | float = False,
         split_batch_statistics: bool = False,
         oom_snapshot: OomSnapshot = "blocks",
+        bad_clips: BadClipPolicy = "report",
     ) -> None:
         check_options(max_halvings, micro_batch, overhead_s, rule, too_long, preflight)
         checked("oom_snapshot", oom_snapshot, OomSnapshot)
+        checked("bad_clips", bad_clips, BadClipPolicy)
         check_trainer(trainer)
         self.trainer = trainer
         training = Budget(micro_batch, overhead_s)
@@ -137,10 +146,14 @@ class Guard:
         self._rule = LossRule(trainer, rule, ranks, self._window, split)
         self._losses = WeightedLosses(trainer, self._rule, ranks, self._window)
         self._micro_batch, self._cut_statistics = micro_batch, split_batch_statistics
-        self._left_out = OversizedClips(too_long, self.budgets["training"], self._window)
+        self._left_out = OversizedClips(
+            too_long, self.budgets["training"], self._window, lambda call: self._bad.does_not_fit(call, "left out")
+        )
         if max_halvings is None:
             max_halvings = 3 if too_long == "raise" else 20
         self._loading = Loading(trainer, self._once_more)
+        self._rows = ClipRows(trainer, self._loading)
+        self._bad = BadClips(trainer, bad_clips, self._window, self._rows, split, lambda: training.samples)
         self._snapshots = OomSnapshots(trainer, oom_snapshot, self._predicted)
         self._attempts = Attempts(trainer, max_halvings, self.events, self._loading.ran_short, self._snapshots)
         self._evaluation_rule = EvaluationRule(trainer, rule)
@@ -158,12 +171,15 @@ class Guard:
             self._wrapped = {
                 "prediction_step": self._prediction_step,
                 "training_step": self._training_step,
-                "get_batch_samples": self._window.collecting(self._loading.fetching(trainer.get_batch_samples)),
+                "get_batch_samples": self._bad.fetching(
+                    self._window.collecting(self._loading.fetching(trainer.get_batch_samples))
+                ),
                 "evaluation_loop": evaluating(trainer, self._repeated, self._snapshots),
                 "_save_checkpoint": saving(trainer, self._repeated, self._snapshots),
             }
             self._undo = [override(trainer, name, function) for name, function in self._wrapped.items()]
             self._undo += [self._losses.remove, self._optimizer.remove, self._listen(), predictions_back(trainer)]
+            self._undo += [self._rows.remove, self._bad.remove]
             self._undo += [follow_steps(trainer.callback_handler), self._snapshots.end]
             setattr(trainer, GUARD_KEY, self)
             for note in self.notes:
@@ -198,7 +214,7 @@ class Guard:
         self.trainer.__dict__.pop(GUARD_KEY, None)
 
     def _listen(self) -> Callable[[], None]:
-        callback = GuardCallback(self._training_begins, self._epoch_begins, self.events)
+        callback = GuardCallback(self._training_begins, self._epoch_begins, self._bad.step_over, self.events)
         self.trainer.add_callback(callback)
         return lambda: self.trainer.remove_callback(callback)
 
@@ -206,6 +222,7 @@ class Guard:
         """The Trainer has made its optimizer and wrapped its model."""
         self._snapshots.begin()
         self._optimizer.follow()
+        self._bad.begin()
         self._rule.begin()
         self._tell_limits()
         carried = check_windows(self.trainer, self._ranks.size)
@@ -219,11 +236,13 @@ class Guard:
 
     def _epoch_begins(self) -> None:
         self._loading.epoch_begins()
+        self._rows.epoch_begins()
         self._rule.ask_again()
 
     def let_go(self) -> None:
         """An attempt to train has failed: hold nothing of it; the next one is followed when it begins."""
         self._optimizer.remove()
+        self._bad.remove()
         self._window.clear()
 
     def rehearse(self, place: str, batch: Any) -> int:
@@ -277,6 +296,16 @@ class Guard:
         return self._left_out.count
 
     @property
+    def bad_clips(self) -> int:
+        """Clips that were left out because their loss or gradient was not finite, each time that they came."""
+        return self._bad.count
+
+    @property
+    def bad_batches(self) -> list[BadBatch]:
+        """Batches whose loss or gradient went wrong, or of which a clip does not fit alone, with the clips to blame."""
+        return self._bad.batches
+
+    @property
     def unfit(self) -> str:
         """Why this training is left as it is without a guard; "" where it is guarded, and before the first batch."""
         return self._rule.unfit
@@ -323,18 +352,25 @@ class Guard:
                 self._settle_again(inner, args, kwargs)
                 self._step(inner, self._window.calls, args, kwargs)
 
-            self._attempts.run(
-                "training",
-                self.budgets["training"],
-                lambda: self._step(inner, [call], args, kwargs),
-                again,
-                lambda piece: self._left_out.take(call, piece),
-            )
+            try:
+                self._attempts.run(
+                    "training",
+                    self.budgets["training"],
+                    lambda: self._step(inner, [call], args, kwargs),
+                    again,
+                    lambda piece: self._left_out.take(call, piece),
+                )
+            except InfeasiblePlanError as error:
+                piece = self._attempts.running
+                if piece is not None and piece.samples == 1 and not piece.of_replacement:
+                    self._bad.does_not_fit(call, "raised", error)
+                raise
+            self._bad.look(inner, items_of(args, kwargs), again)
         return self._finish(model, inner, call) if self._window.complete else self._window.tell(call)
 
     def _settle_again(self, model: Any, args: Any, kwargs: Any) -> None:
         """What a whole batch did not need to know; several processes have measured it with the window's beginning."""
-        if self._ranks.alone:
+        if self._ranks.alone and self._window.calls[-1].inputs is not None:
             self._rule.settle(self._train_step, model, args, kwargs, matters=True)
         if self.unfit:
             raise InvalidArgumentError(f"a step cannot be computed again: {self.unfit}", "train with smaller batches")
@@ -509,8 +545,10 @@ class Guard:
         )
         head = f"Guard of {type(self.trainer).__name__}: {weights}{fitted}"
         skipped = [f"  {self.skipped} clips were too long and left out or replaced"] if self.skipped else []
+        bad = [f"  {self.bad_clips} clips were bad and left out"] if self.bad_clips else []
+        bad += [f"  {batch}" for batch in self.bad_batches]
         return "\n".join(
-            [head, *(f"  {event}" for event in self.events), *skipped, *(f"  note: {n}" for n in self.notes)]
+            [head, *(f"  {event}" for event in self.events), *skipped, *bad, *(f"  note: {n}" for n in self.notes)]
         )
 
 

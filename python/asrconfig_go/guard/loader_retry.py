@@ -37,8 +37,15 @@ class Loading:
         self._epoch = int(round(state.epoch or 0.0, 6))
         self._delivered = self._done_before()
 
+    @property
+    def delivered(self) -> int:
+        """Batches of this epoch that the Trainer has been given, those included that a resumed training skips."""
+        return self._delivered
+
     def _done_before(self) -> int:
         """Batches of this epoch that a resumed training skips, as the Trainer counts them."""
+        if self._trainer.args.ignore_data_skip:
+            return 0
         loader, every = self._loader(), self._trainer.args.gradient_accumulation_steps
         try:
             steps = max(1, -(-len(loader) // every))

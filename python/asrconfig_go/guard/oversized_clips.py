@@ -11,9 +11,8 @@ from .._base.errors import InfeasiblePlanError
 from .accumulation_window import Call, Window
 from .attempts import Piece
 from .batch_lengths import extent, spoken_lengths
-from .collated_batch import batch_size, pick
+from .collated_batch import batch_size
 from .micro_batch_budget import Budget
-from .padding import trimmed
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -25,8 +24,15 @@ class OversizedClips:
     chunking: where to split a transcript is not known here. A function of the user's may know.
     """
 
-    def __init__(self, policy: TooLong | Callable[[Any], list[Any]], budget: Budget, window: Window) -> None:
-        self._policy, self._budget, self._window = policy, budget, window
+    def __init__(
+        self,
+        policy: TooLong | Callable[[Any], list[Any]],
+        budget: Budget,
+        window: Window,
+        found: Callable[[Call], None] = lambda _: None,
+    ) -> None:
+        """``found`` is called with the batch whose longest clip is about to be left out, once it has not fitted."""
+        self._policy, self._budget, self._window, self._found = policy, budget, window, found
         self.count = 0
 
     def before(self, call: Call) -> None:
@@ -47,15 +53,14 @@ class OversizedClips:
         known = self._budget.too_long
         self._budget.too_long = longest if known is None else min(known, longest)
         logger.warning("clips of %d values or more do not fit alone: they are left out from here on", longest)
+        self._found(call)
         self._take_longest(call, lengths)
         self.before(call)  # others of the batch that are as long need not be tried
         return True
 
     def _take_longest(self, call: Call, lengths: list[int]) -> None:
         longest = max(range(len(lengths)), key=lambda i: lengths[i])
-        sample, rest = pick(call.inputs, [longest]), [i for i in range(len(lengths)) if i != longest]
-        sample = trimmed(sample, lengths[longest])
-        call.inputs = trimmed(pick(call.inputs, rest), max(lengths[i] for i in rest)) if rest else None
+        sample = call.take_out(longest, lengths)
         self._window.leave_out(sample)
         self.count += 1
         if callable(self._policy):

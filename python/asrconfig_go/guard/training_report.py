@@ -7,6 +7,7 @@ from typing import Any
 
 from ..view.render import box
 from ..view.units import plural
+from .bad_clip_record import BadBatch
 
 FINISHED = (
     "the run in output_dir has made all its steps; for more of them raise num_train_epochs or max_steps, for a new run "
@@ -91,6 +92,8 @@ class TrainingReport:
     - ``restarts``: those within a process, ``recomputed_steps`` the optimizer steps that they made again;
     - ``events``: steps that ran out of memory and were computed again, none of which is lost;
     - ``skipped_samples``: those that did not fit alone, where skipping them was allowed;
+    - ``bad_batches``: those whose loss or gradient went wrong, or of which a clip did not fit alone, with the clips to
+      blame; ``bad_samples`` is how many of these this process left out;
     - ``batch``: samples a device and batch, accumulation, devices: their product is the effective batch;
     - ``limit_samples``, ``limit_values``: what a micro-batch may hold by now, None without limit;
     - ``seconds``: of this process; ``error``: what ended it, ``""`` when it came to its end;
@@ -115,6 +118,8 @@ class TrainingReport:
     changes: tuple[Change, ...] = ()
     stopped: str = ""
     profile: tuple[str, ...] = ()
+    bad_batches: tuple[BadBatch, ...] = ()
+    bad_samples: int = 0
 
     @property
     def recomputed_steps(self) -> int:
@@ -136,6 +141,9 @@ class TrainingReport:
             lines.insert(0, f"nothing was trained: {FINISHED}")
         if self.skipped_samples:
             lines.append(f"{plural(self.skipped_samples, 'sample')} left out or replaced: too long to fit alone")
+        if self.bad_samples:
+            lines.append(f"{plural(self.bad_samples, 'sample')} left out: loss or gradient not finite")
+        lines += [f"  {batch}" for batch in self.bad_batches]
         if self.stopped:
             lines.append(f"{self.stopped}: the same call with resume=True continues")
         if self.profile:

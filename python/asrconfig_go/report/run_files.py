@@ -95,6 +95,7 @@ def guard_events(record: RunRecord | None) -> list[dict[str, Any]] | None:
     if record is None:
         return None
     events = [{"step": e.global_step, "kind": "guard", "text": str(e)} for e in record.events]
+    events += [{"step": b.global_step, "kind": "bad clips", "text": str(b)} for b in record.bad_batches]
     return events + [{"step": r.step, "kind": "restart", "text": str(r)} for r in record.restarts]
 
 

@@ -99,7 +99,8 @@ class RunReport(ReportedRun, Shown, kind="run"):
 
     def _figures(self) -> Record:
         """Figures, not series: those are in the run's own file, and in its exports."""
-        guard = self.record and {key: list(map(asdict, getattr(self.record, key))) for key in ("events", "restarts")}
+        kinds = ("events", "restarts", "bad_batches")
+        guard = self.record and {kind: list(map(asdict, getattr(self.record, kind))) for kind in kinds}
         return {
             **self.figures,
             "findings": [asdict(finding) for finding in self.findings],
@@ -118,7 +119,10 @@ class RunReport(ReportedRun, Shown, kind="run"):
         except LibraryError:
             return self._figures()
         words = [str(peaks) for peaks in self.ranks]
-        return {**self._figures(), **told["figures"], "charts": told["charts"], "rank_words": words}
+        bad = [str(batch) for batch in self.record.bad_batches] if self.record else []
+        return {
+            **self._figures(), **told["figures"], "charts": told["charts"], "rank_words": words, "bad_clip_words": bad,
+        }  # fmt: skip
 
     def __str__(self) -> str:
         return text("run", self._shown())

@@ -6,5 +6,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "planned_batches": ("PlanNotFollowedWarning",),
+        "batch_replay": ("BatchReplay", "ReplayedClip", "replay_batch"),
     },
 )

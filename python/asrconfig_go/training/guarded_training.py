@@ -97,10 +97,12 @@ class GuardedTraining:
 
         self._callback, self._guard = callback, guard_of(trainer)
         self._seen = len(self._guard.events) if self._guard else 0
+        self._seen_bad = len(self._guard.bad_batches) if self._guard else 0
         self._start = start_point(trainer, resume)
         self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
         self._record, self._folder = self._start.record, folder_of(trainer)
         self._events, self._retries, self._maybe_retries = list(self._record.events), 0, 0
+        self._bad_batches = list(self._record.bad_batches)
         self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
         self._likely_rule = ""
         self._from, self._error, self._undo = 0.0, "", list[Callable[[], None]]()
@@ -145,6 +147,8 @@ class GuardedTraining:
             changes=self._start.changes,
             stopped=self._stop.told(self._folder.path.parent) if self._stop else "",
             profile=self._profile.files if self._profile else (),
+            bad_batches=tuple(self._record.bad_batches),
+            bad_samples=self._guard.bad_clips if self._guard else 0,
         )
 
     def _set_up(self) -> None:
@@ -227,11 +231,13 @@ class GuardedTraining:
         record, guard = self._record, self._guard
         rule = (guard.rule, self._likely_rule) if guard.rule else record.rule
         limits = {place: (budget.samples, budget.values) for place, budget in guard.budgets.items()}
-        count = len(self._events) + len(guard.events) - self._seen
-        if (rule, limits, count) == (record.rule, record.limits, len(record.events)):
+        bad_batches = self._bad_batches + guard.bad_batches[self._seen_bad :]
+        counts = len(self._events) + len(guard.events) - self._seen, len(bad_batches)
+        if (rule, limits, counts) == (record.rule, record.limits, (len(record.events), len(record.bad_batches))):
             return False
         record.rule, record.limits = rule, limits
         record.events = self._events + guard.events[self._seen :]
+        record.bad_batches = bad_batches
         return True
 
     def _decide(self, error: Exception) -> Restart | None:

@@ -24,13 +24,14 @@ from .._base.errors import CorruptFileError, VersionMismatchError
 from .._base.files import write_whole
 from .._base.json_files import read_object
 from .._base.records import from_file
+from ..guard.bad_clip_record import BadBatch
 from ..guard.training_report import GuardEvent, Restart
 from .run_settings import ModelRecord
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _FOLDER = ".asrconfig"
-_SCHEMA = 3
+_SCHEMA = 4
 _BEGIN = "begin"
 _MOST = 1 << 62
 _EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
@@ -58,6 +59,7 @@ class RunRecord:
     micro_batch: int | None = None
     events: list[GuardEvent] = field(default_factory=list)
     restarts: list[Restart] = field(default_factory=list)
+    bad_batches: list[BadBatch] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     model: ModelRecord | None = None

@@ -10,7 +10,7 @@ import pytest
 
 from asrconfig_go.cli.main import _parser, main
 
-QUIET = ("scan", "plan", "train", "memory", "compare", "benchmark", "report", "profile-gpu", "demo")
+QUIET = ("scan", "plan", "train", "memory", "compare", "benchmark", "report", "replay", "profile-gpu", "demo")
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:

@@ -28,6 +28,7 @@ from tiny_training import Regression, tiny_trainer  # noqa: E402
         ({"micro_batch": 0}, "micro_batch = 0"),
         ({"micro_batch": True}, "micro_batch = True"),
         ({"too_long": "drop"}, "too_long = 'drop'"),
+        ({"bad_clips": "drop"}, "bad_clips = 'drop'"),
     ],
 )
 def test_bad_options(tmp_path: Path, options: dict[str, Any], said: str) -> None:

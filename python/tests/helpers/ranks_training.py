@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "way": "guard",  # or "plain", or "naive": halves what failed and tries it again
     "options": {},  # of the guard
     "options_of": {},  # of one process, by its number as a text
+    "nan": [],  # rows whose input is not finite
     "fails": {},  # what Failing takes, by the number of the process
     "arguments": {},  # of the Trainer, more than those below
     "predict": False,
@@ -193,6 +194,8 @@ def run(described: dict[str, Any], folder: str) -> dict[str, Any]:
     SHAPES["larger"] = ("input_values", (16, 2000))
     clips = Clips("regression" if kind == "partly used" else kind, unequal=True)
     clips.items = clips.items[: spec["samples"]]
+    for row in spec["nan"]:
+        clips.items[row] = {n: v if n == "labels" else v * float("nan") for n, v in clips.items[row].items()}
 
     def collate(items: list[Any]) -> Any:
         if failing and failing.place == "collator":
@@ -224,7 +227,8 @@ def run(described: dict[str, Any], folder: str) -> dict[str, Any]:
     rule = (guard.rule, guard._rule.factor) if guard else None
     log = [{n: e[n] for n in ("loss", "grad_norm", "train_loss") if n in e} for e in trainer.state.log_history]
     found |= {"weights": flat(model), "seen": seen, "events": events, "log": log, "rule": rule}
-    return found | {"steps": trainer.state.global_step}
+    named = [[clip.row for clip in batch.clips] for batch in guard.bad_batches] if guard else []
+    return found | {"steps": trainer.state.global_step, "named": named, "left_out": guard.bad_clips if guard else 0}
 
 
 def launch(

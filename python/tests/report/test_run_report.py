@@ -17,6 +17,7 @@ import asrconfig_go as ac
 from asrconfig_go._base import native
 from asrconfig_go.cli.main import main
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, VersionMismatchError
+from asrconfig_go.guard import BadBatch, BadClip
 from asrconfig_go.guard.memory_failure import HeldRow, MemoryFailure, PredictedMoment
 from asrconfig_go.guard.training_report import GuardEvent
 from asrconfig_go.monitor.rank_peaks import RankPeaks
@@ -365,6 +366,8 @@ def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None
     file = saved(small, tmp_path / "asrconfig_monitor.json")
     record = RunRecord((4, 2, 1), 1, 100, None)
     record.events.append(GuardEvent("training", 2, 4, 2, "CUDA out of memory", snapshot="out/_asrconfig-oom.pickle"))
+    clip = BadClip(7, "clips/7.wav", "one", 1.5, 3, None, None, "its loss is nan", ())
+    record.bad_batches.append(BadBatch(2, "loss", "the loss is not finite", (clip,), "left out", "out/bad-batch"))
     RunFolder(tmp_path).write(record)
     state = {"global_step": 3, "max_steps": 10, "epoch": 0.5, "log_history": [{"loss": 4.25}, {"eval_loss": 1}]}
     told_by = asdict(RankPeaks(1, "cuda:1", 3 * GIB, 4 * GIB, GIB))
@@ -378,12 +381,14 @@ def test_what_lies_beside_the_story_is_told(tmp_path: Path, small: Json) -> None
     assert "guard: memory ran out once" in str(r)
     assert "memory snapshot of that moment, for pytorch.org/memory_viz: out/_asrconfig-oom.pickle" in str(r)
     assert "rank 1 (cuda:1): allocated 3.0 GiB, reserved 4.0 GiB, RAM 1.0 GiB" in str(r)
+    assert f"bad clips: {record.bad_batches[0]}" in " ".join(str(r).split())
+    assert r.to_json()["guard"]["bad_batches"][0]["clips"][0]["row"] == 7
     assert r.to_json()["ranks"] == [told_by]
-    assert [(m.at_s, m.kind) for m in r.events] == [(4.0, "guard")]
+    assert [(m.at_s, m.kind) for m in r.events] == [(4.0, "guard")] * 2
     assert r.to_json()["guard"]["events"][0]["micro_batch_after"] == 2
     put_event(small, 3.9, "out_of_memory", str(record.events[0]))
     saved(small, file)
-    assert [m.kind for m in report(file).events] == ["out_of_memory"], "told once"
+    assert [m.kind for m in report(file).events] == ["out_of_memory", "guard"], "told once"
     (tmp_path / ".asrconfig" / "memory-rank2.json").write_text("{")
     assert any("memory-rank2.json ends in the middle" in note for note in report(tmp_path).notes)
     (tmp_path / "trainer_state.json").write_text('{"global_step": "x"}')

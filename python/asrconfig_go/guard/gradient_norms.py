@@ -1,0 +1,78 @@
+"""The gradient norm of each optimizer step, read once the GPU has it, and what is unusual among them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .._base.override import override
+
+FACTOR = 10.0  # times the median of the recent steps
+RECENT, LEAST = 50, 20  # steps, and how many of them are needed
+
+
+class GradientNorms:
+    """Keeps what ``accelerator.clip_grad_norm_`` gives of a Trainer, whose steps call it once each.
+
+    The norm is copied to the host while the optimizer runs, and read when the next window begins: nothing waits for it.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._newest: Any = None
+        self._host: Any = None
+        self._event: Any = None
+        self._undo: Callable[[], None] = lambda: None
+        self.scaled = False
+        """Whether a loss scaler skips steps whose gradients overflow, as it is meant to."""
+
+    def follow(self) -> None:
+        """Of the accelerator that the Trainer has now."""
+        self.remove()
+        accelerator = self._trainer.accelerator
+        scaler = getattr(accelerator, "scaler", None)
+        self.scaled = scaler is not None and bool(scaler.is_enabled())
+        self._undo = override(accelerator, "clip_grad_norm_", self._noting(accelerator.clip_grad_norm_))
+
+    def remove(self) -> None:
+        """Leave the accelerator as it was found."""
+        self._undo()
+        self._undo, self._newest = (lambda: None), None
+        self._recent.clear()
+
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
+            norm = original(*args, **kwargs)
+            self._newest = self._on_its_way(norm) if isinstance(norm, torch.Tensor) and norm.is_cuda else norm
+            return norm
+
+        return clip_grad_norm_
+
+    def _on_its_way(self, norm: Any) -> Any:
+        if self._host is None:
+            self._host, self._event = torch.empty((), pin_memory=True), torch.cuda.Event()
+        self._host.copy_(norm.detach().reshape(()), non_blocking=True)
+        self._event.record()
+        return self._host
+
+    def look(self) -> tuple[float, float] | None:
+        """The norm of the step that is over, and the median of those before, where that is unusual; else None."""
+        newest, self._newest = self._newest, None
+        if newest is None:
+            return None
+        if newest is self._host:
+            self._event.synchronize()
+        norm = float(newest)
+        if not math.isfinite(norm):
+            return None if self.scaled else (norm, math.nan)
+        recent, usual = self._recent, math.inf
+        if len(recent) >= LEAST and norm > FACTOR * min(recent):  # else it cannot be far above their median
+            usual = statistics.median(recent)
+        recent.append(norm)
+        return (norm, usual) if norm > FACTOR * usual > 0 else None

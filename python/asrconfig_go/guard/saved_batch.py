@@ -1,0 +1,151 @@
+"""A batch that went wrong, in a folder of ``output_dir``: ``batch.json`` for people, ``batch.pt`` for ``replay``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._base.errors import CorruptFileError, NotFoundError
+from .._base.files import user_path
+from .._base.json_files import read_object
+from .._base.records import from_file, to_json
+from .bad_clip_record import BadClip
+from .collated_batch import batch_size, pick
+
+PREFIX = "bad-batch"
+MOST_FOLDERS = 5  # in an output_dir, of each rank
+MOST_BYTES = 256 * 2**20  # of the tensors of one
+_SCHEMA = 1
+_HINT = "name a folder bad-batch in the output_dir of a training"
+
+
+@dataclass(frozen=True)
+class SavedBatch:
+    """What ``batch.json`` holds.
+
+    - ``what``, ``said``: see ``BadBatch``; ``error`` is the exception's text, "" without one;
+    - ``global_step``, ``epoch``, ``rank``: where in the training;
+    - ``batches``: clips of each collated batch in ``batch.pt``, ``clips`` are those of all, in order;
+    - ``rows_unknown``: why clips have no row, "" where they have;
+    - ``whole`` is False where only the clips to blame were small enough to be kept;
+    - ``micro_batch``: samples of a micro-batch at most, None without limit;
+    - ``settings``: precision and others of the training; ``architecture`` and ``config`` are the model's.
+    """
+
+    what: str
+    said: str
+    error: str
+    at_unix_s: float
+    global_step: int
+    epoch: float | None
+    rank: int
+    batches: tuple[int, ...]
+    clips: tuple[BadClip, ...]
+    rows_unknown: str
+    whole: bool
+    micro_batch: int | None
+    settings: dict[str, Any]
+    architecture: str
+    config: dict[str, Any]
+
+
+def settings_of(trainer: Any) -> dict[str, Any]:
+    """What of a training decides how a batch is computed."""
+    args = trainer.args
+    names = (
+        "fp16", "bf16", "max_grad_norm", "per_device_train_batch_size", "gradient_accumulation_steps",
+        "label_smoothing_factor", "gradient_checkpointing", "learning_rate",
+    )  # fmt: skip
+    return {name: getattr(args, name, None) for name in names}
+
+
+def free_folder(output: Path, rank: int) -> Path | None:
+    """Where the next batch goes; None where there are enough of them."""
+    first = f"{PREFIX}-rank{rank}" if rank else PREFIX
+    names = [first, *(f"{first}-{n}" for n in range(2, MOST_FOLDERS + 1))]
+    return next((output / name for name in names if not (output / name).exists()), None)
+
+
+def bounded(batches: list[Any], named: list[list[int]]) -> tuple[list[dict[str, Any]], list[list[int]], bool]:
+    """The batches, the numbers of the clips that are kept of each, and whether these are all.
+
+    Where all take more than ``MOST_BYTES``, those ``named`` are kept alone, as many as fit.
+    """
+    every = [list(range(batch_size(batch))) for batch in batches]
+    whole = sum(map(_bytes, batches)) <= MOST_BYTES
+    kept = every if whole else _fitting(batches, named)
+    some = [batch if whole else pick(batch, rows) for batch, rows in zip(batches, kept, strict=True)]
+    return [dict(batch) for batch in some], kept, whole
+
+
+def _fitting(batches: list[Any], named: list[list[int]]) -> list[list[int]]:
+    kept, left = list[list[int]](), MOST_BYTES
+    for batch, numbers in zip(batches, named, strict=True):
+        each = max(1, _bytes(batch) // batch_size(batch))
+        kept.append(numbers[: left // each])
+        left -= each * len(kept[-1])
+    return kept
+
+
+def _bytes(batch: Any) -> int:
+    return sum(v.numel() * v.element_size() for v in batch.values() if isinstance(v, torch.Tensor))
+
+
+def on_host(batch: Any) -> dict[str, Any]:
+    """A copy of a collated batch in the host's memory, of what ``torch.load`` takes without running code."""
+    return {name: v.detach().to("cpu", copy=True) if hasattr(v, "detach") else _plain(v) for name, v in batch.items()}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return torch.as_tensor(value)
+    return value if isinstance(value, str | int | float | bool | list | None) else repr(value)
+
+
+def write_batch(folder: Path, record: SavedBatch, batches: list[dict[str, Any]], random: Sequence[Any]) -> None:
+    """Write both files, whole or not at all. Raises ``OSError``."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = folder.with_name(f"{folder.name}{os.urandom(4).hex()}.part")
+    made.mkdir()
+    try:
+        torch.save({"batches": batches, "random": [_state(state) for state in random]}, made / "batch.pt")
+        told = {"schema": _SCHEMA, **to_json(record)}
+        (made / "batch.json").write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str), "utf-8")
+        made.replace(folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _state(state: dict[str, Any]) -> dict[str, Any]:
+    kind, keys, *rest = state["numpy"]
+    return {"python": state["python"], "numpy": (kind, [int(key) for key in keys], *rest), "torch": state["torch"]}
+
+
+def read_batch(path: Any) -> tuple[SavedBatch, list[dict[str, Any]], list[dict[str, Any]]]:
+    """What ``write_batch`` wrote: record, batches and random states.
+
+    Raises ``NotFoundError`` where there is none, ``CorruptFileError`` for anything else in its place.
+    """
+    folder = user_path(path, "path")
+    if not (folder / "batch.json").is_file():
+        raise NotFoundError(f"there is no saved batch at {str(folder)!r}", _HINT)
+    told = read_object(folder / "batch.json", "saved batch", _HINT)
+    if told.pop("schema", None) != _SCHEMA:
+        raise CorruptFileError(f"{folder / 'batch.json'} was written by another version", _HINT)
+    record = from_file(SavedBatch, told, folder / "batch.json", _HINT)
+    try:
+        held = torch.load(folder / "batch.pt", map_location="cpu", weights_only=True)
+        batches, random = list(held["batches"]), list(held["random"])
+        fits = tuple(batch_size(batch) for batch in batches) == record.batches and len(random) == len(batches)
+    except Exception as error:  # whatever torch raises of a damaged archive
+        raise CorruptFileError(f"{folder / 'batch.pt'} cannot be read: {type(error).__name__}", _HINT) from error
+    if not fits or len(record.clips) != sum(record.batches):
+        raise CorruptFileError(f"{folder / 'batch.pt'} does not hold the clips of batch.json", _HINT)
+    return record, batches, random

@@ -1,0 +1,11 @@
+"""What a guard looks at for bad clips, where it is on a GPU: the real torch.cuda on the stand-in runtime."""
+
+from __future__ import annotations
+
+from cuda_forked import run_on_cuda
+from cuda_process import stand_in  # noqa: F401
+
+
+def test_gradient_norms_are_copied_to_the_host() -> None:
+    found = run_on_cuda("norms_of_a_gpu", module="cuda_bad_clips")
+    assert found == {"unusual": [["90.0", "3.0"], ["inf", "nan"]], "pinned": True, "passed": "cuda:0"}
