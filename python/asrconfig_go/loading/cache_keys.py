@@ -18,7 +18,8 @@ _SETTLED_NS = 20_000_000  # a file system's clock ticks every 1 to 10 ms: a seco
 def clip_key(source: Any) -> Key | None:
     """The key of a path, of encoded bytes, or of a dictionary with either; None for what is not worth caching.
 
-    Pieces of recordings have keys of their own. Files are identified by path, size and modification time; bytes by their digest. Missing files have no key.
+    Files are identified by path, size and modification time; bytes by their digest; pieces by their times, too.
+    Missing files have no key.
     """
     if isinstance(source, dict):
         if source.get("array") is not None:

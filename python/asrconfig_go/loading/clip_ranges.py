@@ -1,4 +1,4 @@
-"""Pieces of recordings, named as in W3C's media fragments: ``talk.flac#t=12.5,30`` is 12.5 s to 30 s of ``talk.flac``."""
+"""Pieces of recordings, named as W3C's media fragments are: ``talk.flac#t=12.5,30`` is 12.5 s to 30 s of a file."""
 
 from __future__ import annotations
 

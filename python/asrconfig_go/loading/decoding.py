@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 23  # frames asked for at once: a header that claims days of audio reserves no memory for them
 _CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss a few at the ends
-# Decoded before a piece, by codec: an Opus decoder needs that long to give what it gives when it starts at the beginning.
+# Decoded before a piece, by codec: an Opus decoder needs that long to give what it gives from the beginning on.
 _LEAD_S = {"OPUS": 5.0}
 
 
@@ -69,7 +69,7 @@ def _go_to(opened: Any, part: tuple[float, float]) -> int:
     opened.seek(start - lead)
     if lead:
         opened.read(lead, dtype="float32")
-    return end - start
+    return int(end - start)
 
 
 def _mono_frames(opened: Any, frames: int) -> Array:
