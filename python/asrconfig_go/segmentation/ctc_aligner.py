@@ -140,7 +140,8 @@ class CTCAligner:
         at, owner = at[owner >= 0], owner[owner >= 0]
         said = log_probs[at, np.asarray(labels)[path[at]]]
         numbers = np.arange(len(words))
-        firsts, lasts = (np.searchsorted(owner, numbers, side).tolist() for side in ("left", "right"))
+        firsts = np.searchsorted(owner, numbers).tolist()
+        lasts = np.searchsorted(owner, numbers, "right").tolist()
         end = float(at[0] * hop)
         timed: list[Segment] = []
         for word, a, b in zip(words, firsts, lasts, strict=True):

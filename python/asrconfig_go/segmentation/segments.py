@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -34,10 +35,11 @@ def read_segments(value: Any, duration: float) -> list[Segment]:
 
     ``value`` is a list of ``{"start", "end", "text"}`` (or ``"word"``), or of ``{"timestamp": (start, end), "text"}``
     as transformers' pipeline gives it, whose last end may be None; or a dictionary of such lists.
+    Or the JSON of any of these.
     Raises ``InvalidArgumentError`` with the first one whose times are not numbers, negative, in the wrong order,
     overlapping, or behind the end of the recording.
     """
-    rows = _rows(value)
+    rows = _rows(_parsed(value) if isinstance(value, str) else value)
     found = [_segment(i, row, duration if i == len(rows) - 1 else None) for i, row in enumerate(rows)]
     return checked_segments(found, duration)
 
@@ -58,7 +60,7 @@ def checked_segments(found: Sequence[Segment], duration: float) -> list[Segment]
         if each.end > duration + _BEYOND_S:
             raise InvalidArgumentError(f"{where} ends behind the recording, which has {duration:.2f} s", _HINT)
         before = max(before, each.end)
-        if each.text.strip():
+        if any(c.isalnum() for c in each.text):
             kept.append(replace(each, start=min(each.start, duration), end=min(each.end, duration)))
     return kept
 
@@ -76,6 +78,13 @@ def whisper_segments(text: str) -> list[Segment] | None:
 def plain_text(text: str) -> str:
     """``text`` without Whisper's tokens."""
     return " ".join(_TOKEN.sub(" ", text).split()) if "<|" in text else text.strip()
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidArgumentError(f"segments {text!r:.60} are not JSON: {error}", _HINT) from None
 
 
 def _rows(value: Any) -> list[Mapping[str, Any]]:
