@@ -57,10 +57,9 @@ def fine_tune(
     Whisper writes with capitals and punctuation. ``align`` is a fine-tuned CTC model, by folder or name, that finds the
     texts of pieces of long clips which have no timestamps (see ``prepare``). ``epochs`` or ``max_steps`` (optimizer
     steps) replace the plan's length, ``target_batch_size`` is the clips of an optimizer step (default 32),
-    texts of pieces of long clips which have no timestamps (see ``prepare``). ``epochs`` or ``max_steps`` (optimizer
-    steps) replace the plan's
-    bitsandbytes, ``gpu`` plans for another GPU, and ``config`` is a plan made before. ``settings`` are fields of the
-    plan, or else of TrainingArguments, to override.
+    ``lora_rank`` above 0 trains and saves adapters in place of the model (see ``add_lora``), whose weights ``bits``, 8
+    or 4, loads by bitsandbytes, ``gpu`` plans for another GPU, and ``config`` is a plan made before. ``settings`` are
+    fields of the plan, or else of TrainingArguments, to override.
     ``profile`` is how many optimizer steps PyTorch's profiler records, see ``ASRConfigManager.train``.
 
     ``resume=True`` resumes the training in ``output_dir`` with its plan, or starts it. ``save_by`` saves a checkpoint

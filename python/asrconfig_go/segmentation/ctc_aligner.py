@@ -140,8 +140,8 @@ class CTCAligner:
         at, owner = at[owner >= 0], owner[owner >= 0]
         said = log_probs[at, np.asarray(labels)[path[at]]]
         numbers = np.arange(len(words))
-        firsts = np.searchsorted(owner, numbers).tolist()
-        lasts = np.searchsorted(owner, numbers, "right").tolist()
+        firsts: Any = np.searchsorted(owner, numbers)
+        lasts: Any = np.searchsorted(owner, numbers, "right")
         end = float(at[0] * hop)
         timed: list[Segment] = []
         for word, a, b in zip(words, firsts, lasts, strict=True):
