@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._base.choices import CutRule
-from .._base.errors import AsrConfigError, InvalidArgumentError
+from .._base.errors import AsrConfigError
 from ..loading.clip_ranges import split_range
 from .ctc_aligner import CTCAligner
 from .grouping import grouped, middles
@@ -66,10 +66,14 @@ def cut_clip(audio: Any, duration: float, text: str, segments: Any, settings: Cu
         problem = "" if timed is None or texts else "its segments spell another text than its transcript"
     if timed and texts:
         return _in_groups("timestamps", timed, texts, middles(timed, duration), settings)
-    if not plain_text(text):
-        return problem or _at_silences(audio, duration, settings.limit_s)
-    if settings.align is not None:
-        return _aligned(audio, duration, plain_text(text), settings, settings.align)
+    spoken = plain_text(text)
+    try:
+        if not spoken:
+            return problem or _at_silences(audio, duration, settings.limit_s)
+        if settings.align is not None:
+            return _aligned(audio, duration, spoken, settings, settings.align)
+    except AsrConfigError as error:
+        return error.message
     return problem or "no timestamps for its text, and no model to align it with (align=)"
 
 
@@ -127,11 +131,7 @@ def _add(lost: dict[str, float], why: str, seconds: float) -> None:
 
 
 def _aligned(audio: Any, duration: float, text: str, settings: CutSettings, aligner: CTCAligner) -> CutClip | str:
-    try:
-        words = aligner.words(audio, duration, text)
-    except InvalidArgumentError as error:
-        return f"cannot be aligned: {error.message}"
-    units = _between_pauses(words)
+    units = _between_pauses(aligner.words(audio, duration, text))
     levels = levels_of(audio, duration)
     between = [quietest(levels, a.end, b.start) for a, b in itertools.pairwise(units)]
     return _in_groups("alignment", units, [unit.text for unit in units], [0.0, *between, duration], settings)
