@@ -25,9 +25,9 @@ class CTCAligner:
     """Aligns texts with recordings by a ``model`` for CTC and its ``processor``, such as one that was fine-tuned.
 
     Recordings of any length are heard in windows of ``window_s`` seconds (1 to 600) with ``context_s`` more on both
-    sides, whose frames are dropped. ``min_confidence`` (0 to 1) is what the words of a piece must score on average for
-    ``config.select`` to use it: a word scores the geometric mean of the probabilities of its letters. Letters that the
-    vocabulary lacks are passed over.
+    sides, whose frames are dropped. ``min_confidence`` (0 to 1) is what the words of either half of a piece must score
+    on average for ``config.select`` to use it: a word scores the geometric mean of the probabilities of its letters.
+    Letters that the vocabulary lacks are passed over.
 
     Raises ``InvalidArgumentError`` for a model without frames, such as Whisper, and for numbers out of range.
 

@@ -18,6 +18,11 @@ from .silences import levels_of, quietest, silent_cuts
 from .subtitles import read_subtitles, subtitles_beside
 from .text_slices import joined, text_slices
 
+_TOO_LONG = {
+    "timestamps": "a single segment over the limit",
+    "alignment": "words without a pause, over the limit",
+    "silence": "",
+}
 _PAUSE_S = 0.2  # between words of an alignment that may be parted; a CTC model places letters to some hundredths
 
 
@@ -112,14 +117,13 @@ def _in_groups(
     lost = dict[str, float]()
     pieces: list[Piece] = []
     for group in groups:
-        scores = [s.score for s in timed[group.first : group.last] if s.score is not None]
         least = settings.align.min_confidence if settings.align and rule == "alignment" else 0.0
-        if scores and sum(scores) / len(scores) < least:
+        if _confidence(timed[group.first : group.last]) < least:
             _add(lost, f"aligned with a confidence below {least:g}", group.end - group.start)
         else:
             pieces.append(Piece(group.start, group.end, joined(texts[group.first : group.last])))
     for i in too_long:
-        _add(lost, "a single segment over the limit", edges[i + 1] - edges[i])
+        _add(lost, _TOO_LONG[rule], edges[i + 1] - edges[i])
     rest = edges[-1] - edges[0] - sum(lost.values()) - sum(piece.end - piece.start for piece in pieces)
     if rest > 1e-5:
         _add(lost, "long pauses", rest)
@@ -146,6 +150,13 @@ def _between_pauses(words: Sequence[Segment]) -> list[Segment]:
         else:
             runs.append([word])
     return [Segment(run[0].start, run[-1].end, " ".join(word.text for word in run), _mean(run)) for run in runs]
+
+
+def _confidence(units: Sequence[Segment]) -> float:
+    """The mean score of the worse half: text that goes on where the speech ends must not hide behind what is right."""
+    half = (len(units) + 1) // 2
+    means = [mean for part in (units[:half], units[half:]) if (mean := _mean(part)) is not None]
+    return min(means, default=1.0)
 
 
 def _mean(run: Sequence[Segment]) -> float | None:

@@ -32,8 +32,9 @@ def spoken(words: Sequence[str], gaps: Sequence[float] | None = None, noise: flo
 
 def aligner(**options: Any) -> CTCAligner:
     """Hears ``spoken`` letters."""
-    from asrconfig_go.recipe.processors import ctc_tokenizer
     from transformers import Wav2Vec2FeatureExtractor
+
+    from asrconfig_go.recipe.processors import ctc_tokenizer
 
     tokenizer = ctc_tokenizer(LETTERS)
     extractor = Wav2Vec2FeatureExtractor(do_normalize=False, return_attention_mask=False)

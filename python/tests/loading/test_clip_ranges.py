@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-
-np = pytest.importorskip("numpy")
-soundfile = pytest.importorskip("soundfile")
+import soundfile
 
 from asrconfig_go import scan_audio
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError
@@ -84,8 +84,6 @@ def test_caches_know_pieces(tmp_path: Path) -> None:
     embedded = [{"bytes": data, "path": name} for name in ("#t=0,1", "#t=1,2", "")]
     for cache in (DecodedCache(1 << 26), ResampledCache(tmp_path / "cache", keep_free_bytes=0)):
         for sources in (pieces, embedded):
-            import os
-
             os.utime(file, (1e9, 1e9))  # long ago: what was just written is not kept
             before = cache.misses
             for _ in range(2):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
-
-np = pytest.importorskip("numpy")
 
 from asrconfig_go.segmentation import ctc_paths
 from asrconfig_go.segmentation.ctc_paths import best_path, frames_needed
