@@ -24,7 +24,7 @@ def talk(path: Path, count: int, *, seed: int = 0, gaps: tuple[float, float] = (
         clip = load_audio(file)
         times = [round(place / RATE, 3) for place in (samples, samples + len(clip))]
         segments.append({"start": times[0], "end": times[1], "text": text})
-        pause = np.zeros(round(source.uniform(*gaps) * RATE), np.float32)
+        pause: Any = np.zeros(round(source.uniform(*gaps) * RATE), np.float32)
         parts += [clip, pause]
         samples += len(clip) + len(pause)
     soundfile.write(path, np.concatenate(parts), RATE)

@@ -19,7 +19,7 @@ from asrconfig_go.segmentation.subtitles import read_subtitles, subtitles_beside
 from asrconfig_go.segmentation.text_slices import joined, text_slices
 
 TWO = [Segment(0.0, 1.5, "Hello."), Segment(2.0, 3.0, "You")]
-FORMS = [
+FORMS: list[Any] = [
     [{"start": 0, "end": 1.5, "text": "Hello."}, {"start": 2.0, "end": 3.0, "text": "You"}],
     [{"start": 0.0, "end": 1.5, "word": "Hello."}, {"start": 2.0, "end": 3.0, "word": "You", "score": 1}],
     [{"timestamp": (0.0, 1.5), "text": "Hello."}, {"timestamp": [2.0, None], "text": "You"}],
