@@ -115,6 +115,7 @@ type reader struct {
 	cache   *cacheUser // nil without one
 	kinds   []kind     // the first few that were met
 	numbers []uint32   // of them
+	last    *recording // nil before the first piece
 }
 
 // manyKinds are more than nearly all datasets have.
@@ -144,6 +145,10 @@ func (c *reader) pause(ctx context.Context, last bool) {
 // measure fills in the row of one entry.
 func (c *reader) measure(e *entry, r *row) {
 	r.path = e.path
+	if file, start, end, ok := fragment(e); ok {
+		c.piece(e, file, start, end, r)
+		return
+	}
 	switch {
 	case e.clip != nil:
 		c.given(e.clip, r)

@@ -28,24 +28,28 @@ type measured struct {
 // what the row claims; one that starts behind it is bad.
 func (c *segment) measure(e entry) profile.Clip {
 	c.file.once.Do(func() { c.file.clip = measureOne(entry{path: e.path}) })
-	clip := c.file.clip
+	return cut(c.file.clip, c.offset, c.seconds)
+}
+
+// cut gives the seconds from offset on of a clip; 0 seconds are all to its end.
+func cut(clip profile.Clip, offset, seconds float64) profile.Clip {
 	if clip.Error != "" {
 		return clip
 	}
 	held := *clip.DurationS
-	left := held - c.offset
+	left := held - offset
 	clip.ClaimedS, clip.DurationS = nil, nil
 	switch {
-	case !(c.offset >= 0) || !(c.seconds >= 0) || math.IsInf(c.offset+c.seconds, 0):
-		clip.Error = fmt.Sprintf("the row asks for %g s from %g s on", c.seconds, c.offset)
+	case !(offset >= 0) || !(seconds >= 0) || math.IsInf(offset+seconds, 0):
+		clip.Error = fmt.Sprintf("the row asks for %g s from %g s on", seconds, offset)
 		return clip
 	case left <= 0:
-		clip.Error = fmt.Sprintf("the row starts at %.3f s, but the file ends at %.3f s", c.offset, held)
+		clip.Error = fmt.Sprintf("the row starts at %.3f s, but the file ends at %.3f s", offset, held)
 		return clip
-	case c.seconds > left+segmentSlackS:
-		clip.ClaimedS = &c.seconds
-	case c.seconds > 0:
-		left = min(left, c.seconds)
+	case seconds > left+segmentSlackS:
+		clip.ClaimedS = &seconds
+	case seconds > 0:
+		left = min(left, seconds)
 	}
 	clip.DurationS = &left
 	clip.SizeBytes = int64(float64(clip.SizeBytes) * left / held)

@@ -74,7 +74,7 @@ func chunkWarning(length *float64) string {
 	if length == nil {
 		return ""
 	}
-	return "Clips over 30 s must be split: split their transcripts at the same places (by alignment), or leave these clips out of training."
+	return "Clips over 30 s must be split: config.select(dataset) cuts them with their texts, by timestamps or by align=, and leaves out the others."
 }
 
 // lengthWarning speaks when the longest clip is at least twice the mean one: the published formula knows only the mean.

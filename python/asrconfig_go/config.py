@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .launch import LaunchFiles
     from .launch.launch_script import LaunchSettings
     from .plan.selection import Selection
+    from .segmentation import CTCAligner
 
 
 @dataclasses.dataclass(repr=False)
@@ -83,16 +84,30 @@ class TrainingConfig(PlanRecord):
 
         return loader_settings(self, start_method)
 
-    def select(self, dataset: Any, durations: Sequence[float] | None = None) -> tuple[Any, Selection]:
-        """``dataset`` without the clips that the plan leaves out, and what was left out (see ``select_clips``).
+    def select(
+        self,
+        dataset: Any,
+        durations: Sequence[float] | None = None,
+        *,
+        align: CTCAligner | None = None,
+        processor: Any = None,
+    ) -> tuple[Any, Selection]:
+        """``dataset`` as the plan trains on it, and what was left out and cut (see ``select_clips``).
 
         ``dataset`` is a ``datasets.Dataset``, a list or a torch dataset with a length; ``durations`` are its clips'
-        seconds, measured by ``scan_audio`` if None. Where nothing is left out, the dataset itself is given. Raises
-        ``InvalidArgumentError`` for streams and dictionaries, ``EmptyDatasetError`` when nothing is left.
+        seconds, measured by ``scan_audio`` if None. Clips over ``max_length_s`` are left out. Those over
+        ``chunk_length_s`` become pieces with their part of the text (docs/long-clips.md): by timestamps (a column
+        ``segments``, ``chunks`` or ``words``, Whisper's tokens in the text, subtitles beside the file), by ``align``,
+        or at silences where there is no text; else they are left out. ``processor``, of Whisper, keeps the pieces to
+        the 448 positions of its decoder. The rows of pieces name a part of a file, ``talk.flac#t=12.5,30``, as
+        ``load_audio``, the collators and ``scan_audio`` read it.
+
+        Where nothing is left out or cut, the dataset itself is given. Raises ``InvalidArgumentError`` for streams and
+        dictionaries, ``EmptyDatasetError`` when nothing is left.
         """
         from .plan.selection import select
 
-        return select(dataset, durations, self)
+        return select(dataset, durations, self, align, processor)
 
     def max_steps(self, clips: int) -> int:
         """Optimizer steps of ``num_train_epochs`` over ``clips`` clips, the last of each epoch not always whole.

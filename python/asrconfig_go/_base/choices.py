@@ -38,6 +38,8 @@ BadClipPolicy = Literal["report", "raise", "skip"]
 OomSnapshot = Literal["off", "blocks", "history"]
 """What is written when GPU memory runs out: nothing, the allocator's blocks, or those and the allocations before."""
 DurationUnit = Literal["samples", "seconds"]
+CutRule = Literal["timestamps", "alignment", "silence"]
+"""By what a clip over the limit is cut."""
 StepKind = Literal["train", "evaluation", "checkpoint"]
 """As ``STEP_KINDS`` of ``_layout``."""
 Cluster = Literal["ray", "spark"]

@@ -12,7 +12,7 @@ from .options import add_lora_option, add_quiet
 
 _PASSED_ON = (
     "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
-    "language", "clean", "epochs", "max_steps", "target_batch_size", "lora_rank", "bits", "gpu", "config",
+    "language", "clean", "align", "epochs", "max_steps", "target_batch_size", "lora_rank", "bits", "gpu", "config",
     "resume", "save_by", "push", "profile", "seed",
 )  # fmt: skip
 
@@ -64,6 +64,11 @@ def _add_data(train: Any) -> None:
     )
     add("--check-audio", action=argparse.BooleanOptionalAction, default=None,
         help="decode every clip first (default: up to ten hours of audio)")  # fmt: skip
+    add(
+        "--align",
+        metavar="MODEL",
+        help="fine-tuned CTC model that finds where to cut clips over 30 s without timestamps",
+    )
     add("--clean", action=argparse.BooleanOptionalAction, default=None,
         help="lower case and no punctuation in transcripts (default: on, except for Whisper)")  # fmt: skip
 

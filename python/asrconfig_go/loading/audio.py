@@ -26,9 +26,10 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
 
     ``source`` is a path, the bytes of an audio file, a dictionary with ``bytes`` or ``path`` (what
     ``datasets.Audio(decode=False)`` gives; the bytes win), a dictionary with ``array`` and ``sampling_rate``, a decoder
-    of torchcodec, or an array or tensor, which is taken to be at ``sample_rate``. Of several channels the mean is
-    taken; in arrays, the shorter axis is that of the channels. Files are decoded by soundfile, and brought to the rate
-    by soxr, or by scipy where soxr is not installed.
+    of torchcodec, or an array or tensor, which is taken to be at ``sample_rate``. The path ``talk.flac#t=12.5,30`` is
+    that of a piece, from 12.5 s to 30 s of ``talk.flac``, and no more than that is read. Of several channels the mean
+    is taken; in arrays, the shorter axis is that of the channels. Files are decoded by soundfile, and brought to the
+    rate by soxr, or by scipy where soxr is not installed.
 
     Raises ``NotFoundError`` for a missing file, ``CorruptFileError`` for one that is empty, truncated (where its header
     tells: FLAC and MP3), in an unknown format or with samples that are not finite numbers, ``InvalidArgumentError`` for
@@ -70,7 +71,9 @@ def _decoded(source: Any, name: str, rate: int) -> tuple[Array, int]:
     if isinstance(source, dict):
         if source.get("array") is not None:
             return _array(source["array"], name), _rate(source.get("sampling_rate", rate), name)
-        source = source["bytes"] if source.get("bytes") is not None else source.get("path")
+        if source.get("bytes") is not None:
+            return decode_bytes(source["bytes"], name, os.fsdecode(source.get("path") or ""))
+        source = source.get("path")
         if source is None:
             raise InvalidArgumentError(f"{name} has neither bytes nor a path nor an array", _ACCEPTED)
     if isinstance(source, str | os.PathLike):

@@ -8,6 +8,8 @@ import time
 from functools import partial
 from typing import Any
 
+from .clip_ranges import split_range
+
 Key = tuple[str, int, int]  # (path, bytes, nanoseconds of its last change), or (digest, bytes, 0)
 
 _SETTLED_NS = 20_000_000  # a file system's clock ticks every 1 to 10 ms: a second change in one tick leaves no trace
@@ -16,22 +18,31 @@ _SETTLED_NS = 20_000_000  # a file system's clock ticks every 1 to 10 ms: a seco
 def clip_key(source: Any) -> Key | None:
     """The key of a path, of encoded bytes, or of a dictionary with either; None for what is not worth caching.
 
-    Files are identified by path, size and modification time; bytes by their digest. Missing files have no key.
+    Files are identified by path, size and modification time; bytes by their digest; pieces by their times, too.
+    Missing files have no key.
     """
     if isinstance(source, dict):
         if source.get("array") is not None:
             return None
-        source = source["bytes"] if source.get("bytes") is not None else source.get("path")
+        if source.get("bytes") is not None:
+            _, part = split_range(os.fsdecode(source.get("path") or ""), file=False)
+            digest, size, _ = _bytes_key(source["bytes"])
+            return f"{digest}{part or ''}", size, 0
+        source = source.get("path")
     if isinstance(source, bytes | bytearray | memoryview):
-        return hashlib.blake2b(source, digest_size=16).hexdigest(), len(source), 0
+        return _bytes_key(source)
     if not isinstance(source, str | os.PathLike):
         return None
     path = os.path.abspath(os.fsdecode(source))  # noqa: PTH100 (a Path for each clip costs more than the lookup)
     try:
-        found = os.stat(path)  # noqa: PTH116
+        found = os.stat(split_range(path)[0])  # noqa: PTH116
     except (OSError, ValueError):
         return None
     return path, found.st_size, found.st_mtime_ns
+
+
+def _bytes_key(data: bytes | bytearray | memoryview) -> Key:
+    return hashlib.blake2b(data, digest_size=16).hexdigest(), len(data), 0
 
 
 def name_of_load(load: Any) -> str:

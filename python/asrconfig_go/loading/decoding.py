@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.errors import CorruptFileError, NotFoundError, UnsupportedError
 from .._base.files import user_path
+from .clip_ranges import split_range
 
 if TYPE_CHECKING:
     from .padded_clips import Array
 
 _BLOCK = 1 << 23  # frames asked for at once: a header that claims days of audio reserves no memory for them
 _CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss a few at the ends
+# Decoded before a piece, by codec: an Opus decoder needs that long to give what it gives from the beginning on.
+_LEAD_S = {"OPUS": 5.0}
 
 
 def decode_file(path: str) -> tuple[Array, int]:
-    """The samples of a file, the mean of its channels, and its rate in hertz."""
+    """The samples of a file or of a piece of one, the mean of its channels, and its rate in hertz."""
+    path, part = split_range(path)
     file = user_path(path, "audio file")
     path = str(file) if path.startswith("~") else path
     if not file.is_file():
@@ -29,20 +33,22 @@ def decode_file(path: str) -> tuple[Array, int]:
         raise NotFoundError(f"the audio file {path} cannot be read", "check its permissions")
     if not file.stat().st_size:
         raise CorruptFileError(f"the audio file {path} is empty", "fetch it again, or leave it out")
-    return _decode(path, path)
+    return _decode(path, path, part)
 
 
-def decode_bytes(data: bytes | bytearray | memoryview, name: str) -> tuple[Array, int]:
-    """As ``decode_file``, of a file in memory."""
-    return _decode(io.BytesIO(data), name)
+def decode_bytes(data: bytes | bytearray | memoryview, name: str, path: str = "") -> tuple[Array, int]:
+    """As ``decode_file``, of a file in memory; its ``path`` tells which piece of it is meant."""
+    return _decode(io.BytesIO(data), name, split_range(path, file=False)[1])
 
 
-def _decode(file: str | io.BytesIO, name: str) -> tuple[Array, int]:
+def _decode(file: str | io.BytesIO, name: str, part: tuple[float, float] | None) -> tuple[Array, int]:
     soundfile = _soundfile(name)
     try:
         with soundfile.SoundFile(file) as opened:
             claimed, rate = opened.frames, int(opened.samplerate)
-            samples = _mono_frames(opened)
+            if part is not None:
+                claimed = _go_to(opened, part)
+            samples = _mono_frames(opened, claimed)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OSError) as error:
         raise CorruptFileError(
             f"cannot decode {name}: {_reason(error)}",
@@ -56,13 +62,25 @@ def _decode(file: str | io.BytesIO, name: str) -> tuple[Array, int]:
     return samples, rate
 
 
-def _mono_frames(opened: Any) -> Array:
+def _go_to(opened: Any, part: tuple[float, float]) -> int:
+    """Go to where ``part`` in seconds starts, and give the frames that are there of it."""
+    start, end = (min(round(s * opened.samplerate), opened.frames) for s in part)
+    lead = min(start, round(_LEAD_S.get(opened.subtype, 0.0) * opened.samplerate))
+    opened.seek(start - lead)
+    if lead:
+        opened.read(lead, dtype="float32")
+    return int(end - start)
+
+
+def _mono_frames(opened: Any, frames: int) -> Array:
+    """The next ``frames``."""
     blocks: list[Array] = []
     while True:
-        wanted = min(_BLOCK, max(1, opened.frames - opened.tell()))
+        wanted = min(_BLOCK, max(1, frames))
         block = opened.read(wanted, dtype="float32")
         blocks.append(block.mean(1) if block.ndim == 2 else block)
-        if len(block) < wanted or opened.tell() >= opened.frames:
+        frames -= len(block)
+        if len(block) < wanted or frames <= 0:
             break
     return blocks[0] if len(blocks) == 1 else _joined(blocks)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from .._base.checks import checked
 from .._base.errors import EmptyDatasetError, InvalidArgumentError
 from ..view.units import plural
 from .plan_record import PlanRecord
+
+if TYPE_CHECKING:
+    from ..segmentation import CTCAligner, LongClips
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,22 +28,28 @@ class Selection:
     unreadable: array[int]
     """Left out: their duration is not a number, as ``scan_audio`` gives it for bad files."""
     to_cut: array[int]
-    """Of ``kept``: over ``chunk_length_s``."""
+    """Of ``kept``: over ``chunk_length_s``. Those that ``config.select`` did not cut are in ``not_cut`` instead."""
     kept_hours: float
     too_long_hours: float
     to_cut_hours: float
     max_length_s: float | None
     chunk_length_s: float | None
+    not_cut: array[int] = field(default_factory=lambda: array("q"))
+    """Left out: over ``chunk_length_s``, and no rule could cut them."""
+    long_clips: LongClips | None = None
+    """What ``config.select`` made of the clips over ``chunk_length_s``; None where there are none."""
 
     def __repr__(self) -> str:
-        total = len(self.kept) + len(self.too_long) + len(self.unreadable)
+        total = len(self.kept) + len(self.too_long) + len(self.unreadable) + len(self.not_cut)
         lines = [f"{len(self.kept)} of {plural(total, 'clip')} kept ({self.kept_hours:.2f} h)"]
         if self.too_long:
             longer = f"longer than {self.max_length_s:g} s left out ({self.too_long_hours:.2f} h)"
             lines.append(f"{plural(len(self.too_long), 'clip')} {longer}")
         if self.unreadable:
             lines.append(f"{plural(len(self.unreadable), 'clip')} that cannot be read left out")
-        if self.to_cut:
+        if self.long_clips is not None:
+            lines += self.long_clips.lines()
+        elif self.to_cut:
             pieces = f"to be split into pieces of at most {self.chunk_length_s:g} s ({self.to_cut_hours:.2f} h)"
             lines.append(f"{plural(len(self.to_cut), 'clip')} {pieces}")
         return "\n".join(lines)
@@ -107,7 +116,13 @@ def clip_pieces(durations: Sequence[float], config: PlanRecord) -> Iterator[tupl
             yield clip, whole * (part / parts), whole * ((part + 1) / parts)
 
 
-def select(dataset: Any, durations: Sequence[float] | None, config: PlanRecord) -> tuple[Any, Selection]:
+def select(
+    dataset: Any,
+    durations: Sequence[float] | None,
+    config: PlanRecord,
+    align: CTCAligner | None = None,
+    processor: Any = None,
+) -> tuple[Any, Selection]:
     """See ``TrainingConfig.select``."""
     if isinstance(dataset, dict):
         raise InvalidArgumentError("a dictionary of splits has no order of clips", "select from each split")
@@ -123,7 +138,35 @@ def select(dataset: Any, durations: Sequence[float] | None, config: PlanRecord) 
             f"{len(durations)} durations for a dataset of {plural(len(dataset), 'clip')}", "pass one for each clip"
         )
     chosen = select_clips(durations, config)
+    if chosen.to_cut:
+        return _cut(dataset, _seconds(durations), chosen, align, processor)
     return _taken(dataset, chosen.kept), chosen
+
+
+def _cut(
+    dataset: Any, seconds: list[float], chosen: Selection, align: CTCAligner | None, processor: Any
+) -> tuple[Any, Selection]:
+    from ..data.label_limits import limits_of
+    from ..segmentation.cutting import cut_long_clips, cut_settings
+
+    decoder = type(processor).__name__.startswith("Whisper")
+    settings = cut_settings(
+        chosen.chunk_length_s or math.inf, align, processor, limits_of("whisper") if decoder else None
+    )
+    pieces, record, not_cut = cut_long_clips(dataset, seconds, chosen.kept, settings, progress=True)
+    left = set(not_cut)
+    kept, cut = (array("q", (i for i in rows if i not in left)) for rows in (chosen.kept, chosen.to_cut))
+    lost = record.not_cut_hours + sum(record.lost.values())
+    chosen = replace(
+        chosen, kept=kept, to_cut=cut, not_cut=array("q", not_cut), kept_hours=chosen.kept_hours - lost,
+        to_cut_hours=chosen.to_cut_hours - record.not_cut_hours, long_clips=record,
+    )  # fmt: skip
+    if not kept:
+        raise EmptyDatasetError(
+            f"no clip is left: {'; '.join(record.lines())}",
+            "add a column segments with times and texts, or pass align=CTCAligner(model, processor)",
+        )
+    return (pieces if cut else _taken(dataset, kept)), chosen
 
 
 def _measured(dataset: Any) -> Sequence[float]:

@@ -24,6 +24,7 @@ class FineTuneOptions:
     output: Path
     language: str | None
     clean: bool | None
+    align: str | None
     epochs: float | None
     max_steps: int | None
     target_batch_size: int | None

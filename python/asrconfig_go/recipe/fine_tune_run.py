@@ -15,6 +15,7 @@ from .fine_tune_options import FineTuneOptions
 from .fine_tune_result import FineTuneResult
 from .interruption import resume_command_shown
 from .labelling import prepare
+from .long_recordings import load_aligner
 from .model_building import load_model
 from .model_kinds import family
 from .output_folder import check_room, full_disk_explained, save_model
@@ -72,7 +73,11 @@ class Run:
         self.model = load_model(options.model, self.processor, seed=options.seed, bits=options.bits)
         if rank:
             self.model = add_lora(self.model, rank, seed=options.seed)
-        self.data = prepare(cleaned, self.processor, model=self.model)
+        aligner = load_aligner(options.align) if options.align else None
+        chunk = given.chunk_length_s if given else None
+        self.data = prepare(
+            cleaned, self.processor, model=self.model, align=aligner, chunk_length_s=chunk, progress=options.verbose
+        )
         tokens = f"{len(self.processor.tokenizer)} tokens in the vocabulary"
         self.say("Prepared", Notes((*self.data.since(data), tokens)))
         check_room(options.output, self.model)

@@ -32,6 +32,7 @@ def fine_tune(
     check_audio: bool | None = None,
     language: str | None = None,
     clean: bool | None = None,
+    align: str | None = None,
     epochs: float | None = None,
     max_steps: int | None = None,
     target_batch_size: int | None = None,
@@ -53,11 +54,12 @@ def fine_tune(
 
     ``source`` and the options up to ``check_audio`` are those of ``load_speech``, ``model`` and ``language`` those
     of ``build_processor``. ``clean``: whether transcripts go through ``clean_text``; None does so for CTC alone, as
-    Whisper writes with capitals and punctuation. ``epochs`` or ``max_steps`` (optimizer steps) replace the plan's
-    length, ``target_batch_size`` is the clips of an optimizer step (default 32), ``lora_rank`` above
-    0 trains and saves adapters in place of the model (see ``add_lora``), whose weights ``bits``, 8 or 4, loads by
-    bitsandbytes, ``gpu`` plans for another GPU, and ``config`` is a plan made before. ``settings`` are fields of the
-    plan, or else of TrainingArguments, to override.
+    Whisper writes with capitals and punctuation. ``align`` is a fine-tuned CTC model, by folder or name, that finds the
+    texts of pieces of long clips which have no timestamps (see ``prepare``). ``epochs`` or ``max_steps`` (optimizer
+    steps) replace the plan's length, ``target_batch_size`` is the clips of an optimizer step (default 32),
+    ``lora_rank`` above 0 trains and saves adapters in place of the model (see ``add_lora``), whose weights ``bits``, 8
+    or 4, loads by bitsandbytes, ``gpu`` plans for another GPU, and ``config`` is a plan made before. ``settings`` are
+    fields of the plan, or else of TrainingArguments, to override.
     ``profile`` is how many optimizer steps PyTorch's profiler records, see ``ASRConfigManager.train``.
 
     ``resume=True`` resumes the training in ``output_dir`` with its plan, or starts it. ``save_by`` saves a checkpoint
@@ -76,7 +78,7 @@ def fine_tune(
     need("fine_tune", "torch", "transformers", "accelerate", "datasets", "soundfile")
     output = output_folder(output_dir, resume)
     options = FineTuneOptions(
-        model, output, language, clean, epochs, max_steps, target_batch_size, lora_rank, bits, gpu, config,
+        model, output, language, clean, align, epochs, max_steps, target_batch_size, lora_rank, bits, gpu, config,
         dict(settings or {}), resume, save_by, push, token, tuple(callbacks), profile, seed,
         verbose and first_process(),
     )  # fmt: skip

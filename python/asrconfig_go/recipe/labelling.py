@@ -13,7 +13,10 @@ from .._base.defaults import SAMPLING_RATE
 from ..data.label_limits import Limits, limits_of
 from ..data.labels import repeats
 from ..machine import HardwareProfile
+from ..segmentation import CTCAligner
+from ..segmentation.cutting import cut_settings
 from ..view.units import plural
+from .long_recordings import USUAL_S, in_pieces
 from .model_building import is_whisper
 from .speech_data import SpeechData, column, keep_rows, with_column
 
@@ -21,11 +24,21 @@ _AT_ONCE = 1000  # texts
 _A_PROCESS = 10_000  # texts that make up for starting one: they take 1.2 s
 
 
-def prepare(data: SpeechData, processor: Any, *, model: Any = None) -> SpeechData:
+def prepare(
+    data: SpeechData,
+    processor: Any,
+    *,
+    model: Any = None,
+    align: CTCAligner | None = None,
+    chunk_length_s: float | None = None,
+    progress: bool = True,
+) -> SpeechData:
     """``data`` with the column ``labels``, the token ids of each transcript, and without what cannot be trained on.
 
-    Left out and noted are clips without a transcript; pairs with more labels than the model makes frames of the clip
-    (CTC), or than the decoder has positions; and for Whisper, which hears a fixed time at once, longer clips.
+    Clips over ``chunk_length_s`` (None: 30 s) become pieces with their part of the transcript, where timestamps tell it
+    or ``align`` finds it (docs/long-clips.md). Left out and noted are clips without a transcript; pairs with more
+    labels than the model makes frames of the clip (CTC), or than the decoder has positions; and for Whisper, which
+    hears a fixed time at once, longer clips that could not be cut.
     ``model`` determines frames and positions: a model, its configuration or name, by default the usual one of its kind.
     Raises ``EmptyDatasetError`` when no clips are left to train on.
 
@@ -38,24 +51,23 @@ def prepare(data: SpeechData, processor: Any, *, model: Any = None) -> SpeechDat
     whisper = is_whisper(processor)
     spectrogram = "input_features" in processor.feature_extractor.model_input_names
     limits = limits_of(model or ("whisper" if whisper else "w2v-bert" if spectrogram else "wav2vec2"))
-    longest = processor.feature_extractor.n_samples if whisper else None
+    heard_s = processor.feature_extractor.n_samples / SAMPLING_RATE if whisper else USUAL_S
+    limit_s = heard_s if chunk_length_s is None else min(chunk_length_s, heard_s) if whisper else chunk_length_s
+    settings = cut_settings(limit_s, align, processor, limits)
     parts: list[Any] = []
     for part, where in ((data.train, ""), (data.evaluation, " to evaluate with")):
         parts.append(part)
         if part is not None:
-            parts[-1], notes = _prepared(part, processor.tokenizer, limits, longest, where)
-            data = data.noted(*notes)
+            cut, told = in_pieces(part, settings, keep_whole=not whisper, where=where, progress=progress)
+            parts[-1], notes = _prepared(cut, processor.tokenizer, limits, where)
+            data = data.noted(*told, *notes)
     return data.of(*parts)
 
 
-def _prepared(part: Any, tokenizer: Any, limits: Limits, longest: int | None, where: str) -> tuple[Any, list[str]]:
+def _prepared(part: Any, tokenizer: Any, limits: Limits, where: str) -> tuple[Any, list[str]]:
     labels, lengths = _labels(column(part, "text"), tokenizer), column(part, "length")
-    long = {row for row, length in enumerate(lengths) if longest is not None and length > longest}
-    tight = {row for row, ids in enumerate(labels) if row not in long and not _fits(ids, lengths[row], limits)}
+    tight = {row for row, ids in enumerate(labels) if not _fits(ids, lengths[row], limits)}
     notes = []
-    if long and longest:
-        seconds = longest / SAMPLING_RATE
-        notes.append(f"{plural(len(long), 'clip')}{where} left out: longer than the {seconds:g} s that the model hears")
     if tight:
         room = "frames of their clips" if limits.positions is None else f"{limits.positions} positions of the decoder"
         notes.append(f"{plural(len(tight), 'clip')}{where} left out: transcripts of more labels than {room}")
@@ -63,7 +75,7 @@ def _prepared(part: Any, tokenizer: Any, limits: Limits, longest: int | None, wh
     if limits.positions is None and any(unknown in ids for ids in labels):
         count = sum(unknown in ids for ids in labels)
         notes.append(f"{plural(count, 'transcript')}{where} with characters that the vocabulary does not have")
-    kept = [row for row in range(len(labels)) if row not in long and row not in tight]
+    kept = [row for row in range(len(labels)) if row not in tight]
     return keep_rows(with_column(part, "labels", labels), kept), notes
 
 

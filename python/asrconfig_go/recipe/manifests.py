@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from .._base import native
-from .._base.errors import CorruptFileError, EmptyDatasetError, UnsupportedError
+from .._base.errors import CorruptFileError, EmptyDatasetError
+from ..segmentation.subtitles import read_subtitles, subtitles_beside
+from ..segmentation.text_slices import joined
 from .column_names import find_column
+from .manifest_pieces import named_pieces
+from .timed_texts import SEGMENTS, as_json, segment_column
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _DELIMITERS = ",;|\t"
@@ -61,8 +65,8 @@ def _listed(rows: Any) -> list[dict[str, Any]]:
 def read_manifest(path: Path, audio_column: str | None, text_column: str | None) -> dict[str, Any]:
     """Splits by name, ``"train"`` where the manifest has no column ``split``, as ``datasets.Dataset``.
 
-    Of the columns they have the audio's (paths) and the transcript's, with the manifest's own names. Raises
-    ``InvalidArgumentError`` for columns that are not there.
+    Of the columns they have the audio's (paths) and the transcript's, with the manifest's own names, and the one with
+    segments. Raises ``InvalidArgumentError`` for columns that are not there.
     """
     rows = read_table(path)
     if not rows:
@@ -70,31 +74,22 @@ def read_manifest(path: Path, audio_column: str | None, text_column: str | None)
     columns = [str(name) for name in dict.fromkeys(name for row in rows[:1000] for name in row)]
     audio = find_column(columns, "audio", audio_column)
     text = find_column(columns, "text", text_column)
-    if any(float(row.get("offset") or 0) for row in rows if _is_number(row.get("offset"))):
-        raise UnsupportedError(
-            f"{path} uses pieces of longer files (its column offset)", "write each piece to a file of its own"
-        )
-    paths = _resolved(path.parent, [str(row.get(audio) or "") for row in rows])
-    splits: dict[str, list[tuple[str, Any]]] = {}
+    timed = segment_column(columns, audio, text)
+    paths = named_pieces(rows, _resolved(path.parent, [str(row.get(audio) or "") for row in rows]), path)
+    splits: dict[str, list[tuple[str, Any, Any]]] = {}
     for row, file in zip(rows, paths, strict=True):
-        splits.setdefault(str(row.get("split") or "train"), []).append((file, row.get(text)))
-    return {name: paired(pairs, audio, text) for name, pairs in splits.items()}
+        splits.setdefault(str(row.get("split") or "train"), []).append((file, row.get(text), row.get(timed or "")))
+    return {name: paired(found, audio, text) for name, found in splits.items()}
 
 
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def paired(pairs: Iterable[tuple[str, Any]], audio: str = "audio", text: str = "text") -> Any:
-    """A ``datasets.Dataset`` of (path, transcript) pairs under these names."""
+def paired(rows: Iterable[tuple[str, Any, Any]], audio: str = "audio", text: str = "text") -> Any:
+    """A ``datasets.Dataset`` of (path, transcript, segments), the last column only where one has any."""
     import datasets
 
-    files, texts = zip(*pairs, strict=True)
+    files, texts, timed = zip(*rows, strict=True)
     columns = {audio: list(files), text: [None if each is None else str(each) for each in texts]}
+    if any(timed):
+        columns[SEGMENTS] = [as_json(each) for each in timed]
     features = datasets.Features(dict.fromkeys(columns, datasets.Value("string")))
     return datasets.Dataset.from_dict(columns, features=features)
 
@@ -109,19 +104,21 @@ def _resolved(folder: Path, names: Sequence[str]) -> list[str]:
 
 
 def read_pairs(folder: Path) -> Any | None:
-    """A ``datasets.Dataset`` of a folder's clips with a .txt file beside them; None where there is no such clip."""
+    """A ``datasets.Dataset`` of a folder's clips with a .txt, .srt or .vtt file beside them; None for none of them."""
     endings = tuple(native.call("library.info")["audio_extensions"])
     clips = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in endings]
-    pairs = [(clip, clip.with_suffix(".txt")) for clip in clips]
-    if not any(text.is_file() for _, text in pairs):
+    texts = [_text(clip) for clip in clips]
+    if all(text is None for text in texts):
         return None
-    return paired((str(clip.resolve()), _text(text)) for clip, text in pairs)
+    return paired((str(clip.resolve()), text, None) for clip, text in zip(clips, texts, strict=True))
 
 
-def _text(path: Path) -> str | None:
+def _text(clip: Path) -> str | None:
+    path = clip.with_suffix(".txt")
     try:
         return path.read_text(encoding="utf-8-sig").strip()
     except FileNotFoundError:
-        return None
+        subtitles = subtitles_beside(clip)
+        return None if subtitles is None else joined([cue.text for cue in read_subtitles(subtitles)])
     except (OSError, ValueError) as error:
         raise CorruptFileError(f"{path} cannot be read as a transcript: {error}", "write it as UTF-8") from error

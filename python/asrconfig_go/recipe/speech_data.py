@@ -28,7 +28,8 @@ class SpeechData:
     """Clips to train on and to evaluate with.
 
     Both are a ``datasets.Dataset`` with the columns ``audio`` (not decoded: ``load_audio`` reads it), ``text``,
-    ``length`` (samples at 16 kHz) and, after ``prepare``, ``labels`` (token ids). ``evaluation`` is None where there
+    ``length`` (samples at 16 kHz), ``segments`` (JSON) where transcripts have timestamps, until ``prepare``, and after
+    it ``labels`` (token ids). ``evaluation`` is None where there
     is nothing to evaluate with. ``notes`` list in order what was found, changed and left out.
     """
 

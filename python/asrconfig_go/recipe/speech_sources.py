@@ -9,8 +9,9 @@ from .._base.errors import InvalidArgumentError, UnsupportedError
 from .clip_checks import measured
 from .column_names import find_column
 from .required_packages import need
-from .speech_data import SpeechData
+from .speech_data import SpeechData, column, with_column
 from .splits import EVALUATION, TRAIN, splits_of
+from .timed_texts import SEGMENTS, as_json, segment_column, without_tokens
 
 
 def load_speech(
@@ -61,13 +62,14 @@ def load_speech(
     hub = {"name": name, "split": split, "evaluation_split": evaluation_split, "token": token}
     splits = splits_of(source, audio_column, text_column, hub)
     train, evaluation, notes = _chosen(splits, split, evaluation_split)
-    train, found = measured(_speech(train, audio_column, text_column), "clip", check_audio, progress)
-    notes += found
+    train, timed = without_tokens(_speech(train, audio_column, text_column))
+    train, found = measured(train, "clip", check_audio, progress)
+    notes += [*timed, *found]
     data = SpeechData(train, None, tuple(notes)).of(train, None)
     if evaluation is not None:
-        wanted = _speech(evaluation, audio_column, text_column)
+        wanted, timed = without_tokens(_speech(evaluation, audio_column, text_column))
         evaluation, found = measured(wanted, "clip to evaluate with", check_audio, progress)
-        return data.of(train, evaluation).noted(*found)
+        return data.of(train, evaluation).noted(*(f"{note} to evaluate with" for note in timed), *found)
     return _drawn(data, evaluation_share, seed)
 
 
@@ -87,7 +89,7 @@ def _chosen(splits: dict[str, Any], wanted: str | None, evaluation: str | None) 
 
 
 def _speech(dataset: Any, audio: str | None, text: str | None) -> Any:
-    """A split with the columns ``audio``, not decoded, and ``text`` alone."""
+    """A split with the columns ``audio``, not decoded, and ``text``, and ``segments`` where there are times."""
     import datasets
 
     if not hasattr(dataset, "__len__"):
@@ -96,10 +98,14 @@ def _speech(dataset: Any, audio: str | None, text: str | None) -> Any:
     marked = [name for name, feature in dataset.features.items() if type(feature).__name__ == "Audio"]
     names = {"audio": find_column(columns, "audio", audio, marked)}
     names["text"] = find_column([name for name in columns if name not in marked], "text", text)
+    segments = segment_column(columns, *names.values())
+    timed = None if segments is None else [as_json(value) for value in column(dataset, segments)]
     dataset = dataset.with_format(None).select_columns(list(names.values()))
     dataset = dataset.rename_columns({old: new for new, old in names.items() if old != new})
     plain = getattr(dataset.features["audio"], "dtype", "") in ("string", "large_string", "binary")
-    return dataset.cast_column("audio", datasets.Audio(decode=False)) if marked or plain else dataset
+    if marked or plain:
+        dataset = dataset.cast_column("audio", datasets.Audio(decode=False))
+    return dataset if timed is None or not any(timed) else with_column(dataset, SEGMENTS, timed)
 
 
 def _drawn(data: SpeechData, share: float, seed: int) -> SpeechData:

@@ -192,7 +192,14 @@ def test_cleaning_leaves_out_what_says_nothing() -> None:
         ("m.jsonl", "[1]\n", CorruptFileError, "not an object"),
         ("m.csv", "", EmptyDatasetError, "has no rows"),
         ("m.csv", "id,words\n1,x\n", InvalidArgumentError, "no column of a usual name with the audio"),
-        ("m.jsonl", '{"path": "a.wav", "text": "x", "offset": 1.5}\n', UnsupportedError, "uses pieces"),
+        (
+            "m.jsonl",
+            '{"path": "a.wav", "text": "x", "offset": 1.5}\n',
+            CorruptFileError,
+            "row 1 of .* has offset = 1.5 and duration = None",
+        ),
+        ("m.jsonl", '{"path": "a.wav", "text": "x", "start": 2, "end": 1}\n', CorruptFileError, "selects 2 s to 1 s"),
+        ("m.jsonl", '{"path": "a.wav", "text": "x", "offset": "1", "duration": "nan"}\n', CorruptFileError, "nan"),
         ("m.xml", "<a/>", InvalidArgumentError, "is not a manifest"),
     ],
 )

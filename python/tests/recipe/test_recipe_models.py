@@ -199,7 +199,7 @@ def test_clips_and_texts_too_long_for_whisper_are_left_out(speech: SpeechData) -
     prepared = prepare(SpeechData(train, None), processor, model=model)
     assert len(prepared.train) == 4
     assert prepared.notes == (
-        "1 clip left out: longer than the 5 s that the model hears",
+        "1 clip over 5 s not cut and left out: no timestamps for its text, and no model to align it with (align=)",
         "1 clip left out: transcripts of more labels than 96 positions of the decoder",
     )
 

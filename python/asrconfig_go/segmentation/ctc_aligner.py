@@ -1,0 +1,153 @@
+"""When each word of a known text is said, by a CTC model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .._base.checks import checked
+from .._base.defaults import SAMPLING_RATE
+from .._base.errors import InvalidArgumentError
+from ..data.label_limits import limits_of
+from ..loading.audio import load_audio
+from ..loading.clip_ranges import part_of
+from ..loading.features import model_inputs
+from ..loading.padded_clips import Array
+from .ctc_paths import MOST_CELLS, best_path
+from .segments import Segment
+
+_MINUTE = 60 * SAMPLING_RATE
+
+
+class CTCAligner:
+    """Aligns texts with recordings by a ``model`` for CTC and its ``processor``, such as one that was fine-tuned.
+
+    Recordings of any length are heard in windows of ``window_s`` seconds (1 to 600) with ``context_s`` more on both
+    sides, whose frames are dropped. ``min_confidence`` (0 to 1) is what the words of either half of a piece must score
+    on average for ``config.select`` to use it: a word scores the geometric mean of the probabilities of its letters.
+    Letters that the vocabulary lacks are passed over.
+
+    Raises ``InvalidArgumentError`` for a model without frames, such as Whisper, and for numbers out of range.
+
+    >>> from asrconfig_go.recipe import build_processor, load_model
+    >>> processor = build_processor(["one two"], "tiny-wav2vec2")
+    >>> aligner = CTCAligner(load_model("tiny-wav2vec2", processor), processor)
+    >>> [word.text for word in aligner.words(CLIPS / "test-000.flac", 0.58, "one two")]
+    ['one', 'two']
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        processor: Any,
+        *,
+        window_s: float = 30.0,
+        context_s: float = 4.0,
+        min_confidence: float = 0.5,
+    ) -> None:
+        for name, value, least, most in (
+            ("window_s", window_s, 1.0, 600.0),
+            ("context_s", context_s, 0.0, 60.0),
+            ("min_confidence", min_confidence, 0.0, 1.0),
+        ):
+            if not least <= checked(name, value, float) <= most:
+                raise InvalidArgumentError(f"{name} = {value} is not from {least:g} to {most:g}", "leave it out")
+        limits = limits_of(model)
+        if limits.positions is not None:
+            raise InvalidArgumentError(
+                f"{type(model).__name__} has a decoder and no frames to align with",
+                "pass a model for CTC: Wav2Vec2ForCTC or its like, with its processor",
+            )
+        self.model, self.processor = model, processor
+        self.window_s, self.context_s, self.min_confidence = window_s, context_s, min_confidence
+        self._hop = round(_MINUTE / (limits.frames(2 * _MINUTE) - limits.frames(_MINUTE)))
+        self._vocabulary: dict[str, int] = processor.tokenizer.get_vocab()
+        self._blank = int(model.config.pad_token_id)
+
+    def words(self, audio: Any, duration: float, text: str) -> list[Segment]:
+        """The words of ``text`` with their times in seconds and scores.
+
+        ``audio`` is what ``load_audio`` takes, of ``duration`` seconds. Raises ``InvalidArgumentError`` where no letter
+        is known, the audio has fewer frames than the text has letters, or both are too long to be aligned at once.
+        """
+        words = text.split()
+        labels, owners = self._labels(words)
+        frames = round(duration * SAMPLING_RATE / self._hop)
+        if frames * 2 * len(labels) > MOST_CELLS:
+            raise InvalidArgumentError(
+                f"{duration / 3600:.1f} h with {len(labels)} letters are too much to be aligned at once",
+                "split the recording by hand, into hours",
+            )
+        log_probs = self._log_probs(audio, duration) if labels else np.zeros((0, 1), np.float32)
+        path = best_path(log_probs, labels, self._blank)
+        if path is None:
+            what = f"the text has {len(labels)} letters of the vocabulary, the audio {len(log_probs)} frames"
+            raise InvalidArgumentError(what, "check that the text belongs to the audio")
+        return self._timed(words, labels, owners, path, log_probs)
+
+    def _labels(self, words: list[str]) -> tuple[list[int], list[int]]:
+        """Tokens, and of which word each is; -1 for what stands between words."""
+        between = self._vocabulary.get(str(self.processor.tokenizer.word_delimiter_token))
+        labels: list[int] = []
+        owners: list[int] = []
+        for number, word in enumerate(words):
+            tokens = [token for c in word if (token := self._token(c)) is not None]
+            if tokens and labels and between is not None:
+                labels.append(between)
+                owners.append(-1)
+            labels += tokens
+            owners += [number] * len(tokens)
+        return labels, owners
+
+    def _token(self, character: str) -> int | None:
+        spellings = (character, character.lower(), character.upper())
+        return next((self._vocabulary[c] for c in spellings if c in self._vocabulary), None)
+
+    def _log_probs(self, audio: Any, duration: float) -> Array:
+        """(frames, vocabulary) of the whole recording."""
+        import torch
+
+        training = self.model.training
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                whole: Array = np.concatenate(list(self._windows(audio, round(duration * SAMPLING_RATE))))
+                return whole
+        finally:
+            self.model.train(training)
+
+    def _windows(self, audio: Any, samples: int) -> Iterator[Array]:
+        extractor = self.processor.feature_extractor
+        core = max(1, round(self.window_s * SAMPLING_RATE / self._hop))
+        context = round(self.context_s * SAMPLING_RATE / self._hop)
+        for first in range(0, max(1, samples // self._hop), core):
+            before = min(first, context)
+            start, end = (first - before) * self._hop, min(samples, (first + core + context + 1) * self._hop)
+            clip = load_audio(part_of(audio, start / SAMPLING_RATE, end / SAMPLING_RATE))
+            inputs = model_inputs([{"audio": {"array": clip}}], extractor, load_audio, (), None)
+            logits = self.model(**{name: value.to(self.model.device) for name, value in inputs.items()}).logits[0]
+            yield logits[before : before + core].float().log_softmax(-1).cpu().numpy()
+
+    def _timed(
+        self, words: list[str], labels: list[int], owners: list[int], path: Any, log_probs: Array
+    ) -> list[Segment]:
+        """A word without a known letter is where the word before it ends, or at the start of the first with one."""
+        hop = self._hop / SAMPLING_RATE
+        at = np.flatnonzero(path >= 0)
+        owner = np.asarray(owners)[path[at]]
+        at, owner = at[owner >= 0], owner[owner >= 0]
+        said = log_probs[at, np.asarray(labels)[path[at]]]
+        numbers = np.arange(len(words))
+        firsts: Any = np.searchsorted(owner, numbers)
+        lasts: Any = np.searchsorted(owner, numbers, "right")
+        end = float(at[0] * hop)
+        timed: list[Segment] = []
+        for word, a, b in zip(words, firsts, lasts, strict=True):
+            if a == b:
+                timed.append(Segment(end, end, word))
+                continue
+            start, end = float(at[a] * hop), float((at[b - 1] + 1) * hop)
+            timed.append(Segment(start, end, word, float(np.exp(said[a:b].mean()))))
+        return timed

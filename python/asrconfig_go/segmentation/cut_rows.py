@@ -1,0 +1,81 @@
+"""A dataset or a list of rows whose long clips are in pieces: rows that name a recording, a start and an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .._base.errors import InvalidArgumentError
+from ..data.arrow_columns import PATH_COLUMNS, TEXT_COLUMNS
+from ..data.hf_sources import audio_column
+from ..loading.clip_ranges import part_of
+from ..loading.stored_audio import stored
+from .cut_rules import CutClip, CutSettings, Piece, cut_clip
+from .cut_tables import table_problem, table_with_pieces
+from .segments import SEGMENT_COLUMNS
+
+Outcomes = dict[int, CutClip | str]
+
+
+def cut_rows(
+    dataset: Any, seconds: Sequence[float], rows: Sequence[int], settings: CutSettings, advance: Callable[[int], None]
+) -> Outcomes:
+    """What becomes of each of ``rows``: pieces, or why it is not cut. Looks at no other rows."""
+    source = _Source(dataset)
+    outcomes: Outcomes = {}
+    for done, row in enumerate(rows, start=1):
+        outcomes[row] = source.problem or cut_clip(*source.clip(row, seconds[row]), settings)
+        advance(done)
+    return outcomes
+
+
+def with_pieces(dataset: Any, seconds: Sequence[float], kept: Sequence[int], outcomes: Outcomes) -> Any:
+    """The rows ``kept`` of ``dataset`` in order, each that is cut as its pieces."""
+    cuts = {row: each.pieces for row, each in outcomes.items() if isinstance(each, CutClip)}
+    if hasattr(dataset, "features"):
+        return table_with_pieces(dataset, seconds, kept, cuts)
+    found: list[Any] = []
+    for row in kept:
+        found += [_piece(dataset[row], piece) for piece in cuts[row]] if row in cuts else [dataset[row]]
+    return type(dataset)(found)
+
+
+class _Source:
+    """Audio, text and segments by row."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._rows = dataset
+        self.problem = ""
+        if hasattr(dataset, "features"):
+            self.problem = table_problem(dataset)
+            self._rows = stored(dataset.with_format(None))
+            self._audio = audio_column(self._rows)
+        elif not isinstance(dataset, list | tuple):
+            self.problem = f"the rows of a {type(dataset).__name__} are its own: pass a datasets.Dataset or a list"
+
+    def clip(self, row: int, duration: float) -> tuple[Any, float, str, Any]:
+        item = self._rows[row]
+        if not isinstance(item, Mapping) or "array" in item or "bytes" in item:
+            return item, duration, "", None
+        audio = item[getattr(self, "_audio", None) or _first(item, ("audio", *PATH_COLUMNS)) or _no_audio(item)]
+        text, segments = _first(item, TEXT_COLUMNS), _first(item, SEGMENT_COLUMNS)
+        return audio, duration, str((item[text] if text else None) or ""), item[segments] if segments else None
+
+
+def _first(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    return next((name for name in names if name in row), None)
+
+
+def _no_audio(row: Mapping[str, Any]) -> str:
+    raise InvalidArgumentError(f"a row of {', '.join(map(str, row))} has no audio", 'rows need "audio"')
+
+
+def _piece(item: Any, piece: Piece) -> Any:
+    """A row of a list: one of its pieces."""
+    if not isinstance(item, Mapping) or "array" in item or "bytes" in item:
+        return part_of(item, piece.start, piece.end)
+    row = {name: value for name, value in item.items() if name not in SEGMENT_COLUMNS}
+    audio = _first(row, ("audio", *PATH_COLUMNS)) or _no_audio(row)
+    row[audio] = part_of(row[audio], piece.start, piece.end)
+    text = _first(row, TEXT_COLUMNS)
+    return row if text is None else {**row, text: piece.text}
