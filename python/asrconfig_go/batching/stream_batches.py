@@ -17,7 +17,7 @@ from .._base.errors import InvalidArgumentError
 from ..data.hf_sources import audio_column, prepared_column
 from ..data.prepared_rows import axes_of, input_unit
 from ..data.scan import clip_seconds
-from ..data.stream_sources import open_stream, resolved, stored, with_bytes
+from ..data.stream_sources import open_stream, resolved, with_bytes
 from .stream_windows import StreamPosition, WindowReader
 
 WINDOW_CLIPS, WINDOW_BYTES = 1024, 1 << 28
@@ -73,6 +73,8 @@ class StreamBatches(IterableDataset[dict[str, Any]]):
         self._dataset = resolved(dataset)
         prepared = prepared_column(self._dataset)
         self.column: str = column or prepared or audio_column(self._dataset)
+        from ..data.undecoded_audio import stored
+
         self._dataset = stored(self._dataset)
         self._prepared, self._model = self.column == prepared, model
 

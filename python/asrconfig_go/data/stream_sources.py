@@ -9,7 +9,7 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .arrow_columns import PREPARED_RATE
-from .hf_sources import audio_column, prepared_column, undecoded
+from .hf_sources import audio_column, prepared_column
 from .pieces import Piece, Source, array_clip, encoded_piece
 from .prepared_rows import PreparedRows
 
@@ -41,6 +41,8 @@ def open_stream(names: Sequence[str]) -> Any:
 
 def read_stream(dataset: Any, prepared: PreparedRows, limit: int, seed: int) -> Source:
     """The first rows of some shards: a stream cannot be sampled at random without reading it whole."""
+    from .undecoded_audio import stored
+
     dataset = resolved(dataset)
     population = _split_size(dataset)
     name = prepared_column(dataset)
@@ -87,14 +89,6 @@ def _shards(dataset: Any) -> int:
 def resolved(dataset: Any) -> Any:
     """The dataset with its features known, which may take reading its first rows."""
     return dataset._resolve_features() if dataset.features is None else dataset
-
-
-def stored(dataset: Any) -> Any:
-    """The dataset with audio as it is stored."""
-    for name, feature in dataset.features.items():
-        if type(feature).__name__ == "Audio":
-            dataset = undecoded(dataset, name)
-    return dataset
 
 
 def with_bytes(value: Any) -> Any:

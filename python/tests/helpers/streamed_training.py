@@ -38,7 +38,7 @@ from asrconfig_go.guard import attach  # noqa: F401  # before forks
 from asrconfig_go.loading import load_audio
 from asrconfig_go.training import guarded_training, stream_training  # noqa: F401  # before forks
 
-SHARDS, CLIPS, STEPS, LONGEST_S = 6, 240, 60, 0.9
+SHARDS, CLIPS, STEPS, LONGEST_S = 6, 240, 60, 1.3
 STEP_CLIPS, WINDOW_CLIPS = 8, 64
 
 
